@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Algorithms: pure functions from (shape, rank) to that rank's program. One file each; adding one
+ * is that file and a line in algorithm.c's array.
+ */
+#ifndef GYRE_ALGORITHMS_ALGORITHM_H
+#define GYRE_ALGORITHMS_ALGORITHM_H
+
+#include "core/model/schedule.h"
+
+struct gyre_algorithm {
+    const char *name;     /* as in GYRE_ALGO and --algo, at most 15 characters */
+    const char *summary;  /* one line for people */
+    uint32_t collectives; /* bit per enum gyre_collective */
+    /* Append rank's steps. Errors stick to the builder. */
+    void (*emit)(const struct gyre_shape *shape, int rank, struct gyre_builder *builder);
+    /* How many chunks a vector is cut into; 1 for collectives made of blocks. */
+    int (*n_chunks)(const struct gyre_shape *shape);
+};
+
+extern const struct gyre_algorithm gyre_algorithm_ring;
+extern const struct gyre_algorithm gyre_algorithm_tree;
+extern const struct gyre_algorithm gyre_algorithm_direct;  /* all pairs, one step: "one-shot" */
+extern const struct gyre_algorithm gyre_algorithm_twoshot; /* all pairs, scatter then gather */
+extern const struct gyre_algorithm gyre_algorithm_sendrecv;
+
+/** All of them, ended by NULL. */
+extern const struct gyre_algorithm *const gyre_algorithms[];
+
+const struct gyre_algorithm *gyre_algorithm_find(const char *name);
+
+static inline bool gyre_algorithm_has(const struct gyre_algorithm *algorithm,
+                                      enum gyre_collective coll)
+{
+    return (algorithm->collectives >> coll & 1U) != 0;
+}
+
+/** gyre_algorithm_emit - rank's program of a shape.
+ * @shape: 1 <= n_ranks <= GYRE_MAX_RANKS, root < n_ranks; checked.
+ * Errors: INVALID_ARGUMENT (shape, or a collective the algorithm does not have), OUT_OF_MEMORY,
+ * INTERNAL (the algorithm wrote a malformed program). */
+gyre_status gyre_algorithm_emit(const struct gyre_algorithm *algorithm,
+                                const struct gyre_shape *shape, int rank,
+                                struct gyre_program **program_out);
+
+/** gyre_order_by_host - all ranks in an order that keeps each host's ranks together: hosts by
+ * first appearance, ranks ascending within one. @order_out: n_ranks entries. */
+void gyre_order_by_host(const struct gyre_shape *shape, uint16_t *order_out);
+
+#endif

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How ranks find each other, exchange set-up data and, afterwards, watch each other. Implemented
+ * over TCP (a hub that the unique id names; every rank keeps one authenticated link to it) and
+ * over shared memory of one process (threads). Every wait has a deadline; every peer is proved to
+ * know the job's secret before a byte of it is used.
+ */
+#ifndef GYRE_BOOTSTRAP_BOOTSTRAP_H
+#define GYRE_BOOTSTRAP_BOOTSTRAP_H
+
+#include "core/base/param.h"
+#include "core/base/status.h"
+
+#define GYRE_SECRET_BYTES      32
+#define GYRE_MESSAGE_MAX_BYTES 2048
+
+enum gyre_event_kind {
+    GYRE_EVENT_NONE,    /* the time passed */
+    GYRE_EVENT_MESSAGE, /* from `rank` */
+    GYRE_EVENT_LOST, /* `rank` is gone without having said goodbye; text says how it was noticed */
+    GYRE_EVENT_LEFT  /* `rank` said goodbye */
+};
+
+struct gyre_event {
+    enum gyre_event_kind kind;
+    int rank;
+    uint32_t n_bytes;
+    union {
+        uint8_t message[GYRE_MESSAGE_MAX_BYTES];
+        char text[256]; /* "" or e.g. "pid 4321 on hostB closed its connection" */
+    };
+};
+
+struct gyre_bootstrap_ops;
+
+struct gyre_bootstrap {
+    const struct gyre_bootstrap_ops *ops;
+    int rank;
+    int n_ranks;
+    uint8_t secret[GYRE_SECRET_BYTES]; /* of the job; proves data sockets */
+};
+
+struct gyre_bootstrap_ops {
+    const char *name;
+    /* Collective over all ranks. mine: n_bytes; all_out: n_ranks * n_bytes, by rank. n_bytes must
+     * be the same everywhere and at most 16 MiB / n_ranks. Errors: TIMEOUT naming the ranks that
+     * are missing, REMOTE naming the rank that died or failed and its reason. */
+    gyre_status (*all_gather)(struct gyre_bootstrap *bootstrap, const void *mine, size_t n_bytes,
+                              void *all_out);
+    /* As all_gather with a size of its own per rank: *all_out is malloc'ed, rank r's bytes start at
+     * offsets_out[r], offsets_out[n_ranks] is the end. */
+    gyre_status (*all_gather_v)(struct gyre_bootstrap *bootstrap, const void *mine, size_t n_bytes,
+                                void **all_out, size_t *offsets_out);
+    /* Give up while others wait in a collective: they get REMOTE with this text. */
+    void (*fail)(struct gyre_bootstrap *bootstrap, const char *text);
+
+    /* After set-up: small messages to one rank, or to all others with rank -1. Never blocks long;
+     * any thread. */
+    gyre_status (*post)(struct gyre_bootstrap *bootstrap, int rank, const void *message,
+                        size_t n_bytes);
+    /* Wait for the next event; one thread. wake() ends it early with NONE. */
+    gyre_status (*poll)(struct gyre_bootstrap *bootstrap, int timeout_ms,
+                        struct gyre_event *event_out);
+    void (*wake)(struct gyre_bootstrap *bootstrap);
+    /* Say goodbye: this rank's end is no fault from now on. */
+    void (*leave)(struct gyre_bootstrap *bootstrap);
+    void (*close)(struct gyre_bootstrap *bootstrap);
+};
+
+/** gyre_unique_id_create - start a hub thread in this process and name it in `id_out`. */
+gyre_status gyre_unique_id_create(const struct gyre_params *params, gyre_unique_id *id_out);
+
+/** gyre_bootstrap_tcp_open - join the hub that the id names. Returns when all n_ranks joined.
+ * Errors: INVALID_ARGUMENT (not an id, rank out of range), INVALID_USAGE (rank taken, n_ranks or
+ * build differ), TIMEOUT (names the missing ranks), SYSTEM. */
+gyre_status gyre_bootstrap_tcp_open(const struct gyre_params *params, const gyre_unique_id *id,
+                                    int n_ranks, int rank, struct gyre_bootstrap **bootstrap_out);
+
+/** gyre_bootstrap_local_open - n_ranks bootstraps for ranks that are threads of this process.
+ * @bootstraps_out: n_ranks entries, each used by its rank, each closed by it. */
+gyre_status gyre_bootstrap_local_open(const struct gyre_params *params, int n_ranks,
+                                      struct gyre_bootstrap **bootstraps_out);
+
+/** gyre_authenticate - prove to each other, over a connected socket, that both know the secret
+ * (challenge and response, HMAC-SHA256). Used by data sockets. @is_server: the accepting side.
+ * @deadline_ns: on gyre_now_ns(). Errors: TIMEOUT, REMOTE (wrong proof), SYSTEM. */
+gyre_status gyre_authenticate(int fd, const uint8_t secret[GYRE_SECRET_BYTES], bool is_server,
+                              uint64_t deadline_ns);
+
+#endif

@@ -1,0 +1,42 @@
+# CUDA where nvcc is: static runtime, driver by dlopen, so that the binary also runs on machines
+# without a driver.
+set(GYRE_HAVE_CUDA OFF)
+if(NOT GYRE_CUDA STREQUAL "OFF")
+  find_program(GYRE_NVCC nvcc HINTS ENV CUDA_HOME PATHS /usr/local/cuda/bin)
+  if(GYRE_NVCC)
+    set(CMAKE_CUDA_COMPILER ${GYRE_NVCC})
+    set(CMAKE_CUDA_ARCHITECTURES OFF) # GYRE_CUDA_ARCHS decides
+    set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
+    enable_language(CUDA)
+    find_package(CUDAToolkit REQUIRED)
+    set(CMAKE_CUDA_STANDARD 17)
+    set(GYRE_HAVE_CUDA ON)
+  elseif(GYRE_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "gyre: GYRE_CUDA=ON but no nvcc was found")
+  else()
+    message(STATUS "gyre: no nvcc: built for the host device only")
+  endif()
+endif()
+
+# Adds the CUDA sources to the library targets.
+function(gyre_add_cuda)
+  file(GLOB sources CONFIGURE_DEPENDS kernels/cuda/*.c kernels/cuda/*.cu core/device/*_cuda.c
+       core/topo/*_cuda.c transport/*_cuda.c)
+  if(NOT sources)
+    return()
+  endif()
+  set(flags)
+  foreach(arch IN LISTS GYRE_CUDA_ARCHS)
+    list(APPEND flags "SHELL:-gencode arch=compute_${arch},code=sm_${arch}")
+  endforeach()
+  add_library(gyre_cuda_objects OBJECT ${sources})
+  target_compile_options(gyre_cuda_objects PRIVATE
+    $<$<COMPILE_LANGUAGE:CUDA>:${flags};--fmad=false;-Xcompiler=-fvisibility=hidden>)
+  target_compile_options(gyre_cuda_objects PRIVATE $<$<COMPILE_LANGUAGE:C>:-ffp-contract=off>)
+  target_link_libraries(gyre_cuda_objects PUBLIC gyre_options gyre_packages CUDA::cudart_static)
+  target_include_directories(gyre_cuda_objects PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
+  target_compile_definitions(gyre_cuda_objects PUBLIC GYRE_WITH_CUDA)
+  target_compile_definitions(gyre_objects PUBLIC GYRE_WITH_CUDA)
+  target_link_libraries(gyre PRIVATE gyre_cuda_objects)
+  target_link_libraries(gyre_static PUBLIC gyre_cuda_objects)
+endfunction()

@@ -1,0 +1,23 @@
+# What the library is linked with. Verbs headers and MPI are optional: without them the build goes
+# on and says what is missing.
+add_library(gyre_packages INTERFACE)
+find_package(Threads REQUIRED)
+find_package(OpenSSL REQUIRED COMPONENTS Crypto) # HMAC-SHA256
+target_link_libraries(gyre_packages INTERFACE Threads::Threads OpenSSL::Crypto ${CMAKE_DL_LIBS} m)
+
+include(CheckIncludeFile)
+check_include_file(infiniband/verbs.h GYRE_HAVE_VERBS)
+check_include_file(rdma/rdma_cma.h GYRE_HAVE_RDMACM)
+if(NOT GYRE_HAVE_VERBS)
+  message(STATUS "gyre: no infiniband/verbs.h (libibverbs-dev): built without RDMA")
+elseif(GYRE_HAVE_RDMACM)
+  target_compile_definitions(gyre_packages INTERFACE GYRE_WITH_RDMACM)
+else()
+  message(STATUS "gyre: no rdma/rdma_cma.h (librdmacm-dev): built without rdma_cm")
+endif()
+
+find_package(MPI COMPONENTS C)
+set(GYRE_HAVE_MPI ${MPI_C_FOUND})
+if(NOT GYRE_HAVE_MPI)
+  message(STATUS "gyre: no MPI (libopenmpi-dev): benches start with torchrun's variables or -g only")
+endif()

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The log: GYRE_DEBUG (level), GYRE_DEBUG_SUBSYS, GYRE_DEBUG_FILE, with NCCL's words and names.
+ * Default: warnings and errors, on stderr. A line is "host:pid:tid [rank] GYRE LEVEL text".
+ */
+#ifndef GYRE_BASE_LOG_H
+#define GYRE_BASE_LOG_H
+
+#include "core/base/status.h"
+
+#define GYRE_LOG_SUBSYS_TABLE(X)                                                                  \
+    X(INIT)                                                                                       \
+    X(COLL) X(P2P) X(SHM) X(NET) X(GRAPH) X(TUNING) X(ENV) X(ALLOC) X(CALL) X(PROXY) X(BOOTSTRAP) \
+        X(REG) X(DESTROY)
+
+enum gyre_log_subsys {
+#define GYRE_LOG_SUBSYS_ENUM(name) GYRE_LOG_##name,
+    GYRE_LOG_SUBSYS_TABLE(GYRE_LOG_SUBSYS_ENUM)
+#undef GYRE_LOG_SUBSYS_ENUM
+        GYRE_LOG_N_SUBSYS
+};
+
+enum gyre_log_level {
+    GYRE_LOG_NONE,
+    GYRE_LOG_VERSION,
+    GYRE_LOG_WARN, /* NCCL's WARN; ERROR is accepted as its alias */
+    GYRE_LOG_INFO,
+    GYRE_LOG_TRACE
+};
+
+/** gyre_log_enabled - cheap test before formatting something costly. */
+bool gyre_log_enabled(enum gyre_log_level level, enum gyre_log_subsys subsys);
+
+/** gyre_log - write one line if enabled. Never changes this thread's cause text or errno. */
+void gyre_log(enum gyre_log_level level, enum gyre_log_subsys subsys, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/** gyre_log_configure - set level, subsystems and file from words; called once per process by the
+ * parameter table with validated words. @file: NULL or "" = stderr; %h and %p are expanded. */
+gyre_status gyre_log_configure(const char *level, const char *subsystems, const char *file);
+
+/** gyre_log_set_rank - prefix this thread's lines with a rank; -1 = none. */
+void gyre_log_set_rank(int rank);
+
+#define GYRE_WARN(...)         gyre_log(GYRE_LOG_WARN, GYRE_LOG_INIT, __VA_ARGS__)
+#define GYRE_INFO(subsys, ...) gyre_log(GYRE_LOG_INFO, GYRE_LOG_##subsys, __VA_ARGS__)
+
+#endif

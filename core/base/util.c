@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Clocks, hashing, host identity, random bytes.
+ */
+#include "core/base/util.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+uint64_t gyre_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000ULL + (uint64_t)now.tv_nsec;
+}
+
+uint64_t gyre_hash(uint64_t hash, const void *bytes, size_t n_bytes)
+{
+    const unsigned char *byte = bytes;
+    for (size_t i = 0; i < n_bytes; i++) {
+        hash ^= byte[i];
+        hash *= 0x100000001b3ULL;
+    }
+    return hash;
+}
+
+uint64_t gyre_host_hash(const char *host_id)
+{
+    if (host_id != NULL && host_id[0] != '\0')
+        return gyre_hash(GYRE_HASH_INIT, host_id, strlen(host_id));
+    char name[256] = "";
+    gethostname(name, sizeof(name) - 1);
+    uint64_t hash = gyre_hash(GYRE_HASH_INIT, name, strlen(name));
+    /* Two containers can share a hostname, never a boot; two boots never share this id. */
+    char boot_id[64];
+    const int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        const ssize_t n_read = read(fd, boot_id, sizeof(boot_id));
+        if (n_read > 0)
+            hash = gyre_hash(hash, boot_id, (size_t)n_read);
+        close(fd);
+    }
+    return hash;
+}
+
+gyre_status gyre_random_bytes(void *bytes, size_t n_bytes)
+{
+    unsigned char *at = bytes;
+    while (n_bytes > 0) {
+        const ssize_t n_got = getrandom(at, n_bytes, 0);
+        if (n_got < 0 && errno == EINTR)
+            continue;
+        if (n_got < 0)
+            return gyre_fail_errno(errno, "getrandom(%zu bytes)", n_bytes);
+        at += n_got;
+        n_bytes -= (size_t)n_got;
+    }
+    return GYRE_SUCCESS;
+}
+
+unsigned gyre_edit_distance(const char *a, const char *b)
+{
+    enum { MAX = 64 };
+    unsigned row[MAX];
+    const size_t n_a = strnlen(a, MAX - 1);
+    const size_t n_b = strnlen(b, MAX - 1);
+    for (size_t j = 0; j <= n_b; j++)
+        row[j] = (unsigned)j;
+    for (size_t i = 1; i <= n_a; i++) {
+        unsigned diagonal = row[0];
+        row[0] = (unsigned)i;
+        for (size_t j = 1; j <= n_b; j++) {
+            const unsigned above = row[j];
+            const unsigned replace = diagonal + (a[i - 1] != b[j - 1]);
+            const unsigned shorter = above < row[j - 1] ? above : row[j - 1];
+            row[j] = replace < shorter + 1 ? replace : shorter + 1;
+            diagonal = above;
+        }
+    }
+    return row[n_b];
+}

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gyre: collectives for GPUs and hosts. The only installed header.
+ *
+ * A communicator joins n ranks. Collectives are enqueued on a stream and return at once; the
+ * stream's completion is the collective's completion. Every call returns a gyre_status; the cause
+ * of the last failure, with the values that matter, is in gyre_last_error() (per thread) and
+ * gyre_comm_last_error() (per communicator). Nothing here prints, exits or aborts the process.
+ */
+#ifndef GYRE_H
+#define GYRE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(_WIN32)
+#define GYRE_API
+#else
+#define GYRE_API __attribute__((visibility("default")))
+#endif
+
+#define GYRE_VERSION_MAJOR 0
+#define GYRE_VERSION_MINOR 1
+#define GYRE_VERSION_PATCH 0
+#define GYRE_VERSION       (GYRE_VERSION_MAJOR * 10000 + GYRE_VERSION_MINOR * 100 + GYRE_VERSION_PATCH)
+
+/** What a call ended with. Values are stable. */
+typedef enum gyre_status {
+    GYRE_SUCCESS = 0,
+    GYRE_ERROR_INVALID_ARGUMENT = 1, /* this call's arguments; nothing was enqueued */
+    GYRE_ERROR_INVALID_USAGE = 2,    /* calls that do not fit each other, or a dead communicator */
+    GYRE_ERROR_OUT_OF_MEMORY = 3,    /* host, shared or device memory */
+    GYRE_ERROR_SYSTEM = 4,           /* an operating-system call failed; the cause has its errno */
+    GYRE_ERROR_DEVICE = 5,           /* the CUDA driver or runtime failed */
+    GYRE_ERROR_REMOTE = 6,           /* another rank died, left or reported an error */
+    GYRE_ERROR_TIMEOUT = 7,          /* a deadline passed; the cause names who was waited for */
+    GYRE_ERROR_UNSUPPORTED = 8,      /* legal, but not on this device, build or machine */
+    GYRE_ERROR_ABORTED = 9,          /* gyre_comm_abort() was called on this communicator */
+    GYRE_ERROR_INTERNAL = 10,        /* a bug in gyre */
+    GYRE_IN_PROGRESS = 11            /* not an error: not finished yet */
+} gyre_status;
+
+/** Element types. Sizes in bytes: 1 1 4 4 8 8 2 2 4 8 1 1. */
+typedef enum gyre_dtype {
+    GYRE_INT8 = 0,
+    GYRE_UINT8 = 1,
+    GYRE_INT32 = 2,
+    GYRE_UINT32 = 3,
+    GYRE_INT64 = 4,
+    GYRE_UINT64 = 5,
+    GYRE_FLOAT16 = 6,
+    GYRE_FLOAT32 = 7,
+    GYRE_FLOAT64 = 8,
+    GYRE_BFLOAT16 = 9,
+    GYRE_FLOAT8_E4M3 = 10,
+    GYRE_FLOAT8_E5M2 = 11
+} gyre_dtype;
+
+/** Reductions. GYRE_AVG: floats are multiplied by 1/n, rounded to the type, before they are summed;
+ * integers are summed, then divided (towards zero). Further values come from
+ * gyre_op_create_premul_sum(). Integer sums and products wrap. */
+typedef enum gyre_op {
+    GYRE_SUM = 0,
+    GYRE_PROD = 1,
+    GYRE_MAX = 2,
+    GYRE_MIN = 3,
+    GYRE_AVG = 4,
+    GYRE_FIRST_USER_OP = 16
+} gyre_op;
+
+typedef enum gyre_device_kind {
+    GYRE_DEVICE_AUTO = 0, /* CUDA where this process has a usable GPU, else the host */
+    GYRE_DEVICE_HOST = 1,
+    GYRE_DEVICE_CUDA = 2
+} gyre_device_kind;
+
+typedef struct gyre_comm gyre_comm;
+
+/** A stream of the communicator's device: a cudaStream_t on CUDA; on the host, one from
+ * gyre_stream_create(). NULL is the device's default stream (host: one per thread). */
+typedef void *gyre_stream;
+
+#define GYRE_UNIQUE_ID_BYTES 128
+
+/** Names one job's rendezvous and carries its secret: hand it to the job's ranks only. */
+typedef struct gyre_unique_id {
+    uint8_t bytes[GYRE_UNIQUE_ID_BYTES];
+} gyre_unique_id;
+
+#define GYRE_CONFIG_UNDEFINED (-1)
+
+/** How a communicator is made. Always start from GYRE_CONFIG_INIT; a field left undefined takes
+ * the environment's value (GYRE_*, then NCCL_*), then the built-in default. */
+typedef struct gyre_config {
+    uint32_t struct_bytes; /* sizeof(gyre_config) of the caller */
+    uint32_t version;      /* GYRE_VERSION of the caller */
+    int device_kind;       /* enum gyre_device_kind */
+    int device_ordinal;    /* CUDA: default the thread's current device */
+    int blocking;          /* 1: calls return when done or enqueued */
+    int min_channels;      /* 1..64 */
+    int max_channels;      /* 1..64 */
+    int sm_budget;         /* CUDA: most thread blocks that one collective may occupy */
+    int traffic_class;     /* RoCE/IB: the 8-bit ToS byte, 0..255 */
+    int service_level;     /* RoCE/IB: 0..15 */
+    int timeout_ms;        /* per operation; 0 = none (default) */
+    const char *transport; /* "p2p", "shm", "ib", "socket" or NULL */
+    const char *name;      /* shown in messages; NULL = made from the id */
+} gyre_config;
+
+#define GYRE_CONFIG_INIT                                                            \
+    {                                                                               \
+        sizeof(gyre_config), GYRE_VERSION, GYRE_DEVICE_AUTO, GYRE_CONFIG_UNDEFINED, \
+            GYRE_CONFIG_UNDEFINED, GYRE_CONFIG_UNDEFINED, GYRE_CONFIG_UNDEFINED,    \
+            GYRE_CONFIG_UNDEFINED, GYRE_CONFIG_UNDEFINED, GYRE_CONFIG_UNDEFINED,    \
+            GYRE_CONFIG_UNDEFINED, NULL, NULL                                       \
+    }
+
+/* ---- library ---------------------------------------------------------------------------- */
+
+/** gyre_get_version - the library's GYRE_VERSION, as loaded (not as compiled against).
+ * @version_out: receives it. Errors: INVALID_ARGUMENT for NULL. */
+GYRE_API gyre_status gyre_get_version(int *version_out);
+
+/** gyre_status_name - the status in words, e.g. "invalid argument". Never NULL. */
+GYRE_API const char *gyre_status_name(gyre_status status);
+
+/** gyre_last_error - the cause text of the last call that failed on this thread ("" if none).
+ * Valid until this thread's next gyre call. */
+GYRE_API const char *gyre_last_error(void);
+
+/* ---- communicators ---------------------------------------------------------------------- */
+
+/** gyre_get_unique_id - start a rendezvous in this process and write its name.
+ * @id_out: 128 bytes, to be given to every rank of the one communicator made with it.
+ * The rendezvous ends when the communicator ends, or when GYRE_BOOTSTRAP_TIMEOUT passes unused.
+ * Errors: SYSTEM (no usable interface, no socket), INVALID_ARGUMENT. */
+GYRE_API gyre_status gyre_get_unique_id(gyre_unique_id *id_out);
+
+/** gyre_comm_init_rank - join a communicator; every rank of it calls this once.
+ * @comm_out: set on success only.
+ * @n_ranks: size of the communicator, the same on all ranks, >= 1.
+ * @id: from gyre_get_unique_id() in one process.
+ * @rank: 0 <= rank < n_ranks, each once.
+ * @config: NULL = all defaults. Copied.
+ * Blocks until all ranks came or GYRE_BOOTSTRAP_TIMEOUT passed; inside a group it is carried out
+ * by gyre_group_end(). Errors: INVALID_ARGUMENT, INVALID_USAGE (a rank twice, different n_ranks,
+ * settings that differ), TIMEOUT (names the ranks that never came), REMOTE, SYSTEM, DEVICE. */
+GYRE_API gyre_status gyre_comm_init_rank(gyre_comm **comm_out, int n_ranks,
+                                         const gyre_unique_id *id, int rank,
+                                         const gyre_config *config);
+
+/** gyre_comm_init_all - make a communicator whose ranks all live in this process.
+ * @comms_out: n_ranks handles, by rank.
+ * @device_ordinals: n_ranks CUDA ordinals, or NULL for 0..n_ranks-1. Ignored on the host. */
+GYRE_API gyre_status gyre_comm_init_all(gyre_comm **comms_out, int n_ranks,
+                                        const int *device_ordinals, const gyre_config *config);
+
+#define GYRE_SPLIT_NOCOLOR (-1)
+
+/** gyre_comm_split - make communicators from a communicator's ranks; collective over it.
+ * @color: ranks of one color form one new communicator; GYRE_SPLIT_NOCOLOR takes part but gets
+ * NULL.
+ * @key: orders the new ranks; ties keep the parent's order.
+ * @config: NULL = the parent's. */
+GYRE_API gyre_status gyre_comm_split(gyre_comm *comm, int color, int key, gyre_comm **comm_out,
+                                     const gyre_config *config);
+
+/** gyre_comm_finalize - wait for all enqueued work, then tell the peers that this rank leaves. */
+GYRE_API gyre_status gyre_comm_finalize(gyre_comm *comm);
+
+/** gyre_comm_destroy - finalize if needed, then free. The handle is dead afterwards. */
+GYRE_API gyre_status gyre_comm_destroy(gyre_comm *comm);
+
+/** gyre_comm_abort - end everything at once, locally, without the other ranks' help: running
+ * operations end with ABORTED here and with REMOTE on the peers. Any thread may call it. The
+ * handle stays valid for queries until gyre_comm_destroy(). */
+GYRE_API gyre_status gyre_comm_abort(gyre_comm *comm);
+
+GYRE_API gyre_status gyre_comm_count(const gyre_comm *comm, int *n_ranks_out);
+GYRE_API gyre_status gyre_comm_rank(const gyre_comm *comm, int *rank_out);
+
+/** gyre_comm_device - the device that this rank's buffers and streams belong to. Either output
+ * may be NULL. The host's ordinal is -1. */
+GYRE_API gyre_status gyre_comm_device(const gyre_comm *comm, gyre_device_kind *kind_out,
+                                      int *ordinal_out);
+
+/** gyre_comm_last_error - the cause text of the communicator's first failure ("" if none). */
+GYRE_API const char *gyre_comm_last_error(gyre_comm *comm);
+
+/** gyre_comm_async_error - SUCCESS while the communicator is healthy, else what ended it. Never
+ * blocks. @status_out receives it; the call's own status speaks of the arguments. */
+GYRE_API gyre_status gyre_comm_async_error(gyre_comm *comm, gyre_status *status_out);
+
+/* ---- groups ----------------------------------------------------------------------------- */
+
+/** gyre_group_start / gyre_group_end - calls between them are launched together by the outermost
+ * end; needed when one thread serves several ranks, and for sends and receives that must not wait
+ * for each other. Groups nest. An argument error is reported by the call itself and leaves the
+ * group usable. */
+GYRE_API gyre_status gyre_group_start(void);
+GYRE_API gyre_status gyre_group_end(void);
+
+/* ---- collectives ------------------------------------------------------------------------ *
+ *
+ * Common rules. Buffers are on the communicator's device. `count` is in elements; 0 is legal and
+ * moves nothing. Buffers may be aligned to the element only. `send` and `recv` may not overlap
+ * except for the in-place form named at each call. All ranks call in the same order with the same
+ * count, type, operation and root. Results are bitwise identical on all ranks that receive the
+ * same value, and from run to run. Errors: INVALID_ARGUMENT (this call; nothing enqueued),
+ * INVALID_USAGE (communicator failed or destroyed; calls differ between ranks), and later, through
+ * the stream and gyre_comm_async_error(), REMOTE, TIMEOUT, SYSTEM, DEVICE. */
+
+/** gyre_all_reduce - recv[i] on every rank = op over ranks of send[i]; i < count. In place: send ==
+ * recv. */
+GYRE_API gyre_status gyre_all_reduce(const void *send, void *recv, size_t count, gyre_dtype dtype,
+                                     gyre_op op, gyre_comm *comm, gyre_stream stream);
+
+/** gyre_broadcast - recv[i] on every rank = root's send[i]. `send` is read on the root only. In
+ * place: send == recv. */
+GYRE_API gyre_status gyre_broadcast(const void *send, void *recv, size_t count, gyre_dtype dtype,
+                                    int root, gyre_comm *comm, gyre_stream stream);
+
+/** gyre_reduce - root's recv[i] = op over ranks of send[i]. `recv` is written on the root only
+ * and may be NULL elsewhere. In place: send == recv. */
+GYRE_API gyre_status gyre_reduce(const void *send, void *recv, size_t count, gyre_dtype dtype,
+                                 gyre_op op, int root, gyre_comm *comm, gyre_stream stream);
+
+/** gyre_all_gather - recv[r*count + i] = rank r's send[i]. recv holds n_ranks*count elements. In
+ * place: send == recv + rank*count. */
+GYRE_API gyre_status gyre_all_gather(const void *send, void *recv, size_t count, gyre_dtype dtype,
+                                     gyre_comm *comm, gyre_stream stream);
+
+/** gyre_reduce_scatter - recv[i] = op over ranks of send[rank*count + i]. send holds n_ranks*count
+ * elements. In place: recv == send + rank*count. */
+GYRE_API gyre_status gyre_reduce_scatter(const void *send, void *recv, size_t count,
+                                         gyre_dtype dtype, gyre_op op, gyre_comm *comm,
+                                         gyre_stream stream);
+
+/** gyre_send / gyre_recv - point to point; the receiver's count and type must equal the sender's.
+ * Pairs match in call order per (sender, receiver). A send to oneself needs a recv in the same
+ * group. */
+GYRE_API gyre_status gyre_send(const void *send, size_t count, gyre_dtype dtype, int peer,
+                               gyre_comm *comm, gyre_stream stream);
+GYRE_API gyre_status gyre_recv(void *recv, size_t count, gyre_dtype dtype, int peer,
+                               gyre_comm *comm, gyre_stream stream);
+
+/** gyre_op_create_premul_sum - an operation sum(scalar * x_r): the product is rounded to dtype
+ * before it is added.
+ * @scalar: one element of dtype, in host memory; copied.
+ * @op_out: legal with this communicator and dtype until gyre_op_destroy(). */
+GYRE_API gyre_status gyre_op_create_premul_sum(gyre_op *op_out, const void *scalar,
+                                               gyre_dtype dtype, gyre_comm *comm);
+GYRE_API gyre_status gyre_op_destroy(gyre_op op, gyre_comm *comm);
+
+/* ---- memory and streams ----------------------------------------------------------------- */
+
+/** gyre_mem_alloc / gyre_mem_free - memory on a device, aligned to 4096 bytes (host) or as
+ * cudaMalloc. Freeing NULL is fine. @ordinal: CUDA device, or -1 for the current one. */
+GYRE_API gyre_status gyre_mem_alloc(void **ptr_out, size_t n_bytes, gyre_device_kind kind,
+                                    int ordinal);
+GYRE_API gyre_status gyre_mem_free(void *ptr, gyre_device_kind kind);
+
+/** gyre_stream_create / destroy - a FIFO of operations. Destroying waits for what is enqueued. */
+GYRE_API gyre_status gyre_stream_create(gyre_stream *stream_out, gyre_device_kind kind,
+                                        int ordinal);
+GYRE_API gyre_status gyre_stream_destroy(gyre_stream stream, gyre_device_kind kind);
+
+/** gyre_stream_synchronize - wait until everything enqueued so far is done. Returns the first
+ * failure of an operation on it since the last call (host device). */
+GYRE_API gyre_status gyre_stream_synchronize(gyre_stream stream, gyre_device_kind kind);
+
+/** gyre_stream_query - SUCCESS when idle, IN_PROGRESS when not. Never blocks. */
+GYRE_API gyre_status gyre_stream_query(gyre_stream stream, gyre_device_kind kind);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* GYRE_H */

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The ring of slots: the only place where executors and transports meet. A FIFO has a sending end
+ * and a receiving end, on two ranks or on the two sides of a proxy. Data flows into slots; `tail`
+ * says how many slots were published, `head` how many were consumed; both only grow and are
+ * never reset while the communicator lives. Slot of step s = s % depth.
+ *
+ *   sender:   wait until posted - head < depth;  write slot;  slot_info;  tail = ++posted (release)
+ *   receiver: wait until tail > consumed (acquire);  read slot;        head = ++consumed (release)
+ *
+ * `posted` and `consumed` are private to the executor end that owns them. Protocols other than
+ * SIMPLE carry readiness inside their lines and use `head` only. Each protocol counts for itself.
+ * Valid as C11 and as CUDA.
+ */
+#ifndef GYRE_MODEL_CONNECTOR_H
+#define GYRE_MODEL_CONNECTOR_H
+
+#include "core/model/schedule.h"
+
+#define GYRE_MAX_DEPTH 8
+
+/* Bytes in the low half, the call's signature in the high half: both ends compare it, so that
+ * calls that do not fit each other are noticed before their data is used. */
+static inline uint64_t gyre_slot_info(uint32_t n_bytes, uint32_t signature)
+{
+    return (uint64_t)signature << 32 | n_bytes;
+}
+
+/* Lives where the receiver polls. Written by the sending side. */
+struct gyre_inbox {
+    uint64_t tail[8]; /* by protocol; one writer: the sender, or the receiving proxy */
+    uint64_t slot_info[GYRE_MAX_DEPTH]; /* of SIMPLE; written before the tail that publishes it */
+};
+
+/* Lives where the sender polls. Written by the receiving side. */
+struct gyre_credit {
+    uint64_t head[8]; /* by protocol; one writer: the receiver, or the sending proxy */
+};
+
+/* How FIFOs are dimensioned; the same on all ranks of a communicator. */
+struct gyre_fifo_spec {
+    uint32_t n_fifos; /* per ordered pair of ranks: channel * lanes + lane counts into it */
+    uint32_t depth;   /* slots; 2..GYRE_MAX_DEPTH */
+    uint32_t slot_bytes[GYRE_N_PROTOS]; /* memory of one slot; 0 = protocol not available.
+                                         * SIMPLE: payload. LL: twice, LL128: 16/15 of it. */
+};
+
+/* One end, as an executor on this rank's device can address it. Read by devices. */
+struct gyre_connector {
+    unsigned char *slots[GYRE_N_PROTOS]; /* depth slots of slot_bytes[]; sending end: where to
+                                          * write (the peer's memory, or staging of a proxy) */
+    struct gyre_inbox *inbox;
+    struct gyre_credit *credit;
+    uint32_t depth;
+    uint32_t is_proxied; /* a proxy moves the slots: SIMPLE only */
+};
+
+GYRE_STATIC_ASSERT(sizeof(struct gyre_inbox) == 128, "shared between processes and devices");
+GYRE_STATIC_ASSERT(sizeof(struct gyre_credit) == 64, "shared between processes and devices");
+GYRE_STATIC_ASSERT(sizeof(struct gyre_connector) == 48, "read by devices");
+
+/** gyre_connector_index - where the end of FIFO `fifo` to or from `peer` stands in a
+ * communicator's table of connectors. */
+static inline uint32_t gyre_connector_index(const struct gyre_fifo_spec *spec, uint32_t peer,
+                                            uint32_t fifo, bool is_send)
+{
+    return (peer * spec->n_fifos + fifo) * 2 + (is_send ? 1 : 0);
+}
+
+#endif

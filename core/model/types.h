@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Element types, operations, collectives and protocols as tables: enum, name, size and check come
+ * from one line each. Valid as C11 and as CUDA.
+ */
+#ifndef GYRE_MODEL_TYPES_H
+#define GYRE_MODEL_TYPES_H
+
+#include "core/gyre.h"
+
+/* X(enum suffix, name in options and output, bytes, is floating point) */
+#define GYRE_DTYPE_TABLE(X)      \
+    X(INT8, int8, 1, 0)          \
+    X(UINT8, uint8, 1, 0)        \
+    X(INT32, int32, 4, 0)        \
+    X(UINT32, uint32, 4, 0)      \
+    X(INT64, int64, 8, 0)        \
+    X(UINT64, uint64, 8, 0)      \
+    X(FLOAT16, half, 2, 1)       \
+    X(FLOAT32, float, 4, 1)      \
+    X(FLOAT64, double, 8, 1)     \
+    X(BFLOAT16, bfloat16, 2, 1)  \
+    X(FLOAT8_E4M3, f8e4m3, 1, 1) \
+    X(FLOAT8_E5M2, f8e5m2, 1, 1)
+
+#define GYRE_N_DTYPES 12
+
+/* X(enum suffix, name). AVG never reaches an executor: the plan turns it into SUM with a
+ * pre-multiplied input (floats) or a post-division (integers). */
+#define GYRE_OP_TABLE(X) X(SUM, sum) X(PROD, prod) X(MAX, max) X(MIN, min) X(AVG, avg)
+
+#define GYRE_N_OPS       5
+
+/* X(enum suffix, name, buffers are n blocks of count elements: of IN, of OUT; reduces; has a root)
+ */
+#define GYRE_COLLECTIVE_TABLE(X)                  \
+    X(ALL_REDUCE, all_reduce, 0, 0, 1, 0)         \
+    X(BROADCAST, broadcast, 0, 0, 0, 1)           \
+    X(REDUCE, reduce, 0, 0, 1, 1)                 \
+    X(ALL_GATHER, all_gather, 0, 1, 0, 0)         \
+    X(REDUCE_SCATTER, reduce_scatter, 1, 0, 1, 0) \
+    X(SEND_RECV, send_recv, 0, 0, 0, 1)           \
+    X(ALL_TO_ALL, all_to_all, 1, 1, 0, 0)         \
+    X(GATHER, gather, 0, 1, 0, 1)                 \
+    X(SCATTER, scatter, 1, 0, 0, 1)
+
+enum gyre_collective {
+#define GYRE_COLLECTIVE_ENUM(id, name, in_blocks, out_blocks, reduces, root) GYRE_COLL_##id,
+    GYRE_COLLECTIVE_TABLE(GYRE_COLLECTIVE_ENUM)
+#undef GYRE_COLLECTIVE_ENUM
+        GYRE_N_COLLECTIVES
+};
+
+/* X(enum suffix, name): how a slot's bytes and their readiness travel (docs/architecture.md) */
+#define GYRE_PROTO_TABLE(X) X(SIMPLE, simple) X(LL, ll) X(LL128, ll128)
+
+enum gyre_proto {
+#define GYRE_PROTO_ENUM(id, name) GYRE_PROTO_##id,
+    GYRE_PROTO_TABLE(GYRE_PROTO_ENUM)
+#undef GYRE_PROTO_ENUM
+        GYRE_N_PROTOS
+};
+
+static inline unsigned gyre_dtype_bytes(gyre_dtype dtype)
+{
+    switch (dtype) {
+#define GYRE_DTYPE_BYTES(id, name, bytes, is_float) \
+    case GYRE_##id:                                 \
+        return bytes;
+        GYRE_DTYPE_TABLE(GYRE_DTYPE_BYTES)
+#undef GYRE_DTYPE_BYTES
+    }
+    return 0;
+}
+
+static inline bool gyre_dtype_is_float(gyre_dtype dtype)
+{
+    switch (dtype) {
+#define GYRE_DTYPE_IS_FLOAT(id, name, bytes, is_float) \
+    case GYRE_##id:                                    \
+        return is_float != 0;
+        GYRE_DTYPE_TABLE(GYRE_DTYPE_IS_FLOAT)
+#undef GYRE_DTYPE_IS_FLOAT
+    }
+    return false;
+}
+
+struct gyre_collective_traits {
+    const char *name;
+    bool in_blocks;  /* IN is n_ranks blocks of count elements, chunk k = block k */
+    bool out_blocks; /* OUT likewise */
+    bool reduces;
+    bool has_root;
+};
+
+/** Names and traits, indexed by the enums; defined in core/model/types.c. */
+extern const char *const gyre_dtype_names[GYRE_N_DTYPES];
+extern const char *const gyre_op_names[GYRE_N_OPS];
+extern const char *const gyre_proto_names[GYRE_N_PROTOS];
+extern const struct gyre_collective_traits gyre_collectives[GYRE_N_COLLECTIVES];
+
+/** gyre_name_find - index of `name` in `names`, or -1. Case-insensitive. */
+int gyre_name_find(const char *const *names, int n_names, const char *name);
+
+/** gyre_collective_find - index of the collective named `name`, or -1. */
+int gyre_collective_find(const char *name);
+
+#endif

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What runs programs. An executor belongs to one communicator rank: it knows the rank's
+ * connectors and keeps the posted/consumed counters of every FIFO end. `host` and `cuda` are two
+ * rows of one table and give the same bits. It sees slots and never a transport.
+ */
+#ifndef GYRE_KERNELS_EXECUTOR_H
+#define GYRE_KERNELS_EXECUTOR_H
+
+#include "core/base/fault.h"
+#include "core/device/device.h"
+#include "core/model/connector.h"
+#include "core/model/schedule.h"
+#include "core/model/tile.h"
+
+/* Written by the executor (host memory, also by the GPU), read by the health thread. */
+struct gyre_pulse {
+    uint64_t launched;  /* works handed to launch so far */
+    uint64_t completed; /* works finished so far, in order */
+    uint64_t progress;  /* grows with every slot moved (host), or never (cuda) */
+    uint64_t mismatch;  /* 0, or 1 + the peer whose slot had another call's signature or size; the
+                         * work then waits for the fault that the health thread raises */
+};
+
+struct gyre_executor_config {
+    struct gyre_device *device;
+    int rank; /* for messages */
+    int n_ranks;
+    struct gyre_fifo_spec spec;
+    /* gyre_connector_index() order, n_ranks * n_fifos * 2 entries; copied. Entries with NULL
+     * inbox do not exist. */
+    const struct gyre_connector *connectors;
+    struct gyre_fault *fault; /* polled; a raised fault ends all works with its status */
+};
+
+/* A program made ready for one executor: which ranks, how many channels, which protocol. */
+struct gyre_load_config {
+    const struct gyre_program *program; /* must outlive the loaded program */
+    const uint16_t *rank_of;            /* shape rank -> communicator rank; NULL = the same */
+    uint32_t n_channels;                /* program FIFO (channel c, lane l) is the pair's FIFO
+                                         * c * program->n_lanes + l */
+    enum gyre_proto proto;
+    uint32_t n_threads; /* CUDA: threads of a block; 0 = default */
+};
+
+struct gyre_loaded; /* a loaded program; the back end's */
+
+/* How the operation treats elements; made by the plan from the caller's op. */
+struct gyre_reduction {
+    uint8_t dtype;       /* gyre_dtype */
+    uint8_t op;          /* GYRE_SUM, _PROD, _MAX or _MIN */
+    uint8_t premultiply; /* IN operands are multiplied by `scalar` and rounded to dtype on load */
+    uint8_t pad;
+    uint32_t divisor; /* >1: integer results of FINAL steps are divided by it, towards zero */
+    uint64_t scalar;  /* one element of dtype, in the low bytes */
+};
+
+struct gyre_work {
+    struct gyre_loaded *loaded;
+    const void *in; /* NULL where the program never reads IN */
+    void *out;
+    struct gyre_split split;
+    struct gyre_reduction reduction;
+    uint32_t signature; /* of the call; compared with the one in each received slot */
+    uint64_t sequence;  /* of the call, for messages */
+};
+
+struct gyre_executor;
+
+struct gyre_executor_ops {
+    const char *name;
+    gyre_status (*open)(const struct gyre_executor_config *config,
+                        struct gyre_executor **executor_out);
+    /* Wait for nothing: the caller has synchronised or raised the fault; works that still run are
+     * ended by the fault. */
+    void (*close)(struct gyre_executor *executor);
+    const struct gyre_pulse *(*pulse)(const struct gyre_executor *executor);
+    /* Allocates; not between a group's first and last launch, never while a stream is captured. */
+    gyre_status (*load)(struct gyre_executor *executor, const struct gyre_load_config *config,
+                        struct gyre_loaded **loaded_out);
+    void (*unload)(struct gyre_executor *executor, struct gyre_loaded *loaded);
+    /* Enqueue works on a stream; returns at once. The works of one launch run at the same time and
+     * share no FIFO end; launches of one executor run in launch order, on whatever streams. */
+    gyre_status (*launch)(struct gyre_executor *executor, const struct gyre_work *works,
+                          int n_works, gyre_stream stream);
+};
+
+struct gyre_executor {
+    const struct gyre_executor_ops *ops;
+};
+
+extern const struct gyre_executor_ops gyre_executor_host;
+#ifdef GYRE_WITH_CUDA
+extern const struct gyre_executor_ops gyre_executor_cuda;
+#endif
+
+/** gyre_executor_find - the executor of a device kind (HOST or CUDA). */
+gyre_status gyre_executor_find(gyre_device_kind kind, const struct gyre_executor_ops **ops_out);
+
+/** gyre_premultiply_scalar - 1/n in dtype's bits, rounded to nearest even: what GYRE_AVG
+ * multiplies floats by. */
+uint64_t gyre_premultiply_scalar(gyre_dtype dtype, uint32_t n);
+
+#endif

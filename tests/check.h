@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The little that every test needs: a check that says what it saw, and a main that runs named
+ * cases. A case's name is a sentence that is true when it passes.
+ */
+#ifndef GYRE_TESTS_CHECK_H
+#define GYRE_TESTS_CHECK_H
+
+#include "core/base/status.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TEST_SKIPPED 77
+
+static int test_n_failures;
+
+/** Record a failure with its text and go on. */
+#define CHECK_MSG(condition, ...)                                                     \
+    do {                                                                              \
+        if (!(condition)) {                                                           \
+            __atomic_fetch_add(&test_n_failures, 1, __ATOMIC_RELAXED);                \
+            fprintf(stderr, "%s:%d: not true: %s: ", __FILE__, __LINE__, #condition); \
+            fprintf(stderr, __VA_ARGS__);                                             \
+            fprintf(stderr, "\n");                                                    \
+        }                                                                             \
+    } while (0)
+
+#define CHECK(condition) CHECK_MSG(condition, "%s", "")
+
+/** The expression succeeds; else print the cause. */
+#define CHECK_OK(expr)                                                                      \
+    do {                                                                                    \
+        const gyre_status check_status_ = (expr);                                           \
+        CHECK_MSG(check_status_ == GYRE_SUCCESS, "%s: %s", gyre_status_name(check_status_), \
+                  gyre_cause());                                                            \
+    } while (0)
+
+/** The expression fails with this status and a cause text that contains `words`. */
+#define CHECK_FAILS(expr, expected, words)                                                    \
+    do {                                                                                      \
+        const gyre_status check_status_ = (expr);                                             \
+        CHECK_MSG(check_status_ == (expected), "got %s: %s", gyre_status_name(check_status_), \
+                  gyre_cause());                                                              \
+        CHECK_MSG(strstr(gyre_cause(), (words)) != NULL, "cause is \"%s\"", gyre_cause());    \
+    } while (0)
+
+struct test_case {
+    const char *name;
+    void (*run)(void);
+};
+
+/** Run all cases, or those whose name contains argv[1]. Returns the exit status. */
+static inline int test_main(int argc, char **argv, const struct test_case *cases, size_t n_cases)
+{
+    size_t n_run = 0;
+    for (size_t i = 0; i < n_cases; i++) {
+        if (argc > 1 && strstr(cases[i].name, argv[1]) == NULL)
+            continue;
+        const int before = test_n_failures;
+        cases[i].run();
+        printf("%s %s\n", test_n_failures == before ? "ok  " : "FAIL", cases[i].name);
+        fflush(stdout);
+        n_run++;
+    }
+    printf("%zu cases, %d failed checks\n", n_run, test_n_failures);
+    return test_n_failures == 0 && n_run > 0 ? 0 : 1;
+}
+
+#define TEST_MAIN(cases)                                                         \
+    int main(int argc, char **argv)                                              \
+    {                                                                            \
+        return test_main(argc, argv, cases, sizeof(cases) / sizeof((cases)[0])); \
+    }
+
+#endif

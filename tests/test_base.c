@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/base: causes, faults, small helpers.
+ */
+#include "core/base/fault.h"
+#include "core/base/util.h"
+#include "tests/check.h"
+
+#include <errno.h>
+
+static void a_cause_keeps_its_context(void)
+{
+    CHECK(gyre_fail(GYRE_ERROR_SYSTEM, "inner %d", 7) == GYRE_ERROR_SYSTEM);
+    gyre_fail_context(GYRE_ERROR_SYSTEM, "outer");
+    CHECK(strcmp(gyre_cause(), "outer: inner 7") == 0);
+    CHECK_FAILS(gyre_fail_errno(ENOMEM, "x"), GYRE_ERROR_OUT_OF_MEMORY, "errno 12");
+}
+
+static void a_long_cause_loses_its_end_not_its_context(void)
+{
+    char text[2 * GYRE_CAUSE_MAX_BYTES];
+    memset(text, 'a', sizeof(text) - 1);
+    text[sizeof(text) - 1] = '\0';
+    gyre_fail(GYRE_ERROR_SYSTEM, "%s", text);
+    gyre_fail_context(GYRE_ERROR_SYSTEM, "who");
+    CHECK(strncmp(gyre_cause(), "who: aaa", 8) == 0);
+    CHECK(strlen(gyre_cause()) < GYRE_CAUSE_MAX_BYTES);
+}
+
+static void the_first_fault_wins(void)
+{
+    struct gyre_fault fault;
+    gyre_fault_init(&fault);
+    CHECK_OK(gyre_fault_status(&fault));
+    CHECK(gyre_fault_raise(&fault, GYRE_ERROR_REMOTE, "first"));
+    CHECK(!gyre_fault_raise(&fault, GYRE_ERROR_SYSTEM, "second"));
+    CHECK_FAILS(gyre_fault_status(&fault), GYRE_ERROR_REMOTE, "first");
+    gyre_fault_fini(&fault);
+}
+
+static void edit_distance_counts_edits(void)
+{
+    CHECK(gyre_edit_distance("IB_HCA", "IB_HCA") == 0);
+    CHECK(gyre_edit_distance("IB_HCAS", "IB_HCA") == 1);
+    CHECK(gyre_edit_distance("", "abc") == 3);
+    CHECK(gyre_edit_distance("kitten", "sitting") == 3);
+}
+
+static void a_host_id_makes_another_host(void)
+{
+    CHECK(gyre_host_hash(NULL) == gyre_host_hash(""));
+    CHECK(gyre_host_hash("a") != gyre_host_hash("b"));
+    CHECK(gyre_host_hash("a") != gyre_host_hash(NULL));
+}
+
+static const struct test_case cases[] = {
+    {"a cause keeps its context", a_cause_keeps_its_context},
+    {"a long cause loses its end, not its context", a_long_cause_loses_its_end_not_its_context},
+    {"the first fault wins", the_first_fault_wins},
+    {"edit distance counts edits", edit_distance_counts_edits},
+    {"a host id makes another host", a_host_id_makes_another_host},
+};
+
+TEST_MAIN(cases)

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Transports make connectors. A mapped one (p2p, shm) lets both ends address the same slots; a
+ * proxied one (socket, ib) gives each end slots of its own and moves published slots with a
+ * proxy thread that never reads a program. `no` always carries a reason.
+ */
+#ifndef GYRE_TRANSPORT_TRANSPORT_H
+#define GYRE_TRANSPORT_TRANSPORT_H
+
+#include "core/base/fault.h"
+#include "core/base/param.h"
+#include "core/device/device.h"
+#include "core/model/connector.h"
+
+/* What every rank tells all others before transports are chosen. Fixed layout: it is exchanged. */
+struct gyre_peer_info {
+    uint64_t host_hash;
+    uint64_t process_id;    /* unique among the job's processes: random, drawn once per process */
+    uint64_t pid_namespace; /* inode of /proc/self/ns/pid */
+    uint32_t pid;
+    uint32_t rank;
+    char host_name[64];
+    struct gyre_device_info device;
+    uint32_t ib_usable; /* 1: gyre_transport_ib found a device and a GID */
+    uint32_t pad;
+    char ib_reason[128]; /* why not */
+};
+
+struct gyre_transport_config {
+    struct gyre_device *device;
+    const struct gyre_params *params;
+    int rank;
+    int n_ranks;
+    const struct gyre_peer_info *infos; /* by rank; outlives the transport */
+    const uint16_t *peers;              /* ranks that this transport connects to, ascending */
+    int n_peers;
+    struct gyre_fifo_spec spec;
+    const uint8_t *secret;    /* GYRE_SECRET_BYTES (bootstrap.h): data sockets prove it */
+    int traffic_class;        /* -1 = from params */
+    int service_level;        /* likewise */
+    struct gyre_fault *fault; /* raised by proxies, polled by them */
+};
+
+struct gyre_transport_ops;
+
+struct gyre_transport {
+    const struct gyre_transport_ops *ops;
+};
+
+struct gyre_transport_ops {
+    const char *name; /* "p2p", "shm", "ib", "socket" */
+    bool is_proxied;
+
+    /* Can these two talk this way? Both sides ask with their own view; the answers are compared,
+     * and a pair uses the first transport that both allow.
+     * @why_out: the reason when not, at most why_bytes with NUL. */
+    bool (*reachable)(const struct gyre_params *params, const struct gyre_peer_info *mine,
+                      const struct gyre_peer_info *peer, char *why_out, size_t why_bytes);
+
+    /* Allocate and listen. @blob_out: malloc'ed bytes that all ranks will see. */
+    gyre_status (*open)(const struct gyre_transport_config *config,
+                        struct gyre_transport **transport_out, void **blob_out,
+                        size_t *blob_bytes_out);
+
+    /* Connect to all peers and fill the connectors of both directions of all their FIFOs.
+     * @blobs, @offsets: as gyre_bootstrap all_gather_v gave them, by rank (empty for ranks that do
+     * not use this transport). @connectors: the communicator's table, gyre_connector_index() order.
+     * Ends by deadline_ns. */
+    gyre_status (*connect)(struct gyre_transport *transport, const void *blobs,
+                           const size_t *offsets, uint64_t deadline_ns,
+                           struct gyre_connector *connectors);
+
+    /* Words for the log line of a peer: "P2P/direct", "P2P/IPC", "SHM", "NET/IB/0/GDRDMA",
+     * "NET/Socket/0". Static or owned by the transport. */
+    const char *(*describe)(const struct gyre_transport *transport, int peer);
+
+    /* Device and host memory that open and connect took, for the budget line. */
+    size_t (*memory_bytes)(const struct gyre_transport *transport);
+
+    /* An operation was enqueued: a sleeping proxy looks again. Cheap; any thread. */
+    void (*wake)(struct gyre_transport *transport);
+
+    /* Stop proxies, unmap, free what this rank owns. All ranks have left, or the fault is raised;
+     * memory that a live peer may still touch is left to the operating system's reference count. */
+    void (*close)(struct gyre_transport *transport);
+};
+
+extern const struct gyre_transport_ops gyre_transport_p2p;
+extern const struct gyre_transport_ops gyre_transport_shm;
+extern const struct gyre_transport_ops gyre_transport_ib;
+extern const struct gyre_transport_ops gyre_transport_socket;
+
+/** All, in order of preference, ended by NULL. */
+extern const struct gyre_transport_ops *const gyre_transports[];
+
+/** gyre_transport_ib_probe - is there a usable device? Fills ib_usable and ib_reason. */
+void gyre_transport_ib_probe(const struct gyre_params *params, struct gyre_peer_info *info);
+
+#endif
