@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * TCP with deadlines, and which network interface to use. Sockets made here are non-blocking,
+ * close-on-exec, TCP_NODELAY, with keepalive; sends never raise SIGPIPE. Deadlines are on
+ * gyre_now_ns().
+ */
+#ifndef GYRE_BASE_SOCK_H
+#define GYRE_BASE_SOCK_H
+
+#include "core/base/param.h"
+#include "core/base/status.h"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+/* An IPv4 or IPv6 address with port; fixed layout, it is exchanged between ranks. */
+struct gyre_sock_address {
+    uint16_t family; /* AF_INET or AF_INET6 */
+    uint16_t port;   /* host order */
+    uint32_t scope;  /* of an IPv6 link-local address, on the owner */
+    uint8_t bytes[16];
+};
+
+#define GYRE_MAX_INTERFACES 32
+
+struct gyre_sock_interface {
+    char name[16];
+    struct gyre_sock_address address; /* port 0 */
+    bool is_up;
+    bool is_loopback;
+};
+
+/** gyre_sock_interfaces - all interfaces that have an address. */
+gyre_status gyre_sock_interfaces(struct gyre_sock_interface *interfaces_out, int *n_out);
+
+/** gyre_sock_select - pure: which of them SOCKET_IFNAME's rules take, best first. Without a rule:
+ * ib* first, then other real ones, then docker*, virbr*, veth* and last loopback.
+ * @ifname: [^][=]name,... or "". @family: AF_INET, AF_INET6 or 0 = both.
+ * Errors: INVALID_ARGUMENT listing the interfaces that exist when none matches. */
+gyre_status gyre_sock_select(const struct gyre_sock_interface *interfaces, int n,
+                             const char *ifname, int family, struct gyre_sock_interface *chosen_out,
+                             int *n_chosen_out);
+
+/** gyre_sock_choose - gyre_sock_interfaces + gyre_sock_select with the params; the best one. */
+gyre_status gyre_sock_choose(const struct gyre_params *params,
+                             struct gyre_sock_interface *chosen_out);
+
+/** gyre_sock_listen - on that interface's address, a port of the kernel's choice. */
+gyre_status gyre_sock_listen(const struct gyre_sock_address *address, int *fd_out,
+                             struct gyre_sock_address *bound_out);
+
+/** gyre_sock_accept - one connection. Errors: TIMEOUT. */
+gyre_status gyre_sock_accept(int listen_fd, uint64_t deadline_ns, int *fd_out);
+
+/** gyre_sock_connect - retries refused connections until the deadline. Errors: TIMEOUT, SYSTEM. */
+gyre_status gyre_sock_connect(const struct gyre_sock_address *address, uint64_t deadline_ns,
+                              int *fd_out);
+
+/** gyre_sock_send / gyre_sock_recv - exactly n bytes. Errors: TIMEOUT, REMOTE (closed), SYSTEM. */
+gyre_status gyre_sock_send(int fd, const void *bytes, size_t n_bytes, uint64_t deadline_ns);
+gyre_status gyre_sock_recv(int fd, void *bytes, size_t n_bytes, uint64_t deadline_ns);
+
+/** gyre_sock_to_text - "10.0.0.1:4242" or "[fe80::1%2]:4242". @text_out: >= 64 bytes. */
+const char *gyre_sock_to_text(const struct gyre_sock_address *address, char *text_out,
+                              size_t text_bytes);
+
+#endif
