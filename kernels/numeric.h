@@ -225,30 +225,36 @@ GYRE_NUMERIC_INTEGER(u32, uint32_t, uint32_t)
 GYRE_NUMERIC_INTEGER(i64, int64_t, uint64_t)
 GYRE_NUMERIC_INTEGER(u64, uint64_t, uint64_t)
 
-/* Equal operands have equal bits except for zeros of both signs: there, AND and OR of the bits
- * choose. `a != a` is how both compilers know a NaN. */
-#define GYRE_NUMERIC_FLOAT(family, type, bits_type, nan)                             \
-    static GYRE_HOST_DEVICE inline type gyre_op_sum_##family(type a, type b)         \
-    {                                                                                \
-        return a + b;                                                                \
-    }                                                                                \
-    static GYRE_HOST_DEVICE inline type gyre_op_prod_##family(type a, type b)        \
-    {                                                                                \
-        return a * b;                                                                \
-    }                                                                                \
-    static GYRE_HOST_DEVICE inline type gyre_op_max_##family(type a, type b)         \
-    {                                                                                \
-        const bits_type a_bits = gyre_##family##_bits(a);                            \
-        const bits_type b_bits = gyre_##family##_bits(b);                            \
-        const bits_type larger = a > b ? a_bits : a < b ? b_bits : a_bits & b_bits;  \
-        return gyre_##family##_from_bits(((a != a) | (b != b)) ? nan : larger);      \
-    }                                                                                \
-    static GYRE_HOST_DEVICE inline type gyre_op_min_##family(type a, type b)         \
-    {                                                                                \
-        const bits_type a_bits = gyre_##family##_bits(a);                            \
-        const bits_type b_bits = gyre_##family##_bits(b);                            \
-        const bits_type smaller = a < b ? a_bits : a > b ? b_bits : a_bits | b_bits; \
-        return gyre_##family##_from_bits(((a != a) | (b != b)) ? nan : smaller);     \
+/* By masks, because gcc leaves nested conditional expressions on floats as branches. Equal operands
+ * have equal bits except for zeros of both signs: there, AND and OR of the bits choose. */
+#define GYRE_NUMERIC_FLOAT(family, type, bits_type, nan)                                      \
+    static GYRE_HOST_DEVICE inline type gyre_op_sum_##family(type a, type b)                  \
+    {                                                                                         \
+        return a + b;                                                                         \
+    }                                                                                         \
+    static GYRE_HOST_DEVICE inline type gyre_op_prod_##family(type a, type b)                 \
+    {                                                                                         \
+        return a * b;                                                                         \
+    }                                                                                         \
+    static GYRE_HOST_DEVICE inline type gyre_op_max_##family(type a, type b)                  \
+    {                                                                                         \
+        const bits_type a_bits = gyre_##family##_bits(a);                                     \
+        const bits_type b_bits = gyre_##family##_bits(b);                                     \
+        const bits_type above = (bits_type)0 - (bits_type)(a > b);                            \
+        const bits_type below = (bits_type)0 - (bits_type)(a < b);                            \
+        const bits_type nans = (bits_type)0 - (bits_type)((a != a) | (b != b));               \
+        const bits_type larger = (above & a_bits) | (~above & b_bits & (below | a_bits));     \
+        return gyre_##family##_from_bits((nans & nan) | (~nans & larger));                    \
+    }                                                                                         \
+    static GYRE_HOST_DEVICE inline type gyre_op_min_##family(type a, type b)                  \
+    {                                                                                         \
+        const bits_type a_bits = gyre_##family##_bits(a);                                     \
+        const bits_type b_bits = gyre_##family##_bits(b);                                     \
+        const bits_type above = (bits_type)0 - (bits_type)(a > b);                            \
+        const bits_type below = (bits_type)0 - (bits_type)(a < b);                            \
+        const bits_type nans = (bits_type)0 - (bits_type)((a != a) | (b != b));               \
+        const bits_type smaller = (below & a_bits) | (~below & (b_bits | (~above & a_bits))); \
+        return gyre_##family##_from_bits((nans & nan) | (~nans & smaller));                   \
     }
 
 GYRE_NUMERIC_FLOAT(f32, float, uint32_t, GYRE_F32_NAN)

@@ -118,23 +118,22 @@ static void reduce_block(const struct block *block, void *out)
     op->end(out, block->chain, block_input(block, n_ins - 1), n);
 }
 
-static void reduce_in_blocks(const struct gyre_reduce_step *step, struct block *block,
+static void reduce_in_blocks(const struct gyre_reduce_step *step, const struct type_loops *loops,
                              unsigned elem_bytes)
 {
     _Alignas(64) unsigned char scaled[2 * BLOCK_ELEMS * ELEM_MAX_BYTES];
     _Alignas(64) unsigned char chain[BLOCK_ELEMS * ELEM_MAX_BYTES];
-    block->scaled = scaled;
-    block->chain = chain;
+    struct block block = {step, loops, &loops->ops[step->reduction->op], 0, 0, scaled, chain};
     for (uint64_t first = 0; first < step->n_elems; first += BLOCK_ELEMS) {
-        block->n_elems = (size_t)gyre_min_u64(BLOCK_ELEMS, step->n_elems - first);
-        block->skip_bytes = first * elem_bytes;
-        unsigned char *result = (unsigned char *)step->outs[0] + block->skip_bytes;
-        reduce_block(block, result);
+        block.n_elems = (size_t)gyre_min_u64(BLOCK_ELEMS, step->n_elems - first);
+        block.skip_bytes = first * elem_bytes;
+        unsigned char *result = (unsigned char *)step->outs[0] + block.skip_bytes;
+        reduce_block(&block, result);
         if (step->divide)
-            block->loops->divide(result, step->reduction->divisor, block->n_elems);
+            loops->divide(result, step->reduction->divisor, block.n_elems);
         for (uint32_t k = 1; k < step->n_outs; k++)
-            memcpy((unsigned char *)step->outs[k] + block->skip_bytes, result,
-                   block->n_elems * elem_bytes);
+            memcpy((unsigned char *)step->outs[k] + block.skip_bytes, result,
+                   block.n_elems * elem_bytes);
     }
 }
 
@@ -156,9 +155,8 @@ void gyre_reduce_run(const struct gyre_reduce_step *step)
         return;
     }
     const struct type_loops *loops = loops_of(reduction->dtype);
-    struct block block = {.step = step, .loops = loops, .op = &loops->ops[reduction->op]};
     if (step->n_ins == 2 && step->n_outs == 1 && step->premultiply_mask == 0 && !step->divide)
-        block.op->pair(step->outs[0], step->ins[0], step->ins[1], step->n_elems);
+        loops->ops[reduction->op].pair(step->outs[0], step->ins[0], step->ins[1], step->n_elems);
     else
-        reduce_in_blocks(step, &block, elem_bytes);
+        reduce_in_blocks(step, loops, elem_bytes);
 }
