@@ -24,7 +24,25 @@ struct gyre_task {
     void (*release)(struct gyre_task *task); /* free it */
 };
 
-/** gyre_host_stream_push - append a task. @stream: NULL = the calling thread's default stream. */
+/** gyre_host_stream_push - append a task. @stream: NULL = the calling thread's default stream.
+ * Any thread may push. Errors: OUT_OF_MEMORY, SYSTEM (the helper thread cannot be started); the
+ * task then stays the caller's. */
 gyre_status gyre_host_stream_push(gyre_stream stream, struct gyre_task *task);
+
+/** gyre_host_stream_create / destroy - destroying first waits until everything enqueued is done;
+ * nobody may push, query or synchronise any more. NULL cannot be destroyed: it ends with its
+ * thread. Errors: OUT_OF_MEMORY, INVALID_ARGUMENT. */
+gyre_status gyre_host_stream_create(gyre_stream *stream_out);
+gyre_status gyre_host_stream_destroy(gyre_stream stream);
+
+/** gyre_host_stream_synchronize - run the queue until everything pushed before the call is done.
+ * Returns the first failure of a task since the last call, with its cause text, once. Several
+ * threads may synchronise one stream: one of them runs it, one of them gets the failure. */
+gyre_status gyre_host_stream_synchronize(gyre_stream stream);
+
+/** gyre_host_stream_query - SUCCESS when nothing is enqueued, else IN_PROGRESS. Gives the first
+ * task one poll if nobody else runs the queue, so that a thread with many streams can drive all of
+ * them by asking in turn. Failures are left for synchronize. */
+gyre_status gyre_host_stream_query(gyre_stream stream);
 
 #endif

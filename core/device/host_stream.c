@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Host streams. Two locks: `lock` guards the queue and is held for a few instructions; `run_lock`
+ * is the right to poll the head task. A thread that synchronises announces itself in `n_callers`
+ * and takes `run_lock`; the helper gives it up as soon as it sees a caller.
+ *
+ * A caller that pushes and synchronises costs no system call: the helper is not signalled, it naps
+ * with short time-outs while work keeps arriving and sleeps for good only after 10 ms without any.
+ */
+#include "core/device/host_stream.h"
+
+#include "core/base/sync.h"
+#include "core/base/util.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+/* How long the helper leaves pushed work to a caller that may be about to synchronise. It starts
+ * with FIRST, goes down to SHORT when it had to step in (the caller is busy elsewhere) and doubles
+ * up to LONG while callers run their queue themselves: 8 helpers waking every 200 us would take
+ * some percent of a 2-core machine from the ranks that do the work. */
+#define NAP_SHORT_NS        50000
+#define NAP_FIRST_NS        200000
+#define NAP_LONG_NS         1600000
+#define DEEP_SLEEP_AFTER_NS 10000000
+
+/* Waiting for a peer: a short spin for the peer on another core, then the core is offered to
+ * others (the peer may need this very core: 8 ranks on 2 cores), then naps. A yield takes 0.3 us
+ * to a few us, so naps begin after about a millisecond. */
+#define N_SPINS     64
+#define N_YIELDS    2000
+#define IDLE_NAP_NS 50000
+
+struct host_stream {
+    pthread_mutex_t run_lock;
+    pthread_mutex_t lock;
+    pthread_cond_t wake; /* of the helper */
+    struct gyre_task *head;
+    struct gyre_task *tail;
+    uint64_t n_pushed;    /* written under lock */
+    uint64_t n_completed; /* one writer: the holder of run_lock; release, after the failure */
+    uint32_t n_callers;   /* threads inside synchronize */
+    uint32_t has_failed;  /* written under lock */
+    gyre_status failure;
+    char cause[GYRE_CAUSE_MAX_BYTES];
+    bool has_helper; /* the rest is under lock */
+    bool is_asleep;  /* the helper waits without time-out */
+    bool is_closing;
+    pthread_t helper;
+};
+
+static bool is_empty(const struct host_stream *stream)
+{
+    return gyre_load_acquire_u64(&stream->n_completed) == gyre_load_acquire_u64(&stream->n_pushed);
+}
+
+static void nap(long n_ns)
+{
+    const struct timespec duration = {0, n_ns};
+    nanosleep(&duration, NULL);
+}
+
+static void wait_a_little(uint32_t n_idle_polls)
+{
+    if (n_idle_polls < N_SPINS)
+        gyre_cpu_relax();
+    else if (n_idle_polls < N_SPINS + N_YIELDS)
+        sched_yield();
+    else
+        nap(IDLE_NAP_NS);
+}
+
+static void record_failure(struct host_stream *stream, gyre_status status)
+{
+    if (gyre_load_relaxed_u32(&stream->has_failed) != 0)
+        return;
+    stream->failure = status;
+    const char *cause = gyre_cause();
+    size_t i = 0;
+    for (; cause[i] != '\0' && i + 1 < sizeof(stream->cause); i++)
+        stream->cause[i] = cause[i];
+    stream->cause[i] = '\0';
+    gyre_store_release_u32(&stream->has_failed, 1);
+}
+
+/* Poll the first task once. The caller holds run_lock and saw (acquire) that the queue is not
+ * empty: then only the caller changes `head`, and it can be read without `lock`. */
+static enum gyre_task_state poll_head(struct host_stream *stream)
+{
+    gyre_status status = GYRE_SUCCESS;
+    struct gyre_task *task = stream->head;
+    const enum gyre_task_state state = task->poll(task, &status);
+    if (state != GYRE_TASK_DONE)
+        return state;
+    pthread_mutex_lock(&stream->lock);
+    stream->head = task->next;
+    if (stream->head == NULL)
+        stream->tail = NULL;
+    if (status != GYRE_SUCCESS)
+        record_failure(stream, status);
+    pthread_mutex_unlock(&stream->lock);
+    task->release(task);
+    gyre_store_release_u64(&stream->n_completed, stream->n_completed + 1);
+    return state;
+}
+
+/* The helper's turn: run the queue until it is empty or a caller comes. */
+static void help(struct host_stream *stream)
+{
+    uint32_t n_idle_polls = 0;
+    while (!is_empty(stream) && gyre_load_acquire_u32(&stream->n_callers) == 0) {
+        if (poll_head(stream) != GYRE_TASK_IDLE)
+            n_idle_polls = 0;
+        else
+            wait_a_little(n_idle_polls++);
+    }
+}
+
+/* Wait on `wake` for at most n_ns; the caller holds lock. */
+static void helper_nap(struct host_stream *stream, uint64_t n_ns)
+{
+    const uint64_t end_ns = gyre_now_ns() + n_ns;
+    const struct timespec end = {(time_t)(end_ns / 1000000000), (long)(end_ns % 1000000000)};
+    (void)pthread_cond_timedwait(&stream->wake, &stream->lock, &end);
+}
+
+static void helper_deep_sleep(struct host_stream *stream)
+{
+    stream->is_asleep = true;
+    while (is_empty(stream) && !stream->is_closing)
+        pthread_cond_wait(&stream->wake, &stream->lock);
+    stream->is_asleep = false;
+}
+
+static void *helper_main(void *argument)
+{
+    struct host_stream *stream = argument;
+    uint64_t nap_ns = NAP_FIRST_NS;
+    uint64_t idle_ns = 0;
+    pthread_mutex_lock(&stream->lock);
+    while (!stream->is_closing) {
+        const uint64_t n_pushed = stream->n_pushed;
+        const uint64_t n_completed = gyre_load_acquire_u64(&stream->n_completed);
+        const bool was_empty = n_pushed == n_completed;
+        helper_nap(stream, nap_ns);
+        if (was_empty && n_pushed == stream->n_pushed) {
+            idle_ns += nap_ns;
+            if (idle_ns >= DEEP_SLEEP_AFTER_NS)
+                helper_deep_sleep(stream);
+            continue;
+        }
+        idle_ns = 0;
+        if (n_completed != gyre_load_acquire_u64(&stream->n_completed) ||
+            gyre_load_acquire_u32(&stream->n_callers) != 0) {
+            nap_ns = gyre_min_u64(2 * nap_ns, NAP_LONG_NS);
+            continue;
+        }
+        if (was_empty || pthread_mutex_trylock(&stream->run_lock) != 0)
+            continue;
+        nap_ns = NAP_SHORT_NS;
+        pthread_mutex_unlock(&stream->lock);
+        help(stream);
+        pthread_mutex_unlock(&stream->run_lock);
+        pthread_mutex_lock(&stream->lock);
+    }
+    pthread_mutex_unlock(&stream->lock);
+    return NULL;
+}
+
+static gyre_status open_stream(struct host_stream **stream_out)
+{
+    struct host_stream *stream = calloc(1, sizeof(*stream));
+    if (stream == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate a host stream");
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&stream->wake, &attributes);
+    pthread_condattr_destroy(&attributes);
+    pthread_mutex_init(&stream->lock, NULL);
+    pthread_mutex_init(&stream->run_lock, NULL);
+    *stream_out = stream;
+    return GYRE_SUCCESS;
+}
+
+/* Run the queue until everything pushed so far is done. */
+static void drain(struct host_stream *stream)
+{
+    const uint64_t target = gyre_load_acquire_u64(&stream->n_pushed);
+    if (gyre_load_acquire_u64(&stream->n_completed) >= target)
+        return;
+    gyre_fetch_add_u32(&stream->n_callers, 1);
+    pthread_mutex_lock(&stream->run_lock);
+    uint32_t n_idle_polls = 0;
+    while (gyre_load_relaxed_u64(&stream->n_completed) < target) {
+        if (poll_head(stream) != GYRE_TASK_IDLE)
+            n_idle_polls = 0;
+        else
+            wait_a_little(n_idle_polls++);
+    }
+    pthread_mutex_unlock(&stream->run_lock);
+    gyre_fetch_add_u32(&stream->n_callers, UINT32_MAX); /* minus one */
+}
+
+static void close_stream(struct host_stream *stream)
+{
+    drain(stream);
+    pthread_mutex_lock(&stream->lock);
+    stream->is_closing = true;
+    pthread_cond_signal(&stream->wake);
+    const bool has_helper = stream->has_helper;
+    pthread_mutex_unlock(&stream->lock);
+    if (has_helper)
+        pthread_join(stream->helper, NULL);
+    pthread_mutex_destroy(&stream->run_lock);
+    pthread_mutex_destroy(&stream->lock);
+    pthread_cond_destroy(&stream->wake);
+    free(stream);
+}
+
+/* ---- each thread's default stream --------------------------------------------------------- */
+
+/* Process-wide because pthread keys are: the key only serves to end default streams with their
+ * threads. Written once, under once_control. */
+static pthread_once_t once_control = PTHREAD_ONCE_INIT;
+static pthread_key_t default_key;
+static int default_key_errno;
+
+static void close_default(void *stream)
+{
+    close_stream(stream);
+}
+
+static void create_default_key(void)
+{
+    default_key_errno = pthread_key_create(&default_key, close_default);
+}
+
+/* @may_create: false = *stream_out is NULL when this thread never used its default stream. */
+static gyre_status resolve(gyre_stream handle, bool may_create, struct host_stream **stream_out)
+{
+    if (handle != NULL) {
+        *stream_out = handle;
+        return GYRE_SUCCESS;
+    }
+    pthread_once(&once_control, create_default_key);
+    if (default_key_errno != 0)
+        return gyre_fail_errno(default_key_errno, "pthread_key_create for default streams");
+    struct host_stream *stream = pthread_getspecific(default_key);
+    if (stream == NULL && may_create) {
+        GYRE_TRY(open_stream(&stream));
+        const int error_number = pthread_setspecific(default_key, stream);
+        if (error_number != 0) {
+            close_stream(stream);
+            return gyre_fail_errno(error_number, "pthread_setspecific for the default stream");
+        }
+    }
+    *stream_out = stream;
+    return GYRE_SUCCESS;
+}
+
+/* ---- interface ---------------------------------------------------------------------------- */
+
+gyre_status gyre_host_stream_create(gyre_stream *stream_out)
+{
+    struct host_stream *stream = NULL;
+    GYRE_TRY(open_stream(&stream));
+    *stream_out = stream;
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_host_stream_destroy(gyre_stream handle)
+{
+    if (handle == NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "the default stream (NULL) cannot be destroyed; it ends with its thread");
+    close_stream(handle);
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_host_stream_push(gyre_stream handle, struct gyre_task *task)
+{
+    struct host_stream *stream = NULL;
+    GYRE_TRY(resolve(handle, true, &stream));
+    task->next = NULL;
+    pthread_mutex_lock(&stream->lock);
+    if (!stream->has_helper) {
+        const int error_number = pthread_create(&stream->helper, NULL, helper_main, stream);
+        if (error_number != 0) {
+            pthread_mutex_unlock(&stream->lock);
+            return gyre_fail_errno(error_number, "pthread_create for a host stream's helper");
+        }
+        stream->has_helper = true;
+    }
+    if (stream->tail != NULL)
+        stream->tail->next = task;
+    else
+        stream->head = task;
+    stream->tail = task;
+    gyre_store_release_u64(&stream->n_pushed, stream->n_pushed + 1);
+    if (stream->is_asleep)
+        pthread_cond_signal(&stream->wake);
+    pthread_mutex_unlock(&stream->lock);
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_host_stream_synchronize(gyre_stream handle)
+{
+    struct host_stream *stream = NULL;
+    GYRE_TRY(resolve(handle, false, &stream));
+    if (stream == NULL)
+        return GYRE_SUCCESS;
+    drain(stream);
+    if (gyre_load_acquire_u32(&stream->has_failed) == 0)
+        return GYRE_SUCCESS;
+    pthread_mutex_lock(&stream->lock);
+    gyre_status status = GYRE_SUCCESS;
+    if (stream->has_failed != 0) {
+        status = stream->failure;
+        gyre_set_cause(stream->cause);
+        gyre_store_release_u32(&stream->has_failed, 0);
+    }
+    pthread_mutex_unlock(&stream->lock);
+    return status;
+}
+
+gyre_status gyre_host_stream_query(gyre_stream handle)
+{
+    struct host_stream *stream = NULL;
+    GYRE_TRY(resolve(handle, false, &stream));
+    if (stream == NULL || is_empty(stream))
+        return GYRE_SUCCESS;
+    if (pthread_mutex_trylock(&stream->run_lock) == 0) {
+        if (!is_empty(stream))
+            (void)poll_head(stream);
+        pthread_mutex_unlock(&stream->run_lock);
+    }
+    return is_empty(stream) ? GYRE_SUCCESS : GYRE_IN_PROGRESS;
+}

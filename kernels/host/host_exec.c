@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The host executor: a launch is one task on a host stream that multiplexes all workers of all
+ * channels of its works. Launches take tickets and run in ticket order whatever streams they are
+ * on. Tasks come from a pool: a call that is like an earlier one allocates nothing.
+ *
+ * A task may outlive the executor's owner: an abort closes the executor while launches still stand
+ * in streams. Each holds a reference, and after close no poll touches a slot, a buffer or the
+ * fault.
+ */
+#include "kernels/host/host_exec.h"
+
+#include "core/base/sync.h"
+#include "core/base/util.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A poll should end within about 100 us, so that a fault, a caller or another task is not kept
+ * waiting: 512 KiB at the 5 GB/s of one slow core; steps without data cost some 50 ns each. */
+#define POLL_MAX_BYTES  (512 * 1024)
+#define STEP_COST_BYTES 256
+
+struct gyre_host_launch {
+    struct gyre_task task; /* first: what the stream hands back */
+    struct gyre_host_executor *executor;
+    struct gyre_host_launch *next_free;
+    uint64_t ticket;
+    uint32_t n_works;
+    uint32_t n_finished; /* leading works that are complete */
+    uint32_t n_runners;  /* that have not finished; they stand first in the array */
+    uint32_t next;       /* runner whose turn it is */
+    uint32_t max_works;
+    uint32_t max_runners;
+    struct gyre_host_work *works;
+    struct gyre_host_runner *runners;
+};
+
+/* ---- life --------------------------------------------------------------------------------- */
+
+static void free_executor(struct gyre_host_executor *executor)
+{
+    while (executor->free_launches != NULL) {
+        struct gyre_host_launch *launch = executor->free_launches;
+        executor->free_launches = launch->next_free;
+        free(launch->works);
+        free(launch->runners);
+        free(launch);
+    }
+    pthread_mutex_destroy(&executor->poll_lock);
+    pthread_mutex_destroy(&executor->lock);
+    free(executor->pulse);
+    free(executor->ends);
+    free(executor);
+}
+
+/* Gives up one reference and the lock, which the caller holds. */
+static void drop_user_and_unlock(struct gyre_host_executor *executor)
+{
+    const bool is_last = --executor->n_users == 0;
+    pthread_mutex_unlock(&executor->lock);
+    if (is_last)
+        free_executor(executor);
+}
+
+static void fill_ends(struct gyre_host_executor *executor, const struct gyre_connector *connectors)
+{
+    const uint32_t n_per_peer = executor->spec.n_fifos * 2;
+    for (uint32_t i = 0; i < executor->n_ranks * n_per_peer; i++) {
+        struct gyre_host_end *end = &executor->ends[i];
+        end->slots = connectors[i].slots[GYRE_PROTO_SIMPLE];
+        end->inbox = connectors[i].inbox;
+        end->credit = connectors[i].credit;
+        end->depth = connectors[i].depth;
+        end->slot_bytes = executor->spec.slot_bytes[GYRE_PROTO_SIMPLE];
+        end->peer = i / n_per_peer;
+    }
+}
+
+static gyre_status host_open(const struct gyre_executor_config *config,
+                             struct gyre_executor **executor_out)
+{
+    const size_t n_ends = (size_t)config->n_ranks * config->spec.n_fifos * 2;
+    struct gyre_host_executor *executor = calloc(1, sizeof(*executor));
+    if (executor == NULL)
+        goto fail;
+    executor->ends = calloc(n_ends > 0 ? n_ends : 1, sizeof(*executor->ends));
+    executor->pulse = aligned_alloc(GYRE_CACHE_LINE_BYTES, GYRE_CACHE_LINE_BYTES);
+    if (executor->ends == NULL || executor->pulse == NULL)
+        goto fail_executor;
+    memset(executor->pulse, 0, sizeof(*executor->pulse));
+    executor->base.ops = &gyre_executor_host;
+    executor->rank = config->rank;
+    executor->n_ranks = (uint32_t)config->n_ranks;
+    executor->spec = config->spec;
+    executor->fault = config->fault;
+    executor->n_users = 1;
+    fill_ends(executor, config->connectors);
+    pthread_mutex_init(&executor->poll_lock, NULL);
+    pthread_mutex_init(&executor->lock, NULL);
+    *executor_out = &executor->base;
+    return GYRE_SUCCESS;
+fail_executor:
+    free(executor->pulse);
+    free(executor->ends);
+    free(executor);
+fail:
+    return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY,
+                     "cannot allocate the executor of rank %d for %zu connectors", config->rank,
+                     n_ends);
+}
+
+static void host_close(struct gyre_executor *base)
+{
+    struct gyre_host_executor *executor = (struct gyre_host_executor *)base;
+    if (executor == NULL)
+        return;
+    /* A poll that is under way ends first: then nothing touches slots any more. */
+    pthread_mutex_lock(&executor->poll_lock);
+    executor->is_closed = true;
+    pthread_mutex_unlock(&executor->poll_lock);
+    pthread_mutex_lock(&executor->lock);
+    drop_user_and_unlock(executor);
+}
+
+static const struct gyre_pulse *host_pulse(const struct gyre_executor *base)
+{
+    return ((const struct gyre_host_executor *)base)->pulse;
+}
+
+/* ---- running ------------------------------------------------------------------------------ */
+
+static void finish_runner(struct gyre_host_launch *launch, uint32_t i)
+{
+    struct gyre_host_runner *runner = &launch->runners[i];
+    runner->work->n_live--;
+    *runner = launch->runners[--launch->n_runners];
+}
+
+static void count_finished(struct gyre_host_launch *launch, struct gyre_pulse *pulse)
+{
+    uint32_t n_new = 0;
+    while (launch->n_finished < launch->n_works && launch->works[launch->n_finished].n_live == 0) {
+        launch->n_finished++;
+        n_new++;
+    }
+    if (n_new > 0)
+        gyre_store_release_u64(&pulse->completed, pulse->completed + n_new);
+}
+
+/* Let every runner do what it can, each as long as it moves, within the budget of a poll. */
+static bool run(struct gyre_host_launch *launch)
+{
+    uint64_t n_done_bytes = 0;
+    uint32_t n_waiting = 0; /* runners in a row that could not move */
+    while (n_waiting < launch->n_runners && n_done_bytes < POLL_MAX_BYTES) {
+        if (launch->next >= launch->n_runners)
+            launch->next = 0;
+        struct gyre_host_runner *runner = &launch->runners[launch->next];
+        uint64_t n_bytes;
+        uint64_t n_moved_bytes = 0;
+        while (runner->tile < runner->n_tiles && n_done_bytes + n_moved_bytes < POLL_MAX_BYTES &&
+               gyre_host_step_try(launch->executor, runner, &n_bytes))
+            n_moved_bytes += n_bytes + STEP_COST_BYTES;
+        n_waiting = n_moved_bytes > 0 ? 0 : n_waiting + 1;
+        n_done_bytes += n_moved_bytes;
+        if (runner->tile == runner->n_tiles)
+            finish_runner(launch, launch->next);
+        else
+            launch->next++;
+    }
+    return n_done_bytes > 0;
+}
+
+/* The caller holds poll_lock. */
+static enum gyre_task_state advance_launch(struct gyre_host_launch *launch, gyre_status *status_out)
+{
+    struct gyre_host_executor *executor = launch->executor;
+    if (executor->is_closed) {
+        *status_out =
+            gyre_fail(GYRE_ERROR_ABORTED, "rank %d ended while operation %llu was still enqueued",
+                      executor->rank, (unsigned long long)launch->works[0].work.sequence);
+        return GYRE_TASK_DONE;
+    }
+    if (gyre_fault_is_raised(executor->fault)) {
+        *status_out = gyre_fault_status(executor->fault);
+        return GYRE_TASK_DONE;
+    }
+    if (executor->turn != launch->ticket)
+        return GYRE_TASK_IDLE;
+    const bool has_moved = run(launch);
+    count_finished(launch, executor->pulse);
+    if (launch->n_runners > 0)
+        return has_moved ? GYRE_TASK_MOVING : GYRE_TASK_IDLE;
+    executor->turn++;
+    return GYRE_TASK_DONE;
+}
+
+static enum gyre_task_state poll_launch(struct gyre_task *task, gyre_status *status_out)
+{
+    struct gyre_host_launch *launch = (struct gyre_host_launch *)task;
+    struct gyre_host_executor *executor = launch->executor;
+    /* Taken: another stream's launch of this executor is being polled, or it is being closed. */
+    if (pthread_mutex_trylock(&executor->poll_lock) != 0)
+        return GYRE_TASK_IDLE;
+    const enum gyre_task_state state = advance_launch(launch, status_out);
+    pthread_mutex_unlock(&executor->poll_lock);
+    return state;
+}
+
+/* ---- launching ---------------------------------------------------------------------------- */
+
+/* Back to the pool; the caller holds executor->lock. */
+static void put_launch(struct gyre_host_launch *launch)
+{
+    for (uint32_t i = 0; i < launch->n_works; i++)
+        gyre_host_loaded_release(launch->works[i].work.loaded);
+    launch->n_works = 0;
+    launch->next_free = launch->executor->free_launches;
+    launch->executor->free_launches = launch;
+}
+
+static void release_launch(struct gyre_task *task)
+{
+    struct gyre_host_launch *launch = (struct gyre_host_launch *)task;
+    struct gyre_host_executor *executor = launch->executor;
+    pthread_mutex_lock(&executor->lock);
+    put_launch(launch);
+    drop_user_and_unlock(executor);
+}
+
+static gyre_status check_work(const struct gyre_work *work)
+{
+    const struct gyre_loaded *loaded = work->loaded;
+    const struct gyre_split *split = &work->split;
+    const uint64_t tile_bytes =
+        (uint64_t)split->tile_elems * gyre_dtype_bytes((gyre_dtype)work->reduction.dtype);
+    if (split->n_channels != loaded->n_channels || split->n_chunks != loaded->n_chunks)
+        return gyre_fail(
+            GYRE_ERROR_INTERNAL,
+            "a split of %u channels, %u chunks for a program of %u channels, %u chunks",
+            split->n_channels, split->n_chunks, loaded->n_channels, loaded->n_chunks);
+    if (split->unit_elems == 0 || tile_bytes == 0)
+        return gyre_fail(GYRE_ERROR_INTERNAL, "a split of %u elements a tile, %u a unit",
+                         split->tile_elems, split->unit_elems);
+    if (loaded->n_connections + loaded->n_scratch > 0 && tile_bytes > loaded->area_bytes)
+        return gyre_fail(GYRE_ERROR_INTERNAL, "a tile of %llu bytes does not fit a slot of %u",
+                         (unsigned long long)tile_bytes, loaded->area_bytes);
+    if (work->reduction.dtype >= GYRE_N_DTYPES || work->reduction.op > GYRE_MIN)
+        return gyre_fail(GYRE_ERROR_INTERNAL, "no executor has operation %u on type %u",
+                         work->reduction.op, work->reduction.dtype);
+    return GYRE_SUCCESS;
+}
+
+static uint32_t count_runners(const struct gyre_work *work)
+{
+    return gyre_tile_count(&work->split) == 0 ? 0
+                                              : work->loaded->n_channels * work->loaded->n_workers;
+}
+
+/* A launch with room for that much, from the pool if there is one. The caller holds the lock. */
+static struct gyre_host_launch *get_launch(struct gyre_host_executor *executor, uint32_t n_works,
+                                           uint32_t n_runners)
+{
+    struct gyre_host_launch *launch = executor->free_launches;
+    if (launch == NULL)
+        launch = calloc(1, sizeof(*launch));
+    else
+        executor->free_launches = launch->next_free;
+    if (launch == NULL)
+        return NULL;
+    launch->executor = executor;
+    if (launch->max_works < n_works) {
+        free(launch->works);
+        launch->works = malloc(n_works * sizeof(*launch->works));
+        launch->max_works = launch->works != NULL ? n_works : 0;
+    }
+    if (launch->max_runners < n_runners) {
+        free(launch->runners);
+        launch->runners = malloc(n_runners * sizeof(*launch->runners));
+        launch->max_runners = launch->runners != NULL ? n_runners : 0;
+    }
+    if (launch->max_works >= n_works && launch->max_runners >= n_runners)
+        return launch;
+    put_launch(launch);
+    return NULL;
+}
+
+static void add_work(struct gyre_host_launch *launch, const struct gyre_work *work)
+{
+    const struct gyre_loaded *loaded = work->loaded;
+    struct gyre_host_work *own = &launch->works[launch->n_works++];
+    own->work = *work;
+    own->n_live = count_runners(work);
+    own->work.loaded->n_users++;
+    for (uint32_t i = 0; i < own->n_live; i++) {
+        const uint32_t channel = i / loaded->n_workers;
+        const struct gyre_worker *worker = &loaded->workers[i % loaded->n_workers];
+        launch->runners[launch->n_runners++] = (struct gyre_host_runner){
+            .work = own,
+            .steps = loaded->steps + worker->first_step,
+            .ends = loaded->ends + (size_t)channel * loaded->n_connections,
+            .scratch = loaded->scratch + (size_t)channel * loaded->n_scratch * loaded->area_bytes,
+            .n_tiles = gyre_tile_count(&work->split),
+            .n_steps = worker->n_steps,
+            .channel = channel,
+        };
+    }
+}
+
+/* The caller holds executor->lock, which keeps tickets in the order of streams. */
+static gyre_status launch_locked(struct gyre_host_executor *executor, const struct gyre_work *works,
+                                 uint32_t n_works, gyre_stream stream)
+{
+    uint32_t n_runners = 0;
+    for (uint32_t i = 0; i < n_works; i++)
+        n_runners += count_runners(&works[i]);
+    struct gyre_host_launch *launch = get_launch(executor, n_works, n_runners);
+    if (launch == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY,
+                         "cannot allocate a launch of %u works, %u workers", n_works, n_runners);
+    launch->task = (struct gyre_task){NULL, poll_launch, release_launch};
+    launch->ticket = executor->n_tickets;
+    launch->n_finished = 0;
+    launch->n_runners = 0;
+    launch->next = 0;
+    for (uint32_t i = 0; i < n_works; i++)
+        add_work(launch, &works[i]);
+    /* First counted, then pushed: the stream may finish the launch before push returns. */
+    struct gyre_pulse *pulse = executor->pulse;
+    const uint64_t n_launched = pulse->launched;
+    gyre_store_release_u64(&pulse->launched, n_launched + n_works);
+    const gyre_status status = gyre_host_stream_push(stream, &launch->task);
+    if (status != GYRE_SUCCESS) {
+        gyre_store_release_u64(&pulse->launched, n_launched);
+        put_launch(launch);
+        return status;
+    }
+    executor->n_tickets++;
+    executor->n_users++;
+    return GYRE_SUCCESS;
+}
+
+static gyre_status host_launch(struct gyre_executor *base, const struct gyre_work *works,
+                               int n_works, gyre_stream stream)
+{
+    struct gyre_host_executor *executor = (struct gyre_host_executor *)base;
+    if (n_works <= 0)
+        return GYRE_SUCCESS;
+    for (int i = 0; i < n_works; i++)
+        GYRE_TRY(check_work(&works[i]));
+    pthread_mutex_lock(&executor->lock);
+    const gyre_status status = launch_locked(executor, works, (uint32_t)n_works, stream);
+    pthread_mutex_unlock(&executor->lock);
+    return status;
+}
+
+const struct gyre_executor_ops gyre_executor_host = {
+    .name = "host",
+    .open = host_open,
+    .close = host_close,
+    .pulse = host_pulse,
+    .load = gyre_host_load,
+    .unload = gyre_host_unload,
+    .launch = host_launch,
+};

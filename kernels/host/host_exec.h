@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The host executor's own structures, shared by its three files: host_exec.c (life, launches),
+ * host_load.c (loaded programs), host_step.c (one step).
+ */
+#ifndef GYRE_KERNELS_HOST_EXEC_H
+#define GYRE_KERNELS_HOST_EXEC_H
+
+#include "core/device/host_stream.h"
+#include "kernels/executor.h"
+
+/* This rank's end of a FIFO, for as long as the executor lives; one cache line. Only the launch
+ * whose turn it is touches it, under poll_lock. */
+struct gyre_host_end {
+    unsigned char *slots;
+    struct gyre_inbox *inbox; /* NULL: there is no such connection */
+    struct gyre_credit *credit;
+    uint64_t n_moved; /* slots posted (sending end) or consumed (receiving end) */
+    uint64_t n_seen;  /* the head or tail read last: the shared word is read only when this is
+                       * not enough, which spares a cache miss per slot */
+    uint32_t slot;    /* n_moved % depth */
+    uint32_t depth;
+    uint32_t slot_bytes;
+    uint32_t peer; /* rank in the communicator */
+};
+
+struct gyre_host_executor {
+    struct gyre_executor base; /* first: what the interface hands out */
+    int rank;
+    uint32_t n_ranks;
+    struct gyre_fifo_spec spec;
+    struct gyre_host_end *ends; /* gyre_connector_index() order */
+    struct gyre_pulse *pulse;   /* a cache line of its own: another thread reads it */
+
+    pthread_mutex_t poll_lock; /* held for one poll; guards what polls change */
+    struct gyre_fault *fault;
+    uint64_t turn; /* ticket of the launch that runs */
+    bool is_closed;
+
+    pthread_mutex_t lock; /* the rest */
+    uint64_t n_tickets;
+    uint32_t n_users; /* the owner and every enqueued launch */
+    struct gyre_host_launch *free_launches;
+};
+
+struct gyre_loaded {
+    uint32_t n_users; /* the owner and every enqueued work; under the executor's lock */
+    uint32_t n_channels;
+    uint32_t n_chunks;
+    uint32_t n_workers;
+    uint32_t n_connections;
+    uint32_t n_scratch; /* areas of one channel */
+    uint32_t area_bytes;
+    bool in_blocks;
+    bool out_blocks;
+    struct gyre_worker *workers;
+    struct gyre_step *steps;
+    struct gyre_host_end **ends; /* [channel][connection] */
+    unsigned char *scratch;      /* [channel][area] */
+};
+
+struct gyre_host_work {
+    struct gyre_work work;
+    uint32_t n_live; /* runners that have not finished */
+};
+
+/* One worker of one channel of one work, and where it is. */
+struct gyre_host_runner {
+    struct gyre_host_work *work;
+    const struct gyre_step *steps;
+    struct gyre_host_end **ends; /* of the channel */
+    unsigned char *scratch;      /* of the channel */
+    uint64_t tile;
+    uint64_t n_tiles;
+    uint32_t n_steps;
+    uint32_t step;
+    uint32_t channel;
+    uint32_t is_stuck; /* its peer is in another call; waits for the fault */
+};
+
+/** gyre_host_step_try - run the runner's next step if all its slots are there. The caller holds
+ * poll_lock. Returns false when nothing was done; else *n_bytes_out is what was moved, at least 1.
+ * The runner is finished when its tile has become n_tiles. */
+bool gyre_host_step_try(struct gyre_host_executor *executor, struct gyre_host_runner *runner,
+                        uint64_t *n_bytes_out);
+
+/** The slots load and unload of the executor's table. */
+gyre_status gyre_host_load(struct gyre_executor *executor, const struct gyre_load_config *config,
+                           struct gyre_loaded **loaded_out);
+void gyre_host_unload(struct gyre_executor *executor, struct gyre_loaded *loaded);
+
+/** gyre_host_loaded_release - one user less; the last one frees. The caller holds executor->lock.
+ */
+void gyre_host_loaded_release(struct gyre_loaded *loaded);
+
+#endif

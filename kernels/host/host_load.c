@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Loaded programs of the host executor: the steps copied, connections resolved to the executor's
+ * FIFO ends for every channel, scratch allocated.
+ */
+#include "kernels/host/host_exec.h"
+
+#include "core/base/util.h"
+
+#include <stdlib.h>
+
+static gyre_status check(const struct gyre_host_executor *executor,
+                         const struct gyre_load_config *config)
+{
+    const struct gyre_program *program = config->program;
+    if (config->proto != GYRE_PROTO_SIMPLE)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "the host executor has no protocol %d, only %s",
+                         (int)config->proto, gyre_proto_names[GYRE_PROTO_SIMPLE]);
+    if (executor->spec.slot_bytes[GYRE_PROTO_SIMPLE] == 0 && program->n_connections > 0)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "the connections have no slots for protocol %s",
+                         gyre_proto_names[GYRE_PROTO_SIMPLE]);
+    if (program->min_depth > executor->spec.depth)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                         "algorithm %s needs FIFOs of %u slots; this communicator has %u",
+                         program->algorithm, program->min_depth, executor->spec.depth);
+    if (config->n_channels == 0)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "a loaded program needs at least 1 channel");
+    return GYRE_SUCCESS;
+}
+
+static gyre_status resolve(const struct gyre_host_executor *executor,
+                           const struct gyre_load_config *config, struct gyre_loaded *loaded)
+{
+    const struct gyre_program *program = config->program;
+    for (uint32_t channel = 0; channel < config->n_channels; channel++) {
+        for (uint32_t i = 0; i < program->n_connections; i++) {
+            const struct gyre_connection *connection = &program->connections[i];
+            const uint32_t peer =
+                config->rank_of != NULL ? config->rank_of[connection->peer] : connection->peer;
+            const uint32_t fifo = channel * program->n_lanes + connection->lane;
+            struct gyre_host_end *end = NULL;
+            if (peer < executor->n_ranks && fifo < executor->spec.n_fifos)
+                end = &executor->ends[gyre_connector_index(&executor->spec, peer, fifo,
+                                                           connection->is_send != 0)];
+            if (end == NULL || end->inbox == NULL)
+                return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                                 "rank %d has no connection %s rank %u (FIFO %u) for algorithm %s",
+                                 executor->rank, connection->is_send ? "to" : "from", peer, fifo,
+                                 program->algorithm);
+            loaded->ends[channel * program->n_connections + i] = end;
+        }
+    }
+    return GYRE_SUCCESS;
+}
+
+static void free_loaded(struct gyre_loaded *loaded)
+{
+    free(loaded->workers);
+    free(loaded->steps);
+    free(loaded->ends);
+    free(loaded->scratch);
+    free(loaded);
+}
+
+/* At least one element, so that NULL always means failure. */
+static void *allocate(uint64_t n_elems, size_t elem_bytes)
+{
+    return calloc(n_elems > 0 ? (size_t)n_elems : 1, elem_bytes);
+}
+
+static gyre_status allocate_all(const struct gyre_load_config *config, struct gyre_loaded *loaded)
+{
+    const struct gyre_program *program = config->program;
+    const uint64_t n_areas = (uint64_t)config->n_channels * program->n_scratch;
+    loaded->workers = allocate(program->n_workers, sizeof(*loaded->workers));
+    loaded->steps = allocate(program->n_steps, sizeof(*loaded->steps));
+    loaded->ends =
+        allocate((uint64_t)config->n_channels * program->n_connections, sizeof(*loaded->ends));
+    loaded->scratch = allocate(n_areas, loaded->area_bytes);
+    if (loaded->workers == NULL || loaded->steps == NULL || loaded->ends == NULL ||
+        loaded->scratch == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY,
+                         "cannot load algorithm %s: %u steps, %llu scratch areas of %u bytes",
+                         program->algorithm, program->n_steps, (unsigned long long)n_areas,
+                         loaded->area_bytes);
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_host_load(struct gyre_executor *base, const struct gyre_load_config *config,
+                           struct gyre_loaded **loaded_out)
+{
+    const struct gyre_host_executor *executor = (const struct gyre_host_executor *)base;
+    const struct gyre_program *program = config->program;
+    gyre_status status;
+    GYRE_TRY(check(executor, config));
+    struct gyre_loaded *loaded = calloc(1, sizeof(*loaded));
+    if (loaded == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot load algorithm %s", program->algorithm);
+    loaded->n_users = 1;
+    loaded->n_channels = config->n_channels;
+    loaded->n_chunks = program->n_chunks;
+    loaded->n_workers = program->n_workers;
+    loaded->n_connections = program->n_connections;
+    loaded->n_scratch = program->n_scratch;
+    loaded->area_bytes = executor->spec.slot_bytes[GYRE_PROTO_SIMPLE];
+    loaded->in_blocks = gyre_collectives[program->coll].in_blocks;
+    loaded->out_blocks = gyre_collectives[program->coll].out_blocks;
+    GYRE_TRY_GOTO(status, allocate_all(config, loaded), fail_loaded);
+    for (uint32_t i = 0; i < program->n_workers; i++)
+        loaded->workers[i] = program->workers[i];
+    for (uint32_t i = 0; i < program->n_steps; i++)
+        loaded->steps[i] = program->steps[i];
+    GYRE_TRY_GOTO(status, resolve(executor, config, loaded), fail_loaded);
+    *loaded_out = loaded;
+    return GYRE_SUCCESS;
+fail_loaded:
+    free_loaded(loaded);
+    return status;
+}
+
+void gyre_host_loaded_release(struct gyre_loaded *loaded)
+{
+    if (--loaded->n_users == 0)
+        free_loaded(loaded);
+}
+
+void gyre_host_unload(struct gyre_executor *base, struct gyre_loaded *loaded)
+{
+    struct gyre_host_executor *executor = (struct gyre_host_executor *)base;
+    if (loaded == NULL)
+        return;
+    pthread_mutex_lock(&executor->lock);
+    gyre_host_loaded_release(loaded);
+    pthread_mutex_unlock(&executor->lock);
+}

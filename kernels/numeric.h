@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the element types mean, bit by bit: the conversions and operations on which host and GPU
+ * must agree. Valid as C11 and as CUDA; plain arithmetic without branches, so that host compilers
+ * vectorise loops over it. A GPU may use its own instructions where they give the same bits.
+ *
+ * Conversions to a narrower type round to nearest, ties to even. f16 and bf16 overflow to
+ * infinity; both fp8 types saturate at their largest finite value, infinities too (the "satfinite"
+ * of the OCP 8-bit floating point specification, 1.0, section 5.2). e4m3 has no infinity. Every
+ * NaN that is written is the type's one canonical NaN with the sign clear; NaN payloads and signs
+ * of f32 and f64 are not specified.
+ *
+ * Max and min: if either operand is a NaN the result is a NaN; max(-0, +0) is +0 and min(-0, +0) is
+ * -0, in either order, so that results do not depend on the order of ranks. Integer sums and
+ * products wrap. f16, bf16 and fp8 are computed in f32 and rounded once, where the caller says.
+ *
+ * Compile with floating-point contraction off (-ffp-contract=off, -fmad=false) and without
+ * flushing of subnormals.
+ */
+#ifndef GYRE_KERNELS_NUMERIC_H
+#define GYRE_KERNELS_NUMERIC_H
+
+#include "core/model/tile.h" /* GYRE_HOST_DEVICE */
+
+#include <string.h>
+
+#define GYRE_F16_NAN    0x7fffU
+#define GYRE_BF16_NAN   0x7fffU
+#define GYRE_F8E4M3_NAN 0x7fU
+#define GYRE_F8E5M2_NAN 0x7fU
+#define GYRE_F32_NAN    0x7fffffffU
+#define GYRE_F64_NAN    0x7fffffffffffffffULL
+
+/* ---- bits --------------------------------------------------------------------------------- */
+
+static GYRE_HOST_DEVICE inline uint32_t gyre_f32_bits(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    return bits;
+}
+
+static GYRE_HOST_DEVICE inline float gyre_f32_from_bits(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof(value));
+    return value;
+}
+
+static GYRE_HOST_DEVICE inline uint64_t gyre_f64_bits(double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    return bits;
+}
+
+static GYRE_HOST_DEVICE inline double gyre_f64_from_bits(uint64_t bits)
+{
+    double value;
+    memcpy(&value, &bits, sizeof(value));
+    return value;
+}
+
+/* `yes` where the mask is all ones, `no` where it is zero. Compilers of both sides turn this into
+ * a blend; a conditional expression around floats they may leave as a branch. */
+static GYRE_HOST_DEVICE inline uint32_t gyre_blend(uint32_t mask, uint32_t yes, uint32_t no)
+{
+    return (mask & yes) | (~mask & no);
+}
+
+static GYRE_HOST_DEVICE inline uint32_t gyre_mask(int condition)
+{
+    return 0U - (uint32_t)condition;
+}
+
+/* ---- conversions -------------------------------------------------------------------------- *
+ *
+ * All small formats are one scheme: `shift` = 23 - mantissa bits, `rebias` = 127 - bias. A
+ * magnitude (sign removed), moved to f32's mantissa, lacks only the exponent's bias; a subnormal
+ * one gets the smallest normal exponent added and then subtracted as a number, which normalises it
+ * exactly.
+ */
+
+/* @mag: magnitude bits. @first_normal, @first_special: magnitudes where normal numbers begin, and
+ * infinity and NaN. Specials keep their mantissa and get f32's largest exponent. */
+static GYRE_HOST_DEVICE inline uint32_t gyre_widen(uint32_t mag, uint32_t shift, uint32_t rebias,
+                                                   uint32_t first_normal, uint32_t first_special)
+{
+    const uint32_t moved = mag << shift;
+    const uint32_t normal = moved + (rebias << 23);
+    const uint32_t lowest = (rebias + 1) << 23;
+    const uint32_t subnormal =
+        gyre_f32_bits(gyre_f32_from_bits(moved + lowest) - gyre_f32_from_bits(lowest));
+    const uint32_t special = moved | 0x7f800000U;
+    const uint32_t finite = gyre_blend(gyre_mask(mag < first_normal), subnormal, normal);
+    return gyre_blend(gyre_mask(mag >= first_special), special, finite);
+}
+
+/* The reverse, rounding. @magic: the f32 power of two whose last mantissa bit is worth the
+ * format's smallest subnormal; adding it makes the hardware round there. @largest: result for
+ * everything too large. The magnitude must not be a NaN's. */
+static GYRE_HOST_DEVICE inline uint32_t gyre_narrow(uint32_t mag, uint32_t shift, uint32_t rebias,
+                                                    float magic, uint32_t largest)
+{
+    const uint32_t half_less_one = (1U << (shift - 1)) - 1;
+    const uint32_t odd = (mag >> shift) & 1U;
+    const uint32_t normal = (mag - (rebias << 23) + half_less_one + odd) >> shift;
+    const uint32_t subnormal =
+        gyre_f32_bits(gyre_f32_from_bits(mag) + magic) - gyre_f32_bits(magic);
+    const uint32_t capped = gyre_blend(gyre_mask(normal > largest), largest, normal);
+    return gyre_blend(gyre_mask(mag < ((rebias + 1) << 23)), subnormal, capped);
+}
+
+static GYRE_HOST_DEVICE inline float gyre_f16_to_f32(uint16_t bits)
+{
+    const uint32_t wide = gyre_widen(bits & 0x7fffU, 13, 112, 0x400, 0x7c00);
+    return gyre_f32_from_bits(wide | (bits & 0x8000U) << 16);
+}
+
+static GYRE_HOST_DEVICE inline uint16_t gyre_f32_to_f16(float value)
+{
+    const uint32_t bits = gyre_f32_bits(value);
+    const uint32_t mag = bits & 0x7fffffffU;
+    const uint32_t number = gyre_narrow(mag, 13, 112, 0.5f, 0x7c00) | (bits >> 16 & 0x8000U);
+    return (uint16_t)gyre_blend(gyre_mask(mag > 0x7f800000U), GYRE_F16_NAN, number);
+}
+
+static GYRE_HOST_DEVICE inline float gyre_bf16_to_f32(uint16_t bits)
+{
+    return gyre_f32_from_bits((uint32_t)bits << 16);
+}
+
+static GYRE_HOST_DEVICE inline uint16_t gyre_f32_to_bf16(float value)
+{
+    const uint32_t bits = gyre_f32_bits(value);
+    const uint32_t number = (bits + 0x7fffU + (bits >> 16 & 1U)) >> 16;
+    const uint32_t is_nan = gyre_mask((bits & 0x7fffffffU) > 0x7f800000U);
+    return (uint16_t)gyre_blend(is_nan, GYRE_BF16_NAN, number);
+}
+
+static GYRE_HOST_DEVICE inline float gyre_f8e4m3_to_f32(uint8_t bits)
+{
+    const uint32_t wide = gyre_widen(bits & 0x7fU, 20, 120, 0x08, 0x7f);
+    return gyre_f32_from_bits(wide | (bits & 0x80U) << 24);
+}
+
+static GYRE_HOST_DEVICE inline uint8_t gyre_f32_to_f8e4m3(float value)
+{
+    const uint32_t bits = gyre_f32_bits(value);
+    const uint32_t mag = bits & 0x7fffffffU;
+    const uint32_t number = gyre_narrow(mag, 20, 120, 16384.0f, 0x7e) | (bits >> 24 & 0x80U);
+    return (uint8_t)gyre_blend(gyre_mask(mag > 0x7f800000U), GYRE_F8E4M3_NAN, number);
+}
+
+static GYRE_HOST_DEVICE inline float gyre_f8e5m2_to_f32(uint8_t bits)
+{
+    const uint32_t wide = gyre_widen(bits & 0x7fU, 21, 112, 0x04, 0x7c);
+    return gyre_f32_from_bits(wide | (bits & 0x80U) << 24);
+}
+
+static GYRE_HOST_DEVICE inline uint8_t gyre_f32_to_f8e5m2(float value)
+{
+    const uint32_t bits = gyre_f32_bits(value);
+    const uint32_t mag = bits & 0x7fffffffU;
+    const uint32_t number = gyre_narrow(mag, 21, 112, 128.0f, 0x7b) | (bits >> 24 & 0x80U);
+    return (uint8_t)gyre_blend(gyre_mask(mag > 0x7f800000U), GYRE_F8E5M2_NAN, number);
+}
+
+/* ---- the table of types ------------------------------------------------------------------- *
+ *
+ * X(dtype suffix, stored as, computed in, name of the operations' family, load, store): `load`
+ * gives the computing type from the stored one, `store` rounds back. */
+#define GYRE_NUMERIC_SAME(value) (value)
+#define GYRE_NUMERIC_TABLE(X)                                                   \
+    X(INT8, int8_t, int8_t, i8, GYRE_NUMERIC_SAME, GYRE_NUMERIC_SAME)           \
+    X(UINT8, uint8_t, uint8_t, u8, GYRE_NUMERIC_SAME, GYRE_NUMERIC_SAME)        \
+    X(INT32, int32_t, int32_t, i32, GYRE_NUMERIC_SAME, GYRE_NUMERIC_SAME)       \
+    X(UINT32, uint32_t, uint32_t, u32, GYRE_NUMERIC_SAME, GYRE_NUMERIC_SAME)    \
+    X(INT64, int64_t, int64_t, i64, GYRE_NUMERIC_SAME, GYRE_NUMERIC_SAME)       \
+    X(UINT64, uint64_t, uint64_t, u64, GYRE_NUMERIC_SAME, GYRE_NUMERIC_SAME)    \
+    X(FLOAT16, uint16_t, float, f32, gyre_f16_to_f32, gyre_f32_to_f16)          \
+    X(FLOAT32, float, float, f32, GYRE_NUMERIC_SAME, GYRE_NUMERIC_SAME)         \
+    X(FLOAT64, double, double, f64, GYRE_NUMERIC_SAME, GYRE_NUMERIC_SAME)       \
+    X(BFLOAT16, uint16_t, float, f32, gyre_bf16_to_f32, gyre_f32_to_bf16)       \
+    X(FLOAT8_E4M3, uint8_t, float, f32, gyre_f8e4m3_to_f32, gyre_f32_to_f8e4m3) \
+    X(FLOAT8_E5M2, uint8_t, float, f32, gyre_f8e5m2_to_f32, gyre_f32_to_f8e5m2)
+
+/* ---- operations: gyre_op_<op>_<family>(a, b) ------------------------------------------------- */
+
+/* Integers compute in an unsigned type of at least 32 bits, where wrapping is defined. */
+#define GYRE_NUMERIC_INTEGER(family, type, unsigned_type)                                   \
+    static GYRE_HOST_DEVICE inline type gyre_op_sum_##family(type a, type b)                \
+    {                                                                                       \
+        return (type)((unsigned_type)a + (unsigned_type)b);                                 \
+    }                                                                                       \
+    static GYRE_HOST_DEVICE inline type gyre_op_prod_##family(type a, type b)               \
+    {                                                                                       \
+        return (type)((unsigned_type)a * (unsigned_type)b);                                 \
+    }                                                                                       \
+    static GYRE_HOST_DEVICE inline type gyre_op_max_##family(type a, type b)                \
+    {                                                                                       \
+        return a > b ? a : b;                                                               \
+    }                                                                                       \
+    static GYRE_HOST_DEVICE inline type gyre_op_min_##family(type a, type b)                \
+    {                                                                                       \
+        return a < b ? a : b;                                                               \
+    }                                                                                       \
+    /* towards zero; the divisor is a number of ranks and too large for an 8-bit type */    \
+    static GYRE_HOST_DEVICE inline type gyre_op_divide_##family(type a, uint32_t divisor)   \
+    {                                                                                       \
+        return (type)(GYRE_NUMERIC_WIDE_##family(a) / GYRE_NUMERIC_WIDE_##family(divisor)); \
+    }
+
+#define GYRE_NUMERIC_WIDE_i8  (int64_t)
+#define GYRE_NUMERIC_WIDE_u8  (uint64_t)
+#define GYRE_NUMERIC_WIDE_i32 (int64_t)
+#define GYRE_NUMERIC_WIDE_u32 (uint64_t)
+#define GYRE_NUMERIC_WIDE_i64 (int64_t)
+#define GYRE_NUMERIC_WIDE_u64 (uint64_t)
+
+GYRE_NUMERIC_INTEGER(i8, int8_t, uint32_t)
+GYRE_NUMERIC_INTEGER(u8, uint8_t, uint32_t)
+GYRE_NUMERIC_INTEGER(i32, int32_t, uint32_t)
+GYRE_NUMERIC_INTEGER(u32, uint32_t, uint32_t)
+GYRE_NUMERIC_INTEGER(i64, int64_t, uint64_t)
+GYRE_NUMERIC_INTEGER(u64, uint64_t, uint64_t)
+
+/* By masks, because gcc leaves nested conditional expressions on floats as branches. Equal operands
+ * have equal bits except for zeros of both signs: there, AND and OR of the bits choose. */
+#define GYRE_NUMERIC_FLOAT(family, type, bits_type, nan)                                      \
+    static GYRE_HOST_DEVICE inline type gyre_op_sum_##family(type a, type b)                  \
+    {                                                                                         \
+        return a + b;                                                                         \
+    }                                                                                         \
+    static GYRE_HOST_DEVICE inline type gyre_op_prod_##family(type a, type b)                 \
+    {                                                                                         \
+        return a * b;                                                                         \
+    }                                                                                         \
+    static GYRE_HOST_DEVICE inline type gyre_op_max_##family(type a, type b)                  \
+    {                                                                                         \
+        const bits_type a_bits = gyre_##family##_bits(a);                                     \
+        const bits_type b_bits = gyre_##family##_bits(b);                                     \
+        const bits_type above = (bits_type)0 - (bits_type)(a > b);                            \
+        const bits_type below = (bits_type)0 - (bits_type)(a < b);                            \
+        const bits_type nans = (bits_type)0 - (bits_type)((a != a) | (b != b));               \
+        const bits_type larger = (above & a_bits) | (~above & b_bits & (below | a_bits));     \
+        return gyre_##family##_from_bits((nans & nan) | (~nans & larger));                    \
+    }                                                                                         \
+    static GYRE_HOST_DEVICE inline type gyre_op_min_##family(type a, type b)                  \
+    {                                                                                         \
+        const bits_type a_bits = gyre_##family##_bits(a);                                     \
+        const bits_type b_bits = gyre_##family##_bits(b);                                     \
+        const bits_type above = (bits_type)0 - (bits_type)(a > b);                            \
+        const bits_type below = (bits_type)0 - (bits_type)(a < b);                            \
+        const bits_type nans = (bits_type)0 - (bits_type)((a != a) | (b != b));               \
+        const bits_type smaller = (below & a_bits) | (~below & (b_bits | (~above & a_bits))); \
+        return gyre_##family##_from_bits((nans & nan) | (~nans & smaller));                   \
+    }
+
+GYRE_NUMERIC_FLOAT(f32, float, uint32_t, GYRE_F32_NAN)
+GYRE_NUMERIC_FLOAT(f64, double, uint64_t, GYRE_F64_NAN)
+
+#endif
