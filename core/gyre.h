@@ -241,6 +241,22 @@ GYRE_API gyre_status gyre_reduce_scatter(const void *send, void *recv, size_t co
                                          gyre_dtype dtype, gyre_op op, gyre_comm *comm,
                                          gyre_stream stream);
 
+/** gyre_all_to_all - recv[r*count + i] = rank r's send[rank*count + i]. Both hold n_ranks*count
+ * elements. No in-place form. */
+GYRE_API gyre_status gyre_all_to_all(const void *send, void *recv, size_t count, gyre_dtype dtype,
+                                     gyre_comm *comm, gyre_stream stream);
+
+/** gyre_gather - root's recv[r*count + i] = rank r's send[i]. `recv` holds n_ranks*count elements
+ * on the root and may be NULL elsewhere. In place: send == recv + root*count on the root. */
+GYRE_API gyre_status gyre_gather(const void *send, void *recv, size_t count, gyre_dtype dtype,
+                                 int root, gyre_comm *comm, gyre_stream stream);
+
+/** gyre_scatter - recv[i] on rank r = root's send[r*count + i]. `send` holds n_ranks*count
+ * elements on the root and may be NULL elsewhere. In place: recv == send + root*count on the root.
+ */
+GYRE_API gyre_status gyre_scatter(const void *send, void *recv, size_t count, gyre_dtype dtype,
+                                  int root, gyre_comm *comm, gyre_stream stream);
+
 /** gyre_send / gyre_recv - point to point; the receiver's count and type must equal the sender's.
  * Pairs match in call order per (sender, receiver). A send to oneself needs a recv in the same
  * group. */

@@ -99,6 +99,16 @@ static struct buffers buffers_of(const gyre_comm *comm, const struct gyre_call *
     case GYRE_COLL_REDUCE_SCATTER:
         b.in_place = (const char *)((uintptr_t)send + own);
         break;
+    case GYRE_COLL_GATHER:
+        b.writes = comm->rank == call->root;
+        b.in_place = (uintptr_t)send >= own ? (const char *)((uintptr_t)send - own) : NULL;
+        break;
+    case GYRE_COLL_SCATTER:
+        b.reads = comm->rank == call->root;
+        b.in_place = (const char *)((uintptr_t)send + own);
+        break;
+    case GYRE_COLL_ALL_TO_ALL:
+        break;
     case GYRE_COLL_SEND_RECV:
         b.reads = call->is_send;
         b.writes = !call->is_send;
@@ -120,7 +130,7 @@ static gyre_status check_buffers(gyre_comm *comm, const struct gyre_call *call)
         GYRE_TRY(check_pointer(comm, name, "send", call->send));
     if (b.writes)
         GYRE_TRY(check_pointer(comm, name, "recv", call->recv));
-    if (!b.reads || !b.writes || call->recv == b.in_place)
+    if (!b.reads || !b.writes || (b.in_place != NULL && call->recv == b.in_place))
         return GYRE_SUCCESS;
     const uintptr_t in = (uintptr_t)call->send;
     const uintptr_t out = (uintptr_t)call->recv;
@@ -179,6 +189,30 @@ gyre_status gyre_reduce_scatter(const void *send, void *recv, size_t count, gyre
 {
     const struct gyre_call call = {
         GYRE_COLL_REDUCE_SCATTER, send, recv, count, dtype, op, -1, false, stream};
+    return submit(comm, &call);
+}
+
+gyre_status gyre_all_to_all(const void *send, void *recv, size_t count, gyre_dtype dtype,
+                            gyre_comm *comm, gyre_stream stream)
+{
+    const struct gyre_call call = {
+        GYRE_COLL_ALL_TO_ALL, send, recv, count, dtype, GYRE_SUM, -1, false, stream};
+    return submit(comm, &call);
+}
+
+gyre_status gyre_gather(const void *send, void *recv, size_t count, gyre_dtype dtype, int root,
+                        gyre_comm *comm, gyre_stream stream)
+{
+    const struct gyre_call call = {GYRE_COLL_GATHER, send, recv,  count, dtype,
+                                   GYRE_SUM,         root, false, stream};
+    return submit(comm, &call);
+}
+
+gyre_status gyre_scatter(const void *send, void *recv, size_t count, gyre_dtype dtype, int root,
+                         gyre_comm *comm, gyre_stream stream)
+{
+    const struct gyre_call call = {GYRE_COLL_SCATTER, send, recv,  count, dtype,
+                                   GYRE_SUM,          root, false, stream};
     return submit(comm, &call);
 }
 
