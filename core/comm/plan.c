@@ -31,7 +31,7 @@ struct loaded_entry {
     enum gyre_proto proto;
     uint32_t n_channels;
     uint16_t rank_of[2]; /* of a point-to-point program; else unused */
-    struct gyre_loaded *loaded = NULL;
+    struct gyre_loaded *loaded;
     struct loaded_entry *next;
 };
 
