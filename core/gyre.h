@@ -126,6 +126,10 @@ typedef struct gyre_config {
  * @version_out: receives it. Errors: INVALID_ARGUMENT for NULL. */
 GYRE_API gyre_status gyre_get_version(int *version_out);
 
+/** gyre_get_device - the device that GYRE_CONFIG_INIT means on this thread now: the current CUDA
+ * device's ordinal, or -1 for the host. */
+GYRE_API gyre_status gyre_get_device(int *ordinal_out);
+
 /** gyre_status_name - the status in words, e.g. "invalid argument". Never NULL. */
 GYRE_API const char *gyre_status_name(gyre_status status);
 
@@ -267,7 +271,7 @@ GYRE_API gyre_status gyre_recv(void *recv, size_t count, gyre_dtype dtype, int p
 
 /** gyre_op_create_premul_sum - an operation sum(scalar * x_r): the product is rounded to dtype
  * before it is added.
- * @scalar: one element of dtype, in host memory; copied.
+ * @scalar: one element of dtype, in host memory or in the device's; copied before the call returns.
  * @op_out: legal with this communicator and dtype until gyre_op_destroy(). */
 GYRE_API gyre_status gyre_op_create_premul_sum(gyre_op *op_out, const void *scalar,
                                                gyre_dtype dtype, gyre_comm *comm);

@@ -8,7 +8,6 @@
 #include "core/base/util.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 /* One block must fit into 63 bits, and so must all of them. */
 #define MAX_BYTES ((uint64_t)INT64_MAX)
@@ -246,7 +245,8 @@ gyre_status gyre_op_create_premul_sum(gyre_op *op_out, const void *scalar, gyre_
         if (comm->user_ops[i].is_used)
             continue;
         struct gyre_user_op op = {true, dtype, 0};
-        memcpy(&op.scalar, scalar, gyre_dtype_bytes(dtype));
+        GYRE_TRY(
+            comm->device->ops->copy(comm->device, &op.scalar, scalar, gyre_dtype_bytes(dtype)));
         comm->user_ops[i] = op;
         *op_out = (gyre_op)(GYRE_FIRST_USER_OP + i);
         return GYRE_SUCCESS;

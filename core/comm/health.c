@@ -92,10 +92,11 @@ void gyre_health_tell(struct gyre_health *health, const char *text)
     tell(health->comm, GYRE_ERROR_REMOTE, text);
 }
 
-static void fail(struct gyre_comm *comm, gyre_status status, const char *text)
+/* One line a job, not one a rank: whoever finds a failure that others hear of prints it. */
+static void fail(struct gyre_comm *comm, gyre_status status, const char *text, bool prints)
 {
     if (gyre_fault_raise(&comm->fault, status, text))
-        gyre_log(GYRE_LOG_WARN, GYRE_LOG_COLL, "%s", text);
+        gyre_log(prints ? GYRE_LOG_WARN : GYRE_LOG_INFO, GYRE_LOG_COLL, "%s", text);
 }
 
 /* The same words whichever of the two ranks finds it: the lower rank first. */
@@ -119,7 +120,7 @@ static void report_mismatch(struct gyre_comm *comm, const struct gyre_record *mi
              host_of(comm, second_rank),
              gyre_record_text(second, second_text, sizeof(second_text)));
     tell(comm, GYRE_ERROR_INVALID_USAGE, text);
-    fail(comm, GYRE_ERROR_INVALID_USAGE, text);
+    fail(comm, GYRE_ERROR_INVALID_USAGE, text, true);
 }
 
 static void remember_question(struct gyre_health *health, int rank,
@@ -234,7 +235,7 @@ static void take_message(struct gyre_health *health, const struct gyre_event *ev
         fail(comm,
              message.status == GYRE_ERROR_INVALID_USAGE ? GYRE_ERROR_INVALID_USAGE
                                                         : GYRE_ERROR_REMOTE,
-             message.text);
+             message.text, false);
         break;
     default:
         break;
@@ -266,7 +267,7 @@ static void take_event(struct gyre_health *health, const struct gyre_event *even
                  host_of(comm, event->rank), comm->links.infos[event->rank].pid, event->text,
                  comm->rank, call);
         if (!comm->has_left)
-            fail(comm, GYRE_ERROR_REMOTE, text);
+            fail(comm, GYRE_ERROR_REMOTE, text, comm->rank == (event->rank == 0 ? 1 : 0));
         mark_left(health, event->rank);
     }
 }
@@ -320,7 +321,7 @@ static void check_limits(struct gyre_health *health, uint64_t now_ns)
         snprintf(text, sizeof(text), "%s on rank %d (%s) took longer than %d ms (GYRE_TIMEOUT)",
                  call, comm->rank, host_of(comm, comm->rank), comm->config.timeout_ms);
         tell(comm, GYRE_ERROR_TIMEOUT, text);
-        fail(comm, GYRE_ERROR_TIMEOUT, text);
+        fail(comm, GYRE_ERROR_TIMEOUT, text, true);
         return;
     }
     if (now_ns - health->still_since_ns < 3 * ASK_AGAIN_NS)
@@ -332,7 +333,7 @@ static void check_limits(struct gyre_health *health, uint64_t now_ns)
         snprintf(text, sizeof(text),
                  "rank %d (%s) destroyed its communicator while rank %d waits in %s", rank,
                  host_of(comm, rank), comm->rank, call);
-        fail(comm, GYRE_ERROR_REMOTE, text);
+        fail(comm, GYRE_ERROR_REMOTE, text, true);
         return;
     }
 }
@@ -402,7 +403,7 @@ static void *watch(void *argument)
         if (status != GYRE_SUCCESS) {
             /* The hub is gone: nobody can be watched any more. */
             if (!comm->has_left)
-                fail(comm, GYRE_ERROR_REMOTE, gyre_cause());
+                fail(comm, GYRE_ERROR_REMOTE, gyre_cause(), true);
             for (int rank = 0; rank < comm->n_ranks; rank++)
                 mark_left(health, rank);
             break;

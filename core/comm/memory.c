@@ -13,6 +13,20 @@ static gyre_status open_device(gyre_device_kind kind, int ordinal, struct gyre_d
     return ops->open(ordinal, device_out);
 }
 
+gyre_status gyre_get_device(int *ordinal_out)
+{
+    if (ordinal_out == NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "get_device: ordinal_out is NULL");
+    struct gyre_device *device;
+    struct gyre_device_info info;
+    GYRE_TRY(open_device(GYRE_DEVICE_AUTO, -1, &device));
+    const gyre_status status = device->ops->info(device, &info);
+    device->ops->close(device);
+    if (status == GYRE_SUCCESS)
+        *ordinal_out = info.ordinal;
+    return status;
+}
+
 gyre_status gyre_mem_alloc(void **ptr_out, size_t n_bytes, gyre_device_kind kind, int ordinal)
 {
     if (ptr_out == NULL)
