@@ -44,6 +44,7 @@ struct rig_rank {
     struct gyre_params params;
     struct gyre_fault fault;
     uint32_t n_barriers;
+    bool is_closed; /* `body` closed the transport itself */
 };
 
 /** rig_run - run all ranks to their end; failed checks of processes count here too. */
