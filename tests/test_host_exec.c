@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The host executor: programs written here with the builder, run by one thread a rank and by one
- * thread for all, over FIFOs in plain memory with slots so small that many tiles run; then what
- * happens when calls do not fit, when a fault is raised, and in which order launches run.
+ * The host executor: programs written here with the builder and those of all algorithms, run by
+ * one thread a rank and by one thread for all, over FIFOs in plain memory with slots so small that
+ * many tiles run; then what happens when calls do not fit, when a fault is raised, and in which
+ * order launches run.
  */
+#include "algorithms/algorithm.h"
 #include "core/model/schedule.h"
+#include "kernels/host/host_exec.h"
 #include "kernels/pattern.h"
 #include "tests/host_world.h"
 
@@ -125,24 +128,30 @@ static void emit_send_recv(struct gyre_builder *builder, int n, int rank, int ro
 struct kind {
     enum gyre_collective coll;
     void (*emit)(struct gyre_builder *builder, int n, int rank, int root);
-    bool has_chunks; /* n of them */
+    bool has_chunks;                        /* n of them */
+    const struct gyre_algorithm *algorithm; /* instead of emit */
+    const struct gyre_grouping *grouping;
 };
 
 static const struct kind kinds[] = {
-    {GYRE_COLL_ALL_REDUCE, emit_ring_all_reduce, true},
-    {GYRE_COLL_ALL_GATHER, emit_all_gather, false},
-    {GYRE_COLL_REDUCE_SCATTER, emit_reduce_scatter, false},
-    {GYRE_COLL_REDUCE, emit_chain_reduce, false},
-    {GYRE_COLL_BROADCAST, emit_chain_broadcast, false},
+    {GYRE_COLL_ALL_REDUCE, emit_ring_all_reduce, true, NULL, NULL},
+    {GYRE_COLL_ALL_GATHER, emit_all_gather, false, NULL, NULL},
+    {GYRE_COLL_REDUCE_SCATTER, emit_reduce_scatter, false, NULL, NULL},
+    {GYRE_COLL_REDUCE, emit_chain_reduce, false, NULL, NULL},
+    {GYRE_COLL_BROADCAST, emit_chain_broadcast, false, NULL, NULL},
 };
-static const struct kind send_recv_kind = {GYRE_COLL_SEND_RECV, emit_send_recv, false};
+static const struct kind send_recv_kind = {GYRE_COLL_SEND_RECV, emit_send_recv, false, NULL, NULL};
 enum { N_KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
 static struct gyre_program *make_program(const struct kind *kind, int n, int rank, int root)
 {
-    const struct gyre_shape shape = {kind->coll, (uint16_t)n, (uint16_t)root, NULL};
+    const struct gyre_shape shape = {kind->coll, (uint16_t)n, (uint16_t)root, kind->grouping};
     struct gyre_builder *builder = NULL;
     struct gyre_program *program = NULL;
+    if (kind->algorithm != NULL) {
+        CHECK_OK(gyre_algorithm_emit(kind->algorithm, &shape, rank, &program));
+        return program;
+    }
     CHECK_OK(gyre_builder_open("test", &shape, rank, kind->has_chunks ? n : 1, &builder));
     kind->emit(builder, n, rank, root);
     CHECK_OK(gyre_builder_close(builder, &program));
@@ -249,8 +258,8 @@ static void prepare(const struct call *call, struct world *world, int rank, stru
         .loaded = own->loaded,
         .in = in,
         .out = out,
-        .split = {call->count, call->n_channels, call->kind->has_chunks ? call->pattern.n_ranks : 1,
-                  call->tile_elems, call->unit_elems},
+        .split = {call->count, call->n_channels, own->loaded->n_chunks, call->tile_elems,
+                  call->unit_elems},
         .reduction = reduction_of(&call->pattern),
         .signature = 0xfeed0000U + call->pattern.seed,
         .sequence = call->pattern.seed,
@@ -295,8 +304,9 @@ static void check_block(const struct call *call, struct rank_call *own, int from
         CHECK_OK(gyre_pattern_check_copy(own->world->device, &call->pattern, (uint32_t)from, first,
                                          call->count, buffer, &errors));
     CHECK_MSG(errors.n_wrong == 0,
-              "%s %s %s n %u rank %d root %d count %" PRIu64
+              "%s %s %s %s n %u rank %d root %d count %" PRIu64
               " channels %u tile %u in place %d: %" PRIu64 " wrong, first %" PRIu64,
+              call->kind->algorithm != NULL ? call->kind->algorithm->name : "test",
               gyre_collectives[call->kind->coll].name, gyre_dtype_names[call->pattern.dtype],
               gyre_op_names[call->pattern.op], call->pattern.n_ranks, own->rank, call->root,
               call->count, call->n_channels, call->tile_elems, call->is_in_place, errors.n_wrong,
@@ -311,7 +321,9 @@ static void check_rank(const struct call *call, struct rank_call *own)
     if (coll == GYRE_COLL_ALL_GATHER)
         for (int from = 0; from < own->world->n_ranks; from++)
             check_block(call, own, from, 0, out + (size_t)from * (size_t)call->count * elem_bytes);
-    else if (coll == GYRE_COLL_BROADCAST)
+    else if (coll == GYRE_COLL_SEND_RECV && own->rank == call->root && own->world->n_ranks > 1)
+        return;
+    else if (coll == GYRE_COLL_BROADCAST || coll == GYRE_COLL_SEND_RECV)
         check_block(call, own, call->root, 0, out);
     else if (coll == GYRE_COLL_REDUCE_SCATTER)
         check_block(call, own, -1, (uint64_t)own->rank * call->count, out);
@@ -374,6 +386,67 @@ static void every_collective_is_right_over_many_tiles(void)
             world_close(&world);
         }
     }
+}
+
+/* The depth that all ranks' programs of all roots can run with. */
+static uint32_t depth_of(const struct kind *kind, int n)
+{
+    uint32_t depth = 2;
+    for (int root = 0; root < n; root++) {
+        for (int rank = 0; rank < n; rank++) {
+            struct gyre_program *program = make_program(kind, n, rank, root);
+            if (program->min_depth > depth)
+                depth = program->min_depth;
+            gyre_program_free(program);
+        }
+    }
+    return depth;
+}
+
+static struct gyre_grouping random_grouping(int n)
+{
+    struct gyre_grouping grouping = {.n_hosts = 0};
+    for (int rank = 0; rank < n; rank++) {
+        const uint16_t host = (uint16_t)random_below(grouping.n_hosts + 1U);
+        grouping.host_of[rank] = host;
+        if (host == grouping.n_hosts)
+            grouping.n_hosts++;
+    }
+    return grouping;
+}
+
+static uint32_t run_algorithm(const struct gyre_algorithm *algorithm, enum gyre_collective coll,
+                              int n)
+{
+    enum { N_CALLS = 2 * GYRE_N_DTYPES };
+    static uint32_t seed = 1000;
+    const struct gyre_grouping grouping = random_grouping(n);
+    const struct kind kind = {
+        .coll = coll, .algorithm = algorithm, .grouping = n % 2 == 0 ? NULL : &grouping};
+    struct world world;
+    world_open(&world, n, MAX_CHANNELS * GYRE_MAX_LANES, depth_of(&kind, n), 104);
+    for (int k = 0; k < N_CALLS; k++) {
+        struct call call = random_call(&kind, &world, seed++);
+        call.pattern.dtype = (gyre_dtype)(k % GYRE_N_DTYPES);
+        call.tile_elems = 104 / gyre_dtype_bytes(call.pattern.dtype) & ~3U;
+        run_call(&call, &world);
+    }
+    world_close(&world);
+    return N_CALLS;
+}
+
+static void every_algorithm_gives_the_right_bits(void)
+{
+    uint32_t n_calls = 0;
+    for (int n = 1; n <= WORLD_MAX_RANKS; n++) {
+        for (size_t a = 0; gyre_algorithms[a] != NULL; a++) {
+            for (int coll = 0; coll <= GYRE_COLL_SEND_RECV; coll++)
+                if (gyre_algorithm_has(gyre_algorithms[a], (enum gyre_collective)coll) &&
+                    (coll != GYRE_COLL_SEND_RECV || n <= 2))
+                    n_calls += run_algorithm(gyre_algorithms[a], (enum gyre_collective)coll, n);
+        }
+    }
+    CHECK_MSG(n_calls >= 1000, "only %u calls", n_calls);
 }
 
 /* ---- what else is promised ---------------------------------------------------------------- */
@@ -563,6 +636,7 @@ static void what_cannot_be_loaded_or_launched_is_refused_with_the_reason(void)
 
 static const struct test_case cases[] = {
     {"every collective is right over many tiles", every_collective_is_right_over_many_tiles},
+    {"every algorithm gives the right bits", every_algorithm_gives_the_right_bits},
     {"a slot of another call is noticed and not used",
      a_slot_of_another_call_is_noticed_and_not_used},
     {"a slot of another size is noticed and not used",
