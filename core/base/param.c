@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads and checks the variables of core/base/param_table.h. The only place that reads the
- * environment.
+ * Reads the environment against the table of variables. Nothing is guessed: a value that does not
+ * parse, a number out of range or a misspelt GYRE_* name is an error that says what is legal.
  */
 #include "core/base/param.h"
 
 #include "core/base/log.h"
 #include "core/base/util.h"
 
+#include <ctype.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
-extern char **environ;
+#define PREFIX      "GYRE_"
+#define NCCL_PREFIX "NCCL_"
 
 struct row {
     const char *name;
@@ -29,7 +30,7 @@ struct row {
     const char *help;
 };
 
-static const struct row rows[GYRE_N_PARAMS] = {
+static const struct row rows[] = {
 #define X(id, type, flags, fallback, low, high, unit, words, help) \
     {#id, type, flags, fallback, low, high, unit, words, help},
 #include "core/base/param_table.h"
@@ -46,243 +47,298 @@ unsigned gyre_param_flags(enum gyre_param_id id)
     return rows[id].flags;
 }
 
-/* ---- parsing ------------------------------------------------------------------------------ */
+/* ---- values ----------------------------------------------------------------------------- */
 
-/* Decimal only: a leading zero is no octal number. */
-static bool parse_number(const char *text, bool takes_units, int64_t *number_out)
+/* What may stand for a row's value, in words. */
+static void describe_legal(const struct row *row, char *text_out, size_t text_bytes)
 {
-    char *end;
-    errno = 0;
-    const long long value = strtoll(text, &end, 10);
-    if (end == text || errno != 0)
-        return false;
-    int shift = 0;
-    if (takes_units && *end != '\0') {
-        static const char units[] = "KMG";
-        const char *unit = strchr(units, *end >= 'a' ? *end - 'a' + 'A' : *end);
-        if (unit == NULL || *unit == '\0')
-            return false;
-        shift = 10 * (int)(unit - units + 1);
-        end++;
-        if (*end == 'B' || *end == 'b')
-            end++;
+    const char *space = row->unit[0] == '\0' ? "" : " ";
+    switch (row->type) {
+    case GYRE_PARAM_INT:
+        snprintf(text_out, text_bytes, "%lld..%lld%s%s", (long long)row->low, (long long)row->high,
+                 space, row->unit);
+        return;
+    case GYRE_PARAM_BYTES:
+        snprintf(text_out, text_bytes, "%lld..%lld%s%s, K M G allowed", (long long)row->low,
+                 (long long)row->high, space, row->unit);
+        return;
+    case GYRE_PARAM_BOOL:
+        snprintf(text_out, text_bytes, "0 1 true false yes no on off");
+        return;
+    case GYRE_PARAM_CHOICE:
+        snprintf(text_out, text_bytes, "%s", row->words);
+        return;
+    case GYRE_PARAM_STRING:
+        snprintf(text_out, text_bytes, "text");
+        return;
     }
-    if (*end != '\0' || value > INT64_MAX >> shift || value < -(INT64_MAX >> shift))
+}
+
+/* Decimal digits with an optional sign; always decimal, so that 010 is ten. */
+static bool parse_decimal(const char *text, const char **end_out, int64_t *number_out)
+{
+    const bool negative = *text == '-';
+    uint64_t number = 0;
+    const char *at = text + (*text == '-' || *text == '+');
+    if (!isdigit((unsigned char)*at))
         return false;
-    *number_out = value * ((int64_t)1 << shift);
+    for (; isdigit((unsigned char)*at); at++) {
+        number = number * 10 + (uint64_t)(*at - '0');
+        if (number > (uint64_t)INT64_MAX / 16)
+            return false; /* beyond every row's range, and far from overflow */
+    }
+    *end_out = at;
+    *number_out = negative ? -(int64_t)number : (int64_t)number;
     return true;
 }
 
-static bool parse_bool(const char *text, int64_t *number_out)
+static bool parse_bytes(const char *text, int64_t *number_out)
 {
-    static const char *const words[] = {"0", "1", "false", "true", "no", "yes", "off", "on"};
-    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(words); i++) {
-        if (strcasecmp(words[i], text) == 0) {
-            *number_out = (int64_t)(i % 2);
-            return true;
-        }
+    const char *end = NULL;
+    int64_t number = 0;
+    if (!parse_decimal(text, &end, &number) || number < 0)
+        return false;
+    unsigned shift = 0;
+    switch (*end) {
+    case 'k':
+    case 'K':
+        shift = 10;
+        break;
+    case 'm':
+    case 'M':
+        shift = 20;
+        break;
+    case 'g':
+    case 'G':
+        shift = 30;
+        break;
+    case '\0':
+        *number_out = number;
+        return true;
+    default:
+        return false;
     }
-    return false;
+    if (end[1] != '\0' || number > INT64_MAX >> shift)
+        return false;
+    *number_out = number * (int64_t)(1ULL << shift);
+    return true;
 }
 
-/* Index of a word in a list parted by spaces. */
-static bool parse_choice(const char *text, const char *words, int64_t *number_out)
+/* The index of `text` in space-separated `words`, or -1. */
+static int64_t find_word(const char *words, const char *text)
 {
-    const size_t length = strlen(text);
+    const size_t n_text = strlen(text);
     int64_t index = 0;
-    for (const char *word = words; *word != '\0'; index++) {
-        const size_t n = strcspn(word, " ");
-        if (n == length && strncasecmp(word, text, n) == 0) {
-            *number_out = index;
-            return true;
-        }
-        word += n + (word[n] == ' ');
-    }
-    return false;
-}
-
-static gyre_status refuse(const struct row *row, const char *source, const char *text)
-{
-    if (row->type == GYRE_PARAM_CHOICE)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s: \"%s\" is none of: %s", source, text,
-                         row->words);
-    if (row->type == GYRE_PARAM_BOOL)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s: \"%s\" is neither 0 nor 1", source,
-                         text);
-    return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                     "%s: \"%s\" is not a number from %" PRId64 " to %" PRId64 "%s%s%s", source,
-                     text, row->low, row->high, row->unit[0] != '\0' ? " " : "", row->unit,
-                     row->type == GYRE_PARAM_BYTES ? " (K, M, G allowed)" : "");
-}
-
-/* @source: the variable's whole name; "" for the default. */
-static gyre_status parse_value(const struct row *row, const char *source, const char *text,
-                               struct gyre_param_value *value_out)
-{
-    struct gyre_param_value value = {.is_set = source[0] != '\0', .number = INT64_MIN};
-    if (strlen(text) >= sizeof(value.text))
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s: longer than %zu characters", source,
-                         sizeof(value.text) - 1);
-    snprintf(value.text, sizeof(value.text), "%s", text);
-    snprintf(value.source, sizeof(value.source), "%s", source);
-    bool is_good = true;
-    if (text[0] == '\0' && !value.is_set) {
-        *value_out = value; /* unset and without default */
-        return GYRE_SUCCESS;
-    }
-    switch (row->type) {
-    case GYRE_PARAM_INT:
-    case GYRE_PARAM_BYTES:
-        is_good = parse_number(text, row->type == GYRE_PARAM_BYTES, &value.number) &&
-                  value.number >= row->low && value.number <= row->high;
-        break;
-    case GYRE_PARAM_BOOL:
-        is_good = parse_bool(text, &value.number);
-        break;
-    case GYRE_PARAM_CHOICE:
-        is_good = parse_choice(text, row->words, &value.number);
-        break;
-    case GYRE_PARAM_STRING:
-        break;
-    }
-    if (!is_good)
-        return refuse(row, source, text);
-    *value_out = value;
-    return GYRE_SUCCESS;
-}
-
-/* ---- the environment ---------------------------------------------------------------------- */
-
-static const char *find_variable(char *const *environment, const char *prefix, const char *name)
-{
-    const size_t n_prefix = strlen(prefix);
-    const size_t n_name = strlen(name);
-    for (char *const *at = environment; at != NULL && *at != NULL; at++)
-        if (strncmp(*at, prefix, n_prefix) == 0 && strncmp(*at + n_prefix, name, n_name) == 0 &&
-            (*at)[n_prefix + n_name] == '=')
-            return *at + n_prefix + n_name + 1;
-    return NULL;
-}
-
-/* -1, or the row of this name; *nearest_out: the most similar one. */
-static int find_row(const char *name, int *nearest_out)
-{
-    unsigned best = UINT32_MAX;
-    *nearest_out = 0;
-    for (int i = 0; i < GYRE_N_PARAMS; i++) {
-        const unsigned distance = gyre_edit_distance(name, rows[i].name);
-        if (distance == 0)
-            return i;
-        if (distance < best) {
-            best = distance;
-            *nearest_out = i;
-        }
+    for (const char *at = words; *at != '\0'; index++) {
+        const size_t n_word = strcspn(at, " ");
+        if (n_word == n_text && strncasecmp(at, text, n_word) == 0)
+            return index;
+        at += n_word + (at[n_word] == ' ');
     }
     return -1;
 }
 
-static gyre_status check_names(char *const *environment, bool logs)
+static bool parse_number(const struct row *row, const char *text, int64_t *number_out)
 {
-    for (char *const *at = environment; at != NULL && *at != NULL; at++) {
-        const bool is_ours = strncmp(*at, "GYRE_", 5) == 0;
-        if (!is_ours && strncmp(*at, "NCCL_", 5) != 0)
-            continue;
-        char name[64];
-        snprintf(name, sizeof(name), "%.*s", (int)strcspn(*at + 5, "="), *at + 5);
-        int nearest;
-        const int found = find_row(name, &nearest);
-        if (found >= 0 && (is_ours || (rows[found].flags & GYRE_PARAM_NCCL) != 0))
-            continue;
-        if (is_ours)
-            return gyre_fail(
-                GYRE_ERROR_INVALID_ARGUMENT,
-                "unknown variable GYRE_%s: did you mean GYRE_%s? (build/bench/allreduce "
-                "--help-vars lists all)",
-                name, rows[nearest].name);
-        if (logs)
-            GYRE_INFO(ENV, "NCCL_%s has no meaning here", name);
+    const char *end = NULL;
+    int64_t index = -1;
+    switch (row->type) {
+    case GYRE_PARAM_INT:
+        return parse_decimal(text, &end, number_out) && *end == '\0' && *number_out >= row->low &&
+               *number_out <= row->high;
+    case GYRE_PARAM_BYTES:
+        return parse_bytes(text, number_out) && *number_out >= row->low && *number_out <= row->high;
+    case GYRE_PARAM_BOOL:
+        index = find_word("0 1 false true no yes off on", text);
+        *number_out = index & 1;
+        return index >= 0;
+    case GYRE_PARAM_CHOICE:
+        index = find_word(row->words, text);
+        *number_out = index;
+        return index >= 0;
+    case GYRE_PARAM_STRING:
+        *number_out = INT64_MIN;
+        return true;
     }
+    return false;
+}
+
+/* @source: the variable it comes from, "" for the row's default. */
+static gyre_status set_value(const struct row *row, const char *source, const char *text,
+                             struct gyre_param_value *value_out)
+{
+    char legal[160];
+    int64_t number = INT64_MIN;
+    memset(value_out, 0, sizeof(*value_out));
+    if (strlen(text) >= sizeof(value_out->text))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s is %zu bytes long; at most %zu are legal",
+                         source, strlen(text), sizeof(value_out->text) - 1);
+    if (text[0] != '\0' && !parse_number(row, text, &number)) {
+        describe_legal(row, legal, sizeof(legal));
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s=%s is not legal: expected %s (%s)",
+                         source, text, legal, row->help);
+    }
+    value_out->is_set = source[0] != '\0';
+    value_out->number = number;
+    memcpy(value_out->text, text, strlen(text) + 1);
+    snprintf(value_out->source, sizeof(value_out->source), "%s", source);
     return GYRE_SUCCESS;
 }
 
-static gyre_status load(char *const *environment, struct gyre_params *params_out)
+/* ---- the environment -------------------------------------------------------------------- */
+
+/* The value of prefix+name in the list; NULL if unset or empty. */
+static const char *find_variable(char *const *environment, const char *prefix, const char *name)
 {
-    for (int i = 0; i < GYRE_N_PARAMS; i++) {
-        const struct row *row = &rows[i];
-        const char *prefix = "GYRE_";
-        const char *text = find_variable(environment, prefix, row->name);
-        if (text == NULL && (row->flags & GYRE_PARAM_NCCL) != 0) {
-            prefix = "NCCL_";
-            text = find_variable(environment, prefix, row->name);
-        }
-        char source[40] = "";
-        if (text != NULL)
-            snprintf(source, sizeof(source), "%s%s", prefix, row->name);
-        GYRE_TRY(
-            parse_value(row, source, text != NULL ? text : row->fallback, &params_out->values[i]));
+    const size_t n_prefix = strlen(prefix);
+    const size_t n_name = strlen(name);
+    for (; *environment != NULL; environment++) {
+        const char *entry = *environment;
+        if (strncmp(entry, prefix, n_prefix) == 0 && strncmp(entry + n_prefix, name, n_name) == 0 &&
+            entry[n_prefix + n_name] == '=')
+            return entry[n_prefix + n_name + 1] == '\0' ? NULL : entry + n_prefix + n_name + 1;
     }
-    return GYRE_SUCCESS;
+    return NULL;
+}
+
+static gyre_status load_row(const struct row *row, char *const *environment,
+                            struct gyre_param_value *value_out)
+{
+    char source[sizeof(value_out->source)];
+    const char *text = find_variable(environment, PREFIX, row->name);
+    if (text != NULL) {
+        snprintf(source, sizeof(source), PREFIX "%s", row->name);
+        return set_value(row, source, text, value_out);
+    }
+    if ((row->flags & GYRE_PARAM_NCCL) != 0)
+        text = find_variable(environment, NCCL_PREFIX, row->name);
+    /* -1 is how NCCL's scripts write "not set" for a number that cannot be negative. */
+    const bool nccl_unset =
+        text != NULL && row->type == GYRE_PARAM_INT && row->low >= 0 && strcmp(text, "-1") == 0;
+    if (text == NULL || nccl_unset)
+        return set_value(row, "", row->fallback, value_out);
+    snprintf(source, sizeof(source), NCCL_PREFIX "%s", row->name);
+    return set_value(row, source, text, value_out);
+}
+
+/* The name of an entry "NAME=value" behind its prefix, or false if it has another prefix. */
+static bool name_behind(const char *entry, const char *prefix, char *name_out, size_t name_bytes)
+{
+    const size_t n_prefix = strlen(prefix);
+    if (strncmp(entry, prefix, n_prefix) != 0)
+        return false;
+    snprintf(name_out, name_bytes, "%.*s", (int)strcspn(entry + n_prefix, "="), entry + n_prefix);
+    return true;
+}
+
+/* The row with the nearest name among those that have all of `flags`. */
+static const struct row *nearest_row(const char *name, unsigned flags, unsigned *distance_out)
+{
+    const struct row *nearest = &rows[0];
+    *distance_out = UINT32_MAX;
+    for (size_t i = 0; i < GYRE_N_PARAMS; i++) {
+        const unsigned distance = gyre_edit_distance(name, rows[i].name);
+        if ((rows[i].flags & flags) == flags && distance < *distance_out) {
+            *distance_out = distance;
+            nearest = &rows[i];
+        }
+    }
+    return nearest;
 }
 
 gyre_status gyre_params_from(char *const *environment, struct gyre_params *params_out)
 {
-    GYRE_TRY(check_names(environment, false));
-    return load(environment, params_out);
+    for (char *const *entry = environment; *entry != NULL; entry++) {
+        char name[64];
+        unsigned distance = 0;
+        if (!name_behind(*entry, PREFIX, name, sizeof(name)))
+            continue;
+        const struct row *nearest = nearest_row(name, 0, &distance);
+        if (distance != 0)
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                             "unknown variable " PREFIX "%s: did you mean " PREFIX "%s?", name,
+                             nearest->name);
+    }
+    for (size_t i = 0; i < GYRE_N_PARAMS; i++)
+        GYRE_TRY(load_row(&rows[i], environment, &params_out->values[i]));
+    return GYRE_SUCCESS;
 }
 
-/* Once per process: the log's settings, and one line for each variable that was taken. */
-static pthread_once_t log_once = PTHREAD_ONCE_INIT;
-static _Thread_local const struct gyre_params *log_params;
-static gyre_status log_status;
-static char log_cause[GYRE_CAUSE_MAX_BYTES];
-
-static void configure_log(void)
+/* Once per process, after the log has its level: what the environment says that has no effect. */
+static void report_ignored(char *const *environment, const struct gyre_params *params)
 {
-    const struct gyre_params *params = log_params;
-    log_status = gyre_log_configure(gyre_param_text(params, GYRE_PARAM_DEBUG),
-                                    gyre_param_text(params, GYRE_PARAM_DEBUG_SUBSYS),
-                                    gyre_param_text(params, GYRE_PARAM_DEBUG_FILE));
-    if (log_status != GYRE_SUCCESS)
-        snprintf(log_cause, sizeof(log_cause), "%s", gyre_cause());
-    check_names(environ, true);
-    for (int i = 0; i < GYRE_N_PARAMS; i++) {
+    for (size_t i = 0; i < GYRE_N_PARAMS; i++) {
         const struct gyre_param_value *value = &params->values[i];
-        if (!value->is_set)
+        if (!value->is_set || (rows[i].flags & GYRE_PARAM_IDLE) == 0)
             continue;
-        GYRE_INFO(ENV, "%s=%s", value->source, value->text);
-        if ((rows[i].flags & GYRE_PARAM_IDLE) != 0)
-            GYRE_WARN("%s is accepted but does nothing yet", value->source);
+        const bool is_ours = strncmp(value->source, PREFIX, strlen(PREFIX)) == 0;
+        gyre_log(is_ours ? GYRE_LOG_WARN : GYRE_LOG_INFO, GYRE_LOG_ENV,
+                 "%s is accepted but has no effect yet", value->source);
+    }
+    for (; *environment != NULL; environment++) {
+        char name[64];
+        unsigned distance = 0;
+        if (!name_behind(*environment, NCCL_PREFIX, name, sizeof(name)))
+            continue;
+        const struct row *nearest = nearest_row(name, GYRE_PARAM_NCCL, &distance);
+        if (distance != 0 && distance <= 2)
+            GYRE_INFO(ENV, "unknown variable NCCL_%s: did you mean NCCL_%s?", name, nearest->name);
+        else if (distance != 0)
+            GYRE_INFO(ENV, "NCCL_%s has no counterpart here and is ignored", name);
     }
 }
 
 gyre_status gyre_params_load(struct gyre_params *params_out)
 {
+    /* The log belongs to the process, so the first communicator's environment sets it up. */
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static bool log_is_ready;
     GYRE_TRY(gyre_params_from(environ, params_out));
-    log_params = params_out;
-    pthread_once(&log_once, configure_log);
-    if (log_status != GYRE_SUCCESS)
-        return gyre_fail(log_status, "%s", log_cause);
-    return GYRE_SUCCESS;
+    gyre_status status = GYRE_SUCCESS;
+    pthread_mutex_lock(&lock);
+    if (!log_is_ready) {
+        status = gyre_log_configure(gyre_param_text(params_out, GYRE_PARAM_DEBUG),
+                                    gyre_param_text(params_out, GYRE_PARAM_DEBUG_SUBSYS),
+                                    gyre_param_text(params_out, GYRE_PARAM_DEBUG_FILE));
+        log_is_ready = status == GYRE_SUCCESS;
+        if (log_is_ready)
+            report_ignored(environ, params_out);
+    }
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+/* ---- help ------------------------------------------------------------------------------- */
+
+/* `text` in lines of at most 92 columns, indented by 4. */
+static void print_wrapped(FILE *file, const char *text)
+{
+    const size_t width = 92;
+    while (*text != '\0') {
+        size_t n_line = strlen(text);
+        if (n_line > width) {
+            n_line = width;
+            while (n_line > width / 2 && text[n_line - 1] != ' ' && text[n_line - 1] != ',')
+                n_line--;
+        }
+        fprintf(file, "    %.*s\n", (int)n_line, text);
+        text += n_line;
+    }
 }
 
 void gyre_params_print_help(FILE *file)
 {
-    fprintf(file, "Variables (GYRE_X; where marked N, NCCL_X is read when GYRE_X is unset; P: all "
-                  "ranks must agree)\n\n");
-    for (int i = 0; i < GYRE_N_PARAMS; i++) {
+    fprintf(file, "Environment variables. [NCCL]: NCCL_<name> is read when GYRE_<name> is unset.\n"
+                  "[plan]: must be the same on all ranks.\n\n");
+    for (size_t i = 0; i < GYRE_N_PARAMS; i++) {
         const struct row *row = &rows[i];
-        fprintf(file, "GYRE_%-24s %c%c  default %s%s%s", row->name,
-                (row->flags & GYRE_PARAM_NCCL) != 0 ? 'N' : ' ',
-                (row->flags & GYRE_PARAM_PLAN) != 0 ? 'P' : ' ',
-                row->fallback[0] != '\0' ? row->fallback : "unset", row->unit[0] != '\0' ? " " : "",
-                row->unit);
-        if (row->type == GYRE_PARAM_INT || row->type == GYRE_PARAM_BYTES)
-            fprintf(file, ", %" PRId64 "..%" PRId64, row->low, row->high);
-        if (row->type == GYRE_PARAM_BOOL)
-            fprintf(file, ", 0 or 1");
-        if (row->type == GYRE_PARAM_CHOICE)
-            fprintf(file, ", one of: %s", row->words);
-        fprintf(file, "\n        %s%s\n", row->help,
-                (row->flags & GYRE_PARAM_IDLE) != 0 ? " (accepted, does nothing yet)" : "");
+        char legal[160];
+        describe_legal(row, legal, sizeof(legal));
+        fprintf(file, PREFIX "%-24s %s%s%s%s%s%s\n", row->name, legal,
+                row->fallback[0] == '\0' ? "" : "; default ", row->fallback,
+                (row->flags & GYRE_PARAM_NCCL) != 0 ? " [NCCL]" : "",
+                (row->flags & GYRE_PARAM_PLAN) != 0 ? " [plan]" : "",
+                (row->flags & GYRE_PARAM_IDLE) != 0 ? " [no effect yet]" : "");
+        print_wrapped(file, row->help);
     }
 }

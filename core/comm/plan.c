@@ -250,7 +250,7 @@ gyre_status gyre_plan_work(struct gyre_comm *comm, const struct gyre_call *call,
     uint16_t rank_of[2] = {0, 0};
     GYRE_TRY(choose(cache, call, &choice, &program, rank_of));
     const bool is_p2p = call->coll == GYRE_COLL_SEND_RECV;
-    struct gyre_loaded *loaded;
+    struct gyre_loaded *loaded = NULL;
     GYRE_TRY(find_loaded(cache, program, &choice, is_p2p ? rank_of : NULL, &loaded));
     const uint32_t element = gyre_dtype_bytes(call->dtype);
     *work_out = (struct gyre_work){

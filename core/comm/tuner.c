@@ -84,7 +84,7 @@ static gyre_status parse_filter(const char *text, int (*index_of)(const char *),
                                  "%s: \"%s\" is not a collective (all_reduce, broadcast, ...)",
                                  variable, part);
         }
-        uint32_t mask;
+        uint32_t mask = 0;
         GYRE_TRY(parse_list(colon != NULL ? colon + 1 : part, index_of, variable, legal, &mask));
         for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++) {
             /* Point to point has one algorithm and is meant only when named. */
