@@ -242,8 +242,7 @@ static void connect_and_move(struct rig_rank *rank, struct gyre_transport *trans
     concatenate(rank->shared, blobs, offsets);
     const gyre_status status = options->ops->connect(
         transport, blobs, offsets, gyre_now_ns() + RIG_PATIENCE_NS / 2, connectors);
-    CHECK_MSG(options->expect_connect_failure || status == GYRE_SUCCESS, "rank %d: %s", rank->rank,
-              gyre_cause());
+    CHECK_MSG(status == GYRE_SUCCESS, "rank %d: %s", rank->rank, gyre_cause());
     if (status == GYRE_SUCCESS && options->body != NULL) {
         options->body(transport, connectors, rank->rank, rank);
     } else if (status == GYRE_SUCCESS) {
