@@ -51,6 +51,16 @@ static void threads_exchange_every_byte_over_shm(void)
     conform(&gyre_transport_shm, false);
 }
 
+static void processes_exchange_every_byte_over_socket(void)
+{
+    conform(&gyre_transport_socket, true);
+}
+
+static void threads_exchange_every_byte_over_socket(void)
+{
+    conform(&gyre_transport_socket, false);
+}
+
 /* ---- p2p ---------------------------------------------------------------------------------- */
 
 /* Rank 0 closes at once, as an abort does; the others still write into its slab. */
@@ -269,6 +279,8 @@ static const struct test_case cases[] = {
     {"threads exchange every byte over p2p", threads_exchange_every_byte_over_p2p},
     {"processes exchange every byte over shm", processes_exchange_every_byte_over_shm},
     {"threads exchange every byte over shm", threads_exchange_every_byte_over_shm},
+    {"processes exchange every byte over socket", processes_exchange_every_byte_over_socket},
+    {"threads exchange every byte over socket", threads_exchange_every_byte_over_socket},
     {"a closed slab stays while peers write to it", a_closed_slab_stays_while_peers_write_to_it},
     {"p2p says why not", p2p_says_why_not},
     {"shm says why not", shm_says_why_not},

@@ -20,11 +20,10 @@
 
 void rig_params(struct gyre_params *params, const char *ifname)
 {
-    memset(params, 0, sizeof(*params));
-    params->values[GYRE_PARAM_SOCKET_NSOCKS].number = 2;
-    params->values[GYRE_PARAM_SOCKET_FAMILY].number = INT64_MIN;
-    if (ifname != NULL)
-        snprintf(params->values[GYRE_PARAM_SOCKET_IFNAME].text, GYRE_PARAM_MAX_BYTES, "%s", ifname);
+    char setting[GYRE_PARAM_MAX_BYTES];
+    snprintf(setting, sizeof(setting), "GYRE_SOCKET_IFNAME=%s", ifname != NULL ? ifname : "");
+    char *const environment[] = {setting, NULL};
+    CHECK_OK(gyre_params_from(ifname != NULL ? environment : &environment[1], params));
 }
 
 struct gyre_device *rig_device(void)
@@ -243,8 +242,7 @@ static void connect_and_move(struct rig_rank *rank, struct gyre_transport *trans
     concatenate(rank->shared, blobs, offsets);
     const gyre_status status = options->ops->connect(
         transport, blobs, offsets, gyre_now_ns() + RIG_PATIENCE_NS / 2, connectors);
-    CHECK_MSG(options->expect_connect_failure || status == GYRE_SUCCESS, "rank %d: %s", rank->rank,
-              gyre_cause());
+    CHECK_MSG(status == GYRE_SUCCESS, "rank %d: %s", rank->rank, gyre_cause());
     if (status == GYRE_SUCCESS && options->body != NULL) {
         options->body(transport, connectors, rank->rank, rank);
     } else if (status == GYRE_SUCCESS) {

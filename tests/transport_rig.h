@@ -18,7 +18,6 @@ struct rig_shared {
     uint32_t n_ranks;
     uint32_t n_arrived; /* at barriers, ever */
     uint32_t n_failures;
-    uint32_t flags[8]; /* for the test */
     struct gyre_peer_info infos[RIG_MAX_RANKS];
     size_t blob_bytes[RIG_MAX_RANKS];
     unsigned char blobs[RIG_MAX_RANKS][RIG_BLOB_BYTES];
@@ -33,7 +32,6 @@ struct rig_options {
     const char *ifname; /* GYRE_SOCKET_IFNAME */
     void (*body)(struct gyre_transport *transport, struct gyre_connector *connectors, int rank,
                  void *context); /* NULL = rig_traffic, then a barrier */
-    bool expect_connect_failure;
 };
 
 /* One rank while it runs; given to `body` as context. */

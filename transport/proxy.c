@@ -57,12 +57,12 @@ static void nap(struct gyre_proxy *proxy, uint64_t nap_ns)
     if (!gyre_compare_exchange_u32(&proxy->wake_state, WAKE_RUNNING, WAKE_NAPPING))
         return; /* a note: look first */
     const struct timespec nap_time = {0, (long)nap_ns};
-    ppoll(proxy->nap_fds, proxy->n_nap_fds, &nap_time, NULL);
-    if (!gyre_compare_exchange_u32(&proxy->wake_state, WAKE_NAPPING, WAKE_RUNNING)) {
-        uint64_t n_wakes; /* noted while napping: its write is there, or is about to be */
-        if (read(proxy->wake_fd, &n_wakes, sizeof(n_wakes)) < 0 && errno != EAGAIN)
-            GYRE_WARN("proxy: read(eventfd): errno %d", errno);
-    }
+    const int n_ready = ppoll(proxy->nap_fds, proxy->n_nap_fds, &nap_time, NULL);
+    gyre_compare_exchange_u32(&proxy->wake_state, WAKE_NAPPING, WAKE_RUNNING);
+    uint64_t n_wakes;
+    if (n_ready > 0 && proxy->nap_fds[0].revents != 0 &&
+        read(proxy->wake_fd, &n_wakes, sizeof(n_wakes)) < 0)
+        GYRE_WARN("proxy: read(eventfd): errno %d", errno);
 }
 
 static bool poll_clients(struct gyre_proxy *proxy)
@@ -149,13 +149,16 @@ free_proxy:
 
 void gyre_proxy_wake(struct gyre_proxy *proxy)
 {
-    if (gyre_compare_exchange_u32(&proxy->wake_state, WAKE_RUNNING, WAKE_NOTED))
+    while (!gyre_compare_exchange_u32(&proxy->wake_state, WAKE_RUNNING, WAKE_NOTED)) {
+        if (gyre_load_acquire_u32(&proxy->wake_state) == WAKE_NOTED)
+            return;
+        if (!gyre_compare_exchange_u32(&proxy->wake_state, WAKE_NAPPING, WAKE_NOTED))
+            continue; /* it has just woken by itself */
+        const uint64_t one = 1;
+        if (write(proxy->wake_fd, &one, sizeof(one)) < 0)
+            GYRE_WARN("proxy: write(eventfd): errno %d", errno);
         return;
-    if (!gyre_compare_exchange_u32(&proxy->wake_state, WAKE_NAPPING, WAKE_NOTED))
-        return; /* noted already, or just woken by itself: it looks before it naps again */
-    const uint64_t one = 1;
-    if (write(proxy->wake_fd, &one, sizeof(one)) < 0)
-        GYRE_WARN("proxy: write(eventfd): errno %d", errno);
+    }
 }
 
 void gyre_proxy_close(struct gyre_proxy *proxy)
