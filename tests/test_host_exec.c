@@ -418,7 +418,7 @@ static struct gyre_grouping random_grouping(int n)
 static uint32_t run_algorithm(const struct gyre_algorithm *algorithm, enum gyre_collective coll,
                               int n)
 {
-    enum { N_CALLS = 2 * GYRE_N_DTYPES };
+    enum { N_CALLS = GYRE_N_DTYPES };
     static uint32_t seed = 1000;
     const struct gyre_grouping grouping = random_grouping(n);
     const struct kind kind = {
