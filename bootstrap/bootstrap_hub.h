@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of the hub: one thread, an epoll set and a link per connection. bootstrap_hub_link.c owns
- * bytes (what a link reads and writes, never blocking), bootstrap_hub.c owns meaning (who joined,
- * what is gathered, who is told). Everything here belongs to the hub's thread.
+ * Inside of the hub: one thread, an epoll set and a link per connection. bootstrap_hub.c owns the
+ * loop, bootstrap_hub_link.c bytes (what a link reads and writes, never blocking),
+ * bootstrap_hub_ranks.c meaning (who joined, what is gathered, who is told). Everything here
+ * belongs to the hub's thread.
  */
 #ifndef GYRE_BOOTSTRAP_HUB_H
 #define GYRE_BOOTSTRAP_HUB_H
@@ -101,8 +102,14 @@ void gyre_hub_buffer_drop(struct gyre_hub_buffer *buffer);
 void gyre_hub_link_send(struct gyre_hub *hub, struct gyre_hub_link *link,
                         struct gyre_hub_buffer *buffer);
 
-/** gyre_hub_on_frame - a whole frame of a proved link came; implemented by bootstrap_hub.c. */
+/** gyre_hub_on_frame - a whole frame of a proved link came. */
 void gyre_hub_on_frame(struct gyre_hub *hub, struct gyre_hub_link *link);
+
+/** gyre_hub_on_end - the link is about to be freed: if it was a rank's, tell the others. */
+void gyre_hub_on_end(struct gyre_hub *hub, struct gyre_hub_link *link);
+
+/** gyre_hub_check_deadlines - of joining (with a line of progress every 5 s) and of the gather. */
+void gyre_hub_check_deadlines(struct gyre_hub *hub, uint64_t now_ns);
 
 /** gyre_hub_start - listen and start the thread. @id_out: where and with which secret. */
 gyre_status gyre_hub_start(const struct gyre_params *params, struct gyre_id_layout *id_out);

@@ -4,7 +4,7 @@
  * threads that wait for something (an event, a gathered result) one reads the socket for all and
  * sorts what comes; the others sleep until it has. So a gather works while another thread polls.
  */
-#include "bootstrap/bootstrap_hub.h"
+#include "bootstrap/bootstrap_wire.h"
 
 #include "core/base/log.h"
 #include "core/base/util.h"
@@ -435,40 +435,6 @@ static const struct gyre_bootstrap_ops tcp_ops = {
 
 /* ---- opening ---------------------------------------------------------------------------- */
 
-static uint64_t id_checksum(const struct gyre_id_layout *layout)
-{
-    return gyre_hash(GYRE_HASH_INIT, layout, offsetof(struct gyre_id_layout, checksum));
-}
-
-gyre_status gyre_unique_id_create(const struct gyre_params *params, gyre_unique_id *id_out)
-{
-    struct gyre_id_layout layout;
-    memset(&layout, 0, sizeof(layout));
-    layout.magic = GYRE_ID_MAGIC;
-    layout.wire_version = GYRE_WIRE_VERSION;
-    layout.created_unix_s = (uint64_t)time(NULL);
-    GYRE_TRY(gyre_random_bytes(&layout.nonce, sizeof(layout.nonce)));
-    GYRE_TRY(gyre_hub_start(params, &layout));
-    layout.checksum = id_checksum(&layout);
-    memcpy(id_out->bytes, &layout, sizeof(layout));
-    return GYRE_SUCCESS;
-}
-
-static gyre_status read_id(const gyre_unique_id *id, struct gyre_id_layout *layout_out)
-{
-    memcpy(layout_out, id->bytes, sizeof(*layout_out));
-    if (layout_out->magic != GYRE_ID_MAGIC || layout_out->checksum != id_checksum(layout_out))
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "these 128 bytes are not a unique id: give every rank the bytes that "
-                         "gyre_get_unique_id() wrote on one of them");
-    if (layout_out->wire_version != GYRE_WIRE_VERSION)
-        return gyre_fail(GYRE_ERROR_INVALID_USAGE,
-                         "the unique id is of wire version %u, this library speaks %u: load the "
-                         "same library on all ranks",
-                         layout_out->wire_version, (unsigned)GYRE_WIRE_VERSION);
-    return GYRE_SUCCESS;
-}
-
 static gyre_status connect_hub(struct tcp *tcp, const struct gyre_id_layout *layout,
                                uint64_t deadline_ns)
 {
@@ -559,7 +525,7 @@ gyre_status gyre_bootstrap_tcp_open(const struct gyre_params *params, const gyre
     if (n_ranks < 1 || n_ranks > GYRE_MAX_RANKS || rank < 0 || rank >= n_ranks)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "rank %d of %d ranks is out of range", rank,
                          n_ranks);
-    GYRE_TRY(read_id(id, &layout));
+    GYRE_TRY(gyre_id_read(id, &layout));
     GYRE_TRY(make_tcp(&layout, n_ranks, rank, &tcp));
     tcp->timeout_ns = (uint64_t)gyre_param_number(params, GYRE_PARAM_BOOTSTRAP_TIMEOUT) * SECOND_NS;
     const uint64_t deadline_ns = gyre_now_ns() + tcp->timeout_ns + GRACE_NS;

@@ -32,6 +32,10 @@ struct gyre_id_layout {
 };
 static_assert(sizeof(struct gyre_id_layout) == GYRE_UNIQUE_ID_BYTES, "the id is 128 bytes");
 
+/** gyre_id_read - check an id and take it apart. Errors: INVALID_ARGUMENT (not an id),
+ * INVALID_USAGE (another wire version). */
+gyre_status gyre_id_read(const gyre_unique_id *id, struct gyre_id_layout *layout_out);
+
 enum gyre_frame_type {
     GYRE_FRAME_JOIN = 1, /* rank to hub: struct gyre_frame_join */
     GYRE_FRAME_JOINED,   /* hub to rank: struct gyre_frame_joined */
