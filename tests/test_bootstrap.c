@@ -371,6 +371,47 @@ static void the_death_of_the_hubs_process_is_the_loss_of_its_rank(void)
     waitpid(pid, NULL, 0);
 }
 
+static void a_stopped_process_is_not_lost(void)
+{
+    const struct gyre_params params = params_with("30");
+    struct gyre_bootstrap *bootstrap = NULL;
+    struct gyre_event event;
+    gyre_unique_id id;
+    char all[2];
+    char message[GYRE_MESSAGE_MAX_BYTES] = "";
+    int wait_status = 0;
+    CHECK_OK(gyre_unique_id_create(&params, &id));
+    const pid_t pid = fork_rank(&params, &id, 2, 1);
+    CHECK_OK(gyre_bootstrap_tcp_open(&params, &id, 2, 0, &bootstrap));
+    CHECK_OK(bootstrap->ops->all_gather(bootstrap, "x", 1, all));
+    kill(pid, SIGSTOP);
+    CHECK(waitpid(pid, &wait_status, WUNTRACED) == pid && WIFSTOPPED(wait_status));
+    /* Far more than sockets hold: neither does posting block, nor is the stopped one given up
+     * because its window is full. Longer than the 8 s after which a silent host is gone. */
+    for (int i = 0; i < 8192; i++)
+        CHECK_OK(bootstrap->ops->post(bootstrap, 1, message, sizeof(message)));
+    CHECK_OK(bootstrap->ops->poll(bootstrap, 10000, &event));
+    CHECK_MSG(event.kind == GYRE_EVENT_NONE, "%s", event.text);
+    kill(pid, SIGKILL);
+    event = next_event(bootstrap);
+    CHECK(event.kind == GYRE_EVENT_LOST && event.rank == 1);
+    bootstrap->ops->close(bootstrap);
+    waitpid(pid, NULL, 0);
+}
+
+static void the_id_of_a_job_that_has_ended_is_an_error_soon(void)
+{
+    const struct gyre_params params = params_with("3600");
+    struct gyre_bootstrap *bootstrap = NULL;
+    gyre_unique_id id;
+    CHECK_OK(gyre_unique_id_create(&params, &id));
+    CHECK_OK(gyre_bootstrap_tcp_open(&params, &id, 1, 0, &bootstrap));
+    CHECK_FAILS(gyre_bootstrap_tcp_open(&params, &id, 1, 0, &bootstrap), GYRE_ERROR_SYSTEM,
+                "refused");
+    bootstrap->ops->leave(bootstrap);
+    bootstrap->ops->close(bootstrap);
+}
+
 /* Every rank's open() fails with this status and words. */
 static void check_open_fails(struct rank_run *runs, int n, gyre_status status, const char *words)
 {
@@ -577,6 +618,9 @@ static const struct test_case cases[] = {
     {"a killed process is lost with pid and words", a_killed_process_is_lost_with_pid_and_words},
     {"the death of the hub's process is the loss of its rank",
      the_death_of_the_hubs_process_is_the_loss_of_its_rank},
+    {"a stopped process is not lost", a_stopped_process_is_not_lost},
+    {"the id of a job that has ended is an error soon",
+     the_id_of_a_job_that_has_ended_is_an_error_soon},
     {"a missing rank is named on all others", a_missing_rank_is_named_on_all_others},
     {"a rank twice and different n_ranks are told to all",
      a_rank_twice_and_different_n_ranks_are_told_to_all},
