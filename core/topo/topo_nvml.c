@@ -150,7 +150,7 @@ static gyre_status scan_all(const struct nvml *nvml, struct gyre_nvml_gpu **gpus
 
 gyre_status gyre_nvml_scan(const char *library, struct gyre_nvml_gpu **gpus_out, size_t *n_gpus_out)
 {
-    struct nvml nvml;
+    struct nvml nvml = {.library = NULL};
     GYRE_TRY(open_nvml(library, &nvml));
     const int rc = nvml.init();
     if (rc != NVML_OK) {
