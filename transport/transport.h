@@ -35,7 +35,10 @@ struct gyre_transport_config {
     const uint16_t *peers;              /* ranks that this transport connects to, ascending */
     int n_peers;
     struct gyre_fifo_spec spec;
-    const uint8_t *secret;    /* GYRE_SECRET_BYTES (bootstrap.h): data sockets prove it */
+    const uint8_t *secret; /* GYRE_SECRET_BYTES (bootstrap.h): data sockets prove it */
+    /* gyre_authenticate of bootstrap.h, handed in because transports do not know the bootstrap. */
+    gyre_status (*authenticate)(int fd, const uint8_t *secret, bool is_server,
+                                uint64_t deadline_ns);
     int traffic_class;        /* -1 = from params */
     int service_level;        /* likewise */
     struct gyre_fault *fault; /* raised by proxies, polled by them */
@@ -92,6 +95,11 @@ extern const struct gyre_transport_ops gyre_transport_socket;
 
 /** All, in order of preference, ended by NULL. */
 extern const struct gyre_transport_ops *const gyre_transports[];
+
+/** gyre_peer_info_fill - describe this rank to the others: host, process, device, RDMA.
+ * Errors: SYSTEM, and what the device's info returns. */
+gyre_status gyre_peer_info_fill(const struct gyre_params *params, struct gyre_device *device,
+                                int rank, struct gyre_peer_info *info_out);
 
 /** gyre_transport_ib_probe - is there a usable device? Fills ib_usable and ib_reason. */
 void gyre_transport_ib_probe(const struct gyre_params *params, struct gyre_peer_info *info);

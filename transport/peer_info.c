@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a rank tells all others about itself before transports are chosen.
+ */
+#include "transport/transport.h"
+
+#include "core/base/util.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* One random number per process, because pids repeat between namespaces and hosts. Process-wide
+ * by its meaning: ranks that draw the same number may use each other's pointers. A forked child is
+ * another process, hence the pid beside it. */
+static pthread_mutex_t process_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t process_id; /* under process_lock */
+static pid_t process_pid;   /* whose id that is; under process_lock */
+
+static gyre_status get_process_id(uint64_t *id_out)
+{
+    gyre_status status = GYRE_SUCCESS;
+    pthread_mutex_lock(&process_lock);
+    if (process_pid != getpid()) {
+        status = gyre_random_bytes(&process_id, sizeof(process_id));
+        process_pid = status == GYRE_SUCCESS ? getpid() : 0;
+    }
+    *id_out = process_id;
+    pthread_mutex_unlock(&process_lock);
+    return status;
+}
+
+gyre_status gyre_peer_info_fill(const struct gyre_params *params, struct gyre_device *device,
+                                int rank, struct gyre_peer_info *info_out)
+{
+    struct gyre_peer_info info;
+    memset(&info, 0, sizeof(info));
+    info.rank = (uint32_t)rank;
+    info.pid = (uint32_t)getpid();
+    info.host_hash = gyre_host_hash(gyre_param_text(params, GYRE_PARAM_HOSTID));
+    GYRE_TRY(get_process_id(&info.process_id));
+    if (gethostname(info.host_name, sizeof(info.host_name) - 1) != 0 && errno != ENAMETOOLONG)
+        return gyre_fail_errno(errno, "gethostname");
+    struct stat stats;
+    if (stat("/proc/self/ns/pid", &stats) != 0)
+        return gyre_fail_errno(errno, "stat(/proc/self/ns/pid): is /proc mounted?");
+    info.pid_namespace = stats.st_ino;
+    GYRE_TRY(device->ops->info(device, &info.device));
+    gyre_transport_ib_probe(params, &info);
+    *info_out = info;
+    return GYRE_SUCCESS;
+}

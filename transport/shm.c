@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * shm: host memory between processes of one host. A slab is a memfd: it has no name to collide or
+ * to be left behind, is not bounded by the size of /dev/shm, and goes when its last user goes,
+ * however that process ended. Peers open it through /proc/<pid>/fd/<fd>; a random token in its
+ * first page proves that the process behind that pid is still the one that announced it.
+ */
+#include "transport/slab.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* In the first page of the slab. */
+struct shm_header {
+    uint64_t n_bytes;
+    uint8_t token[GYRE_SLAB_TOKEN_BYTES];
+};
+
+/* In gyre_slab_handle.bytes. */
+struct shm_handle {
+    int32_t fd; /* in the owner's table */
+};
+
+GYRE_STATIC_ASSERT(sizeof(struct shm_handle) <= GYRE_SLAB_HANDLE_BYTES, "handles have room");
+
+static bool shm_reachable(const struct gyre_params *params, const struct gyre_peer_info *mine,
+                          const struct gyre_peer_info *peer, char *why_out, size_t why_bytes)
+{
+    if (gyre_param_number(params, GYRE_PARAM_SHM_DISABLE) == 1)
+        snprintf(why_out, why_bytes, "GYRE_SHM_DISABLE is set");
+    else if (mine->host_hash != peer->host_hash)
+        snprintf(why_out, why_bytes, "rank %u is on another host (%s)", peer->rank,
+                 peer->host_name);
+    else if (mine->pid_namespace != peer->pid_namespace)
+        snprintf(why_out, why_bytes, "rank %u is in another pid namespace (a container of its own)",
+                 peer->rank);
+    else if (mine->device.kind != GYRE_DEVICE_HOST || peer->device.kind != GYRE_DEVICE_HOST)
+        snprintf(why_out, why_bytes, "shared memory serves host devices only");
+    else
+        return true;
+    return false;
+}
+
+/* Reserve every page now: without it, memory that runs out later ends the process by SIGBUS. */
+static gyre_status reserve(int fd, size_t n_bytes)
+{
+    /* Past this limit the kernel sends SIGXFSZ, which ends the process; so ask first. */
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+        n_bytes > limit.rlim_cur)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY,
+                         "shared memory: needs %zu bytes, but files may have %llu (ulimit -f); "
+                         "raise it, or lower GYRE_BUFFSIZE or GYRE_MAX_NCHANNELS",
+                         n_bytes, (unsigned long long)limit.rlim_cur);
+    int error;
+    do
+        error = posix_fallocate(fd, 0, (off_t)n_bytes);
+    while (error == EINTR);
+    if (error == ENOSPC || error == ENOMEM)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY,
+                         "shared memory: %zu bytes are not to be had (errno %d); free memory, or "
+                         "lower GYRE_BUFFSIZE or GYRE_MAX_NCHANNELS",
+                         n_bytes, error);
+    if (error != 0)
+        return gyre_fail_errno(error, "shared memory: posix_fallocate(%zu bytes)", n_bytes);
+    return GYRE_SUCCESS;
+}
+
+/* mapping->state holds the owner's descriptor + 1, so that 0 stands for an imported slab. */
+static gyre_status shm_alloc(const struct gyre_transport_config *config, size_t n_bytes,
+                             struct gyre_slab_handle *handle, struct gyre_slab_mapping *mapping_out)
+{
+    (void)config;
+    const int fd = memfd_create("gyre", MFD_CLOEXEC);
+    if (fd < 0)
+        return gyre_fail_errno(errno, "shared memory: memfd_create for %zu bytes", n_bytes);
+    gyre_status status;
+    GYRE_TRY_GOTO(status, reserve(fd, n_bytes), close_fd);
+    void *base = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (base == MAP_FAILED) {
+        status = gyre_fail_errno(errno, "shared memory: mmap(%zu bytes)", n_bytes);
+        goto close_fd;
+    }
+    struct shm_header header = {.n_bytes = n_bytes};
+    memcpy(header.token, handle->token, sizeof(header.token));
+    memcpy(base, &header, sizeof(header));
+    const struct shm_handle found_by = {.fd = fd};
+    memcpy(handle->bytes, &found_by, sizeof(found_by));
+    *mapping_out = (struct gyre_slab_mapping){base, n_bytes, (void *)(intptr_t)(fd + 1)};
+    return GYRE_SUCCESS;
+
+close_fd:
+    close(fd);
+    return status;
+}
+
+/* Map the file if it is the slab that the token names. */
+static gyre_status map_checked(int fd, const char *path, const struct gyre_slab_handle *handle,
+                               size_t n_bytes, void **base_out)
+{
+    struct stat stats;
+    if (fstat(fd, &stats) != 0)
+        return gyre_fail_errno(errno, "fstat(%s)", path);
+    if (!S_ISREG(stats.st_mode) || (uint64_t)stats.st_size != n_bytes)
+        return gyre_fail(GYRE_ERROR_REMOTE,
+                         "%s is not its slab of %zu bytes: the process has ended", path, n_bytes);
+    void *base = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (base == MAP_FAILED)
+        return gyre_fail_errno(errno, "mmap(%s, %zu bytes)", path, n_bytes);
+    struct shm_header header;
+    memcpy(&header, base, sizeof(header));
+    if (header.n_bytes != n_bytes ||
+        memcmp(header.token, handle->token, sizeof(header.token)) != 0) {
+        munmap(base, n_bytes);
+        return gyre_fail(GYRE_ERROR_REMOTE,
+                         "%s does not carry its token: another process has its pid now", path);
+    }
+    *base_out = base;
+    return GYRE_SUCCESS;
+}
+
+static gyre_status shm_import(const struct gyre_transport_config *config,
+                              const struct gyre_peer_info *peer,
+                              const struct gyre_slab_handle *handle, size_t n_bytes,
+                              struct gyre_slab_mapping *mapping_out)
+{
+    (void)config;
+    struct shm_handle found_by;
+    char path[64];
+    memcpy(&found_by, handle->bytes, sizeof(found_by));
+    snprintf(path, sizeof(path), "/proc/%u/fd/%d", peer->pid, found_by.fd);
+    /* Should the pid be somebody else's now, this may be a pipe or a device: never wait for it. */
+    const int fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0 && errno == ENOENT)
+        return gyre_fail(GYRE_ERROR_REMOTE, "%s is gone: the process has ended", path);
+    if (fd < 0)
+        return gyre_fail_errno(errno, "open(%s) (same user and pid namespace needed)", path);
+    void *base = NULL;
+    const gyre_status status = map_checked(fd, path, handle, n_bytes, &base);
+    close(fd); /* the mapping holds the memory */
+    if (status == GYRE_SUCCESS)
+        *mapping_out = (struct gyre_slab_mapping){base, n_bytes, NULL};
+    return status;
+}
+
+static void shm_release(struct gyre_slab_mapping *mapping)
+{
+    munmap(mapping->base, mapping->n_bytes);
+    if (mapping->state != NULL)
+        close((int)(intptr_t)mapping->state - 1);
+    memset(mapping, 0, sizeof(*mapping));
+}
+
+static const char *shm_describe(const struct gyre_peer_info *mine,
+                                const struct gyre_peer_info *peer)
+{
+    (void)mine;
+    (void)peer;
+    return "SHM";
+}
+
+static const struct gyre_slab_memory_ops memory_memfd = {
+    .name = "memfd",
+    .reachable = shm_reachable,
+    .alloc = shm_alloc,
+    .import = shm_import,
+    .release = shm_release,
+    .describe = shm_describe,
+};
+
+static gyre_status shm_open_slab(const struct gyre_transport_config *config,
+                                 struct gyre_transport **transport_out, void **blob_out,
+                                 size_t *blob_bytes_out)
+{
+    return gyre_slab_open(&gyre_transport_shm, &memory_memfd, config, transport_out, blob_out,
+                          blob_bytes_out);
+}
+
+const struct gyre_transport_ops gyre_transport_shm = {
+    .name = "shm",
+    .is_proxied = false,
+    .reachable = shm_reachable,
+    .open = shm_open_slab,
+    .connect = gyre_slab_connect,
+    .describe = gyre_slab_describe,
+    .memory_bytes = gyre_slab_memory_bytes,
+    .wake = gyre_slab_wake,
+    .close = gyre_slab_close,
+};
