@@ -12,9 +12,9 @@ struct gyre_algorithm {
     const char *name;     /* as in GYRE_ALGO and --algo, at most 15 characters */
     const char *summary;  /* one line for people */
     uint32_t collectives; /* bit per enum gyre_collective */
-    /* Append rank's steps. Errors stick to the builder. */
+    /* Append rank's steps; n_ranks >= 2. Errors stick to the builder. */
     void (*emit)(const struct gyre_shape *shape, int rank, struct gyre_builder *builder);
-    /* How many chunks a vector is cut into; 1 for collectives made of blocks. */
+    /* How many chunks a vector is cut into; 1 for collectives made of blocks. n_ranks >= 2. */
     int (*n_chunks)(const struct gyre_shape *shape);
 };
 
@@ -35,7 +35,8 @@ static inline bool gyre_algorithm_has(const struct gyre_algorithm *algorithm,
     return (algorithm->collectives >> coll & 1U) != 0;
 }
 
-/** gyre_algorithm_emit - rank's program of a shape.
+/** gyre_algorithm_emit - rank's program of a shape. A single rank copies IN to OUT, whatever the
+ * algorithm.
  * @shape: 1 <= n_ranks <= GYRE_MAX_RANKS, root < n_ranks; checked.
  * Errors: INVALID_ARGUMENT (shape, or a collective the algorithm does not have), OUT_OF_MEMORY,
  * INTERNAL (the algorithm wrote a malformed program). */
@@ -46,5 +47,9 @@ gyre_status gyre_algorithm_emit(const struct gyre_algorithm *algorithm,
 /** gyre_order_by_host - all ranks in an order that keeps each host's ranks together: hosts by
  * first appearance, ranks ascending within one. @order_out: n_ranks entries. */
 void gyre_order_by_host(const struct gyre_shape *shape, uint16_t *order_out);
+
+/** gyre_order_from_root - as gyre_order_by_host, but with the root's host first and the root first
+ * in it: a chain along it crosses from host to host n_hosts - 1 times. */
+void gyre_order_from_root(const struct gyre_shape *shape, uint16_t *order_out);
 
 #endif

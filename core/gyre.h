@@ -126,6 +126,10 @@ typedef struct gyre_config {
  * @version_out: receives it. Errors: INVALID_ARGUMENT for NULL. */
 GYRE_API gyre_status gyre_get_version(int *version_out);
 
+/** gyre_get_device - the device that GYRE_CONFIG_INIT means on this thread now: the current CUDA
+ * device's ordinal, or -1 for the host. */
+GYRE_API gyre_status gyre_get_device(int *ordinal_out);
+
 /** gyre_status_name - the status in words, e.g. "invalid argument". Never NULL. */
 GYRE_API const char *gyre_status_name(gyre_status status);
 
@@ -241,6 +245,22 @@ GYRE_API gyre_status gyre_reduce_scatter(const void *send, void *recv, size_t co
                                          gyre_dtype dtype, gyre_op op, gyre_comm *comm,
                                          gyre_stream stream);
 
+/** gyre_all_to_all - recv[r*count + i] = rank r's send[rank*count + i]. Both hold n_ranks*count
+ * elements. No in-place form. */
+GYRE_API gyre_status gyre_all_to_all(const void *send, void *recv, size_t count, gyre_dtype dtype,
+                                     gyre_comm *comm, gyre_stream stream);
+
+/** gyre_gather - root's recv[r*count + i] = rank r's send[i]. `recv` holds n_ranks*count elements
+ * on the root and may be NULL elsewhere. In place: send == recv + root*count on the root. */
+GYRE_API gyre_status gyre_gather(const void *send, void *recv, size_t count, gyre_dtype dtype,
+                                 int root, gyre_comm *comm, gyre_stream stream);
+
+/** gyre_scatter - recv[i] on rank r = root's send[r*count + i]. `send` holds n_ranks*count
+ * elements on the root and may be NULL elsewhere. In place: recv == send + root*count on the root.
+ */
+GYRE_API gyre_status gyre_scatter(const void *send, void *recv, size_t count, gyre_dtype dtype,
+                                  int root, gyre_comm *comm, gyre_stream stream);
+
 /** gyre_send / gyre_recv - point to point; the receiver's count and type must equal the sender's.
  * Pairs match in call order per (sender, receiver). A send to oneself needs a recv in the same
  * group. */
@@ -251,7 +271,7 @@ GYRE_API gyre_status gyre_recv(void *recv, size_t count, gyre_dtype dtype, int p
 
 /** gyre_op_create_premul_sum - an operation sum(scalar * x_r): the product is rounded to dtype
  * before it is added.
- * @scalar: one element of dtype, in host memory; copied.
+ * @scalar: one element of dtype, in host memory or in the device's; copied before the call returns.
  * @op_out: legal with this communicator and dtype until gyre_op_destroy(). */
 GYRE_API gyre_status gyre_op_create_premul_sum(gyre_op *op_out, const void *scalar,
                                                gyre_dtype dtype, gyre_comm *comm);

@@ -61,16 +61,18 @@ static GYRE_HOST_DEVICE inline double gyre_f64_from_bits(uint64_t bits)
     return value;
 }
 
-/* `yes` where the mask is all ones, `no` where it is zero. Compilers of both sides turn this into
- * a blend; a conditional expression around floats they may leave as a branch. */
-static GYRE_HOST_DEVICE inline uint32_t gyre_blend(uint32_t mask, uint32_t yes, uint32_t no)
+/* All ones if a < b, else zero. Magnitudes are below 2^31, and vector units compare signed words in
+ * one instruction. */
+static GYRE_HOST_DEVICE inline uint32_t gyre_mask_below(uint32_t a, uint32_t b)
 {
-    return (mask & yes) | (~mask & no);
+    return 0U - (uint32_t)((int32_t)a < (int32_t)b);
 }
 
-static GYRE_HOST_DEVICE inline uint32_t gyre_mask(int condition)
+/* `yes` where the mask is all ones, `no` where it is zero. gcc turns this into vector code; a
+ * conditional expression whose arms come from float arithmetic it leaves as a branch. */
+static GYRE_HOST_DEVICE inline uint32_t gyre_blend(uint32_t mask, uint32_t yes, uint32_t no)
 {
-    return 0U - (uint32_t)condition;
+    return no ^ (mask & (yes ^ no));
 }
 
 /* ---- conversions -------------------------------------------------------------------------- *
@@ -92,8 +94,8 @@ static GYRE_HOST_DEVICE inline uint32_t gyre_widen(uint32_t mag, uint32_t shift,
     const uint32_t subnormal =
         gyre_f32_bits(gyre_f32_from_bits(moved + lowest) - gyre_f32_from_bits(lowest));
     const uint32_t special = moved | 0x7f800000U;
-    const uint32_t finite = gyre_blend(gyre_mask(mag < first_normal), subnormal, normal);
-    return gyre_blend(gyre_mask(mag >= first_special), special, finite);
+    const uint32_t finite = gyre_blend(gyre_mask_below(mag, first_normal), subnormal, normal);
+    return gyre_blend(gyre_mask_below(mag, first_special), finite, special);
 }
 
 /* The reverse, rounding. @magic: the f32 power of two whose last mantissa bit is worth the
@@ -107,8 +109,8 @@ static GYRE_HOST_DEVICE inline uint32_t gyre_narrow(uint32_t mag, uint32_t shift
     const uint32_t normal = (mag - (rebias << 23) + half_less_one + odd) >> shift;
     const uint32_t subnormal =
         gyre_f32_bits(gyre_f32_from_bits(mag) + magic) - gyre_f32_bits(magic);
-    const uint32_t capped = gyre_blend(gyre_mask(normal > largest), largest, normal);
-    return gyre_blend(gyre_mask(mag < ((rebias + 1) << 23)), subnormal, capped);
+    const uint32_t capped = gyre_blend(gyre_mask_below(largest, normal), largest, normal);
+    return gyre_blend(gyre_mask_below(mag, (rebias + 1) << 23), subnormal, capped);
 }
 
 static GYRE_HOST_DEVICE inline float gyre_f16_to_f32(uint16_t bits)
@@ -122,7 +124,7 @@ static GYRE_HOST_DEVICE inline uint16_t gyre_f32_to_f16(float value)
     const uint32_t bits = gyre_f32_bits(value);
     const uint32_t mag = bits & 0x7fffffffU;
     const uint32_t number = gyre_narrow(mag, 13, 112, 0.5f, 0x7c00) | (bits >> 16 & 0x8000U);
-    return (uint16_t)gyre_blend(gyre_mask(mag > 0x7f800000U), GYRE_F16_NAN, number);
+    return (uint16_t)gyre_blend(gyre_mask_below(0x7f800000U, mag), GYRE_F16_NAN, number);
 }
 
 static GYRE_HOST_DEVICE inline float gyre_bf16_to_f32(uint16_t bits)
@@ -134,8 +136,8 @@ static GYRE_HOST_DEVICE inline uint16_t gyre_f32_to_bf16(float value)
 {
     const uint32_t bits = gyre_f32_bits(value);
     const uint32_t number = (bits + 0x7fffU + (bits >> 16 & 1U)) >> 16;
-    const uint32_t is_nan = gyre_mask((bits & 0x7fffffffU) > 0x7f800000U);
-    return (uint16_t)gyre_blend(is_nan, GYRE_BF16_NAN, number);
+    const int is_nan = (int32_t)(bits & 0x7fffffffU) > 0x7f800000;
+    return (uint16_t)(is_nan ? GYRE_BF16_NAN : number);
 }
 
 static GYRE_HOST_DEVICE inline float gyre_f8e4m3_to_f32(uint8_t bits)
@@ -149,7 +151,7 @@ static GYRE_HOST_DEVICE inline uint8_t gyre_f32_to_f8e4m3(float value)
     const uint32_t bits = gyre_f32_bits(value);
     const uint32_t mag = bits & 0x7fffffffU;
     const uint32_t number = gyre_narrow(mag, 20, 120, 16384.0f, 0x7e) | (bits >> 24 & 0x80U);
-    return (uint8_t)gyre_blend(gyre_mask(mag > 0x7f800000U), GYRE_F8E4M3_NAN, number);
+    return (uint8_t)gyre_blend(gyre_mask_below(0x7f800000U, mag), GYRE_F8E4M3_NAN, number);
 }
 
 static GYRE_HOST_DEVICE inline float gyre_f8e5m2_to_f32(uint8_t bits)
@@ -163,7 +165,7 @@ static GYRE_HOST_DEVICE inline uint8_t gyre_f32_to_f8e5m2(float value)
     const uint32_t bits = gyre_f32_bits(value);
     const uint32_t mag = bits & 0x7fffffffU;
     const uint32_t number = gyre_narrow(mag, 21, 112, 128.0f, 0x7b) | (bits >> 24 & 0x80U);
-    return (uint8_t)gyre_blend(gyre_mask(mag > 0x7f800000U), GYRE_F8E5M2_NAN, number);
+    return (uint8_t)gyre_blend(gyre_mask_below(0x7f800000U, mag), GYRE_F8E5M2_NAN, number);
 }
 
 /* ---- the table of types ------------------------------------------------------------------- *

@@ -16,6 +16,9 @@
 struct gyre_proxy_client {
     bool (*poll)(void *context);
     void *context;
+    const int
+        *nap_fd; /* a descriptor (an epoll, say) whose readiness to be read ends a nap, so that
+                  * arriving data is not kept waiting; NULL = none. Outlives the proxy. */
 };
 
 struct gyre_proxy;

@@ -108,6 +108,16 @@ struct gyre_program {
     char algorithm[16];
 };
 
+/** gyre_program_n_parts - how many chunks IN or OUT (`kind`) has in this program: the blocks, where
+ * the buffer is made of blocks, else the pieces of the vector. */
+static inline uint32_t gyre_program_n_parts(const struct gyre_program *program,
+                                            enum gyre_operand_kind kind)
+{
+    const struct gyre_collective_traits *traits = &gyre_collectives[program->coll];
+    const bool in_blocks = kind == GYRE_OPERAND_IN ? traits->in_blocks : traits->out_blocks;
+    return in_blocks ? program->n_ranks : program->n_chunks;
+}
+
 #ifdef __cplusplus
 #define GYRE_STATIC_ASSERT static_assert
 #else
@@ -123,7 +133,7 @@ GYRE_STATIC_ASSERT(sizeof(struct gyre_connection) == 4, "read by devices");
 struct gyre_ref {
     enum gyre_operand_kind kind;
     uint16_t index; /* chunk, or peer */
-    uint8_t lane;
+    uint8_t lane;   /* of a connection */
 };
 
 static inline struct gyre_ref gyre_in(int chunk)
@@ -163,7 +173,9 @@ void gyre_builder_worker(struct gyre_builder *builder);
 
 /** gyre_builder_step - append one step. Errors stick to the builder and are reported at close, so
  * that algorithms need no error path.
- * @chunk: whose range the step moves.
+ * @chunk: whose range the step moves: the chunk of every IN and OUT operand that is a vector cut
+ * into n_chunks pieces; where IN or OUT is made of blocks all ranges are alike, and the number of
+ * the block that moves is written for people.
  * @ins, @outs: at most GYRE_STEP_MAX_INS / GYRE_STEP_MAX_OUTS.
  * @flags: enum gyre_step_flag. */
 void gyre_builder_step(struct gyre_builder *builder, int chunk, const struct gyre_ref *ins,
@@ -171,17 +183,23 @@ void gyre_builder_step(struct gyre_builder *builder, int chunk, const struct gyr
 
 /** gyre_builder_reduce - append steps for an input list of any length, as chains over the same
  * groups of GYRE_STEP_MAX_RECVS consecutive entries on every rank; intermediate results go to
- * scratch and are the first input of the next link. */
+ * scratch (one area of the worker's own, above those used so far) and are the first input of the
+ * next link. */
 void gyre_builder_reduce(struct gyre_builder *builder, int chunk, const struct gyre_ref *ins,
                          int n_ins, const struct gyre_ref *outs, int n_outs, unsigned flags);
 
 /** gyre_builder_scatter - append steps (WITH_NEXT) that write one input to any number of outputs.
- */
+ * A local output (at most one) is written by the last step, which is ordered after the others, so
+ * that it may alias the input. */
 void gyre_builder_scatter(struct gyre_builder *builder, int chunk, struct gyre_ref in,
                           const struct gyre_ref *outs, int n_outs);
 
 /** gyre_builder_min_depth - the FIFO depth that the algorithm needs (default 1). */
 void gyre_builder_min_depth(struct gyre_builder *builder, int min_depth);
+
+/** gyre_builder_lanes - how many lanes the shape uses on any rank (default 1; the same on all ranks
+ * of the shape). */
+void gyre_builder_lanes(struct gyre_builder *builder, int n_lanes);
 
 /** gyre_builder_close - check the structure, hand over the program, free the builder (always).
  * Errors: INTERNAL with the step that is wrong, OUT_OF_MEMORY. */

@@ -1,0 +1,215 @@
+#!/usr/bin/env python3
+"""The rules of the tree: who may include whom, no include cycles, header guards, where the outside
+world may be touched, formatting.
+
+Run from anywhere; prints one line a violation and exits 1 if there is any.
+    check_tree.py [--no-format] [root]
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+SOURCE = (".c", ".h", ".cu", ".cuh")
+
+# Folder -> what it may include besides itself: folders (with all their headers) or single headers.
+MODEL = ["core/base", "core/gyre.h"]
+ALLOWED = {
+    "core/base": ["core/gyre.h"],
+    "core/model": MODEL,
+    "core/device": MODEL + ["core/model"],
+    "core/topo": MODEL + ["core/model", "core/device"],
+    "bootstrap": MODEL,
+    "algorithms": MODEL + ["core/model", "core/topo"],
+    "transport": MODEL + ["core/model", "core/device", "core/topo"],
+    "kernels": MODEL + ["core/model", "core/device"],
+    "core/comm": MODEL + ["core/model", "core/device", "core/topo", "bootstrap/bootstrap.h",
+                          "algorithms/algorithm.h", "transport/transport.h", "kernels/executor.h"],
+    "core/nccl": ["core/gyre.h"],
+    "bench": MODEL + ["core/model", "core/device", "core/topo", "core/comm/plan.h", "algorithms",
+                      "kernels/executor.h", "kernels/pattern.h"],
+    "tests": None,  # anything
+}
+
+# Outside header -> the only files that may include it.
+HOMES = [
+    (r"(infiniband|rdma)/", r"transport/ib/"),
+    (r"(cuda|cuda_runtime|cuda_fp16|cuda_bf16|cuda_fp8|cudaTypedefs|nvml|cuda_runtime_api)\b",
+     r"kernels/cuda/|core/device/[^/]*cuda[^/]*$|(transport|core/topo|bench)/[^/]*_(cuda|nccl)\.[ch]u?$|tests/"),
+    (r"mpi\.h$", r"bootstrap/bootstrap_mpi\.c$|bench/mpi\.c$|tests/"),
+    (r"nccl\.h$", r"bench/compare_nccl\.c$|core/nccl/|tests/"),
+]
+
+# Call -> the only files that may contain it.
+CALLS = [
+    (r"\b(secure_)?getenv\s*\(|\benviron\b|\bsetenv\s*\(|\bputenv\s*\(",
+     r"core/base/param\.c$|bench/|tests/", "the environment is read in core/base/param.c only"),
+    (r"(?<![\w.>])(exit|_exit|abort)\s*\(", r"bench/|tests/", "the library never ends the process"),
+    (r"(?<![\w.>])(clock_gettime|gyre_now_ns|time|gettimeofday)\s*\(",
+     r"(?!algorithms/)", "algorithms are pure: no clock"),
+    (r"\b(TODO|FIXME|XXX)\b", r"$^", "no TODO"),
+]
+
+INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]', re.M)
+COMMENT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.S)
+
+
+def room(path):
+    """The folder of the table that a path belongs to."""
+    best = ""
+    for folder in ALLOWED:
+        if path.startswith(folder + "/") and len(folder) > len(best):
+            best = folder
+    return best
+
+
+def permitted(path, target):
+    own = room(path)
+    if target == "core/gyre.h" or room(target) == own:
+        return True
+    allowed = ALLOWED[own]
+    return allowed is None or any(target == entry or (room(target) == entry) for entry in allowed)
+
+
+def strip(text):
+    """Without comments and string literals, lines kept."""
+    def blank(match):
+        return re.sub(r"[^\n]", " ", match.group(0))
+    return COMMENT.sub(blank, text)
+
+
+def check_includes(files, complain):
+    graph = {}
+    for path, text in files.items():
+        graph[path] = []
+        for match in INCLUDE.finditer(text):
+            kind, target = match.groups()
+            where = f"{path}:{text.count(chr(10), 0, match.start()) + 1 + match.group(0).count(chr(10))}"
+            if kind == '"':
+                if target not in files:
+                    complain(where, f'"{target}" is not a path from the root of the tree')
+                    continue
+                graph[path].append(target)
+                if path != "core/gyre.h" and not permitted(path, target):
+                    complain(where, f"{room(path)} may not include {target}")
+                continue
+            if target == "gyre.h" and path.startswith("tests/install/"):
+                continue
+            for header, home in HOMES:
+                if re.match(header, target) and not re.match(home, path):
+                    complain(where, f"<{target}> has no home here")
+    check_cycles(graph, complain)
+
+
+def check_cycles(graph, complain):
+    """Over files, and over the folders of the table."""
+    folders = {folder: set() for folder in ALLOWED}
+    for path, targets in graph.items():
+        for target in targets:
+            # gyre.h stands above all folders
+            if target != "core/gyre.h" and room(path) and room(target) != room(path):
+                folders[room(path)].add(room(target))
+    for name, edges in (("include", graph), ("folder", folders)):
+        state = {}
+
+        def visit(node, trail):
+            if state.get(node) == "done":
+                return
+            if node in trail:
+                complain(node, f"{name} cycle: " + " -> ".join(trail[trail.index(node):] + [node]))
+                return
+            for target in sorted(edges.get(node, ())):
+                visit(target, trail + [node])
+            state[node] = "done"
+
+        for node in sorted(edges):
+            visit(node, [])
+
+
+def check_calls(files, complain):
+    for path, text in files.items():
+        code = strip(text)
+        for pattern, home, why in CALLS:
+            if re.match(home, path):
+                continue
+            body = text if pattern.startswith(r"\b(TODO") else code
+            for match in re.finditer(pattern, body):
+                line = body.count("\n", 0, match.start()) + 1
+                complain(f"{path}:{line}", f"{match.group(0).strip()}: {why}")
+
+
+def check_guards(files, complain):
+    seen = {}
+    for path, text in files.items():
+        if not path.endswith((".h", ".cuh")):
+            continue
+        if "no\n * include guard" in text or "no include guard" in text:
+            continue  # an X-macro table says so in its head
+        stem = re.sub(r"[^A-Za-z0-9]", "_", os.path.basename(path)).upper()
+        first = re.search(r"^#ifndef (\w+)\n#define (\w+)\n", text, re.M)
+        guard = first.group(1) if first else ""
+        if not guard or first.group(2) != guard or not re.match(f"(GYRE_(\\w+_)?)?{stem}$", guard):
+            complain(path, f"has no include guard GYRE_..._{stem}")
+        elif not text.rstrip().endswith(("#endif", f"#endif /* {guard} */")):
+            complain(path, "does not end with the guard's #endif")
+        elif guard in seen:
+            complain(path, f"shares its guard {guard} with {seen[guard]}")
+        seen[guard] = path
+
+
+def check_heads(files, complain):
+    for path, text in files.items():
+        if "SPDX-License-Identifier: Apache-2.0" not in text[:200]:
+            complain(path, "does not open with its licence line")
+        for number, line in enumerate(text.split("\n"), 1):
+            if line.endswith((" ", "\t")) or "\t" in line:
+                complain(f"{path}:{number}", "tab or trailing space")
+
+
+def check_format(root, paths, complain):
+    tool = next((name for name in ("clang-format-14", "clang-format") if shutil.which(name)), None)
+    if tool is None:
+        complain("clang-format", "not installed (version 14 is needed)")
+        return
+    version = subprocess.run([tool, "--version"], capture_output=True, text=True).stdout
+    if "version 14" not in version:
+        print(f"note: formatting is not checked: {version.strip()} is not version 14")
+        return
+    for path in paths:
+        done = subprocess.run([tool, "--dry-run", "-Werror", os.path.join(root, path)],
+                              capture_output=True, text=True)
+        if done.returncode != 0:
+            complain(path, "is not as clang-format (version 14) leaves it")
+
+
+def main():
+    arguments = [a for a in sys.argv[1:] if not a.startswith("-")]
+    root = arguments[0] if arguments else os.path.join(os.path.dirname(__file__), "..")
+    paths = subprocess.run(["git", "-C", root, "ls-files", "-co", "--exclude-standard"],
+                           capture_output=True, text=True, check=True).stdout.split("\n")
+    paths = sorted(p for p in paths if p.endswith(SOURCE) and os.path.exists(os.path.join(root, p)))
+    files = {}
+    for path in paths:
+        with open(os.path.join(root, path), encoding="utf-8") as file:
+            files[path] = file.read()
+    problems = []
+
+    def complain(where, what):
+        problems.append(f"{where}: {what}")
+
+    check_includes(files, complain)
+    check_calls(files, complain)
+    check_guards(files, complain)
+    check_heads(files, complain)
+    if "--no-format" not in sys.argv:
+        check_format(root, paths, complain)
+    for problem in problems:
+        print(problem)
+    print(f"check_tree: {len(files)} files, {len(problems)} violations")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The table of algorithms, the checks that all of them share, and the orders of ranks that keep
+ * hosts together.
+ */
+#include "algorithms/algorithm.h"
+
+#include "core/base/status.h"
+
+#include <strings.h>
+
+const struct gyre_algorithm *const gyre_algorithms[] = {
+    &gyre_algorithm_ring,    &gyre_algorithm_tree,     &gyre_algorithm_direct,
+    &gyre_algorithm_twoshot, &gyre_algorithm_sendrecv, NULL,
+};
+
+const struct gyre_algorithm *gyre_algorithm_find(const char *name)
+{
+    for (int i = 0; gyre_algorithms[i] != NULL; i++)
+        if (strcasecmp(gyre_algorithms[i]->name, name) == 0)
+            return gyre_algorithms[i];
+    return NULL;
+}
+
+static gyre_status check_grouping(const struct gyre_grouping *grouping, unsigned n_ranks)
+{
+    unsigned n_seen = 0;
+    for (unsigned rank = 0; rank < n_ranks; rank++) {
+        const unsigned host = grouping->host_of[rank];
+        if (host > n_seen)
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                             "rank %u is on host %u, but the hosts so far are 0..%d: hosts are "
+                             "numbered by first appearance",
+                             rank, host, (int)n_seen - 1);
+        if (host == n_seen)
+            n_seen++;
+    }
+    if (n_seen != grouping->n_hosts)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%u hosts given, but ranks are on %u",
+                         grouping->n_hosts, n_seen);
+    return GYRE_SUCCESS;
+}
+
+static gyre_status check_shape(const struct gyre_algorithm *algorithm,
+                               const struct gyre_shape *shape, int rank)
+{
+    if (shape->n_ranks < 1 || shape->n_ranks > GYRE_MAX_RANKS)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%u ranks (1..%d)", shape->n_ranks,
+                         GYRE_MAX_RANKS);
+    if (rank < 0 || rank >= shape->n_ranks)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "rank %d of %u", rank, shape->n_ranks);
+    if (shape->root >= shape->n_ranks)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "root %u of %u ranks", shape->root,
+                         shape->n_ranks);
+    if ((unsigned)shape->coll >= GYRE_N_COLLECTIVES)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "collective %d (0..%d)", (int)shape->coll,
+                         GYRE_N_COLLECTIVES - 1);
+    if (!gyre_algorithm_has(algorithm, shape->coll))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "algorithm %s has no %s", algorithm->name,
+                         gyre_collectives[shape->coll].name);
+    if (shape->coll == GYRE_COLL_SEND_RECV && shape->n_ranks > 2)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "send_recv of %u ranks (1..2)",
+                         shape->n_ranks);
+    return shape->grouping == NULL ? GYRE_SUCCESS : check_grouping(shape->grouping, shape->n_ranks);
+}
+
+gyre_status gyre_algorithm_emit(const struct gyre_algorithm *algorithm,
+                                const struct gyre_shape *shape, int rank,
+                                struct gyre_program **program_out)
+{
+    GYRE_TRY(check_shape(algorithm, shape, rank));
+    const int n_chunks = shape->n_ranks == 1 ? 1 : algorithm->n_chunks(shape);
+    struct gyre_builder *builder;
+    GYRE_TRY(gyre_builder_open(algorithm->name, shape, rank, n_chunks, &builder));
+    if (shape->n_ranks == 1) {
+        const struct gyre_ref in = gyre_in(0), out = gyre_out(0);
+        const bool reduces = gyre_collectives[shape->coll].reduces;
+        gyre_builder_step(builder, 0, &in, 1, &out, 1, reduces ? GYRE_STEP_FINAL : 0);
+    } else {
+        algorithm->emit(shape, rank, builder);
+    }
+    return gyre_builder_close(builder, program_out);
+}
+
+void gyre_order_by_host(const struct gyre_shape *shape, uint16_t *order_out)
+{
+    const struct gyre_grouping *grouping = shape->grouping;
+    uint16_t next_of[GYRE_MAX_RANKS] = {0}; /* where the host's next rank goes */
+    if (grouping == NULL) {
+        for (unsigned rank = 0; rank < shape->n_ranks; rank++)
+            order_out[rank] = (uint16_t)rank;
+        return;
+    }
+    for (unsigned rank = 0; rank < shape->n_ranks; rank++)
+        if (grouping->host_of[rank] + 1 < grouping->n_hosts)
+            next_of[grouping->host_of[rank] + 1]++;
+    for (unsigned host = 1; host < grouping->n_hosts; host++)
+        next_of[host] = (uint16_t)(next_of[host] + next_of[host - 1]);
+    for (unsigned rank = 0; rank < shape->n_ranks; rank++)
+        order_out[next_of[grouping->host_of[rank]]++] = (uint16_t)rank;
+}
+
+void gyre_order_from_root(const struct gyre_shape *shape, uint16_t *order_out)
+{
+    const unsigned n = shape->n_ranks;
+    uint16_t order[GYRE_MAX_RANKS];
+    gyre_order_by_host(shape, order);
+    const uint16_t *host_of = shape->grouping == NULL ? NULL : shape->grouping->host_of;
+    unsigned root_at = 0;
+    while (order[root_at] != shape->root)
+        root_at++;
+    unsigned first = root_at; /* of the root's host */
+    unsigned end = root_at + 1;
+    while (first > 0 && (host_of == NULL || host_of[order[first - 1]] == host_of[shape->root]))
+        first--;
+    while (end < n && (host_of == NULL || host_of[order[end]] == host_of[shape->root]))
+        end++;
+    const unsigned n_host = end - first;
+    for (unsigned i = 0; i < n_host; i++)
+        order_out[i] = order[first + (root_at - first + i) % n_host];
+    for (unsigned i = n_host; i < n; i++)
+        order_out[i] = order[(first + i) % n];
+}

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Direct ("one-shot"): every rank talks to every other, one hop, no forwarding. All-reduce of
+ * four ranks, each vector whole:
+ *
+ *   round          rank 0        rank 1        rank 2        rank 3
+ *     0  sends to  1 2 3         2 3 0         3 0 1         0 1 2        own input, unordered
+ *     1  sums      0+1+2+3       0+1+2+3       0+1+2+3       0+1+2+3      in this order, all alike
+ *
+ * The others are the same two rounds with less in them: reduce-scatter and all-to-all send each
+ * peer its own block; all-gather and gather keep what comes instead of summing it; broadcast,
+ * scatter, reduce and gather have one end at the root. Peers are visited from the next rank on, so
+ * that they are not all visited by everybody at once.
+ *
+ * Cost (n ranks, B bytes a rank): one hop; all-reduce sends and receives (n-1) B on every rank,
+ * which is why it is for small vectors; all-gather, reduce-scatter and all-to-all move the least
+ * that is possible. More than eight contributions are summed in groups of eight, the same groups on
+ * every rank, so that all get the same bits.
+ */
+#include "algorithms/algorithm.h"
+
+/* Peers of `rank`, the next one first. Returns how many. */
+static int peers_from_next(const struct gyre_shape *shape, int rank, struct gyre_ref *peers_out)
+{
+    for (int i = 1; i < shape->n_ranks; i++)
+        peers_out[i - 1] = gyre_peer((rank + i) % shape->n_ranks, 0);
+    return shape->n_ranks - 1;
+}
+
+/* Send IN(0) to all peers, and keep it in `own` unless that is NULL. */
+static void send_own(const struct gyre_shape *shape, int rank, const struct gyre_ref *own,
+                     struct gyre_builder *builder)
+{
+    struct gyre_ref outs[GYRE_MAX_RANKS];
+    int n_outs = peers_from_next(shape, rank, outs);
+    if (own != NULL)
+        outs[n_outs++] = *own;
+    const bool is_block = gyre_collectives[shape->coll].out_blocks;
+    gyre_builder_scatter(builder, is_block ? rank : 0, gyre_in(0), outs, n_outs);
+}
+
+/* Send IN(k) to every peer k. */
+static void send_blocks(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
+{
+    for (int i = 1; i < shape->n_ranks; i++) {
+        const int peer = (rank + i) % shape->n_ranks;
+        const struct gyre_ref in = gyre_in(peer), out = gyre_peer(peer, 0);
+        gyre_builder_step(builder, peer, &in, 1, &out, 1,
+                          i < shape->n_ranks - 1 ? GYRE_STEP_WITH_NEXT : 0);
+    }
+}
+
+/* Receive every peer k's block into OUT(k), in the order in which they send. */
+static void keep_blocks(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
+{
+    for (int i = 1; i < shape->n_ranks; i++) {
+        const int peer = (rank - i + shape->n_ranks) % shape->n_ranks;
+        const struct gyre_ref in = gyre_peer(peer, 0), out = gyre_out(peer);
+        gyre_builder_step(builder, peer, &in, 1, &out, 1,
+                          i < shape->n_ranks - 1 ? GYRE_STEP_WITH_NEXT : 0);
+    }
+}
+
+/* Sum everybody's contribution in the order of ranks, the own one from IN(own). */
+static void reduce_all(const struct gyre_shape *shape, int rank, int own, int chunk,
+                       struct gyre_builder *builder)
+{
+    struct gyre_ref ins[GYRE_MAX_RANKS];
+    for (int i = 0; i < shape->n_ranks; i++)
+        ins[i] = i == rank ? gyre_in(own) : gyre_peer(i, 0);
+    const struct gyre_ref out = gyre_out(0);
+    gyre_builder_reduce(builder, chunk, ins, shape->n_ranks, &out, 1, GYRE_STEP_FINAL);
+}
+
+static void one_step(struct gyre_builder *builder, int chunk, struct gyre_ref in,
+                     struct gyre_ref out)
+{
+    gyre_builder_step(builder, chunk, &in, 1, &out, 1, 0);
+}
+
+/* The collectives with a root: one end is there. */
+static void emit_rooted(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
+{
+    const struct gyre_ref root = gyre_peer(shape->root, 0);
+    const struct gyre_ref out = gyre_out(0);
+    const bool is_root = rank == shape->root;
+    switch (shape->coll) {
+    case GYRE_COLL_BROADCAST:
+        if (is_root)
+            send_own(shape, rank, &out, builder);
+        else
+            one_step(builder, 0, root, out);
+        break;
+    case GYRE_COLL_REDUCE:
+        if (is_root)
+            reduce_all(shape, rank, 0, 0, builder);
+        else
+            one_step(builder, 0, gyre_in(0), root);
+        break;
+    case GYRE_COLL_GATHER:
+        one_step(builder, rank, gyre_in(0), is_root ? gyre_out(rank) : root);
+        if (is_root)
+            keep_blocks(shape, rank, builder);
+        break;
+    default: /* scatter */
+        if (is_root)
+            send_blocks(shape, rank, builder);
+        one_step(builder, rank, is_root ? gyre_in(rank) : root, out);
+        break;
+    }
+}
+
+static void emit(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
+{
+    const struct gyre_ref own = gyre_out(rank);
+    switch (shape->coll) {
+    case GYRE_COLL_ALL_REDUCE:
+        send_own(shape, rank, NULL, builder);
+        reduce_all(shape, rank, 0, 0, builder);
+        break;
+    case GYRE_COLL_REDUCE_SCATTER:
+        send_blocks(shape, rank, builder);
+        reduce_all(shape, rank, rank, rank, builder);
+        break;
+    case GYRE_COLL_ALL_GATHER:
+        send_own(shape, rank, &own, builder);
+        keep_blocks(shape, rank, builder);
+        break;
+    case GYRE_COLL_ALL_TO_ALL:
+        send_blocks(shape, rank, builder);
+        one_step(builder, rank, gyre_in(rank), own);
+        keep_blocks(shape, rank, builder);
+        break;
+    default:
+        emit_rooted(shape, rank, builder);
+        break;
+    }
+}
+
+static int n_chunks(const struct gyre_shape *shape)
+{
+    (void)shape;
+    return 1;
+}
+
+const struct gyre_algorithm gyre_algorithm_direct = {
+    .name = "direct",
+    .summary = "all pairs, one hop; for small vectors and for blocks",
+    .collectives = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE |
+                   1U << GYRE_COLL_ALL_GATHER | 1U << GYRE_COLL_REDUCE_SCATTER |
+                   1U << GYRE_COLL_ALL_TO_ALL | 1U << GYRE_COLL_GATHER | 1U << GYRE_COLL_SCATTER,
+    .emit = emit,
+    .n_chunks = n_chunks,
+};

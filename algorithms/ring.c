@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Ring and chain: every rank talks to its two neighbours only, hosts are crossed as rarely as
+ * possible, and every link carries the same load. All-reduce of four ranks, chunks a b c d; a
+ * letter with a number is a partial sum of so many ranks, a capital is the finished chunk:
+ *
+ *   round     0 -> 1     1 -> 2     2 -> 3     3 -> 0
+ *     0         d          a          b          c       own input
+ *     1         c2         d2         a2         b2      receive, add own input, send
+ *     2         b3         c3         d3         a3      receive, add own input, send
+ *     3         A          B          C          D       receive, finish, keep and send
+ *     4         D          A          B          C       receive, keep and send
+ *     5         C          D          A          B       receive, keep and send
+ *               keeps B    keeps C    keeps D    keeps A ... and the last one is only kept
+ *
+ * Reduce-scatter is rounds 0 to 3 without the sending in 3; all-gather is rounds 3 to 5 with the
+ * own block in place of the finished chunk. Broadcast and reduce are a chain from and to the root:
+ * one chunk, pipelined by tiles. Cost (n ranks, B bytes): all-reduce 2(n-1) hops, 2(n-1)/n B per
+ * link, which is the least that any algorithm can move; chains n-1 hops, B per link.
+ *
+ * Depth 2: in a round every rank sends while the slot of the round before is still unread.
+ */
+#include "algorithms/algorithm.h"
+
+struct ring {
+    struct gyre_builder *builder;
+    uint16_t order[GYRE_MAX_RANKS];
+    int n;
+    int at; /* my position */
+    struct gyre_ref next;
+    struct gyre_ref prev;
+};
+
+/* The rank `distance` places before me. */
+static int before(const struct ring *ring, int distance)
+{
+    return ring->order[(ring->at - distance + 2 * ring->n) % ring->n];
+}
+
+static void open_ring(struct ring *ring, int rank, struct gyre_builder *builder)
+{
+    ring->builder = builder;
+    ring->at = 0;
+    while (ring->order[ring->at] != rank)
+        ring->at++;
+    ring->next = gyre_peer(before(ring, -1), 0);
+    ring->prev = gyre_peer(before(ring, 1), 0);
+}
+
+/* Rounds 0 to n-1: partial sums travel; `outs` take the chunk that is finished here, mine. */
+static void reduce_around(const struct ring *ring, const struct gyre_ref *outs, int n_outs)
+{
+    const int first = before(ring, 1);
+    const struct gyre_ref in = gyre_in(first);
+    gyre_builder_step(ring->builder, first, &in, 1, &ring->next, 1, 0);
+    for (int round = 1; round < ring->n; round++) {
+        const int chunk = before(ring, 1 + round);
+        const struct gyre_ref ins[] = {ring->prev, gyre_in(chunk)};
+        if (round < ring->n - 1)
+            gyre_builder_step(ring->builder, chunk, ins, 2, &ring->next, 1, 0);
+        else
+            gyre_builder_step(ring->builder, chunk, ins, 2, outs, n_outs, GYRE_STEP_FINAL);
+    }
+}
+
+/* The other ranks' chunks come round; all but the last one travel on. */
+static void gather_around(const struct ring *ring)
+{
+    for (int round = 1; round < ring->n; round++) {
+        const int chunk = before(ring, round);
+        const struct gyre_ref outs[] = {gyre_out(chunk), ring->next};
+        gyre_builder_step(ring->builder, chunk, &ring->prev, 1, outs, round < ring->n - 1 ? 2 : 1,
+                          0);
+    }
+}
+
+static void emit_all_reduce(const struct ring *ring, int rank)
+{
+    const struct gyre_ref outs[] = {gyre_out(rank), ring->next};
+    reduce_around(ring, outs, 2);
+    gather_around(ring);
+}
+
+static void emit_all_gather(const struct ring *ring, int rank)
+{
+    const struct gyre_ref in = gyre_in(0);
+    const struct gyre_ref outs[] = {gyre_out(rank), ring->next};
+    gyre_builder_step(ring->builder, rank, &in, 1, outs, 2, 0);
+    gather_around(ring);
+}
+
+static void emit_broadcast(const struct ring *ring)
+{
+    const struct gyre_ref in = ring->at == 0 ? gyre_in(0) : ring->prev;
+    const struct gyre_ref outs[] = {gyre_out(0), ring->next};
+    gyre_builder_step(ring->builder, 0, &in, 1, outs, ring->at < ring->n - 1 ? 2 : 1, 0);
+}
+
+/* The chain of the broadcast, walked towards the root. */
+static void emit_reduce(const struct ring *ring)
+{
+    const bool is_root = ring->at == 0, is_end = ring->at == ring->n - 1;
+    const struct gyre_ref ins[] = {gyre_in(0), ring->next};
+    const struct gyre_ref out = is_root ? gyre_out(0) : ring->prev;
+    gyre_builder_step(ring->builder, 0, ins, is_end ? 1 : 2, &out, 1,
+                      is_root ? GYRE_STEP_FINAL : 0);
+}
+
+static void emit(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
+{
+    struct ring ring = {.n = shape->n_ranks};
+    if (gyre_collectives[shape->coll].has_root)
+        gyre_order_from_root(shape, ring.order);
+    else
+        gyre_order_by_host(shape, ring.order);
+    open_ring(&ring, rank, builder);
+    const struct gyre_ref out = gyre_out(0);
+    switch (shape->coll) {
+    case GYRE_COLL_ALL_REDUCE:
+        emit_all_reduce(&ring, rank);
+        break;
+    case GYRE_COLL_REDUCE_SCATTER:
+        reduce_around(&ring, &out, 1);
+        break;
+    case GYRE_COLL_ALL_GATHER:
+        emit_all_gather(&ring, rank);
+        break;
+    case GYRE_COLL_BROADCAST:
+        emit_broadcast(&ring);
+        return;
+    default:
+        emit_reduce(&ring);
+        return;
+    }
+    gyre_builder_min_depth(builder, 2);
+}
+
+static int n_chunks(const struct gyre_shape *shape)
+{
+    return shape->coll == GYRE_COLL_ALL_REDUCE ? shape->n_ranks : 1;
+}
+
+const struct gyre_algorithm gyre_algorithm_ring = {
+    .name = "ring",
+    .summary = "neighbours only; least bytes, most hops",
+    .collectives = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE |
+                   1U << GYRE_COLL_ALL_GATHER | 1U << GYRE_COLL_REDUCE_SCATTER,
+    .emit = emit,
+    .n_chunks = n_chunks,
+};

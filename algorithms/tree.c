@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Double binary tree: two trees over the hosts, each for half of the data, made so that a host
+ * which passes data on in one tree only ends it in the other: every host sends and receives
+ * everything once. Inside a host a chain ends at the rank that stands in the tree, another rank for
+ * each tree. One host alone would be only a chain: there the trees stand over the ranks.
+ *
+ * Four ranks of one host (or one rank on each of four hosts), positions in the tree from 1:
+ *
+ *   tree 0, chunk 0:    3          tree 1, chunk 1:    0
+ *                      1                                2
+ *                     0 2                              3 1
+ *
+ *   round   tree 0 up        tree 0 down       tree 1 up        tree 1 down
+ *     0     0,2 -> 1                           3,1 -> 2
+ *     1     1 -> 3                             2 -> 0
+ *     2     3 finishes       3 -> 1            0 finishes       0 -> 2
+ *     3                      1 -> 0,2                           2 -> 3,1
+ *
+ * Up and down are different workers and run at the same time for successive tiles; the root of a
+ * tree is one worker, which sums and sends down in one step. Broadcast and reduce are one
+ * direction; their root stands above both trees, which then hold the other hosts. Cost (n ranks on
+ * h hosts, B bytes): all-reduce 2 (log2(h) + n/h) hops, 2 B in and out of a host; broadcast and
+ * reduce half of both.
+ *
+ * Lane = tree. In one tree an ordered pair of ranks carries either what goes up or what goes down,
+ * never both; across trees it may, and those are other workers.
+ */
+#include "algorithms/algorithm.h"
+
+#define N_TREES 2
+
+/* What stands in the trees: hosts, or the ranks of the one host there is. */
+struct nodes {
+    uint16_t order[GYRE_MAX_RANKS];     /* ranks, node after node */
+    uint16_t first[GYRE_MAX_RANKS + 1]; /* node i's ranks: order[first[i]] to order[first[i+1]-1] */
+    int n_nodes;
+    bool has_root; /* node 0 stands above both trees, its first rank is the root */
+};
+
+/* A rank's place in one tree of ranks. */
+struct place {
+    int parent; /* -1 = the top */
+    int n_children;
+    int children[3]; /* two subtrees and the chain */
+};
+
+/* The in-order tree over positions 1..n: the height of a position is its number of trailing zero
+ * bits, so odd positions are leaves, and the top is the largest power of two. */
+static int tree_top(int n)
+{
+    int top = 1;
+    while (top * 2 <= n)
+        top *= 2;
+    return top;
+}
+
+/* 0 = none. */
+static int tree_parent(int n, int position)
+{
+    if (position == tree_top(n))
+        return 0;
+    do { /* where the parent is past the end, its parent takes over */
+        const int low_bit = position & -position;
+        position = (position & ~low_bit) | low_bit * 2;
+    } while (position > n);
+    return position;
+}
+
+/* Returns how many. */
+static int tree_children(int n, int position, int *children_out)
+{
+    int n_children = 0;
+    int distance = (position & -position) / 2;
+    if (distance == 0)
+        return 0;
+    children_out[n_children++] = position - distance;
+    while (distance > 1 && position + distance > n) /* the subtree is cut: its left spine */
+        distance /= 2;
+    if (position + distance <= n)
+        children_out[n_children++] = position + distance;
+    return n_children;
+}
+
+/* Tree 1 has every leaf of tree 0 inside: mirrored if n is even, else shifted by one (then one
+ * node is a leaf in both). `item` counts from 0. */
+static int position_of(int tree, int n, int item)
+{
+    if (tree == 0)
+        return item + 1;
+    return n % 2 == 0 ? n - item : (item + 1) % n + 1;
+}
+
+static int item_at(int tree, int n, int position)
+{
+    if (tree == 0)
+        return position - 1;
+    return n % 2 == 0 ? n - position : (position - 2 + n) % n;
+}
+
+static void open_nodes(struct nodes *nodes, const struct gyre_shape *shape)
+{
+    const struct gyre_grouping *grouping = shape->grouping;
+    const bool one_host = grouping == NULL || grouping->n_hosts == 1;
+    nodes->has_root = gyre_collectives[shape->coll].has_root;
+    if (nodes->has_root)
+        gyre_order_from_root(shape, nodes->order);
+    else
+        gyre_order_by_host(shape, nodes->order);
+    nodes->n_nodes = 0;
+    for (unsigned i = 0; i < shape->n_ranks; i++)
+        if (i == 0 || one_host ||
+            grouping->host_of[nodes->order[i]] != grouping->host_of[nodes->order[i - 1]])
+            nodes->first[nodes->n_nodes++] = (uint16_t)i;
+    nodes->first[nodes->n_nodes] = shape->n_ranks;
+}
+
+/* The rank at `index` of the chain that ends at index 0, where the node stands in the tree. The
+ * chain of tree 1 runs the other way, so that its end is another rank; only a root has to be the
+ * end in both. */
+static int chain_rank(const struct nodes *nodes, int tree, int node, int index)
+{
+    const int first = nodes->first[node], last = nodes->first[node + 1] - 1;
+    if (tree == 0)
+        return nodes->order[first + index];
+    if (node == 0 && nodes->has_root)
+        return nodes->order[index == 0 ? first : last + 1 - index];
+    return nodes->order[last - index];
+}
+
+/* Neighbours of a node in the tree, from the rank where it stands. */
+static void place_node(const struct nodes *nodes, int tree, int node, struct place *place)
+{
+    const int above = nodes->has_root ? 1 : 0; /* nodes that are not items of the tree */
+    const int n = nodes->n_nodes - above;
+    int children[2];
+    if (node < above) {
+        const int top = above + item_at(tree, n, tree_top(n));
+        place->children[place->n_children++] = chain_rank(nodes, tree, top, 0);
+        return;
+    }
+    const int position = position_of(tree, n, node - above);
+    const int parent = tree_parent(n, position);
+    if (parent != 0)
+        place->parent = chain_rank(nodes, tree, above + item_at(tree, n, parent), 0);
+    else if (nodes->has_root)
+        place->parent = chain_rank(nodes, tree, 0, 0);
+    const int n_children = tree_children(n, position, children);
+    for (int i = 0; i < n_children; i++)
+        place->children[place->n_children++] =
+            chain_rank(nodes, tree, above + item_at(tree, n, children[i]), 0);
+}
+
+static struct place place_rank(const struct nodes *nodes, int tree, int rank)
+{
+    struct place place = {.parent = -1};
+    int node = 0, index = 0;
+    while (chain_rank(nodes, tree, node, index) != rank)
+        if (++index == nodes->first[node + 1] - nodes->first[node]) {
+            node++;
+            index = 0;
+        }
+    if (index == 0)
+        place_node(nodes, tree, node, &place);
+    else
+        place.parent = chain_rank(nodes, tree, node, index - 1);
+    if (index + 1 < nodes->first[node + 1] - nodes->first[node])
+        place.children[place.n_children++] = chain_rank(nodes, tree, node, index + 1);
+    return place;
+}
+
+/* One worker: what the children sent and the own input, summed; to the parent, or at the top to
+ * OUT and, if it goes `down` again, to the children. */
+static void emit_up(const struct place *place, int tree, bool down, struct gyre_builder *builder)
+{
+    struct gyre_ref ins[4], outs[4];
+    int n_outs = 0;
+    for (int i = 0; i < place->n_children; i++)
+        ins[i] = gyre_peer(place->children[i], tree);
+    ins[place->n_children] = gyre_in(tree);
+    const bool is_top = place->parent < 0;
+    outs[n_outs++] = is_top ? gyre_out(tree) : gyre_peer(place->parent, tree);
+    for (int i = 0; is_top && down && i < place->n_children; i++)
+        outs[n_outs++] = gyre_peer(place->children[i], tree);
+    gyre_builder_worker(builder);
+    gyre_builder_step(builder, tree, ins, place->n_children + 1, outs, n_outs,
+                      is_top ? GYRE_STEP_FINAL : 0);
+}
+
+/* One worker: what the parent sent, or the root's input, to OUT and to the children. */
+static void emit_down(const struct place *place, int tree, struct gyre_builder *builder)
+{
+    const struct gyre_ref in = place->parent < 0 ? gyre_in(tree) : gyre_peer(place->parent, tree);
+    struct gyre_ref outs[4] = {gyre_out(tree)};
+    for (int i = 0; i < place->n_children; i++)
+        outs[1 + i] = gyre_peer(place->children[i], tree);
+    gyre_builder_worker(builder);
+    gyre_builder_step(builder, tree, &in, 1, outs, 1 + place->n_children, 0);
+}
+
+static void emit(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
+{
+    struct nodes nodes;
+    open_nodes(&nodes, shape);
+    gyre_builder_lanes(builder, N_TREES);
+    for (int tree = 0; tree < N_TREES; tree++) {
+        const struct place place = place_rank(&nodes, tree, rank);
+        if (shape->coll != GYRE_COLL_BROADCAST)
+            emit_up(&place, tree, shape->coll == GYRE_COLL_ALL_REDUCE, builder);
+        if (shape->coll == GYRE_COLL_BROADCAST ||
+            (shape->coll == GYRE_COLL_ALL_REDUCE && place.parent >= 0))
+            emit_down(&place, tree, builder);
+    }
+}
+
+static int n_chunks(const struct gyre_shape *shape)
+{
+    (void)shape;
+    return N_TREES;
+}
+
+const struct gyre_algorithm gyre_algorithm_tree = {
+    .name = "tree",
+    .summary = "double binary tree over hosts, chain inside; few hops",
+    .collectives = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE,
+    .emit = emit,
+    .n_chunks = n_chunks,
+};

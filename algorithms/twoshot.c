@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Two-shot: all pairs, two hops. A vector is cut into one chunk per owner; what an owner gets, it
+ * hands to everybody. All-reduce of four ranks, chunk k owned by rank k:
+ *
+ *   round          rank 0        rank 1        rank 2        rank 3
+ *     0  sends     1>1 2>2 3>3   2>2 3>3 0>0   3>3 0>0 1>1   0>0 1>1 2>2   chunk>owner, unordered
+ *     1  sums      chunk 0       chunk 1       chunk 2       chunk 3       in the order of ranks,
+ *        sends to  1 2 3         2 3 0         3 0 1         0 1 2         and keeps it
+ *     2  keeps     3 2 1         0 3 2         1 0 3         2 1 0         as they come
+ *
+ * Broadcast and reduce from and to a root have n-1 chunks: the root owns none, so that it sends
+ * (or receives) the vector only once while the others exchange their chunks among themselves.
+ *
+ * Cost (n ranks, B bytes): two hops; all-reduce 2(n-1)/n B in and out on every rank, as a ring, but
+ * with n-1 peers at once: for switched fabrics and middle sizes. Broadcast and reduce B at the
+ * root.
+ *
+ * Depth 2: an owner hands out its chunk while the contribution that it sent before is unread.
+ */
+#include "algorithms/algorithm.h"
+
+struct owners {
+    int n_ranks;
+    int root; /* owns nothing; -1 = every rank owns a chunk */
+};
+
+static struct owners owners_of(const struct gyre_shape *shape)
+{
+    const bool has_root = gyre_collectives[shape->coll].has_root;
+    struct owners owners = {shape->n_ranks, has_root ? shape->root : -1};
+    return owners;
+}
+
+static int chunk_of(struct owners owners, int rank)
+{
+    return owners.root < 0 ? rank : (rank - owners.root - 1 + owners.n_ranks) % owners.n_ranks;
+}
+
+/* The other owners, from the next rank on (direction 1) or back from the one before (-1), which is
+ * the order in which they send to me. Returns how many. */
+static int other_owners(struct owners owners, int rank, int direction, uint16_t *owners_out)
+{
+    int n = 0;
+    for (int i = 1; i < owners.n_ranks; i++) {
+        const int peer = (rank + direction * i + owners.n_ranks) % owners.n_ranks;
+        if (peer != owners.root)
+            owners_out[n++] = (uint16_t)peer;
+    }
+    return n;
+}
+
+/* Send every other owner its chunk of IN; `keep`: and keep it, as the root of a broadcast does. */
+static void send_to_owners(struct owners owners, int rank, bool keep, struct gyre_builder *builder)
+{
+    uint16_t peers[GYRE_MAX_RANKS];
+    const int n_peers = other_owners(owners, rank, 1, peers);
+    for (int i = 0; i < n_peers; i++) {
+        const int chunk = chunk_of(owners, peers[i]);
+        const struct gyre_ref in = gyre_in(chunk);
+        const struct gyre_ref outs[] = {gyre_peer(peers[i], 0), gyre_out(chunk)};
+        gyre_builder_step(builder, chunk, &in, 1, outs, keep ? 2 : 1,
+                          i < n_peers - 1 ? GYRE_STEP_WITH_NEXT : 0);
+    }
+}
+
+/* Keep every other owner's chunk. */
+static void keep_from_owners(struct owners owners, int rank, struct gyre_builder *builder)
+{
+    uint16_t peers[GYRE_MAX_RANKS];
+    const int n_peers = other_owners(owners, rank, -1, peers);
+    for (int i = 0; i < n_peers; i++) {
+        const int chunk = chunk_of(owners, peers[i]);
+        const struct gyre_ref in = gyre_peer(peers[i], 0), out = gyre_out(chunk);
+        gyre_builder_step(builder, chunk, &in, 1, &out, 1,
+                          i < n_peers - 1 ? GYRE_STEP_WITH_NEXT : 0);
+    }
+}
+
+/* Sum everybody's contribution to my chunk in the order of ranks. */
+static void reduce_mine(struct owners owners, int rank, const struct gyre_ref *outs, int n_outs,
+                        struct gyre_builder *builder)
+{
+    struct gyre_ref ins[GYRE_MAX_RANKS];
+    const int mine = chunk_of(owners, rank);
+    for (int i = 0; i < owners.n_ranks; i++)
+        ins[i] = i == rank ? gyre_in(mine) : gyre_peer(i, 0);
+    gyre_builder_reduce(builder, mine, ins, owners.n_ranks, outs, n_outs, GYRE_STEP_FINAL);
+}
+
+/* Where my finished chunk goes: OUT, then the other owners. Returns how many. */
+static int everywhere(struct owners owners, int rank, struct gyre_ref *outs)
+{
+    uint16_t peers[GYRE_MAX_RANKS];
+    const int n_peers = other_owners(owners, rank, 1, peers);
+    outs[0] = gyre_out(chunk_of(owners, rank));
+    for (int i = 0; i < n_peers; i++)
+        outs[1 + i] = gyre_peer(peers[i], 0);
+    return 1 + n_peers;
+}
+
+/* What one step could not hand out, from OUT. */
+static void hand_out_rest(struct owners owners, int rank, const struct gyre_ref *outs, int n_outs,
+                          struct gyre_builder *builder)
+{
+    const int mine = chunk_of(owners, rank);
+    if (n_outs > GYRE_STEP_MAX_OUTS)
+        gyre_builder_scatter(builder, mine, gyre_out(mine), &outs[GYRE_STEP_MAX_OUTS],
+                             n_outs - GYRE_STEP_MAX_OUTS);
+}
+
+static void emit_all_reduce(struct owners owners, int rank, struct gyre_builder *builder)
+{
+    struct gyre_ref outs[GYRE_MAX_RANKS];
+    const int n_outs = everywhere(owners, rank, outs);
+    send_to_owners(owners, rank, false, builder);
+    reduce_mine(owners, rank, outs, n_outs < GYRE_STEP_MAX_OUTS ? n_outs : GYRE_STEP_MAX_OUTS,
+                builder);
+    hand_out_rest(owners, rank, outs, n_outs, builder);
+    keep_from_owners(owners, rank, builder);
+}
+
+static void emit_broadcast(struct owners owners, int rank, struct gyre_builder *builder)
+{
+    if (rank == owners.root) {
+        send_to_owners(owners, rank, true, builder);
+        return;
+    }
+    struct gyre_ref outs[GYRE_MAX_RANKS];
+    const int n_outs = everywhere(owners, rank, outs);
+    const struct gyre_ref root = gyre_peer(owners.root, 0);
+    gyre_builder_step(builder, chunk_of(owners, rank), &root, 1, outs,
+                      n_outs < GYRE_STEP_MAX_OUTS ? n_outs : GYRE_STEP_MAX_OUTS, 0);
+    hand_out_rest(owners, rank, outs, n_outs, builder);
+    keep_from_owners(owners, rank, builder);
+}
+
+static void emit_reduce(struct owners owners, int rank, struct gyre_builder *builder)
+{
+    send_to_owners(owners, rank, false, builder);
+    if (rank == owners.root) {
+        keep_from_owners(owners, rank, builder);
+        return;
+    }
+    const struct gyre_ref root = gyre_peer(owners.root, 0);
+    reduce_mine(owners, rank, &root, 1, builder);
+}
+
+static void emit(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
+{
+    const struct owners owners = owners_of(shape);
+    switch (shape->coll) {
+    case GYRE_COLL_ALL_REDUCE:
+        emit_all_reduce(owners, rank, builder);
+        gyre_builder_min_depth(builder, 2);
+        break;
+    case GYRE_COLL_BROADCAST:
+        emit_broadcast(owners, rank, builder);
+        break;
+    default:
+        emit_reduce(owners, rank, builder);
+        break;
+    }
+}
+
+static int n_chunks(const struct gyre_shape *shape)
+{
+    return shape->coll == GYRE_COLL_ALL_REDUCE ? shape->n_ranks : shape->n_ranks - 1;
+}
+
+const struct gyre_algorithm gyre_algorithm_twoshot = {
+    .name = "twoshot",
+    .summary = "all pairs, two hops; least bytes with all links at once",
+    .collectives = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE,
+    .emit = emit,
+    .n_chunks = n_chunks,
+};

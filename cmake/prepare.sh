@@ -1,0 +1,123 @@
+# Shared by bench/run, tests/run and .ci/run: installs what is missing with apt, configures and
+# builds. To be sourced by bash, with `root` set to the top of the tree.
+#
+# With everything installed nothing here needs a network: each need is checked first.
+
+say() { printf '\n== %s\n' "$*" >&2; }
+die() { printf 'error: %s\n' "$*" >&2; exit 1; }
+
+have() { command -v "$1" >/dev/null 2>&1; }
+have_header() { echo "#include <$1>" | cc -E -x c - >/dev/null 2>&1; }
+
+# need PACKAGE CHECK...: remember PACKAGE unless CHECK succeeds.
+missing=()
+need() {
+    local package=$1
+    shift
+    "$@" || missing+=("$package")
+}
+
+# What the build needs, and what makes it complete: MPI, RDMA headers, JSON output.
+need_build() {
+    need gcc have cc
+    need libc6-dev have_header stdio.h
+    need cmake have cmake
+    have ninja || need make have make
+    need pkg-config have pkg-config
+    need libssl-dev have_header openssl/hmac.h
+    need libopenmpi-dev have mpicc
+    need openmpi-bin have mpirun
+    need libjson-c-dev have_header json-c/json.h
+    need libibverbs-dev have_header infiniband/verbs.h
+    need librdmacm-dev have_header rdma/rdma_cma.h
+}
+
+# Runs apt-get as root; the caller has checked that something is missing.
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then
+        "$@"
+    elif have sudo; then
+        sudo -n true 2>/dev/null || [ -t 0 ] ||
+            die "${missing[*]} must be installed, but sudo wants a password and there is no terminal"
+        sudo "$@"
+    else
+        die "not root and no sudo; install these packages first: ${missing[*]}"
+    fi
+}
+
+install_missing() {
+    [ ${#missing[@]} -gt 0 ] || return 0
+    have apt-get || die "no apt-get here; install what these packages hold: ${missing[*]}"
+    say "installing ${missing[*]}"
+    local apt=(env DEBIAN_FRONTEND=noninteractive apt-get -o Dpkg::Use-Pty=0 -qq)
+    local install=("${apt[@]}" install -y --no-install-recommends "${missing[@]}")
+    # Package lists may be absent (a fresh container) or stale: ask for new ones only then.
+    if ! as_root "${install[@]}" >/dev/null 2>&1; then
+        as_root "${apt[@]}" update
+        as_root "${install[@]}" >/dev/null || die "apt-get could not install ${missing[*]}"
+    fi
+    missing=()
+}
+
+check_cmake() {
+    local version
+    version=$(cmake --version | sed -n 's/^cmake version \([0-9.]*\).*/\1/p')
+    [ "$(printf '3.25\n%s\n' "$version" | sort -V | head -n 1)" = 3.25 ] ||
+        die "CMake $version is too old, 3.25 is needed (Debian 12, Ubuntu 23.04 or newer have it)"
+}
+
+# The GPUs of this machine that can be used; 0 without a driver.
+n_gpus() {
+    have nvidia-smi && nvidia-smi -L 2>/dev/null | grep -c '^GPU ' || true
+}
+
+# -D options for CUDA: only where a driver is, for the GPU that is there.
+cuda_options() {
+    local capability arch
+    if [ "$(n_gpus)" -gt 0 ] 2>/dev/null && { have nvcc || [ -x /usr/local/cuda/bin/nvcc ]; }; then
+        capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d '. ')
+        arch=$capability
+        [ "$capability" = 90 ] && arch=90a
+        echo "-DGYRE_CUDA=ON -DGYRE_CUDA_ARCHS=$arch"
+    else
+        [ "$(n_gpus)" -gt 0 ] 2>/dev/null &&
+            printf 'note: GPUs but no nvcc: built for host memory only\n' >&2
+        echo "-DGYRE_CUDA=OFF"
+    fi
+}
+
+n_jobs() { nproc; }
+
+# configure DIRECTORY [cmake options]: a directory that is configured keeps its settings.
+configure() {
+    local directory=$1 log=$1/configure.log
+    shift
+    mkdir -p "$directory"
+    if [ -f "$directory/CMakeCache.txt" ] && [ $# -eq 0 ]; then
+        cmake -S "$root" -B "$directory" >"$log" 2>&1 || { cat "$log" >&2; die "cmake failed"; }
+        return
+    fi
+    local generator=()
+    [ ! -f "$directory/CMakeCache.txt" ] && have ninja && generator=(-G Ninja)
+    cmake -S "$root" -B "$directory" "${generator[@]}" "$@" >"$log" 2>&1 ||
+        { cat "$log" >&2; die "cmake failed"; }
+    grep '^-- gyre:' "$log" >&2 || true
+}
+
+# build DIRECTORY [targets]: quiet unless it fails.
+build() {
+    local directory=$1 log=$1/build.log
+    shift
+    local targets=()
+    [ $# -gt 0 ] && targets=(--target "$@")
+    cmake --build "$directory" -j "$(n_jobs)" "${targets[@]}" >"$log" 2>&1 ||
+        { tail -n 60 "$log" >&2; die "the build failed (all of it: $log)"; }
+}
+
+# OpenMPI refuses to run as root and with more ranks than cores unless told; both are usual here.
+mpirun_options() {
+    if [ "$(id -u)" -eq 0 ]; then
+        export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    fi
+    mpirun_flags=(--oversubscribe --bind-to none)
+}

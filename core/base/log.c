@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The log. Its level, subsystems and file are the process's, like stderr itself: they are set once,
+ * before the second thread can care, and read with acquire loads; a line is one write(2), so lines
+ * of several threads and processes never mix.
+ */
+#include "core/base/log.h"
+
+#include "core/base/sync.h"
+#include "core/base/util.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define LINE_MAX_BYTES 2048
+#define FILE_MAX_BYTES 512
+#define ALL_SUBSYS     ((1U << GYRE_LOG_N_SUBSYS) - 1U)
+
+/* What INFO shows unless DEBUG_SUBSYS says otherwise: what is said once, at set-up. */
+#define DEFAULT_SUBSYS                                                                          \
+    (1U << GYRE_LOG_INIT | 1U << GYRE_LOG_ENV | 1U << GYRE_LOG_BOOTSTRAP | 1U << GYRE_LOG_NET | \
+     1U << GYRE_LOG_P2P | 1U << GYRE_LOG_SHM)
+
+static uint32_t log_level = GYRE_LOG_WARN;
+static uint32_t log_subsys = DEFAULT_SUBSYS;
+static uint32_t log_fd = STDERR_FILENO;
+static _Thread_local int thread_rank = -1;
+
+static const char *const subsys_names[] = {
+#define SUBSYS_NAME(name) #name,
+    GYRE_LOG_SUBSYS_TABLE(SUBSYS_NAME)
+#undef SUBSYS_NAME
+};
+
+/* NCCL's words for parts that gyre does not have: scripts that use them keep working. */
+static const char *const foreign_subsys_names[] = {"ALLOC_HOST", "NVLS", "PROFILE", "RAS"};
+
+static const struct {
+    const char *word;
+    enum gyre_log_level level;
+} level_words[] = {
+    {"NONE", GYRE_LOG_NONE},  {"VERSION", GYRE_LOG_VERSION}, {"WARN", GYRE_LOG_WARN},
+    {"INFO", GYRE_LOG_INFO},  {"TRACE", GYRE_LOG_TRACE},     {"ERROR", GYRE_LOG_WARN},
+    {"ABORT", GYRE_LOG_INFO},
+};
+
+bool gyre_log_enabled(enum gyre_log_level level, enum gyre_log_subsys subsys)
+{
+    if (level == GYRE_LOG_NONE || (uint32_t)level > gyre_load_acquire_u32(&log_level))
+        return false;
+    return level <= GYRE_LOG_WARN || (gyre_load_acquire_u32(&log_subsys) >> subsys & 1U) != 0;
+}
+
+static void write_all(int fd, const char *bytes, size_t n_bytes)
+{
+    while (n_bytes > 0) {
+        const ssize_t n_written = write(fd, bytes, n_bytes);
+        if (n_written < 0 && errno == EINTR)
+            continue;
+        if (n_written <= 0)
+            return; /* a log that cannot be written has nowhere to say so */
+        bytes += n_written;
+        n_bytes -= (size_t)n_written;
+    }
+}
+
+void gyre_log(enum gyre_log_level level, enum gyre_log_subsys subsys, const char *format, ...)
+{
+    if (!gyre_log_enabled(level, subsys))
+        return;
+    const int saved_errno = errno;
+    char host[65] = "";
+    char line[LINE_MAX_BYTES];
+    gethostname(host, sizeof(host) - 1);
+    int n_head =
+        snprintf(line, sizeof(line), "%s:%ld:%ld ", host, (long)getpid(), syscall(SYS_gettid));
+    if (thread_rank >= 0)
+        n_head += snprintf(line + n_head, sizeof(line) - (size_t)n_head, "[%d] ", thread_rank);
+    n_head +=
+        snprintf(line + n_head, sizeof(line) - (size_t)n_head, "GYRE %s ", level_words[level].word);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line + n_head, sizeof(line) - (size_t)n_head - 1, format, args);
+    va_end(args);
+    const size_t n_line = strlen(line);
+    line[n_line] = '\n'; /* vsnprintf left room for it */
+    write_all((int)gyre_load_acquire_u32(&log_fd), line, n_line + 1);
+    errno = saved_errno;
+}
+
+void gyre_log_set_rank(int rank)
+{
+    thread_rank = rank;
+}
+
+static gyre_status parse_level(const char *word, uint32_t *level_out)
+{
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(level_words); i++) {
+        if (strcasecmp(word, level_words[i].word) == 0) {
+            *level_out = level_words[i].level;
+            return GYRE_SUCCESS;
+        }
+    }
+    return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                     "log level \"%s\": legal are NONE VERSION WARN ERROR INFO ABORT TRACE", word);
+}
+
+/* One word of DEBUG_SUBSYS as a mask; 0 for NCCL's words that gyre has no part for. */
+static gyre_status parse_one_subsys(const char *word, uint32_t *mask_out)
+{
+    const char *nearest = "ALL";
+    unsigned nearest_distance = gyre_edit_distance(word, nearest);
+    if (strcasecmp(word, "ALL") == 0) {
+        *mask_out = ALL_SUBSYS;
+        return GYRE_SUCCESS;
+    }
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(foreign_subsys_names); i++) {
+        if (strcasecmp(word, foreign_subsys_names[i]) == 0) {
+            *mask_out = 0;
+            return GYRE_SUCCESS;
+        }
+    }
+    for (unsigned i = 0; i < GYRE_LOG_N_SUBSYS; i++) {
+        if (strcasecmp(word, subsys_names[i]) == 0) {
+            *mask_out = 1U << i;
+            return GYRE_SUCCESS;
+        }
+        const unsigned distance = gyre_edit_distance(word, subsys_names[i]);
+        if (distance < nearest_distance) {
+            nearest_distance = distance;
+            nearest = subsys_names[i];
+        }
+    }
+    return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                     "log subsystem \"%s\" is unknown: did you mean %s?", word, nearest);
+}
+
+static gyre_status parse_subsystems(const char *text, uint32_t *mask_out)
+{
+    const bool inverted = text[0] == '^';
+    uint32_t mask = 0;
+    if (text[0] == '\0') {
+        *mask_out = DEFAULT_SUBSYS;
+        return GYRE_SUCCESS;
+    }
+    for (const char *at = text + inverted; *at != '\0';) {
+        char word[32];
+        uint32_t one = 0;
+        const size_t n_word = strcspn(at, ",");
+        snprintf(word, sizeof(word), "%.*s", (int)n_word, at);
+        if (n_word > 0)
+            GYRE_TRY(parse_one_subsys(word, &one));
+        mask |= one;
+        at += n_word + (at[n_word] == ',');
+    }
+    *mask_out = inverted ? ALL_SUBSYS & ~mask : mask;
+    return GYRE_SUCCESS;
+}
+
+/* Expand %h (host), %p (pid) and %% in a file name. */
+static gyre_status expand_file(const char *file, char *path_out, size_t path_bytes)
+{
+    size_t n_path = 0;
+    for (const char *at = file; *at != '\0'; at++) {
+        char piece[65] = {*at, '\0'};
+        if (at[0] == '%' && at[1] == 'h')
+            gethostname(piece, sizeof(piece) - 1);
+        else if (at[0] == '%' && at[1] == 'p')
+            snprintf(piece, sizeof(piece), "%ld", (long)getpid());
+        at += at[0] == '%' && (at[1] == 'h' || at[1] == 'p' || at[1] == '%');
+        const size_t n_piece = strlen(piece);
+        if (n_path + n_piece >= path_bytes)
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "log file name \"%s\" is too long", file);
+        memcpy(path_out + n_path, piece, n_piece);
+        n_path += n_piece;
+    }
+    path_out[n_path] = '\0';
+    return GYRE_SUCCESS;
+}
+
+static gyre_status open_file(const char *file, int *fd_out)
+{
+    char path[FILE_MAX_BYTES];
+    if (file == NULL || file[0] == '\0') {
+        *fd_out = STDERR_FILENO;
+        return GYRE_SUCCESS;
+    }
+    GYRE_TRY(expand_file(file, path, sizeof(path)));
+    /* Appending: ranks that share the name share the file, and a line stays whole. */
+    const int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return gyre_fail_errno(errno, "log file %s", path);
+    *fd_out = fd;
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_log_configure(const char *level, const char *subsystems, const char *file)
+{
+    uint32_t new_level = GYRE_LOG_WARN;
+    uint32_t new_subsys = 0;
+    int new_fd = -1;
+    GYRE_TRY(parse_level(level, &new_level));
+    GYRE_TRY(parse_subsystems(subsystems == NULL ? "" : subsystems, &new_subsys));
+    GYRE_TRY(open_file(file, &new_fd));
+    const int old_fd = (int)gyre_load_acquire_u32(&log_fd);
+    gyre_store_release_u32(&log_subsys, new_subsys);
+    gyre_store_release_u32(&log_fd, (uint32_t)new_fd);
+    gyre_store_release_u32(&log_level, new_level);
+    if (old_fd != STDERR_FILENO)
+        close(old_fd);
+    return GYRE_SUCCESS;
+}

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The public calls that take buffers: arguments are checked here and nowhere deeper. Nothing is
+ * enqueued for a call that is refused.
+ */
+#include "core/comm/comm.h"
+
+#include "core/base/util.h"
+
+#include <inttypes.h>
+
+/* One block must fit into 63 bits, and so must all of them. */
+#define MAX_BYTES ((uint64_t)INT64_MAX)
+
+static gyre_status check_types(gyre_comm *comm, const struct gyre_call *call)
+{
+    const struct gyre_collective_traits *traits = &gyre_collectives[call->coll];
+    if ((unsigned)call->dtype >= GYRE_N_DTYPES)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s: dtype %d is not one of the %d types",
+                         traits->name, (int)call->dtype, GYRE_N_DTYPES);
+    const uint64_t n_blocks = traits->in_blocks || traits->out_blocks ? (uint64_t)comm->n_ranks : 1;
+    const uint64_t element = gyre_dtype_bytes(call->dtype);
+    if (call->count > MAX_BYTES / element / n_blocks)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "%s: count %" PRIu64 " x %" PRIu64 " bytes x %" PRIu64
+                         " blocks is more than 2^63 bytes",
+                         traits->name, call->count, element, n_blocks);
+    if (!traits->reduces)
+        return GYRE_SUCCESS;
+    const int op = (int)call->op;
+    if (op >= 0 && op < GYRE_N_OPS)
+        return GYRE_SUCCESS;
+    const int user = op - GYRE_FIRST_USER_OP;
+    if (user < 0 || user >= GYRE_MAX_USER_OPS || !comm->user_ops[user].is_used)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "%s: op %d is neither sum prod max min avg nor one made by "
+                         "gyre_op_create_premul_sum on this communicator",
+                         traits->name, op);
+    if (comm->user_ops[user].dtype != call->dtype)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "%s: op %d was made for %s, the call is of %s", traits->name, op,
+                         gyre_dtype_names[comm->user_ops[user].dtype],
+                         gyre_dtype_names[call->dtype]);
+    return GYRE_SUCCESS;
+}
+
+static gyre_status check_rank(gyre_comm *comm, const struct gyre_call *call)
+{
+    const struct gyre_collective_traits *traits = &gyre_collectives[call->coll];
+    if (!traits->has_root || (call->root >= 0 && call->root < comm->n_ranks))
+        return GYRE_SUCCESS;
+    return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s: %s %d is not a rank of 0..%d", traits->name,
+                     call->coll == GYRE_COLL_SEND_RECV ? "peer" : "root", call->root,
+                     comm->n_ranks - 1);
+}
+
+static gyre_status check_pointer(gyre_comm *comm, const char *name, const char *which,
+                                 const void *pointer)
+{
+    if (pointer == NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s: the %s buffer is NULL", name, which);
+    const gyre_status status = comm->device->ops->check_pointer(comm->device, pointer);
+    if (status != GYRE_SUCCESS)
+        gyre_fail_context(status, "%s: the %s buffer", name, which);
+    return status;
+}
+
+/* Which buffers this rank's call reads and writes, and how long they are. */
+struct buffers {
+    bool reads;
+    bool writes;
+    uint64_t in_bytes;
+    uint64_t out_bytes;
+    const char *in_place; /* where `recv` must stand for the in-place form */
+};
+
+static struct buffers buffers_of(const gyre_comm *comm, const struct gyre_call *call)
+{
+    const struct gyre_collective_traits *traits = &gyre_collectives[call->coll];
+    const uint64_t block = call->count * gyre_dtype_bytes(call->dtype);
+    const uint64_t n = (uint64_t)comm->n_ranks;
+    struct buffers b = {true, true, traits->in_blocks ? block * n : block,
+                        traits->out_blocks ? block * n : block, NULL};
+    const uint64_t own = block * (uint64_t)comm->rank;
+    const char *send = call->send;
+    switch (call->coll) {
+    case GYRE_COLL_BROADCAST:
+        b.reads = comm->rank == call->root;
+        b.in_place = send;
+        break;
+    case GYRE_COLL_REDUCE:
+        b.writes = comm->rank == call->root;
+        b.in_place = send;
+        break;
+    case GYRE_COLL_ALL_GATHER:
+        b.in_place = (uintptr_t)send >= own ? (const char *)((uintptr_t)send - own) : NULL;
+        break;
+    case GYRE_COLL_REDUCE_SCATTER:
+        b.in_place = (const char *)((uintptr_t)send + own);
+        break;
+    case GYRE_COLL_GATHER:
+        b.writes = comm->rank == call->root;
+        b.in_place = (uintptr_t)send >= own ? (const char *)((uintptr_t)send - own) : NULL;
+        break;
+    case GYRE_COLL_SCATTER:
+        b.reads = comm->rank == call->root;
+        b.in_place = (const char *)((uintptr_t)send + own);
+        break;
+    case GYRE_COLL_ALL_TO_ALL:
+        break;
+    case GYRE_COLL_SEND_RECV:
+        b.reads = call->is_send;
+        b.writes = !call->is_send;
+        break;
+    default:
+        b.in_place = send;
+        break;
+    }
+    return b;
+}
+
+static gyre_status check_buffers(gyre_comm *comm, const struct gyre_call *call)
+{
+    const char *name = gyre_collectives[call->coll].name;
+    if (call->count == 0)
+        return GYRE_SUCCESS;
+    const struct buffers b = buffers_of(comm, call);
+    if (b.reads)
+        GYRE_TRY(check_pointer(comm, name, "send", call->send));
+    if (b.writes)
+        GYRE_TRY(check_pointer(comm, name, "recv", call->recv));
+    if (!b.reads || !b.writes || (b.in_place != NULL && call->recv == b.in_place))
+        return GYRE_SUCCESS;
+    const uintptr_t in = (uintptr_t)call->send;
+    const uintptr_t out = (uintptr_t)call->recv;
+    if (in < out + b.out_bytes && out < in + b.in_bytes)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "%s: send [%p, +%" PRIu64 ") and recv [%p, +%" PRIu64
+                         ") overlap, and not in the in-place form (recv == %p)",
+                         name, call->send, b.in_bytes, call->recv, b.out_bytes,
+                         (const void *)b.in_place);
+    return GYRE_SUCCESS;
+}
+
+static gyre_status submit(gyre_comm *comm, const struct gyre_call *call)
+{
+    GYRE_TRY(gyre_comm_check(comm));
+    GYRE_TRY(check_types(comm, call));
+    GYRE_TRY(check_rank(comm, call));
+    GYRE_TRY(check_buffers(comm, call));
+    return gyre_group_submit(comm, call);
+}
+
+gyre_status gyre_all_reduce(const void *send, void *recv, size_t count, gyre_dtype dtype,
+                            gyre_op op, gyre_comm *comm, gyre_stream stream)
+{
+    const struct gyre_call call = {
+        GYRE_COLL_ALL_REDUCE, send, recv, count, dtype, op, -1, false, stream};
+    return submit(comm, &call);
+}
+
+gyre_status gyre_broadcast(const void *send, void *recv, size_t count, gyre_dtype dtype, int root,
+                           gyre_comm *comm, gyre_stream stream)
+{
+    const struct gyre_call call = {
+        GYRE_COLL_BROADCAST, send, recv, count, dtype, GYRE_SUM, root, false, stream};
+    return submit(comm, &call);
+}
+
+gyre_status gyre_reduce(const void *send, void *recv, size_t count, gyre_dtype dtype, gyre_op op,
+                        int root, gyre_comm *comm, gyre_stream stream)
+{
+    const struct gyre_call call = {
+        GYRE_COLL_REDUCE, send, recv, count, dtype, op, root, false, stream};
+    return submit(comm, &call);
+}
+
+gyre_status gyre_all_gather(const void *send, void *recv, size_t count, gyre_dtype dtype,
+                            gyre_comm *comm, gyre_stream stream)
+{
+    const struct gyre_call call = {
+        GYRE_COLL_ALL_GATHER, send, recv, count, dtype, GYRE_SUM, -1, false, stream};
+    return submit(comm, &call);
+}
+
+gyre_status gyre_reduce_scatter(const void *send, void *recv, size_t count, gyre_dtype dtype,
+                                gyre_op op, gyre_comm *comm, gyre_stream stream)
+{
+    const struct gyre_call call = {
+        GYRE_COLL_REDUCE_SCATTER, send, recv, count, dtype, op, -1, false, stream};
+    return submit(comm, &call);
+}
+
+gyre_status gyre_all_to_all(const void *send, void *recv, size_t count, gyre_dtype dtype,
+                            gyre_comm *comm, gyre_stream stream)
+{
+    const struct gyre_call call = {
+        GYRE_COLL_ALL_TO_ALL, send, recv, count, dtype, GYRE_SUM, -1, false, stream};
+    return submit(comm, &call);
+}
+
+gyre_status gyre_gather(const void *send, void *recv, size_t count, gyre_dtype dtype, int root,
+                        gyre_comm *comm, gyre_stream stream)
+{
+    const struct gyre_call call = {GYRE_COLL_GATHER, send, recv,  count, dtype,
+                                   GYRE_SUM,         root, false, stream};
+    return submit(comm, &call);
+}
+
+gyre_status gyre_scatter(const void *send, void *recv, size_t count, gyre_dtype dtype, int root,
+                         gyre_comm *comm, gyre_stream stream)
+{
+    const struct gyre_call call = {GYRE_COLL_SCATTER, send, recv,  count, dtype,
+                                   GYRE_SUM,          root, false, stream};
+    return submit(comm, &call);
+}
+
+gyre_status gyre_send(const void *send, size_t count, gyre_dtype dtype, int peer, gyre_comm *comm,
+                      gyre_stream stream)
+{
+    const struct gyre_call call = {
+        GYRE_COLL_SEND_RECV, send, NULL, count, dtype, GYRE_SUM, peer, true, stream};
+    return submit(comm, &call);
+}
+
+gyre_status gyre_recv(void *recv, size_t count, gyre_dtype dtype, int peer, gyre_comm *comm,
+                      gyre_stream stream)
+{
+    const struct gyre_call call = {
+        GYRE_COLL_SEND_RECV, NULL, recv, count, dtype, GYRE_SUM, peer, false, stream};
+    return submit(comm, &call);
+}
+
+gyre_status gyre_op_create_premul_sum(gyre_op *op_out, const void *scalar, gyre_dtype dtype,
+                                      gyre_comm *comm)
+{
+    GYRE_TRY(gyre_comm_check(comm));
+    if (op_out == NULL || scalar == NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "op_create_premul_sum: %s is NULL",
+                         op_out == NULL ? "op_out" : "scalar");
+    if ((unsigned)dtype >= GYRE_N_DTYPES)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "op_create_premul_sum: unknown dtype %d",
+                         (int)dtype);
+    for (int i = 0; i < GYRE_MAX_USER_OPS; i++) {
+        if (comm->user_ops[i].is_used)
+            continue;
+        struct gyre_user_op op = {true, dtype, 0};
+        GYRE_TRY(
+            comm->device->ops->copy(comm->device, &op.scalar, scalar, gyre_dtype_bytes(dtype)));
+        comm->user_ops[i] = op;
+        *op_out = (gyre_op)(GYRE_FIRST_USER_OP + i);
+        return GYRE_SUCCESS;
+    }
+    return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                     "op_create_premul_sum: all %d user operations are in use; destroy one",
+                     GYRE_MAX_USER_OPS);
+}
+
+gyre_status gyre_op_destroy(gyre_op op, gyre_comm *comm)
+{
+    GYRE_TRY(gyre_comm_check(comm));
+    const int user = (int)op - GYRE_FIRST_USER_OP;
+    if (user < 0 || user >= GYRE_MAX_USER_OPS || !comm->user_ops[user].is_used)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "op_destroy: %d is not an operation made on this communicator", (int)op);
+    comm->user_ops[user].is_used = false;
+    return GYRE_SUCCESS;
+}

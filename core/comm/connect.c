@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From bootstrap to connectors: all ranks check that they agree on everything that a plan depends
+ * on, choose one transport per pair together, and connect.
+ */
+#include "core/comm/comm.h"
+
+#include "core/base/log.h"
+#include "core/base/util.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* ---- agreement ---------------------------------------------------------------------------- */
+
+#define N_CONFIG_SETTINGS 4
+
+/* What must be equal everywhere. Exchanged: fixed layout. */
+struct agreement {
+    uint32_t version;
+    uint32_t device_kind;
+    int32_t config[N_CONFIG_SETTINGS];
+    struct {
+        uint64_t hash;
+        char text[24]; /* for the message; may be cut */
+    } params[GYRE_N_PARAMS];
+};
+
+static const char *const config_names[N_CONFIG_SETTINGS] = {"min_channels", "max_channels",
+                                                            "sm_budget", "transport"};
+
+static void fill_agreement(const gyre_comm *comm, struct agreement *mine)
+{
+    memset(mine, 0, sizeof(*mine));
+    mine->version = GYRE_VERSION;
+    mine->device_kind = comm->device_info.kind;
+    mine->config[0] = comm->config.min_channels;
+    mine->config[1] = comm->config.max_channels;
+    mine->config[2] = comm->config.sm_budget;
+    if (comm->config.transport != NULL)
+        mine->config[3] = (int32_t)gyre_hash(GYRE_HASH_INIT, comm->config.transport,
+                                             strlen(comm->config.transport));
+    for (int id = 0; id < GYRE_N_PARAMS; id++) {
+        if ((gyre_param_flags((enum gyre_param_id)id) & GYRE_PARAM_PLAN) == 0)
+            continue;
+        const struct gyre_param_value *value = &comm->params.values[id];
+        const char *text = value->text;
+        mine->params[id].hash = gyre_hash(GYRE_HASH_INIT, text, strlen(text));
+        snprintf(mine->params[id].text, sizeof(mine->params[id].text), "%s",
+                 value->is_set ? text : "unset");
+    }
+}
+
+static gyre_status compare_agreement(const struct agreement *first, const struct agreement *other,
+                                     int other_rank)
+{
+    if (first->version != other->version)
+        return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                         "init: rank 0 runs gyre %u, rank %d runs gyre %u; load the same library "
+                         "on all ranks",
+                         first->version, other_rank, other->version);
+    if (first->device_kind != other->device_kind)
+        return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                         "init: rank 0 uses the %s device, rank %d the %s device; set the same "
+                         "device kind on all ranks",
+                         first->device_kind == GYRE_DEVICE_CUDA ? "cuda" : "host", other_rank,
+                         other->device_kind == GYRE_DEVICE_CUDA ? "cuda" : "host");
+    for (int i = 0; i < N_CONFIG_SETTINGS; i++)
+        if (first->config[i] != other->config[i])
+            return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                             "init: config.%s differs: %d on rank 0, %d on rank %d",
+                             config_names[i], first->config[i], other->config[i], other_rank);
+    for (int id = 0; id < GYRE_N_PARAMS; id++)
+        if (first->params[id].hash != other->params[id].hash)
+            return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                             "init: GYRE_%s differs: \"%.23s\" on rank 0, \"%.23s\" on rank %d; "
+                             "export it to all ranks",
+                             gyre_param_name((enum gyre_param_id)id), first->params[id].text,
+                             other->params[id].text, other_rank);
+    return GYRE_SUCCESS;
+}
+
+static gyre_status agree(gyre_comm *comm)
+{
+    struct agreement mine;
+    struct agreement *all = malloc((size_t)comm->n_ranks * sizeof(*all));
+    if (all == NULL)
+        return gyre_fail_errno(ENOMEM, "init");
+    fill_agreement(comm, &mine);
+    gyre_status status =
+        comm->bootstrap->ops->all_gather(comm->bootstrap, &mine, sizeof(mine), all);
+    for (int rank = 1; rank < comm->n_ranks && status == GYRE_SUCCESS; rank++)
+        status = compare_agreement(&all[0], &all[rank], rank);
+    free(all);
+    return status;
+}
+
+/* ---- who is where ------------------------------------------------------------------------- */
+
+static gyre_status gather_infos(gyre_comm *comm)
+{
+    struct gyre_links *links = &comm->links;
+    struct gyre_peer_info mine;
+    memset(&mine, 0, sizeof(mine));
+    GYRE_TRY(gyre_peer_info_fill(&comm->params, comm->device, comm->rank, &mine));
+    links->infos = calloc((size_t)comm->n_ranks, sizeof(*links->infos));
+    if (links->infos == NULL)
+        return gyre_fail_errno(ENOMEM, "init");
+    GYRE_TRY(comm->bootstrap->ops->all_gather(comm->bootstrap, &mine, sizeof(mine), links->infos));
+    links->grouping.n_hosts = 0;
+    for (int rank = 0; rank < comm->n_ranks; rank++) {
+        int host = -1;
+        for (int before = 0; before < rank && host < 0; before++)
+            if (links->infos[before].host_hash == links->infos[rank].host_hash)
+                host = links->grouping.host_of[before];
+        if (host < 0)
+            host = links->grouping.n_hosts++;
+        links->grouping.host_of[rank] = (uint16_t)host;
+    }
+    return GYRE_SUCCESS;
+}
+
+/* Two ranks on one GPU would wait for each other's blocks for ever. */
+static gyre_status check_one_rank_per_gpu(const gyre_comm *comm)
+{
+    const struct gyre_peer_info *infos = comm->links.infos;
+    if (comm->device_info.kind != GYRE_DEVICE_CUDA)
+        return GYRE_SUCCESS;
+    for (int a = 0; a < comm->n_ranks; a++)
+        for (int b = a + 1; b < comm->n_ranks; b++)
+            if (memcmp(infos[a].device.uuid, infos[b].device.uuid, sizeof(infos[a].device.uuid)) ==
+                0)
+                return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                                 "init: ranks %d and %d are on the same GPU (%s on %s); give each "
+                                 "rank its own (LOCAL_RANK, CUDA_VISIBLE_DEVICES)",
+                                 a, b, infos[a].device.pci_bus_id, infos[a].host_name);
+    return GYRE_SUCCESS;
+}
+
+/* ---- one transport per pair --------------------------------------------------------------- */
+
+#define NO_TRANSPORT 255
+
+/* This rank's view: the first transport that reaches the peer, and why the others do not. */
+static uint8_t first_reachable(const gyre_comm *comm, int peer, char *whys_out, size_t why_bytes)
+{
+    const struct gyre_peer_info *infos = comm->links.infos;
+    size_t used = 0;
+    whys_out[0] = '\0';
+    for (int i = 0; gyre_transports[i] != NULL; i++) {
+        const struct gyre_transport_ops *ops = gyre_transports[i];
+        char why[160] = "";
+        if (comm->config.transport != NULL && strcasecmp(comm->config.transport, ops->name) != 0)
+            snprintf(why, sizeof(why), "only %s is allowed", comm->config.transport);
+        else if (ops->reachable(&comm->params, &infos[comm->rank], &infos[peer], why, sizeof(why)))
+            return (uint8_t)i;
+        if (used < why_bytes)
+            used += (size_t)snprintf(whys_out + used, why_bytes - used, "%s%s: %s",
+                                     used > 0 ? "; " : "", ops->name, why);
+    }
+    return NO_TRANSPORT;
+}
+
+static gyre_status choose_transports(gyre_comm *comm)
+{
+    struct gyre_links *links = &comm->links;
+    const size_t n = (size_t)comm->n_ranks;
+    uint8_t *all = malloc(n * n);
+    char whys[640] = "";
+    char first_whys[640] = "";
+    links->transport_of = calloc(n, 1);
+    if (all == NULL || links->transport_of == NULL) {
+        free(all);
+        return gyre_fail_errno(ENOMEM, "init");
+    }
+    for (int peer = 0; peer < comm->n_ranks; peer++) {
+        if (peer != comm->rank)
+            links->transport_of[peer] = first_reachable(comm, peer, whys, sizeof(whys));
+        if (peer != comm->rank && links->transport_of[peer] == NO_TRANSPORT)
+            memcpy(first_whys, whys, sizeof(whys));
+    }
+    gyre_status status =
+        comm->bootstrap->ops->all_gather(comm->bootstrap, links->transport_of, n, all);
+    for (size_t a = 0; a < n && status == GYRE_SUCCESS; a++) {
+        for (size_t b = a + 1; b < n && status == GYRE_SUCCESS; b++) {
+            /* Rows are in order of preference: the later one is what both sides allow. */
+            const uint8_t agreed =
+                all[a * n + b] > all[b * n + a] ? all[a * n + b] : all[b * n + a];
+            if (agreed == NO_TRANSPORT) {
+                status = gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                                   "init: no transport between rank %zu (%s) and rank %zu (%s)%s%s",
+                                   a, links->infos[a].host_name, b, links->infos[b].host_name,
+                                   first_whys[0] != '\0' ? " - " : "", first_whys);
+                break;
+            }
+            links->is_proxied = links->is_proxied || gyre_transports[agreed]->is_proxied;
+            links->is_ll128_safe =
+                links->is_ll128_safe && gyre_transports[agreed] == &gyre_transport_p2p;
+            if ((int)a == comm->rank)
+                links->transport_of[b] = agreed;
+            if ((int)b == comm->rank)
+                links->transport_of[a] = agreed;
+        }
+    }
+    free(all);
+    return status;
+}
+
+/* ---- connecting --------------------------------------------------------------------------- */
+
+static gyre_status open_transport(gyre_comm *comm, int index, uint64_t deadline_ns)
+{
+    struct gyre_links *links = &comm->links;
+    const struct gyre_transport_ops *ops = gyre_transports[index];
+    uint16_t peers[GYRE_MAX_RANKS];
+    int n_peers = 0;
+    for (int peer = 0; peer < comm->n_ranks; peer++)
+        if (peer != comm->rank && links->transport_of[peer] == index)
+            peers[n_peers++] = (uint16_t)peer;
+    const struct gyre_transport_config config = {
+        .device = comm->device,
+        .params = &comm->params,
+        .rank = comm->rank,
+        .n_ranks = comm->n_ranks,
+        .infos = links->infos,
+        .peers = peers,
+        .n_peers = n_peers,
+        .spec = links->spec,
+        .secret = comm->bootstrap->secret,
+        .traffic_class = comm->config.traffic_class,
+        .service_level = comm->config.service_level,
+        .fault = &comm->fault,
+        .authenticate = gyre_authenticate,
+    };
+    void *blob = NULL;
+    size_t blob_bytes = 0;
+    if (n_peers > 0)
+        GYRE_TRY(ops->open(&config, &links->transports[index], &blob, &blob_bytes));
+    void *blobs = NULL;
+    size_t *offsets = calloc((size_t)comm->n_ranks + 1, sizeof(*offsets));
+    gyre_status status = offsets != NULL ? GYRE_SUCCESS : gyre_fail_errno(ENOMEM, "init");
+    if (status == GYRE_SUCCESS)
+        status =
+            comm->bootstrap->ops->all_gather_v(comm->bootstrap, blob, blob_bytes, &blobs, offsets);
+    if (status == GYRE_SUCCESS && n_peers > 0)
+        status =
+            ops->connect(links->transports[index], blobs, offsets, deadline_ns, links->connectors);
+    free(blob);
+    free(blobs);
+    free(offsets);
+    return status;
+}
+
+static void log_links(gyre_comm *comm)
+{
+    struct gyre_links *links = &comm->links;
+    size_t n_bytes = 0;
+    links->summary[0] = '\0';
+    for (int peer = 0; peer < comm->n_ranks; peer++) {
+        if (peer == comm->rank)
+            continue;
+        const struct gyre_transport *transport = links->transports[links->transport_of[peer]];
+        const char *words = transport->ops->describe(transport, peer);
+        GYRE_INFO(INIT, "rank %d -> %d via %s", comm->rank, peer, words);
+        const size_t used = strlen(links->summary);
+        if (strstr(links->summary, words) == NULL)
+            snprintf(links->summary + used, sizeof(links->summary) - used, "%s%s",
+                     used > 0 ? "+" : "", words);
+    }
+    for (int i = 0; i < GYRE_MAX_TRANSPORTS; i++)
+        if (links->transports[i] != NULL)
+            n_bytes += links->transports[i]->ops->memory_bytes(links->transports[i]);
+    GYRE_INFO(INIT, "communicator %s: rank %d of %d, %u hosts, %s, %zu bytes of connection memory",
+              comm->name, comm->rank, comm->n_ranks, links->grouping.n_hosts,
+              links->summary[0] != '\0' ? links->summary : "alone", n_bytes);
+    const struct gyre_peer_info *own = &links->infos[comm->rank];
+    if (comm->rank == 0 && strstr(links->summary, "NET/Socket") != NULL && !own->ib_usable &&
+        !gyre_param_is_set(&comm->params, GYRE_PARAM_NET) &&
+        !gyre_param_number(&comm->params, GYRE_PARAM_IB_DISABLE) && comm->config.transport == NULL)
+        GYRE_WARN("hosts talk over NET/Socket, not over RDMA: %s (GYRE_NET=Socket says that this "
+                  "is meant)",
+                  own->ib_reason);
+}
+
+/* Every rank says how its set-up ended, so that one rank's failure is every rank's error at once
+ * and nobody waits for a peer that gave up. */
+static gyre_status end_together(gyre_comm *comm, gyre_status status)
+{
+    if (status != GYRE_SUCCESS) {
+        char text[GYRE_CAUSE_MAX_BYTES];
+        snprintf(text, sizeof(text), "init failed on rank %d: %.900s", comm->rank, gyre_cause());
+        comm->bootstrap->ops->fail(comm->bootstrap, text);
+        return status;
+    }
+    uint8_t done = 1;
+    uint8_t *all = malloc((size_t)comm->n_ranks);
+    if (all == NULL)
+        return gyre_fail_errno(ENOMEM, "init");
+    status = comm->bootstrap->ops->all_gather(comm->bootstrap, &done, sizeof(done), all);
+    free(all);
+    return status;
+}
+
+static gyre_status connect_all(gyre_comm *comm)
+{
+    struct gyre_links *links = &comm->links;
+    const uint64_t timeout_ns =
+        (uint64_t)gyre_param_number(&comm->params, GYRE_PARAM_BOOTSTRAP_TIMEOUT) * 1000000000ULL;
+    const uint64_t deadline_ns = gyre_now_ns() + timeout_ns;
+    GYRE_TRY(agree(comm));
+    GYRE_TRY(gather_infos(comm));
+    GYRE_TRY(check_one_rank_per_gpu(comm));
+    links->is_ll128_safe = comm->device_info.kind == GYRE_DEVICE_CUDA;
+    GYRE_TRY(choose_transports(comm));
+    const int64_t buffer_bytes = gyre_param_number(&comm->params, GYRE_PARAM_BUFFSIZE);
+    links->spec =
+        gyre_tuner_fifo_spec((gyre_device_kind)comm->device_info.kind, (uint32_t)comm->n_ranks,
+                             links->is_proxied, buffer_bytes > 0 ? (uint64_t)buffer_bytes : 0);
+    links->connectors =
+        calloc((size_t)comm->n_ranks * links->spec.n_fifos * 2, sizeof(*links->connectors));
+    if (links->connectors == NULL)
+        return gyre_fail_errno(ENOMEM, "init");
+    for (int i = 0; gyre_transports[i] != NULL; i++)
+        GYRE_TRY(open_transport(comm, i, deadline_ns));
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_connect(gyre_comm *comm)
+{
+    GYRE_TRY(end_together(comm, connect_all(comm)));
+    log_links(comm);
+    return GYRE_SUCCESS;
+}
+
+void gyre_links_wake(gyre_comm *comm)
+{
+    for (int i = 0; i < GYRE_MAX_TRANSPORTS; i++)
+        if (comm->links.transports[i] != NULL)
+            comm->links.transports[i]->ops->wake(comm->links.transports[i]);
+}
+
+void gyre_disconnect(gyre_comm *comm)
+{
+    struct gyre_links *links = &comm->links;
+    for (int i = 0; i < GYRE_MAX_TRANSPORTS; i++)
+        if (links->transports[i] != NULL)
+            links->transports[i]->ops->close(links->transports[i]);
+    free(links->connectors);
+    free(links->transport_of);
+    free(links->infos);
+    memset(links, 0, sizeof(*links));
+}

@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Groups: calls of one thread are collected and launched together by the outermost end. For each
+ * communicator its calls keep their order; point-to-point calls that stand next to each other run
+ * at the same time, so that nobody's send waits for his own receive. A call outside a group is a
+ * group of one.
+ */
+#include "core/comm/comm.h"
+
+#include "core/base/log.h"
+#include "core/base/util.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct pending_call {
+    gyre_comm *comm;
+    struct gyre_call call;
+};
+
+/* This thread's open group. */
+struct group {
+    int depth;
+    struct pending_call *calls;
+    size_t n_calls;
+    size_t max_calls;
+    struct gyre_pending_init *inits;
+    int n_inits;
+    int max_inits;
+};
+
+static _Thread_local struct group group;
+
+bool gyre_group_is_open(void)
+{
+    return group.depth > 0;
+}
+
+/* ---- launching ---------------------------------------------------------------------------- */
+
+static struct gyre_record make_record(gyre_comm *comm, const struct gyre_call *call)
+{
+    const bool is_p2p = call->coll == GYRE_COLL_SEND_RECV;
+    const int op = gyre_collectives[call->coll].reduces ? (int)call->op : 0;
+    struct gyre_record record = {
+        .count = call->count,
+        .coll = (uint8_t)call->coll,
+        .dtype = (uint8_t)call->dtype,
+        .op = (uint8_t)(op >= GYRE_FIRST_USER_OP ? GYRE_FIRST_USER_OP : op),
+        .is_send = call->is_send,
+        .root = gyre_collectives[call->coll].has_root ? call->root : -1,
+    };
+    if (is_p2p) {
+        record.sequence = ++comm->n_p2p[call->root * 2 + call->is_send];
+    } else {
+        pthread_mutex_lock(&comm->board.lock);
+        record.sequence = ++comm->board.n_collectives;
+        pthread_mutex_unlock(&comm->board.lock);
+    }
+    return record;
+}
+
+/* Plan, record and launch calls that run at the same time, on one stream. */
+static gyre_status launch(gyre_comm *comm, const struct gyre_call *const *calls, int n_calls)
+{
+    struct gyre_work few[8];
+    struct gyre_work *works = few;
+    if (n_calls > 8)
+        works = malloc((size_t)n_calls * sizeof(*works));
+    if (works == NULL)
+        return gyre_fail_errno(ENOMEM, "group of %d calls", n_calls);
+    const struct gyre_pulse *pulse = comm->executor->ops->pulse(comm->executor);
+    const bool compares = gyre_param_is_set(&comm->params, GYRE_PARAM_CHECK);
+    gyre_status status = GYRE_SUCCESS;
+    int n_works = 0;
+    for (int i = 0; i < n_calls; i++) {
+        const struct gyre_record record = make_record(comm, calls[i]);
+        const uint64_t index = gyre_board_post(&comm->board, &record);
+        gyre_health_posted(comm->health, &record);
+        if (compares && record.coll != GYRE_COLL_SEND_RECV)
+            GYRE_TRY_GOTO(status, gyre_compare_calls(comm, &record), out);
+        struct gyre_work *work = &works[n_works];
+        GYRE_TRY_GOTO(status, gyre_plan_work(comm, calls[i], work), out);
+        work->signature = gyre_record_signature(&record, comm->rank);
+        work->sequence = record.sequence;
+        gyre_health_launched(comm->health, pulse->launched + (uint64_t)n_works, index);
+        n_works++;
+    }
+    GYRE_TRY_GOTO(
+        status, comm->executor->ops->launch(comm->executor, works, n_works, calls[0]->stream), out);
+    gyre_links_wake(comm);
+out:
+    if (works != few)
+        free(works);
+    return status;
+}
+
+/* A send to oneself is one local copy: it takes the receive that matches it. */
+static struct pending_call *find_self_recv(struct pending_call *calls, size_t n_calls,
+                                           const gyre_comm *comm)
+{
+    for (size_t i = 0; i < n_calls; i++)
+        if (calls[i].comm == comm && calls[i].call.coll == GYRE_COLL_SEND_RECV &&
+            !calls[i].call.is_send && calls[i].call.root == comm->rank)
+            return &calls[i];
+    return NULL;
+}
+
+static gyre_status join_self_calls(struct pending_call *calls, size_t n_calls)
+{
+    for (size_t i = 0; i < n_calls; i++) {
+        gyre_comm *comm = calls[i].comm;
+        struct gyre_call *call = &calls[i].call;
+        if (comm == NULL || call->coll != GYRE_COLL_SEND_RECV || call->root != comm->rank)
+            continue;
+        if (!call->is_send)
+            continue;
+        struct pending_call *recv = find_self_recv(calls, n_calls, comm);
+        if (recv == NULL || recv->call.count != call->count || recv->call.dtype != call->dtype)
+            return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                             "rank %d sends %zu x %s to itself: the same group needs a recv from "
+                             "itself of as many elements of that type",
+                             comm->rank, (size_t)call->count, gyre_dtype_names[call->dtype]);
+        call->recv = recv->call.recv;
+        recv->comm = NULL; /* carried out by the send */
+    }
+    for (size_t i = 0; i < n_calls; i++)
+        if (calls[i].comm != NULL && calls[i].call.coll == GYRE_COLL_SEND_RECV &&
+            !calls[i].call.is_send && calls[i].call.root == calls[i].comm->rank)
+            return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                             "rank %d receives from itself without a send to itself in the group",
+                             calls[i].comm->rank);
+    return GYRE_SUCCESS;
+}
+
+/* Of a run of point-to-point calls, those that may run together: the first on every pair and
+ * direction. Both ends count alike, so wave k here meets wave k there. */
+static gyre_status launch_p2p(gyre_comm *comm, const struct gyre_call **run, int n_run)
+{
+    const struct gyre_call **wave = malloc((size_t)n_run * sizeof(*wave));
+    bool *is_busy = calloc((size_t)comm->n_ranks * 2, sizeof(*is_busy));
+    gyre_status status =
+        wave != NULL && is_busy != NULL ? GYRE_SUCCESS : gyre_fail_errno(ENOMEM, "group");
+    while (status == GYRE_SUCCESS && n_run > 0) {
+        int n_wave = 0;
+        int n_later = 0;
+        memset(is_busy, 0, (size_t)comm->n_ranks * 2 * sizeof(*is_busy));
+        for (int i = 0; i < n_run; i++) {
+            bool *busy = &is_busy[run[i]->root * 2 + run[i]->is_send];
+            if (!*busy)
+                wave[n_wave++] = run[i];
+            else
+                run[n_later++] = run[i];
+            *busy = true;
+        }
+        n_run = n_later;
+        status = launch(comm, wave, n_wave);
+    }
+    free(is_busy);
+    free(wave);
+    return status;
+}
+
+/* All calls of one communicator, in order. */
+static gyre_status launch_comm(gyre_comm *comm, struct pending_call *calls, size_t n_calls)
+{
+    const struct gyre_call **run = malloc(n_calls * sizeof(*run));
+    if (run == NULL)
+        return gyre_fail_errno(ENOMEM, "group of %zu calls", n_calls);
+    gyre_status status = GYRE_SUCCESS;
+    int n_run = 0;
+    for (size_t i = 0; i < n_calls && status == GYRE_SUCCESS; i++) {
+        if (calls[i].comm != comm)
+            continue;
+        const struct gyre_call *call = &calls[i].call;
+        const bool is_p2p = call->coll == GYRE_COLL_SEND_RECV;
+        if (n_run > 0 && (!is_p2p || run[0]->stream != call->stream)) {
+            status = launch_p2p(comm, run, n_run);
+            n_run = 0;
+        }
+        if (status != GYRE_SUCCESS)
+            break;
+        if (is_p2p)
+            run[n_run++] = call;
+        else
+            status = launch(comm, &call, 1);
+    }
+    if (status == GYRE_SUCCESS && n_run > 0)
+        status = launch_p2p(comm, run, n_run);
+    free(run);
+    return status;
+}
+
+/* One thread a communicator, for GYRE_CHECK=calls: the comparison waits for the other ranks, which
+ * may be served by this very thread. */
+struct launcher {
+    pthread_t thread;
+    gyre_comm *comm;
+    struct pending_call *calls;
+    size_t n_calls;
+    gyre_status status;
+    char cause[GYRE_CAUSE_MAX_BYTES];
+};
+
+static void *run_launcher(void *argument)
+{
+    struct launcher *launcher = argument;
+    launcher->status = launch_comm(launcher->comm, launcher->calls, launcher->n_calls);
+    memcpy(launcher->cause, gyre_cause(), strlen(gyre_cause()) + 1);
+    return NULL;
+}
+
+static gyre_status launch_side_by_side(struct pending_call *calls, size_t n_calls)
+{
+    struct launcher *launchers = calloc(n_calls, sizeof(*launchers));
+    if (launchers == NULL)
+        return gyre_fail_errno(ENOMEM, "group of %zu calls", n_calls);
+    size_t n = 0;
+    int error = 0;
+    for (size_t i = 0; i < n_calls && error == 0; i++) {
+        bool is_known = calls[i].comm == NULL;
+        for (size_t j = 0; j < n; j++)
+            is_known = is_known || launchers[j].comm == calls[i].comm;
+        if (is_known)
+            continue;
+        launchers[n] = (struct launcher){.comm = calls[i].comm, .calls = calls, .n_calls = n_calls};
+        error = pthread_create(&launchers[n].thread, NULL, run_launcher, &launchers[n]);
+        n += error == 0;
+    }
+    gyre_status status = error == 0 ? GYRE_SUCCESS : gyre_fail_errno(error, "pthread_create");
+    for (size_t i = 0; i < n; i++) {
+        pthread_join(launchers[i].thread, NULL);
+        if (status == GYRE_SUCCESS && launchers[i].status != GYRE_SUCCESS) {
+            status = launchers[i].status;
+            gyre_set_cause(launchers[i].cause);
+        }
+    }
+    free(launchers);
+    return status;
+}
+
+static gyre_status launch_all(struct pending_call *calls, size_t n_calls)
+{
+    GYRE_TRY(join_self_calls(calls, n_calls));
+    bool is_several = false;
+    for (size_t i = 1; i < n_calls; i++)
+        is_several = is_several || calls[i].comm != calls[0].comm;
+    if (is_several && gyre_param_is_set(&calls[0].comm->params, GYRE_PARAM_CHECK))
+        return launch_side_by_side(calls, n_calls);
+    gyre_status status = GYRE_SUCCESS;
+    for (size_t i = 0; i < n_calls; i++) {
+        gyre_comm *comm = calls[i].comm;
+        bool is_first = comm != NULL;
+        for (size_t j = 0; j < i; j++)
+            is_first = is_first && calls[j].comm != comm;
+        if (!is_first)
+            continue;
+        /* The other communicators' ranks wait for these calls: launch them all the same. */
+        const gyre_status launched = launch_comm(comm, calls, n_calls);
+        if (status == GYRE_SUCCESS)
+            status = launched;
+    }
+    return status;
+}
+
+/* ---- collecting --------------------------------------------------------------------------- */
+
+gyre_status gyre_group_submit(gyre_comm *comm, const struct gyre_call *call)
+{
+    if (group.depth == 0) {
+        const bool is_self = call->coll == GYRE_COLL_SEND_RECV && call->root == comm->rank;
+        if (!is_self)
+            return launch(comm, &call, 1);
+        struct pending_call alone = {comm, *call};
+        return launch_all(&alone, 1);
+    }
+    if (group.n_calls == group.max_calls) {
+        const size_t more = group.max_calls > 0 ? group.max_calls * 2 : 32;
+        struct pending_call *calls = realloc(group.calls, more * sizeof(*calls));
+        if (calls == NULL)
+            return gyre_fail_errno(ENOMEM, "group of %zu calls", more);
+        group.calls = calls;
+        group.max_calls = more;
+    }
+    group.calls[group.n_calls++] = (struct pending_call){comm, *call};
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_group_defer_init(const struct gyre_pending_init *init)
+{
+    if (group.n_inits == group.max_inits) {
+        const int more = group.max_inits > 0 ? group.max_inits * 2 : 8;
+        struct gyre_pending_init *inits = realloc(group.inits, (size_t)more * sizeof(*inits));
+        if (inits == NULL)
+            return gyre_fail_errno(ENOMEM, "group of %d inits", more);
+        group.inits = inits;
+        group.max_inits = more;
+    }
+    group.inits[group.n_inits++] = *init;
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_group_start(void)
+{
+    group.depth++;
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_group_end(void)
+{
+    if (group.depth == 0)
+        return gyre_fail(GYRE_ERROR_INVALID_USAGE, "group_end without group_start on this thread");
+    if (--group.depth > 0)
+        return GYRE_SUCCESS;
+    struct group ending = group;
+    memset(&group, 0, sizeof(group));
+    gyre_status status = GYRE_SUCCESS;
+    if (ending.n_inits > 0)
+        status = gyre_run_inits(ending.inits, ending.n_inits);
+    if (status == GYRE_SUCCESS && ending.n_calls > 0)
+        status = launch_all(ending.calls, ending.n_calls);
+    free(ending.inits);
+    free(ending.calls);
+    return status;
+}
+
+/* ---- GYRE_CHECK=calls --------------------------------------------------------------------- */
+
+gyre_status gyre_compare_calls(gyre_comm *comm, const struct gyre_record *record)
+{
+    const size_t n = (size_t)comm->n_ranks;
+    struct gyre_record *all = malloc(n * sizeof(*all));
+    if (all == NULL)
+        return gyre_fail_errno(ENOMEM, "GYRE_CHECK=calls");
+    gyre_health_pause(comm->health);
+    gyre_status status =
+        comm->bootstrap->ops->all_gather(comm->bootstrap, record, sizeof(*record), all);
+    gyre_health_resume(comm->health);
+    for (int rank = 1; rank < comm->n_ranks && status == GYRE_SUCCESS; rank++) {
+        if (gyre_record_fits(&all[0], &all[rank]) && all[0].sequence == all[rank].sequence)
+            continue;
+        char first[160];
+        char other[160];
+        status = gyre_fail(
+            GYRE_ERROR_INVALID_USAGE,
+            "calls do not fit: rank 0 (%s) called %s, rank %d (%s) called %s; no data "
+            "was moved",
+            comm->links.infos[0].host_name, gyre_record_text(&all[0], first, sizeof(first)), rank,
+            comm->links.infos[rank].host_name, gyre_record_text(&all[rank], other, sizeof(other)));
+        gyre_fault_raise(&comm->fault, status, gyre_cause());
+    }
+    free(all);
+    return status;
+}

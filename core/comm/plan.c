@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Plans of one communicator: programs by shape, loaded programs by (program, protocol, channels),
+ * and the work that a call becomes. Only the caller's thread of the communicator comes here.
+ */
+#include "core/comm/plan.h"
+
+#include "core/base/log.h"
+#include "core/base/util.h"
+#include "core/comm/comm.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One rank's program of one shape. */
+struct shape_entry {
+    const struct gyre_algorithm *algorithm;
+    enum gyre_collective coll;
+    uint16_t n_ranks;
+    uint16_t root;
+    int rank; /* in the shape */
+    struct gyre_program *program;
+    struct shape_entry *next;
+};
+
+struct loaded_entry {
+    const struct gyre_program *program;
+    enum gyre_proto proto;
+    uint32_t n_channels;
+    uint16_t rank_of[2]; /* of a point-to-point program; else unused */
+    struct gyre_loaded *loaded;
+    struct loaded_entry *next;
+};
+
+struct gyre_plan_cache {
+    struct gyre_comm *comm;
+    struct gyre_tuner_facts facts;
+    struct gyre_filter filter;
+    struct shape_entry *shapes;
+    struct loaded_entry *loads;
+};
+
+static uint32_t channel_limit(const struct gyre_comm *comm)
+{
+    uint64_t most = comm->links.spec.n_fifos;
+    if (comm->config.max_channels > 0)
+        most = gyre_min_u64(most, (uint64_t)comm->config.max_channels);
+    if (comm->config.sm_budget > 0)
+        most = gyre_min_u64(most, (uint64_t)comm->config.sm_budget);
+    return (uint32_t)most;
+}
+
+gyre_status gyre_plan_cache_open(struct gyre_comm *comm, struct gyre_plan_cache **cache_out)
+{
+    struct gyre_plan_cache *cache = calloc(1, sizeof(*cache));
+    if (cache == NULL)
+        return gyre_fail_errno(ENOMEM, "plan cache");
+    cache->comm = comm;
+    const gyre_status status =
+        gyre_filter_parse(gyre_param_text(&comm->params, GYRE_PARAM_ALGO),
+                          gyre_param_text(&comm->params, GYRE_PARAM_PROTO), &cache->filter);
+    if (status != GYRE_SUCCESS) {
+        free(cache);
+        return status;
+    }
+    const uint32_t most = channel_limit(comm);
+    const uint64_t least = comm->config.min_channels > 0 ? (uint64_t)comm->config.min_channels : 1;
+    cache->facts = (struct gyre_tuner_facts){
+        .device_kind = (gyre_device_kind)comm->device_info.kind,
+        .n_ranks = (uint32_t)comm->n_ranks,
+        .n_hosts = comm->links.grouping.n_hosts,
+        .is_proxied = comm->links.is_proxied,
+        .is_ll128_safe = comm->links.is_ll128_safe,
+        .min_channels = (uint32_t)gyre_min_u64(least, most),
+        .max_channels = most,
+        .spec = comm->links.spec,
+        .grouping = &comm->links.grouping,
+    };
+    *cache_out = cache;
+    return GYRE_SUCCESS;
+}
+
+void gyre_plan_cache_close(struct gyre_plan_cache *cache)
+{
+    if (cache == NULL)
+        return;
+    struct gyre_executor *executor = cache->comm->executor;
+    while (cache->loads != NULL) {
+        struct loaded_entry *entry = cache->loads;
+        cache->loads = entry->next;
+        executor->ops->unload(executor, entry->loaded);
+        free(entry);
+    }
+    while (cache->shapes != NULL) {
+        struct shape_entry *entry = cache->shapes;
+        cache->shapes = entry->next;
+        gyre_program_free(entry->program);
+        free(entry);
+    }
+    free(cache);
+}
+
+static gyre_status find_program(struct gyre_plan_cache *cache,
+                                const struct gyre_algorithm *algorithm,
+                                const struct gyre_shape *shape, int rank,
+                                const struct gyre_program **program_out)
+{
+    for (struct shape_entry *entry = cache->shapes; entry != NULL; entry = entry->next) {
+        if (entry->algorithm == algorithm && entry->coll == shape->coll &&
+            entry->n_ranks == shape->n_ranks && entry->root == shape->root && entry->rank == rank) {
+            *program_out = entry->program;
+            return GYRE_SUCCESS;
+        }
+    }
+    struct shape_entry *entry = calloc(1, sizeof(*entry));
+    if (entry == NULL)
+        return gyre_fail_errno(ENOMEM, "plan of %s", gyre_collectives[shape->coll].name);
+    const gyre_status status = gyre_algorithm_emit(algorithm, shape, rank, &entry->program);
+    if (status != GYRE_SUCCESS) {
+        free(entry);
+        return status;
+    }
+    entry->algorithm = algorithm;
+    entry->coll = shape->coll;
+    entry->n_ranks = shape->n_ranks;
+    entry->root = shape->root;
+    entry->rank = rank;
+    entry->next = cache->shapes;
+    cache->shapes = entry;
+    *program_out = entry->program;
+    return GYRE_SUCCESS;
+}
+
+static gyre_status find_loaded(struct gyre_plan_cache *cache, const struct gyre_program *program,
+                               const struct gyre_choice *choice, const uint16_t *rank_of,
+                               struct gyre_loaded **loaded_out)
+{
+    const uint16_t no_map[2] = {0, 0};
+    const uint16_t *key = rank_of != NULL ? rank_of : no_map;
+    for (struct loaded_entry *entry = cache->loads; entry != NULL; entry = entry->next) {
+        if (entry->program == program && entry->proto == choice->proto &&
+            entry->n_channels == choice->n_channels &&
+            memcmp(entry->rank_of, key, sizeof(entry->rank_of)) == 0) {
+            *loaded_out = entry->loaded;
+            return GYRE_SUCCESS;
+        }
+    }
+    struct loaded_entry *entry = calloc(1, sizeof(*entry));
+    if (entry == NULL)
+        return gyre_fail_errno(ENOMEM, "loaded program");
+    const struct gyre_load_config config = {.program = program,
+                                            .rank_of = rank_of,
+                                            .n_channels = choice->n_channels,
+                                            .proto = choice->proto};
+    struct gyre_executor *executor = cache->comm->executor;
+    const gyre_status status = executor->ops->load(executor, &config, &entry->loaded);
+    if (status != GYRE_SUCCESS) {
+        free(entry);
+        return status;
+    }
+    entry->program = program;
+    entry->proto = choice->proto;
+    entry->n_channels = choice->n_channels;
+    memcpy(entry->rank_of, key, sizeof(entry->rank_of));
+    entry->next = cache->loads;
+    cache->loads = entry;
+    *loaded_out = entry->loaded;
+    return GYRE_SUCCESS;
+}
+
+/* The shape of a call, this rank's number in it, and for point to point the two ranks. */
+static void shape_of(const struct gyre_comm *comm, const struct gyre_call *call,
+                     struct gyre_shape *shape_out, int *rank_out, uint16_t rank_of_out[2])
+{
+    struct gyre_shape shape = {.coll = call->coll,
+                               .n_ranks = (uint16_t)comm->n_ranks,
+                               .root = (uint16_t)(call->root < 0 ? 0 : call->root),
+                               .grouping = &comm->links.grouping};
+    *rank_out = comm->rank;
+    if (call->coll == GYRE_COLL_SEND_RECV) {
+        const bool is_self = call->root == comm->rank;
+        shape.n_ranks = is_self ? 1 : 2;
+        shape.root = 0;
+        shape.grouping = NULL;
+        *rank_out = call->is_send || is_self ? 0 : 1;
+        rank_of_out[*rank_out] = (uint16_t)comm->rank;
+        rank_of_out[1 - *rank_out] = (uint16_t)call->root;
+    }
+    *shape_out = shape;
+}
+
+/* Algorithm, protocol, channels and program of a call; the channels fit the program's lanes. */
+static gyre_status choose(struct gyre_plan_cache *cache, const struct gyre_call *call,
+                          struct gyre_choice *choice_out, const struct gyre_program **program_out,
+                          uint16_t rank_of_out[2])
+{
+    const struct gyre_comm *comm = cache->comm;
+    const uint64_t n_bytes = call->count * gyre_dtype_bytes(call->dtype);
+    GYRE_TRY(gyre_tuner_choose(&cache->facts, &cache->filter, call->coll, n_bytes, choice_out));
+    struct gyre_shape shape;
+    int rank;
+    shape_of(comm, call, &shape, &rank, rank_of_out);
+    GYRE_TRY(find_program(cache, choice_out->algorithm, &shape, rank, program_out));
+    const struct gyre_program *program = *program_out;
+    const struct gyre_fifo_spec *spec = &comm->links.spec;
+    if (program->n_lanes > spec->n_fifos || program->min_depth > spec->depth)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                         "%s %s needs %u connections of depth %u a pair, this communicator has %u "
+                         "of depth %u",
+                         program->algorithm, gyre_collectives[call->coll].name, program->n_lanes,
+                         program->min_depth, spec->n_fifos, spec->depth);
+    if (program->n_lanes > 0)
+        choice_out->n_channels =
+            (uint32_t)gyre_min_u64(choice_out->n_channels, spec->n_fifos / program->n_lanes);
+    return GYRE_SUCCESS;
+}
+
+static struct gyre_reduction reduction_of(const struct gyre_comm *comm,
+                                          const struct gyre_call *call)
+{
+    struct gyre_reduction reduction = {
+        .dtype = (uint8_t)call->dtype, .op = (uint8_t)call->op, .divisor = 1};
+    if (!gyre_collectives[call->coll].reduces) {
+        reduction.op = GYRE_SUM;
+    } else if ((int)call->op >= GYRE_FIRST_USER_OP) {
+        reduction.op = GYRE_SUM;
+        reduction.premultiply = 1;
+        reduction.scalar = comm->user_ops[(int)call->op - GYRE_FIRST_USER_OP].scalar;
+    } else if (call->op == GYRE_AVG) {
+        reduction.op = GYRE_SUM;
+        if (gyre_dtype_is_float(call->dtype)) {
+            reduction.premultiply = comm->n_ranks > 1;
+            reduction.scalar = gyre_premultiply_scalar(call->dtype, (uint32_t)comm->n_ranks);
+        } else {
+            reduction.divisor = (uint32_t)comm->n_ranks;
+        }
+    }
+    return reduction;
+}
+
+gyre_status gyre_plan_work(struct gyre_comm *comm, const struct gyre_call *call,
+                           struct gyre_work *work_out)
+{
+    struct gyre_plan_cache *cache = comm->plans;
+    struct gyre_choice choice;
+    const struct gyre_program *program;
+    uint16_t rank_of[2] = {0, 0};
+    GYRE_TRY(choose(cache, call, &choice, &program, rank_of));
+    const bool is_p2p = call->coll == GYRE_COLL_SEND_RECV;
+    struct gyre_loaded *loaded = NULL;
+    GYRE_TRY(find_loaded(cache, program, &choice, is_p2p ? rank_of : NULL, &loaded));
+    const uint32_t element = gyre_dtype_bytes(call->dtype);
+    *work_out = (struct gyre_work){
+        .loaded = loaded,
+        .in = call->send,
+        .out = call->recv,
+        .split = {.count = call->count,
+                  .n_channels = choice.n_channels,
+                  .n_chunks = program->n_chunks,
+                  .tile_elems = choice.tile_bytes / element,
+                  .unit_elems = 16 / element},
+        .reduction = reduction_of(comm, call),
+    };
+    if (gyre_log_enabled(GYRE_LOG_INFO, GYRE_LOG_TUNING))
+        GYRE_INFO(TUNING, "%s %" PRIu64 " B: %s %s, %u channels, tiles of %u B",
+                  gyre_collectives[call->coll].name, call->count * element, choice.algorithm->name,
+                  gyre_proto_names[choice.proto], choice.n_channels, choice.tile_bytes);
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_plan_describe(struct gyre_comm *comm, enum gyre_collective coll, size_t count,
+                               gyre_dtype dtype, gyre_op op, struct gyre_plan_summary *summary_out)
+{
+    const struct gyre_call call = {
+        .coll = coll, .count = count, .dtype = dtype, .op = op, .root = 0, .is_send = true};
+    struct gyre_choice choice;
+    const struct gyre_program *program;
+    uint16_t rank_of[2];
+    GYRE_TRY(choose(comm->plans, &call, &choice, &program, rank_of));
+    struct gyre_plan_summary summary = {.n_channels = choice.n_channels,
+                                        .slot_bytes = choice.tile_bytes,
+                                        .n_blocks = choice.n_channels * program->n_workers};
+    snprintf(summary.algorithm, sizeof(summary.algorithm), "%s", choice.algorithm->name);
+    snprintf(summary.proto, sizeof(summary.proto), "%s", gyre_proto_names[choice.proto]);
+    snprintf(summary.transports, sizeof(summary.transports), "%s", comm->links.summary);
+    *summary_out = summary;
+    return GYRE_SUCCESS;
+}

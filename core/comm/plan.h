@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From a call to something an executor can launch: (collective, bytes, dtype, op) -> algorithm,
+ * protocol, channels, tile -> program, loaded once and cached. A plan is made locally from what all
+ * ranks agreed on at init, so all ranks make the same.
+ */
+#ifndef GYRE_COMM_PLAN_H
+#define GYRE_COMM_PLAN_H
+
+#include "algorithms/algorithm.h"
+#include "kernels/executor.h"
+
+struct gyre_comm;
+
+/* What the choice may depend on; the same on all ranks. */
+struct gyre_tuner_facts {
+    gyre_device_kind device_kind;
+    uint32_t n_ranks;
+    uint32_t n_hosts;
+    bool is_proxied;    /* some pair of ranks talks through a proxy */
+    bool is_ll128_safe; /* every pair's 128-byte stores arrive whole (NVLink) */
+    uint32_t min_channels;
+    uint32_t max_channels; /* already limited by the SM budget */
+    struct gyre_fifo_spec spec;
+    const struct gyre_grouping *grouping;
+};
+
+/* How a call is carried out. */
+struct gyre_choice {
+    const struct gyre_algorithm *algorithm;
+    enum gyre_proto proto;
+    uint32_t n_channels;
+    uint32_t tile_bytes; /* payload of one slot; a multiple of 16 */
+};
+
+/* Which algorithms and protocols the user allows (GYRE_ALGO, GYRE_PROTO). */
+struct gyre_filter {
+    /* Bit i = gyre_algorithms[i] allowed, per collective. */
+    uint32_t algorithms[GYRE_N_COLLECTIVES];
+    uint32_t protos[GYRE_N_COLLECTIVES];
+    bool is_forced[GYRE_N_COLLECTIVES]; /* the user named algorithms for this collective */
+};
+
+/** gyre_filter_parse - "[^]ring,tree" or "all_reduce:ring;broadcast:^tree". Errors:
+ * INVALID_ARGUMENT with the word and the legal ones. */
+gyre_status gyre_filter_parse(const char *algos, const char *protos,
+                              struct gyre_filter *filter_out);
+
+/** gyre_tuner_choose - the way to carry out a collective of `n_bytes` (of the vector, or of one
+ * block where buffers are made of blocks). Pure.
+ * Errors: INVALID_USAGE when the filter leaves nothing that can do it, saying why. */
+gyre_status gyre_tuner_choose(const struct gyre_tuner_facts *facts,
+                              const struct gyre_filter *filter, enum gyre_collective coll,
+                              uint64_t n_bytes, struct gyre_choice *choice_out);
+
+/** gyre_tuner_fifo_spec - how FIFOs are dimensioned for a communicator: within the budget of
+ * GYRE_FIFO_BUDGET_BYTES a rank. @buffer_bytes: GYRE_BUFFSIZE, 0 = unset. Pure. */
+struct gyre_fifo_spec gyre_tuner_fifo_spec(gyre_device_kind kind, uint32_t n_ranks, bool is_proxied,
+                                           uint64_t buffer_bytes);
+
+#define GYRE_FIFO_BUDGET_BYTES (64ULL << 20)
+
+struct gyre_plan_cache;
+
+gyre_status gyre_plan_cache_open(struct gyre_comm *comm, struct gyre_plan_cache **cache_out);
+void gyre_plan_cache_close(struct gyre_plan_cache *cache);
+
+/* A call, as the API took it. */
+struct gyre_call {
+    enum gyre_collective coll;
+    const void *send;
+    void *recv;
+    uint64_t count;
+    gyre_dtype dtype;
+    gyre_op op;
+    int root;     /* or the peer; -1 where there is none */
+    bool is_send; /* SEND_RECV */
+    gyre_stream stream;
+};
+
+/** gyre_plan_work - make the work that carries out `call`; loads the program on first use.
+ * signature and sequence are left to the caller. */
+gyre_status gyre_plan_work(struct gyre_comm *comm, const struct gyre_call *call,
+                           struct gyre_work *work_out);
+
+/* What a call would use, for people and benches. */
+struct gyre_plan_summary {
+    char algorithm[16];
+    char proto[8];
+    unsigned n_channels;
+    unsigned slot_bytes;
+    unsigned n_blocks; /* thread blocks (CUDA) or cooperative workers (host) of one rank */
+    char transports[64];
+    double predicted_us; /* 0 = no prediction */
+};
+
+/** gyre_plan_describe - how a collective of this size would be carried out now. */
+gyre_status gyre_plan_describe(struct gyre_comm *comm, enum gyre_collective coll, size_t count,
+                               gyre_dtype dtype, gyre_op op, struct gyre_plan_summary *summary_out);
+
+#endif

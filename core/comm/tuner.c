@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which algorithm, protocol, channels and tile a call gets. Pure functions of what all ranks
+ * agreed on, so that every rank chooses the same. Thresholds cite the measurement they come from.
+ */
+#include "core/comm/plan.h"
+
+#include "core/base/param.h"
+#include "core/base/util.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#define MIN_TILE_BYTES 4096
+
+/* ---- GYRE_ALGO and GYRE_PROTO ------------------------------------------------------------- */
+
+static int algorithm_index(const char *name)
+{
+    for (int i = 0; gyre_algorithms[i] != NULL; i++)
+        if (strcasecmp(gyre_algorithms[i]->name, name) == 0)
+            return i;
+    return -1;
+}
+
+static int proto_index(const char *name)
+{
+    return gyre_name_find(gyre_proto_names, GYRE_N_PROTOS, name);
+}
+
+static void list_algorithms(char *text_out, size_t text_bytes)
+{
+    text_out[0] = '\0';
+    for (int i = 0; gyre_algorithms[i] != NULL; i++) {
+        const size_t used = strlen(text_out);
+        snprintf(text_out + used, text_bytes - used, "%s%s", i > 0 ? " " : "",
+                 gyre_algorithms[i]->name);
+    }
+}
+
+/* One "[^]a,b" list into a bit mask. */
+static gyre_status parse_list(const char *text, int (*index_of)(const char *), const char *variable,
+                              const char *legal, uint32_t *mask_out)
+{
+    char list[GYRE_PARAM_MAX_BYTES];
+    const bool inverts = text[0] == '^';
+    snprintf(list, sizeof(list), "%s", text + inverts);
+    uint32_t mask = 0;
+    char *rest = NULL;
+    for (char *word = strtok_r(list, ", ", &rest); word != NULL;
+         word = strtok_r(NULL, ", ", &rest)) {
+        const int index = index_of(word);
+        if (index < 0)
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s: \"%s\" is none of: %s", variable,
+                             word, legal);
+        mask |= 1U << index;
+    }
+    if (mask == 0)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s: \"%s\" names nothing; legal: %s",
+                         variable, text, legal);
+    *mask_out = inverts ? ~mask : mask;
+    return GYRE_SUCCESS;
+}
+
+/* "list" for all collectives, or "all_reduce:list;broadcast:list". */
+static gyre_status parse_filter(const char *text, int (*index_of)(const char *),
+                                const char *variable, const char *legal,
+                                uint32_t masks_out[GYRE_N_COLLECTIVES], bool *forced_out)
+{
+    for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
+        masks_out[coll] = UINT32_MAX;
+    char copy[GYRE_PARAM_MAX_BYTES];
+    snprintf(copy, sizeof(copy), "%s", text);
+    char *rest = NULL;
+    for (char *part = strtok_r(copy, ";", &rest); part != NULL; part = strtok_r(NULL, ";", &rest)) {
+        char *colon = strchr(part, ':');
+        int only = -1;
+        if (colon != NULL) {
+            *colon = '\0';
+            only = gyre_collective_find(part);
+            if (only < 0)
+                return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                                 "%s: \"%s\" is not a collective (all_reduce, broadcast, ...)",
+                                 variable, part);
+        }
+        uint32_t mask = 0;
+        GYRE_TRY(parse_list(colon != NULL ? colon + 1 : part, index_of, variable, legal, &mask));
+        for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++) {
+            /* Point to point has one algorithm and is meant only when named. */
+            if (only >= 0 ? coll != only : coll == GYRE_COLL_SEND_RECV)
+                continue;
+            masks_out[coll] = mask;
+            if (forced_out != NULL)
+                forced_out[coll] = true;
+        }
+    }
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_filter_parse(const char *algos, const char *protos, struct gyre_filter *filter_out)
+{
+    struct gyre_filter filter = {0};
+    char legal[128];
+    list_algorithms(legal, sizeof(legal));
+    GYRE_TRY(parse_filter(algos, algorithm_index, "GYRE_ALGO", legal, filter.algorithms,
+                          filter.is_forced));
+    GYRE_TRY(
+        parse_filter(protos, proto_index, "GYRE_PROTO", "simple ll ll128", filter.protos, NULL));
+    *filter_out = filter;
+    return GYRE_SUCCESS;
+}
+
+/* ---- dimensions --------------------------------------------------------------------------- */
+
+static uint32_t floor_to_power_of_two(uint64_t value)
+{
+    uint64_t power = 1;
+    while (power * 2 <= value)
+        power *= 2;
+    return (uint32_t)power;
+}
+
+static uint32_t clamp_u32(uint64_t value, uint32_t low, uint32_t high)
+{
+    return value < low ? low : value > high ? high : (uint32_t)value;
+}
+
+struct gyre_fifo_spec gyre_tuner_fifo_spec(gyre_device_kind kind, uint32_t n_ranks, bool is_proxied,
+                                           uint64_t buffer_bytes)
+{
+    const bool is_cuda = kind == GYRE_DEVICE_CUDA;
+    const uint32_t n_peers = n_ranks > 1 ? n_ranks - 1 : 1;
+    struct gyre_fifo_spec spec = {.n_fifos = is_cuda ? 32 : 4, .depth = 4};
+    if (is_cuda && n_peers > 8)
+        spec.n_fifos = clamp_u32(256 / n_peers, 2, 32);
+    /* A proxied pair has slots at both ends on each rank. */
+    const uint64_t n_slots = (uint64_t)n_peers * spec.n_fifos * spec.depth * (is_proxied ? 2 : 1);
+    const uint64_t share = GYRE_FIFO_BUDGET_BYTES / n_slots;
+    /* Lines take a quarter of the share where the device has them, slots half, rounded down. */
+    const uint64_t simple = buffer_bytes > 0
+                                ? buffer_bytes / spec.depth
+                                : floor_to_power_of_two(is_cuda ? share / 4 * 3 : share);
+    spec.slot_bytes[GYRE_PROTO_SIMPLE] =
+        clamp_u32(simple / 16 * 16, MIN_TILE_BYTES, is_cuda ? 512 * 1024 : 128 * 1024);
+    if (is_cuda && !is_proxied) {
+        spec.slot_bytes[GYRE_PROTO_LL] =
+            clamp_u32(floor_to_power_of_two(share / 8), MIN_TILE_BYTES, 64 * 1024);
+        spec.slot_bytes[GYRE_PROTO_LL128] = spec.slot_bytes[GYRE_PROTO_LL];
+    }
+    return spec;
+}
+
+/* ---- the choice --------------------------------------------------------------------------- */
+
+/* What does best on the host device, by total bytes: bench allreduce --compare mpi, 2 cores (AMD
+ * EPYC), 2..8 ranks over shared memory, 2026-11. One-shot has the fewest hand-overs, two-shot two,
+ * ring moves the fewest bytes through caches. */
+static const struct gyre_algorithm *prefer_on_host(const struct gyre_tuner_facts *facts,
+                                                   enum gyre_collective coll, uint64_t n_bytes)
+{
+    const bool is_remote = facts->n_hosts > 1;
+    switch (coll) {
+    case GYRE_COLL_ALL_REDUCE:
+        if (n_bytes <= 8192)
+            return &gyre_algorithm_direct;
+        if (n_bytes <= 1 << 20 || facts->n_ranks == 2)
+            return &gyre_algorithm_twoshot;
+        return &gyre_algorithm_ring;
+    case GYRE_COLL_BROADCAST:
+        if (n_bytes <= 65536 || !is_remote)
+            return facts->n_ranks <= 4 ? &gyre_algorithm_direct : &gyre_algorithm_tree;
+        return &gyre_algorithm_ring;
+    case GYRE_COLL_REDUCE:
+        if (n_bytes <= 65536)
+            return facts->n_ranks <= 4 ? &gyre_algorithm_direct : &gyre_algorithm_tree;
+        return &gyre_algorithm_ring;
+    case GYRE_COLL_ALL_GATHER:
+    case GYRE_COLL_REDUCE_SCATTER:
+        return n_bytes <= 65536 ? &gyre_algorithm_direct : &gyre_algorithm_ring;
+    case GYRE_COLL_SEND_RECV:
+        return &gyre_algorithm_sendrecv;
+    default:
+        return &gyre_algorithm_direct;
+    }
+}
+
+/* First guess for GPUs joined by NVLink; replaced by the measured model. */
+static const struct gyre_algorithm *prefer_on_cuda(const struct gyre_tuner_facts *facts,
+                                                   enum gyre_collective coll, uint64_t n_bytes)
+{
+    switch (coll) {
+    case GYRE_COLL_ALL_REDUCE:
+        if (n_bytes <= 262144)
+            return &gyre_algorithm_direct;
+        if (n_bytes <= 32 << 20)
+            return &gyre_algorithm_twoshot;
+        return &gyre_algorithm_ring;
+    case GYRE_COLL_BROADCAST:
+        return n_bytes <= 65536 ? &gyre_algorithm_direct : &gyre_algorithm_ring;
+    case GYRE_COLL_REDUCE:
+        return n_bytes <= 262144 ? &gyre_algorithm_direct : &gyre_algorithm_ring;
+    case GYRE_COLL_ALL_GATHER:
+    case GYRE_COLL_REDUCE_SCATTER:
+        return n_bytes <= 8 << 20 ? &gyre_algorithm_direct : &gyre_algorithm_ring;
+    default:
+        return prefer_on_host(facts, coll, n_bytes);
+    }
+}
+
+/* The preferred algorithm if allowed, else the first that is. */
+static gyre_status choose_algorithm(const struct gyre_tuner_facts *facts,
+                                    const struct gyre_filter *filter, enum gyre_collective coll,
+                                    uint64_t n_bytes, const struct gyre_algorithm **algorithm_out)
+{
+    const struct gyre_algorithm *preferred = facts->device_kind == GYRE_DEVICE_CUDA
+                                                 ? prefer_on_cuda(facts, coll, n_bytes)
+                                                 : prefer_on_host(facts, coll, n_bytes);
+    const uint32_t allowed = filter->algorithms[coll];
+    const struct gyre_algorithm *found = NULL;
+    for (int i = 0; gyre_algorithms[i] != NULL; i++) {
+        if ((allowed >> i & 1U) == 0 || !gyre_algorithm_has(gyre_algorithms[i], coll))
+            continue;
+        if (found == NULL || gyre_algorithms[i] == preferred)
+            found = gyre_algorithms[i];
+    }
+    if (found == NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                         "no algorithm that GYRE_ALGO allows can do %s; \"build/bench/schedule "
+                         "--list\" shows which can",
+                         gyre_collectives[coll].name);
+    *algorithm_out = found;
+    return GYRE_SUCCESS;
+}
+
+/* Why a protocol cannot be used here; NULL if it can. */
+static const char *proto_obstacle(const struct gyre_tuner_facts *facts, enum gyre_proto proto)
+{
+    if (proto == GYRE_PROTO_SIMPLE)
+        return NULL;
+    if (facts->device_kind != GYRE_DEVICE_CUDA)
+        return "the host device has simple only";
+    if (facts->is_proxied)
+        return "connections that a proxy serves have simple only";
+    if (proto == GYRE_PROTO_LL128 && !facts->is_ll128_safe)
+        return "ll128 needs NVLink between all ranks: elsewhere 128-byte stores may arrive in "
+               "parts";
+    if (facts->spec.slot_bytes[proto] == 0)
+        return "no memory was set aside for it";
+    return NULL;
+}
+
+static enum gyre_proto prefer_proto(const struct gyre_tuner_facts *facts,
+                                    const struct gyre_algorithm *algorithm, uint64_t n_bytes)
+{
+    if (facts->device_kind != GYRE_DEVICE_CUDA || facts->is_proxied)
+        return GYRE_PROTO_SIMPLE;
+    if (algorithm == &gyre_algorithm_direct)
+        return n_bytes <= 1 << 20 ? GYRE_PROTO_LL : GYRE_PROTO_SIMPLE;
+    return n_bytes <= 2 << 20 ? GYRE_PROTO_LL : GYRE_PROTO_SIMPLE;
+}
+
+static gyre_status choose_proto(const struct gyre_tuner_facts *facts,
+                                const struct gyre_filter *filter, enum gyre_collective coll,
+                                const struct gyre_algorithm *algorithm, uint64_t n_bytes,
+                                enum gyre_proto *proto_out)
+{
+    const enum gyre_proto preferred = prefer_proto(facts, algorithm, n_bytes);
+    const char *obstacle = "none was named";
+    int found = -1;
+    for (int proto = 0; proto < GYRE_N_PROTOS; proto++) {
+        if ((filter->protos[coll] >> proto & 1U) == 0)
+            continue;
+        const char *why = proto_obstacle(facts, (enum gyre_proto)proto);
+        if (why != NULL)
+            obstacle = why;
+        else if (found < 0 || proto == (int)preferred)
+            found = proto;
+    }
+    if (found < 0)
+        return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                         "no protocol that GYRE_PROTO allows can be used for %s: %s",
+                         gyre_collectives[coll].name, obstacle);
+    *proto_out = (enum gyre_proto)found;
+    return GYRE_SUCCESS;
+}
+
+static uint32_t payload_bytes(const struct gyre_fifo_spec *spec, enum gyre_proto proto)
+{
+    const uint32_t bytes = spec->slot_bytes[proto];
+    switch (proto) {
+    case GYRE_PROTO_LL:
+        return bytes / 2;
+    case GYRE_PROTO_LL128:
+        return bytes / 128 * 120;
+    default:
+        return bytes;
+    }
+}
+
+/* Chains pass a tile on before the next comes: enough tiles to fill the chain, none too small. */
+static uint32_t choose_tile(const struct gyre_tuner_facts *facts, uint64_t n_bytes,
+                            uint32_t most_bytes)
+{
+    const uint64_t wanted = n_bytes / (4ULL * facts->n_ranks);
+    return clamp_u32(gyre_round_up(wanted, 4096), gyre_min_u64(MIN_TILE_BYTES, most_bytes) & ~15U,
+                     most_bytes / 16 * 16);
+}
+
+static uint32_t choose_channels(const struct gyre_tuner_facts *facts, enum gyre_proto proto,
+                                uint64_t n_bytes)
+{
+    uint64_t wanted = 1;
+    if (facts->device_kind == GYRE_DEVICE_CUDA)
+        wanted = proto == GYRE_PROTO_SIMPLE ? gyre_div_round_up(n_bytes, 128 * 1024)
+                                            : gyre_div_round_up(n_bytes, 8 * 1024);
+    return clamp_u32(wanted, facts->min_channels, facts->max_channels);
+}
+
+gyre_status gyre_tuner_choose(const struct gyre_tuner_facts *facts,
+                              const struct gyre_filter *filter, enum gyre_collective coll,
+                              uint64_t n_bytes, struct gyre_choice *choice_out)
+{
+    struct gyre_choice choice;
+    GYRE_TRY(choose_algorithm(facts, filter, coll, n_bytes, &choice.algorithm));
+    GYRE_TRY(choose_proto(facts, filter, coll, choice.algorithm, n_bytes, &choice.proto));
+    choice.n_channels = choose_channels(facts, choice.proto, n_bytes);
+    const uint32_t most = payload_bytes(&facts->spec, choice.proto);
+    const bool is_chain = coll == GYRE_COLL_BROADCAST || coll == GYRE_COLL_REDUCE ||
+                          choice.algorithm == &gyre_algorithm_tree;
+    choice.tile_bytes =
+        is_chain ? choose_tile(facts, n_bytes / choice.n_channels, most) : most / 16 * 16;
+    *choice_out = choice;
+    return GYRE_SUCCESS;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a device kind brings for patterns; pattern.c checks arguments and chooses the row.
+ */
+#ifndef GYRE_KERNELS_PATTERN_OPS_H
+#define GYRE_KERNELS_PATTERN_OPS_H
+
+#include "kernels/pattern.h"
+
+/* Rank number that stands for the reduction over all ranks. */
+#define GYRE_PATTERN_REDUCED UINT32_MAX
+
+struct gyre_pattern_ops {
+    /* Write the rank's elements first .. first + count - 1 to device memory; synchronous. */
+    gyre_status (*fill)(struct gyre_device *device, const struct gyre_pattern *pattern,
+                        uint32_t rank, uint64_t first, uint64_t count, void *buffer);
+    /* Compare device memory with the rank's elements, bit by bit; GYRE_PATTERN_REDUCED: with the
+     * reduction. Fills all of *errors_out. */
+    gyre_status (*check)(struct gyre_device *device, const struct gyre_pattern *pattern,
+                         uint32_t rank, uint64_t first, uint64_t count, const void *buffer,
+                         struct gyre_pattern_errors *errors_out);
+};
+
+extern const struct gyre_pattern_ops gyre_pattern_host;
+#ifdef GYRE_WITH_CUDA
+extern const struct gyre_pattern_ops gyre_pattern_cuda;
+#endif
+
+#endif

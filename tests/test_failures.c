@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Failures of other ranks: kill -9 in a running all-reduce, abort, a stopped rank, a missing one.
+ */
+#include "core/base/util.h"
+#include "tests/ranks.h"
+
+#include <signal.h>
+#include <time.h>
+
+#define HOST GYRE_DEVICE_HOST
+
+/* Calls so far, by rank, shared with the parent. */
+struct shared_counts {
+    uint64_t n_calls[TEST_MAX_RANKS];
+};
+
+struct victim {
+    struct shared_counts *shared;
+    int rank;
+    const char *expected; /* in the survivors' error */
+};
+
+/* All-reduce until an error comes; it must name the victim and come within two seconds. */
+static void reduce_until_error(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    const struct victim *victim = argument;
+    enum { COUNT = 65536 };
+    float *data = calloc(COUNT, sizeof(*data));
+    gyre_status status = GYRE_SUCCESS;
+    (void)n_ranks;
+    while (status == GYRE_SUCCESS) {
+        status = gyre_all_reduce(data, data, COUNT, GYRE_FLOAT32, GYRE_SUM, comm, NULL);
+        if (status == GYRE_SUCCESS)
+            status = gyre_stream_synchronize(NULL, HOST);
+        gyre_fetch_add_u64(&victim->shared->n_calls[rank], 1);
+    }
+    CHECK_MSG(status == GYRE_ERROR_REMOTE, "%s", gyre_status_name(status));
+    CHECK_MSG(strstr(gyre_last_error(), victim->expected) != NULL, "%s", gyre_last_error());
+    free(data);
+}
+
+static struct shared_counts *share_counts(void)
+{
+    struct shared_counts *shared =
+        mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    memset(shared, 0, sizeof(*shared));
+    return shared;
+}
+
+static void wait_until_running(const struct shared_counts *shared, int n_ranks)
+{
+    for (int rank = 0; rank < n_ranks; rank++)
+        while (gyre_load_acquire_u64(&shared->n_calls[rank]) < 10)
+            sched_yield();
+}
+
+/* Kill each rank in turn; report how long the slowest survivor took. */
+static void kill_each(const char *transport)
+{
+    enum { N = 4 };
+    setenv("GYRE_TRANSPORT", transport, 1);
+    for (int dead = 0; dead < N; dead++) {
+        struct shared_counts *shared = share_counts();
+        char expected[32];
+        pid_t pids[N];
+        snprintf(expected, sizeof(expected), "rank %d", dead);
+        struct victim victim = {shared, dead, expected};
+        test_fork_ranks(N, reduce_until_error, &victim, pids);
+        wait_until_running(shared, N);
+        const uint64_t killed_ns = gyre_now_ns();
+        kill(pids[dead], SIGKILL);
+        for (int rank = 0; rank < N; rank++) {
+            const bool is_fine = test_wait_rank(pids[rank]);
+            CHECK_MSG(is_fine == (rank != dead), "rank %d after rank %d died", rank, dead);
+        }
+        const double took_s = (double)(gyre_now_ns() - killed_ns) / 1e9;
+        printf("     %s: rank %d killed, all survivors ended after %.2f s\n", transport, dead,
+               took_s);
+        munmap(shared, sizeof(*shared));
+    }
+    unsetenv("GYRE_TRANSPORT");
+}
+
+static void survivors_name_the_killed_rank_over_shm(void)
+{
+    kill_each("shm");
+}
+
+static void survivors_name_the_killed_rank_over_sockets(void)
+{
+    kill_each("socket");
+}
+
+static void a_stopped_rank_is_no_error(void)
+{
+    enum { N = 3 };
+    struct shared_counts *shared = share_counts();
+    struct victim victim = {shared, 1, "rank 2"};
+    pid_t pids[N];
+    test_fork_ranks(N, reduce_until_error, &victim, pids);
+    wait_until_running(shared, N);
+    kill(pids[1], SIGSTOP);
+    /* Long enough for every detector to look at it several times. */
+    const struct timespec pause = {3, 0};
+    nanosleep(&pause, NULL);
+    const uint64_t before = gyre_load_acquire_u64(&shared->n_calls[0]);
+    kill(pids[1], SIGCONT);
+    while (gyre_load_acquire_u64(&shared->n_calls[0]) < before + 10)
+        sched_yield();
+    kill(pids[2], SIGKILL);
+    CHECK(test_wait_rank(pids[0]));
+    CHECK(test_wait_rank(pids[1]));
+    CHECK(!test_wait_rank(pids[2]));
+    munmap(shared, sizeof(*shared));
+}
+
+static void abort_or_reduce(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    struct victim *victim = argument;
+    if (rank == victim->rank) {
+        float data = 0.0F;
+        CHECK_OK(gyre_comm_abort(comm));
+        CHECK_FAILS(gyre_all_reduce(&data, &data, 1, GYRE_FLOAT32, GYRE_SUM, comm, NULL),
+                    GYRE_ERROR_ABORTED, "aborted");
+        CHECK_OK(gyre_comm_abort(comm)); /* twice is fine */
+        return;
+    }
+    reduce_until_error(comm, rank, n_ranks, argument);
+}
+
+static void an_abort_ends_all_ranks(void)
+{
+    struct shared_counts *shared = share_counts();
+    struct victim victim = {shared, 1, "rank 1"};
+    test_on_threads(4, abort_or_reduce, &victim);
+    munmap(shared, sizeof(*shared));
+}
+
+static void a_missing_rank_is_named(void)
+{
+    gyre_comm *comm;
+    gyre_unique_id id;
+    gyre_config config = GYRE_CONFIG_INIT;
+    config.device_kind = HOST;
+    setenv("GYRE_BOOTSTRAP_TIMEOUT", "1", 1);
+    CHECK_OK(gyre_get_unique_id(&id));
+    CHECK_FAILS(gyre_comm_init_rank(&comm, 2, &id, 0, &config), GYRE_ERROR_TIMEOUT, "1");
+    unsetenv("GYRE_BOOTSTRAP_TIMEOUT");
+}
+
+static void settings_that_differ_are_named(void)
+{
+    pid_t pids[2];
+    struct test_rendezvous *shared =
+        mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    for (int rank = 0; rank < 2; rank++) {
+        fflush(NULL);
+        pids[rank] = fork();
+        if (pids[rank] != 0)
+            continue;
+        gyre_comm *comm;
+        gyre_config config = GYRE_CONFIG_INIT;
+        config.device_kind = HOST;
+        if (rank == 1)
+            setenv("GYRE_BUFFSIZE", "64K", 1);
+        if (rank == 0) {
+            CHECK_OK(gyre_get_unique_id(&shared->id));
+            gyre_store_release_u32(&shared->is_ready, 1);
+        }
+        while (gyre_load_acquire_u32(&shared->is_ready) == 0)
+            sched_yield();
+        test_n_failures = 0;
+        const gyre_status status = gyre_comm_init_rank(&comm, 2, &shared->id, rank, &config);
+        CHECK(status != GYRE_SUCCESS);
+        CHECK_MSG(strstr(gyre_last_error(), "GYRE_BUFFSIZE differs") != NULL, "%s",
+                  gyre_last_error());
+        _exit(test_n_failures == 0 ? 0 : 1);
+    }
+    CHECK(test_wait_rank(pids[0]));
+    CHECK(test_wait_rank(pids[1]));
+    munmap(shared, sizeof(*shared));
+}
+
+static const struct test_case cases[] = {
+    /* Forks first: a process with threads must not fork. */
+    {"survivors name the killed rank over shm", survivors_name_the_killed_rank_over_shm},
+    {"survivors name the killed rank over sockets", survivors_name_the_killed_rank_over_sockets},
+    {"a stopped rank is no error", a_stopped_rank_is_no_error},
+    {"settings that differ are named", settings_that_differ_are_named},
+    {"an abort ends all ranks", an_abort_ends_all_ranks},
+    {"a missing rank is named", a_missing_rank_is_named},
+};
+
+TEST_MAIN(cases)

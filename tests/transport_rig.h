@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Ranks for tests of transports: threads or forked processes that exchange blobs through shared
+ * memory, and a stand-in for executors that moves numbered slots through every FIFO at once and
+ * checks every byte.
+ */
+#ifndef GYRE_TESTS_TRANSPORT_RIG_H
+#define GYRE_TESTS_TRANSPORT_RIG_H
+
+#include "transport/transport.h"
+
+#define RIG_MAX_RANKS  8
+#define RIG_BLOB_BYTES 1024
+#define RIG_SECRET     ((const uint8_t *)"0123456789abcdef0123456789abcdef")
+
+/* Between the ranks, in memory that forked processes share. */
+struct rig_shared {
+    uint32_t n_ranks;
+    uint32_t n_arrived; /* at barriers, ever */
+    uint32_t n_failures;
+    struct gyre_peer_info infos[RIG_MAX_RANKS];
+    size_t blob_bytes[RIG_MAX_RANKS];
+    unsigned char blobs[RIG_MAX_RANKS][RIG_BLOB_BYTES];
+};
+
+struct rig_options {
+    const struct gyre_transport_ops *ops;
+    struct gyre_fifo_spec spec;
+    int n_ranks;
+    bool use_processes;
+    uint32_t n_slots;   /* that the traffic moves through every FIFO */
+    const char *ifname; /* GYRE_SOCKET_IFNAME */
+    void (*body)(struct gyre_transport *transport, struct gyre_connector *connectors, int rank,
+                 void *context); /* NULL = rig_traffic, then a barrier */
+};
+
+/* One rank while it runs; given to `body` as context. */
+struct rig_rank {
+    const struct rig_options *options;
+    struct rig_shared *shared;
+    int rank;
+    struct gyre_params params;
+    struct gyre_fault fault;
+    uint32_t n_barriers;
+    bool is_closed; /* `body` closed the transport itself */
+};
+
+/** rig_run - run all ranks to their end; failed checks of processes count here too. */
+void rig_run(const struct rig_options *options);
+
+/** rig_barrier - all ranks; gives up after 30 s with a failed check. */
+bool rig_barrier(struct rig_rank *rank);
+
+/** rig_traffic - move n_slots through every FIFO in both directions; false if it failed. */
+bool rig_traffic(struct rig_rank *rank, struct gyre_connector *connectors);
+
+/** rig_params - all defaults, as far as transports read them. */
+void rig_params(struct gyre_params *params, const char *ifname);
+
+/** rig_device - a host device with what transports use of one. */
+struct gyre_device *rig_device(void);
+
+/** rig_authenticate - what tests use for gyre_authenticate: both sides show the secret. */
+gyre_status rig_authenticate(int fd, const uint8_t *secret, bool is_server, uint64_t deadline_ns);
+
+#endif

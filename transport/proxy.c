@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The proxy thread: polls its clients, yields while things are warm, naps when they are not. And
+ * the memory of proxied FIFO ends.
+ */
+#include "transport/proxy.h"
+
+#include "core/base/log.h"
+#include "core/base/sync.h"
+#include "core/base/util.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+/* How long after the last moved slot the thread goes on polling: longer than an executor takes for
+ * a slot, so that the next one of a running operation is seen at once. */
+#define PROXY_WARM_NS 200000
+/* Of that, how long it keeps the processor to itself. */
+#define PROXY_SPIN_NS 2000
+/* Naps double between these. A slot published during one waits for its end, so the longest is what
+ * an operation can lose when its enqueue did not wake the proxy. */
+#define PROXY_NAP_MIN_NS 50000
+#define PROXY_NAP_MAX_NS 1000000
+
+enum wake_state {
+    WAKE_RUNNING, /* polls; a wake leaves a note */
+    WAKE_NAPPING, /* a wake must also write to the descriptor */
+    WAKE_NOTED    /* somebody called wake since the last look */
+};
+
+struct gyre_proxy {
+    pthread_t thread;
+    struct gyre_fault *fault;
+    int rank;
+    uint32_t stop;       /* written by close */
+    uint32_t wake_state; /* enum wake_state; by compare-exchange only */
+    int wake_fd;         /* eventfd */
+    int n_clients;
+    struct gyre_proxy_client *clients;
+    struct pollfd *nap_fds; /* the clients' and, first, wake_fd; the thread's */
+    nfds_t n_nap_fds;
+};
+
+/* Take back a note that somebody left; false when there was none. */
+static bool take_note(struct gyre_proxy *proxy)
+{
+    return gyre_compare_exchange_u32(&proxy->wake_state, WAKE_NOTED, WAKE_RUNNING);
+}
+
+static void nap(struct gyre_proxy *proxy, uint64_t nap_ns)
+{
+    if (!gyre_compare_exchange_u32(&proxy->wake_state, WAKE_RUNNING, WAKE_NAPPING))
+        return; /* a note: look first */
+    const struct timespec nap_time = {0, (long)nap_ns};
+    const int n_ready = ppoll(proxy->nap_fds, proxy->n_nap_fds, &nap_time, NULL);
+    gyre_compare_exchange_u32(&proxy->wake_state, WAKE_NAPPING, WAKE_RUNNING);
+    uint64_t n_wakes;
+    if (n_ready > 0 && proxy->nap_fds[0].revents != 0 &&
+        read(proxy->wake_fd, &n_wakes, sizeof(n_wakes)) < 0)
+        GYRE_WARN("proxy: read(eventfd): errno %d", errno);
+}
+
+static bool poll_clients(struct gyre_proxy *proxy)
+{
+    bool has_moved = false;
+    for (int i = 0; i < proxy->n_clients; i++)
+        has_moved = proxy->clients[i].poll(proxy->clients[i].context) || has_moved;
+    return has_moved;
+}
+
+static void *proxy_main(void *argument)
+{
+    struct gyre_proxy *proxy = argument;
+    gyre_log_set_rank(proxy->rank);
+    uint64_t moved_at_ns = gyre_now_ns();
+    uint64_t nap_ns = PROXY_NAP_MIN_NS;
+    while (gyre_load_acquire_u32(&proxy->stop) == 0 && !gyre_fault_is_raised(proxy->fault)) {
+        const bool has_moved = poll_clients(proxy);
+        const uint64_t now_ns = gyre_now_ns();
+        if (take_note(proxy) || has_moved) {
+            moved_at_ns = now_ns;
+            nap_ns = PROXY_NAP_MIN_NS;
+        } else if (now_ns - moved_at_ns < PROXY_SPIN_NS) {
+            gyre_cpu_relax();
+        } else if (now_ns - moved_at_ns < PROXY_WARM_NS) {
+            sched_yield();
+        } else {
+            nap(proxy, nap_ns);
+            nap_ns = gyre_min_u64(2 * nap_ns, PROXY_NAP_MAX_NS);
+        }
+    }
+    return NULL;
+}
+
+static void proxy_free(struct gyre_proxy *proxy)
+{
+    if (proxy->wake_fd >= 0)
+        close(proxy->wake_fd);
+    free(proxy->nap_fds);
+    free(proxy->clients);
+    free(proxy);
+}
+
+gyre_status gyre_proxy_open(const struct gyre_proxy_client *clients, int n_clients, int rank,
+                            struct gyre_fault *fault, struct gyre_proxy **proxy_out)
+{
+    gyre_status status;
+    struct gyre_proxy *proxy = calloc(1, sizeof(*proxy));
+    if (proxy == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "proxy of rank %d", rank);
+    proxy->fault = fault;
+    proxy->rank = rank;
+    proxy->n_clients = n_clients;
+    proxy->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    proxy->clients = calloc((size_t)n_clients + 1, sizeof(*proxy->clients));
+    proxy->nap_fds = calloc((size_t)n_clients + 1, sizeof(*proxy->nap_fds));
+    if (proxy->wake_fd < 0) {
+        status = gyre_fail_errno(errno, "proxy of rank %d: eventfd", rank);
+        goto free_proxy;
+    }
+    if (proxy->clients == NULL || proxy->nap_fds == NULL) {
+        status =
+            gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "proxy of rank %d: %d clients", rank, n_clients);
+        goto free_proxy;
+    }
+    memcpy(proxy->clients, clients, (size_t)n_clients * sizeof(*clients));
+    proxy->nap_fds[proxy->n_nap_fds++] = (struct pollfd){.fd = proxy->wake_fd, .events = POLLIN};
+    for (int i = 0; i < n_clients; i++)
+        if (clients[i].nap_fd != NULL)
+            proxy->nap_fds[proxy->n_nap_fds++] =
+                (struct pollfd){.fd = *clients[i].nap_fd, .events = POLLIN};
+    const int error = pthread_create(&proxy->thread, NULL, proxy_main, proxy);
+    if (error != 0) {
+        status = gyre_fail_errno(error, "proxy of rank %d: pthread_create", rank);
+        goto free_proxy;
+    }
+    *proxy_out = proxy;
+    return GYRE_SUCCESS;
+
+free_proxy:
+    proxy_free(proxy);
+    return status;
+}
+
+void gyre_proxy_wake(struct gyre_proxy *proxy)
+{
+    while (!gyre_compare_exchange_u32(&proxy->wake_state, WAKE_RUNNING, WAKE_NOTED)) {
+        if (gyre_load_acquire_u32(&proxy->wake_state) == WAKE_NOTED)
+            return;
+        if (!gyre_compare_exchange_u32(&proxy->wake_state, WAKE_NAPPING, WAKE_NOTED))
+            continue; /* it has just woken by itself */
+        const uint64_t one = 1;
+        if (write(proxy->wake_fd, &one, sizeof(one)) < 0)
+            GYRE_WARN("proxy: write(eventfd): errno %d", errno);
+        return;
+    }
+}
+
+void gyre_proxy_close(struct gyre_proxy *proxy)
+{
+    gyre_store_release_u32(&proxy->stop, 1);
+    gyre_proxy_wake(proxy);
+    pthread_join(proxy->thread, NULL);
+    proxy_free(proxy);
+}
+
+/* ---- FIFO ends ---------------------------------------------------------------------------- */
+
+#define SLOT_ALIGN_BYTES 4096
+
+gyre_status gyre_proxy_fifos_alloc(struct gyre_device *device, const struct gyre_fifo_spec *spec,
+                                   uint32_t n, void **memory_out, size_t *n_bytes_out,
+                                   struct gyre_proxy_fifo *fifos_out)
+{
+    const uint64_t slots_bytes = gyre_round_up(
+        (uint64_t)spec->depth * spec->slot_bytes[GYRE_PROTO_SIMPLE], SLOT_ALIGN_BYTES);
+    const uint64_t words_bytes = gyre_round_up(
+        (uint64_t)n * (sizeof(struct gyre_inbox) + sizeof(struct gyre_credit)), SLOT_ALIGN_BYTES);
+    uint64_t n_bytes;
+    if (__builtin_mul_overflow(slots_bytes, (uint64_t)n, &n_bytes) ||
+        __builtin_add_overflow(n_bytes, words_bytes + SLOT_ALIGN_BYTES, &n_bytes))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "slots of %u FIFOs do not fit in memory", n);
+    void *memory;
+    GYRE_TRY(device->ops->host_alloc(device, n_bytes, &memory));
+
+    unsigned char *words =
+        (unsigned char *)(uintptr_t)gyre_round_up((uintptr_t)memory, SLOT_ALIGN_BYTES);
+    struct gyre_inbox *inboxes = (struct gyre_inbox *)(void *)words;
+    struct gyre_credit *credits = (struct gyre_credit *)(void *)(inboxes + n);
+    for (uint32_t i = 0; i < n; i++)
+        fifos_out[i] = (struct gyre_proxy_fifo){
+            .slots = words + words_bytes + i * slots_bytes,
+            .inbox = &inboxes[i],
+            .credit = &credits[i],
+        };
+    *memory_out = memory;
+    *n_bytes_out = n_bytes;
+    return GYRE_SUCCESS;
+}
+
+struct gyre_connector gyre_proxy_connector(const struct gyre_proxy_fifo *fifo,
+                                           const struct gyre_fifo_spec *spec)
+{
+    return (struct gyre_connector){
+        .slots = {[GYRE_PROTO_SIMPLE] = fifo->slots},
+        .inbox = fifo->inbox,
+        .credit = fifo->credit,
+        .depth = spec->depth,
+        .is_proxied = 1,
+    };
+}

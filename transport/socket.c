@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * socket: TCP between hosts, a proxied transport. This file owns the transport's life; set-up and
+ * data path stand in socket_setup.c and socket_move.c.
+ */
+#include "transport/socket.h"
+
+#include "core/base/log.h"
+#include "core/base/util.h"
+
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#define SOCKET_MAGIC 0x6e696f6a736f6b63ULL
+/* Bytes that may wait in the kernel unsent: more only makes credit wait behind them. */
+#define NOTSENT_LOWAT_BYTES 262144
+#define BYE_NS              500000000ULL
+
+struct socket_blob {
+    uint64_t magic;
+    struct gyre_sock_address address;
+    uint32_t rank;
+    uint32_t n_links;
+};
+
+GYRE_STATIC_ASSERT(sizeof(struct socket_blob) == 40, "exchanged between hosts");
+
+static bool socket_reachable(const struct gyre_params *params, const struct gyre_peer_info *mine,
+                             const struct gyre_peer_info *peer, char *why_out, size_t why_bytes)
+{
+    static const int net_ib = 0; /* index in NET's words */
+    (void)mine;
+    (void)peer;
+    if (gyre_param_number(params, GYRE_PARAM_NET) != net_ib)
+        return true;
+    snprintf(why_out, why_bytes, "GYRE_NET=IB rules sockets out");
+    return false;
+}
+
+static void socket_close(struct gyre_transport *base)
+{
+    struct socket_transport *transport = (struct socket_transport *)base;
+    const struct gyre_transport_config *config = &transport->config;
+    const bool is_regular = transport->proxy != NULL && !gyre_fault_is_raised(config->fault);
+    if (transport->proxy != NULL)
+        gyre_proxy_close(transport->proxy);
+    const uint64_t deadline_ns = gyre_now_ns() + BYE_NS;
+    for (int i = 0; transport->peers != NULL && i < transport->n_peers; i++) {
+        struct socket_peer *peer = &transport->peers[i];
+        for (uint32_t l = 0; peer->links != NULL && l < peer->n_links; l++) {
+            if (is_regular)
+                socket_say_bye(&peer->links[l], deadline_ns);
+            if (peer->links[l].fd >= 0)
+                close(peer->links[l].fd);
+        }
+        free(peer->links);
+        free(peer->fifos);
+    }
+    if (transport->memory != NULL)
+        config->device->ops->host_free(config->device, transport->memory);
+    if (transport->listen_fd >= 0)
+        close(transport->listen_fd);
+    if (transport->epoll_fd >= 0)
+        close(transport->epoll_fd);
+    free(transport->peers);
+    free(transport);
+}
+
+/* Both directions of all FIFOs of all peers in one block. */
+static gyre_status alloc_fifos(struct socket_transport *transport)
+{
+    const struct gyre_transport_config *config = &transport->config;
+    const uint32_t n_fifos = config->spec.n_fifos;
+    const uint32_t n_ends = (uint32_t)transport->n_peers * n_fifos * 2;
+    struct gyre_proxy_fifo *ends = calloc((size_t)n_ends + 1, sizeof(*ends));
+    if (ends == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%u FIFO ends", n_ends);
+    gyre_status status;
+    GYRE_TRY_GOTO(status,
+                  gyre_proxy_fifos_alloc(config->device, &config->spec, n_ends, &transport->memory,
+                                         &transport->memory_bytes, ends),
+                  free_ends);
+    for (int i = 0; i < transport->n_peers; i++) {
+        struct socket_peer *peer = &transport->peers[i];
+        peer->transport = transport;
+        peer->rank = config->peers[i];
+        peer->fifos = calloc((size_t)n_fifos, sizeof(*peer->fifos));
+        if (peer->fifos == NULL) {
+            status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "FIFOs of rank %d", peer->rank);
+            goto free_ends;
+        }
+        for (uint32_t f = 0; f < n_fifos; f++) {
+            peer->fifos[f].send = ends[((uint32_t)i * n_fifos + f) * 2];
+            peer->fifos[f].recv = ends[((uint32_t)i * n_fifos + f) * 2 + 1];
+        }
+    }
+
+free_ends:
+    free(ends);
+    return status;
+}
+
+static gyre_status make_blob(const struct socket_transport *transport,
+                             const struct gyre_sock_address *bound, void **blob_out,
+                             size_t *blob_bytes_out)
+{
+    struct socket_blob *blob = calloc(1, sizeof(*blob));
+    if (blob == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "blob of %zu bytes", sizeof(*blob));
+    blob->magic = SOCKET_MAGIC;
+    blob->address = *bound;
+    blob->rank = (uint32_t)transport->config.rank;
+    blob->n_links = (uint32_t)transport->n_links;
+    *blob_out = blob;
+    *blob_bytes_out = sizeof(*blob);
+    return GYRE_SUCCESS;
+}
+
+static gyre_status socket_open(const struct gyre_transport_config *config,
+                               struct gyre_transport **transport_out, void **blob_out,
+                               size_t *blob_bytes_out)
+{
+    gyre_status status;
+    struct gyre_sock_address bound;
+    char text[64];
+    struct socket_transport *transport = calloc(1, sizeof(*transport));
+    if (transport == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "socket transport of rank %d", config->rank);
+    transport->base.ops = &gyre_transport_socket;
+    transport->config = *config;
+    transport->n_peers = config->n_peers;
+    transport->n_links = (int)gyre_param_number(config->params, GYRE_PARAM_SOCKET_NSOCKS);
+    transport->listen_fd = -1;
+    transport->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    transport->peers = calloc((size_t)config->n_peers + 1, sizeof(*transport->peers));
+    if (transport->epoll_fd < 0) {
+        status = gyre_fail_errno(errno, "epoll_create1");
+        goto close_transport;
+    }
+    if (transport->peers == NULL) {
+        status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%d peers", config->n_peers);
+        goto close_transport;
+    }
+    GYRE_TRY_GOTO(status, alloc_fifos(transport), close_transport);
+    GYRE_TRY_GOTO(status, gyre_sock_choose(config->params, &transport->interface), close_transport);
+    GYRE_TRY_GOTO(status,
+                  gyre_sock_listen(&transport->interface.address, &transport->listen_fd, &bound),
+                  close_transport);
+    GYRE_TRY_GOTO(status, make_blob(transport, &bound, blob_out, blob_bytes_out), close_transport);
+    transport->config.peers = NULL; /* the caller's; copied above */
+    GYRE_INFO(NET, "NET/Socket : Using [0]%s:%s, %d connections a pair", transport->interface.name,
+              gyre_sock_to_text(&bound, text, sizeof(text)), transport->n_links);
+    *transport_out = &transport->base;
+    return GYRE_SUCCESS;
+
+close_transport:
+    socket_close(&transport->base);
+    return status;
+}
+
+/* ---- connecting --------------------------------------------------------------------------- */
+
+static bool is_link_local(const struct gyre_sock_address *address)
+{
+    return address->family == AF_INET6 && address->bytes[0] == 0xfe &&
+           (address->bytes[1] & 0xc0) == 0x80;
+}
+
+static gyre_status read_blob(struct socket_peer *peer, const unsigned char *bytes, size_t n_bytes)
+{
+    const struct socket_transport *transport = peer->transport;
+    struct socket_blob blob;
+    if (n_bytes != sizeof(blob))
+        return gyre_fail(GYRE_ERROR_REMOTE, "announced its address in %zu bytes, expected %zu",
+                         n_bytes, sizeof(blob));
+    memcpy(&blob, bytes, sizeof(blob));
+    if (blob.magic != SOCKET_MAGIC || blob.rank != (uint32_t)peer->rank || blob.n_links < 1 ||
+        blob.n_links > SOCKET_MAX_LINKS)
+        return gyre_fail(GYRE_ERROR_REMOTE, "announced an address that is not one");
+    peer->address = blob.address;
+    /* A scope names an interface of the host that it is used on. */
+    if (is_link_local(&blob.address))
+        peer->address.scope = transport->interface.address.scope;
+    /* Ranks may be set differently: a pair takes the lower number. A link without a FIFO would
+     * have nothing to do. */
+    peer->n_links = (uint32_t)gyre_min_u64(gyre_min_u64(blob.n_links, (uint64_t)transport->n_links),
+                                           transport->config.spec.n_fifos);
+    peer->links = calloc(peer->n_links, sizeof(*peer->links));
+    if (peer->links == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%u connections", peer->n_links);
+    for (uint32_t l = 0; l < peer->n_links; l++) {
+        peer->links[l].fd = -1;
+        peer->links[l].index = l;
+        peer->links[l].peer = peer;
+    }
+    return GYRE_SUCCESS;
+}
+
+static gyre_status watch_link(const struct socket_transport *transport, struct socket_link *link)
+{
+    const int lowat_bytes = NOTSENT_LOWAT_BYTES;
+    struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
+                                .data = {.ptr = link}};
+    link->is_readable = true;
+    link->is_writable = true;
+    /* Only a finer queue: nothing depends on it. */
+    if (setsockopt(link->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &lowat_bytes, sizeof(lowat_bytes)) !=
+        0)
+        GYRE_INFO(NET, "TCP_NOTSENT_LOWAT: errno %d", errno);
+    if (epoll_ctl(transport->epoll_fd, EPOLL_CTL_ADD, link->fd, &event) != 0)
+        return gyre_fail_errno(errno, "epoll_ctl(rank %d, connection %u)", link->peer->rank,
+                               link->index);
+    return GYRE_SUCCESS;
+}
+
+static void fill_connectors(const struct socket_transport *transport,
+                            struct gyre_connector *connectors)
+{
+    const struct gyre_fifo_spec *spec = &transport->config.spec;
+    for (int i = 0; i < transport->n_peers; i++) {
+        const struct socket_peer *peer = &transport->peers[i];
+        const uint32_t rank = (uint32_t)peer->rank;
+        for (uint32_t f = 0; f < spec->n_fifos; f++) {
+            connectors[gyre_connector_index(spec, rank, f, true)] =
+                gyre_proxy_connector(&peer->fifos[f].send, spec);
+            connectors[gyre_connector_index(spec, rank, f, false)] =
+                gyre_proxy_connector(&peer->fifos[f].recv, spec);
+        }
+    }
+}
+
+static gyre_status socket_connect(struct gyre_transport *base, const void *blobs,
+                                  const size_t *offsets, uint64_t deadline_ns,
+                                  struct gyre_connector *connectors)
+{
+    struct socket_transport *transport = (struct socket_transport *)base;
+    const struct gyre_transport_config *config = &transport->config;
+    for (int i = 0; i < transport->n_peers; i++) {
+        struct socket_peer *peer = &transport->peers[i];
+        const gyre_status status =
+            read_blob(peer, (const unsigned char *)blobs + offsets[peer->rank],
+                      offsets[peer->rank + 1] - offsets[peer->rank]);
+        if (status != GYRE_SUCCESS)
+            return gyre_fail_context(status, "rank %d (%s) over socket", peer->rank,
+                                     config->infos[peer->rank].host_name);
+    }
+    const gyre_status status = socket_setup_links(transport, deadline_ns);
+    if (status != GYRE_SUCCESS)
+        return gyre_fail_context(status, "connecting over socket %s", transport->interface.name);
+    /* Nobody else is expected. */
+    close(transport->listen_fd);
+    transport->listen_fd = -1;
+    for (int i = 0; i < transport->n_peers; i++)
+        for (uint32_t l = 0; l < transport->peers[i].n_links; l++)
+            GYRE_TRY(watch_link(transport, &transport->peers[i].links[l]));
+    fill_connectors(transport, connectors);
+    const struct gyre_proxy_client client = {
+        .poll = socket_move, .context = transport, .nap_fd = &transport->epoll_fd};
+    return gyre_proxy_open(&client, 1, config->rank, config->fault, &transport->proxy);
+}
+
+/* ---- the rest ----------------------------------------------------------------------------- */
+
+static const char *socket_describe(const struct gyre_transport *transport, int peer)
+{
+    (void)transport;
+    (void)peer;
+    return "NET/Socket/0";
+}
+
+static size_t socket_memory_bytes(const struct gyre_transport *base)
+{
+    return ((const struct socket_transport *)base)->memory_bytes;
+}
+
+static void socket_wake(struct gyre_transport *base)
+{
+    struct socket_transport *transport = (struct socket_transport *)base;
+    if (transport->proxy != NULL)
+        gyre_proxy_wake(transport->proxy);
+}
+
+const struct gyre_transport_ops gyre_transport_socket = {
+    .name = "socket",
+    .is_proxied = true,
+    .reachable = socket_reachable,
+    .open = socket_open,
+    .connect = socket_connect,
+    .describe = socket_describe,
+    .memory_bytes = socket_memory_bytes,
+    .wake = socket_wake,
+    .close = socket_close,
+};

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Inside the socket transport: its state, shared by set-up (socket_setup.c), data path
+ * (socket_move.c) and the transport's slots (socket.c). A pair of ranks has n_links TCP
+ * connections; FIFO f travels over link f % n_links, its credit the other way over the same one.
+ *
+ * On the wire: a frame is a header and, for data, the slot's bytes. A sender sends a slot only when
+ * it has credit for it, so a receiver always has a free slot for what arrives and never stops
+ * reading: nothing waits behind a FIFO that is stuck.
+ */
+#ifndef GYRE_TRANSPORT_SOCKET_H
+#define GYRE_TRANSPORT_SOCKET_H
+
+#include "core/base/sock.h"
+#include "transport/proxy.h"
+#include "transport/transport.h"
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "frames are little endian"
+#endif
+
+#define SOCKET_MAX_LINKS     16   /* of a pair; SOCKET_NSOCKS's highest */
+#define SOCKET_STAGING_BYTES 4096 /* headers are read here, together with small slots */
+#define SOCKET_BATCH_FRAMES  32   /* of one sendmsg */
+/* Payload of one batch: a credit waits behind at most one batch, and a batch is large enough that
+ * its system call does not count. */
+#define SOCKET_BATCH_BYTES 262144
+
+enum socket_frame_kind {
+    SOCKET_FRAME_DATA = 1,   /* value = slot_info; followed by its bytes */
+    SOCKET_FRAME_CREDIT = 2, /* value = slots consumed so far */
+    SOCKET_FRAME_BYE = 3     /* the end of the stream is no failure */
+};
+
+struct socket_header {
+    uint16_t kind;
+    uint16_t pad;
+    uint32_t fifo;
+    uint64_t value;
+};
+
+GYRE_STATIC_ASSERT(sizeof(struct socket_header) == 16, "a wire format");
+
+/* Both directions of one FIFO index of one pair. All but the proxy_fifo words is the proxy's. */
+struct socket_fifo {
+    struct gyre_proxy_fifo send;
+    struct gyre_proxy_fifo recv;
+    uint64_t n_batched;  /* slots put into batches */
+    uint64_t n_sent;     /* slots whose bytes the kernel took = head of `send` */
+    uint64_t n_credited; /* slots that the peer has consumed */
+    uint64_t n_arrived;  /* slots received = tail of `recv` */
+    uint64_t n_returned; /* consumed slots that the peer was told of */
+};
+
+struct socket_frame {
+    struct socket_header header;
+    const unsigned char *payload;
+    uint32_t payload_bytes;
+};
+
+/* One TCP connection. */
+struct socket_link {
+    int fd; /* -1: none */
+    uint32_t index;
+    struct socket_peer *peer;
+    bool is_readable; /* until a read comes back short */
+    bool is_writable; /* until a write comes back short */
+    bool is_ending;   /* the peer closed: read until the end of the stream */
+    bool has_bye;
+
+    /* receiving */
+    unsigned char staging[SOCKET_STAGING_BYTES];
+    uint32_t staged_bytes;
+    struct socket_fifo *into; /* slot that is arriving, or NULL */
+    uint64_t into_info;       /* its slot_info */
+    unsigned char *into_at;
+    uint32_t into_left_bytes;
+
+    /* sending */
+    struct socket_frame batch[SOCKET_BATCH_FRAMES];
+    uint32_t n_batch;          /* frames in it */
+    uint32_t first;            /* not wholly sent yet */
+    uint32_t first_sent_bytes; /* of that frame, header included */
+    uint32_t next_fifo;        /* where the next batch begins looking, in turns */
+};
+
+struct socket_peer {
+    struct socket_transport *transport;
+    int rank;
+    uint32_t n_links;
+    struct gyre_sock_address address; /* where it listens */
+    struct socket_link *links;        /* n_links */
+    struct socket_fifo *fifos;        /* spec.n_fifos */
+};
+
+struct socket_transport {
+    struct gyre_transport base;
+    struct gyre_transport_config config;
+    struct gyre_sock_interface interface;
+    int n_links; /* that this rank wants */
+    int listen_fd;
+    int epoll_fd;
+    int n_peers;
+    struct socket_peer *peers; /* as config.peers */
+    void *memory;              /* of all FIFO ends */
+    size_t memory_bytes;
+    struct gyre_proxy *proxy;
+};
+
+/** socket_setup_links - connect to higher ranks and accept lower ones, all links of all peers,
+ * each of them authenticated. Strangers are dropped and never waited for.
+ * Errors: TIMEOUT naming the ranks that are missing, the fault's, SYSTEM. */
+gyre_status socket_setup_links(struct socket_transport *transport, uint64_t deadline_ns);
+
+/** socket_move - the proxy client: move whatever can be moved. @context: struct socket_transport.
+ * A dead peer is raised on the fault. */
+bool socket_move(void *context);
+
+/** socket_say_bye - after the proxy has stopped: send what a batch still holds and a last frame
+ * that makes the end of the stream a regular one. Ends by deadline_ns. */
+void socket_say_bye(struct socket_link *link, uint64_t deadline_ns);
+
+#endif

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Set-up of the socket transport: of a pair, the lower rank connects and the higher one accepts.
+ * Whoever connects is a guest until it has proved that it knows the secret and said who it is; each
+ * guest has a thread and a short deadline of its own, so that a stranger delays nobody. When guests
+ * crowd, the oldest is shown out; a rank that this hits tries again.
+ */
+#include "transport/socket.h"
+
+#include "core/base/log.h"
+#include "core/base/util.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#define HELLO_MAGIC 0x74656b636f736779ULL /* "gysocket", little endian */
+/* A rank needs a few round trips; even a very slow network does them in this time. */
+#define HANDSHAKE_NS      5000000000ULL
+#define CONNECT_TRY_NS    1000000000ULL /* after which the fault is looked at again */
+#define RETRY_NAP_NS      10000000L
+#define MAX_GUESTS        128
+#define GUEST_STACK_BYTES (256 << 10)
+
+/* First thing on an authenticated link, from both sides. */
+struct hello {
+    uint64_t magic;
+    uint32_t from_rank;
+    uint32_t to_rank;
+    uint32_t link;
+    uint32_t n_links;
+    uint32_t n_fifos;
+    uint32_t slot_bytes;
+};
+
+GYRE_STATIC_ASSERT(sizeof(struct hello) == 32, "a wire format");
+
+struct guest {
+    struct guest *next; /* newest first */
+    struct reception *reception;
+    pthread_t thread;
+    int fd;
+    bool is_done; /* the thread ends; under the reception's lock */
+};
+
+/* Where this rank receives the lower ranks. */
+struct reception {
+    struct socket_transport *transport;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    pthread_t thread;
+    int stop_fd;         /* eventfd */
+    int n_missing;       /* links that have not come; under lock */
+    int n_strangers;     /* under lock */
+    struct guest *first; /* the thread's */
+};
+
+static struct hello make_hello(const struct socket_peer *peer, uint32_t link)
+{
+    const struct gyre_transport_config *config = &peer->transport->config;
+    return (struct hello){
+        .magic = HELLO_MAGIC,
+        .from_rank = (uint32_t)config->rank,
+        .to_rank = (uint32_t)peer->rank,
+        .link = link,
+        .n_links = peer->n_links,
+        .n_fifos = config->spec.n_fifos,
+        .slot_bytes = config->spec.slot_bytes[GYRE_PROTO_SIMPLE],
+    };
+}
+
+/* ---- connecting --------------------------------------------------------------------------- */
+
+static gyre_status introduce(const struct socket_peer *peer, uint32_t link, int fd,
+                             uint64_t deadline_ns)
+{
+    const struct gyre_transport_config *config = &peer->transport->config;
+    const struct hello mine = make_hello(peer, link);
+    struct hello theirs;
+    GYRE_TRY(config->authenticate(fd, config->secret, false, deadline_ns));
+    GYRE_TRY(gyre_sock_send(fd, &mine, sizeof(mine), deadline_ns));
+    GYRE_TRY(gyre_sock_recv(fd, &theirs, sizeof(theirs), deadline_ns));
+    if (theirs.magic != HELLO_MAGIC || theirs.from_rank != mine.to_rank ||
+        theirs.to_rank != mine.from_rank || theirs.link != link)
+        return gyre_fail(GYRE_ERROR_REMOTE, "answered as rank %u", theirs.from_rank);
+    return GYRE_SUCCESS;
+}
+
+static gyre_status connect_link(struct socket_peer *peer, uint32_t link, uint64_t deadline_ns)
+{
+    struct gyre_fault *fault = peer->transport->config.fault;
+    const struct timespec retry_nap = {0, RETRY_NAP_NS};
+    for (;;) {
+        int fd = -1;
+        const uint64_t now_ns = gyre_now_ns();
+        gyre_status status = gyre_sock_connect(
+            &peer->address, gyre_min_u64(deadline_ns, now_ns + CONNECT_TRY_NS), &fd);
+        if (status == GYRE_SUCCESS)
+            status = introduce(peer, link, fd, gyre_min_u64(deadline_ns, now_ns + HANDSHAKE_NS));
+        if (status == GYRE_SUCCESS) {
+            peer->links[link].fd = fd;
+            return GYRE_SUCCESS;
+        }
+        if (fd >= 0)
+            close(fd);
+        GYRE_TRY(gyre_fault_status(fault));
+        if (gyre_now_ns() >= deadline_ns) {
+            char text[64];
+            return gyre_fail_context(status, "rank %d (%s) at %s", peer->rank,
+                                     peer->transport->config.infos[peer->rank].host_name,
+                                     gyre_sock_to_text(&peer->address, text, sizeof(text)));
+        }
+        nanosleep(&retry_nap, NULL);
+    }
+}
+
+/* ---- accepting ---------------------------------------------------------------------------- */
+
+/* The link that an authenticated guest asks for; NULL when there is no such one. */
+static struct socket_link *find_link(struct socket_transport *transport, const struct hello *hello)
+{
+    for (int i = 0; i < transport->n_peers; i++) {
+        struct socket_peer *peer = &transport->peers[i];
+        if ((uint32_t)peer->rank != hello->from_rank || peer->rank > transport->config.rank)
+            continue;
+        if (hello->link >= peer->n_links)
+            return NULL;
+        struct hello expected = make_hello(peer, hello->link);
+        expected.from_rank = hello->from_rank;
+        expected.to_rank = (uint32_t)transport->config.rank;
+        return memcmp(hello, &expected, sizeof(expected)) == 0 ? &peer->links[hello->link] : NULL;
+    }
+    return NULL;
+}
+
+/* Ask the guest who it is; on success its descriptor is a link's. */
+static gyre_status receive_guest(struct guest *guest, uint64_t deadline_ns)
+{
+    struct reception *reception = guest->reception;
+    const struct gyre_transport_config *config = &reception->transport->config;
+    struct hello theirs;
+    GYRE_TRY(config->authenticate(guest->fd, config->secret, true, deadline_ns));
+    GYRE_TRY(gyre_sock_recv(guest->fd, &theirs, sizeof(theirs), deadline_ns));
+    struct socket_link *link = find_link(reception->transport, &theirs);
+    if (link == NULL)
+        return gyre_fail(GYRE_ERROR_REMOTE, "rank %u asks for link %u of %u", theirs.from_rank,
+                         theirs.link, theirs.n_links);
+    const struct hello mine = make_hello(link->peer, link->index);
+    GYRE_TRY(gyre_sock_send(guest->fd, &mine, sizeof(mine), deadline_ns));
+    pthread_mutex_lock(&reception->lock);
+    /* A rank that comes again has given up its earlier try. */
+    if (link->fd >= 0)
+        close(link->fd);
+    else
+        reception->n_missing--;
+    link->fd = guest->fd;
+    guest->fd = -1;
+    pthread_cond_broadcast(&reception->changed);
+    pthread_mutex_unlock(&reception->lock);
+    return GYRE_SUCCESS;
+}
+
+static void *guest_main(void *argument)
+{
+    struct guest *guest = argument;
+    struct reception *reception = guest->reception;
+    const gyre_status status = receive_guest(guest, gyre_now_ns() + HANDSHAKE_NS);
+    if (status != GYRE_SUCCESS)
+        GYRE_INFO(NET, "dropped a connection: %s", gyre_cause());
+    pthread_mutex_lock(&reception->lock);
+    reception->n_strangers += status != GYRE_SUCCESS;
+    guest->is_done = true;
+    pthread_mutex_unlock(&reception->lock);
+    return NULL;
+}
+
+static void add_guest(struct reception *reception, int fd)
+{
+    struct guest *guest = calloc(1, sizeof(*guest));
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, GUEST_STACK_BYTES);
+    int error = ENOMEM;
+    if (guest != NULL) {
+        guest->reception = reception;
+        guest->fd = fd;
+        error = pthread_create(&guest->thread, &attributes, guest_main, guest);
+    }
+    pthread_attr_destroy(&attributes);
+    if (error != 0) {
+        /* A rank comes again; for a stranger it is no loss. */
+        close(fd);
+        free(guest);
+        return;
+    }
+    guest->next = reception->first;
+    reception->first = guest;
+}
+
+/* Join guests that are done. Show out the oldest when they crowd; everybody when all_out. */
+static void see_off_guests(struct reception *reception, bool all_out)
+{
+    struct guest **link = &reception->first;
+    int n_guests = 0;
+    while (*link != NULL) {
+        struct guest *guest = *link;
+        pthread_mutex_lock(&reception->lock);
+        const bool is_done = guest->is_done;
+        const bool is_out = all_out || ++n_guests >= MAX_GUESTS;
+        if (!is_done && is_out && guest->fd >= 0)
+            shutdown(guest->fd, SHUT_RDWR); /* ends the thread's waits */
+        pthread_mutex_unlock(&reception->lock);
+        if (!is_done && !is_out) {
+            link = &guest->next;
+            continue;
+        }
+        pthread_join(guest->thread, NULL);
+        *link = guest->next;
+        if (guest->fd >= 0)
+            close(guest->fd);
+        free(guest);
+    }
+}
+
+static void *reception_main(void *argument)
+{
+    struct reception *reception = argument;
+    struct pollfd watched[2] = {
+        {.fd = reception->stop_fd, .events = POLLIN},
+        {.fd = reception->transport->listen_fd, .events = POLLIN},
+    };
+    while (watched[0].revents == 0) {
+        int fd = -1;
+        /* The bound lets guests that are done be joined soon. */
+        if (poll(watched, 2, 100) > 0 && watched[1].revents != 0) {
+            /* Out of descriptors, say: the connection waits in the queue, and so do we. */
+            const struct timespec retry_nap = {0, RETRY_NAP_NS};
+            if (gyre_sock_accept(watched[1].fd, gyre_now_ns() + RETRY_NAP_NS, &fd) == GYRE_SUCCESS)
+                add_guest(reception, fd);
+            else
+                nanosleep(&retry_nap, NULL);
+        }
+        see_off_guests(reception, false);
+    }
+    see_off_guests(reception, true);
+    return NULL;
+}
+
+static int count_missing(const struct socket_transport *transport)
+{
+    int n_missing = 0;
+    for (int i = 0; i < transport->n_peers; i++)
+        if (transport->peers[i].rank < transport->config.rank)
+            n_missing += (int)transport->peers[i].n_links;
+    return n_missing;
+}
+
+static gyre_status reception_open(struct reception *reception, struct socket_transport *transport)
+{
+    memset(reception, 0, sizeof(*reception));
+    reception->transport = transport;
+    reception->n_missing = count_missing(transport);
+    reception->stop_fd = eventfd(0, EFD_CLOEXEC);
+    if (reception->stop_fd < 0)
+        return gyre_fail_errno(errno, "eventfd");
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&reception->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    pthread_mutex_init(&reception->lock, NULL);
+    const int error = pthread_create(&reception->thread, NULL, reception_main, reception);
+    if (error == 0)
+        return GYRE_SUCCESS;
+    pthread_mutex_destroy(&reception->lock);
+    pthread_cond_destroy(&reception->changed);
+    close(reception->stop_fd);
+    return gyre_fail_errno(error, "pthread_create");
+}
+
+static void reception_close(struct reception *reception)
+{
+    const uint64_t one = 1;
+    while (write(reception->stop_fd, &one, sizeof(one)) < 0 && errno == EINTR)
+        ;
+    pthread_join(reception->thread, NULL);
+    if (reception->n_strangers > 0)
+        GYRE_INFO(NET, "%d connections were dropped during set-up", reception->n_strangers);
+    pthread_mutex_destroy(&reception->lock);
+    pthread_cond_destroy(&reception->changed);
+    close(reception->stop_fd);
+}
+
+static gyre_status fail_missing(const struct reception *reception)
+{
+    const struct socket_transport *transport = reception->transport;
+    char text[256] = "";
+    for (int i = 0; i < transport->n_peers; i++) {
+        const struct socket_peer *peer = &transport->peers[i];
+        bool is_missing = false;
+        for (uint32_t l = 0; peer->rank < transport->config.rank && l < peer->n_links; l++)
+            is_missing = is_missing || peer->links[l].fd < 0;
+        const size_t used = strlen(text);
+        if (is_missing)
+            snprintf(text + used, sizeof(text) - used, " %d (%s)", peer->rank,
+                     transport->config.infos[peer->rank].host_name);
+    }
+    return gyre_fail(GYRE_ERROR_TIMEOUT,
+                     "no connection came to %s from rank(s)%s; %d others were dropped",
+                     transport->interface.name, text, reception->n_strangers);
+}
+
+static gyre_status wait_for_all(struct reception *reception, uint64_t deadline_ns)
+{
+    gyre_status status = GYRE_SUCCESS;
+    pthread_mutex_lock(&reception->lock);
+    while (reception->n_missing > 0 && status == GYRE_SUCCESS) {
+        const uint64_t now_ns = gyre_now_ns();
+        const uint64_t look_ns = gyre_min_u64(deadline_ns, now_ns + 100000000ULL);
+        const struct timespec look = {(time_t)(look_ns / 1000000000ULL),
+                                      (long)(look_ns % 1000000000ULL)};
+        pthread_cond_timedwait(&reception->changed, &reception->lock, &look);
+        status = gyre_fault_status(reception->transport->config.fault);
+        if (status == GYRE_SUCCESS && reception->n_missing > 0 && now_ns >= deadline_ns)
+            status = fail_missing(reception);
+    }
+    pthread_mutex_unlock(&reception->lock);
+    return status;
+}
+
+gyre_status socket_setup_links(struct socket_transport *transport, uint64_t deadline_ns)
+{
+    struct reception reception;
+    gyre_status status;
+    GYRE_TRY(reception_open(&reception, transport));
+    for (int i = 0; i < transport->n_peers; i++) {
+        struct socket_peer *peer = &transport->peers[i];
+        for (uint32_t l = 0; peer->rank > transport->config.rank && l < peer->n_links; l++)
+            GYRE_TRY_GOTO(status, connect_link(peer, l, deadline_ns), close_reception);
+    }
+    status = wait_for_all(&reception, deadline_ns);
+
+close_reception:
+    reception_close(&reception);
+    return status;
+}
