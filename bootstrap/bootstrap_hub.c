@@ -7,6 +7,7 @@
 #include "bootstrap/bootstrap_hub.h"
 
 #include "core/base/log.h"
+#include "core/base/sync.h"
 #include "core/base/util.h"
 
 #include <errno.h>
@@ -15,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <time.h>
 #include <unistd.h>
 
 #define SECOND_NS      1000000000ULL
@@ -125,13 +127,32 @@ static void free_hub(struct gyre_hub *hub)
     free(hub);
 }
 
+/* Process-wide, because the end of the process is: how many hubs of which process serve ranks. A
+ * process that exits right after its own error must not cut off what the others are to hear. */
+static uint32_t n_serving;
+static uint32_t serving_pid;
+
+__attribute__((destructor)) static void finish_serving(void)
+{
+    const uint64_t deadline_ns = gyre_now_ns() + 2 * SECOND_NS;
+    const struct timespec nap = {0, 1000000};
+    while (gyre_load_acquire_u32(&serving_pid) == (uint32_t)getpid() &&
+           gyre_load_acquire_u32(&n_serving) > 0 && gyre_now_ns() < deadline_ns)
+        nanosleep(&nap, NULL);
+}
+
 static void *run_hub(void *context)
 {
     enum { MAX_EVENTS = 64 };
     struct gyre_hub *hub = context;
     struct epoll_event events[MAX_EVENTS];
     uint64_t next_check_ns = 0;
+    bool is_serving = false;
     while (!is_over(hub)) {
+        if (is_serving != (hub->links != NULL)) {
+            is_serving = !is_serving;
+            gyre_fetch_add_u32(&n_serving, is_serving ? 1 : UINT32_MAX);
+        }
         const bool is_joining = !hub->is_complete || hub->n_gathered > 0;
         const int n_events = epoll_wait(hub->epoll_fd, events, MAX_EVENTS, is_joining ? 100 : 1000);
         for (int i = 0; i < n_events; i++) {
@@ -154,6 +175,8 @@ static void *run_hub(void *context)
         sweep(hub);
     }
     free_hub(hub);
+    if (is_serving)
+        gyre_fetch_add_u32(&n_serving, UINT32_MAX);
     return NULL;
 }
 
@@ -198,6 +221,7 @@ gyre_status gyre_hub_start(const struct gyre_params *params, struct gyre_id_layo
     /* Before the thread owns them. */
     id_out->address = hub->address;
     memcpy(id_out->secret, hub->secret, sizeof(id_out->secret));
+    gyre_store_release_u32(&serving_pid, (uint32_t)getpid());
     GYRE_TRY_GOTO(status, start_thread(hub), free_hub);
     return GYRE_SUCCESS;
 
