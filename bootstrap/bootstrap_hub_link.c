@@ -155,14 +155,23 @@ void gyre_hub_link_free(struct gyre_hub *hub, struct gyre_hub_link *link)
 
 /* ---- reading ---------------------------------------------------------------------------- */
 
+/* Is the link's answer right? Then proof_out is ours. */
+static bool check_answer(struct gyre_hub *hub, struct gyre_hub_link *link,
+                         uint8_t proof_out[GYRE_PROOF_BYTES])
+{
+    const struct gyre_hello *client = &link->answer.hello;
+    const bool is_right =
+        gyre_proof_make(hub->secret, false, client, &link->hello, proof_out) == GYRE_SUCCESS &&
+        gyre_proof_equal(proof_out, link->answer.proof) &&
+        gyre_proof_make(hub->secret, true, client, &link->hello, proof_out) == GYRE_SUCCESS;
+    gyre_proof_release_thread();
+    return is_right;
+}
+
 static void on_answer(struct gyre_hub *hub, struct gyre_hub_link *link)
 {
     uint8_t proof[GYRE_PROOF_BYTES];
-    if (gyre_proof_make(hub->secret, false, &link->answer.hello, &link->hello, proof) !=
-            GYRE_SUCCESS ||
-        !gyre_proof_equal(proof, link->answer.proof) ||
-        gyre_proof_make(hub->secret, true, &link->answer.hello, &link->hello, proof) !=
-            GYRE_SUCCESS ||
+    if (!check_answer(hub, link, proof) ||
         send(link->fd, proof, sizeof(proof), MSG_NOSIGNAL) != sizeof(proof)) {
         gyre_hub_link_kill(link, "does not know the secret");
         return;
