@@ -40,7 +40,7 @@ void gyre_cuda_leave(int ordinal, int previous)
 /* Runs one CUDA call with the device current. */
 #define ON_DEVICE(device, call)                                                              \
     do {                                                                                     \
-        int previous_;                                                                       \
+        int previous_ = -1;                                                                     \
         GYRE_TRY(gyre_cuda_enter((device)->ordinal, &previous_));                            \
         const cudaError_t error_ = (call);                                                   \
         gyre_cuda_leave((device)->ordinal, previous_);                                       \
@@ -113,7 +113,7 @@ static gyre_status cuda_mem_free(struct gyre_device *device, void *ptr)
 
 static gyre_status cuda_host_alloc(struct gyre_device *device, size_t n_bytes, void **ptr_out)
 {
-    int previous;
+    int previous = -1;
     void *ptr = NULL;
     GYRE_TRY(gyre_cuda_enter(device->ordinal, &previous));
     const cudaError_t error = cudaHostAlloc(&ptr, n_bytes > 0 ? n_bytes : 1,
@@ -137,7 +137,7 @@ static gyre_status on_private_stream(struct gyre_device *device, void *to, const
                                      size_t n_bytes)
 {
     cudaStream_t stream;
-    int previous;
+    int previous = -1;
     gyre_status status = GYRE_SUCCESS;
     GYRE_TRY(gyre_cuda_enter(device->ordinal, &previous));
     GYRE_CUDA_TRY_GOTO(status, cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), leave);
@@ -203,7 +203,7 @@ static gyre_status cuda_stream_synchronize(struct gyre_device *device, gyre_stre
 
 static gyre_status cuda_stream_query(struct gyre_device *device, gyre_stream stream)
 {
-    int previous;
+    int previous = -1;
     GYRE_TRY(gyre_cuda_enter(device->ordinal, &previous));
     const cudaError_t error = cudaStreamQuery((cudaStream_t)stream);
     gyre_cuda_leave(device->ordinal, previous);

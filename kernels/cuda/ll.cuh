@@ -29,152 +29,169 @@ static __device__ __forceinline__ void ll_store(unsigned char *slot, uint32_t li
                data >> 32 | flag << 32);
 }
 
-/* Lines beyond the data get a fresh flag: see GYRE_CUDA_LL_CLEAN_PERIOD. */
-static __device__ __forceinline__ void ll_clean(const struct block &block,
-                                                const struct line_step &line,
-                                                const struct line_operand &out, uint32_t n_lines)
-{
-    const uint32_t n_all = block.common.slot_bytes / LL_LINE_BYTES;
-    uint32_t i = threadIdx.x;
-    (void)line;
-    while (i < n_lines)
-        i += blockDim.x;
-    for (; i < n_all; i += blockDim.x)
-        ll_store(out.base, i, 0, out.flag);
-}
+#define LL_GROUP 4 /* inputs whose lines are awaited at the same time */
 
 template <int DTYPE, int OP> struct ll_step {
-    /* Lines thread + k * n_threads of all inputs, reduced in order. Returns false when aborted. */
-    template <int MAX_INS, int UNROLL>
-    static __device__ __forceinline__ bool reduce_lines(const struct block &block,
-                                                        const struct line_step &line)
+    static const int proto = GYRE_PROTO_LL;
+
+    /* Lines `first`, `first` + blockDim.x, ... of a group of inputs. Returns false when aborted. */
+    template <int UNROLL>
+    static __device__ __forceinline__ bool
+    gather(const struct block &block, const struct line_step &line, uint32_t group, uint32_t first,
+           uint32_t n_lines, uint64_t (*data)[UNROLL])
     {
-        const struct gyre_cuda_step *step = line.step;
-        const uint32_t n_ins = step->n_ins;
-        const uint32_t n_lines = (line.n_bytes + LL_DATA_BYTES - 1) / LL_DATA_BYTES;
-        struct line_operand ins[MAX_INS];
+        ulonglong2 halves[LL_GROUP][UNROLL];
 #pragma unroll
-        for (int i = 0; i < MAX_INS; i++)
-            if (i < (int)n_ins)
-                ins[i] = resolve_operand<GYRE_PROTO_LL>(block, line, step->ins[i],
-                                                        (step->recv_mask >> i & 1) != 0);
-        for (uint32_t first = threadIdx.x; first < n_lines; first += blockDim.x * UNROLL) {
-            ulonglong2 halves[MAX_INS][UNROLL];
-            uint64_t results[UNROLL];
-#pragma unroll
-            for (int i = 0; i < MAX_INS; i++)
-#pragma unroll
-                for (int k = 0; k < UNROLL; k++) {
-                    const uint32_t at = first + k * blockDim.x;
-                    if (i >= (int)n_ins || at >= n_lines)
-                        continue;
-                    if (ins[i].is_connection)
-                        halves[i][k] = load_line(ins[i].base + (size_t)at * LL_LINE_BYTES);
-                    else
-                        halves[i][k].x = load_8(ins[i].base + (size_t)at * LL_DATA_BYTES,
-                                                line.n_bytes - at * LL_DATA_BYTES);
-                }
-#pragma unroll
-            for (int i = 0; i < MAX_INS; i++)
-#pragma unroll
-                for (int k = 0; k < UNROLL; k++) {
-                    const uint32_t at = first + k * blockDim.x;
-                    if (i >= (int)n_ins || at >= n_lines || !ins[i].is_connection)
-                        continue;
-                    uint32_t n_polls = 0;
-                    while (!ll_is_there(halves[i][k], ins[i].flag)) {
-                        if (must_stop(block.common, n_polls))
-                            return false;
-                        halves[i][k] = load_line(ins[i].base + (size_t)at * LL_LINE_BYTES);
-                    }
-                    halves[i][k].x = ll_data(halves[i][k]);
-                }
+        for (int i = 0; i < LL_GROUP; i++) {
+            if (group + i >= line.n_ins)
+                break;
+            const unsigned char *base = line.operands[group + i].base;
 #pragma unroll
             for (int k = 0; k < UNROLL; k++) {
-                uint64_t data[MAX_INS];
-#pragma unroll
-                for (int i = 0; i < MAX_INS; i++)
-                    data[i] = halves[i][k].x;
-                results[k] = combine<MAX_INS>(data, n_ins, line.arithmetic);
+                const uint32_t at = first + k * blockDim.x;
+                if (at >= n_lines)
+                    continue;
+                if ((line.recv_mask >> (group + i) & 1) != 0)
+                    halves[i][k] = load_line(base + (size_t)at * LL_LINE_BYTES);
+                else
+                    data[i][k] = load_8(base + (size_t)at * LL_DATA_BYTES,
+                                        line.n_bytes - at * LL_DATA_BYTES);
             }
-            for (uint32_t o = 0; o < step->n_outs; o++) {
-                const struct line_operand out = resolve_operand<GYRE_PROTO_LL>(
-                    block, line, step->outs[o], (step->send_mask >> o & 1) != 0);
+        }
 #pragma unroll
-                for (int k = 0; k < UNROLL; k++) {
-                    const uint32_t at = first + k * blockDim.x;
-                    if (at >= n_lines)
-                        continue;
-                    if (out.is_connection)
-                        ll_store(out.base, at, results[k], out.flag);
-                    else
-                        store_8(out.base + (size_t)at * LL_DATA_BYTES, results[k],
-                                line.n_bytes - at * LL_DATA_BYTES);
+        for (int i = 0; i < LL_GROUP; i++) {
+            if (group + i >= line.n_ins)
+                break;
+            if ((line.recv_mask >> (group + i) & 1) == 0)
+                continue;
+            const struct line_operand in = line.operands[group + i];
+#pragma unroll
+            for (int k = 0; k < UNROLL; k++) {
+                const uint32_t at = first + k * blockDim.x;
+                uint32_t n_polls = 0;
+                if (at >= n_lines)
+                    continue;
+                while (!ll_is_there(halves[i][k], in.flag)) {
+                    if (must_stop(block.common, n_polls))
+                        return false;
+                    halves[i][k] = load_line(in.base + (size_t)at * LL_LINE_BYTES);
                 }
+                data[i][k] = ll_data(halves[i][k]);
             }
         }
         return true;
     }
 
-    template <int MAX_INS>
-    static __device__ __forceinline__ uint64_t combine(const uint64_t *data, uint32_t n_ins,
-                                                       const struct arithmetic &arithmetic)
+    template <int UNROLL>
+    static __device__ __forceinline__ void
+    scatter(const struct line_step &line, uint32_t first, uint32_t n_lines, const uint64_t *results)
     {
-        if constexpr (DTYPE == DTYPE_NONE) {
-            return data[0];
-        } else {
-            if (n_ins == 1 && arithmetic.scale_mask == 0 && arithmetic.divisor <= 1)
-                return data[0];
-            reducer<DTYPE, OP, LL_DATA_BYTES> result;
-            pack<LL_DATA_BYTES> from;
-            uint64_t whole;
-            memcpy(&from, &data[0], LL_DATA_BYTES);
-            result.begin(from, arithmetic.scale_mask & 1, arithmetic.scalar);
+        for (uint32_t o = 0; o < line.n_outs; o++) {
+            const struct line_operand out = line.operands[LINE_FIRST_OUT + o];
+            const bool is_send = (line.send_mask >> o & 1) != 0;
 #pragma unroll
-            for (int i = 1; i < MAX_INS; i++)
-                if (i < (int)n_ins) {
-                    memcpy(&from, &data[i], LL_DATA_BYTES);
-                    result.add(from, arithmetic.scale_mask >> i & 1, arithmetic.scalar);
-                }
-            from = result.end(arithmetic.divisor);
-            memcpy(&whole, &from, LL_DATA_BYTES);
-            return whole;
+            for (int k = 0; k < UNROLL; k++) {
+                const uint32_t at = first + k * blockDim.x;
+                if (at >= n_lines)
+                    continue;
+                if (is_send)
+                    ll_store(out.base, at, results[k], out.flag);
+                else
+                    store_8(out.base + (size_t)at * LL_DATA_BYTES, results[k],
+                            line.n_bytes - at * LL_DATA_BYTES);
+            }
         }
     }
 
-    /* The rare cleaning of whole slots, apart from the hot loop. */
-    static __device__ __forceinline__ void clean(const struct block &block,
-                                                 const struct line_step &line)
+    template <int UNROLL>
+    static __device__ __forceinline__ bool copy_lines(const struct block &block,
+                                                      const struct line_step &line,
+                                                      uint32_t n_lines)
     {
-        const struct gyre_cuda_step *step = line.step;
-        const uint32_t n_lines = (line.n_bytes + LL_DATA_BYTES - 1) / LL_DATA_BYTES;
-        for (uint32_t o = 0; o < step->n_outs; o++) {
-            if ((step->send_mask >> o & 1) == 0)
-                continue;
-            const struct connection *own = &block.connections[step->outs[o].ref];
-            if (gyre_cuda_ll_cleans(slot_number(own, line.tile, step->outs[o].use), own->depth))
-                ll_clean(block, line,
-                         resolve_operand<GYRE_PROTO_LL>(block, line, step->outs[o], true), n_lines);
+        for (uint32_t first = threadIdx.x; first < n_lines; first += blockDim.x * UNROLL) {
+            uint64_t data[LL_GROUP][UNROLL];
+            if (!gather<UNROLL>(block, line, 0, first, n_lines, data))
+                return false;
+            scatter<UNROLL>(line, first, n_lines, data[0]);
         }
+        return true;
+    }
+
+    static __device__ __forceinline__ pack<LL_DATA_BYTES> as_pack(uint64_t data)
+    {
+        pack<LL_DATA_BYTES> own;
+        memcpy(&own, &data, LL_DATA_BYTES);
+        return own;
+    }
+
+    template <int UNROLL>
+    static __device__ __forceinline__ bool reduce_lines(const struct block &block,
+                                                        const struct line_step &line,
+                                                        uint32_t n_lines)
+    {
+        const uint32_t scale_mask = line.arithmetic.scale_mask;
+        const uint64_t scalar = line.arithmetic.scalar;
+        for (uint32_t first = threadIdx.x; first < n_lines; first += blockDim.x * UNROLL) {
+            reducer<DTYPE, OP, LL_DATA_BYTES> running[UNROLL];
+            uint64_t results[UNROLL];
+            for (uint32_t group = 0; group < line.n_ins; group += LL_GROUP) {
+                uint64_t data[LL_GROUP][UNROLL];
+                if (!gather<UNROLL>(block, line, group, first, n_lines, data))
+                    return false;
+#pragma unroll
+                for (int i = 0; i < LL_GROUP; i++) {
+                    const uint32_t in = group + i;
+                    if (in >= line.n_ins)
+                        break;
+                    const bool is_scaled = (scale_mask >> in & 1) != 0;
+#pragma unroll
+                    for (int k = 0; k < UNROLL; k++)
+                        if (in == 0)
+                            running[k].begin(as_pack(data[i][k]), is_scaled, scalar);
+                        else
+                            running[k].add(as_pack(data[i][k]), is_scaled, scalar);
+                }
+            }
+#pragma unroll
+            for (int k = 0; k < UNROLL; k++) {
+                const pack<LL_DATA_BYTES> whole = running[k].end(line.arithmetic.divisor);
+                memcpy(&results[k], &whole, LL_DATA_BYTES);
+            }
+            scatter<UNROLL>(line, first, n_lines, results);
+        }
+        return true;
+    }
+
+    /* Lines beyond the data get a fresh flag: see GYRE_CUDA_LL_CLEAN_PERIOD. */
+    static __device__ __noinline__ void clean(const struct gyre_cuda_common &common,
+                                              const struct line_operand *operands, uint32_t mask,
+                                              uint32_t n_lines)
+    {
+        const uint32_t n_all = common.slot_bytes / LL_LINE_BYTES;
+        uint32_t first = threadIdx.x;
+        while (first < n_lines)
+            first += blockDim.x;
+        for (uint32_t o = 0; mask >> o != 0; o++)
+            for (uint32_t at = first; (mask >> o & 1) != 0 && at < n_all; at += blockDim.x)
+                ll_store(operands[LINE_FIRST_OUT + o].base, at, 0,
+                         operands[LINE_FIRST_OUT + o].flag);
     }
 
     static __device__ __forceinline__ bool run(const struct block &block,
                                                const struct line_step &line)
     {
-        const uint32_t n_ins = line.step->n_ins;
+        const uint32_t n_lines = (line.n_bytes + LL_DATA_BYTES - 1) / LL_DATA_BYTES;
         bool goes_on;
-        if (n_ins == 1)
-            goes_on = reduce_lines<1, 4>(block, line);
-        else if (DTYPE == DTYPE_NONE)
-            goes_on = false;
-        else if (n_ins == 2)
-            goes_on = reduce_lines<2, 2>(block, line);
-        else if (n_ins <= 4)
-            goes_on = reduce_lines<4, 2>(block, line);
-        else
-            goes_on = reduce_lines<GYRE_STEP_MAX_INS, 1>(block, line);
-        if (goes_on)
-            clean(block, line);
+        if constexpr (DTYPE == DTYPE_NONE) {
+            goes_on = copy_lines<4>(block, line, n_lines);
+        } else {
+            if (line.n_ins == 1 && line.arithmetic.scale_mask == 0 && line.arithmetic.divisor <= 1)
+                goes_on = copy_lines<4>(block, line, n_lines);
+            else
+                goes_on = reduce_lines<2>(block, line, n_lines);
+        }
+        if (line.clean_mask != 0 && goes_on)
+            clean(block.common, line.operands, line.clean_mask, n_lines);
         return goes_on;
     }
 };

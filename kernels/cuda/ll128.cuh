@@ -21,7 +21,11 @@ struct ll128_place {
     bool is_there;       /* the line exists */
 };
 
+#define LL128_GROUP 4 /* inputs whose lines are awaited at the same time */
+
 template <int DTYPE, int OP> struct ll128_step {
+    static const int proto = GYRE_PROTO_LL128;
+
     static __device__ __forceinline__ struct ll128_place place(uint32_t group, uint32_t lane,
                                                                uint32_t n_bytes, uint32_t n_lines)
     {
@@ -60,11 +64,11 @@ template <int DTYPE, int OP> struct ll128_step {
             store_8(to + 8, value.y, own.n_valid - 8);
     }
 
-    static __device__ __forceinline__ ulonglong2 load_slot(const unsigned char *base,
-                                                           const struct ll128_place &own,
-                                                           uint32_t lane)
+    static __device__ __forceinline__ unsigned char *in_slot(unsigned char *base,
+                                                             const struct ll128_place &own,
+                                                             uint32_t lane)
     {
-        return load_line(base + (size_t)own.line * LL128_LINE_BYTES + lane % LL128_LANES * 16);
+        return base + (size_t)own.line * LL128_LINE_BYTES + lane % LL128_LANES * 16;
     }
 
     /* All lanes of the warp. Returns false when aborted. */
@@ -79,11 +83,69 @@ template <int DTYPE, int OP> struct ll128_step {
             if (__any_sync(0xffffffffU, must_stop(block.common, n_polls)))
                 return false;
             if (own.is_there)
-                *value = load_slot(in.base, own, lane);
+                *value = load_line(in_slot(in.base, own, lane));
         }
         if (own.is_there)
-            *value = load_slot(in.base, own, lane);
+            *value = load_line(in_slot(in.base, own, lane));
         return true;
+    }
+
+    /* This lane's part of a group of inputs. Returns false when aborted. */
+    template <int UNROLL>
+    static __device__ __forceinline__ bool
+    gather(const struct block &block, const struct line_step &line, uint32_t group,
+           const struct ll128_place *places, uint32_t lane, ulonglong2 (*values)[UNROLL])
+    {
+#pragma unroll
+        for (int i = 0; i < LL128_GROUP; i++) {
+            if (group + i >= line.n_ins)
+                break;
+            unsigned char *base = line.operands[group + i].base;
+            const bool is_recv = (line.recv_mask >> (group + i) & 1) != 0;
+#pragma unroll
+            for (int k = 0; k < UNROLL; k++) {
+                if (!is_recv)
+                    values[i][k] = load_chunk(base, places[k]);
+                else if (places[k].is_there)
+                    values[i][k] = load_line(in_slot(base, places[k], lane));
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < LL128_GROUP; i++) {
+            if (group + i >= line.n_ins)
+                break;
+            if ((line.recv_mask >> (group + i) & 1) == 0)
+                continue;
+            const struct line_operand in = line.operands[group + i];
+#pragma unroll
+            for (int k = 0; k < UNROLL; k++)
+                if (!receive(block, in, places[k], lane, &values[i][k]))
+                    return false;
+        }
+        return true;
+    }
+
+    template <int UNROLL>
+    static __device__ __forceinline__ void scatter(const struct line_step &line,
+                                                   const struct ll128_place *places, uint32_t lane,
+                                                   const ulonglong2 *values)
+    {
+        const bool is_last = lane % LL128_LANES == LL128_LANES - 1;
+        for (uint32_t o = 0; o < line.n_outs; o++) {
+            const struct line_operand out = line.operands[LINE_FIRST_OUT + o];
+            const bool is_send = (line.send_mask >> o & 1) != 0;
+#pragma unroll
+            for (int k = 0; k < UNROLL; k++) {
+                if (!is_send) {
+                    store_chunk(out.base, places[k], values[k]);
+                    continue;
+                }
+                __syncwarp(); /* the lanes of a line store together, whatever they did before */
+                if (places[k].is_there)
+                    store_line(in_slot(out.base, places[k], lane), values[k].x,
+                               is_last ? out.flag : values[k].y);
+            }
+        }
     }
 
     static __device__ __forceinline__ pack<16> as_pack(ulonglong2 value)
@@ -93,102 +155,67 @@ template <int DTYPE, int OP> struct ll128_step {
         return own;
     }
 
-    template <int MAX_INS>
-    static __device__ __forceinline__ ulonglong2 combine(const ulonglong2 *values, uint32_t n_ins,
-                                                         const struct arithmetic &arithmetic)
+    /* One round of the warp: UNROLL groups of lines, of all inputs, to all outputs. */
+    template <int UNROLL, bool REDUCES>
+    static __device__ __forceinline__ bool run_round(const struct block &block,
+                                                     const struct line_step &line,
+                                                     const struct ll128_place *places,
+                                                     uint32_t lane)
     {
-        if constexpr (DTYPE == DTYPE_NONE) {
-            return values[0];
+        ulonglong2 results[UNROLL];
+        ulonglong2 values[LL128_GROUP][UNROLL];
+        if constexpr (!REDUCES) {
+            if (!gather<UNROLL>(block, line, 0, places, lane, values))
+                return false;
+#pragma unroll
+            for (int k = 0; k < UNROLL; k++)
+                results[k] = values[0][k];
         } else {
-            if (n_ins == 1 && arithmetic.scale_mask == 0 && arithmetic.divisor <= 1)
-                return values[0];
-            reducer<DTYPE, OP, 16> result;
-            result.begin(as_pack(values[0]), arithmetic.scale_mask & 1, arithmetic.scalar);
+            reducer<DTYPE, OP, 16> running[UNROLL];
+            for (uint32_t group = 0; group < line.n_ins; group += LL128_GROUP) {
+                if (!gather<UNROLL>(block, line, group, places, lane, values))
+                    return false;
 #pragma unroll
-            for (int i = 1; i < MAX_INS; i++)
-                if (i < (int)n_ins)
-                    result.add(as_pack(values[i]), arithmetic.scale_mask >> i & 1,
-                               arithmetic.scalar);
-            const pack<16> whole = result.end(arithmetic.divisor);
-            ulonglong2 value;
-            memcpy(&value, &whole, 16);
-            return value;
-        }
-    }
-
-    static __device__ __forceinline__ void send(const struct block &block,
-                                                const struct line_step &line,
-                                                const struct ll128_place *places,
-                                                const ulonglong2 *values, int n, uint32_t lane)
-    {
-        const struct gyre_cuda_step *step = line.step;
-        const bool is_last = lane % LL128_LANES == LL128_LANES - 1;
-        for (uint32_t o = 0; o < step->n_outs; o++) {
-            const struct line_operand out = resolve_operand<GYRE_PROTO_LL128>(
-                block, line, step->outs[o], (step->send_mask >> o & 1) != 0);
+                for (int i = 0; i < LL128_GROUP; i++) {
+                    const uint32_t in = group + i;
+                    if (in >= line.n_ins)
+                        break;
+                    const bool is_scaled = (line.arithmetic.scale_mask >> in & 1) != 0;
 #pragma unroll
-            for (int k = 0; k < n; k++) {
-                const struct ll128_place &own = places[k];
-                if (!out.is_connection) {
-                    store_chunk(out.base, own, values[k]);
-                } else {
-                    /* The lanes of a line store together, whatever they did before. */
-                    __syncwarp();
-                    if (own.is_there)
-                        store_line(out.base + (size_t)own.line * LL128_LINE_BYTES +
-                                       lane % LL128_LANES * 16,
-                                   values[k].x, is_last ? out.flag : values[k].y);
+                    for (int k = 0; k < UNROLL; k++)
+                        if (in == 0)
+                            running[k].begin(as_pack(values[i][k]), is_scaled,
+                                             line.arithmetic.scalar);
+                        else
+                            running[k].add(as_pack(values[i][k]), is_scaled,
+                                           line.arithmetic.scalar);
                 }
             }
+#pragma unroll
+            for (int k = 0; k < UNROLL; k++) {
+                const pack<16> whole = running[k].end(line.arithmetic.divisor);
+                memcpy(&results[k], &whole, 16);
+            }
         }
+        scatter<UNROLL>(line, places, lane, results);
+        return true;
     }
 
-    template <int MAX_INS, int UNROLL>
-    static __device__ __forceinline__ bool reduce_lines(const struct block &block,
-                                                        const struct line_step &line)
+    template <int UNROLL, bool REDUCES>
+    static __device__ __forceinline__ bool run_rounds(const struct block &block,
+                                                      const struct line_step &line)
     {
-        const struct gyre_cuda_step *step = line.step;
         const uint32_t lane = threadIdx.x % 32;
-        const uint32_t warp = threadIdx.x / 32;
         const uint32_t n_warps = blockDim.x / 32;
-        const uint32_t n_ins = step->n_ins;
         const uint32_t n_lines = (line.n_bytes + LL128_DATA_BYTES - 1) / LL128_DATA_BYTES;
         const uint32_t n_groups = (n_lines + LL128_LINES - 1) / LL128_LINES;
-        struct line_operand ins[MAX_INS];
-#pragma unroll
-        for (int i = 0; i < MAX_INS; i++)
-            if (i < (int)n_ins)
-                ins[i] = resolve_operand<GYRE_PROTO_LL128>(block, line, step->ins[i],
-                                                           (step->recv_mask >> i & 1) != 0);
-        for (uint32_t first = warp; first < n_groups; first += n_warps * UNROLL) {
-            ulonglong2 values[UNROLL][MAX_INS];
-            ulonglong2 results[UNROLL];
+        for (uint32_t first = threadIdx.x / 32; first < n_groups; first += n_warps * UNROLL) {
             struct ll128_place places[UNROLL];
 #pragma unroll
             for (int k = 0; k < UNROLL; k++)
                 places[k] = place(first + k * n_warps, lane, line.n_bytes, n_lines);
-#pragma unroll
-            for (int i = 0; i < MAX_INS; i++)
-#pragma unroll
-                for (int k = 0; k < UNROLL; k++) {
-                    if (i >= (int)n_ins)
-                        continue;
-                    if (!ins[i].is_connection)
-                        values[k][i] = load_chunk(ins[i].base, places[k]);
-                    else if (places[k].is_there)
-                        values[k][i] = load_slot(ins[i].base, places[k], lane);
-                }
-#pragma unroll
-            for (int i = 0; i < MAX_INS; i++)
-#pragma unroll
-                for (int k = 0; k < UNROLL; k++)
-                    if (i < (int)n_ins && ins[i].is_connection &&
-                        !receive(block, ins[i], places[k], lane, &values[k][i]))
-                        return false;
-#pragma unroll
-            for (int k = 0; k < UNROLL; k++)
-                results[k] = combine<MAX_INS>(values[k], n_ins, line.arithmetic);
-            send(block, line, places, results, UNROLL, lane);
+            if (!run_round<UNROLL, REDUCES>(block, line, places, lane))
+                return false;
         }
         return true;
     }
@@ -196,16 +223,14 @@ template <int DTYPE, int OP> struct ll128_step {
     static __device__ __forceinline__ bool run(const struct block &block,
                                                const struct line_step &line)
     {
-        const uint32_t n_ins = line.step->n_ins;
-        if (n_ins == 1)
-            return reduce_lines<1, 4>(block, line);
-        if (DTYPE == DTYPE_NONE)
-            return false;
-        if (n_ins == 2)
-            return reduce_lines<2, 2>(block, line);
-        if (n_ins <= 4)
-            return reduce_lines<4, 1>(block, line);
-        return reduce_lines<GYRE_STEP_MAX_INS, 1>(block, line);
+        if constexpr (DTYPE == DTYPE_NONE) {
+            return run_rounds<4, false>(block, line);
+        } else {
+            if (line.n_ins == 1 && line.arithmetic.scale_mask == 0 && line.arithmetic.divisor <= 1)
+                return run_rounds<4, false>(block, line);
+            return run_rounds<sizeof(typename element<DTYPE>::stored) == 1 ? 1 : 2, true>(block,
+                                                                                          line);
+        }
     }
 };
 

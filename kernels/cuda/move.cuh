@@ -150,43 +150,89 @@ static __device__ __forceinline__ void copy_bytes(const struct move &move, uint3
     }
 }
 
-/* MAX_INS: what is unrolled; all loads of all inputs are issued before the first is used. */
-template <int DTYPE, int OP, int BYTES, int MAX_INS, int UNROLL>
+/* The loads of the next input are issued before the last one's are used. */
+template <int DTYPE, int OP, int BYTES, int UNROLL>
 static __device__ __forceinline__ void reduce_packs(const struct move &move, struct share share)
 {
-    const unsigned char *ins[MAX_INS];
     const uint32_t n_ins = move.n_ins;
     const uint32_t n_outs = move.n_outs;
-    const struct arithmetic arithmetic = move.arithmetic;
-    unsigned char *out = move.outs[0];
+    const uint32_t scale_mask = move.arithmetic.scale_mask;
+    const uint64_t scalar = move.arithmetic.scalar;
     const uint32_t stride = share.n_threads * BYTES;
-    pack<BYTES> packs[MAX_INS][UNROLL];
-#pragma unroll
-    for (int i = 0; i < MAX_INS; i++)
-        ins[i] = i < (int)n_ins ? move.ins[i] : nullptr;
     for (uint32_t at = share.begin + share.thread * BYTES; at < share.end; at += UNROLL * stride) {
+        reducer<DTYPE, OP, BYTES> results[UNROLL];
+        pack<BYTES> packs[UNROLL], next[UNROLL];
+        const bool is_whole = at + (UNROLL - 1) * stride < share.end;
+        const unsigned char *in = move.ins[0] + at;
 #pragma unroll
-        for (int i = 0; i < MAX_INS; i++)
+        for (int k = 0; k < UNROLL; k++)
+            if (is_whole || at + k * stride < share.end)
+                packs[k] = load<BYTES>(in + k * stride);
+        for (uint32_t i = 0; i < n_ins; i++) {
+            if (i + 1 < n_ins) {
+                in = move.ins[i + 1] + at;
+#pragma unroll
+                for (int k = 0; k < UNROLL; k++)
+                    if (is_whole || at + k * stride < share.end)
+                        next[k] = load<BYTES>(in + k * stride);
+            }
+            const bool is_scaled = (scale_mask >> i & 1) != 0;
+#pragma unroll
+            for (int k = 0; k < UNROLL; k++) {
+                if (i == 0)
+                    results[k].begin(packs[k], is_scaled, scalar);
+                else
+                    results[k].add(packs[k], is_scaled, scalar);
+                packs[k] = next[k];
+            }
+        }
+#pragma unroll
+        for (int k = 0; k < UNROLL; k++)
+            packs[k] = results[k].end(move.arithmetic.divisor);
+        for (uint32_t o = 0; o < n_outs; o++) {
+            unsigned char *out = move.outs[o] + at;
 #pragma unroll
             for (int k = 0; k < UNROLL; k++)
-                if (i < (int)n_ins && at + k * stride < share.end)
-                    packs[i][k] = load<BYTES>(ins[i] + at + k * stride);
-#pragma unroll
-        for (int k = 0; k < UNROLL; k++) {
-            if (at + k * stride >= share.end)
-                break;
-            reducer<DTYPE, OP, BYTES> result;
-            result.begin(packs[0][k], arithmetic.scale_mask & 1, arithmetic.scalar);
-#pragma unroll
-            for (int i = 1; i < MAX_INS; i++)
-                if (i < (int)n_ins)
-                    result.add(packs[i][k], arithmetic.scale_mask >> i & 1, arithmetic.scalar);
-            const pack<BYTES> whole = result.end(arithmetic.divisor);
-            store<BYTES>(out + at + k * stride, whole);
-            for (uint32_t o = 1; o < n_outs; o++)
-                store<BYTES>(move.outs[o] + at + k * stride, whole);
+                if (is_whole || at + k * stride < share.end)
+                    store<BYTES>(out + k * stride, packs[k]);
         }
     }
+}
+
+/* Two inputs, the hot case of rings: no loop over inputs. */
+template <int DTYPE, int OP, int UNROLL>
+static __device__ __forceinline__ uint32_t reduce_pairs(const struct move &move,
+                                                        struct share share)
+{
+    const unsigned char *a = move.ins[0];
+    const unsigned char *b = move.ins[1];
+    const uint32_t n_outs = move.n_outs;
+    const uint32_t stride = share.n_threads * 16;
+    const uint32_t round = UNROLL * stride;
+    const uint32_t end = share.end / round * round;
+    for (uint32_t at = share.thread * 16; at < end; at += round) {
+        pack<16> x[UNROLL], y[UNROLL];
+#pragma unroll
+        for (int k = 0; k < UNROLL; k++)
+            x[k] = load<16>(a + at + k * stride);
+#pragma unroll
+        for (int k = 0; k < UNROLL; k++)
+            y[k] = load<16>(b + at + k * stride);
+#pragma unroll
+        for (int k = 0; k < UNROLL; k++) {
+            reducer<DTYPE, OP, 16> result;
+            result.begin(x[k], false, 0);
+            result.add(y[k], false, 0);
+            x[k] = result.end(1);
+        }
+        for (uint32_t o = 0; o < n_outs; o++) {
+            unsigned char *out = move.outs[o] + at;
+#pragma unroll
+            for (int k = 0; k < UNROLL; k++)
+                store<16>(out + k * stride, x[k]);
+        }
+    }
+    return end;
 }
 
 template <int DTYPE, int OP>
@@ -195,18 +241,16 @@ static __device__ __forceinline__ void reduce_bytes(const struct move &move, uin
 {
     const int elem_bytes = (int)sizeof(typename element<DTYPE>::stored);
     const uint32_t whole = move.misalignment == 0 ? move.n_bytes & ~15U : 0;
-    if (whole > 0) {
-        const struct share share = {0, whole, thread, n_threads};
-        if (move.n_ins <= 2)
-            reduce_packs<DTYPE, OP, 16, 2, 4>(move, share);
-        else if (move.n_ins <= 4)
-            reduce_packs<DTYPE, OP, 16, 4, 2>(move, share);
-        else
-            reduce_packs<DTYPE, OP, 16, GYRE_STEP_MAX_INS, 1>(move, share);
-    }
+    uint32_t done = 0;
+    if (whole > 0 && move.n_ins == 2 && move.arithmetic.scale_mask == 0 &&
+        move.arithmetic.divisor <= 1)
+        done = reduce_pairs<DTYPE, OP, 4>(move, {0, whole, thread, n_threads});
+    /* 8-bit types take 16 registers a pack in the computing type */
+    if (done < whole)
+        reduce_packs<DTYPE, OP, 16, elem_bytes == 1 ? 1 : 2>(move,
+                                                             {done, whole, thread, n_threads});
     if (whole < move.n_bytes)
-        reduce_packs<DTYPE, OP, elem_bytes, GYRE_STEP_MAX_INS, 1>(
-            move, {whole, move.n_bytes, thread, n_threads});
+        reduce_packs<DTYPE, OP, elem_bytes, 2>(move, {whole, move.n_bytes, thread, n_threads});
 }
 
 template <int DTYPE, int OP>
