@@ -18,44 +18,43 @@
 enum { ALGO = 256, PROTO, DEVICE, COMPARE, CSV, ROUNDS, HELP_VARS };
 
 /* X(letter or id, long name, name of the value ("" = none), help) */
-#define OPTION_TABLE(X)                                                                  \
-    X('t', nthreads, "n", "threads of a process [1]")                                    \
-    X('g', ngpus, "n", "ranks of a thread, each on a device of its own [1]")             \
-    X('b', minbytes, "bytes", "smallest size; K, M, G are powers of 1024 [32M]")         \
-    X('e', maxbytes, "bytes", "largest size [32M]")                                      \
-    X('i', stepbytes, "bytes", "from one size to the next: add [1M]")                    \
-    X('f', stepfactor, "n", "from one size to the next: multiply")                       \
-    X('n', iters, "n", "timed iterations [20]")                                          \
-    X('w', warmup_iters, "n", "untimed iterations before, at every size [5]")            \
-    X('m', agg_iters, "n", "operations of an iteration, in one group [1]")               \
-    X('N', run_cycles, "n", "run the sweep n times; 0 = until interrupted [1]")          \
-    X('p', parallel_init, "0|1", "accepted; ranks always start in parallel")             \
-    X('c', check, "n", "checked iterations at every size [1]")                           \
-    X('o', op, "op", "sum prod max min avg all [sum]")                                   \
-    X('d', datatype, "type", "int8 uint8 int32 ... half float bfloat16 ... all [float]") \
-    X('r', root, "rank", "root rank, or all [0]")                                        \
-    X('z', blocking, "0|1", "wait after each iteration [0]")                             \
-    X('y', stream_null, "0|1", "use the default stream [0]")                             \
-    X('T', timeout, "s", "an operation that takes longer fails; 0 = never [0]")          \
-    X('G', cudagraph, "n", "capture the iterations, replay them n times [0]")            \
-    X('C', report_cputime, "0|1", "report the time of the calls alone [0]")              \
-    X('a', average, "0..3", "time over ranks: 0 rank 0, 1 mean, 2 min, 3 max [1]")       \
-    X('S', report_timestamps, "0|1", "a time stamp at the end of every line [0]")        \
-    X('u', unalign, "0|1", "buffers aligned to one element only [0]")                    \
-    X('J', json, "file", "write a JSON report")                                          \
-    X(CSV, csv, "file", "write a CSV table")                                             \
-    X(ALGO, algo, "names", "only these algorithms (GYRE_ALGO)")                          \
-    X(PROTO, proto, "names", "only these protocols (GYRE_PROTO)")                        \
-    X(DEVICE, device, "kind", "host, cuda or auto [auto]")                               \
-    X(COMPARE, compare, "engine", "measure mpi or nccl beside gyre, interleaved")        \
-    X(ROUNDS, rounds, "n", "rounds of --compare [9]")                                    \
-    X(HELP_VARS, help - vars, "", "print the table of variables")                        \
-    X('h', help, "", "print this")
+#define OPTION_TABLE(X)                                                                    \
+    X('t', "nthreads", "n", "threads of a process [1]")                                    \
+    X('g', "ngpus", "n", "ranks of a thread, each on a device of its own [1]")             \
+    X('b', "minbytes", "bytes", "smallest size; K, M, G are powers of 1024 [32M]")         \
+    X('e', "maxbytes", "bytes", "largest size [32M]")                                      \
+    X('i', "stepbytes", "bytes", "from one size to the next: add [1M]")                    \
+    X('f', "stepfactor", "n", "from one size to the next: multiply")                       \
+    X('n', "iters", "n", "timed iterations [20]")                                          \
+    X('w', "warmup_iters", "n", "untimed iterations before, at every size [5]")            \
+    X('m', "agg_iters", "n", "operations of an iteration, in one group [1]")               \
+    X('N', "run_cycles", "n", "run the sweep n times; 0 = until interrupted [1]")          \
+    X('p', "parallel_init", "0|1", "accepted; ranks always start in parallel")             \
+    X('c', "check", "n", "checked iterations at every size [1]")                           \
+    X('o', "op", "op", "sum prod max min avg all [sum]")                                   \
+    X('d', "datatype", "type", "int8 uint8 int32 ... half float bfloat16 ... all [float]") \
+    X('r', "root", "rank", "root rank, or all [0]")                                        \
+    X('z', "blocking", "0|1", "wait after each iteration [0]")                             \
+    X('y', "stream_null", "0|1", "use the default stream [0]")                             \
+    X('T', "timeout", "s", "an operation that takes longer fails; 0 = never [0]")          \
+    X('G', "cudagraph", "n", "capture the iterations, replay them n times [0]")            \
+    X('C', "report_cputime", "0|1", "report the time of the calls alone [0]")              \
+    X('a', "average", "0..3", "time over ranks: 0 rank 0, 1 mean, 2 min, 3 max [1]")       \
+    X('S', "report_timestamps", "0|1", "a time stamp at the end of every line [0]")        \
+    X('u', "unalign", "0|1", "buffers aligned to one element only [0]")                    \
+    X('J', "json", "file", "write a JSON report")                                          \
+    X(CSV, "csv", "file", "write a CSV table")                                             \
+    X(ALGO, "algo", "names", "only these algorithms (GYRE_ALGO)")                          \
+    X(PROTO, "proto", "names", "only these protocols (GYRE_PROTO)")                        \
+    X(DEVICE, "device", "kind", "host, cuda or auto [auto]")                               \
+    X(COMPARE, "compare", "engine", "measure mpi or nccl beside gyre, interleaved")        \
+    X(ROUNDS, "rounds", "n", "rounds of --compare [9]")                                    \
+    X(HELP_VARS, "help-vars", "", "print the table of variables")                          \
+    X('h', "help", "", "print this")
 
-/* `#name` of help-vars needs no token to be an identifier. */
 static const struct option long_options[] = {
 #define OPTION_ROW(id, name, value, help) \
-    {#name, sizeof(value) > 1 ? required_argument : no_argument, NULL, id},
+    {name, sizeof(value) > 1 ? required_argument : no_argument, NULL, id},
     OPTION_TABLE(OPTION_ROW)
 #undef OPTION_ROW
         {NULL, 0, NULL, 0}};
@@ -67,7 +66,7 @@ void bench_options_print_help(const char *program)
     printf("usage: %s [options]\n", program);
 #define OPTION_HELP(id, name, value, help)                                     \
     printf((id) < 256 ? "  -%c,--%-18s %-7s %s\n" : "   %c --%-18s %-7s %s\n", \
-           (id) < 256 ? (id) : ' ', #name, value, help);
+           (id) < 256 ? (id) : ' ', name, value, help);
     OPTION_TABLE(OPTION_HELP)
 #undef OPTION_HELP
 }

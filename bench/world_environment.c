@@ -289,7 +289,7 @@ static gyre_status environment_open(struct bench_world *world)
         if (status != GYRE_SUCCESS)
             star->links[0] = -1;
     } else if (world->n_processes > 1) {
-        int listen_fd;
+        int listen_fd = -1;
         status = listen_there(port, &listen_fd);
         if (status == GYRE_SUCCESS) {
             status = gather_links(world, star, listen_fd);
