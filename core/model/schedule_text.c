@@ -95,29 +95,31 @@ struct reader {
               (reader)->token[0] == '\0' ? "the end of the line" : (reader)->token,              \
               (reader)->token[0] == '\0' ? "" : "\"")
 
-static bool is_mark(char c)
+/* How many bytes of a mark stand here; 0 = none. */
+static size_t mark_bytes(const char *at)
 {
-    return c == ':' || c == ',' || c == '+' || c == '/';
+    if (at[0] == '-' && at[1] == '>')
+        return 2;
+    return at[0] == ':' || at[0] == ',' || at[0] == '+' || at[0] == '/' ? 1 : 0;
 }
 
 /* Read the next token of the line: a mark alone, or everything up to a blank or a mark. */
 static void next_token(struct reader *reader)
 {
-    size_t n = 0;
     while (*reader->at == ' ' || *reader->at == '\t' || *reader->at == '\r')
         reader->at++;
     if (*reader->at == '#')
         reader->at += strcspn(reader->at, "\n");
-    while (*reader->at != '\0' && !isspace((unsigned char)*reader->at) && *reader->at != '#') {
-        if (is_mark(*reader->at) && n > 0)
-            break;
-        if (n < TOKEN_BYTES - 1)
-            reader->token[n++] = *reader->at;
-        reader->at++;
-        if (n == 1 && is_mark(reader->token[0]))
-            break;
-    }
-    reader->token[n] = '\0';
+    const char *start = reader->at;
+    reader->at += mark_bytes(start);
+    if (reader->at == start)
+        while (*reader->at != '\0' && !isspace((unsigned char)*reader->at) && *reader->at != '#' &&
+               mark_bytes(reader->at) == 0)
+            reader->at++;
+    /* Longer than any word of the language: cut, it is an error in any case. */
+    const size_t n_bytes = (size_t)(reader->at - start);
+    snprintf(reader->token, sizeof(reader->token), "%.*s",
+             (int)(n_bytes < TOKEN_BYTES ? n_bytes : TOKEN_BYTES - 1), start);
 }
 
 /* Go to the first token of the next line that has one; false at the end of the text. */
@@ -264,7 +266,7 @@ static gyre_status read_operands(struct reader *reader, bool is_out, struct gyre
 static gyre_status read_step(struct reader *reader)
 {
     struct gyre_ref ins[GYRE_STEP_MAX_INS], outs[GYRE_STEP_MAX_OUTS];
-    int n_ins, n_outs;
+    int n_ins = 0, n_outs = 0;
     unsigned chunk, flags = 0;
     GYRE_TRY(take_named(reader, "chunk", GYRE_MAX_RANKS - 1, &chunk));
     GYRE_TRY(take_word(reader, ":"));
