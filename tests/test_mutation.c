@@ -19,7 +19,7 @@
     X(DUPLICATE, "duplicate a step")          \
     X(SWAP, "swap two neighbouring steps")    \
     X(MOVE, "move a step")                    \
-    X(RETARGET, "use another connection")     \
+    X(RETARGET, "trade connections")          \
     X(REPEER, "connect to another rank")      \
     X(RECHUNK, "move another chunk")          \
     X(REORDER, "swap two inputs")             \
