@@ -224,7 +224,7 @@ static gyre_status read_head(struct reader *reader)
 
 static gyre_status read_operand(struct reader *reader, bool is_out, struct gyre_ref *ref_out)
 {
-    unsigned index, lane = 0;
+    unsigned index = 0, lane = 0;
     if (is_token(reader, is_out ? "to" : "from")) {
         next_token(reader);
         GYRE_TRY(take_number(reader, GYRE_MAX_RANKS - 1, &index));
@@ -250,6 +250,7 @@ static gyre_status read_operands(struct reader *reader, bool is_out, struct gyre
 {
     const int most = is_out ? GYRE_STEP_MAX_OUTS : GYRE_STEP_MAX_INS;
     int n_refs = 0;
+    *n_refs_out = 0;
     do {
         if (n_refs == most)
             return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "line %d: more than %d %s", reader->line,
@@ -267,7 +268,7 @@ static gyre_status read_step(struct reader *reader)
 {
     struct gyre_ref ins[GYRE_STEP_MAX_INS], outs[GYRE_STEP_MAX_OUTS];
     int n_ins = 0, n_outs = 0;
-    unsigned chunk, flags = 0;
+    unsigned chunk = 0, flags = 0;
     GYRE_TRY(take_named(reader, "chunk", GYRE_MAX_RANKS - 1, &chunk));
     GYRE_TRY(take_word(reader, ":"));
     GYRE_TRY(read_operands(reader, false, ins, &n_ins));
