@@ -52,6 +52,7 @@ names=("lab$$a" "lab$$b")
 pids=()
 wire_pid=
 wire_dir=
+# shellcheck disable=SC2317 # runs from the trap
 cleanup() {
     trap - EXIT INT TERM
     local host pid
@@ -108,6 +109,15 @@ for host in 0 1; do
     ip -n "${names[host]}" addr add "10.77.0.$((host + 1))/24" dev eth0 || exit 1
     ip -n "${names[host]}" link set lo up || exit 1
     ip -n "${names[host]}" link set eth0 up || exit 1
+done
+# The kernel reports the carrier a moment later; until then a program may take eth0 for unplugged.
+for host in 0 1; do
+    for _ in $(seq 100); do
+        ip -n "${names[host]}" link show eth0 | grep -Eq 'state (UP|UNKNOWN)' && continue 2
+        sleep 0.05
+    done
+    echo "eth0 of host $host does not come up" >&2
+    exit 1
 done
 
 for host in 0 1; do
