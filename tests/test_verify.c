@@ -218,6 +218,58 @@ static void each_mistake_is_refused_with_its_reason(void)
     CHECK_REFUSED(direct, GYRE_COLL_BROADCAST, 4, 0, root_keeps_quiet, false, "never written");
 }
 
+#define HEAD(rank, lanes, depth)                                                                  \
+    "program hand all_reduce\nranks 2 rank " rank " root 0 chunks 1 lanes " lanes " depth " depth \
+    "\nworker 0\n"
+
+/* The verifier's word on two programs written by hand. */
+static void check_texts(const char *text_of_0, const char *text_of_1, bool in_place,
+                        const char *words)
+{
+    const struct gyre_verify_options options = {.in_place = in_place};
+    struct gyre_verify_report report = {.reason = "not read"};
+    struct gyre_program *programs[2] = {NULL, NULL};
+    CHECK_OK(gyre_program_from_text(text_of_0, &programs[0]));
+    CHECK_OK(gyre_program_from_text(text_of_1, &programs[1]));
+    if (programs[0] != NULL && programs[1] != NULL)
+        gyre_verify((const struct gyre_program *const *)programs, 2, &options, &report);
+    CHECK_MSG(words[0] == '\0' ? report.reason[0] == '\0' : strstr(report.reason, words) != NULL,
+              "expected \"%s\", reason is \"%s\"", words, report.reason);
+    gyre_program_free(programs[0]);
+    gyre_program_free(programs[1]);
+}
+
+static void hazards_are_found_exactly_where_memory_is_shared(void)
+{
+    static const char answer[] =
+        HEAD("1", "1", "1") "chunk 0: from 0 + in 0 -> out 0, to 0 final\nend\n";
+    static const char keeps_early[] =
+        HEAD("0", "1", "1") "chunk 0: in 0 -> out 0\nchunk 0: in 0 -> to 1\n"
+                            "chunk 0: from 1 -> out 0\nend\n";
+    static const char twice[] = HEAD("0", "1", "1") "chunk 0: in 0 -> scratch 0\n"
+                                                    "chunk 0: scratch 0 + in 0 -> to 1\n"
+                                                    "chunk 0: from 1 -> out 0\nend\n";
+    static const char unwritten[] = HEAD("0", "1", "1") "chunk 0: in 0 -> to 1\n"
+                                                        "chunk 0: scratch 0 -> out 0\n"
+                                                        "chunk 0: from 1 -> scratch 0\nend\n";
+    static const char two_workers[] = HEAD("0", "1", "1") "chunk 0: in 0 -> to 1\nworker 1\n"
+                                                          "chunk 0: from 1 -> out 0\nend\n";
+    /* The second reading of in 0 is not what the answer waits for. */
+    static const char race[] =
+        HEAD("0", "2", "1") "chunk 0: in 0 -> to 1\nchunk 0: in 0 -> to 1/1\n"
+                            "worker 1\nchunk 0: from 1 -> out 0\nend\n";
+    static const char race_answer[] =
+        HEAD("1", "2", "1") "chunk 0: from 0 + in 0 -> out 0, to 0 final\n"
+                            "chunk 0: from 0/1 -> scratch 0\nend\n";
+    check_texts(keeps_early, answer, false, "");
+    check_texts(keeps_early, answer, true, "overwrote it in place");
+    check_texts(twice, answer, false, "counts a contribution twice");
+    check_texts(unwritten, answer, false, "before it is written in this tile");
+    check_texts(two_workers, answer, true, "");
+    check_texts(race, race_answer, false, "");
+    check_texts(race, race_answer, true, "while worker");
+}
+
 /* ---- a toy algorithm: this is all that a new one takes ------------------------------------- */
 
 /* A line: partial sums run up from rank 0, the result runs down again. */
@@ -272,6 +324,8 @@ static void a_new_algorithm_is_one_struct_proved_and_printed(void)
 static const struct test_case cases[] = {
     {"every algorithm is proved", every_algorithm_is_proved},
     {"each mistake is refused with its reason", each_mistake_is_refused_with_its_reason},
+    {"hazards are found exactly where memory is shared",
+     hazards_are_found_exactly_where_memory_is_shared},
     {"a new algorithm is one struct, proved and printed",
      a_new_algorithm_is_one_struct_proved_and_printed},
 };
