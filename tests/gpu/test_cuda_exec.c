@@ -458,8 +458,7 @@ static void a_call_that_does_not_fit_is_reported_and_waits_for_the_abort(void)
     }
     CHECK(!gpu_world_wait(&gpus, 0.05));
     for (int rank = 0; rank < 2; rank++) {
-        CHECK(gyre_executor_cuda.pulse(gpus.executors[rank])->mismatch ==
-              1 + (uint64_t)(1 - rank));
+        CHECK(gyre_executor_cuda.pulse(gpus.executors[rank])->mismatch == 1 + (uint64_t)(1 - rank));
         gyre_cuda_executor_abort(gpus.executors[rank]);
     }
     CHECK(gpu_world_wait(&gpus, 1.0));
