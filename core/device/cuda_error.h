@@ -9,6 +9,10 @@
 
 #include <cuda_runtime_api.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /** gyre_cuda_fail - record a CUDA failure as this thread's cause; out of memory becomes
  * OUT_OF_MEMORY, everything else DEVICE. Clears the runtime's own last error. */
 gyre_status gyre_cuda_fail(cudaError_t error, const char *call);
@@ -19,21 +23,25 @@ gyre_status gyre_cuda_enter(int ordinal, int *previous_out);
 void gyre_cuda_leave(int ordinal, int previous);
 
 /** Return from the calling function if the CUDA call fails. */
-#define GYRE_CUDA_TRY(call)                            \
-    do {                                               \
-        const cudaError_t try_error_ = (call);         \
-        if (try_error_ != cudaSuccess)                 \
-            return gyre_cuda_fail(try_error_, #call);  \
+#define GYRE_CUDA_TRY(call)                           \
+    do {                                              \
+        const cudaError_t try_error_ = (call);        \
+        if (try_error_ != cudaSuccess)                \
+            return gyre_cuda_fail(try_error_, #call); \
     } while (0)
 
 /** Go to `label` if the CUDA call fails, with the status in the variable `status`. */
-#define GYRE_CUDA_TRY_GOTO(status, call, label)              \
-    do {                                                     \
-        const cudaError_t try_error_ = (call);               \
-        if (try_error_ != cudaSuccess) {                     \
-            (status) = gyre_cuda_fail(try_error_, #call);    \
-            goto label;                                      \
-        }                                                    \
+#define GYRE_CUDA_TRY_GOTO(status, call, label)           \
+    do {                                                  \
+        const cudaError_t try_error_ = (call);            \
+        if (try_error_ != cudaSuccess) {                  \
+            (status) = gyre_cuda_fail(try_error_, #call); \
+            goto label;                                   \
+        }                                                 \
     } while (0)
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

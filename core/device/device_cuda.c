@@ -38,13 +38,13 @@ void gyre_cuda_leave(int ordinal, int previous)
 }
 
 /* Runs one CUDA call with the device current. */
-#define ON_DEVICE(device, call)                                                              \
-    do {                                                                                     \
-        int previous_ = -1;                                                                     \
-        GYRE_TRY(gyre_cuda_enter((device)->ordinal, &previous_));                            \
-        const cudaError_t error_ = (call);                                                   \
-        gyre_cuda_leave((device)->ordinal, previous_);                                       \
-        return error_ == cudaSuccess ? GYRE_SUCCESS : gyre_cuda_fail(error_, #call);         \
+#define ON_DEVICE(device, call)                                                      \
+    do {                                                                             \
+        int previous_ = -1;                                                          \
+        GYRE_TRY(gyre_cuda_enter((device)->ordinal, &previous_));                    \
+        const cudaError_t error_ = (call);                                           \
+        gyre_cuda_leave((device)->ordinal, previous_);                               \
+        return error_ == cudaSuccess ? GYRE_SUCCESS : gyre_cuda_fail(error_, #call); \
     } while (0)
 
 static gyre_status cuda_count(int *n_devices_out)
@@ -116,8 +116,8 @@ static gyre_status cuda_host_alloc(struct gyre_device *device, size_t n_bytes, v
     int previous = -1;
     void *ptr = NULL;
     GYRE_TRY(gyre_cuda_enter(device->ordinal, &previous));
-    const cudaError_t error = cudaHostAlloc(&ptr, n_bytes > 0 ? n_bytes : 1,
-                                            cudaHostAllocPortable | cudaHostAllocMapped);
+    const cudaError_t error =
+        cudaHostAlloc(&ptr, n_bytes > 0 ? n_bytes : 1, cudaHostAllocPortable | cudaHostAllocMapped);
     gyre_cuda_leave(device->ordinal, previous);
     if (error != cudaSuccess)
         return gyre_cuda_fail(error, "cudaHostAlloc");

@@ -15,7 +15,7 @@
 #ifndef GYRE_MODEL_CONNECTOR_H
 #define GYRE_MODEL_CONNECTOR_H
 
-#include "core/model/tile.h" /* GYRE_HOST_DEVICE */
+#include "core/model/schedule.h"
 
 #define GYRE_MAX_DEPTH 8
 

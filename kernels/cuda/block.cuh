@@ -75,8 +75,8 @@ open_block(const struct gyre_cuda_common &common, const struct gyre_cuda_work &w
     const struct gyre_cuda_program *header = (const struct gyre_cuda_program *)program;
     const uint32_t channel = block_of_work / work.n_workers;
     const struct gyre_cuda_worker worker =
-        ((const struct gyre_cuda_worker *)(program + header->workers_offset))[block_of_work %
-                                                                              work.n_workers];
+        ((const struct gyre_cuda_worker *)(program +
+                                           header->workers_offset))[block_of_work % work.n_workers];
     const struct gyre_cuda_connection *connections =
         (const struct gyre_cuda_connection *)(program + header->connections_offset) +
         worker.first_connection;
@@ -129,18 +129,18 @@ static __device__ __forceinline__ uint64_t slot_number(const struct connection *
     return own->number + (uint64_t)tile * own->n_uses + use;
 }
 
-static __device__ __forceinline__ unsigned char *slot_address(const struct block &block,
-                                                              const struct connection *own,
-                                                              uint32_t tile, uint32_t use)
+static __device__ __forceinline__ unsigned char *
+slot_address(const struct block &block, const struct connection *own, uint32_t tile, uint32_t use)
 {
     const uint32_t slot = (own->first_slot + tile * own->n_uses + use) % own->depth;
     return own->slots + (size_t)slot * block.common.slot_bytes;
 }
 
 /* Where a chunk's part of the step begins. @range: of the step's own chunk. */
-static __device__ __forceinline__ unsigned char *
-chunk_address(const struct block &block, uint32_t ref, uint32_t tile, uint32_t step_chunk,
-              struct gyre_range range)
+static __device__ __forceinline__ unsigned char *chunk_address(const struct block &block,
+                                                               uint32_t ref, uint32_t tile,
+                                                               uint32_t step_chunk,
+                                                               struct gyre_range range)
 {
     const struct gyre_cuda_work &work = block.work;
     const uint32_t kind = ref >> GYRE_CUDA_REF_KIND_SHIFT;

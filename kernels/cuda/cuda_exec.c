@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The CUDA executor: programs are lowered and copied to the GPU when they are loaded; a launch fills
- * one parameter block and makes one kernel launch. Everything that changes from call to call
+ * The CUDA executor: programs are lowered and copied to the GPU when they are loaded; a launch
+ * fills one parameter block and makes one kernel launch. Everything that changes from call to call
  * (counters, completion, abort) lives in device memory and is kept by the kernels themselves,
  * so captured launches replay without the host.
  */
@@ -125,8 +125,7 @@ static gyre_status make_event(struct gyre_cuda_executor *executor)
     const cudaError_t error =
         cudaEventCreateWithFlags(&executor->last_event, cudaEventDisableTiming);
     gyre_cuda_leave(executor->device->ordinal, previous);
-    return error == cudaSuccess ? GYRE_SUCCESS
-                                : gyre_cuda_fail(error, "cudaEventCreateWithFlags");
+    return error == cudaSuccess ? GYRE_SUCCESS : gyre_cuda_fail(error, "cudaEventCreateWithFlags");
 }
 
 static gyre_status cuda_open(const struct gyre_executor_config *config,
@@ -300,10 +299,10 @@ static gyre_status fill_loaded(struct gyre_cuda_executor *executor,
     loaded->reduces = program_reduces(program);
     GYRE_TRY(gyre_cuda_lower(&executor->spec, executor->connectors, executor->n_ranks, config,
                              &loaded->program, &shape));
-    loaded->shared_bytes =
-        shape.max_connections * CONNECTION_BYTES +
-        (uint32_t)(shape.max_steps <= MAX_SHARED_STEPS ? shape.max_steps : 0) *
-            (uint32_t)sizeof(struct gyre_cuda_step) + 16;
+    loaded->shared_bytes = shape.max_connections * CONNECTION_BYTES +
+                           (uint32_t)(shape.max_steps <= MAX_SHARED_STEPS ? shape.max_steps : 0) *
+                               (uint32_t)sizeof(struct gyre_cuda_step) +
+                           16;
     if (loaded->shared_bytes > MAX_SHARED_BYTES)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "algorithm %s: %u connections of one worker",
                          program->algorithm, shape.max_connections);
@@ -381,8 +380,7 @@ static void fill_common(struct gyre_cuda_executor *executor, enum gyre_proto pro
     common->ends_per_rank = executor->spec.n_fifos * 2;
 }
 
-static void fill_work(const struct gyre_work *work, uint32_t first_block,
-                      struct gyre_cuda_work *to)
+static void fill_work(const struct gyre_work *work, uint32_t first_block, struct gyre_cuda_work *to)
 {
     const struct gyre_loaded *loaded = work->loaded;
     to->in = work->in;
@@ -508,8 +506,8 @@ static gyre_status launch_many(struct gyre_cuda_executor *executor, const struct
     struct launch launch = {
         .kernel = gyre_cuda_kernel_find(proto, true, true, 0, 0), .args = args, .n_works = n_works};
     if (n_works > GYRE_CUDA_MAX_WORKS)
-        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "%u works in one launch; %d are possible",
-                         n_works, GYRE_CUDA_MAX_WORKS);
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "%u works in one launch; %d are possible", n_works,
+                         GYRE_CUDA_MAX_WORKS);
     for (uint32_t i = 0; i < n_works; i++) {
         const struct gyre_loaded *loaded = works[i].loaded;
         if (!only_copies(&works[i]) || loaded->proto != proto)

@@ -52,8 +52,8 @@ static gyre_status find_end(const struct lowering *lower, uint32_t i, uint32_t *
                              "the connection %s rank %u goes through a proxy: no protocol %s",
                              connection->is_send ? "to" : "from", peer, gyre_proto_names[proto]);
     }
-    *index_out = gyre_connector_index(lower->spec, peer, connection->lane,
-                                      connection->is_send != 0);
+    *index_out =
+        gyre_connector_index(lower->spec, peer, connection->lane, connection->is_send != 0);
     return GYRE_SUCCESS;
 }
 
@@ -148,10 +148,8 @@ gyre_status gyre_cuda_lower(const struct gyre_fifo_spec *spec,
 {
     const struct gyre_program *program = config->program;
     struct gyre_cuda_program layout;
-    struct lowering lower = {.spec = spec,
-                             .connectors = connectors,
-                             .n_ranks = (uint32_t)n_ranks,
-                             .config = config};
+    struct lowering lower = {
+        .spec = spec, .connectors = connectors, .n_ranks = (uint32_t)n_ranks, .config = config};
     layout.workers_offset = sizeof(layout);
     layout.connections_offset =
         layout.workers_offset + program->n_workers * (uint32_t)sizeof(struct gyre_cuda_worker);

@@ -184,8 +184,7 @@ struct gyre_cuda_args_one {
     struct gyre_cuda_common common;
     struct gyre_cuda_work work;
     uint32_t is_inline;
-    uint32_t pad[3];
-    unsigned char program[GYRE_CUDA_INLINE_BYTES];
+    unsigned char program[GYRE_CUDA_INLINE_BYTES] __attribute__((aligned(16)));
 };
 
 struct gyre_cuda_args_many {

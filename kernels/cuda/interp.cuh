@@ -51,15 +51,15 @@ __global__ void __launch_bounds__(MAX_BLOCK_THREADS, 1)
 }
 
 #define KERNEL(proto, dtype, op) (const void *)&interpret_one<GYRE_PROTO_##proto, dtype, op>
-#define KERNELS_OF_PROTO(proto, dtype)                                               \
-    {                                                                                \
-        KERNEL(proto, dtype, GYRE_SUM), KERNEL(proto, dtype, GYRE_PROD),             \
-            KERNEL(proto, dtype, GYRE_MAX), KERNEL(proto, dtype, GYRE_MIN)           \
+#define KERNELS_OF_PROTO(proto, dtype)                                     \
+    {                                                                      \
+        KERNEL(proto, dtype, GYRE_SUM), KERNEL(proto, dtype, GYRE_PROD),   \
+            KERNEL(proto, dtype, GYRE_MAX), KERNEL(proto, dtype, GYRE_MIN) \
     }
 /* Defines the table of one element type's kernels. */
-#define DEFINE_KERNELS(id)                                                                       \
-    extern "C" const struct gyre_cuda_kernels gyre_cuda_kernels_##id = {                         \
-        {KERNELS_OF_PROTO(SIMPLE, GYRE_##id), KERNELS_OF_PROTO(LL, GYRE_##id),                   \
+#define DEFINE_KERNELS(id)                                                     \
+    extern "C" const struct gyre_cuda_kernels gyre_cuda_kernels_##id = {       \
+        {KERNELS_OF_PROTO(SIMPLE, GYRE_##id), KERNELS_OF_PROTO(LL, GYRE_##id), \
          KERNELS_OF_PROTO(LL128, GYRE_##id)}};
 
 #endif

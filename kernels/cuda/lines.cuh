@@ -108,8 +108,7 @@ resolve_step(const struct block &block, const struct gyre_cuda_step *step, uint3
 }
 
 static __device__ __forceinline__ void post_credit(const struct block &block,
-                                                   const struct gyre_cuda_step *step,
-                                                   uint32_t tile)
+                                                   const struct gyre_cuda_step *step, uint32_t tile)
 {
     const uint32_t i = threadIdx.x;
     if (i >= step->n_ins || (step->recv_mask >> i & 1) == 0)
@@ -157,8 +156,8 @@ template <class STEP> static __device__ __forceinline__ void run_lines(const str
         for (uint32_t s = 0; s < block.n_steps; s++) {
             const struct gyre_cuda_step *step = &block.steps[s];
             if (!is_stopped) {
-                const struct line_step line = resolve_step<STEP::proto>(
-                    block, step, tile, operands[threadIdx.x / 32]);
+                const struct line_step line =
+                    resolve_step<STEP::proto>(block, step, tile, operands[threadIdx.x / 32]);
                 is_stopped = line.is_stopped || !STEP::run(block, line);
             }
             if (step->has_recvs == 0)

@@ -83,8 +83,8 @@ template <int DTYPE, int OP> struct ll_step {
     }
 
     template <int UNROLL>
-    static __device__ __forceinline__ void
-    scatter(const struct line_step &line, uint32_t first, uint32_t n_lines, const uint64_t *results)
+    static __device__ __forceinline__ void scatter(const struct line_step &line, uint32_t first,
+                                                   uint32_t n_lines, const uint64_t *results)
     {
         for (uint32_t o = 0; o < line.n_outs; o++) {
             const struct line_operand out = line.operands[LINE_FIRST_OUT + o];
@@ -104,9 +104,8 @@ template <int DTYPE, int OP> struct ll_step {
     }
 
     template <int UNROLL>
-    static __device__ __forceinline__ bool copy_lines(const struct block &block,
-                                                      const struct line_step &line,
-                                                      uint32_t n_lines)
+    static __device__ __forceinline__ bool
+    copy_lines(const struct block &block, const struct line_step &line, uint32_t n_lines)
     {
         for (uint32_t first = threadIdx.x; first < n_lines; first += blockDim.x * UNROLL) {
             uint64_t data[LL_GROUP][UNROLL];
@@ -125,9 +124,8 @@ template <int DTYPE, int OP> struct ll_step {
     }
 
     template <int UNROLL>
-    static __device__ __forceinline__ bool reduce_lines(const struct block &block,
-                                                        const struct line_step &line,
-                                                        uint32_t n_lines)
+    static __device__ __forceinline__ bool
+    reduce_lines(const struct block &block, const struct line_step &line, uint32_t n_lines)
     {
         const uint32_t scale_mask = line.arithmetic.scale_mask;
         const uint64_t scalar = line.arithmetic.scalar;

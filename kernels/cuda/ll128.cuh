@@ -53,9 +53,8 @@ template <int DTYPE, int OP> struct ll128_step {
         return value;
     }
 
-    static __device__ __forceinline__ void store_chunk(unsigned char *base,
-                                                       const struct ll128_place &own,
-                                                       ulonglong2 value)
+    static __device__ __forceinline__ void
+    store_chunk(unsigned char *base, const struct ll128_place &own, ulonglong2 value)
     {
         unsigned char *to = base + own.data_bytes;
         if (own.n_valid > 0)
@@ -64,9 +63,8 @@ template <int DTYPE, int OP> struct ll128_step {
             store_8(to + 8, value.y, own.n_valid - 8);
     }
 
-    static __device__ __forceinline__ unsigned char *in_slot(unsigned char *base,
-                                                             const struct ll128_place &own,
-                                                             uint32_t lane)
+    static __device__ __forceinline__ unsigned char *
+    in_slot(unsigned char *base, const struct ll128_place &own, uint32_t lane)
     {
         return base + (size_t)own.line * LL128_LINE_BYTES + lane % LL128_LANES * 16;
     }
@@ -157,10 +155,9 @@ template <int DTYPE, int OP> struct ll128_step {
 
     /* One round of the warp: UNROLL groups of lines, of all inputs, to all outputs. */
     template <int UNROLL, bool REDUCES>
-    static __device__ __forceinline__ bool run_round(const struct block &block,
-                                                     const struct line_step &line,
-                                                     const struct ll128_place *places,
-                                                     uint32_t lane)
+    static __device__ __forceinline__ bool
+    run_round(const struct block &block, const struct line_step &line,
+              const struct ll128_place *places, uint32_t lane)
     {
         ulonglong2 results[UNROLL];
         ulonglong2 values[LL128_GROUP][UNROLL];
@@ -228,8 +225,8 @@ template <int DTYPE, int OP> struct ll128_step {
         } else {
             if (line.n_ins == 1 && line.arithmetic.scale_mask == 0 && line.arithmetic.divisor <= 1)
                 return run_rounds<4, false>(block, line);
-            return run_rounds<sizeof(typename element<DTYPE>::stored) == 1 ? 1 : 2, true>(block,
-                                                                                          line);
+            return run_rounds < sizeof(typename element<DTYPE>::stored) == 1 ? 1 : 2,
+                   true > (block, line);
         }
     }
 };

@@ -78,8 +78,8 @@ static __device__ __forceinline__ void store(unsigned char *to, const pack<BYTES
 {
     if (BYTES == 16)
         asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(from.words[0]),
-                     "r"(from.words[1 % ((BYTES + 3) / 4)]),
-                     "r"(from.words[2 % ((BYTES + 3) / 4)]), "r"(from.words[3 % ((BYTES + 3) / 4)])
+                     "r"(from.words[1 % ((BYTES + 3) / 4)]), "r"(from.words[2 % ((BYTES + 3) / 4)]),
+                     "r"(from.words[3 % ((BYTES + 3) / 4)])
                      : "memory");
     else if (BYTES == 8)
         asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(to), "r"(from.words[0]),
@@ -201,8 +201,7 @@ static __device__ __forceinline__ void reduce_packs(const struct move &move, str
 
 /* Two inputs, the hot case of rings: no loop over inputs. */
 template <int DTYPE, int OP, int UNROLL>
-static __device__ __forceinline__ uint32_t reduce_pairs(const struct move &move,
-                                                        struct share share)
+static __device__ __forceinline__ uint32_t reduce_pairs(const struct move &move, struct share share)
 {
     const unsigned char *a = move.ins[0];
     const unsigned char *b = move.ins[1];

@@ -145,9 +145,8 @@ static __device__ __forceinline__ void publish(const struct block &block,
     store_relaxed_sys(own->posted, number + 1);
 }
 
-static __device__ __forceinline__ void run_waiter(const struct block &block,
-                                                  struct simple_shared *shared, uint32_t lane,
-                                                  int n_barrier)
+static __device__ __forceinline__ void
+run_waiter(const struct block &block, struct simple_shared *shared, uint32_t lane, int n_barrier)
 {
     const volatile uint32_t *n_posted = &shared->n_posted;
     uint32_t k = 0;
@@ -156,8 +155,7 @@ static __device__ __forceinline__ void run_waiter(const struct block &block,
             while ((int32_t)(*n_posted + 1 - k) < 0)
                 ;
             __syncwarp();
-            const bool goes_on =
-                prepare(block, &block.steps[s], tile, lane, &shared->moves[k % 2]);
+            const bool goes_on = prepare(block, &block.steps[s], tile, lane, &shared->moves[k % 2]);
             __syncwarp();
             barrier_arrive(READY_BARRIER + (int)(k % 2), n_barrier);
             if (!goes_on)
@@ -165,9 +163,8 @@ static __device__ __forceinline__ void run_waiter(const struct block &block,
         }
 }
 
-static __device__ __forceinline__ void run_poster(const struct block &block,
-                                                  struct simple_shared *shared, uint32_t lane,
-                                                  int n_barrier)
+static __device__ __forceinline__ void
+run_poster(const struct block &block, struct simple_shared *shared, uint32_t lane, int n_barrier)
 {
     uint32_t k = 0;
     for (uint32_t tile = 0; tile < block.work.split.n_tiles; tile++)
@@ -185,8 +182,8 @@ static __device__ __forceinline__ void run_poster(const struct block &block,
 
 template <int DTYPE, int OP>
 static __device__ __forceinline__ void run_workers(const struct block &block,
-                                                   struct simple_shared *shared,
-                                                   uint32_t n_workers, int n_barrier)
+                                                   struct simple_shared *shared, uint32_t n_workers,
+                                                   int n_barrier)
 {
     const uint32_t n_moves = block.work.split.n_tiles * block.n_steps;
     for (uint32_t k = 0; k < n_moves; k++) {

@@ -19,8 +19,9 @@
  * thread reads head with ld.acquire.sys before its workers overwrite the slot. Without the release
  * a load might observe the overwriting store.
  *
- * LL. Each half of a line is one 64-bit element {data, flag} of a vector store st.relaxed.sys.v2.b64
- * and is read by ld.relaxed.sys.v2.b64. A vector access is a set of scalar accesses in no order
+ * LL. Each half of a line is one 64-bit element {data, flag} of a vector store
+ * st.relaxed.sys.v2.b64 and is read by ld.relaxed.sys.v2.b64. A vector access is a set of scalar
+ * accesses in no order
  * ("Vector data types"), each of them single-copy atomic: data of a half is there when its flag is.
  * Nothing else is communicated, so no fence. Credit: values of a slot's lines are used (compared,
  * reduced) before the barrier, then one thread stores head with st.relaxed.sys. The model does

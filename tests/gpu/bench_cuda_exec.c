@@ -258,8 +258,7 @@ static void measure_decode(struct gpu_world *world, FILE *file)
                                        .reduction = {.dtype = GYRE_FLOAT32, .op = GYRE_SUM}};
         for (int i = 0; i < 2; i++) {
             GPU_OK(cudaEventRecord(own.begin, world->streams[0]));
-            CHECK_OK(
-                gyre_executor_cuda.launch(world->executors[0], &work, 1, world->streams[0]));
+            CHECK_OK(gyre_executor_cuda.launch(world->executors[0], &work, 1, world->streams[0]));
             GPU_OK(cudaEventRecord(own.end, world->streams[0]));
         }
         GPU_OK(cudaStreamSynchronize(world->streams[0]));

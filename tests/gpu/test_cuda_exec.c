@@ -369,6 +369,7 @@ static void a_captured_graph_replays_without_the_host(void)
         struct gyre_program *programs[MAX_RUN_RANKS];
         struct gyre_loaded *loaded[MAX_RUN_RANKS];
         float *buffers[MAX_RUN_RANKS];
+        cudaGraph_t captured[MAX_RUN_RANKS];
         cudaGraphExec_t graphs[MAX_RUN_RANKS];
         struct run run = ring_run;
         run.proto = (enum gyre_proto)proto;
@@ -381,10 +382,13 @@ static void a_captured_graph_replays_without_the_host(void)
         for (int i = 0; i < 3; i++)
             launch_all_reduce(&gpus, loaded, gpus.n_ranks, programs[0]->n_chunks, &run, buffers);
         for (int rank = 0; rank < gpus.n_ranks; rank++) {
-            cudaGraph_t graph;
-            GPU_OK(cudaStreamEndCapture(gpus.streams[rank], &graph));
-            GPU_OK(cudaGraphInstantiate(&graphs[rank], graph, 0));
-            GPU_OK(cudaGraphDestroy(graph));
+            gpu_world_use(&gpus, rank);
+            GPU_OK(cudaStreamEndCapture(gpus.streams[rank], &captured[rank]));
+        }
+        for (int rank = 0; rank < gpus.n_ranks; rank++) {
+            gpu_world_use(&gpus, rank);
+            GPU_OK(cudaGraphInstantiate(&graphs[rank], captured[rank], 0));
+            GPU_OK(cudaGraphDestroy(captured[rank]));
         }
         double expected = 1.0;
         for (int i = 0; i < 3; i++) {
@@ -454,8 +458,7 @@ static void a_call_that_does_not_fit_is_reported_and_waits_for_the_abort(void)
     }
     CHECK(!gpu_world_wait(&gpus, 0.05));
     for (int rank = 0; rank < 2; rank++) {
-        CHECK(gyre_executor_cuda.pulse(gpus.executors[rank])->mismatch ==
-              1 + (uint64_t)(1 - rank));
+        CHECK(gyre_executor_cuda.pulse(gpus.executors[rank])->mismatch == 1 + (uint64_t)(1 - rank));
         gyre_cuda_executor_abort(gpus.executors[rank]);
     }
     CHECK(gpu_world_wait(&gpus, 1.0));
