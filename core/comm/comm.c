@@ -195,6 +195,24 @@ undo:
     return status;
 }
 
+static void on_fault(void *context)
+{
+    gyre_comm *comm = context;
+    comm->executor->ops->abort(comm->executor);
+    gyre_links_wake(comm);
+}
+
+/* From now on a raised fault ends the executor's works; also one that was raised before. */
+static void watch_fault(gyre_comm *comm)
+{
+    pthread_mutex_lock(&comm->fault.lock);
+    comm->fault.context = comm;
+    comm->fault.on_raise = on_fault;
+    pthread_mutex_unlock(&comm->fault.lock);
+    if (gyre_fault_is_raised(&comm->fault))
+        comm->executor->ops->abort(comm->executor);
+}
+
 /* Everything after the ranks have met: takes over comm->bootstrap. */
 static gyre_status make_together(gyre_comm *comm)
 {
@@ -210,6 +228,7 @@ static gyre_status make_together(gyre_comm *comm)
     const struct gyre_executor_ops *ops;
     GYRE_TRY(gyre_executor_find((gyre_device_kind)comm->device_info.kind, &ops));
     GYRE_TRY(ops->open(&config, &comm->executor));
+    watch_fault(comm);
     GYRE_TRY(gyre_plan_cache_open(comm, &comm->plans));
     GYRE_TRY(gyre_health_open(comm, &comm->health));
     return GYRE_SUCCESS;
@@ -476,7 +495,7 @@ static void drain(gyre_comm *comm)
     const struct gyre_pulse *pulse = comm->executor->ops->pulse(comm->executor);
     const struct timespec nap = {0, DRAIN_NAP_NS};
     while (!gyre_fault_is_raised(&comm->fault) &&
-           gyre_load_acquire_u64(&pulse->completed) != gyre_load_acquire_u64(&pulse->launched))
+           gyre_load_acquire_u64(&pulse->completed) < gyre_load_acquire_u64(&pulse->launched))
         nanosleep(&nap, NULL);
 }
 
@@ -547,7 +566,6 @@ gyre_status gyre_comm_abort(gyre_comm *comm)
              (int)comm->links.infos[comm->rank].pid, comm->name);
     if (gyre_fault_raise(&comm->fault, GYRE_ERROR_ABORTED, text))
         gyre_health_tell(comm->health, text);
-    gyre_links_wake(comm);
     return GYRE_SUCCESS;
 }
 

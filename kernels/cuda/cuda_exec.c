@@ -161,22 +161,22 @@ fail:
     return gyre_fail_context(status, "the executor of rank %d", config->rank);
 }
 
+static void cuda_abort(struct gyre_executor *base)
+{
+    gyre_store_release_u32(&own(base)->board->abort, 1);
+}
+
 static void cuda_close(struct gyre_executor *base)
 {
     if (base == NULL)
         return;
-    gyre_cuda_executor_abort(base);
+    cuda_abort(base);
     free_executor(own(base)); /* freeing device memory waits for kernels that still end */
 }
 
 static const struct gyre_pulse *cuda_pulse(const struct gyre_executor *base)
 {
     return &((const struct gyre_cuda_executor *)base)->board->pulse;
-}
-
-void gyre_cuda_executor_abort(struct gyre_executor *base)
-{
-    gyre_store_release_u32(&own(base)->board->abort, 1);
 }
 
 gyre_status gyre_cuda_executor_set_epoch(struct gyre_executor *base, enum gyre_proto proto,
@@ -553,6 +553,7 @@ const struct gyre_executor_ops gyre_executor_cuda = {
     .open = cuda_open,
     .close = cuda_close,
     .pulse = cuda_pulse,
+    .abort = cuda_abort,
     .load = cuda_load,
     .unload = cuda_unload,
     .launch = cuda_launch,

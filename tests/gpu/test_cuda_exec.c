@@ -431,7 +431,7 @@ static void an_abort_ends_kernels_that_wait_and_those_behind_them(void)
                               buffers);
         CHECK_MSG(!gpu_world_wait(&gpus, 0.05), "they did not wait");
         for (int rank = 0; rank < gpus.n_ranks; rank++)
-            gyre_cuda_executor_abort(gpus.executors[rank]);
+            gyre_executor_cuda.abort(gpus.executors[rank]);
         CHECK_MSG(gpu_world_wait(&gpus, 1.0), "%s still runs", gyre_proto_names[proto]);
         unload_all(&gpus, programs, loaded, buffers);
         gpu_world_close(&gpus);
@@ -459,7 +459,7 @@ static void a_call_that_does_not_fit_is_reported_and_waits_for_the_abort(void)
     CHECK(!gpu_world_wait(&gpus, 0.05));
     for (int rank = 0; rank < 2; rank++) {
         CHECK(gyre_executor_cuda.pulse(gpus.executors[rank])->mismatch == 1 + (uint64_t)(1 - rank));
-        gyre_cuda_executor_abort(gpus.executors[rank]);
+        gyre_executor_cuda.abort(gpus.executors[rank]);
     }
     CHECK(gpu_world_wait(&gpus, 1.0));
     unload_all(&gpus, programs, loaded, buffers);
