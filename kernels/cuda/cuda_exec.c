@@ -306,8 +306,6 @@ static uint16_t choose_abreast(const struct gyre_cuda_executor *executor,
                                const struct gyre_load_config *config)
 {
     const uint32_t depth = config->program->min_depth;
-    if (getenv("X_ABREAST") != NULL)
-        return config->proto == GYRE_PROTO_SIMPLE ? (uint16_t)atoi(getenv("X_ABREAST")) : 1;
     return config->proto == GYRE_PROTO_SIMPLE && depth * 2 <= executor->spec.depth ? 2 : 1;
 }
 

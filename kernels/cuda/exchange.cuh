@@ -138,15 +138,16 @@ static __device__ __forceinline__ void exchange_run(const struct gyre_cuda_args_
     const uint32_t n_lines = (n_bytes + LL_DATA_BYTES - 1) / LL_DATA_BYTES;
     const unsigned char *in = work.in + range.first_elem * work.elem_bytes;
     unsigned char *out = work.out + range.first_elem * work.elem_bytes;
-    bool is_open = false;
-    for (uint32_t at = threadIdx.x; at < n_lines; at += blockDim.x) {
+    uint32_t at = threadIdx.x;
+    uint64_t own = 0;
+    if (at < n_lines) /* on its way while credit is looked at */
+        own = exchange_load<DTYPE, OP>(work, in + exchange.own_offset + at * LL_DATA_BYTES,
+                                       n_bytes - at * LL_DATA_BYTES);
+    if (!exchange_resolve<N>(args, &ends))
+        return;
+    while (at < n_lines) {
         const uint32_t skip = at * LL_DATA_BYTES, n_valid = n_bytes - skip;
         uint64_t received[N];
-        const uint64_t own =
-            exchange_load<DTYPE, OP>(work, in + exchange.own_offset + skip, n_valid);
-        if (!is_open && !exchange_resolve<N>(args, &ends))
-            return;
-        is_open = true;
 #pragma unroll
         for (int p = 0; p < N; p++) {
             if (p >= exchange.n_peers)
@@ -176,23 +177,22 @@ static __device__ __forceinline__ void exchange_run(const struct gyre_cuda_args_
             received[p] = ll_data(halves[p]);
         }
         store_8(out + skip, exchange_reduce<DTYPE, OP, N>(args, own, received), n_valid);
+        at += blockDim.x;
+        if (at < n_lines)
+            own = exchange_load<DTYPE, OP>(work, in + exchange.own_offset + at * LL_DATA_BYTES,
+                                           n_bytes - at * LL_DATA_BYTES);
     }
 #pragma unroll
     for (int p = 0; p < N; p++)
-        if (p < exchange.n_peers && gyre_cuda_ll_cleans(ends.sent[p], exchange.depth)) {
-            if (!is_open && !exchange_resolve<N>(args, &ends))
-                return;
-            is_open = true;
+        if (p < exchange.n_peers && gyre_cuda_ll_cleans(ends.sent[p], exchange.depth))
             exchange_clean(ends.to[p], n_lines, args.common.slot_bytes / LL_LINE_BYTES,
                            gyre_cuda_ll_flag(ends.sent[p]));
-        }
 }
 
 /* Counters, after all threads have read them; then what says that a launch is over. */
 static __device__ __forceinline__ void exchange_close(const struct gyre_cuda_args_exchange &args)
 {
     const struct gyre_cuda_exchange &exchange = args.exchange;
-    struct gyre_cuda_control *control = args.common.control;
     __syncthreads();
     const uint32_t i = threadIdx.x;
     if (i < 2 * exchange.n_peers) {
