@@ -106,7 +106,7 @@ static void launch(struct gpu_world *world, const struct point *point, struct ra
                    int rank)
 {
     struct rank_state *own = &states[rank];
-    const char *tile = getenv("BENCH_TILE");
+    const char *tile = getenv("BENCH_TILE"); /* of SIMPLE; 0 or unset = a whole slot */
     const uint32_t most = tile != NULL && point->proto == GYRE_PROTO_SIMPLE
                               ? (uint32_t)atoi(tile)
                               : payload_bytes(point->proto);
