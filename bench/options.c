@@ -59,7 +59,8 @@ static const struct option long_options[] = {
 #undef OPTION_ROW
         {NULL, 0, NULL, 0}};
 
-static const char *const averages[] = {"rank 0", "mean", "min", "max"};
+/* -a: of rank 0, the mean, the least or the most over ranks. */
+#define MAX_AVERAGE 3
 
 void bench_options_print_help(const char *program)
 {
@@ -216,7 +217,7 @@ static gyre_status take_option(int id, const char *text, struct bench_options *o
     case 'C':
         return parse_bool(text, &options->is_cputime);
     case 'a':
-        return parse_int(text, 0, (int)GYRE_ARRAY_LENGTH(averages) - 1, &options->average);
+        return parse_int(text, 0, MAX_AVERAGE, &options->average);
     case 'S':
         return parse_bool(text, &options->has_timestamps);
     case ROUNDS:
