@@ -15,7 +15,8 @@
 
 #define TEST_SKIPPED 77
 
-static int test_n_failures;
+/* Weak, so that the files of one test binary count together. */
+__attribute__((weak)) int test_n_failures;
 
 /** Record a failure with its text and go on. */
 #define CHECK_MSG(condition, ...)                                                     \

@@ -140,9 +140,10 @@ static uint64_t expected(const struct gyre_reduce_step *step, size_t i)
     return result;
 }
 
+/* The payloads of f32's and f64's NaNs are the machine's; the small types have one NaN. */
 static bool is_same(gyre_dtype dtype, uint64_t a, uint64_t b)
 {
-    if (!gyre_dtype_is_float(dtype))
+    if (dtype != GYRE_FLOAT32 && dtype != GYRE_FLOAT64)
         return a == b;
     return a == b || (isnan(to_double(dtype, a)) && isnan(to_double(dtype, b)));
 }

@@ -69,6 +69,7 @@ static void write_after_close(struct gyre_transport *transport, struct gyre_conn
 {
     struct rig_rank *self = context;
     const struct gyre_fifo_spec *spec = &self->options->spec;
+    rig_barrier(self); /* all are connected */
     if (rank == 0) {
         gyre_transport_p2p.close(transport);
         self->is_closed = true;

@@ -348,7 +348,7 @@ void rig_run(const struct rig_options *options)
         mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     struct rig_rank *ranks = calloc((size_t)options->n_ranks, sizeof(*ranks));
     if (shared == MAP_FAILED || ranks == NULL) {
-        CHECK(!"memory");
+        CHECK(ranks != NULL && shared != MAP_FAILED);
         free(ranks);
         return;
     }

@@ -482,10 +482,10 @@ static void drain(gyre_comm *comm)
 
 static void leave(gyre_comm *comm)
 {
-    if (comm->has_left)
+    if (gyre_load_relaxed_u32(&comm->has_left) != 0)
         return;
     drain(comm);
-    comm->has_left = true;
+    gyre_store_release_u32(&comm->has_left, 1);
     comm->bootstrap->ops->leave(comm->bootstrap);
 }
 

@@ -266,7 +266,7 @@ static void take_event(struct gyre_health *health, const struct gyre_event *even
         snprintf(text, sizeof(text), "rank %d (%s pid %u) died: %s; rank %d was in %s", event->rank,
                  host_of(comm, event->rank), comm->links.infos[event->rank].pid, event->text,
                  comm->rank, call);
-        if (!comm->has_left)
+        if (gyre_load_acquire_u32(&comm->has_left) == 0)
             fail(comm, GYRE_ERROR_REMOTE, text, comm->rank == (event->rank == 0 ? 1 : 0));
         mark_left(health, event->rank);
     }
@@ -402,7 +402,7 @@ static void *watch(void *argument)
         const gyre_status status = comm->bootstrap->ops->poll(comm->bootstrap, TICK_MS, &event);
         if (status != GYRE_SUCCESS) {
             /* The hub is gone: nobody can be watched any more. */
-            if (!comm->has_left)
+            if (gyre_load_acquire_u32(&comm->has_left) == 0)
                 fail(comm, GYRE_ERROR_REMOTE, gyre_cause(), true);
             for (int rank = 0; rank < comm->n_ranks; rank++)
                 mark_left(health, rank);

@@ -7,6 +7,7 @@
  */
 #include "kernels/host/reduce.h"
 
+#include "core/base/sync.h"
 #include "core/base/util.h"
 #include "kernels/numeric.h"
 
@@ -57,19 +58,22 @@ static void divide_nothing(void *in_out, uint32_t divisor, size_t n_elems)
 #undef LOOPS_NAME
 #undef LOOPS_TABLE
 
-#if defined(__x86_64__) && !defined(__AVX2__)
+/* GYRE_REDUCE_BASELINE_ONLY is a test's way to reach the loops that this machine would not choose.
+ */
+#if defined(__x86_64__) && !defined(GYRE_REDUCE_BASELINE_ONLY)
 #define HAVE_AVX2_LOOPS  1
 #define LOOPS_TARGET     __attribute__((target("avx2")))
 #define LOOPS_NAME(name) name##_avx2
 #define LOOPS_TABLE      loops_avx2
 #include "kernels/host/reduce_loops.h"
+#include "kernels/host/reduce_f16c.h"
 #endif
 
 static const struct type_loops *loops_of(uint8_t dtype)
 {
 #ifdef HAVE_AVX2_LOOPS
     if (__builtin_cpu_supports("avx2"))
-        return &loops_avx2[dtype];
+        return dtype == GYRE_FLOAT16 && has_f16c() ? &loops_f16c : &loops_avx2[dtype];
 #endif
     return &loops_baseline[dtype];
 }

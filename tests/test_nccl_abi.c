@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A program written against NCCL's documented API, linked with our libnccl.so.2, on the host
+ * device; and the parts of the ABI that compiled programs depend on.
+ */
+#include "core/nccl/nccl.h"
+#include "tests/check.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+
+_Static_assert(sizeof(ncclConfig_t) == 80, "of NCCL 2.28");
+_Static_assert(offsetof(ncclConfig_t, blocking) == 16, "of NCCL 2.28");
+_Static_assert(offsetof(ncclConfig_t, netName) == 32, "of NCCL 2.28");
+_Static_assert(offsetof(ncclConfig_t, commName) == 48, "of NCCL 2.28");
+_Static_assert(offsetof(ncclConfig_t, nvlinkCentricSched) == 76, "of NCCL 2.28");
+_Static_assert(sizeof(ncclUniqueId) == 128, "passed by value");
+_Static_assert(sizeof(ncclSimInfo_t) == 24, "of NCCL 2.22");
+_Static_assert(ncclBfloat16 == 9 && ncclFloat8e5m2 == 11 && ncclAvg == 4 && ncclInProgress == 7,
+               "values are ABI");
+
+/* What PyTorch 2.11's libtorch_cuda needs at link time. */
+static const char *const torch_symbols =
+    "ncclAllGather ncclAllReduce ncclAlltoAll ncclBcast ncclBroadcast ncclCommAbort ncclCommCount "
+    "ncclCommDeregister ncclCommDestroy ncclCommFinalize ncclCommGetAsyncError ncclCommInitAll "
+    "ncclCommInitRank ncclCommInitRankConfig ncclCommInitRankScalable ncclCommRegister "
+    "ncclCommShrink ncclCommSplit ncclCommUserRank ncclCommWindowDeregister "
+    "ncclCommWindowRegister ncclDevCommCreate ncclDevCommDestroy ncclGetErrorString "
+    "ncclGetLastError ncclGetUniqueId ncclGetVersion ncclGroupEnd ncclGroupSimulateEnd "
+    "ncclGroupStart ncclMemAlloc ncclMemFree ncclRecv ncclRedOpCreatePreMulSum ncclRedOpDestroy "
+    "ncclReduce ncclReduceScatter ncclSend";
+/* And what nccl-tests 2.19 needs beyond that. */
+static const char *const tests_symbols = "ncclGather ncclScatter ncclCommCuDevice";
+
+static void check_symbols(const char *list)
+{
+    char copy[2048];
+    char twin[64];
+    snprintf(copy, sizeof(copy), "%s", list);
+    char *rest = NULL;
+    for (char *name = strtok_r(copy, " ", &rest); name != NULL; name = strtok_r(NULL, " ", &rest)) {
+        CHECK_MSG(dlsym(RTLD_DEFAULT, name) != NULL, "%s", name);
+        snprintf(twin, sizeof(twin), "p%s", name);
+        CHECK_MSG(dlsym(RTLD_DEFAULT, twin) != NULL, "%s", twin);
+    }
+}
+
+static void every_symbol_that_torch_and_nccl_tests_need_is_there(void)
+{
+    check_symbols(torch_symbols);
+    check_symbols(tests_symbols);
+}
+
+struct client {
+    pthread_t thread;
+    ncclUniqueId id;
+    int rank;
+    int n_ranks;
+    int blocking;
+};
+
+static ncclComm_t join(const struct client *client)
+{
+    ncclComm_t comm = NULL;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = client->blocking;
+    ncclResult_t result =
+        ncclCommInitRankConfig(&comm, client->n_ranks, client->id, client->rank, &config);
+    CHECK(result == (client->blocking ? ncclSuccess : ncclInProgress));
+    while (result == ncclInProgress)
+        CHECK(ncclCommGetAsyncError(comm, &result) == ncclSuccess);
+    CHECK_MSG(result == ncclSuccess, "%s", ncclGetLastError(comm));
+    return comm;
+}
+
+/* What cudaStreamSynchronize is on GPUs. */
+static void wait_for_stream(void)
+{
+    CHECK(gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST) == GYRE_SUCCESS);
+}
+
+static void *run_client(void *argument)
+{
+    const struct client *client = argument;
+    const int n = client->n_ranks;
+    ncclComm_t comm = join(client);
+    float in[64];
+    float out[64 * 4];
+    for (int i = 0; i < 64; i++)
+        in[i] = (float)(client->rank + i);
+    CHECK(ncclAllReduce(in, out, 64, ncclFloat, ncclSum, comm, NULL) == ncclSuccess);
+    wait_for_stream();
+    CHECK(out[5] == (float)(5 * n + n * (n - 1) / 2));
+    CHECK(ncclAllGather(in, out, 64, ncclFloat, comm, NULL) == ncclSuccess);
+    wait_for_stream();
+    CHECK(out[(n - 1) * 64 + 3] == (float)(n - 1 + 3));
+    CHECK(ncclGroupStart() == ncclSuccess);
+    CHECK(ncclSend(in, 64, ncclFloat, (client->rank + 1) % n, comm, NULL) == ncclSuccess);
+    CHECK(ncclRecv(out, 64, ncclFloat, (client->rank + n - 1) % n, comm, NULL) == ncclSuccess);
+    CHECK(ncclGroupEnd() == ncclSuccess);
+    wait_for_stream();
+    CHECK(out[0] == (float)((client->rank + n - 1) % n));
+    CHECK(ncclAlltoAll(in, out, 64 / 4, ncclFloat, comm, NULL) == ncclSuccess);
+    wait_for_stream();
+    CHECK(out[0] == (float)(client->rank * 16));
+    ncclRedOp_t op;
+    float half = 0.5F;
+    CHECK(ncclRedOpCreatePreMulSum(&op, &half, ncclFloat, ncclScalarHostImmediate, comm) ==
+          ncclSuccess);
+    CHECK((int)op >= ncclNumOps);
+    CHECK(ncclAllReduce(in, out, 1, ncclFloat, op, comm, NULL) == ncclSuccess);
+    wait_for_stream();
+    CHECK(out[0] == (float)(n * (n - 1) / 2) * 0.5F);
+    CHECK(ncclRedOpDestroy(op, comm) == ncclSuccess);
+    CHECK(ncclAllReduce(NULL, out, 1, ncclFloat, ncclSum, comm, NULL) == ncclInvalidArgument);
+    CHECK(strstr(ncclGetLastError(NULL), "send buffer is NULL") != NULL);
+    CHECK(ncclDevCommCreate(comm, NULL, NULL) == ncclInvalidUsage);
+    CHECK(strstr(ncclGetLastError(NULL), "device API") != NULL);
+    CHECK(ncclCommFinalize(comm) == ncclSuccess);
+    CHECK(ncclCommDestroy(comm) == ncclSuccess);
+    return NULL;
+}
+
+static void run_clients(int blocking)
+{
+    enum { N = 4 };
+    struct client clients[N];
+    ncclUniqueId id;
+    CHECK(ncclGetUniqueId(&id) == ncclSuccess);
+    for (int rank = 0; rank < N; rank++) {
+        clients[rank] = (struct client){0, id, rank, N, blocking};
+        pthread_create(&clients[rank].thread, NULL, run_client, &clients[rank]);
+    }
+    for (int rank = 0; rank < N; rank++)
+        pthread_join(clients[rank].thread, NULL);
+}
+
+static void an_nccl_program_runs_on_the_host_device(void)
+{
+    run_clients(1);
+}
+
+static void a_communicator_that_does_not_block_is_polled(void)
+{
+    run_clients(0);
+}
+
+static void the_version_is_the_one_that_callers_were_built_for(void)
+{
+    int version = 0;
+    CHECK(ncclGetVersion(&version) == ncclSuccess);
+    CHECK(version == 22809);
+    CHECK(strcmp(ncclGetErrorString(ncclSuccess), "no error") == 0);
+}
+
+static const struct test_case cases[] = {
+    {"every symbol that torch and nccl-tests need is there",
+     every_symbol_that_torch_and_nccl_tests_need_is_there},
+    {"an NCCL program runs on the host device", an_nccl_program_runs_on_the_host_device},
+    {"a communicator that does not block is polled", a_communicator_that_does_not_block_is_polled},
+    {"the version is the one that callers were built for",
+     the_version_is_the_one_that_callers_were_built_for},
+};
+
+TEST_MAIN(cases)

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The ib transport: RC queue pairs over RoCE or InfiniBand. ib_transport.h says how a slot travels.
+ */
+#include "transport/ib/ib_transport.h"
+
+#include "core/base/log.h"
+#include "core/base/util.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+/* As long as the last acknowledgements may take when everybody leaves at once. */
+#define QUIET_NS 200000000ULL
+
+/* ---- reachable --------------------------------------------------------------------------------
+ */
+
+/* One port with a GID that the rules allow, or why there is none. */
+static gyre_status probe(const struct gyre_params *params)
+{
+    struct gyre_ib_scan scan;
+    char words[400];
+    GYRE_TRY(gyre_ib_scan_open(params, &scan));
+    gyre_status status = GYRE_SUCCESS;
+    for (int i = 0; i < scan.n_ports; i++) {
+        struct gyre_ib_gid_row gids[GYRE_IB_PAIR_GIDS];
+        int n_gids;
+        struct ibv_context *context = scan.verbs->open_device(scan.ports[i].device);
+        if (context == NULL) {
+            status = gyre_fail_errno(errno, "ibv_open_device(%s)", scan.ports[i].name);
+            break;
+        }
+        status = gyre_ib_rail_gids(scan.verbs, params, context, &scan.ports[i], gids, &n_gids);
+        scan.verbs->close_device(context);
+        if (status != GYRE_SUCCESS)
+            break;
+    }
+    if (status == GYRE_SUCCESS)
+        GYRE_INFO(NET, "NET/IB : Using %s", gyre_ib_scan_to_text(&scan, words, sizeof(words)));
+    gyre_ib_scan_close(&scan);
+    return status;
+}
+
+void gyre_transport_ib_probe(const struct gyre_params *params, struct gyre_peer_info *info)
+{
+    info->ib_usable = 0;
+    info->ib_reason[0] = '\0';
+    if (gyre_param_number(params, GYRE_PARAM_IB_DISABLE) == 1) {
+        snprintf(info->ib_reason, sizeof(info->ib_reason), "GYRE_IB_DISABLE is set");
+        return;
+    }
+    if (probe(params) == GYRE_SUCCESS) {
+        info->ib_usable = 1;
+        return;
+    }
+    /* The reason that all ranks see is short; the whole table is in this rank's log. */
+    snprintf(info->ib_reason, sizeof(info->ib_reason), "%s", gyre_cause());
+    GYRE_INFO(NET, "NET/IB : not usable: %s", gyre_cause());
+}
+
+static bool ib_reachable(const struct gyre_params *params, const struct gyre_peer_info *mine,
+                         const struct gyre_peer_info *peer, char *why_out, size_t why_bytes)
+{
+    if (gyre_param_number(params, GYRE_PARAM_IB_DISABLE) == 1)
+        snprintf(why_out, why_bytes, "GYRE_IB_DISABLE is set");
+    else if (strcasecmp(gyre_param_text(params, GYRE_PARAM_NET), "Socket") == 0)
+        snprintf(why_out, why_bytes, "GYRE_NET=Socket");
+    else if (!mine->ib_usable)
+        snprintf(why_out, why_bytes, "%s", mine->ib_reason);
+    else if (!peer->ib_usable)
+        snprintf(why_out, why_bytes, "rank %u (%s): %s", peer->rank, peer->host_name,
+                 peer->ib_reason);
+    else
+        return true;
+    return false;
+}
+
+/* ---- open -------------------------------------------------------------------------------------
+ */
+
+static void choose_classes(struct gyre_ib_transport *ib)
+{
+    const struct gyre_transport_config *config = &ib->config;
+    const struct gyre_params *params = config->params;
+    const bool is_set = config->traffic_class >= 0 || gyre_param_is_set(params, GYRE_PARAM_IB_TC);
+    const int64_t class = config->traffic_class >= 0 ? config->traffic_class
+                                                     : gyre_param_number(params, GYRE_PARAM_IB_TC);
+    const int64_t control = gyre_param_number(params, GYRE_PARAM_IB_FIFO_TC);
+    const int64_t level = config->service_level >= 0 ? config->service_level
+                                                     : gyre_param_number(params, GYRE_PARAM_IB_SL);
+    char words[64];
+    char control_words[64];
+    char warning[320];
+    ib->traffic_class = class >= 0 ? (unsigned)class : 0;
+    ib->control_class = control >= 0 ? (unsigned)control : ib->traffic_class;
+    ib->service_level = level >= 0 ? (unsigned)level : 0;
+    ib->timeout = (unsigned)gyre_param_number(params, GYRE_PARAM_IB_TIMEOUT);
+    ib->retries = (unsigned)gyre_param_number(params, GYRE_PARAM_IB_RETRY_CNT);
+    GYRE_INFO(NET,
+              "NET/IB : data %s, control %s, SL %u; acknowledgement timeout %u = %.3f s, %u "
+              "retries: a peer may be silent for %.2f s",
+              gyre_ib_class_to_text(ib->traffic_class, words, sizeof(words)),
+              gyre_ib_class_to_text(ib->control_class, control_words, sizeof(control_words)),
+              ib->service_level, ib->timeout, (double)gyre_ib_ack_timeout_ns(ib->timeout) / 1e9,
+              ib->retries, (double)gyre_ib_retry_window_ns(ib->timeout, ib->retries) / 1e9);
+    if (config->rank == 0 && ib->rails[0].port.is_roce &&
+        gyre_ib_class_warning(ib->traffic_class, is_set, warning, sizeof(warning)) != NULL)
+        GYRE_WARN("NET/IB : %s", warning);
+    if (config->rank == 0 && ib->retries == 7)
+        GYRE_WARN("NET/IB : GYRE_IB_RETRY_CNT=7 means for ever on some devices (rxe); use 6 or "
+                  "fewer");
+}
+
+/* Peers, and where their FIFOs' ends and words stand in the memory of all. */
+static gyre_status layout_peers(struct gyre_ib_transport *ib)
+{
+    const uint32_t n_fifos = gyre_ib_n_fifos(ib);
+    const uint32_t depth = ib->config.spec.depth;
+    const size_t n = (size_t)ib->config.n_peers * n_fifos;
+    struct gyre_ib_box *boxes = ib->landing;
+    uint64_t *credits = (uint64_t *)(void *)(boxes + n * depth);
+    uint64_t *infos = ib->staging;
+    uint64_t *heads = infos + n * depth;
+    ib->sends = calloc(n, sizeof(*ib->sends));
+    ib->recvs = calloc(n, sizeof(*ib->recvs));
+    if (ib->sends == NULL || ib->recvs == NULL)
+        return gyre_fail_errno(ENOMEM, "ib: %zu FIFOs", n);
+    for (size_t i = 0; i < n; i++) {
+        ib->sends[i].fifo = ib->fifos[i];
+        ib->sends[i].infos = infos + i * depth;
+        ib->recvs[i].fifo = ib->fifos[n + i];
+        ib->recvs[i].head = heads + i;
+        ib->recvs[i].boxes = boxes + i * depth;
+    }
+    for (int i = 0; i < ib->config.n_peers; i++) {
+        ib->peers[i].sends = ib->sends + (size_t)i * n_fifos;
+        ib->peers[i].recvs = ib->recvs + (size_t)i * n_fifos;
+        ib->peers[i].credit_words = credits + (size_t)i * n_fifos;
+    }
+    return GYRE_SUCCESS;
+}
+
+static gyre_status set_non_blocking(int epoll_fd, int fd)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+    const int flags = fcntl(fd, F_GETFL);
+    if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0)
+        return gyre_fail_errno(errno, "fcntl(O_NONBLOCK)");
+    if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0)
+        return gyre_fail_errno(errno, "epoll_ctl");
+    return GYRE_SUCCESS;
+}
+
+static gyre_status open_naps(struct gyre_ib_transport *ib)
+{
+    ib->nap_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (ib->nap_fd < 0)
+        return gyre_fail_errno(errno, "epoll_create1");
+    for (int i = 0; i < ib->n_rails; i++) {
+        GYRE_TRY(set_non_blocking(ib->nap_fd, ib->rails[i].channel->fd));
+        GYRE_TRY(set_non_blocking(ib->nap_fd, ib->rails[i].context->async_fd));
+    }
+    return GYRE_SUCCESS;
+}
+
+/* Everything that open and connect made, however far they got. */
+static void free_transport(struct gyre_ib_transport *ib)
+{
+    if (ib->nap_fd >= 0)
+        close(ib->nap_fd);
+    gyre_ib_lanes_close(ib);
+    gyre_ib_memory_close(ib);
+    gyre_ib_rails_close(ib);
+    free(ib->sends);
+    free(ib->recvs);
+    free(ib->peers);
+    free(ib);
+}
+
+static gyre_status open_parts(struct gyre_ib_transport *ib)
+{
+    GYRE_TRY(gyre_ib_rails_open(ib));
+    choose_classes(ib);
+    GYRE_TRY(gyre_ib_memory_open(ib));
+    GYRE_TRY(layout_peers(ib));
+    GYRE_TRY(gyre_ib_lanes_open(ib));
+    return open_naps(ib);
+}
+
+static gyre_status ib_open(const struct gyre_transport_config *config,
+                           struct gyre_transport **transport_out, void **blob_out,
+                           size_t *blob_bytes_out)
+{
+    struct gyre_ib_transport *ib = calloc(1, sizeof(*ib));
+    if (ib == NULL)
+        return gyre_fail_errno(ENOMEM, "ib");
+    ib->base.ops = &gyre_transport_ib;
+    ib->config = *config;
+    ib->config.peers = NULL; /* copied into the peers below */
+    ib->nap_fd = -1;
+    gyre_status status = GYRE_SUCCESS;
+    if (config->spec.depth < 2 || config->spec.depth > GYRE_MAX_DEPTH ||
+        config->spec.n_fifos > 0xffff)
+        status = gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "ib: %u FIFOs of %u slots",
+                           config->spec.n_fifos, config->spec.depth);
+    ib->peers = calloc((size_t)config->n_peers, sizeof(*ib->peers));
+    if (ib->peers == NULL)
+        status = gyre_fail_errno(ENOMEM, "ib: %d peers", config->n_peers);
+    for (int i = 0; i < config->n_peers && status == GYRE_SUCCESS; i++)
+        ib->peers[i].rank = config->peers[i];
+    if (status == GYRE_SUCCESS)
+        status = open_parts(ib);
+    if (status == GYRE_SUCCESS)
+        status = gyre_ib_blob(ib, blob_out, blob_bytes_out);
+    if (status != GYRE_SUCCESS) {
+        free_transport(ib);
+        return status;
+    }
+    snprintf(ib->words, sizeof(ib->words), "NET/IB/%d%s", ib->rails[0].index,
+             ib->recv_gdr != GYRE_IB_GDR_NONE ? "/GDRDMA" : "");
+    *transport_out = &ib->base;
+    return GYRE_SUCCESS;
+}
+
+/* ---- connect, and the rest ---------------------------------------------------------------------
+ */
+
+static struct gyre_ib_transport *from_base(const struct gyre_transport *transport)
+{
+    return (struct gyre_ib_transport *)(uintptr_t)transport;
+}
+
+static gyre_status ib_connect(struct gyre_transport *transport, const void *blobs,
+                              const size_t *offsets, uint64_t deadline_ns,
+                              struct gyre_connector *connectors)
+{
+    struct gyre_ib_transport *ib = from_base(transport);
+    const struct gyre_fifo_spec *spec = &ib->config.spec;
+    GYRE_TRY(gyre_ib_lanes_connect(ib, blobs, offsets, deadline_ns));
+    for (int i = 0; i < ib->config.n_peers; i++) {
+        const struct gyre_ib_peer *peer = &ib->peers[i];
+        for (uint32_t fifo = 0; fifo < spec->n_fifos; fifo++) {
+            const uint32_t rank = (uint32_t)peer->rank;
+            connectors[gyre_connector_index(spec, rank, fifo, true)] =
+                gyre_proxy_connector(&peer->sends[fifo].fifo, spec);
+            connectors[gyre_connector_index(spec, rank, fifo, false)] =
+                gyre_proxy_connector(&peer->recvs[fifo].fifo, spec);
+        }
+    }
+    const struct gyre_proxy_client client = {
+        .poll = gyre_ib_poll, .context = ib, .nap_fd = &ib->nap_fd};
+    return gyre_proxy_open(&client, 1, ib->config.rank, ib->config.fault, &ib->proxy);
+}
+
+static const char *ib_describe(const struct gyre_transport *transport, int peer)
+{
+    (void)peer;
+    return from_base(transport)->words;
+}
+
+static size_t ib_memory_bytes(const struct gyre_transport *transport)
+{
+    const struct gyre_ib_transport *ib = from_base(transport);
+    return ib->fifo_bytes + ib->gpu_bytes + ib->landing_bytes + ib->staging_bytes;
+}
+
+static void ib_wake(struct gyre_transport *transport)
+{
+    struct gyre_ib_transport *ib = from_base(transport);
+    if (ib->proxy != NULL)
+        gyre_proxy_wake(ib->proxy);
+}
+
+/* Everything that asked for an acknowledgement has it. */
+static bool is_quiet(const struct gyre_ib_transport *ib)
+{
+    for (int i = 0; i < ib->n_lanes; i++)
+        if (ib->lanes[i].n_retired < ib->lanes[i].signalled_at)
+            return false;
+    return true;
+}
+
+static void ib_close(struct gyre_transport *transport)
+{
+    struct gyre_ib_transport *ib = from_base(transport);
+    if (ib->proxy != NULL)
+        gyre_proxy_close(ib->proxy);
+    const uint64_t until_ns = gyre_now_ns() + QUIET_NS;
+    while (ib->proxy != NULL && !ib->is_failed && !gyre_fault_is_raised(ib->config.fault) &&
+           !is_quiet(ib) && gyre_now_ns() < until_ns)
+        if (!gyre_ib_poll(ib))
+            sched_yield();
+    free_transport(ib);
+}
+
+const struct gyre_transport_ops gyre_transport_ib = {
+    .name = "ib",
+    .is_proxied = true,
+    .reachable = ib_reachable,
+    .open = ib_open,
+    .connect = ib_connect,
+    .describe = ib_describe,
+    .memory_bytes = ib_memory_bytes,
+    .wake = ib_wake,
+    .close = ib_close,
+};

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The scan, and the order of what it finds.
+ */
+#include "transport/ib/ib_device.h"
+
+#include "core/base/log.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- IB_HCA -------------------------------------------------------------------------------- */
+
+static gyre_status parse_item(const char *whole, char *item, struct gyre_ib_hca_rule *rule)
+{
+    int port = -1;
+    char *colon = strchr(item, ':');
+    if (colon != NULL) {
+        *colon = '\0';
+        char *end;
+        const long number = strtol(colon + 1, &end, 10);
+        if (colon[1] != '\0' &&
+            (!isdigit((unsigned char)colon[1]) || *end != '\0' || number < 1 || number > 255))
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                             "IB_HCA=%s: \"%s\" is not a port (1..255)", whole, colon + 1);
+        port = colon[1] != '\0' ? (int)number : -1;
+    }
+    if (item[0] == '\0' || strpbrk(item, "^= ") != NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "IB_HCA=%s: \"%s\" is not a device name; the form is "
+                         "[^][=]name[:port],... with ^ and = once, in this order, in front",
+                         whole, item);
+    if (rule->n_items == GYRE_IB_MAX_HCA_ITEMS)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "IB_HCA=%s: more than %d entries", whole,
+                         GYRE_IB_MAX_HCA_ITEMS);
+    snprintf(rule->items[rule->n_items].name, sizeof(rule->items[0].name), "%s", item);
+    rule->items[rule->n_items++].port = port;
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_ib_hca_parse(const char *text, struct gyre_ib_hca_rule *rule_out)
+{
+    struct gyre_ib_hca_rule rule;
+    char list[GYRE_PARAM_MAX_BYTES];
+    char *rest = list;
+    memset(&rule, 0, sizeof(rule));
+    snprintf(list, sizeof(list), "%s", text);
+    if (*rest == '^') {
+        rule.is_inverted = true;
+        rest++;
+    }
+    if (*rest == '=') {
+        rule.is_exact = true;
+        rest++;
+    }
+    if (*rest == '\0' && (rule.is_inverted || rule.is_exact))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "IB_HCA=%s: no device name", text);
+    if (*rest != '\0')
+        for (char *item; (item = strsep(&rest, ",")) != NULL;)
+            GYRE_TRY(parse_item(text, item, &rule));
+    *rule_out = rule;
+    return GYRE_SUCCESS;
+}
+
+bool gyre_ib_hca_takes(const struct gyre_ib_hca_rule *rule, const char *name, int port,
+                       const char **widened_out)
+{
+    *widened_out = NULL;
+    if (rule->n_items == 0)
+        return true;
+    bool is_listed = false;
+    for (int i = 0; i < rule->n_items; i++) {
+        const char *item = rule->items[i].name;
+        const bool is_same = strcmp(item, name) == 0;
+        const bool is_prefix = !rule->is_exact && strncmp(item, name, strlen(item)) == 0;
+        if (!is_same && !is_prefix)
+            continue;
+        if (rule->items[i].port >= 0 && rule->items[i].port != port)
+            continue;
+        is_listed = true;
+        /* mlx5 takes mlx5_0 by intent; mlx5_1 takes mlx5_10 hardly ever. */
+        const char next = name[strlen(item)];
+        if (is_same)
+            *widened_out = NULL;
+        else if (isdigit((unsigned char)item[strlen(item) - 1]) && isdigit((unsigned char)next))
+            *widened_out = item;
+        if (is_same)
+            break;
+    }
+    return is_listed != rule->is_inverted;
+}
+
+/* ---- where a device sits ------------------------------------------------------------------- */
+
+const char *const gyre_ib_distance_names[] = {"LOC", "PIX", "PXB", "PHB", "SYS"};
+
+static int read_numa_node(const char *path)
+{
+    char file[320];
+    int node = -1;
+    snprintf(file, sizeof(file), "%s/numa_node", path);
+    FILE *stream = fopen(file, "re");
+    if (stream == NULL)
+        return -1;
+    if (fscanf(stream, "%d", &node) != 1)
+        node = -1;
+    fclose(stream);
+    return node;
+}
+
+static void resolve(const char *link, char *path_out, size_t path_bytes, int *numa_node_out)
+{
+    char *real = realpath(link, NULL);
+    snprintf(path_out, path_bytes, "%s", real != NULL ? real : "");
+    *numa_node_out = real != NULL ? read_numa_node(real) : -1;
+    free(real);
+}
+
+void gyre_ib_pci_path(const char *bus_id, char *path_out, size_t path_bytes, int *numa_node_out)
+{
+    char link[64] = "/sys/bus/pci/devices/";
+    const size_t used = strlen(link);
+    size_t i = 0;
+    for (; bus_id[i] != '\0' && used + i < sizeof(link) - 1; i++)
+        link[used + i] = (char)tolower((unsigned char)bus_id[i]);
+    link[used + i] = '\0';
+    if (i == 0)
+        link[0] = '\0';
+    resolve(link, path_out, path_bytes, numa_node_out);
+}
+
+enum gyre_ib_distance gyre_ib_distance(const char *path_a, int numa_a, const char *path_b,
+                                       int numa_b)
+{
+    if (path_a[0] == '\0' || path_b[0] == '\0' || strcmp(path_a, path_b) == 0)
+        return GYRE_IB_DISTANCE_LOC;
+    /* /sys/devices/pci0000:17/0000:17:01.0/0000:18:00.0: count the components that both share. */
+    size_t common = 0;
+    for (size_t i = 0; path_a[i] != '\0' && path_a[i] == path_b[i]; i++)
+        if (path_a[i + 1] == '/' || path_a[i + 1] == '\0')
+            if (path_b[i + 1] == '/' || path_b[i + 1] == '\0')
+                common = i + 1;
+    int n_shared = 0;
+    for (size_t i = 0; i < common; i++)
+        n_shared += path_a[i] == '/';
+    int n_below_a = 0;
+    int n_below_b = 0;
+    for (const char *c = path_a + common; *c != '\0'; c++)
+        n_below_a += *c == '/';
+    for (const char *c = path_b + common; *c != '\0'; c++)
+        n_below_b += *c == '/';
+    /* Shared: sys, devices, pciDDDD:BB, then bridges. A switch is an upstream and a downstream
+     * bridge, so two devices behind one switch differ in two components each. */
+    if (n_shared > 3)
+        return n_below_a <= 2 && n_below_b <= 2 ? GYRE_IB_DISTANCE_PIX : GYRE_IB_DISTANCE_PXB;
+    if (n_shared == 3 || (numa_a >= 0 && numa_a == numa_b))
+        return GYRE_IB_DISTANCE_PHB;
+    return GYRE_IB_DISTANCE_SYS;
+}
+
+gyre_status gyre_ib_parse_distance(const char *text, enum gyre_ib_distance *distance_out)
+{
+    /* The legacy numbers, from the time before the names: 0 = never. */
+    static const enum gyre_ib_distance legacy[] = {GYRE_IB_DISTANCE_LOC, GYRE_IB_DISTANCE_PIX,
+                                                   GYRE_IB_DISTANCE_PXB, GYRE_IB_DISTANCE_PHB,
+                                                   GYRE_IB_DISTANCE_SYS, GYRE_IB_DISTANCE_SYS};
+    if (isdigit((unsigned char)text[0]) && text[1] == '\0' && text[0] <= '5') {
+        *distance_out = legacy[text[0] - '0'];
+        return GYRE_SUCCESS;
+    }
+    for (int i = 0; i <= (int)GYRE_IB_DISTANCE_SYS; i++) {
+        if (strcasecmp(text, gyre_ib_distance_names[i]) == 0) {
+            *distance_out = (enum gyre_ib_distance)i;
+            return GYRE_SUCCESS;
+        }
+    }
+    if (strcasecmp(text, "P2C") == 0 || strcasecmp(text, "PXN") == 0) {
+        *distance_out = GYRE_IB_DISTANCE_PXB;
+        return GYRE_SUCCESS;
+    }
+    return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                     "NET_GDR_LEVEL=%s: legal are LOC PIX PXB PHB SYS or 0..5", text);
+}
+
+/* ---- the scan ------------------------------------------------------------------------------ */
+
+/* InfiniBand specification 1.4, table 155 (PortInfo): codes of width and speed. */
+static uint32_t port_gbit_per_s(const struct ibv_port_attr *attr)
+{
+    static const struct {
+        uint32_t code;
+        uint32_t mbit;
+    } speeds[] = {{1, 2500},   {2, 5000},   {4, 10000},  {8, 10000},
+                  {16, 14000}, {32, 25000}, {64, 50000}, {128, 100000}};
+    static const struct {
+        uint32_t code;
+        uint32_t lanes;
+    } widths[] = {{1, 1}, {2, 4}, {4, 8}, {8, 12}, {16, 2}};
+    uint32_t mbit = 0;
+    uint32_t lanes = 0;
+    for (size_t i = 0; i < sizeof(speeds) / sizeof(speeds[0]); i++)
+        if (attr->active_speed == speeds[i].code)
+            mbit = speeds[i].mbit;
+    for (size_t i = 0; i < sizeof(widths) / sizeof(widths[0]); i++)
+        if (attr->active_width == widths[i].code)
+            lanes = widths[i].lanes;
+    return mbit * lanes / 1000;
+}
+
+struct scan_notes {
+    char seen[300]; /* what there was and why it was left, for the error */
+    size_t used;
+};
+
+static void note(struct scan_notes *notes, const char *name, int port, const char *why)
+{
+    if (notes->used < sizeof(notes->seen))
+        notes->used +=
+            (size_t)snprintf(notes->seen + notes->used, sizeof(notes->seen) - notes->used,
+                             "%s%s:%d %s", notes->used > 0 ? ", " : "", name, port, why);
+}
+
+static void scan_port(struct gyre_ib_scan *scan, const struct gyre_ib_hca_rule *rule,
+                      struct ibv_device *device, struct ibv_context *context, uint8_t number,
+                      struct scan_notes *notes)
+{
+    struct ibv_port_attr attr;
+    const char *widened;
+    if (gyre_verbs_query_port(scan->verbs, context, number, &attr) != 0) {
+        note(notes, device->name, number, "cannot be queried");
+        return;
+    }
+    if (!gyre_ib_hca_takes(rule, device->name, number, &widened)) {
+        note(notes, device->name, number, "is left out by IB_HCA");
+        return;
+    }
+    if (attr.state != IBV_PORT_ACTIVE) {
+        note(notes, device->name, number, "is not active");
+        return;
+    }
+    const bool is_roce = attr.link_layer == IBV_LINK_LAYER_ETHERNET;
+    if (!is_roce && attr.link_layer != IBV_LINK_LAYER_INFINIBAND) {
+        note(notes, device->name, number, "is neither InfiniBand nor Ethernet");
+        return;
+    }
+    if (scan->n_ports == GYRE_IB_MAX_PORTS) {
+        note(notes, device->name, number, "is one too many");
+        return;
+    }
+    if (widened != NULL)
+        GYRE_WARN("IB_HCA: \"%s\" is a prefix and %s device %s as well; write =%s for that device "
+                  "only",
+                  widened, rule->is_inverted ? "excludes" : "takes", device->name, widened);
+    struct gyre_ib_port *port = &scan->ports[scan->n_ports++];
+    *port = (struct gyre_ib_port){
+        .device = device,
+        .port = number,
+        .is_roce = is_roce,
+        .active_mtu = attr.active_mtu,
+        .max_msg_bytes = attr.max_msg_sz,
+        .lid = attr.lid,
+        .gbit_per_s = port_gbit_per_s(&attr),
+    };
+    char link[IBV_SYSFS_PATH_MAX + 8];
+    snprintf(port->name, sizeof(port->name), "%s", device->name);
+    snprintf(link, sizeof(link), "%s/device", device->ibdev_path);
+    resolve(link, port->pci_path, sizeof(port->pci_path), &port->numa_node);
+}
+
+static int compare_ports(const void *a, const void *b)
+{
+    const struct gyre_ib_port *x = a;
+    const struct gyre_ib_port *y = b;
+    const int by_path = strcmp(x->pci_path, y->pci_path);
+    const int by_name = strcmp(x->name, y->name);
+    return by_path != 0 ? by_path : by_name != 0 ? by_name : (int)x->port - (int)y->port;
+}
+
+static void scan_device(struct gyre_ib_scan *scan, const struct gyre_ib_hca_rule *rule,
+                        struct ibv_device *device, struct scan_notes *notes)
+{
+    struct ibv_device_attr attr;
+    struct ibv_context *context = scan->verbs->open_device(device);
+    if (context == NULL) {
+        note(notes, device->name, 0, strerror(errno));
+        return;
+    }
+    if (scan->verbs->query_device(context, &attr) == 0)
+        for (int number = 1; number <= (int)attr.phys_port_cnt; number++)
+            scan_port(scan, rule, device, context, (uint8_t)number, notes);
+    else
+        note(notes, device->name, 0, "cannot be queried");
+    scan->verbs->close_device(context);
+}
+
+gyre_status gyre_ib_scan_open(const struct gyre_params *params, struct gyre_ib_scan *scan_out)
+{
+    struct gyre_ib_hca_rule rule;
+    struct scan_notes notes = {.used = 0};
+    struct gyre_ib_scan scan = {.n_ports = 0};
+    int n_devices = 0;
+    GYRE_TRY(gyre_ib_hca_parse(gyre_param_text(params, GYRE_PARAM_IB_HCA), &rule));
+    GYRE_TRY(gyre_verbs_load(&scan.verbs));
+    scan.list = scan.verbs->get_device_list(&n_devices);
+    if (scan.list == NULL && errno != ENOSYS && errno != 0)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "no RDMA devices: ibv_get_device_list: %s",
+                         strerror(errno));
+    for (int i = 0; i < n_devices && scan.list != NULL; i++)
+        scan_device(&scan, &rule, scan.list[i], &notes);
+    if (scan.n_ports == 0) {
+        gyre_ib_scan_close(&scan);
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "no usable RDMA port%s%s",
+                         n_devices > 0 ? ": " : ": there is no RDMA device",
+                         n_devices > 0 ? notes.seen : "");
+    }
+    qsort(scan.ports, (size_t)scan.n_ports, sizeof(scan.ports[0]), compare_ports);
+    *scan_out = scan;
+    return GYRE_SUCCESS;
+}
+
+void gyre_ib_scan_close(struct gyre_ib_scan *scan)
+{
+    if (scan->list != NULL)
+        scan->verbs->free_device_list(scan->list);
+    scan->list = NULL;
+}
+
+const char *gyre_ib_scan_to_text(const struct gyre_ib_scan *scan, char *text_out, size_t text_bytes)
+{
+    size_t used = 0;
+    text_out[0] = '\0';
+    for (int i = 0; i < scan->n_ports && used < text_bytes; i++)
+        used += (size_t)snprintf(text_out + used, text_bytes - used, "%s[%d]%s:%u/%s",
+                                 i > 0 ? " " : "", i, scan->ports[i].name, scan->ports[i].port,
+                                 scan->ports[i].is_roce ? "RoCE" : "IB");
+    return text_out;
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which RDMA ports a rank uses: all that are active and that IB_HCA takes, then those nearest to
+ * the rank's GPU. The order is by PCI path, so that it is the same on hosts of one kind and rail k
+ * of one host is cabled to rail k of the next.
+ */
+#ifndef GYRE_IB_DEVICE_H
+#define GYRE_IB_DEVICE_H
+
+#include "core/base/param.h"
+#include "transport/ib/ib_gid.h"
+#include "transport/ib/ib_verbs.h"
+
+#define GYRE_IB_MAX_PORTS     32
+#define GYRE_IB_MAX_HCA_ITEMS 32
+#define GYRE_IB_MAX_GIDS      256 /* rows looked at; mlx5 has 256, rxe 1024 of which few are filled */
+
+/* IB_HCA = [^][=]name[:port],... */
+struct gyre_ib_hca_rule {
+    bool is_inverted; /* ^ */
+    bool is_exact;    /* = */
+    int n_items;      /* 0: no rule, every port is taken */
+    struct {
+        char name[64];
+        int port; /* -1 = all */
+    } items[GYRE_IB_MAX_HCA_ITEMS];
+};
+
+/** gyre_ib_hca_parse - Errors: INVALID_ARGUMENT naming what is wrong. */
+gyre_status gyre_ib_hca_parse(const char *text, struct gyre_ib_hca_rule *rule_out);
+
+/** gyre_ib_hca_takes - does the rule take this port?
+ * @widened_out: the item of the rule that took the name although it is only its beginning
+ * (mlx5_1 takes mlx5_10) while the rule is not exact; else NULL. */
+bool gyre_ib_hca_takes(const struct gyre_ib_hca_rule *rule, const char *name, int port,
+                       const char **widened_out);
+
+struct gyre_ib_port {
+    struct ibv_device *device; /* as long as the list that it came from */
+    char name[64];
+    uint8_t port;
+    bool is_roce; /* Ethernet link layer; else InfiniBand */
+    enum ibv_mtu active_mtu;
+    uint32_t max_msg_bytes;
+    uint16_t lid;
+    uint32_t gbit_per_s; /* 0 = unknown */
+    char pci_path[256];  /* /sys/devices/..., "" = none (software devices) */
+    int numa_node;       /* -1 = unknown */
+};
+
+struct gyre_ib_scan {
+    const struct gyre_verbs *verbs;
+    struct ibv_device **list; /* keeps the devices of ports alive */
+    struct gyre_ib_port ports[GYRE_IB_MAX_PORTS];
+    int n_ports;
+};
+
+/** gyre_ib_scan_open - find the ports to use, in order.
+ * Errors: UNSUPPORTED (no library, no device, none active, none that IB_HCA takes - listing those
+ * there are), INVALID_ARGUMENT (IB_HCA does not parse). */
+gyre_status gyre_ib_scan_open(const struct gyre_params *params, struct gyre_ib_scan *scan_out);
+void gyre_ib_scan_close(struct gyre_ib_scan *scan);
+
+/** gyre_ib_scan_to_text - "[0]mlx5_0:1/RoCE [1]mlx5_1:1/IB". */
+const char *gyre_ib_scan_to_text(const struct gyre_ib_scan *scan, char *text_out,
+                                 size_t text_bytes);
+
+/* How far apart two PCI devices are; names and numbers as NET_GDR_LEVEL has them. */
+enum gyre_ib_distance {
+    GYRE_IB_DISTANCE_LOC, /* unknown or the same device */
+    GYRE_IB_DISTANCE_PIX, /* one switch between them */
+    GYRE_IB_DISTANCE_PXB, /* several switches, no host bridge */
+    GYRE_IB_DISTANCE_PHB, /* over the host bridge of one processor */
+    GYRE_IB_DISTANCE_SYS  /* over the link between processors */
+};
+
+/** gyre_ib_distance - pure: from two /sys/devices paths and their NUMA nodes. */
+enum gyre_ib_distance gyre_ib_distance(const char *path_a, int numa_a, const char *path_b,
+                                       int numa_b);
+
+/** gyre_ib_parse_distance - LOC PIX PXB PHB SYS (or P2C PXN: as PXB), or the legacy 0..5.
+ * Errors: INVALID_ARGUMENT. */
+gyre_status gyre_ib_parse_distance(const char *text, enum gyre_ib_distance *distance_out);
+
+extern const char *const gyre_ib_distance_names[];
+
+/** gyre_ib_pci_path - resolve a PCI bus id ("0000:18:00.0") to its path and NUMA node. */
+void gyre_ib_pci_path(const char *bus_id, char *path_out, size_t path_bytes, int *numa_node_out);
+
+/** gyre_ib_gid_table - the GID table of a RoCE port, rows that are not empty.
+ * @rows_out: GYRE_IB_MAX_GIDS entries. */
+gyre_status gyre_ib_gid_table(const struct gyre_verbs *verbs, struct ibv_context *context,
+                              uint8_t port, struct gyre_ib_gid_row *rows_out, int *n_out);
+
+/** gyre_ib_gid_rules_from - the IB_GID_*, IB_ADDR_* and IB_ROCE_* variables for one device.
+ * Errors: INVALID_ARGUMENT. */
+gyre_status gyre_ib_gid_rules_from(const struct gyre_params *params, const char *device,
+                                   struct gyre_ib_gid_rules *rules_out);
+
+#endif

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What goes wrong after set-up: failed completions and posts, and the device's asynchronous events,
+ * each charged to the (context, port) that it names. A port that is down for less than the retry
+ * window costs time only: the NIC sends again.
+ */
+#include "transport/ib/ib_transport.h"
+
+#include "core/base/log.h"
+#include "core/base/util.h"
+
+#include <stdio.h>
+
+/* Beyond the window the NIC has failed what it had to send; a rank that only receives has nothing
+ * that fails, so it looks at the clock. The second more leaves the better message the first word.
+ */
+#define PORT_DOWN_GRACE_NS 1000000000ULL
+
+static void raise_fault(struct gyre_ib_transport *ib, gyre_status status, const char *text)
+{
+    ib->is_failed = true;
+    gyre_fault_raise(ib->config.fault, status, text);
+}
+
+const char *gyre_ib_lane_to_text(const struct gyre_ib_transport *ib,
+                                 const struct gyre_ib_lane *lane, char *text_out, size_t text_bytes)
+{
+    const struct gyre_ib_qp_path *path = &lane->path;
+    char local[48];
+    char remote[48];
+    char class[48];
+    const int rank = lane->peer->rank;
+    if (!path->is_roce) {
+        snprintf(text_out, text_bytes,
+                 "%s/%u lid %u qpn 0x%x MTU %u SL %u -> rank %d (%s) lid %u qpn 0x%x MTU %u",
+                 lane->rail->port.name, path->port, path->local.lid, path->local.qpn,
+                 gyre_ib_mtu_bytes(path->local.mtu), path->service_level, rank,
+                 ib->config.infos[rank].host_name, path->remote.lid, path->remote.qpn,
+                 gyre_ib_mtu_bytes(path->remote.mtu));
+        return text_out;
+    }
+    snprintf(text_out, text_bytes,
+             "local GID %u %s qpn 0x%x MTU %u %s, remote GID %u %s qpn 0x%x MTU %u of rank %d (%s)",
+             path->gid_index, gyre_ib_gid_to_text(path->local.gid, local, sizeof(local)),
+             path->local.qpn, gyre_ib_mtu_bytes(path->local.mtu),
+             gyre_ib_class_to_text(path->traffic_class, class, sizeof(class)),
+             lane->remote_gid_index, gyre_ib_gid_to_text(path->remote.gid, remote, sizeof(remote)),
+             path->remote.qpn, gyre_ib_mtu_bytes(path->remote.mtu), rank,
+             ib->config.infos[rank].host_name);
+    return text_out;
+}
+
+static const char *what_failed(enum ibv_wc_status status)
+{
+    return status == IBV_WC_RETRY_EXC_ERR       ? "no acknowledgement"
+           : status == IBV_WC_RNR_RETRY_EXC_ERR ? "no receive was posted"
+                                                : "the request failed";
+}
+
+void gyre_ib_raise_completion(struct gyre_ib_transport *ib, const struct gyre_ib_lane *lane,
+                              const struct ibv_wc *wc)
+{
+    char text[GYRE_CAUSE_MAX_BYTES];
+    char ends[400];
+    char after[48] = "";
+    char remote[48];
+    if (wc->status == IBV_WC_RETRY_EXC_ERR)
+        snprintf(after, sizeof(after), " after %ux%.2fs", ib->retries + 1,
+                 (double)gyre_ib_ack_timeout_ns(ib->timeout) / 1e9);
+    snprintf(
+        text, sizeof(text),
+        "E401 RDMA %s/%u->%s (rank %d on %s, %s lane): %s (%s, status %d, vendor error 0x%x)%s; "
+        "%s%s. %s.",
+        lane->rail->port.name, lane->rail->port.port,
+        gyre_ib_gid_to_text(lane->path.remote.gid, remote, sizeof(remote)), lane->peer->rank,
+        ib->config.infos[lane->peer->rank].host_name, lane->is_control ? "control" : "data",
+        what_failed(wc->status), gyre_ib_wc_name(wc->status), (int)wc->status, wc->vendor_err,
+        after, gyre_ib_lane_to_text(ib, lane, ends, sizeof(ends)),
+        lane->path.local.mtu != lane->path.remote.mtu ? ". MTU differs" : "",
+        lane->rail->down_since_ns != 0 ? "This port is down" : gyre_ib_wc_hint(wc->status));
+    raise_fault(ib, GYRE_ERROR_REMOTE, text);
+}
+
+void gyre_ib_raise_post(struct gyre_ib_transport *ib, const struct gyre_ib_lane *lane,
+                        const char *what, int error_number)
+{
+    char ends[400];
+    gyre_fail_errno(error_number, "E401 RDMA %s/%u: %s: %s", lane->rail->port.name,
+                    lane->rail->port.port, what,
+                    gyre_ib_lane_to_text(ib, lane, ends, sizeof(ends)));
+    raise_fault(ib, GYRE_ERROR_SYSTEM, gyre_cause());
+}
+
+static void handle_event(struct gyre_ib_transport *ib, struct gyre_ib_rail *rail,
+                         const struct ibv_async_event *event, uint64_t now_ns)
+{
+    const char *name = rail->port.name;
+    char text[240];
+    switch (event->event_type) {
+    case IBV_EVENT_PORT_ERR:
+        if (event->element.port_num == rail->port.port && rail->down_since_ns == 0) {
+            rail->down_since_ns = now_ns;
+            GYRE_WARN("NET/IB : port %s/%u went down; it has %.1f s to come back", name,
+                      rail->port.port,
+                      (double)gyre_ib_retry_window_ns(ib->timeout, ib->retries) / 1e9);
+        }
+        return;
+    case IBV_EVENT_PORT_ACTIVE:
+        if (event->element.port_num == rail->port.port && rail->down_since_ns != 0) {
+            GYRE_WARN("NET/IB : port %s/%u is active again after %.2f s", name, rail->port.port,
+                      (double)(now_ns - rail->down_since_ns) / 1e9);
+            rail->down_since_ns = 0;
+        }
+        return;
+    case IBV_EVENT_DEVICE_FATAL:
+        snprintf(text, sizeof(text), "E401 RDMA %s: the device failed (DEVICE_FATAL); see dmesg",
+                 name);
+        break;
+    case IBV_EVENT_CQ_ERR:
+        snprintf(text, sizeof(text),
+                 "E401 RDMA %s: completion queue of %d entries failed (CQ_ERR: overrun)", name,
+                 rail->n_cqe);
+        break;
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR:
+        snprintf(text, sizeof(text), "E401 RDMA %s: queue pair 0x%x failed (%s); see dmesg", name,
+                 event->element.qp != NULL ? event->element.qp->qp_num : 0,
+                 event->event_type == IBV_EVENT_QP_FATAL     ? "QP_FATAL"
+                 : event->event_type == IBV_EVENT_QP_REQ_ERR ? "QP_REQ_ERR"
+                                                             : "QP_ACCESS_ERR");
+        break;
+    case IBV_EVENT_GID_CHANGE:
+        /* Queue pairs keep the address that they were connected with; one that is gone shows as
+         * RETRY_EXC. */
+        GYRE_INFO(NET, "NET/IB : the GID table of %s/%d changed", name, event->element.port_num);
+        return;
+    default:
+        GYRE_INFO(NET, "NET/IB : %s: asynchronous event %d", name, (int)event->event_type);
+        return;
+    }
+    raise_fault(ib, GYRE_ERROR_SYSTEM, text);
+}
+
+static void check_down(struct gyre_ib_transport *ib, const struct gyre_ib_rail *rail,
+                       uint64_t now_ns)
+{
+    const uint64_t allowed_ns =
+        gyre_ib_retry_window_ns(ib->timeout, ib->retries) + PORT_DOWN_GRACE_NS;
+    if (rail->down_since_ns == 0 || now_ns - rail->down_since_ns < allowed_ns)
+        return;
+    char text[240];
+    snprintf(text, sizeof(text),
+             "E401 RDMA %s/%u: the port has been down for %.1f s, longer than its peers retry "
+             "(%ux%.2fs)",
+             rail->port.name, rail->port.port, (double)(now_ns - rail->down_since_ns) / 1e9,
+             ib->retries + 1, (double)gyre_ib_ack_timeout_ns(ib->timeout) / 1e9);
+    raise_fault(ib, GYRE_ERROR_SYSTEM, text);
+}
+
+void gyre_ib_events_look(struct gyre_ib_transport *ib, uint64_t now_ns)
+{
+    for (int i = 0; i < ib->n_rails && !ib->is_failed; i++) {
+        struct gyre_ib_rail *rail = &ib->rails[i];
+        struct ibv_async_event event;
+        /* The descriptor is non-blocking: -1 says that there is none. Each must be acknowledged, or
+         * destroying what it names waits for ever. */
+        while (ib->verbs->get_async_event(rail->context, &event) == 0) {
+            handle_event(ib, rail, &event, now_ns);
+            ib->verbs->ack_async_event(&event);
+        }
+        check_down(ib, rail, now_ns);
+    }
+}

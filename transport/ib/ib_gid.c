@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The rules of ib_gid.h.
+ */
+#include "transport/ib/ib_gid.h"
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const uint8_t ipv4_prefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+
+enum gyre_ib_gid_class gyre_ib_gid_classify(const uint8_t raw[16])
+{
+    static const uint8_t zero[16];
+    if (memcmp(raw, zero, 16) == 0)
+        return GYRE_IB_GID_ZERO;
+    if (memcmp(raw, ipv4_prefix, sizeof(ipv4_prefix)) == 0)
+        return raw[12] >= 224 ? GYRE_IB_GID_MULTICAST : GYRE_IB_GID_IPV4;
+    if (raw[0] == 0xff)
+        return GYRE_IB_GID_MULTICAST;
+    if (raw[0] == 0xfe && (raw[1] & 0xc0) == 0x80)
+        return GYRE_IB_GID_LINK_LOCAL;
+    return GYRE_IB_GID_IPV6;
+}
+
+const char *gyre_ib_gid_to_text(const uint8_t raw[16], char *text_out, size_t text_bytes)
+{
+    const bool is_ipv4 = memcmp(raw, ipv4_prefix, sizeof(ipv4_prefix)) == 0;
+    if (inet_ntop(is_ipv4 ? AF_INET : AF_INET6, is_ipv4 ? raw + 12 : raw, text_out,
+                  (socklen_t)text_bytes) == NULL)
+        snprintf(text_out, text_bytes, "?");
+    return text_out;
+}
+
+/* A decimal number of digits only, at most `highest`. */
+static bool parse_number(const char *text, long highest, long *number_out)
+{
+    if (!isdigit((unsigned char)text[0]))
+        return false;
+    char *end;
+    const long number = strtol(text, &end, 10);
+    if (*end != '\0' || number > highest)
+        return false;
+    *number_out = number;
+    return true;
+}
+
+gyre_status gyre_ib_gid_parse_range(const char *text, struct gyre_ib_gid_rules *rules)
+{
+    char address[64];
+    struct gyre_ib_gid_rules parsed = *rules;
+    snprintf(address, sizeof(address), "%s", text);
+    char *slash = strchr(address, '/');
+    long bits = -1;
+    if (slash != NULL)
+        *slash = '\0';
+    const bool is_ipv4 = inet_pton(AF_INET, address, parsed.range + 12) == 1;
+    if (is_ipv4)
+        memcpy(parsed.range, ipv4_prefix, sizeof(ipv4_prefix));
+    else if (inet_pton(AF_INET6, address, parsed.range) != 1)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "IB_ADDR_RANGE=%s: not an address/prefix such as 10.0.0.0/24 or fd00::/8",
+                         text);
+    const long highest = is_ipv4 ? 32 : 128;
+    if (slash == NULL)
+        bits = highest;
+    else if (!parse_number(slash + 1, highest, &bits))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "IB_ADDR_RANGE=%s: the prefix length is 0..%ld", text, highest);
+    parsed.range_bits = (unsigned)(is_ipv4 ? bits + 96 : bits);
+    parsed.has_range = true;
+    *rules = parsed;
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_ib_gid_parse_index(const char *text, const char *device, int *index_out)
+{
+    char list[256];
+    char *rest = list;
+    long number = -1;
+    *index_out = -1;
+    snprintf(list, sizeof(list), "%s", text);
+    if (strchr(list, '=') == NULL) {
+        if (strcmp(list, "-1") == 0 || list[0] == '\0')
+            return GYRE_SUCCESS; /* NCCL's way to say: by rules */
+        if (!parse_number(list, 65535, &number))
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                             "IB_GID_INDEX=%s: neither a number nor device=number,...", text);
+        *index_out = (int)number;
+        return GYRE_SUCCESS;
+    }
+    for (char *item; (item = strsep(&rest, ",")) != NULL;) {
+        char *equals = strchr(item, '=');
+        if (equals == NULL || equals == item || !parse_number(equals + 1, 65535, &number))
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                             "IB_GID_INDEX=%s: \"%s\" is not device=number", text, item);
+        *equals = '\0';
+        if (strcmp(item, device) == 0)
+            *index_out = (int)number;
+    }
+    return GYRE_SUCCESS;
+}
+
+static bool in_range(const uint8_t raw[16], const struct gyre_ib_gid_rules *rules)
+{
+    const unsigned n_bytes = rules->range_bits / 8;
+    const unsigned n_bits = rules->range_bits % 8;
+    if (memcmp(raw, rules->range, n_bytes) != 0)
+        return false;
+    const unsigned mask = n_bits == 0 ? 0 : 0xffU << (8 - n_bits);
+    return n_bits == 0 || ((raw[n_bytes] ^ rules->range[n_bytes]) & mask & 0xffU) == 0;
+}
+
+/* Rule 1. */
+static const char *why_unusable(const struct gyre_ib_gid_row *row)
+{
+    if (gyre_ib_gid_classify(row->raw) == GYRE_IB_GID_ZERO)
+        return "empty";
+    if (row->type == GYRE_IB_GID_UNREADABLE)
+        return "its type cannot be read (empty, or of another network namespace)";
+    if (gyre_ib_gid_classify(row->raw) == GYRE_IB_GID_MULTICAST)
+        return "a multicast address";
+    return NULL;
+}
+
+/* Rules 1 and 3: writes why the row lost, or "". */
+static void judge(const struct gyre_ib_gid_row *row, const struct gyre_ib_gid_rules *rules,
+                  char *reason_out)
+{
+    const size_t n = GYRE_IB_GID_REASON_BYTES;
+    const char *unusable = why_unusable(row);
+    const enum gyre_ib_gid_class class = gyre_ib_gid_classify(row->raw);
+    const int version = row->type == GYRE_IB_GID_ROCE_V2 ? 2 : 1;
+    const int family = class == GYRE_IB_GID_IPV4 ? AF_INET : AF_INET6;
+    reason_out[0] = '\0';
+    if (unusable != NULL)
+        snprintf(reason_out, n, "%s", unusable);
+    else if (version != rules->version)
+        snprintf(reason_out, n, "RoCE v%d, asked for v%d", version, rules->version);
+    else if (row->is_netdev_down)
+        snprintf(reason_out, n, "interface %s is down", row->netdev);
+    else if (rules->family != 0 && family != rules->family)
+        snprintf(reason_out, n, "not %s", rules->family == AF_INET ? "AF_INET" : "AF_INET6");
+    else if (rules->has_range && !in_range(row->raw, rules))
+        snprintf(reason_out, n, "outside IB_ADDR_RANGE");
+}
+
+int gyre_ib_gid_prefer(const struct gyre_ib_gid_row *a, const struct gyre_ib_gid_row *b)
+{
+    const int classes = (int)gyre_ib_gid_classify(a->raw) - (int)gyre_ib_gid_classify(b->raw);
+    if (classes != 0)
+        return classes;
+    if ((a->vlan != 0) != (b->vlan != 0))
+        return a->vlan == 0 ? 1 : -1;
+    return a->index < b->index ? 1 : a->index > b->index ? -1 : 0;
+}
+
+/* The table in words, one row after the other, as far as there is room; empty rows are left out. */
+static void describe(const struct gyre_ib_gid_row *rows, int n,
+                     char (*reasons)[GYRE_IB_GID_REASON_BYTES], char *text_out, size_t text_bytes)
+{
+    size_t used = 0;
+    text_out[0] = '\0';
+    for (int i = 0; i < n && used < text_bytes; i++) {
+        char address[48];
+        if (gyre_ib_gid_classify(rows[i].raw) == GYRE_IB_GID_ZERO)
+            continue;
+        used += (size_t)snprintf(text_out + used, text_bytes - used, "%s[%u] %s %s%s%s%s%s",
+                                 used > 0 ? "; " : "", rows[i].index,
+                                 gyre_ib_gid_to_text(rows[i].raw, address, sizeof(address)),
+                                 rows[i].type == GYRE_IB_GID_ROCE_V2   ? "v2"
+                                 : rows[i].type == GYRE_IB_GID_ROCE_V1 ? "v1"
+                                                                       : "v?",
+                                 rows[i].netdev[0] != '\0' ? " " : "", rows[i].netdev,
+                                 reasons != NULL && reasons[i][0] != '\0' ? ": " : "",
+                                 reasons != NULL ? reasons[i] : "");
+    }
+    if (used == 0)
+        snprintf(text_out, text_bytes, "all rows are empty");
+}
+
+static gyre_status choose_forced(const struct gyre_ib_gid_row *rows, int n, int index,
+                                 int *chosen_out)
+{
+    char table[700];
+    for (int i = 0; i < n; i++) {
+        if (rows[i].index != (uint32_t)index)
+            continue;
+        const char *why = why_unusable(&rows[i]);
+        if (why == NULL) {
+            *chosen_out = i;
+            return GYRE_SUCCESS;
+        }
+        describe(rows, n, NULL, table, sizeof(table));
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "IB_GID_INDEX=%d: that row is not usable: %s. GIDs: %s", index, why,
+                         table);
+    }
+    describe(rows, n, NULL, table, sizeof(table));
+    return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                     "IB_GID_INDEX=%d: the GID table has no such usable row. GIDs: %s", index,
+                     table);
+}
+
+gyre_status gyre_ib_gid_choose(const struct gyre_ib_gid_row *rows, int n,
+                               const struct gyre_ib_gid_rules *rules, int *chosen_out,
+                               char (*reasons_out)[GYRE_IB_GID_REASON_BYTES])
+{
+    char(*reasons)[GYRE_IB_GID_REASON_BYTES] = calloc((size_t)(n > 0 ? n : 1), sizeof(*reasons));
+    if (reasons == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "GID table of %d rows", n);
+    int best = -1;
+    gyre_status status = GYRE_SUCCESS;
+    for (int i = 0; i < n; i++) {
+        judge(&rows[i], rules, reasons[i]);
+        if (reasons[i][0] == '\0' && (best < 0 || gyre_ib_gid_prefer(&rows[i], &rows[best]) > 0))
+            best = i;
+    }
+    if (rules->forced_index >= 0) {
+        status = choose_forced(rows, n, rules->forced_index, &best);
+    } else if (best < 0) {
+        char table[GYRE_CAUSE_MAX_BYTES - 64];
+        describe(rows, n, reasons, table, sizeof(table));
+        status = gyre_fail(GYRE_ERROR_UNSUPPORTED, "no usable GID: %s", table);
+    }
+    if (reasons_out != NULL)
+        memcpy(reasons_out, reasons, (size_t)n * sizeof(*reasons));
+    free(reasons);
+    if (status == GYRE_SUCCESS)
+        *chosen_out = best;
+    return status;
+}
+
+/* Bits of one subnet that two addresses can be expected to share: interfaces' prefix lengths are
+ * not exchanged; /24 and /64 are what fabrics are cut into. Being wrong only costs the preference,
+ * routing decides whether packets arrive. */
+static bool in_one_subnet(const uint8_t a[16], const uint8_t b[16])
+{
+    const bool is_ipv4 = gyre_ib_gid_classify(a) == GYRE_IB_GID_IPV4;
+    return memcmp(a, b, is_ipv4 ? 15 : 8) == 0;
+}
+
+static bool fits(const struct gyre_ib_gid_row *a, const struct gyre_ib_gid_row *b)
+{
+    return a->type == b->type && gyre_ib_gid_classify(a->raw) == gyre_ib_gid_classify(b->raw);
+}
+
+gyre_status gyre_ib_gid_pair(const struct gyre_ib_gid_row *a, int n_a,
+                             const struct gyre_ib_gid_row *b, int n_b, int *a_out, int *b_out)
+{
+    int best_a = -1;
+    int best_b = -1;
+    int best_score = -1;
+    for (int i = 0; i < n_a; i++) {
+        for (int j = 0; j < n_b; j++) {
+            if (!fits(&a[i], &b[j]))
+                continue;
+            /* Class counts most after subnet; VLANs least. */
+            const int score = (in_one_subnet(a[i].raw, b[j].raw) ? 1000 : 0) +
+                              10 * (int)gyre_ib_gid_classify(a[i].raw) + (a[i].vlan == 0 ? 1 : 0) +
+                              (b[j].vlan == 0 ? 1 : 0);
+            if (score > best_score) {
+                best_score = score;
+                best_a = i;
+                best_b = j;
+            }
+        }
+    }
+    if (best_a < 0) {
+        char table_a[360];
+        char table_b[360];
+        describe(a, n_a, NULL, table_a, sizeof(table_a));
+        describe(b, n_b, NULL, table_b, sizeof(table_b));
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                         "no GID of one end fits one of the other (same RoCE version and family): "
+                         "one has %s; the other %s",
+                         table_a, table_b);
+    }
+    *a_out = best_a;
+    *b_out = best_b;
+    return GYRE_SUCCESS;
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which GID of a RoCE port to use: pure functions over a table, so that every odd table that was
+ * ever seen can be a test. The rules, in order (docs/roce.md has them with the reasons):
+ *
+ *   1. A row whose address is zero, or whose type cannot be read (an empty slot; in a container
+ * also one that belongs to another network namespace), is not usable.
+ *   2. A forced index (IB_GID_INDEX) must be a usable row; nothing else is asked of it.
+ *   3. The row must have the RoCE version asked for (2), a network interface that is up, the family
+ *      asked for if one was, and an address inside the range asked for if one was.
+ *   4. Of those: IPv4 before global or unique-local IPv6 before link-local IPv6; a row of the
+ * port's own interface before one of a VLAN on it; then the lowest index.
+ *   5. None left is an error that says of every row why it lost. Index 0 is never a default.
+ *
+ * A pair of ports may then prefer, among the rows that passed rule 3, two in one subnet.
+ */
+#ifndef GYRE_IB_GID_H
+#define GYRE_IB_GID_H
+
+#include "core/base/status.h"
+
+enum gyre_ib_gid_type {
+    GYRE_IB_GID_UNREADABLE, /* EINVAL: an empty slot, or one of another network namespace */
+    GYRE_IB_GID_ROCE_V1,    /* or InfiniBand: sysfs uses one string for both */
+    GYRE_IB_GID_ROCE_V2
+};
+
+enum gyre_ib_gid_class {
+    GYRE_IB_GID_ZERO,
+    GYRE_IB_GID_LINK_LOCAL,
+    GYRE_IB_GID_MULTICAST,
+    GYRE_IB_GID_IPV6, /* global or unique-local */
+    GYRE_IB_GID_IPV4  /* ::ffff:a.b.c.d */
+};
+
+struct gyre_ib_gid_row {
+    uint32_t index;
+    enum gyre_ib_gid_type type;
+    uint8_t raw[16];
+    char netdev[16]; /* "" unknown */
+    uint16_t vlan;   /* 0 = none */
+    bool is_netdev_down;
+};
+
+struct gyre_ib_gid_rules {
+    int forced_index; /* -1 = none */
+    int family;       /* AF_INET, AF_INET6 or 0 = any */
+    int version;      /* 1 or 2 */
+    bool has_range;
+    uint8_t range[16]; /* IPv4 as ::ffff:a.b.c.d */
+    unsigned range_bits;
+};
+
+#define GYRE_IB_GID_REASON_BYTES 80
+
+/** gyre_ib_gid_classify - what kind of address this is. */
+enum gyre_ib_gid_class gyre_ib_gid_classify(const uint8_t raw[16]);
+
+/** gyre_ib_gid_to_text - "10.0.0.1" or "fe80::1". @text_out: >= 48 bytes; returned. */
+const char *gyre_ib_gid_to_text(const uint8_t raw[16], char *text_out, size_t text_bytes);
+
+/** gyre_ib_gid_parse_range - "10.0.0.0/24", "fd00::/8"; an address alone is a range of one.
+ * Errors: INVALID_ARGUMENT. */
+gyre_status gyre_ib_gid_parse_range(const char *text, struct gyre_ib_gid_rules *rules);
+
+/** gyre_ib_gid_parse_index - "3" for all devices or "mlx5_0=3,mlx5_1=5".
+ * @index_out: -1 if the list names other devices only. Errors: INVALID_ARGUMENT. */
+gyre_status gyre_ib_gid_parse_index(const char *text, const char *device, int *index_out);
+
+/** gyre_ib_gid_choose - rules 1 to 5.
+ * @chosen_out: position in rows. @reasons_out: n rows, "" for those that passed rule 3, else why
+ * the row lost; may be NULL.
+ * Errors: UNSUPPORTED with the table and the reasons. */
+gyre_status gyre_ib_gid_choose(const struct gyre_ib_gid_row *rows, int n,
+                               const struct gyre_ib_gid_rules *rules, int *chosen_out,
+                               char (*reasons_out)[GYRE_IB_GID_REASON_BYTES]);
+
+/** gyre_ib_gid_prefer - order of rows that passed: > 0 if a is better than b (rule 4). */
+int gyre_ib_gid_prefer(const struct gyre_ib_gid_row *a, const struct gyre_ib_gid_row *b);
+
+/** gyre_ib_gid_pair - which row each of two ports uses for the other. Symmetric: both sides pass
+ * the lower rank's rows as a and get the same answer.
+ * Two rows fit if type and family are the same and both or neither are link-local; of those that
+ * fit, one subnet (/24, /64) before several, then rule 4, then order.
+ * Errors: UNSUPPORTED printing both tables. */
+gyre_status gyre_ib_gid_pair(const struct gyre_ib_gid_row *a, int n_a,
+                             const struct gyre_ib_gid_row *b, int n_b, int *a_out, int *b_out);
+
+#endif

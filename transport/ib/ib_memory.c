@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The memory of a rank's connections: FIFO ends (slots in GPU memory where the NIC reaches it, else
+ * pinned), what peers write into beside slots (landing) and what only this NIC reads (staging).
+ * Peers get the keys of slots that they write and of landing, of nothing else.
+ */
+#include "transport/ib/ib_transport.h"
+
+#include "core/base/log.h"
+#include "core/base/util.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PAGE_BYTES 4096
+
+/* GPUs before Hopper may see the tail before data that a NIC wrote earlier: they would need a read
+ * through the NIC before every tail. */
+#define FIRST_ARCH_WITHOUT_FLUSH 90
+
+/* Which way NICs reach this rank's slots, with the reason in the log when they do not. */
+static gyre_status choose_gdr(struct gyre_ib_transport *ib)
+{
+    const struct gyre_params *params = ib->config.params;
+    struct gyre_device *device = ib->config.device;
+    const char *level = gyre_param_text(params, GYRE_PARAM_NET_GDR_LEVEL);
+    enum gyre_ib_distance farthest = GYRE_IB_DISTANCE_PXB;
+    struct gyre_device_info info;
+    char why[240] = "";
+    if (level[0] != '\0')
+        GYRE_TRY(gyre_ib_parse_distance(level, &farthest));
+    GYRE_TRY(device->ops->info(device, &info));
+    if (info.kind != GYRE_DEVICE_CUDA)
+        return GYRE_SUCCESS;
+    char gpu_path[256];
+    int gpu_node;
+    gyre_ib_pci_path(info.pci_bus_id, gpu_path, sizeof(gpu_path), &gpu_node);
+    const struct gyre_ib_port *port = &ib->rails[0].port;
+    const enum gyre_ib_distance distance =
+        gyre_ib_distance(gpu_path, gpu_node, port->pci_path, port->numa_node);
+    enum gyre_ib_gdr found = GYRE_IB_GDR_NONE;
+    if (distance > farthest)
+        snprintf(why, sizeof(why), "GPU and NIC are %s apart, allowed is %s (GYRE_NET_GDR_LEVEL)",
+                 gyre_ib_distance_names[distance], gyre_ib_distance_names[farthest]);
+    else if (info.arch < FIRST_ARCH_WITHOUT_FLUSH)
+        snprintf(why, sizeof(why),
+                 "compute capability %u.%u does not order a NIC's writes before the tail",
+                 info.arch / 10, info.arch % 10);
+    else
+        found = gyre_ib_gdr_probe(ib->verbs, ib->rails[0].pd, device, why, sizeof(why));
+    ib->recv_gdr = found;
+    /* Reading GPU memory through PCI is as fast as writing it on all GPUs that get this far. */
+    ib->send_gdr =
+        gyre_param_number(params, GYRE_PARAM_NET_GDR_READ) == 0 ? GYRE_IB_GDR_NONE : found;
+    if (found == GYRE_IB_GDR_NONE)
+        GYRE_WARN("NET/IB : %s: no GPUDirect RDMA, staging in host memory: %s", port->name, why);
+    else
+        GYRE_INFO(NET, "NET/IB : %s: GPUDirect RDMA by %s, read %s", port->name,
+                  gyre_ib_gdr_names[found], ib->send_gdr != GYRE_IB_GDR_NONE ? "on" : "off");
+    return GYRE_SUCCESS;
+}
+
+/* FIFO ends: sends first, then receives; with GPUDirect the slots move into GPU memory. */
+static gyre_status alloc_fifos(struct gyre_ib_transport *ib)
+{
+    const struct gyre_fifo_spec *spec = &ib->config.spec;
+    struct gyre_fifo_spec pinned = *spec;
+    const uint32_t n = (uint32_t)ib->config.n_peers * spec->n_fifos;
+    const uint64_t slots_bytes = (uint64_t)spec->depth * spec->slot_bytes[GYRE_PROTO_SIMPLE];
+    ib->slots_stride = gyre_round_up(slots_bytes, PAGE_BYTES);
+    ib->fifos = calloc(2 * (size_t)n, sizeof(*ib->fifos));
+    if (ib->fifos == NULL)
+        return gyre_fail_errno(ENOMEM, "%u FIFOs", 2 * n);
+    const bool send_on_gpu = ib->send_gdr != GYRE_IB_GDR_NONE;
+    const bool recv_on_gpu = ib->recv_gdr != GYRE_IB_GDR_NONE;
+    if (send_on_gpu && recv_on_gpu)
+        pinned.slot_bytes[GYRE_PROTO_SIMPLE] = 0;
+    GYRE_TRY(gyre_proxy_fifos_alloc(ib->config.device, &pinned, 2 * n, &ib->fifo_memory,
+                                    &ib->fifo_bytes, ib->fifos));
+    const uint64_t one_side = n * ib->slots_stride;
+    if (recv_on_gpu) {
+        ib->gpu_bytes = one_side * (send_on_gpu ? 2 : 1);
+        GYRE_TRY(
+            ib->config.device->ops->mem_alloc(ib->config.device, ib->gpu_bytes, &ib->gpu_memory));
+    }
+    for (uint32_t i = 0; i < n && recv_on_gpu; i++) {
+        unsigned char *base = ib->gpu_memory;
+        ib->fifos[n + i].slots = base + i * ib->slots_stride;
+        if (send_on_gpu)
+            ib->fifos[i].slots = base + one_side + i * ib->slots_stride;
+    }
+    ib->send_slots = ib->fifos[0].slots;
+    ib->recv_slots = ib->fifos[n].slots;
+    /* Registered as one region and addressed by the peer with one stride. */
+    for (uint32_t i = 0; i < 2 * n; i++)
+        if (ib->fifos[i].slots !=
+            (i < n ? ib->send_slots : ib->recv_slots) + (i % n) * ib->slots_stride)
+            return gyre_fail(GYRE_ERROR_INTERNAL, "slots of FIFO %u are not %llu bytes apart", i,
+                             (unsigned long long)ib->slots_stride);
+    return GYRE_SUCCESS;
+}
+
+static gyre_status alloc_pages(size_t n_bytes, void **memory_out)
+{
+    void *memory = aligned_alloc(PAGE_BYTES, n_bytes);
+    if (memory == NULL)
+        return gyre_fail_errno(ENOMEM, "%zu bytes of control memory", n_bytes);
+    memset(memory, 0, n_bytes);
+    *memory_out = memory;
+    return GYRE_SUCCESS;
+}
+
+static gyre_status alloc_words(struct gyre_ib_transport *ib)
+{
+    const struct gyre_fifo_spec *spec = &ib->config.spec;
+    const size_t n = (size_t)ib->config.n_peers * spec->n_fifos;
+    const size_t n_slots = n * spec->depth;
+    ib->landing_bytes = gyre_round_up(n_slots * sizeof(struct gyre_ib_box) + n * 8, PAGE_BYTES);
+    ib->staging_bytes = gyre_round_up(n_slots * 8 + n * 8, PAGE_BYTES);
+    GYRE_TRY(alloc_pages(ib->landing_bytes, &ib->landing));
+    return alloc_pages(ib->staging_bytes, &ib->staging);
+}
+
+static gyre_status register_rail(struct gyre_ib_transport *ib, struct gyre_ib_rail *rail)
+{
+    const size_t one_side =
+        (size_t)ib->config.n_peers * gyre_ib_n_fifos(ib) * (size_t)ib->slots_stride;
+    const bool relaxed =
+        gyre_param_number(ib->config.params, GYRE_PARAM_IB_PCI_RELAXED_ORDERING) != 0;
+    struct gyre_ib_mr_request request = {.verbs = ib->verbs, .pd = rail->pd};
+    request.base = ib->landing;
+    request.n_bytes = ib->landing_bytes;
+    request.remote_write = true;
+    GYRE_TRY(gyre_ib_mr_register(&request, &rail->landing));
+    request.base = ib->recv_slots;
+    request.n_bytes = one_side;
+    request.relaxed_ordering = relaxed;
+    request.gdr = ib->recv_gdr;
+    GYRE_TRY(gyre_ib_mr_register(&request, &rail->recv_slots));
+    request.base = ib->send_slots;
+    request.remote_write = false;
+    request.gdr = ib->send_gdr;
+    GYRE_TRY(gyre_ib_mr_register(&request, &rail->send_slots));
+    request.base = ib->staging;
+    request.n_bytes = ib->staging_bytes;
+    request.relaxed_ordering = false;
+    request.gdr = GYRE_IB_GDR_NONE;
+    return gyre_ib_mr_register(&request, &rail->staging);
+}
+
+gyre_status gyre_ib_memory_open(struct gyre_ib_transport *ib)
+{
+    GYRE_TRY(choose_gdr(ib));
+    GYRE_TRY(alloc_fifos(ib));
+    GYRE_TRY(alloc_words(ib));
+    for (int i = 0; i < ib->n_rails; i++) {
+        const gyre_status status = register_rail(ib, &ib->rails[i]);
+        if (status != GYRE_SUCCESS)
+            return gyre_fail_context(status, "NET/IB %s", ib->rails[i].port.name);
+    }
+    return GYRE_SUCCESS;
+}
+
+void gyre_ib_memory_close(struct gyre_ib_transport *ib)
+{
+    for (int i = 0; i < ib->n_rails; i++) {
+        struct gyre_ib_rail *rail = &ib->rails[i];
+        struct ibv_mr *const regions[] = {rail->landing, rail->recv_slots, rail->send_slots,
+                                          rail->staging};
+        for (size_t j = 0; j < GYRE_ARRAY_LENGTH(regions); j++)
+            if (regions[j] != NULL)
+                ib->verbs->dereg_mr(regions[j]);
+    }
+    if (ib->gpu_memory != NULL)
+        ib->config.device->ops->mem_free(ib->config.device, ib->gpu_memory);
+    if (ib->fifo_memory != NULL)
+        ib->config.device->ops->host_free(ib->config.device, ib->fifo_memory);
+    free(ib->landing);
+    free(ib->staging);
+    free(ib->fifos);
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From ports to rails: the ports nearest to the device, opened, with the GIDs that peers may use.
+ */
+#include "transport/ib/ib_transport.h"
+
+#include "core/base/log.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int compare_gids(const void *a, const void *b)
+{
+    return gyre_ib_gid_prefer(b, a);
+}
+
+gyre_status gyre_ib_rail_gids(const struct gyre_verbs *verbs, const struct gyre_params *params,
+                              struct ibv_context *context, const struct gyre_ib_port *port,
+                              struct gyre_ib_gid_row *gids_out, int *n_out)
+{
+    struct gyre_ib_gid_rules rules;
+    int n = 0;
+    int chosen = 0;
+    int n_usable = 0;
+    *n_out = 0;
+    if (!port->is_roce)
+        return GYRE_SUCCESS;
+    struct gyre_ib_gid_row *rows = calloc(GYRE_IB_MAX_GIDS, sizeof(*rows));
+    char(*reasons)[GYRE_IB_GID_REASON_BYTES] = calloc(GYRE_IB_MAX_GIDS, sizeof(*reasons));
+    gyre_status status = rows != NULL && reasons != NULL
+                             ? gyre_ib_gid_rules_from(params, port->name, &rules)
+                             : gyre_fail_errno(ENOMEM, "GID table");
+    if (status == GYRE_SUCCESS)
+        status = gyre_ib_gid_table(verbs, context, port->port, rows, &n);
+    if (status == GYRE_SUCCESS)
+        status = gyre_ib_gid_choose(rows, n, &rules, &chosen, reasons);
+    if (status == GYRE_SUCCESS && rules.forced_index >= 0) {
+        gids_out[n_usable++] = rows[chosen];
+    } else if (status == GYRE_SUCCESS) {
+        for (int i = 0; i < n; i++) {
+            char address[48];
+            if (reasons[i][0] == '\0')
+                rows[n_usable++] = rows[i];
+            else
+                GYRE_INFO(NET, "NET/IB : %s:%u GID %u %s not used: %s", port->name, port->port,
+                          rows[i].index, gyre_ib_gid_to_text(rows[i].raw, address, sizeof(address)),
+                          reasons[i]);
+        }
+        qsort(rows, (size_t)n_usable, sizeof(*rows), compare_gids);
+        n_usable = n_usable > GYRE_IB_PAIR_GIDS ? GYRE_IB_PAIR_GIDS : n_usable;
+        memcpy(gids_out, rows, (size_t)n_usable * sizeof(*rows));
+    }
+    free(rows);
+    free(reasons);
+    if (status != GYRE_SUCCESS)
+        return gyre_fail_context(status, "%s:%u", port->name, port->port);
+    *n_out = n_usable;
+    return GYRE_SUCCESS;
+}
+
+static gyre_status open_rail(struct gyre_ib_transport *ib, struct gyre_ib_rail *rail)
+{
+    const struct gyre_verbs *verbs = ib->verbs;
+    rail->context = verbs->open_device(rail->port.device);
+    if (rail->context == NULL)
+        return gyre_fail_errno(errno, "ibv_open_device(%s)", rail->port.name);
+    const int error = verbs->query_device(rail->context, &rail->attr);
+    if (error != 0)
+        return gyre_fail_errno(error, "ibv_query_device(%s)", rail->port.name);
+    GYRE_TRY(gyre_ib_rail_gids(verbs, ib->config.params, rail->context, &rail->port, rail->gids,
+                               &rail->n_gids));
+    rail->pd = verbs->alloc_pd(rail->context);
+    if (rail->pd == NULL)
+        return gyre_fail_errno(errno, "ibv_alloc_pd(%s)", rail->port.name);
+    return GYRE_SUCCESS;
+}
+
+static void log_rail(const struct gyre_ib_rail *rail, enum gyre_ib_distance distance)
+{
+    char address[48] = "none";
+    if (rail->n_gids > 0)
+        gyre_ib_gid_to_text(rail->gids[0].raw, address, sizeof(address));
+    GYRE_INFO(NET, "NET/IB : rail [%d]%s:%u MTU %u, %u Gbit/s, GID %u %s (%d usable), distance %s",
+              rail->index, rail->port.name, rail->port.port,
+              gyre_ib_mtu_bytes(rail->port.active_mtu), rail->port.gbit_per_s,
+              rail->n_gids > 0 ? rail->gids[0].index : 0, address, rail->n_gids,
+              gyre_ib_distance_names[distance]);
+}
+
+gyre_status gyre_ib_rails_open(struct gyre_ib_transport *ib)
+{
+    struct gyre_device_info info;
+    char gpu_path[256] = "";
+    int gpu_node = -1;
+    enum gyre_ib_distance nearest = GYRE_IB_DISTANCE_SYS;
+    GYRE_TRY(gyre_ib_scan_open(ib->config.params, &ib->scan));
+    ib->verbs = ib->scan.verbs;
+    GYRE_TRY(ib->config.device->ops->info(ib->config.device, &info));
+    gyre_ib_pci_path(info.pci_bus_id, gpu_path, sizeof(gpu_path), &gpu_node);
+    enum gyre_ib_distance distances[GYRE_IB_MAX_PORTS];
+    for (int i = 0; i < ib->scan.n_ports; i++) {
+        const struct gyre_ib_port *port = &ib->scan.ports[i];
+        distances[i] = gyre_ib_distance(gpu_path, gpu_node, port->pci_path, port->numa_node);
+        if (distances[i] < nearest)
+            nearest = distances[i];
+    }
+    for (int i = 0; i < ib->scan.n_ports && ib->n_rails < GYRE_IB_MAX_RAILS; i++) {
+        if (distances[i] != nearest)
+            continue;
+        struct gyre_ib_rail *rail = &ib->rails[ib->n_rails++];
+        rail->port = ib->scan.ports[i];
+        rail->index = i;
+        GYRE_TRY(open_rail(ib, rail));
+        log_rail(rail, nearest);
+    }
+    return GYRE_SUCCESS;
+}
+
+void gyre_ib_rails_close(struct gyre_ib_transport *ib)
+{
+    for (int i = 0; i < ib->n_rails; i++) {
+        struct gyre_ib_rail *rail = &ib->rails[i];
+        if (rail->pd != NULL)
+            ib->verbs->dealloc_pd(rail->pd);
+        if (rail->context != NULL)
+            ib->verbs->close_device(rail->context);
+    }
+    ib->n_rails = 0;
+    if (ib->scan.verbs != NULL)
+        gyre_ib_scan_close(&ib->scan);
+}
