@@ -1,270 +1,315 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The bootstrap of ranks that are threads of one process: one shared object, a lock and condition
- * variables. Same semantics as over TCP, without a network.
+ * The bootstrap of ranks that are threads of one process: one object under one lock, counted by
+ * its ranks. A rank that is closed without goodbye is lost to the others, as a process would be.
  */
-#include "bootstrap/bootstrap.h"
+#include "bootstrap/bootstrap_wire.h"
 
 #include "core/base/util.h"
 
-#include <errno.h>
-#include <inttypes.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-struct queued_event {
-    struct gyre_event event;
-    struct queued_event *next;
-};
+#define SECOND_NS 1000000000ULL
 
-struct local_rank {
-    struct gyre_bootstrap base; /* first: what callers hold */
-    struct local_shared *shared;
-    const void *mine; /* this round's contribution */
-    size_t n_bytes;
-    bool has_come;     /* to this round */
-    uint64_t n_rounds; /* finished by this rank */
-    bool has_left;
+struct shared;
+
+struct local {
+    struct gyre_bootstrap base;
+    struct shared *shared;
+    /* All under the shared lock. */
+    struct gyre_event_queue events;
     bool is_woken;
-    struct queued_event *first;
-    struct queued_event **last;
+    bool is_open;
+    bool has_left;
+    bool has_gathered;
+    void *part; /* of the gather in progress; this rank's copy */
+    size_t n_part;
+    gyre_status broken; /* as for a link over TCP, each rank remembers its own first reason */
+    char broken_text[GYRE_TEXT_MAX_BYTES];
 };
 
-struct local_shared {
+struct shared {
     pthread_mutex_t lock;
     pthread_cond_t changed;
+    uint64_t timeout_ns;
     int n_ranks;
     int n_open;
-    uint64_t timeout_ns;
-    uint64_t round;
-    int n_come;
-    int n_reading; /* ranks that still copy this round's contributions */
-    bool has_failed;
-    char failure[GYRE_CAUSE_MAX_BYTES];
-    struct local_rank ranks[];
+    int n_gathered;
+    uint64_t n_gathers_done;
+    uint8_t *result; /* sizes and bytes; freed by its last reader */
+    int n_readers;
+    struct local ranks[];
 };
 
-static struct local_rank *rank_of(struct gyre_bootstrap *bootstrap)
+static struct local *local_of(struct gyre_bootstrap *bootstrap)
 {
-    return (struct local_rank *)bootstrap;
+    return (struct local *)bootstrap;
 }
 
-/* Wait for a change, at most until the deadline (CLOCK_MONOTONIC); under the lock. */
-static bool wait_change(struct local_shared *shared, uint64_t deadline_ns)
+static void set_broken(struct local *local, gyre_status status, const char *text)
 {
-    const struct timespec until = {(time_t)(deadline_ns / 1000000000),
-                                   (long)(deadline_ns % 1000000000)};
-    return pthread_cond_timedwait(&shared->changed, &shared->lock, &until) != ETIMEDOUT;
+    if (local->broken != GYRE_SUCCESS)
+        return;
+    local->broken = status;
+    snprintf(local->broken_text, sizeof(local->broken_text), "%s", text);
 }
 
-static gyre_status missing_ranks(const struct local_shared *shared)
+/* Under the lock: every other open rank gets an event and cannot gather any more. */
+static void tell_others(struct local *local, enum gyre_event_kind kind, const char *cause,
+                        const char *text)
 {
-    char list[256] = "";
+    struct shared *shared = local->shared;
     for (int rank = 0; rank < shared->n_ranks; rank++) {
-        const size_t used = strlen(list);
-        if (!shared->ranks[rank].has_come && used < sizeof(list) - 16)
-            snprintf(list + used, sizeof(list) - used, "%s%d", used > 0 ? ", " : "", rank);
+        struct local *peer = &shared->ranks[rank];
+        if (peer == local || !peer->is_open)
+            continue;
+        set_broken(peer, GYRE_ERROR_REMOTE, cause);
+        if (kind != GYRE_EVENT_NONE)
+            gyre_events_push(&peer->events, kind, local->base.rank, text, strlen(text));
     }
-    return gyre_fail(GYRE_ERROR_TIMEOUT, "set-up: waited %" PRIu64 " s for ranks %s",
-                     (uint64_t)(shared->timeout_ns / 1000000000), list);
+    pthread_cond_broadcast(&shared->changed);
 }
 
-/* Come to the round and wait until all ranks have; under the lock. */
-static gyre_status meet(struct local_rank *rank, const void *mine, size_t n_bytes)
+static bool wait_changed(struct shared *shared, uint64_t deadline_ns)
 {
-    struct local_shared *shared = rank->shared;
-    const uint64_t deadline_ns = gyre_now_ns() + shared->timeout_ns;
-    while (shared->n_reading > 0 && rank->n_rounds == shared->round && !shared->has_failed)
-        wait_change(shared, deadline_ns); /* others still read the round before */
-    const uint64_t round = shared->round;
-    rank->mine = mine;
-    rank->n_bytes = n_bytes;
-    rank->has_come = true;
-    if (++shared->n_come == shared->n_ranks) {
-        shared->round++;
-        shared->n_reading = shared->n_ranks;
-        pthread_cond_broadcast(&shared->changed);
+    const struct timespec until = {.tv_sec = (time_t)(deadline_ns / SECOND_NS),
+                                   .tv_nsec = (long)(deadline_ns % SECOND_NS)};
+    pthread_cond_timedwait(&shared->changed, &shared->lock, &until);
+    return gyre_now_ns() < deadline_ns;
+}
+
+/* ---- gathering -------------------------------------------------------------------------- */
+
+/* Under the lock: the last part is there. */
+static gyre_status finish_gather(struct shared *shared)
+{
+    size_t n_total = (size_t)shared->n_ranks * sizeof(uint32_t);
+    for (int rank = 0; rank < shared->n_ranks; rank++)
+        n_total += shared->ranks[rank].n_part;
+    shared->result = malloc(n_total);
+    if (shared->result == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%zu bytes of a gathered result", n_total);
+    uint8_t *at = shared->result + (size_t)shared->n_ranks * sizeof(uint32_t);
+    for (int rank = 0; rank < shared->n_ranks; rank++) {
+        struct local *local = &shared->ranks[rank];
+        const uint32_t n_part = (uint32_t)local->n_part;
+        memcpy(shared->result + (size_t)rank * sizeof(n_part), &n_part, sizeof(n_part));
+        memcpy(at, local->part, n_part);
+        at += n_part;
+        free(local->part);
+        local->part = NULL;
+        local->has_gathered = false;
     }
-    while (shared->round == round && !shared->has_failed) {
-        if (!wait_change(shared, deadline_ns) && shared->round == round)
-            return missing_ranks(shared);
-    }
-    if (shared->has_failed)
-        return gyre_fail(GYRE_ERROR_REMOTE, "%s", shared->failure);
+    shared->n_gathered = 0;
+    shared->n_readers = shared->n_ranks;
+    shared->n_gathers_done++;
+    pthread_cond_broadcast(&shared->changed);
     return GYRE_SUCCESS;
 }
 
-/* The last reader lets the next round begin; a rank's memory is in use until then. */
-static void part(struct local_rank *rank)
+static gyre_status fail_missing(struct local *local)
 {
-    struct local_shared *shared = rank->shared;
-    rank->n_rounds = shared->round;
-    if (--shared->n_reading == 0) {
-        shared->n_come = 0;
-        for (int i = 0; i < shared->n_ranks; i++)
-            shared->ranks[i].has_come = false;
-        pthread_cond_broadcast(&shared->changed);
+    const struct shared *shared = local->shared;
+    char missing[256] = "";
+    size_t n_text = 0;
+    for (int rank = 0; rank < shared->n_ranks && n_text < sizeof(missing) - 16; rank++) {
+        if (!shared->ranks[rank].has_gathered)
+            n_text += (size_t)snprintf(missing + n_text, sizeof(missing) - n_text, "%s%d",
+                                       n_text == 0 ? "" : ", ", rank);
     }
-    const uint64_t round = shared->round;
-    while (shared->n_reading > 0 && shared->round == round && !shared->has_failed)
-        pthread_cond_wait(&shared->changed, &shared->lock);
+    gyre_fail(GYRE_ERROR_TIMEOUT, "init: after %llu s an exchange still waits for ranks: %s",
+              (unsigned long long)(shared->timeout_ns / SECOND_NS), missing);
+    set_broken(local, GYRE_ERROR_TIMEOUT, gyre_cause());
+    tell_others(local, GYRE_EVENT_NONE, gyre_cause(), "");
+    return GYRE_ERROR_TIMEOUT;
 }
 
-static gyre_status local_all_gather_v(struct gyre_bootstrap *bootstrap, const void *mine,
-                                      size_t n_bytes, void **all_out, size_t *offsets_out)
+static gyre_status contribute(struct local *local, const void *mine, size_t n_bytes)
 {
-    struct local_rank *rank = rank_of(bootstrap);
-    struct local_shared *shared = rank->shared;
-    pthread_mutex_lock(&shared->lock);
-    gyre_status status = meet(rank, mine, n_bytes);
-    if (status == GYRE_SUCCESS) {
-        size_t total = 0;
-        for (int i = 0; i < shared->n_ranks; i++) {
-            offsets_out[i] = total;
-            total += shared->ranks[i].n_bytes;
-        }
-        offsets_out[shared->n_ranks] = total;
-        unsigned char *all = malloc(total > 0 ? total : 1);
-        if (all == NULL)
-            status = gyre_fail_errno(ENOMEM, "set-up: %zu bytes", total);
-        for (int i = 0; i < shared->n_ranks && all != NULL; i++)
-            if (shared->ranks[i].n_bytes > 0)
-                memcpy(all + offsets_out[i], shared->ranks[i].mine, shared->ranks[i].n_bytes);
-        *all_out = all;
-        part(rank);
+    struct shared *shared = local->shared;
+    const size_t cap = gyre_gather_cap(shared->n_ranks);
+    if (n_bytes > cap)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "gather of %zu bytes a rank; at most %zu with %d ranks", n_bytes, cap,
+                         shared->n_ranks);
+    local->part = malloc(n_bytes > 0 ? n_bytes : 1);
+    if (local->part == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%zu bytes to gather", n_bytes);
+    if (n_bytes > 0)
+        memcpy(local->part, mine, n_bytes);
+    local->n_part = n_bytes;
+    local->has_gathered = true;
+    return ++shared->n_gathered == shared->n_ranks ? finish_gather(shared) : GYRE_SUCCESS;
+}
+
+/* Under the lock: SUCCESS when shared->result is this rank's to read (once). */
+static gyre_status gather(struct local *local, const void *mine, size_t n_bytes)
+{
+    struct shared *shared = local->shared;
+    const uint64_t deadline_ns = gyre_now_ns() + shared->timeout_ns;
+    const uint64_t number = shared->n_gathers_done;
+    if (local->broken == GYRE_SUCCESS)
+        GYRE_TRY(contribute(local, mine, n_bytes));
+    while (shared->n_gathers_done == number) {
+        if (local->broken != GYRE_SUCCESS)
+            return gyre_fail(local->broken, "%s", local->broken_text);
+        if (!wait_changed(shared, deadline_ns) && shared->n_gathers_done == number &&
+            local->broken == GYRE_SUCCESS)
+            return fail_missing(local);
     }
-    pthread_mutex_unlock(&shared->lock);
-    return status;
+    return GYRE_SUCCESS;
+}
+
+static void release_result(struct shared *shared)
+{
+    if (--shared->n_readers == 0) {
+        free(shared->result);
+        shared->result = NULL;
+    }
 }
 
 static gyre_status local_all_gather(struct gyre_bootstrap *bootstrap, const void *mine,
                                     size_t n_bytes, void *all_out)
 {
-    void *all;
-    size_t *offsets = malloc(((size_t)bootstrap->n_ranks + 1) * sizeof(*offsets));
-    if (offsets == NULL)
-        return gyre_fail_errno(ENOMEM, "set-up");
-    gyre_status status = local_all_gather_v(bootstrap, mine, n_bytes, &all, offsets);
+    struct local *local = local_of(bootstrap);
+    struct shared *shared = local->shared;
+    const size_t cap = GYRE_GATHER_MAX_BYTES / (size_t)bootstrap->n_ranks;
+    if (n_bytes > cap)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "all_gather of %zu bytes; at most %zu with %d ranks", n_bytes, cap,
+                         bootstrap->n_ranks);
+    pthread_mutex_lock(&shared->lock);
+    gyre_status status = gather(local, mine, n_bytes);
     if (status == GYRE_SUCCESS) {
-        if (offsets[bootstrap->n_ranks] == n_bytes * (size_t)bootstrap->n_ranks)
-            memcpy(all_out, all, offsets[bootstrap->n_ranks]);
-        else
-            status = gyre_fail(GYRE_ERROR_INTERNAL, "set-up: ranks exchange different sizes");
-        free(all);
+        status = gyre_gathered_fixed(shared->result, shared->n_ranks, n_bytes, all_out);
+        release_result(shared);
     }
-    free(offsets);
+    pthread_mutex_unlock(&shared->lock);
     return status;
 }
+
+static gyre_status local_all_gather_v(struct gyre_bootstrap *bootstrap, const void *mine,
+                                      size_t n_bytes, void **all_out, size_t *offsets_out)
+{
+    struct local *local = local_of(bootstrap);
+    struct shared *shared = local->shared;
+    pthread_mutex_lock(&shared->lock);
+    gyre_status status = gather(local, mine, n_bytes);
+    if (status == GYRE_SUCCESS) {
+        status = gyre_gathered_v(shared->result, shared->n_ranks, all_out, offsets_out);
+        release_result(shared);
+    }
+    pthread_mutex_unlock(&shared->lock);
+    return status;
+}
+
+/* ---- events ----------------------------------------------------------------------------- */
 
 static void local_fail(struct gyre_bootstrap *bootstrap, const char *text)
 {
-    struct local_shared *shared = rank_of(bootstrap)->shared;
-    pthread_mutex_lock(&shared->lock);
-    if (!shared->has_failed)
-        snprintf(shared->failure, sizeof(shared->failure), "%s", text);
-    shared->has_failed = true;
-    pthread_cond_broadcast(&shared->changed);
-    pthread_mutex_unlock(&shared->lock);
-}
-
-/* Under the lock. */
-static gyre_status push_event(struct local_rank *to, const struct gyre_event *event)
-{
-    struct queued_event *queued = malloc(sizeof(*queued));
-    if (queued == NULL)
-        return gyre_fail_errno(ENOMEM, "bootstrap event");
-    queued->event = *event;
-    queued->next = NULL;
-    *to->last = queued;
-    to->last = &queued->next;
-    pthread_cond_broadcast(&to->shared->changed);
-    return GYRE_SUCCESS;
-}
-
-/* To one rank, or to all others with -1. */
-static gyre_status send_event(struct local_rank *from, int rank, const struct gyre_event *event)
-{
-    struct local_shared *shared = from->shared;
-    gyre_status status = GYRE_SUCCESS;
-    pthread_mutex_lock(&shared->lock);
-    for (int i = 0; i < shared->n_ranks && status == GYRE_SUCCESS; i++)
-        if (i != from->base.rank && (rank < 0 || rank == i) && !shared->ranks[i].has_left)
-            status = push_event(&shared->ranks[i], event);
-    pthread_mutex_unlock(&shared->lock);
-    return status;
+    struct local *local = local_of(bootstrap);
+    char cause[GYRE_TEXT_MAX_BYTES];
+    snprintf(cause, sizeof(cause), "rank %d gave up: %s", bootstrap->rank, text);
+    pthread_mutex_lock(&local->shared->lock);
+    set_broken(local, GYRE_ERROR_INVALID_USAGE, "this rank gave up before");
+    tell_others(local, GYRE_EVENT_NONE, cause, "");
+    pthread_mutex_unlock(&local->shared->lock);
 }
 
 static gyre_status local_post(struct gyre_bootstrap *bootstrap, int rank, const void *message,
                               size_t n_bytes)
 {
-    if (n_bytes > GYRE_MESSAGE_MAX_BYTES)
-        return gyre_fail(GYRE_ERROR_INTERNAL, "message of %zu bytes", n_bytes);
-    struct gyre_event event = {
-        .kind = GYRE_EVENT_MESSAGE, .rank = bootstrap->rank, .n_bytes = (uint32_t)n_bytes};
-    memcpy(event.message, message, n_bytes);
-    return send_event(rank_of(bootstrap), rank, &event);
+    struct local *local = local_of(bootstrap);
+    struct shared *shared = local->shared;
+    if (n_bytes > GYRE_MESSAGE_MAX_BYTES || rank < -1 || rank >= bootstrap->n_ranks)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "post of %zu bytes to rank %d: at most %d bytes, ranks -1..%d", n_bytes,
+                         rank, GYRE_MESSAGE_MAX_BYTES, bootstrap->n_ranks - 1);
+    pthread_mutex_lock(&shared->lock);
+    for (int to = 0; to < shared->n_ranks; to++) {
+        const bool is_meant = rank == -1 ? to != bootstrap->rank : to == rank;
+        if (is_meant && shared->ranks[to].is_open)
+            gyre_events_push(&shared->ranks[to].events, GYRE_EVENT_MESSAGE, bootstrap->rank,
+                             message, n_bytes);
+    }
+    pthread_cond_broadcast(&shared->changed);
+    pthread_mutex_unlock(&shared->lock);
+    return GYRE_SUCCESS;
 }
 
 static gyre_status local_poll(struct gyre_bootstrap *bootstrap, int timeout_ms,
                               struct gyre_event *event_out)
 {
-    struct local_rank *rank = rank_of(bootstrap);
-    struct local_shared *shared = rank->shared;
-    const uint64_t deadline_ns = gyre_now_ns() + (uint64_t)timeout_ms * 1000000;
-    event_out->kind = GYRE_EVENT_NONE;
-    pthread_mutex_lock(&shared->lock);
-    while (rank->first == NULL && !rank->is_woken)
-        if (!wait_change(shared, deadline_ns))
+    struct local *local = local_of(bootstrap);
+    const uint64_t deadline_ns =
+        gyre_now_ns() + (timeout_ms > 0 ? (uint64_t)timeout_ms * 1000000U : 0U);
+    memset(event_out, 0, sizeof(*event_out));
+    pthread_mutex_lock(&local->shared->lock);
+    while (!gyre_events_pop(&local->events, event_out)) {
+        if (local->is_woken || gyre_now_ns() >= deadline_ns) {
+            local->is_woken = false;
             break;
-    rank->is_woken = false;
-    if (rank->first != NULL) {
-        struct queued_event *queued = rank->first;
-        *event_out = queued->event;
-        rank->first = queued->next;
-        if (rank->first == NULL)
-            rank->last = &rank->first;
-        free(queued);
+        }
+        wait_changed(local->shared, deadline_ns);
     }
-    pthread_mutex_unlock(&shared->lock);
+    pthread_mutex_unlock(&local->shared->lock);
     return GYRE_SUCCESS;
 }
 
 static void local_wake(struct gyre_bootstrap *bootstrap)
 {
-    struct local_rank *rank = rank_of(bootstrap);
-    pthread_mutex_lock(&rank->shared->lock);
-    rank->is_woken = true;
-    pthread_cond_broadcast(&rank->shared->changed);
-    pthread_mutex_unlock(&rank->shared->lock);
+    struct local *local = local_of(bootstrap);
+    pthread_mutex_lock(&local->shared->lock);
+    local->is_woken = true;
+    pthread_cond_broadcast(&local->shared->changed);
+    pthread_mutex_unlock(&local->shared->lock);
 }
 
 static void local_leave(struct gyre_bootstrap *bootstrap)
 {
-    struct gyre_event event = {.kind = GYRE_EVENT_LEFT, .rank = bootstrap->rank};
-    send_event(rank_of(bootstrap), -1, &event);
+    struct local *local = local_of(bootstrap);
+    char cause[96];
+    snprintf(cause, sizeof(cause), "rank %d has left the communicator", bootstrap->rank);
+    pthread_mutex_lock(&local->shared->lock);
+    if (!local->has_left)
+        tell_others(local, GYRE_EVENT_LEFT, cause, "");
+    local->has_left = true;
+    pthread_mutex_unlock(&local->shared->lock);
+}
+
+static void free_shared(struct shared *shared)
+{
+    free(shared->result);
+    for (int rank = 0; rank < shared->n_ranks; rank++) {
+        gyre_events_clear(&shared->ranks[rank].events);
+        free(shared->ranks[rank].part);
+    }
+    pthread_cond_destroy(&shared->changed);
+    pthread_mutex_destroy(&shared->lock);
+    explicit_bzero(shared->ranks[0].base.secret, GYRE_SECRET_BYTES);
+    free(shared);
 }
 
 static void local_close(struct gyre_bootstrap *bootstrap)
 {
-    struct local_rank *rank = rank_of(bootstrap);
-    struct local_shared *shared = rank->shared;
+    struct local *local = local_of(bootstrap);
+    struct shared *shared = local->shared;
+    char cause[160];
     pthread_mutex_lock(&shared->lock);
-    rank->has_left = true;
-    while (rank->first != NULL) {
-        struct queued_event *queued = rank->first;
-        rank->first = queued->next;
-        free(queued);
+    local->is_open = false;
+    if (!local->has_left) {
+        const char *text = "it closed its connection (a thread of this process)";
+        snprintf(cause, sizeof(cause), "rank %d is gone: %s", bootstrap->rank, text);
+        tell_others(local, GYRE_EVENT_LOST, cause, text);
     }
-    rank->last = &rank->first;
     const bool is_last = --shared->n_open == 0;
     pthread_mutex_unlock(&shared->lock);
-    if (!is_last)
-        return;
-    pthread_cond_destroy(&shared->changed);
-    pthread_mutex_destroy(&shared->lock);
-    free(shared);
+    if (is_last)
+        free_shared(shared);
 }
 
 static const struct gyre_bootstrap_ops local_ops = {
@@ -282,31 +327,32 @@ static const struct gyre_bootstrap_ops local_ops = {
 gyre_status gyre_bootstrap_local_open(const struct gyre_params *params, int n_ranks,
                                       struct gyre_bootstrap **bootstraps_out)
 {
-    uint8_t secret[GYRE_SECRET_BYTES];
-    GYRE_TRY(gyre_random_bytes(secret, sizeof(secret)));
-    struct local_shared *shared =
-        calloc(1, sizeof(*shared) + (size_t)n_ranks * sizeof(shared->ranks[0]));
-    if (shared == NULL)
-        return gyre_fail_errno(ENOMEM, "bootstrap of %d ranks", n_ranks);
     pthread_condattr_t attributes;
+    uint8_t secret[GYRE_SECRET_BYTES];
+    if (n_ranks < 1 || n_ranks > GYRE_MAX_RANKS)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%d ranks: 1..%d are legal", n_ranks,
+                         GYRE_MAX_RANKS);
+    GYRE_TRY(gyre_random_bytes(secret, sizeof(secret)));
+    struct shared *shared = calloc(1, sizeof(*shared) + (size_t)n_ranks * sizeof(shared->ranks[0]));
+    if (shared == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "the bootstrap of %d ranks", n_ranks);
+    shared->timeout_ns =
+        (uint64_t)gyre_param_number(params, GYRE_PARAM_BOOTSTRAP_TIMEOUT) * SECOND_NS;
+    shared->n_ranks = n_ranks;
+    shared->n_open = n_ranks;
+    pthread_mutex_init(&shared->lock, NULL);
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&shared->changed, &attributes);
     pthread_condattr_destroy(&attributes);
-    pthread_mutex_init(&shared->lock, NULL);
-    shared->n_ranks = n_ranks;
-    shared->n_open = n_ranks;
-    shared->timeout_ns =
-        (uint64_t)gyre_param_number(params, GYRE_PARAM_BOOTSTRAP_TIMEOUT) * 1000000000ULL;
-    for (int i = 0; i < n_ranks; i++) {
-        struct local_rank *rank = &shared->ranks[i];
-        rank->base.ops = &local_ops;
-        rank->base.rank = i;
-        rank->base.n_ranks = n_ranks;
-        memcpy(rank->base.secret, secret, sizeof(secret));
-        rank->shared = shared;
-        rank->last = &rank->first;
-        bootstraps_out[i] = &rank->base;
+    for (int rank = 0; rank < n_ranks; rank++) {
+        struct local *local = &shared->ranks[rank];
+        local->base = (struct gyre_bootstrap){.ops = &local_ops, .rank = rank, .n_ranks = n_ranks};
+        memcpy(local->base.secret, secret, sizeof(secret));
+        local->shared = shared;
+        local->is_open = true;
+        bootstraps_out[rank] = &local->base;
     }
+    explicit_bzero(secret, sizeof(secret));
     return GYRE_SUCCESS;
 }

@@ -17,7 +17,8 @@
 struct gyre_pulse {
     uint64_t launched;  /* works handed to launch so far */
     uint64_t completed; /* works finished so far, in order */
-    uint64_t progress;  /* grows with every slot moved (host), or never (cuda) */
+    uint64_t progress;  /* host: grows with every slot moved; cuda: works started, graph replays
+                         * included, as in `completed` (`launched` cannot count replays) */
     uint64_t mismatch;  /* 0, or 1 + the peer whose slot had another call's signature or size; the
                          * work then waits for the fault that the health thread raises */
 };
@@ -75,6 +76,9 @@ struct gyre_executor_ops {
      * ended by the fault. */
     void (*close)(struct gyre_executor *executor);
     const struct gyre_pulse *(*pulse)(const struct gyre_executor *executor);
+    /* The fault was raised: make works that run, and all later ones, end at once. Any thread; does
+     * not block. */
+    void (*abort)(struct gyre_executor *executor);
     /* Allocates; not between a group's first and last launch, never while a stream is captured. */
     gyre_status (*load)(struct gyre_executor *executor, const struct gyre_load_config *config,
                         struct gyre_loaded **loaded_out);

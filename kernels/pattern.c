@@ -32,7 +32,7 @@ static gyre_status find(const struct gyre_device *device, const struct gyre_patt
 gyre_status gyre_pattern_fill(struct gyre_device *device, const struct gyre_pattern *pattern,
                               uint32_t rank, uint64_t first, uint64_t count, void *buffer)
 {
-    const struct gyre_pattern_ops *ops;
+    const struct gyre_pattern_ops *ops = NULL;
     GYRE_TRY(find(device, pattern, rank, &ops));
     return ops->fill(device, pattern, rank, first, count, buffer);
 }
@@ -41,7 +41,7 @@ gyre_status gyre_pattern_check_copy(struct gyre_device *device, const struct gyr
                                     uint32_t rank, uint64_t first, uint64_t count,
                                     const void *buffer, struct gyre_pattern_errors *errors_out)
 {
-    const struct gyre_pattern_ops *ops;
+    const struct gyre_pattern_ops *ops = NULL;
     GYRE_TRY(find(device, pattern, rank, &ops));
     return ops->check(device, pattern, rank, first, count, buffer, errors_out);
 }
@@ -51,7 +51,7 @@ gyre_status gyre_pattern_check_reduced(struct gyre_device *device,
                                        uint64_t count, const void *buffer,
                                        struct gyre_pattern_errors *errors_out)
 {
-    const struct gyre_pattern_ops *ops;
+    const struct gyre_pattern_ops *ops = NULL;
     GYRE_TRY(find(device, pattern, GYRE_PATTERN_REDUCED, &ops));
     return ops->check(device, pattern, GYRE_PATTERN_REDUCED, first, count, buffer, errors_out);
 }

@@ -17,6 +17,36 @@
 
 #define TEST_MAX_RANKS 16
 
+/** The device that the tests run on: TEST_DEVICE=cuda, else the host. */
+static inline gyre_device_kind test_device(void)
+{
+    const char *name = getenv("TEST_DEVICE");
+    return name != NULL && strcmp(name, "cuda") == 0 ? GYRE_DEVICE_CUDA : GYRE_DEVICE_HOST;
+}
+
+/** How many ranks there can be: one a GPU. Counted without CUDA, which must not be initialised
+ * before a fork. */
+static inline int test_most_ranks(void)
+{
+    if (test_device() == GYRE_DEVICE_HOST)
+        return TEST_MAX_RANKS;
+    int n_gpus = 0;
+    char path[32];
+    for (snprintf(path, sizeof(path), "/dev/nvidia%d", n_gpus); access(path, F_OK) == 0;
+         snprintf(path, sizeof(path), "/dev/nvidia%d", n_gpus))
+        n_gpus++;
+    return n_gpus;
+}
+
+static inline gyre_config test_config(int rank)
+{
+    gyre_config config = GYRE_CONFIG_INIT;
+    config.device_kind = (int)test_device();
+    if (config.device_kind == GYRE_DEVICE_CUDA)
+        config.device_ordinal = rank;
+    return config;
+}
+
 /* What one rank does; its failed checks are counted. */
 typedef void (*test_rank_fn)(gyre_comm *comm, int rank, int n_ranks, void *argument);
 
@@ -40,9 +70,10 @@ static inline void *test_thread_main(void *pointer)
 /** Run `run` on n ranks, each a thread of this process with its own communicator handle. */
 static inline void test_on_threads(int n_ranks, test_rank_fn run, void *argument)
 {
+    if (n_ranks > test_most_ranks())
+        return;
     gyre_comm *comms[TEST_MAX_RANKS];
-    gyre_config config = GYRE_CONFIG_INIT;
-    config.device_kind = GYRE_DEVICE_HOST;
+    const gyre_config config = test_config(0);
     const gyre_status status = gyre_comm_init_all(comms, n_ranks, NULL, &config);
     CHECK_OK(status);
     if (status != GYRE_SUCCESS)
@@ -74,8 +105,7 @@ static inline void test_fork_ranks(int n_ranks, test_rank_fn run, void *argument
         if (pids_out[rank] != 0)
             continue;
         test_n_failures = 0;
-        gyre_config config = GYRE_CONFIG_INIT;
-        config.device_kind = GYRE_DEVICE_HOST;
+        const gyre_config config = test_config(rank);
         gyre_comm *comm = NULL;
         if (rank == 0) {
             CHECK_OK(gyre_get_unique_id(&shared->id));
@@ -105,6 +135,8 @@ static inline bool test_wait_rank(pid_t pid)
 static inline void test_on_processes(int n_ranks, test_rank_fn run, void *argument)
 {
     pid_t pids[TEST_MAX_RANKS];
+    if (n_ranks > test_most_ranks())
+        return;
     test_fork_ranks(n_ranks, run, argument, pids);
     for (int rank = 0; rank < n_ranks; rank++)
         CHECK_MSG(test_wait_rank(pids[rank]), "rank %d", rank);

@@ -25,10 +25,28 @@ struct buffers {
     void *block; /* what to free */
 };
 
-static struct gyre_device *host_device(void)
+/* The device of a rank, and a stream on it. */
+struct place {
+    struct gyre_device *device;
+    gyre_stream stream;
+};
+
+static struct place open_place(gyre_comm *comm)
 {
-    static struct gyre_device device = {&gyre_device_host, -1};
-    return &device;
+    struct place place = {NULL, NULL};
+    const struct gyre_device_ops *ops = NULL;
+    int ordinal = -1;
+    CHECK_OK(gyre_comm_device(comm, NULL, &ordinal));
+    CHECK_OK(gyre_device_find(test_device(), &ops));
+    CHECK_OK(ops->open(ordinal, &place.device));
+    CHECK_OK(gyre_stream_create(&place.stream, test_device(), ordinal));
+    return place;
+}
+
+static void close_place(struct place *place)
+{
+    CHECK_OK(gyre_stream_destroy(place->stream, test_device()));
+    place->device->ops->close(place->device);
 }
 
 static gyre_status call(const struct job *job, const struct buffers *b, gyre_comm *comm,
@@ -58,18 +76,19 @@ static struct gyre_pattern pattern_of(const struct job *job, int n_ranks)
 }
 
 /* Buffers at element alignment only, filled; in place where the job says so. */
-static struct buffers make_buffers(const struct job *job, int rank, int n_ranks)
+static struct buffers make_buffers(const struct job *job, struct gyre_device *device, int rank,
+                                   int n_ranks)
 {
     const struct gyre_collective_traits *traits = &gyre_collectives[job->coll];
     const size_t element = gyre_dtype_bytes(job->dtype);
     const size_t n_in = job->count * (traits->in_blocks ? (size_t)n_ranks : 1);
     const size_t n_out = job->count * (traits->out_blocks ? (size_t)n_ranks : 1);
     struct buffers b;
-    char *memory = malloc((n_in + n_out + 64) * element);
-    b.block = memory;
+    CHECK_OK(device->ops->mem_alloc(device, (n_in + n_out + 64) * element, &b.block));
+    char *memory = b.block;
     b.send = memory + element;
     b.recv = memory + (n_in + 3) * element;
-    memset(memory, 0x5a, (n_in + n_out + 64) * element);
+    CHECK_OK(device->ops->zero(device, memory, (n_in + n_out + 64) * element));
     if (job->in_place && traits->out_blocks) {
         b.recv = memory + element;
         b.send = memory + element + (size_t)rank * job->count * element;
@@ -79,15 +98,15 @@ static struct buffers make_buffers(const struct job *job, int rank, int n_ranks)
         b.recv = b.send;
     }
     const struct gyre_pattern pattern = pattern_of(job, n_ranks);
-    CHECK_OK(gyre_pattern_fill(host_device(), &pattern, (uint32_t)rank, 0, n_in, b.send));
+    CHECK_OK(gyre_pattern_fill(device, &pattern, (uint32_t)rank, 0, n_in, b.send));
     return b;
 }
 
-static void check_result(const struct job *job, const struct buffers *b, int rank, int n_ranks)
+static void check_result(const struct job *job, const struct buffers *b, struct gyre_device *device,
+                         int rank, int n_ranks)
 {
     const struct gyre_pattern pattern = pattern_of(job, n_ranks);
     struct gyre_pattern_errors errors = {0};
-    struct gyre_device *device = host_device();
     const size_t block_bytes = job->count * gyre_dtype_bytes(job->dtype);
     uint64_t n_wrong = 0;
     if (job->coll == GYRE_COLL_ALL_REDUCE || (job->coll == GYRE_COLL_REDUCE && rank == job->root)) {
@@ -117,13 +136,13 @@ static void check_result(const struct job *job, const struct buffers *b, int ran
 }
 
 static void run_job(const struct job *job, gyre_comm *comm, int rank, int n_ranks,
-                    gyre_stream stream)
+                    const struct place *place)
 {
-    struct buffers b = make_buffers(job, rank, n_ranks);
-    CHECK_OK(call(job, &b, comm, stream));
-    CHECK_OK(gyre_stream_synchronize(stream, GYRE_DEVICE_HOST));
-    check_result(job, &b, rank, n_ranks);
-    free(b.block);
+    struct buffers b = make_buffers(job, place->device, rank, n_ranks);
+    CHECK_OK(call(job, &b, comm, place->stream));
+    CHECK_OK(gyre_stream_synchronize(place->stream, test_device()));
+    check_result(job, &b, place->device, rank, n_ranks);
+    CHECK_OK(place->device->ops->mem_free(place->device, b.block));
 }
 
 static const enum gyre_collective collectives[] = {GYRE_COLL_ALL_REDUCE, GYRE_COLL_BROADCAST,
@@ -134,8 +153,7 @@ static const enum gyre_collective collectives[] = {GYRE_COLL_ALL_REDUCE, GYRE_CO
 static void every_collective(gyre_comm *comm, int rank, int n_ranks, void *argument)
 {
     (void)argument;
-    gyre_stream stream;
-    CHECK_OK(gyre_stream_create(&stream, GYRE_DEVICE_HOST, -1));
+    struct place place = open_place(comm);
     struct job job = {.seed = 1};
     for (size_t c = 0; c < GYRE_ARRAY_LENGTH(collectives); c++) {
         job.coll = collectives[c];
@@ -147,7 +165,7 @@ static void every_collective(gyre_comm *comm, int rank, int n_ranks, void *argum
                 job.in_place = job.seed % 2 == 1;
                 job.count = (size_t)(job.seed * 37 % 1031);
                 job.seed++;
-                run_job(&job, comm, rank, n_ranks, stream);
+                run_job(&job, comm, rank, n_ranks, &place);
                 if (!gyre_collectives[job.coll].reduces)
                     break;
             }
@@ -160,13 +178,58 @@ static void every_collective(gyre_comm *comm, int rank, int n_ranks, void *argum
                 job.count = counts[i];
                 job.in_place = !job.in_place;
                 job.seed++;
-                run_job(&job, comm, rank, n_ranks, stream);
+                run_job(&job, comm, rank, n_ranks, &place);
                 if (!gyre_collectives[job.coll].has_root)
                     break;
             }
         }
     }
-    CHECK_OK(gyre_stream_destroy(stream, GYRE_DEVICE_HOST));
+    close_place(&place);
+}
+
+/* Everybody sends to everybody, itself too, twice, in one group. */
+static void exchange(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    (void)argument;
+    enum { COUNT = 50021 };
+    struct place place = open_place(comm);
+    struct gyre_device *device = place.device;
+    const size_t n_bytes = (size_t)n_ranks * COUNT * 2 * sizeof(int32_t);
+    int32_t *expected = malloc(n_bytes);
+    void *memory[2];
+    CHECK_OK(device->ops->mem_alloc(device, n_bytes, &memory[0]));
+    CHECK_OK(device->ops->mem_alloc(device, n_bytes, &memory[1]));
+    int32_t *out = memory[0];
+    int32_t *in = memory[1];
+    for (int i = 0; i < n_ranks * COUNT * 2; i++)
+        expected[i] = rank * 1000003 + i;
+    CHECK_OK(device->ops->copy(device, out, expected, n_bytes));
+    CHECK_OK(gyre_group_start());
+    for (int turn = 0; turn < 2; turn++) {
+        for (int peer = 0; peer < n_ranks; peer++) {
+            if (peer == rank && turn == 1)
+                continue;
+            const size_t at = ((size_t)turn * (size_t)n_ranks + (size_t)peer) * COUNT;
+            CHECK_OK(gyre_send(out + at, COUNT, GYRE_INT32, peer, comm, place.stream));
+            CHECK_OK(gyre_recv(in + at, COUNT, GYRE_INT32, peer, comm, place.stream));
+        }
+    }
+    CHECK_OK(gyre_group_end());
+    CHECK_OK(gyre_stream_synchronize(place.stream, test_device()));
+    int32_t *got = malloc(n_bytes);
+    CHECK_OK(device->ops->copy(device, got, in, n_bytes));
+    int n_wrong = 0;
+    for (int turn = 0; turn < 2; turn++)
+        for (int peer = 0; peer < n_ranks; peer++)
+            for (int i = 0; i < COUNT && !(peer == rank && turn == 1); i++)
+                n_wrong += got[(turn * n_ranks + peer) * COUNT + i] !=
+                           peer * 1000003 + (turn * n_ranks + rank) * COUNT + i;
+    CHECK_MSG(n_wrong == 0, "%d wrong on rank %d", n_wrong, rank);
+    CHECK_OK(device->ops->mem_free(device, memory[0]));
+    CHECK_OK(device->ops->mem_free(device, memory[1]));
+    free(expected);
+    free(got);
+    close_place(&place);
 }
 
 static void all_collectives_are_right_between_threads(void)
@@ -179,6 +242,7 @@ static void all_collectives_are_right_between_processes(void)
 {
     for (int n_ranks = 2; n_ranks <= 4; n_ranks++)
         test_on_processes(n_ranks, every_collective, NULL);
+    test_on_processes(3, exchange, NULL);
 }
 
 static void all_collectives_are_right_with_every_algorithm(void)
@@ -201,65 +265,54 @@ static void all_collectives_are_right_over_sockets(void)
     unsetenv("GYRE_TRANSPORT");
 }
 
-static void one_thread_serves_all_ranks(void)
+/* One thread joins all ranks in a group, as users of NCCL do. */
+static void a_group_joins_all_ranks_of_one_thread(void)
 {
-    enum { N = 4 };
-    gyre_comm *comms[N];
-    gyre_stream streams[N];
-    struct buffers b[N];
-    gyre_config config = GYRE_CONFIG_INIT;
-    config.device_kind = GYRE_DEVICE_HOST;
-    CHECK_OK(gyre_comm_init_all(comms, N, NULL, &config));
-    const struct job job = {GYRE_COLL_ALL_REDUCE, GYRE_FLOAT32, GYRE_SUM, 100003, -1, false, 5};
-    for (int rank = 0; rank < N; rank++) {
-        CHECK_OK(gyre_stream_create(&streams[rank], GYRE_DEVICE_HOST, -1));
-        b[rank] = make_buffers(&job, rank, N);
-    }
+    const int n = test_most_ranks() < 4 ? test_most_ranks() : 4;
+    gyre_comm *comms[4];
+    gyre_unique_id id;
+    CHECK_OK(gyre_get_unique_id(&id));
     CHECK_OK(gyre_group_start());
-    for (int rank = 0; rank < N; rank++)
-        CHECK_OK(call(&job, &b[rank], comms[rank], streams[rank]));
+    for (int rank = 0; rank < n; rank++) {
+        const gyre_config config = test_config(rank);
+        CHECK_OK(gyre_comm_init_rank(&comms[rank], n, &id, rank, &config));
+    }
     CHECK_OK(gyre_group_end());
-    for (int rank = 0; rank < N; rank++) {
-        CHECK_OK(gyre_stream_synchronize(streams[rank], GYRE_DEVICE_HOST));
-        check_result(&job, &b[rank], rank, N);
-        free(b[rank].block);
+    for (int rank = 0; rank < n; rank++) {
+        int joined_rank = -1;
+        CHECK_OK(gyre_comm_rank(comms[rank], &joined_rank));
+        CHECK(joined_rank == rank);
     }
-    for (int rank = 0; rank < N; rank++) {
-        CHECK_OK(gyre_stream_destroy(streams[rank], GYRE_DEVICE_HOST));
+    for (int rank = 0; rank < n; rank++)
         CHECK_OK(gyre_comm_destroy(comms[rank]));
-    }
 }
 
-/* Everybody sends to everybody, itself too, twice, in one group. */
-static void exchange(gyre_comm *comm, int rank, int n_ranks, void *argument)
+static void one_thread_serves_all_ranks(void)
 {
-    (void)argument;
-    enum { COUNT = 50021 };
-    int32_t *out = malloc((size_t)n_ranks * COUNT * 2 * sizeof(int32_t));
-    int32_t *in = malloc((size_t)n_ranks * COUNT * 2 * sizeof(int32_t));
-    for (int i = 0; i < n_ranks * COUNT * 2; i++)
-        out[i] = rank * 1000003 + i;
-    CHECK_OK(gyre_group_start());
-    for (int turn = 0; turn < 2; turn++) {
-        for (int peer = 0; peer < n_ranks; peer++) {
-            if (peer == rank && turn == 1)
-                continue;
-            const size_t at = ((size_t)turn * (size_t)n_ranks + (size_t)peer) * COUNT;
-            CHECK_OK(gyre_send(out + at, COUNT, GYRE_INT32, peer, comm, NULL));
-            CHECK_OK(gyre_recv(in + at, COUNT, GYRE_INT32, peer, comm, NULL));
-        }
+    const int n = test_most_ranks() < 4 ? test_most_ranks() : 4;
+    gyre_comm *comms[4];
+    struct place places[4];
+    struct buffers b[4];
+    const gyre_config config = test_config(0);
+    CHECK_OK(gyre_comm_init_all(comms, n, NULL, &config));
+    const struct job job = {GYRE_COLL_ALL_REDUCE, GYRE_FLOAT32, GYRE_SUM, 100003, -1, false, 5};
+    for (int rank = 0; rank < n; rank++) {
+        places[rank] = open_place(comms[rank]);
+        b[rank] = make_buffers(&job, places[rank].device, rank, n);
     }
+    CHECK_OK(gyre_group_start());
+    for (int rank = 0; rank < n; rank++)
+        CHECK_OK(call(&job, &b[rank], comms[rank], places[rank].stream));
     CHECK_OK(gyre_group_end());
-    CHECK_OK(gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST));
-    int n_wrong = 0;
-    for (int turn = 0; turn < 2; turn++)
-        for (int peer = 0; peer < n_ranks; peer++)
-            for (int i = 0; i < COUNT && !(peer == rank && turn == 1); i++)
-                n_wrong += in[(turn * n_ranks + peer) * COUNT + i] !=
-                           peer * 1000003 + (turn * n_ranks + rank) * COUNT + i;
-    CHECK_MSG(n_wrong == 0, "%d wrong on rank %d", n_wrong, rank);
-    free(out);
-    free(in);
+    for (int rank = 0; rank < n; rank++) {
+        CHECK_OK(gyre_stream_synchronize(places[rank].stream, test_device()));
+        check_result(&job, &b[rank], places[rank].device, rank, n);
+        CHECK_OK(places[rank].device->ops->mem_free(places[rank].device, b[rank].block));
+    }
+    for (int rank = 0; rank < n; rank++) {
+        close_place(&places[rank]);
+        CHECK_OK(gyre_comm_destroy(comms[rank]));
+    }
 }
 
 static void messages_of_a_group_do_not_wait_for_each_other(void)
@@ -267,7 +320,26 @@ static void messages_of_a_group_do_not_wait_for_each_other(void)
     test_on_threads(1, exchange, NULL);
     test_on_threads(2, exchange, NULL);
     test_on_threads(4, exchange, NULL);
-    test_on_processes(3, exchange, NULL);
+}
+
+/* All-reduce one element that lives in host memory, through the rank's device. */
+static gyre_status reduce_one(gyre_comm *comm, void *value, gyre_dtype dtype, gyre_op op)
+{
+    struct place place = open_place(comm);
+    struct gyre_device *device = place.device;
+    void *memory = NULL;
+    CHECK_OK(device->ops->mem_alloc(device, 64, &memory));
+    CHECK_OK(device->ops->copy(device, memory, value, gyre_dtype_bytes(dtype)));
+    gyre_status status = gyre_all_reduce(memory, memory, 1, dtype, op, comm, place.stream);
+    if (status == GYRE_SUCCESS)
+        status = gyre_stream_synchronize(place.stream, test_device());
+    char cause[512];
+    snprintf(cause, sizeof(cause), "%s", gyre_last_error());
+    CHECK_OK(device->ops->copy(device, value, memory, gyre_dtype_bytes(dtype)));
+    CHECK_OK(device->ops->mem_free(device, memory));
+    close_place(&place);
+    gyre_set_cause(cause);
+    return status;
 }
 
 static void split_in_two(gyre_comm *comm, int rank, int n_ranks, void *argument)
@@ -286,13 +358,11 @@ static void split_in_two(gyre_comm *comm, int rank, int n_ranks, void *argument)
     CHECK_OK(gyre_comm_rank(half, &half_rank));
     CHECK(n_half == (n_ranks - color) / 2);
     CHECK(half_rank == n_half - 1 - rank / 2); /* the key reverses the order */
-    const int32_t mine = rank;
-    int32_t sum = -1;
+    int32_t sum = rank;
     int32_t expected = 0;
     for (int other = color; other < n_ranks - 1; other += 2)
         expected += other;
-    CHECK_OK(gyre_all_reduce(&mine, &sum, 1, GYRE_INT32, GYRE_SUM, half, NULL));
-    CHECK_OK(gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST));
+    CHECK_OK(reduce_one(half, &sum, GYRE_INT32, GYRE_SUM));
     CHECK(sum == expected);
     CHECK_OK(gyre_comm_destroy(half));
 }
@@ -309,17 +379,17 @@ static void premultiply(gyre_comm *comm, int rank, int n_ranks, void *argument)
     gyre_op op;
     CHECK_OK(gyre_op_create_premul_sum(&op, &scalar, GYRE_FLOAT32, comm));
     float value = 2.0F;
+    double wide[1] = {0.0};
     float expected = 0.0F;
     for (int r = 0; r < n_ranks; r++)
         expected += 2.0F * (float)(r + 1);
-    CHECK_OK(gyre_all_reduce(&value, &value, 1, GYRE_FLOAT32, op, comm, NULL));
-    CHECK_OK(gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST));
+    CHECK_OK(reduce_one(comm, &value, GYRE_FLOAT32, op));
     CHECK(value == expected);
-    CHECK_FAILS(gyre_all_reduce(&value, &value, 1, GYRE_FLOAT64, op, comm, NULL),
-                GYRE_ERROR_INVALID_ARGUMENT, "was made for float");
+    CHECK_FAILS(reduce_one(comm, wide, GYRE_FLOAT64, op), GYRE_ERROR_INVALID_ARGUMENT,
+                "was made for float");
     CHECK_OK(gyre_op_destroy(op, comm));
-    CHECK_FAILS(gyre_all_reduce(&value, &value, 1, GYRE_FLOAT32, op, comm, NULL),
-                GYRE_ERROR_INVALID_ARGUMENT, "op_create_premul_sum");
+    CHECK_FAILS(reduce_one(comm, &value, GYRE_FLOAT32, op), GYRE_ERROR_INVALID_ARGUMENT,
+                "op_create_premul_sum");
 }
 
 static void a_user_scalar_multiplies_before_the_sum(void)
@@ -334,6 +404,7 @@ static const struct test_case cases[] = {
     {"all collectives are right with every algorithm",
      all_collectives_are_right_with_every_algorithm},
     {"all collectives are right over sockets", all_collectives_are_right_over_sockets},
+    {"a group joins all ranks of one thread", a_group_joins_all_ranks_of_one_thread},
     {"one thread serves all ranks", one_thread_serves_all_ranks},
     {"messages of a group do not wait for each other",
      messages_of_a_group_do_not_wait_for_each_other},

@@ -3,6 +3,7 @@
  * transport/socket: what is particular to sockets. Strangers during set-up, dead peers, peers that
  * never come, orderly ends, frames that break the protocol.
  */
+#include "bootstrap/bootstrap.h"
 #include "core/base/sync.h"
 #include "core/base/util.h"
 #include "tests/check.h"
@@ -58,7 +59,7 @@ static void duo_open(struct duo *duo, const uint8_t *secret_of_0)
             .n_peers = 1,
             .spec = duo_spec,
             .secret = r == 0 && secret_of_0 != NULL ? secret_of_0 : RIG_SECRET,
-            .authenticate = rig_authenticate,
+            .authenticate = gyre_authenticate,
             .fault = &duo->faults[r],
         };
         void *blob = NULL;

@@ -2,6 +2,7 @@
  *
  * transport: one conformance test over every instance, and what is particular to p2p and shm.
  */
+#include "bootstrap/bootstrap.h"
 #include "core/base/sync.h"
 #include "core/base/util.h"
 #include "tests/check.h"
@@ -161,7 +162,7 @@ static struct gyre_transport_config pair_config(struct pair *pair, int rank)
         .n_peers = 1,
         .spec = {.n_fifos = 1, .depth = 4, .slot_bytes = {1 << 20}},
         .secret = RIG_SECRET,
-        .authenticate = rig_authenticate,
+        .authenticate = gyre_authenticate,
         .fault = &pair->fault,
     };
 }

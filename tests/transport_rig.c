@@ -4,6 +4,7 @@
  */
 #include "tests/transport_rig.h"
 
+#include "bootstrap/bootstrap.h"
 #include "core/base/sync.h"
 #include "core/base/util.h"
 #include "tests/check.h"
@@ -11,9 +12,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
-#include <poll.h>
 #include <unistd.h>
 
 #define RIG_PATIENCE_NS 40000000000ULL /* sanitizers on a busy machine */
@@ -31,39 +30,6 @@ struct gyre_device *rig_device(void)
     struct gyre_device *device = NULL;
     CHECK_OK(gyre_device_host.open(-1, &device));
     return device;
-}
-
-/* Move exactly n bytes of a non-blocking socket by the deadline. */
-static gyre_status move_bytes(int fd, void *bytes, size_t n_bytes, bool is_send,
-                              uint64_t deadline_ns)
-{
-    unsigned char *at = bytes;
-    while (n_bytes > 0) {
-        struct pollfd ready = {.fd = fd, .events = is_send ? POLLOUT : POLLIN};
-        if (gyre_now_ns() > deadline_ns)
-            return gyre_fail(GYRE_ERROR_TIMEOUT, "handshake");
-        if (poll(&ready, 1, 10) <= 0)
-            continue;
-        const ssize_t n_moved =
-            is_send ? send(fd, at, n_bytes, MSG_NOSIGNAL) : recv(fd, at, n_bytes, 0);
-        if (n_moved <= 0)
-            return gyre_fail(GYRE_ERROR_REMOTE, "handshake: closed");
-        at += n_moved;
-        n_bytes -= (size_t)n_moved;
-    }
-    return GYRE_SUCCESS;
-}
-
-gyre_status rig_authenticate(int fd, const uint8_t *secret, bool is_server, uint64_t deadline_ns)
-{
-    (void)is_server;
-    uint8_t shown[32], mine[32];
-    memcpy(mine, secret, sizeof(mine));
-    GYRE_TRY(move_bytes(fd, mine, sizeof(mine), true, deadline_ns));
-    GYRE_TRY(move_bytes(fd, shown, sizeof(shown), false, deadline_ns));
-    if (memcmp(shown, secret, sizeof(shown)) != 0)
-        return gyre_fail(GYRE_ERROR_REMOTE, "wrong secret");
-    return GYRE_SUCCESS;
 }
 
 bool rig_barrier(struct rig_rank *rank)
@@ -285,7 +251,7 @@ static void run_rank(struct rig_rank *rank)
         .n_peers = n_peers,
         .spec = options->spec,
         .secret = RIG_SECRET,
-        .authenticate = rig_authenticate,
+        .authenticate = gyre_authenticate,
         .traffic_class = -1,
         .service_level = -1,
         .fault = &rank->fault,
@@ -348,7 +314,7 @@ void rig_run(const struct rig_options *options)
         mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     struct rig_rank *ranks = calloc((size_t)options->n_ranks, sizeof(*ranks));
     if (shared == MAP_FAILED || ranks == NULL) {
-        CHECK(!"memory");
+        CHECK(ranks != NULL && shared != MAP_FAILED);
         free(ranks);
         return;
     }

@@ -60,7 +60,4 @@ void rig_params(struct gyre_params *params, const char *ifname);
 /** rig_device - a host device with what transports use of one. */
 struct gyre_device *rig_device(void);
 
-/** rig_authenticate - what tests use for gyre_authenticate: both sides show the secret. */
-gyre_status rig_authenticate(int fd, const uint8_t *secret, bool is_server, uint64_t deadline_ns);
-
 #endif

@@ -3,7 +3,7 @@
  * p2p: direct addressing. On the host: ranks that are threads of one process write through plain
  * pointers; slabs are found, and kept alive, through the registry of this process.
  */
-#include "transport/slab.h"
+#include "transport/p2p_memory.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -91,6 +91,10 @@ static const struct gyre_slab_memory_ops *memory_of(uint32_t device_kind)
     switch (device_kind) {
     case GYRE_DEVICE_HOST:
         return &memory_threads;
+#ifdef GYRE_WITH_CUDA
+    case GYRE_DEVICE_CUDA:
+        return &gyre_slab_memory_cuda;
+#endif
     default:
         return NULL;
     }

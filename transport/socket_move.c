@@ -230,18 +230,30 @@ static void add_frame(struct socket_link *link, uint16_t kind, uint32_t fifo, ui
         (struct socket_frame){.header = {.kind = kind, .fifo = fifo, .value = value}};
 }
 
+/* Is there credit that the peer should hear of now? A few slots' worth may wait for data that goes
+ * the same way: the peer is never short of credit before it has used up half of its own. */
+static bool owes_credit(const struct socket_link *link, const struct socket_fifo *fifo,
+                        uint64_t n_consumed, bool has_data)
+{
+    const uint64_t n_owed = n_consumed - fifo->n_returned;
+    return n_owed > 0 && (n_owed >= link->peer->transport->config.spec.depth / 2 || has_data ||
+                          link->n_batch > 0);
+}
+
 /* Frames of one FIFO: its credit, then its published slots as far as there is credit for them.
  * Returns the payload bytes. */
 static uint32_t batch_fifo(struct socket_link *link, uint32_t index, uint32_t room_bytes)
 {
     const struct gyre_fifo_spec *spec = &link->peer->transport->config.spec;
     struct socket_fifo *fifo = &link->peer->fifos[index];
+    const uint64_t tail = gyre_load_acquire_u64(&fifo->send.inbox->tail[GYRE_PROTO_SIMPLE]);
     const uint64_t n_consumed = gyre_load_acquire_u64(&fifo->recv.credit->head[GYRE_PROTO_SIMPLE]);
-    if (n_consumed != fifo->n_returned) {
+    const bool has_data =
+        tail > fifo->n_batched && fifo->n_batched - fifo->n_credited < spec->depth;
+    if (owes_credit(link, fifo, n_consumed, has_data)) {
         fifo->n_returned = n_consumed;
         add_frame(link, SOCKET_FRAME_CREDIT, index, n_consumed);
     }
-    const uint64_t tail = gyre_load_acquire_u64(&fifo->send.inbox->tail[GYRE_PROTO_SIMPLE]);
     uint32_t n_bytes = 0;
     while (fifo->n_batched < tail && fifo->n_batched - fifo->n_credited < spec->depth &&
            link->n_batch < SOCKET_BATCH_FRAMES && n_bytes < room_bytes) {

@@ -29,9 +29,11 @@ bool gyre_fault_raise(struct gyre_fault *fault, gyre_status status, const char *
         snprintf(fault->cause, sizeof(fault->cause), "%s", cause);
         gyre_store_release_u32(&fault->raised, 1);
     }
+    void (*const on_raise)(void *) = fault->on_raise;
+    void *const context = fault->context;
     pthread_mutex_unlock(&fault->lock);
-    if (first && fault->on_raise != NULL)
-        fault->on_raise(fault->context);
+    if (first && on_raise != NULL)
+        on_raise(context);
     return first;
 }
 

@@ -170,9 +170,9 @@ gyre_status gyre_sock_accept(int listen_fd, uint64_t deadline_ns, int *fd_out)
     }
 }
 
-/* One attempt. The errno of a refused attempt goes to *refused_out, which is 0 otherwise. */
+/* One attempt. The errno of a refused attempt goes to *refusal_out, which is 0 otherwise. */
 static gyre_status connect_once(const struct gyre_sock_address *address, uint64_t deadline_ns,
-                                int *fd_out, int *refused_out)
+                                int *fd_out, int *refusal_out)
 {
     char text[64];
     struct sockaddr_storage name;
@@ -180,7 +180,7 @@ static gyre_status connect_once(const struct gyre_sock_address *address, uint64_
     int fd = -1;
     int error_number = 0;
     socklen_t n_error = sizeof(error_number);
-    *refused_out = 0;
+    *refusal_out = 0;
     gyre_sock_to_text(address, text, sizeof(text));
     GYRE_TRY(open_socket(address, &fd));
     gyre_status status = GYRE_SUCCESS;
@@ -197,7 +197,7 @@ static gyre_status connect_once(const struct gyre_sock_address *address, uint64_
     if (status == GYRE_SUCCESS && error_number != 0) {
         status = gyre_fail_errno(error_number, "connect to %s", text);
         if (error_number == ECONNREFUSED || error_number == ECONNRESET || error_number == EAGAIN)
-            *refused_out = error_number;
+            *refusal_out = error_number;
     }
     if (status != GYRE_SUCCESS)
         close(fd);
@@ -210,14 +210,23 @@ gyre_status gyre_sock_connect(const struct gyre_sock_address *address, uint64_t 
                               int *fd_out)
 {
     int pause_ms = 1;
+    int last_refusal = 0;
     for (;;) {
-        int refused = 0;
-        const gyre_status status = connect_once(address, deadline_ns, fd_out, &refused);
-        if (status == GYRE_SUCCESS || refused == 0)
+        int refusal = 0;
+        const gyre_status status = connect_once(address, deadline_ns, fd_out, &refusal);
+        if (status == GYRE_SUCCESS || (refusal == 0 && last_refusal == 0))
             return status;
+        if (refusal != 0)
+            last_refusal = refusal;
         const uint64_t now_ns = gyre_now_ns();
-        if (now_ns >= deadline_ns)
-            return status; /* SYSTEM: the last attempt's cause says more than "timeout" */
+        if (now_ns >= deadline_ns) {
+            /* That somebody said no says more than that the last try had too little time. */
+            char text[64];
+            return gyre_fail_errno(last_refusal, "connect to %s",
+                                   gyre_sock_to_text(address, text, sizeof(text)));
+        }
+        if (refusal == 0)
+            return status;
         const uint64_t left_ms = gyre_div_round_up(deadline_ns - now_ns, 1000000);
         poll(NULL, 0, (int)gyre_min_u64((uint64_t)pause_ms, left_ms));
         pause_ms = pause_ms * 2 > CONNECT_RETRY_MAX_MS ? CONNECT_RETRY_MAX_MS : pause_ms * 2;

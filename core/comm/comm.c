@@ -195,6 +195,24 @@ undo:
     return status;
 }
 
+static void on_fault(void *context)
+{
+    gyre_comm *comm = context;
+    comm->executor->ops->abort(comm->executor);
+    gyre_links_wake(comm);
+}
+
+/* From now on a raised fault ends the executor's works; also one that was raised before. */
+static void watch_fault(gyre_comm *comm)
+{
+    pthread_mutex_lock(&comm->fault.lock);
+    comm->fault.context = comm;
+    comm->fault.on_raise = on_fault;
+    pthread_mutex_unlock(&comm->fault.lock);
+    if (gyre_fault_is_raised(&comm->fault))
+        comm->executor->ops->abort(comm->executor);
+}
+
 /* Everything after the ranks have met: takes over comm->bootstrap. */
 static gyre_status make_together(gyre_comm *comm)
 {
@@ -210,6 +228,7 @@ static gyre_status make_together(gyre_comm *comm)
     const struct gyre_executor_ops *ops;
     GYRE_TRY(gyre_executor_find((gyre_device_kind)comm->device_info.kind, &ops));
     GYRE_TRY(ops->open(&config, &comm->executor));
+    watch_fault(comm);
     GYRE_TRY(gyre_plan_cache_open(comm, &comm->plans));
     GYRE_TRY(gyre_health_open(comm, &comm->health));
     return GYRE_SUCCESS;
@@ -290,6 +309,10 @@ gyre_status gyre_comm_init_rank(gyre_comm **comm_out, int n_ranks, const gyre_un
         .comm_out = comm_out, .n_ranks = n_ranks, .id = *id, .rank = rank};
     const gyre_config defaults = GYRE_CONFIG_INIT;
     init.config = config != NULL ? *config : defaults;
+    /* It is carried out on a thread of its own, which has another current device. */
+    if (init.config.device_ordinal == GYRE_CONFIG_UNDEFINED &&
+        init.config.device_kind != GYRE_DEVICE_HOST)
+        GYRE_TRY(gyre_get_device(&init.config.device_ordinal));
     return gyre_group_defer_init(&init);
 }
 
@@ -476,16 +499,16 @@ static void drain(gyre_comm *comm)
     const struct gyre_pulse *pulse = comm->executor->ops->pulse(comm->executor);
     const struct timespec nap = {0, DRAIN_NAP_NS};
     while (!gyre_fault_is_raised(&comm->fault) &&
-           gyre_load_acquire_u64(&pulse->completed) != gyre_load_acquire_u64(&pulse->launched))
+           gyre_load_acquire_u64(&pulse->completed) < gyre_load_acquire_u64(&pulse->launched))
         nanosleep(&nap, NULL);
 }
 
 static void leave(gyre_comm *comm)
 {
-    if (comm->has_left)
+    if (gyre_load_relaxed_u32(&comm->has_left) != 0)
         return;
     drain(comm);
-    comm->has_left = true;
+    gyre_store_release_u32(&comm->has_left, 1);
     comm->bootstrap->ops->leave(comm->bootstrap);
 }
 
@@ -547,7 +570,6 @@ gyre_status gyre_comm_abort(gyre_comm *comm)
              (int)comm->links.infos[comm->rank].pid, comm->name);
     if (gyre_fault_raise(&comm->fault, GYRE_ERROR_ABORTED, text))
         gyre_health_tell(comm->health, text);
-    gyre_links_wake(comm);
     return GYRE_SUCCESS;
 }
 

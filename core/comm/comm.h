@@ -58,7 +58,7 @@ struct gyre_comm {
     uint64_t *n_p2p; /* by peer * 2 + is_send: messages so far */
     struct gyre_user_op user_ops[GYRE_MAX_USER_OPS];
     bool is_finalized;      /* no more calls */
-    bool has_left;          /* said goodbye */
+    uint32_t has_left;      /* said goodbye: written by the caller, read by the health thread */
     struct gyre_comm *next; /* in the registry of comm.c */
     bool is_ending;         /* destroyed by the user; its end is under way */
 };

@@ -206,8 +206,12 @@ static void current_call(struct gyre_health *health, char *text_out, size_t text
     const struct gyre_pulse *pulse = comm->executor->ops->pulse(comm->executor);
     const uint64_t completed = gyre_load_acquire_u64(&pulse->completed);
     struct gyre_record record;
-    if (completed == gyre_load_acquire_u64(&pulse->launched))
+    if (completed >= gyre_load_acquire_u64(&pulse->launched)) {
+        if (completed < gyre_load_relaxed_u64(&pulse->progress) &&
+            comm->device_info.kind == GYRE_DEVICE_CUDA)
+            snprintf(text_out, text_bytes, "a call of a replayed graph");
         return;
+    }
     const uint64_t index = gyre_load_acquire_u64(&health->record_of_work[completed % WORK_RING]);
     if (gyre_board_get(&comm->board, index, &record))
         gyre_record_text(&record, text_out, text_bytes);
@@ -266,7 +270,7 @@ static void take_event(struct gyre_health *health, const struct gyre_event *even
         snprintf(text, sizeof(text), "rank %d (%s pid %u) died: %s; rank %d was in %s", event->rank,
                  host_of(comm, event->rank), comm->links.infos[event->rank].pid, event->text,
                  comm->rank, call);
-        if (!comm->has_left)
+        if (gyre_load_acquire_u32(&comm->has_left) == 0)
             fail(comm, GYRE_ERROR_REMOTE, text, comm->rank == (event->rank == 0 ? 1 : 0));
         mark_left(health, event->rank);
     }
@@ -338,6 +342,16 @@ static void check_limits(struct gyre_health *health, uint64_t now_ns)
     }
 }
 
+/* Has this rank works that are not finished? */
+static bool is_busy(const struct gyre_comm *comm, uint64_t completed, uint64_t launched,
+                    uint64_t progress)
+{
+    /* Replays of a graph complete works that nobody launched: there the started ones count. */
+    if (comm->device_info.kind == GYRE_DEVICE_CUDA)
+        return completed < launched || completed < progress;
+    return completed < launched;
+}
+
 static void check_progress(struct gyre_health *health)
 {
     struct gyre_comm *comm = health->comm;
@@ -346,10 +360,10 @@ static void check_progress(struct gyre_health *health)
     const uint64_t launched = gyre_load_acquire_u64(&pulse->launched);
     const uint64_t progress = gyre_load_relaxed_u64(&pulse->progress);
     const uint64_t now_ns = gyre_now_ns();
-    if (completed == launched || completed != health->seen_completed)
+    const bool busy = is_busy(comm, completed, launched, progress);
+    if (!busy || completed != health->seen_completed)
         health->started_ns = now_ns;
-    if (completed == launched || completed != health->seen_completed ||
-        progress != health->seen_progress) {
+    if (!busy || completed != health->seen_completed || progress != health->seen_progress) {
         health->seen_completed = completed;
         health->seen_progress = progress;
         health->still_since_ns = now_ns;
@@ -357,7 +371,7 @@ static void check_progress(struct gyre_health *health)
         if (health->has_warned)
             memset(health->collectives_of, 0, (size_t)comm->n_ranks * sizeof(uint64_t));
         health->has_warned = false;
-        if (completed == launched)
+        if (!busy)
             return;
     }
     const bool misfits = gyre_load_acquire_u64(&pulse->mismatch) != 0;
@@ -402,7 +416,7 @@ static void *watch(void *argument)
         const gyre_status status = comm->bootstrap->ops->poll(comm->bootstrap, TICK_MS, &event);
         if (status != GYRE_SUCCESS) {
             /* The hub is gone: nobody can be watched any more. */
-            if (!comm->has_left)
+            if (gyre_load_acquire_u32(&comm->has_left) == 0)
                 fail(comm, GYRE_ERROR_REMOTE, gyre_cause(), true);
             for (int rank = 0; rank < comm->n_ranks; rank++)
                 mark_left(health, rank);

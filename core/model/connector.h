@@ -21,7 +21,7 @@
 
 /* Bytes in the low half, the call's signature in the high half: both ends compare it, so that
  * calls that do not fit each other are noticed before their data is used. */
-static inline uint64_t gyre_slot_info(uint32_t n_bytes, uint32_t signature)
+static GYRE_HOST_DEVICE inline uint64_t gyre_slot_info(uint32_t n_bytes, uint32_t signature)
 {
     return (uint64_t)signature << 32 | n_bytes;
 }

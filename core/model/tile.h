@@ -12,12 +12,6 @@
 
 #include "core/model/schedule.h"
 
-#ifdef __CUDACC__
-#define GYRE_HOST_DEVICE __host__ __device__
-#else
-#define GYRE_HOST_DEVICE
-#endif
-
 struct gyre_split {
     uint64_t count;      /* elements of the vector, or of one block */
     uint32_t n_channels; /* >= 1 */

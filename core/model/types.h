@@ -8,6 +8,12 @@
 
 #include "core/gyre.h"
 
+#ifdef __CUDACC__
+#define GYRE_HOST_DEVICE __host__ __device__
+#else
+#define GYRE_HOST_DEVICE
+#endif
+
 /* X(enum suffix, name in options and output, bytes, is floating point) */
 #define GYRE_DTYPE_TABLE(X)      \
     X(INT8, int8, 1, 0)          \
@@ -61,7 +67,7 @@ enum gyre_proto {
         GYRE_N_PROTOS
 };
 
-static inline unsigned gyre_dtype_bytes(gyre_dtype dtype)
+static GYRE_HOST_DEVICE inline unsigned gyre_dtype_bytes(gyre_dtype dtype)
 {
     switch (dtype) {
 #define GYRE_DTYPE_BYTES(id, name, bytes, is_float) \
@@ -73,7 +79,7 @@ static inline unsigned gyre_dtype_bytes(gyre_dtype dtype)
     return 0;
 }
 
-static inline bool gyre_dtype_is_float(gyre_dtype dtype)
+static GYRE_HOST_DEVICE inline bool gyre_dtype_is_float(gyre_dtype dtype)
 {
     switch (dtype) {
 #define GYRE_DTYPE_IS_FLOAT(id, name, bytes, is_float) \

@@ -123,6 +123,12 @@ static void host_close(struct gyre_executor *base)
     drop_user_and_unlock(executor);
 }
 
+/* The works poll the fault themselves. */
+static void host_abort(struct gyre_executor *base)
+{
+    (void)base;
+}
+
 static const struct gyre_pulse *host_pulse(const struct gyre_executor *base)
 {
     return ((const struct gyre_host_executor *)base)->pulse;
@@ -360,6 +366,7 @@ const struct gyre_executor_ops gyre_executor_host = {
     .open = host_open,
     .close = host_close,
     .pulse = host_pulse,
+    .abort = host_abort,
     .load = gyre_host_load,
     .unload = gyre_host_unload,
     .launch = host_launch,

@@ -4,6 +4,9 @@
  * f32 loops, narrow. Included by reduce.c only. Same bits as the portable loops, at several times
  * their speed: those spend some 40 vector instructions on 8 elements' conversions.
  */
+#ifndef GYRE_KERNELS_HOST_REDUCE_F16C_H
+#define GYRE_KERNELS_HOST_REDUCE_F16C_H
+
 #include <cpuid.h>
 #include <immintrin.h>
 
@@ -122,3 +125,5 @@ static const struct type_loops loops_f16c = {
     f16c_scale,
     divide_nothing,
 };
+
+#endif

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The verifier's view of all programs of a shape together: every worker of every rank has a number,
+ * and so has every FIFO, with its one sender and its one receiver.
+ */
+#ifndef GYRE_ALGORITHMS_VERIFY_NETWORK_H
+#define GYRE_ALGORITHMS_VERIFY_NETWORK_H
+
+#include "core/model/schedule.h"
+
+struct gyre_network_fifo {
+    uint32_t sender; /* worker */
+    uint32_t receiver;
+    uint16_t from; /* rank */
+    uint16_t to;
+    uint8_t lane;
+};
+
+struct gyre_network {
+    const struct gyre_program *const *programs;
+    uint32_t n_ranks;
+    uint32_t n_workers;
+    uint32_t n_fifos;
+    struct gyre_network_fifo *fifos;
+    uint32_t *first_worker;     /* of a rank; n_ranks + 1 entries */
+    uint32_t *first_connection; /* likewise */
+    uint32_t *fifo_of;          /* by first_connection[rank] + connection */
+};
+
+/** gyre_network_open - check that the programs fit each other (one shape, by rank, every sending
+ * end with its receiving end) and number everything. @programs: must outlive the network.
+ * Errors: INVALID_ARGUMENT with the reason, OUT_OF_MEMORY. */
+gyre_status gyre_network_open(const struct gyre_program *const *programs, int n_ranks,
+                              struct gyre_network **network_out);
+void gyre_network_close(struct gyre_network *network);
+
+#endif

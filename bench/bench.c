@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From main() to the exit status: options, processes, ranks as threads, the sweep over sizes.
+ */
+#include "bench/bench.h"
+
+#include "bench/compare.h"
+#include "bench/output.h"
+#include "core/base/param.h"
+#include "core/base/util.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Set by the signal handler only: a process has one, hence not in a struct. */
+static volatile sig_atomic_t n_interrupts;
+
+static void on_interrupt(int number)
+{
+    (void)number;
+    n_interrupts = 1;
+}
+
+/* One process's part of the run. */
+struct run {
+    struct bench_options options;
+    const struct bench_kind *kind;
+    int argc;
+    char **argv;
+    struct bench_world world;
+    struct bench_team team;
+    struct bench_progress *progress;
+    gyre_unique_id id;
+    gyre_comm **comms; /* by local rank, when all ranks live here; else NULL */
+    int exit_status;   /* written by local rank 0 */
+};
+
+/* One rank thread's part. */
+struct sweep {
+    struct run *run;
+    struct bench_rank rank;
+    struct bench_place *places;
+    struct bench_setting setting;
+    struct bench_reference reference;
+    char reference_text[128];
+    struct bench_output *output; /* rank 0 only */
+    struct bench_summary summary;
+    int n_halves; /* in the mean of the summary */
+};
+
+static void describe_place(struct sweep *sweep, struct bench_place *place)
+{
+    const struct bench_rank *rank = &sweep->rank;
+    struct gyre_device_info info = {0};
+    *place = (struct bench_place){.rank = rank->member.rank, .pid = (int)getpid()};
+    gethostname(place->host, sizeof(place->host) - 1);
+    place->host[strcspn(place->host, ".")] = '\0';
+    (void)rank->device->ops->info(rank->device, &info);
+    place->device = rank->ordinal < 0 ? rank->member.local : rank->ordinal;
+    if (rank->device_kind == GYRE_DEVICE_CUDA) {
+        snprintf(place->pci, sizeof(place->pci), "%.10s", info.pci_bus_id);
+        snprintf(place->words, sizeof(place->words), "CUDA sm_%u, %u SMs", info.arch, info.n_sms);
+    } else {
+        snprintf(place->pci, sizeof(place->pci), "0000:00:00");
+        snprintf(place->words, sizeof(place->words), "host memory, %u processors", info.n_sms);
+    }
+}
+
+static gyre_status open_reference(struct sweep *sweep)
+{
+    const char *name = sweep->run->options.compare;
+    if (name == NULL)
+        return GYRE_SUCCESS;
+    const struct bench_reference_ops *ops;
+    GYRE_TRY(bench_reference_find(name, &ops));
+    GYRE_TRY(ops->open(&sweep->rank, &sweep->reference.state));
+    sweep->reference.ops = ops;
+    return ops->version(sweep->reference.state, sweep->reference_text,
+                        sizeof(sweep->reference_text));
+}
+
+/* Places of all ranks, then rank 0's outputs. */
+static gyre_status open_output(struct sweep *sweep)
+{
+    struct bench_rank *rank = &sweep->rank;
+    struct bench_place mine;
+    describe_place(sweep, &mine);
+    sweep->places = calloc((size_t)rank->member.n_ranks, sizeof(*sweep->places));
+    gyre_status status =
+        sweep->places == NULL ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "places") : GYRE_SUCCESS;
+    GYRE_TRY(bench_rank_agree(rank, status));
+    GYRE_TRY(bench_team_all_gather(&rank->member, &mine, sizeof(mine), sweep->places));
+    sweep->setting = (struct bench_setting){
+        .options = &sweep->run->options,
+        .kind = sweep->run->kind,
+        .argc = sweep->run->argc,
+        .argv = sweep->run->argv,
+        .n_ranks = rank->member.n_ranks,
+        .places = sweep->places,
+        .device = rank->device->ops->name,
+        .reference = sweep->reference_text,
+    };
+    if (rank->member.rank == 0)
+        status = bench_output_open(&sweep->setting, &sweep->output);
+    return bench_rank_agree(rank, status);
+}
+
+static gyre_status take_row(struct sweep *sweep, const struct bench_row *row)
+{
+    const struct bench_timing *const halves[] = {&row->out_of_place, &row->in_place};
+    for (int i = 0; i < 2; i++) {
+        sweep->summary.busbw += halves[i]->busbw;
+        sweep->n_halves++;
+        if (halves[i]->n_wrong > 0)
+            sweep->summary.n_wrong += halves[i]->n_wrong;
+    }
+    bench_progress_end(sweep->rank.progress);
+    gyre_status status = GYRE_SUCCESS;
+    if (sweep->output != NULL)
+        status = bench_output_row(sweep->output, row);
+    return bench_rank_agree(&sweep->rank, status);
+}
+
+static gyre_status measure_case(struct sweep *sweep, const struct bench_case *what, int cycle)
+{
+    struct bench_rank *rank = &sweep->rank;
+    const struct bench_options *options = &sweep->run->options;
+    const bool wants_samples = options->json_path != NULL || options->csv_path != NULL;
+    struct bench_row row = {.what = *what, .cycle = cycle};
+    struct bench_call call = bench_call_of(rank, what, false);
+    GYRE_TRY(bench_measure(rank, &call, wants_samples, &row.out_of_place));
+    call = bench_call_of(rank, what, true);
+    GYRE_TRY(bench_measure(rank, &call, wants_samples, &row.in_place));
+    if (sweep->reference.ops != NULL) {
+        /* MPI's broadcast knows in place only; the others are compared out of place. */
+        call = bench_call_of(rank, what, what->coll == GYRE_COLL_BROADCAST);
+        GYRE_TRY(bench_compare(rank, &sweep->reference, &call, &row.comparison));
+    }
+    if (gyre_plan_describe(rank->comm, what->coll, what->count, what->dtype, what->op, &row.plan) !=
+        GYRE_SUCCESS)
+        row.plan = (struct gyre_plan_summary){0}; /* then the report leaves it out */
+    return take_row(sweep, &row);
+}
+
+/* Was any process interrupted? The same answer on all ranks. */
+static gyre_status is_interrupted(struct sweep *sweep, bool *is_interrupted_out)
+{
+    double any = n_interrupts;
+    GYRE_TRY(bench_longest(&sweep->rank, &any, 1));
+    *is_interrupted_out = any > 0;
+    return GYRE_SUCCESS;
+}
+
+/* All sizes of one type, operation and root. */
+static gyre_status sweep_sizes(struct sweep *sweep, gyre_dtype dtype, gyre_op op, int root,
+                               int cycle)
+{
+    const struct bench_options *options = &sweep->run->options;
+    size_t n_bytes = options->min_bytes;
+    while (n_bytes <= options->max_bytes) {
+        GYRE_TRY(is_interrupted(sweep, &sweep->summary.is_interrupted));
+        if (sweep->summary.is_interrupted)
+            return GYRE_SUCCESS;
+        const struct bench_case what = bench_case_of(
+            sweep->run->kind->coll, sweep->rank.member.n_ranks, n_bytes, dtype, op, root);
+        GYRE_TRY(measure_case(sweep, &what, cycle));
+        if (options->step_factor <= 1)
+            n_bytes += options->step_bytes;
+        else if (n_bytes == 0)
+            n_bytes = 1;
+        else
+            n_bytes *= options->step_factor;
+    }
+    return GYRE_SUCCESS;
+}
+
+/* -o, -d, -r: one or all of each. */
+static gyre_status sweep_all(struct sweep *sweep, int cycle)
+{
+    const struct bench_options *options = &sweep->run->options;
+    const struct gyre_collective_traits *traits = &gyre_collectives[sweep->run->kind->coll];
+    const bool all_roots = options->root == BENCH_ALL && traits->has_root;
+    const int n_dtypes = options->dtype == BENCH_ALL ? GYRE_N_DTYPES : 1;
+    const int n_ops = options->op == BENCH_ALL && traits->reduces ? GYRE_N_OPS : 1;
+    const int n_roots = all_roots ? sweep->rank.member.n_ranks : 1;
+    for (int d = 0; d < n_dtypes; d++)
+        for (int o = 0; o < n_ops; o++)
+            for (int r = 0; r < n_roots; r++) {
+                const int dtype = options->dtype == BENCH_ALL ? d : options->dtype;
+                const int op = options->op == BENCH_ALL ? o : options->op;
+                const int root = options->root == BENCH_ALL ? r : options->root;
+                GYRE_TRY(sweep_sizes(sweep, (gyre_dtype)dtype, (gyre_op)op, root, cycle));
+                if (sweep->summary.is_interrupted)
+                    return GYRE_SUCCESS;
+            }
+    return GYRE_SUCCESS;
+}
+
+static gyre_status run_sweep(struct sweep *sweep)
+{
+    const struct bench_options *options = &sweep->run->options;
+    for (int cycle = 0; options->n_cycles == 0 || cycle < options->n_cycles; cycle++) {
+        GYRE_TRY(sweep_all(sweep, cycle));
+        if (sweep->summary.is_interrupted)
+            break;
+    }
+    return GYRE_SUCCESS;
+}
+
+static gyre_status check_root(const struct sweep *sweep)
+{
+    const int n_ranks = sweep->rank.member.n_ranks;
+    if (sweep->run->options.root >= n_ranks)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "-r %d: the ranks are 0 to %d",
+                         sweep->run->options.root, n_ranks - 1);
+    return GYRE_SUCCESS;
+}
+
+static gyre_status finish(struct sweep *sweep, gyre_status status)
+{
+    const char *least = getenv("NCCL_TESTS_MIN_BW"); /* job scripts set it for nccl-tests */
+    struct bench_summary *summary = &sweep->summary;
+    summary->busbw = sweep->n_halves == 0 ? 0 : summary->busbw / sweep->n_halves;
+    summary->least_busbw = least == NULL ? -1 : strtod(least, NULL);
+    if (sweep->output != NULL) {
+        const gyre_status closed = bench_output_close(sweep->output, summary);
+        status = status != GYRE_SUCCESS ? status : closed;
+    }
+    if (sweep->reference.ops != NULL)
+        sweep->reference.ops->close(sweep->reference.state);
+    const bool is_too_slow = summary->busbw < summary->least_busbw * 0.9;
+    if (sweep->rank.member.local == 0)
+        sweep->run->exit_status =
+            status != GYRE_SUCCESS || summary->n_wrong > 0 || is_too_slow ? 1 : 0;
+    return status;
+}
+
+static void *rank_main(void *argument)
+{
+    struct sweep *sweep = argument;
+    struct bench_rank *rank = &sweep->rank;
+    gyre_status status = check_root(sweep);
+    if (status == GYRE_SUCCESS)
+        status = bench_rank_open(rank, &sweep->run->id, sweep->run->comms);
+    status = bench_rank_agree(rank, status);
+    if (status == GYRE_SUCCESS) {
+        status = open_reference(sweep);
+        status = bench_rank_agree(rank, status);
+    }
+    if (status == GYRE_SUCCESS)
+        status = open_output(sweep);
+    if (status == GYRE_SUCCESS)
+        status = run_sweep(sweep);
+    bench_progress_end(rank->progress);
+    (void)finish(sweep, status);
+    bench_rank_close(rank);
+    free(sweep->places);
+    return NULL;
+}
+
+/* Ranks that all live here need no rendezvous; else rank 0's process names one. */
+static gyre_status prepare_comms(struct run *run)
+{
+    const int n_local = run->team.n_local;
+    gyre_config config = GYRE_CONFIG_INIT;
+    config.device_kind = run->options.device;
+    if (run->options.timeout_s > 0)
+        config.timeout_ms = run->options.timeout_s * 1000;
+    if (run->world.n_processes == 1) {
+        run->comms = calloc((size_t)n_local, sizeof(gyre_comm *));
+        if (run->comms == NULL)
+            return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%d communicators", n_local);
+        return gyre_comm_init_all(run->comms, n_local, NULL, &config);
+    }
+    struct {
+        gyre_status status;
+        gyre_unique_id id;
+    } mine = {GYRE_SUCCESS, {{0}}}, *all = calloc((size_t)run->world.n_processes, sizeof(*all));
+    if (all == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%d ids", run->world.n_processes);
+    if (run->world.process == 0)
+        mine.status = gyre_get_unique_id(&mine.id);
+    gyre_status status = run->world.ops->all_gather(&run->world, &mine, sizeof(mine), all);
+    if (status == GYRE_SUCCESS && run->world.process > 0 && all[0].status != GYRE_SUCCESS)
+        status = gyre_fail(GYRE_ERROR_REMOTE, "rank 0 has no rendezvous: %s",
+                           gyre_status_name(all[0].status));
+    else if (status == GYRE_SUCCESS)
+        status = all[0].status;
+    run->id = all[0].id;
+    free(all);
+    return status;
+}
+
+static gyre_status run_ranks(struct run *run)
+{
+    const int n_local = run->team.n_local;
+    pthread_t *threads = calloc((size_t)n_local, sizeof(*threads));
+    struct sweep *sweeps = calloc((size_t)n_local, sizeof(*sweeps));
+    gyre_status status = GYRE_SUCCESS;
+    if (threads == NULL || sweeps == NULL) {
+        status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%d ranks", n_local);
+        goto done;
+    }
+    for (int i = 0; i < n_local; i++) {
+        sweeps[i].run = run;
+        sweeps[i].rank = (struct bench_rank){
+            .member = {&run->team, i, run->world.process * n_local + i,
+                       run->world.n_processes * n_local},
+            .options = &run->options,
+            .kind = run->kind,
+            .progress = run->world.process == 0 && i == 0 ? run->progress : NULL,
+        };
+    }
+    for (int i = 1; i < n_local; i++) {
+        const int result = pthread_create(&threads[i], NULL, rank_main, &sweeps[i]);
+        if (result != 0) { /* the ranks that started wait for this one: nothing can go on */
+            fprintf(stderr, "%s: thread of rank %d: %s\n", run->kind->name, i, strerror(result));
+            _exit(1);
+        }
+    }
+    rank_main(&sweeps[0]); /* on the main thread: only that one may use MPI */
+    for (int i = 1; i < n_local; i++)
+        pthread_join(threads[i], NULL);
+done:
+    free(threads);
+    free(sweeps);
+    return status;
+}
+
+static gyre_status run_process(struct run *run)
+{
+    GYRE_TRY(bench_world_open(&run->world));
+    gyre_status status =
+        bench_team_open(&run->world, run->options.n_threads * run->options.n_gpus, &run->team);
+    GYRE_TRY_GOTO(status, status, close_world);
+    GYRE_TRY_GOTO(status, prepare_comms(run), close_team);
+    GYRE_TRY_GOTO(status, bench_progress_open(&run->progress), close_team);
+    status = run_ranks(run);
+    bench_progress_close(run->progress);
+close_team:
+    free(run->comms);
+    bench_team_close(&run->team);
+close_world:
+    run->world.ops->close(&run->world);
+    return status;
+}
+
+/* What the plan may choose from is the library's variable; options win over it. */
+static void set_variables(const struct bench_options *options)
+{
+    if (options->algo != NULL)
+        setenv("GYRE_ALGO", options->algo, 1);
+    if (options->proto != NULL)
+        setenv("GYRE_PROTO", options->proto, 1);
+}
+
+int bench_main(int argc, char **argv, const struct bench_kind *kind)
+{
+    struct run run = {.kind = kind, .argc = argc, .argv = argv, .exit_status = 1};
+    gyre_status status = bench_options_parse(argc, argv, &run.options);
+    if (status == GYRE_SUCCESS && run.options.wants_help) {
+        bench_options_print_help(kind->name);
+        return 0;
+    }
+    if (status == GYRE_SUCCESS && run.options.wants_variables) {
+        gyre_params_print_help(stdout);
+        return 0;
+    }
+    const struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    if (status == GYRE_SUCCESS) {
+        set_variables(&run.options);
+        status = run_process(&run);
+    }
+    if (status != GYRE_SUCCESS) {
+        fprintf(stderr, "%s: %s: %s\n", kind->name, gyre_status_name(status), gyre_cause());
+        return 1;
+    }
+    return run.exit_status;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Another engine beside gyre: the same calls over the same buffers in the same run, in turns. An
+ * engine is one table; each lives in one file, the only one that includes that engine's header.
+ */
+#ifndef GYRE_BENCH_COMPARE_H
+#define GYRE_BENCH_COMPARE_H
+
+#include "bench/rank.h"
+
+struct bench_reference_ops {
+    const char *name; /* as in --compare */
+    /* @state_out: one per rank. Collective. */
+    gyre_status (*open)(const struct bench_rank *rank, void **state_out);
+    /* The engine's name and version, for people. */
+    gyre_status (*version)(void *state, char *text_out, size_t n_bytes);
+    /* Could it run this case? Errors: UNSUPPORTED with the reason. */
+    gyre_status (*check)(void *state, const struct bench_call *call);
+    /* Carry out the call and wait until it is done on this rank. */
+    gyre_status (*run)(void *state, const struct bench_call *call);
+    void (*close)(void *state);
+};
+
+#ifdef GYRE_BENCH_WITH_MPI
+extern const struct bench_reference_ops bench_reference_mpi;
+#endif
+
+/** bench_reference_find - by name. Errors: UNSUPPORTED with the reason (not built in). */
+gyre_status bench_reference_find(const char *name, const struct bench_reference_ops **ops_out);
+
+struct bench_reference {
+    const struct bench_reference_ops *ops; /* NULL = none */
+    void *state;
+};
+
+struct bench_comparison {
+    bool is_present;
+    double gyre_us; /* median over rounds of the round's median */
+    double reference_us;
+    double ratio;       /* median over rounds of reference / gyre: above 1, gyre is faster */
+    double gyre_p99_us; /* of all calls of all rounds */
+    double reference_p99_us;
+    int n_rounds;
+    int n_calls; /* of one engine in one round */
+};
+
+/** bench_compare - collective; the result is the same on all ranks. Single calls are timed, each
+ * until it is done, and count as the longest over the ranks. Errors: UNSUPPORTED (the engine cannot
+ * run this), INTERNAL (the engine's own result is wrong). */
+gyre_status bench_compare(struct bench_rank *rank, const struct bench_reference *reference,
+                          const struct bench_call *call, struct bench_comparison *comparison_out);
+
+#endif

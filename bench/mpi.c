@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The only bench file that includes mpi.h: starting under mpirun, and OpenMPI's own collectives as
+ * the reference engine. MPI calls come from the main thread only. Its default error handler ends
+ * the job with a message, so results need no check.
+ */
+#include "bench/compare.h"
+#include "bench/world.h"
+
+#include <limits.h>
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static gyre_status mpi_open(struct bench_world *world)
+{
+    int provided;
+    MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided);
+    MPI_Comm_rank(MPI_COMM_WORLD, &world->process);
+    MPI_Comm_size(MPI_COMM_WORLD, &world->n_processes);
+    const char *promised = getenv("OMPI_COMM_WORLD_SIZE");
+    if (promised != NULL && strtol(promised, NULL, 10) != world->n_processes) {
+        MPI_Finalize();
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                         "mpirun started %s processes, but MPI sees %d: this bench was built with "
+                         "another MPI; build it with the one whose mpirun you use",
+                         promised, world->n_processes);
+    }
+    return GYRE_SUCCESS;
+}
+
+static gyre_status mpi_all_gather(struct bench_world *world, const void *mine, size_t n_bytes,
+                                  void *all_out)
+{
+    (void)world;
+    if (n_bytes > INT_MAX)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "%zu bytes from one process", n_bytes);
+    MPI_Allgather(mine, (int)n_bytes, MPI_BYTE, all_out, (int)n_bytes, MPI_BYTE, MPI_COMM_WORLD);
+    return GYRE_SUCCESS;
+}
+
+static void mpi_close(struct bench_world *world)
+{
+    (void)world;
+    MPI_Finalize();
+}
+
+const struct bench_world_ops bench_world_mpi = {
+    .name = "mpi",
+    .open = mpi_open,
+    .all_gather = mpi_all_gather,
+    .close = mpi_close,
+};
+
+/* ---- the reference engine --------------------------------------------------------------- */
+
+static MPI_Datatype type_of(gyre_dtype dtype)
+{
+    switch (dtype) {
+    case GYRE_INT8:
+        return MPI_INT8_T;
+    case GYRE_UINT8:
+        return MPI_UINT8_T;
+    case GYRE_INT32:
+        return MPI_INT32_T;
+    case GYRE_UINT32:
+        return MPI_UINT32_T;
+    case GYRE_INT64:
+        return MPI_INT64_T;
+    case GYRE_UINT64:
+        return MPI_UINT64_T;
+    case GYRE_FLOAT32:
+        return MPI_FLOAT;
+    case GYRE_FLOAT64:
+        return MPI_DOUBLE;
+    default:
+        return MPI_DATATYPE_NULL;
+    }
+}
+
+static MPI_Op op_of(gyre_op op)
+{
+    switch (op) {
+    case GYRE_SUM:
+        return MPI_SUM;
+    case GYRE_PROD:
+        return MPI_PROD;
+    case GYRE_MAX:
+        return MPI_MAX;
+    case GYRE_MIN:
+        return MPI_MIN;
+    default:
+        return MPI_OP_NULL;
+    }
+}
+
+static gyre_status reference_open(const struct bench_rank *rank, void **state_out)
+{
+    if (rank->member.team->world->ops != &bench_world_mpi)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "--compare mpi: start with mpirun");
+    if (rank->member.team->n_local != 1)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                         "--compare mpi: MPI's ranks are processes; leave -g and -t at 1");
+    if (rank->device_kind != GYRE_DEVICE_HOST)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "--compare mpi: host memory only (--device host)");
+    *state_out = NULL;
+    return GYRE_SUCCESS;
+}
+
+static gyre_status reference_version(void *state, char *text_out, size_t n_bytes)
+{
+    char text[MPI_MAX_LIBRARY_VERSION_STRING];
+    int n_text;
+    (void)state;
+    MPI_Get_library_version(text, &n_text);
+    text[strcspn(text, ",\n")] = '\0'; /* what follows is how it was packaged */
+    snprintf(text_out, n_bytes, "%s", text);
+    return GYRE_SUCCESS;
+}
+
+static gyre_status reference_check(void *state, const struct bench_call *call)
+{
+    (void)state;
+    if (call->what.count > INT_MAX)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "MPI's counts end at %d", INT_MAX);
+    if (type_of(call->what.dtype) == MPI_DATATYPE_NULL)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "MPI has no type %s",
+                         gyre_dtype_names[call->what.dtype]);
+    if (gyre_collectives[call->what.coll].reduces && op_of(call->what.op) == MPI_OP_NULL)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "MPI has no operation %s",
+                         gyre_op_names[call->what.op]);
+    return GYRE_SUCCESS;
+}
+
+/* MPI's broadcast has one buffer: the root's input, the others' output. */
+static void run_broadcast(const struct bench_call *call, int count, MPI_Datatype type)
+{
+    int rank;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    void *buffer = rank == call->what.root ? (void *)(uintptr_t)call->send : call->recv;
+    MPI_Bcast(buffer, count, type, call->what.root, MPI_COMM_WORLD);
+    /* gyre's root also writes its recv buffer, and so must this one */
+    if (rank == call->what.root && call->recv != call->send)
+        memcpy(call->recv, call->send, call->what.n_bytes);
+}
+
+static void run_exchange(const struct bench_call *call, int count, MPI_Datatype type)
+{
+    int rank;
+    int n_ranks;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &n_ranks);
+    MPI_Sendrecv(call->send, count, type, (rank + 1) % n_ranks, 0, call->recv, count, type,
+                 (rank + n_ranks - 1) % n_ranks, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+static gyre_status reference_run(void *state, const struct bench_call *call)
+{
+    const int count = (int)call->what.count;
+    const MPI_Datatype type = type_of(call->what.dtype);
+    const MPI_Op op = op_of(call->what.op);
+    (void)state;
+    switch (call->what.coll) {
+    case GYRE_COLL_ALL_REDUCE:
+        MPI_Allreduce(call->send, call->recv, count, type, op, MPI_COMM_WORLD);
+        return GYRE_SUCCESS;
+    case GYRE_COLL_BROADCAST:
+        run_broadcast(call, count, type);
+        return GYRE_SUCCESS;
+    case GYRE_COLL_REDUCE:
+        MPI_Reduce(call->send, call->recv, count, type, op, call->what.root, MPI_COMM_WORLD);
+        return GYRE_SUCCESS;
+    case GYRE_COLL_ALL_GATHER:
+        MPI_Allgather(call->send, count, type, call->recv, count, type, MPI_COMM_WORLD);
+        return GYRE_SUCCESS;
+    case GYRE_COLL_REDUCE_SCATTER:
+        MPI_Reduce_scatter_block(call->send, call->recv, count, type, op, MPI_COMM_WORLD);
+        return GYRE_SUCCESS;
+    case GYRE_COLL_SEND_RECV:
+        run_exchange(call, count, type);
+        return GYRE_SUCCESS;
+    default:
+        return gyre_fail(GYRE_ERROR_INTERNAL, "no MPI call for %s",
+                         gyre_collectives[call->what.coll].name);
+    }
+}
+
+static void reference_close(void *state)
+{
+    (void)state;
+}
+
+const struct bench_reference_ops bench_reference_mpi = {
+    .name = "mpi",
+    .open = reference_open,
+    .version = reference_version,
+    .check = reference_check,
+    .run = reference_run,
+    .close = reference_close,
+};

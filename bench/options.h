@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Options of the benches: nccl-tests' letters and long names, and gyre's own as long names only.
+ */
+#ifndef GYRE_BENCH_OPTIONS_H
+#define GYRE_BENCH_OPTIONS_H
+
+#include "core/base/status.h"
+#include "core/model/types.h"
+
+#define BENCH_ALL (-1) /* of -o, -d, -r: try each */
+
+enum bench_average { BENCH_RANK_0, BENCH_AVERAGE, BENCH_MIN, BENCH_MAX };
+
+struct bench_options {
+    int n_threads; /* -t; ranks of a process are n_threads * n_gpus threads */
+    int n_gpus;    /* -g */
+    size_t min_bytes;
+    size_t max_bytes;
+    size_t step_bytes;
+    size_t step_factor; /* > 1: used instead of step_bytes */
+    int n_iters;
+    int n_warmup; /* at every size */
+    int n_aggregated;
+    int n_cycles; /* 0 = until interrupted */
+    int n_checks;
+    int average; /* enum bench_average: over ranks */
+    int op;      /* gyre_op or BENCH_ALL */
+    int dtype;   /* gyre_dtype or BENCH_ALL */
+    int root;    /* or BENCH_ALL */
+    int n_graph_launches;
+    int timeout_s; /* per operation; 0 = none */
+    bool is_blocking;
+    bool is_stream_null;
+    bool is_cputime;
+    bool has_timestamps;
+    bool is_unaligned; /* buffers start one element off */
+    int device;        /* gyre_device_kind */
+    const char *algo;  /* strings are argv's */
+    const char *proto;
+    const char *compare;
+    const char *json_path;
+    const char *csv_path;
+    int n_rounds; /* of --compare */
+    bool wants_help;
+    bool wants_variables;
+};
+
+/** bench_options_parse - from argv; defaults as nccl-tests.
+ * Errors: INVALID_ARGUMENT naming the option and what is legal. */
+gyre_status bench_options_parse(int argc, char **argv, struct bench_options *options_out);
+
+/** bench_options_print_help - the usage text, on stdout. */
+void bench_options_print_help(const char *program);
+
+/** bench_parse_bytes - "8", "64K", "1M", "2G" (powers of 1024). Pure. */
+gyre_status bench_parse_bytes(const char *text, size_t *n_bytes_out);
+
+#endif

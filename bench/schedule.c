@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * schedule: print the programs of a collective, or all ranks' rounds side by side, and prove them.
+ *
+ *   schedule --algo tree --coll all_reduce --ranks 8 --hosts 0,0,0,0,1,1,1,1 --rounds --verify
+ */
+#include "algorithms/algorithm.h"
+#include "algorithms/verify.h"
+#include "core/base/status.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct options {
+    const char *algorithm;
+    const char *collective;
+    const char *hosts;
+    const char *file;
+    int n_ranks;
+    int root;
+    int rank; /* -1 = all */
+    bool rounds;
+    bool verify;
+};
+
+struct job {
+    struct gyre_program *programs[GYRE_MAX_RANKS];
+    int n_programs;
+};
+
+static void print_usage(FILE *out)
+{
+    fprintf(out,
+            "usage: schedule --algo NAME --coll NAME --ranks N [options]\n"
+            "       schedule --file PROGRAMS [options]\n"
+            "  -a, --algo NAME     algorithm\n"
+            "  -c, --coll NAME     collective\n"
+            "  -n, --ranks N       number of ranks, 1 to %d\n"
+            "  -r, --root R        root (default 0)\n"
+            "  -k, --rank R        print this rank's program only\n"
+            "  -H, --hosts LIST    host of every rank, as 0,0,1,1 (default: one host)\n"
+            "  -R, --rounds        print all ranks side by side, a line a round\n"
+            "  -v, --verify        prove the programs; exit status 1 if they are refused\n"
+            "  -f, --file FILE     read the programs from FILE (- = standard input)\n"
+            "  -h, --help          this text\n\nalgorithms:\n",
+            GYRE_MAX_RANKS);
+    for (int i = 0; gyre_algorithms[i] != NULL; i++) {
+        fprintf(out, "  %-10s %s:", gyre_algorithms[i]->name, gyre_algorithms[i]->summary);
+        for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
+            if (gyre_algorithm_has(gyre_algorithms[i], (enum gyre_collective)coll))
+                fprintf(out, " %s", gyre_collectives[coll].name);
+        fputc('\n', out);
+    }
+}
+
+/* A number from `least` to `most`, the whole text; says what is wrong. */
+static bool parse_number(const char *option, const char *text, int least, int most, int *number_out)
+{
+    char *end;
+    errno = 0;
+    const long number = strtol(text, &end, 10);
+    if (end == text || *end != '\0' || errno != 0 || number < least || number > most) {
+        fprintf(stderr, "schedule: %s %s: expected a number from %d to %d\n", option, text, least,
+                most);
+        return false;
+    }
+    *number_out = (int)number;
+    return true;
+}
+
+static bool parse_options(int argc, char **argv, struct options *options)
+{
+    static const struct option longs[] = {{"algo", required_argument, NULL, 'a'},
+                                          {"coll", required_argument, NULL, 'c'},
+                                          {"ranks", required_argument, NULL, 'n'},
+                                          {"root", required_argument, NULL, 'r'},
+                                          {"rank", required_argument, NULL, 'k'},
+                                          {"hosts", required_argument, NULL, 'H'},
+                                          {"rounds", no_argument, NULL, 'R'},
+                                          {"verify", no_argument, NULL, 'v'},
+                                          {"file", required_argument, NULL, 'f'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {NULL, 0, NULL, 0}};
+    int letter;
+    bool ok = true;
+    while (ok && (letter = getopt_long(argc, argv, "a:c:n:r:k:H:Rvf:h", longs, NULL)) != -1) {
+        switch (letter) {
+        case 'a':
+            options->algorithm = optarg;
+            break;
+        case 'c':
+            options->collective = optarg;
+            break;
+        case 'n':
+            ok = parse_number("--ranks", optarg, 1, GYRE_MAX_RANKS, &options->n_ranks);
+            break;
+        case 'r':
+            ok = parse_number("--root", optarg, 0, GYRE_MAX_RANKS - 1, &options->root);
+            break;
+        case 'k':
+            ok = parse_number("--rank", optarg, 0, GYRE_MAX_RANKS - 1, &options->rank);
+            break;
+        case 'H':
+            options->hosts = optarg;
+            break;
+        case 'R':
+            options->rounds = true;
+            break;
+        case 'v':
+            options->verify = true;
+            break;
+        case 'f':
+            options->file = optarg;
+            break;
+        case 'h':
+            print_usage(stdout);
+            exit(0);
+        default: /* getopt_long has said what it is */
+            return false;
+        }
+    }
+    if (ok && optind < argc) {
+        fprintf(stderr, "schedule: unexpected argument \"%s\"\n", argv[optind]);
+        return false;
+    }
+    return ok;
+}
+
+/* "0,0,1,1": any numbers; they are renumbered by first appearance. */
+static bool parse_hosts(const char *text, int n_ranks, struct gyre_grouping *grouping)
+{
+    long seen[GYRE_MAX_RANKS];
+    const char *at = text;
+    grouping->n_hosts = 0;
+    for (int rank = 0; rank < n_ranks; rank++) {
+        char *end;
+        const long host = strtol(at, &end, 10);
+        if (end == at || *end != (rank < n_ranks - 1 ? ',' : '\0')) {
+            fprintf(stderr,
+                    "schedule: --hosts %s: expected %d numbers separated by commas, one a rank\n",
+                    text, n_ranks);
+            return false;
+        }
+        uint16_t i = 0;
+        while (i < grouping->n_hosts && seen[i] != host)
+            i++;
+        if (i == grouping->n_hosts)
+            seen[grouping->n_hosts++] = host;
+        grouping->host_of[rank] = i;
+        at = end + 1;
+    }
+    return true;
+}
+
+static bool emit(const struct options *options, struct job *job)
+{
+    static struct gyre_grouping grouping; /* large; one job a process */
+    const struct gyre_algorithm *algorithm =
+        options->algorithm == NULL ? NULL : gyre_algorithm_find(options->algorithm);
+    const int coll = options->collective == NULL ? -1 : gyre_collective_find(options->collective);
+    if (algorithm == NULL || coll < 0 || options->n_ranks == 0) {
+        const char *wrong = algorithm == NULL ? "--algo" : coll < 0 ? "--coll" : "--ranks";
+        const char *given = algorithm == NULL ? options->algorithm : options->collective;
+        if (coll >= 0 && algorithm != NULL)
+            given = NULL;
+        fprintf(stderr, "schedule: %s%s%s; --help lists what there is\n", wrong,
+                given == NULL ? " is missing" : ": there is no ", given == NULL ? "" : given);
+        return false;
+    }
+    if (options->hosts != NULL && !parse_hosts(options->hosts, options->n_ranks, &grouping))
+        return false;
+    const struct gyre_shape shape = {.coll = (enum gyre_collective)coll,
+                                     .n_ranks = (uint16_t)options->n_ranks,
+                                     .root = (uint16_t)options->root,
+                                     .grouping = options->hosts == NULL ? NULL : &grouping};
+    for (int rank = 0; rank < options->n_ranks; rank++) {
+        if (gyre_algorithm_emit(algorithm, &shape, rank, &job->programs[rank]) != GYRE_SUCCESS) {
+            fprintf(stderr, "schedule: %s\n", gyre_cause());
+            return false;
+        }
+        job->n_programs++;
+    }
+    return true;
+}
+
+/* The whole file, malloc'ed and terminated; NULL with a message. */
+static char *read_all(const char *path)
+{
+    FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "r");
+    char *text = NULL;
+    size_t n_bytes = 0, capacity = 0, n_read = 1;
+    if (file == NULL) {
+        fprintf(stderr, "schedule: %s: %s\n", path, strerror(errno));
+        return NULL;
+    }
+    while (n_read > 0) {
+        if (n_bytes + 1 >= capacity) {
+            capacity = capacity == 0 ? 4096 : capacity * 2;
+            char *bigger = realloc(text, capacity);
+            if (bigger == NULL)
+                break;
+            text = bigger;
+        }
+        n_read = fread(&text[n_bytes], 1, capacity - n_bytes - 1, file);
+        n_bytes += n_read;
+        text[n_bytes] = '\0';
+    }
+    const bool failed = n_read > 0 || ferror(file) != 0;
+    if (file != stdin)
+        fclose(file);
+    if (failed) {
+        fprintf(stderr, "schedule: %s cannot be read\n", path);
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+/* Is this the line "end", comments aside? */
+static bool is_end_line(const char *line)
+{
+    line += strspn(line, " \t");
+    return strncmp(line, "end", 3) == 0 && strchr(" \t\r\n#", line[3]) != NULL;
+}
+
+/* One program after the other, each up to its "end". */
+static bool load(const char *path, struct job *job)
+{
+    char *text = read_all(path);
+    char *at = text;
+    int first_line = 0;
+    bool ok = text != NULL;
+    while (ok && at[strspn(at, " \t\r\n")] != '\0') {
+        char *line = at;
+        int n_lines = 0;
+        while (*line != '\0' && !is_end_line(line)) {
+            line += strcspn(line, "\n");
+            line += *line == '\n';
+            n_lines++;
+        }
+        char *next = line + strcspn(line, "\n");
+        const bool is_last = *next == '\0';
+        *next = '\0';
+        if (job->n_programs == GYRE_MAX_RANKS) {
+            fprintf(stderr, "schedule: %s holds more than %d programs\n", path, GYRE_MAX_RANKS);
+            ok = false;
+        } else if (gyre_program_from_text(at, &job->programs[job->n_programs]) != GYRE_SUCCESS) {
+            fprintf(stderr, "schedule: %s, program that starts after line %d: %s\n", path,
+                    first_line, gyre_cause());
+            ok = false;
+        } else {
+            job->n_programs++;
+        }
+        at = is_last ? next : next + 1;
+        first_line += n_lines + 1;
+    }
+    free(text);
+    if (ok && job->n_programs == 0) {
+        fprintf(stderr, "schedule: %s holds no program\n", path);
+        ok = false;
+    }
+    return ok;
+}
+
+/* Print text that a call has just made, or why it could not. */
+static bool print_text(gyre_status status, char **text)
+{
+    if (status != GYRE_SUCCESS) {
+        fprintf(stderr, "schedule: %s\n", gyre_cause());
+        return false;
+    }
+    fputs(*text, stdout);
+    free(*text);
+    return true;
+}
+
+static bool print_programs(const struct options *options, const struct job *job)
+{
+    char *text = NULL;
+    if (options->rounds) {
+        const gyre_status status = gyre_rounds_to_text(
+            (const struct gyre_program *const *)job->programs, job->n_programs, &text);
+        return print_text(status, &text);
+    }
+    if (options->rank >= job->n_programs) {
+        fprintf(stderr, "schedule: --rank %d: there are %d programs\n", options->rank,
+                job->n_programs);
+        return false;
+    }
+    for (int rank = 0; rank < job->n_programs; rank++) {
+        if (options->rank >= 0 && options->rank != rank)
+            continue;
+        const gyre_status status = gyre_program_to_text(job->programs[rank], &text);
+        if (!print_text(status, &text))
+            return false;
+    }
+    return true;
+}
+
+static bool verify(const struct job *job)
+{
+    for (int in_place = 0; in_place < 2; in_place++) {
+        const struct gyre_verify_options options = {.in_place = in_place == 1};
+        struct gyre_verify_report report;
+        const char *where = in_place == 1 ? "in place" : "out of place";
+        if (gyre_verify((const struct gyre_program *const *)job->programs, job->n_programs,
+                        &options, &report) != GYRE_SUCCESS) {
+            printf("# refused %s: %s\n", where, report.reason);
+            return false;
+        }
+        printf("# proved %s: depth %u is enough, %llu steps, credits %s at depth 2\n", where,
+               report.min_depth, (unsigned long long)report.n_steps,
+               report.credits_elidable ? "can be left out" : "are needed");
+    }
+    return true;
+}
+
+int main(int argc, char **argv)
+{
+    struct options options = {.rank = -1};
+    static struct job job; /* large */
+    if (argc == 1) {
+        print_usage(stderr);
+        return 2;
+    }
+    if (!parse_options(argc, argv, &options))
+        return 2;
+    bool ok = options.file != NULL ? load(options.file, &job) : emit(&options, &job);
+    ok = ok && print_programs(&options, &job);
+    ok = ok && (!options.verify || verify(&job));
+    for (int rank = 0; rank < job.n_programs; rank++)
+        gyre_program_free(job.programs[rank]);
+    return ok ? 0 : 1;
+}

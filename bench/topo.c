@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * topo: what gyre sees of this machine (or of a topology file), and the matrix of path levels
+ * between GPUs and network ports.
+ */
+#include "core/topo/topo.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct options {
+    const char *xml;
+    const char *dump;
+    bool levels;
+};
+
+static const char usage[] =
+    "usage: topo [--xml FILE] [--dump FILE] [--levels]\n"
+    "  --xml FILE   read a topology in NCCL's XML format instead of this machine's\n"
+    "  --dump FILE  write the topology in that format\n"
+    "  --levels     explain the levels\n";
+
+/* "GPU0", "mlx5_0:1", "eth0": what a person calls a node. */
+static void name_node(const struct gyre_topo *topo, int32_t index, char *text, size_t n_bytes)
+{
+    const struct gyre_topo_node *node = &topo->nodes[index];
+    if (node->kind == GYRE_TOPO_GPU)
+        snprintf(text, n_bytes, "GPU%d", node->ordinal);
+    else if (node->kind == GYRE_TOPO_NET && node->is_rdma)
+        snprintf(text, n_bytes, "%s:%d", node->name, node->port);
+    else if (node->kind == GYRE_TOPO_NET)
+        snprintf(text, n_bytes, "%s", node->name);
+    else
+        snprintf(text, n_bytes, "%s", gyre_topo_kind_name(node->kind));
+}
+
+static void print_node(const struct gyre_topo *topo, int32_t index, int depth)
+{
+    const struct gyre_topo_node *node = &topo->nodes[index];
+    char name[80];
+    name_node(topo, index, name, sizeof(name));
+    printf("%*s%s", 2 * depth, "", name);
+    if (node->kind == GYRE_TOPO_CPU)
+        printf(" NUMA node %d, %s %s", node->numa_id, node->arch, node->vendor);
+    if (node->bus_id[0] != '\0')
+        printf(" %s, %.1f GB/s to its parent", node->bus_id, gyre_topo_uplink_bytes_per_ns(node));
+    if (node->kind == GYRE_TOPO_GPU && node->arch_sm != 0)
+        printf(", sm_%d", node->arch_sm);
+    if (node->kind == GYRE_TOPO_NET && node->speed_mbit_per_s != 0)
+        printf(" %.4g Gbit/s", node->speed_mbit_per_s / 1000.0);
+    if (node->kind == GYRE_TOPO_NET)
+        printf("%s%s%s", node->is_rdma ? ", RDMA" : "", node->netdev[0] != '\0' ? ", " : "",
+               node->netdev);
+    printf("\n");
+    for (int32_t i = 0; i < topo->n_links; i++) {
+        if (topo->links[i].from != index)
+            continue;
+        name_node(topo, topo->links[i].to, name, sizeof(name));
+        printf("%*s%s x%u to %s, %.1f GB/s\n", 2 * depth + 2, "",
+               topo->links[i].kind == GYRE_TOPO_NVLINK ? "NVLink" : "C2C", topo->links[i].n_lanes,
+               name, topo->links[i].bytes_per_ns);
+    }
+    for (int32_t i = 0; i < topo->n_nodes; i++)
+        if (topo->nodes[i].parent == index)
+            print_node(topo, i, depth + 1);
+}
+
+static bool is_shown(const struct gyre_topo *topo, int32_t index)
+{
+    return topo->nodes[index].kind == GYRE_TOPO_GPU || topo->nodes[index].kind == GYRE_TOPO_NET;
+}
+
+static void print_matrix(const struct gyre_topo *topo)
+{
+    char name[80];
+    printf("\n%-14s", "");
+    for (int32_t j = 0; j < topo->n_nodes; j++) {
+        if (!is_shown(topo, j))
+            continue;
+        name_node(topo, j, name, sizeof(name));
+        printf(" %-10s", name);
+    }
+    printf("\n");
+    for (int32_t i = 0; i < topo->n_nodes; i++) {
+        if (!is_shown(topo, i))
+            continue;
+        name_node(topo, i, name, sizeof(name));
+        printf("%-14s", name);
+        for (int32_t j = 0; j < topo->n_nodes; j++)
+            if (is_shown(topo, j))
+                printf(" %-10s",
+                       i == j ? "X" : gyre_topo_level_name(gyre_topo_level_between(topo, i, j)));
+        printf("\n");
+    }
+}
+
+static void print_topo(const struct gyre_topo *topo)
+{
+    if (gyre_topo_count(topo, GYRE_TOPO_GPU) == 0)
+        printf("No GPUs.\n");
+    for (int32_t i = 0; i < topo->n_nodes; i++)
+        if (topo->nodes[i].parent < 0)
+            print_node(topo, i, 0);
+    print_matrix(topo);
+    for (int32_t gpu = gyre_topo_next(topo, GYRE_TOPO_GPU, 0); gpu >= 0;
+         gpu = gyre_topo_next(topo, GYRE_TOPO_GPU, gpu + 1)) {
+        int32_t net;
+        char name[80];
+        if (gyre_topo_nearest_nets(topo, gpu, false, 1, &net) == 0)
+            continue;
+        name_node(topo, net, name, sizeof(name));
+        printf("GPU%d uses %s (%s)\n", topo->nodes[gpu].ordinal, name,
+               gyre_topo_level_name(gyre_topo_level_between(topo, gpu, net)));
+    }
+    printf("\ntopology hash %016" PRIx64 "\n", gyre_topo_hash(topo));
+}
+
+static bool parse_options(int argc, char **argv, struct options *options_out)
+{
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--levels") == 0)
+            options_out->levels = true;
+        else if (strcmp(argv[i], "--xml") == 0 && i + 1 < argc)
+            options_out->xml = argv[++i];
+        else if (strcmp(argv[i], "--dump") == 0 && i + 1 < argc)
+            options_out->dump = argv[++i];
+        else
+            return false;
+    }
+    return true;
+}
+
+int main(int argc, char **argv)
+{
+    struct options options = {NULL, NULL, false};
+    struct gyre_topo topo;
+    if (!parse_options(argc, argv, &options)) {
+        const bool asked = argc == 2 && strcmp(argv[1], "--help") == 0;
+        fputs(usage, asked ? stdout : stderr);
+        return asked ? 0 : 2;
+    }
+#define PRINT_LEVEL(name, legacy, meaning) printf("%s  %s\n", #name, meaning);
+    if (options.levels) {
+        GYRE_TOPO_LEVEL_TABLE(PRINT_LEVEL)
+    }
+    gyre_status status = options.xml != NULL ? gyre_topo_xml_read(options.xml, &topo)
+                                             : gyre_topo_detect(NULL, &topo);
+    if (status == GYRE_SUCCESS) {
+        print_topo(&topo);
+        if (options.dump != NULL)
+            status = gyre_topo_xml_write(&topo, options.dump);
+        gyre_topo_fini(&topo);
+    }
+    if (status != GYRE_SUCCESS)
+        fprintf(stderr, "topo: %s\n", gyre_cause());
+    return status == GYRE_SUCCESS ? 0 : 1;
+}

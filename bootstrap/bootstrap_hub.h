@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Inside of the hub: one thread, an epoll set and a link per connection. bootstrap_hub.c owns the
+ * loop, bootstrap_hub_link.c bytes (what a link reads and writes, never blocking),
+ * bootstrap_hub_ranks.c meaning (who joined, what is gathered, who is told). Everything here
+ * belongs to the hub's thread.
+ */
+#ifndef GYRE_BOOTSTRAP_HUB_H
+#define GYRE_BOOTSTRAP_HUB_H
+
+#include "bootstrap/bootstrap_wire.h"
+
+/* One frame as it goes out, shared by every link that it waits on. */
+struct gyre_hub_buffer {
+    int n_users;
+    size_t n_bytes;
+    uint8_t bytes[]; /* header and payload */
+};
+
+struct gyre_hub_out {
+    struct gyre_hub_out *next;
+    struct gyre_hub_buffer *buffer;
+};
+
+enum gyre_link_phase {
+    GYRE_LINK_STRANGER, /* must prove the secret before its deadline */
+    GYRE_LINK_PROVED,   /* must say who it is */
+    GYRE_LINK_RANK,
+    GYRE_LINK_FINISHING /* gets its last bytes, then is closed; what it says is not read */
+};
+
+struct gyre_hub_link {
+    struct gyre_hub_link *next;
+    int fd;
+    enum gyre_link_phase phase;
+    uint64_t born_ns;
+    uint64_t deadline_ns; /* of all phases but RANK */
+    bool is_dead;         /* closed by the sweep, never in the middle of an event */
+    bool wants_out;
+    bool has_left;
+    const char *death; /* how it ended */
+    struct gyre_hello hello;
+    struct gyre_answer answer;
+    struct gyre_frame frame;
+    uint8_t *payload; /* of `frame`, while it comes in */
+    size_t n_read;    /* of the answer, or of header + payload */
+    struct gyre_hub_out *first_out;
+    struct gyre_hub_out *last_out;
+    size_t n_out_offset; /* sent of first_out */
+    size_t n_queued_bytes;
+    struct gyre_frame_join who; /* from PROVED to RANK */
+    uint8_t *gathered;          /* this rank's part of the gather in progress */
+    size_t n_gathered;
+    bool has_gathered;
+};
+
+struct gyre_hub {
+    int listen_fd; /* -1 once all have joined */
+    int epoll_fd;
+    bool is_accepting;
+    struct gyre_sock_address address;
+    uint8_t secret[GYRE_SECRET_BYTES];
+    uint64_t timeout_ns;
+    uint64_t deadline_ns; /* of joining */
+    uint64_t first_join_ns;
+    uint64_t next_progress_ns;
+    struct gyre_hub_link *links;
+    int n_strangers;
+    uint64_t n_dropped;
+    int n_ranks; /* 0 until the first rank says */
+    int n_joined;
+    struct gyre_hub_link **ranks; /* by rank; NULL = not there */
+    bool is_complete;             /* all joined */
+    bool has_failed;
+    gyre_status failure;
+    char failure_text[GYRE_TEXT_MAX_BYTES];
+    uint32_t sequence; /* of the gather in progress */
+    int n_gathered;
+    size_t n_gathered_bytes;
+    uint64_t gather_started_ns;
+};
+
+/** gyre_hub_link_add - take over a connection that was just accepted, and challenge it. */
+void gyre_hub_link_add(struct gyre_hub *hub, int fd);
+
+/** gyre_hub_link_free - close and free; it is in no list any more. */
+void gyre_hub_link_free(struct gyre_hub *hub, struct gyre_hub_link *link);
+
+/** gyre_hub_link_kill - have the sweep end it. The first reason stays. */
+void gyre_hub_link_kill(struct gyre_hub_link *link, const char *death);
+
+/** gyre_hub_link_read / write - serve a readable / writable socket without blocking. */
+void gyre_hub_link_read(struct gyre_hub *hub, struct gyre_hub_link *link);
+void gyre_hub_link_write(struct gyre_hub *hub, struct gyre_hub_link *link);
+
+/** gyre_hub_frame - a buffer with this header and room for its payload; NULL without memory. */
+struct gyre_hub_buffer *gyre_hub_frame(enum gyre_frame_type type, int rank, uint32_t sequence,
+                                       const void *payload, size_t n_payload);
+void gyre_hub_buffer_drop(struct gyre_hub_buffer *buffer);
+
+/** gyre_hub_link_send - queue a frame (NULL: no memory, the link dies) and write what goes now. */
+void gyre_hub_link_send(struct gyre_hub *hub, struct gyre_hub_link *link,
+                        struct gyre_hub_buffer *buffer);
+
+/** gyre_hub_on_frame - a whole frame of a proved link came. */
+void gyre_hub_on_frame(struct gyre_hub *hub, struct gyre_hub_link *link);
+
+/** gyre_hub_on_end - the link is about to be freed: if it was a rank's, tell the others. */
+void gyre_hub_on_end(struct gyre_hub *hub, struct gyre_hub_link *link);
+
+/** gyre_hub_check_deadlines - of joining (with a line of progress every 5 s) and of the gather. */
+void gyre_hub_check_deadlines(struct gyre_hub *hub, uint64_t now_ns);
+
+/** gyre_hub_start - listen and start the thread. @id_out: where and with which secret. */
+gyre_status gyre_hub_start(const struct gyre_params *params, struct gyre_id_layout *id_out);
+
+#endif

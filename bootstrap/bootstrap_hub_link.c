@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The bytes of one connection to the hub. Nothing blocks, a stranger costs a fixed buffer and five
+ * seconds, and memory is only ever reserved for a proved link and up to its frame type's cap.
+ */
+#include "bootstrap/bootstrap_hub.h"
+
+#include "core/base/log.h"
+#include "core/base/util.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#define STRANGER_DEADLINE_NS 5000000000ULL
+#define READS_PER_TURN       16 /* then the other links have theirs */
+
+void gyre_hub_link_kill(struct gyre_hub_link *link, const char *death)
+{
+    if (!link->is_dead)
+        link->death = death;
+    link->is_dead = true;
+}
+
+struct gyre_hub_buffer *gyre_hub_frame(enum gyre_frame_type type, int rank, uint32_t sequence,
+                                       const void *payload, size_t n_payload)
+{
+    const struct gyre_frame frame = {
+        .type = type, .rank = rank, .sequence = sequence, .n_bytes = (uint32_t)n_payload};
+    struct gyre_hub_buffer *buffer = malloc(sizeof(*buffer) + sizeof(frame) + n_payload);
+    if (buffer == NULL)
+        return NULL;
+    buffer->n_users = 1;
+    buffer->n_bytes = sizeof(frame) + n_payload;
+    memcpy(buffer->bytes, &frame, sizeof(frame));
+    if (payload != NULL)
+        memcpy(buffer->bytes + sizeof(frame), payload, n_payload);
+    return buffer;
+}
+
+void gyre_hub_buffer_drop(struct gyre_hub_buffer *buffer)
+{
+    if (buffer != NULL && --buffer->n_users == 0)
+        free(buffer);
+}
+
+static void drop_first_out(struct gyre_hub_link *link)
+{
+    struct gyre_hub_out *out = link->first_out;
+    link->first_out = out->next;
+    if (link->first_out == NULL)
+        link->last_out = NULL;
+    link->n_out_offset = 0;
+    link->n_queued_bytes -= out->buffer->n_bytes;
+    gyre_hub_buffer_drop(out->buffer);
+    free(out);
+}
+
+static void watch_out(struct gyre_hub *hub, struct gyre_hub_link *link, bool wants_out)
+{
+    struct epoll_event event = {.events = EPOLLIN | (wants_out ? (uint32_t)EPOLLOUT : 0U),
+                                .data.ptr = link};
+    if (link->wants_out != wants_out &&
+        epoll_ctl(hub->epoll_fd, EPOLL_CTL_MOD, link->fd, &event) != 0)
+        gyre_hub_link_kill(link, "could not be watched by the rendezvous");
+    link->wants_out = wants_out;
+}
+
+void gyre_hub_link_write(struct gyre_hub *hub, struct gyre_hub_link *link)
+{
+    while (link->first_out != NULL && !link->is_dead) {
+        const struct gyre_hub_buffer *buffer = link->first_out->buffer;
+        const ssize_t n_sent = send(link->fd, buffer->bytes + link->n_out_offset,
+                                    buffer->n_bytes - link->n_out_offset, MSG_NOSIGNAL);
+        if (n_sent >= 0) {
+            link->n_out_offset += (size_t)n_sent;
+            if (link->n_out_offset == buffer->n_bytes)
+                drop_first_out(link);
+        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+            break;
+        } else if (errno != EINTR) {
+            gyre_hub_link_kill(link, errno == ETIMEDOUT
+                                         ? "stopped answering: its host or network is gone"
+                                         : "exited or closed its connection");
+        }
+    }
+    if (link->is_dead)
+        return;
+    watch_out(hub, link, link->first_out != NULL);
+    /* The peer closes when it has read the last word; closing first could cost it that word. */
+    if (link->first_out == NULL && link->phase == GYRE_LINK_FINISHING)
+        shutdown(link->fd, SHUT_WR);
+}
+
+void gyre_hub_link_send(struct gyre_hub *hub, struct gyre_hub_link *link,
+                        struct gyre_hub_buffer *buffer)
+{
+    struct gyre_hub_out *out = buffer == NULL ? NULL : calloc(1, sizeof(*out));
+    if (out == NULL) {
+        gyre_hub_link_kill(link, "was given up: the rendezvous ran out of memory");
+        return;
+    }
+    buffer->n_users++;
+    out->buffer = buffer;
+    if (link->last_out != NULL)
+        link->last_out->next = out;
+    else
+        link->first_out = out;
+    link->last_out = out;
+    link->n_queued_bytes += buffer->n_bytes;
+    gyre_hub_link_write(hub, link);
+}
+
+void gyre_hub_link_add(struct gyre_hub *hub, int fd)
+{
+    struct gyre_hub_link *link = calloc(1, sizeof(*link));
+    if (link == NULL) {
+        close(fd);
+        return;
+    }
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = link};
+    if (gyre_hello_make(&link->hello) != GYRE_SUCCESS ||
+        epoll_ctl(hub->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
+        close(fd);
+        free(link);
+        return;
+    }
+    link->fd = fd;
+    link->phase = GYRE_LINK_STRANGER;
+    link->born_ns = gyre_now_ns();
+    link->deadline_ns = link->born_ns + STRANGER_DEADLINE_NS;
+    link->next = hub->links;
+    hub->links = link;
+    hub->n_strangers++;
+    /* 36 bytes into an empty socket buffer: all or nothing. */
+    if (send(fd, &link->hello, sizeof(link->hello), MSG_NOSIGNAL) != sizeof(link->hello))
+        gyre_hub_link_kill(link, "closed its connection");
+}
+
+void gyre_hub_link_free(struct gyre_hub *hub, struct gyre_hub_link *link)
+{
+    if (link->phase == GYRE_LINK_STRANGER) {
+        hub->n_strangers--;
+        hub->n_dropped++;
+    }
+    while (link->first_out != NULL)
+        drop_first_out(link);
+    close(link->fd);
+    free(link->payload);
+    free(link->gathered);
+    free(link);
+}
+
+/* ---- reading ---------------------------------------------------------------------------- */
+
+/* Is the link's answer right? Then proof_out is ours. */
+static bool check_answer(struct gyre_hub *hub, struct gyre_hub_link *link,
+                         uint8_t proof_out[GYRE_PROOF_BYTES])
+{
+    const struct gyre_hello *client = &link->answer.hello;
+    const bool is_right =
+        gyre_proof_make(hub->secret, false, client, &link->hello, proof_out) == GYRE_SUCCESS &&
+        gyre_proof_equal(proof_out, link->answer.proof) &&
+        gyre_proof_make(hub->secret, true, client, &link->hello, proof_out) == GYRE_SUCCESS;
+    gyre_proof_release_thread();
+    return is_right;
+}
+
+static void on_answer(struct gyre_hub *hub, struct gyre_hub_link *link)
+{
+    uint8_t proof[GYRE_PROOF_BYTES];
+    if (!check_answer(hub, link, proof) ||
+        send(link->fd, proof, sizeof(proof), MSG_NOSIGNAL) != sizeof(proof)) {
+        gyre_hub_link_kill(link, "does not know the secret");
+        return;
+    }
+    hub->n_strangers--;
+    link->phase = GYRE_LINK_PROVED;
+    link->n_read = 0;
+}
+
+/* The most bytes that a frame of this type may carry from a link in this phase; -1 = none. */
+static int64_t frame_cap(const struct gyre_hub *hub, const struct gyre_hub_link *link)
+{
+    const uint32_t type = link->frame.type;
+    if (link->phase == GYRE_LINK_PROVED)
+        return type == GYRE_FRAME_JOIN ? (int64_t)sizeof(struct gyre_frame_join) : -1;
+    switch (type) {
+    case GYRE_FRAME_GATHER:
+        return (int64_t)gyre_gather_cap(hub->n_ranks);
+    case GYRE_FRAME_POST:
+        return GYRE_MESSAGE_MAX_BYTES;
+    case GYRE_FRAME_FAIL:
+        return GYRE_TEXT_MAX_BYTES - 1;
+    case GYRE_FRAME_LEAVE:
+        return 0;
+    default:
+        return -1;
+    }
+}
+
+static void on_header(struct gyre_hub *hub, struct gyre_hub_link *link)
+{
+    const int64_t cap = frame_cap(hub, link);
+    if (cap < 0 || link->frame.n_bytes > cap) {
+        gyre_hub_link_kill(link, "closed its connection after a malformed frame");
+        return;
+    }
+    /* One byte more, so that a text can be ended. */
+    link->payload = calloc(1, (size_t)link->frame.n_bytes + 1);
+    if (link->payload == NULL)
+        gyre_hub_link_kill(link, "was given up: the rendezvous ran out of memory");
+}
+
+/* Account n new bytes, and act on whatever is whole now. */
+static void on_bytes(struct gyre_hub *hub, struct gyre_hub_link *link, size_t n_bytes)
+{
+    link->n_read += n_bytes;
+    if (link->phase == GYRE_LINK_STRANGER) {
+        if (link->n_read >= sizeof(link->answer.hello.magic) &&
+            !gyre_hello_is_one(&link->answer.hello))
+            gyre_hub_link_kill(link, "is a stranger");
+        else if (link->n_read == sizeof(link->answer))
+            on_answer(hub, link);
+        return;
+    }
+    if (link->n_read == sizeof(link->frame))
+        on_header(hub, link);
+    if (link->is_dead || link->n_read < sizeof(link->frame) ||
+        link->n_read < sizeof(link->frame) + link->frame.n_bytes)
+        return;
+    gyre_hub_on_frame(hub, link);
+    free(link->payload);
+    link->payload = NULL;
+    link->n_read = 0;
+}
+
+/* Where the next bytes of this link belong, and how many are wanted. */
+static uint8_t *read_target(struct gyre_hub_link *link, uint8_t *trash, size_t n_trash,
+                            size_t *n_wanted_out)
+{
+    const size_t n_read = link->n_read;
+    if (link->phase == GYRE_LINK_FINISHING) {
+        *n_wanted_out = n_trash;
+        return trash;
+    }
+    if (link->phase == GYRE_LINK_STRANGER) {
+        *n_wanted_out = sizeof(link->answer) - n_read;
+        return (uint8_t *)&link->answer + n_read;
+    }
+    if (n_read < sizeof(link->frame)) {
+        *n_wanted_out = sizeof(link->frame) - n_read;
+        return (uint8_t *)&link->frame + n_read;
+    }
+    *n_wanted_out = sizeof(link->frame) + link->frame.n_bytes - n_read;
+    return link->payload + (n_read - sizeof(link->frame));
+}
+
+void gyre_hub_link_read(struct gyre_hub *hub, struct gyre_hub_link *link)
+{
+    uint8_t trash[4096];
+    for (int turn = 0; turn < READS_PER_TURN && !link->is_dead; turn++) {
+        size_t n_wanted = 0;
+        uint8_t *target = read_target(link, trash, sizeof(trash), &n_wanted);
+        const ssize_t n_got = recv(link->fd, target, n_wanted, 0);
+        if (n_got > 0) {
+            if (link->phase != GYRE_LINK_FINISHING)
+                on_bytes(hub, link, (size_t)n_got);
+        } else if (n_got == 0) {
+            gyre_hub_link_kill(link, "exited or closed its connection");
+        } else if (errno == ETIMEDOUT || errno == EHOSTUNREACH) {
+            gyre_hub_link_kill(link, "stopped answering: its host or network is gone");
+        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+            return;
+        } else if (errno != EINTR) {
+            gyre_hub_link_kill(link, "exited or closed its connection (reset)");
+        }
+    }
+}

@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A rank's side of the bootstrap over TCP: joining, and the slots of the interface.
+ */
+#include "bootstrap/bootstrap_tcp.h"
+
+#include "core/base/util.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SECOND_NS        1000000000ULL
+#define GRACE_NS         (2 * SECOND_NS) /* the hub's verdict names more than ours; let it come */
+#define CONNECT_SLICE_NS (4 * SECOND_NS) /* refused for this long: nobody listens there */
+#define POST_NS          (5 * SECOND_NS)
+#define HANDSHAKE_TRIES  5
+
+static struct gyre_tcp *tcp_of(struct gyre_bootstrap *bootstrap)
+{
+    return (struct gyre_tcp *)bootstrap;
+}
+
+/* ---- the slots -------------------------------------------------------------------------- */
+
+static gyre_status gather(struct gyre_tcp *tcp, const void *mine, size_t n_bytes, void **result_out)
+{
+    const uint64_t deadline_ns = gyre_now_ns() + tcp->timeout_ns + GRACE_NS;
+    const size_t cap = gyre_gather_cap(tcp->base.n_ranks);
+    if (n_bytes > cap)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "gather of %zu bytes a rank; at most %zu with %d ranks", n_bytes, cap,
+                         tcp->base.n_ranks);
+    const struct gyre_frame frame = {.type = GYRE_FRAME_GATHER,
+                                     .rank = tcp->base.rank,
+                                     .sequence = tcp->sequence,
+                                     .n_bytes = (uint32_t)n_bytes};
+    pthread_mutex_lock(&tcp->lock);
+    gyre_status status = tcp->broken;
+    pthread_mutex_unlock(&tcp->lock);
+    if (status == GYRE_SUCCESS)
+        status = gyre_tcp_send(tcp, &frame, mine, deadline_ns);
+    const bool is_sent = status == GYRE_SUCCESS;
+    pthread_mutex_lock(&tcp->lock);
+    /* Even when sending failed: the reason may be on its way to us. */
+    while (tcp->result == NULL && tcp->broken == GYRE_SUCCESS && gyre_now_ns() < deadline_ns)
+        gyre_tcp_wait(tcp, deadline_ns);
+    if (tcp->result != NULL) {
+        *result_out = tcp->result;
+        tcp->result = NULL;
+        tcp->sequence++;
+        status = gyre_gathered_check(*result_out, tcp->n_result, tcp->base.n_ranks);
+    } else if (tcp->broken != GYRE_SUCCESS) {
+        status = gyre_fail(tcp->broken, "%s", tcp->broken_text);
+    } else if (is_sent) {
+        status =
+            gyre_fail(GYRE_ERROR_TIMEOUT, "the rendezvous at %s does not answer", tcp->hub_text);
+        gyre_tcp_set_broken(tcp, status, gyre_cause());
+    }
+    pthread_mutex_unlock(&tcp->lock);
+    return status;
+}
+
+static gyre_status tcp_all_gather(struct gyre_bootstrap *bootstrap, const void *mine,
+                                  size_t n_bytes, void *all_out)
+{
+    void *result = NULL;
+    gyre_status status = GYRE_SUCCESS;
+    const size_t cap = GYRE_GATHER_MAX_BYTES / (size_t)bootstrap->n_ranks;
+    if (n_bytes > cap)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "all_gather of %zu bytes; at most %zu with %d ranks", n_bytes, cap,
+                         bootstrap->n_ranks);
+    status = gather(tcp_of(bootstrap), mine, n_bytes, &result);
+    if (status == GYRE_SUCCESS)
+        status = gyre_gathered_fixed(result, bootstrap->n_ranks, n_bytes, all_out);
+    free(result);
+    return status;
+}
+
+static gyre_status tcp_all_gather_v(struct gyre_bootstrap *bootstrap, const void *mine,
+                                    size_t n_bytes, void **all_out, size_t *offsets_out)
+{
+    void *result = NULL;
+    gyre_status status = gather(tcp_of(bootstrap), mine, n_bytes, &result);
+    if (status == GYRE_SUCCESS)
+        status = gyre_gathered_v(result, bootstrap->n_ranks, all_out, offsets_out);
+    free(result);
+    return status;
+}
+
+static void tcp_fail(struct gyre_bootstrap *bootstrap, const char *text)
+{
+    struct gyre_tcp *tcp = tcp_of(bootstrap);
+    char before[GYRE_CAUSE_MAX_BYTES];
+    const struct gyre_frame frame = {
+        .type = GYRE_FRAME_FAIL,
+        .rank = bootstrap->rank,
+        .n_bytes = (uint32_t)gyre_min_u64(strlen(text), GYRE_TEXT_MAX_BYTES - 1)};
+    /* Giving up is reported by whoever gives up; a broken link must not replace that cause. */
+    snprintf(before, sizeof(before), "%s", gyre_cause());
+    if (gyre_tcp_send(tcp, &frame, text, gyre_now_ns() + POST_NS) != GYRE_SUCCESS)
+        gyre_set_cause(before);
+    pthread_mutex_lock(&tcp->lock);
+    gyre_tcp_set_broken(tcp, GYRE_ERROR_INVALID_USAGE, "this rank gave up before");
+    pthread_mutex_unlock(&tcp->lock);
+}
+
+static gyre_status tcp_post(struct gyre_bootstrap *bootstrap, int rank, const void *message,
+                            size_t n_bytes)
+{
+    const struct gyre_frame frame = {
+        .type = GYRE_FRAME_POST, .rank = rank, .n_bytes = (uint32_t)n_bytes};
+    if (n_bytes > GYRE_MESSAGE_MAX_BYTES || rank < -1 || rank >= bootstrap->n_ranks)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "post of %zu bytes to rank %d: at most %d bytes, ranks -1..%d", n_bytes,
+                         rank, GYRE_MESSAGE_MAX_BYTES, bootstrap->n_ranks - 1);
+    return gyre_tcp_send(tcp_of(bootstrap), &frame, message, gyre_now_ns() + POST_NS);
+}
+
+static gyre_status tcp_poll(struct gyre_bootstrap *bootstrap, int timeout_ms,
+                            struct gyre_event *event_out)
+{
+    struct gyre_tcp *tcp = tcp_of(bootstrap);
+    const uint64_t deadline_ns =
+        gyre_now_ns() + (timeout_ms > 0 ? (uint64_t)timeout_ms * 1000000U : 0U);
+    memset(event_out, 0, sizeof(*event_out));
+    pthread_mutex_lock(&tcp->lock);
+    for (bool is_first = true;; is_first = false) {
+        if (gyre_events_pop(&tcp->events, event_out) || tcp->is_woken ||
+            (!is_first && gyre_now_ns() >= deadline_ns))
+            break;
+        gyre_tcp_wait(tcp, deadline_ns);
+    }
+    if (event_out->kind == GYRE_EVENT_NONE)
+        tcp->is_woken = false;
+    pthread_mutex_unlock(&tcp->lock);
+    return GYRE_SUCCESS;
+}
+
+static void tcp_wake(struct gyre_bootstrap *bootstrap)
+{
+    struct gyre_tcp *tcp = tcp_of(bootstrap);
+    const uint64_t one = 1;
+    pthread_mutex_lock(&tcp->lock);
+    tcp->is_woken = true;
+    pthread_cond_broadcast(&tcp->changed);
+    pthread_mutex_unlock(&tcp->lock);
+    /* Fails only when the counter is full, and then the reader is awake. */
+    if (write(tcp->wake_fd, &one, sizeof(one)) < 0)
+        return;
+}
+
+static void tcp_leave(struct gyre_bootstrap *bootstrap)
+{
+    char before[GYRE_CAUSE_MAX_BYTES];
+    const struct gyre_frame frame = {.type = GYRE_FRAME_LEAVE, .rank = bootstrap->rank};
+    snprintf(before, sizeof(before), "%s", gyre_cause());
+    /* Without a link there is nobody to say goodbye to. */
+    if (gyre_tcp_send(tcp_of(bootstrap), &frame, NULL, gyre_now_ns() + POST_NS) != GYRE_SUCCESS)
+        gyre_set_cause(before);
+}
+
+static void tcp_close(struct gyre_bootstrap *bootstrap)
+{
+    struct gyre_tcp *tcp = tcp_of(bootstrap);
+    if (tcp->fd >= 0)
+        close(tcp->fd);
+    if (tcp->wake_fd >= 0)
+        close(tcp->wake_fd);
+    gyre_events_clear(&tcp->events);
+    free(tcp->payload);
+    free(tcp->result);
+    pthread_cond_destroy(&tcp->changed);
+    pthread_mutex_destroy(&tcp->lock);
+    pthread_mutex_destroy(&tcp->send_lock);
+    explicit_bzero(tcp->base.secret, sizeof(tcp->base.secret));
+    free(tcp);
+}
+
+static const struct gyre_bootstrap_ops tcp_ops = {
+    .name = "tcp",
+    .all_gather = tcp_all_gather,
+    .all_gather_v = tcp_all_gather_v,
+    .fail = tcp_fail,
+    .post = tcp_post,
+    .poll = tcp_poll,
+    .wake = tcp_wake,
+    .leave = tcp_leave,
+    .close = tcp_close,
+};
+
+/* ---- opening ---------------------------------------------------------------------------- */
+
+static gyre_status connect_hub(struct gyre_tcp *tcp, const struct gyre_id_layout *layout,
+                               uint64_t deadline_ns)
+{
+    for (int try_number = 1;; try_number++) {
+        const uint64_t slice_ns = gyre_min_u64(deadline_ns, gyre_now_ns() + CONNECT_SLICE_NS);
+        gyre_status status = gyre_sock_connect(&layout->address, slice_ns, &tcp->fd);
+        if (status == GYRE_ERROR_TIMEOUT && gyre_now_ns() < deadline_ns)
+            continue; /* a busy listener drops connection requests */
+        if (status != GYRE_SUCCESS)
+            return gyre_fail_context(status, "init: rank %d cannot reach the rendezvous of %s",
+                                     tcp->base.rank, tcp->hub_text);
+        status = gyre_authenticate(tcp->fd, layout->secret, false, deadline_ns);
+        if (status == GYRE_SUCCESS)
+            return status;
+        close(tcp->fd);
+        tcp->fd = -1;
+        /* Also a crowd of strangers can push a rank out; it just comes again. */
+        if (status != GYRE_ERROR_REMOTE || try_number == HANDSHAKE_TRIES)
+            return gyre_fail_context(
+                status,
+                "init: the rendezvous at %s does not take this unique id (made %lld s ago; "
+                "is it another job's?)",
+                tcp->hub_text, (long long)time(NULL) - (long long)layout->created_unix_s);
+        poll(NULL, 0, 50 * try_number);
+    }
+}
+
+static gyre_status join(struct gyre_tcp *tcp, uint64_t deadline_ns)
+{
+    struct gyre_frame_join who = {.wire_version = GYRE_WIRE_VERSION,
+                                  .library_version = GYRE_VERSION,
+                                  .n_ranks = tcp->base.n_ranks,
+                                  .rank = tcp->base.rank,
+                                  .pid = getpid(),
+                                  .host_hash = gyre_host_hash(NULL)};
+    const struct gyre_frame frame = {
+        .type = GYRE_FRAME_JOIN, .rank = tcp->base.rank, .n_bytes = sizeof(who)};
+    gyre_status status = GYRE_SUCCESS;
+    gethostname(who.host, sizeof(who.host) - 1);
+    GYRE_TRY(gyre_tcp_send(tcp, &frame, &who, deadline_ns));
+    pthread_mutex_lock(&tcp->lock);
+    while (!tcp->is_joined && tcp->broken == GYRE_SUCCESS && gyre_now_ns() < deadline_ns)
+        gyre_tcp_wait(tcp, deadline_ns);
+    if (tcp->is_joined)
+        status = GYRE_SUCCESS; /* a loss that came right behind is the first poll's */
+    else if (tcp->broken != GYRE_SUCCESS)
+        status = gyre_fail(tcp->broken, "%s", tcp->broken_text);
+    else
+        status = gyre_fail(GYRE_ERROR_TIMEOUT, "init: the rendezvous at %s does not answer",
+                           tcp->hub_text);
+    pthread_mutex_unlock(&tcp->lock);
+    return status;
+}
+
+static gyre_status make_tcp(const struct gyre_id_layout *layout, int n_ranks, int rank,
+                            struct gyre_tcp **tcp_out)
+{
+    pthread_condattr_t attributes;
+    struct gyre_tcp *tcp = calloc(1, sizeof(*tcp));
+    if (tcp == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "the link to the rendezvous");
+    tcp->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (tcp->wake_fd < 0) {
+        free(tcp);
+        return gyre_fail_errno(errno, "eventfd");
+    }
+    tcp->base = (struct gyre_bootstrap){.ops = &tcp_ops, .rank = rank, .n_ranks = n_ranks};
+    memcpy(tcp->base.secret, layout->secret, sizeof(tcp->base.secret));
+    tcp->fd = -1;
+    tcp->joined.hub_rank = -1;
+    gyre_sock_to_text(&layout->address, tcp->hub_text, sizeof(tcp->hub_text));
+    pthread_mutex_init(&tcp->send_lock, NULL);
+    pthread_mutex_init(&tcp->lock, NULL);
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&tcp->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    *tcp_out = tcp;
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_bootstrap_tcp_open(const struct gyre_params *params, const gyre_unique_id *id,
+                                    int n_ranks, int rank, struct gyre_bootstrap **bootstrap_out)
+{
+    struct gyre_id_layout layout;
+    struct gyre_tcp *tcp = NULL;
+    gyre_status status = GYRE_SUCCESS;
+    if (n_ranks < 1 || n_ranks > GYRE_MAX_RANKS || rank < 0 || rank >= n_ranks)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "rank %d of %d ranks is out of range", rank,
+                         n_ranks);
+    GYRE_TRY(gyre_id_read(id, &layout));
+    GYRE_TRY(make_tcp(&layout, n_ranks, rank, &tcp));
+    tcp->timeout_ns = (uint64_t)gyre_param_number(params, GYRE_PARAM_BOOTSTRAP_TIMEOUT) * SECOND_NS;
+    const uint64_t deadline_ns = gyre_now_ns() + tcp->timeout_ns + GRACE_NS;
+    GYRE_TRY_GOTO(status, connect_hub(tcp, &layout, deadline_ns), close_tcp);
+    GYRE_TRY_GOTO(status, join(tcp, deadline_ns), close_tcp);
+    *bootstrap_out = &tcp->base;
+    return GYRE_SUCCESS;
+
+close_tcp:
+    tcp_close(&tcp->base);
+    return status;
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Inside of a rank's link to the hub: bootstrap_tcp_link.c sends and receives, bootstrap_tcp.c
+ * joins and implements the slots. Any thread may send, under one lock. Reading follows the leader:
+ * of the threads that wait for something (an event, a gathered result) one reads the socket for all
+ * and sorts what comes; the others sleep until it has. So a gather works while another thread
+ * polls.
+ */
+#ifndef GYRE_BOOTSTRAP_TCP_H
+#define GYRE_BOOTSTRAP_TCP_H
+
+#include "bootstrap/bootstrap_wire.h"
+
+#include <pthread.h>
+
+struct gyre_tcp {
+    struct gyre_bootstrap base;
+    int fd;
+    int wake_fd;
+    uint64_t timeout_ns;
+    char hub_text[64];
+    struct gyre_frame_joined joined; /* written before the link is handed out */
+    pthread_mutex_t send_lock;
+    bool is_send_broken; /* a frame was cut off; under send_lock */
+
+    /* Under `lock`. */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool is_reading; /* a thread has the reader's role; it alone touches the frame below */
+    bool is_woken;
+    bool is_joined;
+    bool is_closed;
+    bool hub_rank_left;
+    gyre_status broken; /* collectives cannot succeed any more, because of: */
+    char broken_text[GYRE_TEXT_MAX_BYTES];
+    struct gyre_event_queue events;
+    uint32_t sequence;
+    void *result; /* payload of GATHERED */
+    size_t n_result;
+
+    struct gyre_frame frame;
+    uint8_t *payload;
+    size_t n_read;
+};
+
+/** gyre_tcp_send - one whole frame, or the link cannot send any more. Any thread. */
+gyre_status gyre_tcp_send(struct gyre_tcp *tcp, const struct gyre_frame *frame, const void *payload,
+                          uint64_t deadline_ns);
+
+/** gyre_tcp_set_broken - collectives fail from now on; the first reason stays. Under `lock`. */
+void gyre_tcp_set_broken(struct gyre_tcp *tcp, gyre_status status, const char *text);
+
+/** gyre_tcp_wait - read, or wait for the reader, until something may have changed or the deadline
+ * has come. Under `lock`, which is free meanwhile. */
+void gyre_tcp_wait(struct gyre_tcp *tcp, uint64_t deadline_ns);
+
+#endif

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What goes out on and comes in from a rank's link to the hub.
+ */
+#include "bootstrap/bootstrap_tcp.h"
+
+#include "core/base/util.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SECOND_NS       1000000000ULL
+#define FRAME_MAX_BYTES (1u << 30)
+
+/* ---- sending ---------------------------------------------------------------------------- */
+
+gyre_status gyre_tcp_send(struct gyre_tcp *tcp, const struct gyre_frame *frame, const void *payload,
+                          uint64_t deadline_ns)
+{
+    gyre_status status = GYRE_SUCCESS;
+    pthread_mutex_lock(&tcp->send_lock);
+    if (tcp->is_send_broken)
+        status = gyre_fail(GYRE_ERROR_REMOTE, "the link to the rendezvous is broken");
+    if (status == GYRE_SUCCESS)
+        status = gyre_sock_send(tcp->fd, frame, sizeof(*frame), deadline_ns);
+    if (status == GYRE_SUCCESS && frame->n_bytes > 0)
+        status = gyre_sock_send(tcp->fd, payload, frame->n_bytes, deadline_ns);
+    if (status != GYRE_SUCCESS)
+        tcp->is_send_broken = true; /* what follows would be read as the rest of this frame */
+    pthread_mutex_unlock(&tcp->send_lock);
+    return status;
+}
+
+/* ---- receiving -------------------------------------------------------------------------- */
+
+void gyre_tcp_set_broken(struct gyre_tcp *tcp, gyre_status status, const char *text)
+{
+    if (tcp->broken != GYRE_SUCCESS)
+        return;
+    tcp->broken = status;
+    snprintf(tcp->broken_text, sizeof(tcp->broken_text), "%s", text);
+}
+
+static void on_lost(struct gyre_tcp *tcp, int rank, const char *text)
+{
+    char cause[GYRE_TEXT_MAX_BYTES];
+    snprintf(cause, sizeof(cause), "rank %d is gone: %s", rank, text);
+    gyre_tcp_set_broken(tcp, GYRE_ERROR_REMOTE, cause);
+    gyre_events_push(&tcp->events, GYRE_EVENT_LOST, rank, text, strlen(text));
+}
+
+static void on_hub_closed(struct gyre_tcp *tcp, const char *how)
+{
+    char text[256];
+    const struct gyre_frame_joined *joined = &tcp->joined;
+    if (tcp->is_closed)
+        return;
+    tcp->is_closed = true;
+    if (!tcp->is_joined) {
+        snprintf(text, sizeof(text), "the rendezvous at %s %s before all ranks had joined",
+                 tcp->hub_text, how);
+        gyre_tcp_set_broken(tcp, GYRE_ERROR_REMOTE, text);
+    } else if (!tcp->hub_rank_left) {
+        snprintf(text, sizeof(text), "pid %d on %.64s, which carries the rendezvous, %s",
+                 joined->hub_pid, joined->hub_host, how);
+        on_lost(tcp, joined->hub_rank >= 0 ? joined->hub_rank : 0, text);
+    } else {
+        gyre_tcp_set_broken(tcp, GYRE_ERROR_REMOTE, "the rendezvous has ended");
+    }
+}
+
+static void on_frame(struct gyre_tcp *tcp)
+{
+    const struct gyre_frame *frame = &tcp->frame;
+    const char *text = (const char *)tcp->payload; /* ended by read_target() */
+    char cause[GYRE_TEXT_MAX_BYTES];
+    switch (frame->type) {
+    case GYRE_FRAME_JOINED:
+        if (frame->n_bytes == sizeof(tcp->joined)) {
+            memcpy(&tcp->joined, tcp->payload, sizeof(tcp->joined));
+            tcp->joined.hub_host[sizeof(tcp->joined.hub_host) - 1] = '\0';
+            tcp->is_joined = true;
+        }
+        break;
+    case GYRE_FRAME_GATHERED:
+        if (frame->sequence == tcp->sequence && tcp->result == NULL) {
+            tcp->result = tcp->payload;
+            tcp->n_result = frame->n_bytes;
+            tcp->payload = NULL;
+        }
+        break;
+    case GYRE_FRAME_POST:
+        gyre_events_push(&tcp->events, GYRE_EVENT_MESSAGE, frame->rank, tcp->payload,
+                         frame->n_bytes);
+        break;
+    case GYRE_FRAME_FAIL:
+        snprintf(cause, sizeof(cause), "rank %d gave up: %s", frame->rank, text);
+        gyre_tcp_set_broken(tcp, GYRE_ERROR_REMOTE, cause);
+        break;
+    case GYRE_FRAME_LEFT:
+        tcp->hub_rank_left |= frame->rank == tcp->joined.hub_rank;
+        snprintf(cause, sizeof(cause), "rank %d has left the communicator", frame->rank);
+        gyre_tcp_set_broken(tcp, GYRE_ERROR_REMOTE, cause);
+        gyre_events_push(&tcp->events, GYRE_EVENT_LEFT, frame->rank, "", 0);
+        break;
+    case GYRE_FRAME_LOST:
+        on_lost(tcp, frame->rank, text);
+        break;
+    case GYRE_FRAME_ERROR:
+        gyre_tcp_set_broken(tcp,
+                            frame->sequence > 0 && frame->sequence < GYRE_IN_PROGRESS
+                                ? (gyre_status)frame->sequence
+                                : GYRE_ERROR_REMOTE,
+                            text);
+        /* The hub closes after this; that is no loss of a rank. */
+        tcp->is_closed = true;
+        break;
+    default:
+        on_hub_closed(tcp, "sent a frame of unknown type");
+        break;
+    }
+}
+
+/* The reader's: where the next bytes go. False: the link is unusable. */
+static bool read_target(struct gyre_tcp *tcp, uint8_t **target_out, size_t *n_wanted_out)
+{
+    if (tcp->n_read < sizeof(tcp->frame)) {
+        *target_out = (uint8_t *)&tcp->frame + tcp->n_read;
+        *n_wanted_out = sizeof(tcp->frame) - tcp->n_read;
+        return true;
+    }
+    if (tcp->payload == NULL) {
+        if (tcp->frame.n_bytes > FRAME_MAX_BYTES)
+            return false;
+        tcp->payload = malloc((size_t)tcp->frame.n_bytes + 1);
+        if (tcp->payload == NULL)
+            return false;
+        tcp->payload[tcp->frame.n_bytes] = '\0';
+    }
+    *target_out = tcp->payload + (tcp->n_read - sizeof(tcp->frame));
+    *n_wanted_out = sizeof(tcp->frame) + tcp->frame.n_bytes - tcp->n_read;
+    return true;
+}
+
+/* The reader's: take in what is there until it would block. */
+static void read_some(struct gyre_tcp *tcp)
+{
+    for (;;) {
+        uint8_t *target = NULL;
+        size_t n_wanted = 0;
+        const bool is_usable = read_target(tcp, &target, &n_wanted);
+        const ssize_t n_got = is_usable && n_wanted > 0 ? recv(tcp->fd, target, n_wanted, 0) : 0;
+        if (n_got < 0 && errno == EINTR)
+            continue;
+        if (n_got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            return;
+        const char *how = n_got < 0 && errno == ETIMEDOUT
+                              ? "stopped answering: its host or network is gone"
+                              : "exited or closed its connection";
+        pthread_mutex_lock(&tcp->lock);
+        if (!is_usable)
+            on_hub_closed(tcp, "sent a frame that is too large");
+        else if (n_got <= 0 && n_wanted > 0)
+            on_hub_closed(tcp, how);
+        const bool is_closed = tcp->is_closed;
+        if (!is_closed) {
+            tcp->n_read += (size_t)n_got;
+            if (tcp->n_read >= sizeof(tcp->frame) &&
+                tcp->n_read == sizeof(tcp->frame) + tcp->frame.n_bytes && tcp->payload != NULL) {
+                on_frame(tcp);
+                free(tcp->payload);
+                tcp->payload = NULL;
+                tcp->n_read = 0;
+            }
+        }
+        pthread_mutex_unlock(&tcp->lock);
+        if (is_closed)
+            return;
+    }
+}
+
+static void wait_cond(struct gyre_tcp *tcp, uint64_t deadline_ns)
+{
+    const struct timespec until = {.tv_sec = (time_t)(deadline_ns / SECOND_NS),
+                                   .tv_nsec = (long)(deadline_ns % SECOND_NS)};
+    pthread_cond_timedwait(&tcp->changed, &tcp->lock, &until);
+}
+
+void gyre_tcp_wait(struct gyre_tcp *tcp, uint64_t deadline_ns)
+{
+    if (tcp->is_reading || tcp->is_closed) {
+        wait_cond(tcp, deadline_ns);
+        return;
+    }
+    tcp->is_reading = true;
+    pthread_mutex_unlock(&tcp->lock);
+    const uint64_t now_ns = gyre_now_ns();
+    const uint64_t left_ms =
+        now_ns >= deadline_ns ? 0 : gyre_div_round_up(deadline_ns - now_ns, 1000000);
+    struct pollfd entries[2] = {{.fd = tcp->fd, .events = POLLIN},
+                                {.fd = tcp->wake_fd, .events = POLLIN}};
+    uint64_t n_wakes = 0;
+    const int n_ready = poll(entries, 2, (int)gyre_min_u64(left_ms, 1000));
+    if (n_ready > 0 && entries[1].revents != 0 && read(tcp->wake_fd, &n_wakes, sizeof(n_wakes)) < 0)
+        n_wakes = 0; /* another wake may follow; nothing is lost */
+    if (n_ready > 0 && entries[0].revents != 0)
+        read_some(tcp);
+    const bool has_vanished = n_ready == 0 && gyre_wire_peer_vanished(tcp->fd);
+    pthread_mutex_lock(&tcp->lock);
+    if (has_vanished)
+        on_hub_closed(tcp, "stopped answering: its host or network is gone");
+    tcp->is_reading = false;
+    pthread_cond_broadcast(&tcp->changed);
+}

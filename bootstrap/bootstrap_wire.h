@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the hub, the ranks' links and the local bootstrap share: the layout of the unique id and of
+ * frames, the challenge and response, queues of events, and gathered results. All wire structs are
+ * little endian, as is every machine that gyre runs on.
+ */
+#ifndef GYRE_BOOTSTRAP_WIRE_H
+#define GYRE_BOOTSTRAP_WIRE_H
+
+#include "bootstrap/bootstrap.h"
+#include "core/base/sock.h"
+
+#include <assert.h>
+
+#define GYRE_WIRE_VERSION       1
+#define GYRE_ID_MAGIC           0x45525947u /* "GYRE" */
+#define GYRE_HOST_MAX_BYTES     64
+#define GYRE_TEXT_MAX_BYTES     768
+#define GYRE_GATHER_MAX_BYTES   (16u << 20) /* all ranks' bytes of an all_gather */
+#define GYRE_GATHER_V_MAX_BYTES (1u << 20)  /* one rank's in an all_gather_v, if n_ranks > 16 */
+#define GYRE_MAX_RANKS          65536
+
+struct gyre_id_layout {
+    uint32_t magic;
+    uint32_t wire_version;
+    struct gyre_sock_address address;
+    uint8_t secret[GYRE_SECRET_BYTES];
+    uint64_t nonce; /* tells jobs apart in messages */
+    uint64_t created_unix_s;
+    uint8_t zero[40];
+    uint64_t checksum; /* of everything before it: a truncated or mangled id is not dialled */
+};
+static_assert(sizeof(struct gyre_id_layout) == GYRE_UNIQUE_ID_BYTES, "the id is 128 bytes");
+
+/** gyre_id_read - check an id and take it apart. Errors: INVALID_ARGUMENT (not an id),
+ * INVALID_USAGE (another wire version). */
+gyre_status gyre_id_read(const gyre_unique_id *id, struct gyre_id_layout *layout_out);
+
+enum gyre_frame_type {
+    GYRE_FRAME_JOIN = 1, /* rank to hub: struct gyre_frame_join */
+    GYRE_FRAME_JOINED,   /* hub to rank: struct gyre_frame_joined */
+    GYRE_FRAME_GATHER,   /* rank to hub: its bytes */
+    GYRE_FRAME_GATHERED, /* hub to rank: uint32_t n_bytes[n_ranks], then the bytes, by rank */
+    GYRE_FRAME_POST,     /* rank to hub; `rank` = receiver or -1; hub to rank: `rank` = sender */
+    GYRE_FRAME_FAIL,     /* either way: text; `rank` = who gave up */
+    GYRE_FRAME_LEAVE,    /* rank to hub */
+    GYRE_FRAME_LEFT,     /* hub to rank */
+    GYRE_FRAME_LOST,     /* hub to rank: text */
+    GYRE_FRAME_ERROR     /* hub to rank: text; `sequence` = status; the job cannot go on */
+};
+
+struct gyre_frame {
+    uint32_t type;
+    int32_t rank;
+    uint32_t sequence;
+    uint32_t n_bytes; /* behind this header */
+};
+static_assert(sizeof(struct gyre_frame) == 16, "wire");
+
+struct gyre_frame_join {
+    uint32_t wire_version;
+    uint32_t library_version;
+    int32_t n_ranks;
+    int32_t rank;
+    int32_t pid;
+    uint32_t zero;
+    uint64_t host_hash;
+    char host[GYRE_HOST_MAX_BYTES];
+};
+static_assert(sizeof(struct gyre_frame_join) == 96, "wire");
+
+struct gyre_frame_joined {
+    int32_t hub_rank; /* the lowest rank in the hub's process, or -1 */
+    int32_t hub_pid;
+    char hub_host[GYRE_HOST_MAX_BYTES];
+};
+static_assert(sizeof(struct gyre_frame_joined) == 72, "wire");
+
+/** gyre_gather_cap - most bytes that one rank may give to a gather. */
+static inline size_t gyre_gather_cap(int n_ranks)
+{
+    const size_t share = GYRE_GATHER_MAX_BYTES / (size_t)n_ranks;
+    return share > GYRE_GATHER_V_MAX_BYTES ? share : GYRE_GATHER_V_MAX_BYTES;
+}
+
+/* ---- challenge and response ---------------------------------------------------------------
+ * server: hello(nonce). client: hello(nonce), proof. server: proof. A proof is HMAC-SHA256 over
+ * the prover's role and both nonces, so a proof reflected back to its maker is worth nothing. */
+
+#define GYRE_NONCE_BYTES 32
+#define GYRE_PROOF_BYTES 32
+
+struct gyre_hello {
+    uint32_t magic;
+    uint8_t nonce[GYRE_NONCE_BYTES];
+};
+
+struct gyre_answer { /* what a client sends */
+    struct gyre_hello hello;
+    uint8_t proof[GYRE_PROOF_BYTES];
+};
+static_assert(sizeof(struct gyre_answer) == 68, "wire");
+
+/** gyre_hello_make - a fresh challenge. */
+gyre_status gyre_hello_make(struct gyre_hello *hello_out);
+
+/** gyre_proof_make - the proof of one role over both challenges. */
+gyre_status gyre_proof_make(const uint8_t secret[GYRE_SECRET_BYTES], bool is_server,
+                            const struct gyre_hello *client, const struct gyre_hello *server,
+                            uint8_t proof_out[GYRE_PROOF_BYTES]);
+
+/** gyre_proof_release_thread - free what libcrypto keeps for this thread. Only for our own threads
+ * that may still live at exit, when libcrypto forgets it: the application's threads may use it. */
+void gyre_proof_release_thread(void);
+
+/** gyre_proof_equal - in constant time. */
+bool gyre_proof_equal(const uint8_t a[GYRE_PROOF_BYTES], const uint8_t b[GYRE_PROOF_BYTES]);
+
+/** gyre_hello_is_one - the magic is right; strangers are told apart by their first four bytes. */
+bool gyre_hello_is_one(const struct gyre_hello *hello);
+
+/** gyre_wire_peer_vanished - bytes sent have waited 8 s for any sign of life of the peer's kernel.
+ * A stopped process is not gone: its kernel acknowledges, or announces a full window, which leaves
+ * no byte unacknowledged. */
+bool gyre_wire_peer_vanished(int fd);
+
+/* ---- events ----------------------------------------------------------------------------- */
+
+struct gyre_event_node {
+    struct gyre_event_node *next;
+    struct gyre_event event;
+};
+
+struct gyre_event_queue {
+    struct gyre_event_node *first;
+    struct gyre_event_node *last;
+    int n_messages; /* bounded; losses and goodbyes are bounded by the ranks */
+};
+
+/** gyre_events_push - append a copy of `bytes` (message or text; cut to what fits). Messages that
+ * nobody collects are dropped beyond a bound. */
+void gyre_events_push(struct gyre_event_queue *queue, enum gyre_event_kind kind, int rank,
+                      const void *bytes, size_t n_bytes);
+
+/** gyre_events_pop - false if empty. */
+bool gyre_events_pop(struct gyre_event_queue *queue, struct gyre_event *event_out);
+
+void gyre_events_clear(struct gyre_event_queue *queue);
+
+/* ---- gathered results ------------------------------------------------------------------- */
+
+/** gyre_gathered_check - `payload` is sizes and bytes of n_ranks ranks, and consistent. */
+gyre_status gyre_gathered_check(const void *payload, size_t n_payload, int n_ranks);
+
+/** gyre_gathered_fixed - copy a checked payload out; every rank must have given n_bytes. Errors:
+ * INVALID_USAGE naming the rank that did not. */
+gyre_status gyre_gathered_fixed(const void *payload, int n_ranks, size_t n_bytes, void *all_out);
+
+/** gyre_gathered_v - as all_gather_v's outputs. */
+gyre_status gyre_gathered_v(const void *payload, int n_ranks, void **all_out, size_t *offsets_out);
+
+#endif

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * GPUs as devices. The CUDA runtime is linked statically and loads the driver itself; where there
+ * is none every call fails cleanly, and count() says why. Every entry makes its GPU current and
+ * puts the caller's back: a thread may serve several.
+ */
+#include "core/device/device.h"
+
+#include "core/base/status.h"
+#include "core/device/cuda_error.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+gyre_status gyre_cuda_fail(cudaError_t error, const char *call)
+{
+    (void)cudaGetLastError();
+    return gyre_fail(error == cudaErrorMemoryAllocation ? GYRE_ERROR_OUT_OF_MEMORY
+                                                        : GYRE_ERROR_DEVICE,
+                     "%s: %s (%s)", call, cudaGetErrorString(error), cudaGetErrorName(error));
+}
+
+gyre_status gyre_cuda_enter(int ordinal, int *previous_out)
+{
+    int previous = -1;
+    GYRE_CUDA_TRY(cudaGetDevice(&previous));
+    if (previous != ordinal)
+        GYRE_CUDA_TRY(cudaSetDevice(ordinal));
+    *previous_out = previous;
+    return GYRE_SUCCESS;
+}
+
+void gyre_cuda_leave(int ordinal, int previous)
+{
+    if (previous != ordinal && previous >= 0)
+        (void)cudaSetDevice(previous);
+}
+
+/* Runs one CUDA call with the device current. */
+#define ON_DEVICE(device, call)                                                      \
+    do {                                                                             \
+        int previous_ = -1;                                                          \
+        GYRE_TRY(gyre_cuda_enter((device)->ordinal, &previous_));                    \
+        const cudaError_t error_ = (call);                                           \
+        gyre_cuda_leave((device)->ordinal, previous_);                               \
+        return error_ == cudaSuccess ? GYRE_SUCCESS : gyre_cuda_fail(error_, #call); \
+    } while (0)
+
+static gyre_status cuda_count(int *n_devices_out)
+{
+    int n_devices = 0;
+    const cudaError_t error = cudaGetDeviceCount(&n_devices);
+    if (error != cudaSuccess) {
+        (void)gyre_cuda_fail(error, "cudaGetDeviceCount");
+        n_devices = 0;
+    } else if (n_devices == 0) {
+        (void)gyre_fail(GYRE_ERROR_UNSUPPORTED, "the CUDA driver shows no GPU");
+    }
+    *n_devices_out = n_devices;
+    return GYRE_SUCCESS;
+}
+
+static gyre_status cuda_open(int ordinal, struct gyre_device **device_out)
+{
+    int n_devices = 0;
+    GYRE_TRY(cuda_count(&n_devices));
+    if (n_devices == 0)
+        return gyre_fail_context(GYRE_ERROR_UNSUPPORTED, "no usable CUDA device");
+    if (ordinal < 0)
+        GYRE_CUDA_TRY(cudaGetDevice(&ordinal));
+    if (ordinal >= n_devices)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "CUDA device %d of %d", ordinal, n_devices);
+    struct gyre_device *device = malloc(sizeof(*device));
+    if (device == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "CUDA device %d", ordinal);
+    *device = (struct gyre_device){&gyre_device_cuda, ordinal};
+    *device_out = device;
+    return GYRE_SUCCESS;
+}
+
+static void cuda_close(struct gyre_device *device)
+{
+    free(device);
+}
+
+static gyre_status cuda_info(struct gyre_device *device, struct gyre_device_info *info_out)
+{
+    struct gyre_device_info info;
+    struct cudaDeviceProp properties;
+    memset(&info, 0, sizeof(info));
+    GYRE_CUDA_TRY(cudaGetDeviceProperties(&properties, device->ordinal));
+    GYRE_CUDA_TRY(
+        cudaDeviceGetPCIBusId(info.pci_bus_id, (int)sizeof(info.pci_bus_id), device->ordinal));
+    info.kind = GYRE_DEVICE_CUDA;
+    info.ordinal = device->ordinal;
+    memcpy(info.uuid, &properties.uuid, sizeof(info.uuid));
+    info.n_sms = (uint32_t)properties.multiProcessorCount;
+    info.arch = (uint32_t)(properties.major * 10 + properties.minor);
+    *info_out = info;
+    return GYRE_SUCCESS;
+}
+
+static gyre_status cuda_mem_alloc(struct gyre_device *device, size_t n_bytes, void **ptr_out)
+{
+    ON_DEVICE(device, cudaMalloc(ptr_out, n_bytes > 0 ? n_bytes : 1));
+}
+
+static gyre_status cuda_mem_free(struct gyre_device *device, void *ptr)
+{
+    ON_DEVICE(device, cudaFree(ptr));
+}
+
+static gyre_status cuda_host_alloc(struct gyre_device *device, size_t n_bytes, void **ptr_out)
+{
+    int previous = -1;
+    void *ptr = NULL;
+    GYRE_TRY(gyre_cuda_enter(device->ordinal, &previous));
+    const cudaError_t error =
+        cudaHostAlloc(&ptr, n_bytes > 0 ? n_bytes : 1, cudaHostAllocPortable | cudaHostAllocMapped);
+    gyre_cuda_leave(device->ordinal, previous);
+    if (error != cudaSuccess)
+        return gyre_cuda_fail(error, "cudaHostAlloc");
+    memset(ptr, 0, n_bytes);
+    *ptr_out = ptr;
+    return GYRE_SUCCESS;
+}
+
+static gyre_status cuda_host_free(struct gyre_device *device, void *ptr)
+{
+    ON_DEVICE(device, cudaFreeHost(ptr));
+}
+
+static gyre_status cuda_host_register(struct gyre_device *device, void *ptr, size_t n_bytes)
+{
+    int previous = -1;
+    void *seen_by_device = NULL;
+    GYRE_TRY(gyre_cuda_enter(device->ordinal, &previous));
+    cudaError_t error =
+        cudaHostRegister(ptr, n_bytes, cudaHostRegisterPortable | cudaHostRegisterMapped);
+    if (error == cudaSuccess)
+        error = cudaHostGetDevicePointer(&seen_by_device, ptr, 0);
+    gyre_cuda_leave(device->ordinal, previous);
+    if (error != cudaSuccess)
+        return gyre_cuda_fail(error, "cudaHostRegister");
+    if (seen_by_device != ptr)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                         "GPU %d sees registered host memory at another address", device->ordinal);
+    return GYRE_SUCCESS;
+}
+
+static gyre_status cuda_host_unregister(struct gyre_device *device, void *ptr)
+{
+    ON_DEVICE(device, cudaHostUnregister(ptr));
+}
+
+/* On a stream of its own: the legacy default stream would wait for, or be captured with, others'
+ * work. */
+static gyre_status on_private_stream(struct gyre_device *device, void *to, const void *from,
+                                     size_t n_bytes)
+{
+    cudaStream_t stream;
+    int previous = -1;
+    gyre_status status = GYRE_SUCCESS;
+    GYRE_TRY(gyre_cuda_enter(device->ordinal, &previous));
+    GYRE_CUDA_TRY_GOTO(status, cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), leave);
+    if (from != NULL)
+        GYRE_CUDA_TRY_GOTO(status, cudaMemcpyAsync(to, from, n_bytes, cudaMemcpyDefault, stream),
+                           destroy);
+    else
+        GYRE_CUDA_TRY_GOTO(status, cudaMemsetAsync(to, 0, n_bytes, stream), destroy);
+    GYRE_CUDA_TRY_GOTO(status, cudaStreamSynchronize(stream), destroy);
+destroy:
+    (void)cudaStreamDestroy(stream);
+leave:
+    gyre_cuda_leave(device->ordinal, previous);
+    return status;
+}
+
+static gyre_status cuda_copy(struct gyre_device *device, void *to, const void *from, size_t n_bytes)
+{
+    return on_private_stream(device, to, from, n_bytes);
+}
+
+static gyre_status cuda_zero(struct gyre_device *device, void *ptr, size_t n_bytes)
+{
+    return on_private_stream(device, ptr, NULL, n_bytes);
+}
+
+static gyre_status cuda_check_pointer(struct gyre_device *device, const void *ptr)
+{
+    struct cudaPointerAttributes attributes;
+    GYRE_CUDA_TRY(cudaPointerGetAttributes(&attributes, ptr));
+    switch (attributes.type) {
+    case cudaMemoryTypeDevice:
+        if (attributes.device == device->ordinal)
+            return GYRE_SUCCESS;
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "the buffer %p is memory of GPU %d, the communicator's is %d", ptr,
+                         attributes.device, device->ordinal);
+    case cudaMemoryTypeHost:
+    case cudaMemoryTypeManaged:
+        return GYRE_SUCCESS;
+    case cudaMemoryTypeUnregistered:
+        break;
+    }
+    return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                     "the buffer %p is ordinary host memory, which GPU %d cannot address", ptr,
+                     device->ordinal);
+}
+
+static gyre_status cuda_stream_create(struct gyre_device *device, gyre_stream *stream_out)
+{
+    ON_DEVICE(device, cudaStreamCreateWithFlags((cudaStream_t *)stream_out, cudaStreamNonBlocking));
+}
+
+static gyre_status cuda_stream_destroy(struct gyre_device *device, gyre_stream stream)
+{
+    ON_DEVICE(device, cudaStreamDestroy((cudaStream_t)stream));
+}
+
+static gyre_status cuda_stream_synchronize(struct gyre_device *device, gyre_stream stream)
+{
+    ON_DEVICE(device, cudaStreamSynchronize((cudaStream_t)stream));
+}
+
+static gyre_status cuda_stream_query(struct gyre_device *device, gyre_stream stream)
+{
+    int previous = -1;
+    GYRE_TRY(gyre_cuda_enter(device->ordinal, &previous));
+    const cudaError_t error = cudaStreamQuery((cudaStream_t)stream);
+    gyre_cuda_leave(device->ordinal, previous);
+    if (error == cudaErrorNotReady) {
+        (void)cudaGetLastError();
+        return GYRE_IN_PROGRESS;
+    }
+    return error == cudaSuccess ? GYRE_SUCCESS : gyre_cuda_fail(error, "cudaStreamQuery");
+}
+
+const struct gyre_device_ops gyre_device_cuda = {
+    .kind = GYRE_DEVICE_CUDA,
+    .name = "cuda",
+    .count = cuda_count,
+    .open = cuda_open,
+    .close = cuda_close,
+    .info = cuda_info,
+    .mem_alloc = cuda_mem_alloc,
+    .mem_free = cuda_mem_free,
+    .host_alloc = cuda_host_alloc,
+    .host_free = cuda_host_free,
+    .host_register = cuda_host_register,
+    .host_unregister = cuda_host_unregister,
+    .copy = cuda_copy,
+    .zero = cuda_zero,
+    .check_pointer = cuda_check_pointer,
+    .stream_create = cuda_stream_create,
+    .stream_destroy = cuda_stream_destroy,
+    .stream_synchronize = cuda_stream_synchronize,
+    .stream_query = cuda_stream_query,
+};

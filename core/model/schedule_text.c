@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The text form of a program: one line a step, and back (docs/schedule.md has the grammar).
+ *
+ *   program ring all_reduce
+ *   ranks 4 rank 0 root 0 chunks 4 lanes 1 depth 2
+ *   worker 0
+ *     chunk 3: in 3 -> to 1
+ *     chunk 2: from 3 + in 2 -> to 1
+ *     chunk 0: from 3 + in 0 -> out 0, to 1 final
+ *   end
+ *
+ * Connections are numbered by their first use, as the builder does it, so the text need not name
+ * the numbers. Everything after # is a comment.
+ */
+#include "core/base/status.h"
+#include "core/model/schedule.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TOKEN_BYTES 32
+
+static void print_operand(FILE *file, const struct gyre_program *program,
+                          struct gyre_operand operand)
+{
+    static const char *const words[] = {"in", "out", "scratch"};
+    if (operand.kind != GYRE_OPERAND_CONNECTION) {
+        fprintf(file, "%s %u", words[operand.kind], operand.index);
+        return;
+    }
+    const struct gyre_connection *connection = &program->connections[operand.index];
+    fprintf(file, "%s %u", connection->is_send ? "to" : "from", connection->peer);
+    if (connection->lane != 0)
+        fprintf(file, "/%u", connection->lane);
+}
+
+static void print_step(FILE *file, const struct gyre_program *program, const struct gyre_step *step)
+{
+    fprintf(file, "  chunk %u: ", step->chunk);
+    for (unsigned i = 0; i < step->n_ins; i++) {
+        fputs(i == 0 ? "" : " + ", file);
+        print_operand(file, program, step->ins[i]);
+    }
+    fputs(" -> ", file);
+    for (unsigned i = 0; i < step->n_outs; i++) {
+        fputs(i == 0 ? "" : ", ", file);
+        print_operand(file, program, step->outs[i]);
+    }
+    fputs((step->flags & GYRE_STEP_FINAL) != 0 ? " final" : "", file);
+    fputs((step->flags & GYRE_STEP_WITH_NEXT) != 0 ? " with_next\n" : "\n", file);
+}
+
+gyre_status gyre_program_to_text(const struct gyre_program *program, char **text_out)
+{
+    char *text = NULL;
+    size_t n_bytes = 0;
+    FILE *file = open_memstream(&text, &n_bytes);
+    if (file == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory to print a program");
+    fprintf(file, "program %s %s\n", program->algorithm, gyre_collectives[program->coll].name);
+    fprintf(file, "ranks %u rank %u root %u chunks %u lanes %u depth %u\n", program->n_ranks,
+            program->rank, program->root, program->n_chunks, program->n_lanes, program->min_depth);
+    for (unsigned w = 0; w < program->n_workers; w++) {
+        const struct gyre_worker *worker = &program->workers[w];
+        fprintf(file, "worker %u\n", w);
+        for (uint32_t s = 0; s < worker->n_steps; s++)
+            print_step(file, program, &program->steps[worker->first_step + s]);
+    }
+    fputs("end\n", file);
+    const bool is_whole = ferror(file) == 0;
+    if (fclose(file) != 0 || !is_whole) {
+        free(text);
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory to print a program");
+    }
+    *text_out = text;
+    return GYRE_SUCCESS;
+}
+
+/* ---- reading -------------------------------------------------------------------------------- */
+
+struct reader {
+    const char *at;
+    int line;
+    char token[TOKEN_BYTES]; /* the next one; "" = end of line */
+    struct gyre_builder *builder;
+    unsigned n_workers;
+};
+
+#define EXPECTED(reader, what)                                                                   \
+    gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "line %d: expected %s, found %s%s%s", (reader)->line, \
+              (what), (reader)->token[0] == '\0' ? "" : "\"",                                    \
+              (reader)->token[0] == '\0' ? "the end of the line" : (reader)->token,              \
+              (reader)->token[0] == '\0' ? "" : "\"")
+
+/* How many bytes of a mark stand here; 0 = none. */
+static size_t mark_bytes(const char *at)
+{
+    if (at[0] == '-' && at[1] == '>')
+        return 2;
+    return at[0] == ':' || at[0] == ',' || at[0] == '+' || at[0] == '/' ? 1 : 0;
+}
+
+/* Read the next token of the line: a mark alone, or everything up to a blank or a mark. */
+static void next_token(struct reader *reader)
+{
+    while (*reader->at == ' ' || *reader->at == '\t' || *reader->at == '\r')
+        reader->at++;
+    if (*reader->at == '#')
+        reader->at += strcspn(reader->at, "\n");
+    const char *start = reader->at;
+    reader->at += mark_bytes(start);
+    if (reader->at == start)
+        while (*reader->at != '\0' && !isspace((unsigned char)*reader->at) && *reader->at != '#' &&
+               mark_bytes(reader->at) == 0)
+            reader->at++;
+    /* Longer than any word of the language: cut, it is an error in any case. */
+    const size_t n_bytes = (size_t)(reader->at - start);
+    snprintf(reader->token, sizeof(reader->token), "%.*s",
+             (int)(n_bytes < TOKEN_BYTES ? n_bytes : TOKEN_BYTES - 1), start);
+}
+
+/* Go to the first token of the next line that has one; false at the end of the text. */
+static bool next_line(struct reader *reader)
+{
+    do {
+        next_token(reader);
+        if (reader->token[0] != '\0')
+            return true;
+        if (*reader->at == '\0')
+            return false;
+        reader->at++; /* the newline, or another kind of blank */
+        reader->line += reader->at[-1] == '\n';
+    } while (true);
+}
+
+static bool is_token(const struct reader *reader, const char *word)
+{
+    return strcmp(reader->token, word) == 0;
+}
+
+static gyre_status take_word(struct reader *reader, const char *word)
+{
+    if (!is_token(reader, word))
+        return EXPECTED(reader, word);
+    next_token(reader);
+    return GYRE_SUCCESS;
+}
+
+static gyre_status take_number(struct reader *reader, unsigned limit, unsigned *number_out)
+{
+    unsigned number = 0;
+    const char *digit = reader->token;
+    for (; isdigit((unsigned char)*digit) && number <= limit; digit++)
+        number = number * 10 + (unsigned)(*digit - '0');
+    if (digit == reader->token || *digit != '\0' || number > limit) {
+        char what[48];
+        snprintf(what, sizeof(what), "a number from 0 to %u", limit);
+        return EXPECTED(reader, what);
+    }
+    next_token(reader);
+    *number_out = number;
+    return GYRE_SUCCESS;
+}
+
+static gyre_status take_named(struct reader *reader, const char *word, unsigned limit,
+                              unsigned *number_out)
+{
+    GYRE_TRY(take_word(reader, word));
+    return take_number(reader, limit, number_out);
+}
+
+static gyre_status take_end_of_line(struct reader *reader)
+{
+    if (reader->token[0] != '\0')
+        return EXPECTED(reader, "the end of the line");
+    return GYRE_SUCCESS;
+}
+
+static gyre_status need_line(struct reader *reader)
+{
+    return next_line(reader) ? GYRE_SUCCESS
+                             : gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                                         "line %d: the text ends before \"end\"", reader->line);
+}
+
+static gyre_status read_head(struct reader *reader)
+{
+    char algorithm[16];
+    struct gyre_shape shape = {.grouping = NULL};
+    unsigned n_ranks, rank, root, n_chunks, n_lanes, depth;
+    GYRE_TRY(need_line(reader));
+    GYRE_TRY(take_word(reader, "program"));
+    if (reader->token[0] == '\0' || strlen(reader->token) >= sizeof(algorithm))
+        return EXPECTED(reader, "an algorithm's name of at most 15 characters");
+    snprintf(algorithm, sizeof(algorithm), "%.15s", reader->token);
+    next_token(reader);
+    const int coll = gyre_collective_find(reader->token);
+    if (coll < 0)
+        return EXPECTED(reader, "a collective's name");
+    next_token(reader);
+    GYRE_TRY(take_end_of_line(reader));
+
+    GYRE_TRY(need_line(reader));
+    GYRE_TRY(take_named(reader, "ranks", GYRE_MAX_RANKS, &n_ranks));
+    GYRE_TRY(take_named(reader, "rank", GYRE_MAX_RANKS - 1, &rank));
+    GYRE_TRY(take_named(reader, "root", GYRE_MAX_RANKS - 1, &root));
+    GYRE_TRY(take_named(reader, "chunks", GYRE_MAX_RANKS, &n_chunks));
+    GYRE_TRY(take_named(reader, "lanes", GYRE_MAX_LANES, &n_lanes));
+    GYRE_TRY(take_named(reader, "depth", UINT8_MAX, &depth));
+    GYRE_TRY(take_end_of_line(reader));
+    shape.coll = (enum gyre_collective)coll;
+    shape.n_ranks = (uint16_t)n_ranks;
+    shape.root = (uint16_t)root;
+    if (gyre_builder_open(algorithm, &shape, (int)rank, (int)n_chunks, &reader->builder) !=
+        GYRE_SUCCESS)
+        return gyre_fail_context(GYRE_ERROR_INVALID_ARGUMENT, "line %d", reader->line);
+    gyre_builder_lanes(reader->builder, (int)n_lanes);
+    gyre_builder_min_depth(reader->builder, (int)depth);
+    return GYRE_SUCCESS;
+}
+
+static gyre_status read_operand(struct reader *reader, bool is_out, struct gyre_ref *ref_out)
+{
+    unsigned index = 0, lane = 0;
+    if (is_token(reader, is_out ? "to" : "from")) {
+        next_token(reader);
+        GYRE_TRY(take_number(reader, GYRE_MAX_RANKS - 1, &index));
+        if (is_token(reader, "/")) {
+            next_token(reader);
+            GYRE_TRY(take_number(reader, GYRE_MAX_LANES - 1, &lane));
+        }
+        *ref_out = gyre_peer((int)index, (int)lane);
+        return GYRE_SUCCESS;
+    }
+    const bool is_scratch = is_token(reader, "scratch"), is_output = is_token(reader, "out");
+    if (!is_scratch && !is_output && (is_out || !is_token(reader, "in")))
+        return EXPECTED(reader, is_out ? "out, scratch or to" : "in, out, scratch or from");
+    next_token(reader);
+    GYRE_TRY(take_number(reader, GYRE_MAX_RANKS - 1, &index));
+    *ref_out = is_scratch ? gyre_scratch((int)index)
+                          : (is_output ? gyre_out((int)index) : gyre_in((int)index));
+    return GYRE_SUCCESS;
+}
+
+static gyre_status read_operands(struct reader *reader, bool is_out, struct gyre_ref *refs,
+                                 int *n_refs_out)
+{
+    const int most = is_out ? GYRE_STEP_MAX_OUTS : GYRE_STEP_MAX_INS;
+    int n_refs = 0;
+    *n_refs_out = 0;
+    do {
+        if (n_refs == most)
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "line %d: more than %d %s", reader->line,
+                             most, is_out ? "outputs" : "inputs");
+        if (n_refs > 0)
+            next_token(reader);
+        GYRE_TRY(read_operand(reader, is_out, &refs[n_refs]));
+        n_refs++;
+    } while (is_token(reader, is_out ? "," : "+"));
+    *n_refs_out = n_refs;
+    return GYRE_SUCCESS;
+}
+
+static gyre_status read_step(struct reader *reader)
+{
+    struct gyre_ref ins[GYRE_STEP_MAX_INS], outs[GYRE_STEP_MAX_OUTS];
+    int n_ins = 0, n_outs = 0;
+    unsigned chunk = 0, flags = 0;
+    GYRE_TRY(take_named(reader, "chunk", GYRE_MAX_RANKS - 1, &chunk));
+    GYRE_TRY(take_word(reader, ":"));
+    GYRE_TRY(read_operands(reader, false, ins, &n_ins));
+    GYRE_TRY(take_word(reader, "->"));
+    GYRE_TRY(read_operands(reader, true, outs, &n_outs));
+    if (is_token(reader, "final")) {
+        flags |= GYRE_STEP_FINAL;
+        next_token(reader);
+    }
+    if (is_token(reader, "with_next")) {
+        flags |= GYRE_STEP_WITH_NEXT;
+        next_token(reader);
+    }
+    GYRE_TRY(take_end_of_line(reader));
+    gyre_builder_step(reader->builder, (int)chunk, ins, n_ins, outs, n_outs, flags);
+    return GYRE_SUCCESS;
+}
+
+static gyre_status read_body(struct reader *reader)
+{
+    for (;;) {
+        GYRE_TRY(need_line(reader));
+        if (is_token(reader, "end")) {
+            next_token(reader);
+            GYRE_TRY(take_end_of_line(reader));
+            const int line = reader->line;
+            if (next_line(reader))
+                return EXPECTED(reader, "nothing after \"end\"");
+            reader->line = line;
+            return GYRE_SUCCESS;
+        }
+        if (is_token(reader, "worker")) {
+            unsigned number;
+            GYRE_TRY(take_named(reader, "worker", GYRE_MAX_WORKERS - 1, &number));
+            GYRE_TRY(take_end_of_line(reader));
+            if (number != reader->n_workers)
+                return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                                 "line %d: expected worker %u, found worker %u", reader->line,
+                                 reader->n_workers, number);
+            reader->n_workers++;
+            gyre_builder_worker(reader->builder);
+        } else if (reader->n_workers == 0 || !is_token(reader, "chunk")) {
+            return EXPECTED(reader, reader->n_workers == 0 ? "\"worker 0\" or \"end\""
+                                                           : "\"chunk\", \"worker\" or \"end\"");
+        } else {
+            GYRE_TRY(read_step(reader));
+        }
+    }
+}
+
+gyre_status gyre_program_from_text(const char *text, struct gyre_program **program_out)
+{
+    struct reader reader = {.at = text, .line = 1};
+    struct gyre_program *program = NULL;
+    gyre_status status = read_head(&reader);
+    if (status != GYRE_SUCCESS)
+        return status;
+    status = read_body(&reader);
+    char cause[GYRE_CAUSE_MAX_BYTES];
+    snprintf(cause, sizeof(cause), "%s", gyre_cause());
+    const gyre_status closed = gyre_builder_close(reader.builder, &program);
+    if (status != GYRE_SUCCESS) { /* what was wrong in the text, not what it left unfinished */
+        gyre_program_free(closed == GYRE_SUCCESS ? program : NULL);
+        gyre_set_cause(cause);
+        return status;
+    }
+    if (closed != GYRE_SUCCESS)
+        return gyre_fail_context(closed == GYRE_ERROR_INTERNAL ? GYRE_ERROR_INVALID_ARGUMENT
+                                                               : closed,
+                                 "the program that ends in line %d", reader.line);
+    *program_out = program;
+    return GYRE_SUCCESS;
+}

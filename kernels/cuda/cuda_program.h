@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the interpreter kernel reads: a program lowered for one rank (one blob: workers,
+ * connections, steps), a split whose divisions were done on the host, and the parameter block of a
+ * launch. Nothing that changes from call to call is in device memory except the counters of the
+ * FIFO ends, so a captured launch replays without the host. Valid as C11 and as CUDA.
+ */
+#ifndef GYRE_KERNELS_CUDA_PROGRAM_H
+#define GYRE_KERNELS_CUDA_PROGRAM_H
+
+#include "core/model/connector.h"
+#include "core/model/tile.h"
+#include "kernels/executor.h"
+
+/* An operand. Connections: `ref` is the worker's own connection number, `use` counts the earlier
+ * uses of that connection within the tile, so that every thread knows the slot's number without
+ * shared counters. Chunks: kind in the two highest bits of `ref`, the rest is the index. */
+struct gyre_cuda_operand {
+    uint16_t ref;
+    uint16_t use;
+};
+
+#define GYRE_CUDA_REF_KIND_SHIFT 14
+#define GYRE_CUDA_REF_INDEX_MASK 0x3fffU
+
+struct gyre_cuda_step {
+    uint8_t n_ins;
+    uint8_t n_outs;
+    uint8_t is_final;
+    uint8_t has_recvs;
+    uint16_t chunk;
+    uint16_t recv_mask;   /* bit i: ins[i] is a connection */
+    uint16_t send_mask;   /* bit i: outs[i] is a connection */
+    uint16_t caller_mask; /* bit i: ins[i] is the caller's input: multiplied if the op asks */
+    struct gyre_cuda_operand ins[GYRE_STEP_MAX_INS];
+    struct gyre_cuda_operand outs[GYRE_STEP_MAX_OUTS];
+    uint32_t pad[2];
+};
+
+struct gyre_cuda_connection {
+    uint32_t index;  /* gyre_connector_index() in channel 0 */
+    uint32_t n_uses; /* slots in a tile; never 0 */
+};
+
+struct gyre_cuda_worker {
+    uint32_t first_step;
+    uint32_t n_steps;
+    uint32_t first_connection;
+    uint32_t n_connections;
+};
+
+/* The blob begins with this; offsets are from its start, multiples of 16. */
+struct gyre_cuda_program {
+    uint32_t n_bytes;
+    uint32_t workers_offset;
+    uint32_t connections_offset;
+    uint32_t steps_offset;
+};
+
+GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_step) == 96, "copied in 16-byte words");
+GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_worker) == 16, "copied in 16-byte words");
+GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_program) == 16, "keeps the workers aligned");
+
+/* struct gyre_split with the quotients that gyre_part() needs: a 64-bit division costs a GPU
+ * thread some 100 instructions, and a range takes eight. */
+struct gyre_cuda_split {
+    uint64_t count;
+    uint64_t share_units; /* of a channel; the first extra_channels have one more */
+    uint32_t extra_channels;
+    uint32_t n_chunks;
+    uint32_t tile_elems;
+    uint32_t unit_elems;
+    uint64_t chunk_share_units[2]; /* of a chunk, in channels with share_units and with one more */
+    uint32_t extra_chunks[2];
+    uint32_t n_tiles;
+    uint32_t pad;
+};
+
+/** gyre_cuda_split_make - the same ranges as `split`, without divisions. */
+static inline struct gyre_cuda_split gyre_cuda_split_make(const struct gyre_split *split)
+{
+    struct gyre_cuda_split own;
+    const uint64_t n_units = (split->count + split->unit_elems - 1) / split->unit_elems;
+    own.count = split->count;
+    own.share_units = n_units / split->n_channels;
+    own.extra_channels = (uint32_t)(n_units % split->n_channels);
+    own.n_chunks = split->n_chunks;
+    own.tile_elems = split->tile_elems;
+    own.unit_elems = split->unit_elems;
+    for (uint32_t longer = 0; longer < 2; longer++) {
+        own.chunk_share_units[longer] = (own.share_units + longer) / split->n_chunks;
+        own.extra_chunks[longer] = (uint32_t)((own.share_units + longer) % split->n_chunks);
+    }
+    own.n_tiles = (uint32_t)gyre_tile_count(split);
+    own.pad = 0;
+    return own;
+}
+
+static GYRE_HOST_DEVICE inline uint64_t gyre_cuda_min(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/** gyre_cuda_tile_range - gyre_tile_range() by multiplications. */
+static GYRE_HOST_DEVICE inline struct gyre_range
+gyre_cuda_tile_range(const struct gyre_cuda_split *split, uint32_t channel, uint32_t chunk,
+                     uint32_t tile)
+{
+    const uint32_t longer = channel < split->extra_channels ? 1 : 0;
+    const uint64_t unit = split->unit_elems;
+    const uint64_t first_unit =
+        split->share_units * channel + (longer != 0 ? channel : split->extra_channels);
+    const uint64_t begin = gyre_cuda_min(first_unit * unit, split->count);
+    const uint64_t end =
+        gyre_cuda_min((first_unit + split->share_units + longer) * unit, split->count);
+    const uint32_t part = split->n_chunks == 1 ? 0 : chunk;
+    const uint32_t extra = split->extra_chunks[longer];
+    const uint64_t share = split->chunk_share_units[longer];
+    const uint64_t before = share * part + (part < extra ? part : extra);
+    const uint64_t own = share + (part < extra ? 1 : 0);
+    const uint64_t skip = (uint64_t)tile * split->tile_elems;
+    const uint64_t part_end = gyre_cuda_min(begin + (before + own) * unit, end);
+    struct gyre_range range;
+    range.first_elem = gyre_cuda_min(gyre_cuda_min(begin + before * unit, end) + skip, part_end);
+    range.n_elems = gyre_cuda_min(part_end - range.first_elem, split->tile_elems);
+    return range;
+}
+
+/* Words in device memory that belong to the executor. Written by its kernels only. */
+struct gyre_cuda_control {
+    uint64_t n_started;   /* works, replayed ones too */
+    uint64_t n_completed; /* likewise */
+    uint32_t n_blocks_done;
+    uint32_t is_aborted; /* sticky: later kernels and graph nodes fall through */
+};
+
+/* Pinned host memory. */
+struct gyre_cuda_board {
+    struct gyre_pulse pulse; /* `launched` by the host, the rest by kernels */
+    uint32_t abort;          /* written by the host, read by kernels that wait long */
+    uint32_t pad;
+};
+
+/* What all works of a launch share. */
+struct gyre_cuda_common {
+    const struct gyre_connector *connectors;
+    uint64_t *counters; /* of this protocol, by connector index: posted or consumed */
+    struct gyre_cuda_control *control;
+    struct gyre_cuda_board *board;
+    uint32_t slot_bytes; /* of this protocol */
+    uint32_t n_blocks;
+    uint32_t n_works;
+    uint32_t ends_per_rank; /* connectors of one peer: turns an index into a rank */
+};
+
+struct gyre_cuda_work {
+    const unsigned char *in;
+    unsigned char *out;
+    unsigned char *scratch;       /* areas of channel 0, then of channel 1, ... */
+    const unsigned char *program; /* the blob in device memory */
+    struct gyre_cuda_split split;
+    uint64_t scalar;
+    uint32_t signature;
+    uint32_t divisor;
+    uint32_t first_block;
+    uint32_t channel_stride; /* connectors from a channel to the next */
+    uint32_t area_bytes;     /* of scratch */
+    uint16_t n_areas;        /* of one channel */
+    uint8_t elem_bytes;
+    uint8_t premultiply;
+    uint8_t in_blocks;
+    uint8_t out_blocks;
+    uint16_t n_workers;
+    uint32_t pad;
+};
+
+/* Short programs travel with the launch: one read from memory less before the first step. Kernel
+ * parameters may take 4 KiB on all drivers that CUDA 12 and 13 support. */
+#define GYRE_CUDA_INLINE_BYTES 3072
+/* Works of one launch; each takes at least one of the multiprocessors. */
+#define GYRE_CUDA_MAX_WORKS 160
+
+struct gyre_cuda_args_one {
+    struct gyre_cuda_common common;
+    struct gyre_cuda_work work;
+    uint32_t is_inline;
+    unsigned char program[GYRE_CUDA_INLINE_BYTES] __attribute__((aligned(16)));
+};
+
+struct gyre_cuda_args_many {
+    struct gyre_cuda_common common;
+    struct gyre_cuda_work works[GYRE_CUDA_MAX_WORKS];
+};
+
+GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_args_one) <= 4096, "kernel parameters");
+GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_args_many) <= 32764, "kernel parameters");
+
+/* LL's flags are 31 bits of the slot's number, never 0, so fresh memory never matches. Once in 2^30
+ * slots the sender writes every line of the slot: then no line is older than that, and a stale
+ * flag can never equal a new one, which comes back after 2^31. */
+#define GYRE_CUDA_LL_CLEAN_PERIOD (1U << 30)
+
+static GYRE_HOST_DEVICE inline uint32_t gyre_cuda_ll_flag(uint64_t slot_number)
+{
+    return (uint32_t)slot_number | 0x80000000U;
+}
+
+static GYRE_HOST_DEVICE inline bool gyre_cuda_ll_cleans(uint64_t slot_number, uint32_t depth)
+{
+    return ((uint32_t)slot_number & (GYRE_CUDA_LL_CLEAN_PERIOD - 1)) < depth;
+}
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* How large a launch of a loaded program is. */
+struct gyre_cuda_shape {
+    uint32_t max_connections; /* of one worker */
+    uint32_t max_steps;
+};
+
+/** gyre_cuda_lower - one rank's program as a blob for the kernel.
+ * @connectors: checked for existence and protocol, for every channel.
+ * @blob_out: malloc'ed. Errors: INVALID_USAGE (no such connection), UNSUPPORTED (the connection
+ * does not have the protocol, too many chunks), OUT_OF_MEMORY. */
+gyre_status gyre_cuda_lower(const struct gyre_fifo_spec *spec,
+                            const struct gyre_connector *connectors, int n_ranks,
+                            const struct gyre_load_config *config,
+                            struct gyre_cuda_program **blob_out, struct gyre_cuda_shape *shape_out);
+
+/** gyre_cuda_kernel_find - the interpreter for (protocol, dtype, op), or for copies only.
+ * @copies: programs that reduce nothing; dtype and op are ignored.
+ * @many: takes struct gyre_cuda_args_many; copies only. NULL if there is none. */
+const void *gyre_cuda_kernel_find(enum gyre_proto proto, bool copies, bool many, unsigned dtype,
+                                  unsigned op);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

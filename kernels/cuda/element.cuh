@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Element types and operations on the GPU: numeric.h, with the GPU's own conversion instructions
+ * where they give the same bits (round to nearest even, canonical NaN, satfinite for fp8).
+ */
+#ifndef GYRE_KERNELS_CUDA_ELEMENT_CUH
+#define GYRE_KERNELS_CUDA_ELEMENT_CUH
+
+#include "kernels/numeric.h"
+
+static __device__ __forceinline__ float f16_widen(uint16_t bits)
+{
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    return value;
+}
+
+static __device__ __forceinline__ uint16_t f16_narrow(float value)
+{
+    uint16_t bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    return bits;
+}
+
+static __device__ __forceinline__ uint16_t bf16_narrow(float value)
+{
+    uint16_t bits;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    return bits;
+}
+
+/* fp8 conversions are instructions from compute capability 8.9 on. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+#define F8_CONVERSIONS(name, type)                                                               \
+    static __device__ __forceinline__ float name##_widen(uint8_t bits)                           \
+    {                                                                                            \
+        uint32_t halves;                                                                         \
+        asm("cvt.rn.f16x2." type "x2 %0, %1;" : "=r"(halves) : "h"((uint16_t)bits));             \
+        return f16_widen((uint16_t)halves);                                                      \
+    }                                                                                            \
+    static __device__ __forceinline__ uint8_t name##_narrow(float value)                         \
+    {                                                                                            \
+        uint16_t pair;                                                                           \
+        asm("cvt.rn.satfinite." type "x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(value)); \
+        return (uint8_t)pair;                                                                    \
+    }
+F8_CONVERSIONS(f8e4m3, "e4m3")
+F8_CONVERSIONS(f8e5m2, "e5m2")
+#else
+#define f8e4m3_widen  gyre_f8e4m3_to_f32
+#define f8e4m3_narrow gyre_f32_to_f8e4m3
+#define f8e5m2_widen  gyre_f8e5m2_to_f32
+#define f8e5m2_narrow gyre_f32_to_f8e5m2
+#endif
+
+/* X(dtype suffix, stored as, computed in, family of the operations, widen, narrow, divides) */
+#define ELEMENT_TABLE(X)                                                        \
+    X(INT8, int8_t, int8_t, i8, GYRE_NUMERIC_SAME, GYRE_NUMERIC_SAME, 1)        \
+    X(UINT8, uint8_t, uint8_t, u8, GYRE_NUMERIC_SAME, GYRE_NUMERIC_SAME, 1)     \
+    X(INT32, int32_t, int32_t, i32, GYRE_NUMERIC_SAME, GYRE_NUMERIC_SAME, 1)    \
+    X(UINT32, uint32_t, uint32_t, u32, GYRE_NUMERIC_SAME, GYRE_NUMERIC_SAME, 1) \
+    X(INT64, int64_t, int64_t, i64, GYRE_NUMERIC_SAME, GYRE_NUMERIC_SAME, 1)    \
+    X(UINT64, uint64_t, uint64_t, u64, GYRE_NUMERIC_SAME, GYRE_NUMERIC_SAME, 1) \
+    X(FLOAT16, uint16_t, float, f32, f16_widen, f16_narrow, 0)                  \
+    X(FLOAT32, float, float, f32, GYRE_NUMERIC_SAME, GYRE_NUMERIC_SAME, 0)      \
+    X(FLOAT64, double, double, f64, GYRE_NUMERIC_SAME, GYRE_NUMERIC_SAME, 0)    \
+    X(BFLOAT16, uint16_t, float, f32, gyre_bf16_to_f32, bf16_narrow, 0)         \
+    X(FLOAT8_E4M3, uint8_t, float, f32, f8e4m3_widen, f8e4m3_narrow, 0)         \
+    X(FLOAT8_E5M2, uint8_t, float, f32, f8e5m2_widen, f8e5m2_narrow, 0)
+
+template <int DTYPE> struct element;
+
+#define DIVIDE_0(family, value, divisor) (value)
+#define DIVIDE_1(family, value, divisor) gyre_op_divide_##family(value, divisor)
+
+#define ELEMENT(id, stored_t, computed_t, family, widen_, narrow_, divides)                        \
+    template <> struct element<GYRE_##id> {                                                        \
+        using stored = stored_t;                                                                   \
+        using computed = computed_t;                                                               \
+        static const bool can_divide = divides;                                                    \
+        static __device__ __forceinline__ computed widen(stored value)                             \
+        {                                                                                          \
+            return widen_(value);                                                                  \
+        }                                                                                          \
+        static __device__ __forceinline__ stored narrow(computed value)                            \
+        {                                                                                          \
+            return narrow_(value);                                                                 \
+        }                                                                                          \
+        static __device__ __forceinline__ computed multiply(computed a, computed b)                \
+        {                                                                                          \
+            return gyre_op_prod_##family(a, b);                                                    \
+        }                                                                                          \
+        /* a call: 64-bit divisions are long, and this happens once a collective */                \
+        static __device__ __noinline__ computed divide(computed a, uint32_t divisor)               \
+        {                                                                                          \
+            (void)divisor;                                                                         \
+            return DIVIDE_##divides(family, a, divisor);                                           \
+        }                                                                                          \
+        template <int OP> static __device__ __forceinline__ computed apply(computed a, computed b) \
+        {                                                                                          \
+            if (OP == GYRE_SUM)                                                                    \
+                return gyre_op_sum_##family(a, b);                                                 \
+            if (OP == GYRE_PROD)                                                                   \
+                return gyre_op_prod_##family(a, b);                                                \
+            return OP == GYRE_MAX ? gyre_op_max_##family(a, b) : gyre_op_min_##family(a, b);       \
+        }                                                                                          \
+    };
+ELEMENT_TABLE(ELEMENT)
+#undef ELEMENT
+
+/* What a step does to its inputs beside the operation; the same for all threads. */
+struct arithmetic {
+    uint64_t scalar;
+    uint32_t scale_mask; /* bit i: input i is multiplied by the scalar, rounded to dtype */
+    uint32_t divisor;    /* > 1: the result is divided */
+};
+
+/* BYTES of memory in registers: BYTES / sizeof(element) elements side by side. */
+template <int BYTES> struct pack {
+    uint32_t words[(BYTES + 3) / 4];
+};
+
+/* Running result over packs in reduction order; kept in the computing type until end(). */
+template <int DTYPE, int OP, int BYTES> struct reducer {
+    using type = element<DTYPE>;
+    using stored = typename type::stored;
+    using computed = typename type::computed;
+    static const int n = BYTES / (int)sizeof(stored);
+    computed values[n];
+
+    static __device__ __forceinline__ computed get(const pack<BYTES> &from, int i, bool scaled,
+                                                   uint64_t scalar)
+    {
+        stored all[n];
+        memcpy(all, &from, BYTES);
+        computed value = type::widen(all[i]);
+        if (scaled) {
+            stored factor;
+            memcpy(&factor, &scalar, sizeof(factor));
+            value = type::widen(type::narrow(type::multiply(value, type::widen(factor))));
+        }
+        return value;
+    }
+
+    __device__ __forceinline__ void begin(const pack<BYTES> &from, bool scaled, uint64_t scalar)
+    {
+#pragma unroll
+        for (int i = 0; i < n; i++)
+            values[i] = get(from, i, scaled, scalar);
+    }
+
+    __device__ __forceinline__ void add(const pack<BYTES> &from, bool scaled, uint64_t scalar)
+    {
+#pragma unroll
+        for (int i = 0; i < n; i++)
+            values[i] = type::template apply<OP>(values[i], get(from, i, scaled, scalar));
+    }
+
+    __device__ __forceinline__ pack<BYTES> end(uint32_t divisor)
+    {
+        stored all[n];
+        pack<BYTES> to;
+        if (type::can_divide && divisor > 1) {
+#pragma unroll
+            for (int i = 0; i < n; i++)
+                values[i] = type::divide(values[i], divisor);
+        }
+#pragma unroll
+        for (int i = 0; i < n; i++)
+            all[i] = type::narrow(values[i]);
+        memcpy(&to, all, BYTES);
+        return to;
+    }
+};
+
+/* Stands for no type: kernels that only copy. */
+#define DTYPE_NONE (-1)
+
+#endif

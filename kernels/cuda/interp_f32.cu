@@ -1,0 +1,6 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The interpreter for float32. */
+#include "kernels/cuda/interp.cuh"
+
+DEFINE_KERNELS(FLOAT32)

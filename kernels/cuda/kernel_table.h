@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Where the interpreter's instances are found: a table for each element type, defined by the
+ * interp_*.cu files. Valid as C11 and as CUDA.
+ */
+#ifndef GYRE_KERNELS_CUDA_KERNEL_TABLE_H
+#define GYRE_KERNELS_CUDA_KERNEL_TABLE_H
+
+#include "kernels/cuda/cuda_program.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct gyre_cuda_kernels {
+    const void *by_op[GYRE_N_PROTOS][GYRE_MIN + 1];
+};
+
+struct gyre_cuda_copy_kernels {
+    const void *one[GYRE_N_PROTOS];
+    const void *many[GYRE_N_PROTOS];
+};
+
+#define GYRE_CUDA_KERNELS_DECLARE(id, name, bytes, is_float) \
+    extern const struct gyre_cuda_kernels gyre_cuda_kernels_##id;
+GYRE_DTYPE_TABLE(GYRE_CUDA_KERNELS_DECLARE)
+#undef GYRE_CUDA_KERNELS_DECLARE
+
+extern const struct gyre_cuda_copy_kernels gyre_cuda_kernels_copy;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Protocol SIMPLE: slots of plain bytes, published by tail, given back by head. A block is its
+ * worker threads, which only move bytes, and two warps more: the waiter resolves and awaits the
+ * next steps while the workers still move, the poster fences and publishes a step while the
+ * workers are already in the next one. A fence takes one to ten microseconds, longer the more
+ * is under way; without the extra warp it would stand between any two steps.
+ *
+ * Steps are double-buffered in shared memory. The waiter fills step k after the poster has
+ * published k - 2, which also keeps each of the four named barriers at most one phase ahead.
+ */
+#ifndef GYRE_KERNELS_CUDA_SIMPLE_CUH
+#define GYRE_KERNELS_CUDA_SIMPLE_CUH
+
+#include "kernels/cuda/block.cuh"
+#include "kernels/cuda/move.cuh"
+
+#define READY_BARRIER   1 /* and 2: waiter arrives, workers sync */
+#define DONE_BARRIER    3 /* and 4: workers arrive, poster syncs */
+#define SERVICE_THREADS 64
+#define FIRST_OUT_LANE  16 /* lanes 0..9 serve inputs, 16..24 outputs */
+
+static_assert(GYRE_STEP_MAX_INS <= FIRST_OUT_LANE && FIRST_OUT_LANE + GYRE_STEP_MAX_OUTS <= 32,
+              "a lane for each operand");
+
+struct simple_shared {
+    struct move moves[2];
+    uint32_t n_posted; /* steps that the poster has finished */
+};
+
+/* The lane's operand of the step, if it has one. */
+static __device__ __forceinline__ bool lane_operand(const struct gyre_cuda_step *step,
+                                                    uint32_t lane,
+                                                    struct gyre_cuda_operand *operand_out,
+                                                    bool *is_connection_out)
+{
+    const bool is_out = lane >= FIRST_OUT_LANE;
+    const uint32_t i = is_out ? lane - FIRST_OUT_LANE : lane;
+    if (i >= (is_out ? step->n_outs : step->n_ins))
+        return false;
+    *operand_out = is_out ? step->outs[i] : step->ins[i];
+    *is_connection_out = ((is_out ? step->send_mask : step->recv_mask) >> i & 1) != 0;
+    return true;
+}
+
+/* Returns false when aborted. */
+static __device__ __forceinline__ bool await(const struct block &block, struct connection *own,
+                                             uint64_t number)
+{
+    uint64_t seen = own->seen;
+    uint32_t n_polls = 0;
+    if (has_reached(own, seen, number))
+        return true;
+    do {
+        seen = load_acquire_sys(own->awaited);
+        if (has_reached(own, seen, number)) {
+            own->seen = seen;
+            return true;
+        }
+    } while (!must_stop(block.common, n_polls));
+    return false;
+}
+
+/* A slot of another call: say whose, then wait for the abort that follows. */
+static __device__ __noinline__ void report_mismatch(const struct gyre_cuda_common &common,
+                                                    uint32_t index)
+{
+    uint32_t n_polls = 0;
+    uint64_t *mismatch = &common.board->pulse.mismatch;
+    if (load_relaxed_sys(mismatch) == 0)
+        store_relaxed_sys(mismatch, (uint64_t)(index / common.ends_per_rank) + 1);
+    while (!must_stop(common, n_polls))
+        ;
+}
+
+static __device__ __forceinline__ void fill_move(const struct block &block,
+                                                 const struct gyre_cuda_step *step,
+                                                 struct gyre_range range, struct move *move)
+{
+    const struct gyre_cuda_work &work = block.work;
+    move->n_ins = step->n_ins;
+    move->n_outs = step->n_outs;
+    move->n_bytes = (uint32_t)range.n_elems * work.elem_bytes;
+    move->arithmetic.scalar = work.scalar;
+    move->arithmetic.scale_mask = work.premultiply != 0 ? step->caller_mask : 0;
+    move->arithmetic.divisor = step->is_final != 0 ? work.divisor : 1;
+}
+
+/* Resolve and await one step; every lane its operand. Returns false when aborted. */
+static __device__ __forceinline__ bool prepare(const struct block &block,
+                                               const struct gyre_cuda_step *step, uint32_t tile,
+                                               uint32_t lane, struct move *move)
+{
+    const struct gyre_range range =
+        gyre_cuda_tile_range(&block.work.split, block.channel, step->chunk, tile);
+    const uint32_t n_bytes = (uint32_t)range.n_elems * block.work.elem_bytes;
+    struct gyre_cuda_operand operand;
+    bool is_connection;
+    bool is_stopped = false;
+    uintptr_t address = 0;
+    if (lane_operand(step, lane, &operand, &is_connection)) {
+        if (is_connection) {
+            struct connection *own = &block.connections[operand.ref];
+            const uint64_t number = slot_number(own, tile, operand.use);
+            address = (uintptr_t)slot_address(block, own, tile, operand.use);
+            is_stopped = !await(block, own, number);
+            if (!is_stopped && own->is_send == 0 &&
+                load_relaxed_sys(&own->slot_info[number % own->depth]) !=
+                    gyre_slot_info(n_bytes, block.work.signature)) {
+                report_mismatch(block.common, own->index);
+                is_stopped = true;
+            }
+        } else {
+            address = (uintptr_t)chunk_address(block, operand.ref, tile, step->chunk, range);
+        }
+        if (lane >= FIRST_OUT_LANE)
+            move->outs[lane - FIRST_OUT_LANE] = (unsigned char *)address;
+        else
+            move->ins[lane] = (const unsigned char *)address;
+    }
+    is_stopped = __any_sync(0xffffffffU, is_stopped) != 0;
+    const uint32_t misalignment = __reduce_or_sync(0xffffffffU, (uint32_t)address & 15U);
+    if (lane == 0) {
+        fill_move(block, step, range, move);
+        move->misalignment = misalignment;
+        move->is_stopped = is_stopped;
+    }
+    return !is_stopped;
+}
+
+static __device__ __forceinline__ void publish(const struct block &block,
+                                               const struct gyre_cuda_step *step, uint32_t tile,
+                                               uint32_t lane, uint32_t n_bytes)
+{
+    struct gyre_cuda_operand operand;
+    bool is_connection;
+    if (!lane_operand(step, lane, &operand, &is_connection) || !is_connection)
+        return;
+    const struct connection *own = &block.connections[operand.ref];
+    const uint64_t number = slot_number(own, tile, operand.use);
+    if (own->is_send != 0)
+        store_relaxed_sys(&own->slot_info[number % own->depth],
+                          gyre_slot_info(n_bytes, block.work.signature));
+    fence_acq_rel_sys();
+    store_relaxed_sys(own->posted, number + 1);
+}
+
+static __device__ __forceinline__ void
+run_waiter(const struct block &block, struct simple_shared *shared, uint32_t lane, int n_barrier)
+{
+    const volatile uint32_t *n_posted = &shared->n_posted;
+    uint32_t k = 0;
+    for (uint32_t tile = 0; tile < block.work.split.n_tiles; tile++)
+        for (uint32_t s = 0; s < block.n_steps; s++, k++) {
+            while ((int32_t)(*n_posted + 1 - k) < 0)
+                ;
+            __syncwarp();
+            const bool goes_on = prepare(block, &block.steps[s], tile, lane, &shared->moves[k % 2]);
+            __syncwarp();
+            barrier_arrive(READY_BARRIER + (int)(k % 2), n_barrier);
+            if (!goes_on)
+                return;
+        }
+}
+
+static __device__ __forceinline__ void
+run_poster(const struct block &block, struct simple_shared *shared, uint32_t lane, int n_barrier)
+{
+    uint32_t k = 0;
+    for (uint32_t tile = 0; tile < block.work.split.n_tiles; tile++)
+        for (uint32_t s = 0; s < block.n_steps; s++, k++) {
+            barrier_sync(DONE_BARRIER + (int)(k % 2), n_barrier);
+            const struct move *move = &shared->moves[k % 2];
+            if (move->is_stopped != 0)
+                return;
+            publish(block, &block.steps[s], tile, lane, move->n_bytes);
+            __syncwarp();
+            if (lane == 0)
+                *(volatile uint32_t *)&shared->n_posted = k + 1;
+        }
+}
+
+template <int DTYPE, int OP>
+static __device__ __forceinline__ void run_workers(const struct block &block,
+                                                   struct simple_shared *shared, uint32_t n_workers,
+                                                   int n_barrier)
+{
+    const uint32_t n_moves = block.work.split.n_tiles * block.n_steps;
+    for (uint32_t k = 0; k < n_moves; k++) {
+        const struct move &move = shared->moves[k % 2];
+        barrier_sync(READY_BARRIER + (int)(k % 2), n_barrier);
+        const bool is_stopped = move.is_stopped != 0;
+        if (!is_stopped)
+            move_bytes<DTYPE, OP>(move, threadIdx.x, n_workers);
+        barrier_arrive(DONE_BARRIER + (int)(k % 2), n_barrier);
+        if (is_stopped)
+            return;
+    }
+}
+
+template <int DTYPE, int OP>
+static __device__ __forceinline__ void run_simple(const struct block &block)
+{
+    __shared__ struct simple_shared shared;
+    const uint32_t n_workers = blockDim.x - SERVICE_THREADS;
+    const int n_barrier = (int)n_workers + 32;
+    if (threadIdx.x == 0)
+        shared.n_posted = 0;
+    __syncthreads();
+    if (threadIdx.x < n_workers)
+        run_workers<DTYPE, OP>(block, &shared, n_workers, n_barrier);
+    else if (threadIdx.x < n_workers + 32)
+        run_waiter(block, &shared, threadIdx.x - n_workers, n_barrier);
+    else
+        run_poster(block, &shared, threadIdx.x - n_workers - 32, n_barrier);
+}
+
+#endif

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Every access to a word that another GPU, the host or another block writes or reads, by the
+ * ordering that it needs (PTX ISA, "Memory Consistency Model"; numbers below are its sections'
+ * names).
+ *
+ * SIMPLE, data to the peer. All worker threads store the slot with weak stores. `bar.sync` makes
+ * those stores precede, in causality order, what the posting thread does next ("Causality order":
+ * base causality order through synchronising barriers). That thread stores slot_info, executes
+ * fence.acq_rel.sys and stores tail with st.relaxed.sys: a release pattern on tail at system scope
+ * ("Release and acquire patterns"), cumulative over what was ordered before the fence, so it covers
+ * the other threads' stores as well. The receiver's waiting thread reads tail with ld.acquire.sys:
+ * if it sees the value, the two patterns synchronise ("Synchronizes-with"), and after its own
+ * barrier all worker threads may read the slot with weak loads. st.release.sys would do the
+ * same; the fence is apart because one fence serves up to nine connections.
+ *
+ * SIMPLE, the slot back to the sender. Workers' loads of the slot precede the barrier; the posting
+ * thread's fence and st.relaxed.sys of head are a release pattern again; the sender's waiting
+ * thread reads head with ld.acquire.sys before its workers overwrite the slot. Without the release
+ * a load might observe the overwriting store.
+ *
+ * LL. Each half of a line is one 64-bit element {data, flag} of a vector store
+ * st.relaxed.sys.v2.b64 and is read by ld.relaxed.sys.v2.b64. A vector access is a set of scalar
+ * accesses in no order
+ * ("Vector data types"), each of them single-copy atomic: data of a half is there when its flag is.
+ * Nothing else is communicated, so no fence. Credit: values of a slot's lines are used (compared,
+ * reduced) before the barrier, then one thread stores head with st.relaxed.sys. The model does
+ * not order earlier relaxed loads before a later relaxed store by dependency alone; a load whose
+ * value was used has been performed on every GPU, and the sender's store to that line happens
+ * only after a round trip. A fence here would cost up to a microsecond, since it also waits for the
+ * block's own lines under way to other peers.
+ *
+ * LL128. The flag is the last word of a 128-byte line which eight lanes store in one instruction.
+ * That such a store becomes visible as a whole is no promise of PTX but a property of NVLink and of
+ * the memory system behind it; a transport that cannot promise it gives connections no LL128
+ * slots, and loading a program then fails. The receiver loads the line again after it saw the
+ * flag, so that nothing is assumed about how its own load was split.
+ *
+ * Counters of FIFO ends and the ticket at the end of a launch are ordered between kernels by
+ * stream order.
+ */
+#ifndef GYRE_KERNELS_CUDA_SYNC_CUH
+#define GYRE_KERNELS_CUDA_SYNC_CUH
+
+#include "kernels/cuda/cuda_program.h"
+
+static __device__ __forceinline__ uint64_t load_acquire_sys(const uint64_t *word)
+{
+    uint64_t value;
+    asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+    return value;
+}
+
+static __device__ __forceinline__ uint64_t load_relaxed_sys(const uint64_t *word)
+{
+    uint64_t value;
+    asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+    return value;
+}
+
+static __device__ __forceinline__ uint32_t load_relaxed_sys(const uint32_t *word)
+{
+    uint32_t value;
+    asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
+    return value;
+}
+
+static __device__ __forceinline__ void store_relaxed_sys(uint64_t *word, uint64_t value)
+{
+    asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
+}
+
+static __device__ __forceinline__ void store_relaxed_sys(uint32_t *word, uint32_t value)
+{
+    asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
+}
+
+static __device__ __forceinline__ void fence_acq_rel_sys()
+{
+    asm volatile("fence.acq_rel.sys;" ::: "memory");
+}
+
+/* Two 64-bit elements. */
+static __device__ __forceinline__ ulonglong2 load_line(const void *line)
+{
+    ulonglong2 value;
+    asm volatile("ld.relaxed.sys.global.v2.b64 {%0, %1}, [%2];"
+                 : "=l"(value.x), "=l"(value.y)
+                 : "l"(line)
+                 : "memory");
+    return value;
+}
+
+static __device__ __forceinline__ void store_line(void *line, uint64_t x, uint64_t y)
+{
+    asm volatile("st.relaxed.sys.global.v2.b64 [%0], {%1, %2};" ::"l"(line), "l"(x), "l"(y)
+                 : "memory");
+}
+
+/* Named barriers: the whole warp takes part. @n_threads: all that wait or arrive. */
+static __device__ __forceinline__ void barrier_sync(int id, int n_threads)
+{
+    asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(n_threads) : "memory");
+}
+
+static __device__ __forceinline__ void barrier_arrive(int id, int n_threads)
+{
+    asm volatile("barrier.arrive %0, %1;" ::"r"(id), "r"(n_threads) : "memory");
+}
+
+/* Polls since the wait began; looks for an abort now and then. A poll of local memory takes about
+ * 0.5 us, so the device's word is read every half millisecond and the host's, which costs a
+ * microsecond or two over PCIe, every 8 ms. */
+#define ABORT_POLLS      1024U
+#define ABORT_HOST_POLLS 16384U
+
+static __device__ __forceinline__ bool must_stop(const struct gyre_cuda_common &common,
+                                                 uint32_t &n_polls)
+{
+    n_polls++;
+    if (n_polls % ABORT_POLLS != 0)
+        return false;
+    if (load_relaxed_sys(&common.control->is_aborted) != 0)
+        return true;
+    if (n_polls % ABORT_HOST_POLLS != 0 || load_relaxed_sys(&common.board->abort) == 0)
+        return false;
+    store_relaxed_sys(&common.control->is_aborted, 1U);
+    return true;
+}
+
+#endif

@@ -1,0 +1,336 @@
+#!/usr/bin/env python3
+"""The benches as their users start them: under mpirun, as threads, with torchrun's variables, with
+wrong options. Output is parsed strictly, by nccl-tests' format.
+
+    benches.py CASE BENCH_DIR SOURCE_DIR      (CASE: a function below without its leading "case_")
+"""
+
+import csv
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+
+SKIPPED = 77
+BENCHES = ["allreduce", "allgather", "broadcast", "reduce", "reducescatter", "sendrecv"]
+SMALL = ["-b", "8", "-e", "256K", "-f", "16", "-n", "2", "-w", "1"]
+
+HEADER = [
+    r"# gyre version \d+\.\d+\.\d+ gyre-headers=\d+ gyre-library=\d+",
+    r"# Collective test starting: \w+",
+    r"# nThread \d+ nGpus \d+ minBytes \d+ maxBytes \d+ step: \d+\((factor|bytes)\) "
+    r"warmup iters: \d+ iters: \d+ agg iters: \d+ validation: \d+ graph: \d+",
+    r"#",
+    r"# Using devices",
+]
+PLACE = r"#  Rank [ \d]\d Group  0 Pid +\d+ on +\S+ device [ \d]\d \[[0-9a-f]{4}:\S+\] .+"
+TITLES = [
+    "#",
+    "# " + " " * 10 + "  " + " " * 12 + "  " + " " * 8 + "  " + " " * 6 + "  " + " " * 6 +
+    "           out-of-place                       in-place          ",
+    "#       size         count      type   redop    root     time   algbw   busbw  #wrong"
+    "     time   algbw   busbw  #wrong ",
+    "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)       "
+    "      (us)  (GB/s)  (GB/s)         ",
+]
+HALF = r"  [ \d.e+]{7}  [ \d.e+]{6}  [ \d.e+]{6}  (?:[ \d]{5}\d|  N/A)"
+ROW = re.compile(r"([ \d]{12})  ([ \d]{12})  ( *\w+)  ( *\w+)  ([- \d]{6})" + HALF + HALF + "$")
+FOOTER = [
+    r"# Out of bounds values : (\d+) (OK|FAILED)",
+    r"# Avg bus bandwidth    : [\d.e+-]+ ",
+    r"#",
+    r"# Collective test concluded: \w+",
+    r"#",
+]
+
+
+def parse(text, n_ranks):
+    """The rows of a run; fails on any line that is not as it must be."""
+    lines = text.split("\n")
+    assert lines.pop() == "", "does not end with a newline"
+    for pattern in HEADER:
+        line = lines.pop(0)
+        assert re.fullmatch(pattern, line), f"{line!r} is not {pattern!r}"
+    for _ in range(n_ranks):
+        line = lines.pop(0)
+        assert re.fullmatch(PLACE, line), f"{line!r} is no device line"
+    for expected in TITLES:
+        line = lines.pop(0)
+        assert line == expected, f"{line!r} is not {expected!r}"
+    for pattern in reversed(FOOTER):
+        line = lines.pop()
+        assert re.fullmatch(pattern, line), f"{line!r} is not {pattern!r}"
+    rows = []
+    for line in lines:
+        match = ROW.match(line)
+        assert match, f"{line!r} is no row"
+        rows.append([field.strip() for field in match.groups()] + [line])
+    assert rows, "no rows"
+    return rows
+
+
+def clean_environment():
+    drop = ("OMPI_", "PMIX_", "PMI_", "SLURM_", "NCCL_", "GYRE_")
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+    return {k: v for k, v in os.environ.items() if not k.startswith(drop) and k not in names}
+
+
+def run(command, status=0, environment=None, timeout=100):
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout,
+                          env={**clean_environment(), **(environment or {})})
+    assert (done.returncode == 0) == (status == 0), \
+        f"{command} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+def mpirun(n, command, **options):
+    if shutil.which("mpirun") is None:
+        print("no mpirun here")
+        sys.exit(SKIPPED)
+    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    # OpenMPI leaves memory of plugins that it has unloaded (no suppression can name those) and its
+    # threads are not instrumented. What is ours shows in the same benches as threads and with
+    # torchrun's variables, where nothing is ignored.
+    root["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
+    root["TSAN_OPTIONS"] = (os.environ.get("TSAN_OPTIONS", "") +
+                            ":ignore_noninstrumented_modules=1:detect_deadlocks=0")
+    return run(["mpirun", "-np", str(n), "--oversubscribe", "--bind-to", "none"] + command,
+               environment={**root, **options.pop("environment", {})}, **options)
+
+
+def bench(directory, name):
+    return os.path.join(directory, name)
+
+
+def needs_mpi_build(directory):
+    # --compare is refused in words of its own by a bench that has no MPI
+    done = subprocess.run([bench(directory, "allreduce"), "--compare", "mpi", "--device", "host",
+                           "-b", "8", "-e", "8"], capture_output=True, text=True,
+                          env=clean_environment())
+    if "built without" in done.stderr:
+        print("the benches were built without MPI")
+        sys.exit(SKIPPED)
+
+
+def case_mpi(directory, _):
+    needs_mpi_build(directory)
+    for name in BENCHES:
+        for n in (2, 3, 4):
+            done = mpirun(n, [bench(directory, name), "--device", "host"] + SMALL)
+            rows = parse(done.stdout, n)
+            assert len(rows) == 4, rows
+            blocks = name in ("allgather", "reducescatter")
+            for size, row in zip((8, 128, 2048, 32768), rows):
+                expected = size // 4 // n // 4 * 4 * n * 4 if blocks else size
+                assert int(row[0]) == expected, row
+                assert row[2] == "float", row
+                assert row[3] == ("sum" if "reduce" in name else "none"), row
+                assert row[4] == ("0" if name in ("broadcast", "reduce") else "-1"), row
+                assert row[-1].endswith("N/A") == (name == "sendrecv"), row
+
+
+def case_threads(directory, _):
+    for name in BENCHES:
+        done = run([bench(directory, name), "-g", "4", "--device", "host"] + SMALL)
+        parse(done.stdout, 4)
+    rows = parse(run([bench(directory, "allreduce"), "-t", "2", "-g", "2", "--device", "host", "-d",
+                      "all", "-o", "all", "-u", "1", "-b", "96", "-e", "96", "-n", "1"]).stdout, 4)
+    assert len(rows) == 12 * 5, len(rows)
+    rows = parse(run([bench(directory, "broadcast"), "-g", "3", "--device", "host", "-r", "all",
+                      "-b", "1K", "-e", "2K", "-i", "512", "-m", "3", "-a", "3"]).stdout, 3)
+    assert [(r[0], r[4]) for r in rows] == [(str(s), str(root)) for root in range(3)
+                                            for s in (1024, 1536, 2048)], rows
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def start_ranks(directory, n, port, extra=()):
+    ranks = []
+    for rank in range(n):
+        variables = {"RANK": str(rank), "WORLD_SIZE": str(n), "LOCAL_RANK": str(rank),
+                     "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        ranks.append(subprocess.Popen(
+            [bench(directory, "allreduce"), "--device", "host"] + SMALL + list(extra),
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={**clean_environment(), **variables}))
+    return ranks
+
+
+def case_torchrun(directory, _):
+    """With strangers at the door: silence, garbage, and a hello of another world."""
+    port = free_port()
+    stop = threading.Event()
+
+    def pester():
+        held = []
+        words = [b"", b"GET / HTTP/1.1\r\n\r\n" * 4, b"gyre bench 0001\0" + b"\1\0\0\0\7\0\0\0"]
+        while not stop.is_set():
+            for word in words:
+                try:
+                    stranger = socket.create_connection(("127.0.0.1", port), timeout=1)
+                    stranger.sendall(word)
+                    held = held[-8:] + [stranger]
+                except OSError:
+                    stop.wait(0.01)
+
+    pest = threading.Thread(target=pester)
+    pest.start()
+    try:
+        ranks = start_ranks(directory, 3, port)
+        outputs = [rank.communicate(timeout=100) for rank in ranks]
+    finally:
+        stop.set()
+        pest.join()
+    for rank, output in zip(ranks, outputs):
+        assert rank.returncode == 0, output
+    parse(outputs[0][0], 3)
+    assert outputs[1][0] == "" and outputs[2][0] == "", outputs
+
+
+def case_interrupt(directory, _):
+    """A SIGINT ends a sweep that would last for ever, with a footer and whole files."""
+    with tempfile.TemporaryDirectory() as work:
+        path = os.path.join(work, "out.json")
+        process = subprocess.Popen(
+            [bench(directory, "allreduce"), "-g", "2", "--device", "host", "-N", "0", "-J", path]
+            + SMALL, stdout=subprocess.PIPE, text=True, env=clean_environment())
+        text = ""
+        while "float" not in text:
+            text += process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        text += process.stdout.read()
+        assert process.wait(timeout=100) == 0, text
+        assert "# Interrupted" in text and "# Avg bus bandwidth    : " in text, text
+        with open(path, encoding="utf-8") as file:
+            assert json.load(file)["summary"]["interrupted"] is True
+
+
+def case_options(directory, _):
+    refused = [
+        (["-b", "12X"], "is not a size"),
+        (["-b", "2M", "-e", "1M"], "larger than"),
+        (["-i", "0"], "never reaches"),
+        (["--no-such-option"], "no such option"),
+        (["-n"], "needs a value"),
+        (["-n", "0"], "is not a number from 1"),
+        (["-d", "float3"], "is none of"),
+        (["-o", "xor"], "is none of"),
+        (["stray"], "take options only"),
+        (["-g", "2", "-r", "2", "--device", "host"], "the ranks are 0 to 1"),
+        (["--algo", "nonsense", "--device", "host"], "nonsense"),
+        (["--compare", "gloo"], "is none of"),
+        (["-G", "1", "--device", "host"], "no graphs"),
+        (["-J", "/nonexistent/x.json", "-b", "8", "-e", "8", "--device", "host"], "-"),
+        (["--csv", "/nonexistent/x.csv", "-b", "8", "-e", "8", "--device", "host"], "/nonexistent"),
+    ]
+    for options, words in refused:
+        done = run([bench(directory, "allreduce")] + options, status=1)
+        assert words in done.stderr, (options, done.stderr)
+    variables = run([bench(directory, "allreduce"), "--help-vars"]).stdout
+    for name in ("SOCKET_IFNAME", "IB_HCA", "ALGO", "BOOTSTRAP_TIMEOUT"):
+        assert name in variables, variables
+    help_text = run([bench(directory, "allreduce"), "--help"]).stdout
+    for option in "begtnwmcodrzifGuJ":
+        assert f"-{option}," in help_text, option
+
+
+def case_launchers(directory, _):
+    """A process of many that cannot join the others refuses and says what to do."""
+    for variables, words in [
+            ({"PMI_SIZE": "4"}, "lonely copies"),
+            ({"SLURM_STEP_NUM_TASKS": "2"}, "srun --mpi=pmix"),
+            ({"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost"}, "MASTER_PORT"),
+            ({"RANK": "2", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"},
+             "RANK=2"),
+            ({"GYRE_NO_SUCH_THING": "1"}, "GYRE_NO_SUCH_THING")]:
+        done = run([bench(directory, "allreduce"), "-b", "8", "-e", "8", "--device", "host"],
+                   status=1, environment=variables)
+        assert words in done.stderr, (variables, done.stderr)
+        assert done.stdout == "", done.stdout
+
+
+def check_schema(value, schema, where="report"):
+    """The part of JSON Schema that bench/report.schema.json uses."""
+    kinds = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None),
+             "number": (int, float), "integer": int}
+    types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    fits = any(isinstance(value, kinds[t]) and (t == "boolean" or not isinstance(value, bool))
+               for t in types)
+    assert fits, f"{where}: {value!r} is not {types}"
+    if isinstance(value, dict):
+        known = schema.get("properties", {})
+        for name in schema.get("required", []):
+            assert name in value, f"{where}: no {name}"
+        for name, item in value.items():
+            if name in known:
+                check_schema(item, known[name], f"{where}.{name}")
+            else:
+                extra = schema.get("additionalProperties", False)
+                assert extra, f"{where}: unknown {name}"
+                check_schema(item, extra, f"{where}.{name}")
+    elif isinstance(value, list):
+        for i, item in enumerate(value):
+            check_schema(item, schema["items"], f"{where}[{i}]")
+
+
+def case_reports(directory, source):
+    with open(os.path.join(source, "bench", "report.schema.json"), encoding="utf-8") as file:
+        schema = json.load(file)
+    with tempfile.TemporaryDirectory() as work:
+        report, table = os.path.join(work, "r.json"), os.path.join(work, "t.csv")
+        command = [bench(directory, "reduce"), "-g", "3", "--device", "host", "-J", report, "--csv",
+                   table] + SMALL
+        probe = subprocess.run(command, capture_output=True, text=True, env=clean_environment())
+        if "built without json-c" in probe.stderr:
+            print("the benches were built without json-c")
+            sys.exit(SKIPPED)
+        run(command, environment={"NCCL_IB_HCA": "mlx5_0", "NCCL_MY_TOKEN": "hush", "PASSWORD": "x",
+                                  "HOME_TOKEN": "hush"})
+        with open(report, encoding="utf-8") as file:
+            text = file.read()
+        parsed = json.loads(text)
+        check_schema(parsed, schema)
+        assert "hush" not in text, "a secret is in the report"
+        assert parsed["environment"]["NCCL_MY_TOKEN"] == "(hidden)", parsed["environment"]
+        assert parsed["environment"]["NCCL_IB_HCA"] == "mlx5_0", parsed["environment"]
+        assert "PASSWORD" not in parsed["environment"] and "PATH" not in parsed["environment"]
+        assert [r["bytes"] for r in parsed["results"]] == [8, 128, 2048, 32768]
+        for row in parsed["results"]:
+            times = row["out_of_place"]["single_calls_us"]
+            assert 0 < times["min"] <= times["median"] <= times["p99"] <= times["max"], row
+            assert row["algorithm"] and row["channels"] >= 1, row
+        with open(table, newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        assert len(rows) == 8 and all(None not in row.values() for row in rows), rows
+        assert [int(row["bytes"]) for row in rows[::2]] == [8, 128, 2048, 32768]
+
+
+def case_compare(directory, _):
+    needs_mpi_build(directory)
+    for name in BENCHES:
+        done = mpirun(2, [bench(directory, name), "--device", "host", "--compare", "mpi",
+                          "--rounds", "3"] + SMALL)
+        rows = [line.split() for line in done.stdout.split("\n") if line and line[0] != "#"]
+        assert len(rows) == 4, done.stdout
+        for row in rows:
+            gyre_us, reference_us, ratio = (float(field) for field in row[-5:-2])
+            assert gyre_us > 0 and reference_us > 0 and ratio > 0, row
+        assert "# Comparing with Open MPI" in done.stdout, done.stdout
+    done = mpirun(2, [bench(directory, "allreduce"), "--device", "host", "--compare", "mpi", "-d",
+                      "half"] + SMALL, status=1)
+    assert "MPI has no type half" in done.stderr, done.stderr
+
+
+if __name__ == "__main__":
+    globals()["case_" + sys.argv[1]](sys.argv[2], sys.argv[3])
+    print(f"{sys.argv[1]}: ok")

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the interpreter reaches, without communicator, tuner or transport: all-reduce f32 sum by
+ * algorithm, protocol, channels, threads and size, as a CUDA graph of calls. One JSON line each.
+ *
+ * bench_cuda_exec FILE [ranks [algorithms [protocols [channels [threads [sizes]]]]]]; lists are
+ * separated by commas, sizes are bytes with K, M, G.
+ */
+#include "algorithms/algorithm.h"
+#include "core/base/util.h"
+#include "kernels/cuda/cuda_exec.h"
+#include "tests/check.h"
+#include "tests/gpu/gpu_world.h"
+
+#define MAX_LIST     32
+#define SIMPLE_BYTES (256 * 1024)
+#define LL_BYTES     (64 * 1024)
+#define LL128_BYTES  (128 * 1024)
+#define UNIT_ELEMS   32 /* 128 bytes */
+
+struct sweep {
+    uint64_t n_ranks[MAX_LIST];
+    int n_n_ranks;
+    char algorithms[256];
+    char protocols[64];
+    uint64_t channels[MAX_LIST];
+    int n_channels;
+    uint64_t threads[MAX_LIST];
+    int n_threads;
+    uint64_t sizes[MAX_LIST];
+    int n_sizes;
+};
+
+static int parse_list(const char *text, uint64_t *values)
+{
+    int n = 0;
+    while (*text != '\0' && n < MAX_LIST) {
+        char *end;
+        values[n] = strtoull(text, &end, 10);
+        values[n] <<= *end == 'K' ? 10 : *end == 'M' ? 20 : *end == 'G' ? 30 : 0;
+        n++;
+        while (*end != '\0' && *end != ',')
+            end++;
+        text = *end == ',' ? end + 1 : end;
+    }
+    return n;
+}
+
+struct point {
+    const struct gyre_algorithm *algorithm;
+    enum gyre_proto proto;
+    uint32_t n_channels;
+    uint32_t n_threads;
+    uint64_t n_bytes;
+};
+
+struct rank_state {
+    struct gyre_program *program;
+    struct gyre_loaded *loaded;
+    float *in, *out;
+    cudaGraphExec_t graph;
+    cudaEvent_t begin, end;
+};
+
+static uint32_t payload_bytes(enum gyre_proto proto)
+{
+    return proto == GYRE_PROTO_LL      ? LL_BYTES / 2
+           : proto == GYRE_PROTO_LL128 ? LL128_BYTES / 128 * 120
+                                       : SIMPLE_BYTES;
+}
+
+static gyre_status load(struct gpu_world *world, const struct point *point,
+                        struct rank_state *states)
+{
+    const struct gyre_shape shape = {GYRE_COLL_ALL_REDUCE, (uint16_t)world->n_ranks, 0, NULL};
+    for (int rank = 0; rank < world->n_ranks; rank++) {
+        struct rank_state *own = &states[rank];
+        GYRE_TRY(gyre_algorithm_emit(point->algorithm, &shape, rank, &own->program));
+        const struct gyre_load_config config = {.program = own->program,
+                                                .n_channels = point->n_channels,
+                                                .proto = point->proto,
+                                                .n_threads = point->n_threads};
+        GYRE_TRY(gyre_executor_cuda.load(world->executors[rank], &config, &own->loaded));
+    }
+    return GYRE_SUCCESS;
+}
+
+static void launch(struct gpu_world *world, const struct point *point, struct rank_state *states,
+                   int rank)
+{
+    struct rank_state *own = &states[rank];
+    const uint32_t tile_bytes = payload_bytes(point->proto) / (UNIT_ELEMS * 4) * (UNIT_ELEMS * 4);
+    const struct gyre_work work = {.loaded = own->loaded,
+                                   .in = own->in,
+                                   .out = own->out,
+                                   .split = {.count = point->n_bytes / 4,
+                                             .n_channels = point->n_channels,
+                                             .n_chunks = own->program->n_chunks,
+                                             .tile_elems = tile_bytes / 4,
+                                             .unit_elems = UNIT_ELEMS},
+                                   .reduction = {.dtype = GYRE_FLOAT32, .op = GYRE_SUM}};
+    CHECK_OK(gyre_executor_cuda.launch(world->executors[rank], &work, 1, world->streams[rank]));
+}
+
+static void capture(struct gpu_world *world, const struct point *point, struct rank_state *states,
+                    int n_calls)
+{
+    for (int rank = 0; rank < world->n_ranks; rank++) {
+        cudaGraph_t graph;
+        gpu_world_use(world, rank);
+        GPU_OK(cudaStreamBeginCapture(world->streams[rank], cudaStreamCaptureModeThreadLocal));
+        for (int i = 0; i < n_calls; i++)
+            launch(world, point, states, rank);
+        GPU_OK(cudaStreamEndCapture(world->streams[rank], &graph));
+        GPU_OK(cudaGraphInstantiate(&states[rank].graph, graph, 0));
+        GPU_OK(cudaGraphUpload(states[rank].graph, world->streams[rank]));
+        GPU_OK(cudaGraphDestroy(graph));
+    }
+}
+
+/* The first replay brings the ranks together, the second is timed. Microseconds per call. */
+static double replay(struct gpu_world *world, struct rank_state *states, int n_calls)
+{
+    double longest_us = 0;
+    for (int pass = 0; pass < 2; pass++)
+        for (int rank = 0; rank < world->n_ranks; rank++) {
+            gpu_world_use(world, rank);
+            if (pass == 1)
+                GPU_OK(cudaEventRecord(states[rank].begin, world->streams[rank]));
+            GPU_OK(cudaGraphLaunch(states[rank].graph, world->streams[rank]));
+            if (pass == 1)
+                GPU_OK(cudaEventRecord(states[rank].end, world->streams[rank]));
+        }
+    if (!gpu_world_wait(world, 20))
+        return -1;
+    for (int rank = 0; rank < world->n_ranks; rank++) {
+        float ms;
+        GPU_OK(cudaEventElapsedTime(&ms, states[rank].begin, states[rank].end));
+        const double us = (double)ms * 1000 / n_calls;
+        longest_us = us > longest_us ? us : longest_us;
+    }
+    return longest_us;
+}
+
+static int compare(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void measure(struct gpu_world *world, const struct point *point, struct rank_state *states,
+                    FILE *file)
+{
+    const int n_calls = point->n_bytes >= (64U << 20) ? 4 : 20;
+    const double n = world->n_ranks;
+    double us[5];
+    if (load(world, point, states) == GYRE_SUCCESS) {
+        capture(world, point, states, n_calls);
+        for (int i = 0; i < 5; i++)
+            us[i] = replay(world, states, n_calls);
+        if (us[4] < 0) {
+            printf("hangs\n");
+            fprintf(file, "{\"hangs\": true}\n");
+            fflush(file);
+            _Exit(1);
+        }
+        qsort(us, 5, sizeof(us[0]), compare);
+        fprintf(file,
+                "{\"algorithm\": \"%s\", \"proto\": \"%s\", \"ranks\": %d, \"channels\": %u, "
+                "\"threads\": %u, \"bytes\": %llu, \"us\": %.2f, \"us_min\": %.2f, \"busbw\": "
+                "%.2f}\n",
+                point->algorithm->name, gyre_proto_names[point->proto], world->n_ranks,
+                point->n_channels, point->n_threads, (unsigned long long)point->n_bytes, us[2],
+                us[0], (double)point->n_bytes / us[2] / 1e3 * 2 * (n - 1) / n);
+        fflush(file);
+    } else {
+        printf("%s\n", gyre_cause());
+    }
+    for (int rank = 0; rank < world->n_ranks; rank++) {
+        if (states[rank].graph != NULL)
+            GPU_OK(cudaGraphExecDestroy(states[rank].graph));
+        gyre_executor_cuda.unload(world->executors[rank], states[rank].loaded);
+        gyre_program_free(states[rank].program);
+        states[rank].graph = NULL;
+        states[rank].loaded = NULL;
+        states[rank].program = NULL;
+    }
+}
+
+/* Does this size make sense for the protocol? Lines are for small sizes only. */
+static bool is_sensible(const struct point *point)
+{
+    if (point->proto == GYRE_PROTO_LL && point->n_bytes > (4U << 20))
+        return false;
+    if (point->proto == GYRE_PROTO_LL128 && point->n_bytes > (64U << 20))
+        return false;
+    if (strcmp(point->algorithm->name, "direct") == 0 && point->n_bytes > (16U << 20))
+        return false;
+    return point->n_bytes / point->n_channels >= 512 &&
+           point->n_bytes / point->n_channels <= (64U << 20);
+}
+
+static void sweep_all(struct gpu_world *world, const struct sweep *sweep, FILE *file)
+{
+    struct rank_state states[GPU_WORLD_MAX_RANKS];
+    const uint64_t largest = sweep->sizes[sweep->n_sizes - 1];
+    memset(states, 0, sizeof(states));
+    for (int rank = 0; rank < world->n_ranks; rank++) {
+        gpu_world_use(world, rank);
+        GPU_OK(cudaMalloc((void **)&states[rank].in, largest));
+        GPU_OK(cudaMalloc((void **)&states[rank].out, largest));
+        GPU_OK(cudaMemset(states[rank].in, 1, largest));
+        GPU_OK(cudaEventCreate(&states[rank].begin));
+        GPU_OK(cudaEventCreate(&states[rank].end));
+    }
+    for (int a = 0; gyre_algorithms[a] != NULL; a++)
+        for (unsigned proto = 0; proto < GYRE_N_PROTOS; proto++)
+            for (int c = 0; c < sweep->n_channels; c++)
+                for (int t = 0; t < sweep->n_threads; t++)
+                    for (int s = 0; s < sweep->n_sizes; s++) {
+                        const struct point point = {gyre_algorithms[a], (enum gyre_proto)proto,
+                                                    (uint32_t)sweep->channels[c],
+                                                    (uint32_t)sweep->threads[t], sweep->sizes[s]};
+                        if (strstr(sweep->algorithms, point.algorithm->name) != NULL &&
+                            strstr(sweep->protocols, gyre_proto_names[proto]) != NULL &&
+                            gyre_algorithm_has(point.algorithm, GYRE_COLL_ALL_REDUCE) &&
+                            is_sensible(&point))
+                            measure(world, &point, states, file);
+                    }
+    for (int rank = 0; rank < world->n_ranks; rank++) {
+        GPU_OK(cudaFree(states[rank].in));
+        GPU_OK(cudaFree(states[rank].out));
+    }
+}
+
+/* Time of a step that has nothing to wait for: one block copies 16 bytes a tile, many tiles. */
+static void measure_decode(struct gpu_world *world, FILE *file)
+{
+    const struct gyre_shape shape = {GYRE_COLL_ALL_REDUCE, 1, 0, NULL};
+    const uint32_t n_tiles = 20000;
+    for (unsigned proto = 0; proto < GYRE_N_PROTOS; proto++) {
+        struct rank_state own;
+        float ms;
+        memset(&own, 0, sizeof(own));
+        CHECK_OK(gyre_algorithm_emit(&gyre_algorithm_ring, &shape, 0, &own.program));
+        const struct gyre_load_config config = {
+            .program = own.program, .n_channels = 1, .proto = (enum gyre_proto)proto};
+        CHECK_OK(gyre_executor_cuda.load(world->executors[0], &config, &own.loaded));
+        gpu_world_use(world, 0);
+        GPU_OK(cudaMalloc((void **)&own.in, n_tiles * 16));
+        GPU_OK(cudaMalloc((void **)&own.out, n_tiles * 16));
+        GPU_OK(cudaEventCreate(&own.begin));
+        GPU_OK(cudaEventCreate(&own.end));
+        const struct gyre_work work = {.loaded = own.loaded,
+                                       .in = own.in,
+                                       .out = own.out,
+                                       .split = {n_tiles * 4, 1, own.program->n_chunks, 4, 4},
+                                       .reduction = {.dtype = GYRE_FLOAT32, .op = GYRE_SUM}};
+        for (int i = 0; i < 2; i++) {
+            GPU_OK(cudaEventRecord(own.begin, world->streams[0]));
+            CHECK_OK(gyre_executor_cuda.launch(world->executors[0], &work, 1, world->streams[0]));
+            GPU_OK(cudaEventRecord(own.end, world->streams[0]));
+        }
+        GPU_OK(cudaStreamSynchronize(world->streams[0]));
+        GPU_OK(cudaEventElapsedTime(&ms, own.begin, own.end));
+        fprintf(file, "{\"decode_ns\": %.1f, \"proto\": \"%s\", \"steps_a_tile\": %u}\n",
+                (double)ms * 1e6 / n_tiles / own.program->n_steps, gyre_proto_names[proto],
+                own.program->n_steps);
+        gyre_executor_cuda.unload(world->executors[0], own.loaded);
+        gyre_program_free(own.program);
+        GPU_OK(cudaFree(own.in));
+        GPU_OK(cudaFree(own.out));
+    }
+}
+
+/* Host time of one launch, and of one launch with everything on the stream finished. */
+static void measure_launch(struct gpu_world *world, FILE *file)
+{
+    const struct point point = {&gyre_algorithm_direct, GYRE_PROTO_LL, 1, 256, 1024};
+    struct rank_state states[GPU_WORLD_MAX_RANKS];
+    memset(states, 0, sizeof(states));
+    CHECK_OK(load(world, &point, states));
+    for (int rank = 0; rank < world->n_ranks; rank++) {
+        gpu_world_use(world, rank);
+        GPU_OK(cudaMalloc((void **)&states[rank].in, 1024));
+        GPU_OK(cudaMalloc((void **)&states[rank].out, 1024));
+    }
+    const int n_calls = 200;
+    uint64_t begin_ns = 0;
+    for (int i = 0; i < 2 * n_calls; i++) {
+        if (i == n_calls)
+            begin_ns = gyre_now_ns();
+        for (int rank = 0; rank < world->n_ranks; rank++)
+            launch(world, &point, states, rank);
+    }
+    fprintf(file, "{\"host_launch_ns\": %.1f}\n",
+            (double)(gyre_now_ns() - begin_ns) / n_calls / world->n_ranks);
+    CHECK(gpu_world_wait(world, 10));
+    for (int rank = 0; rank < world->n_ranks; rank++) {
+        gyre_executor_cuda.unload(world->executors[rank], states[rank].loaded);
+        gyre_program_free(states[rank].program);
+        GPU_OK(cudaFree(states[rank].in));
+        GPU_OK(cudaFree(states[rank].out));
+    }
+}
+
+static const char *argument(int argc, char **argv, int i, const char *fallback)
+{
+    return i < argc ? argv[i] : fallback;
+}
+
+int main(int argc, char **argv)
+{
+    const struct gyre_fifo_spec spec = {
+        .n_fifos = 64, .depth = 4, .slot_bytes = {SIMPLE_BYTES, LL_BYTES, LL128_BYTES}};
+    struct sweep sweep;
+    struct gpu_world world;
+    int n_gpus = 0;
+    if (argc < 2 || gyre_device_cuda.count(&n_gpus) != GYRE_SUCCESS || n_gpus == 0) {
+        printf("bench_cuda_exec FILE ...: no file or no GPU\n");
+        return TEST_SKIPPED;
+    }
+    FILE *file = fopen(argv[1], "a");
+    if (file == NULL)
+        return 1;
+    memset(&sweep, 0, sizeof(sweep));
+    const int n_ranks = atoi(argument(argc, argv, 2, "2"));
+    snprintf(sweep.algorithms, sizeof(sweep.algorithms), "%s",
+             argument(argc, argv, 3, "ring,tree,direct,twoshot"));
+    snprintf(sweep.protocols, sizeof(sweep.protocols), "%s",
+             argument(argc, argv, 4, "simple,ll,ll128"));
+    sweep.n_channels = parse_list(argument(argc, argv, 5, "1,4,8,16,32"), sweep.channels);
+    sweep.n_threads = parse_list(argument(argc, argv, 6, "512"), sweep.threads);
+    sweep.n_sizes =
+        parse_list(argument(argc, argv, 7, "1K,16K,64K,256K,1M,4M,16M,64M,256M,1G"), sweep.sizes);
+    gpu_world_open(&world, n_ranks, &spec);
+    measure_decode(&world, file);
+    measure_launch(&world, file);
+    sweep_all(&world, &sweep, file);
+    gpu_world_close(&world);
+    fclose(file);
+    return test_n_failures != 0;
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A communicator without a transport, for tests on GPUs: n executors whose connectors are plain
+ * device memory of this process, peer access enabled. Ranks share GPUs when there are fewer.
+ */
+#ifndef GYRE_TESTS_GPU_WORLD_H
+#define GYRE_TESTS_GPU_WORLD_H
+
+#include "core/base/fault.h"
+#include "kernels/executor.h"
+
+#include <cuda_runtime_api.h>
+
+enum { GPU_WORLD_MAX_RANKS = 8 };
+
+struct gpu_world {
+    int n_ranks;
+    int n_gpus;
+    struct gyre_fifo_spec spec;
+    struct gyre_device *devices[GPU_WORLD_MAX_RANKS];
+    unsigned char *slabs[GPU_WORLD_MAX_RANKS];
+    struct gyre_fault faults[GPU_WORLD_MAX_RANKS];
+    struct gyre_executor *executors[GPU_WORLD_MAX_RANKS];
+    cudaStream_t streams[GPU_WORLD_MAX_RANKS];
+};
+
+/** gpu_world_open - ranks on GPUs rank % n_gpus. Exits the process on failure, with the cause. */
+void gpu_world_open(struct gpu_world *world, int n_ranks, const struct gyre_fifo_spec *spec);
+void gpu_world_close(struct gpu_world *world);
+
+/** gpu_world_use - make rank's GPU current. */
+void gpu_world_use(const struct gpu_world *world, int rank);
+
+/** gpu_world_wait - until all streams are idle or `timeout_s` passed; false then. */
+bool gpu_world_wait(struct gpu_world *world, double timeout_s);
+
+/** gpu_world_set_epoch - as if every FIFO had already moved n_slots by this protocol. */
+void gpu_world_set_epoch(struct gpu_world *world, enum gyre_proto proto, uint64_t n_slots);
+
+/** Check a CUDA call; exits with its text. */
+#define GPU_OK(call) gpu_ok((call), #call, __FILE__, __LINE__)
+void gpu_ok(cudaError_t error, const char *call, const char *file, int line);
+
+#endif

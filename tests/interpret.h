@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A concrete interpreter of programs for tests, written from docs/schedule.md and gyre.h and not
+ * from the verifier: it runs all ranks with random integers in a random interleaving, the steps of
+ * a WITH_NEXT run in random order, and compares OUT with what the collective's formula gives.
+ *
+ * A value has two words: a sum, which any right order gives, and a hash of the order in which it
+ * was reduced. Loading IN multiplies the sum (a pre-multiplied operation), FINAL multiplies it by
+ * something else (an average), so that doing either twice, too early or not at all shows.
+ */
+#ifndef GYRE_TESTS_INTERPRET_H
+#define GYRE_TESTS_INTERPRET_H
+
+#include "core/model/schedule.h"
+
+enum interpret_result {
+    INTERPRET_RIGHT,
+    INTERPRET_WRONG,    /* an output differs from the formula, or between ranks */
+    INTERPRET_HANGS,    /* nobody can go on */
+    INTERPRET_LEFTOVER, /* slots remain, the next call would read them */
+};
+
+struct interpret_options {
+    bool in_place;
+    uint32_t depth;
+    uint32_t n_tiles;
+    uint64_t seed; /* of data and interleaving */
+};
+
+/** interpret - run structurally right programs of one shape once. */
+enum interpret_result interpret(struct gyre_program *const *programs,
+                                const struct interpret_options *options);
+
+/** next_random - splitmix64. */
+uint64_t next_random(uint64_t *state);
+
+#endif

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/base/sock: the rules that choose an interface, and deadlines on loopback.
+ */
+#include "core/base/sock.h"
+#include "core/base/util.h"
+#include "tests/check.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#define LONG_NS 30000000000ULL
+
+static struct gyre_sock_interface four(const char *name, const char *address)
+{
+    struct gyre_sock_interface interface = {.address.family = AF_INET, .is_up = true};
+    snprintf(interface.name, sizeof(interface.name), "%s", name);
+    inet_pton(AF_INET, address, interface.address.bytes);
+    interface.is_loopback = strcmp(name, "lo") == 0;
+    return interface;
+}
+
+static struct gyre_sock_interface six(const char *name, const char *address)
+{
+    struct gyre_sock_interface interface = four(name, "0.0.0.0");
+    interface.address.family = AF_INET6;
+    inet_pton(AF_INET6, address, interface.address.bytes);
+    return interface;
+}
+
+/* The chosen ones as "name/family name/family", or the error's first words. */
+static const char *chosen(const struct gyre_sock_interface *table, int n, const char *ifname,
+                          int family)
+{
+    static char text[512];
+    struct gyre_sock_interface out[GYRE_MAX_INTERFACES];
+    int n_out = 0;
+    size_t n_text = 0;
+    text[0] = '\0';
+    if (gyre_sock_select(table, n, ifname, family, out, &n_out) != GYRE_SUCCESS)
+        return "error";
+    for (int i = 0; i < n_out; i++)
+        n_text +=
+            (size_t)snprintf(text + n_text, sizeof(text) - n_text, "%s%s/%d", i == 0 ? "" : " ",
+                             out[i].name, out[i].address.family == AF_INET ? 4 : 6);
+    return text;
+}
+
+#define CHECK_CHOSEN(table, ifname, family, expected)                                           \
+    do {                                                                                        \
+        const char *seen_ = chosen(table, (int)GYRE_ARRAY_LENGTH(table), ifname, family);       \
+        CHECK_MSG(strcmp(seen_, expected) == 0, "\"%s\" family %d: %s", ifname, family, seen_); \
+    } while (0)
+
+static void without_a_rule_fabric_comes_first_and_loopback_last(void)
+{
+    struct gyre_sock_interface table[] = {four("lo", "127.0.0.1"),    four("docker0", "172.17.0.1"),
+                                          four("veth12", "10.9.0.1"), four("eth0", "10.0.0.1"),
+                                          four("ib0", "10.1.0.1"),    four("virbr0", "10.2.0.1"),
+                                          four("eth1", "10.0.1.1")};
+    CHECK_CHOSEN(table, "", 0, "ib0/4 eth0/4 eth1/4 docker0/4 veth12/4 virbr0/4 lo/4");
+    table[4].is_up = false;
+    CHECK_CHOSEN(table, "", 0, "eth0/4 eth1/4 docker0/4 veth12/4 virbr0/4 lo/4");
+}
+
+static void rules_are_prefixes_unless_exact_and_can_be_inverted(void)
+{
+    const struct gyre_sock_interface table[] = {four("lo", "127.0.0.1"), four("eth1", "10.0.1.1"),
+                                                four("eth10", "10.0.10.1"),
+                                                four("bond0", "10.0.0.1")};
+    CHECK_CHOSEN(table, "eth", 0, "eth1/4 eth10/4");
+    CHECK_CHOSEN(table, "eth1", 0, "eth1/4 eth10/4");
+    CHECK_CHOSEN(table, "=eth1", 0, "eth1/4");
+    CHECK_CHOSEN(table, "bond,eth1", 0, "bond0/4 eth1/4 eth10/4");
+    CHECK_CHOSEN(table, "=eth10,bond0", 0, "eth10/4 bond0/4");
+    CHECK_CHOSEN(table, "^eth", 0, "bond0/4 lo/4");
+    CHECK_CHOSEN(table, "^=eth1,lo", 0, "eth10/4 bond0/4");
+    CHECK_CHOSEN(table, "^bond,eth,lo", 0, "error");
+    CHECK_CHOSEN(table, "=eth", 0, "error");
+    CHECK_CHOSEN(table, "=lo", 0, "lo/4");
+}
+
+static void families_filter_and_scoped_addresses_come_last(void)
+{
+    const struct gyre_sock_interface table[] = {six("eth0", "fe80::1"), six("eth0", "2001:db8::1"),
+                                                four("eth1", "10.0.0.1"), six("lo", "::1")};
+    CHECK_CHOSEN(table, "", 0, "eth1/4 eth0/6 eth0/6 lo/6");
+    CHECK_CHOSEN(table, "eth0", AF_INET, "error");
+    struct gyre_sock_interface out[4];
+    int n = 0;
+    CHECK_OK(gyre_sock_select(table, 4, "eth0", AF_INET6, out, &n));
+    CHECK(n == 2 && out[0].address.bytes[0] == 0x20 && out[1].address.bytes[0] == 0xfe);
+}
+
+static void no_match_lists_what_exists(void)
+{
+    struct gyre_sock_interface out[4];
+    struct gyre_sock_interface table[] = {four("eth0", "10.0.0.1"), six("eth1", "2001:db8::1")};
+    int n = 0;
+    table[1].is_up = false;
+    CHECK_FAILS(gyre_sock_select(table, 2, "ens", 0, out, &n), GYRE_ERROR_INVALID_ARGUMENT,
+                "SOCKET_IFNAME=\"ens\"; there are: eth0 (10.0.0.1), eth1 ([2001:db8::1], down)");
+    CHECK_FAILS(gyre_sock_select(table, 0, "", 0, out, &n), GYRE_ERROR_INVALID_ARGUMENT, "none");
+}
+
+static void this_machine_has_a_loopback(void)
+{
+    struct gyre_params params;
+    struct gyre_sock_interface interface;
+    char *environment[] = {"GYRE_SOCKET_IFNAME==lo", "GYRE_SOCKET_FAMILY=AF_INET", NULL};
+    CHECK_OK(gyre_params_from(environment, &params));
+    CHECK_OK(gyre_sock_choose(&params, &interface));
+    CHECK(strcmp(interface.name, "lo") == 0 && interface.is_loopback);
+    CHECK(interface.address.bytes[0] == 127 && interface.address.port == 0);
+}
+
+static void addresses_have_a_text(void)
+{
+    char text[64];
+    struct gyre_sock_interface interface = four("x", "10.0.0.1");
+    interface.address.port = 4242;
+    CHECK(strcmp(gyre_sock_to_text(&interface.address, text, sizeof(text)), "10.0.0.1:4242") == 0);
+    interface = six("x", "fe80::1");
+    interface.address.port = 4242;
+    interface.address.scope = 2;
+    CHECK(strcmp(gyre_sock_to_text(&interface.address, text, sizeof(text)), "[fe80::1%2]:4242") ==
+          0);
+}
+
+static void open_pair(int *a_out, int *b_out)
+{
+    const uint64_t deadline_ns = gyre_now_ns() + LONG_NS;
+    const struct gyre_sock_interface lo = four("lo", "127.0.0.1");
+    struct gyre_sock_address bound;
+    int listener = -1;
+    CHECK_OK(gyre_sock_listen(&lo.address, &listener, &bound));
+    CHECK(bound.port != 0);
+    CHECK_OK(gyre_sock_connect(&bound, deadline_ns, a_out));
+    CHECK_OK(gyre_sock_accept(listener, deadline_ns, b_out));
+    close(listener);
+}
+
+static void bytes_go_through_and_sockets_close_on_exec(void)
+{
+    const uint64_t deadline_ns = gyre_now_ns() + LONG_NS;
+    char text[6] = "";
+    int a = -1;
+    int b = -1;
+    open_pair(&a, &b);
+    CHECK((fcntl(a, F_GETFD) & FD_CLOEXEC) != 0 && (fcntl(b, F_GETFD) & FD_CLOEXEC) != 0);
+    CHECK((fcntl(a, F_GETFL) & O_NONBLOCK) != 0 && (fcntl(b, F_GETFL) & O_NONBLOCK) != 0);
+    CHECK_OK(gyre_sock_send(a, "hello", 6, deadline_ns));
+    CHECK_OK(gyre_sock_recv(b, text, 6, deadline_ns));
+    CHECK(strcmp(text, "hello") == 0);
+    close(a);
+    CHECK_FAILS(gyre_sock_recv(b, text, 1, deadline_ns), GYRE_ERROR_REMOTE, "closed");
+    /* The first send may still be taken; SIGPIPE would end this test. */
+    gyre_status status = GYRE_SUCCESS;
+    while (status == GYRE_SUCCESS && gyre_now_ns() < deadline_ns)
+        status = gyre_sock_send(b, "x", 1, deadline_ns);
+    CHECK(status == GYRE_ERROR_REMOTE);
+    close(b);
+}
+
+static void every_wait_ends_at_its_deadline(void)
+{
+    const struct gyre_sock_interface lo = four("lo", "127.0.0.1");
+    struct gyre_sock_address bound;
+    static char bytes[1 << 20];
+    int listener = -1;
+    int a = -1;
+    int b = -1;
+    int none = -1;
+    CHECK_OK(gyre_sock_listen(&lo.address, &listener, &bound));
+    CHECK_FAILS(gyre_sock_accept(listener, gyre_now_ns() + 1000000, &none), GYRE_ERROR_TIMEOUT,
+                "accept");
+    close(listener);
+    /* Nobody listens there now: refused until the deadline. */
+    CHECK_FAILS(gyre_sock_connect(&bound, gyre_now_ns() + 20000000, &none), GYRE_ERROR_SYSTEM,
+                "refused");
+    CHECK(none == -1);
+    open_pair(&a, &b);
+    CHECK_FAILS(gyre_sock_recv(a, bytes, 1, gyre_now_ns() + 1000000), GYRE_ERROR_TIMEOUT,
+                "receive");
+    gyre_status status = GYRE_SUCCESS;
+    for (int i = 0; i < 64 && status == GYRE_SUCCESS; i++) /* b reads nothing */
+        status = gyre_sock_send(a, bytes, sizeof(bytes), gyre_now_ns() + 20000000);
+    CHECK_FAILS(status, GYRE_ERROR_TIMEOUT, "send");
+    close(a);
+    close(b);
+}
+
+static const struct test_case cases[] = {
+    {"without a rule, fabric comes first and loopback last",
+     without_a_rule_fabric_comes_first_and_loopback_last},
+    {"rules are prefixes unless exact, and can be inverted",
+     rules_are_prefixes_unless_exact_and_can_be_inverted},
+    {"families filter, and scoped addresses come last",
+     families_filter_and_scoped_addresses_come_last},
+    {"no match lists what exists", no_match_lists_what_exists},
+    {"this machine has a loopback", this_machine_has_a_loopback},
+    {"addresses have a text", addresses_have_a_text},
+    {"bytes go through, and sockets close on exec", bytes_go_through_and_sockets_close_on_exec},
+    {"every wait ends at its deadline", every_wait_ends_at_its_deadline},
+};
+
+TEST_MAIN(cases)

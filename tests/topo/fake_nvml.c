@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A stand-in for NVML that shows the eight GPUs of test_topo.c's NVSwitch machine: 18 lanes each,
+ * all to the switch, of which the last is down.
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+struct pci_info {
+    char legacy[16];
+    unsigned words[5];
+    char bus_id[32];
+};
+
+#define SHOWN __attribute__((visibility("default")))
+
+int nvmlInit_v2(void);
+int nvmlShutdown(void);
+int nvmlDeviceGetCount_v2(unsigned *n);
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device);
+int nvmlDeviceGetPciInfo_v3(void *device, struct pci_info *info);
+int nvmlDeviceGetCudaComputeCapability(void *device, int *major, int *minor);
+int nvmlDeviceGetNvLinkState(void *device, unsigned lane, unsigned *is_up);
+int nvmlDeviceGetNvLinkRemoteDeviceType(void *device, unsigned lane, int *type);
+
+SHOWN int nvmlInit_v2(void)
+{
+    return 0;
+}
+
+SHOWN int nvmlShutdown(void)
+{
+    return 0;
+}
+
+SHOWN int nvmlDeviceGetCount_v2(unsigned *n)
+{
+    *n = 8;
+    return 0;
+}
+
+SHOWN int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device)
+{
+    *device = (void *)(uintptr_t)(index + 1);
+    return 0;
+}
+
+SHOWN int nvmlDeviceGetPciInfo_v3(void *device, struct pci_info *info)
+{
+    memset(info, 0, sizeof(*info));
+    snprintf(info->bus_id, sizeof(info->bus_id), "00000000:%X3:00.0", (unsigned)(uintptr_t)device);
+    return 0;
+}
+
+SHOWN int nvmlDeviceGetCudaComputeCapability(void *device, int *major, int *minor)
+{
+    (void)device;
+    *major = 9;
+    *minor = 0;
+    return 0;
+}
+
+SHOWN int nvmlDeviceGetNvLinkState(void *device, unsigned lane, unsigned *is_up)
+{
+    (void)device;
+    *is_up = lane < 17;
+    return lane < 18 ? 0 : 2;
+}
+
+SHOWN int nvmlDeviceGetNvLinkRemoteDeviceType(void *device, unsigned lane, int *type)
+{
+    (void)device;
+    (void)lane;
+    *type = 2;
+    return 0;
+}
