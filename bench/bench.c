@@ -44,7 +44,7 @@ struct sweep {
     struct bench_place *places;
     struct bench_setting setting;
     struct bench_reference reference;
-    char reference_text[128];
+    char reference_text[192];
     struct bench_output *output; /* rank 0 only */
     struct bench_summary summary;
     int n_halves; /* in the mean of the summary */
@@ -135,8 +135,13 @@ static gyre_status measure_case(struct sweep *sweep, const struct bench_case *wh
     GYRE_TRY(bench_measure(rank, &call, wants_samples, &row.in_place));
     if (sweep->reference.ops != NULL) {
         /* MPI's broadcast knows in place only; the others are compared out of place. */
-        call = bench_call_of(rank, what, what->coll == GYRE_COLL_BROADCAST);
+        call = bench_call_of(
+            rank, what, what->coll == GYRE_COLL_BROADCAST && !sweep->reference.ops->is_on_stream);
         GYRE_TRY(bench_compare(rank, &sweep->reference, &call, &row.comparison));
+        if (sweep->reference.ops->is_on_stream) {
+            call = bench_call_of(rank, what, true);
+            GYRE_TRY(bench_compare(rank, &sweep->reference, &call, &row.comparison_in_place));
+        }
     }
     if (gyre_plan_describe(rank->comm, what->coll, what->count, what->dtype, what->op, &row.plan) !=
         GYRE_SUCCESS)

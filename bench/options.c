@@ -15,7 +15,18 @@
 #include <string.h>
 
 /* Long options without a letter. */
-enum { ALGO = 256, PROTO, DEVICE, COMPARE, CSV, ROUNDS, HELP_VARS };
+enum {
+    ALGO = 256,
+    PROTO,
+    DEVICE,
+    COMPARE,
+    CSV,
+    ROUNDS,
+    NCCL_LIB,
+    NCCL_ALGO,
+    NCCL_PROTO,
+    HELP_VARS
+};
 
 /* X(letter or id, long name, name of the value ("" = none), help) */
 #define OPTION_TABLE(X)                                                                    \
@@ -49,6 +60,9 @@ enum { ALGO = 256, PROTO, DEVICE, COMPARE, CSV, ROUNDS, HELP_VARS };
     X(DEVICE, "device", "kind", "host, cuda or auto [auto]")                               \
     X(COMPARE, "compare", "engine", "measure mpi or nccl beside gyre, interleaved")        \
     X(ROUNDS, "rounds", "n", "rounds of --compare [9]")                                    \
+    X(NCCL_LIB, "nccl-lib", "file", "the NCCL of --compare nccl [libnccl.so.2]")           \
+    X(NCCL_ALGO, "nccl-algo", "names", "NCCL_ALGO for its side")                           \
+    X(NCCL_PROTO, "nccl-proto", "names", "NCCL_PROTO for its side")                        \
     X(HELP_VARS, "help-vars", "", "print the table of variables")                          \
     X('h', "help", "", "print this")
 
@@ -176,6 +190,15 @@ static gyre_status take_data_option(int id, const char *text, struct bench_optio
         return GYRE_SUCCESS;
     case COMPARE:
         return parse_compare(text, &options->compare);
+    case NCCL_LIB:
+        options->nccl_library = text;
+        return GYRE_SUCCESS;
+    case NCCL_ALGO:
+        options->nccl_algo = text;
+        return GYRE_SUCCESS;
+    case NCCL_PROTO:
+        options->nccl_proto = text;
+        return GYRE_SUCCESS;
     case 'J':
         options->json_path = text;
         return GYRE_SUCCESS;

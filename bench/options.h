@@ -39,6 +39,9 @@ struct bench_options {
     const char *algo;  /* strings are argv's */
     const char *proto;
     const char *compare;
+    const char *nccl_library; /* of --compare nccl; NULL = the loader's libnccl.so.2 */
+    const char *nccl_algo;
+    const char *nccl_proto;
     const char *json_path;
     const char *csv_path;
     int n_rounds; /* of --compare */

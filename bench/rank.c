@@ -10,6 +10,19 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Its place on the host, over again where ranks outnumber GPUs (or each sees one GPU only). */
+static gyre_status choose_ordinal(const struct bench_rank *rank, int *ordinal_out)
+{
+    const int place =
+        rank->member.team->world->local_process * rank->member.team->n_local + rank->member.local;
+    const struct gyre_device_ops *ops;
+    int n_devices = 0;
+    GYRE_TRY(gyre_device_find((gyre_device_kind)rank->options->device, &ops));
+    GYRE_TRY(ops->count(&n_devices));
+    *ordinal_out = ops->kind == GYRE_DEVICE_CUDA && n_devices > 0 ? place % n_devices : place;
+    return GYRE_SUCCESS;
+}
+
 static gyre_status open_comm(struct bench_rank *rank, const gyre_unique_id *id,
                              gyre_comm *const *comms_of_process)
 {
@@ -19,8 +32,7 @@ static gyre_status open_comm(struct bench_rank *rank, const gyre_unique_id *id,
     }
     gyre_config config = GYRE_CONFIG_INIT;
     config.device_kind = rank->options->device;
-    config.device_ordinal =
-        rank->member.team->world->local_process * rank->member.team->n_local + rank->member.local;
+    GYRE_TRY(choose_ordinal(rank, &config.device_ordinal));
     if (rank->options->timeout_s > 0)
         config.timeout_ms = rank->options->timeout_s * 1000;
     return gyre_comm_init_rank(&rank->comm, rank->member.n_ranks, id, rank->member.rank, &config);
