@@ -116,6 +116,8 @@ struct bench_call bench_call_of(const struct bench_rank *rank, const struct benc
     const size_t offset = rank->options->is_unaligned ? element : 0;
     unsigned char *send = (unsigned char *)rank->send_memory + offset;
     unsigned char *recv = (unsigned char *)rank->recv_memory + offset;
+    if (what->coll == GYRE_COLL_ALL_TO_ALL)
+        is_in_place = false; /* it has no such form */
     if (is_in_place && traits->in_blocks)
         recv = send + (traits->out_blocks ? 0 : block);
     else if (is_in_place)
@@ -159,6 +161,9 @@ gyre_status bench_enqueue(const struct bench_rank *rank, const struct bench_call
     case GYRE_COLL_REDUCE_SCATTER:
         return gyre_reduce_scatter(call->send, call->recv, what->count, what->dtype, what->op,
                                    rank->comm, rank->stream);
+    case GYRE_COLL_ALL_TO_ALL:
+        return gyre_all_to_all(call->send, call->recv, what->count, what->dtype, rank->comm,
+                               rank->stream);
     case GYRE_COLL_SEND_RECV:
         return enqueue_exchange(rank, call);
     default:
@@ -226,7 +231,8 @@ gyre_status bench_check(const struct bench_rank *rank, const struct bench_call *
             source = (uint32_t)what->root;
         else if (what->coll == GYRE_COLL_SEND_RECV)
             source = (me + n_ranks - 1) % n_ranks;
-        GYRE_TRY(gyre_pattern_check_copy(rank->device, &pattern, source, 0, what->count,
+        const uint64_t first = traits->in_blocks ? me * (uint64_t)what->count : 0;
+        GYRE_TRY(gyre_pattern_check_copy(rank->device, &pattern, source, first, what->count,
                                          (const char *)call->recv + block * block_bytes, &errors));
         *n_wrong_out += errors.n_wrong;
     }
