@@ -33,6 +33,8 @@ static gyre_status open_comm(struct bench_rank *rank, const gyre_unique_id *id,
     gyre_config config = GYRE_CONFIG_INIT;
     config.device_kind = rank->options->device;
     GYRE_TRY(choose_ordinal(rank, &config.device_ordinal));
+    if (rank->options->n_channels > 0)
+        config.min_channels = config.max_channels = rank->options->n_channels;
     if (rank->options->timeout_s > 0)
         config.timeout_ms = rank->options->timeout_s * 1000;
     return gyre_comm_init_rank(&rank->comm, rank->member.n_ranks, id, rank->member.rank, &config);
