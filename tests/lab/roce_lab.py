@@ -331,7 +331,7 @@ class Lab:
         client = f"Host *\n  IdentityFile {GUEST_DIR}/id\n" + "".join(
             f"  {word.replace('=', ' ')}\n" for word in SSH_OPTIONS if word != "-o")
         mca = ("oob_tcp_if_include = eth0\nbtl_tcp_if_include = eth0\nplm_rsh_no_tree_spawn = 1\n"
-               "mpi_yield_when_idle = 1\nrmaps_base_oversubscribe = 1\n")
+               "btl = self,vader,tcp\npml = ob1\nmpi_yield_when_idle = 1\nrmaps_base_oversubscribe = 1\n")
         files = {
             f"{GUEST_DIR}/init": (0o755, text(STAGE2)),
             f"{GUEST_DIR}/sshd_config": (0o644, text(SSHD_CONFIG)),
