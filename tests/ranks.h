@@ -41,7 +41,7 @@ static inline int test_most_ranks(void)
 static inline gyre_config test_config(int rank)
 {
     gyre_config config = GYRE_CONFIG_INIT;
-    config.device_kind = test_device();
+    config.device_kind = (int)test_device();
     if (config.device_kind == GYRE_DEVICE_CUDA)
         config.device_ordinal = rank;
     return config;

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * shm: host memory between processes of one host. A slab is a memfd: it has no name to collide or
+ * shm: host memory between ranks of one host. A slab is a memfd: it has no name to collide or
  * to be left behind, is not bounded by the size of /dev/shm, and goes when its last user goes,
  * however that process ended. Peers open it through /proc/<pid>/fd/<fd>; a random token in its
- * first page proves that the process behind that pid is still the one that announced it.
+ * first page proves that the process behind that pid is still the one that announced it. GPUs that
+ * cannot address each other talk through it too: each registers the slabs that it maps.
  */
 #include "transport/slab.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -20,6 +22,12 @@
 struct shm_header {
     uint64_t n_bytes;
     uint8_t token[GYRE_SLAB_TOKEN_BYTES];
+};
+
+/* gyre_slab_mapping.state */
+struct shm_state {
+    int fd; /* the owner's; -1 = an imported slab */
+    struct gyre_device *device;
 };
 
 /* In gyre_slab_handle.bytes. */
@@ -40,8 +48,6 @@ static bool shm_reachable(const struct gyre_params *params, const struct gyre_pe
     else if (mine->pid_namespace != peer->pid_namespace)
         snprintf(why_out, why_bytes, "rank %u is in another pid namespace (a container of its own)",
                  peer->rank);
-    else if (mine->device.kind != GYRE_DEVICE_HOST || peer->device.kind != GYRE_DEVICE_HOST)
-        snprintf(why_out, why_bytes, "shared memory serves host devices only");
     else
         return true;
     return false;
@@ -72,11 +78,27 @@ static gyre_status reserve(int fd, size_t n_bytes)
     return GYRE_SUCCESS;
 }
 
-/* mapping->state holds the owner's descriptor + 1, so that 0 stands for an imported slab. */
+/* Make the mapped slab addressable by the device; the mapping owns base and fd from then on. */
+static gyre_status finish_mapping(const struct gyre_transport_config *config, void *base,
+                                  size_t n_bytes, int fd, struct gyre_slab_mapping *mapping_out)
+{
+    struct gyre_device *device = config->device;
+    struct shm_state *state = malloc(sizeof(*state));
+    if (state == NULL)
+        return gyre_fail_errno(ENOMEM, "shared memory");
+    const gyre_status status = device->ops->host_register(device, base, n_bytes);
+    if (status != GYRE_SUCCESS) {
+        free(state);
+        return status;
+    }
+    *state = (struct shm_state){fd, device};
+    *mapping_out = (struct gyre_slab_mapping){base, n_bytes, state};
+    return GYRE_SUCCESS;
+}
+
 static gyre_status shm_alloc(const struct gyre_transport_config *config, size_t n_bytes,
                              struct gyre_slab_handle *handle, struct gyre_slab_mapping *mapping_out)
 {
-    (void)config;
     const int fd = memfd_create("gyre", MFD_CLOEXEC);
     if (fd < 0)
         return gyre_fail_errno(errno, "shared memory: memfd_create for %zu bytes", n_bytes);
@@ -92,9 +114,11 @@ static gyre_status shm_alloc(const struct gyre_transport_config *config, size_t 
     memcpy(base, &header, sizeof(header));
     const struct shm_handle found_by = {.fd = fd};
     memcpy(handle->bytes, &found_by, sizeof(found_by));
-    *mapping_out = (struct gyre_slab_mapping){base, n_bytes, (void *)(intptr_t)(fd + 1)};
+    GYRE_TRY_GOTO(status, finish_mapping(config, base, n_bytes, fd, mapping_out), unmap);
     return GYRE_SUCCESS;
 
+unmap:
+    munmap(base, n_bytes);
 close_fd:
     close(fd);
     return status;
@@ -130,7 +154,6 @@ static gyre_status shm_import(const struct gyre_transport_config *config,
                               const struct gyre_slab_handle *handle, size_t n_bytes,
                               struct gyre_slab_mapping *mapping_out)
 {
-    (void)config;
     struct shm_handle found_by;
     char path[64];
     memcpy(&found_by, handle->bytes, sizeof(found_by));
@@ -142,18 +165,25 @@ static gyre_status shm_import(const struct gyre_transport_config *config,
     if (fd < 0)
         return gyre_fail_errno(errno, "open(%s) (same user and pid namespace needed)", path);
     void *base = NULL;
-    const gyre_status status = map_checked(fd, path, handle, n_bytes, &base);
+    gyre_status status = map_checked(fd, path, handle, n_bytes, &base);
     close(fd); /* the mapping holds the memory */
-    if (status == GYRE_SUCCESS)
-        *mapping_out = (struct gyre_slab_mapping){base, n_bytes, NULL};
+    if (status != GYRE_SUCCESS)
+        return status;
+    status = finish_mapping(config, base, n_bytes, -1, mapping_out);
+    if (status != GYRE_SUCCESS)
+        munmap(base, n_bytes);
     return status;
 }
 
 static void shm_release(struct gyre_slab_mapping *mapping)
 {
+    struct shm_state *state = mapping->state;
+    /* It can only fail for memory that is not registered. */
+    state->device->ops->host_unregister(state->device, mapping->base);
     munmap(mapping->base, mapping->n_bytes);
-    if (mapping->state != NULL)
-        close((int)(intptr_t)mapping->state - 1);
+    if (state->fd >= 0)
+        close(state->fd);
+    free(state);
     memset(mapping, 0, sizeof(*mapping));
 }
 

@@ -309,6 +309,10 @@ gyre_status gyre_comm_init_rank(gyre_comm **comm_out, int n_ranks, const gyre_un
         .comm_out = comm_out, .n_ranks = n_ranks, .id = *id, .rank = rank};
     const gyre_config defaults = GYRE_CONFIG_INIT;
     init.config = config != NULL ? *config : defaults;
+    /* It is carried out on a thread of its own, which has another current device. */
+    if (init.config.device_ordinal == GYRE_CONFIG_UNDEFINED &&
+        init.config.device_kind != GYRE_DEVICE_HOST)
+        GYRE_TRY(gyre_get_device(&init.config.device_ordinal));
     return gyre_group_defer_init(&init);
 }
 

@@ -42,6 +42,10 @@ struct gyre_device_ops {
     /* Host memory that the device can address at the same address (pinned for CUDA), zeroed. */
     gyre_status (*host_alloc)(struct gyre_device *device, size_t n_bytes, void **ptr_out);
     gyre_status (*host_free)(struct gyre_device *device, void *ptr);
+    /* Let the device address host memory that is mapped already (shared between processes), at the
+     * same address; page aligned. Undone before it is unmapped. */
+    gyre_status (*host_register)(struct gyre_device *device, void *ptr, size_t n_bytes);
+    gyre_status (*host_unregister)(struct gyre_device *device, void *ptr);
     /* Synchronous copies in any direction between host memory and this device. */
     gyre_status (*copy)(struct gyre_device *device, void *to, const void *from, size_t n_bytes);
     gyre_status (*zero)(struct gyre_device *device, void *ptr, size_t n_bytes);

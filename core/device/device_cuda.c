@@ -131,6 +131,29 @@ static gyre_status cuda_host_free(struct gyre_device *device, void *ptr)
     ON_DEVICE(device, cudaFreeHost(ptr));
 }
 
+static gyre_status cuda_host_register(struct gyre_device *device, void *ptr, size_t n_bytes)
+{
+    int previous = -1;
+    void *seen_by_device = NULL;
+    GYRE_TRY(gyre_cuda_enter(device->ordinal, &previous));
+    cudaError_t error =
+        cudaHostRegister(ptr, n_bytes, cudaHostRegisterPortable | cudaHostRegisterMapped);
+    if (error == cudaSuccess)
+        error = cudaHostGetDevicePointer(&seen_by_device, ptr, 0);
+    gyre_cuda_leave(device->ordinal, previous);
+    if (error != cudaSuccess)
+        return gyre_cuda_fail(error, "cudaHostRegister");
+    if (seen_by_device != ptr)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                         "GPU %d sees registered host memory at another address", device->ordinal);
+    return GYRE_SUCCESS;
+}
+
+static gyre_status cuda_host_unregister(struct gyre_device *device, void *ptr)
+{
+    ON_DEVICE(device, cudaHostUnregister(ptr));
+}
+
 /* On a stream of its own: the legacy default stream would wait for, or be captured with, others'
  * work. */
 static gyre_status on_private_stream(struct gyre_device *device, void *to, const void *from,
@@ -225,6 +248,8 @@ const struct gyre_device_ops gyre_device_cuda = {
     .mem_free = cuda_mem_free,
     .host_alloc = cuda_host_alloc,
     .host_free = cuda_host_free,
+    .host_register = cuda_host_register,
+    .host_unregister = cuda_host_unregister,
     .copy = cuda_copy,
     .zero = cuda_zero,
     .check_pointer = cuda_check_pointer,

@@ -74,6 +74,22 @@ static gyre_status host_mem_free(struct gyre_device *device, void *ptr)
     return GYRE_SUCCESS;
 }
 
+/* Host memory needs no leave. */
+static gyre_status host_register(struct gyre_device *device, void *ptr, size_t n_bytes)
+{
+    (void)device;
+    (void)ptr;
+    (void)n_bytes;
+    return GYRE_SUCCESS;
+}
+
+static gyre_status host_unregister(struct gyre_device *device, void *ptr)
+{
+    (void)device;
+    (void)ptr;
+    return GYRE_SUCCESS;
+}
+
 static gyre_status host_alloc(struct gyre_device *device, size_t n_bytes, void **ptr_out)
 {
     GYRE_TRY(host_mem_alloc(device, n_bytes, ptr_out));
@@ -138,6 +154,8 @@ const struct gyre_device_ops gyre_device_host = {
     .mem_free = host_mem_free,
     .host_alloc = host_alloc,
     .host_free = host_mem_free,
+    .host_register = host_register,
+    .host_unregister = host_unregister,
     .copy = host_copy,
     .zero = host_zero,
     .check_pointer = host_check_pointer,

@@ -46,8 +46,8 @@ static void connect(const struct gpu_world *world, const struct gyre_slab_layout
                 continue;
             unsigned char *slab = world->slabs[receiver];
             end->inbox = (void *)(slab + gyre_slab_inbox_offset(layout, sender, fifo));
-            end->credit = (void *)(world->slabs[sender] +
-                                   gyre_slab_credit_offset(layout, receiver, fifo));
+            end->credit =
+                (void *)(world->slabs[sender] + gyre_slab_credit_offset(layout, receiver, fifo));
             for (unsigned proto = 0; proto < GYRE_N_PROTOS; proto++)
                 if (layout->has_proto[proto])
                     end->slots[proto] = slab + gyre_slab_slots_offset(layout, sender, fifo, proto);
@@ -149,8 +149,7 @@ void gpu_world_set_epoch(struct gpu_world *world, enum gyre_proto proto, uint64_
         must(gyre_cuda_executor_set_epoch(world->executors[rank], proto, n_slots), "epoch");
         for (uint32_t i = 0; i < (uint32_t)world->n_ranks * world->spec.n_fifos; i++) {
             const uint32_t peer = i / world->spec.n_fifos, fifo = i % world->spec.n_fifos;
-            unsigned char *inbox =
-                world->slabs[rank] + gyre_slab_inbox_offset(&layout, peer, fifo);
+            unsigned char *inbox = world->slabs[rank] + gyre_slab_inbox_offset(&layout, peer, fifo);
             unsigned char *credit =
                 world->slabs[rank] + gyre_slab_credit_offset(&layout, peer, fifo);
             must(device->ops->copy(device, inbox + proto * 8, &n_slots, 8), "tail");
