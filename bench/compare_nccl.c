@@ -12,14 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NCCL_SYMBOLS(X)                                                                 \
-    X(ncclGetVersion)                                                                   \
-    X(ncclGetUniqueId)                                                                  \
-    X(ncclGetErrorString)                                                               \
-    X(ncclCommInitRank)                                                                 \
-    X(ncclCommDestroy) X(ncclCommAbort) X(ncclAllReduce) X(ncclBroadcast) X(ncclReduce) \
-        X(ncclAllGather) X(ncclReduceScatter) X(ncclSend) X(ncclRecv) X(ncclGroupStart) \
-            X(ncclGroupEnd)
+#define NCCL_SYMBOLS(X)                                                               \
+    X(ncclGetVersion)                                                                 \
+    X(ncclGetUniqueId)                                                                \
+    X(ncclGetErrorString)                                                             \
+    X(ncclCommInitRank)                                                               \
+    X(ncclCommDestroy)                                                                \
+    X(ncclCommAbort) X(ncclAllReduce) X(ncclBroadcast) X(ncclReduce) X(ncclAllGather) \
+        X(ncclReduceScatter) X(ncclSend) X(ncclRecv) X(ncclGroupStart) X(ncclGroupEnd)
 
 struct reference {
     const struct bench_rank *rank;

@@ -147,9 +147,9 @@ struct gyre_fifo_spec gyre_tuner_fifo_spec(gyre_device_kind kind, uint32_t n_ran
         const uint64_t usual = floor_to_power_of_two(share / 5 * 4);
         const uint64_t lines = share > usual ? (share - usual) / 5 * 4 : 0;
         spec.slot_bytes[GYRE_PROTO_LL128] =
-            clamp_u32(floor_to_power_of_two(lines), MIN_TILE_BYTES, 64 * 1024);
+            clamp_u32(lines / 3 * 2 / 1024 * 1024, MIN_TILE_BYTES, 64 * 1024);
         spec.slot_bytes[GYRE_PROTO_LL] =
-            clamp_u32(spec.slot_bytes[GYRE_PROTO_LL128] / 4, MIN_TILE_BYTES, 16 * 1024);
+            clamp_u32(floor_to_power_of_two(lines / 2), MIN_TILE_BYTES, 16 * 1024);
     }
     return spec;
 }
@@ -203,8 +203,7 @@ static const struct cuda_row cuda_rows[] = {
     {GYRE_COLL_ALL_REDUCE, true, 512 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL},
     {GYRE_COLL_ALL_REDUCE, true, 4 << 20, &gyre_algorithm_twoshot, GYRE_PROTO_LL128},
     {GYRE_COLL_ALL_REDUCE, true, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE},
-    {GYRE_COLL_ALL_REDUCE, false, 128 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL},
-    {GYRE_COLL_ALL_REDUCE, false, 256 << 10, &gyre_algorithm_twoshot, GYRE_PROTO_LL},
+    {GYRE_COLL_ALL_REDUCE, false, 256 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL},
     {GYRE_COLL_ALL_REDUCE, false, 4 << 20, &gyre_algorithm_twoshot, GYRE_PROTO_LL128},
     {GYRE_COLL_ALL_REDUCE, false, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE},
     {GYRE_COLL_ALL_GATHER, true, 64 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL},
@@ -222,14 +221,14 @@ static const struct cuda_row cuda_rows[] = {
     {GYRE_COLL_BROADCAST, true, 256 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL},
     {GYRE_COLL_BROADCAST, true, 2 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL128},
     {GYRE_COLL_BROADCAST, true, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE},
-    {GYRE_COLL_BROADCAST, false, 64 << 10, &gyre_algorithm_ring, GYRE_PROTO_LL},
-    {GYRE_COLL_BROADCAST, false, 2 << 20, &gyre_algorithm_ring, GYRE_PROTO_LL128},
+    {GYRE_COLL_BROADCAST, false, 256 << 10, &gyre_algorithm_ring, GYRE_PROTO_LL},
+    {GYRE_COLL_BROADCAST, false, 16 << 20, &gyre_algorithm_ring, GYRE_PROTO_LL128},
     {GYRE_COLL_BROADCAST, false, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE},
     {GYRE_COLL_REDUCE, true, 256 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL},
     {GYRE_COLL_REDUCE, true, 2 << 20, &gyre_algorithm_ring, GYRE_PROTO_LL128},
     {GYRE_COLL_REDUCE, true, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE},
-    {GYRE_COLL_REDUCE, false, 64 << 10, &gyre_algorithm_ring, GYRE_PROTO_LL},
-    {GYRE_COLL_REDUCE, false, 2 << 20, &gyre_algorithm_ring, GYRE_PROTO_LL128},
+    {GYRE_COLL_REDUCE, false, 256 << 10, &gyre_algorithm_ring, GYRE_PROTO_LL},
+    {GYRE_COLL_REDUCE, false, 16 << 20, &gyre_algorithm_ring, GYRE_PROTO_LL128},
     {GYRE_COLL_REDUCE, false, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE},
 };
 
@@ -347,10 +346,26 @@ static uint32_t payload_bytes(const struct gyre_fifo_spec *spec, enum gyre_proto
     }
 }
 
+static uint64_t square_root(uint64_t value)
+{
+    uint64_t root = 0;
+    for (uint64_t bit = 1ULL << 31; bit > 0; bit >>= 1)
+        if ((root + bit) * (root + bit) <= value)
+            root += bit;
+    return root;
+}
+
 /* Chains pass a tile on before the next comes: enough tiles to fill the chain, none too small. */
 static uint32_t choose_tile(const struct gyre_tuner_facts *facts, uint64_t n_bytes,
                             uint32_t most_bytes)
 {
+    /* A channel's B bytes in tiles of t take (n - 1 + B / t) steps of (o + t / r); with o = 1.5 us
+     * and r = 6 bytes/ns a channel on H200s the best t is sqrt(B o r / (n - 1)). */
+    if (facts->device_kind == GYRE_DEVICE_CUDA) {
+        const uint64_t hops = facts->n_ranks > 1 ? facts->n_ranks - 1 : 1;
+        return clamp_u32(gyre_round_up(square_root(n_bytes * 9000 / hops), 512), 2048,
+                         most_bytes / 16 * 16);
+    }
     const uint64_t wanted = n_bytes / (4ULL * facts->n_ranks);
     return clamp_u32(gyre_round_up(wanted, 4096), gyre_min_u64(MIN_TILE_BYTES, most_bytes) & ~15U,
                      most_bytes / 16 * 16);
@@ -361,10 +376,11 @@ static uint32_t choose_channels(const struct gyre_tuner_facts *facts, enum gyre_
 {
     uint64_t wanted = 1;
     if (facts->device_kind == GYRE_DEVICE_CUDA)
+        /* LL: what one tile carries; a second tile costs 5 us (4 H200, 4 KiB to 64 KiB, 2026-11).
+         */
         wanted = gyre_div_round_up(n_bytes, proto == GYRE_PROTO_SIMPLE  ? 64 * 1024
                                             : proto == GYRE_PROTO_LL128 ? 8 * 1024
-                                            : facts->n_ranks <= 2       ? 2 * 1024
-                                                                        : 4 * 1024);
+                                                                        : 2 * 1024);
     else if (facts->is_proxied && n_bytes > 65536)
         /* Slots of several FIFOs in flight fill a link whose round trip is long: 48% of a 1 Gbit/s,
          * 1 ms link with one channel, 99% with four (tests/lab, 2026-11). */
