@@ -469,6 +469,12 @@ class Lab:
         return ["mpirun", "--allow-run-as-root", *hosts, "--map-by", "node", "-np",
                 str(np or self.n_vms), *exports, *options, *words]
 
+    def shell(self, name):
+        """A session that is opened now, to run lines in later: what a loaded emulated processor
+        takes seconds for is the opening. Write lines to .stdin and flush."""
+        return subprocess.Popen([*self.ssh(name), "sh"], text=True, stdin=subprocess.PIPE,
+                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
     def monitor(self, name, line):
         """One line to QEMU's monitor, e.g. "set_link nic0 off"."""
         with socket.socket(socket.AF_UNIX) as s:
