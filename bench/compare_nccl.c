@@ -12,14 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NCCL_SYMBOLS(X)                                                               \
-    X(ncclGetVersion)                                                                 \
-    X(ncclGetUniqueId)                                                                \
-    X(ncclGetErrorString)                                                             \
-    X(ncclCommInitRank)                                                               \
-    X(ncclCommDestroy)                                                                \
-    X(ncclCommAbort) X(ncclAllReduce) X(ncclBroadcast) X(ncclReduce) X(ncclAllGather) \
-        X(ncclReduceScatter) X(ncclSend) X(ncclRecv) X(ncclGroupStart) X(ncclGroupEnd)
+/* clang-format off */
+#define NCCL_SYMBOLS(X)                                                                        \
+    X(ncclGetVersion) X(ncclGetUniqueId) X(ncclGetErrorString) X(ncclCommInitRank)             \
+    X(ncclCommDestroy) X(ncclCommAbort) X(ncclAllReduce) X(ncclBroadcast) X(ncclReduce)        \
+    X(ncclAllGather) X(ncclReduceScatter) X(ncclSend) X(ncclRecv) X(ncclGroupStart)            \
+    X(ncclGroupEnd)
+/* clang-format on */
 
 struct reference {
     const struct bench_rank *rank;
