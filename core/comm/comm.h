@@ -24,6 +24,7 @@ struct gyre_links {
     struct gyre_transport *transports[GYRE_MAX_TRANSPORTS]; /* by that index; NULL = not used */
     struct gyre_connector *connectors;
     struct gyre_fifo_spec spec;
+    uint16_t *before; /* by rank: who comes before it in the order of rings */
     struct gyre_grouping grouping;
     bool is_proxied;    /* any pair of any ranks */
     bool is_ll128_safe; /* all pairs of all ranks */

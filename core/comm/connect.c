@@ -229,6 +229,7 @@ static gyre_status open_transport(gyre_comm *comm, int index, uint64_t deadline_
         .peers = peers,
         .n_peers = n_peers,
         .spec = links->spec,
+        .before = links->before,
         .secret = comm->bootstrap->secret,
         .traffic_class = comm->config.traffic_class,
         .service_level = comm->config.service_level,
@@ -304,6 +305,19 @@ static gyre_status end_together(gyre_comm *comm, gyre_status status)
     return status;
 }
 
+static gyre_status fill_before(struct gyre_links *links, int n_ranks)
+{
+    const struct gyre_shape shape = {.n_ranks = (uint16_t)n_ranks, .grouping = &links->grouping};
+    uint16_t order[GYRE_MAX_RANKS];
+    links->before = calloc((size_t)n_ranks, sizeof(*links->before));
+    if (links->before == NULL)
+        return gyre_fail_errno(ENOMEM, "init");
+    gyre_order_by_host(&shape, order);
+    for (int i = 0; i < n_ranks; i++)
+        links->before[order[(i + 1) % n_ranks]] = order[i];
+    return GYRE_SUCCESS;
+}
+
 static gyre_status connect_all(gyre_comm *comm)
 {
     struct gyre_links *links = &comm->links;
@@ -319,6 +333,7 @@ static gyre_status connect_all(gyre_comm *comm)
     links->spec =
         gyre_tuner_fifo_spec((gyre_device_kind)comm->device_info.kind, (uint32_t)comm->n_ranks,
                              links->is_proxied, buffer_bytes > 0 ? (uint64_t)buffer_bytes : 0);
+    GYRE_TRY(fill_before(links, comm->n_ranks));
     links->connectors =
         calloc((size_t)comm->n_ranks * links->spec.n_fifos * 2, sizeof(*links->connectors));
     if (links->connectors == NULL)
@@ -350,6 +365,7 @@ void gyre_disconnect(gyre_comm *comm)
             links->transports[i]->ops->close(links->transports[i]);
     free(links->connectors);
     free(links->transport_of);
+    free(links->before);
     free(links->infos);
     memset(links, 0, sizeof(*links));
 }

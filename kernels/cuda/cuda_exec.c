@@ -34,6 +34,7 @@ struct gyre_loaded {
     uint32_t n_chunks;
     uint32_t n_connections;
     uint32_t channel_stride;
+    uint32_t tile_bytes; /* the most that a slot of any of its connections holds */
     uint32_t area_bytes;
     uint32_t n_threads;
     uint32_t shared_bytes;
@@ -205,9 +206,8 @@ gyre_status gyre_cuda_executor_set_epoch(struct gyre_executor *base, enum gyre_p
 /* ---- loading ------------------------------------------------------------------------------ */
 
 /* Payload of one slot: what a tile may have at most. */
-static uint32_t payload_bytes(const struct gyre_fifo_spec *spec, enum gyre_proto proto)
+static uint32_t payload_bytes(uint32_t bytes, enum gyre_proto proto)
 {
-    const uint32_t bytes = spec->slot_bytes[proto];
     if (proto == GYRE_PROTO_LL)
         return bytes / 2;
     return proto == GYRE_PROTO_LL128 ? bytes / 128 * 120 : bytes;
@@ -322,8 +322,6 @@ static gyre_status fill_loaded(struct gyre_cuda_executor *executor,
     loaded->n_chunks = program->n_chunks;
     loaded->n_connections = program->n_connections;
     loaded->channel_stride = program->n_lanes * 2U;
-    loaded->area_bytes =
-        (uint32_t)gyre_round_up(payload_bytes(&executor->spec, config->proto), 256);
     loaded->n_areas = program->n_scratch;
     loaded->n_threads = config->n_threads != 0 ? config->n_threads : DEFAULT_THREADS;
     loaded->in_blocks = gyre_collectives[program->coll].in_blocks;
@@ -333,6 +331,8 @@ static gyre_status fill_loaded(struct gyre_cuda_executor *executor,
                              &loaded->program, &shape));
     gyre_cuda_exchange_find(&executor->spec, executor->connectors, config, loaded->program,
                             &loaded->exchange);
+    loaded->tile_bytes = payload_bytes(shape.slot_bytes, config->proto);
+    loaded->area_bytes = (uint32_t)gyre_round_up(loaded->tile_bytes, 256);
     loaded->max_connections = shape.max_connections;
     loaded->inline_words = loaded->program->n_bytes <= GYRE_CUDA_INLINE_BYTES
                                ? (uint32_t)gyre_div_round_up(loaded->program->n_bytes, 16)
@@ -397,11 +397,9 @@ static gyre_status check_work(const struct gyre_cuda_executor *executor,
     if (split->unit_elems == 0 || tile_bytes == 0)
         return gyre_fail(GYRE_ERROR_INTERNAL, "a split of %u elements a tile, %u a unit",
                          split->tile_elems, split->unit_elems);
-    if (loaded->n_connections + loaded->n_areas > 0 &&
-        tile_bytes > payload_bytes(&executor->spec, loaded->proto))
+    if (loaded->n_connections + loaded->n_areas > 0 && tile_bytes > loaded->tile_bytes)
         return gyre_fail(GYRE_ERROR_INTERNAL, "a tile of %llu bytes does not fit a slot of %u",
-                         (unsigned long long)tile_bytes,
-                         payload_bytes(&executor->spec, loaded->proto));
+                         (unsigned long long)tile_bytes, loaded->tile_bytes);
     if (work->reduction.dtype >= GYRE_N_DTYPES || work->reduction.op > GYRE_MIN)
         return gyre_fail(GYRE_ERROR_INTERNAL, "no executor has operation %u on type %u",
                          work->reduction.op, work->reduction.dtype);

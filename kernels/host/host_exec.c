@@ -72,7 +72,7 @@ static void fill_ends(struct gyre_host_executor *executor, const struct gyre_con
         end->inbox = connectors[i].inbox;
         end->credit = connectors[i].credit;
         end->depth = connectors[i].depth;
-        end->slot_bytes = executor->spec.slot_bytes[GYRE_PROTO_SIMPLE];
+        end->slot_bytes = connectors[i].slot_bytes;
         end->peer = i / n_per_peer;
     }
 }

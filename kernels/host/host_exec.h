@@ -50,7 +50,7 @@ struct gyre_loaded {
     uint32_t n_workers;
     uint32_t n_connections;
     uint32_t n_scratch; /* areas of one channel */
-    uint32_t area_bytes;
+    uint32_t area_bytes; /* what a tile may have: the smallest slot of its connections */
     bool in_blocks;
     bool out_blocks;
     struct gyre_worker *workers;
