@@ -9,6 +9,7 @@
 
 #include "core/base/fault.h"
 #include "core/base/param.h"
+#include "core/base/sock.h"
 #include "core/device/device.h"
 #include "core/model/connector.h"
 
@@ -23,7 +24,9 @@ struct gyre_peer_info {
     struct gyre_device_info device;
     uint32_t ib_usable; /* 1: gyre_transport_ib found a device and a GID */
     uint32_t pad;
-    char ib_reason[128]; /* why not */
+    char ib_reason[128];           /* why not */
+    struct gyre_sock_address door; /* where the rank is met when the bootstrap is gone; port 0 =
+                                    * nowhere. Filled by the communicator. */
 };
 
 struct gyre_transport_config {
@@ -37,7 +40,7 @@ struct gyre_transport_config {
     struct gyre_fifo_spec spec;
     const uint16_t *before; /* by rank: who comes before it in the order of rings; read when
                              * spec.near_slot_bytes is not 0 */
-    const uint8_t *secret; /* GYRE_SECRET_BYTES (bootstrap.h): data sockets prove it */
+    const uint8_t *secret;  /* GYRE_SECRET_BYTES (bootstrap.h): data sockets prove it */
     /* gyre_authenticate of bootstrap.h, handed in because transports do not know the bootstrap. */
     gyre_status (*authenticate)(int fd, const uint8_t *secret, bool is_server,
                                 uint64_t deadline_ns);
