@@ -219,8 +219,8 @@ static void split_and_poll(gyre_comm *comm, int rank, int n_ranks, void *argumen
 
 static void a_split_goes_on_in_the_background(void)
 {
-    test_on_threads(4, split_and_poll, NULL);
     test_on_processes(3, split_and_poll, NULL);
+    test_on_threads(4, split_and_poll, NULL);
 }
 
 static void a_parent_may_go_while_its_split_is_under_way(void)
