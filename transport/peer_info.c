@@ -2,9 +2,8 @@
  *
  * What a rank tells all others about itself before transports are chosen.
  */
-#include "transport/transport.h"
-
 #include "core/base/util.h"
+#include "transport/p2p_memory.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -65,4 +64,9 @@ void gyre_peer_info_measure(const struct gyre_topo *topo, const struct gyre_peer
     const int32_t to = gyre_topo_find_bus_id(topo, peer->device.pci_bus_id);
     if (from >= 0 && to >= 0)
         peer->path_level = (uint32_t)gyre_topo_level_between(topo, from, to);
+#ifdef GYRE_WITH_CUDA
+    /* Without NVML's help nothing is known of NVLinks; native atomics between GPUs need one. */
+    if (topo->n_links == 0 && gyre_p2p_cuda_has_native_atomics(mine, peer))
+        peer->path_level = GYRE_TOPO_NVL;
+#endif
 }

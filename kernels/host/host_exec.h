@@ -49,7 +49,7 @@ struct gyre_loaded {
     uint32_t n_chunks;
     uint32_t n_workers;
     uint32_t n_connections;
-    uint32_t n_scratch; /* areas of one channel */
+    uint32_t n_scratch;  /* areas of one channel */
     uint32_t area_bytes; /* what a tile may have: the smallest slot of its connections */
     bool in_blocks;
     bool out_blocks;
