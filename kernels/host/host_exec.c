@@ -368,6 +368,7 @@ const struct gyre_executor_ops gyre_executor_host = {
     .pulse = host_pulse,
     .abort = host_abort,
     .load = gyre_host_load,
+    .prepare = gyre_host_prepare,
     .unload = gyre_host_unload,
     .launch = host_launch,
 };

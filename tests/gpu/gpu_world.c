@@ -108,6 +108,14 @@ void gpu_world_open(struct gpu_world *world, int n_ranks, const struct gyre_fifo
     }
 }
 
+gyre_status gpu_world_load(struct gpu_world *world, int rank, const struct gyre_load_config *config,
+                           const struct gyre_reduction *reduction, struct gyre_loaded **loaded_out)
+{
+    struct gyre_executor *executor = world->executors[rank];
+    GYRE_TRY(gyre_executor_cuda.load(executor, config, loaded_out));
+    return gyre_executor_cuda.prepare(executor, *loaded_out, reduction);
+}
+
 void gpu_world_close(struct gpu_world *world)
 {
     for (int rank = 0; rank < world->n_ranks; rank++) {
