@@ -302,6 +302,25 @@ GYRE_API gyre_status gyre_op_create_premul_sum(gyre_op *op_out, const void *scal
                                                gyre_dtype dtype, gyre_comm *comm);
 GYRE_API gyre_status gyre_op_destroy(gyre_op op, gyre_comm *comm);
 
+/* ---- registered buffers ------------------------------------------------------------------ */
+
+/** A buffer that was registered with a communicator. Not an address; NULL is none. */
+typedef struct gyre_registration_opaque *gyre_registration;
+
+/** gyre_comm_register - say that calls will use this buffer again and again. Local, any thread. A
+ * hint: every call works, and gives the same bits, without it. Ranges may overlap; the same range
+ * again gives the same handle, to be given back as often. Memory that is freed must be deregistered
+ * first, or with its communicator.
+ * @buffer: [buffer, +n_bytes) on the communicator's device; n_bytes > 0.
+ * Errors: INVALID_ARGUMENT (not memory of that device), INVALID_USAGE, OUT_OF_MEMORY. */
+GYRE_API gyre_status gyre_comm_register(gyre_comm *comm, const void *buffer, size_t n_bytes,
+                                        gyre_registration *handle_out);
+
+/** gyre_comm_deregister - give a registration back; also of a communicator that failed or was
+ * finalized. gyre_comm_destroy() gives back what is left. Errors: INVALID_ARGUMENT (not a handle of
+ * this communicator, or given back already). */
+GYRE_API gyre_status gyre_comm_deregister(gyre_comm *comm, gyre_registration handle);
+
 /* ---- memory and streams ----------------------------------------------------------------- */
 
 /** gyre_mem_alloc / gyre_mem_free - memory on a device, aligned to 4096 bytes (host) or as

@@ -6,6 +6,7 @@
  */
 #include "core/comm/comm.h"
 
+#include "core/base/log.h"
 #include "core/base/sync.h"
 #include "core/base/util.h"
 
@@ -230,6 +231,10 @@ gyre_status gyre_comm_destroy(gyre_comm *comm)
         GYRE_TRY(gyre_comm_abort(comm)); /* nobody is left to see the end of it */
     wait_until_ready(comm);
     leave(comm);
+    const size_t n_registered = gyre_registrations_count(&comm->registrations);
+    if (n_registered > 0)
+        GYRE_INFO(REG, "communicator %s: %zu registered buffers go with it", comm->name,
+                  n_registered);
     const uint64_t job = comm->job;
     pthread_mutex_lock(&registry.lock);
     comm->is_ending = true;

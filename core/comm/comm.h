@@ -12,6 +12,7 @@
 #include "core/base/param.h"
 #include "core/comm/plan.h"
 #include "core/comm/record.h"
+#include "core/comm/registration.h"
 #include "core/topo/topo.h"
 #include "kernels/executor.h"
 #include "transport/transport.h"
@@ -70,6 +71,7 @@ struct gyre_comm {
     struct gyre_board board;
     uint64_t *n_p2p; /* by peer * 2 + is_send: messages so far */
     struct gyre_user_op user_ops[GYRE_MAX_USER_OPS];
+    struct gyre_registrations registrations;
     uint32_t phase;         /* enum gyre_phase; written under the registry's lock, release */
     bool is_made;           /* rank, links, health and the rest are there */
     bool is_finalized;      /* no more calls */

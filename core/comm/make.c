@@ -31,6 +31,7 @@ void gyre_comm_free(gyre_comm *comm)
         comm->device->ops->close(comm->device);
     free(comm->n_p2p);
     gyre_board_fini(&comm->board);
+    gyre_registrations_fini(&comm->registrations);
     gyre_fault_fini(&comm->fault);
     free((char *)(uintptr_t)comm->config.transport);
     free(comm);
@@ -44,6 +45,7 @@ static gyre_status make_local(const gyre_config *given, gyre_comm **comm_out)
         return gyre_fail_errno(ENOMEM, "communicator");
     gyre_fault_init(&comm->fault);
     gyre_board_init(&comm->board);
+    gyre_registrations_init(&comm->registrations);
     comm->job = (uint64_t)(uintptr_t)comm; /* until the ranks have met */
     gyre_config config = GYRE_CONFIG_INIT;
     gyre_status status;
