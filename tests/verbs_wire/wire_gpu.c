@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * GPU memory: where it is, whether a descriptor is a dma-buf, and copies into the memory of another
+ * process through CUDA's IPC mapping of the same allocation. libcuda is reached by dlopen, so that
+ * the library builds and runs where there is none.
+ */
+#include "tests/verbs_wire/wire.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAX_GPUS 16
+
+/* CUDA driver API, cuda.h. */
+#define MEMORY_TYPE         2
+#define DEVICE_ORDINAL      9
+#define TYPE_DEVICE         2
+#define STREAM_NON_BLOCKING 1
+#define IPC_LAZY_PEER       1
+
+struct ipc_handle {
+    char bytes[WIRE_IPC_BYTES];
+};
+
+/* X(member, symbol, parameters); all return a CUresult, 0 = success */
+#define GPU_TABLE(X)                                                                          \
+    X(init, "cuInit", (unsigned))                                                             \
+    X(error_name, "cuGetErrorName", (int, const char **))                                     \
+    X(attribute, "cuPointerGetAttribute", (void *, int, unsigned long long))                  \
+    X(range, "cuMemGetAddressRange_v2", (unsigned long long *, size_t *, unsigned long long)) \
+    X(device, "cuDeviceGet", (int *, int))                                                    \
+    X(retain, "cuDevicePrimaryCtxRetain", (void **, int))                                     \
+    X(push, "cuCtxPushCurrent_v2", (void *))                                                  \
+    X(pop, "cuCtxPopCurrent_v2", (void **))                                                   \
+    X(ipc_get, "cuIpcGetMemHandle", (struct ipc_handle *, unsigned long long))                \
+    X(ipc_open, "cuIpcOpenMemHandle_v2", (unsigned long long *, struct ipc_handle, unsigned)) \
+    X(ipc_close, "cuIpcCloseMemHandle", (unsigned long long))                                 \
+    X(stream, "cuStreamCreate", (void **, unsigned))                                          \
+    X(copy, "cuMemcpyAsync", (unsigned long long, unsigned long long, size_t, void *))        \
+    X(wait, "cuStreamSynchronize", (void *))
+
+/* Written once, under wire_lock. */
+static struct {
+    bool is_tried, is_loaded;
+#define GPU_MEMBER(member, symbol, parameters) int(*member) parameters;
+    GPU_TABLE(GPU_MEMBER)
+#undef GPU_MEMBER
+} cuda;
+
+/* The primary context of a device, which the CUDA runtime uses too, and a stream in it. */
+static struct {
+    void *context;
+    void *stream;
+} gpus[MAX_GPUS]; /* under wire_lock; kept until the process ends, as libcuda is */
+
+struct wire_mapping {
+    struct wire_gpu_place place;
+    uint64_t mapped; /* address of place.allocation in this process */
+    struct wire_mapping *next;
+};
+
+static bool load(void)
+{
+    if (cuda.is_tried)
+        return cuda.is_loaded;
+    cuda.is_tried = true;
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL) {
+        wire_say("GPU memory: %s", dlerror());
+        return false;
+    }
+    void *address;
+#define GPU_LOAD(member, symbol, parameters)               \
+    address = dlsym(library, symbol);                      \
+    if (address == NULL) {                                 \
+        wire_say("GPU memory: libcuda has no %s", symbol); \
+        return false;                                      \
+    }                                                      \
+    memcpy(&cuda.member, &address, sizeof(address));
+    GPU_TABLE(GPU_LOAD)
+#undef GPU_LOAD
+    cuda.is_loaded = cuda.init(0) == 0;
+    return cuda.is_loaded;
+}
+
+/* True for success; else says what failed. */
+static bool is_fine(int result, const char *call)
+{
+    const char *name = NULL;
+    if (result == 0)
+        return true;
+    if (cuda.error_name(result, &name) != 0)
+        name = "unknown error";
+    wire_say("%s: %s (%d)", call, name, result);
+    errno = EIO;
+    return false;
+}
+
+#define CU(call, ...) is_fine(cuda.call(__VA_ARGS__), #call)
+
+/* Make the device's context current until pop; its stream is made on the first use. */
+static bool push(int ordinal)
+{
+    int device;
+    if (ordinal < 0 || ordinal >= MAX_GPUS) {
+        wire_say("GPU %d of at most %d", ordinal, MAX_GPUS);
+        errno = EINVAL;
+        return false;
+    }
+    if (gpus[ordinal].context == NULL &&
+        (!CU(device, &device, ordinal) || !CU(retain, &gpus[ordinal].context, device)))
+        return false;
+    if (!CU(push, gpus[ordinal].context))
+        return false;
+    return gpus[ordinal].stream != NULL || CU(stream, &gpus[ordinal].stream, STREAM_NON_BLOCKING);
+}
+
+static void pop(void)
+{
+    void *context;
+    (void)CU(pop, &context);
+}
+
+bool wire_gpu_is_dmabuf(int fd, uint64_t n_bytes)
+{
+    char link[32];
+    char target[64];
+    struct stat status;
+    if (fstat(fd, &status) != 0)
+        return false; /* EBADF, as drivers answer */
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    const ssize_t n = readlink(link, target, sizeof(target) - 1);
+    target[n > 0 ? n : 0] = '\0';
+    if (strstr(target, "dmabuf") == NULL) {
+        wire_say("descriptor %d is %s, not a dma-buf", fd, target);
+        errno = EINVAL;
+        return false;
+    }
+    const off_t size = lseek(fd, 0, SEEK_END);
+    if (size < 0 || (uint64_t)size < n_bytes) {
+        wire_say("dma-buf of %lld bytes, %llu asked for", (long long)size,
+                 (unsigned long long)n_bytes);
+        errno = EINVAL;
+        return false;
+    }
+    return true;
+}
+
+bool wire_gpu_describe(uint64_t address, uint64_t n_bytes, struct wire_gpu_place *place_out,
+                       int *ordinal_out)
+{
+    unsigned type = 0;
+    unsigned long long base = 0;
+    size_t size = 0;
+    struct ipc_handle handle;
+    errno = EFAULT;
+    if (!load() || !CU(attribute, &type, MEMORY_TYPE, address) ||
+        !CU(attribute, ordinal_out, DEVICE_ORDINAL, address))
+        return false;
+    if (type != TYPE_DEVICE) {
+        wire_say("memory at 0x%llx is of type %u, not of a GPU", (unsigned long long)address, type);
+        errno = EFAULT;
+        return false;
+    }
+    if (!push(*ordinal_out))
+        return false;
+    const bool has_handle = CU(range, &base, &size, address) && CU(ipc_get, &handle, base);
+    pop();
+    if (!has_handle)
+        return false;
+    if (address - base + n_bytes > size) {
+        wire_say("%llu bytes at 0x%llx leave their allocation of %zu bytes at 0x%llx",
+                 (unsigned long long)n_bytes, (unsigned long long)address, size, base);
+        errno = EFAULT;
+        return false;
+    }
+    memset(place_out, 0, sizeof(*place_out));
+    memcpy(place_out->ipc, handle.bytes, sizeof(place_out->ipc));
+    place_out->allocation = base;
+    place_out->allocation_bytes = size;
+    return true;
+}
+
+static struct wire_mapping *find_mapping(const struct wire_pd *pd,
+                                         const struct wire_gpu_place *place)
+{
+    struct wire_mapping *mapping = pd->mappings;
+    while (mapping != NULL && memcmp(&mapping->place, place, sizeof(*place)) != 0)
+        mapping = mapping->next;
+    return mapping;
+}
+
+bool wire_gpu_map(struct wire_pd *pd, const struct wire_region_entry *region)
+{
+    struct ipc_handle handle;
+    unsigned long long mapped = region->gpu.allocation;
+    if (find_mapping(pd, &region->gpu) != NULL)
+        return true;
+    /* A process cannot open its own handles, and need not. */
+    if (gyre_load_acquire_u64(&region->owner) != wire.owner) {
+        memcpy(handle.bytes, region->gpu.ipc, sizeof(handle.bytes));
+        if (!push(pd->gpu))
+            return false;
+        const bool is_open = CU(ipc_open, &mapped, handle, IPC_LAZY_PEER);
+        pop();
+        if (!is_open)
+            return false;
+    }
+    struct wire_mapping *mapping = calloc(1, sizeof(*mapping));
+    mapping->place = region->gpu;
+    mapping->mapped = mapped;
+    mapping->next = pd->mappings;
+    pd->mappings = mapping;
+    return true;
+}
+
+void wire_gpu_unmap_all(struct wire_pd *pd)
+{
+    while (pd->mappings != NULL) {
+        struct wire_mapping *first = pd->mappings;
+        pd->mappings = first->next;
+        if (first->mapped != first->place.allocation && push(pd->gpu)) {
+            (void)CU(ipc_close, first->mapped);
+            pop();
+        }
+        free(first);
+    }
+}
+
+bool wire_gpu_move(struct wire_pd *pd, const struct wire_gpu_copy *copy)
+{
+    if (!copy->to_region->is_gpu) {
+        wire_say("from GPU memory into host memory of another process: not supported, both ends "
+                 "must use GPU memory");
+        return false;
+    }
+    if (!wire_gpu_map(pd, copy->to_region))
+        return false;
+    const struct wire_mapping *mapping = find_mapping(pd, &copy->to_region->gpu);
+    if (!push(pd->gpu))
+        return false;
+    const bool is_moved =
+        CU(copy, mapping->mapped + (copy->to - mapping->place.allocation),
+           (unsigned long long)(uintptr_t)copy->from, copy->n_bytes, gpus[pd->gpu].stream) &&
+        CU(wait, gpus[pd->gpu].stream);
+    pop();
+    return is_moved;
+}
