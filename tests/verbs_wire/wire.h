@@ -236,18 +236,15 @@ struct wire {
     char job[64];
     bool is_direct; /* process_vm_writev is allowed, as far as known */
     int event_fd;   /* sends events of channels */
-    int n_contexts;
     uint32_t n_pds, n_channels;
     struct wire_pair *pairs;
     struct wire_queue *queues[WIRE_MAX_QUEUES]; /* this process's, by index in the file */
-    pthread_t thread;
-    bool is_stopping;
-    int n_stalled; /* pairs with waiting sends */
+    int n_stalled;                              /* pairs with waiting sends */
 };
 
 extern struct wire wire;          /* one per process, as a NIC's driver is; under wire_lock */
 extern pthread_mutex_t wire_lock; /* everything above */
-extern pthread_cond_t wire_work;  /* n_stalled or is_stopping changed */
+extern pthread_cond_t wire_work;  /* n_stalled or is_direct changed */
 
 /* ---- wire_file.c -------------------------------------------------------------------------------
  */

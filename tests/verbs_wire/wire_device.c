@@ -118,7 +118,7 @@ static void *thread_main(void *argument)
 {
     (void)argument;
     pthread_mutex_lock(&wire_lock);
-    while (!wire.is_stopping) {
+    while (wire.file != NULL) {
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_nsec += TICK_NS;
@@ -137,16 +137,21 @@ static void *thread_main(void *argument)
     return NULL;
 }
 
+/* The file is joined and the thread started by the first that opens a device; they stay. */
+static bool start(void)
+{
+    pthread_t thread;
+    if (wire.file != NULL)
+        return true;
+    return wire_attach() && pthread_create(&thread, NULL, thread_main, NULL) == 0 &&
+           pthread_detach(thread) == 0;
+}
+
 struct ibv_context *ibv_open_device(struct ibv_device *device)
 {
     struct wire_context *context = calloc(1, sizeof(*context));
     pthread_mutex_lock(&wire_lock);
-    bool is_fine = wire_attach();
-    if (is_fine && wire.n_contexts == 0) {
-        wire.is_stopping = false;
-        is_fine = pthread_create(&wire.thread, NULL, thread_main, NULL) == 0;
-    }
-    wire.n_contexts += is_fine;
+    const bool is_fine = start();
     pthread_mutex_unlock(&wire_lock);
     if (!is_fine) {
         free(context);
@@ -169,13 +174,6 @@ int ibv_close_device(struct ibv_context *ibv)
 {
     struct wire_context *context = (struct wire_context *)(void *)ibv;
     const struct wire_stats *stats = &context->stats;
-    pthread_mutex_lock(&wire_lock);
-    const bool is_last = --wire.n_contexts == 0;
-    wire.is_stopping = is_last;
-    pthread_cond_signal(&wire_work);
-    pthread_mutex_unlock(&wire_lock);
-    if (is_last)
-        pthread_join(wire.thread, NULL);
     if (getenv("VERBS_WIRE_STATS") != NULL && stats->n_writes + stats->n_imms > 0)
         wire_say("%s sent %llu writes, %llu with imm, %llu bytes: %llu direct, %llu by ring, %llu "
                  "by CUDA copy",

@@ -205,13 +205,13 @@ __attribute__((destructor)) static void leave(void)
     bool is_last = true;
     if (wire.file == NULL || wire_pid_of(wire.owner) != getpid())
         return;
-    for (int i = 0; i < WIRE_MAX_PROCESSES; i++) {
-        const uint64_t owner = gyre_load_acquire_u64(&wire.file->processes[i]);
-        if (owner == wire.owner)
-            gyre_store_release_u64(&wire.file->processes[i], 0);
-        else if (wire_is_alive(owner))
+    /* First leave, then look: of two that end together at least one sees nobody. */
+    for (int i = 0; i < WIRE_MAX_PROCESSES; i++)
+        if (gyre_load_acquire_u64(&wire.file->processes[i]) == wire.owner)
+            __atomic_store_n(&wire.file->processes[i], 0, __ATOMIC_SEQ_CST);
+    for (int i = 0; i < WIRE_MAX_PROCESSES; i++)
+        if (wire_is_alive(__atomic_load_n(&wire.file->processes[i], __ATOMIC_SEQ_CST)))
             is_last = false;
-    }
     file_path(path, sizeof(path));
     if (is_last)
         unlink(path);
