@@ -555,7 +555,7 @@ static void register_gpu_memory(struct end *end)
     errno = 0;
     CHECK(verbs->reg_mr(end->pd, no_pages, MEMORY_BYTES, IBV_ACCESS_LOCAL_WRITE) == NULL);
     CHECK_MSG(errno == EFAULT, "errno %d", errno);
-    setenv("VERBS_WIRE_PEERMEM", "1", 1); /* asks CUDA whose memory it is; it is nobody's */
+    setenv("VERBS_WIRE_GPU", "peermem", 1); /* asks CUDA whose memory it is; it is nobody's */
     CHECK(verbs->reg_mr(end->pd, no_pages, MEMORY_BYTES, IBV_ACCESS_LOCAL_WRITE) == NULL);
     close_end(end);
 }

@@ -27,8 +27,9 @@
  * VERBS_WIRE_DEVICES  name=address,...;name=...  each address gives a RoCE v1 and a v2 row behind
  *                     the link-local ones (wire0=10.77.0.HOST;wire1=10.77.1.HOST)
  * VERBS_WIRE_MOVE     "ring": as if process_vm_writev were refused
- * VERBS_WIRE_PEERMEM  1: ibv_reg_mr takes GPU memory, as with the nvidia-peermem module
- * VERBS_WIRE_STATS    1: each device prints at close what it moved and how
+ * VERBS_WIRE_GPU      how GPU memory may be registered: dmabuf (default), peermem (by ibv_reg_mr,
+ * as with the nvidia-peermem module), none VERBS_WIRE_STATS    1: each device prints at close what
+ * it moved and how
  */
 #ifndef GYRE_TESTS_WIRE_H
 #define GYRE_TESTS_WIRE_H
@@ -149,6 +150,7 @@ struct wire_device {
 struct wire_stats {
     uint64_t n_writes, n_imms, n_bytes;
     uint64_t n_direct, n_ring, n_gpu; /* requests by the way their payload went */
+    uint64_t n_pairs;                 /* queue pairs made */
 };
 
 struct wire_context {
@@ -322,6 +324,9 @@ void wire_wait_left(struct wire_pair_entry *entry);
 
 /* ---- wire_gpu.c --------------------------------------------------------------------------------
  */
+
+/** wire_gpu_takes - does VERBS_WIRE_GPU allow this way? */
+bool wire_gpu_takes(const char *way);
 
 /** wire_gpu_describe - where this GPU memory is. @ordinal_out: of its device.
  * False with errno, and says why: no libcuda, not GPU memory, no IPC handle. */

@@ -174,7 +174,7 @@ int ibv_close_device(struct ibv_context *ibv)
 {
     struct wire_context *context = (struct wire_context *)(void *)ibv;
     const struct wire_stats *stats = &context->stats;
-    if (getenv("VERBS_WIRE_STATS") != NULL && stats->n_writes + stats->n_imms > 0)
+    if (getenv("VERBS_WIRE_STATS") != NULL && stats->n_pairs > 0)
         wire_say("%s sent %llu writes, %llu with imm, %llu bytes: %llu direct, %llu by ring, %llu "
                  "by CUDA copy",
                  ibv->device->name, (unsigned long long)stats->n_writes,

@@ -22,6 +22,7 @@
 #define TYPE_DEVICE         2
 #define STREAM_NON_BLOCKING 1
 #define IPC_LAZY_PEER       1
+#define CAPTURE_RELAXED     2
 
 struct ipc_handle {
     char bytes[WIRE_IPC_BYTES];
@@ -35,6 +36,7 @@ struct ipc_handle {
     X(range, "cuMemGetAddressRange_v2", (unsigned long long *, size_t *, unsigned long long)) \
     X(device, "cuDeviceGet", (int *, int))                                                    \
     X(retain, "cuDevicePrimaryCtxRetain", (void **, int))                                     \
+    X(capture_mode, "cuThreadExchangeStreamCaptureMode", (int *))                             \
     X(push, "cuCtxPushCurrent_v2", (void *))                                                  \
     X(pop, "cuCtxPopCurrent_v2", (void **))                                                   \
     X(ipc_get, "cuIpcGetMemHandle", (struct ipc_handle *, unsigned long long))                \
@@ -97,14 +99,22 @@ static bool is_fine(int result, const char *call)
     if (cuda.error_name(result, &name) != 0)
         name = "unknown error";
     wire_say("%s: %s (%d)", call, name, result);
-    errno = EIO;
+    errno = EFAULT; /* what registration answers where there is no such memory */
     return false;
 }
 
 #define CU(call, ...) is_fine(cuda.call(__VA_ARGS__), #call)
 
-/* Make the device's context current until pop; its stream is made on the first use. */
-static bool push(int ordinal)
+static void pop(int capture_mode)
+{
+    void *context;
+    (void)CU(capture_mode, &capture_mode);
+    (void)CU(pop, &context);
+}
+
+/* Make the device's context current until pop; its stream is made on the first use. Another thread
+ * may be capturing a graph, which by default forbids calls like these in all threads. */
+static bool push(int ordinal, int *capture_mode_out)
 {
     int device;
     if (ordinal < 0 || ordinal >= MAX_GPUS) {
@@ -115,15 +125,21 @@ static bool push(int ordinal)
     if (gpus[ordinal].context == NULL &&
         (!CU(device, &device, ordinal) || !CU(retain, &gpus[ordinal].context, device)))
         return false;
+    *capture_mode_out = CAPTURE_RELAXED;
     if (!CU(push, gpus[ordinal].context))
         return false;
-    return gpus[ordinal].stream != NULL || CU(stream, &gpus[ordinal].stream, STREAM_NON_BLOCKING);
+    (void)CU(capture_mode, capture_mode_out);
+    if (gpus[ordinal].stream == NULL && !CU(stream, &gpus[ordinal].stream, STREAM_NON_BLOCKING)) {
+        pop(*capture_mode_out);
+        return false;
+    }
+    return true;
 }
 
-static void pop(void)
+bool wire_gpu_takes(const char *way)
 {
-    void *context;
-    (void)CU(pop, &context);
+    const char *allowed = getenv("VERBS_WIRE_GPU");
+    return strcmp(allowed != NULL ? allowed : "dmabuf", way) == 0;
 }
 
 bool wire_gpu_is_dmabuf(int fd, uint64_t n_bytes)
@@ -158,6 +174,7 @@ bool wire_gpu_describe(uint64_t address, uint64_t n_bytes, struct wire_gpu_place
     unsigned long long base = 0;
     size_t size = 0;
     struct ipc_handle handle;
+    int capture_mode;
     errno = EFAULT;
     if (!load() || !CU(attribute, &type, MEMORY_TYPE, address) ||
         !CU(attribute, ordinal_out, DEVICE_ORDINAL, address))
@@ -167,10 +184,10 @@ bool wire_gpu_describe(uint64_t address, uint64_t n_bytes, struct wire_gpu_place
         errno = EFAULT;
         return false;
     }
-    if (!push(*ordinal_out))
+    if (!push(*ordinal_out, &capture_mode))
         return false;
     const bool has_handle = CU(range, &base, &size, address) && CU(ipc_get, &handle, base);
-    pop();
+    pop(capture_mode);
     if (!has_handle)
         return false;
     if (address - base + n_bytes > size) {
@@ -198,16 +215,17 @@ static struct wire_mapping *find_mapping(const struct wire_pd *pd,
 bool wire_gpu_map(struct wire_pd *pd, const struct wire_region_entry *region)
 {
     struct ipc_handle handle;
+    int capture_mode;
     unsigned long long mapped = region->gpu.allocation;
     if (find_mapping(pd, &region->gpu) != NULL)
         return true;
     /* A process cannot open its own handles, and need not. */
     if (gyre_load_acquire_u64(&region->owner) != wire.owner) {
         memcpy(handle.bytes, region->gpu.ipc, sizeof(handle.bytes));
-        if (!push(pd->gpu))
+        if (!push(pd->gpu, &capture_mode))
             return false;
         const bool is_open = CU(ipc_open, &mapped, handle, IPC_LAZY_PEER);
-        pop();
+        pop(capture_mode);
         if (!is_open)
             return false;
     }
@@ -221,12 +239,13 @@ bool wire_gpu_map(struct wire_pd *pd, const struct wire_region_entry *region)
 
 void wire_gpu_unmap_all(struct wire_pd *pd)
 {
+    int capture_mode;
     while (pd->mappings != NULL) {
         struct wire_mapping *first = pd->mappings;
         pd->mappings = first->next;
-        if (first->mapped != first->place.allocation && push(pd->gpu)) {
+        if (first->mapped != first->place.allocation && push(pd->gpu, &capture_mode)) {
             (void)CU(ipc_close, first->mapped);
-            pop();
+            pop(capture_mode);
         }
         free(first);
     }
@@ -234,6 +253,7 @@ void wire_gpu_unmap_all(struct wire_pd *pd)
 
 bool wire_gpu_move(struct wire_pd *pd, const struct wire_gpu_copy *copy)
 {
+    int capture_mode;
     if (!copy->to_region->is_gpu) {
         wire_say("from GPU memory into host memory of another process: not supported, both ends "
                  "must use GPU memory");
@@ -242,12 +262,12 @@ bool wire_gpu_move(struct wire_pd *pd, const struct wire_gpu_copy *copy)
     if (!wire_gpu_map(pd, copy->to_region))
         return false;
     const struct wire_mapping *mapping = find_mapping(pd, &copy->to_region->gpu);
-    if (!push(pd->gpu))
+    if (!push(pd->gpu, &capture_mode))
         return false;
     const bool is_moved =
         CU(copy, mapping->mapped + (copy->to - mapping->place.allocation),
            (unsigned long long)(uintptr_t)copy->from, copy->n_bytes, gpus[pd->gpu].stream) &&
         CU(wait, gpus[pd->gpu].stream);
-    pop();
+    pop(capture_mode);
     return is_moved;
 }

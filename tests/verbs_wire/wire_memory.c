@@ -93,7 +93,6 @@ static struct ibv_mr *register_memory(struct ibv_pd *ibv, void *base, size_t n_b
 {
     struct wire_pd *pd = (struct wire_pd *)(void *)ibv;
     const struct vm_range range = {(uintptr_t)base, n_bytes, access};
-    const bool takes_gpu = getenv("VERBS_WIRE_PEERMEM") != NULL;
     struct ibv_mr *mr = NULL;
     errno = EINVAL;
     if (n_bytes == 0 ||
@@ -103,7 +102,7 @@ static struct ibv_mr *register_memory(struct ibv_pd *ibv, void *base, size_t n_b
     pthread_mutex_lock(&wire_lock);
     if (is_host)
         mr = publish(pd, &range, NULL);
-    else if (takes_gpu)
+    else if (wire_gpu_takes("peermem"))
         mr = register_gpu(pd, &range);
     else
         errno = EFAULT;
@@ -135,8 +134,8 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *ibv, uint64_t offset, size_t n_b
 {
     const struct vm_range range = {iova, n_bytes, (unsigned)access};
     struct ibv_mr *mr = NULL;
-    errno = EINVAL;
-    if (n_bytes == 0 || !wire_gpu_is_dmabuf(fd, offset + n_bytes))
+    errno = wire_gpu_takes("dmabuf") ? EINVAL : EOPNOTSUPP;
+    if (errno == EOPNOTSUPP || n_bytes == 0 || !wire_gpu_is_dmabuf(fd, offset + n_bytes))
         return NULL;
     pthread_mutex_lock(&wire_lock);
     mr = register_gpu((struct wire_pd *)(void *)ibv, &range);
