@@ -258,6 +258,8 @@ gyre_status gyre_plan_work(struct gyre_comm *comm, const struct gyre_call *call,
     struct gyre_loaded *loaded = NULL;
     GYRE_TRY(find_loaded(cache, program, &choice, is_p2p ? rank_of : NULL, &loaded));
     const uint32_t element = gyre_dtype_bytes(call->dtype);
+    const struct gyre_reduction reduction = reduction_of(comm, call);
+    GYRE_TRY(comm->executor->ops->prepare(comm->executor, loaded, &reduction));
     *work_out = (struct gyre_work){
         .loaded = loaded,
         .in = call->send,
@@ -267,7 +269,7 @@ gyre_status gyre_plan_work(struct gyre_comm *comm, const struct gyre_call *call,
                   .n_chunks = program->n_chunks,
                   .tile_elems = choice.tile_bytes / element,
                   .unit_elems = 16 / element},
-        .reduction = reduction_of(comm, call),
+        .reduction = reduction,
     };
     if (gyre_log_enabled(GYRE_LOG_INFO, GYRE_LOG_TUNING))
         GYRE_INFO(TUNING, "%s %" PRIu64 " B: %s %s, %u channels, tiles of %u B",

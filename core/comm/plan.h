@@ -54,7 +54,8 @@ gyre_status gyre_tuner_choose(const struct gyre_tuner_facts *facts,
                               uint64_t n_bytes, struct gyre_choice *choice_out);
 
 /** gyre_tuner_fifo_spec - how FIFOs are dimensioned for a communicator: within the budget of
- * GYRE_FIFO_BUDGET_BYTES a rank. @buffer_bytes: GYRE_BUFFSIZE, 0 = unset. Pure. */
+ * GYRE_FIFO_BUDGET_BYTES a rank, of which rings get the larger part where they gain from large
+ * slots. @buffer_bytes: GYRE_BUFFSIZE, 0 = unset. Pure. */
 struct gyre_fifo_spec gyre_tuner_fifo_spec(gyre_device_kind kind, uint32_t n_ranks, bool is_proxied,
                                            uint64_t buffer_bytes);
 
