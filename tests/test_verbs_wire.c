@@ -5,6 +5,7 @@
 #include "core/base/sync.h"
 #include "core/base/util.h"
 #include "tests/check.h"
+#include "tests/verbs_wire/fake_cuda/fake_cuda.h"
 #include "transport/ib/ib_verbs.h"
 
 #include <errno.h>
@@ -40,9 +41,10 @@ struct end {
     struct ibv_cq *cq;
     struct ibv_qp *qp;
     struct ibv_mr *mr;
-    unsigned char *memory;
-    int access;      /* of the region */
-    uint8_t timeout; /* 4.096 us x 2^t */
+    unsigned char *memory; /* MEMORY_BYTES */
+    bool is_gpu;           /* then only copies reach it */
+    int access;            /* of the region */
+    uint8_t timeout;       /* 4.096 us x 2^t */
     uint8_t retries;
     uint8_t rnr_retries;
 };
@@ -58,6 +60,50 @@ static void meet(struct end *end)
     CHECK(gyre_load_acquire_u32(n_arrived) == 2);
 }
 
+/* Make GPU `me` current, as programs do. */
+static void enter_gpu(const struct end *end)
+{
+    void *context;
+    int device;
+    CHECK(cuDeviceGet(&device, end->me) == 0);
+    CHECK(cuDevicePrimaryCtxRetain(&context, device) == 0);
+    CHECK(cuCtxPushCurrent_v2(context) == 0);
+}
+
+static void leave_gpu(void)
+{
+    void *context;
+    CHECK(cuCtxPopCurrent_v2(&context) == 0);
+}
+
+static void copy_gpu(const struct end *end, void *to, const void *from, size_t n_bytes)
+{
+    void *stream;
+    enter_gpu(end);
+    CHECK(cuStreamCreate(&stream, 1) == 0);
+    CHECK(cuMemcpyAsync((uintptr_t)to, (uintptr_t)from, n_bytes, stream) == 0);
+    CHECK(cuStreamSynchronize(stream) == 0);
+    leave_gpu();
+}
+
+static void open_memory(struct end *end)
+{
+    cu_address base = 0;
+    int fd = -1;
+    if (!end->is_gpu) {
+        end->memory = calloc(1, MEMORY_BYTES);
+        end->mr = end->verbs->reg_mr(end->pd, end->memory, MEMORY_BYTES, end->access);
+        return;
+    }
+    enter_gpu(end);
+    CHECK(cuMemAlloc_v2(&base, MEMORY_BYTES) == 0);
+    CHECK(cuMemGetHandleForAddressRange(&fd, base, MEMORY_BYTES, 1, 0) == 0);
+    leave_gpu();
+    end->memory = (unsigned char *)(uintptr_t)base;
+    end->mr = end->verbs->reg_dmabuf_mr(end->pd, 0, MEMORY_BYTES, base, fd, end->access);
+    close(fd);
+}
+
 static void open_end(struct end *end)
 {
     CHECK_OK(gyre_verbs_load(&end->verbs));
@@ -68,8 +114,7 @@ static void open_end(struct end *end)
     end->pd = verbs->alloc_pd(end->context);
     end->channel = verbs->create_comp_channel(end->context);
     end->cq = verbs->create_cq(end->context, 64, NULL, end->channel, 0);
-    end->memory = calloc(1, MEMORY_BYTES);
-    end->mr = verbs->reg_mr(end->pd, end->memory, MEMORY_BYTES, end->access);
+    open_memory(end);
     CHECK(end->mr != NULL);
     struct ibv_qp_init_attr attr = {.send_cq = end->cq, .recv_cq = end->cq, .qp_type = IBV_QPT_RC};
     attr.cap.max_send_wr = attr.cap.max_recv_wr = 16;
@@ -123,7 +168,13 @@ static void close_end(struct end *end)
     CHECK(verbs->dereg_mr(end->mr) == 0);
     verbs->dealloc_pd(end->pd);
     verbs->close_device(end->context);
-    free(end->memory);
+    if (end->is_gpu) {
+        enter_gpu(end);
+        CHECK(cuMemFree_v2((uintptr_t)end->memory) == 0);
+        leave_gpu();
+    } else {
+        free(end->memory);
+    }
 }
 
 /* ---- requests ----------------------------------------------------------------------------------
@@ -286,6 +337,61 @@ static void read_all(struct end *end)
     CHECK_MSG(n_written == n_expected, "%llu bytes", (unsigned long long)n_written);
     meet(end);
     close_end(end);
+}
+
+/* The same, from GPU to GPU: filled, sent, and read through copies. */
+static void write_all_from_gpu(struct end *end)
+{
+    unsigned char *pattern = malloc(MEMORY_BYTES);
+    end->is_gpu = true;
+    open_end(end);
+    connect_end(end);
+    meet(end);
+    for (uint64_t i = 0; i < MEMORY_BYTES; i++)
+        pattern[i] = byte_at(i);
+    copy_gpu(end, end->memory, pattern, MEMORY_BYTES);
+    for (size_t i = 0; i < sizeof(good_writes) / sizeof(good_writes[0]); i++) {
+        post_write(end, &good_writes[i]);
+        expect(end, IBV_WC_SUCCESS);
+    }
+    meet(end);
+    close_end(end);
+    free(pattern);
+}
+
+static void read_all_from_gpu(struct end *end)
+{
+    unsigned char *seen = malloc(MEMORY_BYTES);
+    end->is_gpu = true;
+    open_end(end);
+    connect_end(end);
+    post_receives(end, 8);
+    meet(end);
+    for (size_t i = 0; i < sizeof(good_writes) / sizeof(good_writes[0]); i++)
+        if (good_writes[i].has_imm)
+            CHECK(wait_completion(end).imm_data == good_writes[i].n_bytes);
+    copy_gpu(end, seen, end->memory, MEMORY_BYTES);
+    uint64_t n_expected = 0;
+    uint64_t n_written = 0;
+    for (size_t i = 0; i < sizeof(good_writes) / sizeof(good_writes[0]); i++) {
+        const struct write *write = &good_writes[i];
+        uint64_t n_right = 0;
+        for (uint64_t at = write->offset; at < write->offset + write->n_bytes; at++)
+            n_right += seen[at] == byte_at(at);
+        CHECK_MSG(n_right == write->n_bytes, "write %zu", i);
+        n_expected += write->n_bytes;
+    }
+    for (uint64_t i = 0; i < MEMORY_BYTES; i++)
+        n_written += seen[i] != 0;
+    CHECK_MSG(n_written == n_expected, "%llu bytes", (unsigned long long)n_written);
+    meet(end);
+    close_end(end);
+    free(seen);
+}
+
+static void gpu_memory_is_reached_by_copies_alone(void)
+{
+    on_two(write_all_from_gpu, read_all_from_gpu);
 }
 
 static void bytes_are_there_when_the_immediate_value_is(void)
@@ -555,7 +661,27 @@ static void register_gpu_memory(struct end *end)
     errno = 0;
     CHECK(verbs->reg_mr(end->pd, no_pages, MEMORY_BYTES, IBV_ACCESS_LOCAL_WRITE) == NULL);
     CHECK_MSG(errno == EFAULT, "errno %d", errno);
-    setenv("VERBS_WIRE_GPU", "peermem", 1); /* asks CUDA whose memory it is; it is nobody's */
+    cu_address base = 0;
+    int larger = -1;
+    enter_gpu(end);
+    CHECK(cuMemAlloc_v2(&base, 8192) == 0);
+    leave_gpu();
+    larger = memfd_create("dmabuf", MFD_CLOEXEC);
+    CHECK(ftruncate(larger, 1 << 20) == 0);
+    CHECK(verbs->reg_dmabuf_mr(end->pd, 0, 8193, base, larger, IBV_ACCESS_LOCAL_WRITE) == NULL);
+    CHECK_MSG(errno == EFAULT, "errno %d", errno);
+    setenv("VERBS_WIRE_GPU", "none", 1);
+    CHECK(verbs->reg_dmabuf_mr(end->pd, 0, 8192, base, larger, IBV_ACCESS_LOCAL_WRITE) == NULL);
+    CHECK_MSG(errno == EOPNOTSUPP, "errno %d", errno);
+    close(larger);
+    setenv("VERBS_WIRE_GPU", "peermem", 1);
+    struct ibv_mr *mr =
+        verbs->reg_mr(end->pd, (void *)(uintptr_t)base, 8192, IBV_ACCESS_LOCAL_WRITE);
+    CHECK(mr != NULL && verbs->dereg_mr(mr) == 0);
+    enter_gpu(end);
+    CHECK(cuMemFree_v2(base) == 0);
+    leave_gpu();
+
     CHECK(verbs->reg_mr(end->pd, no_pages, MEMORY_BYTES, IBV_ACCESS_LOCAL_WRITE) == NULL);
     close_end(end);
 }
@@ -581,6 +707,7 @@ static const struct test_case cases[] = {
     {"a killed peer ends in retry exceeded, after the retry time",
      a_killed_peer_ends_in_retry_exceeded_after_the_retry_time},
     {"a stopped pair flushes and answers no more", a_stopped_pair_flushes_and_answers_no_more},
+    {"GPU memory is reached by copies alone", gpu_memory_is_reached_by_copies_alone},
     {"GPU memory needs a real dma-buf", gpu_memory_needs_a_real_dma_buf},
 };
 TEST_MAIN(cases)

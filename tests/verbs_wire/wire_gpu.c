@@ -60,9 +60,21 @@ static struct {
     void *stream;
 } gpus[MAX_GPUS]; /* under wire_lock; kept until the process ends, as libcuda is */
 
-struct wire_mapping {
+/* One per allocation, device and process, since a second cuIpcOpenMemHandle of the same handle
+ * fails on some drivers. */
+struct mapping {
     struct wire_gpu_place place;
+    int ordinal;     /* of the device that copies */
     uint64_t mapped; /* address of place.allocation in this process */
+    int n_domains;
+    struct mapping *next;
+};
+
+static struct mapping *mappings; /* under wire_lock */
+
+/* A domain's use of a mapping. */
+struct wire_mapping {
+    struct mapping *mapping;
     struct wire_mapping *next;
 };
 
@@ -203,50 +215,77 @@ bool wire_gpu_describe(uint64_t address, uint64_t n_bytes, struct wire_gpu_place
     return true;
 }
 
-static struct wire_mapping *find_mapping(const struct wire_pd *pd,
-                                         const struct wire_gpu_place *place)
+static const struct mapping *find_in_domain(const struct wire_pd *pd,
+                                            const struct wire_gpu_place *place)
 {
-    struct wire_mapping *mapping = pd->mappings;
-    while (mapping != NULL && memcmp(&mapping->place, place, sizeof(*place)) != 0)
-        mapping = mapping->next;
-    return mapping;
+    const struct wire_mapping *use = pd->mappings;
+    while (use != NULL && memcmp(&use->mapping->place, place, sizeof(*place)) != 0)
+        use = use->next;
+    return use != NULL ? use->mapping : NULL;
 }
 
-bool wire_gpu_map(struct wire_pd *pd, const struct wire_region_entry *region)
+/* Open what a peer exported; a process cannot open its own handles, and need not. */
+static struct mapping *open_mapping(int ordinal, const struct wire_region_entry *region)
 {
     struct ipc_handle handle;
     int capture_mode;
     unsigned long long mapped = region->gpu.allocation;
-    if (find_mapping(pd, &region->gpu) != NULL)
-        return true;
-    /* A process cannot open its own handles, and need not. */
     if (gyre_load_acquire_u64(&region->owner) != wire.owner) {
         memcpy(handle.bytes, region->gpu.ipc, sizeof(handle.bytes));
-        if (!push(pd->gpu, &capture_mode))
-            return false;
+        if (!push(ordinal, &capture_mode))
+            return NULL;
         const bool is_open = CU(ipc_open, &mapped, handle, IPC_LAZY_PEER);
         pop(capture_mode);
         if (!is_open)
-            return false;
+            return NULL;
     }
-    struct wire_mapping *mapping = calloc(1, sizeof(*mapping));
-    mapping->place = region->gpu;
-    mapping->mapped = mapped;
-    mapping->next = pd->mappings;
-    pd->mappings = mapping;
+    struct mapping *mapping = calloc(1, sizeof(*mapping));
+    *mapping = (struct mapping){
+        .place = region->gpu, .ordinal = ordinal, .mapped = mapped, .next = mappings};
+    mappings = mapping;
+    return mapping;
+}
+
+static void close_mapping(struct mapping *mapping)
+{
+    struct mapping **at = &mappings;
+    int capture_mode;
+    while (*at != mapping)
+        at = &(*at)->next;
+    *at = mapping->next;
+    if (mapping->mapped != mapping->place.allocation && push(mapping->ordinal, &capture_mode)) {
+        (void)CU(ipc_close, mapping->mapped);
+        pop(capture_mode);
+    }
+    free(mapping);
+}
+
+bool wire_gpu_map(struct wire_pd *pd, const struct wire_region_entry *region)
+{
+    struct mapping *mapping = mappings;
+    if (find_in_domain(pd, &region->gpu) != NULL)
+        return true;
+    while (mapping != NULL && (mapping->ordinal != pd->gpu ||
+                               memcmp(&mapping->place, &region->gpu, sizeof(region->gpu)) != 0))
+        mapping = mapping->next;
+    if (mapping == NULL)
+        mapping = open_mapping(pd->gpu, region);
+    if (mapping == NULL)
+        return false;
+    struct wire_mapping *use = calloc(1, sizeof(*use));
+    mapping->n_domains++;
+    *use = (struct wire_mapping){.mapping = mapping, .next = pd->mappings};
+    pd->mappings = use;
     return true;
 }
 
 void wire_gpu_unmap_all(struct wire_pd *pd)
 {
-    int capture_mode;
     while (pd->mappings != NULL) {
         struct wire_mapping *first = pd->mappings;
         pd->mappings = first->next;
-        if (first->mapped != first->place.allocation && push(pd->gpu, &capture_mode)) {
-            (void)CU(ipc_close, first->mapped);
-            pop(capture_mode);
-        }
+        if (--first->mapping->n_domains == 0)
+            close_mapping(first->mapping);
         free(first);
     }
 }
@@ -261,7 +300,7 @@ bool wire_gpu_move(struct wire_pd *pd, const struct wire_gpu_copy *copy)
     }
     if (!wire_gpu_map(pd, copy->to_region))
         return false;
-    const struct wire_mapping *mapping = find_mapping(pd, &copy->to_region->gpu);
+    const struct mapping *mapping = find_in_domain(pd, &copy->to_region->gpu);
     if (!push(pd->gpu, &capture_mode))
         return false;
     const bool is_moved =
