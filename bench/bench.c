@@ -44,7 +44,7 @@ struct sweep {
     struct bench_place *places;
     struct bench_setting setting;
     struct bench_reference reference;
-    char reference_text[128];
+    char reference_text[192];
     struct bench_output *output; /* rank 0 only */
     struct bench_summary summary;
     int n_halves; /* in the mean of the summary */
@@ -135,8 +135,13 @@ static gyre_status measure_case(struct sweep *sweep, const struct bench_case *wh
     GYRE_TRY(bench_measure(rank, &call, wants_samples, &row.in_place));
     if (sweep->reference.ops != NULL) {
         /* MPI's broadcast knows in place only; the others are compared out of place. */
-        call = bench_call_of(rank, what, what->coll == GYRE_COLL_BROADCAST);
+        call = bench_call_of(
+            rank, what, what->coll == GYRE_COLL_BROADCAST && !sweep->reference.ops->is_on_stream);
         GYRE_TRY(bench_compare(rank, &sweep->reference, &call, &row.comparison));
+        if (sweep->reference.ops->is_on_stream) {
+            call = bench_call_of(rank, what, true);
+            GYRE_TRY(bench_compare(rank, &sweep->reference, &call, &row.comparison_in_place));
+        }
     }
     if (gyre_plan_describe(rank->comm, what->coll, what->count, what->dtype, what->op, &row.plan) !=
         GYRE_SUCCESS)
@@ -266,6 +271,8 @@ static gyre_status prepare_comms(struct run *run)
     const int n_local = run->team.n_local;
     gyre_config config = GYRE_CONFIG_INIT;
     config.device_kind = run->options.device;
+    if (run->options.n_channels > 0)
+        config.min_channels = config.max_channels = run->options.n_channels;
     if (run->options.timeout_s > 0)
         config.timeout_ms = run->options.timeout_s * 1000;
     if (run->world.n_processes == 1) {
@@ -329,15 +336,70 @@ done:
     return status;
 }
 
+/* The i-th word of a comma-separated list; false past its end. NULL has one word: "". */
+static bool take_word(const char *list, int i, char word_out[32])
+{
+    list = list == NULL ? "" : list;
+    for (; i > 0 && list != NULL; i--) {
+        list = strchr(list, ',');
+        list = list == NULL ? NULL : list + 1;
+    }
+    if (list != NULL)
+        snprintf(word_out, 32, "%.*s", (int)strcspn(list, ","), list);
+    return list != NULL;
+}
+
+/* Forced choices are read when a communicator is made: one communicator each. */
+static gyre_status run_choice(struct run *run, const char *algo, const char *proto,
+                              const char *channels)
+{
+    char path[4096];
+    const char *const base = run->options.json_path;
+    if (base != NULL) {
+        snprintf(path, sizeof(path), "%s.%s.%s.%s", base, algo, proto, channels);
+        run->options.json_path = path;
+    }
+    if (*algo != '\0')
+        setenv("GYRE_ALGO", algo, 1);
+    if (*proto != '\0')
+        setenv("GYRE_PROTO", proto, 1);
+    run->options.n_channels = (int)strtol(channels, NULL, 10);
+    gyre_status status = prepare_comms(run);
+    if (status == GYRE_SUCCESS)
+        status = run_ranks(run);
+    free(run->comms);
+    run->comms = NULL;
+    run->options.json_path = base;
+    return status;
+}
+
+static gyre_status run_choices(struct run *run)
+{
+    const struct bench_options *options = &run->options;
+    char algo[32];
+    char proto[32];
+    char channels[32];
+    int n_failed = 0;
+    for (int a = 0; take_word(options->algo, a, algo); a++)
+        for (int p = 0; take_word(options->proto, p, proto); p++)
+            for (int c = 0; take_word(options->channels, c, channels); c++) {
+                GYRE_TRY(run_choice(run, algo, proto, channels));
+                n_failed += run->exit_status != 0; /* said why; the others may still work */
+            }
+    run->exit_status = n_failed > 0;
+    return GYRE_SUCCESS;
+}
+
 static gyre_status run_process(struct run *run)
 {
     GYRE_TRY(bench_world_open(&run->world));
     gyre_status status =
         bench_team_open(&run->world, run->options.n_threads * run->options.n_gpus, &run->team);
     GYRE_TRY_GOTO(status, status, close_world);
-    GYRE_TRY_GOTO(status, prepare_comms(run), close_team);
+    if (!run->options.is_sweep)
+        GYRE_TRY_GOTO(status, prepare_comms(run), close_team);
     GYRE_TRY_GOTO(status, bench_progress_open(&run->progress), close_team);
-    status = run_ranks(run);
+    status = run->options.is_sweep ? run_choices(run) : run_ranks(run);
     bench_progress_close(run->progress);
 close_team:
     free(run->comms);
@@ -350,6 +412,8 @@ close_world:
 /* What the plan may choose from is the library's variable; options win over it. */
 static void set_variables(const struct bench_options *options)
 {
+    if (options->is_sweep)
+        return;
     if (options->algo != NULL)
         setenv("GYRE_ALGO", options->algo, 1);
     if (options->proto != NULL)

@@ -16,13 +16,19 @@ struct bench_reference_ops {
     gyre_status (*version)(void *state, char *text_out, size_t n_bytes);
     /* Could it run this case? Errors: UNSUPPORTED with the reason. */
     gyre_status (*check)(void *state, const struct bench_call *call);
-    /* Carry out the call and wait until it is done on this rank. */
+    /* run() only enqueues on the rank's stream; else it waits until the call is done. */
+    bool is_on_stream;
+    /* Carry out the call. */
     gyre_status (*run)(void *state, const struct bench_call *call);
     void (*close)(void *state);
 };
 
 #ifdef GYRE_BENCH_WITH_MPI
 extern const struct bench_reference_ops bench_reference_mpi;
+#endif
+
+#ifdef GYRE_BENCH_WITH_NCCL
+extern const struct bench_reference_ops bench_reference_nccl;
 #endif
 
 /** bench_reference_find - by name. Errors: UNSUPPORTED with the reason (not built in). */
@@ -37,11 +43,16 @@ struct bench_comparison {
     bool is_present;
     double gyre_us; /* median over rounds of the round's median */
     double reference_us;
-    double ratio;       /* median over rounds of reference / gyre: above 1, gyre is faster */
+    double ratio;     /* median over rounds of reference / gyre: above 1, gyre is faster */
+    double ratio_low; /* about 95 % confidence, by the order of the rounds' ratios */
+    double ratio_high;
+    double gyre_min_us;
+    double reference_min_us;
     double gyre_p99_us; /* of all calls of all rounds */
     double reference_p99_us;
     int n_rounds;
-    int n_calls; /* of one engine in one round */
+    int n_calls; /* samples of one engine in one round */
+    int n_batch; /* calls of a sample: 1, or as many as one wait (or graph) covers */
 };
 
 /** bench_compare - collective; the result is the same on all ranks. Single calls are timed, each

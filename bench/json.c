@@ -210,16 +210,22 @@ static void add_timing(struct json_object *row, const char *key, const struct be
     add_number(us, "max", timing->us.max);
 }
 
-static void add_comparison(struct json_object *row, const struct bench_comparison *comparison)
+static void add_comparison(struct json_object *row, const char *key,
+                           const struct bench_comparison *comparison)
 {
     if (!comparison->is_present)
         return;
-    struct json_object *object = add_object(row, "comparison");
+    struct json_object *object = add_object(row, key);
     add_int(object, "rounds", comparison->n_rounds);
     add_int(object, "calls_of_a_round", comparison->n_calls);
     add_number(object, "gyre_us", comparison->gyre_us);
     add_number(object, "reference_us", comparison->reference_us);
     add_number(object, "ratio", comparison->ratio);
+    add_int(object, "calls_of_a_sample", comparison->n_batch);
+    add_number(object, "ratio_low", comparison->ratio_low);
+    add_number(object, "ratio_high", comparison->ratio_high);
+    add_number(object, "gyre_min_us", comparison->gyre_min_us);
+    add_number(object, "reference_min_us", comparison->reference_min_us);
     add_number(object, "gyre_p99_us", comparison->gyre_p99_us);
     add_number(object, "reference_p99_us", comparison->reference_p99_us);
 }
@@ -239,11 +245,13 @@ gyre_status bench_json_row(struct bench_json *json, const struct bench_row *row)
     add_text(object, "algorithm", row->plan.algorithm);
     add_text(object, "protocol", row->plan.proto);
     add_int(object, "channels", row->plan.n_channels);
+    add_int(object, "blocks", row->plan.n_blocks);
     add_int(object, "slot_bytes", row->plan.slot_bytes);
     add_text(object, "transports", row->plan.transports);
     add_timing(object, "out_of_place", &row->out_of_place);
     add_timing(object, "in_place", &row->in_place);
-    add_comparison(object, &row->comparison);
+    add_comparison(object, "comparison", &row->comparison);
+    add_comparison(object, "comparison_in_place", &row->comparison_in_place);
     json_object_array_add(json->results, object);
     return write_file(json);
 }

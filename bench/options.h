@@ -38,7 +38,13 @@ struct bench_options {
     int device;        /* gyre_device_kind */
     const char *algo;  /* strings are argv's */
     const char *proto;
+    bool is_sweep;        /* every algo x proto x channels of the lists by itself */
+    const char *channels; /* a list with --sweep; NULL = the tuner's */
+    int n_channels;       /* forced now; 0 = the tuner's */
     const char *compare;
+    const char *nccl_library; /* of --compare nccl; NULL = the loader's libnccl.so.2 */
+    const char *nccl_algo;
+    const char *nccl_proto;
     const char *json_path;
     const char *csv_path;
     int n_rounds; /* of --compare */

@@ -40,6 +40,7 @@ struct bench_row {
     struct bench_timing out_of_place;
     struct bench_timing in_place;
     struct bench_comparison comparison;
+    struct bench_comparison comparison_in_place; /* of references on the stream */
     struct gyre_plan_summary plan;
     int cycle;
 };

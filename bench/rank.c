@@ -10,6 +10,19 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Its place on the host, over again where ranks outnumber GPUs (or each sees one GPU only). */
+static gyre_status choose_ordinal(const struct bench_rank *rank, int *ordinal_out)
+{
+    const int place =
+        rank->member.team->world->local_process * rank->member.team->n_local + rank->member.local;
+    const struct gyre_device_ops *ops;
+    int n_devices = 0;
+    GYRE_TRY(gyre_device_find((gyre_device_kind)rank->options->device, &ops));
+    GYRE_TRY(ops->count(&n_devices));
+    *ordinal_out = ops->kind == GYRE_DEVICE_CUDA && n_devices > 0 ? place % n_devices : place;
+    return GYRE_SUCCESS;
+}
+
 static gyre_status open_comm(struct bench_rank *rank, const gyre_unique_id *id,
                              gyre_comm *const *comms_of_process)
 {
@@ -19,8 +32,9 @@ static gyre_status open_comm(struct bench_rank *rank, const gyre_unique_id *id,
     }
     gyre_config config = GYRE_CONFIG_INIT;
     config.device_kind = rank->options->device;
-    config.device_ordinal =
-        rank->member.team->world->local_process * rank->member.team->n_local + rank->member.local;
+    GYRE_TRY(choose_ordinal(rank, &config.device_ordinal));
+    if (rank->options->n_channels > 0)
+        config.min_channels = config.max_channels = rank->options->n_channels;
     if (rank->options->timeout_s > 0)
         config.timeout_ms = rank->options->timeout_s * 1000;
     return gyre_comm_init_rank(&rank->comm, rank->member.n_ranks, id, rank->member.rank, &config);
@@ -104,6 +118,8 @@ struct bench_call bench_call_of(const struct bench_rank *rank, const struct benc
     const size_t offset = rank->options->is_unaligned ? element : 0;
     unsigned char *send = (unsigned char *)rank->send_memory + offset;
     unsigned char *recv = (unsigned char *)rank->recv_memory + offset;
+    if (what->coll == GYRE_COLL_ALL_TO_ALL)
+        is_in_place = false; /* it has no such form */
     if (is_in_place && traits->in_blocks)
         recv = send + (traits->out_blocks ? 0 : block);
     else if (is_in_place)
@@ -147,6 +163,9 @@ gyre_status bench_enqueue(const struct bench_rank *rank, const struct bench_call
     case GYRE_COLL_REDUCE_SCATTER:
         return gyre_reduce_scatter(call->send, call->recv, what->count, what->dtype, what->op,
                                    rank->comm, rank->stream);
+    case GYRE_COLL_ALL_TO_ALL:
+        return gyre_all_to_all(call->send, call->recv, what->count, what->dtype, rank->comm,
+                               rank->stream);
     case GYRE_COLL_SEND_RECV:
         return enqueue_exchange(rank, call);
     default:
@@ -214,7 +233,8 @@ gyre_status bench_check(const struct bench_rank *rank, const struct bench_call *
             source = (uint32_t)what->root;
         else if (what->coll == GYRE_COLL_SEND_RECV)
             source = (me + n_ranks - 1) % n_ranks;
-        GYRE_TRY(gyre_pattern_check_copy(rank->device, &pattern, source, 0, what->count,
+        const uint64_t first = traits->in_blocks ? me * (uint64_t)what->count : 0;
+        GYRE_TRY(gyre_pattern_check_copy(rank->device, &pattern, source, first, what->count,
                                          (const char *)call->recv + block * block_bytes, &errors));
         *n_wrong_out += errors.n_wrong;
     }

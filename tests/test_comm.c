@@ -265,6 +265,28 @@ static void all_collectives_are_right_over_sockets(void)
     unsetenv("GYRE_TRANSPORT");
 }
 
+/* One thread joins all ranks in a group, as users of NCCL do. */
+static void a_group_joins_all_ranks_of_one_thread(void)
+{
+    const int n = test_most_ranks() < 4 ? test_most_ranks() : 4;
+    gyre_comm *comms[4];
+    gyre_unique_id id;
+    CHECK_OK(gyre_get_unique_id(&id));
+    CHECK_OK(gyre_group_start());
+    for (int rank = 0; rank < n; rank++) {
+        const gyre_config config = test_config(rank);
+        CHECK_OK(gyre_comm_init_rank(&comms[rank], n, &id, rank, &config));
+    }
+    CHECK_OK(gyre_group_end());
+    for (int rank = 0; rank < n; rank++) {
+        int joined_rank = -1;
+        CHECK_OK(gyre_comm_rank(comms[rank], &joined_rank));
+        CHECK(joined_rank == rank);
+    }
+    for (int rank = 0; rank < n; rank++)
+        CHECK_OK(gyre_comm_destroy(comms[rank]));
+}
+
 static void one_thread_serves_all_ranks(void)
 {
     const int n = test_most_ranks() < 4 ? test_most_ranks() : 4;
@@ -382,6 +404,7 @@ static const struct test_case cases[] = {
     {"all collectives are right with every algorithm",
      all_collectives_are_right_with_every_algorithm},
     {"all collectives are right over sockets", all_collectives_are_right_over_sockets},
+    {"a group joins all ranks of one thread", a_group_joins_all_ranks_of_one_thread},
     {"one thread serves all ranks", one_thread_serves_all_ranks},
     {"messages of a group do not wait for each other",
      messages_of_a_group_do_not_wait_for_each_other},

@@ -250,6 +250,22 @@ static void sending_to_a_rank_that_left_is_a_fault(void)
     duo_close(&duo);
 }
 
+/* So that who hears of its end does not blame the messenger. */
+static void a_rank_that_failed_passes_its_cause_on(void)
+{
+    static struct duo duo;
+    duo_open(&duo, NULL);
+    duo_connect(&duo);
+    gyre_fault_raise(&duo.faults[1], GYRE_ERROR_REMOTE, "rank 1: peer rank 7 died");
+    gyre_transport_socket.close(duo.transports[1]);
+    duo.transports[1] = NULL;
+    CHECK(waits_for_fault(&duo.faults[0]));
+    CHECK(duo.faults[0].status == GYRE_ERROR_REMOTE);
+    CHECK_MSG(strcmp(duo.faults[0].cause, "rank 1: peer rank 7 died") == 0, "%s",
+              duo.faults[0].cause);
+    duo_close(&duo);
+}
+
 /* Rank 1 is killed while slots move; the others must name it. */
 static void die_in_the_middle(struct gyre_transport *transport, struct gyre_connector *connectors,
                               int rank, void *context)
@@ -304,6 +320,8 @@ static void frames_that_break_the_protocol_are_refused(void)
                     "larger than a slot");
     breaks_protocol(&(struct socket_header){.kind = SOCKET_FRAME_CREDIT, .fifo = 0, .value = 1},
                     "were not sent");
+    breaks_protocol(&(struct socket_header){.kind = SOCKET_FRAME_FAULT, .value = 65536},
+                    "a cause that long");
 }
 
 static void slots_without_credit_are_refused(void)
@@ -331,6 +349,7 @@ static const struct test_case cases[] = {
     {"a blob that is none is refused", a_blob_that_is_none_is_refused},
     {"an orderly end is no fault", an_orderly_end_is_no_fault},
     {"sending to a rank that left is a fault", sending_to_a_rank_that_left_is_a_fault},
+    {"a rank that failed passes its cause on", a_rank_that_failed_passes_its_cause_on},
     {"a killed peer is named", a_killed_peer_is_named},
     {"frames that break the protocol are refused", frames_that_break_the_protocol_are_refused},
     {"slots without credit are refused", slots_without_credit_are_refused},

@@ -438,7 +438,7 @@ static void huge_xml_is_refused(void)
         used += (size_t)sprintf(text + used, "<nic/>");
     used += (size_t)sprintf(text + used, "</cpu></system>");
     CHECK_FAILS(gyre_topo_xml_parse("many.xml", text, used, &topo), GYRE_ERROR_INVALID_ARGUMENT,
-                "more than 4096 nodes");
+                "more than 1024 nodes");
     used = (size_t)sprintf(text, "<system><cpu numaid='0'>");
     for (int i = 0; i < 40; i++)
         used += (size_t)sprintf(text + used, "<pci busid='0:%x:0.0'>", i);

@@ -20,6 +20,7 @@
 /* Bytes that may wait in the kernel unsent: more only makes credit wait behind them. */
 #define NOTSENT_LOWAT_BYTES 262144
 #define BYE_NS              500000000ULL
+#define BYE_FAULT_NS        100000000ULL /* peers may have stopped reading */
 
 struct socket_blob {
     uint64_t magic;
@@ -46,15 +47,16 @@ static void socket_close(struct gyre_transport *base)
 {
     struct socket_transport *transport = (struct socket_transport *)base;
     const struct gyre_transport_config *config = &transport->config;
-    const bool is_regular = transport->proxy != NULL && !gyre_fault_is_raised(config->fault);
-    if (transport->proxy != NULL)
+    const char *cause = gyre_fault_is_raised(config->fault) ? config->fault->cause : NULL;
+    const bool had_proxy = transport->proxy != NULL;
+    if (had_proxy)
         gyre_proxy_close(transport->proxy);
-    const uint64_t deadline_ns = gyre_now_ns() + BYE_NS;
+    const uint64_t deadline_ns = gyre_now_ns() + (cause == NULL ? BYE_NS : BYE_FAULT_NS);
     for (int i = 0; transport->peers != NULL && i < transport->n_peers; i++) {
         struct socket_peer *peer = &transport->peers[i];
         for (uint32_t l = 0; peer->links != NULL && l < peer->n_links; l++) {
-            if (is_regular)
-                socket_say_bye(&peer->links[l], deadline_ns);
+            if (had_proxy)
+                socket_say_bye(&peer->links[l], cause, deadline_ns);
             if (peer->links[l].fd >= 0)
                 close(peer->links[l].fd);
         }

@@ -29,7 +29,9 @@
 enum socket_frame_kind {
     SOCKET_FRAME_DATA = 1,   /* value = slot_info; followed by its bytes */
     SOCKET_FRAME_CREDIT = 2, /* value = slots consumed so far */
-    SOCKET_FRAME_BYE = 3     /* the end of the stream is no failure */
+    SOCKET_FRAME_BYE = 3,    /* the end of the stream is no failure */
+    SOCKET_FRAME_FAULT = 4   /* this rank ends because of a fault; value = bytes of its cause, which
+                              * follows: so that who hears of the end blames the right rank */
 };
 
 struct socket_header {
@@ -117,7 +119,8 @@ gyre_status socket_setup_links(struct socket_transport *transport, uint64_t dead
 bool socket_move(void *context);
 
 /** socket_say_bye - after the proxy has stopped: send what a batch still holds and a last frame
- * that makes the end of the stream a regular one. Ends by deadline_ns. */
-void socket_say_bye(struct socket_link *link, uint64_t deadline_ns);
+ * that makes the end of the stream a regular one, or that gives the cause of this rank's failure
+ * (NULL: none). Ends by deadline_ns. */
+void socket_say_bye(struct socket_link *link, const char *cause, uint64_t deadline_ns);
 
 #endif

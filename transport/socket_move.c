@@ -133,6 +133,25 @@ static bool take_credit(struct socket_link *link, const struct socket_header *he
     return true;
 }
 
+/* The peer ends because of a fault: its cause is this rank's too. False while it has not arrived
+ * whole, or when the link is no more. */
+static bool take_fault(struct socket_link *link, const struct socket_header *header,
+                       const unsigned char *text, uint32_t n_arrived)
+{
+    char cause[GYRE_CAUSE_MAX_BYTES];
+    if (header->value >= sizeof(cause)) {
+        refuse(link, header, "a cause that long");
+        return false;
+    }
+    if (n_arrived < header->value)
+        return false;
+    memcpy(cause, text, header->value);
+    cause[header->value] = '\0';
+    link->has_bye = true;
+    gyre_fault_raise(link->peer->transport->config.fault, GYRE_ERROR_REMOTE, cause);
+    return true;
+}
+
 /* False when the link is no more. */
 static bool take_header(struct socket_link *link, const struct socket_header *header)
 {
@@ -181,9 +200,15 @@ static bool parse_staging(struct socket_link *link)
         if (n_left < sizeof(header))
             break;
         memcpy(&header, link->staging + at, sizeof(header));
-        at += (uint32_t)sizeof(header);
-        if (!take_header(link, &header))
+        if (header.kind == SOCKET_FRAME_FAULT) {
+            if (!take_fault(link, &header, link->staging + at + sizeof(header),
+                            n_left - (uint32_t)sizeof(header)))
+                break;
+            at += (uint32_t)header.value;
+        } else if (!take_header(link, &header)) {
             return false;
+        }
+        at += (uint32_t)sizeof(header);
     }
     link->staged_bytes -= at;
     memmove(link->staging, link->staging + at, link->staged_bytes);
@@ -386,16 +411,31 @@ bool socket_move(void *context)
     return has_moved;
 }
 
-void socket_say_bye(struct socket_link *link, uint64_t deadline_ns)
+static void add_last_frame(struct socket_link *link, const char *cause)
+{
+    link->n_batch = 0;
+    link->first = 0;
+    link->first_sent_bytes = 0;
+    if (cause == NULL) {
+        add_frame(link, SOCKET_FRAME_BYE, 0, 0);
+        return;
+    }
+    add_frame(link, SOCKET_FRAME_FAULT, 0, strlen(cause));
+    link->batch[0].payload = (const unsigned char *)cause;
+    link->batch[0].payload_bytes = (uint32_t)strlen(cause);
+}
+
+void socket_say_bye(struct socket_link *link, const char *cause, uint64_t deadline_ns)
 {
     bool is_said = false;
     while (link->fd >= 0 && gyre_now_ns() < deadline_ns) {
         if (link->first == link->n_batch && is_said)
             break;
         if (link->first == link->n_batch) {
-            make_batch(link); /* credit for what was consumed last */
-            if (link->n_batch == 0) {
-                add_frame(link, SOCKET_FRAME_BYE, 0, 0);
+            if (cause == NULL)
+                make_batch(link); /* credit for what was consumed last */
+            if (cause != NULL || link->n_batch == 0) {
+                add_last_frame(link, cause);
                 is_said = true;
             }
         }

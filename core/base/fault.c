@@ -20,6 +20,14 @@ void gyre_fault_fini(struct gyre_fault *fault)
     pthread_mutex_destroy(&fault->lock);
 }
 
+void gyre_fault_hook(struct gyre_fault *fault, void (*on_raise)(void *context), void *context)
+{
+    pthread_mutex_lock(&fault->lock);
+    fault->on_raise = on_raise;
+    fault->context = context;
+    pthread_mutex_unlock(&fault->lock);
+}
+
 bool gyre_fault_raise(struct gyre_fault *fault, gyre_status status, const char *cause)
 {
     pthread_mutex_lock(&fault->lock);
@@ -29,11 +37,10 @@ bool gyre_fault_raise(struct gyre_fault *fault, gyre_status status, const char *
         snprintf(fault->cause, sizeof(fault->cause), "%s", cause);
         gyre_store_release_u32(&fault->raised, 1);
     }
-    void (*const on_raise)(void *) = fault->on_raise;
-    void *const context = fault->context;
+    /* Under the lock, so that whoever unhooks it knows that no call of it is under way. */
+    if (first && fault->on_raise != NULL)
+        fault->on_raise(fault->context);
     pthread_mutex_unlock(&fault->lock);
-    if (first && on_raise != NULL)
-        on_raise(context);
     return first;
 }
 

@@ -24,6 +24,10 @@ struct gyre_fault {
 void gyre_fault_init(struct gyre_fault *fault);
 void gyre_fault_fini(struct gyre_fault *fault);
 
+/** gyre_fault_hook - set, or with NULL take away, what a raise calls. When it returns, no call of
+ * the former one is under way. */
+void gyre_fault_hook(struct gyre_fault *fault, void (*on_raise)(void *context), void *context);
+
 /** gyre_fault_raise - record the failure unless one is there; true if this one was the first. */
 bool gyre_fault_raise(struct gyre_fault *fault, gyre_status status, const char *cause);
 

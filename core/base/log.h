@@ -8,12 +8,11 @@
 
 #include "core/base/status.h"
 
+/* clang-format off */
 #define GYRE_LOG_SUBSYS_TABLE(X)                                                          \
-    X(INIT)                                                                               \
-    X(COLL)                                                                               \
-    X(P2P)                                                                                \
-    X(SHM) X(NET) X(GRAPH) X(TUNING) X(ENV) X(ALLOC) X(CALL) X(PROXY) X(BOOTSTRAP) X(REG) \
-        X(DESTROY)
+    X(INIT) X(COLL) X(P2P) X(SHM) X(NET) X(GRAPH) X(TUNING) X(ENV) X(ALLOC) X(CALL)      \
+    X(PROXY) X(BOOTSTRAP) X(REG) X(DESTROY)
+/* clang-format on */
 
 enum gyre_log_subsys {
 #define GYRE_LOG_SUBSYS_ENUM(name) GYRE_LOG_##name,

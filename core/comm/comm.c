@@ -147,6 +147,7 @@ static void free_comm(gyre_comm *comm)
 {
     if (comm->health != NULL)
         gyre_health_close(comm->health);
+    gyre_fault_hook(&comm->fault, NULL, NULL); /* proxies may still raise; the executor goes */
     if (comm->plans != NULL)
         gyre_plan_cache_close(comm->plans);
     if (comm->executor != NULL)
@@ -205,10 +206,7 @@ static void on_fault(void *context)
 /* From now on a raised fault ends the executor's works; also one that was raised before. */
 static void watch_fault(gyre_comm *comm)
 {
-    pthread_mutex_lock(&comm->fault.lock);
-    comm->fault.context = comm;
-    comm->fault.on_raise = on_fault;
-    pthread_mutex_unlock(&comm->fault.lock);
+    gyre_fault_hook(&comm->fault, on_fault, comm);
     if (gyre_fault_is_raised(&comm->fault))
         comm->executor->ops->abort(comm->executor);
 }
@@ -309,6 +307,10 @@ gyre_status gyre_comm_init_rank(gyre_comm **comm_out, int n_ranks, const gyre_un
         .comm_out = comm_out, .n_ranks = n_ranks, .id = *id, .rank = rank};
     const gyre_config defaults = GYRE_CONFIG_INIT;
     init.config = config != NULL ? *config : defaults;
+    /* It is carried out on a thread of its own, which has another current device. */
+    if (init.config.device_ordinal == GYRE_CONFIG_UNDEFINED &&
+        init.config.device_kind != GYRE_DEVICE_HOST)
+        GYRE_TRY(gyre_get_device(&init.config.device_ordinal));
     return gyre_group_defer_init(&init);
 }
 

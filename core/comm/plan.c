@@ -212,6 +212,11 @@ static gyre_status choose(struct gyre_plan_cache *cache, const struct gyre_call 
                          "of depth %u",
                          program->algorithm, gyre_collectives[call->coll].name, program->n_lanes,
                          program->min_depth, spec->n_fifos, spec->depth);
+    /* The sends and receives of a group run together, and on a GPU all their blocks at once: at
+     * most one pair with every rank, on a GPU of 128 multiprocessors or more. */
+    if (call->coll == GYRE_COLL_SEND_RECV && cache->facts.device_kind == GYRE_DEVICE_CUDA)
+        choice_out->n_channels = (uint32_t)gyre_min_u64(
+            choice_out->n_channels, gyre_max_u64(1, 64 / (uint64_t)comm->n_ranks));
     if (program->n_lanes > 0)
         choice_out->n_channels =
             (uint32_t)gyre_min_u64(choice_out->n_channels, spec->n_fifos / program->n_lanes);

@@ -131,22 +131,25 @@ struct gyre_fifo_spec gyre_tuner_fifo_spec(gyre_device_kind kind, uint32_t n_ran
 {
     const bool is_cuda = kind == GYRE_DEVICE_CUDA;
     const uint32_t n_peers = n_ranks > 1 ? n_ranks - 1 : 1;
-    struct gyre_fifo_spec spec = {.n_fifos = is_cuda ? 32 : 4, .depth = 4};
-    if (is_cuda && n_peers > 8)
-        spec.n_fifos = clamp_u32(256 / n_peers, 2, 32);
+    struct gyre_fifo_spec spec = {.n_fifos = is_cuda ? 64 : 4, .depth = 4};
+    if (is_cuda && n_peers > 4)
+        spec.n_fifos = clamp_u32(256 / n_peers, 2, 64);
     /* A proxied pair has slots at both ends on each rank. */
     const uint64_t n_slots = (uint64_t)n_peers * spec.n_fifos * spec.depth * (is_proxied ? 2 : 1);
     const uint64_t share = GYRE_FIFO_BUDGET_BYTES / n_slots;
-    /* Lines take a quarter of the share where the device has them, slots half, rounded down. */
+    /* Of a share on the GPU SIMPLE takes up to four fifths, LL128 what is left, LL a little. */
     const uint64_t simple = buffer_bytes > 0
                                 ? buffer_bytes / spec.depth
-                                : floor_to_power_of_two(is_cuda ? share / 4 * 3 : share);
+                                : floor_to_power_of_two(is_cuda ? share / 5 * 4 : share);
     spec.slot_bytes[GYRE_PROTO_SIMPLE] =
         clamp_u32(simple / 16 * 16, MIN_TILE_BYTES, is_cuda ? 512 * 1024 : 128 * 1024);
     if (is_cuda && !is_proxied) {
+        const uint64_t usual = floor_to_power_of_two(share / 5 * 4);
+        const uint64_t lines = share > usual ? (share - usual) / 5 * 4 : 0;
+        spec.slot_bytes[GYRE_PROTO_LL128] =
+            clamp_u32(lines / 3 * 2 / 1024 * 1024, MIN_TILE_BYTES, 64 * 1024);
         spec.slot_bytes[GYRE_PROTO_LL] =
-            clamp_u32(floor_to_power_of_two(share / 8), MIN_TILE_BYTES, 64 * 1024);
-        spec.slot_bytes[GYRE_PROTO_LL128] = spec.slot_bytes[GYRE_PROTO_LL];
+            clamp_u32(floor_to_power_of_two(lines / 2), MIN_TILE_BYTES, 16 * 1024);
     }
     return spec;
 }
@@ -185,27 +188,69 @@ static const struct gyre_algorithm *prefer_on_host(const struct gyre_tuner_facts
     }
 }
 
-/* First guess for GPUs joined by NVLink; replaced by the measured model. */
+/* What does best on GPUs joined by NVLink, up to so many bytes: tests/gpu/bench_cuda_exec, 2 and 4
+ * H200 (18 links each, multicast off), f32 sum under CUDA graphs, 2026-11. Rows of a collective and
+ * size class stand in order; more than 4 ranks take the rows of 4. */
+struct cuda_row {
+    enum gyre_collective coll;
+    bool is_pair; /* 2 ranks */
+    uint64_t most_bytes;
+    const struct gyre_algorithm *algorithm;
+    enum gyre_proto proto;
+};
+
+static const struct cuda_row cuda_rows[] = {
+    {GYRE_COLL_ALL_REDUCE, true, 512 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL},
+    {GYRE_COLL_ALL_REDUCE, true, 4 << 20, &gyre_algorithm_twoshot, GYRE_PROTO_LL128},
+    {GYRE_COLL_ALL_REDUCE, true, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE},
+    {GYRE_COLL_ALL_REDUCE, false, 256 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL},
+    {GYRE_COLL_ALL_REDUCE, false, 4 << 20, &gyre_algorithm_twoshot, GYRE_PROTO_LL128},
+    {GYRE_COLL_ALL_REDUCE, false, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE},
+    {GYRE_COLL_ALL_GATHER, true, 64 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL},
+    {GYRE_COLL_ALL_GATHER, true, 4 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL128},
+    {GYRE_COLL_ALL_GATHER, true, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE},
+    {GYRE_COLL_ALL_GATHER, false, 256 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL},
+    {GYRE_COLL_ALL_GATHER, false, 4 << 20, &gyre_algorithm_ring, GYRE_PROTO_LL128},
+    {GYRE_COLL_ALL_GATHER, false, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE},
+    {GYRE_COLL_REDUCE_SCATTER, true, 1 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL},
+    {GYRE_COLL_REDUCE_SCATTER, true, 4 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL128},
+    {GYRE_COLL_REDUCE_SCATTER, true, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE},
+    {GYRE_COLL_REDUCE_SCATTER, false, 256 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL},
+    {GYRE_COLL_REDUCE_SCATTER, false, 4 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL128},
+    {GYRE_COLL_REDUCE_SCATTER, false, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE},
+    {GYRE_COLL_BROADCAST, true, 256 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL},
+    {GYRE_COLL_BROADCAST, true, 2 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL128},
+    {GYRE_COLL_BROADCAST, true, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE},
+    {GYRE_COLL_BROADCAST, false, 256 << 10, &gyre_algorithm_ring, GYRE_PROTO_LL},
+    {GYRE_COLL_BROADCAST, false, 16 << 20, &gyre_algorithm_ring, GYRE_PROTO_LL128},
+    {GYRE_COLL_BROADCAST, false, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE},
+    {GYRE_COLL_REDUCE, true, 256 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL},
+    {GYRE_COLL_REDUCE, true, 2 << 20, &gyre_algorithm_ring, GYRE_PROTO_LL128},
+    {GYRE_COLL_REDUCE, true, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE},
+    {GYRE_COLL_REDUCE, false, 256 << 10, &gyre_algorithm_ring, GYRE_PROTO_LL},
+    {GYRE_COLL_REDUCE, false, 16 << 20, &gyre_algorithm_ring, GYRE_PROTO_LL128},
+    {GYRE_COLL_REDUCE, false, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE},
+};
+
+/* NULL: no row for this collective. */
+static const struct cuda_row *find_cuda_row(const struct gyre_tuner_facts *facts,
+                                            enum gyre_collective coll, uint64_t n_bytes)
+{
+    const struct gyre_collective_traits *traits = &gyre_collectives[coll];
+    if (traits->in_blocks || traits->out_blocks) /* rows count all blocks, a call counts one */
+        n_bytes *= facts->n_ranks;
+    for (size_t i = 0; i < sizeof(cuda_rows) / sizeof(cuda_rows[0]); i++)
+        if (cuda_rows[i].coll == coll && cuda_rows[i].is_pair == (facts->n_ranks <= 2) &&
+            n_bytes <= cuda_rows[i].most_bytes)
+            return &cuda_rows[i];
+    return NULL;
+}
+
 static const struct gyre_algorithm *prefer_on_cuda(const struct gyre_tuner_facts *facts,
                                                    enum gyre_collective coll, uint64_t n_bytes)
 {
-    switch (coll) {
-    case GYRE_COLL_ALL_REDUCE:
-        if (n_bytes <= 262144)
-            return &gyre_algorithm_direct;
-        if (n_bytes <= 32 << 20)
-            return &gyre_algorithm_twoshot;
-        return &gyre_algorithm_ring;
-    case GYRE_COLL_BROADCAST:
-        return n_bytes <= 65536 ? &gyre_algorithm_direct : &gyre_algorithm_ring;
-    case GYRE_COLL_REDUCE:
-        return n_bytes <= 262144 ? &gyre_algorithm_direct : &gyre_algorithm_ring;
-    case GYRE_COLL_ALL_GATHER:
-    case GYRE_COLL_REDUCE_SCATTER:
-        return n_bytes <= 8 << 20 ? &gyre_algorithm_direct : &gyre_algorithm_ring;
-    default:
-        return prefer_on_host(facts, coll, n_bytes);
-    }
+    const struct cuda_row *row = find_cuda_row(facts, coll, n_bytes);
+    return row != NULL ? row->algorithm : prefer_on_host(facts, coll, n_bytes);
 }
 
 /* The preferred algorithm if allowed, else the first that is. */
@@ -250,11 +295,14 @@ static const char *proto_obstacle(const struct gyre_tuner_facts *facts, enum gyr
     return NULL;
 }
 
-static enum gyre_proto prefer_proto(const struct gyre_tuner_facts *facts,
+static enum gyre_proto prefer_proto(const struct gyre_tuner_facts *facts, enum gyre_collective coll,
                                     const struct gyre_algorithm *algorithm, uint64_t n_bytes)
 {
+    const struct cuda_row *row = find_cuda_row(facts, coll, n_bytes);
     if (facts->device_kind != GYRE_DEVICE_CUDA || facts->is_proxied)
         return GYRE_PROTO_SIMPLE;
+    if (row != NULL && row->algorithm == algorithm)
+        return row->proto;
     if (algorithm == &gyre_algorithm_direct)
         return n_bytes <= 1 << 20 ? GYRE_PROTO_LL : GYRE_PROTO_SIMPLE;
     return n_bytes <= 2 << 20 ? GYRE_PROTO_LL : GYRE_PROTO_SIMPLE;
@@ -265,7 +313,7 @@ static gyre_status choose_proto(const struct gyre_tuner_facts *facts,
                                 const struct gyre_algorithm *algorithm, uint64_t n_bytes,
                                 enum gyre_proto *proto_out)
 {
-    const enum gyre_proto preferred = prefer_proto(facts, algorithm, n_bytes);
+    const enum gyre_proto preferred = prefer_proto(facts, coll, algorithm, n_bytes);
     const char *obstacle = "none was named";
     int found = -1;
     for (int proto = 0; proto < GYRE_N_PROTOS; proto++) {
@@ -298,10 +346,26 @@ static uint32_t payload_bytes(const struct gyre_fifo_spec *spec, enum gyre_proto
     }
 }
 
+static uint64_t square_root(uint64_t value)
+{
+    uint64_t root = 0;
+    for (uint64_t bit = 1ULL << 31; bit > 0; bit >>= 1)
+        if ((root + bit) * (root + bit) <= value)
+            root += bit;
+    return root;
+}
+
 /* Chains pass a tile on before the next comes: enough tiles to fill the chain, none too small. */
 static uint32_t choose_tile(const struct gyre_tuner_facts *facts, uint64_t n_bytes,
                             uint32_t most_bytes)
 {
+    /* A channel's B bytes in tiles of t take (n - 1 + B / t) steps of (o + t / r); with o = 1.5 us
+     * and r = 6 bytes/ns a channel on H200s the best t is sqrt(B o r / (n - 1)). */
+    if (facts->device_kind == GYRE_DEVICE_CUDA) {
+        const uint64_t hops = facts->n_ranks > 1 ? facts->n_ranks - 1 : 1;
+        return clamp_u32(gyre_round_up(square_root(n_bytes * 9000 / hops), 512), 2048,
+                         most_bytes / 16 * 16);
+    }
     const uint64_t wanted = n_bytes / (4ULL * facts->n_ranks);
     return clamp_u32(gyre_round_up(wanted, 4096), gyre_min_u64(MIN_TILE_BYTES, most_bytes) & ~15U,
                      most_bytes / 16 * 16);
@@ -312,8 +376,11 @@ static uint32_t choose_channels(const struct gyre_tuner_facts *facts, enum gyre_
 {
     uint64_t wanted = 1;
     if (facts->device_kind == GYRE_DEVICE_CUDA)
-        wanted = proto == GYRE_PROTO_SIMPLE ? gyre_div_round_up(n_bytes, 128 * 1024)
-                                            : gyre_div_round_up(n_bytes, 8 * 1024);
+        /* LL: what one tile carries; a second tile costs 5 us (4 H200, 4 KiB to 64 KiB, 2026-11).
+         */
+        wanted = gyre_div_round_up(n_bytes, proto == GYRE_PROTO_SIMPLE  ? 64 * 1024
+                                            : proto == GYRE_PROTO_LL128 ? 8 * 1024
+                                                                        : 2 * 1024);
     else if (facts->is_proxied && n_bytes > 65536)
         /* Slots of several FIFOs in flight fill a link whose round trip is long: 48% of a 1 Gbit/s,
          * 1 ms link with one channel, 99% with four (tests/lab, 2026-11). */

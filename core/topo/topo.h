@@ -13,8 +13,8 @@
 #define GYRE_TOPO_BUS_ID_BYTES 16
 #define GYRE_TOPO_NAME_BYTES   64
 #define GYRE_TOPO_TEXT_BYTES   640 /* an affinity mask of 2048 processors is 575 characters */
-#define GYRE_TOPO_MAX_NODES    4096
-#define GYRE_TOPO_MAX_LINKS    8192
+#define GYRE_TOPO_MAX_NODES    1024
+#define GYRE_TOPO_MAX_LINKS    2048
 #define GYRE_TOPO_MAX_DEPTH    16 /* of nested PCIe switches */
 
 /* How far apart two things are, nearest first. Words and order are NCCL's, so that *_P2P_LEVEL and

@@ -146,16 +146,21 @@ static bool nvlink_path(const struct gyre_topo *topo, int32_t from, int32_t to,
         add_hop(path, from, to, direct);
         return true;
     }
+    if (topo->nodes[from].kind != GYRE_TOPO_GPU || topo->nodes[to].kind != GYRE_TOPO_GPU)
+        return false;
     int32_t best = -1;
     double best_bytes_per_ns = 0.0;
-    for (int32_t i = 0; i < topo->n_nodes; i++) {
-        if (i == from || i == to)
+    for (int32_t i = 0; i < topo->n_links; i++) { /* by links, not nodes: files may be large */
+        const struct gyre_topo_link *link = &topo->links[i];
+        if (link->kind != GYRE_TOPO_NVLINK || (link->from != from && link->to != from))
             continue;
-        const double first = nvlink_between(topo, from, i), second = nvlink_between(topo, i, to);
+        const int32_t middle = link->from == from ? link->to : link->from;
+        const double first = nvlink_between(topo, from, middle);
+        const double second = nvlink_between(topo, middle, to);
         const double narrow = first < second ? first : second;
-        const bool is_switch = topo->nodes[i].kind == GYRE_TOPO_NVSWITCH;
+        const bool is_switch = topo->nodes[middle].kind == GYRE_TOPO_NVSWITCH;
         if (narrow > 0.0 && (is_switch || narrow > best_bytes_per_ns)) {
-            best = i;
+            best = middle;
             best_bytes_per_ns = narrow;
             if (is_switch)
                 break;

@@ -31,6 +31,7 @@ struct block {
     const struct gyre_cuda_work &work;
     struct connection *connections; /* shared memory */
     const struct gyre_cuda_step *steps;
+    uint4 *rest; /* shared memory that the protocol may use */
     uint32_t n_connections;
     uint32_t n_steps;
     uint32_t channel;
@@ -42,7 +43,8 @@ struct block {
 
 extern __shared__ uint4 shared_words[];
 
-static __device__ __forceinline__ void open_connection(struct connection *own, int proto,
+template <int PROTO>
+static __device__ __forceinline__ void open_connection(struct connection *own,
                                                        const struct gyre_cuda_common &common,
                                                        uint32_t index, uint32_t n_uses)
 {
@@ -52,68 +54,35 @@ static __device__ __forceinline__ void open_connection(struct connection *own, i
     struct gyre_inbox *inbox = end->inbox;
     struct gyre_credit *credit = end->credit;
     const uint32_t depth = end->depth;
-    own->slots = end->slots[proto];
-    own->awaited = is_send ? &credit->head[proto] : &inbox->tail[proto];
-    own->posted = is_send ? &inbox->tail[proto] : &credit->head[proto];
+    own->slots = end->slots[PROTO];
+    own->awaited = is_send ? &credit->head[PROTO] : &inbox->tail[PROTO];
+    own->posted = is_send ? &inbox->tail[PROTO] : &credit->head[PROTO];
     own->slot_info = inbox->slot_info;
     own->number = number;
     /* Lines carry their own readiness; credit is read before it is needed. */
-    own->seen = is_send ? load_acquire_sys(&credit->head[proto]) : 0;
-    own->first_slot = (uint32_t)(number % depth);
+    own->seen = is_send ? load_acquire_sys(&credit->head[PROTO]) : 0;
+    /* Lines leave the credit of a launch's last tile to the next launch: at the end of a kernel a
+     * store to a peer would be waited for, here it travels beside the work. */
+    if (PROTO != GYRE_PROTO_SIMPLE && !is_send)
+        store_relaxed_sys(&credit->head[PROTO], number);
+    own->first_slot =
+        (depth & (depth - 1)) == 0 ? (uint32_t)number & (depth - 1) : (uint32_t)(number % depth);
     own->depth = depth;
     own->n_uses = n_uses;
     own->index = index;
     own->is_send = is_send;
 }
 
-/* Everything a block needs, read from memory at the same time; ends with a barrier. */
-template <int PROTO>
-static __device__ __forceinline__ struct block
-open_block(const struct gyre_cuda_common &common, const struct gyre_cuda_work &work,
-           const unsigned char *program, uint32_t block_of_work)
+/* One thread of the launch. */
+static __device__ __forceinline__ void start_launch(const struct gyre_cuda_common &common)
 {
-    const struct gyre_cuda_program *header = (const struct gyre_cuda_program *)program;
-    const uint32_t channel = block_of_work / work.n_workers;
-    const struct gyre_cuda_worker worker =
-        ((const struct gyre_cuda_worker *)(program +
-                                           header->workers_offset))[block_of_work % work.n_workers];
-    const struct gyre_cuda_connection *connections =
-        (const struct gyre_cuda_connection *)(program + header->connections_offset) +
-        worker.first_connection;
-    const struct gyre_cuda_step *steps =
-        (const struct gyre_cuda_step *)(program + header->steps_offset) + worker.first_step;
-    struct connection *own = (struct connection *)shared_words;
-    for (uint32_t i = threadIdx.x; i < worker.n_connections; i += blockDim.x)
-        open_connection(&own[i], PROTO, common,
-                        connections[i].index + channel * work.channel_stride,
-                        connections[i].n_uses);
-    if (worker.n_steps <= MAX_SHARED_STEPS) {
-        uint4 *copy = (uint4 *)(own + worker.n_connections);
-        const uint32_t n_words = worker.n_steps * (uint32_t)(sizeof(struct gyre_cuda_step) / 16);
-        /* From the last thread down: the first ones are busy with connections. */
-        for (uint32_t i = blockDim.x - 1 - threadIdx.x; i < n_words; i += blockDim.x)
-            copy[i] = ((const uint4 *)steps)[i];
-        steps = (const struct gyre_cuda_step *)copy;
-    }
-    if (blockIdx.x == 0 && threadIdx.x == 0) {
-        common.control->n_started += common.n_works;
-        store_relaxed_sys(&common.board->pulse.progress, common.control->n_started);
-    }
-    const bool is_aborted = __syncthreads_or(common.control->is_aborted != 0) != 0;
-    return {common, work, own, steps, worker.n_connections, worker.n_steps, channel, is_aborted};
+    common.control->n_started += common.n_works;
+    store_relaxed_sys(&common.board->pulse.progress, common.control->n_started);
 }
 
-static __device__ __forceinline__ void close_block(const struct block &block)
+/* One thread of each block, at its end. */
+static __device__ __forceinline__ void finish_launch(const struct gyre_cuda_common &common)
 {
-    const struct gyre_cuda_common &common = block.common;
-    const uint32_t n_tiles = block.work.split.n_tiles;
-    __syncthreads();
-    for (uint32_t i = threadIdx.x; i < block.n_connections; i += blockDim.x) {
-        const struct connection *own = &block.connections[i];
-        common.counters[own->index] = own->number + (uint64_t)own->n_uses * n_tiles;
-    }
-    if (threadIdx.x != 0)
-        return;
     struct gyre_cuda_control *control = common.control;
     if (common.n_blocks > 1 && atomicAdd(&control->n_blocks_done, 1U) + 1 < common.n_blocks)
         return;
@@ -122,17 +91,95 @@ static __device__ __forceinline__ void close_block(const struct block &block)
     store_relaxed_sys(&common.board->pulse.completed, control->n_completed);
 }
 
-/* The number, from 0, that a slot has among all that its FIFO ever moved. */
-static __device__ __forceinline__ uint64_t slot_number(const struct connection *own, uint32_t tile,
-                                                       uint32_t use)
+/* The program where all threads reach it quickly: short ones are copied from the kernel's
+ * parameters, where an address that differs from thread to thread is slow, to shared memory. */
+static __device__ __forceinline__ const unsigned char *
+fetch_program(const struct gyre_cuda_work &work, const unsigned char *parameters,
+              uint32_t n_connections_words)
 {
-    return own->number + (uint64_t)tile * own->n_uses + use;
+    uint4 *copy = shared_words + n_connections_words;
+    if (work.inline_words == 0)
+        return work.program;
+    for (uint32_t i = threadIdx.x; i < work.inline_words; i += blockDim.x)
+        copy[i] = ((const uint4 *)parameters)[i];
+    __syncthreads();
+    return (const unsigned char *)copy;
+}
+
+/* Everything a block needs, read from memory at the same time; ends with a barrier.
+ * @parameters: the program among the kernel's parameters, used if the work says so. */
+template <int PROTO>
+static __device__ __forceinline__ struct block
+open_block(const struct gyre_cuda_common &common, const struct gyre_cuda_work &work,
+           const unsigned char *parameters, uint32_t block_of_work)
+{
+    const uint32_t is_aborted_before = load_relaxed_sys(&common.control->is_aborted);
+    const uint32_t connections_words =
+        work.max_connections * (uint32_t)(sizeof(struct connection) / 16);
+    const unsigned char *program = fetch_program(work, parameters, connections_words);
+    const struct gyre_cuda_program *header = (const struct gyre_cuda_program *)program;
+    const uint32_t channel = work.n_workers == 1 ? block_of_work : block_of_work / work.n_workers;
+    const struct gyre_cuda_worker worker =
+        ((const struct gyre_cuda_worker
+              *)(program + header->workers_offset))[block_of_work - channel * work.n_workers];
+    const struct gyre_cuda_connection *connections =
+        (const struct gyre_cuda_connection *)(program + header->connections_offset) +
+        worker.first_connection;
+    const struct gyre_cuda_step *steps =
+        (const struct gyre_cuda_step *)(program + header->steps_offset) + worker.first_step;
+    struct connection *own = (struct connection *)shared_words;
+    uint4 *rest = shared_words + connections_words + work.inline_words;
+    for (uint32_t i = threadIdx.x; i < worker.n_connections; i += blockDim.x)
+        open_connection<PROTO>(&own[i], common,
+                               connections[i].index + channel * work.channel_stride,
+                               connections[i].n_uses);
+    if (PROTO == GYRE_PROTO_SIMPLE && work.inline_words == 0 &&
+        worker.n_steps <= MAX_SHARED_STEPS) {
+        const uint32_t n_words = worker.n_steps * (uint32_t)(sizeof(struct gyre_cuda_step) / 16);
+        /* From the last thread down: the first ones are busy with connections. */
+        for (uint32_t i = blockDim.x - 1 - threadIdx.x; i < n_words; i += blockDim.x)
+            rest[i] = ((const uint4 *)steps)[i];
+        steps = (const struct gyre_cuda_step *)rest;
+    }
+    if (blockIdx.x == 0 && threadIdx.x == blockDim.x - 1)
+        start_launch(common);
+    const bool is_aborted = __syncthreads_or(is_aborted_before != 0) != 0;
+    return {common,         work,    own,       steps, rest, worker.n_connections,
+            worker.n_steps, channel, is_aborted};
+}
+
+template <int PROTO> static __device__ __forceinline__ void close_block(const struct block &block)
+{
+    const struct gyre_cuda_common &common = block.common;
+    const uint32_t n_tiles = block.work.split.n_tiles;
+    __syncthreads();
+    for (uint32_t i = threadIdx.x; i < block.n_connections; i += blockDim.x) {
+        const struct connection *own = &block.connections[i];
+        common.counters[own->index] = own->number + (uint64_t)own->n_uses * n_tiles;
+    }
+    if (threadIdx.x == 0)
+        finish_launch(common);
+}
+
+/* How many of its FIFO's slots this launch moves before the one of that tile and use. Of the tiles
+ * that go side by side, the first use of each comes before the second of any. */
+static __device__ __forceinline__ uint32_t slots_before(const struct block &block,
+                                                        const struct connection *own, uint32_t tile,
+                                                        uint32_t use)
+{
+    const uint32_t n_abreast = block.work.n_abreast;
+    if (n_abreast == 1)
+        return tile * own->n_uses + use;
+    const uint32_t place = tile % n_abreast;
+    const uint32_t first = tile - place;
+    const uint32_t n_side = min(n_abreast, block.work.split.n_tiles - first);
+    return first * own->n_uses + use * n_side + place;
 }
 
 static __device__ __forceinline__ unsigned char *
-slot_address(const struct block &block, const struct connection *own, uint32_t tile, uint32_t use)
+slot_address(const struct block &block, const struct connection *own, uint32_t n_before)
 {
-    const uint32_t slot = (own->first_slot + tile * own->n_uses + use) % own->depth;
+    const uint32_t slot = (own->first_slot + n_before) % own->depth;
     return own->slots + (size_t)slot * block.common.slot_bytes;
 }
 
@@ -146,7 +193,10 @@ static __device__ __forceinline__ unsigned char *chunk_address(const struct bloc
     const uint32_t kind = ref >> GYRE_CUDA_REF_KIND_SHIFT;
     const uint32_t index = ref & GYRE_CUDA_REF_INDEX_MASK;
     if (kind == GYRE_OPERAND_SCRATCH)
-        return work.scratch + (size_t)(block.channel * work.n_areas + index) * work.area_bytes;
+        return work.scratch +
+               (size_t)((block.channel * work.n_abreast + tile % work.n_abreast) * work.n_areas +
+                        index) *
+                   work.area_bytes;
     uint64_t first = range.first_elem;
     if (kind == GYRE_OPERAND_IN ? work.in_blocks : work.out_blocks)
         first += index * work.split.count;

@@ -16,9 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEFAULT_THREADS 512
-#define MAX_THREADS     576 /* of a block, without SIMPLE's two warps of service */
-#define SERVICE_THREADS 64
+#define DEFAULT_THREADS  512
+#define MAX_THREADS      576 /* of a block, without SIMPLE's two warps of service */
+#define MAX_LINE_THREADS 512
+#define SERVICE_THREADS  64
 /* As in block.cuh: a worker's connections and steps, in shared memory. */
 #define CONNECTION_BYTES 80
 #define MAX_SHARED_STEPS 256
@@ -41,6 +42,11 @@ struct gyre_loaded {
     bool in_blocks;
     bool out_blocks;
     bool reduces;
+    uint32_t max_connections;
+    uint32_t inline_words; /* 0 = too long for kernel parameters */
+    uint16_t n_abreast;
+    bool posts_late;
+    struct gyre_cuda_exchange exchange;
 };
 
 struct gyre_cuda_executor {
@@ -66,6 +72,7 @@ struct gyre_cuda_executor {
     union {
         struct gyre_cuda_args_one one;
         struct gyre_cuda_args_many many;
+        struct gyre_cuda_args_exchange exchange;
     } args;
 };
 
@@ -239,10 +246,11 @@ static gyre_status check_load(const struct gyre_cuda_executor *executor,
                          "same time; the GPU has %u multiprocessors",
                          program->algorithm, config->n_channels,
                          config->n_channels * program->n_workers, executor->n_sms);
-    if (config->n_threads % 32 != 0 || config->n_threads > MAX_THREADS)
+    const uint32_t most = config->proto == GYRE_PROTO_SIMPLE ? MAX_THREADS : MAX_LINE_THREADS;
+    if (config->n_threads % 32 != 0 || config->n_threads > most)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "%u threads a block: a multiple of 32 up to %d is possible",
-                         config->n_threads, MAX_THREADS);
+                         "%u threads a block: a multiple of 32 up to %u is possible",
+                         config->n_threads, most);
     return GYRE_SUCCESS;
 }
 
@@ -273,8 +281,32 @@ static gyre_status prepare_kernels(const struct gyre_cuda_executor *executor,
         for (unsigned op = 0; op <= GYRE_MIN && status == GYRE_SUCCESS; op++)
             status = prepare_kernel(gyre_cuda_kernel_find(loaded->proto, false, false, dtype, op),
                                     shared_bytes);
+    for (unsigned dtype = 0; dtype < GYRE_N_DTYPES && loaded->exchange.n_peers > 0; dtype++)
+        for (unsigned op = 0; op <= GYRE_MIN && status == GYRE_SUCCESS; op++)
+            status = prepare_kernel(
+                gyre_cuda_exchange_kernel_find(loaded->exchange.n_peers, dtype, op), 0);
     gyre_cuda_leave(executor->device->ordinal, previous);
     return status;
+}
+
+/* As in open_block(): connections, the program, and what the protocol wants beside them. */
+static uint32_t shared_bytes(const struct gyre_loaded *loaded, const struct gyre_cuda_shape *shape)
+{
+    uint32_t bytes = shape->max_connections * CONNECTION_BYTES + loaded->inline_words * 16;
+    if (loaded->proto != GYRE_PROTO_SIMPLE)
+        bytes += (uint32_t)gyre_min_u64(shape->max_steps, GYRE_CUDA_LINE_STEPS) *
+                 GYRE_CUDA_LINE_STEP_BYTES;
+    else if (loaded->inline_words == 0 && shape->max_steps <= MAX_SHARED_STEPS)
+        bytes += shape->max_steps * (uint32_t)sizeof(struct gyre_cuda_step);
+    return bytes + 16;
+}
+
+/* Two tiles side by side need twice the slots. The same on all ranks: a program's depth is. */
+static uint16_t choose_abreast(const struct gyre_cuda_executor *executor,
+                               const struct gyre_load_config *config)
+{
+    const uint32_t depth = config->program->min_depth;
+    return config->proto == GYRE_PROTO_SIMPLE && depth * 2 <= executor->spec.depth ? 2 : 1;
 }
 
 static gyre_status fill_loaded(struct gyre_cuda_executor *executor,
@@ -299,10 +331,15 @@ static gyre_status fill_loaded(struct gyre_cuda_executor *executor,
     loaded->reduces = program_reduces(program);
     GYRE_TRY(gyre_cuda_lower(&executor->spec, executor->connectors, executor->n_ranks, config,
                              &loaded->program, &shape));
-    loaded->shared_bytes = shape.max_connections * CONNECTION_BYTES +
-                           (uint32_t)(shape.max_steps <= MAX_SHARED_STEPS ? shape.max_steps : 0) *
-                               (uint32_t)sizeof(struct gyre_cuda_step) +
-                           16;
+    gyre_cuda_exchange_find(&executor->spec, executor->connectors, config, loaded->program,
+                            &loaded->exchange);
+    loaded->max_connections = shape.max_connections;
+    loaded->inline_words = loaded->program->n_bytes <= GYRE_CUDA_INLINE_BYTES
+                               ? (uint32_t)gyre_div_round_up(loaded->program->n_bytes, 16)
+                               : 0;
+    loaded->n_abreast = choose_abreast(executor, config);
+    loaded->posts_late = shape.max_uses <= executor->spec.depth;
+    loaded->shared_bytes = shared_bytes(loaded, &shape);
     if (loaded->shared_bytes > MAX_SHARED_BYTES)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "algorithm %s: %u connections of one worker",
                          program->algorithm, shape.max_connections);
@@ -310,8 +347,10 @@ static gyre_status fill_loaded(struct gyre_cuda_executor *executor,
     loaded->device_program = ptr;
     GYRE_TRY(device->ops->copy(device, ptr, loaded->program, loaded->program->n_bytes));
     if (loaded->n_areas > 0) {
-        GYRE_TRY(device->ops->mem_alloc(
-            device, (size_t)loaded->n_areas * loaded->n_channels * loaded->area_bytes, &ptr));
+        GYRE_TRY(device->ops->mem_alloc(device,
+                                        (size_t)loaded->n_areas * loaded->n_abreast *
+                                            loaded->n_channels * loaded->area_bytes,
+                                        &ptr));
         loaded->scratch = ptr;
     }
     return prepare_kernels(executor, loaded);
@@ -400,6 +439,10 @@ static void fill_work(const struct gyre_work *work, uint32_t first_block, struct
     to->in_blocks = loaded->in_blocks;
     to->out_blocks = loaded->out_blocks;
     to->n_workers = (uint16_t)loaded->n_workers;
+    to->n_abreast = loaded->n_abreast;
+    to->posts_late = loaded->posts_late;
+    to->max_connections = loaded->max_connections;
+    to->inline_words = 0;
 }
 
 static bool only_copies(const struct gyre_work *work)
@@ -468,9 +511,49 @@ static gyre_status start(struct gyre_cuda_executor *executor, const struct launc
     return GYRE_SUCCESS;
 }
 
-static uint32_t block_threads(const struct gyre_loaded *loaded)
+/* Lines: no more threads than the largest step has lines (LL128: a warp takes four at a time). */
+static uint32_t block_threads(const struct gyre_loaded *loaded, const struct gyre_work *work)
 {
-    return loaded->n_threads + (loaded->proto == GYRE_PROTO_SIMPLE ? SERVICE_THREADS : 0);
+    const struct gyre_split *split = &work->split;
+    const uint64_t chunk_elems =
+        gyre_div_round_up(split->count, (uint64_t)split->n_channels * split->n_chunks) +
+        split->unit_elems;
+    const uint64_t bytes = gyre_min_u64(chunk_elems, split->tile_elems) *
+                           gyre_dtype_bytes((gyre_dtype)work->reduction.dtype);
+    if (loaded->proto == GYRE_PROTO_SIMPLE)
+        return loaded->n_threads + SERVICE_THREADS;
+    const uint64_t n_useful =
+        gyre_round_up(loaded->proto == GYRE_PROTO_LL ? gyre_div_round_up(bytes, 8)
+                                                     : gyre_div_round_up(bytes, 480) * 32,
+                      32);
+    return (uint32_t)gyre_min_u64(loaded->n_threads, gyre_max_u64(n_useful, 64));
+}
+
+/* The one-shot pattern in one tile: see exchange.cuh. */
+static gyre_status launch_exchange(struct gyre_cuda_executor *executor,
+                                   const struct gyre_work *work, cudaStream_t stream)
+{
+    const struct gyre_loaded *loaded = work->loaded;
+    struct gyre_cuda_args_exchange *args = &executor->args.exchange;
+    const struct launch launch = {
+        .kernel = gyre_cuda_exchange_kernel_find(loaded->exchange.n_peers, work->reduction.dtype,
+                                                 work->reduction.op),
+        .args = args,
+        .n_blocks = loaded->n_channels,
+        .n_threads = block_threads(loaded, work),
+        .n_works = 1,
+    };
+    const uint64_t block_bytes =
+        work->split.count * gyre_dtype_bytes((gyre_dtype)work->reduction.dtype);
+    fill_common(executor, loaded->proto, &args->common);
+    args->common.n_blocks = launch.n_blocks;
+    args->common.n_works = 1;
+    fill_work(work, 0, &args->work);
+    args->exchange = loaded->exchange;
+    args->exchange.own_offset *= block_bytes;
+    for (unsigned p = 0; p < loaded->exchange.n_peers; p++)
+        args->exchange.peers[p].in_offset *= block_bytes;
+    return start(executor, &launch, stream);
 }
 
 static gyre_status launch_one(struct gyre_cuda_executor *executor, const struct gyre_work *work,
@@ -478,12 +561,14 @@ static gyre_status launch_one(struct gyre_cuda_executor *executor, const struct 
 {
     const struct gyre_loaded *loaded = work->loaded;
     struct gyre_cuda_args_one *args = &executor->args.one;
+    if (loaded->exchange.n_peers > 0 && gyre_tile_count(&work->split) == 1)
+        return launch_exchange(executor, work, stream);
     const struct launch launch = {
         .kernel = gyre_cuda_kernel_find(loaded->proto, only_copies(work), false,
                                         work->reduction.dtype, work->reduction.op),
         .args = args,
         .n_blocks = loaded->n_channels * loaded->n_workers,
-        .n_threads = block_threads(loaded),
+        .n_threads = block_threads(loaded, work),
         .shared_bytes = loaded->shared_bytes,
         .n_works = 1,
     };
@@ -491,8 +576,8 @@ static gyre_status launch_one(struct gyre_cuda_executor *executor, const struct 
     args->common.n_blocks = launch.n_blocks;
     args->common.n_works = 1;
     fill_work(work, 0, &args->work);
-    args->is_inline = loaded->program->n_bytes <= GYRE_CUDA_INLINE_BYTES;
-    if (args->is_inline)
+    args->work.inline_words = loaded->inline_words;
+    if (loaded->inline_words > 0)
         memcpy(args->program, loaded->program, loaded->program->n_bytes);
     return start(executor, &launch, stream);
 }
@@ -515,7 +600,8 @@ static gyre_status launch_many(struct gyre_cuda_executor *executor, const struct
                              "works of one launch must only copy, by one protocol");
         fill_work(&works[i], launch.n_blocks, &args->works[i]);
         launch.n_blocks += loaded->n_channels * loaded->n_workers;
-        launch.n_threads = (uint32_t)gyre_max_u64(launch.n_threads, block_threads(loaded));
+        launch.n_threads =
+            (uint32_t)gyre_max_u64(launch.n_threads, block_threads(loaded, &works[i]));
         launch.shared_bytes = (uint32_t)gyre_max_u64(launch.shared_bytes, loaded->shared_bytes);
     }
     if (launch.n_blocks > executor->n_sms)

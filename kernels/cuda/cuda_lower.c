@@ -117,7 +117,7 @@ static gyre_status lower_step(struct lowering *lower, struct gyre_cuda_worker *w
 static gyre_status lower_all(struct lowering *lower, struct gyre_cuda_shape *shape_out)
 {
     const struct gyre_program *program = lower->config->program;
-    struct gyre_cuda_shape shape = {0, 0};
+    struct gyre_cuda_shape shape = {0, 0, 0};
     uint32_t n_connections = 0;
     for (uint32_t w = 0; w < program->n_workers; w++) {
         struct gyre_cuda_worker *worker = &lower->workers[w];
@@ -126,6 +126,9 @@ static gyre_status lower_all(struct lowering *lower, struct gyre_cuda_shape *sha
         worker->first_connection = n_connections;
         for (uint32_t s = worker->first_step; s < worker->first_step + worker->n_steps; s++)
             GYRE_TRY(lower_step(lower, worker, &program->steps[s], &lower->steps[s]));
+        for (uint32_t c = 0; c < worker->n_connections; c++)
+            shape.max_uses = (uint32_t)gyre_max_u64(
+                shape.max_uses, lower->connections[worker->first_connection + c].n_uses);
         n_connections += worker->n_connections;
         if (worker->n_connections > shape.max_connections)
             shape.max_connections = worker->n_connections;
@@ -180,17 +183,23 @@ out:
     return status;
 }
 
+static const struct gyre_cuda_kernels *const by_dtype[GYRE_N_DTYPES] = {
+#define ROW(id, name, bytes, is_float) [GYRE_##id] = &gyre_cuda_kernels_##id,
+    GYRE_DTYPE_TABLE(ROW)
+#undef ROW
+};
+
 const void *gyre_cuda_kernel_find(enum gyre_proto proto, bool copies, bool many, unsigned dtype,
                                   unsigned op)
 {
-    static const struct gyre_cuda_kernels *const by_dtype[GYRE_N_DTYPES] = {
-#define ROW(id, name, bytes, is_float) [GYRE_##id] = &gyre_cuda_kernels_##id,
-        GYRE_DTYPE_TABLE(ROW)
-#undef ROW
-    };
     if (many)
         return copies ? gyre_cuda_kernels_copy.many[proto] : NULL;
     if (copies)
         return gyre_cuda_kernels_copy.one[proto];
     return dtype < GYRE_N_DTYPES && op <= GYRE_MIN ? by_dtype[dtype]->by_op[proto][op] : NULL;
+}
+
+const void *gyre_cuda_exchange_kernel_find(unsigned n_peers, unsigned dtype, unsigned op)
+{
+    return by_dtype[dtype]->exchange[n_peers > 1 ? 1 : 0][op];
 }

@@ -171,25 +171,61 @@ struct gyre_cuda_work {
     uint8_t in_blocks;
     uint8_t out_blocks;
     uint16_t n_workers;
-    uint32_t pad;
+    uint16_t n_abreast; /* SIMPLE: tiles that go through the steps side by side */
+    uint8_t posts_late; /* lines: credit goes back once a tile, no slot is needed sooner */
+    uint8_t pad;
+    uint32_t inline_words;    /* of 16 bytes: the program is among the parameters; 0 = it is not */
+    uint32_t max_connections; /* of one worker */
 };
 
 /* Short programs travel with the launch: one read from memory less before the first step. Kernel
  * parameters may take 4 KiB on all drivers that CUDA 12 and 13 support. */
 #define GYRE_CUDA_INLINE_BYTES 3072
+/* The line protocols resolve so many steps at a time, in shared memory, each in so many bytes. */
+#define GYRE_CUDA_LINE_STEPS      32
+#define GYRE_CUDA_LINE_STEP_BYTES 368
 /* Works of one launch; each takes at least one of the multiprocessors. */
 #define GYRE_CUDA_MAX_WORKS 160
 
 struct gyre_cuda_args_one {
     struct gyre_cuda_common common;
     struct gyre_cuda_work work;
-    uint32_t is_inline;
     unsigned char program[GYRE_CUDA_INLINE_BYTES] __attribute__((aligned(16)));
 };
 
 struct gyre_cuda_args_many {
     struct gyre_cuda_common common;
     struct gyre_cuda_work works[GYRE_CUDA_MAX_WORKS];
+};
+
+/* A peer of the one-shot pattern (exchange.cuh): ends of channel 0, resolved. */
+struct gyre_cuda_peer {
+    unsigned char *to;         /* its slots for what I send */
+    const unsigned char *from; /* my slots for what it sends */
+    const uint64_t *head;      /* credit that it gave me */
+    uint64_t *posted;          /* credit that I give it */
+    uint32_t send_end;         /* connector indices */
+    uint32_t recv_end;
+    uint64_t in_offset; /* bytes from IN to the chunk that it gets */
+};
+
+#define GYRE_CUDA_MAX_PEERS 3
+
+struct gyre_cuda_exchange {
+    uint64_t own_offset;    /* bytes from IN to the chunk that I reduce */
+    uint64_t slots_stride;  /* bytes from a channel to the next */
+    uint32_t credit_stride; /* likewise */
+    uint32_t depth;         /* a power of two */
+    uint16_t n_peers;       /* 0: the program is not of that kind */
+    uint16_t own_place;     /* in the reduction: after so many peers */
+    uint32_t pad;
+    struct gyre_cuda_peer peers[GYRE_CUDA_MAX_PEERS]; /* in the reduction's order */
+};
+
+struct gyre_cuda_args_exchange {
+    struct gyre_cuda_common common;
+    struct gyre_cuda_work work;
+    struct gyre_cuda_exchange exchange;
 };
 
 GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_args_one) <= 4096, "kernel parameters");
@@ -218,6 +254,7 @@ extern "C" {
 struct gyre_cuda_shape {
     uint32_t max_connections; /* of one worker */
     uint32_t max_steps;
+    uint32_t max_uses; /* of one connection in a tile */
 };
 
 /** gyre_cuda_lower - one rank's program as a blob for the kernel.
@@ -228,6 +265,17 @@ gyre_status gyre_cuda_lower(const struct gyre_fifo_spec *spec,
                             const struct gyre_connector *connectors, int n_ranks,
                             const struct gyre_load_config *config,
                             struct gyre_cuda_program **blob_out, struct gyre_cuda_shape *shape_out);
+
+/** gyre_cuda_exchange_find - is the program the one-shot pattern? exchange_out->n_peers is 0 if
+ * not. Offsets into IN are in blocks there; the launch, which knows the count, makes them bytes. */
+void gyre_cuda_exchange_find(const struct gyre_fifo_spec *spec,
+                             const struct gyre_connector *connectors,
+                             const struct gyre_load_config *config,
+                             const struct gyre_cuda_program *blob,
+                             struct gyre_cuda_exchange *exchange_out);
+
+/** gyre_cuda_exchange_kernel_find - n_peers: 1 .. GYRE_CUDA_MAX_PEERS. */
+const void *gyre_cuda_exchange_kernel_find(unsigned n_peers, unsigned dtype, unsigned op);
 
 /** gyre_cuda_kernel_find - the interpreter for (protocol, dtype, op), or for copies only.
  * @copies: programs that reduce nothing; dtype and op are ignored.

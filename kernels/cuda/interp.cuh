@@ -6,21 +6,22 @@
 #ifndef GYRE_KERNELS_CUDA_INTERP_CUH
 #define GYRE_KERNELS_CUDA_INTERP_CUH
 
+#include "kernels/cuda/exchange.cuh"
 #include "kernels/cuda/kernel_table.h"
 #include "kernels/cuda/ll.cuh"
 #include "kernels/cuda/ll128.cuh"
 #include "kernels/cuda/simple.cuh"
 
-/* Threads of the largest block: with more, 65536 registers would not be 96 each. */
-#define MAX_BLOCK_THREADS 640
+/* Threads of the largest block: 65536 registers are 128 for each of 512 threads, 96 of 640. */
+#define MAX_BLOCK_THREADS(proto) ((proto) == GYRE_PROTO_SIMPLE ? 640 : 512)
 
 template <int PROTO, int DTYPE, int OP>
 static __device__ __forceinline__ void run_block(const struct gyre_cuda_common &common,
                                                  const struct gyre_cuda_work &work,
-                                                 const unsigned char *program)
+                                                 const unsigned char *parameters)
 {
     const struct block block =
-        open_block<PROTO>(common, work, program, blockIdx.x - work.first_block);
+        open_block<PROTO>(common, work, parameters, blockIdx.x - work.first_block);
     if (!block.is_aborted) {
         if constexpr (PROTO == GYRE_PROTO_SIMPLE)
             run_simple<DTYPE, OP>(block);
@@ -29,25 +30,24 @@ static __device__ __forceinline__ void run_block(const struct gyre_cuda_common &
         else
             run_lines<ll128_step<DTYPE, OP>>(block);
     }
-    close_block(block);
+    close_block<PROTO>(block);
 }
 
 template <int PROTO, int DTYPE, int OP>
-__global__ void __launch_bounds__(MAX_BLOCK_THREADS, 1)
+__global__ void __launch_bounds__(MAX_BLOCK_THREADS(PROTO), 1)
     interpret_one(const __grid_constant__ struct gyre_cuda_args_one args)
 {
-    run_block<PROTO, DTYPE, OP>(args.common, args.work,
-                                args.is_inline != 0 ? args.program : args.work.program);
+    run_block<PROTO, DTYPE, OP>(args.common, args.work, args.program);
 }
 
 template <int PROTO>
-__global__ void __launch_bounds__(MAX_BLOCK_THREADS, 1)
+__global__ void __launch_bounds__(MAX_BLOCK_THREADS(PROTO), 1)
     interpret_many(const __grid_constant__ struct gyre_cuda_args_many args)
 {
     uint32_t i = 0;
     while (i + 1 < args.common.n_works && args.works[i + 1].first_block <= blockIdx.x)
         i++;
-    run_block<PROTO, DTYPE_NONE, GYRE_SUM>(args.common, args.works[i], args.works[i].program);
+    run_block<PROTO, DTYPE_NONE, GYRE_SUM>(args.common, args.works[i], nullptr);
 }
 
 #define KERNEL(proto, dtype, op) (const void *)&interpret_one<GYRE_PROTO_##proto, dtype, op>
@@ -56,9 +56,16 @@ __global__ void __launch_bounds__(MAX_BLOCK_THREADS, 1)
         KERNEL(proto, dtype, GYRE_SUM), KERNEL(proto, dtype, GYRE_PROD),   \
             KERNEL(proto, dtype, GYRE_MAX), KERNEL(proto, dtype, GYRE_MIN) \
     }
+#define EXCHANGE(dtype, op, n) (const void *)&exchange_ll<dtype, op, n>
+#define EXCHANGES(dtype, n)                                                                        \
+    {                                                                                              \
+        EXCHANGE(dtype, GYRE_SUM, n), EXCHANGE(dtype, GYRE_PROD, n), EXCHANGE(dtype, GYRE_MAX, n), \
+            EXCHANGE(dtype, GYRE_MIN, n)                                                           \
+    }
 /* Defines the table of one element type's kernels. */
 #define DEFINE_KERNELS(id)                                                     \
     extern "C" const struct gyre_cuda_kernels gyre_cuda_kernels_##id = {       \
+        {EXCHANGES(GYRE_##id, 1), EXCHANGES(GYRE_##id, 3)},                    \
         {KERNELS_OF_PROTO(SIMPLE, GYRE_##id), KERNELS_OF_PROTO(LL, GYRE_##id), \
          KERNELS_OF_PROTO(LL128, GYRE_##id)}};
 

@@ -12,7 +12,11 @@
 extern "C" {
 #endif
 
+/* Instances of the one-shot pattern: for one peer, and for two or three. */
+#define GYRE_CUDA_N_EXCHANGES 2
+
 struct gyre_cuda_kernels {
+    const void *exchange[GYRE_CUDA_N_EXCHANGES][GYRE_MIN + 1];
     const void *by_op[GYRE_N_PROTOS][GYRE_MIN + 1];
 };
 

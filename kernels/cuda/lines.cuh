@@ -2,7 +2,9 @@
  *
  * What the line protocols share. A thread always handles the same positions of a range, whatever
  * the step, so a chunk that one step writes and a later one reads needs no barrier between them.
- * Blocks meet once per receiving step, before credit is returned.
+ * All warps resolve the operands of a tile's steps side by side, then every thread goes through
+ * the steps on its own. Blocks meet once a tile, before credit is returned; at every receiving step
+ * where a FIFO has fewer slots than a tile needs.
  */
 #ifndef GYRE_KERNELS_CUDA_LINES_CUH
 #define GYRE_KERNELS_CUDA_LINES_CUH
@@ -16,25 +18,35 @@ struct line_operand {
     uint64_t flag;
 };
 
-/* Each warp resolves the operands of its step, one in a lane, for all its lanes. */
+/* A warp resolves the operands of a step, one in a lane. */
 #define LINE_OPERANDS  20 /* inputs from 0, outputs from LINE_FIRST_OUT */
 #define LINE_FIRST_OUT GYRE_STEP_MAX_INS
-#define LINE_MAX_WARPS 20
 
 static_assert(GYRE_STEP_MAX_INS + GYRE_STEP_MAX_OUTS <= LINE_OPERANDS && LINE_OPERANDS <= 32,
               "a lane for each operand");
 
+/* A step of a tile, resolved; in shared memory. */
 struct line_step {
-    const struct line_operand *operands; /* shared memory of the warp */
     uint32_t n_bytes;
     uint32_t n_ins;
     uint32_t n_outs;
     uint32_t recv_mask;
     uint32_t send_mask;
     uint32_t clean_mask; /* LL: outputs whose slot is written whole */
-    struct arithmetic arithmetic;
-    bool is_stopped;
+    uint32_t short_mask; /* outputs that had no credit yet */
+    uint32_t scale_mask;
+    uint32_t divisor;
+    uint32_t pad[3];
+    struct line_operand operands[LINE_OPERANDS];
 };
+
+static_assert(sizeof(struct line_step) == GYRE_CUDA_LINE_STEP_BYTES, "as the host sizes it");
+
+static __device__ __forceinline__ struct arithmetic line_arithmetic(const struct block &block,
+                                                                    const struct line_step &line)
+{
+    return {block.work.scalar, line.scale_mask, line.divisor};
+}
 
 template <int PROTO> static __device__ __forceinline__ uint64_t line_flag(uint64_t number)
 {
@@ -59,11 +71,21 @@ static __device__ __forceinline__ bool await_credit(const struct block &block,
     return true;
 }
 
-/* All lanes. Sending ends have credit afterwards, unless is_stopped. */
+/* Has the sending end room for that slot, as far as is known or can be seen at once? */
+static __device__ __forceinline__ bool has_credit(struct connection *own, uint64_t number)
+{
+    if (has_reached(own, *(volatile uint64_t *)&own->seen, number))
+        return true;
+    const uint64_t seen = load_acquire_sys(own->awaited);
+    *(volatile uint64_t *)&own->seen = seen;
+    return has_reached(own, seen, number);
+}
+
+/* One warp, all lanes. */
 template <int PROTO>
-static __device__ __forceinline__ struct line_step
-resolve_step(const struct block &block, const struct gyre_cuda_step *step, uint32_t tile,
-             struct line_operand *operands)
+static __device__ __forceinline__ void resolve_step(const struct block &block,
+                                                    const struct gyre_cuda_step *step,
+                                                    uint32_t tile, struct line_step *line)
 {
     const struct gyre_cuda_work &work = block.work;
     const uint32_t lane = threadIdx.x % 32;
@@ -71,50 +93,75 @@ resolve_step(const struct block &block, const struct gyre_cuda_step *step, uint3
     const uint32_t i = is_out ? lane - LINE_FIRST_OUT : lane;
     const struct gyre_range range =
         gyre_cuda_tile_range(&work.split, block.channel, step->chunk, tile);
-    struct line_step line;
-    bool is_stopped = false, cleans = false;
-    __syncwarp(); /* the last step's operands have been read */
+    bool is_short = false, cleans = false;
     if (i < (is_out ? step->n_outs : step->n_ins)) {
         const struct gyre_cuda_operand operand = is_out ? step->outs[i] : step->ins[i];
         struct line_operand own = {nullptr, 0};
         if (((is_out ? step->send_mask : step->recv_mask) >> i & 1) != 0) {
             struct connection *end = &block.connections[operand.ref];
-            const uint64_t number = slot_number(end, tile, operand.use);
-            own.base = slot_address(block, end, tile, operand.use);
+            const uint32_t n_before = slots_before(block, end, tile, operand.use);
+            const uint64_t number = end->number + n_before;
+            own.base = slot_address(block, end, n_before);
             own.flag = line_flag<PROTO>(number);
             if (is_out) {
                 cleans = PROTO == GYRE_PROTO_LL && gyre_cuda_ll_cleans(number, end->depth);
-                is_stopped = !await_credit(block, end, number);
+                is_short = !has_credit(end, number);
             }
         } else {
             own.base = chunk_address(block, operand.ref, tile, step->chunk, range);
         }
-        operands[lane] = own;
+        line->operands[lane] = own;
     }
-    line.clean_mask =
-        PROTO == GYRE_PROTO_LL ? __ballot_sync(0xffffffffU, cleans) >> LINE_FIRST_OUT : 0;
-    line.is_stopped = __any_sync(0xffffffffU, is_stopped) != 0;
-    line.operands = operands;
-    line.n_bytes = (uint32_t)range.n_elems * work.elem_bytes;
-    line.n_ins = step->n_ins;
-    line.n_outs = step->n_outs;
-    line.recv_mask = step->recv_mask;
-    line.send_mask = step->send_mask;
-    line.arithmetic.scalar = work.scalar;
-    line.arithmetic.scale_mask = work.premultiply != 0 ? step->caller_mask : 0;
-    line.arithmetic.divisor = step->is_final != 0 ? work.divisor : 1;
-    __syncwarp();
-    return line;
+    const uint32_t clean_mask = __ballot_sync(0xffffffffU, cleans) >> LINE_FIRST_OUT;
+    const uint32_t short_mask = __ballot_sync(0xffffffffU, is_short) >> LINE_FIRST_OUT;
+    if (lane == 0) {
+        line->n_bytes = (uint32_t)range.n_elems * work.elem_bytes;
+        line->n_ins = step->n_ins;
+        line->n_outs = step->n_outs;
+        line->recv_mask = step->recv_mask;
+        line->send_mask = step->send_mask;
+        line->clean_mask = clean_mask;
+        line->short_mask = short_mask;
+        line->scale_mask = work.premultiply != 0 ? step->caller_mask : 0;
+        line->divisor = step->is_final != 0 ? work.divisor : 1;
+    }
 }
 
-static __device__ __forceinline__ void post_credit(const struct block &block,
-                                                   const struct gyre_cuda_step *step, uint32_t tile)
+/* Every warp on its own. Returns false when aborted. */
+static __device__ __forceinline__ bool await_credits(const struct block &block,
+                                                     const struct gyre_cuda_step *step,
+                                                     uint32_t short_mask, uint32_t tile)
+{
+    const uint32_t i = threadIdx.x % 32;
+    bool is_stopped = false;
+    if ((short_mask >> i & 1) != 0) {
+        struct connection *own = &block.connections[step->outs[i].ref];
+        is_stopped = !await_credit(block, own,
+                                   own->number + slots_before(block, own, tile, step->outs[i].use));
+    }
+    return __any_sync(0xffffffffU, is_stopped) == 0;
+}
+
+/* After a barrier: what this step received is given back. */
+static __device__ __forceinline__ void post_step(const struct block &block,
+                                                 const struct gyre_cuda_step *step, uint32_t tile)
 {
     const uint32_t i = threadIdx.x;
     if (i >= step->n_ins || (step->recv_mask >> i & 1) == 0)
         return;
     const struct connection *own = &block.connections[step->ins[i].ref];
-    store_relaxed_sys(own->posted, slot_number(own, tile, step->ins[i].use) + 1);
+    store_relaxed_sys(own->posted,
+                      own->number + slots_before(block, own, tile, step->ins[i].use) + 1);
+}
+
+/* After a barrier: what all steps of tiles up to this one received is given back. */
+static __device__ __forceinline__ void post_tile(const struct block &block, uint32_t tile)
+{
+    for (uint32_t i = threadIdx.x; i < block.n_connections; i += blockDim.x) {
+        const struct connection *own = &block.connections[i];
+        if (own->is_send == 0)
+            store_relaxed_sys(own->posted, own->number + (uint64_t)(tile + 1) * own->n_uses);
+    }
 }
 
 /* 8 bytes of a chunk of which n_valid exist, at any alignment. */
@@ -147,24 +194,48 @@ static __device__ __forceinline__ void store_8(unsigned char *to, uint64_t value
     }
 }
 
-/* Every step of every tile; after a receiving one the block meets and returns credit. */
+/* Some steps of a tile, resolved together; then each thread runs them. Returns true when aborted.
+ */
+template <class STEP>
+static __device__ __forceinline__ bool run_batch(const struct block &block, uint32_t tile,
+                                                 uint32_t first_step, uint32_t n_steps,
+                                                 bool is_stopped)
+{
+    struct line_step *lines = (struct line_step *)block.rest;
+    for (uint32_t s = threadIdx.x / 32; s < n_steps; s += blockDim.x / 32)
+        resolve_step<STEP::proto>(block, &block.steps[first_step + s], tile, &lines[s]);
+    __syncthreads();
+    for (uint32_t s = 0; s < n_steps; s++) {
+        const struct gyre_cuda_step *step = &block.steps[first_step + s];
+        const struct line_step &line = lines[s];
+        if (!is_stopped && line.short_mask != 0)
+            is_stopped = !await_credits(block, step, line.short_mask, tile);
+        if (!is_stopped)
+            is_stopped = !STEP::run(block, line);
+        if (block.work.posts_late != 0 || line.recv_mask == 0)
+            continue;
+        if (__syncthreads_or(is_stopped) != 0)
+            return true;
+        post_step(block, step, tile);
+    }
+    return is_stopped;
+}
+
+/* Every step of every tile. The credit of the last tile is posted by the next launch. */
 template <class STEP> static __device__ __forceinline__ void run_lines(const struct block &block)
 {
-    __shared__ struct line_operand operands[LINE_MAX_WARPS][LINE_OPERANDS];
+    const uint32_t n_tiles = block.work.split.n_tiles;
     bool is_stopped = false;
-    for (uint32_t tile = 0; tile < block.work.split.n_tiles; tile++)
-        for (uint32_t s = 0; s < block.n_steps; s++) {
-            const struct gyre_cuda_step *step = &block.steps[s];
-            if (!is_stopped) {
-                const struct line_step line =
-                    resolve_step<STEP::proto>(block, step, tile, operands[threadIdx.x / 32]);
-                is_stopped = line.is_stopped || !STEP::run(block, line);
-            }
-            if (step->has_recvs == 0)
-                continue;
+    for (uint32_t tile = 0; tile < n_tiles; tile++)
+        for (uint32_t first = 0; first < block.n_steps; first += GYRE_CUDA_LINE_STEPS) {
+            const uint32_t n_steps = min(block.n_steps - first, (uint32_t)GYRE_CUDA_LINE_STEPS);
+            is_stopped = run_batch<STEP>(block, tile, first, n_steps, is_stopped);
+            if (tile + 1 == n_tiles && first + n_steps == block.n_steps)
+                return;
             if (__syncthreads_or(is_stopped) != 0)
                 return;
-            post_credit(block, step, tile);
+            if (first + n_steps == block.n_steps)
+                post_tile(block, tile);
         }
 }
 

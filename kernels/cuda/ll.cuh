@@ -34,6 +34,20 @@ static __device__ __forceinline__ void ll_store(unsigned char *slot, uint32_t li
 template <int DTYPE, int OP> struct ll_step {
     static const int proto = GYRE_PROTO_LL;
 
+    /* Load the line again until it is there. Returns false when aborted. */
+    static __device__ __forceinline__ bool receive(const struct block &block,
+                                                   const struct line_operand &in, uint32_t at,
+                                                   ulonglong2 *halves)
+    {
+        uint32_t n_polls = 0;
+        while (!ll_is_there(*halves, in.flag)) {
+            if (must_stop(block.common, n_polls))
+                return false;
+            *halves = load_line(in.base + (size_t)at * LL_LINE_BYTES);
+        }
+        return true;
+    }
+
     /* Lines `first`, `first` + blockDim.x, ... of a group of inputs. Returns false when aborted. */
     template <int UNROLL>
     static __device__ __forceinline__ bool
@@ -68,14 +82,10 @@ template <int DTYPE, int OP> struct ll_step {
 #pragma unroll
             for (int k = 0; k < UNROLL; k++) {
                 const uint32_t at = first + k * blockDim.x;
-                uint32_t n_polls = 0;
                 if (at >= n_lines)
                     continue;
-                while (!ll_is_there(halves[i][k], in.flag)) {
-                    if (must_stop(block.common, n_polls))
-                        return false;
-                    halves[i][k] = load_line(in.base + (size_t)at * LL_LINE_BYTES);
-                }
+                if (!receive(block, in, at, &halves[i][k]))
+                    return false;
                 data[i][k] = ll_data(halves[i][k]);
             }
         }
@@ -103,15 +113,39 @@ template <int DTYPE, int OP> struct ll_step {
         }
     }
 
+    /* One input. */
     template <int UNROLL>
     static __device__ __forceinline__ bool
     copy_lines(const struct block &block, const struct line_step &line, uint32_t n_lines)
     {
+        const struct line_operand in = line.operands[0];
+        const bool is_recv = (line.recv_mask & 1) != 0;
+        const uint32_t n_bytes = line.n_bytes;
         for (uint32_t first = threadIdx.x; first < n_lines; first += blockDim.x * UNROLL) {
-            uint64_t data[LL_GROUP][UNROLL];
-            if (!gather<UNROLL>(block, line, 0, first, n_lines, data))
-                return false;
-            scatter<UNROLL>(line, first, n_lines, data[0]);
+            uint64_t data[UNROLL];
+            if (is_recv) {
+                ulonglong2 halves[UNROLL];
+#pragma unroll
+                for (int k = 0; k < UNROLL; k++)
+                    if (first + k * blockDim.x < n_lines)
+                        halves[k] =
+                            load_line(in.base + (size_t)(first + k * blockDim.x) * LL_LINE_BYTES);
+#pragma unroll
+                for (int k = 0; k < UNROLL; k++) {
+                    const uint32_t at = first + k * blockDim.x;
+                    if (at < n_lines && !receive(block, in, at, &halves[k]))
+                        return false;
+                    data[k] = ll_data(halves[k]);
+                }
+            } else {
+#pragma unroll
+                for (int k = 0; k < UNROLL; k++) {
+                    const uint32_t at = (first + k * blockDim.x) * LL_DATA_BYTES;
+                    if (at < n_bytes)
+                        data[k] = load_8(in.base + at, n_bytes - at);
+                }
+            }
+            scatter<UNROLL>(line, first, n_lines, data);
         }
         return true;
     }
@@ -127,8 +161,9 @@ template <int DTYPE, int OP> struct ll_step {
     static __device__ __forceinline__ bool
     reduce_lines(const struct block &block, const struct line_step &line, uint32_t n_lines)
     {
-        const uint32_t scale_mask = line.arithmetic.scale_mask;
-        const uint64_t scalar = line.arithmetic.scalar;
+        const struct arithmetic arithmetic = line_arithmetic(block, line);
+        const uint32_t scale_mask = arithmetic.scale_mask;
+        const uint64_t scalar = arithmetic.scalar;
         for (uint32_t first = threadIdx.x; first < n_lines; first += blockDim.x * UNROLL) {
             reducer<DTYPE, OP, LL_DATA_BYTES> running[UNROLL];
             uint64_t results[UNROLL];
@@ -152,7 +187,7 @@ template <int DTYPE, int OP> struct ll_step {
             }
 #pragma unroll
             for (int k = 0; k < UNROLL; k++) {
-                const pack<LL_DATA_BYTES> whole = running[k].end(line.arithmetic.divisor);
+                const pack<LL_DATA_BYTES> whole = running[k].end(arithmetic.divisor);
                 memcpy(&results[k], &whole, LL_DATA_BYTES);
             }
             scatter<UNROLL>(line, first, n_lines, results);
@@ -183,7 +218,7 @@ template <int DTYPE, int OP> struct ll_step {
         if constexpr (DTYPE == DTYPE_NONE) {
             goes_on = copy_lines<4>(block, line, n_lines);
         } else {
-            if (line.n_ins == 1 && line.arithmetic.scale_mask == 0 && line.arithmetic.divisor <= 1)
+            if (line.n_ins == 1 && line.scale_mask == 0 && line.divisor <= 1)
                 goes_on = copy_lines<4>(block, line, n_lines);
             else
                 goes_on = reduce_lines<2>(block, line, n_lines);

@@ -89,13 +89,13 @@ template <int DTYPE, int OP> struct ll128_step {
     }
 
     /* This lane's part of a group of inputs. Returns false when aborted. */
-    template <int UNROLL>
+    template <int UNROLL, int GROUP>
     static __device__ __forceinline__ bool
     gather(const struct block &block, const struct line_step &line, uint32_t group,
            const struct ll128_place *places, uint32_t lane, ulonglong2 (*values)[UNROLL])
     {
 #pragma unroll
-        for (int i = 0; i < LL128_GROUP; i++) {
+        for (int i = 0; i < GROUP; i++) {
             if (group + i >= line.n_ins)
                 break;
             unsigned char *base = line.operands[group + i].base;
@@ -109,7 +109,7 @@ template <int DTYPE, int OP> struct ll128_step {
             }
         }
 #pragma unroll
-        for (int i = 0; i < LL128_GROUP; i++) {
+        for (int i = 0; i < GROUP; i++) {
             if (group + i >= line.n_ins)
                 break;
             if ((line.recv_mask >> (group + i) & 1) == 0)
@@ -160,37 +160,32 @@ template <int DTYPE, int OP> struct ll128_step {
               const struct ll128_place *places, uint32_t lane)
     {
         ulonglong2 results[UNROLL];
-        ulonglong2 values[LL128_GROUP][UNROLL];
         if constexpr (!REDUCES) {
-            if (!gather<UNROLL>(block, line, 0, places, lane, values))
+            if (!gather<UNROLL, 1>(block, line, 0, places, lane, &results))
                 return false;
-#pragma unroll
-            for (int k = 0; k < UNROLL; k++)
-                results[k] = values[0][k];
         } else {
+            ulonglong2 values[LL128_GROUP][UNROLL];
             reducer<DTYPE, OP, 16> running[UNROLL];
             for (uint32_t group = 0; group < line.n_ins; group += LL128_GROUP) {
-                if (!gather<UNROLL>(block, line, group, places, lane, values))
+                if (!gather<UNROLL, LL128_GROUP>(block, line, group, places, lane, values))
                     return false;
 #pragma unroll
                 for (int i = 0; i < LL128_GROUP; i++) {
                     const uint32_t in = group + i;
                     if (in >= line.n_ins)
                         break;
-                    const bool is_scaled = (line.arithmetic.scale_mask >> in & 1) != 0;
+                    const bool is_scaled = (line.scale_mask >> in & 1) != 0;
 #pragma unroll
                     for (int k = 0; k < UNROLL; k++)
                         if (in == 0)
-                            running[k].begin(as_pack(values[i][k]), is_scaled,
-                                             line.arithmetic.scalar);
+                            running[k].begin(as_pack(values[i][k]), is_scaled, block.work.scalar);
                         else
-                            running[k].add(as_pack(values[i][k]), is_scaled,
-                                           line.arithmetic.scalar);
+                            running[k].add(as_pack(values[i][k]), is_scaled, block.work.scalar);
                 }
             }
 #pragma unroll
             for (int k = 0; k < UNROLL; k++) {
-                const pack<16> whole = running[k].end(line.arithmetic.divisor);
+                const pack<16> whole = running[k].end(line.divisor);
                 memcpy(&results[k], &whole, 16);
             }
         }
@@ -223,7 +218,7 @@ template <int DTYPE, int OP> struct ll128_step {
         if constexpr (DTYPE == DTYPE_NONE) {
             return run_rounds<4, false>(block, line);
         } else {
-            if (line.n_ins == 1 && line.arithmetic.scale_mask == 0 && line.arithmetic.divisor <= 1)
+            if (line.n_ins == 1 && line.scale_mask == 0 && line.divisor <= 1)
                 return run_rounds<4, false>(block, line);
             return run_rounds < sizeof(typename element<DTYPE>::stored) == 1 ? 1 : 2,
                    true > (block, line);

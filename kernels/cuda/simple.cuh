@@ -6,8 +6,11 @@
  * workers are already in the next one. A fence takes one to ten microseconds, longer the more
  * is under way; without the extra warp it would stand between any two steps.
  *
- * Steps are double-buffered in shared memory. The waiter fills step k after the poster has
- * published k - 2, which also keeps each of the four named barriers at most one phase ahead.
+ * Resolved steps go round four buffers in shared memory. The waiter fills step k after the poster
+ * has published k - 4, which also keeps each of the named barriers at most one phase ahead.
+ *
+ * Two tiles go through the steps side by side where slots allow it (struct cursor): while a tile's
+ * data is on its way to the peer and back, the other tile is moved.
  */
 #ifndef GYRE_KERNELS_CUDA_SIMPLE_CUH
 #define GYRE_KERNELS_CUDA_SIMPLE_CUH
@@ -15,8 +18,9 @@
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/move.cuh"
 
-#define READY_BARRIER   1 /* and 2: waiter arrives, workers sync */
-#define DONE_BARRIER    3 /* and 4: workers arrive, poster syncs */
+#define N_MOVES         4 /* resolved steps */
+#define READY_BARRIER   1 /* to 4: waiter arrives, workers sync */
+#define DONE_BARRIER    5 /* to 8: workers arrive, poster syncs */
 #define SERVICE_THREADS 64
 #define FIRST_OUT_LANE  16 /* lanes 0..9 serve inputs, 16..24 outputs */
 
@@ -24,9 +28,40 @@ static_assert(GYRE_STEP_MAX_INS <= FIRST_OUT_LANE && FIRST_OUT_LANE + GYRE_STEP_
               "a lane for each operand");
 
 struct simple_shared {
-    struct move moves[2];
+    struct move moves[N_MOVES];
     uint32_t n_posted; /* steps that the poster has finished */
 };
+
+/* Which step of which tile comes next: of `n_abreast` tiles step 0, then step 1, ... */
+struct cursor {
+    uint32_t step;
+    uint32_t tile;
+    uint32_t first_tile; /* of those that go side by side */
+    uint32_t n_side;
+};
+
+static __device__ __forceinline__ uint32_t tiles_abreast(const struct block &block,
+                                                         uint32_t first_tile)
+{
+    return min((uint32_t)block.work.n_abreast, block.work.split.n_tiles - first_tile);
+}
+
+static __device__ __forceinline__ struct cursor first_step(const struct block &block)
+{
+    return {0, 0, 0, tiles_abreast(block, 0)};
+}
+
+static __device__ __forceinline__ void go_on(const struct block &block, struct cursor *cursor)
+{
+    if (++cursor->tile < cursor->first_tile + cursor->n_side)
+        return;
+    cursor->tile = cursor->first_tile;
+    if (++cursor->step < block.n_steps)
+        return;
+    cursor->step = 0;
+    cursor->tile = cursor->first_tile += cursor->n_side;
+    cursor->n_side = tiles_abreast(block, cursor->tile);
+}
 
 /* The lane's operand of the step, if it has one. */
 static __device__ __forceinline__ bool lane_operand(const struct gyre_cuda_step *step,
@@ -101,8 +136,9 @@ static __device__ __forceinline__ bool prepare(const struct block &block,
     if (lane_operand(step, lane, &operand, &is_connection)) {
         if (is_connection) {
             struct connection *own = &block.connections[operand.ref];
-            const uint64_t number = slot_number(own, tile, operand.use);
-            address = (uintptr_t)slot_address(block, own, tile, operand.use);
+            const uint32_t n_before = slots_before(block, own, tile, operand.use);
+            const uint64_t number = own->number + n_before;
+            address = (uintptr_t)slot_address(block, own, n_before);
             is_stopped = !await(block, own, number);
             if (!is_stopped && own->is_send == 0 &&
                 load_relaxed_sys(&own->slot_info[number % own->depth]) !=
@@ -137,7 +173,7 @@ static __device__ __forceinline__ void publish(const struct block &block,
     if (!lane_operand(step, lane, &operand, &is_connection) || !is_connection)
         return;
     const struct connection *own = &block.connections[operand.ref];
-    const uint64_t number = slot_number(own, tile, operand.use);
+    const uint64_t number = own->number + slots_before(block, own, tile, operand.use);
     if (own->is_send != 0)
         store_relaxed_sys(&own->slot_info[number % own->depth],
                           gyre_slot_info(n_bytes, block.work.signature));
@@ -149,35 +185,36 @@ static __device__ __forceinline__ void
 run_waiter(const struct block &block, struct simple_shared *shared, uint32_t lane, int n_barrier)
 {
     const volatile uint32_t *n_posted = &shared->n_posted;
-    uint32_t k = 0;
-    for (uint32_t tile = 0; tile < block.work.split.n_tiles; tile++)
-        for (uint32_t s = 0; s < block.n_steps; s++, k++) {
-            while ((int32_t)(*n_posted + 1 - k) < 0)
-                ;
-            __syncwarp();
-            const bool goes_on = prepare(block, &block.steps[s], tile, lane, &shared->moves[k % 2]);
-            __syncwarp();
-            barrier_arrive(READY_BARRIER + (int)(k % 2), n_barrier);
-            if (!goes_on)
-                return;
-        }
+    const uint32_t n_moves = block.work.split.n_tiles * block.n_steps;
+    struct cursor cursor = first_step(block);
+    for (uint32_t k = 0; k < n_moves; k++, go_on(block, &cursor)) {
+        while ((int32_t)(*n_posted + N_MOVES - 1 - k) < 0)
+            ;
+        __syncwarp();
+        const bool goes_on = prepare(block, &block.steps[cursor.step], cursor.tile, lane,
+                                     &shared->moves[k % N_MOVES]);
+        __syncwarp();
+        barrier_arrive(READY_BARRIER + (int)(k % N_MOVES), n_barrier);
+        if (!goes_on)
+            return;
+    }
 }
 
 static __device__ __forceinline__ void
 run_poster(const struct block &block, struct simple_shared *shared, uint32_t lane, int n_barrier)
 {
-    uint32_t k = 0;
-    for (uint32_t tile = 0; tile < block.work.split.n_tiles; tile++)
-        for (uint32_t s = 0; s < block.n_steps; s++, k++) {
-            barrier_sync(DONE_BARRIER + (int)(k % 2), n_barrier);
-            const struct move *move = &shared->moves[k % 2];
-            if (move->is_stopped != 0)
-                return;
-            publish(block, &block.steps[s], tile, lane, move->n_bytes);
-            __syncwarp();
-            if (lane == 0)
-                *(volatile uint32_t *)&shared->n_posted = k + 1;
-        }
+    const uint32_t n_moves = block.work.split.n_tiles * block.n_steps;
+    struct cursor cursor = first_step(block);
+    for (uint32_t k = 0; k < n_moves; k++, go_on(block, &cursor)) {
+        barrier_sync(DONE_BARRIER + (int)(k % N_MOVES), n_barrier);
+        const struct move *move = &shared->moves[k % N_MOVES];
+        if (move->is_stopped != 0)
+            return;
+        publish(block, &block.steps[cursor.step], cursor.tile, lane, move->n_bytes);
+        __syncwarp();
+        if (lane == 0)
+            *(volatile uint32_t *)&shared->n_posted = k + 1;
+    }
 }
 
 template <int DTYPE, int OP>
@@ -187,12 +224,12 @@ static __device__ __forceinline__ void run_workers(const struct block &block,
 {
     const uint32_t n_moves = block.work.split.n_tiles * block.n_steps;
     for (uint32_t k = 0; k < n_moves; k++) {
-        const struct move &move = shared->moves[k % 2];
-        barrier_sync(READY_BARRIER + (int)(k % 2), n_barrier);
+        const struct move &move = shared->moves[k % N_MOVES];
+        barrier_sync(READY_BARRIER + (int)(k % N_MOVES), n_barrier);
         const bool is_stopped = move.is_stopped != 0;
         if (!is_stopped)
             move_bytes<DTYPE, OP>(move, threadIdx.x, n_workers);
-        barrier_arrive(DONE_BARRIER + (int)(k % 2), n_barrier);
+        barrier_arrive(DONE_BARRIER + (int)(k % N_MOVES), n_barrier);
         if (is_stopped)
             return;
     }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the interpreter reaches, without communicator, tuner or transport: all-reduce f32 sum by
- * algorithm, protocol, channels, threads and size, as a CUDA graph of calls. One JSON line each.
+ * What the interpreter reaches, without communicator, tuner or transport: collectives of
+ * f32 by algorithm, protocol, channels, threads and size, as a CUDA graph of calls. One JSON line
+ * each.
  *
- * bench_cuda_exec FILE [ranks [algorithms [protocols [channels [threads [sizes]]]]]]; lists are
- * separated by commas, sizes are bytes with K, M, G.
+ * bench_cuda_exec FILE [ranks [algorithms [protocols [channels [threads [sizes [collectives]]]]]]];
+ * lists are separated by commas, sizes are bytes with K, M, G.
  */
 #include "algorithms/algorithm.h"
 #include "core/base/util.h"
@@ -23,6 +24,7 @@ struct sweep {
     int n_n_ranks;
     char algorithms[256];
     char protocols[64];
+    char collectives[128];
     uint64_t channels[MAX_LIST];
     int n_channels;
     uint64_t threads[MAX_LIST];
@@ -51,7 +53,8 @@ struct point {
     enum gyre_proto proto;
     uint32_t n_channels;
     uint32_t n_threads;
-    uint64_t n_bytes;
+    uint64_t n_bytes; /* as nccl-tests counts them: of all blocks */
+    enum gyre_collective coll;
 };
 
 struct rank_state {
@@ -72,7 +75,7 @@ static uint32_t payload_bytes(enum gyre_proto proto)
 static gyre_status load(struct gpu_world *world, const struct point *point,
                         struct rank_state *states)
 {
-    const struct gyre_shape shape = {GYRE_COLL_ALL_REDUCE, (uint16_t)world->n_ranks, 0, NULL};
+    const struct gyre_shape shape = {point->coll, (uint16_t)world->n_ranks, 0, NULL};
     for (int rank = 0; rank < world->n_ranks; rank++) {
         struct rank_state *own = &states[rank];
         GYRE_TRY(gyre_algorithm_emit(point->algorithm, &shape, rank, &own->program));
@@ -85,15 +88,33 @@ static gyre_status load(struct gpu_world *world, const struct point *point,
     return GYRE_SUCCESS;
 }
 
+static uint64_t n_blocks(const struct gpu_world *world, const struct point *point)
+{
+    const struct gyre_collective_traits *traits = &gyre_collectives[point->coll];
+    return traits->in_blocks || traits->out_blocks ? (uint64_t)world->n_ranks : 1;
+}
+
+/* Bus bandwidth over algorithm bandwidth, as nccl-tests defines it. */
+static double bus_factor(enum gyre_collective coll, double n_ranks)
+{
+    if (coll == GYRE_COLL_ALL_REDUCE)
+        return 2 * (n_ranks - 1) / n_ranks;
+    return coll == GYRE_COLL_BROADCAST || coll == GYRE_COLL_REDUCE ? 1 : (n_ranks - 1) / n_ranks;
+}
+
 static void launch(struct gpu_world *world, const struct point *point, struct rank_state *states,
                    int rank)
 {
     struct rank_state *own = &states[rank];
-    const uint32_t tile_bytes = payload_bytes(point->proto) / (UNIT_ELEMS * 4) * (UNIT_ELEMS * 4);
+    const char *tile = getenv("BENCH_TILE"); /* of SIMPLE; 0 or unset = a whole slot */
+    const uint32_t most = tile != NULL && point->proto == GYRE_PROTO_SIMPLE
+                              ? (uint32_t)atoi(tile)
+                              : payload_bytes(point->proto);
+    const uint32_t tile_bytes = most / (UNIT_ELEMS * 4) * (UNIT_ELEMS * 4);
     const struct gyre_work work = {.loaded = own->loaded,
                                    .in = own->in,
                                    .out = own->out,
-                                   .split = {.count = point->n_bytes / 4,
+                                   .split = {.count = point->n_bytes / 4 / n_blocks(world, point),
                                              .n_channels = point->n_channels,
                                              .n_chunks = own->program->n_chunks,
                                              .tile_elems = tile_bytes / 4,
@@ -166,12 +187,14 @@ static void measure(struct gpu_world *world, const struct point *point, struct r
         }
         qsort(us, 5, sizeof(us[0]), compare);
         fprintf(file,
-                "{\"algorithm\": \"%s\", \"proto\": \"%s\", \"ranks\": %d, \"channels\": %u, "
+                "{\"coll\": \"%s\", \"algorithm\": \"%s\", \"proto\": \"%s\", \"ranks\": %d, "
+                "\"channels\": %u, "
                 "\"threads\": %u, \"bytes\": %llu, \"us\": %.2f, \"us_min\": %.2f, \"busbw\": "
                 "%.2f}\n",
-                point->algorithm->name, gyre_proto_names[point->proto], world->n_ranks,
-                point->n_channels, point->n_threads, (unsigned long long)point->n_bytes, us[2],
-                us[0], (double)point->n_bytes / us[2] / 1e3 * 2 * (n - 1) / n);
+                gyre_collectives[point->coll].name, point->algorithm->name,
+                gyre_proto_names[point->proto], world->n_ranks, point->n_channels, point->n_threads,
+                (unsigned long long)point->n_bytes, us[2], us[0],
+                (double)point->n_bytes / us[2] / 1e3 * bus_factor(point->coll, n));
         fflush(file);
     } else {
         printf("%s\n", gyre_cause());
@@ -194,10 +217,23 @@ static bool is_sensible(const struct point *point)
         return false;
     if (point->proto == GYRE_PROTO_LL128 && point->n_bytes > (64U << 20))
         return false;
-    if (strcmp(point->algorithm->name, "direct") == 0 && point->n_bytes > (16U << 20))
+    if (strcmp(point->algorithm->name, "direct") == 0 && point->coll == GYRE_COLL_ALL_REDUCE &&
+        point->n_bytes > (16U << 20))
         return false;
-    return point->n_bytes / point->n_channels >= 512 &&
-           point->n_bytes / point->n_channels <= (64U << 20);
+    if (point->n_bytes > 512 * 1024 && point->n_bytes / point->n_channels > (8U << 20) &&
+        point->n_channels < 8)
+        return false;
+    return point->n_bytes / point->n_channels >= 512;
+}
+
+/* Is the name in the list? "reduce" is not "all_reduce". */
+static bool names(const char *list, const char *name)
+{
+    const size_t n = strlen(name);
+    for (const char *at = strstr(list, name); at != NULL; at = strstr(at + 1, name))
+        if ((at == list || at[-1] == ',') && (at[n] == '\0' || at[n] == ','))
+            return true;
+    return false;
 }
 
 static void sweep_all(struct gpu_world *world, const struct sweep *sweep, FILE *file)
@@ -213,20 +249,25 @@ static void sweep_all(struct gpu_world *world, const struct sweep *sweep, FILE *
         GPU_OK(cudaEventCreate(&states[rank].begin));
         GPU_OK(cudaEventCreate(&states[rank].end));
     }
-    for (int a = 0; gyre_algorithms[a] != NULL; a++)
-        for (unsigned proto = 0; proto < GYRE_N_PROTOS; proto++)
-            for (int c = 0; c < sweep->n_channels; c++)
-                for (int t = 0; t < sweep->n_threads; t++)
-                    for (int s = 0; s < sweep->n_sizes; s++) {
-                        const struct point point = {gyre_algorithms[a], (enum gyre_proto)proto,
-                                                    (uint32_t)sweep->channels[c],
-                                                    (uint32_t)sweep->threads[t], sweep->sizes[s]};
-                        if (strstr(sweep->algorithms, point.algorithm->name) != NULL &&
-                            strstr(sweep->protocols, gyre_proto_names[proto]) != NULL &&
-                            gyre_algorithm_has(point.algorithm, GYRE_COLL_ALL_REDUCE) &&
-                            is_sensible(&point))
-                            measure(world, &point, states, file);
-                    }
+    for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
+        for (int a = 0; gyre_algorithms[a] != NULL; a++)
+            for (unsigned proto = 0; proto < GYRE_N_PROTOS; proto++)
+                for (int c = 0; c < sweep->n_channels; c++)
+                    for (int t = 0; t < sweep->n_threads; t++)
+                        for (int s = 0; s < sweep->n_sizes; s++) {
+                            const struct point point = {gyre_algorithms[a],
+                                                        (enum gyre_proto)proto,
+                                                        (uint32_t)sweep->channels[c],
+                                                        (uint32_t)sweep->threads[t],
+                                                        sweep->sizes[s],
+                                                        (enum gyre_collective)coll};
+                            if (names(sweep->collectives, gyre_collectives[coll].name) &&
+                                strstr(sweep->algorithms, point.algorithm->name) != NULL &&
+                                strstr(sweep->protocols, gyre_proto_names[proto]) != NULL &&
+                                gyre_algorithm_has(point.algorithm, point.coll) &&
+                                is_sensible(&point))
+                                measure(world, &point, states, file);
+                        }
     for (int rank = 0; rank < world->n_ranks; rank++) {
         GPU_OK(cudaFree(states[rank].in));
         GPU_OK(cudaFree(states[rank].out));
@@ -276,7 +317,8 @@ static void measure_decode(struct gpu_world *world, FILE *file)
 /* Host time of one launch, and of one launch with everything on the stream finished. */
 static void measure_launch(struct gpu_world *world, FILE *file)
 {
-    const struct point point = {&gyre_algorithm_direct, GYRE_PROTO_LL, 1, 256, 1024};
+    const struct point point = {&gyre_algorithm_direct, GYRE_PROTO_LL, 1, 256, 1024,
+                                GYRE_COLL_ALL_REDUCE};
     struct rank_state states[GPU_WORLD_MAX_RANKS];
     memset(states, 0, sizeof(states));
     CHECK_OK(load(world, &point, states));
@@ -333,6 +375,8 @@ int main(int argc, char **argv)
     sweep.n_threads = parse_list(argument(argc, argv, 6, "512"), sweep.threads);
     sweep.n_sizes =
         parse_list(argument(argc, argv, 7, "1K,16K,64K,256K,1M,4M,16M,64M,256M,1G"), sweep.sizes);
+    snprintf(sweep.collectives, sizeof(sweep.collectives), "%s",
+             argument(argc, argv, 8, "all_reduce"));
     gpu_world_open(&world, n_ranks, &spec);
     measure_decode(&world, file);
     measure_launch(&world, file);

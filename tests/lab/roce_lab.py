@@ -7,6 +7,7 @@ through 9p, puts a tmpfs over it and runs sshd in it: the machines run the very 
 here, and what they write is gone when they are. Two machines share one socket; more are joined by
 a QEMU without a machine that is nothing but a hub.
 """
+import ctypes
 import glob
 import os
 import shlex
@@ -59,6 +60,9 @@ rdma link add rxe0 type rxe netdev eth0 || echo "lab: rdma link add failed"
 /usr/sbin/sshd -f GUEST_DIR/sshd_config -E /lab/sshd.log
 for i in $(seq 100); do grep -qs ACTIVE /sys/class/infiniband/rxe0/ports/1/state && break; sleep 0.05; done
 echo "lab: $(cat /sys/class/infiniband/rxe0/ports/1/state 2>&1)"
+other=$((lab_id == 1 ? lab_n : 1))
+[ $lab_ipv4 = 0 ] && to=SUBNET6$other || to=SUBNET.$other
+for i in $(seq 10); do busybox ping -c 1 -W 1 $to >/dev/null 2>&1 && echo "lab: reaches $to" && break; done
 echo "lab: READY"
 while :; do sleep 1000; done
 """
@@ -220,6 +224,20 @@ def free_port():
         return s.getsockname()[1]
 
 
+def end_with_parent():
+    """Should this process be killed without a chance to clean up, its machines go too."""
+    PR_SET_PDEATHSIG = 1
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def clean_up_when_told_to_end():
+    """SIGTERM and SIGHUP unwind like an interrupt does."""
+    def unwind(number, _frame):
+        raise SystemExit(128 + number)
+    signal.signal(signal.SIGTERM, unwind)
+    signal.signal(signal.SIGHUP, unwind)
+
+
 class Result:
     def __init__(self, name, status, out, seconds):
         self.name, self.status, self.out, self.seconds = name, status, out, seconds
@@ -269,6 +287,8 @@ class Lab:
         wires = self.wires(qemu)
         for i, name in enumerate(self.names):
             self.boot(qemu, vmlinuz, initrd, i, name, wires[i])
+            if i == 0 and self.n_vms == 2:
+                self.wait_paths([f"{self.dir}/wire"])
         for name in self.names:
             self.wait_ready(name, began + limit_s)
         self.start_seconds = time.monotonic() - began
@@ -311,7 +331,7 @@ class Lab:
         client = f"Host *\n  IdentityFile {GUEST_DIR}/id\n" + "".join(
             f"  {word.replace('=', ' ')}\n" for word in SSH_OPTIONS if word != "-o")
         mca = ("oob_tcp_if_include = eth0\nbtl_tcp_if_include = eth0\nplm_rsh_no_tree_spawn = 1\n"
-               "mpi_yield_when_idle = 1\nrmaps_base_oversubscribe = 1\n")
+               "btl = self,vader,tcp\npml = ob1\nmpi_yield_when_idle = 1\nrmaps_base_oversubscribe = 1\n")
         files = {
             f"{GUEST_DIR}/init": (0o755, text(STAGE2)),
             f"{GUEST_DIR}/sshd_config": (0o644, text(SSHD_CONFIG)),
@@ -329,16 +349,25 @@ class Lab:
     def wires(self, qemu):
         """The -netdev argument of each machine's eth0."""
         if self.n_vms == 2:
-            port = free_port()
-            return [f"socket,id=wire,listen=127.0.0.1:{port}",
-                    f"socket,id=wire,connect=127.0.0.1:{port}"]
+            path = f"addr.type=unix,addr.path={self.dir}/wire"
+            return [f"stream,id=wire,server=on,{path}", f"stream,id=wire,server=off,{path}"]
         args = [qemu, "-M", "none", "-nodefaults", "-display", "none", "-monitor", "none"]
-        ports = [free_port() for _ in self.names]
-        for i, port in enumerate(ports):
-            args += ["-netdev", f"socket,id=s{i},listen=127.0.0.1:{port}",
+        for i in range(self.n_vms):
+            args += ["-netdev", f"stream,id=s{i},server=on,addr.type=unix,"
+                     f"addr.path={self.dir}/wire{i}",
                      "-netdev", f"hubport,id=h{i},hubid=0,netdev=s{i}"]
         self.spawn("hub", args)
-        return [f"socket,id=wire,connect=127.0.0.1:{port}" for port in ports]
+        self.wait_paths([f"{self.dir}/wire{i}" for i in range(self.n_vms)])
+        return [f"stream,id=wire,server=off,addr.type=unix,addr.path={self.dir}/wire{i}"
+                for i in range(self.n_vms)]
+
+    def wait_paths(self, paths, limit_s=10):
+        """Until QEMU listens there."""
+        until = time.monotonic() + limit_s
+        while not all(os.path.exists(path) for path in paths):
+            if time.monotonic() > until:
+                raise Unavailable("QEMU does not listen on " + ", ".join(paths))
+            time.sleep(0.01)
 
     def boot(self, qemu, vmlinuz, initrd, i, name, wire):
         os.mkdir(f"{self.dir}/{name}")
@@ -369,7 +398,8 @@ class Lab:
     def spawn(self, name, args):
         log = open(f"{self.dir}/{name}.qemu", "wb")
         self.processes[name] = subprocess.Popen(args, stdin=subprocess.DEVNULL, stdout=log,
-                                                stderr=log, start_new_session=True)
+                                                stderr=log, start_new_session=True,
+                                                preexec_fn=end_with_parent)
         log.close()
 
     def console(self, name):
@@ -387,6 +417,8 @@ class Lab:
             time.sleep(0.05)
         if "ACTIVE" not in self.console(name):
             raise Unavailable(f"rxe0 of {name} is not ACTIVE: {self.console(name)[-800:]}")
+        if "reaches" not in self.console(name):
+            raise Unavailable(f"{name} does not reach the others")
 
     # ---- use
 
@@ -436,6 +468,12 @@ class Lab:
         hosts = ["--hostfile", f"{GUEST_DIR}/hostfile"] if "-H" not in options else []
         return ["mpirun", "--allow-run-as-root", *hosts, "--map-by", "node", "-np",
                 str(np or self.n_vms), *exports, *options, *words]
+
+    def shell(self, name):
+        """A session that is opened now, to run lines in later: what a loaded emulated processor
+        takes seconds for is the opening. Write lines to .stdin and flush."""
+        return subprocess.Popen([*self.ssh(name), "sh"], text=True, stdin=subprocess.PIPE,
+                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def monitor(self, name, line):
         """One line to QEMU's monitor, e.g. "set_link nic0 off"."""

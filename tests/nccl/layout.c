@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Prints the layouts and values that callers compile in. tests/nccl/layout builds it against an
+ * installed NCCL header and against ours: the output must be the same.
+ */
+#include <nccl.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#define VALUE(x) printf("%s %lld\n", #x, (long long)(x))
+#define FIELD(x) VALUE(offsetof(ncclConfig_t, x))
+
+int main(void)
+{
+    VALUE(sizeof(ncclUniqueId));
+    VALUE(sizeof(ncclConfig_t));
+    VALUE(sizeof(ncclSimInfo_t));
+    VALUE(offsetof(ncclSimInfo_t, estimatedTime));
+    FIELD(magic);
+    FIELD(version);
+    FIELD(blocking);
+    FIELD(minCTAs);
+    FIELD(maxCTAs);
+    FIELD(netName);
+    FIELD(splitShare);
+    FIELD(trafficClass);
+    FIELD(commName);
+    FIELD(shrinkShare);
+    FIELD(nvlinkCentricSched);
+    VALUE(ncclInProgress);
+    VALUE(ncclRemoteError);
+    VALUE(ncclNumResults);
+    VALUE(ncclBfloat16);
+    VALUE(ncclFloat8e4m3);
+    VALUE(ncclFloat8e5m2);
+    VALUE(ncclAvg);
+    VALUE(ncclNumOps);
+    VALUE(ncclScalarDevice);
+    VALUE(ncclScalarHostImmediate);
+    VALUE(NCCL_SHRINK_ABORT);
+    VALUE(NCCL_SPLIT_NOCOLOR);
+    return 0;
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * An RDMA device in memory, behind the table of verbs functions: devices, ports, GID tables,
+ * memory regions with bounds and access checks, RC queue pairs between the threads of this process,
+ * and every completion error and asynchronous event on demand. What it does is checked harder than
+ * hardware does: too many work requests, a completion queue that overruns, a receive that is
+ * missing are failures at once. Nothing depends on time.
+ */
+#ifndef GYRE_TESTS_VERBS_MEMORY_H
+#define GYRE_TESTS_VERBS_MEMORY_H
+
+#include "transport/ib/ib_verbs.h"
+
+#define VM_MAX_DEVICES 4
+#define VM_MAX_PORTS   2
+#define VM_MAX_GIDS    16
+
+struct vm_gid {
+    const char *address; /* NULL ends the table; "" is an empty row */
+    int version;         /* 1 or 2 */
+};
+
+struct vm_port {
+    enum ibv_port_state state;
+    bool is_infiniband;
+    enum ibv_mtu active_mtu;
+    uint32_t max_msg_bytes;
+    struct vm_gid gids[VM_MAX_GIDS];
+};
+
+struct vm_device {
+    const char *name; /* NULL ends the list */
+    int n_ports;
+    struct vm_port ports[VM_MAX_PORTS];
+    int max_cqe;   /* 0 = plenty */
+    int max_qp_wr; /* 0 = plenty */
+};
+
+/** vm_install - these devices exist from now on, in place of any library. Everything that was made
+ * before must have been destroyed; returns false if something was not. */
+bool vm_install(const struct vm_device *devices);
+
+/** vm_uninstall - back to the library; false if something was not destroyed. */
+bool vm_uninstall(void);
+
+/** vm_port_set - link down (messages wait) or up again (they go on); raises the event. */
+void vm_port_set(const char *device, int port, bool is_active);
+
+/** vm_expire - what waits on that device fails now, as after the last retry (RETRY_EXC). */
+void vm_expire(const char *device);
+
+/** vm_event - raise an asynchronous event on all contexts of the device. */
+void vm_event(const char *device, enum ibv_event_type type, int port);
+
+/** vm_fail_send - the next request with this opcode completes with `status`, nothing is moved. */
+void vm_fail_send(enum ibv_wr_opcode opcode, enum ibv_wc_status status);
+
+/** vm_fail_recv - the next message that consumes a receive completes it with `status`. */
+void vm_fail_recv(enum ibv_wc_status status);
+
+/** vm_fail_modify - the next `times` moves to that state fail with this errno. */
+void vm_fail_modify(enum ibv_qp_state state, int error_number, int times);
+
+/** vm_fail_reg_mr - registrations after `after` more of them fail with this errno; 0 = none. */
+void vm_fail_reg_mr(int error_number, int after);
+
+struct vm_counters {
+    uint64_t n_writes; /* RDMA WRITE */
+    uint64_t n_imms;   /* WRITE_WITH_IMM */
+    uint64_t n_inline;
+    uint64_t n_posts; /* calls */
+    uint64_t n_cqes;  /* of sends */
+    uint64_t largest_bytes;
+    uint32_t last_traffic_class;
+    uint32_t last_path_mtu;
+    uint32_t n_queue_pairs_used; /* that ever sent */
+};
+
+struct vm_counters vm_counters(void);
+
+#endif
