@@ -8,6 +8,7 @@
 #include "core/base/status.h"
 
 #include <ctype.h>
+#include <locale.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -23,17 +24,16 @@
 const struct gyre_cost gyre_cost_h200 = {
     .launch_ns = 1900,
     .step_ns = {[GYRE_PROTO_SIMPLE] = 900, [GYRE_PROTO_LL] = 200, [GYRE_PROTO_LL128] = 400},
-    .hop_ns = {[GYRE_PROTO_SIMPLE] = {650, 900, 11000},
-               [GYRE_PROTO_LL] = {500, 650, 2700},
-               [GYRE_PROTO_LL128] = {500, 900, 4000}},
-    .wire_efficiency = {[GYRE_PROTO_SIMPLE] = 1,
-                        [GYRE_PROTO_LL] = 0.5,
-                        [GYRE_PROTO_LL128] = 0.9375},
-    .credit_ns = {500, 650, 2700},
-    .worker_send_bytes_per_ns = {36, 24, 24},
+    .hop_ns = {[GYRE_PROTO_SIMPLE] = {900, 11000},
+               [GYRE_PROTO_LL] = {650, 2700},
+               [GYRE_PROTO_LL128] = {900, 4000}},
+    .wire_efficiency =
+        {[GYRE_PROTO_SIMPLE] = 1, [GYRE_PROTO_LL] = 0.5, [GYRE_PROTO_LL128] = 0.9375},
+    .credit_ns = {650, 2700},
+    .worker_send_bytes_per_ns = {24, 24},
     .worker_copy_bytes_per_ns = 150,
-    .egress_bytes_per_ns = {0, 364, 49},
-    .ingress_bytes_per_ns = {0, 364, 49},
+    .egress_bytes_per_ns = {364, 49},
+    .ingress_bytes_per_ns = {364, 49},
     .nic_bytes_per_ns = 392,
 };
 
@@ -43,18 +43,24 @@ const struct gyre_cost gyre_cost_h200 = {
 const struct gyre_cost gyre_cost_host = {
     .launch_ns = 0,
     .step_ns = {[GYRE_PROTO_SIMPLE] = 100, [GYRE_PROTO_LL] = 100, [GYRE_PROTO_LL128] = 100},
-    .hop_ns = {[GYRE_PROTO_SIMPLE] = {100, 100, 20000},
-               [GYRE_PROTO_LL] = {100, 100, 20000},
-               [GYRE_PROTO_LL128] = {100, 100, 20000}},
-    .wire_efficiency = {[GYRE_PROTO_SIMPLE] = 1,
-                        [GYRE_PROTO_LL] = 0.5,
-                        [GYRE_PROTO_LL128] = 0.9375},
-    .credit_ns = {100, 100, 20000},
-    .worker_send_bytes_per_ns = {20, 20, 20},
+    .hop_ns = {[GYRE_PROTO_SIMPLE] = {100, 20000},
+               [GYRE_PROTO_LL] = {100, 20000},
+               [GYRE_PROTO_LL128] = {100, 20000}},
+    .wire_efficiency =
+        {[GYRE_PROTO_SIMPLE] = 1, [GYRE_PROTO_LL] = 0.5, [GYRE_PROTO_LL128] = 0.9375},
+    .credit_ns = {100, 20000},
+    .worker_send_bytes_per_ns = {20, 20},
     .worker_copy_bytes_per_ns = 20,
     .parallel_workers = 1,
     .nic_bytes_per_ns = 1.15,
 };
+
+const struct gyre_cost *gyre_cost_find(const char *name)
+{
+    return strcmp(name, "host") == 0   ? &gyre_cost_host
+           : strcmp(name, "h200") == 0 ? &gyre_cost_h200
+                                       : NULL;
+}
 
 struct key {
     const char *name;
@@ -62,28 +68,31 @@ struct key {
     bool is_share; /* above 0, at most 1 */
 };
 
-#define KEY(name, field)            {name, offsetof(struct gyre_cost, field), false}
+#define KEY(name, field)                               \
+    {                                                  \
+        name, offsetof(struct gyre_cost, field), false \
+    }
 #define HOP(proto_id, proto, id, l) KEY(#proto "_" #l "_hop_ns", hop_ns[proto_id][GYRE_LINK_##id]),
 
 static const struct key keys[] = {
     KEY("launch_ns", launch_ns),
-#define PROTO_KEYS(id, proto)                                                                   \
-    KEY(#proto "_step_ns", step_ns[GYRE_PROTO_##id]),                                           \
+#define PROTO_KEYS(id, proto)                                                                     \
+    KEY(#proto "_step_ns", step_ns[GYRE_PROTO_##id]),                                             \
         {#proto "_wire_efficiency", offsetof(struct gyre_cost, wire_efficiency[GYRE_PROTO_##id]), \
-         true},                                                                                 \
-        HOP(GYRE_PROTO_##id, proto, DEVICE, device) HOP(GYRE_PROTO_##id, proto, HOST, host)     \
-            HOP(GYRE_PROTO_##id, proto, NETWORK, network)
+         true},                                                                                   \
+        HOP(GYRE_PROTO_##id, proto, HOST, host) HOP(GYRE_PROTO_##id, proto, NETWORK, network)
     GYRE_PROTO_TABLE(PROTO_KEYS)
 #undef PROTO_KEYS
-#define LINK_KEYS(id, link)                                                                  \
-    KEY(#link "_credit_ns", credit_ns[GYRE_LINK_##id]),                                      \
-        KEY(#link "_worker_send_bytes_per_ns", worker_send_bytes_per_ns[GYRE_LINK_##id]),    \
-        KEY(#link "_egress_bytes_per_ns", egress_bytes_per_ns[GYRE_LINK_##id]),              \
+#define LINK_KEYS(id, link)                                                               \
+    KEY(#link "_credit_ns", credit_ns[GYRE_LINK_##id]),                                   \
+        KEY(#link "_worker_send_bytes_per_ns", worker_send_bytes_per_ns[GYRE_LINK_##id]), \
+        KEY(#link "_egress_bytes_per_ns", egress_bytes_per_ns[GYRE_LINK_##id]),           \
         KEY(#link "_ingress_bytes_per_ns", ingress_bytes_per_ns[GYRE_LINK_##id]),
         GYRE_LINK_TABLE(LINK_KEYS)
 #undef LINK_KEYS
             KEY("worker_copy_bytes_per_ns", worker_copy_bytes_per_ns),
     KEY("parallel_workers", parallel_workers),
+    KEY("cores_per_host", cores_per_host),
     KEY("nic_bytes_per_ns", nic_bytes_per_ns),
 };
 
@@ -124,8 +133,8 @@ static gyre_status read_line(char *text, int line, struct gyre_cost *cost, bool 
         return GYRE_SUCCESS;
     char *equals = strchr(name, '=');
     if (equals == NULL)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "line %d: \"%.40s\" is not \"key = number\"", line, name);
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "line %d: \"%.40s\" is not \"key = number\"",
+                         line, name);
     *equals = '\0';
     name = trim(name);
     char *number = trim(equals + 1);
@@ -140,16 +149,37 @@ static gyre_status read_line(char *text, int line, struct gyre_cost *cost, bool 
     const double value = strtod(number, &end);
     const bool in_range = keys[i].is_share ? value > 0 && value <= 1 : value >= 0;
     if (end == number || *end != '\0' || !isfinite(value) || !in_range)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "line %d: %s = \"%.40s\": expected a number %s",
-                         line, name, number,
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "line %d: %s = \"%.40s\": expected a number %s", line, name, number,
                          keys[i].is_share ? "above 0, at most 1" : "of at least 0");
     *field_of(cost, &keys[i]) = value;
     is_given[i] = true;
     return GYRE_SUCCESS;
 }
 
-gyre_status gyre_cost_from_text(const char *text, const struct gyre_cost *base,
-                                struct gyre_cost *cost_out)
+/* Numbers are written with a point, whatever locale the program runs in. */
+struct numbers {
+    locale_t mine, before;
+};
+
+static gyre_status enter_c_locale(struct numbers *numbers)
+{
+    numbers->before = (locale_t)0;
+    numbers->mine = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
+    if (numbers->mine == (locale_t)0)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate a locale");
+    numbers->before = uselocale(numbers->mine);
+    return GYRE_SUCCESS;
+}
+
+static void leave_c_locale(const struct numbers *numbers)
+{
+    uselocale(numbers->before);
+    freelocale(numbers->mine);
+}
+
+static gyre_status read_text(const char *text, const struct gyre_cost *base,
+                             struct gyre_cost *cost_out)
 {
     struct gyre_cost cost = *base;
     bool is_given[N_KEYS] = {false};
@@ -170,16 +200,33 @@ gyre_status gyre_cost_from_text(const char *text, const struct gyre_cost *base,
     return GYRE_SUCCESS;
 }
 
+gyre_status gyre_cost_from_text(const char *text, const struct gyre_cost *base,
+                                struct gyre_cost *cost_out)
+{
+    struct numbers numbers;
+    GYRE_TRY(enter_c_locale(&numbers));
+    const gyre_status status = read_text(text, base, cost_out);
+    leave_c_locale(&numbers);
+    return status;
+}
+
 gyre_status gyre_cost_to_text(const struct gyre_cost *cost, char **text_out)
 {
     struct gyre_cost copy = *cost;
     char *text = malloc(N_KEYS * LINE_MAX_BYTES);
+    struct numbers numbers;
     size_t used = 0;
     if (text == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate the text of a cost");
+    const gyre_status status = enter_c_locale(&numbers);
+    if (status != GYRE_SUCCESS) {
+        free(text);
+        return status;
+    }
     for (size_t i = 0; i < N_KEYS; i++)
         used += (size_t)snprintf(&text[used], LINE_MAX_BYTES, "%s = %.17g\n", keys[i].name,
                                  *field_of(&copy, &keys[i]));
+    leave_c_locale(&numbers);
     *text_out = text;
     return GYRE_SUCCESS;
 }

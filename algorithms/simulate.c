@@ -18,6 +18,7 @@
 #include <string.h>
 
 #define UNIT_BYTES 16 /* of cuts: as plans cut */
+#define NOT_QUEUED UINT32_MAX
 
 /* Steady: the times of as many further tiles differ by less than this share. */
 #define STEADY_SHARE 0.001
@@ -30,7 +31,8 @@ const char *const gyre_resource_names[GYRE_N_RESOURCES] = {
 
 struct worker {
     double free_ns;   /* when its last step ends */
-    double wakeup_ns; /* of its earliest event; INFINITY = none */
+    double wakeup_ns; /* when it looks next */
+    uint32_t place;   /* in the queue, or NOT_QUEUED */
     uint64_t tile;
     uint32_t step;      /* first of the group that it is at, within the worker */
     uint32_t done_mask; /* of the group */
@@ -48,14 +50,9 @@ struct port {
     double busy_ns;
 };
 
-struct event {
-    double at_ns;
-    uint32_t worker;
-};
-
 /* The ports of the kept ranks and hosts follow each other in one array. */
 struct ports {
-    uint32_t cores, egress, ingress, nic_out, nic_in, n;
+    uint32_t cores, egress, ingress, host_cores, nic_out, nic_in, n;
 };
 
 struct run {
@@ -71,8 +68,8 @@ struct run {
     double *arrived_ns; /* by fifo and slot */
     double *freed_ns;
     struct port *ports;
-    struct event *heap;
-    size_t n_events, max_events;
+    uint32_t *queue; /* a heap of workers, by their wakeup_ns */
+    uint32_t n_queued;
     double end_ns;
     uint64_t n_steps;
 };
@@ -84,41 +81,52 @@ struct gyre_simulator {
 /* ---- the queue of events ------------------------------------------------------------------ */
 
 /* Equal times in the order of workers, so that runs are alike. */
-static bool is_before(struct event a, struct event b)
+static bool is_before(const struct run *run, uint32_t a, uint32_t b)
 {
-    return a.at_ns < b.at_ns || (a.at_ns <= b.at_ns && a.worker < b.worker);
+    const double a_ns = run->workers[a].wakeup_ns, b_ns = run->workers[b].wakeup_ns;
+    return a_ns < b_ns || (a_ns <= b_ns && a < b);
 }
 
-/* A worker that will look earlier anyway needs no further event. Room: see open_run(). */
+static void put(struct run *run, uint32_t place, uint32_t worker)
+{
+    run->queue[place] = worker;
+    run->workers[worker].place = place;
+}
+
+/* Look at `at_ns`, or earlier if that is planned already. */
 static void wake(struct run *run, uint32_t worker, double at_ns)
 {
-    if (run->workers[worker].wakeup_ns <= at_ns)
+    struct worker *state = &run->workers[worker];
+    if (state->place == NOT_QUEUED)
+        state->place = run->n_queued++;
+    else if (state->wakeup_ns <= at_ns)
         return;
-    run->workers[worker].wakeup_ns = at_ns;
-    const struct event event = {at_ns, worker};
-    size_t i = run->n_events++;
-    for (; i > 0 && is_before(event, run->heap[(i - 1) / 2]); i = (i - 1) / 2)
-        run->heap[i] = run->heap[(i - 1) / 2];
-    run->heap[i] = event;
+    state->wakeup_ns = at_ns;
+    uint32_t i = state->place;
+    for (; i > 0 && is_before(run, worker, run->queue[(i - 1) / 2]); i = (i - 1) / 2)
+        put(run, i, run->queue[(i - 1) / 2]);
+    put(run, i, worker);
 }
 
-static struct event next_event(struct run *run)
+/* The worker that looks next; taken off the queue. */
+static uint32_t take_next(struct run *run)
 {
-    const struct event first = run->heap[0];
-    const struct event last = run->heap[--run->n_events];
-    size_t i = 0;
+    const uint32_t first = run->queue[0];
+    const uint32_t last = run->queue[--run->n_queued];
+    uint32_t i = 0;
     for (;;) {
-        size_t child = 2 * i + 1;
-        if (child >= run->n_events)
+        uint32_t child = 2 * i + 1;
+        if (child >= run->n_queued)
             break;
-        if (child + 1 < run->n_events && is_before(run->heap[child + 1], run->heap[child]))
+        if (child + 1 < run->n_queued && is_before(run, run->queue[child + 1], run->queue[child]))
             child++;
-        if (!is_before(run->heap[child], last))
+        if (!is_before(run, run->queue[child], last))
             break;
-        run->heap[i] = run->heap[child];
+        put(run, i, run->queue[child]);
         i = child;
     }
-    run->heap[i] = last;
+    put(run, i, last);
+    run->workers[first].place = NOT_QUEUED;
     return first;
 }
 
@@ -182,17 +190,16 @@ static double send_slot(struct run *run, const struct gyre_sim_fifo *fifo, doubl
     const double all_bytes = wire_bytes * run->simulation->n_channels;
     const uint32_t *host_of = run->network->host_of;
     const uint32_t link = fifo->link;
-    double end_ns =
-        use_port(run, run->first.egress + fifo->from_rank * GYRE_N_LINKS + link, start_ns,
-                 transfer_ns(all_bytes, cost->egress_bytes_per_ns[link]));
-    end_ns = fmax(end_ns,
-                  use_port(run, run->first.ingress + fifo->to_rank * GYRE_N_LINKS + link, start_ns,
-                           transfer_ns(all_bytes, cost->ingress_bytes_per_ns[link])));
+    double end_ns = use_port(run, run->first.egress + fifo->from_rank * GYRE_N_LINKS + link,
+                             start_ns, transfer_ns(all_bytes, cost->egress_bytes_per_ns[link]));
+    end_ns =
+        fmax(end_ns, use_port(run, run->first.ingress + fifo->to_rank * GYRE_N_LINKS + link,
+                              start_ns, transfer_ns(all_bytes, cost->ingress_bytes_per_ns[link])));
     if (link != GYRE_LINK_NETWORK)
         return end_ns;
-    const double nic_ns = transfer_ns(all_bytes, cost->nic_bytes_per_ns);
-    end_ns = fmax(
-        end_ns, use_port(run, run->first.nic_out + host_of[fifo->from_rank], start_ns, nic_ns));
+    const double nic_ns = transfer_ns(all_bytes * run->network->n_alike, cost->nic_bytes_per_ns);
+    end_ns = fmax(end_ns,
+                  use_port(run, run->first.nic_out + host_of[fifo->from_rank], start_ns, nic_ns));
     return fmax(end_ns,
                 use_port(run, run->first.nic_in + host_of[fifo->to_rank], start_ns, nic_ns));
 }
@@ -205,21 +212,26 @@ static double worker_ns(const struct run *run, const struct gyre_sim_step *step,
     double ns = cost->step_ns[proto] +
                 transfer_ns(n_bytes * step->n_copies, cost->worker_copy_bytes_per_ns);
     for (unsigned i = step->n_recvs; i < step->n_recvs + (unsigned)step->n_sends; i++) {
-        const uint32_t link =
-            run->network->fifos[run->network->fifo_of[step->first_fifo + i]].link;
+        const uint32_t link = run->network->fifos[run->network->fifo_of[step->first_fifo + i]].link;
         ns += transfer_ns(n_bytes / cost->wire_efficiency[proto],
                           cost->worker_send_bytes_per_ns[link]);
     }
     return ns;
 }
 
-/* The workers of all channels take turns where a rank has fewer cores than workers. */
+/* The workers of all channels take turns where a rank, or all ranks of a host, have fewer cores
+ * than workers: n cores are one port that is n times as fast. */
 static double compute(struct run *run, uint32_t rank, double start_ns, double alone_ns)
 {
-    const double n_parallel = run->simulation->cost->parallel_workers;
-    const double share = n_parallel > 0 ? run->simulation->n_channels / n_parallel : 0;
-    const double end_ns = use_port(run, run->first.cores + rank, start_ns, alone_ns * share);
-    return fmax(end_ns, start_ns + alone_ns);
+    const struct gyre_cost *cost = run->simulation->cost;
+    const double all_ns = alone_ns * run->simulation->n_channels;
+    const uint32_t host = run->network->host_of[rank];
+    const double of_rank_ns = use_port(run, run->first.cores + rank, start_ns,
+                                       transfer_ns(all_ns, cost->parallel_workers));
+    const double of_host_ns =
+        use_port(run, run->first.host_cores + host, start_ns,
+                 transfer_ns(all_ns * run->network->n_alike, cost->cores_per_host));
+    return fmax(fmax(of_rank_ns, of_host_ns), start_ns + alone_ns);
 }
 
 static void execute(struct run *run, uint32_t worker_index, const struct gyre_sim_step *step,
@@ -240,9 +252,9 @@ static void execute(struct run *run, uint32_t worker_index, const struct gyre_si
         const struct gyre_sim_fifo *to = &network->fifos[fifo_of[i]];
         struct fifo *fifo = &run->fifos[fifo_of[i]];
         const bool is_proxied = to->link == GYRE_LINK_NETWORK;
-        const double through_ns = fmax(
-            computed_ns, send_slot(run, to, is_proxied ? computed_ns : now_ns,
-                                   n_bytes / cost->wire_efficiency[proto]));
+        const double through_ns =
+            fmax(computed_ns, send_slot(run, to, is_proxied ? computed_ns : now_ns,
+                                        n_bytes / cost->wire_efficiency[proto]));
         const double seen_ns = through_ns + cost->hop_ns[proto][to->link];
         run->arrived_ns[fifo_of[i] * depth + fifo->n_posted++ % depth] = seen_ns;
         wake(run, to->receiver, seen_ns);
@@ -280,7 +292,6 @@ static void look(struct run *run, uint32_t index, double now_ns)
 {
     const struct gyre_sim_worker *program = &run->network->workers[index];
     struct worker *worker = &run->workers[index];
-    worker->wakeup_ns = INFINITY;
     if (worker->tile == run->n_tiles)
         return;
     const struct gyre_sim_step *group = &run->network->steps[program->first_step + worker->step];
@@ -318,7 +329,7 @@ static void close_run(struct run *run)
     free(run->arrived_ns);
     free(run->freed_ns);
     free(run->ports);
-    free(run->heap);
+    free(run->queue);
 }
 
 static gyre_status open_run(struct run *run)
@@ -328,20 +339,18 @@ static gyre_status open_run(struct run *run)
     struct ports *first = &run->first;
     first->egress = first->cores + network->n_kept;
     first->ingress = first->egress + network->n_kept * GYRE_N_LINKS;
-    first->nic_out = first->ingress + network->n_kept * GYRE_N_LINKS;
+    first->host_cores = first->ingress + network->n_kept * GYRE_N_LINKS;
+    first->nic_out = first->host_cores + network->n_hosts;
     first->nic_in = first->nic_out + network->n_hosts;
     first->n = first->nic_in + network->n_hosts;
-    /* A worker's events get earlier and earlier, or it has none: once it has looked, those that
-     * are left find nothing new. Each is due to one slot or to the worker itself. */
-    run->max_events = 2 * n_slots + 2 * (size_t)network->n_workers;
     run->workers = calloc(network->n_workers + 1, sizeof(*run->workers));
     run->fifos = calloc(network->n_fifos + 1, sizeof(*run->fifos));
     run->arrived_ns = calloc(n_slots + 1, sizeof(double));
     run->freed_ns = calloc(n_slots + 1, sizeof(double));
     run->ports = calloc(first->n, sizeof(*run->ports));
-    run->heap = calloc(run->max_events + 1, sizeof(*run->heap));
+    run->queue = calloc(network->n_workers + 1, sizeof(*run->queue));
     if (run->workers == NULL || run->fifos == NULL || run->arrived_ns == NULL ||
-        run->freed_ns == NULL || run->ports == NULL || run->heap == NULL) {
+        run->freed_ns == NULL || run->ports == NULL || run->queue == NULL) {
         close_run(run);
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate %zu slots to simulate",
                          n_slots);
@@ -359,11 +368,12 @@ static void find_busiest(const struct run *run, struct gyre_prediction *predicti
         if (run->ports[i].busy_ns <= most_ns)
             continue;
         most_ns = run->ports[i].busy_ns;
-        prediction->bottleneck = i >= first->nic_in    ? GYRE_RESOURCE_NIC_IN
-                                 : i >= first->nic_out ? GYRE_RESOURCE_NIC_OUT
-                                 : i >= first->ingress ? GYRE_RESOURCE_INGRESS
-                                 : i >= first->egress  ? GYRE_RESOURCE_EGRESS
-                                                       : GYRE_RESOURCE_CORES;
+        prediction->bottleneck = i >= first->nic_in       ? GYRE_RESOURCE_NIC_IN
+                                 : i >= first->nic_out    ? GYRE_RESOURCE_NIC_OUT
+                                 : i >= first->host_cores ? GYRE_RESOURCE_HOST_CORES
+                                 : i >= first->ingress    ? GYRE_RESOURCE_INGRESS
+                                 : i >= first->egress     ? GYRE_RESOURCE_EGRESS
+                                                          : GYRE_RESOURCE_CORES;
     }
     for (uint32_t i = 0; i < run->network->n_workers; i++) {
         if (run->workers[i].busy_ns <= most_ns)
@@ -384,13 +394,13 @@ static gyre_status run_tiles(const struct run *call, uint64_t n_tiles,
     run.n_tiles = n_tiles;
     GYRE_TRY(open_run(&run));
     for (uint32_t i = 0; i < run.network->n_workers; i++) {
-        run.workers[i].wakeup_ns = INFINITY;
+        run.workers[i].place = NOT_QUEUED;
         wake(&run, i, run.simulation->cost->launch_ns);
     }
     run.end_ns = run.simulation->cost->launch_ns;
-    while (run.n_events > 0) {
-        const struct event event = next_event(&run);
-        look(&run, event.worker, event.at_ns);
+    while (run.n_queued > 0) {
+        const uint32_t worker = take_next(&run);
+        look(&run, worker, run.workers[worker].wakeup_ns);
     }
     gyre_status status = GYRE_SUCCESS;
     for (uint32_t i = 0; i < run.network->n_workers && status == GYRE_SUCCESS; i++)
@@ -413,8 +423,7 @@ static gyre_status run_tiles(const struct run *call, uint64_t n_tiles,
 static gyre_status check_simulation(const struct gyre_simulation *simulation)
 {
     if (simulation->n_channels == 0 || simulation->tile_bytes == 0 || simulation->depth == 0 ||
-        simulation->depth > GYRE_SIMULATE_MAX_DEPTH ||
-        (unsigned)simulation->proto >= GYRE_N_PROTOS)
+        simulation->depth > GYRE_SIMULATE_MAX_DEPTH || (unsigned)simulation->proto >= GYRE_N_PROTOS)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "cannot simulate %u channels, tiles of %u bytes, %u slots (1..%d), "
                          "protocol %d",
@@ -447,8 +456,7 @@ static gyre_status extrapolate(const struct run *call, bool *is_steady_out,
     const uint64_t more = gyre_max_u64(call->simulation->depth, 4);
     struct gyre_prediction at[3] = {{0}};
     *is_steady_out = false;
-    for (uint64_t n_tiles = 2 * more; (n_tiles + 2 * more) * 2 <= call->n_real_tiles;
-         n_tiles *= 2) {
+    for (uint64_t n_tiles = 2 * more; 3 * (n_tiles + more) <= call->n_real_tiles; n_tiles *= 2) {
         for (unsigned i = 0; i < 3; i++)
             GYRE_TRY(run_tiles(call, n_tiles + i * more, &at[i]));
         const double first_ns = at[1].time_ns - at[0].time_ns;
@@ -510,25 +518,12 @@ void gyre_simulator_close(struct gyre_simulator *simulator)
     free(simulator);
 }
 
-gyre_status gyre_simulate_choice(const struct gyre_cost *cost,
-                                 const struct gyre_candidate *candidate, double *predicted_ns_out)
+uint32_t gyre_simulator_lanes(const struct gyre_simulator *simulator)
 {
-    const struct gyre_shape shape = {.coll = candidate->coll,
-                                     .n_ranks = candidate->n_ranks,
-                                     .grouping = candidate->grouping};
-    const struct gyre_machine machine = {.grouping = candidate->grouping};
-    const struct gyre_simulation simulation = {.cost = cost,
-                                               .proto = candidate->proto,
-                                               .n_channels = candidate->n_channels,
-                                               .tile_bytes = candidate->tile_bytes,
-                                               .depth = candidate->depth,
-                                               .n_bytes = candidate->n_bytes};
-    struct gyre_simulator *simulator;
-    struct gyre_prediction prediction;
-    GYRE_TRY(gyre_simulator_open(candidate->algorithm, &shape, &machine, false, &simulator));
-    const gyre_status status = gyre_simulator_run(simulator, &simulation, &prediction);
-    gyre_simulator_close(simulator);
-    if (status == GYRE_SUCCESS)
-        *predicted_ns_out = prediction.time_ns;
-    return status;
+    return simulator->network.n_lanes;
+}
+
+uint32_t gyre_simulator_min_depth(const struct gyre_simulator *simulator)
+{
+    return simulator->network.min_depth;
 }

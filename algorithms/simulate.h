@@ -3,8 +3,8 @@
  * Predicts how long a collective takes: the programs of all ranks are run against each other over a
  * described machine, tile by tile, with the FIFO depth, credits and shared links that executors
  * meet. A LogGP-like model (Alexandrov et al., "LogGP", SPAA 1995): per step and per connection
- * latencies and byte rates. Pure functions: the same input gives the same bits on every rank, so
- * plans may depend on it (docs/simulation.md).
+ * latencies and byte rates. Pure functions without contracted multiply-adds: the same input gives
+ * the same bits on every rank, so plans may depend on it (docs/tuning.md).
  */
 #ifndef GYRE_ALGORITHMS_SIMULATE_H
 #define GYRE_ALGORITHMS_SIMULATE_H
@@ -12,9 +12,8 @@
 #include "algorithms/algorithm.h"
 
 /* What lies between two ranks. X(enum suffix, word in keys) */
-#define GYRE_LINK_TABLE(X)                                                  \
-    X(DEVICE, device) /* both on one device */                              \
-    X(HOST, host)     /* NVLink, PCIe or shared memory of one host */       \
+#define GYRE_LINK_TABLE(X)                                              \
+    X(HOST, host)       /* NVLink, PCIe or shared memory of one host */ \
     X(NETWORK, network) /* a proxy moves the slots through the host's NIC */
 
 enum gyre_link_class {
@@ -26,14 +25,15 @@ enum gyre_link_class {
 
 /* The constants of the model. A rate of 0 means: not limited by this. */
 struct gyre_cost {
-    double launch_ns;                             /* from the call to the first step */
-    double step_ns[GYRE_N_PROTOS];                /* decoding and barriers of one step */
-    double hop_ns[GYRE_N_PROTOS][GYRE_N_LINKS];   /* from written to seen by the receiver */
-    double wire_efficiency[GYRE_N_PROTOS];        /* payload / bytes sent; above 0, at most 1 */
-    double credit_ns[GYRE_N_LINKS];               /* from slot read to seen free by the sender */
+    double launch_ns;                              /* from the call to the first step */
+    double step_ns[GYRE_N_PROTOS];                 /* decoding and barriers of one step */
+    double hop_ns[GYRE_N_PROTOS][GYRE_N_LINKS];    /* from written to seen by the receiver */
+    double wire_efficiency[GYRE_N_PROTOS];         /* payload / bytes sent; above 0, at most 1 */
+    double credit_ns[GYRE_N_LINKS];                /* from slot read to seen free by the sender */
     double worker_send_bytes_per_ns[GYRE_N_LINKS]; /* one worker writing into one connection */
-    double worker_copy_bytes_per_ns;  /* one worker reading an input or writing a local output */
-    double parallel_workers;          /* of one rank that run at the same time; 0 = all */
+    double worker_copy_bytes_per_ns; /* one worker reading an input or writing a local output */
+    double parallel_workers;         /* of one rank that run at the same time; 0 = all */
+    double cores_per_host;           /* that all ranks of a host share; 0 = enough for all */
     double egress_bytes_per_ns[GYRE_N_LINKS];  /* of one rank, all its workers together */
     double ingress_bytes_per_ns[GYRE_N_LINKS]; /* likewise */
     double nic_bytes_per_ns; /* of one host, all its ranks together, each direction */
@@ -44,6 +44,9 @@ extern const struct gyre_cost gyre_cost_host;
 
 /** GPUs joined by NVLink 4, hosts by 400 Gbit/s NICs. */
 extern const struct gyre_cost gyre_cost_h200;
+
+/** gyre_cost_find - "host" or "h200"; NULL = no such table. */
+const struct gyre_cost *gyre_cost_find(const char *name);
 
 /** gyre_cost_from_text - read "key = value" lines; `#` starts a comment. Keys carry their unit.
  * @text: untrusted. @base: gives the values of keys that the text does not name; may be cost_out.
@@ -57,7 +60,7 @@ gyre_status gyre_cost_to_text(const struct gyre_cost *cost, char **text_out);
 
 struct gyre_machine {
     const struct gyre_grouping *grouping; /* NULL = one host; between hosts is NETWORK */
-    const uint8_t *links; /* enum gyre_link_class [from * n_ranks + to]; NULL = by the grouping */
+    bool is_all_network;                  /* inside hosts, too */
 };
 
 /* How a simulated call is carried out. */
@@ -72,11 +75,13 @@ struct gyre_simulation {
 };
 
 #define GYRE_SIMULATE_MAX_DEPTH 64
+#define GYRE_SIMULATE_MAX_FIFOS (1U << 21) /* about 400 MB */
 
 /* X(enum suffix, name): what can be busy. LATENCY: nothing was, half of the time. */
-#define GYRE_RESOURCE_TABLE(X)                                                     \
-    X(LATENCY, latency) X(WORKER, worker) X(CORES, cores) X(EGRESS, egress)        \
-    X(INGRESS, ingress) X(NIC_OUT, nic_out) X(NIC_IN, nic_in)
+#define GYRE_RESOURCE_TABLE(X)                                              \
+    X(LATENCY, latency)                                                     \
+    X(WORKER, worker) X(CORES, cores) X(EGRESS, egress) X(INGRESS, ingress) \
+        X(HOST_CORES, host_cores) X(NIC_OUT, nic_out) X(NIC_IN, nic_in)
 
 enum gyre_resource {
 #define GYRE_RESOURCE_ENUM(id, name) GYRE_RESOURCE_##id,
@@ -100,12 +105,19 @@ struct gyre_simulator;
 /** gyre_simulator_open - programs of all ranks, prepared. Where turning the machine by one host (or
  * one rank of a single host) changes nothing, one host stands for all: a ring of 1024 ranks on
  * 128 hosts costs no more than eight ranks. @all_ranks: do without that.
- * Errors: as gyre_algorithm_emit(); INVALID_ARGUMENT when connections do not fit together. */
+ * Errors: as gyre_algorithm_emit(); INVALID_ARGUMENT when connections do not fit together;
+ * UNSUPPORTED when there are over GYRE_SIMULATE_MAX_FIFOS of them. */
 gyre_status gyre_simulator_open(const struct gyre_algorithm *algorithm,
                                 const struct gyre_shape *shape, const struct gyre_machine *machine,
                                 bool all_ranks, struct gyre_simulator **simulator_out);
 
 void gyre_simulator_close(struct gyre_simulator *simulator);
+
+/** gyre_simulator_lanes - as n_lanes of the programs. */
+uint32_t gyre_simulator_lanes(const struct gyre_simulator *simulator);
+
+/** gyre_simulator_min_depth - as min_depth of the programs. */
+uint32_t gyre_simulator_min_depth(const struct gyre_simulator *simulator);
 
 /** gyre_simulator_run - predict one call. Several runs of one simulator are independent; one thread
  * at a time. Errors: INVALID_ARGUMENT (a parameter out of range, or a depth at which the programs
@@ -113,24 +125,5 @@ void gyre_simulator_close(struct gyre_simulator *simulator);
 gyre_status gyre_simulator_run(struct gyre_simulator *simulator,
                                const struct gyre_simulation *simulation,
                                struct gyre_prediction *prediction_out);
-
-/* One way to carry out a collective, for a tuner that compares ways. */
-struct gyre_candidate {
-    const struct gyre_algorithm *algorithm;
-    enum gyre_collective coll;
-    enum gyre_proto proto;
-    uint16_t n_ranks;
-    const struct gyre_grouping *grouping; /* NULL = one host */
-    uint32_t n_channels;
-    uint32_t tile_bytes;
-    uint32_t depth;
-    uint64_t n_bytes;
-};
-
-/** gyre_simulate_choice - predicted time of a candidate, root 0. Takes from tens of microseconds to
- * milliseconds: cache the result by size class.
- * Errors: as gyre_simulator_open() and gyre_simulator_run(). */
-gyre_status gyre_simulate_choice(const struct gyre_cost *cost,
-                                 const struct gyre_candidate *candidate, double *predicted_ns_out);
 
 #endif

@@ -101,7 +101,7 @@ static gyre_status hash_program(const struct build *build, unsigned rank, uint64
 static unsigned rotation_of(const struct gyre_machine *machine, unsigned n_ranks)
 {
     const struct gyre_grouping *grouping = machine->grouping;
-    if (machine->links != NULL || n_ranks < 2)
+    if (n_ranks < 2)
         return 0;
     if (grouping == NULL || grouping->n_hosts == 1)
         return 1;
@@ -136,18 +136,19 @@ static gyre_status check_rotation(const struct build *build, unsigned by, bool *
 
 static uint8_t link_between(const struct build *build, unsigned from, unsigned to)
 {
-    const struct gyre_machine *machine = build->machine;
-    if (machine->links != NULL)
-        return machine->links[(size_t)from * build->shape->n_ranks + to];
-    const struct gyre_grouping *grouping = machine->grouping;
-    return grouping == NULL || grouping->host_of[from] == grouping->host_of[to]
-               ? GYRE_LINK_HOST
-               : GYRE_LINK_NETWORK;
+    const struct gyre_grouping *grouping = build->machine->grouping;
+    const bool is_inside = grouping == NULL || grouping->host_of[from] == grouping->host_of[to];
+    return is_inside && !build->machine->is_all_network ? GYRE_LINK_HOST : GYRE_LINK_NETWORK;
 }
 
 static gyre_status add_ends(struct build *build, const struct gyre_program *program)
 {
     const unsigned n = program->n_ranks, n_kept = build->network->n_kept;
+    if (build->n_ends + program->n_connections > 2 * GYRE_SIMULATE_MAX_FIFOS)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                         "%s %s of %u ranks has over %u connections: too many to simulate",
+                         program->algorithm, gyre_collectives[program->coll].name, n,
+                         GYRE_SIMULATE_MAX_FIFOS);
     GYRE_TRY(reserve(&build->ends, &build->ends_bytes, build->n_ends + program->n_connections,
                      sizeof(struct end)));
     for (uint32_t i = 0; i < program->n_connections; i++) {
@@ -221,6 +222,8 @@ static gyre_status add_program(struct build *build, unsigned rank)
     struct gyre_program *program;
     GYRE_TRY(gyre_algorithm_emit(build->algorithm, build->shape, (int)rank, &program));
     build->network->n_chunks = program->n_chunks;
+    build->network->n_lanes = program->n_lanes;
+    build->network->min_depth = program->min_depth;
     const uint32_t first_end = build->n_ends;
     gyre_status status = add_ends(build, program);
     for (uint32_t w = 0; w < program->n_workers && status == GYRE_SUCCESS; w++)
@@ -248,8 +251,8 @@ static gyre_status join_ends(struct build *build)
     network->fifos = calloc(n_ends / 2 + 1, sizeof(*network->fifos));
     gyre_status status = GYRE_SUCCESS;
     if (fifo_of_end == NULL || network->fifos == NULL) {
-        status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate %u FIFOs to simulate",
-                           n_ends / 2);
+        status =
+            gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate %u FIFOs to simulate", n_ends / 2);
         goto out;
     }
     if (n_ends > 0)
@@ -286,6 +289,8 @@ static gyre_status fill_network(struct build *build, bool all_ranks)
         if (network->is_folded)
             network->n_kept = by;
     }
+    network->n_hosts = build->machine->grouping == NULL ? 1 : build->machine->grouping->n_hosts;
+    network->n_alike = network->is_folded && network->n_hosts == 1 ? n_ranks : 1;
     network->host_of = calloc(network->n_kept, sizeof(*network->host_of));
     if (network->host_of == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate %u ranks to simulate", n_ranks);
@@ -294,7 +299,6 @@ static gyre_status fill_network(struct build *build, bool all_ranks)
         network->host_of[rank] = grouping == NULL ? 0 : grouping->host_of[rank];
         GYRE_TRY(add_program(build, rank));
     }
-    network->n_hosts = build->machine->grouping == NULL ? 1 : build->machine->grouping->n_hosts;
     return join_ends(build);
 }
 
@@ -304,10 +308,8 @@ gyre_status gyre_sim_network_open(const struct gyre_algorithm *algorithm,
                                   struct gyre_sim_network *network_out)
 {
     struct gyre_sim_network network = {0};
-    struct build build = {.algorithm = algorithm,
-                          .shape = shape,
-                          .machine = machine,
-                          .network = &network};
+    struct build build = {
+        .algorithm = algorithm, .shape = shape, .machine = machine, .network = &network};
     if (shape->n_ranks < 1 || shape->n_ranks > GYRE_MAX_RANKS)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%u ranks (1..%d)", shape->n_ranks,
                          GYRE_MAX_RANKS);

@@ -38,7 +38,10 @@ struct gyre_sim_network {
     uint32_t n_kept;   /* ranks; those of which there are programs */
     uint32_t n_hosts;  /* of the kept ranks */
     uint32_t n_chunks; /* of the program */
-    bool is_folded;    /* n_kept stand for all; chunks count as long as the longest */
+    uint32_t n_lanes;
+    uint32_t min_depth;
+    bool is_folded;   /* n_kept stand for all; chunks count as long as the longest */
+    uint32_t n_alike; /* ranks of its own host that a kept one stands for */
     uint32_t n_workers;
     uint32_t n_fifos;
     uint32_t n_steps;
