@@ -78,10 +78,12 @@ struct gyre_simulation {
 #define GYRE_SIMULATE_MAX_FIFOS (1U << 21) /* about 400 MB */
 
 /* X(enum suffix, name): what can be busy. LATENCY: nothing was, half of the time. */
-#define GYRE_RESOURCE_TABLE(X)                                              \
-    X(LATENCY, latency)                                                     \
-    X(WORKER, worker) X(CORES, cores) X(EGRESS, egress) X(INGRESS, ingress) \
-        X(HOST_CORES, host_cores) X(NIC_OUT, nic_out) X(NIC_IN, nic_in)
+#define GYRE_RESOURCE_TABLE(X)                                                          \
+    X(LATENCY, latency)                                                                 \
+    X(WORKER, worker)                                                                   \
+    X(CORES, cores)                                                                     \
+    X(EGRESS, egress) X(INGRESS, ingress) X(HOST_CORES, host_cores) X(NIC_OUT, nic_out) \
+        X(NIC_IN, nic_in)
 
 enum gyre_resource {
 #define GYRE_RESOURCE_ENUM(id, name) GYRE_RESOURCE_##id,
