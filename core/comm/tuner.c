@@ -272,7 +272,7 @@ static gyre_status choose_algorithm(const struct gyre_tuner_facts *facts,
     if (found == NULL)
         return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                          "no algorithm that GYRE_ALGO allows can do %s; \"build/bench/schedule "
-                         "--list\" shows which can",
+                         "--help\" shows which can",
                          gyre_collectives[coll].name);
     *algorithm_out = found;
     return GYRE_SUCCESS;
