@@ -386,6 +386,14 @@ static void find_busiest(const struct run *run, struct gyre_prediction *predicti
         prediction->bottleneck = GYRE_RESOURCE_LATENCY;
 }
 
+/* When the rank's workers start. */
+static double launched_ns(const struct run *run, uint32_t rank)
+{
+    const struct gyre_cost *cost = run->simulation->cost;
+    return cost->launch_ns +
+           cost->worker_launch_ns * run->simulation->n_channels * run->network->n_workers_of[rank];
+}
+
 /* Simulate `n_tiles` of the call's tiles. */
 static gyre_status run_tiles(const struct run *call, uint64_t n_tiles,
                              struct gyre_prediction *prediction)
@@ -394,10 +402,11 @@ static gyre_status run_tiles(const struct run *call, uint64_t n_tiles,
     run.n_tiles = n_tiles;
     GYRE_TRY(open_run(&run));
     for (uint32_t i = 0; i < run.network->n_workers; i++) {
+        const double start_ns = launched_ns(&run, run.network->workers[i].rank);
         run.workers[i].place = NOT_QUEUED;
-        wake(&run, i, run.simulation->cost->launch_ns);
+        run.end_ns = fmax(run.end_ns, start_ns);
+        wake(&run, i, start_ns);
     }
-    run.end_ns = run.simulation->cost->launch_ns;
     while (run.n_queued > 0) {
         const uint32_t worker = take_next(&run);
         look(&run, worker, run.workers[worker].wakeup_ns);

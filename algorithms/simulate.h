@@ -26,6 +26,7 @@ enum gyre_link_class {
 /* The constants of the model. A rate of 0 means: not limited by this. */
 struct gyre_cost {
     double launch_ns;                              /* from the call to the first step */
+    double worker_launch_ns;                       /* more, for each worker of the rank */
     double step_ns[GYRE_N_PROTOS];                 /* decoding and barriers of one step */
     double hop_ns[GYRE_N_PROTOS][GYRE_N_LINKS];    /* from written to seen by the receiver */
     double wire_efficiency[GYRE_N_PROTOS];         /* payload / bytes sent; above 0, at most 1 */
@@ -78,12 +79,12 @@ struct gyre_simulation {
 #define GYRE_SIMULATE_MAX_FIFOS (1U << 21) /* about 400 MB */
 
 /* X(enum suffix, name): what can be busy. LATENCY: nothing was, half of the time. */
-#define GYRE_RESOURCE_TABLE(X)                                                          \
-    X(LATENCY, latency)                                                                 \
-    X(WORKER, worker)                                                                   \
-    X(CORES, cores)                                                                     \
-    X(EGRESS, egress) X(INGRESS, ingress) X(HOST_CORES, host_cores) X(NIC_OUT, nic_out) \
-        X(NIC_IN, nic_in)
+#define GYRE_RESOURCE_TABLE(X) \
+    X(LATENCY, latency)        \
+    X(WORKER, worker)          \
+    X(CORES, cores)            \
+    X(EGRESS, egress)          \
+    X(INGRESS, ingress) X(HOST_CORES, host_cores) X(NIC_OUT, nic_out) X(NIC_IN, nic_in)
 
 enum gyre_resource {
 #define GYRE_RESOURCE_ENUM(id, name) GYRE_RESOURCE_##id,

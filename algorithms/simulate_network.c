@@ -224,6 +224,7 @@ static gyre_status add_program(struct build *build, unsigned rank)
     build->network->n_chunks = program->n_chunks;
     build->network->n_lanes = program->n_lanes;
     build->network->min_depth = program->min_depth;
+    build->network->n_workers_of[rank] = program->n_workers;
     const uint32_t first_end = build->n_ends;
     gyre_status status = add_ends(build, program);
     for (uint32_t w = 0; w < program->n_workers && status == GYRE_SUCCESS; w++)
@@ -292,7 +293,8 @@ static gyre_status fill_network(struct build *build, bool all_ranks)
     network->n_hosts = build->machine->grouping == NULL ? 1 : build->machine->grouping->n_hosts;
     network->n_alike = network->is_folded && network->n_hosts == 1 ? n_ranks : 1;
     network->host_of = calloc(network->n_kept, sizeof(*network->host_of));
-    if (network->host_of == NULL)
+    network->n_workers_of = calloc(network->n_kept, sizeof(*network->n_workers_of));
+    if (network->host_of == NULL || network->n_workers_of == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate %u ranks to simulate", n_ranks);
     for (unsigned rank = 0; rank < network->n_kept; rank++) {
         const struct gyre_grouping *grouping = build->machine->grouping;
@@ -329,5 +331,6 @@ void gyre_sim_network_close(struct gyre_sim_network *network)
     free(network->steps);
     free(network->fifo_of);
     free(network->host_of);
+    free(network->n_workers_of);
     memset(network, 0, sizeof(*network));
 }

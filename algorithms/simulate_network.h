@@ -50,7 +50,8 @@ struct gyre_sim_network {
     struct gyre_sim_fifo *fifos;
     struct gyre_sim_step *steps;
     uint32_t *fifo_of;
-    uint32_t *host_of; /* by kept rank */
+    uint32_t *host_of;      /* by kept rank */
+    uint32_t *n_workers_of; /* by kept rank */
 };
 
 /** gyre_sim_network_open - see gyre_simulator_open(). */

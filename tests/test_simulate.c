@@ -191,7 +191,8 @@ static void two_shot_is_two_hops_and_2n_minus_2_nths(void)
 static void a_step_costs_itself_its_copies_and_its_sends(void)
 {
     struct gyre_cost cost = plain_cost(HOP_NS, 0);
-    cost.launch_ns = 5000;
+    cost.launch_ns = 4000;
+    cost.worker_launch_ns = 1000;
     cost.step_ns[GYRE_PROTO_SIMPLE] = 300;
     cost.worker_copy_bytes_per_ns = 4;
     cost.worker_send_bytes_per_ns[GYRE_LINK_HOST] = 2;
@@ -326,8 +327,9 @@ static void check_worse_machine(const struct gyre_cost *cost, struct question qu
         struct gyre_cost worse = *cost;
         double *constant = (double *)&worse + i;
         const double *efficiency = worse.wire_efficiency;
-        const bool is_time = constant < efficiency || (constant >= worse.credit_ns &&
-                                                       constant < worse.credit_ns + GYRE_N_LINKS);
+        const bool is_time = constant < efficiency ||
+                             /* launch, step, hop */ (constant >= worse.credit_ns &&
+                                                      constant < worse.credit_ns + GYRE_N_LINKS);
         *constant = is_time ? *constant * 1.5 : *constant / 1.5;
         const double now_ns = time_of(&worse, &question);
         CHECK_MSG(now_ns >= before_ns * (1 - 1e-9),
