@@ -44,7 +44,7 @@ static void add_trial(const struct bench_rank *rank, const struct bench_case *wh
     trial.choice.n_channels = summary.n_channels; /* fewer, where the program needs lanes */
     trial.predicted_us = summary.predicted_us;
     for (int i = first; i < trials->n_trials; i++)
-        if (!trials->trials[i].is_tuned && is_same(&trials->trials[i].choice, &trial.choice))
+        if (is_same(&trials->trials[i].choice, &trial.choice))
             return;
     trials->trials[trials->n_trials++] = trial;
 }
@@ -92,13 +92,22 @@ gyre_status bench_add_trials(const struct bench_rank *rank, const struct bench_c
     return GYRE_SUCCESS;
 }
 
+/* All ranks wait for each other, on the stream: the skew is that of a small call. */
+static gyre_status meet(const struct bench_rank *rank)
+{
+    GYRE_TRY(gyre_all_reduce(rank->send_memory, rank->send_memory, 1, GYRE_UINT8, GYRE_SUM,
+                             rank->comm, rank->stream));
+    return bench_wait(rank);
+}
+
 /* One trial's turn: n calls; us[i] becomes the longest over the ranks. */
 static gyre_status take_turn(struct bench_rank *rank, const struct bench_trial *trial, double *us,
                              size_t n)
 {
     const struct bench_call call = bench_call_of(rank, &trial->what, false);
     gyre_status status = GYRE_SUCCESS;
-    gyre_plan_force(rank->comm, trial->is_tuned ? NULL : &trial->choice);
+    const bool is_loose = gyre_collectives[trial->what.coll].has_root;
+    gyre_plan_force(rank->comm, &trial->choice);
     GYRE_TRY(bench_team_barrier(&rank->member));
     for (size_t i = 0; i < n && status == GYRE_SUCCESS; i++) {
         const uint64_t start_ns = gyre_now_ns();
@@ -106,6 +115,8 @@ static gyre_status take_turn(struct bench_rank *rank, const struct bench_trial *
         if (status == GYRE_SUCCESS)
             status = bench_wait(rank);
         us[i] = (double)(gyre_now_ns() - start_ns) / 1e3;
+        if (is_loose && status == GYRE_SUCCESS)
+            status = meet(rank);
     }
     gyre_plan_force(rank->comm, NULL);
     GYRE_TRY(bench_rank_agree(rank, status));

@@ -13,7 +13,7 @@
 struct bench_trial {
     struct bench_case what;
     struct gyre_choice choice;
-    bool is_tuned;       /* nothing is forced: the choice is the tuner's */
+    bool is_tuned;       /* the tuner's; the first of its case */
     double us;           /* median over rounds of the round's median; of a call, the longest rank */
     double predicted_us; /* 0 = no prediction */
 };
@@ -30,7 +30,8 @@ gyre_status bench_add_trials(const struct bench_rank *rank, const struct bench_c
                              struct bench_trials *trials);
 
 /** bench_time_trials - fill in us; collective; the same result on all ranks. Calls are waited for
- * one by one. The communicator is as tuned afterwards. */
+ * one by one; where a call does not make all ranks wait for each other (there is a root), something
+ * else does in between. The communicator is as tuned afterwards. */
 gyre_status bench_time_trials(struct bench_rank *rank, struct bench_trials *trials);
 
 /** bench_predict - --predict: for every size what was predicted, what was measured and what the

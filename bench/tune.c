@@ -46,18 +46,16 @@ static gyre_status list_trials(const struct bench_rank *rank, struct bench_trial
     return GYRE_SUCCESS;
 }
 
-/* The tuner's own choices are among the others. */
 static void take_trials(const struct bench_trials *trials, struct rows *rows)
 {
     for (int i = 0; i < trials->n_trials; i++) {
         const struct bench_trial *trial = &trials->trials[i];
-        if (!trial->is_tuned)
-            rows->rows[rows->n_rows++] = (struct bench_fit_row){
-                .coll = trial->what.coll,
-                .choice = trial->choice,
-                .n_bytes = trial->what.count * gyre_dtype_bytes(trial->what.dtype),
-                .us = trial->us,
-            };
+        rows->rows[rows->n_rows++] = (struct bench_fit_row){
+            .coll = trial->what.coll,
+            .choice = trial->choice,
+            .n_bytes = trial->what.count * gyre_dtype_bytes(trial->what.dtype),
+            .us = trial->us,
+        };
     }
 }
 
