@@ -89,6 +89,9 @@ gyre_status gyre_plan_cache_open(struct gyre_comm *comm, struct gyre_plan_cache 
         .spec = comm->links.spec,
         .grouping = &comm->links.grouping,
     };
+    if (least > most && comm->rank == 0)
+        GYRE_WARN("%d channels are wanted at least, but this communicator has room for %u",
+                  comm->config.min_channels, most);
     const bool is_host = cache->facts.device_kind == GYRE_DEVICE_HOST;
     if (comm->tuning.is_set && is_host)
         cache->facts.cost = &comm->tuning.cost;

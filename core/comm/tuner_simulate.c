@@ -8,7 +8,7 @@
 #include "core/base/util.h"
 
 /* More channels or smaller tiles have to be worth it: the model is no better than this. */
-#define WORTH 0.98
+#define WORTH 0.95
 
 /* Not below this; and each a quarter of the one before. */
 #define MIN_TILE_BYTES 4096
