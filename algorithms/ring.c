@@ -96,20 +96,21 @@ static void emit_broadcast(const struct ring *ring)
     gyre_builder_step(ring->builder, 0, &in, 1, outs, ring->at < ring->n - 1 ? 2 : 1, 0);
 }
 
-/* The chain of the broadcast, walked towards the root. */
 static void emit_reduce(const struct ring *ring)
 {
-    const bool is_root = ring->at == 0, is_end = ring->at == ring->n - 1;
-    const struct gyre_ref ins[] = {gyre_in(0), ring->next};
-    const struct gyre_ref out = is_root ? gyre_out(0) : ring->prev;
-    gyre_builder_step(ring->builder, 0, ins, is_end ? 1 : 2, &out, 1,
+    const bool is_first = ring->at == 0, is_root = ring->at == ring->n - 1;
+    const struct gyre_ref ins[] = {gyre_in(0), ring->prev};
+    const struct gyre_ref out = is_root ? gyre_out(0) : ring->next;
+    gyre_builder_step(ring->builder, 0, ins, is_first ? 1 : 2, &out, 1,
                       is_root ? GYRE_STEP_FINAL : 0);
 }
 
 static void emit(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
 {
     struct ring ring = {.n = shape->n_ranks};
-    if (gyre_collectives[shape->coll].has_root)
+    if (shape->coll == GYRE_COLL_REDUCE)
+        gyre_order_to_root(shape, ring.order);
+    else if (shape->coll == GYRE_COLL_BROADCAST)
         gyre_order_from_root(shape, ring.order);
     else
         gyre_order_by_host(shape, ring.order);
@@ -145,6 +146,7 @@ const struct gyre_algorithm gyre_algorithm_ring = {
     .summary = "neighbours only; least bytes, most hops",
     .collectives = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE |
                    1U << GYRE_COLL_ALL_GATHER | 1U << GYRE_COLL_REDUCE_SCATTER,
+    .follows_ring = true,
     .emit = emit,
     .n_chunks = n_chunks,
 };

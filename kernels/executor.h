@@ -79,9 +79,13 @@ struct gyre_executor_ops {
     /* The fault was raised: make works that run, and all later ones, end at once. Any thread; does
      * not block. */
     void (*abort)(struct gyre_executor *executor);
-    /* Allocates; not between a group's first and last launch, never while a stream is captured. */
+    /* Allocates; not between a group's first and last launch. */
     gyre_status (*load)(struct gyre_executor *executor, const struct gyre_load_config *config,
                         struct gyre_loaded **loaded_out);
+    /* Make what runs this program for this reduction ready (load its code), before the first work
+     * that is launched with it; likewise. Nothing to do on the host. */
+    gyre_status (*prepare)(struct gyre_executor *executor, struct gyre_loaded *loaded,
+                           const struct gyre_reduction *reduction);
     void (*unload)(struct gyre_executor *executor, struct gyre_loaded *loaded);
     /* Enqueue works on a stream; returns at once. The works of one launch run at the same time and
      * share no FIFO end; launches of one executor run in launch order, on whatever streams. */

@@ -330,10 +330,13 @@ static void hosts_are_kept_together_whatever_the_placement(void)
     uint16_t order[GYRE_MAX_RANKS];
     static const uint16_t by_host[] = {0, 3, 6, 1, 4, 7, 2, 5};
     static const uint16_t from_root[] = {4, 7, 1, 2, 5, 0, 3, 6};
+    static const uint16_t to_root[] = {2, 5, 0, 3, 6, 7, 1, 4};
     gyre_order_by_host(&shape, order);
     CHECK(memcmp(order, by_host, sizeof(by_host)) == 0);
     gyre_order_from_root(&shape, order);
     CHECK(memcmp(order, from_root, sizeof(from_root)) == 0);
+    gyre_order_to_root(&shape, order);
+    CHECK(memcmp(order, to_root, sizeof(to_root)) == 0);
 }
 
 static const struct test_case cases[] = {

@@ -11,6 +11,7 @@
 #include "core/base/param.h"
 #include "core/comm/plan.h"
 #include "core/comm/record.h"
+#include "core/topo/topo.h"
 #include "kernels/executor.h"
 #include "transport/transport.h"
 
@@ -24,10 +25,12 @@ struct gyre_links {
     struct gyre_transport *transports[GYRE_MAX_TRANSPORTS]; /* by that index; NULL = not used */
     struct gyre_connector *connectors;
     struct gyre_fifo_spec spec;
+    uint16_t *before; /* by rank: who comes before it in the order of rings */
     struct gyre_grouping grouping;
-    bool is_proxied;    /* any pair of any ranks */
-    bool is_ll128_safe; /* all pairs of all ranks */
-    char summary[64];   /* "SHM" or "SHM+NET/Socket/0": what the whole communicator uses */
+    struct gyre_topo topo; /* of this host; empty where nobody asks it anything */
+    bool is_proxied;       /* any pair of any ranks */
+    bool is_ll128_safe;    /* all pairs of all ranks */
+    char summary[64];      /* "SHM" or "SHM+NET/Socket/0": what the whole communicator uses */
 };
 
 /* A sum with a scalar, made by gyre_op_create_premul_sum. */
@@ -77,6 +80,22 @@ void gyre_disconnect(gyre_comm *comm);
 
 /** gyre_links_wake - tell the proxies that something was enqueued. */
 void gyre_links_wake(gyre_comm *comm);
+
+/* ---- topology.c --------------------------------------------------------------------------- */
+
+/** gyre_topology_open - check GYRE_P2P_LEVEL and fill comm->links.topo: from GYRE_TOPO_FILE, else
+ * from this machine if anything depends on it. Errors: INVALID_ARGUMENT listing the legal words, or
+ * with the file, the line and what is wrong there; those of gyre_topo_detect. */
+gyre_status gyre_topology_open(gyre_comm *comm);
+
+/** gyre_topology_hash - for gyre_peer_info.topo_hash; 0 = there is none. */
+uint64_t gyre_topology_hash(const gyre_comm *comm);
+
+/** gyre_topology_dump - GYRE_TOPO_DUMP_FILE, by the first rank of each host. Errors: SYSTEM. */
+gyre_status gyre_topology_dump(const gyre_comm *comm);
+
+/** gyre_topology_compare - warn, once a job, when hosts do not look alike. */
+void gyre_topology_compare(const gyre_comm *comm);
 
 /* ---- group.c ------------------------------------------------------------------------------ */
 

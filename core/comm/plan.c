@@ -255,12 +255,12 @@ static gyre_status force_choice(const struct gyre_plan_cache *cache, enum gyre_c
     GYRE_TRY(gyre_tuner_choose(&facts, &filter, coll, n_bytes, choice_out));
     if (forced->tile_bytes > 0)
         choice_out->tile_bytes = forced->tile_bytes;
-    if (choice_out->tile_bytes > gyre_tuner_payload_bytes(&facts.spec, choice_out->proto) ||
-        choice_out->tile_bytes % 16 != 0)
+    const uint32_t most_bytes =
+        gyre_tuner_payload_bytes(&facts.spec, choice_out->algorithm, choice_out->proto);
+    if (choice_out->tile_bytes > most_bytes || choice_out->tile_bytes % 16 != 0)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "tiles of %u bytes: a slot of %s holds %u, in units of 16",
-                         choice_out->tile_bytes, gyre_proto_names[choice_out->proto],
-                         gyre_tuner_payload_bytes(&facts.spec, choice_out->proto));
+                         choice_out->tile_bytes, gyre_proto_names[choice_out->proto], most_bytes);
     return GYRE_SUCCESS;
 }
 
@@ -383,6 +383,8 @@ gyre_status gyre_plan_work(struct gyre_comm *comm, const struct gyre_call *call,
     struct gyre_loaded *loaded = NULL;
     GYRE_TRY(find_loaded(cache, program, &choice, is_p2p ? rank_of : NULL, &loaded));
     const uint32_t element = gyre_dtype_bytes(call->dtype);
+    const struct gyre_reduction reduction = reduction_of(comm, call);
+    GYRE_TRY(comm->executor->ops->prepare(comm->executor, loaded, &reduction));
     *work_out = (struct gyre_work){
         .loaded = loaded,
         .in = call->send,
@@ -392,7 +394,7 @@ gyre_status gyre_plan_work(struct gyre_comm *comm, const struct gyre_call *call,
                   .n_chunks = program->n_chunks,
                   .tile_elems = choice.tile_bytes / element,
                   .unit_elems = 16 / element},
-        .reduction = reduction_of(comm, call),
+        .reduction = reduction,
     };
     if (gyre_log_enabled(GYRE_LOG_INFO, GYRE_LOG_TUNING))
         log_choice(comm, call, &choice);

@@ -87,10 +87,12 @@ gyre_status gyre_tuner_predict(const struct gyre_tuner_facts *facts, const struc
 const char *gyre_tuner_proto_obstacle(const struct gyre_tuner_facts *facts, enum gyre_proto proto);
 
 /** gyre_tuner_payload_bytes - what one slot holds, without the flags of its lines. */
-uint32_t gyre_tuner_payload_bytes(const struct gyre_fifo_spec *spec, enum gyre_proto proto);
+uint32_t gyre_tuner_payload_bytes(const struct gyre_fifo_spec *spec,
+                                  const struct gyre_algorithm *algorithm, enum gyre_proto proto);
 
 /** gyre_tuner_fifo_spec - how FIFOs are dimensioned for a communicator: within the budget of
- * GYRE_FIFO_BUDGET_BYTES a rank. @buffer_bytes: GYRE_BUFFSIZE, 0 = unset. Pure. */
+ * GYRE_FIFO_BUDGET_BYTES a rank, of which rings get the larger part where they gain from large
+ * slots. @buffer_bytes: GYRE_BUFFSIZE, 0 = unset. Pure. */
 struct gyre_fifo_spec gyre_tuner_fifo_spec(gyre_device_kind kind, uint32_t n_ranks, bool is_proxied,
                                            uint64_t buffer_bytes);
 

@@ -64,7 +64,7 @@ static gyre_status search_proto(struct search *search, struct gyre_simulator *si
                                 const struct gyre_algorithm *algorithm, enum gyre_proto proto)
 {
     const struct gyre_tuner_facts *facts = search->facts;
-    const uint32_t most_bytes = gyre_tuner_payload_bytes(&facts->spec, proto) / 16 * 16;
+    const uint32_t most_bytes = gyre_tuner_payload_bytes(&facts->spec, algorithm, proto) / 16 * 16;
     const uint32_t most_channels = (uint32_t)gyre_min_u64(
         facts->max_channels, facts->spec.n_fifos / gyre_simulator_lanes(simulator));
     const uint32_t least_channels = (uint32_t)gyre_min_u64(facts->min_channels, most_channels);

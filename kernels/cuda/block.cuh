@@ -21,7 +21,8 @@ struct connection {
     uint32_t n_uses;
     uint32_t index;
     uint32_t is_send;
-    uint32_t pad[3];
+    uint32_t slot_bytes;
+    uint32_t pad[2];
 };
 
 static_assert(sizeof(struct connection) == 80, "cuda_exec.c sizes shared memory by it");
@@ -54,6 +55,7 @@ static __device__ __forceinline__ void open_connection(struct connection *own,
     struct gyre_inbox *inbox = end->inbox;
     struct gyre_credit *credit = end->credit;
     const uint32_t depth = end->depth;
+    const uint32_t slot_bytes = end->slot_bytes;
     own->slots = end->slots[PROTO];
     own->awaited = is_send ? &credit->head[PROTO] : &inbox->tail[PROTO];
     own->posted = is_send ? &inbox->tail[PROTO] : &credit->head[PROTO];
@@ -68,6 +70,7 @@ static __device__ __forceinline__ void open_connection(struct connection *own,
     own->first_slot =
         (depth & (depth - 1)) == 0 ? (uint32_t)number & (depth - 1) : (uint32_t)(number % depth);
     own->depth = depth;
+    own->slot_bytes = PROTO == GYRE_PROTO_SIMPLE ? slot_bytes : common.slot_bytes;
     own->n_uses = n_uses;
     own->index = index;
     own->is_send = is_send;
@@ -180,7 +183,7 @@ static __device__ __forceinline__ unsigned char *
 slot_address(const struct block &block, const struct connection *own, uint32_t n_before)
 {
     const uint32_t slot = (own->first_slot + n_before) % own->depth;
-    return own->slots + (size_t)slot * block.common.slot_bytes;
+    return own->slots + (size_t)slot * own->slot_bytes;
 }
 
 /* Where a chunk's part of the step begins. @range: of the step's own chunk. */

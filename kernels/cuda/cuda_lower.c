@@ -21,12 +21,13 @@ struct lowering {
     struct gyre_cuda_worker *workers;
     struct gyre_cuda_connection *connections;
     struct gyre_cuda_step *steps;
+    uint32_t slot_bytes;  /* the smallest so far */
     uint16_t *own_number; /* by the program's connection: its number in its worker, or NONE */
 };
 
 #define NONE UINT16_MAX
 
-static gyre_status find_end(const struct lowering *lower, uint32_t i, uint32_t *index_out)
+static gyre_status find_end(struct lowering *lower, uint32_t i, uint32_t *index_out)
 {
     const struct gyre_program *program = lower->config->program;
     const struct gyre_connection *connection = &program->connections[i];
@@ -51,6 +52,8 @@ static gyre_status find_end(const struct lowering *lower, uint32_t i, uint32_t *
             return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                              "the connection %s rank %u goes through a proxy: no protocol %s",
                              connection->is_send ? "to" : "from", peer, gyre_proto_names[proto]);
+        if (proto == GYRE_PROTO_SIMPLE)
+            lower->slot_bytes = (uint32_t)gyre_min_u64(lower->slot_bytes, end->slot_bytes);
     }
     *index_out =
         gyre_connector_index(lower->spec, peer, connection->lane, connection->is_send != 0);
@@ -117,7 +120,7 @@ static gyre_status lower_step(struct lowering *lower, struct gyre_cuda_worker *w
 static gyre_status lower_all(struct lowering *lower, struct gyre_cuda_shape *shape_out)
 {
     const struct gyre_program *program = lower->config->program;
-    struct gyre_cuda_shape shape = {0, 0, 0};
+    struct gyre_cuda_shape shape = {0, 0, 0, 0};
     uint32_t n_connections = 0;
     for (uint32_t w = 0; w < program->n_workers; w++) {
         struct gyre_cuda_worker *worker = &lower->workers[w];
@@ -135,6 +138,7 @@ static gyre_status lower_all(struct lowering *lower, struct gyre_cuda_shape *sha
         if (worker->n_steps > shape.max_steps)
             shape.max_steps = worker->n_steps;
     }
+    shape.slot_bytes = lower->slot_bytes;
     *shape_out = shape;
     return GYRE_SUCCESS;
 }
@@ -153,6 +157,9 @@ gyre_status gyre_cuda_lower(const struct gyre_fifo_spec *spec,
     struct gyre_cuda_program layout;
     struct lowering lower = {
         .spec = spec, .connectors = connectors, .n_ranks = (uint32_t)n_ranks, .config = config};
+    lower.slot_bytes = spec->slot_bytes[config->proto];
+    if (config->proto == GYRE_PROTO_SIMPLE)
+        lower.slot_bytes = (uint32_t)gyre_max_u64(lower.slot_bytes, spec->near_slot_bytes);
     layout.workers_offset = sizeof(layout);
     layout.connections_offset =
         layout.workers_offset + program->n_workers * (uint32_t)sizeof(struct gyre_cuda_worker);

@@ -147,7 +147,7 @@ struct gyre_cuda_common {
     uint64_t *counters; /* of this protocol, by connector index: posted or consumed */
     struct gyre_cuda_control *control;
     struct gyre_cuda_board *board;
-    uint32_t slot_bytes; /* of this protocol */
+    uint32_t slot_bytes; /* of this protocol; SIMPLE: each connection has its own */
     uint32_t n_blocks;
     uint32_t n_works;
     uint32_t ends_per_rank; /* connectors of one peer: turns an index into a rank */
@@ -254,7 +254,8 @@ extern "C" {
 struct gyre_cuda_shape {
     uint32_t max_connections; /* of one worker */
     uint32_t max_steps;
-    uint32_t max_uses; /* of one connection in a tile */
+    uint32_t max_uses;   /* of one connection in a tile */
+    uint32_t slot_bytes; /* the smallest of its connections, this protocol's */
 };
 
 /** gyre_cuda_lower - one rank's program as a blob for the kernel.

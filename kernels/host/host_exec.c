@@ -72,7 +72,7 @@ static void fill_ends(struct gyre_host_executor *executor, const struct gyre_con
         end->inbox = connectors[i].inbox;
         end->credit = connectors[i].credit;
         end->depth = connectors[i].depth;
-        end->slot_bytes = executor->spec.slot_bytes[GYRE_PROTO_SIMPLE];
+        end->slot_bytes = connectors[i].slot_bytes;
         end->peer = i / n_per_peer;
     }
 }
@@ -368,6 +368,7 @@ const struct gyre_executor_ops gyre_executor_host = {
     .pulse = host_pulse,
     .abort = host_abort,
     .load = gyre_host_load,
+    .prepare = gyre_host_prepare,
     .unload = gyre_host_unload,
     .launch = host_launch,
 };

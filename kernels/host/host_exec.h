@@ -49,8 +49,8 @@ struct gyre_loaded {
     uint32_t n_chunks;
     uint32_t n_workers;
     uint32_t n_connections;
-    uint32_t n_scratch; /* areas of one channel */
-    uint32_t area_bytes;
+    uint32_t n_scratch;  /* areas of one channel */
+    uint32_t area_bytes; /* what a tile may have: the smallest slot of its connections */
     bool in_blocks;
     bool out_blocks;
     struct gyre_worker *workers;
@@ -84,9 +84,11 @@ struct gyre_host_runner {
 bool gyre_host_step_try(struct gyre_host_executor *executor, struct gyre_host_runner *runner,
                         uint64_t *n_bytes_out);
 
-/** The slots load and unload of the executor's table. */
+/** The slots load, prepare and unload of the executor's table. */
 gyre_status gyre_host_load(struct gyre_executor *executor, const struct gyre_load_config *config,
                            struct gyre_loaded **loaded_out);
+gyre_status gyre_host_prepare(struct gyre_executor *executor, struct gyre_loaded *loaded,
+                              const struct gyre_reduction *reduction);
 void gyre_host_unload(struct gyre_executor *executor, struct gyre_loaded *loaded);
 
 /** gyre_host_loaded_release - one user less; the last one frees. The caller holds executor->lock.

@@ -33,6 +33,8 @@ struct sweep {
     int n_sizes;
 };
 
+static const struct gyre_reduction float_sum = {.dtype = GYRE_FLOAT32, .op = GYRE_SUM};
+
 static int parse_list(const char *text, uint64_t *values)
 {
     int n = 0;
@@ -83,7 +85,7 @@ static gyre_status load(struct gpu_world *world, const struct point *point,
                                                 .n_channels = point->n_channels,
                                                 .proto = point->proto,
                                                 .n_threads = point->n_threads};
-        GYRE_TRY(gyre_executor_cuda.load(world->executors[rank], &config, &own->loaded));
+        GYRE_TRY(gpu_world_load(world, rank, &config, &float_sum, &own->loaded));
     }
     return GYRE_SUCCESS;
 }
@@ -119,7 +121,7 @@ static void launch(struct gpu_world *world, const struct point *point, struct ra
                                              .n_chunks = own->program->n_chunks,
                                              .tile_elems = tile_bytes / 4,
                                              .unit_elems = UNIT_ELEMS},
-                                   .reduction = {.dtype = GYRE_FLOAT32, .op = GYRE_SUM}};
+                                   .reduction = float_sum};
     CHECK_OK(gyre_executor_cuda.launch(world->executors[rank], &work, 1, world->streams[rank]));
 }
 
@@ -274,44 +276,69 @@ static void sweep_all(struct gpu_world *world, const struct sweep *sweep, FILE *
     }
 }
 
-/* Time of a step that has nothing to wait for: one block copies 16 bytes a tile, many tiles. */
-static void measure_decode(struct gpu_world *world, FILE *file)
+/* One rank's program of so many steps, each of its own chunk: with fewer elements than chunks all
+ * but the first step move nothing. */
+static gyre_status make_empty_steps(int n_steps, struct gyre_program **program_out)
 {
     const struct gyre_shape shape = {GYRE_COLL_ALL_REDUCE, 1, 0, NULL};
-    const uint32_t n_tiles = 20000;
-    for (unsigned proto = 0; proto < GYRE_N_PROTOS; proto++) {
-        struct rank_state own;
-        float ms;
-        memset(&own, 0, sizeof(own));
-        CHECK_OK(gyre_algorithm_emit(&gyre_algorithm_ring, &shape, 0, &own.program));
-        const struct gyre_load_config config = {
-            .program = own.program, .n_channels = 1, .proto = (enum gyre_proto)proto};
-        CHECK_OK(gyre_executor_cuda.load(world->executors[0], &config, &own.loaded));
-        gpu_world_use(world, 0);
-        GPU_OK(cudaMalloc((void **)&own.in, n_tiles * 16));
-        GPU_OK(cudaMalloc((void **)&own.out, n_tiles * 16));
-        GPU_OK(cudaEventCreate(&own.begin));
-        GPU_OK(cudaEventCreate(&own.end));
-        const struct gyre_work work = {.loaded = own.loaded,
-                                       .in = own.in,
-                                       .out = own.out,
-                                       .split = {n_tiles * 4, 1, own.program->n_chunks, 4, 4},
-                                       .reduction = {.dtype = GYRE_FLOAT32, .op = GYRE_SUM}};
-        for (int i = 0; i < 2; i++) {
-            GPU_OK(cudaEventRecord(own.begin, world->streams[0]));
-            CHECK_OK(gyre_executor_cuda.launch(world->executors[0], &work, 1, world->streams[0]));
-            GPU_OK(cudaEventRecord(own.end, world->streams[0]));
-        }
-        GPU_OK(cudaStreamSynchronize(world->streams[0]));
-        GPU_OK(cudaEventElapsedTime(&ms, own.begin, own.end));
-        fprintf(file, "{\"decode_ns\": %.1f, \"proto\": \"%s\", \"steps_a_tile\": %u}\n",
-                (double)ms * 1e6 / n_tiles / own.program->n_steps, gyre_proto_names[proto],
-                own.program->n_steps);
-        gyre_executor_cuda.unload(world->executors[0], own.loaded);
-        gyre_program_free(own.program);
-        GPU_OK(cudaFree(own.in));
-        GPU_OK(cudaFree(own.out));
+    struct gyre_builder *builder;
+    GYRE_TRY(gyre_builder_open("empty", &shape, 0, n_steps, &builder));
+    for (int chunk = 0; chunk < n_steps; chunk++) {
+        const struct gyre_ref in = gyre_in(chunk), out = gyre_out(chunk);
+        gyre_builder_step(builder, chunk, &in, 1, &out, 1, GYRE_STEP_FINAL);
     }
+    return gyre_builder_close(builder, program_out);
+}
+
+/* Nanoseconds of one launch of that program: the mean of many on one stream. */
+static double time_steps(struct gpu_world *world, enum gyre_proto proto, int n_steps, float *buffer)
+{
+    struct rank_state own;
+    const int n_launches = 500;
+    float ms;
+    memset(&own, 0, sizeof(own));
+    CHECK_OK(make_empty_steps(n_steps, &own.program));
+    const struct gyre_load_config config = {
+        .program = own.program, .n_channels = 1, .proto = proto};
+    CHECK_OK(gpu_world_load(world, 0, &config, &float_sum, &own.loaded));
+    gpu_world_use(world, 0);
+    GPU_OK(cudaEventCreate(&own.begin));
+    GPU_OK(cudaEventCreate(&own.end));
+    const struct gyre_work work = {.loaded = own.loaded,
+                                   .in = buffer,
+                                   .out = buffer + 4,
+                                   .split = {4, 1, own.program->n_chunks, 4, 4},
+                                   .reduction = float_sum};
+    for (int i = -50; i < n_launches; i++) {
+        if (i == 0)
+            GPU_OK(cudaEventRecord(own.begin, world->streams[0]));
+        CHECK_OK(gyre_executor_cuda.launch(world->executors[0], &work, 1, world->streams[0]));
+    }
+    GPU_OK(cudaEventRecord(own.end, world->streams[0]));
+    GPU_OK(cudaStreamSynchronize(world->streams[0]));
+    GPU_OK(cudaEventElapsedTime(&ms, own.begin, own.end));
+    GPU_OK(cudaEventDestroy(own.begin));
+    GPU_OK(cudaEventDestroy(own.end));
+    gyre_executor_cuda.unload(world->executors[0], own.loaded);
+    gyre_program_free(own.program);
+    return (double)ms * 1e6 / n_launches;
+}
+
+/* What the interpreter itself takes for a step: decode, dispatch and the hand-over between its
+ * warps, with no data, wait, fence or peer. From the difference between a long and a short program,
+ * both longer than kernel parameters. */
+static void measure_decode(struct gpu_world *world, FILE *file)
+{
+    float *buffer;
+    gpu_world_use(world, 0);
+    GPU_OK(cudaMalloc((void **)&buffer, 32));
+    for (int proto = 0; proto < GYRE_N_PROTOS; proto++) {
+        const double few_ns = time_steps(world, (enum gyre_proto)proto, 100, buffer);
+        const double many_ns = time_steps(world, (enum gyre_proto)proto, 250, buffer);
+        fprintf(file, "{\"decode_ns\": %.1f, \"proto\": \"%s\"}\n", (many_ns - few_ns) / 150,
+                gyre_proto_names[proto]);
+    }
+    GPU_OK(cudaFree(buffer));
 }
 
 /* Host time of one launch, and of one launch with everything on the stream finished. */

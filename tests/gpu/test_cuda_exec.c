@@ -178,7 +178,7 @@ static bool run_both(struct gpu_world *gpus, struct world *hosts, const struct r
                                           .n_channels = run->n_channels,
                                           .proto = run->proto,
                                           .n_threads = run->n_threads};
-        CHECK_OK(gyre_executor_cuda.load(gpus->executors[rank], &config, &on_gpu[rank]));
+        CHECK_OK(gpu_world_load(gpus, rank, &config, &run->reduction, &on_gpu[rank]));
         config.proto = GYRE_PROTO_SIMPLE;
         CHECK_OK(gyre_executor_host.load(hosts->executors[rank], &config, &on_host[rank]));
     }
@@ -334,7 +334,7 @@ static void load_all(struct gpu_world *gpus, const struct run *run, struct gyre_
                                                 .n_channels = run->n_channels,
                                                 .proto = run->proto,
                                                 .n_threads = run->n_threads};
-        CHECK_OK(gyre_executor_cuda.load(gpus->executors[rank], &config, &loaded[rank]));
+        CHECK_OK(gpu_world_load(gpus, rank, &config, &run->reduction, &loaded[rank]));
         gpu_world_use(gpus, rank);
         GPU_OK(cudaMalloc((void **)&buffers[rank], run->count * 4));
         float *ones = malloc(run->count * 4);
