@@ -95,6 +95,7 @@ static const struct key keys[] = {
     KEY("parallel_workers", parallel_workers),
     KEY("cores_per_host", cores_per_host),
     KEY("nic_bytes_per_ns", nic_bytes_per_ns),
+    KEY("nic_message_ns", nic_message_ns),
 };
 
 #define N_KEYS         (sizeof(keys) / sizeof(keys[0]))

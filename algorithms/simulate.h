@@ -38,6 +38,7 @@ struct gyre_cost {
     double egress_bytes_per_ns[GYRE_N_LINKS];  /* of one rank, all its workers together */
     double ingress_bytes_per_ns[GYRE_N_LINKS]; /* likewise */
     double nic_bytes_per_ns; /* of one host, all its ranks together, each direction */
+    double nic_message_ns; /* that each slot keeps it busy besides: proxies, messages per second */
 };
 
 /** Ranks as threads or processes over shared memory. */

@@ -98,8 +98,10 @@ static void choose_constants(struct fit *fit)
                  OFFSET(worker_send_bytes_per_ns) + GYRE_LINK_NETWORK * sizeof(double));
     if (has_host && fit->start.egress_bytes_per_ns[GYRE_LINK_HOST] > 0)
         add_constant(fit, OFFSET(egress_bytes_per_ns), OFFSET(ingress_bytes_per_ns));
-    if (has_network)
+    if (has_network) {
         add_constant(fit, OFFSET(nic_bytes_per_ns), OFFSET(nic_bytes_per_ns));
+        add_constant(fit, OFFSET(nic_message_ns), OFFSET(nic_message_ns));
+    }
 }
 
 static struct gyre_cost cost_at(const struct fit *fit, const double *moves)

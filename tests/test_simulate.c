@@ -230,6 +230,7 @@ static void the_ranks_of_a_host_share_its_nic(void)
 {
     struct gyre_cost cost = plain_cost(HOP_NS, 0);
     cost.nic_bytes_per_ns = BYTES_PER_NS;
+    cost.nic_message_ns = 250;
     for (unsigned n_of_host = 1; n_of_host <= 5; n_of_host++) {
         const struct gyre_grouping grouping = even_hosts(2, n_of_host);
         const struct question question = {.algorithm = &gyre_algorithm_direct,
@@ -237,7 +238,7 @@ static void the_ranks_of_a_host_share_its_nic(void)
                                           .n_bytes = 65536,
                                           .grouping = &grouping};
         /* Each rank's vector goes to each rank of the other host. */
-        CHECK_TIME(&cost, &question, HOP_NS + n_of_host * n_of_host * 65536 / BYTES_PER_NS);
+        CHECK_TIME(&cost, &question, HOP_NS + n_of_host * n_of_host * (250 + 65536 / BYTES_PER_NS));
     }
 }
 
@@ -343,9 +344,10 @@ static void check_worse_machine(const struct gyre_cost *cost, struct question qu
         struct gyre_cost worse = *cost;
         double *constant = (double *)&worse + i;
         const double *efficiency = worse.wire_efficiency;
-        const bool is_time = constant < efficiency ||
-                             /* launch, step, hop */ (constant >= worse.credit_ns &&
-                                                      constant < worse.credit_ns + GYRE_N_LINKS);
+        const bool is_time =
+            constant < efficiency ||
+            /* launch, step, hop */ constant == &worse.nic_message_ns ||
+            (constant >= worse.credit_ns && constant < worse.credit_ns + GYRE_N_LINKS);
         *constant = is_time ? *constant * 1.5 : *constant / 1.5;
         const double now_ns = time_of(&worse, &question);
         CHECK_MSG(now_ns >= before_ns * (1 - 1e-9),
