@@ -33,45 +33,46 @@ enum {
 };
 
 /* X(letter or id, long name, name of the value ("" = none), help) */
-#define OPTION_TABLE(X)                                                                        \
-    X('t', "nthreads", "n", "threads of a process [1]")                                        \
-    X('g', "ngpus", "n", "ranks of a thread, each on a device of its own [1]")                 \
-    X('b', "minbytes", "bytes", "smallest size; K, M, G are powers of 1024 [32M]")             \
-    X('e', "maxbytes", "bytes", "largest size [32M]")                                          \
-    X('i', "stepbytes", "bytes", "from one size to the next: add [1M]")                        \
-    X('f', "stepfactor", "n", "from one size to the next: multiply")                           \
-    X('n', "iters", "n", "timed iterations [20]")                                              \
-    X('w', "warmup_iters", "n", "untimed iterations before, at every size [5]")                \
-    X('m', "agg_iters", "n", "operations of an iteration, in one group [1]")                   \
-    X('N', "run_cycles", "n", "run the sweep n times; 0 = until interrupted [1]")              \
-    X('p', "parallel_init", "0|1", "accepted; ranks always start in parallel")                 \
-    X('c', "check", "n", "checked iterations at every size [1]")                               \
-    X('o', "op", "op", "sum prod max min avg all [sum]")                                       \
-    X('d', "datatype", "type", "int8 uint8 int32 ... half float bfloat16 ... all [float]")     \
-    X('r', "root", "rank", "root rank, or all [0]")                                            \
-    X('z', "blocking", "0|1", "wait after each iteration [0]")                                 \
-    X('y', "stream_null", "0|1", "use the default stream [0]")                                 \
-    X('T', "timeout", "s", "an operation that takes longer fails; 0 = never [0]")              \
-    X('G', "cudagraph", "n", "capture the iterations, replay them n times [0]")                \
-    X('C', "report_cputime", "0|1", "report the time of the calls alone [0]")                  \
-    X('a', "average", "0..3", "time over ranks: 0 rank 0, 1 mean, 2 min, 3 max [1]")           \
-    X('S', "report_timestamps", "0|1", "a time stamp at the end of every line [0]")            \
-    X('u', "unalign", "0|1", "buffers aligned to one element only [0]")                        \
-    X('J', "json", "file", "write a JSON report")                                              \
-    X(CSV, "csv", "file", "write a CSV table")                                                 \
-    X(ALGO, "algo", "names", "only these algorithms (GYRE_ALGO)")                              \
-    X(PROTO, "proto", "names", "only these protocols (GYRE_PROTO)")                            \
-    X(DEVICE, "device", "kind", "host, cuda or auto [auto]")                                   \
-    X(COMPARE, "compare", "engine", "measure mpi or nccl beside gyre, interleaved")            \
-    X(ROUNDS, "rounds", "n", "rounds of --compare [9]")                                        \
-    X(SWEEP, "sweep", "0|1", "time each of --algo x --proto x --channels, a report each [0]")  \
-    X(CHANNELS, "channels", "list", "of --sweep: numbers of channels, 1 to 64")                \
-    X(PREDICT, "predict", "0|1", "predicted against measured, and the best forced choice [0]") \
-    X(OUTPUT, "output", "file", "of tune: where the constants go [standard output]")           \
-    X(NCCL_LIB, "nccl-lib", "file", "the NCCL of --compare nccl [libnccl.so.2]")               \
-    X(NCCL_ALGO, "nccl-algo", "names", "NCCL_ALGO for its side")                               \
-    X(NCCL_PROTO, "nccl-proto", "names", "NCCL_PROTO for its side")                            \
-    X(HELP_VARS, "help-vars", "", "print the table of variables")                              \
+#define OPTION_TABLE(X)                                                                          \
+    X('t', "nthreads", "n", "threads of a process [1]")                                          \
+    X('g', "ngpus", "n", "ranks of a thread, each on a device of its own [1]")                   \
+    X('b', "minbytes", "bytes", "smallest size; K, M, G are powers of 1024 [32M]")               \
+    X('e', "maxbytes", "bytes", "largest size [32M]")                                            \
+    X('i', "stepbytes", "bytes", "from one size to the next: add [1M]")                          \
+    X('f', "stepfactor", "n", "from one size to the next: multiply")                             \
+    X('n', "iters", "n", "timed iterations [20]")                                                \
+    X('w', "warmup_iters", "n", "untimed iterations before, at every size [5]")                  \
+    X('m', "agg_iters", "n", "operations of an iteration, in one group [1]")                     \
+    X('N', "run_cycles", "n", "run the sweep n times; 0 = until interrupted [1]")                \
+    X('p', "parallel_init", "0|1", "accepted; ranks always start in parallel")                   \
+    X('c', "check", "n", "checked iterations at every size [1]")                                 \
+    X('o', "op", "op", "sum prod max min avg all [sum]")                                         \
+    X('d', "datatype", "type", "int8 uint8 int32 ... half float bfloat16 ... all [float]")       \
+    X('r', "root", "rank", "root rank, or all [0]")                                              \
+    X('z', "blocking", "0|1", "wait after each iteration [0]")                                   \
+    X('y', "stream_null", "0|1", "use the default stream [0]")                                   \
+    X('T', "timeout", "s", "an operation that takes longer fails; 0 = never [0]")                \
+    X('G', "cudagraph", "n", "capture the iterations, replay them n times [0]")                  \
+    X('C', "report_cputime", "0|1", "report the time of the calls alone [0]")                    \
+    X('a', "average", "0..3", "time over ranks: 0 rank 0, 1 mean, 2 min, 3 max [1]")             \
+    X('S', "report_timestamps", "0|1", "a time stamp at the end of every line [0]")              \
+    X('u', "unalign", "0|1", "buffers aligned to one element only [0]")                          \
+    X('R', "local_register", "0|1|2", "buffers: 1 registered, 2 receive buffer in a window [0]") \
+    X('J', "json", "file", "write a JSON report")                                                \
+    X(CSV, "csv", "file", "write a CSV table")                                                   \
+    X(ALGO, "algo", "names", "only these algorithms (GYRE_ALGO)")                                \
+    X(PROTO, "proto", "names", "only these protocols (GYRE_PROTO)")                              \
+    X(DEVICE, "device", "kind", "host, cuda or auto [auto]")                                     \
+    X(COMPARE, "compare", "engine", "measure mpi or nccl beside gyre, interleaved")              \
+    X(ROUNDS, "rounds", "n", "rounds of --compare [9]")                                          \
+    X(SWEEP, "sweep", "0|1", "time each of --algo x --proto x --channels, a report each [0]")    \
+    X(CHANNELS, "channels", "list", "of --sweep: numbers of channels, 1 to 64")                  \
+    X(PREDICT, "predict", "0|1", "predicted against measured, and the best forced choice [0]")   \
+    X(OUTPUT, "output", "file", "of tune: where the constants go [standard output]")             \
+    X(NCCL_LIB, "nccl-lib", "file", "the NCCL of --compare nccl [libnccl.so.2]")                 \
+    X(NCCL_ALGO, "nccl-algo", "names", "NCCL_ALGO for its side")                                 \
+    X(NCCL_PROTO, "nccl-proto", "names", "NCCL_PROTO for its side")                              \
+    X(HELP_VARS, "help-vars", "", "print the table of variables")                                \
     X('h', "help", "", "print this")
 
 static const struct option long_options[] = {
@@ -188,6 +189,8 @@ static gyre_status take_data_option(int id, const char *text, struct bench_optio
         return parse_int(text, 0, INT_MAX, &options->root);
     case 'u':
         return parse_bool(text, &options->is_unaligned);
+    case 'R':
+        return parse_int(text, 0, 2, &options->registration);
     case DEVICE:
         return parse_name(text, devices, 3, false, &options->device);
     case ALGO:
@@ -321,7 +324,7 @@ gyre_status bench_options_parse(int argc, char **argv, const struct bench_kind *
     optind = 1;
     for (;;) {
         const int at = optind;
-        const int id = getopt_long(argc, argv, ":t:g:b:e:i:f:n:w:m:N:p:c:o:d:r:z:y:T:G:C:a:S:u:J:h",
+        const int id = getopt_long(argc, argv, ":t:g:b:e:i:f:n:w:m:N:p:c:o:d:r:z:y:T:G:C:a:S:u:R:J:h",
                                    long_options, NULL);
         if (id == -1)
             break;

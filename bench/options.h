@@ -36,6 +36,7 @@ struct bench_options {
     bool is_cputime;
     bool has_timestamps;
     bool is_unaligned; /* buffers start one element off */
+    int registration;  /* of buffers: 0 none, 1 local, 2 windows */
     int device;        /* gyre_device_kind */
     const char *algo;  /* strings are argv's */
     const char *proto;

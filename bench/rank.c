@@ -40,6 +40,19 @@ static gyre_status open_comm(struct bench_rank *rank, const gyre_unique_id *id,
     return gyre_comm_init_rank(&rank->comm, rank->member.n_ranks, id, rank->member.rank, &config);
 }
 
+static gyre_status register_buffers(struct bench_rank *rank)
+{
+    if (rank->options->registration == 2)
+        return gyre_window_register(rank->comm, rank->recv_memory, rank->n_buffer_bytes,
+                                    &rank->window);
+    if (rank->options->registration == 0)
+        return GYRE_SUCCESS;
+    GYRE_TRY(gyre_comm_register(rank->comm, rank->send_memory, rank->n_buffer_bytes,
+                                &rank->registrations[0]));
+    return gyre_comm_register(rank->comm, rank->recv_memory, rank->n_buffer_bytes,
+                              &rank->registrations[1]);
+}
+
 static gyre_status open_buffers(struct bench_rank *rank)
 {
     const struct gyre_device_ops *ops;
@@ -52,8 +65,9 @@ static gyre_status open_buffers(struct bench_rank *rank)
     rank->n_buffer_bytes = gyre_round_up(rank->options->max_bytes, 16) + 16;
     GYRE_TRY(
         gyre_mem_alloc(&rank->send_memory, rank->n_buffer_bytes, rank->device_kind, rank->ordinal));
-    return gyre_mem_alloc(&rank->recv_memory, rank->n_buffer_bytes, rank->device_kind,
-                          rank->ordinal);
+    GYRE_TRY(
+        gyre_mem_alloc(&rank->recv_memory, rank->n_buffer_bytes, rank->device_kind, rank->ordinal));
+    return register_buffers(rank);
 }
 
 gyre_status bench_rank_open(struct bench_rank *rank, const gyre_unique_id *id,
@@ -68,6 +82,11 @@ void bench_rank_close(struct bench_rank *rank)
     /* Failures were reported where they happened; what is left here is to let go. */
     if (rank->stream != NULL)
         (void)gyre_stream_destroy(rank->stream, rank->device_kind);
+    for (int i = 0; i < 2; i++)
+        if (rank->registrations[i] != NULL)
+            (void)gyre_comm_deregister(rank->comm, rank->registrations[i]);
+    if (rank->window != 0 && !rank->has_failed)
+        (void)gyre_window_deregister(rank->comm, rank->window);
     if (rank->comm != NULL)
         (void)gyre_comm_destroy(rank->comm);
     if (rank->send_memory != NULL)

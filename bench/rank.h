@@ -24,6 +24,8 @@ struct bench_rank {
     struct gyre_device *device;
     void *send_memory; /* both n_buffer_bytes */
     void *recv_memory;
+    gyre_window window;                 /* of recv_memory; 0 = none */
+    gyre_registration registrations[2]; /* send and receive; NULL = none */
     size_t n_buffer_bytes;
     uint32_t seed;   /* of the last pattern; the same on all ranks */
     bool has_failed; /* and has said so */

@@ -332,6 +332,28 @@ GYRE_API gyre_status gyre_comm_register(gyre_comm *comm, const void *buffer, siz
  * this communicator, or given back already). */
 GYRE_API gyre_status gyre_comm_deregister(gyre_comm *comm, gyre_registration handle);
 
+/** A buffer on every rank that all ranks can address; its number, the same everywhere. 0 is none.
+ */
+typedef unsigned gyre_window;
+
+/** gyre_window_register - let all ranks address each other's buffers, so that large all_reduce,
+ * all_gather and broadcast may write results straight to where they belong. Collective, outside
+ * groups; waits for the others. A call whose recv lies in a window on one rank must have it at the
+ * same distance from the window's start on every rank: else the calls do not fit each other. The
+ * bits are the same with and without windows.
+ * @buffer: [buffer, +n_bytes) on the communicator's device; sizes may differ, the smallest counts.
+ * On GPUs: from cudaMalloc or gyre_mem_alloc where ranks are processes. On the host: ranks that are
+ * threads of one process only.
+ * Errors, the same on every rank: UNSUPPORTED (not all ranks can address each other),
+ * INVALID_ARGUMENT, DEVICE, OUT_OF_MEMORY. */
+GYRE_API gyre_status gyre_window_register(gyre_comm *comm, void *buffer, size_t n_bytes,
+                                          gyre_window *window_out);
+
+/** gyre_window_deregister - collective; calls that use it are done. The buffer may be freed when
+ * this returns. Windows that are left end with their communicator; their buffers must live until
+ * all ranks have destroyed it. Errors: INVALID_ARGUMENT. */
+GYRE_API gyre_status gyre_window_deregister(gyre_comm *comm, gyre_window window);
+
 /* ---- memory and streams ----------------------------------------------------------------- */
 
 /** gyre_mem_alloc / gyre_mem_free - memory on a device, aligned to 4096 bytes (host) or as

@@ -179,8 +179,15 @@ static void a_dead_handle_is_refused(void)
 /* A record reads like the call and is compared like one. */
 static void records_compare_the_two_ends_of_a_message(void)
 {
-    const struct gyre_record send = {3, 100, GYRE_COLL_SEND_RECV, GYRE_FLOAT32, 0, 1, 5};
-    struct gyre_record recv = {3, 100, GYRE_COLL_SEND_RECV, GYRE_FLOAT32, 0, 0, 2};
+    const struct gyre_record send = {.sequence = 3,
+                                     .count = 100,
+                                     .coll = GYRE_COLL_SEND_RECV,
+                                     .dtype = GYRE_FLOAT32,
+                                     .is_send = 1,
+                                     .root = 5};
+    struct gyre_record recv = send;
+    recv.is_send = 0;
+    recv.root = 2;
     char text[160];
     CHECK(gyre_record_same_place(&send, 2, &recv, 5));
     CHECK(!gyre_record_same_place(&send, 2, &recv, 4));

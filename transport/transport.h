@@ -120,4 +120,37 @@ void gyre_peer_info_measure(const struct gyre_topo *topo, const struct gyre_peer
 /** gyre_transport_ib_probe - is there a usable device? Fills ib_usable and ib_reason. */
 void gyre_transport_ib_probe(const struct gyre_params *params, struct gyre_peer_info *info);
 
+/* ---- shared buffers (transport/share.c): what p2p is for slots, for a user's buffers -------- */
+
+#define GYRE_SHARE_IPC_BYTES 64
+
+/* What peers need. Exchanged: fixed layout. */
+struct gyre_share_handle {
+    uint64_t address;                  /* in its process */
+    uint64_t offset_bytes;             /* of the buffer in its allocation */
+    uint64_t allocation_id;            /* in its process; never given twice */
+    uint8_t ipc[GYRE_SHARE_IPC_BYTES]; /* CUDA, for other processes */
+};
+
+/* A peer's buffer here. */
+struct gyre_share_mapping {
+    void *address;
+    void *state; /* the device's; NULL = nothing to give back */
+};
+
+/** gyre_share_export - @to_processes: some peer is another process. Errors: UNSUPPORTED with the
+ * reason, DEVICE. */
+gyre_status gyre_share_export(const struct gyre_peer_info *mine, bool to_processes, void *buffer,
+                              struct gyre_share_handle *handle_out);
+
+/** gyre_share_import - map a peer's buffer. Errors: UNSUPPORTED with the reason (another host,
+ * another process on host memory), DEVICE. */
+gyre_status gyre_share_import(struct gyre_device *device, const struct gyre_peer_info *mine,
+                              const struct gyre_peer_info *peer,
+                              const struct gyre_share_handle *handle,
+                              struct gyre_share_mapping *mapping_out);
+
+/** gyre_share_release - give a mapping back; one that is all zero is nothing. */
+void gyre_share_release(struct gyre_share_mapping *mapping);
+
 #endif

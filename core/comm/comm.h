@@ -12,6 +12,7 @@
 #include "core/base/param.h"
 #include "core/comm/plan.h"
 #include "core/comm/record.h"
+#include "core/comm/window.h"
 #include "core/comm/registration.h"
 #include "core/topo/topo.h"
 #include "kernels/executor.h"
@@ -32,6 +33,7 @@ struct gyre_links {
     struct gyre_topo topo; /* of this host; empty where nobody asks it anything */
     bool is_proxied;       /* any pair of any ranks */
     bool is_ll128_safe;    /* all pairs of all ranks */
+    bool is_p2p;           /* likewise: by direct addresses */
     char summary[64];      /* "SHM" or "SHM+NET/Socket/0": what the whole communicator uses */
 };
 
@@ -68,6 +70,7 @@ struct gyre_comm {
     struct gyre_links links;
     struct gyre_executor *executor;
     struct gyre_plan_cache *plans;
+    struct gyre_windows windows;
     struct gyre_health *health;
     struct gyre_board board;
     uint64_t *n_p2p; /* by peer * 2 + is_send: messages so far */

@@ -196,6 +196,7 @@ static uint8_t agree_on_pair(gyre_comm *comm, size_t a, size_t b, uint8_t says_a
     if (links->is_ll128_safe && !is_nvlink)
         GYRE_INFO(TUNING, "no ll128: ranks %zu and %zu see no NVLink between their GPUs", a, b);
     links->is_ll128_safe = links->is_ll128_safe && is_nvlink;
+    links->is_p2p = links->is_p2p && gyre_transports[agreed] == &gyre_transport_p2p;
     links->is_proxied = links->is_proxied || gyre_transports[agreed]->is_proxied;
     if ((int)a == comm->rank)
         links->transport_of[b] = agreed;
@@ -366,6 +367,7 @@ static gyre_status connect_all(gyre_comm *comm)
     GYRE_TRY(gyre_topology_dump(comm));
     gyre_topology_compare(comm);
     links->is_ll128_safe = comm->device_info.kind == GYRE_DEVICE_CUDA;
+    links->is_p2p = true;
     GYRE_TRY(choose_transports(comm));
     const int64_t buffer_bytes = gyre_param_number(&comm->params, GYRE_PARAM_BUFFSIZE);
     links->spec =

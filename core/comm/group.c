@@ -53,6 +53,8 @@ static struct gyre_record make_record(gyre_comm *comm, const struct gyre_call *c
         .is_send = call->is_send,
         .root = gyre_collectives[call->coll].has_root ? call->root : -1,
     };
+    const struct gyre_window_entry *window = gyre_window_of(comm, call, &record.window_offset);
+    record.window = window != NULL ? window->number : 0;
     if (is_p2p) {
         record.sequence = ++comm->n_p2p[call->root * 2 + call->is_send];
     } else {

@@ -23,6 +23,7 @@ void gyre_comm_free(gyre_comm *comm)
         gyre_plan_cache_close(comm->plans);
     if (comm->executor != NULL)
         comm->executor->ops->close(comm->executor);
+    gyre_windows_fini(comm);
     gyre_disconnect(comm);
     gyre_door_close(comm->door);
     if (comm->bootstrap != NULL)

@@ -21,6 +21,7 @@ struct shape_entry {
     enum gyre_collective coll;
     uint16_t n_ranks;
     uint16_t root;
+    bool is_placed;
     int rank; /* in the shape */
     struct gyre_program *program;
     struct shape_entry *next;
@@ -133,7 +134,8 @@ static gyre_status find_program(struct gyre_plan_cache *cache,
 {
     for (struct shape_entry *entry = cache->shapes; entry != NULL; entry = entry->next) {
         if (entry->algorithm == algorithm && entry->coll == shape->coll &&
-            entry->n_ranks == shape->n_ranks && entry->root == shape->root && entry->rank == rank) {
+            entry->n_ranks == shape->n_ranks && entry->root == shape->root &&
+            entry->is_placed == shape->is_placed && entry->rank == rank) {
             *program_out = entry->program;
             return GYRE_SUCCESS;
         }
@@ -150,6 +152,7 @@ static gyre_status find_program(struct gyre_plan_cache *cache,
     entry->coll = shape->coll;
     entry->n_ranks = shape->n_ranks;
     entry->root = shape->root;
+    entry->is_placed = shape->is_placed;
     entry->rank = rank;
     entry->next = cache->shapes;
     cache->shapes = entry;
@@ -314,6 +317,9 @@ static gyre_status choose(struct gyre_plan_cache *cache, const struct gyre_call 
     struct gyre_shape shape;
     int rank;
     shape_of(comm, call, &shape, &rank, rank_of_out);
+    uint64_t offset;
+    shape.is_placed =
+        choice_out->proto == GYRE_PROTO_SIMPLE && gyre_window_of(comm, call, &offset) != NULL;
     GYRE_TRY(find_program(cache, choice_out->algorithm, &shape, rank, program_out));
     const struct gyre_program *program = *program_out;
     const struct gyre_fifo_spec *spec = &comm->links.spec;
@@ -358,7 +364,7 @@ static struct gyre_reduction reduction_of(const struct gyre_comm *comm,
 }
 
 static void log_choice(struct gyre_comm *comm, const struct gyre_call *call,
-                       const struct gyre_choice *choice)
+                       const struct gyre_choice *choice, bool is_placed)
 {
     const uint64_t n_bytes = call->count * gyre_dtype_bytes(call->dtype);
     const double us = predict_us(comm, call->coll, choice, n_bytes);
@@ -366,9 +372,10 @@ static void log_choice(struct gyre_comm *comm, const struct gyre_call *call,
     if (us > 0)
         snprintf(prediction, sizeof(prediction), ", predicted %.2f us (%s constants)", us,
                  comm->plans->facts.cost != NULL ? "measured" : "shipped");
-    GYRE_INFO(TUNING, "%s %" PRIu64 " B: %s %s, %u channels, tiles of %u B%s",
+    GYRE_INFO(TUNING, "%s %" PRIu64 " B: %s %s%s, %u channels, tiles of %u B%s",
               gyre_collectives[call->coll].name, n_bytes, choice->algorithm->name,
-              gyre_proto_names[choice->proto], choice->n_channels, choice->tile_bytes, prediction);
+              gyre_proto_names[choice->proto], is_placed ? " placed" : "", choice->n_channels,
+              choice->tile_bytes, prediction);
 }
 
 gyre_status gyre_plan_work(struct gyre_comm *comm, const struct gyre_call *call,
@@ -396,8 +403,10 @@ gyre_status gyre_plan_work(struct gyre_comm *comm, const struct gyre_call *call,
                   .unit_elems = 16 / element},
         .reduction = reduction,
     };
+    if (program->is_placed)
+        work_out->placement = &gyre_window_of(comm, call, &work_out->out_offset_bytes)->placement;
     if (gyre_log_enabled(GYRE_LOG_INFO, GYRE_LOG_TUNING))
-        log_choice(comm, call, &choice);
+        log_choice(comm, call, &choice, program->is_placed != 0);
     return GYRE_SUCCESS;
 }
 

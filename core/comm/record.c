@@ -24,10 +24,14 @@ const char *gyre_record_text(const struct gyre_record *record, char *text_out, s
                  record->root);
     else if (traits->has_root)
         snprintf(where, sizeof(where), " root %d", record->root);
-    snprintf(text_out, text_bytes, "%s(%" PRIu64 " B, %" PRIu64 " x %s%s%s%s, seq %" PRIu64 ")",
+    char window[48] = "";
+    if (record->window != 0)
+        snprintf(window, sizeof(window), " at window %u + %" PRIu64, record->window,
+                 record->window_offset);
+    snprintf(text_out, text_bytes, "%s(%" PRIu64 " B, %" PRIu64 " x %s%s%s%s%s, seq %" PRIu64 ")",
              name, record->count * gyre_dtype_bytes((gyre_dtype)record->dtype), record->count,
              gyre_dtype_names[record->dtype], traits->reduces && op[0] != ' ' ? " " : "", op, where,
-             record->sequence);
+             window, record->sequence);
     return text_out;
 }
 
@@ -59,7 +63,8 @@ bool gyre_record_same_place(const struct gyre_record *a, int rank_a, const struc
 bool gyre_record_fits(const struct gyre_record *a, const struct gyre_record *b)
 {
     return a->coll == b->coll && a->count == b->count && a->dtype == b->dtype && a->op == b->op &&
-           (a->coll == GYRE_COLL_SEND_RECV || a->root == b->root);
+           (a->coll == GYRE_COLL_SEND_RECV || a->root == b->root) && a->window == b->window &&
+           a->window_offset == b->window_offset;
 }
 
 void gyre_board_init(struct gyre_board *board)

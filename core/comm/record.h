@@ -20,10 +20,13 @@ struct gyre_record {
     uint8_t dtype;
     uint8_t op; /* 0 where nothing is reduced; GYRE_FIRST_USER_OP for every user operation */
     uint8_t is_send;
-    int32_t root; /* or the peer; -1 where the collective has none */
+    int32_t root;           /* or the peer; -1 where the collective has none */
+    uint64_t window_offset; /* of recv, where data may be placed */
+    uint32_t window;        /* in which; 0 = none */
+    uint32_t pad;
 };
 
-_Static_assert(sizeof(struct gyre_record) == 24, "exchanged between ranks");
+_Static_assert(sizeof(struct gyre_record) == 40, "exchanged between ranks");
 
 /** gyre_record_text - "all_reduce(1048576 B, 262144 x float sum, seq 41)". @text_out: >= 128 bytes.
  */

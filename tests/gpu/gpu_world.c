@@ -30,8 +30,8 @@ void gpu_world_use(const struct gpu_world *world, int rank)
 }
 
 /* Every rank is peer number `rank` in everybody's slab, itself too. */
-static void connect(const struct gpu_world *world, const struct gyre_slab_layout *layout, int rank,
-                    struct gyre_connector *connectors)
+static void connect_rank(const struct gpu_world *world, const struct gyre_slab_layout *layout,
+                         int rank, struct gyre_connector *connectors)
 {
     const struct gyre_fifo_spec *spec = &world->spec;
     for (int peer = 0; peer < world->n_ranks; peer++)
@@ -91,7 +91,7 @@ void gpu_world_open(struct gpu_world *world, int n_ranks, const struct gyre_fifo
     for (int rank = 0; rank < n_ranks; rank++) {
         struct gyre_connector *connectors =
             calloc((size_t)n_ranks * spec->n_fifos * 2, sizeof(*connectors));
-        connect(world, &layout, rank, connectors);
+        connect_rank(world, &layout, rank, connectors);
         gyre_fault_init(&world->faults[rank]);
         const struct gyre_executor_config config = {
             .device = world->devices[rank],

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Making and giving back windows. All ranks export, all import, and all say how that went before
+ * any of them uses the window, so that a rank's failure is everybody's error and nobody's hang.
+ */
+#include "core/comm/window.h"
+
+#include "core/base/log.h"
+#include "core/comm/comm.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What a rank says of its buffer, or of its imports. Exchanged: fixed layout. */
+struct window_offer {
+    int32_t status;
+    uint32_t pad;
+    uint64_t n_bytes;
+    struct gyre_share_handle handle;
+    char cause[256]; /* of a failure */
+};
+
+const struct gyre_window_entry *gyre_window_of(const struct gyre_comm *comm,
+                                               const struct gyre_call *call, uint64_t *offset_out)
+{
+    const bool is_gather = call->coll == GYRE_COLL_ALL_GATHER;
+    const uint64_t n_bytes =
+        call->count * gyre_dtype_bytes(call->dtype) * (is_gather ? (uint64_t)comm->n_ranks : 1);
+    const struct gyre_window_entry *entry = comm->windows.newest;
+    *offset_out = 0;
+    if (!is_gather && call->coll != GYRE_COLL_ALL_REDUCE && call->coll != GYRE_COLL_BROADCAST)
+        return NULL;
+    for (; entry != NULL; entry = entry->next) {
+        const uintptr_t base = (uintptr_t)entry->base, at = (uintptr_t)call->recv;
+        if (at < base || at - base > entry->n_bytes || n_bytes > entry->n_bytes - (at - base))
+            continue;
+        *offset_out = at - base;
+        return entry;
+    }
+    return NULL;
+}
+
+static void free_entry(gyre_comm *comm, struct gyre_window_entry *entry)
+{
+    for (int rank = 0; entry->mappings != NULL && rank < comm->n_ranks; rank++)
+        gyre_share_release(&entry->mappings[rank]);
+    if (entry->placement.device_bases != NULL)
+        (void)comm->device->ops->mem_free(comm->device,
+                                          (void *)(uintptr_t)entry->placement.device_bases);
+    free(entry->mappings);
+    free(entry->bases);
+    free(entry);
+}
+
+void gyre_windows_fini(gyre_comm *comm)
+{
+    while (comm->windows.newest != NULL) {
+        struct gyre_window_entry *entry = comm->windows.newest;
+        comm->windows.newest = entry->next;
+        free_entry(comm, entry);
+    }
+}
+
+/* Tell all ranks how this one fared; the first failure is everybody's. */
+static gyre_status end_together(gyre_comm *comm, struct window_offer *mine, gyre_status status,
+                                struct window_offer *all)
+{
+    mine->status = status;
+    if (status != GYRE_SUCCESS)
+        snprintf(mine->cause, sizeof(mine->cause), "%s", gyre_cause());
+    GYRE_TRY(gyre_comm_exchange(comm, mine, sizeof(*mine), all));
+    for (int rank = 0; rank < comm->n_ranks; rank++) {
+        all[rank].cause[sizeof(all[rank].cause) - 1] = '\0';
+        if (all[rank].status != GYRE_SUCCESS)
+            return gyre_fail((gyre_status)all[rank].status, "window: rank %d (%s): %s", rank,
+                             comm->links.infos[rank].host_name, all[rank].cause);
+    }
+    return GYRE_SUCCESS;
+}
+
+static gyre_status export_own(gyre_comm *comm, void *buffer, size_t n_bytes,
+                              struct window_offer *mine)
+{
+    const struct gyre_peer_info *infos = comm->links.infos;
+    bool to_processes = false;
+    for (int rank = 0; rank < comm->n_ranks; rank++)
+        to_processes = to_processes || infos[rank].process_id != infos[comm->rank].process_id;
+    if (buffer == NULL || n_bytes == 0)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s",
+                         buffer == NULL ? "buffer is NULL" : "a buffer of 0 bytes");
+    GYRE_TRY(comm->device->ops->check_pointer(comm->device, buffer));
+    if (!comm->links.is_p2p)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                         "not all ranks of this communicator can address each other (%s)",
+                         comm->links.summary);
+    mine->n_bytes = n_bytes;
+    return gyre_share_export(&infos[comm->rank], to_processes, buffer, &mine->handle);
+}
+
+static gyre_status import_all(gyre_comm *comm, const struct window_offer *all,
+                              struct gyre_window_entry *entry)
+{
+    const struct gyre_peer_info *infos = comm->links.infos;
+    for (int rank = 0; rank < comm->n_ranks; rank++) {
+        if (all[rank].n_bytes < entry->n_bytes)
+            entry->n_bytes = all[rank].n_bytes;
+        entry->bases[rank] = entry->base;
+        if (rank == comm->rank)
+            continue;
+        GYRE_TRY(gyre_share_import(comm->device, &infos[comm->rank], &infos[rank],
+                                   &all[rank].handle, &entry->mappings[rank]));
+        entry->bases[rank] = entry->mappings[rank].address;
+    }
+    entry->placement.bases = entry->bases;
+    if (comm->device_info.kind != GYRE_DEVICE_CUDA)
+        return GYRE_SUCCESS;
+    void *table;
+    const size_t table_bytes = (size_t)comm->n_ranks * sizeof(*entry->bases);
+    GYRE_TRY(comm->device->ops->mem_alloc(comm->device, table_bytes, &table));
+    entry->placement.device_bases = table;
+    return comm->device->ops->copy(comm->device, table, entry->bases, table_bytes);
+}
+
+static gyre_status make_entry(gyre_comm *comm, void *buffer, size_t n_bytes,
+                              struct window_offer *all, struct gyre_window_entry *entry)
+{
+    struct window_offer mine;
+    memset(&mine, 0, sizeof(mine));
+    entry->base = buffer;
+    entry->n_bytes = n_bytes;
+    entry->mappings = calloc((size_t)comm->n_ranks, sizeof(*entry->mappings));
+    entry->bases = calloc((size_t)comm->n_ranks, sizeof(*entry->bases));
+    gyre_status status = entry->mappings == NULL || entry->bases == NULL
+                             ? gyre_fail_errno(ENOMEM, "window")
+                             : export_own(comm, buffer, n_bytes, &mine);
+    GYRE_TRY(end_together(comm, &mine, status, all));
+    status = import_all(comm, all, entry);
+    return end_together(comm, &mine, status, all);
+}
+
+gyre_status gyre_window_register(gyre_comm *comm, void *buffer, size_t n_bytes,
+                                 gyre_window *window_out)
+{
+    GYRE_TRY(gyre_comm_check(comm));
+    if (window_out == NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "window_out is NULL");
+    struct window_offer *all = calloc((size_t)comm->n_ranks, sizeof(*all));
+    struct gyre_window_entry *entry = calloc(1, sizeof(*entry));
+    gyre_status status = all == NULL || entry == NULL
+                             ? gyre_fail_errno(ENOMEM, "window")
+                             : make_entry(comm, buffer, n_bytes, all, entry);
+    free(all);
+    if (status != GYRE_SUCCESS) {
+        if (entry != NULL)
+            free_entry(comm, entry);
+        return status;
+    }
+    entry->number = ++comm->windows.n_made;
+    entry->next = comm->windows.newest;
+    comm->windows.newest = entry;
+    *window_out = entry->number;
+    GYRE_INFO(REG, "window %u: %" PRIu64 " bytes at %p", entry->number, entry->n_bytes, buffer);
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_window_deregister(gyre_comm *comm, gyre_window window)
+{
+    GYRE_TRY(gyre_comm_check(comm));
+    struct gyre_window_entry **at = &comm->windows.newest;
+    while (*at != NULL && (*at)->number != window)
+        at = &(*at)->next;
+    struct gyre_window_entry *entry = *at;
+    if (entry == NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "window %u is none of this communicator",
+                         window);
+    *at = entry->next;
+    free_entry(comm, entry);
+    /* Whoever frees its buffer after this frees memory that nobody maps any more. */
+    uint32_t *all = calloc((size_t)comm->n_ranks, sizeof(*all));
+    if (all == NULL)
+        return gyre_fail_errno(ENOMEM, "window");
+    const gyre_status status = gyre_comm_exchange(comm, &window, sizeof(window), all);
+    free(all);
+    return status;
+}

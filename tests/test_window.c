@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Windows: buffers that all ranks can address, and data that are placed in them.
+ */
+#include "core/base/util.h"
+#include "core/comm/comm.h"
+#include "tests/ranks.h"
+
+#define N_ELEMS 100003
+
+static void copy(gyre_comm *comm, void *to, const void *from, size_t n_elems)
+{
+    CHECK_OK(comm->device->ops->copy(comm->device, to, from, n_elems * sizeof(float)));
+}
+
+/* A buffer of this rank's device: value, value + 1, ... value + 6, value, ... */
+static float *make_buffer(gyre_comm *comm, size_t n_elems, float value)
+{
+    float *buffer = NULL, *values = malloc(n_elems * sizeof(*values));
+    int ordinal = -1;
+    CHECK_OK(gyre_comm_device(comm, NULL, &ordinal));
+    CHECK_OK(gyre_mem_alloc((void **)&buffer, n_elems * sizeof(*buffer), test_device(), ordinal));
+    for (size_t i = 0; i < n_elems; i++)
+        values[i] = value + (float)(i % 7);
+    copy(comm, buffer, values, n_elems);
+    free(values);
+    return buffer;
+}
+
+static void check_buffer(gyre_comm *comm, const float *buffer, float value, float slope)
+{
+    float *values = malloc(N_ELEMS * sizeof(*values));
+    size_t n_wrong = 0;
+    CHECK_OK(gyre_stream_synchronize(NULL, test_device()));
+    copy(comm, values, buffer, N_ELEMS);
+    for (size_t i = 0; i < N_ELEMS; i++)
+        n_wrong += values[i] < value + slope * (float)(i % 7) ||
+                   values[i] > value + slope * (float)(i % 7);
+    CHECK_MSG(n_wrong == 0, "%zu of %d elements are wrong", n_wrong, N_ELEMS);
+    free(values);
+}
+
+/* All-reduce in and out of place, all-gather and broadcast, at several offsets. */
+static void place(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    const size_t n_window = (size_t)n_ranks * N_ELEMS + 16;
+    float *buffer = make_buffer(comm, n_window, 0);
+    float *in = make_buffer(comm, N_ELEMS, (float)rank);
+    const float sum = (float)(n_ranks * (n_ranks - 1) / 2);
+    gyre_window window = 0;
+    (void)argument;
+    CHECK_OK(gyre_window_register(comm, buffer, n_window * sizeof(float), &window));
+    CHECK(window == 1);
+    for (int round = 0; round < 3; round++) {
+        float *out = buffer + 5 + round;
+        CHECK_OK(gyre_all_reduce(in, out, N_ELEMS, GYRE_FLOAT32, GYRE_SUM, comm, NULL));
+        check_buffer(comm, out, sum, (float)n_ranks);
+        CHECK_OK(gyre_all_reduce(out, out, N_ELEMS, GYRE_FLOAT32, GYRE_MAX, comm, NULL));
+        check_buffer(comm, out, sum, (float)n_ranks);
+        CHECK_OK(gyre_all_gather(in, out, N_ELEMS, GYRE_FLOAT32, comm, NULL));
+        for (int from = 0; from < n_ranks; from++)
+            check_buffer(comm, out + (size_t)from * N_ELEMS, (float)from, 1);
+        CHECK_OK(gyre_broadcast(in, out, N_ELEMS, GYRE_FLOAT32, round % n_ranks, comm, NULL));
+        check_buffer(comm, out, (float)(round % n_ranks), 1);
+    }
+    CHECK_OK(gyre_window_deregister(comm, window));
+    CHECK_FAILS(gyre_window_deregister(comm, window), GYRE_ERROR_INVALID_ARGUMENT,
+                "none of this communicator");
+    CHECK_OK(gyre_mem_free(in, test_device()));
+    CHECK_OK(gyre_mem_free(buffer, test_device()));
+}
+
+static void placed_calls_give_the_right_values(void)
+{
+    setenv("GYRE_ALGO", "ring", 1);
+    setenv("GYRE_PROTO", "simple", 1);
+    for (int n_ranks = 1; n_ranks <= 4; n_ranks++)
+        test_on_threads(n_ranks, place, NULL);
+    if (test_device() == GYRE_DEVICE_CUDA)
+        test_on_processes(2, place, NULL);
+    unsetenv("GYRE_ALGO");
+    unsetenv("GYRE_PROTO");
+    test_on_threads(3, place, NULL); /* whatever is chosen */
+}
+
+/* Buffers of windows that end with their communicator, by rank. */
+static float *left[TEST_MAX_RANKS];
+
+/* Ranks whose buffers do not lie alike make calls that do not fit. */
+static void differ(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    float *buffer = make_buffer(comm, 2 * N_ELEMS, 1);
+    gyre_window window;
+    (void)n_ranks;
+    (void)argument;
+    CHECK_OK(gyre_window_register(comm, buffer, 2 * N_ELEMS * sizeof(float), &window));
+    float *out = rank == 1 ? buffer + 64 : buffer;
+    gyre_status status = gyre_all_reduce(out, out, N_ELEMS, GYRE_FLOAT32, GYRE_SUM, comm, NULL);
+    if (status == GYRE_SUCCESS)
+        (void)gyre_stream_synchronize(NULL, test_device());
+    status = GYRE_SUCCESS;
+    const uint64_t end_ns = gyre_now_ns() + 20000000000ULL;
+    while (status == GYRE_SUCCESS && gyre_now_ns() < end_ns)
+        CHECK_OK(gyre_comm_async_error(comm, &status));
+    CHECK_MSG(status == GYRE_ERROR_INVALID_USAGE, "%s", gyre_status_name(status));
+    CHECK_MSG(strstr(gyre_comm_last_error(comm), "at window 1 + 256") != NULL, "%s",
+              gyre_comm_last_error(comm));
+    CHECK_OK(gyre_comm_abort(comm));
+    left[rank] = buffer;
+}
+
+static void other_places_in_the_window_are_an_error_everywhere(void)
+{
+    setenv("GYRE_ALGO", "ring", 1);
+    test_on_threads(3, differ, NULL);
+    for (int rank = 0; rank < TEST_MAX_RANKS; rank++)
+        if (left[rank] != NULL)
+            CHECK_OK(gyre_mem_free(left[rank], test_device()));
+    unsetenv("GYRE_ALGO");
+}
+
+/* One rank's mistake is every rank's error; @argument: the words, or NULL for that mistake. */
+static void refuse(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    const char *words = argument != NULL ? argument : "rank 1";
+    float *buffer = make_buffer(comm, 1, 0);
+    gyre_window window = 7;
+    (void)n_ranks;
+    const gyre_status status = gyre_window_register(
+        comm, rank == 1 && argument == NULL ? NULL : buffer, sizeof(*buffer), &window);
+    CHECK_MSG(status == (argument == NULL ? GYRE_ERROR_INVALID_ARGUMENT : GYRE_ERROR_UNSUPPORTED),
+              "%s", gyre_status_name(status));
+    CHECK_MSG(strstr(gyre_last_error(), words) != NULL, "%s", gyre_last_error());
+    CHECK(window == 7);
+    CHECK_OK(gyre_mem_free(buffer, test_device()));
+}
+
+static void what_cannot_be_shared_is_refused_on_every_rank(void)
+{
+    static char reason[] = "address each other";
+    test_on_threads(3, refuse, NULL);
+    if (test_device() == GYRE_DEVICE_HOST)
+        test_on_processes(3, refuse, reason);
+}
+
+static const struct test_case cases[] = {
+    {"placed calls give the right values", placed_calls_give_the_right_values},
+    {"other places in the window are an error everywhere",
+     other_places_in_the_window_are_an_error_everywhere},
+    {"what cannot be shared is refused on every rank",
+     what_cannot_be_shared_is_refused_on_every_rank},
+};
+
+TEST_MAIN(cases)

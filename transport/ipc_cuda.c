@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Mappings of other processes' GPU memory, counted (transport/ipc_cuda.h).
+ */
+#include "transport/ipc_cuda.h"
+
+#include "core/base/status.h"
+#include "core/device/cuda_error.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct gyre_ipc_import {
+    struct gyre_ipc_import *next;
+    uint8_t key[GYRE_IPC_KEY_BYTES];
+    int ordinal;
+    uint32_t n_users;
+    void *base;
+};
+
+_Static_assert(sizeof(cudaIpcMemHandle_t) == GYRE_IPC_HANDLE_BYTES, "what is exchanged");
+
+/* Process-wide, because CUDA's mappings are. */
+static pthread_mutex_t imports_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gyre_ipc_import *imports;
+
+gyre_status gyre_ipc_export(void *base, uint8_t *bytes_out)
+{
+    cudaIpcMemHandle_t ipc;
+    const cudaError_t error = cudaIpcGetMemHandle(&ipc, base);
+    if (error != cudaSuccess)
+        return gyre_cuda_fail(error, "cudaIpcGetMemHandle");
+    memcpy(bytes_out, &ipc, sizeof(ipc));
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_ipc_enable_peer(int ordinal, int peer_ordinal)
+{
+    int previous = -1;
+    if (ordinal == peer_ordinal)
+        return GYRE_SUCCESS;
+    GYRE_TRY(gyre_cuda_enter(ordinal, &previous));
+    const cudaError_t error = cudaDeviceEnablePeerAccess(peer_ordinal, 0);
+    gyre_cuda_leave(ordinal, previous);
+    if (error == cudaErrorPeerAccessAlreadyEnabled) {
+        (void)cudaGetLastError();
+        return GYRE_SUCCESS;
+    }
+    return error == cudaSuccess ? GYRE_SUCCESS
+                                : gyre_cuda_fail(error, "cudaDeviceEnablePeerAccess");
+}
+
+/* The caller holds imports_lock. */
+static struct gyre_ipc_import *find_import(const uint8_t *key, int ordinal)
+{
+    for (struct gyre_ipc_import *import = imports; import != NULL; import = import->next)
+        if (import->ordinal == ordinal && memcmp(import->key, key, sizeof(import->key)) == 0)
+            return import;
+    return NULL;
+}
+
+static gyre_status open_handle(int ordinal, const uint8_t *bytes, void **base_out)
+{
+    cudaIpcMemHandle_t ipc;
+    struct gyre_cuda_apart apart = {0};
+    memcpy(&ipc, bytes, sizeof(ipc));
+    GYRE_TRY(gyre_cuda_enter_apart(ordinal, &apart));
+    const cudaError_t error = cudaIpcOpenMemHandle(base_out, ipc, cudaIpcMemLazyEnablePeerAccess);
+    gyre_cuda_leave_apart(&apart);
+    return error == cudaSuccess ? GYRE_SUCCESS : gyre_cuda_fail(error, "cudaIpcOpenMemHandle");
+}
+
+/* The caller holds imports_lock. */
+static gyre_status add_import(struct gyre_device *device, const uint8_t *key, const uint8_t *bytes,
+                              struct gyre_ipc_import **import_out)
+{
+    struct gyre_ipc_import *import = calloc(1, sizeof(*import));
+    if (import == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "a mapping of a peer's GPU memory");
+    const gyre_status status = open_handle(device->ordinal, bytes, &import->base);
+    if (status != GYRE_SUCCESS) {
+        free(import);
+        return status;
+    }
+    memcpy(import->key, key, sizeof(import->key));
+    import->ordinal = device->ordinal;
+    import->next = imports;
+    imports = import;
+    *import_out = import;
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_ipc_acquire(struct gyre_device *device, const uint8_t *key, const uint8_t *bytes,
+                             struct gyre_ipc_import **import_out)
+{
+    gyre_status status = GYRE_SUCCESS;
+    pthread_mutex_lock(&imports_lock);
+    struct gyre_ipc_import *import = find_import(key, device->ordinal);
+    if (import == NULL)
+        status = add_import(device, key, bytes, &import);
+    if (status == GYRE_SUCCESS) {
+        import->n_users++;
+        *import_out = import;
+    }
+    pthread_mutex_unlock(&imports_lock);
+    return status;
+}
+
+void gyre_ipc_release(struct gyre_ipc_import *import)
+{
+    pthread_mutex_lock(&imports_lock);
+    if (--import->n_users == 0) {
+        struct gyre_ipc_import **link = &imports;
+        while (*link != import)
+            link = &(*link)->next;
+        *link = import->next;
+        (void)cudaIpcCloseMemHandle(import->base);
+        (void)cudaGetLastError();
+        free(import);
+    }
+    pthread_mutex_unlock(&imports_lock);
+}
+
+void *gyre_ipc_base(const struct gyre_ipc_import *import)
+{
+    return import->base;
+}
