@@ -9,6 +9,7 @@
 
 #include "core/base/fault.h"
 #include "core/base/param.h"
+#include "core/base/sock.h"
 #include "core/device/device.h"
 #include "core/model/connector.h"
 #include "core/topo/topo.h"
@@ -30,6 +31,8 @@ struct gyre_peer_info {
     uint32_t path_level;
     char ib_reason[128]; /* why not */
     uint64_t topo_hash;  /* of its host's topology, 0 = not looked at; the communicator's */
+    struct gyre_sock_address door; /* where the rank is met when the bootstrap is gone; port 0 =
+                                    * nowhere; the communicator's */
 };
 
 struct gyre_transport_config {

@@ -114,6 +114,9 @@ static gyre_status gather_infos(gyre_comm *comm)
     struct gyre_peer_info mine;
     memset(&mine, 0, sizeof(mine));
     GYRE_TRY(gyre_peer_info_fill(&comm->params, comm->device, comm->rank, &mine));
+    /* Without an interface there is no shrinking later, and nothing else is missing. */
+    if (comm->n_ranks > 1 && gyre_door_open(&comm->params, &comm->door, &mine.door) != GYRE_SUCCESS)
+        GYRE_INFO(INIT, "no door for gyre_comm_shrink: %s", gyre_cause());
     mine.topo_hash = gyre_topology_hash(comm);
     links->infos = calloc((size_t)comm->n_ranks, sizeof(*links->infos));
     if (links->infos == NULL)

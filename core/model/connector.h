@@ -37,6 +37,10 @@ struct gyre_credit {
     uint64_t head[8]; /* by protocol; one writer: the receiver, or the sending proxy */
 };
 
+/* The entry of head[] for placed data: 1 + the slots consumed before the call that the receiver is
+ * in. Until it says so, the receiver's OUT may still be in use for something else. */
+#define GYRE_HEAD_ENTERED 7
+
 /* How FIFOs are dimensioned; the same on all ranks of a communicator. */
 struct gyre_fifo_spec {
     uint32_t n_fifos; /* per ordered pair of ranks: channel * lanes + lane counts into it */

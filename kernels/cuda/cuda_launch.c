@@ -21,6 +21,8 @@ static gyre_status check_work(const struct gyre_work *work)
             GYRE_ERROR_INTERNAL,
             "a split of %u channels, %u chunks for a program of %u channels, %u chunks",
             split->n_channels, split->n_chunks, loaded->n_channels, loaded->n_chunks);
+    if (loaded->is_placed && (work->placement == NULL || work->placement->device_bases == NULL))
+        return gyre_fail(GYRE_ERROR_INTERNAL, "%s", "a program that places data, and no placement");
     if (split->unit_elems == 0 || tile_bytes == 0)
         return gyre_fail(GYRE_ERROR_INTERNAL, "a split of %u elements a tile, %u a unit",
                          split->tile_elems, split->unit_elems);
@@ -68,6 +70,8 @@ static void fill_work(const struct gyre_work *work, uint32_t first_block, struct
     to->posts_late = loaded->posts_late;
     to->max_connections = loaded->max_connections;
     to->inline_words = 0;
+    to->bases = work->placement != NULL ? work->placement->device_bases : NULL;
+    to->out_offset_bytes = work->out_offset_bytes;
 }
 
 /* Launches of one executor run in order whatever streams they are on. While there is one stream

@@ -153,6 +153,7 @@ static gyre_status fill_loaded(struct gyre_cuda_executor *executor,
     loaded->in_blocks = gyre_collectives[program->coll].in_blocks;
     loaded->out_blocks = gyre_collectives[program->coll].out_blocks;
     loaded->reduces = program_reduces(program);
+    loaded->is_placed = program->is_placed != 0;
     GYRE_TRY(gyre_cuda_lower(&executor->spec, executor->connectors, executor->n_ranks, config,
                              &loaded->program, &shape));
     gyre_cuda_exchange_find(&executor->spec, executor->connectors, config, loaded->program,

@@ -48,6 +48,11 @@ static gyre_status find_end(struct lowering *lower, uint32_t i, uint32_t *index_
             return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                              "the connection %s rank %u has no slots for protocol %s",
                              connection->is_send ? "to" : "from", peer, gyre_proto_names[proto]);
+        if (end->is_proxied && program->is_placed != 0)
+            return gyre_fail(
+                GYRE_ERROR_UNSUPPORTED,
+                "the connection %s rank %u goes through a proxy: nothing can be placed",
+                connection->is_send ? "to" : "from", peer);
         if (end->is_proxied && proto != GYRE_PROTO_SIMPLE)
             return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                              "the connection %s rank %u goes through a proxy: no protocol %s",
@@ -62,8 +67,13 @@ static gyre_status find_end(struct lowering *lower, uint32_t i, uint32_t *index_
 
 /* A use of a program's connection by a worker; the first one makes it the worker's own. */
 static gyre_status use_connection(struct lowering *lower, struct gyre_cuda_worker *worker,
-                                  uint16_t i, struct gyre_cuda_operand *operand_out)
+                                  const struct gyre_operand *operand,
+                                  struct gyre_cuda_operand *operand_out)
 {
+    const uint16_t i = operand->index;
+    if (operand->is_placed != 0 && lower->config->proto != GYRE_PROTO_SIMPLE)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "algorithm %s places data: only by protocol %s",
+                         lower->config->program->algorithm, gyre_proto_names[GYRE_PROTO_SIMPLE]);
     if (lower->own_number[i] == NONE) {
         struct gyre_cuda_connection *added =
             &lower->connections[worker->first_connection + worker->n_connections];
@@ -72,8 +82,10 @@ static gyre_status use_connection(struct lowering *lower, struct gyre_cuda_worke
     }
     struct gyre_cuda_connection *own =
         &lower->connections[worker->first_connection + lower->own_number[i]];
-    operand_out->ref = lower->own_number[i];
-    operand_out->use = (uint16_t)own->n_uses++;
+    own->is_placed = (uint16_t)(own->is_placed | operand->is_placed);
+    operand_out->ref =
+        (uint16_t)(lower->own_number[i] | (operand->is_placed != 0 ? GYRE_CUDA_REF_PLACED : 0));
+    operand_out->use = own->n_uses++;
     return GYRE_SUCCESS;
 }
 
@@ -82,7 +94,7 @@ static gyre_status lower_operand(struct lowering *lower, struct gyre_cuda_worker
                                  struct gyre_cuda_operand *operand_out)
 {
     if (operand->kind == GYRE_OPERAND_CONNECTION)
-        return use_connection(lower, worker, operand->index, operand_out);
+        return use_connection(lower, worker, operand, operand_out);
     if (operand->index > GYRE_CUDA_REF_INDEX_MASK)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "algorithm %s: chunk %u is beyond %u",
                          lower->config->program->algorithm, operand->index,

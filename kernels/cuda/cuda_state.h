@@ -31,6 +31,7 @@ struct gyre_loaded {
     bool in_blocks;
     bool out_blocks;
     bool reduces;
+    bool is_placed;
     uint32_t max_connections;
     uint32_t inline_words; /* 0 = too long for kernel parameters */
     uint16_t n_abreast;

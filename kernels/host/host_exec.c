@@ -246,6 +246,8 @@ static gyre_status check_work(const struct gyre_work *work)
             GYRE_ERROR_INTERNAL,
             "a split of %u channels, %u chunks for a program of %u channels, %u chunks",
             split->n_channels, split->n_chunks, loaded->n_channels, loaded->n_chunks);
+    if (loaded->is_placed && work->placement == NULL)
+        return gyre_fail(GYRE_ERROR_INTERNAL, "%s", "a program that places data, and no placement");
     if (split->unit_elems == 0 || tile_bytes == 0)
         return gyre_fail(GYRE_ERROR_INTERNAL, "a split of %u elements a tile, %u a unit",
                          split->tile_elems, split->unit_elems);

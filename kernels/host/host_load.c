@@ -108,6 +108,7 @@ gyre_status gyre_host_load(struct gyre_executor *base, const struct gyre_load_co
                                                 executor->spec.near_slot_bytes);
     loaded->in_blocks = gyre_collectives[program->coll].in_blocks;
     loaded->out_blocks = gyre_collectives[program->coll].out_blocks;
+    loaded->is_placed = program->is_placed != 0;
     GYRE_TRY_GOTO(status, allocate_all(config, loaded), fail_loaded);
     for (uint32_t i = 0; i < program->n_workers; i++)
         loaded->workers[i] = program->workers[i];

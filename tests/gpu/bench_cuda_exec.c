@@ -17,7 +17,8 @@
 #define SIMPLE_BYTES (256 * 1024)
 #define LL_BYTES     (64 * 1024)
 #define LL128_BYTES  (128 * 1024)
-#define UNIT_ELEMS   32 /* 128 bytes */
+#define UNIT_ELEMS   32            /* 128 bytes */
+#define PLACED       GYRE_N_PROTOS /* beside the protocols: SIMPLE with placed data */
 
 struct sweep {
     uint64_t n_ranks[MAX_LIST];
@@ -57,12 +58,14 @@ struct point {
     uint32_t n_threads;
     uint64_t n_bytes; /* as nccl-tests counts them: of all blocks */
     enum gyre_collective coll;
+    bool is_placed; /* finished data go straight into the peers' OUT; named as a protocol */
 };
 
 struct rank_state {
     struct gyre_program *program;
     struct gyre_loaded *loaded;
     float *in, *out;
+    struct gyre_placement placement;
     cudaGraphExec_t graph;
     cudaEvent_t begin, end;
 };
@@ -77,7 +80,8 @@ static uint32_t payload_bytes(enum gyre_proto proto)
 static gyre_status load(struct gpu_world *world, const struct point *point,
                         struct rank_state *states)
 {
-    const struct gyre_shape shape = {point->coll, (uint16_t)world->n_ranks, 0, NULL};
+    const struct gyre_shape shape = {
+        .coll = point->coll, .n_ranks = (uint16_t)world->n_ranks, .is_placed = point->is_placed};
     for (int rank = 0; rank < world->n_ranks; rank++) {
         struct rank_state *own = &states[rank];
         GYRE_TRY(gyre_algorithm_emit(point->algorithm, &shape, rank, &own->program));
@@ -121,7 +125,8 @@ static void launch(struct gpu_world *world, const struct point *point, struct ra
                                              .n_chunks = own->program->n_chunks,
                                              .tile_elems = tile_bytes / 4,
                                              .unit_elems = UNIT_ELEMS},
-                                   .reduction = float_sum};
+                                   .reduction = float_sum,
+                                   .placement = &own->placement};
     CHECK_OK(gyre_executor_cuda.launch(world->executors[rank], &work, 1, world->streams[rank]));
 }
 
@@ -171,6 +176,12 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* As people name it: the protocol, or where the data go. */
+static const char *proto_name(const struct point *point)
+{
+    return point->is_placed ? "placed" : gyre_proto_names[point->proto];
+}
+
 static void measure(struct gpu_world *world, const struct point *point, struct rank_state *states,
                     FILE *file)
 {
@@ -193,8 +204,8 @@ static void measure(struct gpu_world *world, const struct point *point, struct r
                 "\"channels\": %u, "
                 "\"threads\": %u, \"bytes\": %llu, \"us\": %.2f, \"us_min\": %.2f, \"busbw\": "
                 "%.2f}\n",
-                gyre_collectives[point->coll].name, point->algorithm->name,
-                gyre_proto_names[point->proto], world->n_ranks, point->n_channels, point->n_threads,
+                gyre_collectives[point->coll].name, point->algorithm->name, proto_name(point),
+                world->n_ranks, point->n_channels, point->n_threads,
                 (unsigned long long)point->n_bytes, us[2], us[0],
                 (double)point->n_bytes / us[2] / 1e3 * bus_factor(point->coll, n));
         fflush(file);
@@ -238,6 +249,18 @@ static bool names(const char *list, const char *name)
     return false;
 }
 
+/* Let a rank know where all OUT buffers are; peers' memory is mapped. */
+static void place(struct gpu_world *world, struct rank_state *states, int rank)
+{
+    void *bases[GPU_WORLD_MAX_RANKS], *table;
+    for (int peer = 0; peer < world->n_ranks; peer++)
+        bases[peer] = states[peer].out;
+    gpu_world_use(world, rank);
+    GPU_OK(cudaMalloc(&table, sizeof(bases)));
+    GPU_OK(cudaMemcpy(table, bases, sizeof(bases), cudaMemcpyHostToDevice));
+    states[rank].placement.device_bases = table;
+}
+
 static void sweep_all(struct gpu_world *world, const struct sweep *sweep, FILE *file)
 {
     struct rank_state states[GPU_WORLD_MAX_RANKS];
@@ -251,21 +274,26 @@ static void sweep_all(struct gpu_world *world, const struct sweep *sweep, FILE *
         GPU_OK(cudaEventCreate(&states[rank].begin));
         GPU_OK(cudaEventCreate(&states[rank].end));
     }
+    for (int rank = 0; rank < world->n_ranks; rank++)
+        place(world, states, rank);
     for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
         for (int a = 0; gyre_algorithms[a] != NULL; a++)
-            for (unsigned proto = 0; proto < GYRE_N_PROTOS; proto++)
+            for (unsigned proto = 0; proto <= GYRE_N_PROTOS; proto++)
                 for (int c = 0; c < sweep->n_channels; c++)
                     for (int t = 0; t < sweep->n_threads; t++)
                         for (int s = 0; s < sweep->n_sizes; s++) {
+                            const bool is_placed = proto == PLACED;
                             const struct point point = {gyre_algorithms[a],
-                                                        (enum gyre_proto)proto,
+                                                        is_placed ? GYRE_PROTO_SIMPLE
+                                                                  : (enum gyre_proto)proto,
                                                         (uint32_t)sweep->channels[c],
                                                         (uint32_t)sweep->threads[t],
                                                         sweep->sizes[s],
-                                                        (enum gyre_collective)coll};
+                                                        (enum gyre_collective)coll,
+                                                        is_placed};
                             if (names(sweep->collectives, gyre_collectives[coll].name) &&
                                 strstr(sweep->algorithms, point.algorithm->name) != NULL &&
-                                strstr(sweep->protocols, gyre_proto_names[proto]) != NULL &&
+                                names(sweep->protocols, proto_name(&point)) &&
                                 gyre_algorithm_has(point.algorithm, point.coll) &&
                                 is_sensible(&point))
                                 measure(world, &point, states, file);
@@ -273,6 +301,7 @@ static void sweep_all(struct gpu_world *world, const struct sweep *sweep, FILE *
     for (int rank = 0; rank < world->n_ranks; rank++) {
         GPU_OK(cudaFree(states[rank].in));
         GPU_OK(cudaFree(states[rank].out));
+        GPU_OK(cudaFree((void *)(uintptr_t)states[rank].placement.device_bases));
     }
 }
 
@@ -280,7 +309,7 @@ static void sweep_all(struct gpu_world *world, const struct sweep *sweep, FILE *
  * but the first step move nothing. */
 static gyre_status make_empty_steps(int n_steps, struct gyre_program **program_out)
 {
-    const struct gyre_shape shape = {GYRE_COLL_ALL_REDUCE, 1, 0, NULL};
+    const struct gyre_shape shape = {.coll = GYRE_COLL_ALL_REDUCE, .n_ranks = 1};
     struct gyre_builder *builder;
     GYRE_TRY(gyre_builder_open("empty", &shape, 0, n_steps, &builder));
     for (int chunk = 0; chunk < n_steps; chunk++) {
@@ -344,8 +373,12 @@ static void measure_decode(struct gpu_world *world, FILE *file)
 /* Host time of one launch, and of one launch with everything on the stream finished. */
 static void measure_launch(struct gpu_world *world, FILE *file)
 {
-    const struct point point = {&gyre_algorithm_direct, GYRE_PROTO_LL, 1, 256, 1024,
-                                GYRE_COLL_ALL_REDUCE};
+    const struct point point = {.algorithm = &gyre_algorithm_direct,
+                                .proto = GYRE_PROTO_LL,
+                                .n_channels = 1,
+                                .n_threads = 256,
+                                .n_bytes = 1024,
+                                .coll = GYRE_COLL_ALL_REDUCE};
     struct rank_state states[GPU_WORLD_MAX_RANKS];
     memset(states, 0, sizeof(states));
     CHECK_OK(load(world, &point, states));
