@@ -130,6 +130,11 @@ GYRE_API gyre_status gyre_get_version(int *version_out);
  * device's ordinal, or -1 for the host. */
 GYRE_API gyre_status gyre_get_device(int *ordinal_out);
 
+/** gyre_get_variable - a GYRE_* variable's value in force: of the environment, else the default.
+ * @name: "GYRE_DEBUG" or "DEBUG". @text_out: at most text_bytes with its NUL; "" = unset.
+ * Errors: INVALID_ARGUMENT (no such variable, a value that does not parse, too little room). */
+GYRE_API gyre_status gyre_get_variable(const char *name, char *text_out, size_t text_bytes);
+
 /** gyre_status_name - the status in words, e.g. "invalid argument". Never NULL. */
 GYRE_API const char *gyre_status_name(gyre_status status);
 
@@ -217,6 +222,12 @@ GYRE_API gyre_status gyre_comm_rank(const gyre_comm *comm, int *rank_out);
  * may be NULL. The host's ordinal is -1. */
 GYRE_API gyre_status gyre_comm_device(const gyre_comm *comm, gyre_device_kind *kind_out,
                                       int *ordinal_out);
+
+/** gyre_comm_exchange - give n_bytes of host memory to every rank: all_out[r * n_bytes] is rank
+ * r's. For set-up data, such as another library's id: at most 1 MiB / n_ranks, over TCP.
+ * Collective, outside groups; blocks also on communicators that do not. */
+GYRE_API gyre_status gyre_comm_exchange(gyre_comm *comm, const void *mine, size_t n_bytes,
+                                        void *all_out);
 
 /** gyre_comm_last_error - the cause text of the communicator's first failure ("" if none). */
 GYRE_API const char *gyre_comm_last_error(gyre_comm *comm);

@@ -17,8 +17,9 @@
 #include <unistd.h>
 
 /* Peers that have not left by then are left alone: their own bounds end them. */
-#define LEAVE_TIMEOUT_NS 10000000000ULL
-#define DRAIN_NAP_NS     50000
+#define LEAVE_TIMEOUT_NS   10000000000ULL
+#define DRAIN_NAP_NS       50000
+#define EXCHANGE_MAX_BYTES (1u << 20)
 
 /* ---- the registry of live handles --------------------------------------------------------- *
  *
@@ -303,6 +304,23 @@ gyre_status gyre_comm_device(const gyre_comm *comm, gyre_device_kind *kind_out, 
     return GYRE_SUCCESS;
 }
 
+gyre_status gyre_comm_exchange(gyre_comm *comm, const void *mine, size_t n_bytes, void *all_out)
+{
+    GYRE_TRY(gyre_comm_check(comm));
+    if (mine == NULL || all_out == NULL || n_bytes == 0 ||
+        n_bytes > EXCHANGE_MAX_BYTES / (size_t)comm->n_ranks)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "exchange of %zu bytes a rank: %s", n_bytes,
+                         mine == NULL || all_out == NULL ? "a buffer is NULL"
+                                                         : "legal is 1..1 MiB / n_ranks");
+    gyre_health_pause(comm->health);
+    const gyre_status status =
+        comm->bootstrap->ops->all_gather(comm->bootstrap, mine, n_bytes, all_out);
+    gyre_health_resume(comm->health);
+    if (status == GYRE_ERROR_ABORTED) /* what ended the communicator says more */
+        GYRE_TRY(gyre_fault_status(&comm->fault));
+    return status;
+}
+
 const char *gyre_comm_last_error(gyre_comm *comm)
 {
     if (check_handle(comm) != GYRE_SUCCESS || !gyre_fault_is_raised(&comm->fault))
@@ -319,13 +337,5 @@ gyre_status gyre_comm_async_error(gyre_comm *comm, gyre_status *status_out)
         *status_out = comm->fault.status;
     else
         *status_out = phase_of(comm) == GYRE_PHASE_READY ? GYRE_SUCCESS : GYRE_IN_PROGRESS;
-    return GYRE_SUCCESS;
-}
-
-gyre_status gyre_get_version(int *version_out)
-{
-    if (version_out == NULL)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "get_version: version_out is NULL");
-    *version_out = GYRE_VERSION;
     return GYRE_SUCCESS;
 }
