@@ -440,6 +440,20 @@ static void few_tiles_tell_of_many(void)
     for_all_programs(check_extrapolation);
 }
 
+/* Thirteen ranks send eight and four peers at a time: no small number of tiles is a period. */
+static void unsteady_tiles_do_not_take_for_ever(void)
+{
+    const struct question question = {.algorithm = &gyre_algorithm_direct,
+                                      .n_ranks = 13,
+                                      .n_bytes = 1 << 30,
+                                      .tile_bytes = 64,
+                                      .n_channels = 21,
+                                      .depth = 4};
+    const struct gyre_prediction prediction = ask(&gyre_cost_h200, &question);
+    CHECK_MSG(prediction.is_extrapolated && prediction.n_steps < 40000000, "%llu steps",
+              (unsigned long long)prediction.n_steps);
+}
+
 static void the_same_question_has_the_same_answer(void)
 {
     const struct question question = {.algorithm = &gyre_algorithm_tree,
@@ -594,6 +608,7 @@ static const struct test_case cases[] = {
     {"more ranks never take less", more_ranks_never_take_less},
     {"one rank may stand for all", one_rank_may_stand_for_all},
     {"few tiles tell of many", few_tiles_tell_of_many},
+    {"unsteady tiles do not take for ever", unsteady_tiles_do_not_take_for_ever},
     {"the same question has the same answer", the_same_question_has_the_same_answer},
     {"four thousand ranks are answered", four_thousand_ranks_are_answered},
     {"what is too large is refused", what_is_too_large_is_refused},
