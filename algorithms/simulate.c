@@ -17,6 +17,9 @@
 /* Steady: the times of as many further tiles differ by less than this share. */
 #define STEADY_SHARE 0.001
 
+/* After so many steps the difference that there is has to do: seconds. */
+#define MOST_STEPS 30000000
+
 const char *const gyre_resource_names[GYRE_N_RESOURCES] = {
 #define RESOURCE_NAME(id, name) #name,
     GYRE_RESOURCE_TABLE(RESOURCE_NAME)
@@ -56,20 +59,23 @@ static struct gyre_sim_call make_call(const struct gyre_sim_network *network,
 }
 
 /* Fewer tiles than there are, three times, each time as many more: is the second difference as the
- * first, all further ones are. Starts past the tiles that fill the FIFOs. */
+ * first, all further ones are. Starts past the tiles that fill the FIFOs. What comes and goes with
+ * a period that fits no such number shrinks against more tiles. */
 static gyre_status extrapolate(const struct gyre_sim_call *call, bool *is_steady_out,
                                struct gyre_prediction *prediction)
 {
-    const uint64_t more = gyre_max_u64(call->simulation->depth, 4);
     struct gyre_prediction at[3] = {{0}};
     *is_steady_out = false;
-    for (uint64_t n_tiles = 2 * more; 3 * (n_tiles + more) <= call->n_real_tiles; n_tiles *= 2) {
+    for (uint64_t more = gyre_max_u64(call->simulation->depth, 4); 9 * more <= call->n_real_tiles;
+         more *= 2) {
+        const uint64_t n_tiles = 2 * more;
         for (unsigned i = 0; i < 3; i++)
             GYRE_TRY(gyre_sim_run(call, n_tiles + i * more, &at[i]));
         const double first_ns = at[1].time_ns - at[0].time_ns;
         const double second_ns = at[2].time_ns - at[1].time_ns;
         prediction->n_steps = at[0].n_steps + at[1].n_steps + at[2].n_steps;
-        if (fabs(second_ns - first_ns) > STEADY_SHARE * second_ns)
+        if (fabs(second_ns - first_ns) > STEADY_SHARE * second_ns &&
+            prediction->n_steps < MOST_STEPS)
             continue;
         const uint64_t n_left = call->n_real_tiles - (n_tiles + 2 * more);
         prediction->time_ns = at[2].time_ns + second_ns / (double)more * (double)n_left;

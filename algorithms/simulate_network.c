@@ -71,7 +71,7 @@ static uint64_t hash_operands(uint64_t hash, const struct gyre_program *program,
         const struct gyre_connection *c = &program->connections[operands[i].index];
         const unsigned distance =
             (unsigned)(c->peer + program->n_ranks - program->rank) % program->n_ranks;
-        words[i] = distance << 8 | c->lane;
+        words[i] = distance << 16 | (unsigned)operands[i].is_placed << 8 | c->lane;
     }
     qsort(words, n_operands, sizeof(words[0]), compare_words);
     return gyre_hash(hash, words, n_operands * sizeof(words[0]));
@@ -206,11 +206,13 @@ static gyre_status add_steps(struct build *build, const struct gyre_program *pro
         GYRE_TRY(reserve(&network->fifo_of, &build->refs_bytes,
                          network->n_ends + (size_t)GYRE_STEP_MAX_INS + GYRE_STEP_MAX_OUTS,
                          sizeof(*network->fifo_of)));
+        to->n_copies = 0;
         to->first_fifo = network->n_ends;
         to->chunk = step->chunk;
         to->n_recvs = add_operands(build, step->ins, step->n_ins, first_end, network->n_workers);
         to->n_sends = add_operands(build, step->outs, step->n_outs, first_end, network->n_workers);
-        to->n_copies = (uint8_t)(step->n_ins + step->n_outs - to->n_sends);
+        if (step->n_outs > 0) /* else what is waited for lies where it belongs */
+            to->n_copies = (uint8_t)(step->n_ins + step->n_outs - to->n_sends);
     }
     network->n_steps = (uint32_t)n_steps;
     network->workers[network->n_workers++] = worker;

@@ -43,6 +43,7 @@ struct question {
     uint32_t depth;
     const struct gyre_grouping *grouping;
     bool is_all_network;
+    bool is_placed;
     bool all_ranks;
     bool all_tiles;
 };
@@ -51,7 +52,8 @@ static struct gyre_prediction ask(const struct gyre_cost *cost, const struct que
 {
     const struct gyre_shape shape = {.coll = question->coll,
                                      .n_ranks = (uint16_t)question->n_ranks,
-                                     .grouping = question->grouping};
+                                     .grouping = question->grouping,
+                                     .is_placed = question->is_placed};
     const struct gyre_machine machine = {question->grouping, question->is_all_network};
     const struct gyre_simulation simulation = {
         .cost = cost,
@@ -205,6 +207,22 @@ static void a_step_costs_itself_its_copies_and_its_sends(void)
     const double sender_ns = 300 + 4096 / 4.0 + 4096 / 2.0;
     const double receiver_ns = 300 + 2 * 4096 / 4.0;
     CHECK_TIME(&cost, &question, 5000 + sender_ns + HOP_NS + receiver_ns);
+}
+
+/* What is placed is not copied out of slots; what is passed on has to be read. */
+static void placed_slots_are_not_copied(void)
+{
+    struct gyre_cost cost = plain_cost(HOP_NS, 0);
+    cost.worker_copy_bytes_per_ns = 4;
+    for (unsigned n = 2; n <= 5; n++) {
+        struct question question = {.algorithm = &gyre_algorithm_ring,
+                                    .coll = GYRE_COLL_ALL_GATHER,
+                                    .n_ranks = n,
+                                    .n_bytes = 4096};
+        CHECK_TIME(&cost, &question, (n - 1) * HOP_NS + n * 2 * 4096 / 4.0);
+        question.is_placed = true;
+        CHECK_TIME(&cost, &question, (n - 1) * HOP_NS + (2 + (n - 2)) * 4096 / 4.0);
+    }
 }
 
 static void a_rank_on_its_own_copies(void)
@@ -422,6 +440,20 @@ static void few_tiles_tell_of_many(void)
     for_all_programs(check_extrapolation);
 }
 
+/* Thirteen ranks send eight and four peers at a time: no small number of tiles is a period. */
+static void unsteady_tiles_do_not_take_for_ever(void)
+{
+    const struct question question = {.algorithm = &gyre_algorithm_direct,
+                                      .n_ranks = 13,
+                                      .n_bytes = 1 << 30,
+                                      .tile_bytes = 64,
+                                      .n_channels = 21,
+                                      .depth = 4};
+    const struct gyre_prediction prediction = ask(&gyre_cost_h200, &question);
+    CHECK_MSG(prediction.is_extrapolated && prediction.n_steps < 40000000, "%llu steps",
+              (unsigned long long)prediction.n_steps);
+}
+
 static void the_same_question_has_the_same_answer(void)
 {
     const struct question question = {.algorithm = &gyre_algorithm_tree,
@@ -564,6 +596,7 @@ static const struct test_case cases[] = {
     {"one-shot is one hop and n-1 vectors", one_shot_is_one_hop_and_n_minus_1_vectors},
     {"two-shot is two hops and 2(n-1)/n of the bytes", two_shot_is_two_hops_and_2n_minus_2_nths},
     {"a step costs itself, its copies and its sends", a_step_costs_itself_its_copies_and_its_sends},
+    {"placed slots are not copied", placed_slots_are_not_copied},
     {"a rank on its own copies", a_rank_on_its_own_copies},
     {"the ranks of a host share its NIC", the_ranks_of_a_host_share_its_nic},
     {"one host can be all network", one_host_can_be_all_network},
@@ -575,6 +608,7 @@ static const struct test_case cases[] = {
     {"more ranks never take less", more_ranks_never_take_less},
     {"one rank may stand for all", one_rank_may_stand_for_all},
     {"few tiles tell of many", few_tiles_tell_of_many},
+    {"unsteady tiles do not take for ever", unsteady_tiles_do_not_take_for_ever},
     {"the same question has the same answer", the_same_question_has_the_same_answer},
     {"four thousand ranks are answered", four_thousand_ranks_are_answered},
     {"what is too large is refused", what_is_too_large_is_refused},
