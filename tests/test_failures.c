@@ -98,6 +98,13 @@ static void survivors_name_the_killed_rank_over_sockets(void)
     kill_each("socket");
 }
 
+/* Where there is an RDMA device, or tests/verbs_wire in its place. */
+static void survivors_name_the_killed_rank_over_rdma(void)
+{
+    if (getenv("TEST_RDMA") != NULL)
+        kill_each("ib");
+}
+
 static void a_stopped_rank_is_no_error(void)
 {
     enum { N = 3 };
@@ -194,6 +201,7 @@ static const struct test_case cases[] = {
     /* Forks first: a process with threads must not fork. */
     {"survivors name the killed rank on one host", survivors_name_the_killed_rank_on_one_host},
     {"survivors name the killed rank over sockets", survivors_name_the_killed_rank_over_sockets},
+    {"survivors name the killed rank over rdma", survivors_name_the_killed_rank_over_rdma},
     {"a stopped rank is no error", a_stopped_rank_is_no_error},
     {"settings that differ are named", settings_that_differ_are_named},
     {"an abort ends all ranks", an_abort_ends_all_ranks},
