@@ -182,9 +182,7 @@ static void go_on_without_the_dead(gyre_comm *comm, int rank, int n_ranks, void 
         CHECK_FAILS(
             gyre_comm_shrink(comm, plan->killed, plan->n_told, GYRE_SHRINK_ABORT, &child, NULL),
             GYRE_ERROR_REMOTE, plan->words);
-    const uint64_t begin_ns = gyre_now_ns();
     CHECK_OK(gyre_comm_shrink(comm, plan->killed, plan->n_killed, GYRE_SHRINK_ABORT, &child, NULL));
-    CHECK_MSG(gyre_now_ns() - begin_ns < 30000000000ULL, "it took a timeout");
     if (child == NULL)
         return;
     check_sum(child, rank, (float)sum);
@@ -317,9 +315,7 @@ static void give_up_a_shrink(gyre_comm *comm, int rank, int n_ranks, void *argum
         return; /* never shrinks */
     CHECK(gyre_comm_shrink(comm, NULL, 0, GYRE_SHRINK_DEFAULT, &child, &config) ==
           GYRE_IN_PROGRESS);
-    const uint64_t begin_ns = gyre_now_ns();
     CHECK_OK(gyre_comm_destroy(child));
-    CHECK_MSG(gyre_now_ns() - begin_ns < 60000000000ULL, "only its bound ended it");
 }
 
 static void a_shrink_is_given_up_by_destroying_it(void)
@@ -340,4 +336,9 @@ static const struct test_case cases[] = {
     {"a shrink is given up by destroying it", a_shrink_is_given_up_by_destroying_it},
 };
 
-TEST_MAIN(cases)
+int main(int argc, char **argv)
+{
+    /* Whoever waits for this bound runs into the test's own limit. */
+    setenv("GYRE_BOOTSTRAP_TIMEOUT", "3600", 1);
+    return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+}
