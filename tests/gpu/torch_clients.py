@@ -41,12 +41,12 @@ class Client:
                                    is_master=False)
         self.n_inits = 0
 
-    def init(self):
+    def init(self, device_id=None):
         from datetime import timedelta
         self.n_inits += 1
         store = self.dist.PrefixStore(f"clients{self.n_inits}", self.store)
         self.dist.init_process_group(self.backend, store=store, rank=self.rank, world_size=self.n,
-                                     timeout=timedelta(seconds=60))
+                                     timeout=timedelta(seconds=60), device_id=device_id)
 
     def full(self, value, n=1000, dtype=None):
         return self.torch.full((n,), value, dtype=dtype or self.torch.float32, device=self.device)
@@ -361,8 +361,46 @@ def two_groups(c):
         c.check(x, float(i * n * n), "two groups in turn")
 
 
+def eager(c):
+    """With a device named at init, communicators are made at once and groups are splits of them."""
+    if c.device.type != "cuda":
+        return "skipped: no GPU"
+    c.dist.destroy_process_group()
+    c.init(c.device)
+    x = c.full(float(c.rank))
+    c.dist.all_reduce(x)
+    c.check(x, c.n * (c.n - 1) // 2, "all_reduce")
+    subgroups(c)
+    return None
+
+
+def shrink(c):
+    """The last rank is left out; the others go on in a smaller default group."""
+    dist, n, rank = c.dist, c.n, c.rank
+    if c.device.type != "cuda":
+        return "skipped: no GPU"
+    if not hasattr(dist, "shrink_group"):
+        return "skipped: this PyTorch has no shrink_group"
+    dist.destroy_process_group()
+    c.init(c.device)
+    x = c.full(float(rank))
+    dist.all_reduce(x)
+    c.check(x, n * (n - 1) // 2, "all_reduce before")
+    if rank < n - 1:
+        dist.shrink_group([n - 1])
+        x = c.full(float(rank))
+        dist.all_reduce(x)
+        c.check(x, (n - 1) * (n - 2) // 2, "all_reduce without the last rank")
+        c.store.add("shrunk", 1)
+    while c.store.add("shrunk", 0) < n - 1:
+        time.sleep(0.05)
+    dist.destroy_process_group()
+    c.init()
+    return None
+
+
 CASES = {f.__name__: f for f in (collectives, ddp, sharded, pipeline, subgroups, graph, recreate,
-                                 two_groups)}
+                                 two_groups, eager, shrink)}
 
 
 # ---- running and reporting -----------------------------------------------------------------------
