@@ -165,16 +165,18 @@ GYRE_API gyre_status gyre_get_unique_id(gyre_unique_id *id_out);
  * @id: from gyre_get_unique_id() in one process.
  * @rank: 0 <= rank < n_ranks, each once.
  * @config: NULL = all defaults. Copied.
- * Blocks until all ranks came or GYRE_BOOTSTRAP_TIMEOUT passed; inside a group it is carried out
- * by gyre_group_end(). Errors: INVALID_ARGUMENT, INVALID_USAGE (a rank twice, different n_ranks,
- * settings that differ), TIMEOUT (names the ranks that never came), REMOTE, SYSTEM, DEVICE. */
+ * Blocks until all ranks came or GYRE_BOOTSTRAP_TIMEOUT passed; inside a group gyre_group_end()
+ * waits for it and sets comm_out, and the same holds for split and shrink. Errors:
+ * INVALID_ARGUMENT, INVALID_USAGE (a rank twice, different n_ranks, settings that differ), TIMEOUT
+ * (names the ranks that never came), REMOTE, SYSTEM, DEVICE. */
 GYRE_API gyre_status gyre_comm_init_rank(gyre_comm **comm_out, int n_ranks,
                                          const gyre_unique_id *id, int rank,
                                          const gyre_config *config);
 
 /** gyre_comm_init_all - make a communicator whose ranks all live in this process.
  * @comms_out: n_ranks handles, by rank.
- * @device_ordinals: n_ranks CUDA ordinals, or NULL for 0..n_ranks-1. Ignored on the host. */
+ * @device_ordinals: n_ranks CUDA ordinals, or NULL for 0..n_ranks-1. Ignored on the host.
+ * Blocks whatever config.blocking says: it waits for nobody else. */
 GYRE_API gyre_status gyre_comm_init_all(gyre_comm **comms_out, int n_ranks,
                                         const int *device_ordinals, const gyre_config *config);
 

@@ -377,6 +377,49 @@ static void the_death_of_the_hubs_process_is_the_loss_of_its_rank(void)
     waitpid(pid, NULL, 0);
 }
 
+/* It can end between two of the goodbyes that it passes on. */
+static void nobody_waits_for_goodbyes_after_the_hubs_end(void)
+{
+    const struct gyre_params params = params_with("30");
+    struct gyre_bootstrap *bootstrap = NULL;
+    bool has_left[3] = {false};
+    gyre_unique_id id;
+    char all[3];
+    int pipe_fds[2];
+    CHECK(pipe(pipe_fds) == 0);
+    const pid_t hub = fork();
+    if (hub == 0) {
+        alarm(60);
+        if (gyre_unique_id_create(&params, &id) == GYRE_SUCCESS &&
+            write(pipe_fds[1], &id, sizeof(id)) == sizeof(id) &&
+            open_tcp(&params, &id, 3, 0, &bootstrap) == GYRE_SUCCESS) {
+            bootstrap->ops->all_gather(bootstrap, "x", 1, all);
+            bootstrap->ops->leave(bootstrap);
+        }
+        for (;;)
+            pause();
+    }
+    CHECK(read(pipe_fds[0], &id, sizeof(id)) == sizeof(id));
+    const pid_t silent = fork_rank(&params, &id, 3, 2); /* never says goodbye */
+    CHECK_OK(open_tcp(&params, &id, 3, 1, &bootstrap));
+    CHECK_OK(bootstrap->ops->all_gather(bootstrap, "x", 1, all));
+    struct gyre_event event = next_event(bootstrap);
+    CHECK_MSG(event.kind == GYRE_EVENT_LEFT && event.rank == 0, "%d %d", event.kind, event.rank);
+    kill(hub, SIGKILL);
+    while (!has_left[2] && event.kind == GYRE_EVENT_LEFT) {
+        event = next_event(bootstrap);
+        CHECK_MSG(event.kind == GYRE_EVENT_LEFT, "%d %d", event.kind, event.rank);
+        has_left[event.rank] = true;
+    }
+    CHECK(has_left[2]);
+    bootstrap->ops->close(bootstrap);
+    kill(silent, SIGKILL);
+    waitpid(silent, NULL, 0);
+    waitpid(hub, NULL, 0);
+    close(pipe_fds[0]);
+    close(pipe_fds[1]);
+}
+
 static void a_stopped_process_is_not_lost(void)
 {
     const struct gyre_params params = params_with("30");
@@ -622,6 +665,7 @@ static const struct test_case cases[] = {
     {"a killed process is lost with pid and words", a_killed_process_is_lost_with_pid_and_words},
     {"the death of the hub's process is the loss of its rank",
      the_death_of_the_hubs_process_is_the_loss_of_its_rank},
+    {"nobody waits for goodbyes after the hub's end", nobody_waits_for_goodbyes_after_the_hubs_end},
     {"a stopped process is not lost", a_stopped_process_is_not_lost},
     {"the id of a job that has ended is an error soon",
      the_id_of_a_job_that_has_ended_is_an_error_soon},

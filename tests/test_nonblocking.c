@@ -3,7 +3,6 @@
  * Communicators that do not block: init, split, finalize in the background, polled; what is refused
  * meanwhile; failures; abort and destroy before the end.
  */
-#include "core/base/util.h"
 #include "tests/ranks.h"
 
 #include <sched.h>
@@ -147,12 +146,10 @@ static void calls_are_refused_until_it_is_made(void)
     CHECK_OK(gyre_comm_async_error(comm, &status));
     CHECK(status == GYRE_IN_PROGRESS);
     /* Nobody has to wait for BOOTSTRAP_TIMEOUT. */
-    const uint64_t begin_ns = gyre_now_ns();
     CHECK_OK(gyre_comm_abort(comm));
     CHECK_OK(gyre_comm_async_error(comm, &status));
     CHECK(status == GYRE_ERROR_ABORTED);
     CHECK_OK(gyre_comm_destroy(comm));
-    CHECK_MSG(gyre_now_ns() - begin_ns < 60000000000ULL, "only its bound ended it");
     CHECK_FAILS(gyre_comm_destroy(comm), GYRE_ERROR_INVALID_USAGE, "was destroyed");
 }
 
@@ -257,4 +254,9 @@ static const struct test_case cases[] = {
     {"a parent may go while its split is under way", a_parent_may_go_while_its_split_is_under_way},
 };
 
-TEST_MAIN(cases)
+int main(int argc, char **argv)
+{
+    /* Whoever waits for this bound runs into the test's own limit. */
+    setenv("GYRE_BOOTSTRAP_TIMEOUT", "3600", 1);
+    return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+}

@@ -4,6 +4,7 @@
  * running all-reduce, wherever the rendezvous of the parent lived.
  */
 #include "core/base/util.h"
+#include "core/comm/comm.h"
 #include "tests/ranks.h"
 
 #include <signal.h>
@@ -181,9 +182,7 @@ static void go_on_without_the_dead(gyre_comm *comm, int rank, int n_ranks, void 
         CHECK_FAILS(
             gyre_comm_shrink(comm, plan->killed, plan->n_told, GYRE_SHRINK_ABORT, &child, NULL),
             GYRE_ERROR_REMOTE, plan->words);
-    const uint64_t begin_ns = gyre_now_ns();
     CHECK_OK(gyre_comm_shrink(comm, plan->killed, plan->n_killed, GYRE_SHRINK_ABORT, &child, NULL));
-    CHECK_MSG(gyre_now_ns() - begin_ns < 30000000000ULL, "it took a timeout");
     if (child == NULL)
         return;
     check_sum(child, rank, (float)sum);
@@ -217,11 +216,16 @@ static void kill_and_go_on(struct plan *plan, int n_ranks, const char *transport
     unsetenv("GYRE_TRANSPORT");
 }
 
+static const char *local_transport(void)
+{
+    return test_device() == GYRE_DEVICE_HOST ? "shm" : "p2p";
+}
+
 static void survivors_go_on_without_a_killed_rank(void)
 {
     for (int dead = 0; dead < 3; dead++) { /* rank 0 takes the rendezvous with it */
         struct plan plan = {.killed = {dead}, .n_killed = 1, .n_told = 1};
-        kill_and_go_on(&plan, 3, test_device() == GYRE_DEVICE_HOST ? "shm" : "p2p");
+        kill_and_go_on(&plan, 3, local_transport());
     }
 }
 
@@ -236,8 +240,42 @@ static void a_second_death_is_found_out_by_the_shrink(void)
     /* Dead before it came to the meeting it has its old number, after that its new one. */
     struct plan waited = {.killed = {1, 3}, .n_killed = 2, .n_told = 1, .words = "rank "};
     struct plan leader = {.killed = {1, 0}, .n_killed = 2, .n_told = 1, .words = "rank 0"};
-    kill_and_go_on(&waited, 4, "shm");
-    kill_and_go_on(&leader, 4, "shm");
+    kill_and_go_on(&waited, 4, local_transport());
+    kill_and_go_on(&leader, 4, local_transport());
+}
+
+/* ---- strangers ---------------------------------------------------------------------------- */
+
+/* Knock without knowing the secret: saying nothing, saying something else, going at once. */
+static void knock_as_strangers(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    const struct gyre_sock_address *door = &comm->links.infos[0].door;
+    const uint64_t deadline_ns = gyre_now_ns() + 10000000000ULL;
+    char noise[256] = "GET / HTTP/1.1";
+    gyre_comm *child = NULL;
+    int silent = -1;
+    int noisy = -1;
+    int gone = -1;
+    (void)argument;
+    if (rank == 1) {
+        CHECK_OK(gyre_sock_connect(door, deadline_ns, &gone));
+        close(gone);
+        CHECK_OK(gyre_sock_connect(door, deadline_ns, &noisy));
+        CHECK_OK(gyre_sock_send(noisy, noise, sizeof(noise), deadline_ns));
+        CHECK_OK(gyre_sock_connect(door, deadline_ns, &silent));
+    }
+    CHECK_OK(gyre_comm_shrink(comm, NULL, 0, GYRE_SHRINK_DEFAULT, &child, NULL));
+    check_sum(child, rank, (float)(n_ranks * (n_ranks - 1) / 2));
+    CHECK_OK(gyre_comm_destroy(child));
+    if (rank == 1) {
+        close(noisy);
+        close(silent);
+    }
+}
+
+static void strangers_at_the_door_keep_nobody_out(void)
+{
+    test_on_threads(3, knock_as_strangers, NULL);
 }
 
 /* ---- in the background -------------------------------------------------------------------- */
@@ -277,9 +315,7 @@ static void give_up_a_shrink(gyre_comm *comm, int rank, int n_ranks, void *argum
         return; /* never shrinks */
     CHECK(gyre_comm_shrink(comm, NULL, 0, GYRE_SHRINK_DEFAULT, &child, &config) ==
           GYRE_IN_PROGRESS);
-    const uint64_t begin_ns = gyre_now_ns();
     CHECK_OK(gyre_comm_destroy(child));
-    CHECK_MSG(gyre_now_ns() - begin_ns < 60000000000ULL, "only its bound ended it");
 }
 
 static void a_shrink_is_given_up_by_destroying_it(void)
@@ -295,8 +331,14 @@ static const struct test_case cases[] = {
     {"a shrunk communicator shrinks again", a_shrunk_communicator_shrinks_again},
     {"lists that differ are an error everywhere", lists_that_differ_are_an_error_everywhere},
     {"wrong arguments are refused", wrong_arguments_are_refused},
+    {"strangers at the door keep nobody out", strangers_at_the_door_keep_nobody_out},
     {"a shrink goes on in the background", a_shrink_goes_on_in_the_background},
     {"a shrink is given up by destroying it", a_shrink_is_given_up_by_destroying_it},
 };
 
-TEST_MAIN(cases)
+int main(int argc, char **argv)
+{
+    /* Whoever waits for this bound runs into the test's own limit. */
+    setenv("GYRE_BOOTSTRAP_TIMEOUT", "3600", 1);
+    return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+}

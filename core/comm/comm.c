@@ -130,9 +130,8 @@ static gyre_status check_handle(const gyre_comm *comm)
     return GYRE_SUCCESS;
 }
 
-gyre_status gyre_comm_check_made(const gyre_comm *comm)
+static gyre_status check_made(const gyre_comm *comm)
 {
-    GYRE_TRY(check_handle(comm));
     const enum gyre_phase phase = phase_of(comm);
     if (phase == GYRE_PHASE_MAKING || phase == GYRE_PHASE_EXCHANGING)
         return gyre_fail(GYRE_ERROR_INVALID_USAGE,
@@ -145,11 +144,17 @@ gyre_status gyre_comm_check_made(const gyre_comm *comm)
     return GYRE_SUCCESS;
 }
 
+gyre_status gyre_comm_check_made(const gyre_comm *comm)
+{
+    GYRE_TRY(check_handle(comm));
+    return check_made(comm);
+}
+
 gyre_status gyre_comm_check(gyre_comm *comm)
 {
     GYRE_TRY(check_handle(comm));
     GYRE_TRY(gyre_fault_status(&comm->fault));
-    GYRE_TRY(gyre_comm_check_made(comm));
+    GYRE_TRY(check_made(comm));
     if (comm->is_finalized)
         return gyre_fail(GYRE_ERROR_INVALID_USAGE, "communicator %s was finalized on rank %d",
                          comm->name, comm->rank);
