@@ -145,7 +145,8 @@ static enum wire_verdict move_gpu(struct request *request)
     return WIRE_SENT;
 }
 
-/* Into the peer's memory by the kernel. WIRE_NO_ROOM: not allowed here, go by the ring. */
+/* Into the peer's memory by the kernel. WIRE_NO_ROOM: not allowed here, or not into this memory (a
+ * driver's mapping may be closed to it): go by the ring. */
 static enum wire_verdict move_direct(struct request *request)
 {
     const struct ibv_send_wr *wr = request->wr;
@@ -164,6 +165,8 @@ static enum wire_verdict move_direct(struct request *request)
                 pthread_cond_signal(&wire_work);
                 return WIRE_NO_ROOM;
             }
+            if (n < 0 && errno == EFAULT)
+                return WIRE_NO_ROOM;
             if (n < 0)
                 return errno == ESRCH ? WIRE_NO_PEER : refuse(request, IBV_WC_REM_OP_ERR);
             done += (size_t)n;
