@@ -141,7 +141,7 @@ static enum wire_verdict move_gpu(struct request *request)
             return refuse(request, IBV_WC_LOC_QP_OP_ERR);
         copy.to += copy.n_bytes;
     }
-    request->pair->context->stats.n_gpu++;
+    request->pair->context->device->stats.n_gpu++;
     return WIRE_SENT;
 }
 
@@ -173,7 +173,7 @@ static enum wire_verdict move_direct(struct request *request)
             to += n;
         }
     }
-    request->pair->context->stats.n_direct++;
+    request->pair->context->device->stats.n_direct++;
     return WIRE_SENT;
 }
 
@@ -233,7 +233,7 @@ static enum wire_verdict move_by_ring(const struct request *request)
         if (verdict != WIRE_SENT)
             return verdict;
     } while (request->pair->n_moved < request->n_bytes);
-    request->pair->context->stats.n_ring++;
+    request->pair->context->device->stats.n_ring++;
     return WIRE_SENT;
 }
 
@@ -280,7 +280,7 @@ static enum wire_verdict try_send(struct wire_pair *pair, const struct ibv_send_
     if (verdict != WIRE_SENT)
         return verdict;
     pair->n_moved = 0;
-    struct wire_stats *stats = &pair->context->stats;
+    struct wire_stats *stats = &pair->context->device->stats;
     stats->n_writes += !request.has_imm;
     stats->n_imms += request.has_imm;
     stats->n_bytes += request.n_bytes;
