@@ -164,7 +164,8 @@ static void a_missing_rank_is_named(void)
     unsetenv("GYRE_BOOTSTRAP_TIMEOUT");
 }
 
-static void settings_that_differ_are_named(void)
+/* Two ranks, of which rank 1 has `variable` set: both must say `words`. */
+static void check_difference(const char *variable, const char *value, const char *words)
 {
     pid_t pids[2];
     struct test_rendezvous *shared =
@@ -178,7 +179,7 @@ static void settings_that_differ_are_named(void)
         gyre_config config = GYRE_CONFIG_INIT;
         config.device_kind = HOST;
         if (rank == 1)
-            setenv("GYRE_BUFFSIZE", "64K", 1);
+            setenv(variable, value, 1);
         if (rank == 0) {
             CHECK_OK(gyre_get_unique_id(&shared->id));
             gyre_store_release_u32(&shared->is_ready, 1);
@@ -188,13 +189,23 @@ static void settings_that_differ_are_named(void)
         test_n_failures = 0;
         const gyre_status status = gyre_comm_init_rank(&comm, 2, &shared->id, rank, &config);
         CHECK(status != GYRE_SUCCESS);
-        CHECK_MSG(strstr(gyre_last_error(), "GYRE_BUFFSIZE differs") != NULL, "%s",
-                  gyre_last_error());
+        CHECK_MSG(strstr(gyre_last_error(), words) != NULL, "%s", gyre_last_error());
         exit(test_n_failures == 0 ? 0 : 1); /* as programs do, not _exit: the rendezvous finishes */
     }
     CHECK(test_wait_rank(pids[0]));
     CHECK(test_wait_rank(pids[1]));
     munmap(shared, sizeof(*shared));
+}
+
+static void settings_that_differ_are_named(void)
+{
+    char path[] = "/tmp/gyre_test_failures_XXXXXX";
+    const int fd = mkstemp(path);
+    CHECK(fd >= 0 && write(fd, "launch_ns = 5\n", 14) == 14);
+    close(fd);
+    check_difference("GYRE_BUFFSIZE", "64K", "GYRE_BUFFSIZE differs");
+    check_difference("GYRE_TUNING_FILE", path, "the constants in GYRE_TUNING_FILE differ");
+    unlink(path);
 }
 
 static const struct test_case cases[] = {

@@ -94,7 +94,7 @@ static void malformed_text_is_refused_with_its_line(void)
         {"program x all_reduce\nranks 3 root 0\n", "line 2: expected rank, found \"root\""},
         {"program x all_reduce\nranks 0 rank 0 root 0 chunks 1 lanes 1 depth 1\n", "line 2"},
         {"program x all_reduce\nranks 2 rank 2 root 0 chunks 1 lanes 1 depth 1\n", "line 2"},
-        {"program x all_reduce\nranks 9999999999 rank", "line 2: expected a number from 0 to 1024"},
+        {"program x all_reduce\nranks 9999999999 rank", "line 2: expected a number from 0 to 4096"},
         {"program x all_reduce\nranks -1 rank", "line 2: expected a number"},
         {HEAD "chunk 0: in 0 -> out 0\nend\n", "line 3: expected \"worker 0\""},
         {HEAD "worker 1\n", "line 3: expected worker 0"},

@@ -40,6 +40,7 @@ X(NET_GDR_READ, GYRE_PARAM_BOOL, NCCL, "", 0, 1, "", "", "NICs may also read fro
 X(CROSS_NIC, GYRE_PARAM_INT, NCCL|PLAN, "2", 0, 2, "", "", "may a ring use different NICs on different hosts: 0 no, 1 yes, 2 avoid")
 X(ALGO, GYRE_PARAM_STRING, NCCL|PLAN, "", 0, 0, "", "", "only these algorithms: [^]ring,tree,direct,twoshot,... optionally per collective (all_reduce:ring;...)")
 X(PROTO, GYRE_PARAM_STRING, NCCL|PLAN, "", 0, 0, "", "", "only these protocols: [^]simple,ll,ll128")
+X(TUNING_FILE, GYRE_PARAM_STRING, 0, "", 0, 0, "", "", "host device: choose by prediction with the constants in this file, which build/bench/tune measures and writes; the constants must be the same on all ranks")
 X(MIN_NCHANNELS, GYRE_PARAM_INT, NCCL|PLAN, "", 1, 64, "", "", "fewest channels")
 X(MAX_NCHANNELS, GYRE_PARAM_INT, NCCL|PLAN, "", 1, 64, "", "", "most channels")
 X(BUFFSIZE, GYRE_PARAM_BYTES, NCCL|PLAN, "", 4096, 67108864, "bytes", "", "slot memory of one connection (all its slots)")

@@ -58,6 +58,7 @@ struct gyre_comm {
     char name[64];
     uint64_t job; /* hash of the unique id: ranks of one job in one process end together */
     struct gyre_params params;
+    struct gyre_tuning tuning;
     gyre_config config; /* every undefined field resolved */
     struct gyre_fault fault;
     struct gyre_device *device;

@@ -23,6 +23,7 @@ struct agreement {
     uint32_t version;
     uint32_t device_kind;
     int32_t config[N_CONFIG_SETTINGS];
+    uint64_t tuning_hash; /* of the constants in GYRE_TUNING_FILE; 0 = not set */
     struct {
         uint64_t hash;
         char text[24]; /* for the message; may be cut */
@@ -43,6 +44,7 @@ static void fill_agreement(const gyre_comm *comm, struct agreement *mine)
     if (comm->config.transport != NULL)
         mine->config[3] = (int32_t)gyre_hash(GYRE_HASH_INIT, comm->config.transport,
                                              strlen(comm->config.transport));
+    mine->tuning_hash = comm->tuning.hash;
     for (int id = 0; id < GYRE_N_PARAMS; id++) {
         if ((gyre_param_flags((enum gyre_param_id)id) & GYRE_PARAM_PLAN) == 0)
             continue;
@@ -73,6 +75,12 @@ static gyre_status compare_agreement(const struct agreement *first, const struct
             return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                              "init: config.%s differs: %d on rank 0, %d on rank %d",
                              config_names[i], first->config[i], other->config[i], other_rank);
+    if (first->tuning_hash != other->tuning_hash)
+        return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                         "init: the constants in GYRE_TUNING_FILE differ: hash %016llx on rank 0, "
+                         "%016llx on rank %d (0 = not set); give all ranks the same file",
+                         (unsigned long long)first->tuning_hash,
+                         (unsigned long long)other->tuning_hash, other_rank);
     for (int id = 0; id < GYRE_N_PARAMS; id++)
         if (first->params[id].hash != other->params[id].hash)
             return gyre_fail(GYRE_ERROR_INVALID_USAGE,

@@ -51,6 +51,12 @@ static gyre_status make_local(const gyre_config *given, gyre_comm **comm_out)
     gyre_status status;
     GYRE_TRY_GOTO(status, gyre_params_load(&comm->params), undo);
     GYRE_TRY_GOTO(status, gyre_config_resolve(given, &comm->params, &config), undo);
+    if (gyre_param_is_set(&comm->params, GYRE_PARAM_TUNING_FILE)) {
+        status =
+            gyre_tuning_load(gyre_param_text(&comm->params, GYRE_PARAM_TUNING_FILE), &comm->tuning);
+        if (status != GYRE_SUCCESS)
+            GYRE_TRY_GOTO(status, gyre_fail_context(status, "GYRE_TUNING_FILE"), undo);
+    }
     comm->config = config;
     comm->config.name = NULL;
     comm->config.transport = config.transport != NULL ? strdup(config.transport) : NULL;

@@ -229,14 +229,13 @@ static gyre_status choose_algorithm(const struct gyre_tuner_facts *facts,
     if (found == NULL)
         return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                          "no algorithm that GYRE_ALGO allows can do %s; \"build/bench/schedule "
-                         "--list\" shows which can",
+                         "--help\" shows which can",
                          gyre_collectives[coll].name);
     *algorithm_out = found;
     return GYRE_SUCCESS;
 }
 
-/* Why a protocol cannot be used here; NULL if it can. */
-static const char *proto_obstacle(const struct gyre_tuner_facts *facts, enum gyre_proto proto)
+const char *gyre_tuner_proto_obstacle(const struct gyre_tuner_facts *facts, enum gyre_proto proto)
 {
     if (proto == GYRE_PROTO_SIMPLE)
         return NULL;
@@ -276,7 +275,7 @@ static gyre_status choose_proto(const struct gyre_tuner_facts *facts,
     for (int proto = 0; proto < GYRE_N_PROTOS; proto++) {
         if ((filter->protos[coll] >> proto & 1U) == 0)
             continue;
-        const char *why = proto_obstacle(facts, (enum gyre_proto)proto);
+        const char *why = gyre_tuner_proto_obstacle(facts, (enum gyre_proto)proto);
         if (why != NULL)
             obstacle = why;
         else if (found < 0 || proto == (int)preferred)
@@ -290,8 +289,8 @@ static gyre_status choose_proto(const struct gyre_tuner_facts *facts,
     return GYRE_SUCCESS;
 }
 
-static uint32_t payload_bytes(const struct gyre_fifo_spec *spec,
-                              const struct gyre_algorithm *algorithm, enum gyre_proto proto)
+uint32_t gyre_tuner_payload_bytes(const struct gyre_fifo_spec *spec,
+                                  const struct gyre_algorithm *algorithm, enum gyre_proto proto)
 {
     const uint32_t bytes = spec->slot_bytes[proto];
     if (proto == GYRE_PROTO_SIMPLE && algorithm->follows_ring && spec->near_slot_bytes > 0)
@@ -348,15 +347,32 @@ static uint32_t choose_channels(const struct gyre_tuner_facts *facts, enum gyre_
     return gyre_clamp_u32(wanted, facts->min_channels, facts->max_channels);
 }
 
+uint64_t gyre_tuner_size_class(uint64_t n_bytes)
+{
+    uint64_t power = 256; /* the least class: below, only latency counts */
+    if (n_bytes <= power)
+        return power;
+    while (power < n_bytes - power)
+        power *= 2;
+    return gyre_round_up(n_bytes, power / 4);
+}
+
 gyre_status gyre_tuner_choose(const struct gyre_tuner_facts *facts,
                               const struct gyre_filter *filter, enum gyre_collective coll,
                               uint64_t n_bytes, struct gyre_choice *choice_out)
 {
-    struct gyre_choice choice;
+    struct gyre_choice choice = {0};
+    if (facts->cost != NULL && coll != GYRE_COLL_SEND_RECV)
+        GYRE_TRY(gyre_tuner_search(facts, filter, coll, n_bytes, &choice));
+    if (choice.algorithm != NULL) {
+        *choice_out = choice;
+        return GYRE_SUCCESS;
+    }
+    /* Also where nothing was found: this says why. */
     GYRE_TRY(choose_algorithm(facts, filter, coll, n_bytes, &choice.algorithm));
     GYRE_TRY(choose_proto(facts, filter, coll, choice.algorithm, n_bytes, &choice.proto));
     choice.n_channels = choose_channels(facts, choice.proto, n_bytes);
-    const uint32_t most = payload_bytes(&facts->spec, choice.algorithm, choice.proto);
+    const uint32_t most = gyre_tuner_payload_bytes(&facts->spec, choice.algorithm, choice.proto);
     const bool is_chain = coll == GYRE_COLL_BROADCAST || coll == GYRE_COLL_REDUCE ||
                           choice.algorithm == &gyre_algorithm_tree;
     choice.tile_bytes =

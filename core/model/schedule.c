@@ -130,6 +130,10 @@ static uint16_t connection_index(struct gyre_builder *builder, struct gyre_ref r
         &builder->connection_of[((size_t)ref.index * GYRE_MAX_LANES + ref.lane) * 2 + is_send];
     if (*known != NO_CONNECTION)
         return *known;
+    if (program->n_connections == NO_CONNECTION) {
+        builder_fail(builder, GYRE_ERROR_INTERNAL, "more than %d connections", NO_CONNECTION);
+        return 0;
+    }
     if (program->n_connections == builder->connections_capacity) {
         void *array = program->connections;
         if (!grow(builder, &array, &builder->connections_capacity, sizeof(*program->connections)))

@@ -19,7 +19,7 @@
 #define GYRE_STEP_MAX_LOCAL_INS 2 /* local chunks read */
 #define GYRE_STEP_MAX_INS       (GYRE_STEP_MAX_RECVS + GYRE_STEP_MAX_LOCAL_INS)
 #define GYRE_STEP_MAX_OUTS      (GYRE_STEP_MAX_SENDS + 1) /* and one local chunk written */
-#define GYRE_MAX_RANKS          1024
+#define GYRE_MAX_RANKS          4096
 #define GYRE_MAX_WORKERS        16 /* of one program */
 #define GYRE_MAX_LANES          8
 

@@ -67,8 +67,6 @@ static gyre_status check_head(const struct gyre_program *p)
         wrong = "number of workers";
     else if (p->min_depth < 1 || p->min_depth > GYRE_MAX_DEPTH)
         wrong = "minimum depth";
-    else if (p->n_connections > 2 * GYRE_MAX_RANKS * GYRE_MAX_LANES)
-        wrong = "number of connections";
     if (wrong != NULL)
         return gyre_fail(GYRE_ERROR_INTERNAL,
                          "program %s of rank %u of %u, root %u, %u chunks, %u lanes, %u workers, "
