@@ -142,21 +142,21 @@ static inline uint32_t wire_load(const uint32_t *word)
 /* ---- objects of this process -------------------------------------------------------------------
  */
 
-struct wire_device {
-    struct ibv_device ibv;
-    struct vm_device model;
-};
-
 struct wire_stats {
     uint64_t n_writes, n_imms, n_bytes;
     uint64_t n_direct, n_ring, n_gpu; /* requests by the way their payload went */
-    uint64_t n_pairs;                 /* queue pairs made */
+};
+
+struct wire_device {
+    struct ibv_device ibv;
+    struct vm_device model;
+    struct wire_stats stats;
+    bool is_used; /* a queue pair was made */
 };
 
 struct wire_context {
     struct ibv_context ibv;
     struct wire_device *device;
-    struct wire_stats stats;
 };
 
 struct wire_mapping;
@@ -270,6 +270,12 @@ uint64_t wire_now_ns(void);
 
 /** wire_say - a line on stderr, with the process. */
 __attribute__((format(printf, 1, 2))) void wire_say(const char *format, ...);
+
+/* ---- wire_device.c -----------------------------------------------------------------------------
+ */
+
+/** wire_print_stats - if VERBS_WIRE_STATS asks for it. */
+void wire_print_stats(void);
 
 /* ---- wire_queue.c ------------------------------------------------------------------------------
  */

@@ -170,20 +170,27 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
     return &context->ibv;
 }
 
-int ibv_close_device(struct ibv_context *ibv)
+int ibv_close_device(struct ibv_context *context)
 {
-    struct wire_context *context = (struct wire_context *)(void *)ibv;
-    const struct wire_stats *stats = &context->stats;
-    if (getenv("VERBS_WIRE_STATS") != NULL && stats->n_pairs > 0)
-        wire_say("%s sent %llu writes, %llu with imm, %llu bytes: %llu direct, %llu by ring, %llu "
-                 "by CUDA copy",
-                 ibv->device->name, (unsigned long long)stats->n_writes,
-                 (unsigned long long)stats->n_imms, (unsigned long long)stats->n_bytes,
-                 (unsigned long long)stats->n_direct, (unsigned long long)stats->n_ring,
-                 (unsigned long long)stats->n_gpu);
-    close(ibv->async_fd);
+    close(context->async_fd);
     free(context);
     return 0;
+}
+
+void wire_print_stats(void)
+{
+    pthread_mutex_lock(&wire_lock);
+    for (int i = 0; i < n_devices && getenv("VERBS_WIRE_STATS") != NULL; i++) {
+        const struct wire_stats *stats = &devices[i].stats;
+        if (devices[i].is_used)
+            wire_say("%s sent %llu writes, %llu with imm, %llu bytes: %llu direct, %llu by ring, "
+                     "%llu by CUDA copy",
+                     devices[i].ibv.name, (unsigned long long)stats->n_writes,
+                     (unsigned long long)stats->n_imms, (unsigned long long)stats->n_bytes,
+                     (unsigned long long)stats->n_direct, (unsigned long long)stats->n_ring,
+                     (unsigned long long)stats->n_gpu);
+    }
+    pthread_mutex_unlock(&wire_lock);
 }
 
 static const struct vm_device *model_of(const struct ibv_context *context)

@@ -205,6 +205,8 @@ __attribute__((destructor)) static void leave(void)
     bool is_last = true;
     if (wire.file == NULL || wire_pid_of(wire.owner) != getpid())
         return;
+    /* Not when devices are closed: a program may end before its last one is. */
+    wire_print_stats();
     /* First leave, then look: of two that end together at least one sees nobody. */
     for (int i = 0; i < WIRE_MAX_PROCESSES; i++)
         if (gyre_load_acquire_u64(&wire.file->processes[i]) == wire.owner)

@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #undef ibv_reg_mr /* also a macro in verbs.h */
@@ -38,16 +37,14 @@ int ibv_dealloc_pd(struct ibv_pd *ibv)
  * address space without pages. */
 static bool is_host_memory(const unsigned char *base, size_t n_bytes)
 {
-    unsigned char byte;
-    const struct iovec local = {&byte, 1};
-    const size_t offsets[] = {0, n_bytes - 1};
-    for (size_t i = 0; i < 2; i++) {
-        const struct iovec remote = {(void *)(uintptr_t)(base + offsets[i]), 1};
-        const ssize_t n = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
-        if (n != 1 && errno == EFAULT)
-            return false;
-    }
-    return true;
+    int ends[2];
+    if (pipe(ends) != 0)
+        return false;
+    /* A system call reads without dying of it. */
+    const bool is_host = write(ends[1], base, 1) == 1 && write(ends[1], base + n_bytes - 1, 1) == 1;
+    close(ends[0]);
+    close(ends[1]);
+    return is_host;
 }
 
 static struct ibv_mr *publish(struct wire_pd *pd, const struct vm_range *range,

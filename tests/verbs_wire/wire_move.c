@@ -141,11 +141,12 @@ static enum wire_verdict move_gpu(struct request *request)
             return refuse(request, IBV_WC_LOC_QP_OP_ERR);
         copy.to += copy.n_bytes;
     }
-    request->pair->context->stats.n_gpu++;
+    request->pair->context->device->stats.n_gpu++;
     return WIRE_SENT;
 }
 
-/* Into the peer's memory by the kernel. WIRE_NO_ROOM: not allowed here, go by the ring. */
+/* Into the peer's memory by the kernel. WIRE_NO_ROOM: not allowed here, or not into this memory (a
+ * driver's mapping may be closed to it): go by the ring. */
 static enum wire_verdict move_direct(struct request *request)
 {
     const struct ibv_send_wr *wr = request->wr;
@@ -164,13 +165,15 @@ static enum wire_verdict move_direct(struct request *request)
                 pthread_cond_signal(&wire_work);
                 return WIRE_NO_ROOM;
             }
+            if (n < 0 && errno == EFAULT)
+                return WIRE_NO_ROOM;
             if (n < 0)
                 return errno == ESRCH ? WIRE_NO_PEER : refuse(request, IBV_WC_REM_OP_ERR);
             done += (size_t)n;
             to += n;
         }
     }
-    request->pair->context->stats.n_direct++;
+    request->pair->context->device->stats.n_direct++;
     return WIRE_SENT;
 }
 
@@ -230,7 +233,7 @@ static enum wire_verdict move_by_ring(const struct request *request)
         if (verdict != WIRE_SENT)
             return verdict;
     } while (request->pair->n_moved < request->n_bytes);
-    request->pair->context->stats.n_ring++;
+    request->pair->context->device->stats.n_ring++;
     return WIRE_SENT;
 }
 
@@ -277,7 +280,7 @@ static enum wire_verdict try_send(struct wire_pair *pair, const struct ibv_send_
     if (verdict != WIRE_SENT)
         return verdict;
     pair->n_moved = 0;
-    struct wire_stats *stats = &pair->context->stats;
+    struct wire_stats *stats = &pair->context->device->stats;
     stats->n_writes += !request.has_imm;
     stats->n_imms += request.has_imm;
     stats->n_bytes += request.n_bytes;

@@ -83,7 +83,7 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
         reset_entry(pair->entry, pair);
         pair->ibv.qp_num = pair->entry->generation << WIRE_INDEX_BITS | (uint32_t)index;
         gyre_store_release_u32(&pair->entry->number, pair->ibv.qp_num);
-        pair->context->stats.n_pairs++;
+        pair->context->device->is_used = true;
         enlist(pair);
     }
     pthread_mutex_unlock(&wire_lock);
