@@ -253,6 +253,7 @@ static gyre_status ib_connect(struct gyre_transport *transport, const void *blob
                 gyre_proxy_connector(&peer->recvs[fifo].fifo, spec);
         }
     }
+    ib->probed_ns = gyre_now_ns();
     const struct gyre_proxy_client client = {
         .poll = gyre_ib_poll, .context = ib, .nap_fd = &ib->nap_fd};
     return gyre_proxy_open(&client, 1, ib->config.rank, ib->config.fault, &ib->proxy);

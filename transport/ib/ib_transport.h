@@ -139,6 +139,8 @@ struct gyre_ib_peer {
     struct gyre_ib_recv *recvs;
     uint64_t *credit_words; /* n_fifos, in landing */
     struct gyre_ib_remote remote;
+    uint64_t n_completions;      /* of anything to or from it */
+    uint64_t n_completions_seen; /* when it was last looked at */
 };
 
 struct gyre_ib_transport {
@@ -178,6 +180,7 @@ struct gyre_ib_transport {
     struct gyre_proxy *proxy;
     uint64_t idle_since_ns;    /* 0 = something moved in the last poll */
     uint64_t events_looked_ns; /* when async events were looked for */
+    uint64_t probed_ns;        /* when silent peers were looked for */
     uint64_t n_polls;
     bool is_failed; /* an error was raised: the path stands still */
     char words[48]; /* describe() */
@@ -245,9 +248,5 @@ void gyre_ib_raise_post(struct gyre_ib_transport *ib, const struct gyre_ib_lane 
 const char *gyre_ib_lane_to_text(const struct gyre_ib_transport *ib,
                                  const struct gyre_ib_lane *lane, char *text_out,
                                  size_t text_bytes);
-
-#ifdef GYRE_WITH_RDMACM
-/* ---- ib_cm.c ------------------------------------------------------------------------------- */
-#endif
 
 #endif
