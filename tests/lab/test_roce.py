@@ -26,7 +26,9 @@ ALGORITHMS = {"allreduce": "ring tree direct twoshot", "broadcast": "ring tree d
 # What an error may take: one second of silence, the retry window of 3.8 s, and that emulated
 # processors are slow.
 SLACK_S = 15
-RANK_LIMIT_S = 150
+# Until a rank with an error has ended: the bench tells the others first, over a link that may be gone.
+END_LIMIT_S = 15
+RUN_LIMIT_S = 150
 
 
 class Failed(Exception):
@@ -170,9 +172,9 @@ def case_large_mtu(rig):
 def case_ipv6_only(rig):
     """a fabric without IPv4 works, over its unique-local addresses"""
     ranks = Ranks(rig, "-b 8 -e 256K -f 32 -n 2 -w 1")
-    ranks.finish()
+    ranks.finish(RUN_LIMIT_S)
     for name in rig.lab.names:
-        check(ranks.ends[name][1] == 0, f"{name}: {ranks.out(name)[-1500:]}")
+        check(name in ranks.ends and ranks.ends[name][1] == 0, f"{name}: {ranks.out(name)[-1500:]}")
     check("Out of bounds values : 0 OK" in ranks.out("vm1"), ranks.out("vm1")[-500:])
     check(re.search(r"data QP local GID \d+ fd77::1 .* remote GID \d+ fd77::2 ",
                     ranks.out("vm1")), ranks.out("vm1")[:1500])
@@ -282,7 +284,7 @@ class Ranks:
     """One rank a machine, started without mpirun, so that each one's error and end can be timed."""
 
     def __init__(self, rig, options, env=None):
-        self.rig, self.lines, self.ends, self.threads = rig, {}, {}, []
+        self.rig, self.lines, self.ends, self.threads, self.processes = rig, {}, {}, [], {}
         self.shells = {name: rig.lab.shell(name) for name in rig.lab.names}
         port = roce_lab.free_port()
         for i, name in enumerate(rig.lab.names):
@@ -300,16 +302,18 @@ class Ranks:
         process = subprocess.Popen([*lab.ssh(name), lab.command(words, env=env)], text=True,
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT, errors="replace")
-        limit = threading.Timer(RANK_LIMIT_S, process.kill)
-        limit.start()
+        self.processes[name] = process
         for line in process.stdout:
             self.lines[name].append((time.monotonic(), line.rstrip()))
-        status = process.wait()
-        limit.cancel()
-        self.ends[name] = (time.monotonic(), status)
+        self.ends[name] = (time.monotonic(), process.wait())
 
     def out(self, name):
         return "\n".join(line for _, line in self.lines[name])
+
+    def story(self, began):
+        """What every rank has said since shortly before `began`, for failures."""
+        return "\n".join(f"{name} {at - began:6.2f} {line[:400]}" for name in self.lines
+                         for at, line in list(self.lines[name]) if at > began - 1)
 
     def wait_running(self, limit_s=60):
         """Until packets with data are on the wire."""
@@ -320,13 +324,19 @@ class Ranks:
         self.shells[name].stdin.write(line + "\n")
         self.shells[name].stdin.flush()
 
-    def finish(self, limit_s=RANK_LIMIT_S + 10):
+    def finish(self, limit_s):
+        """Wait for all to end; what has not ended by then is killed and is not in `ends`."""
         for shell in self.shells.values():
             shell.stdin.close()
         until = time.monotonic() + limit_s
         for thread in self.threads:
             thread.join(max(0, until - time.monotonic()))
-        return self.ends
+        for name, process in self.processes.items():
+            if process.poll() is None and self.rig.lab.processes[name].poll() is None:
+                self.rig.lab.on(name, "pkill -9 allreduce", limit_s=20)
+            process.kill()
+        for thread in self.threads:
+            thread.join()
 
     def error(self, name, began, limit_s):
         """(text, seconds after `began`) of the error that this rank must come to by itself."""
@@ -334,8 +344,9 @@ class Ranks:
             for at, line in list(self.lines[name]):
                 if re.search(r": rank \d+: .* error: ", line):
                     return line, at - began
-            check(name not in self.ends, f"{name} ended without an error: {self.out(name)[-1500:]}")
-            check(time.monotonic() < began + limit_s, f"no error on {name} after {limit_s} s")
+            check(name not in self.ends, f"{name} ended without an error:\n{self.story(began)}")
+            check(time.monotonic() < began + limit_s,
+                  f"no error on {name} after {limit_s} s:\n{self.story(began)}")
             time.sleep(0.05)
 
 
@@ -356,13 +367,7 @@ def all_fail(rig, what, act, names=None, words=".", limit_s=SLACK_S):
             rig.times.append((what, name, seconds))
             check(re.search(words, line), f"{name}: {line}")
     finally:
-        for name in rig.lab.names:
-            if name not in ranks.ends:
-                try:
-                    ranks.tell(name, "sleep 12; pkill -9 allreduce")
-                except OSError:
-                    pass # its machine is gone
-        ranks.finish()
+        ranks.finish(END_LIMIT_S)
 
 
 def case_kill(rig):
@@ -375,12 +380,14 @@ def case_kill(rig):
 
 def costs_time_only(rig, act, words):
     """A run that ends well although act(ranks) happened; `words` must be in vm2's output."""
-    ranks = Ranks(rig, "-b 64K -e 64K -n 3000 -w 1 -c 1")
+    ranks = Ranks(rig, "-b 64K -e 64K -n 800 -w 1 -c 1")
     ranks.wait_running()
+    began = time.monotonic()
     act(ranks)
-    ranks.finish()
+    ranks.finish(RUN_LIMIT_S)
     for name in rig.lab.names:
-        check(ranks.ends[name][1] == 0, f"{name}: {ranks.out(name)[-1500:]}")
+        check(name in ranks.ends and ranks.ends[name][1] == 0,
+              f"{name} failed:\n{ranks.story(began)}")
     check(re.search(words, ranks.out("vm2")), f"the run had ended before: {ranks.out('vm2')[-800:]}")
     check("Out of bounds values : 0 OK" in ranks.out("vm1"), ranks.out("vm1")[-500:])
 
