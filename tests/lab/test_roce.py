@@ -214,13 +214,29 @@ def case_range(rig):
         rig.lab.on(f"vm{i}", f"ip addr del 10.78.0.{i}/24 dev eth0")
 
 
+def case_rdmacm(rig):
+    """rdma_cm brings the queue pairs up, and its ToS is on the wire"""
+    n_before = len(rig.packets(["ip.dsfield"], "infiniband.mad.mgmtclass == 7"))
+    result = rig.bench("allreduce", "-b 8 -e 64K -f 32 -n 2 -w 1", np=4, limit_s=240, env={
+        "GYRE_IB_CONNECT": "rdmacm", "GYRE_IB_QPS_PER_CONNECTION": "2", "GYRE_IB_TC": "98"})
+    rig.right(result)
+    check(re.search(r"data QP local GID \d+ 10.77.0.1 .* TC 98 = .*, by rdma_cm", result.out),
+          result.out[:1500])
+    n_calls = len(rig.packets(["ip.dsfield"], "infiniband.mad.mgmtclass == 7")) - n_before
+    # two data lanes and a control lane for each of four pairs; request, reply, ready to use
+    check(n_calls >= 3 * 12, f"{n_calls} packets of the connection manager")
+    classes = {int(row[0], 0) for row in rig.packets(["ip.dsfield"], "infiniband.bth.opcode < 32")}
+    check(98 in classes and classes <= {98, 106}, f"ToS {classes}")
+
+
 def case_unreachable(rig):
     """GIDs of subnets without a route to each other are refused with the reason"""
     for i in (1, 2):
         rig.lab.on(f"vm{i}", f"ip addr add 10.{97 + i}.0.1/24 dev eth0")
     try:
         result = rig.bench("allreduce", "-b 8 -e 8 -n 1", env={
-            "GYRE_IB_ADDR_RANGE": "10.98.0.0/15", "GYRE_NET": "IB"})
+            "GYRE_IB_ADDR_RANGE": "10.98.0.0/15", "GYRE_NET": "IB"},
+            mpi=("--mca", "btl_tcp_if_include", "10.77.0.0/24"))
         check(result.status != 0, "it ran")
         check("INIT->RTR" in result.out and "no route from this GID's interface" in result.out,
               result.out[-1500:])
@@ -380,7 +396,7 @@ def case_kill(rig):
 
 def costs_time_only(rig, act, words):
     """A run that ends well although act(ranks) happened; `words` must be in vm2's output."""
-    ranks = Ranks(rig, "-b 64K -e 64K -n 800 -w 1 -c 1")
+    ranks = Ranks(rig, "-b 64K -e 64K -n 300 -w 1 -c 1")
     ranks.wait_running()
     began = time.monotonic()
     act(ranks)

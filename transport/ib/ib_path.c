@@ -35,7 +35,7 @@ static void complete_send(struct gyre_ib_transport *ib, struct gyre_ib_lane *lan
     if ((wr_id & GYRE_IB_WR_ENDS_PART) == 0)
         return;
     struct gyre_ib_send *send = &lane->peer->sends[fifo];
-    if (lane->peer->n_lanes == 1) {
+    if (lane->peer->n_used == 1) {
         /* It is the newest slot of that number: the next one waits for this release. */
         send->released = send->posted - (send->posted - 1 - slot) % depth;
     } else {

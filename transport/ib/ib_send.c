@@ -98,7 +98,7 @@ static bool is_release_point(const struct gyre_ib_transport *ib, const struct gy
                              uint64_t step)
 {
     const uint32_t half = ib->config.spec.depth / 2;
-    return peer->n_lanes > 1 || (step + 1) % half == 0;
+    return peer->n_used > 1 || (step + 1) % half == 0;
 }
 
 struct slot_part {
@@ -122,7 +122,6 @@ static void write_payload(struct gyre_ib_transport *ib, struct gyre_ib_lane *lan
 {
     const struct gyre_ib_peer *peer = lane->peer;
     const struct gyre_ib_remote *remote = &peer->remote;
-    const int rail = (int)(lane->rail - ib->rails);
     const uint64_t in_fifo =
         (uint64_t)part->slot * ib->config.spec.slot_bytes[GYRE_PROTO_SIMPLE] + part->offset;
     const struct send_words words = {.fifo = part->fifo, .slot = part->slot};
@@ -134,7 +133,7 @@ static void write_payload(struct gyre_ib_transport *ib, struct gyre_ib_lane *lan
                                   lane->rail->send_slots);
         wr->wr.rdma.remote_addr =
             remote->slots + part->fifo * remote->slots_stride + in_fifo + done;
-        wr->wr.rdma.rkey = remote->slots_rkey[rail];
+        wr->wr.rdma.rkey = remote->slots_rkey[lane->remote_rail];
         done += n_bytes;
     }
 }
@@ -172,7 +171,7 @@ static void write_box(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane,
         wr->send_flags |= IBV_SEND_INLINE;
     wr->wr.rdma.remote_addr =
         remote->boxes + ((uint64_t)part->fifo * depth + part->slot) * GYRE_IB_BOX_BYTES;
-    wr->wr.rdma.rkey = remote->landing_rkey[lane->rail - ib->rails];
+    wr->wr.rdma.rkey = remote->landing_rkey[lane->remote_rail];
 }
 
 /* Sends that a part of n bytes takes. */
@@ -191,21 +190,21 @@ static bool post_slot(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, u
     const bool boxed =
         n_bytes == 0 || (peer->remote.takes_boxes && n_bytes <= GYRE_IB_BOX_PAYLOAD_BYTES);
     uint32_t n_parts = 1;
-    if (!boxed && peer->n_lanes > 1)
+    if (!boxed && peer->n_used > 1)
         n_parts = (uint32_t)gyre_min_u64(gyre_div_round_up(n_bytes, GYRE_IB_STRIPE_MIN_BYTES),
-                                         (uint64_t)peer->n_lanes);
+                                         (uint64_t)peer->n_used);
     /* Whole cache lines a part. */
     const uint64_t part_bytes = gyre_round_up(gyre_div_round_up(n_bytes, n_parts), 128);
-    const uint32_t first = (uint32_t)((fifo + send->posted) % (uint64_t)peer->n_lanes);
+    const uint32_t first = (uint32_t)((fifo + send->posted) % (uint64_t)peer->n_used);
     for (uint32_t i = 0; i < n_parts; i++) {
-        const struct gyre_ib_lane *lane = &peer->lanes[(first + i) % (uint32_t)peer->n_lanes];
+        const struct gyre_ib_lane *lane = peer->used[(first + i) % (uint32_t)peer->n_used];
         if (!has_room(lane, n_sends(lane, part_bytes)))
             return false;
     }
     send->infos[slot] = info;
     send->parts_left[slot] = (uint8_t)n_parts;
     for (uint32_t i = 0; i < n_parts; i++) {
-        struct gyre_ib_lane *lane = &peer->lanes[(first + i) % (uint32_t)peer->n_lanes];
+        struct gyre_ib_lane *lane = peer->used[(first + i) % (uint32_t)peer->n_used];
         const uint64_t offset = gyre_min_u64(i * part_bytes, n_bytes);
         const struct slot_part part = {
             .fifo = fifo,
@@ -267,7 +266,7 @@ bool gyre_ib_return_credits(struct gyre_ib_transport *ib, struct gyre_ib_peer *p
         if (lane->size.inline_bytes >= 8)
             wr->send_flags |= IBV_SEND_INLINE;
         wr->wr.rdma.remote_addr = peer->remote.credits + 8ULL * fifo;
-        wr->wr.rdma.rkey = peer->remote.landing_rkey[lane->rail - ib->rails];
+        wr->wr.rdma.rkey = peer->remote.landing_rkey[lane->remote_rail];
         has_moved = true;
     }
     return has_moved;
@@ -290,6 +289,6 @@ void gyre_ib_probe(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
     wr->opcode = IBV_WR_RDMA_WRITE;
     wr->sg_list[0] = make_sge(recv->head, 8, lane->rail->staging);
     wr->wr.rdma.remote_addr = peer->remote.credits;
-    wr->wr.rdma.rkey = peer->remote.landing_rkey[lane->rail - ib->rails];
+    wr->wr.rdma.rkey = peer->remote.landing_rkey[lane->remote_rail];
     gyre_ib_flush(ib, lane);
 }
