@@ -473,7 +473,7 @@ class Lab:
         """A session that is opened now, to run lines in later: what a loaded emulated processor
         takes seconds for is the opening. Write lines to .stdin and flush."""
         return subprocess.Popen([*self.ssh(name), "sh"], text=True, stdin=subprocess.PIPE,
-                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
     def monitor(self, name, line):
         """One line to QEMU's monitor, e.g. "set_link nic0 off"."""
