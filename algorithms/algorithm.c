@@ -121,3 +121,20 @@ void gyre_order_from_root(const struct gyre_shape *shape, uint16_t *order_out)
     for (unsigned i = n_host; i < n; i++)
         order_out[i] = order[(first + i) % n];
 }
+
+void gyre_order_to_root(const struct gyre_shape *shape, uint16_t *order_out)
+{
+    const unsigned n = shape->n_ranks;
+    uint16_t order[GYRE_MAX_RANKS];
+    unsigned n_host = 1; /* ranks of the root's host: they come first */
+    unsigned n_placed = 0;
+    gyre_order_from_root(shape, order);
+    const uint16_t *host_of = shape->grouping == NULL ? NULL : shape->grouping->host_of;
+    while (n_host < n && (host_of == NULL || host_of[order[n_host]] == host_of[shape->root]))
+        n_host++;
+    for (unsigned i = n_host; i < n; i++)
+        order_out[n_placed++] = order[i];
+    for (unsigned i = 1; i < n_host; i++)
+        order_out[n_placed++] = order[i];
+    order_out[n_placed] = shape->root;
+}

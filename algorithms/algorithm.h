@@ -12,6 +12,8 @@ struct gyre_algorithm {
     const char *name;     /* as in GYRE_ALGO and --algo, at most 15 characters */
     const char *summary;  /* one line for people */
     uint32_t collectives; /* bit per enum gyre_collective */
+    bool follows_ring;    /* on one host all its data go from a rank to the one after it in
+                           * gyre_order_by_host(), the last to the first: wide connections */
     /* Append rank's steps; n_ranks >= 2. Errors stick to the builder. */
     void (*emit)(const struct gyre_shape *shape, int rank, struct gyre_builder *builder);
     /* How many chunks a vector is cut into; 1 for collectives made of blocks. n_ranks >= 2. */
@@ -51,5 +53,9 @@ void gyre_order_by_host(const struct gyre_shape *shape, uint16_t *order_out);
 /** gyre_order_from_root - as gyre_order_by_host, but with the root's host first and the root first
  * in it: a chain along it crosses from host to host n_hosts - 1 times. */
 void gyre_order_from_root(const struct gyre_shape *shape, uint16_t *order_out);
+
+/** gyre_order_to_root - likewise, for a chain that ends at the root: its host last, it last in it.
+ */
+void gyre_order_to_root(const struct gyre_shape *shape, uint16_t *order_out);
 
 #endif

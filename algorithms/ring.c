@@ -29,6 +29,9 @@ struct ring {
     int at; /* my position */
     struct gyre_ref next;
     struct gyre_ref prev;
+    struct gyre_ref next_out; /* for finished chunks: placed where they may be */
+    struct gyre_ref prev_out;
+    bool is_placed;
 };
 
 /* The rank `distance` places before me. */
@@ -37,14 +40,29 @@ static int before(const struct ring *ring, int distance)
     return ring->order[(ring->at - distance + 2 * ring->n) % ring->n];
 }
 
-static void open_ring(struct ring *ring, int rank, struct gyre_builder *builder)
+static void open_ring(struct ring *ring, const struct gyre_shape *shape, int rank,
+                      struct gyre_builder *builder)
 {
     ring->builder = builder;
+    ring->is_placed = shape->is_placed;
     ring->at = 0;
     while (ring->order[ring->at] != rank)
         ring->at++;
     ring->next = gyre_peer(before(ring, -1), 0);
     ring->prev = gyre_peer(before(ring, 1), 0);
+    ring->next_out = shape->is_placed ? gyre_placed(before(ring, -1), 0) : ring->next;
+    ring->prev_out = shape->is_placed ? gyre_placed(before(ring, 1), 0) : ring->prev;
+}
+
+/* A finished chunk comes from the rank before: keep it, and pass it on unless this is the last. */
+static void pass_on(const struct ring *ring, int chunk, bool is_last)
+{
+    const struct gyre_ref outs[] = {gyre_out(chunk), ring->next_out};
+    const int n_outs = is_last ? 1 : 2;
+    if (ring->is_placed) /* it is where it belongs already */
+        gyre_builder_step(ring->builder, chunk, &ring->prev_out, 1, &outs[1], n_outs - 1, 0);
+    else
+        gyre_builder_step(ring->builder, chunk, &ring->prev_out, 1, outs, n_outs, 0);
 }
 
 /* Rounds 0 to n-1: partial sums travel; `outs` take the chunk that is finished here, mine. */
@@ -66,17 +84,13 @@ static void reduce_around(const struct ring *ring, const struct gyre_ref *outs, 
 /* The other ranks' chunks come round; all but the last one travel on. */
 static void gather_around(const struct ring *ring)
 {
-    for (int round = 1; round < ring->n; round++) {
-        const int chunk = before(ring, round);
-        const struct gyre_ref outs[] = {gyre_out(chunk), ring->next};
-        gyre_builder_step(ring->builder, chunk, &ring->prev, 1, outs, round < ring->n - 1 ? 2 : 1,
-                          0);
-    }
+    for (int round = 1; round < ring->n; round++)
+        pass_on(ring, before(ring, round), round == ring->n - 1);
 }
 
 static void emit_all_reduce(const struct ring *ring, int rank)
 {
-    const struct gyre_ref outs[] = {gyre_out(rank), ring->next};
+    const struct gyre_ref outs[] = {gyre_out(rank), ring->next_out};
     reduce_around(ring, outs, 2);
     gather_around(ring);
 }
@@ -84,36 +98,40 @@ static void emit_all_reduce(const struct ring *ring, int rank)
 static void emit_all_gather(const struct ring *ring, int rank)
 {
     const struct gyre_ref in = gyre_in(0);
-    const struct gyre_ref outs[] = {gyre_out(rank), ring->next};
+    const struct gyre_ref outs[] = {gyre_out(rank), ring->next_out};
     gyre_builder_step(ring->builder, rank, &in, 1, outs, 2, 0);
     gather_around(ring);
 }
 
 static void emit_broadcast(const struct ring *ring)
 {
-    const struct gyre_ref in = ring->at == 0 ? gyre_in(0) : ring->prev;
-    const struct gyre_ref outs[] = {gyre_out(0), ring->next};
-    gyre_builder_step(ring->builder, 0, &in, 1, outs, ring->at < ring->n - 1 ? 2 : 1, 0);
+    const struct gyre_ref in = gyre_in(0);
+    const struct gyre_ref outs[] = {gyre_out(0), ring->next_out};
+    if (ring->at == 0)
+        gyre_builder_step(ring->builder, 0, &in, 1, outs, 2, 0);
+    else
+        pass_on(ring, 0, ring->at == ring->n - 1);
 }
 
-/* The chain of the broadcast, walked towards the root. */
 static void emit_reduce(const struct ring *ring)
 {
-    const bool is_root = ring->at == 0, is_end = ring->at == ring->n - 1;
-    const struct gyre_ref ins[] = {gyre_in(0), ring->next};
-    const struct gyre_ref out = is_root ? gyre_out(0) : ring->prev;
-    gyre_builder_step(ring->builder, 0, ins, is_end ? 1 : 2, &out, 1,
+    const bool is_first = ring->at == 0, is_root = ring->at == ring->n - 1;
+    const struct gyre_ref ins[] = {gyre_in(0), ring->prev};
+    const struct gyre_ref out = is_root ? gyre_out(0) : ring->next;
+    gyre_builder_step(ring->builder, 0, ins, is_first ? 1 : 2, &out, 1,
                       is_root ? GYRE_STEP_FINAL : 0);
 }
 
 static void emit(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
 {
     struct ring ring = {.n = shape->n_ranks};
-    if (gyre_collectives[shape->coll].has_root)
+    if (shape->coll == GYRE_COLL_REDUCE)
+        gyre_order_to_root(shape, ring.order);
+    else if (shape->coll == GYRE_COLL_BROADCAST)
         gyre_order_from_root(shape, ring.order);
     else
         gyre_order_by_host(shape, ring.order);
-    open_ring(&ring, rank, builder);
+    open_ring(&ring, shape, rank, builder);
     const struct gyre_ref out = gyre_out(0);
     switch (shape->coll) {
     case GYRE_COLL_ALL_REDUCE:
@@ -145,6 +163,7 @@ const struct gyre_algorithm gyre_algorithm_ring = {
     .summary = "neighbours only; least bytes, most hops",
     .collectives = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE |
                    1U << GYRE_COLL_ALL_GATHER | 1U << GYRE_COLL_REDUCE_SCATTER,
+    .follows_ring = true,
     .emit = emit,
     .n_chunks = n_chunks,
 };

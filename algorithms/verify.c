@@ -25,6 +25,7 @@ struct slot {
     uint32_t snapshot;
     uint32_t tile;
     uint16_t chunk;
+    bool is_placed;
 };
 
 struct fifo {
@@ -66,8 +67,21 @@ struct act {
     const uint32_t *fifo_of;
 };
 
-static gyre_status receive(struct act *act, uint32_t number, uint32_t *value_out)
+/* What lies in OUT must be what the slot announced. */
+static gyre_status read_placed(struct act *act, uint32_t announced)
 {
+    const struct gyre_operand out = {GYRE_OPERAND_OUT, 0, act->step->chunk};
+    uint32_t value;
+    GYRE_TRY(gyre_verify_read(act->run->memory, &act->access, out, &value));
+    if (value != announced)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "what was placed in out %u was overwritten",
+                         act->step->chunk);
+    return GYRE_SUCCESS;
+}
+
+static gyre_status receive(struct act *act, struct gyre_operand operand, uint32_t *value_out)
+{
+    const uint32_t number = act->fifo_of[operand.index];
     struct run *run = act->run;
     struct fifo *fifo = &run->fifos[number];
     const struct slot *slot =
@@ -79,12 +93,16 @@ static gyre_status receive(struct act *act, uint32_t number, uint32_t *value_out
                          "gets chunk %u of tile %u from rank %u, expects chunk %u of tile %u",
                          slot->chunk, slot->tile, run->network->fifos[number].from,
                          act->step->chunk, act->access.tile);
+    if (slot->is_placed != (operand.is_placed != 0))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "rank %u %s what this step expects %s",
+                         run->network->fifos[number].from, slot->is_placed ? "places" : "sends",
+                         slot->is_placed ? "in the slot" : "in place");
     gyre_clocks_receive(run->clocks, slot->snapshot, act->clock);
     gyre_clocks_release(run->clocks, slot->snapshot);
     fifo->received_at[fifo->n_received % N_REMEMBERED] = act->access.time;
     fifo->n_received++;
     *value_out = slot->value;
-    return GYRE_SUCCESS;
+    return slot->is_placed ? read_placed(act, slot->value) : GYRE_SUCCESS;
 }
 
 static gyre_status read_scratch(const struct act *act, uint16_t index, uint32_t *value_out)
@@ -105,7 +123,7 @@ static gyre_status read_scratch(const struct act *act, uint16_t index, uint32_t 
 static gyre_status read_input(struct act *act, struct gyre_operand operand, uint32_t *value_out)
 {
     if (operand.kind == GYRE_OPERAND_CONNECTION)
-        return receive(act, act->fifo_of[operand.index], value_out);
+        return receive(act, operand, value_out);
     if (operand.kind == GYRE_OPERAND_SCRATCH)
         return read_scratch(act, operand.index, value_out);
     GYRE_TRY(gyre_verify_read(act->run->memory, &act->access, operand, value_out));
@@ -162,12 +180,15 @@ static gyre_status compute(const struct act *act, const uint32_t *ins, uint32_t 
     return check_final(act, ins, *value_out);
 }
 
-static void send_value(struct act *act, uint32_t number, uint32_t value, uint32_t snapshot)
+static gyre_status send_value(struct act *act, struct gyre_operand operand, uint32_t value,
+                              uint32_t snapshot)
 {
+    const uint32_t number = act->fifo_of[operand.index];
     struct run *run = act->run;
     struct fifo *fifo = &run->fifos[number];
     struct slot *slot = &run->slots[(size_t)number * run->depth + fifo->n_sent % run->depth];
-    *slot = (struct slot){value, snapshot, act->access.tile, act->step->chunk};
+    *slot =
+        (struct slot){value, snapshot, act->access.tile, act->step->chunk, operand.is_placed != 0};
     if (fifo->n_sent >= N_REMEMBERED) {
         /* Without credits, would this overwrite a slot that is perhaps unread? */
         const uint32_t reused = fifo->n_sent - N_REMEMBERED;
@@ -177,6 +198,10 @@ static void send_value(struct act *act, uint32_t number, uint32_t value, uint32_
             run->credits_elidable = false;
     }
     fifo->n_sent++;
+    return operand.is_placed == 0
+               ? GYRE_SUCCESS
+               : gyre_verify_write(run->memory, &act->access, run->network->fifos[number].to,
+                                   act->step->chunk, value);
 }
 
 static gyre_status write_outputs(struct act *act, uint32_t value)
@@ -194,12 +219,13 @@ static gyre_status write_outputs(struct act *act, uint32_t value)
     for (uint32_t i = 0; i < step->n_outs; i++) {
         const struct gyre_operand operand = step->outs[i];
         if (operand.kind == GYRE_OPERAND_CONNECTION)
-            send_value(act, act->fifo_of[operand.index], value, snapshot);
+            GYRE_TRY(send_value(act, operand, value, snapshot));
         else if (operand.kind == GYRE_OPERAND_SCRATCH)
             run->scratches[run->first_scratch[act->access.rank] + operand.index] =
                 (struct scratch){value, act->access.tile, step->chunk};
         else
-            GYRE_TRY(gyre_verify_write(run->memory, &act->access, operand, value));
+            GYRE_TRY(gyre_verify_write(run->memory, &act->access, act->access.rank, operand.index,
+                                       value));
     }
     return GYRE_SUCCESS;
 }
@@ -226,7 +252,7 @@ static gyre_status fire_step(struct act *act, bool is_alone, uint32_t *worker_cl
         act->clock = run->step_clock;
         memcpy(act->clock, worker_clock, n_bytes);
     }
-    act->access.known_times = &act->clock[run->network->first_worker[act->access.rank]];
+    act->access.known_times = act->clock;
     GYRE_TRY(carry_out(act));
     for (uint32_t i = 0; !is_alone && i < run->network->n_workers; i++)
         if (run->next_clock[i] < act->clock[i])
@@ -246,7 +272,7 @@ static gyre_status fire(void *context, const struct gyre_firing *firing)
     const size_t n_bytes = run->network->n_workers * sizeof(*clock);
     const bool is_alone = firing->n_steps == 1;
     act.access.rank = (uint16_t)firing->rank;
-    act.access.worker = (uint16_t)firing->worker;
+    act.access.worker = act.worker;
     act.access.tile = firing->tile;
     act.access.time = clock[act.worker] + 1;
     if (!is_alone)
@@ -287,7 +313,7 @@ static gyre_status open_run(struct run *run, bool in_place)
                          network->n_ranks);
     GYRE_TRY(gyre_values_open(network->n_ranks, &run->values));
     GYRE_TRY(gyre_clocks_open(network->n_workers, &run->clocks));
-    return gyre_verify_memory_open(network->programs, in_place, run->n_tiles, &run->memory);
+    return gyre_verify_memory_open(network, in_place, run->n_tiles, &run->memory);
 }
 
 static void close_run(struct run *run)

@@ -21,10 +21,11 @@ struct cell {
     uint32_t value; /* GYRE_NO_VALUE = not written */
     uint32_t time;  /* of the last write */
     uint32_t step;
-    uint16_t worker;
+    uint32_t worker; /* of the network */
 };
 
 struct gyre_verify_memory {
+    const struct gyre_network *network;
     const struct gyre_program *const *programs;
     uint32_t n_ranks;
     uint32_t n_tiles;
@@ -32,15 +33,17 @@ struct gyre_verify_memory {
     uint32_t n_workers; /* most of any rank */
     bool in_place;
     struct cell *cells;       /* rank, tile, chunk */
-    struct reading *readings; /* cell, worker */
+    struct reading *readings; /* cell, worker of the rank */
 };
 
-gyre_status gyre_verify_memory_open(const struct gyre_program *const *programs, bool in_place,
+gyre_status gyre_verify_memory_open(const struct gyre_network *network, bool in_place,
                                     uint32_t n_tiles, struct gyre_verify_memory **memory_out)
 {
     struct gyre_verify_memory *memory = calloc(1, sizeof(*memory));
     if (memory == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for the verifier");
+    const struct gyre_program *const *programs = network->programs;
+    memory->network = network;
     memory->programs = programs;
     memory->n_ranks = programs[0]->n_ranks;
     memory->n_tiles = n_tiles;
@@ -143,8 +146,18 @@ static size_t cell_index(const struct gyre_verify_memory *memory, uint32_t rank,
     return ((size_t)rank * memory->n_tiles + tile) * memory->n_outs + chunk;
 }
 
+/* The rank of a worker of the network. */
+static uint32_t rank_of(const struct gyre_verify_memory *memory, uint32_t worker)
+{
+    uint32_t rank = 0;
+    while (memory->network->first_worker[rank + 1] <= worker)
+        rank++;
+    return rank;
+}
+
 /* Is the cell's last write over and known to this step? */
-static gyre_status check_after_write(const struct cell *cell, const struct gyre_access *access,
+static gyre_status check_after_write(const struct gyre_verify_memory *memory,
+                                     const struct cell *cell, const struct gyre_access *access,
                                      const char *what, unsigned chunk)
 {
     if (cell->time == 0)
@@ -153,8 +166,8 @@ static gyre_status check_after_write(const struct cell *cell, const struct gyre_
     if (is_own ? cell->time == access->time && cell->step != access->step
                : access->known_times[cell->worker] < cell->time)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "%s chunk %u while worker %u, step %u may write it", what, chunk,
-                         cell->worker, cell->step);
+                         "%s chunk %u while rank %u in its step %u may write it", what, chunk,
+                         rank_of(memory, cell->worker), cell->step);
     return GYRE_SUCCESS;
 }
 
@@ -174,14 +187,15 @@ gyre_status gyre_verify_read(struct gyre_verify_memory *memory, const struct gyr
         return GYRE_SUCCESS; /* memory that nobody writes */
     const size_t at = cell_index(memory, access->rank, access->tile, chunk);
     const struct cell *cell = &memory->cells[at];
-    GYRE_TRY(check_after_write(cell, access, is_in ? "reads in place" : "reads", chunk));
+    GYRE_TRY(check_after_write(memory, cell, access, is_in ? "reads in place" : "reads", chunk));
     if (is_in && cell->value != GYRE_NO_VALUE)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "reads in %u after worker %u, step %u overwrote it in place",
-                         operand.index, cell->worker, cell->step);
+                         "reads in %u after rank %u in its step %u overwrote it in place",
+                         operand.index, rank_of(memory, cell->worker), cell->step);
     if (!is_in && cell->value == GYRE_NO_VALUE)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "reads out %u before it is written", chunk);
-    struct reading *reading = &memory->readings[at * memory->n_workers + access->worker];
+    struct reading *reading = &memory->readings[at * memory->n_workers + access->worker -
+                                                memory->network->first_worker[access->rank]];
     reading->many =
         reading->time == access->time && (reading->many || reading->step != access->step);
     reading->time = access->time;
@@ -191,24 +205,24 @@ gyre_status gyre_verify_read(struct gyre_verify_memory *memory, const struct gyr
 }
 
 gyre_status gyre_verify_write(struct gyre_verify_memory *memory, const struct gyre_access *access,
-                              struct gyre_operand operand, uint32_t value)
+                              uint16_t owner, uint32_t chunk, uint32_t value)
 {
-    const uint32_t chunk = operand.index;
-    if (!gyre_verify_expect(memory->programs[access->rank], chunk).is_owned)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "writes out %u, but this rank gets no output",
-                         chunk);
-    const size_t at = cell_index(memory, access->rank, access->tile, chunk);
+    const uint32_t first_worker = memory->network->first_worker[owner];
+    if (!gyre_verify_expect(memory->programs[owner], chunk).is_owned)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "writes out %u, but rank %u gets no output",
+                         chunk, owner);
+    const size_t at = cell_index(memory, owner, access->tile, chunk);
     struct cell *cell = &memory->cells[at];
-    GYRE_TRY(check_after_write(cell, access, "writes", chunk));
-    for (uint16_t worker = 0; worker < memory->programs[access->rank]->n_workers; worker++) {
+    GYRE_TRY(check_after_write(memory, cell, access, "writes", chunk));
+    for (uint32_t worker = 0; worker < memory->programs[owner]->n_workers; worker++) {
         const struct reading *reading = &memory->readings[at * memory->n_workers + worker];
-        const bool is_own = worker == access->worker;
+        const bool is_own = first_worker + worker == access->worker;
         if (is_own
                 ? reading->time == access->time && (reading->many || reading->step != access->step)
-                : access->known_times[worker] < reading->time)
+                : access->known_times[first_worker + worker] < reading->time)
             return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                             "writes out %u while worker %u, step %u may read it", chunk, worker,
-                             reading->step);
+                             "writes out %u of rank %u while its worker %u, step %u may read it",
+                             chunk, owner, worker, reading->step);
     }
     cell->value = value;
     cell->time = access->time;

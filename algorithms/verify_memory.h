@@ -8,16 +8,17 @@
 #define GYRE_ALGORITHMS_VERIFY_MEMORY_H
 
 #include "algorithms/verify.h"
+#include "algorithms/verify_network.h"
 #include "algorithms/verify_values.h"
 
-/* What one step of one worker does, and how far it knows the other workers of its rank to be. */
+/* What one step of one worker does, and how far it knows the other workers to be. */
 struct gyre_access {
     uint16_t rank;
-    uint16_t worker; /* of the rank */
+    uint32_t worker; /* of the network */
     uint32_t tile;
     uint32_t step;               /* of the worker */
     uint32_t time;               /* of the worker: steps that may run at the same time share it */
-    const uint32_t *known_times; /* by worker of the rank */
+    const uint32_t *known_times; /* by worker of the network */
 };
 
 /* What a collective promises: whose contributions a chunk of OUT holds. */
@@ -30,9 +31,9 @@ struct gyre_expectation {
 
 struct gyre_verify_memory;
 
-/** gyre_verify_memory_open - nothing written yet. @programs: by rank; they agree on the shape.
+/** gyre_verify_memory_open - nothing written yet. @network: must outlive the memory.
  * Errors: OUT_OF_MEMORY. */
-gyre_status gyre_verify_memory_open(const struct gyre_program *const *programs, bool in_place,
+gyre_status gyre_verify_memory_open(const struct gyre_network *network, bool in_place,
                                     uint32_t n_tiles, struct gyre_verify_memory **memory_out);
 void gyre_verify_memory_close(struct gyre_verify_memory *memory);
 
@@ -48,9 +49,10 @@ struct gyre_expectation gyre_verify_expect(const struct gyre_program *program, u
 gyre_status gyre_verify_read(struct gyre_verify_memory *memory, const struct gyre_access *access,
                              struct gyre_operand operand, uint32_t *value_out);
 
-/** gyre_verify_write - write OUT. Errors: INVALID_ARGUMENT with the reason. */
+/** gyre_verify_write - write OUT(chunk) of `owner`, which is access->rank or the rank that
+ * something is placed on. Errors: INVALID_ARGUMENT with the reason. */
 gyre_status gyre_verify_write(struct gyre_verify_memory *memory, const struct gyre_access *access,
-                              struct gyre_operand operand, uint32_t value);
+                              uint16_t owner, uint32_t chunk, uint32_t value);
 
 /** gyre_verify_outputs - compare what OUT holds on all ranks with what the collective promises,
  * and across ranks. Errors: INVALID_ARGUMENT with the reason. */

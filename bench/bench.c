@@ -4,6 +4,7 @@
  */
 #include "bench/bench.h"
 
+#include "bench/choices.h"
 #include "bench/compare.h"
 #include "bench/output.h"
 #include "core/base/param.h"
@@ -228,7 +229,7 @@ static gyre_status finish(struct sweep *sweep, gyre_status status)
     const char *least = getenv("NCCL_TESTS_MIN_BW"); /* job scripts set it for nccl-tests */
     struct bench_summary *summary = &sweep->summary;
     summary->busbw = sweep->n_halves == 0 ? 0 : summary->busbw / sweep->n_halves;
-    summary->least_busbw = least == NULL ? -1 : strtod(least, NULL);
+    summary->least_busbw = least == NULL || sweep->n_halves == 0 ? -1 : strtod(least, NULL);
     if (sweep->output != NULL) {
         const gyre_status closed = bench_output_close(sweep->output, summary);
         status = status != GYRE_SUCCESS ? status : closed;
@@ -240,6 +241,12 @@ static gyre_status finish(struct sweep *sweep, gyre_status status)
         sweep->run->exit_status =
             status != GYRE_SUCCESS || summary->n_wrong > 0 || is_too_slow ? 1 : 0;
     return status;
+}
+
+static gyre_status run_table(struct sweep *sweep)
+{
+    GYRE_TRY(open_output(sweep));
+    return run_sweep(sweep);
 }
 
 static void *rank_main(void *argument)
@@ -254,10 +261,12 @@ static void *rank_main(void *argument)
         status = open_reference(sweep);
         status = bench_rank_agree(rank, status);
     }
-    if (status == GYRE_SUCCESS)
-        status = open_output(sweep);
-    if (status == GYRE_SUCCESS)
-        status = run_sweep(sweep);
+    if (status == GYRE_SUCCESS && rank->kind->run != NULL)
+        status = rank->kind->run(rank);
+    else if (status == GYRE_SUCCESS && rank->options->is_predict)
+        status = bench_rank_agree(rank, bench_predict(rank));
+    else if (status == GYRE_SUCCESS)
+        status = run_table(sweep);
     bench_progress_end(rank->progress);
     (void)finish(sweep, status);
     bench_rank_close(rank);
@@ -423,7 +432,7 @@ static void set_variables(const struct bench_options *options)
 int bench_main(int argc, char **argv, const struct bench_kind *kind)
 {
     struct run run = {.kind = kind, .argc = argc, .argv = argv, .exit_status = 1};
-    gyre_status status = bench_options_parse(argc, argv, &run.options);
+    gyre_status status = bench_options_parse(argc, argv, kind, &run.options);
     if (status == GYRE_SUCCESS && run.options.wants_help) {
         bench_options_print_help(kind->name);
         return 0;

@@ -8,6 +8,8 @@
 
 #include "core/model/types.h"
 
+struct bench_rank;
+
 struct bench_kind {
     const char *name; /* of the binary */
     enum gyre_collective coll;
@@ -15,6 +17,11 @@ struct bench_kind {
      * algorithm (the same factors as nccl-tests, so that figures can be compared). */
     double (*bus_factor)(int n_ranks);
     bool is_in_place_checkable; /* false: in place has no defined result, only a time */
+    /* In place of the table: what each rank does once it has joined; NULL = the table. */
+    gyre_status (*run)(struct bench_rank *rank);
+    size_t min_bytes; /* of -b, -e and -f where they are not given; 0 = as nccl-tests */
+    size_t max_bytes;
+    size_t step_factor;
 };
 
 /** bench_main - run the bench; returns the exit status: 0 only if everything ran and every checked

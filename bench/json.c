@@ -248,6 +248,8 @@ gyre_status bench_json_row(struct bench_json *json, const struct bench_row *row)
     add_int(object, "blocks", row->plan.n_blocks);
     add_int(object, "slot_bytes", row->plan.slot_bytes);
     add_text(object, "transports", row->plan.transports);
+    if (row->plan.predicted_us > 0)
+        add_number(object, "predicted_us", row->plan.predicted_us);
     add_timing(object, "out_of_place", &row->out_of_place);
     add_timing(object, "in_place", &row->in_place);
     add_comparison(object, "comparison", &row->comparison);

@@ -24,6 +24,8 @@ enum {
     ROUNDS,
     SWEEP,
     CHANNELS,
+    PREDICT,
+    OUTPUT,
     NCCL_LIB,
     NCCL_ALGO,
     NCCL_PROTO,
@@ -31,43 +33,45 @@ enum {
 };
 
 /* X(letter or id, long name, name of the value ("" = none), help) */
-#define OPTION_TABLE(X)                                                                       \
-    X('t', "nthreads", "n", "threads of a process [1]")                                       \
-    X('g', "ngpus", "n", "ranks of a thread, each on a device of its own [1]")                \
-    X('b', "minbytes", "bytes", "smallest size; K, M, G are powers of 1024 [32M]")            \
-    X('e', "maxbytes", "bytes", "largest size [32M]")                                         \
-    X('i', "stepbytes", "bytes", "from one size to the next: add [1M]")                       \
-    X('f', "stepfactor", "n", "from one size to the next: multiply")                          \
-    X('n', "iters", "n", "timed iterations [20]")                                             \
-    X('w', "warmup_iters", "n", "untimed iterations before, at every size [5]")               \
-    X('m', "agg_iters", "n", "operations of an iteration, in one group [1]")                  \
-    X('N', "run_cycles", "n", "run the sweep n times; 0 = until interrupted [1]")             \
-    X('p', "parallel_init", "0|1", "accepted; ranks always start in parallel")                \
-    X('c', "check", "n", "checked iterations at every size [1]")                              \
-    X('o', "op", "op", "sum prod max min avg all [sum]")                                      \
-    X('d', "datatype", "type", "int8 uint8 int32 ... half float bfloat16 ... all [float]")    \
-    X('r', "root", "rank", "root rank, or all [0]")                                           \
-    X('z', "blocking", "0|1", "wait after each iteration [0]")                                \
-    X('y', "stream_null", "0|1", "use the default stream [0]")                                \
-    X('T', "timeout", "s", "an operation that takes longer fails; 0 = never [0]")             \
-    X('G', "cudagraph", "n", "capture the iterations, replay them n times [0]")               \
-    X('C', "report_cputime", "0|1", "report the time of the calls alone [0]")                 \
-    X('a', "average", "0..3", "time over ranks: 0 rank 0, 1 mean, 2 min, 3 max [1]")          \
-    X('S', "report_timestamps", "0|1", "a time stamp at the end of every line [0]")           \
-    X('u', "unalign", "0|1", "buffers aligned to one element only [0]")                       \
-    X('J', "json", "file", "write a JSON report")                                             \
-    X(CSV, "csv", "file", "write a CSV table")                                                \
-    X(ALGO, "algo", "names", "only these algorithms (GYRE_ALGO)")                             \
-    X(PROTO, "proto", "names", "only these protocols (GYRE_PROTO)")                           \
-    X(DEVICE, "device", "kind", "host, cuda or auto [auto]")                                  \
-    X(COMPARE, "compare", "engine", "measure mpi or nccl beside gyre, interleaved")           \
-    X(ROUNDS, "rounds", "n", "rounds of --compare [9]")                                       \
-    X(SWEEP, "sweep", "0|1", "time each of --algo x --proto x --channels, a report each [0]") \
-    X(CHANNELS, "channels", "list", "of --sweep: numbers of channels, 1 to 64")               \
-    X(NCCL_LIB, "nccl-lib", "file", "the NCCL of --compare nccl [libnccl.so.2]")              \
-    X(NCCL_ALGO, "nccl-algo", "names", "NCCL_ALGO for its side")                              \
-    X(NCCL_PROTO, "nccl-proto", "names", "NCCL_PROTO for its side")                           \
-    X(HELP_VARS, "help-vars", "", "print the table of variables")                             \
+#define OPTION_TABLE(X)                                                                        \
+    X('t', "nthreads", "n", "threads of a process [1]")                                        \
+    X('g', "ngpus", "n", "ranks of a thread, each on a device of its own [1]")                 \
+    X('b', "minbytes", "bytes", "smallest size; K, M, G are powers of 1024 [32M]")             \
+    X('e', "maxbytes", "bytes", "largest size [32M]")                                          \
+    X('i', "stepbytes", "bytes", "from one size to the next: add [1M]")                        \
+    X('f', "stepfactor", "n", "from one size to the next: multiply")                           \
+    X('n', "iters", "n", "timed iterations [20]")                                              \
+    X('w', "warmup_iters", "n", "untimed iterations before, at every size [5]")                \
+    X('m', "agg_iters", "n", "operations of an iteration, in one group [1]")                   \
+    X('N', "run_cycles", "n", "run the sweep n times; 0 = until interrupted [1]")              \
+    X('p', "parallel_init", "0|1", "accepted; ranks always start in parallel")                 \
+    X('c', "check", "n", "checked iterations at every size [1]")                               \
+    X('o', "op", "op", "sum prod max min avg all [sum]")                                       \
+    X('d', "datatype", "type", "int8 uint8 int32 ... half float bfloat16 ... all [float]")     \
+    X('r', "root", "rank", "root rank, or all [0]")                                            \
+    X('z', "blocking", "0|1", "wait after each iteration [0]")                                 \
+    X('y', "stream_null", "0|1", "use the default stream [0]")                                 \
+    X('T', "timeout", "s", "an operation that takes longer fails; 0 = never [0]")              \
+    X('G', "cudagraph", "n", "capture the iterations, replay them n times [0]")                \
+    X('C', "report_cputime", "0|1", "report the time of the calls alone [0]")                  \
+    X('a', "average", "0..3", "time over ranks: 0 rank 0, 1 mean, 2 min, 3 max [1]")           \
+    X('S', "report_timestamps", "0|1", "a time stamp at the end of every line [0]")            \
+    X('u', "unalign", "0|1", "buffers aligned to one element only [0]")                        \
+    X('J', "json", "file", "write a JSON report")                                              \
+    X(CSV, "csv", "file", "write a CSV table")                                                 \
+    X(ALGO, "algo", "names", "only these algorithms (GYRE_ALGO)")                              \
+    X(PROTO, "proto", "names", "only these protocols (GYRE_PROTO)")                            \
+    X(DEVICE, "device", "kind", "host, cuda or auto [auto]")                                   \
+    X(COMPARE, "compare", "engine", "measure mpi or nccl beside gyre, interleaved")            \
+    X(ROUNDS, "rounds", "n", "rounds of --compare [9]")                                        \
+    X(SWEEP, "sweep", "0|1", "time each of --algo x --proto x --channels, a report each [0]")  \
+    X(CHANNELS, "channels", "list", "of --sweep: numbers of channels, 1 to 64")                \
+    X(PREDICT, "predict", "0|1", "predicted against measured, and the best forced choice [0]") \
+    X(OUTPUT, "output", "file", "of tune: where the constants go [standard output]")           \
+    X(NCCL_LIB, "nccl-lib", "file", "the NCCL of --compare nccl [libnccl.so.2]")               \
+    X(NCCL_ALGO, "nccl-algo", "names", "NCCL_ALGO for its side")                               \
+    X(NCCL_PROTO, "nccl-proto", "names", "NCCL_PROTO for its side")                            \
+    X(HELP_VARS, "help-vars", "", "print the table of variables")                              \
     X('h', "help", "", "print this")
 
 static const struct option long_options[] = {
@@ -199,6 +203,11 @@ static gyre_status take_data_option(int id, const char *text, struct bench_optio
     case CHANNELS:
         options->channels = text;
         return GYRE_SUCCESS;
+    case PREDICT:
+        return parse_bool(text, &options->is_predict);
+    case OUTPUT:
+        options->output_path = text;
+        return GYRE_SUCCESS;
     case NCCL_LIB:
         options->nccl_library = text;
         return GYRE_SUCCESS;
@@ -276,6 +285,9 @@ static gyre_status check_together(const struct bench_options *options)
                          options->max_bytes);
     if (options->n_graph_launches > 0 && options->device == GYRE_DEVICE_HOST)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "-G: the host device has no graphs to capture");
+    if (options->is_predict && (options->is_sweep || options->compare != NULL))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "--predict 1 does not go with --sweep or --compare");
     if (options->channels != NULL && !options->is_sweep)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--channels needs --sweep 1");
     if (options->n_threads * options->n_gpus > 1024)
@@ -284,13 +296,15 @@ static gyre_status check_together(const struct bench_options *options)
     return GYRE_SUCCESS;
 }
 
-gyre_status bench_options_parse(int argc, char **argv, struct bench_options *options_out)
+gyre_status bench_options_parse(int argc, char **argv, const struct bench_kind *kind,
+                                struct bench_options *options_out)
 {
     *options_out = (struct bench_options){
         .n_threads = 1,
         .n_gpus = 1,
-        .min_bytes = 32 << 20,
-        .max_bytes = 32 << 20,
+        .min_bytes = kind->min_bytes > 0 ? kind->min_bytes : 32 << 20,
+        .max_bytes = kind->max_bytes > 0 ? kind->max_bytes : 32 << 20,
+        .step_factor = kind->step_factor,
         .step_bytes = 1 << 20,
         .n_iters = 20,
         .n_warmup = 5,

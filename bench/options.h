@@ -5,6 +5,7 @@
 #ifndef GYRE_BENCH_OPTIONS_H
 #define GYRE_BENCH_OPTIONS_H
 
+#include "bench/bench.h"
 #include "core/base/status.h"
 #include "core/model/types.h"
 
@@ -41,6 +42,8 @@ struct bench_options {
     bool is_sweep;        /* every algo x proto x channels of the lists by itself */
     const char *channels; /* a list with --sweep; NULL = the tuner's */
     int n_channels;       /* forced now; 0 = the tuner's */
+    bool is_predict;
+    const char *output_path; /* of tune; NULL = stdout */
     const char *compare;
     const char *nccl_library; /* of --compare nccl; NULL = the loader's libnccl.so.2 */
     const char *nccl_algo;
@@ -52,9 +55,10 @@ struct bench_options {
     bool wants_variables;
 };
 
-/** bench_options_parse - from argv; defaults as nccl-tests.
+/** bench_options_parse - from argv; defaults as nccl-tests, or the kind's.
  * Errors: INVALID_ARGUMENT naming the option and what is legal. */
-gyre_status bench_options_parse(int argc, char **argv, struct bench_options *options_out);
+gyre_status bench_options_parse(int argc, char **argv, const struct bench_kind *kind,
+                                struct bench_options *options_out);
 
 /** bench_options_print_help - the usage text, on stdout. */
 void bench_options_print_help(const char *program);

@@ -3,9 +3,11 @@
  * schedule: print the programs of a collective, or all ranks' rounds side by side, and prove them.
  *
  *   schedule --algo tree --coll all_reduce --ranks 8 --hosts 0,0,0,0,1,1,1,1 --rounds --verify
+ *   schedule --predict --coll all_reduce --ranks 4096 --hosts 512x8
  */
 #include "algorithms/algorithm.h"
 #include "algorithms/verify.h"
+#include "bench/schedule_predict.h"
 #include "core/base/status.h"
 
 #include <errno.h>
@@ -24,6 +26,8 @@ struct options {
     int rank; /* -1 = all */
     bool rounds;
     bool verify;
+    bool predict;
+    struct predict_request request; /* of --predict: what only it uses */
 };
 
 struct job {
@@ -36,15 +40,23 @@ static void print_usage(FILE *out)
     fprintf(out,
             "usage: schedule --algo NAME --coll NAME --ranks N [options]\n"
             "       schedule --file PROGRAMS [options]\n"
+            "       schedule --predict --coll NAME --ranks N [options]\n"
             "  -a, --algo NAME     algorithm\n"
             "  -c, --coll NAME     collective\n"
             "  -n, --ranks N       number of ranks, 1 to %d\n"
             "  -r, --root R        root (default 0)\n"
             "  -k, --rank R        print this rank's program only\n"
-            "  -H, --hosts LIST    host of every rank, as 0,0,1,1 (default: one host)\n"
+            "  -H, --hosts LIST    host of every rank, as 0,0,1,1, or 2x8: 2 hosts of 8 ranks\n"
+            "                      (default: one host)\n"
             "  -R, --rounds        print all ranks side by side, a line a round\n"
             "  -v, --verify        prove the programs; exit status 1 if they are refused\n"
             "  -f, --file FILE     read the programs from FILE (- = standard input)\n"
+            "  -p, --predict       how long they take, by size; without --algo: all algorithms\n"
+            "      --bytes SIZES   with --predict: 1M, or 1K:1G by factors of 4 (default)\n"
+            "      --cost NAME     with --predict: the machine: host, h200 (default), or a file\n"
+            "                      that build/bench/tune wrote\n"
+            "      --proto NAME    with --predict: simple, ll, ll128 (default: the tuner's)\n"
+            "      --channels N, --tile BYTES, --depth SLOTS    with --predict: likewise\n"
             "  -h, --help          this text\n\nalgorithms:\n",
             GYRE_MAX_RANKS);
     for (int i = 0; gyre_algorithms[i] != NULL; i++) {
@@ -71,22 +83,45 @@ static bool parse_number(const char *option, const char *text, int least, int mo
     return true;
 }
 
+/* Long options without a letter, all of --predict. */
+enum { BYTES = 256, COST, PROTO, CHANNELS, TILE, DEPTH };
+
+static bool take_predict_option(int id, struct predict_request *request)
+{
+    switch (id) {
+    case BYTES:
+        request->bytes = optarg;
+        return true;
+    case COST:
+        request->cost = optarg;
+        return true;
+    case PROTO:
+        request->proto = optarg;
+        return true;
+    case CHANNELS:
+        return parse_number("--channels", optarg, 1, 1024, &request->n_channels);
+    case TILE:
+        return parse_number("--tile", optarg, 1, 1 << 30, &request->tile_bytes);
+    default: /* DEPTH */
+        return parse_number("--depth", optarg, 1, 64, &request->depth);
+    }
+}
+
 static bool parse_options(int argc, char **argv, struct options *options)
 {
-    static const struct option longs[] = {{"algo", required_argument, NULL, 'a'},
-                                          {"coll", required_argument, NULL, 'c'},
-                                          {"ranks", required_argument, NULL, 'n'},
-                                          {"root", required_argument, NULL, 'r'},
-                                          {"rank", required_argument, NULL, 'k'},
-                                          {"hosts", required_argument, NULL, 'H'},
-                                          {"rounds", no_argument, NULL, 'R'},
-                                          {"verify", no_argument, NULL, 'v'},
-                                          {"file", required_argument, NULL, 'f'},
-                                          {"help", no_argument, NULL, 'h'},
-                                          {NULL, 0, NULL, 0}};
+    static const struct option longs[] = {
+        {"algo", required_argument, NULL, 'a'},    {"coll", required_argument, NULL, 'c'},
+        {"ranks", required_argument, NULL, 'n'},   {"root", required_argument, NULL, 'r'},
+        {"rank", required_argument, NULL, 'k'},    {"hosts", required_argument, NULL, 'H'},
+        {"rounds", no_argument, NULL, 'R'},        {"verify", no_argument, NULL, 'v'},
+        {"file", required_argument, NULL, 'f'},    {"predict", no_argument, NULL, 'p'},
+        {"bytes", required_argument, NULL, BYTES}, {"cost", required_argument, NULL, COST},
+        {"proto", required_argument, NULL, PROTO}, {"channels", required_argument, NULL, CHANNELS},
+        {"tile", required_argument, NULL, TILE},   {"depth", required_argument, NULL, DEPTH},
+        {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
     int letter;
     bool ok = true;
-    while (ok && (letter = getopt_long(argc, argv, "a:c:n:r:k:H:Rvf:h", longs, NULL)) != -1) {
+    while (ok && (letter = getopt_long(argc, argv, "a:c:n:r:k:H:Rvf:ph", longs, NULL)) != -1) {
         switch (letter) {
         case 'a':
             options->algorithm = optarg;
@@ -115,11 +150,16 @@ static bool parse_options(int argc, char **argv, struct options *options)
         case 'f':
             options->file = optarg;
             break;
+        case 'p':
+            options->predict = true;
+            break;
         case 'h':
             print_usage(stdout);
             exit(0);
-        default: /* getopt_long has said what it is */
+        case '?': /* getopt_long has said what it is */
             return false;
+        default:
+            ok = take_predict_option(letter, &options->request);
         }
     }
     if (ok && optind < argc) {
@@ -134,13 +174,22 @@ static bool parse_hosts(const char *text, int n_ranks, struct gyre_grouping *gro
 {
     long seen[GYRE_MAX_RANKS];
     const char *at = text;
+    int n_hosts, n_of_host, n_read = 0;
     grouping->n_hosts = 0;
+    if (sscanf(text, "%dx%d%n", &n_hosts, &n_of_host, &n_read) == 2 && text[n_read] == '\0' &&
+        n_hosts > 0 && n_hosts <= n_ranks && n_of_host > 0 && n_ranks == n_hosts * n_of_host) {
+        grouping->n_hosts = (uint16_t)n_hosts;
+        for (int rank = 0; rank < n_ranks; rank++)
+            grouping->host_of[rank] = (uint16_t)(rank / n_of_host);
+        return true;
+    }
     for (int rank = 0; rank < n_ranks; rank++) {
         char *end;
         const long host = strtol(at, &end, 10);
         if (end == at || *end != (rank < n_ranks - 1 ? ',' : '\0')) {
             fprintf(stderr,
-                    "schedule: --hosts %s: expected %d numbers separated by commas, one a rank\n",
+                    "schedule: --hosts %s: expected %d numbers separated by commas, one a rank, "
+                    "or HOSTSxRANKS with that product\n",
                     text, n_ranks);
             return false;
         }
@@ -155,16 +204,20 @@ static bool parse_hosts(const char *text, int n_ranks, struct gyre_grouping *gro
     return true;
 }
 
-static bool emit(const struct options *options, struct job *job)
+/* What the options name. @algorithm_out: NULL where none need be named. */
+static bool find_shape(const struct options *options, const struct gyre_algorithm **algorithm_out,
+                       struct gyre_shape *shape_out)
 {
     static struct gyre_grouping grouping; /* large; one job a process */
     const struct gyre_algorithm *algorithm =
         options->algorithm == NULL ? NULL : gyre_algorithm_find(options->algorithm);
     const int coll = options->collective == NULL ? -1 : gyre_collective_find(options->collective);
-    if (algorithm == NULL || coll < 0 || options->n_ranks == 0) {
-        const char *wrong = algorithm == NULL ? "--algo" : coll < 0 ? "--coll" : "--ranks";
-        const char *given = algorithm == NULL ? options->algorithm : options->collective;
-        if (coll >= 0 && algorithm != NULL)
+    const bool needs_algorithm = !options->predict || options->algorithm != NULL;
+    const bool no_algorithm = algorithm == NULL && needs_algorithm;
+    if (no_algorithm || coll < 0 || options->n_ranks == 0) {
+        const char *wrong = no_algorithm ? "--algo" : coll < 0 ? "--coll" : "--ranks";
+        const char *given = no_algorithm ? options->algorithm : options->collective;
+        if (coll >= 0 && !no_algorithm)
             given = NULL;
         fprintf(stderr, "schedule: %s%s%s; --help lists what there is\n", wrong,
                 given == NULL ? " is missing" : ": there is no ", given == NULL ? "" : given);
@@ -172,10 +225,20 @@ static bool emit(const struct options *options, struct job *job)
     }
     if (options->hosts != NULL && !parse_hosts(options->hosts, options->n_ranks, &grouping))
         return false;
-    const struct gyre_shape shape = {.coll = (enum gyre_collective)coll,
+    *shape_out = (struct gyre_shape){.coll = (enum gyre_collective)coll,
                                      .n_ranks = (uint16_t)options->n_ranks,
                                      .root = (uint16_t)options->root,
                                      .grouping = options->hosts == NULL ? NULL : &grouping};
+    *algorithm_out = algorithm;
+    return true;
+}
+
+static bool emit(const struct options *options, struct job *job)
+{
+    const struct gyre_algorithm *algorithm;
+    struct gyre_shape shape;
+    if (!find_shape(options, &algorithm, &shape))
+        return false;
     for (int rank = 0; rank < options->n_ranks; rank++) {
         if (gyre_algorithm_emit(algorithm, &shape, rank, &job->programs[rank]) != GYRE_SUCCESS) {
             fprintf(stderr, "schedule: %s\n", gyre_cause());
@@ -318,6 +381,22 @@ static bool verify(const struct job *job)
     return true;
 }
 
+static bool predict(const struct options *options)
+{
+    struct predict_request request = options->request;
+    struct gyre_shape shape;
+    if (!find_shape(options, &request.algorithm, &shape))
+        return false;
+    request.coll = shape.coll;
+    request.n_ranks = shape.n_ranks;
+    request.root = shape.root;
+    request.grouping = shape.grouping;
+    if (predict_print(&request) == GYRE_SUCCESS)
+        return true;
+    fprintf(stderr, "schedule: %s\n", gyre_cause());
+    return false;
+}
+
 int main(int argc, char **argv)
 {
     struct options options = {.rank = -1};
@@ -328,6 +407,8 @@ int main(int argc, char **argv)
     }
     if (!parse_options(argc, argv, &options))
         return 2;
+    if (options.predict)
+        return predict(&options) ? 0 : 1;
     bool ok = options.file != NULL ? load(options.file, &job) : emit(&options, &job);
     ok = ok && print_programs(&options, &job);
     ok = ok && (!options.verify || verify(&job));

@@ -8,7 +8,9 @@
 #ifndef GYRE_BOOTSTRAP_BOOTSTRAP_H
 #define GYRE_BOOTSTRAP_BOOTSTRAP_H
 
+#include "core/base/fault.h"
 #include "core/base/param.h"
+#include "core/base/sock.h"
 #include "core/base/status.h"
 
 #define GYRE_SECRET_BYTES      32
@@ -38,7 +40,14 @@ struct gyre_bootstrap {
     int rank;
     int n_ranks;
     uint8_t secret[GYRE_SECRET_BYTES]; /* of the job; proves data sockets */
+    const struct gyre_fault *fault;    /* raised: waits for other ranks end; NULL = never */
 };
+
+/** gyre_bootstrap_is_cancelled - was the communicator given up while somebody waits for ranks? */
+static inline bool gyre_bootstrap_is_cancelled(const struct gyre_bootstrap *bootstrap)
+{
+    return bootstrap->fault != NULL && gyre_fault_is_raised(bootstrap->fault);
+}
 
 struct gyre_bootstrap_ops {
     const char *name;
@@ -70,16 +79,62 @@ struct gyre_bootstrap_ops {
 /** gyre_unique_id_create - start a hub thread in this process and name it in `id_out`. */
 gyre_status gyre_unique_id_create(const struct gyre_params *params, gyre_unique_id *id_out);
 
+/* Who joins, and when it shall stop waiting. */
+struct gyre_bootstrap_place {
+    int n_ranks;
+    int rank;
+    const struct gyre_fault *fault; /* raised: give up within a second or so; NULL = never */
+};
+
 /** gyre_bootstrap_tcp_open - join the hub that the id names. Returns when all n_ranks joined.
  * Errors: INVALID_ARGUMENT (not an id, rank out of range), INVALID_USAGE (rank taken, n_ranks or
- * build differ), TIMEOUT (names the missing ranks), SYSTEM. */
+ * build differ), TIMEOUT (names the missing ranks), ABORTED (place->fault was raised), SYSTEM. */
 gyre_status gyre_bootstrap_tcp_open(const struct gyre_params *params, const gyre_unique_id *id,
-                                    int n_ranks, int rank, struct gyre_bootstrap **bootstrap_out);
+                                    const struct gyre_bootstrap_place *place,
+                                    struct gyre_bootstrap **bootstrap_out);
 
 /** gyre_bootstrap_local_open - n_ranks bootstraps for ranks that are threads of this process.
  * @bootstraps_out: n_ranks entries, each used by its rank, each closed by it. */
 gyre_status gyre_bootstrap_local_open(const struct gyre_params *params, int n_ranks,
                                       struct gyre_bootstrap **bootstraps_out);
+
+/* ---- finding each other again -------------------------------------------------------------- *
+ *
+ * Some ranks of a communicator make a new one without the others' help, also when the hub is gone
+ * with a dead rank: each rank keeps a door (a listening socket) from the start, and the lowest of
+ * those that go on hands out the new unique id there. */
+
+struct gyre_door;
+
+/** gyre_door_open - listen on the bootstrap's interface. @address_out: for the other ranks. */
+gyre_status gyre_door_open(const struct gyre_params *params, struct gyre_door **door_out,
+                           struct gyre_sock_address *address_out);
+void gyre_door_close(struct gyre_door *door);
+
+/* The same on all ranks that meet, but for `rank`, `check` and `context`. */
+struct gyre_regroup {
+    const struct gyre_params *params;
+    const uint8_t *secret; /* GYRE_SECRET_BYTES, of the old communicator */
+    int rank;              /* of the old communicator, as all ranks here */
+    int n_ranks;
+    const bool *is_member; /* by rank: who goes on */
+    /* Polled while waiting: not SUCCESS ends the wait with that status and its cause.
+     * @missing: the ranks that are waited for, by rank; NULL where it is not known. */
+    gyre_status (*check)(void *context, const bool *missing);
+    void *context;
+};
+
+/** gyre_door_serve - the lowest member: wait for all the others, then give them all a new unique
+ * id. A rank that goes on with more ranks is told so and awaited again. Errors: INVALID_USAGE (a
+ * rank came that goes on with fewer or others; all are told), TIMEOUT naming
+ * who is missing after BOOTSTRAP_TIMEOUT, REMOTE (one came and died), what check() said. */
+gyre_status gyre_door_serve(struct gyre_door *door, const struct gyre_regroup *regroup,
+                            gyre_unique_id *id_out);
+
+/** gyre_door_knock - the other members. @address: of the lowest member's door. Errors: REMOTE (the
+ * lowest member is gone), what gyre_door_serve() ended with, TIMEOUT. */
+gyre_status gyre_door_knock(const struct gyre_sock_address *address,
+                            const struct gyre_regroup *regroup, gyre_unique_id *id_out);
 
 /** gyre_authenticate - prove to each other, over a connected socket, that both know the secret
  * (challenge and response, HMAC-SHA256). Used by data sockets. @is_server: the accepting side.

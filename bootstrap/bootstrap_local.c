@@ -13,7 +13,8 @@
 #include <string.h>
 #include <time.h>
 
-#define SECOND_NS 1000000000ULL
+#define SECOND_NS       1000000000ULL
+#define CANCEL_SLICE_NS (SECOND_NS / 4)
 
 struct shared;
 
@@ -74,12 +75,11 @@ static void tell_others(struct local *local, enum gyre_event_kind kind, const ch
     pthread_cond_broadcast(&shared->changed);
 }
 
-static bool wait_changed(struct shared *shared, uint64_t deadline_ns)
+static void wait_changed(struct shared *shared, uint64_t deadline_ns)
 {
     const struct timespec until = {.tv_sec = (time_t)(deadline_ns / SECOND_NS),
                                    .tv_nsec = (long)(deadline_ns % SECOND_NS)};
     pthread_cond_timedwait(&shared->changed, &shared->lock, &until);
-    return gyre_now_ns() < deadline_ns;
 }
 
 /* ---- gathering -------------------------------------------------------------------------- */
@@ -157,7 +157,14 @@ static gyre_status gather(struct local *local, const void *mine, size_t n_bytes)
     while (shared->n_gathers_done == number) {
         if (local->broken != GYRE_SUCCESS)
             return gyre_fail(local->broken, "%s", local->broken_text);
-        if (!wait_changed(shared, deadline_ns) && shared->n_gathers_done == number &&
+        if (gyre_bootstrap_is_cancelled(&local->base)) {
+            const gyre_status status =
+                gyre_fail(GYRE_ERROR_ABORTED, "the exchange was given up on this rank");
+            set_broken(local, status, gyre_cause());
+            return status;
+        }
+        wait_changed(shared, gyre_min_u64(deadline_ns, gyre_now_ns() + CANCEL_SLICE_NS));
+        if (gyre_now_ns() >= deadline_ns && shared->n_gathers_done == number &&
             local->broken == GYRE_SUCCESS)
             return fail_missing(local);
     }

@@ -48,7 +48,8 @@ static gyre_status gather(struct gyre_tcp *tcp, const void *mine, size_t n_bytes
     const bool is_sent = status == GYRE_SUCCESS;
     pthread_mutex_lock(&tcp->lock);
     /* Even when sending failed: the reason may be on its way to us. */
-    while (tcp->result == NULL && tcp->broken == GYRE_SUCCESS && gyre_now_ns() < deadline_ns)
+    while (tcp->result == NULL && tcp->broken == GYRE_SUCCESS && gyre_now_ns() < deadline_ns &&
+           !gyre_bootstrap_is_cancelled(&tcp->base))
         gyre_tcp_wait(tcp, deadline_ns);
     if (tcp->result != NULL) {
         *result_out = tcp->result;
@@ -57,6 +58,9 @@ static gyre_status gather(struct gyre_tcp *tcp, const void *mine, size_t n_bytes
         status = gyre_gathered_check(*result_out, tcp->n_result, tcp->base.n_ranks);
     } else if (tcp->broken != GYRE_SUCCESS) {
         status = gyre_fail(tcp->broken, "%s", tcp->broken_text);
+    } else if (gyre_bootstrap_is_cancelled(&tcp->base)) {
+        status = gyre_fail(GYRE_ERROR_ABORTED, "the exchange was given up on this rank");
+        gyre_tcp_set_broken(tcp, status, gyre_cause());
     } else if (is_sent) {
         status =
             gyre_fail(GYRE_ERROR_TIMEOUT, "the rendezvous at %s does not answer", tcp->hub_text);
@@ -202,6 +206,8 @@ static gyre_status connect_hub(struct gyre_tcp *tcp, const struct gyre_id_layout
 {
     for (int try_number = 1;; try_number++) {
         const uint64_t slice_ns = gyre_min_u64(deadline_ns, gyre_now_ns() + CONNECT_SLICE_NS);
+        if (gyre_bootstrap_is_cancelled(&tcp->base))
+            return gyre_fail(GYRE_ERROR_ABORTED, "init was given up on rank %d", tcp->base.rank);
         gyre_status status = gyre_sock_connect(&layout->address, slice_ns, &tcp->fd);
         if (status == GYRE_ERROR_TIMEOUT && gyre_now_ns() < deadline_ns)
             continue; /* a busy listener drops connection requests */
@@ -238,12 +244,15 @@ static gyre_status join(struct gyre_tcp *tcp, uint64_t deadline_ns)
     gethostname(who.host, sizeof(who.host) - 1);
     GYRE_TRY(gyre_tcp_send(tcp, &frame, &who, deadline_ns));
     pthread_mutex_lock(&tcp->lock);
-    while (!tcp->is_joined && tcp->broken == GYRE_SUCCESS && gyre_now_ns() < deadline_ns)
+    while (!tcp->is_joined && tcp->broken == GYRE_SUCCESS && gyre_now_ns() < deadline_ns &&
+           !gyre_bootstrap_is_cancelled(&tcp->base))
         gyre_tcp_wait(tcp, deadline_ns);
     if (tcp->is_joined)
         status = GYRE_SUCCESS; /* a loss that came right behind is the first poll's */
     else if (tcp->broken != GYRE_SUCCESS)
         status = gyre_fail(tcp->broken, "%s", tcp->broken_text);
+    else if (gyre_bootstrap_is_cancelled(&tcp->base))
+        status = gyre_fail(GYRE_ERROR_ABORTED, "init was given up on rank %d", tcp->base.rank);
     else
         status = gyre_fail(GYRE_ERROR_TIMEOUT, "init: the rendezvous at %s does not answer",
                            tcp->hub_text);
@@ -251,8 +260,8 @@ static gyre_status join(struct gyre_tcp *tcp, uint64_t deadline_ns)
     return status;
 }
 
-static gyre_status make_tcp(const struct gyre_id_layout *layout, int n_ranks, int rank,
-                            struct gyre_tcp **tcp_out)
+static gyre_status make_tcp(const struct gyre_id_layout *layout,
+                            const struct gyre_bootstrap_place *place, struct gyre_tcp **tcp_out)
 {
     pthread_condattr_t attributes;
     struct gyre_tcp *tcp = calloc(1, sizeof(*tcp));
@@ -263,7 +272,8 @@ static gyre_status make_tcp(const struct gyre_id_layout *layout, int n_ranks, in
         free(tcp);
         return gyre_fail_errno(errno, "eventfd");
     }
-    tcp->base = (struct gyre_bootstrap){.ops = &tcp_ops, .rank = rank, .n_ranks = n_ranks};
+    tcp->base = (struct gyre_bootstrap){
+        .ops = &tcp_ops, .rank = place->rank, .n_ranks = place->n_ranks, .fault = place->fault};
     memcpy(tcp->base.secret, layout->secret, sizeof(tcp->base.secret));
     tcp->fd = -1;
     tcp->joined.hub_rank = -1;
@@ -279,16 +289,18 @@ static gyre_status make_tcp(const struct gyre_id_layout *layout, int n_ranks, in
 }
 
 gyre_status gyre_bootstrap_tcp_open(const struct gyre_params *params, const gyre_unique_id *id,
-                                    int n_ranks, int rank, struct gyre_bootstrap **bootstrap_out)
+                                    const struct gyre_bootstrap_place *place,
+                                    struct gyre_bootstrap **bootstrap_out)
 {
     struct gyre_id_layout layout;
     struct gyre_tcp *tcp = NULL;
     gyre_status status = GYRE_SUCCESS;
-    if (n_ranks < 1 || n_ranks > GYRE_MAX_RANKS || rank < 0 || rank >= n_ranks)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "rank %d of %d ranks is out of range", rank,
-                         n_ranks);
+    if (place->n_ranks < 1 || place->n_ranks > GYRE_MAX_RANKS || place->rank < 0 ||
+        place->rank >= place->n_ranks)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "rank %d of %d ranks is out of range",
+                         place->rank, place->n_ranks);
     GYRE_TRY(gyre_id_read(id, &layout));
-    GYRE_TRY(make_tcp(&layout, n_ranks, rank, &tcp));
+    GYRE_TRY(make_tcp(&layout, place, &tcp));
     tcp->timeout_ns = (uint64_t)gyre_param_number(params, GYRE_PARAM_BOOTSTRAP_TIMEOUT) * SECOND_NS;
     const uint64_t deadline_ns = gyre_now_ns() + tcp->timeout_ns + GRACE_NS;
     GYRE_TRY_GOTO(status, connect_hub(tcp, &layout, deadline_ns), close_tcp);

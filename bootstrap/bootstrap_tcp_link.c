@@ -71,6 +71,11 @@ static void on_hub_closed(struct gyre_tcp *tcp, const char *how)
         on_lost(tcp, joined->hub_rank >= 0 ? joined->hub_rank : 0, text);
     } else {
         gyre_tcp_set_broken(tcp, GYRE_ERROR_REMOTE, "the rendezvous has ended");
+        /* Its process may have ended in the middle of passing goodbyes on: nobody is to wait for
+         * one that cannot come any more. */
+        for (int rank = 0; rank < tcp->base.n_ranks; rank++)
+            if (rank != tcp->base.rank)
+                gyre_events_push(&tcp->events, GYRE_EVENT_LEFT, rank, "", 0);
     }
 }
 

@@ -29,6 +29,9 @@ function(gyre_add_cuda)
   foreach(arch IN LISTS GYRE_CUDA_ARCHS)
     list(APPEND flags "SHELL:-gencode arch=compute_${arch},code=sm_${arch}")
   endforeach()
+  if(arch MATCHES "^[0-9]+$") # the last one: PTX too, for GPUs that come later
+    list(APPEND flags "SHELL:-gencode arch=compute_${arch},code=compute_${arch}")
+  endif()
   add_library(gyre_cuda_objects OBJECT ${sources})
   target_compile_options(gyre_cuda_objects PRIVATE
     $<$<COMPILE_LANGUAGE:CUDA>:${flags};--fmad=false;-Xcompiler=-fvisibility=hidden>)

@@ -17,7 +17,7 @@ need() {
     "$@" || missing+=("$package")
 }
 
-# What the build needs, and what makes it complete: MPI, RDMA headers, JSON output.
+# What the build needs, and what makes it complete: MPI, RDMA headers, JSON output, topology files.
 need_build() {
     need gcc have cc
     need libc6-dev have_header stdio.h
@@ -28,6 +28,7 @@ need_build() {
     need libopenmpi-dev have mpicc
     need openmpi-bin have mpirun
     need libjson-c-dev have_header json-c/json.h
+    need libxml2-dev test -d /usr/include/libxml2
     need libibverbs-dev have_header infiniband/verbs.h
     need librdmacm-dev have_header rdma/rdma_cma.h
 }
@@ -68,7 +69,7 @@ check_cmake() {
 
 # The GPUs of this machine that can be used; 0 without a driver.
 n_gpus() {
-    have nvidia-smi && nvidia-smi -L 2>/dev/null | grep -c '^GPU ' || true
+    { nvidia-smi -L 2>/dev/null || true; } | grep -c '^GPU ' || true
 }
 
 # -D options for CUDA: only where a driver is, for the GPU that is there.

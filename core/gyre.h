@@ -101,7 +101,7 @@ typedef struct gyre_config {
     uint32_t version;      /* GYRE_VERSION of the caller */
     int device_kind;       /* enum gyre_device_kind */
     int device_ordinal;    /* CUDA: default the thread's current device */
-    int blocking;          /* 1: calls return when done or enqueued */
+    int blocking;          /* 1 (default): calls return when done or enqueued; 0: see below */
     int min_channels;      /* 1..64 */
     int max_channels;      /* 1..64 */
     int sm_budget;         /* CUDA: most thread blocks that one collective may occupy */
@@ -130,6 +130,11 @@ GYRE_API gyre_status gyre_get_version(int *version_out);
  * device's ordinal, or -1 for the host. */
 GYRE_API gyre_status gyre_get_device(int *ordinal_out);
 
+/** gyre_get_variable - a GYRE_* variable's value in force: of the environment, else the default.
+ * @name: "GYRE_DEBUG" or "DEBUG". @text_out: at most text_bytes with its NUL; "" = unset.
+ * Errors: INVALID_ARGUMENT (no such variable, a value that does not parse, too little room). */
+GYRE_API gyre_status gyre_get_variable(const char *name, char *text_out, size_t text_bytes);
+
 /** gyre_status_name - the status in words, e.g. "invalid argument". Never NULL. */
 GYRE_API const char *gyre_status_name(gyre_status status);
 
@@ -138,6 +143,15 @@ GYRE_API const char *gyre_status_name(gyre_status status);
 GYRE_API const char *gyre_last_error(void);
 
 /* ---- communicators ---------------------------------------------------------------------- */
+
+/* Communicators that do not block (config.blocking = 0). Calls that wait for other ranks - init,
+ * split, shrink, finalize - return GYRE_IN_PROGRESS at once and go on in the background; so does
+ * the gyre_group_end() of a group that has such calls. The new handle is there at once, and so is
+ * what a call made of wrong arguments. Poll gyre_comm_async_error() of the new communicator (and,
+ * for split and shrink, of the parent) until it is no longer GYRE_IN_PROGRESS; other calls on it
+ * are refused until then. What failed in the background is the communicator's error, and its handle
+ * is to be destroyed. Abort and destroy may be called at any time. Collectives never wait for other
+ * ranks, so they return as on any communicator. */
 
 /** gyre_get_unique_id - start a rendezvous in this process and write its name.
  * @id_out: 128 bytes, to be given to every rank of the one communicator made with it.
@@ -174,6 +188,22 @@ GYRE_API gyre_status gyre_comm_init_all(gyre_comm **comms_out, int n_ranks,
 GYRE_API gyre_status gyre_comm_split(gyre_comm *comm, int color, int key, gyre_comm **comm_out,
                                      const gyre_config *config);
 
+#define GYRE_SHRINK_DEFAULT 0 /* of a healthy communicator, which stays as it is */
+#define GYRE_SHRINK_ABORT   1 /* abort it first: the excluded ranks are dead, or it has failed */
+
+/** gyre_comm_shrink - make a communicator without some of the ranks, and without their help: every
+ * rank that is not excluded calls this with the same list, the excluded ones do not.
+ * @excluded_ranks: ranks of `comm`, in any order; may be NULL if n_excluded is 0 (a new start with
+ * all ranks).
+ * @flags: GYRE_SHRINK_DEFAULT or GYRE_SHRINK_ABORT. The parent is to be destroyed in either case.
+ * @config: NULL = the parent's. The new ranks keep the parent's order.
+ * Blocks until all have come or GYRE_BOOTSTRAP_TIMEOUT passed. Errors: INVALID_ARGUMENT,
+ * INVALID_USAGE (DEFAULT on a communicator that failed; lists that differ, on every rank), REMOTE
+ * (another rank died, or is excluded by the lowest rank: exclude it too and call again), TIMEOUT
+ * (names the ranks that did not come), UNSUPPORTED (no network interface). */
+GYRE_API gyre_status gyre_comm_shrink(gyre_comm *comm, const int *excluded_ranks, int n_excluded,
+                                      int flags, gyre_comm **comm_out, const gyre_config *config);
+
 /** gyre_comm_finalize - wait for all enqueued work, then tell the peers that this rank leaves. */
 GYRE_API gyre_status gyre_comm_finalize(gyre_comm *comm);
 
@@ -192,6 +222,12 @@ GYRE_API gyre_status gyre_comm_rank(const gyre_comm *comm, int *rank_out);
  * may be NULL. The host's ordinal is -1. */
 GYRE_API gyre_status gyre_comm_device(const gyre_comm *comm, gyre_device_kind *kind_out,
                                       int *ordinal_out);
+
+/** gyre_comm_exchange - give n_bytes of host memory to every rank: all_out[r * n_bytes] is rank
+ * r's. For set-up data, such as another library's id: at most 1 MiB / n_ranks, over TCP.
+ * Collective, outside groups; blocks also on communicators that do not. */
+GYRE_API gyre_status gyre_comm_exchange(gyre_comm *comm, const void *mine, size_t n_bytes,
+                                        void *all_out);
 
 /** gyre_comm_last_error - the cause text of the communicator's first failure ("" if none). */
 GYRE_API const char *gyre_comm_last_error(gyre_comm *comm);
@@ -276,6 +312,25 @@ GYRE_API gyre_status gyre_recv(void *recv, size_t count, gyre_dtype dtype, int p
 GYRE_API gyre_status gyre_op_create_premul_sum(gyre_op *op_out, const void *scalar,
                                                gyre_dtype dtype, gyre_comm *comm);
 GYRE_API gyre_status gyre_op_destroy(gyre_op op, gyre_comm *comm);
+
+/* ---- registered buffers ------------------------------------------------------------------ */
+
+/** A buffer that was registered with a communicator. Not an address; NULL is none. */
+typedef struct gyre_registration_opaque *gyre_registration;
+
+/** gyre_comm_register - say that calls will use this buffer again and again. Local, any thread. A
+ * hint: every call works, and gives the same bits, without it. Ranges may overlap; the same range
+ * again gives the same handle, to be given back as often. Memory that is freed must be deregistered
+ * first, or with its communicator.
+ * @buffer: [buffer, +n_bytes) on the communicator's device; n_bytes > 0.
+ * Errors: INVALID_ARGUMENT (not memory of that device), INVALID_USAGE, OUT_OF_MEMORY. */
+GYRE_API gyre_status gyre_comm_register(gyre_comm *comm, const void *buffer, size_t n_bytes,
+                                        gyre_registration *handle_out);
+
+/** gyre_comm_deregister - give a registration back; also of a communicator that failed or was
+ * finalized. gyre_comm_destroy() gives back what is left. Errors: INVALID_ARGUMENT (not a handle of
+ * this communicator, or given back already). */
+GYRE_API gyre_status gyre_comm_deregister(gyre_comm *comm, gyre_registration handle);
 
 /* ---- memory and streams ----------------------------------------------------------------- */
 

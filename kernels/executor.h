@@ -56,6 +56,13 @@ struct gyre_reduction {
     uint64_t scalar;  /* one element of dtype, in the low bytes */
 };
 
+/* Where the OUT buffers of all ranks are, for programs with placed operands: at the same distance
+ * from bases that every rank knows. */
+struct gyre_placement {
+    void *const *bases;        /* by communicator rank, as this rank addresses them; its own too */
+    void *const *device_bases; /* the same array where a GPU reads it; NULL on the host */
+};
+
 struct gyre_work {
     struct gyre_loaded *loaded;
     const void *in; /* NULL where the program never reads IN */
@@ -64,6 +71,9 @@ struct gyre_work {
     struct gyre_reduction reduction;
     uint32_t signature; /* of the call; compared with the one in each received slot */
     uint64_t sequence;  /* of the call, for messages */
+    const struct gyre_placement
+        *placement;            /* outlives the work; NULL: the program places nothing */
+    uint64_t out_offset_bytes; /* of OUT from its base, the same on all ranks */
 };
 
 struct gyre_executor;
@@ -79,9 +89,13 @@ struct gyre_executor_ops {
     /* The fault was raised: make works that run, and all later ones, end at once. Any thread; does
      * not block. */
     void (*abort)(struct gyre_executor *executor);
-    /* Allocates; not between a group's first and last launch, never while a stream is captured. */
+    /* Allocates; not between a group's first and last launch. */
     gyre_status (*load)(struct gyre_executor *executor, const struct gyre_load_config *config,
                         struct gyre_loaded **loaded_out);
+    /* Make what runs this program for this reduction ready (load its code), before the first work
+     * that is launched with it; likewise. Nothing to do on the host. */
+    gyre_status (*prepare)(struct gyre_executor *executor, struct gyre_loaded *loaded,
+                           const struct gyre_reduction *reduction);
     void (*unload)(struct gyre_executor *executor, struct gyre_loaded *loaded);
     /* Enqueue works on a stream; returns at once. The works of one launch run at the same time and
      * share no FIFO end; launches of one executor run in launch order, on whatever streams. */

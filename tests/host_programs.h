@@ -128,21 +128,27 @@ struct kind {
     bool has_chunks;                        /* n of them */
     const struct gyre_algorithm *algorithm; /* instead of emit */
     const struct gyre_grouping *grouping;
+    bool is_placed;
 };
 
 static const struct kind kinds[] = {
-    {GYRE_COLL_ALL_REDUCE, emit_ring_all_reduce, true, NULL, NULL},
-    {GYRE_COLL_ALL_GATHER, emit_all_gather, false, NULL, NULL},
-    {GYRE_COLL_REDUCE_SCATTER, emit_reduce_scatter, false, NULL, NULL},
-    {GYRE_COLL_REDUCE, emit_chain_reduce, false, NULL, NULL},
-    {GYRE_COLL_BROADCAST, emit_chain_broadcast, false, NULL, NULL},
+    {GYRE_COLL_ALL_REDUCE, emit_ring_all_reduce, true, NULL, NULL, false},
+    {GYRE_COLL_ALL_GATHER, emit_all_gather, false, NULL, NULL, false},
+    {GYRE_COLL_REDUCE_SCATTER, emit_reduce_scatter, false, NULL, NULL, false},
+    {GYRE_COLL_REDUCE, emit_chain_reduce, false, NULL, NULL, false},
+    {GYRE_COLL_BROADCAST, emit_chain_broadcast, false, NULL, NULL, false},
 };
-static const struct kind send_recv_kind = {GYRE_COLL_SEND_RECV, emit_send_recv, false, NULL, NULL};
+static const struct kind send_recv_kind = {
+    GYRE_COLL_SEND_RECV, emit_send_recv, false, NULL, NULL, false};
 enum { N_KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
 static inline struct gyre_program *make_program(const struct kind *kind, int n, int rank, int root)
 {
-    const struct gyre_shape shape = {kind->coll, (uint16_t)n, (uint16_t)root, kind->grouping};
+    const struct gyre_shape shape = {.coll = kind->coll,
+                                     .n_ranks = (uint16_t)n,
+                                     .root = (uint16_t)root,
+                                     .grouping = kind->grouping,
+                                     .is_placed = kind->is_placed};
     struct gyre_builder *builder = NULL;
     struct gyre_program *program = NULL;
     if (kind->algorithm != NULL) {

@@ -42,7 +42,8 @@ static inline void world_connect(struct world *world, int rank, struct gyre_conn
                 connector->slots[GYRE_PROTO_SIMPLE] = world->slots + i * fifo_bytes;
                 connector->inbox = &world->inboxes[i];
                 connector->credit = &world->credits[i];
-                connector->depth = spec->depth;
+                connector->slot_bytes = spec->slot_bytes[GYRE_PROTO_SIMPLE];
+                connector->depth = (uint16_t)spec->depth;
             }
         }
     }

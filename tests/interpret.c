@@ -18,6 +18,7 @@ struct slot {
     struct value value;
     uint16_t chunk;
     uint32_t tile;
+    bool is_placed; /* its bytes are in the receiver's OUT */
 };
 
 struct fifo {
@@ -143,6 +144,10 @@ static struct value load(struct world *world, const struct worker *worker,
         struct fifo *fifo = fifo_of(world, worker->rank, operand);
         const struct slot *slot = &fifo->slots[fifo->n_received++ % world->options->depth];
         value = slot->value;
+        if (operand.is_placed != 0)
+            value = *cell(world, worker->rank, worker->tile, false, step->chunk);
+        else if (slot->is_placed) /* nothing was written into it */
+            value.sum ^= next_random(&world->random);
         /* Another range has another length: what is read is not what was sent. */
         if (slot->tile != worker->tile || (program->n_chunks > 1 && slot->chunk != step->chunk))
             value.sum ^= next_random(&world->random);
@@ -172,7 +177,10 @@ static void run_step(struct world *world, const struct worker *worker, const str
         if (out.kind == GYRE_OPERAND_CONNECTION) {
             struct fifo *fifo = fifo_of(world, worker->rank, out);
             fifo->slots[fifo->n_sent++ % world->options->depth] =
-                (struct slot){result, step->chunk, worker->tile};
+                (struct slot){result, step->chunk, worker->tile, out.is_placed != 0};
+            const unsigned peer = world->programs[worker->rank]->connections[out.index].peer;
+            if (out.is_placed != 0)
+                *cell(world, peer, worker->tile, false, step->chunk) = result;
         } else if (out.kind == GYRE_OPERAND_SCRATCH) {
             world->scratch[worker->rank * world->n_scratch + out.index] = result;
         } else {

@@ -2,6 +2,7 @@
  *
  * bench: the pure parts of the driver.
  */
+#include "bench/fit.h"
 #include "bench/options.h"
 #include "bench/output.h"
 #include "bench/rank.h"
@@ -49,6 +50,65 @@ static void blocks_are_multiples_of_16_bytes(void)
     const struct bench_case reduce =
         bench_case_of(GYRE_COLL_ALL_REDUCE, 3, 1000, GYRE_FLOAT64, GYRE_SUM, 0);
     CHECK(reduce.count == 125 && reduce.n_bytes == 1000);
+}
+
+/* Measurements of a machine that is exactly as the model says, by every algorithm. */
+static size_t make_rows(const struct gyre_tuner_facts *facts, const struct gyre_cost *truth,
+                        struct bench_fit_row *rows)
+{
+    size_t n_rows = 0;
+    for (int a = 0; gyre_algorithms[a] != NULL; a++)
+        for (uint32_t n_channels = 1; n_channels <= 2; n_channels++)
+            for (uint64_t n_bytes = 64; n_bytes <= 4 << 20; n_bytes *= 16) {
+                struct bench_fit_row *row = &rows[n_rows];
+                row->choice =
+                    (struct gyre_choice){gyre_algorithms[a], GYRE_PROTO_SIMPLE, n_channels, 32768};
+                row->coll = GYRE_COLL_ALL_REDUCE;
+                row->n_bytes = n_bytes;
+                if (!gyre_algorithm_has(gyre_algorithms[a], row->coll))
+                    continue;
+                double time_ns = 0;
+                CHECK_OK(
+                    gyre_tuner_predict(facts, truth, row->coll, &row->choice, n_bytes, &time_ns));
+                row->us = time_ns / 1e3;
+                n_rows++;
+            }
+    return n_rows;
+}
+
+static void a_fit_finds_the_machine_that_was_measured(void)
+{
+    struct bench_fit_row rows[64] = {{0}};
+    struct gyre_tuner_facts facts = {
+        .device_kind = GYRE_DEVICE_HOST, .n_ranks = 4, .n_hosts = 1, .max_channels = 4};
+    facts.spec = gyre_tuner_fifo_spec(GYRE_DEVICE_HOST, 4, false, 0);
+    struct gyre_cost truth = gyre_cost_host;
+    truth.launch_ns = 3000;
+    truth.worker_launch_ns = 700;
+    truth.step_ns[GYRE_PROTO_SIMPLE] = 450;
+    truth.hop_ns[GYRE_PROTO_SIMPLE][GYRE_LINK_HOST] = truth.credit_ns[GYRE_LINK_HOST] = 1300;
+    truth.worker_copy_bytes_per_ns = 7;
+    truth.worker_send_bytes_per_ns[GYRE_LINK_HOST] = 4;
+    const size_t n_rows = make_rows(&facts, &truth, rows);
+    struct gyre_cost found = gyre_cost_host;
+    struct bench_fit fit;
+    CHECK_OK(bench_fit(&facts, rows, n_rows, &found, &fit));
+    CHECK_MSG(fit.before > 0.5 && fit.error < 0.01, "error %g, before %g", fit.error, fit.before);
+    CHECK_MSG(fit.n_constants == 6, "%d", fit.n_constants);
+    for (size_t i = 0; i < n_rows; i++)
+        CHECK_MSG(rows[i].predicted_us < rows[i].us * 1.03 &&
+                      rows[i].us < rows[i].predicted_us * 1.03,
+                  "row %zu: %g us, predicted %g", i, rows[i].us, rows[i].predicted_us);
+    /* A call that a neighbour disturbed does not spoil the others. */
+    rows[5].us *= 20;
+    found = gyre_cost_host;
+    CHECK_OK(bench_fit(&facts, rows, n_rows, &found, &fit));
+    for (size_t i = 0; i < n_rows; i++)
+        CHECK_MSG(i == 5 || (rows[i].predicted_us < rows[i].us * 1.1 &&
+                             rows[i].us < rows[i].predicted_us * 1.1),
+                  "row %zu: %g us, predicted %g", i, rows[i].us, rows[i].predicted_us);
+    CHECK_FAILS(bench_fit(&facts, rows, 3, &found, &fit), GYRE_ERROR_INVALID_ARGUMENT,
+                "3 measurements for 6 constants");
 }
 
 /* An environment for bench_world_detect(): NAME, value, ..., NULL. */
@@ -112,6 +172,7 @@ static void only_harmless_variables_are_reported(void)
 }
 
 static const struct test_case cases[] = {
+    {"a fit finds the machine that was measured", a_fit_finds_the_machine_that_was_measured},
     {"order statistics are those of the definition", order_statistics_are_those_of_the_definition},
     {"sizes have letters", sizes_have_letters},
     {"blocks are multiples of 16 bytes", blocks_are_multiples_of_16_bytes},

@@ -13,6 +13,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+static gyre_status open_tcp(const struct gyre_params *params, const gyre_unique_id *id, int n_ranks,
+                            int rank, struct gyre_bootstrap **bootstrap_out)
+{
+    const struct gyre_bootstrap_place place = {n_ranks, rank, NULL};
+    return gyre_bootstrap_tcp_open(params, id, &place, bootstrap_out);
+}
+
 #define MAX_RANKS     8
 #define TIMEOUT_NS    30000000000ULL
 #define EVENT_WAIT_MS 20000
@@ -47,8 +54,7 @@ static void *run_rank(void *context)
 {
     struct rank_run *run = context;
     if (run->bootstrap == NULL)
-        run->open_status =
-            gyre_bootstrap_tcp_open(run->params, run->id, run->n_ranks, run->rank, &run->bootstrap);
+        run->open_status = open_tcp(run->params, run->id, run->n_ranks, run->rank, &run->bootstrap);
     snprintf(run->open_cause, sizeof(run->open_cause), "%s", gyre_cause());
     if (run->bootstrap != NULL && run->body != NULL)
         run->body(run->bootstrap);
@@ -310,7 +316,7 @@ static pid_t fork_rank(const struct gyre_params *params, const gyre_unique_id *i
         struct gyre_bootstrap *bootstrap = NULL;
         char all[MAX_RANKS];
         alarm(60);
-        if (gyre_bootstrap_tcp_open(params, id, n_ranks, rank, &bootstrap) == GYRE_SUCCESS)
+        if (open_tcp(params, id, n_ranks, rank, &bootstrap) == GYRE_SUCCESS)
             bootstrap->ops->all_gather(bootstrap, "x", 1, all);
         for (;;)
             pause();
@@ -327,7 +333,7 @@ static void a_killed_process_is_lost_with_pid_and_words(void)
     char pid_text[32];
     CHECK_OK(gyre_unique_id_create(&params, &id));
     const pid_t pid = fork_rank(&params, &id, 2, 1);
-    CHECK_OK(gyre_bootstrap_tcp_open(&params, &id, 2, 0, &bootstrap));
+    CHECK_OK(open_tcp(&params, &id, 2, 0, &bootstrap));
     CHECK_OK(bootstrap->ops->all_gather(bootstrap, "x", 1, all));
     kill(pid, SIGKILL);
     const struct gyre_event event = next_event(bootstrap);
@@ -353,13 +359,13 @@ static void the_death_of_the_hubs_process_is_the_loss_of_its_rank(void)
         alarm(60);
         if (gyre_unique_id_create(&params, &id) == GYRE_SUCCESS &&
             write(pipe_fds[1], &id, sizeof(id)) == sizeof(id) &&
-            gyre_bootstrap_tcp_open(&params, &id, 2, 1, &bootstrap) == GYRE_SUCCESS)
+            open_tcp(&params, &id, 2, 1, &bootstrap) == GYRE_SUCCESS)
             bootstrap->ops->all_gather(bootstrap, "x", 1, all);
         for (;;)
             pause();
     }
     CHECK(read(pipe_fds[0], &id, sizeof(id)) == sizeof(id));
-    CHECK_OK(gyre_bootstrap_tcp_open(&params, &id, 2, 0, &bootstrap));
+    CHECK_OK(open_tcp(&params, &id, 2, 0, &bootstrap));
     CHECK_OK(bootstrap->ops->all_gather(bootstrap, "x", 1, all));
     kill(pid, SIGKILL);
     const struct gyre_event event = next_event(bootstrap);
@@ -382,7 +388,7 @@ static void a_stopped_process_is_not_lost(void)
     int wait_status = 0;
     CHECK_OK(gyre_unique_id_create(&params, &id));
     const pid_t pid = fork_rank(&params, &id, 2, 1);
-    CHECK_OK(gyre_bootstrap_tcp_open(&params, &id, 2, 0, &bootstrap));
+    CHECK_OK(open_tcp(&params, &id, 2, 0, &bootstrap));
     CHECK_OK(bootstrap->ops->all_gather(bootstrap, "x", 1, all));
     kill(pid, SIGSTOP);
     CHECK(waitpid(pid, &wait_status, WUNTRACED) == pid && WIFSTOPPED(wait_status));
@@ -405,9 +411,8 @@ static void the_id_of_a_job_that_has_ended_is_an_error_soon(void)
     struct gyre_bootstrap *bootstrap = NULL;
     gyre_unique_id id;
     CHECK_OK(gyre_unique_id_create(&params, &id));
-    CHECK_OK(gyre_bootstrap_tcp_open(&params, &id, 1, 0, &bootstrap));
-    CHECK_FAILS(gyre_bootstrap_tcp_open(&params, &id, 1, 0, &bootstrap), GYRE_ERROR_SYSTEM,
-                "refused");
+    CHECK_OK(open_tcp(&params, &id, 1, 0, &bootstrap));
+    CHECK_FAILS(open_tcp(&params, &id, 1, 0, &bootstrap), GYRE_ERROR_SYSTEM, "refused");
     bootstrap->ops->leave(bootstrap);
     bootstrap->ops->close(bootstrap);
 }
@@ -464,17 +469,16 @@ static void a_wrong_secret_or_a_mangled_id_is_refused_soon(void)
     gyre_unique_id other = id;
     struct gyre_id_layout layout = layout_of(&id);
     other.bytes[40] ^= 1;
-    CHECK_FAILS(gyre_bootstrap_tcp_open(&params, &other, 1, 0, &bootstrap),
-                GYRE_ERROR_INVALID_ARGUMENT, "not a unique id");
+    CHECK_FAILS(open_tcp(&params, &other, 1, 0, &bootstrap), GYRE_ERROR_INVALID_ARGUMENT,
+                "not a unique id");
     layout.secret[3] ^= 1;
     layout.checksum = gyre_hash(GYRE_HASH_INIT, &layout, offsetof(struct gyre_id_layout, checksum));
     memcpy(&other, &layout, sizeof(other));
-    CHECK_FAILS(gyre_bootstrap_tcp_open(&params, &other, 1, 0, &bootstrap), GYRE_ERROR_REMOTE,
-                "another job");
-    CHECK_FAILS(gyre_bootstrap_tcp_open(&params, &id, 2, 2, &bootstrap),
-                GYRE_ERROR_INVALID_ARGUMENT, "out of range");
+    CHECK_FAILS(open_tcp(&params, &other, 1, 0, &bootstrap), GYRE_ERROR_REMOTE, "another job");
+    CHECK_FAILS(open_tcp(&params, &id, 2, 2, &bootstrap), GYRE_ERROR_INVALID_ARGUMENT,
+                "out of range");
     /* The rightful rank still gets in. */
-    CHECK_OK(gyre_bootstrap_tcp_open(&params, &id, 1, 0, &bootstrap));
+    CHECK_OK(open_tcp(&params, &id, 1, 0, &bootstrap));
     bootstrap->ops->leave(bootstrap);
     bootstrap->ops->close(bootstrap);
 }
@@ -542,7 +546,7 @@ static void check_bad_frame(uint32_t type, uint32_t n_bytes)
     gyre_unique_id id;
     CHECK_OK(gyre_unique_id_create(&params, &id));
     const int fd = join_by_hand(&id, 2, 1);
-    CHECK_OK(gyre_bootstrap_tcp_open(&params, &id, 2, 0, &bootstrap));
+    CHECK_OK(open_tcp(&params, &id, 2, 0, &bootstrap));
     CHECK_OK(gyre_sock_send(fd, &frame, sizeof(frame), gyre_now_ns() + TIMEOUT_NS));
     const struct gyre_event event = next_event(bootstrap);
     CHECK(event.kind == GYRE_EVENT_LOST && event.rank == 1);

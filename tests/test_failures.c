@@ -98,6 +98,13 @@ static void survivors_name_the_killed_rank_over_sockets(void)
     kill_each("socket");
 }
 
+/* Where there is an RDMA device, or tests/verbs_wire in its place. */
+static void survivors_name_the_killed_rank_over_rdma(void)
+{
+    if (getenv("TEST_RDMA") != NULL)
+        kill_each("ib");
+}
+
 static void a_stopped_rank_is_no_error(void)
 {
     enum { N = 3 };
@@ -157,7 +164,8 @@ static void a_missing_rank_is_named(void)
     unsetenv("GYRE_BOOTSTRAP_TIMEOUT");
 }
 
-static void settings_that_differ_are_named(void)
+/* Two ranks, of which rank 1 has `variable` set: both must say `words`. */
+static void check_difference(const char *variable, const char *value, const char *words)
 {
     pid_t pids[2];
     struct test_rendezvous *shared =
@@ -171,7 +179,7 @@ static void settings_that_differ_are_named(void)
         gyre_config config = GYRE_CONFIG_INIT;
         config.device_kind = HOST;
         if (rank == 1)
-            setenv("GYRE_BUFFSIZE", "64K", 1);
+            setenv(variable, value, 1);
         if (rank == 0) {
             CHECK_OK(gyre_get_unique_id(&shared->id));
             gyre_store_release_u32(&shared->is_ready, 1);
@@ -181,8 +189,7 @@ static void settings_that_differ_are_named(void)
         test_n_failures = 0;
         const gyre_status status = gyre_comm_init_rank(&comm, 2, &shared->id, rank, &config);
         CHECK(status != GYRE_SUCCESS);
-        CHECK_MSG(strstr(gyre_last_error(), "GYRE_BUFFSIZE differs") != NULL, "%s",
-                  gyre_last_error());
+        CHECK_MSG(strstr(gyre_last_error(), words) != NULL, "%s", gyre_last_error());
         exit(test_n_failures == 0 ? 0 : 1); /* as programs do, not _exit: the rendezvous finishes */
     }
     CHECK(test_wait_rank(pids[0]));
@@ -190,10 +197,22 @@ static void settings_that_differ_are_named(void)
     munmap(shared, sizeof(*shared));
 }
 
+static void settings_that_differ_are_named(void)
+{
+    char path[] = "/tmp/gyre_test_failures_XXXXXX";
+    const int fd = mkstemp(path);
+    CHECK(fd >= 0 && write(fd, "launch_ns = 5\n", 14) == 14);
+    close(fd);
+    check_difference("GYRE_BUFFSIZE", "64K", "GYRE_BUFFSIZE differs");
+    check_difference("GYRE_TUNING_FILE", path, "the constants in GYRE_TUNING_FILE differ");
+    unlink(path);
+}
+
 static const struct test_case cases[] = {
     /* Forks first: a process with threads must not fork. */
     {"survivors name the killed rank on one host", survivors_name_the_killed_rank_on_one_host},
     {"survivors name the killed rank over sockets", survivors_name_the_killed_rank_over_sockets},
+    {"survivors name the killed rank over rdma", survivors_name_the_killed_rank_over_rdma},
     {"a stopped rank is no error", a_stopped_rank_is_no_error},
     {"settings that differ are named", settings_that_differ_are_named},
     {"an abort ends all ranks", an_abort_ends_all_ranks},

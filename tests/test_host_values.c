@@ -176,9 +176,17 @@ static void check_rank(const struct call *call, struct rank_call *own)
 
 static void run_call(const struct call *call, struct world *world)
 {
+    enum { BEFORE_OUT = 8 };
     struct rank_call ranks[WORLD_MAX_RANKS];
-    for (int rank = 0; rank < world->n_ranks; rank++)
+    void *bases[WORLD_MAX_RANKS];
+    const struct gyre_placement placement = {.bases = bases};
+    for (int rank = 0; rank < world->n_ranks; rank++) {
         prepare(call, world, rank, &ranks[rank]);
+        bases[rank] = (unsigned char *)ranks[rank].work.out - BEFORE_OUT;
+        ranks[rank].work.out_offset_bytes = BEFORE_OUT;
+        if (call->kind->is_placed)
+            ranks[rank].work.placement = &placement;
+    }
     run_all(call, world, ranks);
     for (int rank = 0; rank < world->n_ranks; rank++) {
         const struct gyre_pulse *pulse = gyre_executor_host.pulse(world->executors[rank]);
@@ -255,13 +263,15 @@ static struct gyre_grouping random_grouping(int n)
 }
 
 static uint32_t run_algorithm(const struct gyre_algorithm *algorithm, enum gyre_collective coll,
-                              int n)
+                              int n, bool is_placed)
 {
     enum { N_CALLS = GYRE_N_DTYPES };
     static uint32_t seed = 1000;
     const struct gyre_grouping grouping = random_grouping(n);
-    const struct kind kind = {
-        .coll = coll, .algorithm = algorithm, .grouping = n % 2 == 0 ? NULL : &grouping};
+    const struct kind kind = {.coll = coll,
+                              .algorithm = algorithm,
+                              .grouping = n % 2 == 0 ? NULL : &grouping,
+                              .is_placed = is_placed};
     struct world world;
     world_open(&world, n, MAX_CHANNELS * GYRE_MAX_LANES, depth_of(&kind, n), 104);
     for (int k = 0; k < N_CALLS; k++) {
@@ -282,15 +292,83 @@ static void every_algorithm_gives_the_right_bits(void)
             for (int coll = 0; coll <= GYRE_COLL_SEND_RECV; coll++)
                 if (gyre_algorithm_has(gyre_algorithms[a], (enum gyre_collective)coll) &&
                     (coll != GYRE_COLL_SEND_RECV || n <= 2))
-                    n_calls += run_algorithm(gyre_algorithms[a], (enum gyre_collective)coll, n);
+                    n_calls +=
+                        run_algorithm(gyre_algorithms[a], (enum gyre_collective)coll, n, false);
         }
     }
     CHECK_MSG(n_calls >= 1000, "only %u calls", n_calls);
 }
 
+static void placed_data_give_the_same_bits(void)
+{
+    static const enum gyre_collective colls[] = {GYRE_COLL_ALL_REDUCE, GYRE_COLL_ALL_GATHER,
+                                                 GYRE_COLL_BROADCAST};
+    for (int n = 2; n <= WORLD_MAX_RANKS; n++)
+        for (size_t i = 0; i < sizeof(colls) / sizeof(colls[0]); i++)
+            for (int k = 0; k < 4; k++)
+                (void)run_algorithm(&gyre_algorithm_ring, colls[i], n, true);
+}
+
+/* A rank's OUT is its own until it is in the call, however early its peers are. */
+static void nothing_is_placed_before_the_receiver_is_there(void)
+{
+    const struct kind kind = {
+        .coll = GYRE_COLL_ALL_GATHER, .algorithm = &gyre_algorithm_ring, .is_placed = true};
+    struct world world;
+    unsigned char in[2][4] = {{1, 2, 3, 4}, {5, 6, 7, 8}}, out[2][8] = {{0}};
+    void *bases[2] = {out[0], out[1]};
+    const struct gyre_placement placement = {.bases = bases};
+    struct gyre_work works[2];
+    world_open(&world, 2, 1, 2, 64);
+    for (int rank = 0; rank < 2; rank++)
+        works[rank] = (struct gyre_work){.loaded = load(&world, rank, &kind, 0, 1),
+                                         .in = in[rank],
+                                         .out = out[rank],
+                                         .split = {4, 1, 1, 4, 1},
+                                         .reduction = {.dtype = GYRE_UINT8},
+                                         .placement = &placement};
+    for (int call = 0; call < 3; call++) {
+        memset(out, 0, sizeof(out));
+        CHECK_OK(gyre_executor_host.launch(world.executors[0], &works[0], 1, world.streams[0]));
+        for (int i = 0; i < 100; i++)
+            CHECK(gyre_host_stream_query(world.streams[0]) == GYRE_IN_PROGRESS);
+        for (int i = 0; i < 8; i++)
+            CHECK(out[1][i] == 0);
+        CHECK_OK(gyre_executor_host.launch(world.executors[1], &works[1], 1, world.streams[1]));
+        CHECK(world_run_in_one_thread(&world));
+        CHECK(memcmp(out[0], in, 8) == 0 && memcmp(out[1], in, 8) == 0);
+    }
+    for (int rank = 0; rank < 2; rank++)
+        gyre_executor_host.unload(world.executors[rank], works[rank].loaded);
+    world_close(&world);
+}
+
+/* A program that places data cannot run without knowing where. */
+static void a_placement_is_asked_for(void)
+{
+    const struct kind kind = {
+        .coll = GYRE_COLL_ALL_GATHER, .algorithm = &gyre_algorithm_ring, .is_placed = true};
+    struct world world;
+    world_open(&world, 2, 1, 2, 64);
+    unsigned char buffer[64];
+    const struct gyre_work work = {.loaded = load(&world, 0, &kind, 0, 1),
+                                   .in = buffer,
+                                   .out = buffer,
+                                   .split = {4, 1, 1, 4, 1},
+                                   .reduction = {.dtype = GYRE_UINT8}};
+    CHECK_FAILS(gyre_executor_host.launch(world.executors[0], &work, 1, world.streams[0]),
+                GYRE_ERROR_INTERNAL, "no placement");
+    gyre_executor_host.unload(world.executors[0], work.loaded);
+    world_close(&world);
+}
+
 static const struct test_case cases[] = {
     {"every collective is right over many tiles", every_collective_is_right_over_many_tiles},
     {"every algorithm gives the right bits", every_algorithm_gives_the_right_bits},
+    {"placed data give the same bits", placed_data_give_the_same_bits},
+    {"nothing is placed before the receiver is there",
+     nothing_is_placed_before_the_receiver_is_there},
+    {"a placement is asked for", a_placement_is_asked_for},
 };
 
 TEST_MAIN(cases)

@@ -195,6 +195,8 @@ static bool mutate(struct gyre_program *p, enum mutation mutation)
         drop_operand(step->ins, &step->n_ins);
         return true;
     case MUTATION_DROP_OUT:
+        if (step->n_outs == 0)
+            return false;
         drop_operand(step->outs, &step->n_outs);
         return true;
     case MUTATION_RELOCATE:
@@ -305,6 +307,10 @@ static void mutate_all_shapes(int n_each)
                 struct gyre_shape shape = {.coll = coll, .n_ranks = (uint16_t)n};
                 shape.root = (uint16_t)(gyre_collectives[coll].has_root ? n / 2 : 0);
                 mutate_shape(gyre_algorithms[a], &shape, n_each);
+                shape.is_placed = gyre_algorithms[a] == &gyre_algorithm_ring;
+                if (shape.is_placed)
+                    mutate_shape(gyre_algorithms[a], &shape, n_each);
+                shape.is_placed = false;
                 if (gyre_algorithms[a] != &gyre_algorithm_tree || n < 5)
                     continue;
                 shape.grouping = make_grouping(4, shape.n_ranks, &storage);

@@ -79,6 +79,18 @@ static void wait_for_stream(void)
     CHECK(gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST) == GYRE_SUCCESS);
 }
 
+static void register_buffers(ncclComm_t comm, void *buffer, size_t n_bytes)
+{
+    void *handle = NULL;
+    void *again = NULL;
+    CHECK(ncclCommRegister(comm, buffer, n_bytes, &handle) == ncclSuccess && handle != NULL);
+    CHECK(ncclCommRegister(comm, buffer, n_bytes, &again) == ncclSuccess && again == handle);
+    CHECK(ncclCommDeregister(comm, handle) == ncclSuccess);
+    CHECK(ncclCommDeregister(comm, handle) == ncclSuccess);
+    CHECK(ncclCommDeregister(comm, handle) == ncclInvalidArgument);
+    CHECK(strstr(ncclGetLastError(NULL), "not a registration") != NULL);
+}
+
 static void *run_client(void *argument)
 {
     const struct client *client = argument;
@@ -116,12 +128,17 @@ static void *run_client(void *argument)
     CHECK(strstr(ncclGetLastError(NULL), "send buffer is NULL") != NULL);
     CHECK(ncclDevCommCreate(comm, NULL, NULL) == ncclInvalidUsage);
     CHECK(strstr(ncclGetLastError(NULL), "device API") != NULL);
-    CHECK(ncclCommFinalize(comm) == ncclSuccess);
+    register_buffers(comm, in, sizeof(in));
+    ncclResult_t result = ncclCommFinalize(comm);
+    CHECK(result == (client->blocking ? ncclSuccess : ncclInProgress));
+    while (result == ncclInProgress)
+        CHECK(ncclCommGetAsyncError(comm, &result) == ncclSuccess);
+    CHECK(result == ncclSuccess);
     CHECK(ncclCommDestroy(comm) == ncclSuccess);
     return NULL;
 }
 
-static void run_clients(int blocking)
+static void start_clients(void *(*run)(void *), int blocking)
 {
     enum { N = 4 };
     struct client clients[N];
@@ -129,7 +146,7 @@ static void run_clients(int blocking)
     CHECK(ncclGetUniqueId(&id) == ncclSuccess);
     for (int rank = 0; rank < N; rank++) {
         clients[rank] = (struct client){0, id, rank, N, blocking};
-        pthread_create(&clients[rank].thread, NULL, run_client, &clients[rank]);
+        pthread_create(&clients[rank].thread, NULL, run, &clients[rank]);
     }
     for (int rank = 0; rank < N; rank++)
         pthread_join(clients[rank].thread, NULL);
@@ -137,12 +154,118 @@ static void run_clients(int blocking)
 
 static void an_nccl_program_runs_on_the_host_device(void)
 {
-    run_clients(1);
+    start_clients(run_client, 1);
 }
 
 static void a_communicator_that_does_not_block_is_polled(void)
 {
-    run_clients(0);
+    start_clients(run_client, 0);
+}
+
+/* ---- communicators out of communicators --------------------------------------------------- */
+
+static ncclResult_t wait_for(ncclComm_t comm)
+{
+    ncclResult_t result = ncclInProgress;
+    while (result == ncclInProgress)
+        CHECK(ncclCommGetAsyncError(comm, &result) == ncclSuccess);
+    return result;
+}
+
+static void sum_ones(ncclComm_t comm, int n_ranks)
+{
+    float one = 1.0F;
+    int count = 0;
+    CHECK(ncclCommCount(comm, &count) == ncclSuccess && count == n_ranks);
+    CHECK(ncclAllReduce(&one, &one, 1, ncclFloat, ncclSum, comm, NULL) == ncclSuccess);
+    wait_for_stream();
+    CHECK(one == (float)n_ranks);
+}
+
+/* Split by parity, shrink without rank 1, shrink a parent that was aborted; none may block. */
+static void *make_children(void *argument)
+{
+    const struct client *client = argument;
+    ncclComm_t comm = join(client);
+    ncclComm_t half = NULL;
+    ncclComm_t rest = NULL;
+    int excluded[] = {1};
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = client->blocking;
+    const ncclResult_t expected = client->blocking ? ncclSuccess : ncclInProgress;
+    CHECK(ncclCommSplit(comm, client->rank % 2, 0, &half, &config) == expected);
+    CHECK(half != NULL && wait_for(comm) == ncclSuccess && wait_for(half) == ncclSuccess);
+    sum_ones(half, 2);
+    CHECK(ncclCommDestroy(half) == ncclSuccess);
+    half = comm;
+    CHECK(ncclCommSplit(comm, NCCL_SPLIT_NOCOLOR, 0, &half, NULL) == expected && half == NULL);
+    CHECK(wait_for(comm) == ncclSuccess);
+    for (int flags = NCCL_SHRINK_DEFAULT; flags <= NCCL_SHRINK_ABORT && client->rank != 1;
+         flags++) {
+        CHECK(ncclCommShrink(comm, excluded, 1, &rest, &config, flags) == expected);
+        CHECK_MSG(rest != NULL && wait_for(rest) == ncclSuccess, "%s", ncclGetLastError(rest));
+        sum_ones(rest, client->n_ranks - 1);
+        CHECK(ncclCommDestroy(rest) == ncclSuccess);
+    }
+    if (client->rank != 1)
+        CHECK(wait_for(comm) != ncclSuccess);
+    CHECK(ncclCommDestroy(comm) == ncclSuccess);
+    return NULL;
+}
+
+static void communicators_split_and_shrink(void)
+{
+    start_clients(make_children, 1);
+    start_clients(make_children, 0);
+}
+
+/* One thread for all ranks: every call that makes communicators stands in a group. */
+static void a_group_makes_communicators(void)
+{
+    enum { N = 3 };
+    for (int blocking = 0; blocking <= 1; blocking++) {
+        ncclComm_t comms[N];
+        ncclComm_t children[N];
+        ncclUniqueId id;
+        ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+        const ncclResult_t expected = blocking ? ncclSuccess : ncclInProgress;
+        config.blocking = blocking;
+        CHECK(ncclGetUniqueId(&id) == ncclSuccess);
+        CHECK(ncclGroupStart() == ncclSuccess);
+        for (int rank = 0; rank < N; rank++)
+            CHECK(ncclCommInitRankConfig(&comms[rank], N, id, rank, &config) == ncclSuccess);
+        CHECK(ncclGroupEnd() == expected);
+        for (int rank = 0; rank < N; rank++)
+            CHECK(wait_for(comms[rank]) == ncclSuccess);
+        CHECK(ncclGroupStart() == ncclSuccess);
+        for (int rank = 0; rank < N; rank++)
+            CHECK(ncclCommSplit(comms[rank], 0, -rank, &children[rank], NULL) == ncclSuccess);
+        CHECK(ncclGroupEnd() == expected);
+        for (int rank = 0; rank < N; rank++) {
+            int own = -1;
+            CHECK(wait_for(children[rank]) == ncclSuccess);
+            CHECK(ncclCommUserRank(children[rank], &own) == ncclSuccess && own == N - 1 - rank);
+        }
+        for (int rank = 0; rank < N; rank++)
+            CHECK(ncclCommDestroy(children[rank]) == ncclSuccess);
+        for (int rank = 0; rank < N; rank++)
+            CHECK(ncclCommDestroy(comms[rank]) == ncclSuccess);
+    }
+}
+
+static void an_init_that_nobody_joins_is_aborted(void)
+{
+    ncclComm_t comm = NULL;
+    ncclUniqueId id;
+    ncclResult_t result = ncclSuccess;
+    int rank = 0;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    CHECK(ncclGetUniqueId(&id) == ncclSuccess);
+    CHECK(ncclCommInitRankConfig(&comm, 2, id, 0, &config) == ncclInProgress);
+    CHECK(ncclCommGetAsyncError(comm, &result) == ncclSuccess && result == ncclInProgress);
+    CHECK(ncclCommUserRank(comm, &rank) == ncclInvalidUsage);
+    CHECK(ncclCommAbort(comm) == ncclSuccess);
 }
 
 static void the_version_is_the_one_that_callers_were_built_for(void)
@@ -158,6 +281,9 @@ static const struct test_case cases[] = {
      every_symbol_that_torch_and_nccl_tests_need_is_there},
     {"an NCCL program runs on the host device", an_nccl_program_runs_on_the_host_device},
     {"a communicator that does not block is polled", a_communicator_that_does_not_block_is_polled},
+    {"communicators split and shrink", communicators_split_and_shrink},
+    {"a group makes communicators", a_group_makes_communicators},
+    {"an init that nobody joins is aborted", an_init_that_nobody_joins_is_aborted},
     {"the version is the one that callers were built for",
      the_version_is_the_one_that_callers_were_built_for},
 };

@@ -162,6 +162,9 @@ SPOIL(direction, p->steps[0].outs[0].index = (uint16_t)(p->n_connections - 1))
 SPOIL(no_ins, p->steps[0].n_ins = 0)
 SPOIL(many_ins, p->steps[0].n_ins = GYRE_STEP_MAX_INS + 1)
 SPOIL(no_outs, p->steps[0].n_outs = 0)
+SPOIL(many_outs, p->steps[0].n_outs = GYRE_STEP_MAX_OUTS + 1)
+SPOIL(placed_in, p->steps[0].ins[0].is_placed = 1)
+SPOIL(placed_unsaid, p->steps[0].outs[0].is_placed = 1)
 SPOIL(kind, p->steps[0].ins[0].kind = GYRE_N_OPERAND_KINDS)
 SPOIL(in_range, p->steps[0].ins[0].index = 1)
 SPOIL(connection_range, p->steps[0].outs[0].index = p->n_connections)
@@ -199,7 +202,10 @@ static void each_kind_of_malformed_program_is_refused(void)
         {spoil_direction, "used as output"},
         {spoil_no_ins, "0 inputs"},
         {spoil_many_ins, "11 inputs"},
-        {spoil_no_outs, "0 outputs"},
+        {spoil_no_outs, "no output, and nothing placed"},
+        {spoil_many_outs, "10 outputs"},
+        {spoil_placed_in, "is placed"},
+        {spoil_placed_unsaid, "the program says that nothing is"},
         {spoil_kind, "unknown kind"},
         {spoil_in_range, "in 1 of 1"},
         {spoil_connection_range, "connection 22 of 22"},
@@ -259,7 +265,7 @@ static void equal_programs_hash_equal_and_any_change_shows(void)
     CHECK(a->steps != b->steps && a->workers != b->workers && a->connections != b->connections);
     const uint64_t hash = gyre_program_hash(a);
     CHECK(gyre_program_hash(b) == hash);
-    b->steps[1].ins[0].pad = 1; /* nobody reads it */
+    b->steps[1].pad = 1; /* nobody reads it */
     CHECK(gyre_program_hash(b) == hash);
     b->steps[3].ins[2].index ^= 1;
     CHECK(gyre_program_hash(b) != hash);
@@ -308,11 +314,13 @@ static void every_rank_count_can_be_emitted(void)
     for (int a = 0; gyre_algorithms[a] != NULL; a++)
         for (int c = 0; c < GYRE_N_COLLECTIVES; c++)
             for (int n = 1; n <= GYRE_MAX_RANKS; n++) {
-                const struct gyre_shape shape = {(enum gyre_collective)c, (uint16_t)n,
-                                                 (uint16_t)(n / 3), NULL};
+                const struct gyre_shape shape = {.coll = (enum gyre_collective)c,
+                                                 .n_ranks = (uint16_t)n,
+                                                 .root = (uint16_t)(n / 3)};
                 struct gyre_program *p = NULL;
                 if (!gyre_algorithm_has(gyre_algorithms[a], shape.coll) ||
-                    (c == GYRE_COLL_SEND_RECV && n > 2) || (n > 70 && n % 119 != 0 && n < 1023))
+                    (c == GYRE_COLL_SEND_RECV && n > 2) ||
+                    (n > 70 && n % 119 != 0 && n < GYRE_MAX_RANKS - 1))
                     continue;
                 for (int rank = 0; rank < n; rank += n / 5 + 1) {
                     CHECK_OK(gyre_algorithm_emit(gyre_algorithms[a], &shape, rank, &p));
@@ -325,14 +333,18 @@ static void every_rank_count_can_be_emitted(void)
 static void hosts_are_kept_together_whatever_the_placement(void)
 {
     struct gyre_grouping grouping = {.n_hosts = 3, .host_of = {0, 1, 2, 0, 1, 2, 0, 1}};
-    struct gyre_shape shape = {GYRE_COLL_BROADCAST, 8, 4, &grouping};
+    struct gyre_shape shape = {
+        .coll = GYRE_COLL_BROADCAST, .n_ranks = 8, .root = 4, .grouping = &grouping};
     uint16_t order[GYRE_MAX_RANKS];
     static const uint16_t by_host[] = {0, 3, 6, 1, 4, 7, 2, 5};
     static const uint16_t from_root[] = {4, 7, 1, 2, 5, 0, 3, 6};
+    static const uint16_t to_root[] = {2, 5, 0, 3, 6, 7, 1, 4};
     gyre_order_by_host(&shape, order);
     CHECK(memcmp(order, by_host, sizeof(by_host)) == 0);
     gyre_order_from_root(&shape, order);
     CHECK(memcmp(order, from_root, sizeof(from_root)) == 0);
+    gyre_order_to_root(&shape, order);
+    CHECK(memcmp(order, to_root, sizeof(to_root)) == 0);
 }
 
 static const struct test_case cases[] = {

@@ -51,8 +51,11 @@ static void every_program_reads_back_as_itself(void)
                     (c == GYRE_COLL_SEND_RECV && n > 2))
                     continue;
                 const struct gyre_shape shape = {
-                    (enum gyre_collective)c, (uint16_t)n, (uint16_t)(n / 2),
-                    make_grouping((int)i % N_GROUPINGS, (unsigned)n, &storage)};
+                    .coll = (enum gyre_collective)c,
+                    .n_ranks = (uint16_t)n,
+                    .root = (uint16_t)(n / 2),
+                    .grouping = make_grouping((int)i % N_GROUPINGS, (unsigned)n, &storage),
+                    .is_placed = i % 2 == 0};
                 struct gyre_program **programs = emit_all(gyre_algorithms[a], &shape);
                 CHECK_MSG(programs != NULL, "%s", gyre_cause());
                 if (programs == NULL)
@@ -91,18 +94,22 @@ static void malformed_text_is_refused_with_its_line(void)
         {"program x all_reduce\nranks 3 root 0\n", "line 2: expected rank, found \"root\""},
         {"program x all_reduce\nranks 0 rank 0 root 0 chunks 1 lanes 1 depth 1\n", "line 2"},
         {"program x all_reduce\nranks 2 rank 2 root 0 chunks 1 lanes 1 depth 1\n", "line 2"},
-        {"program x all_reduce\nranks 9999999999 rank", "line 2: expected a number from 0 to 1024"},
+        {"program x all_reduce\nranks 9999999999 rank", "line 2: expected a number from 0 to 4096"},
         {"program x all_reduce\nranks -1 rank", "line 2: expected a number"},
         {HEAD "chunk 0: in 0 -> out 0\nend\n", "line 3: expected \"worker 0\""},
         {HEAD "worker 1\n", "line 3: expected worker 0"},
         {HEAD "worker 0\nchunk 0 in 0 -> out 0\n", "line 4: expected :, found \"in\""},
         {HEAD "worker 0\nchunk 0: in -> out 0\n", "line 4: expected a number"},
         {HEAD "worker 0\nchunk 0: in 0 > out 0\n", "line 4: expected ->"},
-        {HEAD "worker 0\nchunk 0: in 0 -> in 0\n", "line 4: expected out, scratch or to"},
-        {HEAD "worker 0\nchunk 0: to 0 -> out 0\n", "line 4: expected in, out, scratch or from"},
+        {HEAD "worker 0\nchunk 0: in 0 -> in 0\n", "line 4: expected out, scratch, to or into"},
+        {HEAD "worker 0\nchunk 0: to 0 -> out 0\n",
+         "line 4: expected in, out, scratch, from or placed"},
         {HEAD "worker 0\nchunk 0: in 0 -> out 0 finally\n", "found \"finally\""},
         {HEAD "worker 0\nchunk 0: in 0 -> to 2/9\n", "line 4: expected a number from 0 to 7"},
-        {HEAD "worker 0\nchunk 0: in 0 ->\n", "line 4: expected out, scratch or to, found the end"},
+        {HEAD "worker 0\nchunk 0: in 0 -> final\n", "line 4: expected out, scratch, to or into"},
+        {HEAD "worker 0\nchunk 0: in 0 ->\nend\n", "no output, and nothing placed to wait for"},
+        {HEAD "worker 0\nchunk 0: placed 2 + in 0 -> out 0\nend\n", "reduces what is placed"},
+        {HEAD "worker 0\nchunk 0: placed 2 -> out 0\nend\n", "where its input is placed"},
         {HEAD "worker 0\nchunk 0: in 0 -> out 0\n", "the text ends before \"end\""},
         {HEAD "worker 0\nchunk 0: in 0 -> out 0\nend\nmore\n", "nothing after"},
         {HEAD "worker 0\nchunk 1: in 0 -> out 0\nend\n", "ends in line 5"},

@@ -29,22 +29,25 @@ static size_t collect(const struct gyre_fifo_spec *spec, const struct gyre_slab_
             parts[n++] = (struct part){gyre_slab_credit_offset(layout, peer, fifo),
                                        sizeof(struct gyre_credit)};
             for (unsigned proto = 0; proto < GYRE_N_PROTOS; proto++) {
-                CHECK(layout->has_proto[proto] == (spec->slot_bytes[proto] > 0));
-                if (!layout->has_proto[proto])
+                CHECK((layout->area_bytes[proto] > 0) == (spec->slot_bytes[proto] > 0));
+                if (layout->area_bytes[proto] == 0)
                     continue;
                 const uint64_t offset = gyre_slab_slots_offset(layout, peer, fifo, proto);
                 CHECK(offset % GYRE_SLAB_PAGE_BYTES == 0);
-                parts[n++] = (struct part){offset, (uint64_t)spec->depth * spec->slot_bytes[proto]};
+                const bool is_near = proto == GYRE_PROTO_SIMPLE && peer == layout->near_peer;
+                const uint64_t slot_bytes =
+                    is_near ? spec->near_slot_bytes : spec->slot_bytes[proto];
+                parts[n++] = (struct part){offset, spec->depth * slot_bytes};
             }
         }
     }
     return n;
 }
 
-static void check_spec(const struct gyre_fifo_spec *spec, uint32_t n_peers)
+static void check_spec(const struct gyre_fifo_spec *spec, uint32_t n_peers, uint32_t near_peer)
 {
     struct gyre_slab_layout layout;
-    CHECK_OK(gyre_slab_layout_make(spec, n_peers, &layout));
+    CHECK_OK(gyre_slab_layout_make(spec, n_peers, near_peer, &layout));
     struct part *parts = calloc((size_t)n_peers * spec->n_fifos * 5 + 1, sizeof(*parts));
     const size_t n = collect(spec, &layout, n_peers, parts);
     qsort(parts, n, sizeof(*parts), compare_parts);
@@ -70,13 +73,15 @@ static void parts_of_a_slab_never_overlap(void)
             for (size_t p = 0; p < GYRE_ARRAY_LENGTH(n_peers); p++)
                 for (size_t f = 0; f < GYRE_ARRAY_LENGTH(n_fifos); f++)
                     for (unsigned protos = 0; protos < 4; protos++) {
-                        const struct gyre_fifo_spec spec = {
+                        struct gyre_fifo_spec spec = {
                             .n_fifos = n_fifos[f],
                             .depth = depth,
                             .slot_bytes = {[GYRE_PROTO_SIMPLE] = sizes[s],
                                            [GYRE_PROTO_LL] = (protos & 1) * 16384,
                                            [GYRE_PROTO_LL128] = (protos & 2) * 8704}};
-                        check_spec(&spec, n_peers[p]);
+                        check_spec(&spec, n_peers[p], GYRE_SLAB_NO_NEAR_PEER);
+                        spec.near_slot_bytes = sizes[s] * 2 + 1;
+                        check_spec(&spec, n_peers[p], n_peers[p] / 2);
                     }
 }
 
@@ -84,7 +89,7 @@ static void a_slab_without_peers_has_one_page(void)
 {
     const struct gyre_fifo_spec spec = {.n_fifos = 4, .depth = 2, .slot_bytes = {4096}};
     struct gyre_slab_layout layout;
-    CHECK_OK(gyre_slab_layout_make(&spec, 0, &layout));
+    CHECK_OK(gyre_slab_layout_make(&spec, 0, GYRE_SLAB_NO_NEAR_PEER, &layout));
     CHECK(layout.n_bytes == GYRE_SLAB_PAGE_BYTES);
 }
 
@@ -92,13 +97,19 @@ static void impossible_specs_are_refused(void)
 {
     struct gyre_slab_layout layout;
     struct gyre_fifo_spec spec = {.n_fifos = 1, .depth = GYRE_MAX_DEPTH + 1, .slot_bytes = {64}};
-    CHECK_FAILS(gyre_slab_layout_make(&spec, 1, &layout), GYRE_ERROR_INVALID_ARGUMENT, "depth 9");
+    CHECK_FAILS(gyre_slab_layout_make(&spec, 1, 0, &layout), GYRE_ERROR_INVALID_ARGUMENT,
+                "depth 9");
     spec.depth = 2;
+    spec.near_slot_bytes = 32;
+    CHECK_FAILS(gyre_slab_layout_make(&spec, 1, 0, &layout), GYRE_ERROR_INVALID_ARGUMENT,
+                "smaller than the others");
+    spec.near_slot_bytes = 0;
     spec.slot_bytes[GYRE_PROTO_SIMPLE] = 0;
-    CHECK_FAILS(gyre_slab_layout_make(&spec, 1, &layout), GYRE_ERROR_INVALID_ARGUMENT, "0 bytes");
+    CHECK_FAILS(gyre_slab_layout_make(&spec, 1, 0, &layout), GYRE_ERROR_INVALID_ARGUMENT,
+                "0 bytes");
     spec.slot_bytes[GYRE_PROTO_SIMPLE] = UINT32_MAX;
     spec.n_fifos = UINT32_MAX;
-    CHECK_FAILS(gyre_slab_layout_make(&spec, UINT32_MAX, &layout), GYRE_ERROR_INVALID_ARGUMENT,
+    CHECK_FAILS(gyre_slab_layout_make(&spec, UINT32_MAX, 0, &layout), GYRE_ERROR_INVALID_ARGUMENT,
                 "do not fit");
 }
 

@@ -36,6 +36,20 @@ static void conform(const struct gyre_transport_ops *ops, bool use_processes)
                                           .ifname = "=lo"});
 }
 
+/* The rank before may send larger slots than the others. */
+static void large_slots_from_the_rank_before(void)
+{
+    for (int n_ranks = 2; n_ranks <= 5; n_ranks++)
+        rig_run(&(struct rig_options){.ops = &gyre_transport_p2p,
+                                      .spec = {.n_fifos = 3,
+                                               .depth = 4,
+                                               .slot_bytes = {5000, 2048, 1024},
+                                               .near_slot_bytes = 70000},
+                                      .n_ranks = n_ranks,
+                                      .n_slots = N_SLOTS,
+                                      .ifname = "=lo"});
+}
+
 static void threads_exchange_every_byte_over_p2p(void)
 {
     conform(&gyre_transport_p2p, false);
@@ -278,6 +292,7 @@ static void a_forked_child_is_another_process(void)
 }
 
 static const struct test_case cases[] = {
+    {"large slots from the rank before", large_slots_from_the_rank_before},
     {"threads exchange every byte over p2p", threads_exchange_every_byte_over_p2p},
     {"processes exchange every byte over shm", processes_exchange_every_byte_over_shm},
     {"threads exchange every byte over shm", threads_exchange_every_byte_over_shm},

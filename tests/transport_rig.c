@@ -155,7 +155,8 @@ static size_t make_lanes(const struct rig_rank *rank, struct gyre_connector *con
                     .proto = proto,
                     .is_send = is_send,
                     .seed = mix((uint64_t)(from * RIG_MAX_RANKS + to), end / 2 * 8 + proto),
-                    .slot_bytes = spec->slot_bytes[proto],
+                    .slot_bytes = proto == GYRE_PROTO_SIMPLE ? connector->slot_bytes
+                                                             : spec->slot_bytes[proto],
                 };
             }
     return n;
@@ -225,6 +226,7 @@ static void run_rank(struct rig_rank *rank)
     const struct rig_options *options = rank->options;
     struct rig_shared *shared = rank->shared;
     uint16_t peers[RIG_MAX_RANKS];
+    uint16_t before[RIG_MAX_RANKS];
     int n_peers = 0;
     for (int peer = 0; peer < options->n_ranks; peer++)
         if (peer != rank->rank)
@@ -241,6 +243,9 @@ static void run_rank(struct rig_rank *rank)
                                           &shared->infos[peers[i]], why, sizeof(why)),
                   "rank %d to %d: %s", rank->rank, peers[i], why);
     }
+    /* Ranks in a ring, each before the next; proxied transports have no use for it. */
+    for (int r = 0; r < options->n_ranks; r++)
+        before[r] = (uint16_t)((r + options->n_ranks - 1) % options->n_ranks);
     const struct gyre_transport_config config = {
         .device = rig_device(),
         .params = &rank->params,
@@ -250,6 +255,7 @@ static void run_rank(struct rig_rank *rank)
         .peers = peers,
         .n_peers = n_peers,
         .spec = options->spec,
+        .before = before,
         .secret = RIG_SECRET,
         .authenticate = gyre_authenticate,
         .traffic_class = -1,

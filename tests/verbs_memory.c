@@ -7,7 +7,6 @@
 
 #include "core/base/sync.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -20,8 +19,6 @@
 #define MAX_QUEUE_PAIRS 512
 #define MAX_CONTEXTS    64
 #define MAX_EVENTS      32
-#define PLENTY          65536
-#define INLINE_BYTES    512
 
 struct context {
     struct ibv_context ibv;
@@ -48,7 +45,7 @@ struct queue {
 struct waiting {
     struct ibv_send_wr wr;
     struct ibv_sge sges[2];
-    unsigned char inlined[INLINE_BYTES];
+    unsigned char inlined[VM_INLINE_BYTES];
     uint64_t position;
     struct waiting *next;
 };
@@ -98,18 +95,6 @@ static struct device *device_of(const struct ibv_context *context)
 static struct vm_port *port_of(const struct queue_pair *qp)
 {
     return &device_of(qp->ibv.context)->model.ports[qp->attr.port_num - 1];
-}
-
-static void parse_gid(const char *address, union ibv_gid *gid)
-{
-    static const uint8_t prefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-    memset(gid, 0, sizeof(*gid));
-    if (address == NULL || address[0] == '\0')
-        return;
-    if (inet_pton(AF_INET, address, gid->raw + 12) == 1)
-        memcpy(gid->raw, prefix, sizeof(prefix));
-    else if (inet_pton(AF_INET6, address, gid->raw) != 1)
-        abort();
 }
 
 /* ---- devices and ports ---------------------------------------------------------------------- */
@@ -174,29 +159,15 @@ static int vm_close_device(struct ibv_context *ibv)
 
 static int vm_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 {
-    const struct vm_device *model = &device_of(context)->model;
-    memset(attr, 0, sizeof(*attr));
-    attr->phys_port_cnt = (uint8_t)model->n_ports;
-    attr->max_cqe = model->max_cqe > 0 ? model->max_cqe : PLENTY;
-    attr->max_qp_wr = model->max_qp_wr > 0 ? model->max_qp_wr : PLENTY;
+    vm_fill_device(&device_of(context)->model, attr);
     return 0;
 }
 
 static int vm_query_port(struct ibv_context *context, uint8_t port,
                          struct _compat_ibv_port_attr *compat)
 {
-    struct ibv_port_attr *attr = (struct ibv_port_attr *)(void *)compat;
     pthread_mutex_lock(&lock);
-    const struct vm_port *model = &device_of(context)->model.ports[port - 1];
-    attr->state = model->state;
-    attr->active_mtu = model->active_mtu;
-    attr->max_mtu = IBV_MTU_4096;
-    attr->max_msg_sz = model->max_msg_bytes;
-    attr->gid_tbl_len = VM_MAX_GIDS;
-    attr->lid = (uint16_t)(model->is_infiniband ? port : 0);
-    attr->active_speed = 32;
-    attr->active_width = 2;
-    attr->link_layer = model->is_infiniband ? IBV_LINK_LAYER_INFINIBAND : IBV_LINK_LAYER_ETHERNET;
+    vm_fill_port(&device_of(context)->model, port, (struct ibv_port_attr *)(void *)compat);
     pthread_mutex_unlock(&lock);
     return 0;
 }
@@ -204,7 +175,7 @@ static int vm_query_port(struct ibv_context *context, uint8_t port,
 static int vm_query_gid(struct ibv_context *context, uint8_t port, int index, union ibv_gid *gid)
 {
     pthread_mutex_lock(&lock);
-    parse_gid(device_of(context)->model.ports[port - 1].gids[index].address, gid);
+    (void)vm_parse_gid(device_of(context)->model.ports[port - 1].gids[index].address, gid);
     pthread_mutex_unlock(&lock);
     return 0;
 }
@@ -212,28 +183,11 @@ static int vm_query_gid(struct ibv_context *context, uint8_t port, int index, un
 static ssize_t vm_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *entries,
                                   size_t max_entries, uint32_t flags, size_t entry_bytes)
 {
-    const struct vm_device *model = &device_of(context)->model;
-    size_t n = 0;
     (void)flags;
-    if (entry_bytes != sizeof(*entries))
-        return -EINVAL;
     pthread_mutex_lock(&lock);
-    for (int port = 0; port < model->n_ports; port++) {
-        const struct vm_gid *gids = model->ports[port].gids;
-        for (uint32_t i = 0; i < VM_MAX_GIDS && gids[i].address != NULL && n < max_entries; i++) {
-            if (gids[i].address[0] == '\0')
-                continue;
-            memset(&entries[n], 0, sizeof(entries[n]));
-            parse_gid(gids[i].address, &entries[n].gid);
-            entries[n].gid_index = i;
-            entries[n].port_num = (uint32_t)port + 1;
-            entries[n].gid_type =
-                gids[i].version == 2 ? IBV_GID_TYPE_ROCE_V2 : IBV_GID_TYPE_ROCE_V1;
-            n++;
-        }
-    }
+    const ssize_t n = vm_fill_gids(&device_of(context)->model, entries, max_entries, entry_bytes);
     pthread_mutex_unlock(&lock);
-    return (ssize_t)n;
+    return n;
 }
 
 /* ---- objects --------------------------------------------------------------------------------- */
@@ -360,10 +314,9 @@ static void vm_ack_cq_events(struct ibv_cq *cq, unsigned int n)
 
 static struct ibv_qp *vm_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {
-    if (attr->cap.max_inline_data > INLINE_BYTES || attr->qp_type != IBV_QPT_RC) {
-        errno = EINVAL;
+    errno = vm_check_cap(attr);
+    if (errno != 0)
         return NULL;
-    }
     struct queue_pair *qp = calloc(1, sizeof(*qp));
     qp->ibv.context = pd->context;
     qp->ibv.pd = pd;
@@ -499,10 +452,10 @@ static bool is_covered(const struct queue_pair *qp, uint32_t key, bool is_remote
     const uint32_t i = key - (is_remote ? 0x5000 : 0x1000);
     if (i >= MAX_REGIONS || vm.regions[i] == NULL || vm.regions[i]->pd != qp->ibv.pd)
         return false;
-    const uint64_t base = (uintptr_t)vm.regions[i]->addr;
-    return address >= base && n_bytes <= vm.regions[i]->length &&
-           address - base <= vm.regions[i]->length - n_bytes &&
-           (!is_remote || (vm.access[i] & IBV_ACCESS_REMOTE_WRITE) != 0);
+    const struct vm_range range = {.base = (uintptr_t)vm.regions[i]->addr,
+                                   .n_bytes = vm.regions[i]->length,
+                                   .access = (unsigned)vm.access[i]};
+    return vm_range_allows(&range, address, n_bytes, is_remote ? IBV_ACCESS_REMOTE_WRITE : 0);
 }
 
 static struct queue_pair *peer_of(const struct queue_pair *qp)
@@ -676,51 +629,27 @@ static int vm_post_recv(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_r
 
 /* ---- queue pair states ----------------------------------------------------------------------- */
 
-static int check_rtr(const struct queue_pair *qp, const struct ibv_qp_attr *attr)
-{
-    const struct vm_port *port = port_of(qp);
-    union ibv_gid local;
-    if (attr->path_mtu > port->active_mtu)
-        return EINVAL;
-    if (port->is_infiniband)
-        return attr->ah_attr.is_global ? EINVAL : 0;
-    if (!attr->ah_attr.is_global || attr->ah_attr.grh.sgid_index >= VM_MAX_GIDS)
-        return EINVAL;
-    parse_gid(port->gids[attr->ah_attr.grh.sgid_index].address, &local);
-    /* An empty row, or families that differ. */
-    static const uint8_t zero[16];
-    if (memcmp(local.raw, zero, 16) == 0 ||
-        (local.raw[0] == 0) != (attr->ah_attr.grh.dgid.raw[0] == 0))
-        return EINVAL;
-    return 0;
-}
-
 static int vm_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
 {
-    const int init = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
-    const int rtr = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                    IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-    const int rts = IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-                    IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
     struct queue_pair *qp = (struct queue_pair *)(void *)ibv;
     int error = 0;
     pthread_mutex_lock(&lock);
+    error = vm_check_step(ibv->state, attr->qp_state, mask);
+    if (error == 0 && attr->qp_state == IBV_QPS_RTR)
+        error = vm_check_rtr(port_of(qp), attr);
     if (vm.failing_times > 0 && vm.failing_state == attr->qp_state) {
         vm.failing_times--;
         error = vm.failing_errno;
     } else if (attr->qp_state == IBV_QPS_INIT) {
-        error = ibv->state == IBV_QPS_RESET && mask == init ? 0 : EINVAL;
         qp->attr.port_num = attr->port_num;
         qp->attr.qp_access_flags = attr->qp_access_flags;
     } else if (attr->qp_state == IBV_QPS_RTR) {
-        error = ibv->state == IBV_QPS_INIT && mask == rtr ? check_rtr(qp, attr) : EINVAL;
         qp->attr.path_mtu = attr->path_mtu;
         qp->attr.dest_qp_num = attr->dest_qp_num;
         qp->attr.rq_psn = attr->rq_psn;
         vm.counters.last_traffic_class = attr->ah_attr.grh.traffic_class;
         vm.counters.last_path_mtu = attr->path_mtu;
     } else if (attr->qp_state == IBV_QPS_RTS) {
-        error = ibv->state == IBV_QPS_RTR && mask == rts ? 0 : EINVAL;
         qp->sq_psn = attr->sq_psn;
     } else if (attr->qp_state == IBV_QPS_ERR) {
         flush_all(qp);

@@ -9,32 +9,7 @@
 #ifndef GYRE_TESTS_VERBS_MEMORY_H
 #define GYRE_TESTS_VERBS_MEMORY_H
 
-#include "transport/ib/ib_verbs.h"
-
-#define VM_MAX_DEVICES 4
-#define VM_MAX_PORTS   2
-#define VM_MAX_GIDS    16
-
-struct vm_gid {
-    const char *address; /* NULL ends the table; "" is an empty row */
-    int version;         /* 1 or 2 */
-};
-
-struct vm_port {
-    enum ibv_port_state state;
-    bool is_infiniband;
-    enum ibv_mtu active_mtu;
-    uint32_t max_msg_bytes;
-    struct vm_gid gids[VM_MAX_GIDS];
-};
-
-struct vm_device {
-    const char *name; /* NULL ends the list */
-    int n_ports;
-    struct vm_port ports[VM_MAX_PORTS];
-    int max_cqe;   /* 0 = plenty */
-    int max_qp_wr; /* 0 = plenty */
-};
+#include "tests/verbs_model.h"
 
 /** vm_install - these devices exist from now on, in place of any library. Everything that was made
  * before must have been destroyed; returns false if something was not. */

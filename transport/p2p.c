@@ -100,6 +100,29 @@ static const struct gyre_slab_memory_ops *memory_of(uint32_t device_kind)
     }
 }
 
+/* GYRE_P2P_LEVEL, for GPUs. */
+static bool is_near_enough(const struct gyre_params *params, const struct gyre_peer_info *mine,
+                           const struct gyre_peer_info *peer, char *why_out, size_t why_bytes)
+{
+    const char *text = gyre_param_text(params, GYRE_PARAM_P2P_LEVEL);
+    enum gyre_topo_level farthest;
+    if (text[0] == '\0' || mine->device.kind != GYRE_DEVICE_CUDA)
+        return true;
+    if (gyre_topo_level_parse("GYRE_P2P_LEVEL", text, &farthest) != GYRE_SUCCESS) {
+        snprintf(why_out, why_bytes, "%s", gyre_cause()); /* init has refused it already */
+        return false;
+    }
+    const bool is_known = peer->path_level < GYRE_TOPO_N_LEVELS;
+    const enum gyre_topo_level level =
+        is_known ? (enum gyre_topo_level)peer->path_level : GYRE_TOPO_SYS;
+    if (level <= farthest)
+        return true;
+    snprintf(why_out, why_bytes, "GPUs %s and %s are %s apart%s, GYRE_P2P_LEVEL allows %s",
+             mine->device.pci_bus_id, peer->device.pci_bus_id, gyre_topo_level_name(level),
+             is_known ? "" : " (not in the topology)", gyre_topo_level_name(farthest));
+    return false;
+}
+
 static bool p2p_reachable(const struct gyre_params *params, const struct gyre_peer_info *mine,
                           const struct gyre_peer_info *peer, char *why_out, size_t why_bytes)
 {
@@ -111,6 +134,8 @@ static bool p2p_reachable(const struct gyre_params *params, const struct gyre_pe
                  peer->host_name);
     else if (mine->device.kind != peer->device.kind)
         snprintf(why_out, why_bytes, "rank %u is on another kind of device", peer->rank);
+    else if (!is_near_enough(params, mine, peer, why_out, why_bytes))
+        return false;
     else if (memory == NULL)
         snprintf(why_out, why_bytes, "no direct addressing between devices of kind %u",
                  mine->device.kind);

@@ -54,6 +54,19 @@ static int ordinal_here(const struct gyre_peer_info *mine, const struct gyre_pee
     return -1;
 }
 
+bool gyre_p2p_cuda_has_native_atomics(const struct gyre_peer_info *mine,
+                                      const struct gyre_peer_info *peer)
+{
+    int value = 0;
+    const int ordinal = ordinal_here(mine, peer);
+    if (ordinal < 0 || ordinal == mine->device.ordinal)
+        return false;
+    if (cudaDeviceGetP2PAttribute(&value, cudaDevP2PAttrNativeAtomicSupported, mine->device.ordinal,
+                                  ordinal) != cudaSuccess)
+        (void)cudaGetLastError();
+    return value != 0;
+}
+
 static bool cuda_reachable(const struct gyre_params *params, const struct gyre_peer_info *mine,
                            const struct gyre_peer_info *peer, char *why_out, size_t why_bytes)
 {

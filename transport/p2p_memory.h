@@ -9,6 +9,11 @@
 
 #ifdef GYRE_WITH_CUDA
 extern const struct gyre_slab_memory_ops gyre_slab_memory_cuda;
+
+/** gyre_p2p_cuda_has_native_atomics - do atomics of one GPU work in the other's memory? They do
+ * over NVLink and not over PCIe. False where the peer's GPU is hidden from this process. */
+bool gyre_p2p_cuda_has_native_atomics(const struct gyre_peer_info *mine,
+                                      const struct gyre_peer_info *peer);
 #endif
 
 #endif

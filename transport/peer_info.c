@@ -2,9 +2,8 @@
  *
  * What a rank tells all others about itself before transports are chosen.
  */
-#include "transport/transport.h"
-
 #include "core/base/util.h"
+#include "transport/p2p_memory.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -48,7 +47,26 @@ gyre_status gyre_peer_info_fill(const struct gyre_params *params, struct gyre_de
         return gyre_fail_errno(errno, "stat(/proc/self/ns/pid): is /proc mounted?");
     info.pid_namespace = stats.st_ino;
     GYRE_TRY(device->ops->info(device, &info.device));
+    info.path_level = GYRE_PEER_PATH_UNKNOWN;
     gyre_transport_ib_probe(params, &info);
     *info_out = info;
     return GYRE_SUCCESS;
+}
+
+void gyre_peer_info_measure(const struct gyre_topo *topo, const struct gyre_peer_info *mine,
+                            struct gyre_peer_info *peer)
+{
+    peer->path_level = GYRE_PEER_PATH_UNKNOWN;
+    if (mine->host_hash != peer->host_hash || mine->device.kind != GYRE_DEVICE_CUDA ||
+        peer->device.kind != GYRE_DEVICE_CUDA)
+        return;
+    const int32_t from = gyre_topo_find_bus_id(topo, mine->device.pci_bus_id);
+    const int32_t to = gyre_topo_find_bus_id(topo, peer->device.pci_bus_id);
+    if (from >= 0 && to >= 0)
+        peer->path_level = (uint32_t)gyre_topo_level_between(topo, from, to);
+#ifdef GYRE_WITH_CUDA
+    /* Without NVML's help nothing is known of NVLinks; native atomics between GPUs need one. */
+    if (topo->n_links == 0 && gyre_p2p_cuda_has_native_atomics(mine, peer))
+        peer->path_level = GYRE_TOPO_NVL;
+#endif
 }

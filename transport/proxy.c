@@ -210,7 +210,8 @@ struct gyre_connector gyre_proxy_connector(const struct gyre_proxy_fifo *fifo,
         .slots = {[GYRE_PROTO_SIMPLE] = fifo->slots},
         .inbox = fifo->inbox,
         .credit = fifo->credit,
-        .depth = spec->depth,
+        .slot_bytes = spec->slot_bytes[GYRE_PROTO_SIMPLE],
+        .depth = (uint16_t)spec->depth,
         .is_proxied = 1,
     };
 }

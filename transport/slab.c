@@ -38,6 +38,7 @@ static uint64_t spec_hash(const struct gyre_fifo_spec *spec)
 {
     uint64_t hash = gyre_hash(GYRE_HASH_INIT, &spec->n_fifos, sizeof(spec->n_fifos));
     hash = gyre_hash(hash, &spec->depth, sizeof(spec->depth));
+    hash = gyre_hash(hash, &spec->near_slot_bytes, sizeof(spec->near_slot_bytes));
     return gyre_hash(hash, spec->slot_bytes, sizeof(spec->slot_bytes));
 }
 
@@ -52,8 +53,13 @@ static bool multiply_add(uint64_t a, uint64_t b, uint64_t c, uint64_t *out)
     return true;
 }
 
+static uint64_t area_bytes(const struct gyre_fifo_spec *spec, uint32_t slot_bytes)
+{
+    return gyre_round_up((uint64_t)spec->depth * slot_bytes, GYRE_SLAB_PAGE_BYTES);
+}
+
 gyre_status gyre_slab_layout_make(const struct gyre_fifo_spec *spec, uint32_t n_peers,
-                                  struct gyre_slab_layout *layout_out)
+                                  uint32_t near_peer, struct gyre_slab_layout *layout_out)
 {
     if (spec->depth < 1 || spec->depth > GYRE_MAX_DEPTH)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "FIFO depth %u is not in 1..%d", spec->depth,
@@ -61,23 +67,35 @@ gyre_status gyre_slab_layout_make(const struct gyre_fifo_spec *spec, uint32_t n_
     if (spec->n_fifos == 0 || spec->slot_bytes[GYRE_PROTO_SIMPLE] == 0)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%u FIFOs with slots of %u bytes",
                          spec->n_fifos, spec->slot_bytes[GYRE_PROTO_SIMPLE]);
+    if (spec->near_slot_bytes > 0 && spec->near_slot_bytes < spec->slot_bytes[GYRE_PROTO_SIMPLE])
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "near slots of %u bytes, smaller than the others of %u",
+                         spec->near_slot_bytes, spec->slot_bytes[GYRE_PROTO_SIMPLE]);
 
-    struct gyre_slab_layout layout = {.n_fifos = spec->n_fifos, .n_peers = n_peers};
-    for (unsigned proto = 0; proto < GYRE_N_PROTOS; proto++) {
-        layout.has_proto[proto] = spec->slot_bytes[proto] > 0;
-        layout.proto_offset_bytes[proto] = layout.fifo_slots_bytes;
-        layout.fifo_slots_bytes +=
-            gyre_round_up((uint64_t)spec->depth * spec->slot_bytes[proto], GYRE_SLAB_PAGE_BYTES);
-    }
+    struct gyre_slab_layout layout = {
+        .n_fifos = spec->n_fifos,
+        .n_peers = n_peers,
+        .near_peer = spec->near_slot_bytes > 0 && near_peer < n_peers ? near_peer : n_peers,
+    };
     const uint64_t n_ends = (uint64_t)n_peers * spec->n_fifos;
     layout.inboxes_offset_bytes = GYRE_SLAB_PAGE_BYTES;
     bool fits = multiply_add(n_ends, sizeof(struct gyre_inbox), layout.inboxes_offset_bytes,
                              &layout.credits_offset_bytes);
     fits = fits && multiply_add(n_ends, sizeof(struct gyre_credit), layout.credits_offset_bytes,
-                                &layout.slots_offset_bytes);
-    layout.slots_offset_bytes = gyre_round_up(layout.slots_offset_bytes, GYRE_SLAB_PAGE_BYTES);
-    fits = fits && multiply_add(n_ends, layout.fifo_slots_bytes, layout.slots_offset_bytes,
                                 &layout.n_bytes);
+    layout.n_bytes = gyre_round_up(layout.n_bytes, GYRE_SLAB_PAGE_BYTES);
+    for (unsigned proto = 0; proto < GYRE_N_PROTOS; proto++) {
+        layout.area_bytes[proto] = area_bytes(spec, spec->slot_bytes[proto]);
+        layout.proto_offset_bytes[proto] = layout.n_bytes;
+        fits =
+            fits && multiply_add(n_ends, layout.area_bytes[proto], layout.n_bytes, &layout.n_bytes);
+        if (proto != GYRE_PROTO_SIMPLE || layout.near_peer == n_peers)
+            continue;
+        layout.near_area_bytes = area_bytes(spec, spec->near_slot_bytes);
+        fits =
+            fits && multiply_add(spec->n_fifos, layout.near_area_bytes - layout.area_bytes[proto],
+                                 layout.n_bytes, &layout.n_bytes);
+    }
     if (!fits)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "slots of %u peers, %u FIFOs of %u slots each, do not fit in memory",
@@ -108,9 +126,27 @@ uint64_t gyre_slab_credit_offset(const struct gyre_slab_layout *layout, uint32_t
 uint64_t gyre_slab_slots_offset(const struct gyre_slab_layout *layout, uint32_t peer_index,
                                 uint32_t fifo, unsigned proto)
 {
-    return layout->slots_offset_bytes +
-           end_index(layout, peer_index, fifo) * layout->fifo_slots_bytes +
-           layout->proto_offset_bytes[proto];
+    const uint64_t offset_bytes = layout->proto_offset_bytes[proto] +
+                                  end_index(layout, peer_index, fifo) * layout->area_bytes[proto];
+    if (proto != GYRE_PROTO_SIMPLE || peer_index < layout->near_peer)
+        return offset_bytes;
+    /* Large areas before this one: of the near peer's FIFOs before it, or of all of them. */
+    const uint64_t n_large = peer_index == layout->near_peer ? fifo : layout->n_fifos;
+    return offset_bytes + n_large * (layout->near_area_bytes - layout->area_bytes[proto]);
+}
+
+/* Where, in a rank's list of peers, the one stands that comes before it in the order of rings.
+ * @peers: n_peers ranks of type uint16_t, of any alignment. */
+static uint32_t find_near_peer(const struct gyre_transport_config *config, int rank,
+                               const void *peers, uint32_t n_peers)
+{
+    for (uint32_t i = 0; i < n_peers && config->spec.near_slot_bytes > 0; i++) {
+        uint16_t peer;
+        memcpy(&peer, (const unsigned char *)peers + i * sizeof(peer), sizeof(peer));
+        if (peer == config->before[rank])
+            return i;
+    }
+    return GYRE_SLAB_NO_NEAR_PEER;
 }
 
 static gyre_status make_blob(const struct slab_transport *slab,
@@ -158,7 +194,10 @@ gyre_status gyre_slab_open(const struct gyre_transport_ops *ops,
         goto close_slab;
     }
     GYRE_TRY_GOTO(status,
-                  gyre_slab_layout_make(&config->spec, (uint32_t)config->n_peers, &slab->layout),
+                  gyre_slab_layout_make(&config->spec, (uint32_t)config->n_peers,
+                                        find_near_peer(config, config->rank, config->peers,
+                                                       (uint32_t)config->n_peers),
+                                        &slab->layout),
                   close_slab);
     GYRE_TRY_GOTO(status, gyre_random_bytes(handle.token, sizeof(handle.token)), close_slab);
     GYRE_TRY_GOTO(status, memory->alloc(config, slab->layout.n_bytes, &handle, &slab->own),
@@ -190,7 +229,9 @@ static gyre_status parse_blob(const struct slab_transport *slab, int peer,
         return gyre_fail(GYRE_ERROR_REMOTE, "announced a slab that is not one");
     if (blob.spec_hash != spec_hash(&config->spec))
         return gyre_fail(GYRE_ERROR_INVALID_USAGE, "has FIFOs of other dimensions");
-    GYRE_TRY(gyre_slab_layout_make(&config->spec, blob.n_peers, layout_out));
+    GYRE_TRY(gyre_slab_layout_make(&config->spec, blob.n_peers,
+                                   find_near_peer(config, peer, bytes + sizeof(blob), blob.n_peers),
+                                   layout_out));
     if (layout_out->n_bytes != blob.n_bytes)
         return gyre_fail(GYRE_ERROR_REMOTE, "has a slab of %llu bytes, expected %llu",
                          (unsigned long long)blob.n_bytes, (unsigned long long)layout_out->n_bytes);
@@ -219,13 +260,18 @@ struct slab_side {
     uint32_t peer_index; /* of the other rank, in the list of the slab's owner */
 };
 
-static struct gyre_connector make_connector(const struct slab_side *slots_in,
-                                            const struct slab_side *credit_in, uint32_t fifo,
-                                            uint32_t depth)
+static struct gyre_connector make_connector(const struct gyre_fifo_spec *spec,
+                                            const struct slab_side *slots_in,
+                                            const struct slab_side *credit_in, uint32_t fifo)
 {
-    struct gyre_connector connector = {.depth = depth, .is_proxied = 0};
+    const bool is_near = slots_in->peer_index == slots_in->layout->near_peer;
+    struct gyre_connector connector = {
+        .depth = (uint16_t)spec->depth,
+        .is_proxied = 0,
+        .slot_bytes = is_near ? spec->near_slot_bytes : spec->slot_bytes[GYRE_PROTO_SIMPLE],
+    };
     for (unsigned proto = 0; proto < GYRE_N_PROTOS; proto++)
-        if (slots_in->layout->has_proto[proto])
+        if (slots_in->layout->area_bytes[proto] > 0)
             connector.slots[proto] =
                 at(slots_in->mapping,
                    gyre_slab_slots_offset(slots_in->layout, slots_in->peer_index, fifo, proto));
@@ -254,9 +300,9 @@ static gyre_status connect_peer(struct slab_transport *slab, int index, const un
     const struct slab_side theirs = {&slab->imported[index], &layout, my_index};
     for (uint32_t fifo = 0; fifo < spec->n_fifos; fifo++) {
         connectors[gyre_connector_index(spec, (uint32_t)peer, fifo, true)] =
-            make_connector(&theirs, &mine, fifo, spec->depth);
+            make_connector(spec, &theirs, &mine, fifo);
         connectors[gyre_connector_index(spec, (uint32_t)peer, fifo, false)] =
-            make_connector(&mine, &theirs, fifo, spec->depth);
+            make_connector(spec, &mine, &theirs, fifo);
     }
     return GYRE_SUCCESS;
 }

@@ -21,28 +21,33 @@
 #define GYRE_SLAB_HANDLE_BYTES 128
 
 /* Offsets within a slab, from its start. The first page belongs to the memory kind (shm keeps the
- * slab's token there). Inboxes and credits are arrays by (peer index, FIFO); so are the slot areas,
- * each of them page aligned and page granular. */
+ * slab's token there). Inboxes and credits are arrays by (peer index, FIFO); so are, protocol after
+ * protocol, the slot areas, each of them page aligned and page granular. The SIMPLE areas of the
+ * near peer are larger than the others. */
 struct gyre_slab_layout {
     uint32_t n_fifos;
     uint32_t n_peers;
+    uint32_t near_peer; /* index of the peer with large SIMPLE slots; n_peers = none */
     uint64_t inboxes_offset_bytes;
     uint64_t credits_offset_bytes;
-    uint64_t slots_offset_bytes;
-    uint64_t fifo_slots_bytes;                  /* one FIFO's slot areas, all protocols together */
-    uint64_t proto_offset_bytes[GYRE_N_PROTOS]; /* of a protocol's area in its FIFO's */
-    bool has_proto[GYRE_N_PROTOS];
-    uint64_t n_bytes; /* of the whole slab, in whole pages */
+    uint64_t proto_offset_bytes[GYRE_N_PROTOS]; /* of a protocol's first area */
+    uint64_t area_bytes[GYRE_N_PROTOS];         /* of a FIFO's slots; 0 = no such protocol */
+    uint64_t near_area_bytes;                   /* likewise, SIMPLE, from the near peer */
+    uint64_t n_bytes;                           /* of the whole slab, in whole pages */
 };
 
+#define GYRE_SLAB_NO_NEAR_PEER UINT32_MAX
+
 /** gyre_slab_layout_make - the layout of a slab whose owner has n_peers peers.
+ * @near_peer: index of the one whose data arrive in slots of spec->near_slot_bytes, or
+ * GYRE_SLAB_NO_NEAR_PEER.
  * Errors: INVALID_ARGUMENT (depth out of range, no SIMPLE slots, a size past 2^46 bytes). */
 gyre_status gyre_slab_layout_make(const struct gyre_fifo_spec *spec, uint32_t n_peers,
-                                  struct gyre_slab_layout *layout_out);
+                                  uint32_t near_peer, struct gyre_slab_layout *layout_out);
 
 /** Offsets of the parts that serve one FIFO between the slab's owner and its peer_index-th peer:
  * inbox and slots for data from that peer to the owner, credit for data from the owner to it.
- * gyre_slab_slots_offset: only for protocols with has_proto. */
+ * gyre_slab_slots_offset: only for protocols with area_bytes. */
 uint64_t gyre_slab_inbox_offset(const struct gyre_slab_layout *layout, uint32_t peer_index,
                                 uint32_t fifo);
 uint64_t gyre_slab_credit_offset(const struct gyre_slab_layout *layout, uint32_t peer_index,

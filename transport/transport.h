@@ -9,8 +9,12 @@
 
 #include "core/base/fault.h"
 #include "core/base/param.h"
+#include "core/base/sock.h"
 #include "core/device/device.h"
 #include "core/model/connector.h"
+#include "core/topo/topo.h"
+
+#define GYRE_PEER_PATH_UNKNOWN UINT32_MAX
 
 /* What every rank tells all others before transports are chosen. Fixed layout: it is exchanged. */
 struct gyre_peer_info {
@@ -22,8 +26,13 @@ struct gyre_peer_info {
     char host_name[64];
     struct gyre_device_info device;
     uint32_t ib_usable; /* 1: gyre_transport_ib found a device and a GID */
-    uint32_t pad;
+    /* enum gyre_topo_level from the GPU of the rank that holds this copy, or
+     * GYRE_PEER_PATH_UNKNOWN; not exchanged: gyre_peer_info_measure fills it in. */
+    uint32_t path_level;
     char ib_reason[128]; /* why not */
+    uint64_t topo_hash;  /* of its host's topology, 0 = not looked at; the communicator's */
+    struct gyre_sock_address door; /* where the rank is met when the bootstrap is gone; port 0 =
+                                    * nowhere; the communicator's */
 };
 
 struct gyre_transport_config {
@@ -35,7 +44,9 @@ struct gyre_transport_config {
     const uint16_t *peers;              /* ranks that this transport connects to, ascending */
     int n_peers;
     struct gyre_fifo_spec spec;
-    const uint8_t *secret; /* GYRE_SECRET_BYTES (bootstrap.h): data sockets prove it */
+    const uint16_t *before; /* by rank: who comes before it in the order of rings; read when
+                             * spec.near_slot_bytes is not 0 */
+    const uint8_t *secret;  /* GYRE_SECRET_BYTES (bootstrap.h): data sockets prove it */
     /* gyre_authenticate of bootstrap.h, handed in because transports do not know the bootstrap. */
     gyre_status (*authenticate)(int fd, const uint8_t *secret, bool is_server,
                                 uint64_t deadline_ns);
@@ -100,6 +111,11 @@ extern const struct gyre_transport_ops *const gyre_transports[];
  * Errors: SYSTEM, and what the device's info returns. */
 gyre_status gyre_peer_info_fill(const struct gyre_params *params, struct gyre_device *device,
                                 int rank, struct gyre_peer_info *info_out);
+
+/** gyre_peer_info_measure - fill in peer->path_level as `mine` sees it: unknown between hosts, for
+ * host devices, and for a GPU that is not in the topology. */
+void gyre_peer_info_measure(const struct gyre_topo *topo, const struct gyre_peer_info *mine,
+                            struct gyre_peer_info *peer);
 
 /** gyre_transport_ib_probe - is there a usable device? Fills ib_usable and ib_reason. */
 void gyre_transport_ib_probe(const struct gyre_params *params, struct gyre_peer_info *info);

@@ -40,6 +40,7 @@ X(NET_GDR_READ, GYRE_PARAM_BOOL, NCCL, "", 0, 1, "", "", "NICs may also read fro
 X(CROSS_NIC, GYRE_PARAM_INT, NCCL|PLAN, "2", 0, 2, "", "", "may NICs of different rails be connected: 0 no, 1 yes (first to first), 2 only where no rail is common")
 X(ALGO, GYRE_PARAM_STRING, NCCL|PLAN, "", 0, 0, "", "", "only these algorithms: [^]ring,tree,direct,twoshot,... optionally per collective (all_reduce:ring;...)")
 X(PROTO, GYRE_PARAM_STRING, NCCL|PLAN, "", 0, 0, "", "", "only these protocols: [^]simple,ll,ll128")
+X(TUNING_FILE, GYRE_PARAM_STRING, 0, "", 0, 0, "", "", "host device: choose by prediction with the constants in this file, which build/bench/tune measures and writes; the constants must be the same on all ranks")
 X(MIN_NCHANNELS, GYRE_PARAM_INT, NCCL|PLAN, "", 1, 64, "", "", "fewest channels")
 X(MAX_NCHANNELS, GYRE_PARAM_INT, NCCL|PLAN, "", 1, 64, "", "", "most channels")
 X(BUFFSIZE, GYRE_PARAM_BYTES, NCCL|PLAN, "", 4096, 67108864, "bytes", "", "slot memory of one connection (all its slots)")
@@ -49,6 +50,7 @@ X(TOPO_DUMP_FILE, GYRE_PARAM_STRING, NCCL, "", 0, 0, "", "", "write the detected
 X(CHECK, GYRE_PARAM_CHOICE, PLAN, "", 0, 0, "", "calls", "calls: compare every call over all ranks before any data moves")
 X(TIMEOUT, GYRE_PARAM_INT, 0, "0", 0, 86400000, "ms", "", "an operation that takes longer fails; 0 = never")
 X(STALL_WARN, GYRE_PARAM_INT, 0, "10", 1, 86400, "s", "", "warn who is behind when an operation makes no progress for this long")
+X(NCCL_FALLBACK, GYRE_PARAM_STRING, 0, "", 0, 0, "", "", "path of a real libnccl.so.2 that gyre's hands calls to which it does not have")
 #undef NCCL
 #undef PLAN
 #undef IDLE

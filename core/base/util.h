@@ -33,6 +33,11 @@ static inline uint64_t gyre_max_u64(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
+static inline uint32_t gyre_clamp_u32(uint64_t value, uint32_t low, uint32_t high)
+{
+    return value < low ? low : value > high ? high : (uint32_t)value;
+}
+
 #define GYRE_HASH_INIT 0xcbf29ce484222325ULL
 
 /** gyre_hash - continue a 64-bit FNV-1a over n bytes; start from GYRE_HASH_INIT. */

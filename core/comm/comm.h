@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The communicator, as its own files see it. Each part has one owner: connect.c makes the links,
- * plan.c the programs, group.c the order of launches, health.c watches, comm.c makes and ends it.
+ * plan.c the programs, group.c the order of launches, health.c watches, make.c and split.c make it,
+ * comm.c keeps the live ones and ends them.
  */
 #ifndef GYRE_COMM_COMM_H
 #define GYRE_COMM_COMM_H
@@ -11,6 +12,8 @@
 #include "core/base/param.h"
 #include "core/comm/plan.h"
 #include "core/comm/record.h"
+#include "core/comm/registration.h"
+#include "core/topo/topo.h"
 #include "kernels/executor.h"
 #include "transport/transport.h"
 
@@ -24,10 +27,12 @@ struct gyre_links {
     struct gyre_transport *transports[GYRE_MAX_TRANSPORTS]; /* by that index; NULL = not used */
     struct gyre_connector *connectors;
     struct gyre_fifo_spec spec;
+    uint16_t *before; /* by rank: who comes before it in the order of rings */
     struct gyre_grouping grouping;
-    bool is_proxied;    /* any pair of any ranks */
-    bool is_ll128_safe; /* all pairs of all ranks */
-    char summary[64];   /* "SHM" or "SHM+NET/Socket/0": what the whole communicator uses */
+    struct gyre_topo topo; /* of this host; empty where nobody asks it anything */
+    bool is_proxied;       /* any pair of any ranks */
+    bool is_ll128_safe;    /* all pairs of all ranks */
+    char summary[64];      /* "SHM" or "SHM+NET/Socket/0": what the whole communicator uses */
 };
 
 /* A sum with a scalar, made by gyre_op_create_premul_sum. */
@@ -39,17 +44,27 @@ struct gyre_user_op {
 
 struct gyre_health;
 
+/* What a communicator is busy with in the background; calls are refused meanwhile. */
+enum gyre_phase {
+    GYRE_PHASE_READY,
+    GYRE_PHASE_MAKING,     /* its ranks are meeting; only fault, device and config are there */
+    GYRE_PHASE_EXCHANGING, /* its ranks are agreeing on a split or a shrink */
+    GYRE_PHASE_LEAVING     /* finalize waits for its work */
+};
+
 struct gyre_comm {
     int rank;
     int n_ranks;
     char name[64];
     uint64_t job; /* hash of the unique id: ranks of one job in one process end together */
     struct gyre_params params;
+    struct gyre_tuning tuning;
     gyre_config config; /* every undefined field resolved */
     struct gyre_fault fault;
     struct gyre_device *device;
     struct gyre_device_info device_info;
     struct gyre_bootstrap *bootstrap;
+    struct gyre_door *door; /* NULL: no interface to be met at */
     struct gyre_links links;
     struct gyre_executor *executor;
     struct gyre_plan_cache *plans;
@@ -57,6 +72,9 @@ struct gyre_comm {
     struct gyre_board board;
     uint64_t *n_p2p; /* by peer * 2 + is_send: messages so far */
     struct gyre_user_op user_ops[GYRE_MAX_USER_OPS];
+    struct gyre_registrations registrations;
+    uint32_t phase;         /* enum gyre_phase; written under the registry's lock, release */
+    bool is_made;           /* rank, links, health and the rest are there */
     bool is_finalized;      /* no more calls */
     uint32_t has_left;      /* said goodbye: written by the caller, read by the health thread */
     struct gyre_comm *next; /* in the registry of comm.c */
@@ -64,8 +82,67 @@ struct gyre_comm {
 };
 
 /** gyre_comm_check - is this a live handle that may take calls? Errors: INVALID_ARGUMENT (NULL),
- * INVALID_USAGE (destroyed, finalized), or what the communicator failed with. */
+ * INVALID_USAGE (destroyed, finalized, still being made), or what the communicator failed with. */
 gyre_status gyre_comm_check(gyre_comm *comm);
+
+/** gyre_comm_check_made - may be asked about its ranks and devices: as gyre_comm_check, but failed
+ * and finalized communicators are fine. */
+gyre_status gyre_comm_check_made(const gyre_comm *comm);
+
+/* ---- comm.c: the registry of live handles ------------------------------------------------- */
+
+void gyre_registry_add(gyre_comm *comm, enum gyre_phase phase);
+void gyre_registry_remove(gyre_comm *comm);
+
+/** gyre_registry_set / wait - a flag that one thread sets once and another waits for. */
+void gyre_registry_set(bool *flag);
+void gyre_registry_wait(const bool *flag);
+
+void gyre_comm_set_phase(gyre_comm *comm, enum gyre_phase phase);
+
+/** gyre_comm_set_made - its making has ended, one way or the other: READY. */
+void gyre_comm_set_made(gyre_comm *comm);
+
+/* ---- config.c ----------------------------------------------------------------------------- */
+
+/** gyre_config_take - a caller's struct of any version, or NULL = all defaults. Errors:
+ * INVALID_ARGUMENT for one that was not initialised. */
+gyre_status gyre_config_take(const gyre_config *given, gyre_config *config_out);
+
+/** gyre_config_resolve - fill undefined fields from the environment and check the ranges. */
+gyre_status gyre_config_resolve(const gyre_config *given, const struct gyre_params *params,
+                                gyre_config *config_out);
+
+/* ---- make.c ------------------------------------------------------------------------------- */
+
+/* How the ranks of a new communicator find each other. */
+struct gyre_meeting {
+    int n_ranks;
+    int rank;
+    gyre_unique_id id;
+    /* NULL, or finds out the three above; may wait for other ranks. @comm: the one that is made;
+     * NULL = this rank takes part, but gets none. */
+    gyre_status (*find)(struct gyre_meeting *meeting, gyre_comm *comm);
+    gyre_comm *parent; /* with find: not used after it */
+    int color;         /* split */
+    int key;
+    bool *is_member; /* shrink: by rank of the parent; malloc'ed, freed by gyre_comm_make */
+    bool is_aborted; /* shrink: the parent was aborted */
+};
+
+/** gyre_comm_make - make a communicator; in the background if it does not block (IN_PROGRESS) or
+ * inside a group (SUCCESS; the group's end waits for it and sets *comm_out).
+ * @config: complete (gyre_config_take). @comm_out: NULL = only take part in meeting->find. */
+gyre_status gyre_comm_make(const gyre_config *config, const struct gyre_meeting *meeting,
+                           gyre_comm **comm_out);
+
+struct gyre_making;
+
+/** gyre_making_finish - wait for the end of a making, hand the communicator out or free it. */
+gyre_status gyre_making_finish(struct gyre_making *making);
+
+/** gyre_comm_free - free whatever there is of it, at once. */
+void gyre_comm_free(gyre_comm *comm);
 
 /** gyre_connect - agree on settings, choose transports, connect, fill comm->links; collective.
  * comm->bootstrap, params, config, device are set. */
@@ -77,34 +154,35 @@ void gyre_disconnect(gyre_comm *comm);
 /** gyre_links_wake - tell the proxies that something was enqueued. */
 void gyre_links_wake(gyre_comm *comm);
 
+/* ---- topology.c --------------------------------------------------------------------------- */
+
+/** gyre_topology_open - check GYRE_P2P_LEVEL and fill comm->links.topo: from GYRE_TOPO_FILE, else
+ * from this machine if anything depends on it. Errors: INVALID_ARGUMENT listing the legal words, or
+ * with the file, the line and what is wrong there; those of gyre_topo_detect. */
+gyre_status gyre_topology_open(gyre_comm *comm);
+
+/** gyre_topology_hash - for gyre_peer_info.topo_hash; 0 = there is none. */
+uint64_t gyre_topology_hash(const gyre_comm *comm);
+
+/** gyre_topology_dump - GYRE_TOPO_DUMP_FILE, by the first rank of each host. Errors: SYSTEM. */
+gyre_status gyre_topology_dump(const gyre_comm *comm);
+
+/** gyre_topology_compare - warn, once a job, when hosts do not look alike. */
+void gyre_topology_compare(const gyre_comm *comm);
+
 /* ---- group.c ------------------------------------------------------------------------------ */
 
 /** gyre_group_submit - take one call: launch it now, or at the end of this thread's group. */
 gyre_status gyre_group_submit(gyre_comm *comm, const struct gyre_call *call);
 
-/* An init inside a group. */
-struct gyre_pending_init {
-    gyre_comm **comm_out;
-    int n_ranks;
-    gyre_unique_id id;
-    int rank;
-    gyre_config config;
-    gyre_status status;
-    char cause[GYRE_CAUSE_MAX_BYTES];
-};
-
 /** gyre_group_is_open - is this thread inside a group? */
 bool gyre_group_is_open(void);
 
-/** gyre_group_defer_init - carry the init out at the end of the group. */
-gyre_status gyre_group_defer_init(const struct gyre_pending_init *init);
+/** gyre_group_add - the end of this thread's group waits for the making. */
+gyre_status gyre_group_add(struct gyre_making *making);
 
-/** gyre_comm_init_now - gyre_comm_init_rank without groups. */
-gyre_status gyre_comm_init_now(gyre_comm **comm_out, int n_ranks, const gyre_unique_id *id,
-                               int rank, const gyre_config *config);
-
-/** gyre_run_inits - carry out inits side by side, a thread each; the first failure. */
-gyre_status gyre_run_inits(struct gyre_pending_init *inits, int n_inits);
+/** gyre_group_note_background - something goes on in the background: the group's end says so. */
+void gyre_group_note_background(void);
 
 /* ---- health.c ----------------------------------------------------------------------------- */
 
@@ -125,6 +203,9 @@ void gyre_health_launched(struct gyre_health *health, uint64_t work, uint64_t re
 
 /** gyre_health_tell - tell all peers that this communicator ends here, and why. */
 void gyre_health_tell(struct gyre_health *health, const char *text);
+
+/** gyre_health_has_left - has this rank left, or was it lost? */
+bool gyre_health_has_left(struct gyre_health *health, int rank);
 
 /** gyre_health_wait_left - wait until every other rank left or was lost, or the deadline. */
 void gyre_health_wait_left(struct gyre_health *health, uint64_t deadline_ns);

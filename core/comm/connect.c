@@ -23,6 +23,7 @@ struct agreement {
     uint32_t version;
     uint32_t device_kind;
     int32_t config[N_CONFIG_SETTINGS];
+    uint64_t tuning_hash; /* of the constants in GYRE_TUNING_FILE; 0 = not set */
     struct {
         uint64_t hash;
         char text[24]; /* for the message; may be cut */
@@ -43,6 +44,7 @@ static void fill_agreement(const gyre_comm *comm, struct agreement *mine)
     if (comm->config.transport != NULL)
         mine->config[3] = (int32_t)gyre_hash(GYRE_HASH_INIT, comm->config.transport,
                                              strlen(comm->config.transport));
+    mine->tuning_hash = comm->tuning.hash;
     for (int id = 0; id < GYRE_N_PARAMS; id++) {
         if ((gyre_param_flags((enum gyre_param_id)id) & GYRE_PARAM_PLAN) == 0)
             continue;
@@ -73,6 +75,12 @@ static gyre_status compare_agreement(const struct agreement *first, const struct
             return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                              "init: config.%s differs: %d on rank 0, %d on rank %d",
                              config_names[i], first->config[i], other->config[i], other_rank);
+    if (first->tuning_hash != other->tuning_hash)
+        return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                         "init: the constants in GYRE_TUNING_FILE differ: hash %016llx on rank 0, "
+                         "%016llx on rank %d (0 = not set); give all ranks the same file",
+                         (unsigned long long)first->tuning_hash,
+                         (unsigned long long)other->tuning_hash, other_rank);
     for (int id = 0; id < GYRE_N_PARAMS; id++)
         if (first->params[id].hash != other->params[id].hash)
             return gyre_fail(GYRE_ERROR_INVALID_USAGE,
@@ -106,6 +114,10 @@ static gyre_status gather_infos(gyre_comm *comm)
     struct gyre_peer_info mine;
     memset(&mine, 0, sizeof(mine));
     GYRE_TRY(gyre_peer_info_fill(&comm->params, comm->device, comm->rank, &mine));
+    /* Without an interface there is no shrinking later, and nothing else is missing. */
+    if (comm->n_ranks > 1 && gyre_door_open(&comm->params, &comm->door, &mine.door) != GYRE_SUCCESS)
+        GYRE_INFO(INIT, "no door for gyre_comm_shrink: %s", gyre_cause());
+    mine.topo_hash = gyre_topology_hash(comm);
     links->infos = calloc((size_t)comm->n_ranks, sizeof(*links->infos));
     if (links->infos == NULL)
         return gyre_fail_errno(ENOMEM, "init");
@@ -119,6 +131,7 @@ static gyre_status gather_infos(gyre_comm *comm)
         if (host < 0)
             host = links->grouping.n_hosts++;
         links->grouping.host_of[rank] = (uint16_t)host;
+        gyre_peer_info_measure(&links->topo, &mine, &links->infos[rank]);
     }
     return GYRE_SUCCESS;
 }
@@ -142,7 +155,11 @@ static gyre_status check_one_rank_per_gpu(const gyre_comm *comm)
 
 /* ---- one transport per pair --------------------------------------------------------------- */
 
-#define NO_TRANSPORT 255
+#define NO_TRANSPORT 127
+
+/* In the same byte: this rank sees only NVLink between the two GPUs. LL128 needs it: over PCIe a
+ * store of 128 bytes may arrive in parts. */
+#define OVER_NVLINK 128
 
 /* This rank's view: the first transport that reaches the peer, and why the others do not. */
 static uint8_t first_reachable(const gyre_comm *comm, int peer, char *whys_out, size_t why_bytes)
@@ -164,47 +181,65 @@ static uint8_t first_reachable(const gyre_comm *comm, int peer, char *whys_out, 
     return NO_TRANSPORT;
 }
 
+/* Take the pair's transport from what both said. Rows are in order of preference: the later one is
+ * what both sides allow. NO_TRANSPORT if there is none. */
+static uint8_t agree_on_pair(gyre_comm *comm, size_t a, size_t b, uint8_t says_a, uint8_t says_b)
+{
+    struct gyre_links *links = &comm->links;
+    const uint8_t index_a = says_a & NO_TRANSPORT;
+    const uint8_t index_b = says_b & NO_TRANSPORT;
+    const uint8_t agreed = index_a > index_b ? index_a : index_b;
+    if (agreed == NO_TRANSPORT)
+        return agreed;
+    const bool is_nvlink =
+        (says_a & says_b & OVER_NVLINK) != 0 && gyre_transports[agreed] == &gyre_transport_p2p;
+    if (links->is_ll128_safe && !is_nvlink)
+        GYRE_INFO(TUNING, "no ll128: ranks %zu and %zu see no NVLink between their GPUs", a, b);
+    links->is_ll128_safe = links->is_ll128_safe && is_nvlink;
+    links->is_proxied = links->is_proxied || gyre_transports[agreed]->is_proxied;
+    if ((int)a == comm->rank)
+        links->transport_of[b] = agreed;
+    if ((int)b == comm->rank)
+        links->transport_of[a] = agreed;
+    return agreed;
+}
+
+/* This rank's row of the table of pairs; why the last peer without a transport has none. */
+static void fill_own_row(const gyre_comm *comm, uint8_t *row, char *whys_out, size_t why_bytes)
+{
+    char whys[640];
+    for (int peer = 0; peer < comm->n_ranks; peer++) {
+        if (peer == comm->rank)
+            continue;
+        row[peer] = first_reachable(comm, peer, whys, sizeof(whys));
+        if (row[peer] == NO_TRANSPORT)
+            snprintf(whys_out, why_bytes, "%s", whys);
+        if (comm->links.infos[peer].path_level <= GYRE_TOPO_NVB)
+            row[peer] |= OVER_NVLINK;
+    }
+}
+
 static gyre_status choose_transports(gyre_comm *comm)
 {
     struct gyre_links *links = &comm->links;
     const size_t n = (size_t)comm->n_ranks;
     uint8_t *all = malloc(n * n);
     char whys[640] = "";
-    char first_whys[640] = "";
     links->transport_of = calloc(n, 1);
     if (all == NULL || links->transport_of == NULL) {
         free(all);
         return gyre_fail_errno(ENOMEM, "init");
     }
-    for (int peer = 0; peer < comm->n_ranks; peer++) {
-        if (peer != comm->rank)
-            links->transport_of[peer] = first_reachable(comm, peer, whys, sizeof(whys));
-        if (peer != comm->rank && links->transport_of[peer] == NO_TRANSPORT)
-            memcpy(first_whys, whys, sizeof(whys));
-    }
+    fill_own_row(comm, links->transport_of, whys, sizeof(whys));
     gyre_status status =
         comm->bootstrap->ops->all_gather(comm->bootstrap, links->transport_of, n, all);
-    for (size_t a = 0; a < n && status == GYRE_SUCCESS; a++) {
-        for (size_t b = a + 1; b < n && status == GYRE_SUCCESS; b++) {
-            /* Rows are in order of preference: the later one is what both sides allow. */
-            const uint8_t agreed =
-                all[a * n + b] > all[b * n + a] ? all[a * n + b] : all[b * n + a];
-            if (agreed == NO_TRANSPORT) {
+    for (size_t a = 0; a < n && status == GYRE_SUCCESS; a++)
+        for (size_t b = a + 1; b < n && status == GYRE_SUCCESS; b++)
+            if (agree_on_pair(comm, a, b, all[a * n + b], all[b * n + a]) == NO_TRANSPORT)
                 status = gyre_fail(GYRE_ERROR_UNSUPPORTED,
                                    "init: no transport between rank %zu (%s) and rank %zu (%s)%s%s",
                                    a, links->infos[a].host_name, b, links->infos[b].host_name,
-                                   first_whys[0] != '\0' ? " - " : "", first_whys);
-                break;
-            }
-            links->is_proxied = links->is_proxied || gyre_transports[agreed]->is_proxied;
-            links->is_ll128_safe =
-                links->is_ll128_safe && gyre_transports[agreed] == &gyre_transport_p2p;
-            if ((int)a == comm->rank)
-                links->transport_of[b] = agreed;
-            if ((int)b == comm->rank)
-                links->transport_of[a] = agreed;
-        }
-    }
+                                   whys[0] != '\0' ? " - " : "", whys);
     free(all);
     return status;
 }
@@ -229,6 +264,7 @@ static gyre_status open_transport(gyre_comm *comm, int index, uint64_t deadline_
         .peers = peers,
         .n_peers = n_peers,
         .spec = links->spec,
+        .before = links->before,
         .secret = comm->bootstrap->secret,
         .traffic_class = comm->config.traffic_class,
         .service_level = comm->config.service_level,
@@ -304,21 +340,38 @@ static gyre_status end_together(gyre_comm *comm, gyre_status status)
     return status;
 }
 
+static gyre_status fill_before(struct gyre_links *links, int n_ranks)
+{
+    const struct gyre_shape shape = {.n_ranks = (uint16_t)n_ranks, .grouping = &links->grouping};
+    uint16_t order[GYRE_MAX_RANKS];
+    links->before = calloc((size_t)n_ranks, sizeof(*links->before));
+    if (links->before == NULL)
+        return gyre_fail_errno(ENOMEM, "init");
+    gyre_order_by_host(&shape, order);
+    for (int i = 0; i < n_ranks; i++)
+        links->before[order[(i + 1) % n_ranks]] = order[i];
+    return GYRE_SUCCESS;
+}
+
 static gyre_status connect_all(gyre_comm *comm)
 {
     struct gyre_links *links = &comm->links;
     const uint64_t timeout_ns =
         (uint64_t)gyre_param_number(&comm->params, GYRE_PARAM_BOOTSTRAP_TIMEOUT) * 1000000000ULL;
     const uint64_t deadline_ns = gyre_now_ns() + timeout_ns;
+    GYRE_TRY(gyre_topology_open(comm));
     GYRE_TRY(agree(comm));
     GYRE_TRY(gather_infos(comm));
     GYRE_TRY(check_one_rank_per_gpu(comm));
+    GYRE_TRY(gyre_topology_dump(comm));
+    gyre_topology_compare(comm);
     links->is_ll128_safe = comm->device_info.kind == GYRE_DEVICE_CUDA;
     GYRE_TRY(choose_transports(comm));
     const int64_t buffer_bytes = gyre_param_number(&comm->params, GYRE_PARAM_BUFFSIZE);
     links->spec =
         gyre_tuner_fifo_spec((gyre_device_kind)comm->device_info.kind, (uint32_t)comm->n_ranks,
                              links->is_proxied, buffer_bytes > 0 ? (uint64_t)buffer_bytes : 0);
+    GYRE_TRY(fill_before(links, comm->n_ranks));
     links->connectors =
         calloc((size_t)comm->n_ranks * links->spec.n_fifos * 2, sizeof(*links->connectors));
     if (links->connectors == NULL)
@@ -350,6 +403,8 @@ void gyre_disconnect(gyre_comm *comm)
             links->transports[i]->ops->close(links->transports[i]);
     free(links->connectors);
     free(links->transport_of);
+    free(links->before);
     free(links->infos);
+    gyre_topo_fini(&links->topo);
     memset(links, 0, sizeof(*links));
 }

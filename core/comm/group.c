@@ -11,6 +11,7 @@
 #include "core/base/util.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,9 +26,10 @@ struct group {
     struct pending_call *calls;
     size_t n_calls;
     size_t max_calls;
-    struct gyre_pending_init *inits;
-    int n_inits;
-    int max_inits;
+    struct gyre_making **makings; /* under way on threads of their own */
+    int n_makings;
+    int max_makings;
+    bool has_background; /* something of a communicator that does not block */
 };
 
 static _Thread_local struct group group;
@@ -287,24 +289,49 @@ gyre_status gyre_group_submit(gyre_comm *comm, const struct gyre_call *call)
     return GYRE_SUCCESS;
 }
 
-gyre_status gyre_group_defer_init(const struct gyre_pending_init *init)
+gyre_status gyre_group_add(struct gyre_making *making)
 {
-    if (group.n_inits == group.max_inits) {
-        const int more = group.max_inits > 0 ? group.max_inits * 2 : 8;
-        struct gyre_pending_init *inits = realloc(group.inits, (size_t)more * sizeof(*inits));
-        if (inits == NULL)
+    if (group.n_makings == group.max_makings) {
+        const int more = group.max_makings > 0 ? group.max_makings * 2 : 8;
+        struct gyre_making **makings =
+            realloc(group.makings, (size_t)more * sizeof(struct gyre_making *));
+        if (makings == NULL) {
+            gyre_making_finish(making); /* nobody else would */
             return gyre_fail_errno(ENOMEM, "group of %d inits", more);
-        group.inits = inits;
-        group.max_inits = more;
+        }
+        group.makings = makings;
+        group.max_makings = more;
     }
-    group.inits[group.n_inits++] = *init;
+    group.makings[group.n_makings++] = making;
     return GYRE_SUCCESS;
+}
+
+void gyre_group_note_background(void)
+{
+    group.has_background = group.depth > 0;
 }
 
 gyre_status gyre_group_start(void)
 {
     group.depth++;
     return GYRE_SUCCESS;
+}
+
+/* All are waited for; the first failure is the group's. */
+static gyre_status finish_makings(const struct group *ending)
+{
+    gyre_status status = GYRE_SUCCESS;
+    char cause[GYRE_CAUSE_MAX_BYTES] = "";
+    for (int i = 0; i < ending->n_makings; i++) {
+        const gyre_status made = gyre_making_finish(ending->makings[i]);
+        if (status != GYRE_SUCCESS || made == GYRE_SUCCESS)
+            continue;
+        status = made;
+        snprintf(cause, sizeof(cause), "%s", gyre_cause());
+    }
+    if (status != GYRE_SUCCESS)
+        gyre_set_cause(cause);
+    return status;
 }
 
 gyre_status gyre_group_end(void)
@@ -315,12 +342,12 @@ gyre_status gyre_group_end(void)
         return GYRE_SUCCESS;
     struct group ending = group;
     memset(&group, 0, sizeof(group));
-    gyre_status status = GYRE_SUCCESS;
-    if (ending.n_inits > 0)
-        status = gyre_run_inits(ending.inits, ending.n_inits);
+    gyre_status status = finish_makings(&ending);
     if (status == GYRE_SUCCESS && ending.n_calls > 0)
         status = launch_all(ending.calls, ending.n_calls);
-    free(ending.inits);
+    if (status == GYRE_SUCCESS && ending.has_background)
+        status = GYRE_IN_PROGRESS;
+    free(ending.makings);
     free(ending.calls);
     return status;
 }

@@ -490,6 +490,14 @@ static bool all_left(const struct gyre_health *health)
     return true;
 }
 
+bool gyre_health_has_left(struct gyre_health *health, int rank)
+{
+    pthread_mutex_lock(&health->lock);
+    const bool has_left = health->has_left[rank];
+    pthread_mutex_unlock(&health->lock);
+    return has_left;
+}
+
 void gyre_health_wait_left(struct gyre_health *health, uint64_t deadline_ns)
 {
     pthread_mutex_lock(&health->lock);

@@ -35,12 +35,22 @@ struct loaded_entry {
     struct loaded_entry *next;
 };
 
+/* A choice by prediction, which takes too long to make for each call. */
+struct choice_entry {
+    enum gyre_collective coll;
+    uint64_t class_bytes;
+    struct gyre_choice choice;
+    struct choice_entry *next;
+};
+
 struct gyre_plan_cache {
     struct gyre_comm *comm;
     struct gyre_tuner_facts facts;
     struct gyre_filter filter;
+    struct gyre_choice forced; /* by gyre_plan_force(); zeros = by nobody */
     struct shape_entry *shapes;
     struct loaded_entry *loads;
+    struct choice_entry *choices;
 };
 
 static uint32_t channel_limit(const struct gyre_comm *comm)
@@ -79,6 +89,14 @@ gyre_status gyre_plan_cache_open(struct gyre_comm *comm, struct gyre_plan_cache 
         .spec = comm->links.spec,
         .grouping = &comm->links.grouping,
     };
+    if (least > most && comm->rank == 0)
+        GYRE_WARN("%d channels are wanted at least, but this communicator has room for %u",
+                  comm->config.min_channels, most);
+    const bool is_host = cache->facts.device_kind == GYRE_DEVICE_HOST;
+    if (comm->tuning.is_set && is_host)
+        cache->facts.cost = &comm->tuning.cost;
+    else if (comm->tuning.is_set && comm->rank == 0)
+        GYRE_WARN("GYRE_TUNING_FILE has no effect on GPUs: their table was measured");
     *cache_out = cache;
     return GYRE_SUCCESS;
 }
@@ -92,6 +110,11 @@ void gyre_plan_cache_close(struct gyre_plan_cache *cache)
         struct loaded_entry *entry = cache->loads;
         cache->loads = entry->next;
         executor->ops->unload(executor, entry->loaded);
+        free(entry);
+    }
+    while (cache->choices != NULL) {
+        struct choice_entry *entry = cache->choices;
+        cache->choices = entry->next;
         free(entry);
     }
     while (cache->shapes != NULL) {
@@ -192,6 +215,94 @@ static void shape_of(const struct gyre_comm *comm, const struct gyre_call *call,
     *shape_out = shape;
 }
 
+static gyre_status find_choice(struct gyre_plan_cache *cache, enum gyre_collective coll,
+                               uint64_t n_bytes, struct gyre_choice *choice_out)
+{
+    if (cache->facts.cost == NULL)
+        return gyre_tuner_choose(&cache->facts, &cache->filter, coll, n_bytes, choice_out);
+    const uint64_t class_bytes = gyre_tuner_size_class(n_bytes);
+    struct choice_entry *entry = cache->choices;
+    while (entry != NULL && (entry->coll != coll || entry->class_bytes != class_bytes))
+        entry = entry->next;
+    if (entry == NULL) {
+        struct gyre_choice choice;
+        GYRE_TRY(gyre_tuner_choose(&cache->facts, &cache->filter, coll, class_bytes, &choice));
+        entry = calloc(1, sizeof(*entry));
+        if (entry == NULL)
+            return gyre_fail_errno(ENOMEM, "choice for %s", gyre_collectives[coll].name);
+        *entry = (struct choice_entry){coll, class_bytes, choice, cache->choices};
+        cache->choices = entry;
+    }
+    *choice_out = entry->choice;
+    return GYRE_SUCCESS;
+}
+
+/* The tables' choice where it is free, with what is forced in its place. */
+static gyre_status force_choice(const struct gyre_plan_cache *cache, enum gyre_collective coll,
+                                uint64_t n_bytes, struct gyre_choice *choice_out)
+{
+    const struct gyre_choice *forced = &cache->forced;
+    struct gyre_tuner_facts facts = cache->facts;
+    struct gyre_filter filter = cache->filter;
+    facts.cost = NULL;
+    if (forced->n_channels > 0)
+        facts.min_channels = facts.max_channels = forced->n_channels;
+    for (int i = 0; gyre_algorithms[i] != NULL; i++)
+        if (gyre_algorithms[i] == forced->algorithm) {
+            filter.algorithms[coll] = 1U << i;
+            filter.protos[coll] = 1U << forced->proto;
+        }
+    GYRE_TRY(gyre_tuner_choose(&facts, &filter, coll, n_bytes, choice_out));
+    if (forced->tile_bytes > 0)
+        choice_out->tile_bytes = forced->tile_bytes;
+    const uint32_t most_bytes =
+        gyre_tuner_payload_bytes(&facts.spec, choice_out->algorithm, choice_out->proto);
+    if (choice_out->tile_bytes > most_bytes || choice_out->tile_bytes % 16 != 0)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "tiles of %u bytes: a slot of %s holds %u, in units of 16",
+                         choice_out->tile_bytes, gyre_proto_names[choice_out->proto], most_bytes);
+    return GYRE_SUCCESS;
+}
+
+void gyre_plan_force(struct gyre_comm *comm, const struct gyre_choice *choice)
+{
+    const struct gyre_choice none = {0};
+    comm->plans->forced = choice != NULL ? *choice : none;
+}
+
+gyre_status gyre_plan_choice(struct gyre_comm *comm, enum gyre_collective coll, uint64_t n_bytes,
+                             struct gyre_choice *choice_out)
+{
+    const bool is_forced = comm->plans->forced.algorithm != NULL && coll != GYRE_COLL_SEND_RECV;
+    return is_forced ? force_choice(comm->plans, coll, n_bytes, choice_out)
+                     : find_choice(comm->plans, coll, n_bytes, choice_out);
+}
+
+const struct gyre_tuner_facts *gyre_plan_facts(const struct gyre_comm *comm)
+{
+    return &comm->plans->facts;
+}
+
+const struct gyre_cost *gyre_plan_cost(const struct gyre_comm *comm)
+{
+    const struct gyre_tuner_facts *facts = &comm->plans->facts;
+    if (facts->cost != NULL)
+        return facts->cost;
+    return facts->device_kind == GYRE_DEVICE_CUDA ? &gyre_cost_h200 : &gyre_cost_host;
+}
+
+/* 0 where nothing can be said. */
+static double predict_us(struct gyre_comm *comm, enum gyre_collective coll,
+                         const struct gyre_choice *choice, uint64_t n_bytes)
+{
+    double time_ns;
+    if (coll == GYRE_COLL_SEND_RECV ||
+        gyre_tuner_predict(&comm->plans->facts, gyre_plan_cost(comm), coll, choice, n_bytes,
+                           &time_ns) != GYRE_SUCCESS)
+        return 0;
+    return time_ns / 1e3;
+}
+
 /* Algorithm, protocol, channels and program of a call; the channels fit the program's lanes. */
 static gyre_status choose(struct gyre_plan_cache *cache, const struct gyre_call *call,
                           struct gyre_choice *choice_out, const struct gyre_program **program_out,
@@ -199,7 +310,7 @@ static gyre_status choose(struct gyre_plan_cache *cache, const struct gyre_call 
 {
     const struct gyre_comm *comm = cache->comm;
     const uint64_t n_bytes = call->count * gyre_dtype_bytes(call->dtype);
-    GYRE_TRY(gyre_tuner_choose(&cache->facts, &cache->filter, call->coll, n_bytes, choice_out));
+    GYRE_TRY(gyre_plan_choice(cache->comm, call->coll, n_bytes, choice_out));
     struct gyre_shape shape;
     int rank;
     shape_of(comm, call, &shape, &rank, rank_of_out);
@@ -246,6 +357,20 @@ static struct gyre_reduction reduction_of(const struct gyre_comm *comm,
     return reduction;
 }
 
+static void log_choice(struct gyre_comm *comm, const struct gyre_call *call,
+                       const struct gyre_choice *choice)
+{
+    const uint64_t n_bytes = call->count * gyre_dtype_bytes(call->dtype);
+    const double us = predict_us(comm, call->coll, choice, n_bytes);
+    char prediction[64] = "";
+    if (us > 0)
+        snprintf(prediction, sizeof(prediction), ", predicted %.2f us (%s constants)", us,
+                 comm->plans->facts.cost != NULL ? "measured" : "shipped");
+    GYRE_INFO(TUNING, "%s %" PRIu64 " B: %s %s, %u channels, tiles of %u B%s",
+              gyre_collectives[call->coll].name, n_bytes, choice->algorithm->name,
+              gyre_proto_names[choice->proto], choice->n_channels, choice->tile_bytes, prediction);
+}
+
 gyre_status gyre_plan_work(struct gyre_comm *comm, const struct gyre_call *call,
                            struct gyre_work *work_out)
 {
@@ -258,6 +383,8 @@ gyre_status gyre_plan_work(struct gyre_comm *comm, const struct gyre_call *call,
     struct gyre_loaded *loaded = NULL;
     GYRE_TRY(find_loaded(cache, program, &choice, is_p2p ? rank_of : NULL, &loaded));
     const uint32_t element = gyre_dtype_bytes(call->dtype);
+    const struct gyre_reduction reduction = reduction_of(comm, call);
+    GYRE_TRY(comm->executor->ops->prepare(comm->executor, loaded, &reduction));
     *work_out = (struct gyre_work){
         .loaded = loaded,
         .in = call->send,
@@ -267,12 +394,10 @@ gyre_status gyre_plan_work(struct gyre_comm *comm, const struct gyre_call *call,
                   .n_chunks = program->n_chunks,
                   .tile_elems = choice.tile_bytes / element,
                   .unit_elems = 16 / element},
-        .reduction = reduction_of(comm, call),
+        .reduction = reduction,
     };
     if (gyre_log_enabled(GYRE_LOG_INFO, GYRE_LOG_TUNING))
-        GYRE_INFO(TUNING, "%s %" PRIu64 " B: %s %s, %u channels, tiles of %u B",
-                  gyre_collectives[call->coll].name, call->count * element, choice.algorithm->name,
-                  gyre_proto_names[choice.proto], choice.n_channels, choice.tile_bytes);
+        log_choice(comm, call, &choice);
     return GYRE_SUCCESS;
 }
 
@@ -288,6 +413,7 @@ gyre_status gyre_plan_describe(struct gyre_comm *comm, enum gyre_collective coll
     struct gyre_plan_summary summary = {.n_channels = choice.n_channels,
                                         .slot_bytes = choice.tile_bytes,
                                         .n_blocks = choice.n_channels * program->n_workers};
+    summary.predicted_us = predict_us(comm, coll, &choice, count * gyre_dtype_bytes(dtype));
     snprintf(summary.algorithm, sizeof(summary.algorithm), "%s", choice.algorithm->name);
     snprintf(summary.proto, sizeof(summary.proto), "%s", gyre_proto_names[choice.proto]);
     snprintf(summary.transports, sizeof(summary.transports), "%s", comm->links.summary);

@@ -7,7 +7,7 @@
 #ifndef GYRE_COMM_PLAN_H
 #define GYRE_COMM_PLAN_H
 
-#include "algorithms/algorithm.h"
+#include "algorithms/simulate.h"
 #include "kernels/executor.h"
 
 struct gyre_comm;
@@ -23,7 +23,19 @@ struct gyre_tuner_facts {
     uint32_t max_channels; /* already limited by the SM budget */
     struct gyre_fifo_spec spec;
     const struct gyre_grouping *grouping;
+    const struct gyre_cost *cost; /* choose by prediction; NULL = by the tables of tuner.c */
 };
+
+/* What GYRE_TUNING_FILE says. */
+struct gyre_tuning {
+    bool is_set;
+    struct gyre_cost cost;
+    uint64_t hash; /* of the constants, not of the text; 0 = not set */
+};
+
+/** gyre_tuning_load - read a file of constants; those it does not name are gyre_cost_host's.
+ * Errors: SYSTEM (it cannot be read), INVALID_ARGUMENT naming file, line and what is legal. */
+gyre_status gyre_tuning_load(const char *path, struct gyre_tuning *tuning_out);
 
 /* How a call is carried out. */
 struct gyre_choice {
@@ -47,14 +59,40 @@ gyre_status gyre_filter_parse(const char *algos, const char *protos,
                               struct gyre_filter *filter_out);
 
 /** gyre_tuner_choose - the way to carry out a collective of `n_bytes` (of the vector, or of one
- * block where buffers are made of blocks). Pure.
+ * block where buffers are made of blocks). Pure. With facts->cost it simulates: tens of
+ * microseconds for few ranks, up to a second for a thousand; cache the result by
+ * gyre_tuner_size_class().
  * Errors: INVALID_USAGE when the filter leaves nothing that can do it, saying why. */
 gyre_status gyre_tuner_choose(const struct gyre_tuner_facts *facts,
                               const struct gyre_filter *filter, enum gyre_collective coll,
                               uint64_t n_bytes, struct gyre_choice *choice_out);
 
+/** gyre_tuner_size_class - the size that stands for all from the class below it: four classes from
+ * a power of two to the next. Pure. */
+uint64_t gyre_tuner_size_class(uint64_t n_bytes);
+
+/** gyre_tuner_search - as gyre_tuner_choose, by facts->cost only. Pure.
+ * @choice_out: algorithm is NULL when the filter leaves nothing that fits. */
+gyre_status gyre_tuner_search(const struct gyre_tuner_facts *facts,
+                              const struct gyre_filter *filter, enum gyre_collective coll,
+                              uint64_t n_bytes, struct gyre_choice *choice_out);
+
+/** gyre_tuner_predict - how long a choice takes, by @cost. Pure.
+ * Errors: UNSUPPORTED (too large to simulate). */
+gyre_status gyre_tuner_predict(const struct gyre_tuner_facts *facts, const struct gyre_cost *cost,
+                               enum gyre_collective coll, const struct gyre_choice *choice,
+                               uint64_t n_bytes, double *time_ns_out);
+
+/** gyre_tuner_proto_obstacle - why a protocol cannot be used here; NULL if it can. */
+const char *gyre_tuner_proto_obstacle(const struct gyre_tuner_facts *facts, enum gyre_proto proto);
+
+/** gyre_tuner_payload_bytes - what one slot holds, without the flags of its lines. */
+uint32_t gyre_tuner_payload_bytes(const struct gyre_fifo_spec *spec,
+                                  const struct gyre_algorithm *algorithm, enum gyre_proto proto);
+
 /** gyre_tuner_fifo_spec - how FIFOs are dimensioned for a communicator: within the budget of
- * GYRE_FIFO_BUDGET_BYTES a rank. @buffer_bytes: GYRE_BUFFSIZE, 0 = unset. Pure. */
+ * GYRE_FIFO_BUDGET_BYTES a rank, of which rings get the larger part where they gain from large
+ * slots. @buffer_bytes: GYRE_BUFFSIZE, 0 = unset. Pure. */
 struct gyre_fifo_spec gyre_tuner_fifo_spec(gyre_device_kind kind, uint32_t n_ranks, bool is_proxied,
                                            uint64_t buffer_bytes);
 
@@ -82,6 +120,22 @@ struct gyre_call {
  * signature and sequence are left to the caller. */
 gyre_status gyre_plan_work(struct gyre_comm *comm, const struct gyre_call *call,
                            struct gyre_work *work_out);
+
+/** gyre_plan_force - from now on carry collectives out so; NULL: as tuned again. All ranks alike,
+ * between calls; for benches that try every way. What is 0 in @choice is left to the tuner.
+ * Point to point is not touched. A choice that is impossible fails when it is used. */
+void gyre_plan_force(struct gyre_comm *comm, const struct gyre_choice *choice);
+
+/** gyre_plan_choice - the choice that a call of `n_bytes` gets now (as gyre_tuner_choose). */
+gyre_status gyre_plan_choice(struct gyre_comm *comm, enum gyre_collective coll, uint64_t n_bytes,
+                             struct gyre_choice *choice_out);
+
+/** gyre_plan_facts - what the choices of this communicator depend on; lives as long as it does. */
+const struct gyre_tuner_facts *gyre_plan_facts(const struct gyre_comm *comm);
+
+/** gyre_plan_cost - the constants that predict for this communicator: GYRE_TUNING_FILE's, else the
+ * shipped ones of its kind of device. */
+const struct gyre_cost *gyre_plan_cost(const struct gyre_comm *comm);
 
 /* What a call would use, for people and benches. */
 struct gyre_plan_summary {

@@ -111,49 +111,6 @@ gyre_status gyre_filter_parse(const char *algos, const char *protos, struct gyre
     return GYRE_SUCCESS;
 }
 
-/* ---- dimensions --------------------------------------------------------------------------- */
-
-static uint32_t floor_to_power_of_two(uint64_t value)
-{
-    uint64_t power = 1;
-    while (power * 2 <= value)
-        power *= 2;
-    return (uint32_t)power;
-}
-
-static uint32_t clamp_u32(uint64_t value, uint32_t low, uint32_t high)
-{
-    return value < low ? low : value > high ? high : (uint32_t)value;
-}
-
-struct gyre_fifo_spec gyre_tuner_fifo_spec(gyre_device_kind kind, uint32_t n_ranks, bool is_proxied,
-                                           uint64_t buffer_bytes)
-{
-    const bool is_cuda = kind == GYRE_DEVICE_CUDA;
-    const uint32_t n_peers = n_ranks > 1 ? n_ranks - 1 : 1;
-    struct gyre_fifo_spec spec = {.n_fifos = is_cuda ? 64 : 4, .depth = 4};
-    if (is_cuda && n_peers > 4)
-        spec.n_fifos = clamp_u32(256 / n_peers, 2, 64);
-    /* A proxied pair has slots at both ends on each rank. */
-    const uint64_t n_slots = (uint64_t)n_peers * spec.n_fifos * spec.depth * (is_proxied ? 2 : 1);
-    const uint64_t share = GYRE_FIFO_BUDGET_BYTES / n_slots;
-    /* Of a share on the GPU SIMPLE takes up to four fifths, LL128 what is left, LL a little. */
-    const uint64_t simple = buffer_bytes > 0
-                                ? buffer_bytes / spec.depth
-                                : floor_to_power_of_two(is_cuda ? share / 5 * 4 : share);
-    spec.slot_bytes[GYRE_PROTO_SIMPLE] =
-        clamp_u32(simple / 16 * 16, MIN_TILE_BYTES, is_cuda ? 512 * 1024 : 128 * 1024);
-    if (is_cuda && !is_proxied) {
-        const uint64_t usual = floor_to_power_of_two(share / 5 * 4);
-        const uint64_t lines = share > usual ? (share - usual) / 5 * 4 : 0;
-        spec.slot_bytes[GYRE_PROTO_LL128] =
-            clamp_u32(lines / 3 * 2 / 1024 * 1024, MIN_TILE_BYTES, 64 * 1024);
-        spec.slot_bytes[GYRE_PROTO_LL] =
-            clamp_u32(floor_to_power_of_two(lines / 2), MIN_TILE_BYTES, 16 * 1024);
-    }
-    return spec;
-}
-
 /* ---- the choice --------------------------------------------------------------------------- */
 
 /* What does best on the host device, by total bytes: bench allreduce --compare mpi, 2 cores (AMD
@@ -272,14 +229,13 @@ static gyre_status choose_algorithm(const struct gyre_tuner_facts *facts,
     if (found == NULL)
         return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                          "no algorithm that GYRE_ALGO allows can do %s; \"build/bench/schedule "
-                         "--list\" shows which can",
+                         "--help\" shows which can",
                          gyre_collectives[coll].name);
     *algorithm_out = found;
     return GYRE_SUCCESS;
 }
 
-/* Why a protocol cannot be used here; NULL if it can. */
-static const char *proto_obstacle(const struct gyre_tuner_facts *facts, enum gyre_proto proto)
+const char *gyre_tuner_proto_obstacle(const struct gyre_tuner_facts *facts, enum gyre_proto proto)
 {
     if (proto == GYRE_PROTO_SIMPLE)
         return NULL;
@@ -319,7 +275,7 @@ static gyre_status choose_proto(const struct gyre_tuner_facts *facts,
     for (int proto = 0; proto < GYRE_N_PROTOS; proto++) {
         if ((filter->protos[coll] >> proto & 1U) == 0)
             continue;
-        const char *why = proto_obstacle(facts, (enum gyre_proto)proto);
+        const char *why = gyre_tuner_proto_obstacle(facts, (enum gyre_proto)proto);
         if (why != NULL)
             obstacle = why;
         else if (found < 0 || proto == (int)preferred)
@@ -333,9 +289,12 @@ static gyre_status choose_proto(const struct gyre_tuner_facts *facts,
     return GYRE_SUCCESS;
 }
 
-static uint32_t payload_bytes(const struct gyre_fifo_spec *spec, enum gyre_proto proto)
+uint32_t gyre_tuner_payload_bytes(const struct gyre_fifo_spec *spec,
+                                  const struct gyre_algorithm *algorithm, enum gyre_proto proto)
 {
     const uint32_t bytes = spec->slot_bytes[proto];
+    if (proto == GYRE_PROTO_SIMPLE && algorithm->follows_ring && spec->near_slot_bytes > 0)
+        return spec->near_slot_bytes;
     switch (proto) {
     case GYRE_PROTO_LL:
         return bytes / 2;
@@ -363,12 +322,12 @@ static uint32_t choose_tile(const struct gyre_tuner_facts *facts, uint64_t n_byt
      * and r = 6 bytes/ns a channel on H200s the best t is sqrt(B o r / (n - 1)). */
     if (facts->device_kind == GYRE_DEVICE_CUDA) {
         const uint64_t hops = facts->n_ranks > 1 ? facts->n_ranks - 1 : 1;
-        return clamp_u32(gyre_round_up(square_root(n_bytes * 9000 / hops), 512), 2048,
-                         most_bytes / 16 * 16);
+        return gyre_clamp_u32(gyre_round_up(square_root(n_bytes * 9000 / hops), 512), 2048,
+                              most_bytes / 16 * 16);
     }
     const uint64_t wanted = n_bytes / (4ULL * facts->n_ranks);
-    return clamp_u32(gyre_round_up(wanted, 4096), gyre_min_u64(MIN_TILE_BYTES, most_bytes) & ~15U,
-                     most_bytes / 16 * 16);
+    return gyre_clamp_u32(gyre_round_up(wanted, 4096),
+                          gyre_min_u64(MIN_TILE_BYTES, most_bytes) & ~15U, most_bytes / 16 * 16);
 }
 
 static uint32_t choose_channels(const struct gyre_tuner_facts *facts, enum gyre_proto proto,
@@ -385,18 +344,35 @@ static uint32_t choose_channels(const struct gyre_tuner_facts *facts, enum gyre_
         /* Slots of several FIFOs in flight fill a link whose round trip is long: 48% of a 1 Gbit/s,
          * 1 ms link with one channel, 99% with four (tests/lab, 2026-11). */
         wanted = 4;
-    return clamp_u32(wanted, facts->min_channels, facts->max_channels);
+    return gyre_clamp_u32(wanted, facts->min_channels, facts->max_channels);
+}
+
+uint64_t gyre_tuner_size_class(uint64_t n_bytes)
+{
+    uint64_t power = 256; /* the least class: below, only latency counts */
+    if (n_bytes <= power)
+        return power;
+    while (power < n_bytes - power)
+        power *= 2;
+    return gyre_round_up(n_bytes, power / 4);
 }
 
 gyre_status gyre_tuner_choose(const struct gyre_tuner_facts *facts,
                               const struct gyre_filter *filter, enum gyre_collective coll,
                               uint64_t n_bytes, struct gyre_choice *choice_out)
 {
-    struct gyre_choice choice;
+    struct gyre_choice choice = {0};
+    if (facts->cost != NULL && coll != GYRE_COLL_SEND_RECV)
+        GYRE_TRY(gyre_tuner_search(facts, filter, coll, n_bytes, &choice));
+    if (choice.algorithm != NULL) {
+        *choice_out = choice;
+        return GYRE_SUCCESS;
+    }
+    /* Also where nothing was found: this says why. */
     GYRE_TRY(choose_algorithm(facts, filter, coll, n_bytes, &choice.algorithm));
     GYRE_TRY(choose_proto(facts, filter, coll, choice.algorithm, n_bytes, &choice.proto));
     choice.n_channels = choose_channels(facts, choice.proto, n_bytes);
-    const uint32_t most = payload_bytes(&facts->spec, choice.proto);
+    const uint32_t most = gyre_tuner_payload_bytes(&facts->spec, choice.algorithm, choice.proto);
     const bool is_chain = coll == GYRE_COLL_BROADCAST || coll == GYRE_COLL_REDUCE ||
                           choice.algorithm == &gyre_algorithm_tree;
     choice.tile_bytes =

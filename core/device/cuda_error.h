@@ -22,6 +22,18 @@ gyre_status gyre_cuda_fail(cudaError_t error, const char *call);
 gyre_status gyre_cuda_enter(int ordinal, int *previous_out);
 void gyre_cuda_leave(int ordinal, int previous);
 
+/* For calls that allocate, load or wait: they belong to no stream that anybody may be capturing. */
+struct gyre_cuda_apart {
+    int ordinal;
+    int previous;
+    enum cudaStreamCaptureMode mode;
+};
+
+/** gyre_cuda_enter_apart - as gyre_cuda_enter; while a stream is captured, by this thread or by
+ * another, what follows is done at once and is not part of the capture. */
+gyre_status gyre_cuda_enter_apart(int ordinal, struct gyre_cuda_apart *apart_out);
+void gyre_cuda_leave_apart(const struct gyre_cuda_apart *apart);
+
 /** Return from the calling function if the CUDA call fails. */
 #define GYRE_CUDA_TRY(call)                           \
     do {                                              \

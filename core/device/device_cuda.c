@@ -37,6 +37,26 @@ void gyre_cuda_leave(int ordinal, int previous)
         (void)cudaSetDevice(previous);
 }
 
+gyre_status gyre_cuda_enter_apart(int ordinal, struct gyre_cuda_apart *apart_out)
+{
+    struct gyre_cuda_apart apart = {ordinal, -1, cudaStreamCaptureModeRelaxed};
+    GYRE_TRY(gyre_cuda_enter(ordinal, &apart.previous));
+    const cudaError_t error = cudaThreadExchangeStreamCaptureMode(&apart.mode);
+    if (error != cudaSuccess) {
+        gyre_cuda_leave(ordinal, apart.previous);
+        return gyre_cuda_fail(error, "cudaThreadExchangeStreamCaptureMode");
+    }
+    *apart_out = apart;
+    return GYRE_SUCCESS;
+}
+
+void gyre_cuda_leave_apart(const struct gyre_cuda_apart *apart)
+{
+    enum cudaStreamCaptureMode mode = apart->mode;
+    (void)cudaThreadExchangeStreamCaptureMode(&mode);
+    gyre_cuda_leave(apart->ordinal, apart->previous);
+}
+
 /* Runs one CUDA call with the device current. */
 #define ON_DEVICE(device, call)                                                      \
     do {                                                                             \
@@ -44,6 +64,16 @@ void gyre_cuda_leave(int ordinal, int previous)
         GYRE_TRY(gyre_cuda_enter((device)->ordinal, &previous_));                    \
         const cudaError_t error_ = (call);                                           \
         gyre_cuda_leave((device)->ordinal, previous_);                               \
+        return error_ == cudaSuccess ? GYRE_SUCCESS : gyre_cuda_fail(error_, #call); \
+    } while (0)
+
+/* Likewise, apart from captures. */
+#define ON_DEVICE_APART(device, call)                                                \
+    do {                                                                             \
+        struct gyre_cuda_apart apart_ = {0};                                         \
+        GYRE_TRY(gyre_cuda_enter_apart((device)->ordinal, &apart_));                 \
+        const cudaError_t error_ = (call);                                           \
+        gyre_cuda_leave_apart(&apart_);                                              \
         return error_ == cudaSuccess ? GYRE_SUCCESS : gyre_cuda_fail(error_, #call); \
     } while (0)
 
@@ -103,22 +133,22 @@ static gyre_status cuda_info(struct gyre_device *device, struct gyre_device_info
 
 static gyre_status cuda_mem_alloc(struct gyre_device *device, size_t n_bytes, void **ptr_out)
 {
-    ON_DEVICE(device, cudaMalloc(ptr_out, n_bytes > 0 ? n_bytes : 1));
+    ON_DEVICE_APART(device, cudaMalloc(ptr_out, n_bytes > 0 ? n_bytes : 1));
 }
 
 static gyre_status cuda_mem_free(struct gyre_device *device, void *ptr)
 {
-    ON_DEVICE(device, cudaFree(ptr));
+    ON_DEVICE_APART(device, cudaFree(ptr));
 }
 
 static gyre_status cuda_host_alloc(struct gyre_device *device, size_t n_bytes, void **ptr_out)
 {
-    int previous = -1;
+    struct gyre_cuda_apart apart = {0};
     void *ptr = NULL;
-    GYRE_TRY(gyre_cuda_enter(device->ordinal, &previous));
+    GYRE_TRY(gyre_cuda_enter_apart(device->ordinal, &apart));
     const cudaError_t error =
         cudaHostAlloc(&ptr, n_bytes > 0 ? n_bytes : 1, cudaHostAllocPortable | cudaHostAllocMapped);
-    gyre_cuda_leave(device->ordinal, previous);
+    gyre_cuda_leave_apart(&apart);
     if (error != cudaSuccess)
         return gyre_cuda_fail(error, "cudaHostAlloc");
     memset(ptr, 0, n_bytes);
@@ -128,19 +158,19 @@ static gyre_status cuda_host_alloc(struct gyre_device *device, size_t n_bytes, v
 
 static gyre_status cuda_host_free(struct gyre_device *device, void *ptr)
 {
-    ON_DEVICE(device, cudaFreeHost(ptr));
+    ON_DEVICE_APART(device, cudaFreeHost(ptr));
 }
 
 static gyre_status cuda_host_register(struct gyre_device *device, void *ptr, size_t n_bytes)
 {
-    int previous = -1;
+    struct gyre_cuda_apart apart = {0};
     void *seen_by_device = NULL;
-    GYRE_TRY(gyre_cuda_enter(device->ordinal, &previous));
+    GYRE_TRY(gyre_cuda_enter_apart(device->ordinal, &apart));
     cudaError_t error =
         cudaHostRegister(ptr, n_bytes, cudaHostRegisterPortable | cudaHostRegisterMapped);
     if (error == cudaSuccess)
         error = cudaHostGetDevicePointer(&seen_by_device, ptr, 0);
-    gyre_cuda_leave(device->ordinal, previous);
+    gyre_cuda_leave_apart(&apart);
     if (error != cudaSuccess)
         return gyre_cuda_fail(error, "cudaHostRegister");
     if (seen_by_device != ptr)
@@ -151,18 +181,17 @@ static gyre_status cuda_host_register(struct gyre_device *device, void *ptr, siz
 
 static gyre_status cuda_host_unregister(struct gyre_device *device, void *ptr)
 {
-    ON_DEVICE(device, cudaHostUnregister(ptr));
+    ON_DEVICE_APART(device, cudaHostUnregister(ptr));
 }
 
-/* On a stream of its own: the legacy default stream would wait for, or be captured with, others'
- * work. */
+/* On a stream of its own: the legacy default stream would wait for others' work. */
 static gyre_status on_private_stream(struct gyre_device *device, void *to, const void *from,
                                      size_t n_bytes)
 {
     cudaStream_t stream;
-    int previous = -1;
+    struct gyre_cuda_apart apart = {0};
     gyre_status status = GYRE_SUCCESS;
-    GYRE_TRY(gyre_cuda_enter(device->ordinal, &previous));
+    GYRE_TRY(gyre_cuda_enter_apart(device->ordinal, &apart));
     GYRE_CUDA_TRY_GOTO(status, cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), leave);
     if (from != NULL)
         GYRE_CUDA_TRY_GOTO(status, cudaMemcpyAsync(to, from, n_bytes, cudaMemcpyDefault, stream),
@@ -173,7 +202,7 @@ static gyre_status on_private_stream(struct gyre_device *device, void *to, const
 destroy:
     (void)cudaStreamDestroy(stream);
 leave:
-    gyre_cuda_leave(device->ordinal, previous);
+    gyre_cuda_leave_apart(&apart);
     return status;
 }
 

@@ -37,12 +37,18 @@ struct gyre_credit {
     uint64_t head[8]; /* by protocol; one writer: the receiver, or the sending proxy */
 };
 
+/* The entry of head[] for placed data: 1 + the slots consumed before the call that the receiver is
+ * in. Until it says so, the receiver's OUT may still be in use for something else. */
+#define GYRE_HEAD_ENTERED 7
+
 /* How FIFOs are dimensioned; the same on all ranks of a communicator. */
 struct gyre_fifo_spec {
     uint32_t n_fifos; /* per ordered pair of ranks: channel * lanes + lane counts into it */
     uint32_t depth;   /* slots; 2..GYRE_MAX_DEPTH */
     uint32_t slot_bytes[GYRE_N_PROTOS]; /* memory of one slot; 0 = protocol not available.
                                          * SIMPLE: payload. LL: twice, LL128: 16/15 of it. */
+    uint32_t near_slot_bytes; /* SIMPLE slots for data from the rank before in the order of rings:
+                               * rings carry the largest calls; 0 = as all others */
 };
 
 /* One end, as an executor on this rank's device can address it. Read by devices. */
@@ -51,8 +57,9 @@ struct gyre_connector {
                                           * write (the peer's memory, or staging of a proxy) */
     struct gyre_inbox *inbox;
     struct gyre_credit *credit;
-    uint32_t depth;
-    uint32_t is_proxied; /* a proxy moves the slots: SIMPLE only */
+    uint32_t slot_bytes; /* of SIMPLE; lines have the spec's */
+    uint16_t depth;
+    uint16_t is_proxied; /* a proxy moves the slots: SIMPLE only */
 };
 
 GYRE_STATIC_ASSERT(sizeof(struct gyre_inbox) == 128, "shared between processes and devices");

@@ -130,6 +130,10 @@ static uint16_t connection_index(struct gyre_builder *builder, struct gyre_ref r
         &builder->connection_of[((size_t)ref.index * GYRE_MAX_LANES + ref.lane) * 2 + is_send];
     if (*known != NO_CONNECTION)
         return *known;
+    if (program->n_connections == NO_CONNECTION) {
+        builder_fail(builder, GYRE_ERROR_INTERNAL, "more than %d connections", NO_CONNECTION);
+        return 0;
+    }
     if (program->n_connections == builder->connections_capacity) {
         void *array = program->connections;
         if (!grow(builder, &array, &builder->connections_capacity, sizeof(*program->connections)))
@@ -146,7 +150,8 @@ static uint16_t connection_index(struct gyre_builder *builder, struct gyre_ref r
 
 static struct gyre_operand resolve(struct gyre_builder *builder, struct gyre_ref ref, bool is_out)
 {
-    struct gyre_operand operand = {(uint8_t)ref.kind, 0, ref.index};
+    struct gyre_operand operand = {(uint8_t)ref.kind, ref.is_placed, ref.index};
+    builder->program->is_placed |= ref.is_placed;
     if (ref.kind == GYRE_OPERAND_CONNECTION)
         operand.index = connection_index(builder, ref, is_out);
     else if (ref.kind == GYRE_OPERAND_SCRATCH && ref.index >= GYRE_MAX_RANKS)
@@ -163,9 +168,9 @@ void gyre_builder_step(struct gyre_builder *builder, int chunk, const struct gyr
     struct gyre_program *program = builder->program;
     if (builder->status != GYRE_SUCCESS)
         return;
-    if (n_ins < 1 || n_ins > GYRE_STEP_MAX_INS || n_outs < 1 || n_outs > GYRE_STEP_MAX_OUTS) {
+    if (n_ins < 1 || n_ins > GYRE_STEP_MAX_INS || n_outs < 0 || n_outs > GYRE_STEP_MAX_OUTS) {
         builder_fail(builder, GYRE_ERROR_INTERNAL,
-                     "step %u has %d inputs (1..%d) and %d outputs (1..%d)", program->n_steps,
+                     "step %u has %d inputs (1..%d) and %d outputs (0..%d)", program->n_steps,
                      n_ins, GYRE_STEP_MAX_INS, n_outs, GYRE_STEP_MAX_OUTS);
         return;
     }
@@ -217,7 +222,7 @@ void gyre_builder_scatter(struct gyre_builder *builder, int chunk, struct gyre_r
                           const struct gyre_ref *outs, int n_outs)
 {
     struct gyre_ref group[GYRE_STEP_MAX_OUTS];
-    struct gyre_ref local = {GYRE_N_OPERAND_KINDS, 0, 0};
+    struct gyre_ref local = {GYRE_N_OPERAND_KINDS, 0, 0, false};
     int n_sends = 0, n_done = 0, n = 0;
     for (int i = 0; i < n_outs; i++)
         if (outs[i].kind == GYRE_OPERAND_CONNECTION)
@@ -281,7 +286,7 @@ void gyre_program_free(struct gyre_program *program)
 static uint64_t hash_operands(uint64_t hash, const struct gyre_operand *operands, unsigned n)
 {
     for (unsigned i = 0; i < n; i++) {
-        const uint16_t fields[] = {operands[i].kind, operands[i].index};
+        const uint16_t fields[] = {operands[i].kind, operands[i].is_placed, operands[i].index};
         hash = gyre_hash(hash, fields, sizeof(fields));
     }
     return hash;

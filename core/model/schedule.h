@@ -19,7 +19,7 @@
 #define GYRE_STEP_MAX_LOCAL_INS 2 /* local chunks read */
 #define GYRE_STEP_MAX_INS       (GYRE_STEP_MAX_RECVS + GYRE_STEP_MAX_LOCAL_INS)
 #define GYRE_STEP_MAX_OUTS      (GYRE_STEP_MAX_SENDS + 1) /* and one local chunk written */
-#define GYRE_MAX_RANKS          1024
+#define GYRE_MAX_RANKS          4096
 #define GYRE_MAX_WORKERS        16 /* of one program */
 #define GYRE_MAX_LANES          8
 
@@ -37,10 +37,13 @@ enum gyre_operand_kind {
         GYRE_N_OPERAND_KINDS
 };
 
+/* A placed connection operand moves no bytes through the slot: the sender writes them where they
+ * belong, into OUT of the receiving rank at the step's own chunk, and the slot only says so. Both
+ * ends of the slot name it so. It takes OUT buffers that all ranks can address. */
 struct gyre_operand {
-    uint8_t kind; /* enum gyre_operand_kind */
-    uint8_t pad;
-    uint16_t index; /* chunk number, or index into the program's connections */
+    uint8_t kind;      /* enum gyre_operand_kind */
+    uint8_t is_placed; /* 0 or 1; of a connection */
+    uint16_t index;    /* chunk number, or index into the program's connections */
 };
 
 enum gyre_step_flag {
@@ -54,7 +57,7 @@ enum gyre_step_flag {
 
 struct gyre_step {
     uint8_t n_ins;
-    uint8_t n_outs;
+    uint8_t n_outs; /* 0: the step only waits for what is placed */
     uint8_t flags;
     uint8_t pad;
     uint16_t chunk; /* whose tile range gives the number of elements that the step moves */
@@ -88,6 +91,8 @@ struct gyre_shape {
     uint16_t n_ranks;
     uint16_t root; /* SEND_RECV: the sender, of two ranks (or of one: a local copy) */
     const struct gyre_grouping *grouping;
+    bool
+        is_placed; /* all ranks can address each other's OUT: algorithms may place what they send */
 };
 
 struct gyre_program {
@@ -101,6 +106,7 @@ struct gyre_program {
     uint16_t n_workers;
     uint16_t n_connections;
     uint16_t min_depth; /* slots that each FIFO needs so that the shape cannot deadlock */
+    uint16_t is_placed; /* some operand is placed */
     uint32_t n_steps;
     struct gyre_worker *workers;
     struct gyre_connection *connections;
@@ -134,30 +140,38 @@ struct gyre_ref {
     enum gyre_operand_kind kind;
     uint16_t index; /* chunk, or peer */
     uint8_t lane;   /* of a connection */
+    bool is_placed; /* likewise */
 };
 
 static inline struct gyre_ref gyre_in(int chunk)
 {
-    struct gyre_ref ref = {GYRE_OPERAND_IN, (uint16_t)chunk, 0};
+    struct gyre_ref ref = {GYRE_OPERAND_IN, (uint16_t)chunk, 0, false};
     return ref;
 }
 
 static inline struct gyre_ref gyre_out(int chunk)
 {
-    struct gyre_ref ref = {GYRE_OPERAND_OUT, (uint16_t)chunk, 0};
+    struct gyre_ref ref = {GYRE_OPERAND_OUT, (uint16_t)chunk, 0, false};
     return ref;
 }
 
 static inline struct gyre_ref gyre_scratch(int index)
 {
-    struct gyre_ref ref = {GYRE_OPERAND_SCRATCH, (uint16_t)index, 0};
+    struct gyre_ref ref = {GYRE_OPERAND_SCRATCH, (uint16_t)index, 0, false};
     return ref;
 }
 
 /** The FIFO to or from `peer`: an input receives from it, an output sends to it. */
 static inline struct gyre_ref gyre_peer(int peer, int lane)
 {
-    struct gyre_ref ref = {GYRE_OPERAND_CONNECTION, (uint16_t)peer, (uint8_t)lane};
+    struct gyre_ref ref = {GYRE_OPERAND_CONNECTION, (uint16_t)peer, (uint8_t)lane, false};
+    return ref;
+}
+
+/** The same, placed: see struct gyre_operand. As an input it stands alone. */
+static inline struct gyre_ref gyre_placed(int peer, int lane)
+{
+    struct gyre_ref ref = {GYRE_OPERAND_CONNECTION, (uint16_t)peer, (uint8_t)lane, true};
     return ref;
 }
 

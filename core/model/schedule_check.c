@@ -67,8 +67,6 @@ static gyre_status check_head(const struct gyre_program *p)
         wrong = "number of workers";
     else if (p->min_depth < 1 || p->min_depth > GYRE_MAX_DEPTH)
         wrong = "minimum depth";
-    else if (p->n_connections > 2 * GYRE_MAX_RANKS * GYRE_MAX_LANES)
-        wrong = "number of connections";
     if (wrong != NULL)
         return gyre_fail(GYRE_ERROR_INTERNAL,
                          "program %s of rank %u of %u, root %u, %u chunks, %u lanes, %u workers, "
@@ -140,6 +138,8 @@ static gyre_status check_operand(struct check *check, struct gyre_operand operan
         return REFUSE(check, "%s %s %u of %u", role, kind, operand.index,
                       check->n_of[operand.kind]);
     const bool is_connection = operand.kind == GYRE_OPERAND_CONNECTION;
+    if (operand.is_placed > 1 || (operand.is_placed != 0 && !is_connection))
+        return REFUSE(check, "%s %s %u is placed", role, kind, operand.index);
     if (is_out && operand.kind == GYRE_OPERAND_IN)
         return REFUSE(check, "writes in %u", operand.index);
     if (is_connection && (p->connections[operand.index].is_send != 0) != is_out)
@@ -174,14 +174,40 @@ static gyre_status check_operand(struct check *check, struct gyre_operand operan
     return GYRE_SUCCESS;
 }
 
+/* Placed data lie in OUT at the step's chunk: it must be there, is read alone (a reduction would
+ * need it elsewhere), and is not written again. */
+static gyre_status check_placed(struct check *check, const struct gyre_step *step)
+{
+    bool has_placed = false;
+    for (unsigned i = 0; i < step->n_outs; i++)
+        has_placed = has_placed || step->outs[i].is_placed != 0;
+    for (unsigned i = 0; i < step->n_ins; i++) {
+        if (step->ins[i].is_placed == 0)
+            continue;
+        if (step->n_ins > 1)
+            return REFUSE(check, "%s", "reduces what is placed");
+        has_placed = true;
+        for (unsigned k = 0; k < step->n_outs; k++)
+            if (step->outs[k].kind == GYRE_OPERAND_OUT)
+                return REFUSE(check, "writes out %u, where its input is placed",
+                              step->outs[k].index);
+    }
+    if (has_placed && step->chunk >= check->n_of[GYRE_OPERAND_OUT])
+        return REFUSE(check, "places chunk %u of %u", step->chunk, check->n_of[GYRE_OPERAND_OUT]);
+    if (has_placed && check->program->is_placed != 1)
+        return REFUSE(check, "%s", "is placed, the program says that nothing is");
+    return GYRE_SUCCESS;
+}
+
 static gyre_status check_step(struct check *check)
 {
     const struct gyre_program *p = check->program;
     const struct gyre_step *step = &p->steps[check->step];
-    if (step->n_ins < 1 || step->n_ins > GYRE_STEP_MAX_INS || step->n_outs < 1 ||
-        step->n_outs > GYRE_STEP_MAX_OUTS)
-        return REFUSE(check, "%u inputs (1..%d), %u outputs (1..%d)", step->n_ins,
+    if (step->n_ins < 1 || step->n_ins > GYRE_STEP_MAX_INS || step->n_outs > GYRE_STEP_MAX_OUTS)
+        return REFUSE(check, "%u inputs (1..%d), %u outputs (0..%d)", step->n_ins,
                       GYRE_STEP_MAX_INS, step->n_outs, GYRE_STEP_MAX_OUTS);
+    if (step->n_outs == 0 && step->ins[0].is_placed == 0)
+        return REFUSE(check, "%s", "no output, and nothing placed to wait for");
     const uint32_t n_in_parts = check->n_of[GYRE_OPERAND_IN];
     const uint32_t n_out_parts = check->n_of[GYRE_OPERAND_OUT];
     const uint32_t n_chunks = n_in_parts > n_out_parts ? n_in_parts : n_out_parts;
@@ -205,6 +231,7 @@ static gyre_status check_step(struct check *check)
         GYRE_TRY(check_operand(check, step->outs[i], true));
         n_local_outs += step->outs[i].kind != GYRE_OPERAND_CONNECTION;
     }
+    GYRE_TRY(check_placed(check, step));
     if (n_local_ins > GYRE_STEP_MAX_LOCAL_INS || step->n_ins - n_local_ins > GYRE_STEP_MAX_RECVS)
         return REFUSE(check, "%d local inputs (0..%d), %d received (0..%d)", n_local_ins,
                       GYRE_STEP_MAX_LOCAL_INS, step->n_ins - n_local_ins, GYRE_STEP_MAX_RECVS);

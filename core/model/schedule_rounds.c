@@ -55,7 +55,8 @@ static void print_operand(FILE *file, const struct gyre_program *program,
 {
     static const char *const words[] = {"in", "out", "scratch"};
     if (operand.kind == GYRE_OPERAND_CONNECTION)
-        fprintf(file, "%u", program->connections[operand.index].peer);
+        fprintf(file, "%u%s", program->connections[operand.index].peer,
+                operand.is_placed != 0 ? "*" : "");
     else if (operand.kind != GYRE_OPERAND_SCRATCH && operand.index == step->chunk)
         fputs(words[operand.kind], file);
     else

@@ -10,6 +10,9 @@
  *     chunk 0: from 3 + in 0 -> out 0, to 1 final
  *   end
  *
+ * "into 1" places the data in rank 1's OUT, "placed 3" is what rank 3 has placed here; a step that
+ * only waits for it has nothing after the arrow.
+ *
  * Connections are numbered by their first use, as the builder does it, so the text need not name
  * the numbers. Everything after # is a comment.
  */
@@ -32,7 +35,10 @@ static void print_operand(FILE *file, const struct gyre_program *program,
         return;
     }
     const struct gyre_connection *connection = &program->connections[operand.index];
-    fprintf(file, "%s %u", connection->is_send ? "to" : "from", connection->peer);
+    const char *word = connection->is_send ? "to" : "from";
+    if (operand.is_placed != 0)
+        word = connection->is_send ? "into" : "placed";
+    fprintf(file, "%s %u", word, connection->peer);
     if (connection->lane != 0)
         fprintf(file, "/%u", connection->lane);
 }
@@ -44,9 +50,9 @@ static void print_step(FILE *file, const struct gyre_program *program, const str
         fputs(i == 0 ? "" : " + ", file);
         print_operand(file, program, step->ins[i]);
     }
-    fputs(" -> ", file);
+    fputs(" ->", file);
     for (unsigned i = 0; i < step->n_outs; i++) {
-        fputs(i == 0 ? "" : ", ", file);
+        fputs(i == 0 ? " " : ", ", file);
         print_operand(file, program, step->outs[i]);
     }
     fputs((step->flags & GYRE_STEP_FINAL) != 0 ? " final" : "", file);
@@ -225,19 +231,22 @@ static gyre_status read_head(struct reader *reader)
 static gyre_status read_operand(struct reader *reader, bool is_out, struct gyre_ref *ref_out)
 {
     unsigned index = 0, lane = 0;
-    if (is_token(reader, is_out ? "to" : "from")) {
+    const bool is_placed = is_token(reader, is_out ? "into" : "placed");
+    if (is_placed || is_token(reader, is_out ? "to" : "from")) {
         next_token(reader);
         GYRE_TRY(take_number(reader, GYRE_MAX_RANKS - 1, &index));
         if (is_token(reader, "/")) {
             next_token(reader);
             GYRE_TRY(take_number(reader, GYRE_MAX_LANES - 1, &lane));
         }
-        *ref_out = gyre_peer((int)index, (int)lane);
+        *ref_out =
+            is_placed ? gyre_placed((int)index, (int)lane) : gyre_peer((int)index, (int)lane);
         return GYRE_SUCCESS;
     }
     const bool is_scratch = is_token(reader, "scratch"), is_output = is_token(reader, "out");
     if (!is_scratch && !is_output && (is_out || !is_token(reader, "in")))
-        return EXPECTED(reader, is_out ? "out, scratch or to" : "in, out, scratch or from");
+        return EXPECTED(reader,
+                        is_out ? "out, scratch, to or into" : "in, out, scratch, from or placed");
     next_token(reader);
     GYRE_TRY(take_number(reader, GYRE_MAX_RANKS - 1, &index));
     *ref_out = is_scratch ? gyre_scratch((int)index)
@@ -251,6 +260,8 @@ static gyre_status read_operands(struct reader *reader, bool is_out, struct gyre
     const int most = is_out ? GYRE_STEP_MAX_OUTS : GYRE_STEP_MAX_INS;
     int n_refs = 0;
     *n_refs_out = 0;
+    if (is_out && reader->token[0] == '\0')
+        return GYRE_SUCCESS; /* only waits */
     do {
         if (n_refs == most)
             return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "line %d: more than %d %s", reader->line,

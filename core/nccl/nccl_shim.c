@@ -2,11 +2,13 @@
  *
  * NCCL's ABI over gyre.h and nothing else: builds libnccl.so.2. Values of types, operations and
  * results are translated; what gyre does not have is refused with ncclInvalidUsage and a last
- * error that names the feature. docs/nccl_compat.md is the table of all functions.
+ * error that names the feature, or handed to a real library if the user names one.
+ * docs/nccl_compat.md is the table of all functions.
  */
 #include "core/nccl/nccl.h"
 
 #include "core/gyre.h"
+#include "core/nccl/nccl_fallback.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -17,20 +19,14 @@
 
 /* What a communicator handle points to. */
 struct ncclComm {
-    gyre_comm *comm; /* NULL until init has finished */
-    pthread_t thread;
-    int is_threaded;    /* a non-blocking init runs, or ran, on `thread` */
-    int is_done;        /* its end; release/acquire */
-    gyre_status status; /* how the init ended */
-    char cause[512];
-    int n_ranks;
-    int rank;
-    gyre_unique_id id;
-    gyre_config config;
+    gyre_comm *comm; /* NULL until the end of the group that makes it */
+    pthread_mutex_t lock;
+    ncclComm_t twin; /* in the real library, once a call was handed over; under `lock` */
     char name[64];
 };
 
 static _Thread_local char last_error[1024];
+static _Thread_local int group_depth;
 
 static ncclResult_t refuse(ncclResult_t result, const char *text)
 {
@@ -65,9 +61,12 @@ static ncclResult_t translate(gyre_status status)
     return ncclInternalError;
 }
 
-/* The result of a gyre call that just ended on this thread. */
+/* The result of a gyre call that just ended on this thread. Inside a group only its end says that
+ * something is in progress. */
 static ncclResult_t result_of(gyre_status status)
 {
+    if (status == GYRE_IN_PROGRESS && group_depth > 0)
+        return ncclSuccess;
     if (status != GYRE_SUCCESS && status != GYRE_IN_PROGRESS)
         snprintf(last_error, sizeof(last_error), "%s", gyre_last_error());
     return translate(status);
@@ -75,65 +74,16 @@ static ncclResult_t result_of(gyre_status status)
 
 /* ---- communicators ------------------------------------------------------------------------ */
 
-static int is_ready(struct ncclComm *comm)
-{
-    return !comm->is_threaded || __atomic_load_n(&comm->is_done, __ATOMIC_ACQUIRE);
-}
-
 /* The handle's communicator, for calls; sets the last error when there is none (yet). */
 static gyre_comm *usable(struct ncclComm *comm, ncclResult_t *result_out)
 {
     *result_out = ncclSuccess;
     if (comm == NULL)
         *result_out = refuse(ncclInvalidArgument, "the communicator is NULL");
-    else if (!is_ready(comm))
-        *result_out = refuse(ncclInvalidUsage, "the communicator is still being initialised: poll "
-                                               "ncclCommGetAsyncError");
     else if (comm->comm == NULL)
-        *result_out =
-            refuse(ncclInvalidUsage,
-                   comm->cause[0] != '\0' ? comm->cause : "the communicator was not initialised");
+        *result_out = refuse(ncclInvalidUsage, "the communicator was not initialised, or its group "
+                                               "has not ended");
     return *result_out == ncclSuccess ? comm->comm : NULL;
-}
-
-static ncclResult_t take_config(const ncclConfig_t *given, struct ncclComm *comm, int *blocking_out)
-{
-    const gyre_config defaults = GYRE_CONFIG_INIT;
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    comm->config = defaults;
-    *blocking_out = 1;
-    if (given == NULL)
-        return ncclSuccess;
-    if (given->magic != NCCL_CONFIG_MAGIC || given->size < offsetof(ncclConfig_t, blocking))
-        return refuse(ncclInvalidArgument,
-                      "the config was not initialised with NCCL_CONFIG_INITIALIZER");
-    memcpy(&config, given, given->size < sizeof(config) ? given->size : sizeof(config));
-    if (config.blocking != NCCL_CONFIG_UNDEF_INT && config.blocking != 0 && config.blocking != 1)
-        return refuse(ncclInvalidArgument, "config.blocking is neither 0 nor 1");
-    *blocking_out = config.blocking != 0;
-    if (config.minCTAs != NCCL_CONFIG_UNDEF_INT)
-        comm->config.min_channels = config.minCTAs;
-    if (config.maxCTAs != NCCL_CONFIG_UNDEF_INT)
-        comm->config.max_channels = config.maxCTAs;
-    if (config.trafficClass != NCCL_CONFIG_UNDEF_INT)
-        comm->config.traffic_class = config.trafficClass;
-    if (config.commName != NULL) {
-        snprintf(comm->name, sizeof(comm->name), "%s", config.commName);
-        comm->config.name = comm->name;
-    }
-    if (config.netName != NULL)
-        comm->config.transport = strcmp(config.netName, "IB") == 0 ? "ib" : "socket";
-    return ncclSuccess;
-}
-
-static void *run_init(void *argument)
-{
-    struct ncclComm *comm = argument;
-    comm->status =
-        gyre_comm_init_rank(&comm->comm, comm->n_ranks, &comm->id, comm->rank, &comm->config);
-    snprintf(comm->cause, sizeof(comm->cause), "%s", gyre_last_error());
-    __atomic_store_n(&comm->is_done, 1, __ATOMIC_RELEASE);
-    return NULL;
 }
 
 static struct ncclComm *new_handle(void)
@@ -141,42 +91,78 @@ static struct ncclComm *new_handle(void)
     struct ncclComm *comm = calloc(1, sizeof(*comm));
     if (comm == NULL)
         refuse(ncclSystemError, "out of host memory");
+    else
+        pthread_mutex_init(&comm->lock, NULL);
     return comm;
 }
 
-static ncclResult_t init_rank(ncclComm_t *comm_out, int n_ranks, const ncclUniqueId *id, int rank,
-                              const ncclConfig_t *config)
+static void free_handle(struct ncclComm *comm)
 {
+    pthread_mutex_destroy(&comm->lock);
+    free(comm);
+}
+
+/* A new handle and, unless `given` is NULL, the configuration that it asks for. */
+static ncclResult_t take_config(const ncclConfig_t *given, struct ncclComm **handle_out,
+                                gyre_config *config_out)
+{
+    const gyre_config defaults = GYRE_CONFIG_INIT;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    *config_out = defaults;
+    if (given != NULL) {
+        if (given->magic != NCCL_CONFIG_MAGIC || given->size < offsetof(ncclConfig_t, blocking))
+            return refuse(ncclInvalidArgument,
+                          "the config was not initialised with NCCL_CONFIG_INITIALIZER");
+        memcpy(&config, given, given->size < sizeof(config) ? given->size : sizeof(config));
+    }
+    if (config.blocking != NCCL_CONFIG_UNDEF_INT && config.blocking != 0 && config.blocking != 1)
+        return refuse(ncclInvalidArgument, "config.blocking is neither 0 nor 1");
+    struct ncclComm *handle = new_handle();
+    if (handle == NULL)
+        return ncclSystemError;
+    config_out->blocking = config.blocking != 0;
+    if (config.minCTAs != NCCL_CONFIG_UNDEF_INT)
+        config_out->min_channels = config.minCTAs;
+    if (config.maxCTAs != NCCL_CONFIG_UNDEF_INT)
+        config_out->max_channels = config.maxCTAs;
+    if (config.trafficClass != NCCL_CONFIG_UNDEF_INT)
+        config_out->traffic_class = config.trafficClass;
+    if (config.commName != NULL) {
+        snprintf(handle->name, sizeof(handle->name), "%s", config.commName);
+        config_out->name = handle->name;
+    }
+    if (config.netName != NULL)
+        config_out->transport = strcmp(config.netName, "IB") == 0 ? "ib" : "socket";
+    *handle_out = handle;
+    return ncclSuccess;
+}
+
+/* What a call that makes a communicator hands out. */
+static ncclResult_t hand_out(struct ncclComm *handle, gyre_status status, ncclComm_t *comm_out)
+{
+    const ncclResult_t result = result_of(status);
+    if (status != GYRE_SUCCESS && status != GYRE_IN_PROGRESS) {
+        free_handle(handle);
+        handle = NULL;
+    }
+    *comm_out = handle;
+    return result;
+}
+
+static ncclResult_t init_rank(ncclComm_t *comm_out, int n_ranks, const ncclUniqueId *id, int rank,
+                              const ncclConfig_t *given)
+{
+    gyre_config config;
+    gyre_unique_id own_id;
+    struct ncclComm *handle;
     if (comm_out == NULL)
         return refuse(ncclInvalidArgument, "ncclCommInitRank: comm is NULL");
-    struct ncclComm *comm = new_handle();
-    if (comm == NULL)
-        return ncclSystemError;
-    int is_blocking;
-    ncclResult_t result = take_config(config, comm, &is_blocking);
-    memcpy(comm->id.bytes, id->internal, sizeof(comm->id.bytes));
-    comm->n_ranks = n_ranks;
-    comm->rank = rank;
-    if (result == ncclSuccess && is_blocking) {
-        result =
-            result_of(gyre_comm_init_rank(&comm->comm, n_ranks, &comm->id, rank, &comm->config));
-    } else if (result == ncclSuccess) {
-        /* The device is the caller's: the thread has none of its own. */
-        int ordinal;
-        if (gyre_get_device(&ordinal) == GYRE_SUCCESS && comm->config.device_ordinal < 0)
-            comm->config.device_ordinal = ordinal;
-        comm->is_threaded = 1;
-        if (pthread_create(&comm->thread, NULL, run_init, comm) != 0)
-            result = refuse(ncclSystemError, "no thread for a non-blocking init");
-        else
-            result = ncclInProgress;
-    }
-    if (result != ncclSuccess && result != ncclInProgress) {
-        free(comm);
-        comm = NULL;
-    }
-    *comm_out = comm;
-    return result;
+    const ncclResult_t result = take_config(given, &handle, &config);
+    if (result != ncclSuccess)
+        return result;
+    memcpy(own_id.bytes, id->internal, sizeof(own_id.bytes));
+    return hand_out(handle, gyre_comm_init_rank(&handle->comm, n_ranks, &own_id, rank, &config),
+                    comm_out);
 }
 
 EXPORT ncclResult_t pncclGetVersion(int *version)
@@ -228,7 +214,7 @@ EXPORT ncclResult_t pncclCommInitAll(ncclComm_t *comms, int ndev, const int *dev
         comms[i] = new_handle();
         if (comms[i] == NULL) {
             while (i-- > 0)
-                free(comms[i]);
+                free_handle(comms[i]);
             result = ncclSystemError;
         }
     }
@@ -238,7 +224,7 @@ EXPORT ncclResult_t pncclCommInitAll(ncclComm_t *comms, int ndev, const int *dev
             comms[i]->comm = made[i];
             if (result == ncclSuccess)
                 continue;
-            free(comms[i]);
+            free_handle(comms[i]);
             comms[i] = NULL;
         }
     }
@@ -257,14 +243,16 @@ static ncclResult_t end(ncclComm_t comm, int aborts)
 {
     if (comm == NULL)
         return ncclSuccess;
-    if (comm->is_threaded)
-        pthread_join(comm->thread, NULL); /* bounded by the bootstrap's timeout */
     ncclResult_t result = ncclSuccess;
+    if (comm->twin != NULL && aborts)
+        nccl_fallback_get()->CommAbort(comm->twin);
+    else if (comm->twin != NULL)
+        nccl_fallback_get()->CommDestroy(comm->twin);
     if (comm->comm != NULL && aborts)
         result = result_of(gyre_comm_abort(comm->comm));
     if (comm->comm != NULL && result == ncclSuccess)
         result = result_of(gyre_comm_destroy(comm->comm));
-    free(comm);
+    free_handle(comm);
     return result;
 }
 
@@ -281,38 +269,44 @@ EXPORT ncclResult_t pncclCommAbort(ncclComm_t comm)
 EXPORT ncclResult_t pncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm,
                                    ncclConfig_t *config)
 {
+    gyre_config own_config;
+    struct ncclComm *handle;
     ncclResult_t result;
     gyre_comm *own = usable(comm, &result);
     if (own == NULL)
         return result;
     if (newcomm == NULL)
         return refuse(ncclInvalidArgument, "ncclCommSplit: newcomm is NULL");
-    struct ncclComm *made = new_handle();
-    if (made == NULL)
-        return ncclSystemError;
-    int is_blocking;
-    result = take_config(config, made, &is_blocking);
-    if (result == ncclSuccess)
-        result = result_of(
-            gyre_comm_split(own, color, key, &made->comm, config != NULL ? &made->config : NULL));
-    if (result != ncclSuccess || made->comm == NULL) {
-        free(made);
-        made = NULL;
-    }
-    *newcomm = made;
-    return result;
+    result = take_config(config, &handle, &own_config);
+    if (result != ncclSuccess)
+        return result;
+    const gyre_status status =
+        gyre_comm_split(own, color, key, &handle->comm, config != NULL ? &own_config : NULL);
+    if (color != NCCL_SPLIT_NOCOLOR)
+        return hand_out(handle, status, newcomm);
+    free_handle(handle);
+    *newcomm = NULL;
+    return result_of(status);
 }
 
 EXPORT ncclResult_t pncclCommShrink(ncclComm_t comm, int *excludeRanksList, int excludeRanksCount,
                                     ncclComm_t *newcomm, ncclConfig_t *config, int shrinkFlags)
 {
-    (void)comm;
-    (void)excludeRanksList;
-    (void)excludeRanksCount;
-    (void)newcomm;
-    (void)config;
-    (void)shrinkFlags;
-    return refuse(ncclInvalidUsage, "gyre does not have ncclCommShrink: use ncclCommSplit");
+    gyre_config own_config;
+    struct ncclComm *handle;
+    ncclResult_t result;
+    gyre_comm *own = usable(comm, &result);
+    if (own == NULL)
+        return result;
+    if (newcomm == NULL)
+        return refuse(ncclInvalidArgument, "ncclCommShrink: newcomm is NULL");
+    result = take_config(config, &handle, &own_config);
+    if (result != ncclSuccess)
+        return result;
+    return hand_out(handle,
+                    gyre_comm_shrink(own, excludeRanksList, excludeRanksCount, shrinkFlags,
+                                     &handle->comm, config != NULL ? &own_config : NULL),
+                    newcomm);
 }
 
 EXPORT const char *pncclGetErrorString(ncclResult_t result)
@@ -342,24 +336,16 @@ EXPORT const char *pncclGetErrorString(ncclResult_t result)
 
 EXPORT const char *pncclGetLastError(ncclComm_t comm)
 {
-    if (comm != NULL && is_ready(comm)) {
-        const char *text = comm->comm != NULL ? gyre_comm_last_error(comm->comm) : comm->cause;
-        if (text[0] != '\0')
-            return text;
-    }
-    return last_error;
+    const char *text = comm != NULL && comm->comm != NULL ? gyre_comm_last_error(comm->comm) : "";
+    return text[0] != '\0' ? text : last_error;
 }
 
 EXPORT ncclResult_t pncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *asyncError)
 {
     if (comm == NULL || asyncError == NULL)
         return refuse(ncclInvalidArgument, "ncclCommGetAsyncError: comm or asyncError is NULL");
-    if (!is_ready(comm)) {
+    if (comm->comm == NULL) { /* its group has not ended */
         *asyncError = ncclInProgress;
-        return ncclSuccess;
-    }
-    if (comm->comm == NULL) {
-        *asyncError = translate(comm->status);
         return ncclSuccess;
     }
     gyre_status status = GYRE_SUCCESS;
@@ -389,63 +375,150 @@ EXPORT ncclResult_t pncclCommUserRank(const ncclComm_t comm, int *rank)
     return own == NULL ? result : result_of(gyre_comm_rank(own, rank));
 }
 
-/* ---- registration and windows ------------------------------------------------------------- */
+/* ---- registration, windows and the device API --------------------------------------------- */
 
 EXPORT ncclResult_t pncclCommRegister(const ncclComm_t comm, void *buff, size_t size, void **handle)
 {
+    gyre_registration made = NULL;
     ncclResult_t result;
-    if (usable(comm, &result) == NULL)
+    gyre_comm *own = usable(comm, &result);
+    if (own == NULL)
         return result;
-    if (buff == NULL || size == 0 || handle == NULL)
-        return refuse(ncclInvalidArgument,
-                      "ncclCommRegister: no buffer, or no place for the handle");
-    /* Registration is a hint: every path works without it. The handle only has to be one. */
-    *handle = buff;
-    return ncclSuccess;
+    if (handle == NULL)
+        return refuse(ncclInvalidArgument, "ncclCommRegister: handle is NULL");
+    result = result_of(gyre_comm_register(own, buff, size, &made));
+    *handle = made;
+    return result;
 }
 
 EXPORT ncclResult_t pncclCommDeregister(const ncclComm_t comm, void *handle)
 {
-    (void)handle;
     ncclResult_t result;
-    usable(comm, &result);
+    gyre_comm *own = usable(comm, &result);
+    return own == NULL ? result : result_of(gyre_comm_deregister(own, handle));
+}
+
+/* A feature that gyre does not have, and no real library has either. */
+static ncclResult_t unsupported(const char *text)
+{
+    char all[600];
+    const char *problem = nccl_fallback_problem();
+    snprintf(all, sizeof(all), "%s%s%s", text, problem[0] != '\0' ? "; " : "", problem);
+    return refuse(ncclInvalidUsage, all);
+}
+
+/* The result of a call to the real library. */
+static ncclResult_t result_of_real(ncclResult_t result, ncclComm_t twin)
+{
+    if (result != ncclSuccess && result != ncclInProgress)
+        snprintf(last_error, sizeof(last_error), "GYRE_NCCL_FALLBACK: %s",
+                 nccl_fallback_get()->GetLastError(twin));
+    return result;
+}
+
+/* How a rank's part of making a twin began. */
+struct twin_offer {
+    ncclUniqueId id;
+    ncclResult_t result;
+};
+
+static ncclResult_t make_twin(gyre_comm *own, const struct nccl_fallback *real,
+                              ncclComm_t *twin_out)
+{
+    int rank = 0;
+    int n_ranks = 0;
+    struct twin_offer offer;
+    memset(&offer, 0, sizeof(offer));
+    ncclResult_t result = result_of(gyre_comm_rank(own, &rank));
+    if (result == ncclSuccess)
+        result = result_of(gyre_comm_count(own, &n_ranks));
+    if (result != ncclSuccess)
+        return result;
+    if (rank == 0)
+        offer.result = result_of_real(real->GetUniqueId(&offer.id), NULL);
+    struct twin_offer *offers = calloc((size_t)n_ranks, sizeof(*offers));
+    if (offers == NULL)
+        return refuse(ncclSystemError, "out of host memory");
+    result = result_of(gyre_comm_exchange(own, &offer, sizeof(offer), offers));
+    if (result == ncclSuccess && offers[0].result != ncclSuccess)
+        result = refuse(offers[0].result, "GYRE_NCCL_FALLBACK: ncclGetUniqueId failed on rank 0");
+    if (result == ncclSuccess)
+        result = result_of_real(real->CommInitRank(twin_out, n_ranks, offers[0].id, rank), NULL);
+    free(offers);
+    return result;
+}
+
+/* The communicator's twin in the real library; made by the first handed-over call, which is
+ * collective as all of them are. */
+static ncclResult_t get_twin(struct ncclComm *comm, ncclComm_t *twin_out)
+{
+    ncclResult_t result;
+    gyre_comm *own = usable(comm, &result);
+    if (own == NULL)
+        return result;
+    pthread_mutex_lock(&comm->lock);
+    if (comm->twin == NULL)
+        result = make_twin(own, nccl_fallback_get(), &comm->twin);
+    *twin_out = comm->twin;
+    pthread_mutex_unlock(&comm->lock);
     return result;
 }
 
 EXPORT ncclResult_t pncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size,
                                             ncclWindow_t *win, int winFlags)
 {
-    (void)winFlags;
+    const struct nccl_fallback *real = nccl_fallback_get();
+    ncclComm_t twin;
     ncclResult_t result;
     if (usable(comm, &result) == NULL)
         return result;
     if (buff == NULL || size == 0 || win == NULL)
         return refuse(ncclInvalidArgument, "ncclCommWindowRegister: no buffer, or no place for it");
     *win = NULL; /* documented: no window, collectives use the buffer like any other */
-    return ncclSuccess;
+    if (real == NULL)
+        return ncclSuccess;
+    result = get_twin(comm, &twin);
+    if (result != ncclSuccess)
+        return result;
+    return result_of_real(real->CommWindowRegister(twin, buff, size, win, winFlags), twin);
 }
 
 EXPORT ncclResult_t pncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win)
 {
-    (void)win;
+    const struct nccl_fallback *real = nccl_fallback_get();
+    ncclComm_t twin;
     ncclResult_t result;
-    usable(comm, &result);
-    return result;
+    if (usable(comm, &result) == NULL || win == NULL)
+        return result;
+    if (real == NULL)
+        return refuse(ncclInvalidArgument,
+                      "ncclCommWindowDeregister: not a window of this library");
+    result = get_twin(comm, &twin);
+    return result != ncclSuccess ? result
+                                 : result_of_real(real->CommWindowDeregister(twin, win), twin);
 }
 
 EXPORT ncclResult_t pncclDevCommCreate(ncclComm_t comm, const void *requirements, void *devComm)
 {
-    (void)comm;
-    (void)requirements;
-    (void)devComm;
-    return refuse(ncclInvalidUsage, "gyre does not have NCCL's device API (ncclDevCommCreate)");
+    const struct nccl_fallback *real = nccl_fallback_get();
+    ncclComm_t twin;
+    if (real == NULL)
+        return unsupported("gyre does not have NCCL's device API (ncclDevCommCreate)");
+    const ncclResult_t result = get_twin(comm, &twin);
+    return result != ncclSuccess
+               ? result
+               : result_of_real(real->DevCommCreate(twin, requirements, devComm), twin);
 }
 
 EXPORT ncclResult_t pncclDevCommDestroy(ncclComm_t comm, const void *devComm)
 {
-    (void)comm;
-    (void)devComm;
-    return refuse(ncclInvalidUsage, "gyre does not have NCCL's device API (ncclDevCommDestroy)");
+    const struct nccl_fallback *real = nccl_fallback_get();
+    ncclComm_t twin;
+    if (real == NULL)
+        return unsupported("gyre does not have NCCL's device API (ncclDevCommDestroy)");
+    const ncclResult_t result = get_twin(comm, &twin);
+    return result != ncclSuccess ? result
+                                 : result_of_real(real->DevCommDestroy(twin, devComm), twin);
 }
 
 /* ---- operations --------------------------------------------------------------------------- */
@@ -566,28 +639,36 @@ EXPORT ncclResult_t pncclRecv(void *recvbuff, size_t count, ncclDataType_t datat
 
 EXPORT ncclResult_t pncclGroupStart(void)
 {
-    return result_of(gyre_group_start());
+    const gyre_status status = gyre_group_start();
+    group_depth += status == GYRE_SUCCESS;
+    return result_of(status);
 }
 
 EXPORT ncclResult_t pncclGroupEnd(void)
 {
+    group_depth -= group_depth > 0;
     return result_of(gyre_group_end());
 }
 
 EXPORT ncclResult_t pncclGroupSimulateEnd(ncclSimInfo_t *simInfo)
 {
     (void)simInfo;
-    return refuse(ncclInvalidUsage, "gyre does not have ncclGroupSimulateEnd");
+    return unsupported("gyre does not have ncclGroupSimulateEnd");
 }
 
+/* Windows are made of memory that the real library allocated. */
 EXPORT ncclResult_t pncclMemAlloc(void **ptr, size_t size)
 {
-    return result_of(gyre_mem_alloc(ptr, size, GYRE_DEVICE_AUTO, -1));
+    const struct nccl_fallback *real = nccl_fallback_get();
+    return real != NULL ? result_of_real(real->MemAlloc(ptr, size), NULL)
+                        : result_of(gyre_mem_alloc(ptr, size, GYRE_DEVICE_AUTO, -1));
 }
 
 EXPORT ncclResult_t pncclMemFree(void *ptr)
 {
-    return result_of(gyre_mem_free(ptr, GYRE_DEVICE_AUTO));
+    const struct nccl_fallback *real = nccl_fallback_get();
+    return real != NULL ? result_of_real(real->MemFree(ptr), NULL)
+                        : result_of(gyre_mem_free(ptr, GYRE_DEVICE_AUTO));
 }
 
 /* The plain names are weak, so that a tool may stand in front of them and call the pnccl twins. */

@@ -21,7 +21,9 @@ struct connection {
     uint32_t n_uses;
     uint32_t index;
     uint32_t is_send;
-    uint32_t pad[3];
+    uint32_t slot_bytes;
+    uint32_t has_entered; /* placed data: the receiver is in this call */
+    uint32_t pad;
 };
 
 static_assert(sizeof(struct connection) == 80, "cuda_exec.c sizes shared memory by it");
@@ -44,9 +46,9 @@ struct block {
 extern __shared__ uint4 shared_words[];
 
 template <int PROTO>
-static __device__ __forceinline__ void open_connection(struct connection *own,
-                                                       const struct gyre_cuda_common &common,
-                                                       uint32_t index, uint32_t n_uses)
+static __device__ __forceinline__ void
+open_connection(struct connection *own, const struct gyre_cuda_common &common, uint32_t index,
+                const struct gyre_cuda_connection &use)
 {
     const struct gyre_connector *end = &common.connectors[index];
     const uint64_t number = common.counters[index];
@@ -54,6 +56,7 @@ static __device__ __forceinline__ void open_connection(struct connection *own,
     struct gyre_inbox *inbox = end->inbox;
     struct gyre_credit *credit = end->credit;
     const uint32_t depth = end->depth;
+    const uint32_t slot_bytes = end->slot_bytes;
     own->slots = end->slots[PROTO];
     own->awaited = is_send ? &credit->head[PROTO] : &inbox->tail[PROTO];
     own->posted = is_send ? &inbox->tail[PROTO] : &credit->head[PROTO];
@@ -68,7 +71,12 @@ static __device__ __forceinline__ void open_connection(struct connection *own,
     own->first_slot =
         (depth & (depth - 1)) == 0 ? (uint32_t)number & (depth - 1) : (uint32_t)(number % depth);
     own->depth = depth;
-    own->n_uses = n_uses;
+    own->slot_bytes = PROTO == GYRE_PROTO_SIMPLE ? slot_bytes : common.slot_bytes;
+    own->n_uses = use.n_uses;
+    own->has_entered = 0;
+    /* What this rank did to its OUT before is over: launches of a stream follow each other. */
+    if (PROTO == GYRE_PROTO_SIMPLE && use.is_placed != 0 && !is_send)
+        store_relaxed_sys(&credit->head[GYRE_HEAD_ENTERED], number + 1);
     own->index = index;
     own->is_send = is_send;
 }
@@ -130,9 +138,8 @@ open_block(const struct gyre_cuda_common &common, const struct gyre_cuda_work &w
     struct connection *own = (struct connection *)shared_words;
     uint4 *rest = shared_words + connections_words + work.inline_words;
     for (uint32_t i = threadIdx.x; i < worker.n_connections; i += blockDim.x)
-        open_connection<PROTO>(&own[i], common,
-                               connections[i].index + channel * work.channel_stride,
-                               connections[i].n_uses);
+        open_connection<PROTO>(
+            &own[i], common, connections[i].index + channel * work.channel_stride, connections[i]);
     if (PROTO == GYRE_PROTO_SIMPLE && work.inline_words == 0 &&
         worker.n_steps <= MAX_SHARED_STEPS) {
         const uint32_t n_words = worker.n_steps * (uint32_t)(sizeof(struct gyre_cuda_step) / 16);
@@ -180,7 +187,7 @@ static __device__ __forceinline__ unsigned char *
 slot_address(const struct block &block, const struct connection *own, uint32_t n_before)
 {
     const uint32_t slot = (own->first_slot + n_before) % own->depth;
-    return own->slots + (size_t)slot * block.common.slot_bytes;
+    return own->slots + (size_t)slot * own->slot_bytes;
 }
 
 /* Where a chunk's part of the step begins. @range: of the step's own chunk. */
@@ -204,6 +211,21 @@ static __device__ __forceinline__ unsigned char *chunk_address(const struct bloc
         first = gyre_cuda_tile_range(&work.split, block.channel, index, tile).first_elem;
     unsigned char *base = kind == GYRE_OPERAND_IN ? (unsigned char *)work.in : work.out;
     return base + first * work.elem_bytes;
+}
+
+/* Placed data of a step: in OUT at its chunk, of this rank or, to be written, of the peer. */
+static __device__ __forceinline__ unsigned char *placed_address(const struct block &block,
+                                                                const struct connection *own,
+                                                                uint32_t tile, uint32_t step_chunk,
+                                                                struct gyre_range range)
+{
+    const struct gyre_cuda_work &work = block.work;
+    const uint32_t ref = (uint32_t)GYRE_OPERAND_OUT << GYRE_CUDA_REF_KIND_SHIFT | step_chunk;
+    unsigned char *here = chunk_address(block, ref, tile, step_chunk, range);
+    if (own->is_send == 0)
+        return here;
+    unsigned char *base = (unsigned char *)work.bases[own->index / block.common.ends_per_rank];
+    return base + work.out_offset_bytes + (here - work.out);
 }
 
 /* Is there data (receiving end) or room (sending end) for the slot of that number? */

@@ -21,12 +21,13 @@ struct lowering {
     struct gyre_cuda_worker *workers;
     struct gyre_cuda_connection *connections;
     struct gyre_cuda_step *steps;
+    uint32_t slot_bytes;  /* the smallest so far */
     uint16_t *own_number; /* by the program's connection: its number in its worker, or NONE */
 };
 
 #define NONE UINT16_MAX
 
-static gyre_status find_end(const struct lowering *lower, uint32_t i, uint32_t *index_out)
+static gyre_status find_end(struct lowering *lower, uint32_t i, uint32_t *index_out)
 {
     const struct gyre_program *program = lower->config->program;
     const struct gyre_connection *connection = &program->connections[i];
@@ -47,10 +48,17 @@ static gyre_status find_end(const struct lowering *lower, uint32_t i, uint32_t *
             return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                              "the connection %s rank %u has no slots for protocol %s",
                              connection->is_send ? "to" : "from", peer, gyre_proto_names[proto]);
+        if (end->is_proxied && program->is_placed != 0)
+            return gyre_fail(
+                GYRE_ERROR_UNSUPPORTED,
+                "the connection %s rank %u goes through a proxy: nothing can be placed",
+                connection->is_send ? "to" : "from", peer);
         if (end->is_proxied && proto != GYRE_PROTO_SIMPLE)
             return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                              "the connection %s rank %u goes through a proxy: no protocol %s",
                              connection->is_send ? "to" : "from", peer, gyre_proto_names[proto]);
+        if (proto == GYRE_PROTO_SIMPLE)
+            lower->slot_bytes = (uint32_t)gyre_min_u64(lower->slot_bytes, end->slot_bytes);
     }
     *index_out =
         gyre_connector_index(lower->spec, peer, connection->lane, connection->is_send != 0);
@@ -59,8 +67,13 @@ static gyre_status find_end(const struct lowering *lower, uint32_t i, uint32_t *
 
 /* A use of a program's connection by a worker; the first one makes it the worker's own. */
 static gyre_status use_connection(struct lowering *lower, struct gyre_cuda_worker *worker,
-                                  uint16_t i, struct gyre_cuda_operand *operand_out)
+                                  const struct gyre_operand *operand,
+                                  struct gyre_cuda_operand *operand_out)
 {
+    const uint16_t i = operand->index;
+    if (operand->is_placed != 0 && lower->config->proto != GYRE_PROTO_SIMPLE)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "algorithm %s places data: only by protocol %s",
+                         lower->config->program->algorithm, gyre_proto_names[GYRE_PROTO_SIMPLE]);
     if (lower->own_number[i] == NONE) {
         struct gyre_cuda_connection *added =
             &lower->connections[worker->first_connection + worker->n_connections];
@@ -69,8 +82,10 @@ static gyre_status use_connection(struct lowering *lower, struct gyre_cuda_worke
     }
     struct gyre_cuda_connection *own =
         &lower->connections[worker->first_connection + lower->own_number[i]];
-    operand_out->ref = lower->own_number[i];
-    operand_out->use = (uint16_t)own->n_uses++;
+    own->is_placed = (uint16_t)(own->is_placed | operand->is_placed);
+    operand_out->ref =
+        (uint16_t)(lower->own_number[i] | (operand->is_placed != 0 ? GYRE_CUDA_REF_PLACED : 0));
+    operand_out->use = own->n_uses++;
     return GYRE_SUCCESS;
 }
 
@@ -79,7 +94,7 @@ static gyre_status lower_operand(struct lowering *lower, struct gyre_cuda_worker
                                  struct gyre_cuda_operand *operand_out)
 {
     if (operand->kind == GYRE_OPERAND_CONNECTION)
-        return use_connection(lower, worker, operand->index, operand_out);
+        return use_connection(lower, worker, operand, operand_out);
     if (operand->index > GYRE_CUDA_REF_INDEX_MASK)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "algorithm %s: chunk %u is beyond %u",
                          lower->config->program->algorithm, operand->index,
@@ -117,7 +132,7 @@ static gyre_status lower_step(struct lowering *lower, struct gyre_cuda_worker *w
 static gyre_status lower_all(struct lowering *lower, struct gyre_cuda_shape *shape_out)
 {
     const struct gyre_program *program = lower->config->program;
-    struct gyre_cuda_shape shape = {0, 0, 0};
+    struct gyre_cuda_shape shape = {0, 0, 0, 0};
     uint32_t n_connections = 0;
     for (uint32_t w = 0; w < program->n_workers; w++) {
         struct gyre_cuda_worker *worker = &lower->workers[w];
@@ -135,6 +150,7 @@ static gyre_status lower_all(struct lowering *lower, struct gyre_cuda_shape *sha
         if (worker->n_steps > shape.max_steps)
             shape.max_steps = worker->n_steps;
     }
+    shape.slot_bytes = lower->slot_bytes;
     *shape_out = shape;
     return GYRE_SUCCESS;
 }
@@ -153,6 +169,9 @@ gyre_status gyre_cuda_lower(const struct gyre_fifo_spec *spec,
     struct gyre_cuda_program layout;
     struct lowering lower = {
         .spec = spec, .connectors = connectors, .n_ranks = (uint32_t)n_ranks, .config = config};
+    lower.slot_bytes = spec->slot_bytes[config->proto];
+    if (config->proto == GYRE_PROTO_SIMPLE)
+        lower.slot_bytes = (uint32_t)gyre_max_u64(lower.slot_bytes, spec->near_slot_bytes);
     layout.workers_offset = sizeof(layout);
     layout.connections_offset =
         layout.workers_offset + program->n_workers * (uint32_t)sizeof(struct gyre_cuda_worker);

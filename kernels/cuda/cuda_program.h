@@ -22,6 +22,7 @@ struct gyre_cuda_operand {
 
 #define GYRE_CUDA_REF_KIND_SHIFT 14
 #define GYRE_CUDA_REF_INDEX_MASK 0x3fffU
+#define GYRE_CUDA_REF_PLACED     0x4000U /* of a connection, which has no kind there */
 
 struct gyre_cuda_step {
     uint8_t n_ins;
@@ -38,8 +39,9 @@ struct gyre_cuda_step {
 };
 
 struct gyre_cuda_connection {
-    uint32_t index;  /* gyre_connector_index() in channel 0 */
-    uint32_t n_uses; /* slots in a tile; never 0 */
+    uint32_t index;     /* gyre_connector_index() in channel 0 */
+    uint16_t n_uses;    /* slots in a tile; never 0 */
+    uint16_t is_placed; /* some of them are placed */
 };
 
 struct gyre_cuda_worker {
@@ -147,7 +149,7 @@ struct gyre_cuda_common {
     uint64_t *counters; /* of this protocol, by connector index: posted or consumed */
     struct gyre_cuda_control *control;
     struct gyre_cuda_board *board;
-    uint32_t slot_bytes; /* of this protocol */
+    uint32_t slot_bytes; /* of this protocol; SIMPLE: each connection has its own */
     uint32_t n_blocks;
     uint32_t n_works;
     uint32_t ends_per_rank; /* connectors of one peer: turns an index into a rank */
@@ -174,6 +176,8 @@ struct gyre_cuda_work {
     uint16_t n_abreast; /* SIMPLE: tiles that go through the steps side by side */
     uint8_t posts_late; /* lines: credit goes back once a tile, no slot is needed sooner */
     uint8_t pad;
+    void *const *bases; /* of placed data: gyre_placement.device_bases */
+    uint64_t out_offset_bytes;
     uint32_t inline_words;    /* of 16 bytes: the program is among the parameters; 0 = it is not */
     uint32_t max_connections; /* of one worker */
 };
@@ -254,7 +258,8 @@ extern "C" {
 struct gyre_cuda_shape {
     uint32_t max_connections; /* of one worker */
     uint32_t max_steps;
-    uint32_t max_uses; /* of one connection in a tile */
+    uint32_t max_uses;   /* of one connection in a tile */
+    uint32_t slot_bytes; /* the smallest of its connections, this protocol's */
 };
 
 /** gyre_cuda_lower - one rank's program as a blob for the kernel.

@@ -96,6 +96,21 @@ static __device__ __forceinline__ bool await(const struct block &block, struct c
     return false;
 }
 
+/* Placed data may be written once the receiver is in this call. Returns false when aborted. */
+static __device__ __forceinline__ bool await_entry(const struct block &block,
+                                                   struct connection *own)
+{
+    const uint64_t *entered = own->awaited + (GYRE_HEAD_ENTERED - GYRE_PROTO_SIMPLE);
+    uint32_t n_polls = 0;
+    while (own->has_entered == 0) {
+        if ((int64_t)(load_acquire_sys(entered) - (own->number + 1)) >= 0)
+            own->has_entered = 1;
+        else if (must_stop(block.common, n_polls))
+            return false;
+    }
+    return true;
+}
+
 /* A slot of another call: say whose, then wait for the abort that follows. */
 static __device__ __noinline__ void report_mismatch(const struct gyre_cuda_common &common,
                                                     uint32_t index)
@@ -115,7 +130,8 @@ static __device__ __forceinline__ void fill_move(const struct block &block,
     const struct gyre_cuda_work &work = block.work;
     move->n_ins = step->n_ins;
     move->n_outs = step->n_outs;
-    move->n_bytes = (uint32_t)range.n_elems * work.elem_bytes;
+    /* A step that only waits moves nothing. */
+    move->n_bytes = step->n_outs == 0 ? 0 : (uint32_t)range.n_elems * work.elem_bytes;
     move->arithmetic.scalar = work.scalar;
     move->arithmetic.scale_mask = work.premultiply != 0 ? step->caller_mask : 0;
     move->arithmetic.divisor = step->is_final != 0 ? work.divisor : 1;
@@ -135,11 +151,14 @@ static __device__ __forceinline__ bool prepare(const struct block &block,
     uintptr_t address = 0;
     if (lane_operand(step, lane, &operand, &is_connection)) {
         if (is_connection) {
-            struct connection *own = &block.connections[operand.ref];
+            struct connection *own = &block.connections[operand.ref & GYRE_CUDA_REF_INDEX_MASK];
+            const bool is_placed = (operand.ref & GYRE_CUDA_REF_PLACED) != 0;
             const uint32_t n_before = slots_before(block, own, tile, operand.use);
             const uint64_t number = own->number + n_before;
-            address = (uintptr_t)slot_address(block, own, n_before);
-            is_stopped = !await(block, own, number);
+            address = is_placed ? (uintptr_t)placed_address(block, own, tile, step->chunk, range)
+                                : (uintptr_t)slot_address(block, own, n_before);
+            is_stopped = !await(block, own, number) ||
+                         (is_placed && own->is_send != 0 && !await_entry(block, own));
             if (!is_stopped && own->is_send == 0 &&
                 load_relaxed_sys(&own->slot_info[number % own->depth]) !=
                     gyre_slot_info(n_bytes, block.work.signature)) {
@@ -172,7 +191,7 @@ static __device__ __forceinline__ void publish(const struct block &block,
     bool is_connection;
     if (!lane_operand(step, lane, &operand, &is_connection) || !is_connection)
         return;
-    const struct connection *own = &block.connections[operand.ref];
+    const struct connection *own = &block.connections[operand.ref & GYRE_CUDA_REF_INDEX_MASK];
     const uint64_t number = own->number + slots_before(block, own, tile, operand.use);
     if (own->is_send != 0)
         store_relaxed_sys(&own->slot_info[number % own->depth],

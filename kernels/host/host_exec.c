@@ -72,7 +72,7 @@ static void fill_ends(struct gyre_host_executor *executor, const struct gyre_con
         end->inbox = connectors[i].inbox;
         end->credit = connectors[i].credit;
         end->depth = connectors[i].depth;
-        end->slot_bytes = executor->spec.slot_bytes[GYRE_PROTO_SIMPLE];
+        end->slot_bytes = connectors[i].slot_bytes;
         end->peer = i / n_per_peer;
     }
 }
@@ -246,6 +246,8 @@ static gyre_status check_work(const struct gyre_work *work)
             GYRE_ERROR_INTERNAL,
             "a split of %u channels, %u chunks for a program of %u channels, %u chunks",
             split->n_channels, split->n_chunks, loaded->n_channels, loaded->n_chunks);
+    if (loaded->is_placed && work->placement == NULL)
+        return gyre_fail(GYRE_ERROR_INTERNAL, "%s", "a program that places data, and no placement");
     if (split->unit_elems == 0 || tile_bytes == 0)
         return gyre_fail(GYRE_ERROR_INTERNAL, "a split of %u elements a tile, %u a unit",
                          split->tile_elems, split->unit_elems);
@@ -368,6 +370,7 @@ const struct gyre_executor_ops gyre_executor_host = {
     .pulse = host_pulse,
     .abort = host_abort,
     .load = gyre_host_load,
+    .prepare = gyre_host_prepare,
     .unload = gyre_host_unload,
     .launch = host_launch,
 };

@@ -21,7 +21,8 @@ struct gyre_host_end {
     uint32_t slot;    /* n_moved % depth */
     uint32_t depth;
     uint32_t slot_bytes;
-    uint32_t peer; /* rank in the communicator */
+    uint32_t peer;    /* rank in the communicator */
+    uint64_t n_entry; /* placed data: n_moved when the work began */
 };
 
 struct gyre_host_executor {
@@ -49,10 +50,11 @@ struct gyre_loaded {
     uint32_t n_chunks;
     uint32_t n_workers;
     uint32_t n_connections;
-    uint32_t n_scratch; /* areas of one channel */
-    uint32_t area_bytes;
+    uint32_t n_scratch;  /* areas of one channel */
+    uint32_t area_bytes; /* what a tile may have: the smallest slot of its connections */
     bool in_blocks;
     bool out_blocks;
+    bool is_placed;
     struct gyre_worker *workers;
     struct gyre_step *steps;
     struct gyre_host_end **ends; /* [channel][connection] */
@@ -75,7 +77,8 @@ struct gyre_host_runner {
     uint32_t n_steps;
     uint32_t step;
     uint32_t channel;
-    uint32_t is_stuck; /* its peer is in another call; waits for the fault */
+    bool has_entered; /* placed data: peers know that OUT is theirs to write */
+    bool is_stuck;    /* its peer is in another call; waits for the fault */
 };
 
 /** gyre_host_step_try - run the runner's next step if all its slots are there. The caller holds
@@ -84,9 +87,11 @@ struct gyre_host_runner {
 bool gyre_host_step_try(struct gyre_host_executor *executor, struct gyre_host_runner *runner,
                         uint64_t *n_bytes_out);
 
-/** The slots load and unload of the executor's table. */
+/** The slots load, prepare and unload of the executor's table. */
 gyre_status gyre_host_load(struct gyre_executor *executor, const struct gyre_load_config *config,
                            struct gyre_loaded **loaded_out);
+gyre_status gyre_host_prepare(struct gyre_executor *executor, struct gyre_loaded *loaded,
+                              const struct gyre_reduction *reduction);
 void gyre_host_unload(struct gyre_executor *executor, struct gyre_loaded *loaded);
 
 /** gyre_host_loaded_release - one user less; the last one frees. The caller holds executor->lock.

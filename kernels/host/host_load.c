@@ -48,6 +48,7 @@ static gyre_status resolve(const struct gyre_host_executor *executor,
                                  executor->rank, connection->is_send ? "to" : "from", peer, fifo,
                                  program->algorithm);
             loaded->ends[channel * program->n_connections + i] = end;
+            loaded->area_bytes = (uint32_t)gyre_min_u64(loaded->area_bytes, end->slot_bytes);
         }
     }
     return GYRE_SUCCESS;
@@ -102,9 +103,12 @@ gyre_status gyre_host_load(struct gyre_executor *base, const struct gyre_load_co
     loaded->n_workers = program->n_workers;
     loaded->n_connections = program->n_connections;
     loaded->n_scratch = program->n_scratch;
-    loaded->area_bytes = executor->spec.slot_bytes[GYRE_PROTO_SIMPLE];
+    /* Of the largest slots; resolve() brings it down to the smallest that the program uses. */
+    loaded->area_bytes = (uint32_t)gyre_max_u64(executor->spec.slot_bytes[GYRE_PROTO_SIMPLE],
+                                                executor->spec.near_slot_bytes);
     loaded->in_blocks = gyre_collectives[program->coll].in_blocks;
     loaded->out_blocks = gyre_collectives[program->coll].out_blocks;
+    loaded->is_placed = program->is_placed != 0;
     GYRE_TRY_GOTO(status, allocate_all(config, loaded), fail_loaded);
     for (uint32_t i = 0; i < program->n_workers; i++)
         loaded->workers[i] = program->workers[i];
@@ -122,6 +126,15 @@ void gyre_host_loaded_release(struct gyre_loaded *loaded)
 {
     if (--loaded->n_users == 0)
         free_loaded(loaded);
+}
+
+gyre_status gyre_host_prepare(struct gyre_executor *base, struct gyre_loaded *loaded,
+                              const struct gyre_reduction *reduction)
+{
+    (void)base; /* its code is there */
+    (void)loaded;
+    (void)reduction;
+    return GYRE_SUCCESS;
 }
 
 void gyre_host_unload(struct gyre_executor *base, struct gyre_loaded *loaded)

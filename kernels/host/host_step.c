@@ -25,13 +25,38 @@ static bool has_credit(struct gyre_host_end *end)
     return end->n_moved - end->n_seen < end->depth;
 }
 
+/* Placed data may be written once the receiver is in the same call. */
+static bool has_receiver_entered(const struct gyre_host_end *end)
+{
+    return gyre_load_acquire_u64(&end->credit->head[GYRE_HEAD_ENTERED]) > end->n_entry;
+}
+
+/* Once a work: OUT is the peers' to write where this worker's program says so. */
+static void enter(struct gyre_host_runner *runner)
+{
+    for (uint32_t s = 0; s < runner->n_steps; s++) {
+        const struct gyre_step *step = &runner->steps[s];
+        for (uint32_t i = 0; i < step->n_outs; i++)
+            if (step->outs[i].is_placed)
+                runner->ends[step->outs[i].index]->n_entry =
+                    runner->ends[step->outs[i].index]->n_moved;
+        if (!step->ins[0].is_placed)
+            continue;
+        struct gyre_host_end *end = runner->ends[step->ins[0].index];
+        gyre_store_release_u64(&end->credit->head[GYRE_HEAD_ENTERED], end->n_moved + 1);
+    }
+    runner->has_entered = true;
+}
+
 static bool is_ready(const struct gyre_step *step, struct gyre_host_end *const *ends)
 {
     for (uint32_t i = 0; i < step->n_ins; i++)
         if (step->ins[i].kind == GYRE_OPERAND_CONNECTION && !has_arrived(ends[step->ins[i].index]))
             return false;
     for (uint32_t i = 0; i < step->n_outs; i++)
-        if (step->outs[i].kind == GYRE_OPERAND_CONNECTION && !has_credit(ends[step->outs[i].index]))
+        if (step->outs[i].kind == GYRE_OPERAND_CONNECTION &&
+            (!has_credit(ends[step->outs[i].index]) ||
+             (step->outs[i].is_placed && !has_receiver_entered(ends[step->outs[i].index]))))
             return false;
     return true;
 }
@@ -78,6 +103,21 @@ static unsigned char *slot_address(const struct gyre_host_end *end)
     return end->slots + (size_t)end->slot * end->slot_bytes;
 }
 
+/* Where placed data are: in OUT at the step's chunk, here or, for an output, at the peer. */
+static unsigned char *placed_address(const struct gyre_host_runner *runner,
+                                     const struct gyre_operand *operand, struct gyre_range range,
+                                     uint16_t step_chunk, bool is_out)
+{
+    const struct gyre_work *work = &runner->work->work;
+    const struct gyre_operand out = {GYRE_OPERAND_OUT, 0, step_chunk};
+    unsigned char *here = local_address(runner, &out, range, step_chunk);
+    if (!is_out)
+        return here;
+    const uint32_t peer = runner->ends[operand->index]->peer;
+    return (unsigned char *)work->placement->bases[peer] + work->out_offset_bytes +
+           (here - (unsigned char *)work->out);
+}
+
 static void reduce(const struct gyre_host_runner *runner, const struct gyre_step *step,
                    struct gyre_range range)
 {
@@ -91,7 +131,9 @@ static void reduce(const struct gyre_host_runner *runner, const struct gyre_step
     call.n_elems = range.n_elems;
     for (uint32_t i = 0; i < step->n_ins; i++) {
         const struct gyre_operand *in = &step->ins[i];
-        if (in->kind == GYRE_OPERAND_CONNECTION)
+        if (in->is_placed)
+            call.ins[i] = placed_address(runner, in, range, step->chunk, false);
+        else if (in->kind == GYRE_OPERAND_CONNECTION)
             call.ins[i] = slot_address(runner->ends[in->index]);
         else
             call.ins[i] = local_address(runner, in, range, step->chunk);
@@ -100,7 +142,9 @@ static void reduce(const struct gyre_host_runner *runner, const struct gyre_step
     }
     for (uint32_t i = 0; i < step->n_outs; i++) {
         const struct gyre_operand *out = &step->outs[i];
-        if (out->kind == GYRE_OPERAND_CONNECTION)
+        if (out->is_placed)
+            call.outs[i] = placed_address(runner, out, range, step->chunk, true);
+        else if (out->kind == GYRE_OPERAND_CONNECTION)
             call.outs[i] = slot_address(runner->ends[out->index]);
         else
             call.outs[i] = local_address(runner, out, range, step->chunk);
@@ -143,9 +187,11 @@ bool gyre_host_step_try(struct gyre_host_executor *executor, struct gyre_host_ru
                         uint64_t *n_bytes_out)
 {
     const struct gyre_step *step = &runner->steps[runner->step];
+    const struct gyre_work *work = &runner->work->work;
+    if (work->loaded->is_placed && !runner->has_entered)
+        enter(runner);
     if (runner->is_stuck || !is_ready(step, runner->ends))
         return false;
-    const struct gyre_work *work = &runner->work->work;
     const struct gyre_range range =
         gyre_tile_range(&work->split, runner->channel, step->chunk, runner->tile);
     const uint64_t n_bytes = range.n_elems * gyre_dtype_bytes((gyre_dtype)work->reduction.dtype);
@@ -153,12 +199,12 @@ bool gyre_host_step_try(struct gyre_host_executor *executor, struct gyre_host_ru
     struct gyre_pulse *pulse = executor->pulse;
     uint32_t peer = 0;
     if (!fits(step, runner->ends, info, &peer)) {
-        runner->is_stuck = 1;
+        runner->is_stuck = true;
         if (pulse->mismatch == 0)
             gyre_store_release_u64(&pulse->mismatch, (uint64_t)peer + 1);
         return false;
     }
-    if (n_bytes > 0)
+    if (n_bytes > 0 && step->n_outs > 0)
         reduce(runner, step, range);
     const uint32_t n_moved = publish(step, runner->ends, info);
     gyre_store_release_u64(&pulse->progress, pulse->progress + n_moved);

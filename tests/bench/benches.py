@@ -331,6 +331,72 @@ def case_compare(directory, _):
     assert "MPI has no type half" in done.stderr, done.stderr
 
 
+PREDICTION = re.compile(r" *(\d+)  (\w+) +(\w+) +(\d+) +(\d+) +([\d.]+) +([\d.]+) +([\d.]+)"
+                        r"  (\w+) +(\w+) +(\d+) +(\d+) +([\d.]+) +([\d.]+)%$")
+
+
+def case_tune(directory, _):
+    """tune writes constants, GYRE_TUNING_FILE takes them, --predict compares with measurements."""
+    sizes = ["-b", "64", "-e", "64K", "-f", "32", "--rounds", "2", "--device", "host", "-g", "2"]
+    with tempfile.TemporaryDirectory() as place:
+        path = os.path.join(place, "tuning.txt")
+        done = run([bench(directory, "tune"), "--output", path] + sizes)
+        assert "constants fitted" in done.stdout, done.stdout
+        with open(path) as file:
+            text = file.read()
+        assert re.search(r"^simple_host_hop_ns = [\d.e+-]+$", text, re.M), text
+        for name in ["allreduce", "allgather", "broadcast", "reduce", "reducescatter", "alltoall"]:
+            for environment in [{}, {"GYRE_TUNING_FILE": path}]:
+                done = run([bench(directory, name), "--predict", "1"] + sizes,
+                           environment=environment)
+                lines = [line for line in done.stdout.split("\n") if line and line[0] != "#"]
+                assert len(lines) == 3, done.stdout
+                for line in lines:
+                    match = PREDICTION.match(line)
+                    assert match, line
+                    assert all(float(match[i]) > 0 for i in (6, 7, 13)), line
+                assert "the tuner loses over 5%" in done.stdout, done.stdout
+        done = run([bench(directory, "allreduce"), "-b", "4K", "-e", "4K", "--device", "host", "-g",
+                    "2"], environment={"GYRE_TUNING_FILE": path, "GYRE_DEBUG": "INFO",
+                                       "GYRE_DEBUG_SUBSYS": "TUNING"})
+        log = done.stdout + done.stderr
+        assert re.search(r"all_reduce 4096 B: \w+ simple, \d channels, tiles of \d+ B, predicted "
+                         r"[\d.]+ us \(measured constants\)", log), log
+        with open(path, "a") as file:
+            file.write("nonsense = 1\n")
+        done = run([bench(directory, "allreduce"), "-g", "2", "--device", "host"], status=1,
+                   environment={"GYRE_TUNING_FILE": path})
+        assert "GYRE_TUNING_FILE" in done.stderr and "nonsense" in done.stderr, done.stderr
+        done = run([bench(directory, "tune"), "--output", "/nonexistent/x"] + sizes, status=1)
+        assert "/nonexistent/x" in done.stderr, done.stderr
+    done = run([bench(directory, "sendrecv"), "--predict", "1"] + sizes, status=1)
+    assert "point to point" in done.stderr, done.stderr
+    needs_mpi_build(directory)
+    done = mpirun(2, [bench(directory, "allreduce"), "--predict", "1", "-b", "64", "-e", "64",
+                      "--device", "host", "--rounds", "2"])
+    assert len([line for line in done.stdout.split("\n") if PREDICTION.match(line)]) == 1, done
+
+
+def case_schedule(directory, _):
+    """schedule --predict answers for machines that nobody has at hand."""
+    schedule = [bench(directory, "schedule"), "--predict", "--coll", "all_reduce"]
+    done = run(schedule + ["--ranks", "4096", "--hosts", "512x8", "--bytes", "1K:1M"])
+    assert re.search(r"^ +1048576 +[\d.]+ +[\d.]+  tree$", done.stdout, re.M), done.stdout
+    done = run(schedule + ["--ranks", "8", "--algo", "ring", "--cost", "host", "--bytes", "1M"])
+    assert re.search(r"^ +1048576 +simple +\d+ +\d+ ", done.stdout, re.M), done.stdout
+    for options, words in [
+            (["--ranks", "8", "--cost", "/nonexistent"], "/nonexistent"),
+            (["--ranks", "8", "--bytes", "2M:1M"], "FIRST:LAST"),
+            (["--ranks", "8", "--proto", "ll", "--cost", "host"], "simple only"),
+            (["--ranks", "8", "--hosts", "3x3"], "HOSTSxRANKS"),
+            (["--ranks", "8", "--algo", "sendrecv"], "has no all_reduce"),
+            (["--ranks", "8", "--algo", "ring", "--depth", "1", "--channels", "1"], "deadlock"),
+            (["--ranks", "4097"], "4096"),
+            ([], "--ranks is missing")]:
+        done = run(schedule + options, status=1)
+        assert words in done.stderr, (options, done.stderr)
+
+
 if __name__ == "__main__":
     globals()["case_" + sys.argv[1]](sys.argv[2], sys.argv[3])
     print(f"{sys.argv[1]}: ok")

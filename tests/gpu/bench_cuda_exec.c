@@ -17,7 +17,8 @@
 #define SIMPLE_BYTES (256 * 1024)
 #define LL_BYTES     (64 * 1024)
 #define LL128_BYTES  (128 * 1024)
-#define UNIT_ELEMS   32 /* 128 bytes */
+#define UNIT_ELEMS   32            /* 128 bytes */
+#define PLACED       GYRE_N_PROTOS /* beside the protocols: SIMPLE with placed data */
 
 struct sweep {
     uint64_t n_ranks[MAX_LIST];
@@ -32,6 +33,8 @@ struct sweep {
     uint64_t sizes[MAX_LIST];
     int n_sizes;
 };
+
+static const struct gyre_reduction float_sum = {.dtype = GYRE_FLOAT32, .op = GYRE_SUM};
 
 static int parse_list(const char *text, uint64_t *values)
 {
@@ -55,12 +58,14 @@ struct point {
     uint32_t n_threads;
     uint64_t n_bytes; /* as nccl-tests counts them: of all blocks */
     enum gyre_collective coll;
+    bool is_placed; /* finished data go straight into the peers' OUT; named as a protocol */
 };
 
 struct rank_state {
     struct gyre_program *program;
     struct gyre_loaded *loaded;
     float *in, *out;
+    struct gyre_placement placement;
     cudaGraphExec_t graph;
     cudaEvent_t begin, end;
 };
@@ -75,7 +80,8 @@ static uint32_t payload_bytes(enum gyre_proto proto)
 static gyre_status load(struct gpu_world *world, const struct point *point,
                         struct rank_state *states)
 {
-    const struct gyre_shape shape = {point->coll, (uint16_t)world->n_ranks, 0, NULL};
+    const struct gyre_shape shape = {
+        .coll = point->coll, .n_ranks = (uint16_t)world->n_ranks, .is_placed = point->is_placed};
     for (int rank = 0; rank < world->n_ranks; rank++) {
         struct rank_state *own = &states[rank];
         GYRE_TRY(gyre_algorithm_emit(point->algorithm, &shape, rank, &own->program));
@@ -83,7 +89,7 @@ static gyre_status load(struct gpu_world *world, const struct point *point,
                                                 .n_channels = point->n_channels,
                                                 .proto = point->proto,
                                                 .n_threads = point->n_threads};
-        GYRE_TRY(gyre_executor_cuda.load(world->executors[rank], &config, &own->loaded));
+        GYRE_TRY(gpu_world_load(world, rank, &config, &float_sum, &own->loaded));
     }
     return GYRE_SUCCESS;
 }
@@ -119,7 +125,8 @@ static void launch(struct gpu_world *world, const struct point *point, struct ra
                                              .n_chunks = own->program->n_chunks,
                                              .tile_elems = tile_bytes / 4,
                                              .unit_elems = UNIT_ELEMS},
-                                   .reduction = {.dtype = GYRE_FLOAT32, .op = GYRE_SUM}};
+                                   .reduction = float_sum,
+                                   .placement = &own->placement};
     CHECK_OK(gyre_executor_cuda.launch(world->executors[rank], &work, 1, world->streams[rank]));
 }
 
@@ -169,6 +176,12 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* As people name it: the protocol, or where the data go. */
+static const char *proto_name(const struct point *point)
+{
+    return point->is_placed ? "placed" : gyre_proto_names[point->proto];
+}
+
 static void measure(struct gpu_world *world, const struct point *point, struct rank_state *states,
                     FILE *file)
 {
@@ -191,8 +204,8 @@ static void measure(struct gpu_world *world, const struct point *point, struct r
                 "\"channels\": %u, "
                 "\"threads\": %u, \"bytes\": %llu, \"us\": %.2f, \"us_min\": %.2f, \"busbw\": "
                 "%.2f}\n",
-                gyre_collectives[point->coll].name, point->algorithm->name,
-                gyre_proto_names[point->proto], world->n_ranks, point->n_channels, point->n_threads,
+                gyre_collectives[point->coll].name, point->algorithm->name, proto_name(point),
+                world->n_ranks, point->n_channels, point->n_threads,
                 (unsigned long long)point->n_bytes, us[2], us[0],
                 (double)point->n_bytes / us[2] / 1e3 * bus_factor(point->coll, n));
         fflush(file);
@@ -236,6 +249,18 @@ static bool names(const char *list, const char *name)
     return false;
 }
 
+/* Let a rank know where all OUT buffers are; peers' memory is mapped. */
+static void place(struct gpu_world *world, struct rank_state *states, int rank)
+{
+    void *bases[GPU_WORLD_MAX_RANKS], *table;
+    for (int peer = 0; peer < world->n_ranks; peer++)
+        bases[peer] = states[peer].out;
+    gpu_world_use(world, rank);
+    GPU_OK(cudaMalloc(&table, sizeof(bases)));
+    GPU_OK(cudaMemcpy(table, bases, sizeof(bases), cudaMemcpyHostToDevice));
+    states[rank].placement.device_bases = table;
+}
+
 static void sweep_all(struct gpu_world *world, const struct sweep *sweep, FILE *file)
 {
     struct rank_state states[GPU_WORLD_MAX_RANKS];
@@ -249,21 +274,26 @@ static void sweep_all(struct gpu_world *world, const struct sweep *sweep, FILE *
         GPU_OK(cudaEventCreate(&states[rank].begin));
         GPU_OK(cudaEventCreate(&states[rank].end));
     }
+    for (int rank = 0; rank < world->n_ranks; rank++)
+        place(world, states, rank);
     for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
         for (int a = 0; gyre_algorithms[a] != NULL; a++)
-            for (unsigned proto = 0; proto < GYRE_N_PROTOS; proto++)
+            for (unsigned proto = 0; proto <= GYRE_N_PROTOS; proto++)
                 for (int c = 0; c < sweep->n_channels; c++)
                     for (int t = 0; t < sweep->n_threads; t++)
                         for (int s = 0; s < sweep->n_sizes; s++) {
+                            const bool is_placed = proto == PLACED;
                             const struct point point = {gyre_algorithms[a],
-                                                        (enum gyre_proto)proto,
+                                                        is_placed ? GYRE_PROTO_SIMPLE
+                                                                  : (enum gyre_proto)proto,
                                                         (uint32_t)sweep->channels[c],
                                                         (uint32_t)sweep->threads[t],
                                                         sweep->sizes[s],
-                                                        (enum gyre_collective)coll};
+                                                        (enum gyre_collective)coll,
+                                                        is_placed};
                             if (names(sweep->collectives, gyre_collectives[coll].name) &&
                                 strstr(sweep->algorithms, point.algorithm->name) != NULL &&
-                                strstr(sweep->protocols, gyre_proto_names[proto]) != NULL &&
+                                names(sweep->protocols, proto_name(&point)) &&
                                 gyre_algorithm_has(point.algorithm, point.coll) &&
                                 is_sensible(&point))
                                 measure(world, &point, states, file);
@@ -271,54 +301,84 @@ static void sweep_all(struct gpu_world *world, const struct sweep *sweep, FILE *
     for (int rank = 0; rank < world->n_ranks; rank++) {
         GPU_OK(cudaFree(states[rank].in));
         GPU_OK(cudaFree(states[rank].out));
+        GPU_OK(cudaFree((void *)(uintptr_t)states[rank].placement.device_bases));
     }
 }
 
-/* Time of a step that has nothing to wait for: one block copies 16 bytes a tile, many tiles. */
+/* One rank's program of so many steps, each of its own chunk: with fewer elements than chunks all
+ * but the first step move nothing. */
+static gyre_status make_empty_steps(int n_steps, struct gyre_program **program_out)
+{
+    const struct gyre_shape shape = {.coll = GYRE_COLL_ALL_REDUCE, .n_ranks = 1};
+    struct gyre_builder *builder;
+    GYRE_TRY(gyre_builder_open("empty", &shape, 0, n_steps, &builder));
+    for (int chunk = 0; chunk < n_steps; chunk++) {
+        const struct gyre_ref in = gyre_in(chunk), out = gyre_out(chunk);
+        gyre_builder_step(builder, chunk, &in, 1, &out, 1, GYRE_STEP_FINAL);
+    }
+    return gyre_builder_close(builder, program_out);
+}
+
+/* Nanoseconds of one launch of that program: the mean of many on one stream. */
+static double time_steps(struct gpu_world *world, enum gyre_proto proto, int n_steps, float *buffer)
+{
+    struct rank_state own;
+    const int n_launches = 500;
+    float ms;
+    memset(&own, 0, sizeof(own));
+    CHECK_OK(make_empty_steps(n_steps, &own.program));
+    const struct gyre_load_config config = {
+        .program = own.program, .n_channels = 1, .proto = proto};
+    CHECK_OK(gpu_world_load(world, 0, &config, &float_sum, &own.loaded));
+    gpu_world_use(world, 0);
+    GPU_OK(cudaEventCreate(&own.begin));
+    GPU_OK(cudaEventCreate(&own.end));
+    const struct gyre_work work = {.loaded = own.loaded,
+                                   .in = buffer,
+                                   .out = buffer + 4,
+                                   .split = {4, 1, own.program->n_chunks, 4, 4},
+                                   .reduction = float_sum};
+    for (int i = -50; i < n_launches; i++) {
+        if (i == 0)
+            GPU_OK(cudaEventRecord(own.begin, world->streams[0]));
+        CHECK_OK(gyre_executor_cuda.launch(world->executors[0], &work, 1, world->streams[0]));
+    }
+    GPU_OK(cudaEventRecord(own.end, world->streams[0]));
+    GPU_OK(cudaStreamSynchronize(world->streams[0]));
+    GPU_OK(cudaEventElapsedTime(&ms, own.begin, own.end));
+    GPU_OK(cudaEventDestroy(own.begin));
+    GPU_OK(cudaEventDestroy(own.end));
+    gyre_executor_cuda.unload(world->executors[0], own.loaded);
+    gyre_program_free(own.program);
+    return (double)ms * 1e6 / n_launches;
+}
+
+/* What the interpreter itself takes for a step: decode, dispatch and the hand-over between its
+ * warps, with no data, wait, fence or peer. From the difference between a long and a short program,
+ * both longer than kernel parameters. */
 static void measure_decode(struct gpu_world *world, FILE *file)
 {
-    const struct gyre_shape shape = {GYRE_COLL_ALL_REDUCE, 1, 0, NULL};
-    const uint32_t n_tiles = 20000;
-    for (unsigned proto = 0; proto < GYRE_N_PROTOS; proto++) {
-        struct rank_state own;
-        float ms;
-        memset(&own, 0, sizeof(own));
-        CHECK_OK(gyre_algorithm_emit(&gyre_algorithm_ring, &shape, 0, &own.program));
-        const struct gyre_load_config config = {
-            .program = own.program, .n_channels = 1, .proto = (enum gyre_proto)proto};
-        CHECK_OK(gyre_executor_cuda.load(world->executors[0], &config, &own.loaded));
-        gpu_world_use(world, 0);
-        GPU_OK(cudaMalloc((void **)&own.in, n_tiles * 16));
-        GPU_OK(cudaMalloc((void **)&own.out, n_tiles * 16));
-        GPU_OK(cudaEventCreate(&own.begin));
-        GPU_OK(cudaEventCreate(&own.end));
-        const struct gyre_work work = {.loaded = own.loaded,
-                                       .in = own.in,
-                                       .out = own.out,
-                                       .split = {n_tiles * 4, 1, own.program->n_chunks, 4, 4},
-                                       .reduction = {.dtype = GYRE_FLOAT32, .op = GYRE_SUM}};
-        for (int i = 0; i < 2; i++) {
-            GPU_OK(cudaEventRecord(own.begin, world->streams[0]));
-            CHECK_OK(gyre_executor_cuda.launch(world->executors[0], &work, 1, world->streams[0]));
-            GPU_OK(cudaEventRecord(own.end, world->streams[0]));
-        }
-        GPU_OK(cudaStreamSynchronize(world->streams[0]));
-        GPU_OK(cudaEventElapsedTime(&ms, own.begin, own.end));
-        fprintf(file, "{\"decode_ns\": %.1f, \"proto\": \"%s\", \"steps_a_tile\": %u}\n",
-                (double)ms * 1e6 / n_tiles / own.program->n_steps, gyre_proto_names[proto],
-                own.program->n_steps);
-        gyre_executor_cuda.unload(world->executors[0], own.loaded);
-        gyre_program_free(own.program);
-        GPU_OK(cudaFree(own.in));
-        GPU_OK(cudaFree(own.out));
+    float *buffer;
+    gpu_world_use(world, 0);
+    GPU_OK(cudaMalloc((void **)&buffer, 32));
+    for (int proto = 0; proto < GYRE_N_PROTOS; proto++) {
+        const double few_ns = time_steps(world, (enum gyre_proto)proto, 100, buffer);
+        const double many_ns = time_steps(world, (enum gyre_proto)proto, 250, buffer);
+        fprintf(file, "{\"decode_ns\": %.1f, \"proto\": \"%s\"}\n", (many_ns - few_ns) / 150,
+                gyre_proto_names[proto]);
     }
+    GPU_OK(cudaFree(buffer));
 }
 
 /* Host time of one launch, and of one launch with everything on the stream finished. */
 static void measure_launch(struct gpu_world *world, FILE *file)
 {
-    const struct point point = {&gyre_algorithm_direct, GYRE_PROTO_LL, 1, 256, 1024,
-                                GYRE_COLL_ALL_REDUCE};
+    const struct point point = {.algorithm = &gyre_algorithm_direct,
+                                .proto = GYRE_PROTO_LL,
+                                .n_channels = 1,
+                                .n_threads = 256,
+                                .n_bytes = 1024,
+                                .coll = GYRE_COLL_ALL_REDUCE};
     struct rank_state states[GPU_WORLD_MAX_RANKS];
     memset(states, 0, sizeof(states));
     CHECK_OK(load(world, &point, states));

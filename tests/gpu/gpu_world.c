@@ -49,9 +49,10 @@ static void connect(const struct gpu_world *world, const struct gyre_slab_layout
             end->credit =
                 (void *)(world->slabs[sender] + gyre_slab_credit_offset(layout, receiver, fifo));
             for (unsigned proto = 0; proto < GYRE_N_PROTOS; proto++)
-                if (layout->has_proto[proto])
+                if (layout->area_bytes[proto] > 0)
                     end->slots[proto] = slab + gyre_slab_slots_offset(layout, sender, fifo, proto);
-            end->depth = spec->depth;
+            end->slot_bytes = spec->slot_bytes[GYRE_PROTO_SIMPLE];
+            end->depth = (uint16_t)spec->depth;
         }
 }
 
@@ -79,7 +80,7 @@ void gpu_world_open(struct gpu_world *world, int n_ranks, const struct gyre_fifo
     if (world->n_gpus > n_ranks)
         world->n_gpus = n_ranks;
     enable_peers(world->n_gpus);
-    must(gyre_slab_layout_make(spec, (uint32_t)n_ranks, &layout), "layout");
+    must(gyre_slab_layout_make(spec, (uint32_t)n_ranks, GYRE_SLAB_NO_NEAR_PEER, &layout), "layout");
     for (int rank = 0; rank < n_ranks; rank++) {
         void *slab;
         must(gyre_device_cuda.open(rank % world->n_gpus, &world->devices[rank]), "open");
@@ -105,6 +106,14 @@ void gpu_world_open(struct gpu_world *world, int n_ranks, const struct gyre_fifo
         GPU_OK(cudaStreamCreateWithFlags(&world->streams[rank], cudaStreamNonBlocking));
         free(connectors);
     }
+}
+
+gyre_status gpu_world_load(struct gpu_world *world, int rank, const struct gyre_load_config *config,
+                           const struct gyre_reduction *reduction, struct gyre_loaded **loaded_out)
+{
+    struct gyre_executor *executor = world->executors[rank];
+    GYRE_TRY(gyre_executor_cuda.load(executor, config, loaded_out));
+    return gyre_executor_cuda.prepare(executor, *loaded_out, reduction);
 }
 
 void gpu_world_close(struct gpu_world *world)
@@ -143,7 +152,9 @@ bool gpu_world_wait(struct gpu_world *world, double timeout_s)
 void gpu_world_set_epoch(struct gpu_world *world, enum gyre_proto proto, uint64_t n_slots)
 {
     struct gyre_slab_layout layout;
-    must(gyre_slab_layout_make(&world->spec, (uint32_t)world->n_ranks, &layout), "layout");
+    must(gyre_slab_layout_make(&world->spec, (uint32_t)world->n_ranks, GYRE_SLAB_NO_NEAR_PEER,
+                               &layout),
+         "layout");
     for (int rank = 0; rank < world->n_ranks; rank++) {
         struct gyre_device *device = world->devices[rank];
         must(gyre_cuda_executor_set_epoch(world->executors[rank], proto, n_slots), "epoch");

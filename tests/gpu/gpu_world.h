@@ -26,6 +26,10 @@ struct gpu_world {
 
 /** gpu_world_open - ranks on GPUs rank % n_gpus. Exits the process on failure, with the cause. */
 void gpu_world_open(struct gpu_world *world, int n_ranks, const struct gyre_fifo_spec *spec);
+/** gpu_world_load - load a program on a rank and make it ready for a reduction. */
+gyre_status gpu_world_load(struct gpu_world *world, int rank, const struct gyre_load_config *config,
+                           const struct gyre_reduction *reduction, struct gyre_loaded **loaded_out);
+
 void gpu_world_close(struct gpu_world *world);
 
 /** gpu_world_use - make rank's GPU current. */

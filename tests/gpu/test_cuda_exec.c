@@ -34,6 +34,7 @@ struct run {
     uint32_t n_threads;
     uint32_t misaligned_elems;
     bool in_place;
+    bool is_placed;
     struct gyre_reduction reduction;
 };
 
@@ -94,12 +95,13 @@ static const char *run_text(const struct run *run)
 {
     static char text[256];
     snprintf(text, sizeof(text),
-             "%s %s %s %s %s count %llu root %u channels %u threads %u misaligned %u%s%s%s",
+             "%s %s %s %s %s count %llu root %u channels %u threads %u misaligned %u%s%s%s%s",
              run->algorithm->name, gyre_collectives[run->coll].name, gyre_proto_names[run->proto],
              gyre_dtype_names[run->reduction.dtype], gyre_op_names[run->reduction.op],
              (unsigned long long)run->count, run->root, run->n_channels, run->n_threads,
              run->misaligned_elems, run->in_place ? " in place" : "",
-             run->reduction.premultiply ? " scaled" : "", run->reduction.divisor > 1 ? " div" : "");
+             run->is_placed ? " placed" : "", run->reduction.premultiply ? " scaled" : "",
+             run->reduction.divisor > 1 ? " div" : "");
     return text;
 }
 
@@ -168,7 +170,13 @@ static bool run_both(struct gpu_world *gpus, struct world *hosts, const struct r
     struct gyre_program *programs[MAX_RUN_RANKS] = {NULL};
     struct gyre_loaded *on_gpu[MAX_RUN_RANKS], *on_host[MAX_RUN_RANKS];
     struct buffers buffers[MAX_RUN_RANKS];
-    const struct gyre_shape shape = {run->coll, (uint16_t)n, (uint16_t)run->root, NULL};
+    const struct gyre_shape shape = {.coll = run->coll,
+                                     .n_ranks = (uint16_t)n,
+                                     .root = (uint16_t)run->root,
+                                     .is_placed = run->is_placed};
+    void *gpu_bases[MAX_RUN_RANKS], *host_bases[MAX_RUN_RANKS], *device_bases[MAX_RUN_RANKS];
+    struct gyre_placement placements[MAX_RUN_RANKS];
+    const struct gyre_placement on_hosts = {.bases = host_bases};
     bool is_same = true;
     for (int rank = 0; rank < n; rank++) {
         CHECK_OK(gyre_algorithm_emit(run->algorithm, &shape, rank, &programs[rank]));
@@ -178,16 +186,27 @@ static bool run_both(struct gpu_world *gpus, struct world *hosts, const struct r
                                           .n_channels = run->n_channels,
                                           .proto = run->proto,
                                           .n_threads = run->n_threads};
-        CHECK_OK(gyre_executor_cuda.load(gpus->executors[rank], &config, &on_gpu[rank]));
+        CHECK_OK(gpu_world_load(gpus, rank, &config, &run->reduction, &on_gpu[rank]));
         config.proto = GYRE_PROTO_SIMPLE;
         CHECK_OK(gyre_executor_host.load(hosts->executors[rank], &config, &on_host[rank]));
     }
     for (int rank = 0; rank < n; rank++) {
+        gpu_bases[rank] = buffers[rank].device + buffers[rank].out_offset;
+        host_bases[rank] = buffers[rank].host + buffers[rank].out_offset;
+    }
+    for (int rank = 0; rank < n; rank++) {
+        gpu_world_use(gpus, rank);
+        GPU_OK(cudaMalloc(&device_bases[rank], sizeof(gpu_bases)));
+        GPU_OK(
+            cudaMemcpy(device_bases[rank], gpu_bases, sizeof(gpu_bases), cudaMemcpyHostToDevice));
+        placements[rank] = (struct gyre_placement){gpu_bases, device_bases[rank]};
         const uint32_t n_chunks = programs[rank]->n_chunks;
         struct gyre_work work =
             make_work(run, on_gpu[rank], buffers[rank].device, &buffers[rank], n_chunks);
+        work.placement = &placements[rank];
         CHECK_OK(gyre_executor_cuda.launch(gpus->executors[rank], &work, 1, gpus->streams[rank]));
         work = make_work(run, on_host[rank], buffers[rank].host, &buffers[rank], n_chunks);
+        work.placement = &on_hosts;
         CHECK_OK(gyre_executor_host.launch(hosts->executors[rank], &work, 1, hosts->streams[rank]));
     }
     CHECK_MSG(world_run_in_one_thread(hosts), "the host executor hangs: %s", run_text(run));
@@ -212,6 +231,7 @@ static bool run_both(struct gpu_world *gpus, struct world *hosts, const struct r
         gyre_executor_cuda.unload(gpus->executors[rank], on_gpu[rank]);
         gyre_executor_host.unload(hosts->executors[rank], on_host[rank]);
         gyre_program_free(programs[rank]);
+        GPU_OK(cudaFree(device_bases[rank]));
         free_buffers(own);
     }
     return is_same;
@@ -254,6 +274,7 @@ static bool random_run(struct run *run, int n_ranks)
     run->n_channels = 1 + below(4);
     run->n_threads = 32U << below(5);
     run->misaligned_elems = below(3) == 0 ? 1 + below(15) : 0;
+    run->is_placed = run->proto == GYRE_PROTO_SIMPLE && below(2) != 0;
     run->in_place = below(2) != 0 && run->coll != GYRE_COLL_ALL_TO_ALL &&
                     run->coll != GYRE_COLL_GATHER && run->coll != GYRE_COLL_SCATTER;
     return true;
@@ -327,14 +348,14 @@ static void launch_all_reduce(struct gpu_world *gpus, struct gyre_loaded **loade
 static void load_all(struct gpu_world *gpus, const struct run *run, struct gyre_program **programs,
                      struct gyre_loaded **loaded, float **buffers)
 {
-    const struct gyre_shape shape = {run->coll, (uint16_t)gpus->n_ranks, 0, NULL};
+    const struct gyre_shape shape = {.coll = run->coll, .n_ranks = (uint16_t)gpus->n_ranks};
     for (int rank = 0; rank < gpus->n_ranks; rank++) {
         CHECK_OK(gyre_algorithm_emit(run->algorithm, &shape, rank, &programs[rank]));
         const struct gyre_load_config config = {.program = programs[rank],
                                                 .n_channels = run->n_channels,
                                                 .proto = run->proto,
                                                 .n_threads = run->n_threads};
-        CHECK_OK(gyre_executor_cuda.load(gpus->executors[rank], &config, &loaded[rank]));
+        CHECK_OK(gpu_world_load(gpus, rank, &config, &run->reduction, &loaded[rank]));
         gpu_world_use(gpus, rank);
         GPU_OK(cudaMalloc((void **)&buffers[rank], run->count * 4));
         float *ones = malloc(run->count * 4);

@@ -18,9 +18,10 @@ def main():
     with open(table, encoding="utf-8") as file:
         rows = re.findall(r"^\| (nccl\w+) \| (\w+) \| ?(.*)\|$", file.read(), re.M)
     with open(shim, encoding="utf-8") as file:
-        # A function is refused as a whole when its last statement is a refusal.
-        refused = set(re.findall(r"EXPORT ncclResult_t p(nccl\w+)\([^{]*\{\n(?:    \(void\)\w+;\n)*"
-                                 r"    return refuse\(", file.read()))
+        # Refused: all that a function does without another library is to say so.
+        bodies = re.findall(r"^EXPORT [^{;]*?\bp(nccl\w+)\([^{;]*\)\n\{\n(.*?)^\}", file.read(),
+                            re.M | re.S)
+        refused = {name for name, body in bodies if "return unsupported(" in body}
     declared = ["nccl" + name for name in names]
     listed = [row[0] for row in rows]
     if not declared or sorted(declared) != sorted(listed):

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The constants of the simulator's model: text form, and the values for machines that were
+ * measured. One table names each constant once.
+ */
+#include "algorithms/simulate.h"
+
+#include "core/base/status.h"
+
+#include <ctype.h>
+#include <locale.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Latencies: NCCL's model (src/graph/tuning.cc, 2.28: an NVLink hop 0.6 / 3.4 / 1.9 us in LL /
+ * Simple / LL128, a network hop 2.7 / 14 / 4.0) holds what a step costs, too; a flag one way alone
+ * is 0.65 us and a launch 2.96 us less a hop and two steps (4x H200, NVLink 4, stores and relaxed
+ * polls, CUDA 13.0, 2026-11). Rates, same machine: 334 GB/s of 16-byte stores by 16 blocks, 364 by
+ * 132; one 400 Gbit/s NIC a GPU moves 49 GB/s (perftest, 1 QP). Copies inside a GPU are hidden
+ * behind the stores: 4.8 TB/s of memory over 132 blocks. */
+const struct gyre_cost gyre_cost_h200 = {
+    .launch_ns = 1900,
+    .step_ns = {[GYRE_PROTO_SIMPLE] = 900, [GYRE_PROTO_LL] = 200, [GYRE_PROTO_LL128] = 400},
+    .hop_ns = {[GYRE_PROTO_SIMPLE] = {900, 11000},
+               [GYRE_PROTO_LL] = {650, 2700},
+               [GYRE_PROTO_LL128] = {900, 4000}},
+    .wire_efficiency =
+        {[GYRE_PROTO_SIMPLE] = 1, [GYRE_PROTO_LL] = 0.5, [GYRE_PROTO_LL128] = 0.9375},
+    .credit_ns = {650, 2700},
+    .worker_send_bytes_per_ns = {24, 24},
+    .worker_copy_bytes_per_ns = 150,
+    .egress_bytes_per_ns = {364, 49},
+    .ingress_bytes_per_ns = {364, 49},
+    .nic_bytes_per_ns = 392,
+};
+
+/* Shared memory between threads of one machine (2 cores, AMD EPYC, 2026-11): 8 bytes one-shot in
+ * 0.3 us, a step 0.15 us of it, copies of 10 GB/s: each byte is read once and written once. A rank
+ * runs all its workers on one thread. Network: TCP over a 10 Gbit/s Ethernet. */
+const struct gyre_cost gyre_cost_host = {
+    .launch_ns = 0,
+    .step_ns = {[GYRE_PROTO_SIMPLE] = 100, [GYRE_PROTO_LL] = 100, [GYRE_PROTO_LL128] = 100},
+    .hop_ns = {[GYRE_PROTO_SIMPLE] = {100, 20000},
+               [GYRE_PROTO_LL] = {100, 20000},
+               [GYRE_PROTO_LL128] = {100, 20000}},
+    .wire_efficiency =
+        {[GYRE_PROTO_SIMPLE] = 1, [GYRE_PROTO_LL] = 0.5, [GYRE_PROTO_LL128] = 0.9375},
+    .credit_ns = {100, 20000},
+    .worker_send_bytes_per_ns = {20, 20},
+    .worker_copy_bytes_per_ns = 20,
+    .parallel_workers = 1,
+    .nic_bytes_per_ns = 1.15,
+};
+
+const struct gyre_cost *gyre_cost_find(const char *name)
+{
+    return strcmp(name, "host") == 0   ? &gyre_cost_host
+           : strcmp(name, "h200") == 0 ? &gyre_cost_h200
+                                       : NULL;
+}
+
+struct key {
+    const char *name;
+    size_t offset;
+    bool is_share; /* above 0, at most 1 */
+};
+
+#define KEY(name, field)                               \
+    {                                                  \
+        name, offsetof(struct gyre_cost, field), false \
+    }
+#define HOP(proto_id, proto, id, l) KEY(#proto "_" #l "_hop_ns", hop_ns[proto_id][GYRE_LINK_##id]),
+
+static const struct key keys[] = {
+    KEY("launch_ns", launch_ns),
+    KEY("worker_launch_ns", worker_launch_ns),
+#define PROTO_KEYS(id, proto)                                                                     \
+    KEY(#proto "_step_ns", step_ns[GYRE_PROTO_##id]),                                             \
+        {#proto "_wire_efficiency", offsetof(struct gyre_cost, wire_efficiency[GYRE_PROTO_##id]), \
+         true},                                                                                   \
+        HOP(GYRE_PROTO_##id, proto, HOST, host) HOP(GYRE_PROTO_##id, proto, NETWORK, network)
+    GYRE_PROTO_TABLE(PROTO_KEYS)
+#undef PROTO_KEYS
+#define LINK_KEYS(id, link)                                                               \
+    KEY(#link "_credit_ns", credit_ns[GYRE_LINK_##id]),                                   \
+        KEY(#link "_worker_send_bytes_per_ns", worker_send_bytes_per_ns[GYRE_LINK_##id]), \
+        KEY(#link "_egress_bytes_per_ns", egress_bytes_per_ns[GYRE_LINK_##id]),           \
+        KEY(#link "_ingress_bytes_per_ns", ingress_bytes_per_ns[GYRE_LINK_##id]),
+        GYRE_LINK_TABLE(LINK_KEYS)
+#undef LINK_KEYS
+            KEY("worker_copy_bytes_per_ns", worker_copy_bytes_per_ns),
+    KEY("parallel_workers", parallel_workers),
+    KEY("cores_per_host", cores_per_host),
+    KEY("nic_bytes_per_ns", nic_bytes_per_ns),
+    KEY("nic_message_ns", nic_message_ns),
+};
+
+#define N_KEYS         (sizeof(keys) / sizeof(keys[0]))
+#define LINE_MAX_BYTES 128
+
+static double *field_of(struct gyre_cost *cost, const struct key *key)
+{
+    return (double *)(void *)((char *)cost + key->offset);
+}
+
+static gyre_status fail_key(int line, const char *word)
+{
+    char legal[896] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < N_KEYS && used < sizeof(legal); i++)
+        used += (size_t)snprintf(&legal[used], sizeof(legal) - used, " %s", keys[i].name);
+    return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "line %d: \"%.40s\" is none of:%s", line, word,
+                     legal);
+}
+
+/* Cut blanks off both ends. */
+static char *trim(char *text)
+{
+    while (isspace((unsigned char)*text))
+        text++;
+    size_t n = strlen(text);
+    while (n > 0 && isspace((unsigned char)text[n - 1]))
+        text[--n] = '\0';
+    return text;
+}
+
+/* `text` is one line without its comment; blank ones are nothing. */
+static gyre_status read_line(char *text, int line, struct gyre_cost *cost, bool *is_given)
+{
+    char *name = trim(text);
+    if (name[0] == '\0')
+        return GYRE_SUCCESS;
+    char *equals = strchr(name, '=');
+    if (equals == NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "line %d: \"%.40s\" is not \"key = number\"",
+                         line, name);
+    *equals = '\0';
+    name = trim(name);
+    char *number = trim(equals + 1);
+    size_t i = 0;
+    while (i < N_KEYS && strcmp(keys[i].name, name) != 0)
+        i++;
+    if (i == N_KEYS)
+        return fail_key(line, name);
+    if (is_given[i])
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "line %d: %s is given twice", line, name);
+    char *end;
+    const double value = strtod(number, &end);
+    const bool in_range = keys[i].is_share ? value > 0 && value <= 1 : value >= 0;
+    if (end == number || *end != '\0' || !isfinite(value) || !in_range)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "line %d: %s = \"%.40s\": expected a number %s", line, name, number,
+                         keys[i].is_share ? "above 0, at most 1" : "of at least 0");
+    *field_of(cost, &keys[i]) = value;
+    is_given[i] = true;
+    return GYRE_SUCCESS;
+}
+
+/* Numbers are written with a point, whatever locale the program runs in. */
+struct numbers {
+    locale_t mine, before;
+};
+
+static gyre_status enter_c_locale(struct numbers *numbers)
+{
+    numbers->before = (locale_t)0;
+    numbers->mine = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
+    if (numbers->mine == (locale_t)0)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate a locale");
+    numbers->before = uselocale(numbers->mine);
+    return GYRE_SUCCESS;
+}
+
+static void leave_c_locale(const struct numbers *numbers)
+{
+    uselocale(numbers->before);
+    freelocale(numbers->mine);
+}
+
+static gyre_status read_text(const char *text, const struct gyre_cost *base,
+                             struct gyre_cost *cost_out)
+{
+    struct gyre_cost cost = *base;
+    bool is_given[N_KEYS] = {false};
+    for (int line = 1; *text != '\0'; line++) {
+        char copy[LINE_MAX_BYTES];
+        const size_t n_line = strcspn(text, "\n");
+        const size_t n_used = strcspn(text, "#\n");
+        if (n_used >= sizeof(copy))
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "line %d: longer than %zu characters",
+                             line, sizeof(copy) - 1);
+        memcpy(copy, text, n_used);
+        copy[n_used] = '\0';
+        GYRE_TRY(read_line(copy, line, &cost, is_given));
+        text += n_line;
+        text += *text == '\n';
+    }
+    *cost_out = cost;
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_cost_from_text(const char *text, const struct gyre_cost *base,
+                                struct gyre_cost *cost_out)
+{
+    struct numbers numbers;
+    GYRE_TRY(enter_c_locale(&numbers));
+    const gyre_status status = read_text(text, base, cost_out);
+    leave_c_locale(&numbers);
+    return status;
+}
+
+gyre_status gyre_cost_to_text(const struct gyre_cost *cost, char **text_out)
+{
+    struct gyre_cost copy = *cost;
+    char *text = malloc(N_KEYS * LINE_MAX_BYTES);
+    struct numbers numbers;
+    size_t used = 0;
+    if (text == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate the text of a cost");
+    const gyre_status status = enter_c_locale(&numbers);
+    if (status != GYRE_SUCCESS) {
+        free(text);
+        return status;
+    }
+    for (size_t i = 0; i < N_KEYS; i++)
+        used += (size_t)snprintf(&text[used], LINE_MAX_BYTES, "%s = %.17g\n", keys[i].name,
+                                 *field_of(&copy, &keys[i]));
+    leave_c_locale(&numbers);
+    *text_out = text;
+    return GYRE_SUCCESS;
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One call. Many tiles are alike, so few are simulated: the time of the rest follows from the
+ * difference between two runs, once that difference is steady.
+ */
+#include "algorithms/simulate.h"
+
+#include "algorithms/simulate_run.h"
+#include "core/base/status.h"
+#include "core/base/util.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define UNIT_BYTES 16 /* of cuts: as plans cut */
+
+/* Steady: the times of as many further tiles differ by less than this share. */
+#define STEADY_SHARE 0.001
+
+const char *const gyre_resource_names[GYRE_N_RESOURCES] = {
+#define RESOURCE_NAME(id, name) #name,
+    GYRE_RESOURCE_TABLE(RESOURCE_NAME)
+#undef RESOURCE_NAME
+};
+
+struct gyre_simulator {
+    struct gyre_sim_network network;
+};
+
+static gyre_status check_simulation(const struct gyre_simulation *simulation)
+{
+    if (simulation->n_channels == 0 || simulation->tile_bytes == 0 || simulation->depth == 0 ||
+        simulation->depth > GYRE_SIMULATE_MAX_DEPTH || (unsigned)simulation->proto >= GYRE_N_PROTOS)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "cannot simulate %u channels, tiles of %u bytes, %u slots (1..%d), "
+                         "protocol %d",
+                         simulation->n_channels, simulation->tile_bytes, simulation->depth,
+                         GYRE_SIMULATE_MAX_DEPTH, (int)simulation->proto);
+    return GYRE_SUCCESS;
+}
+
+static struct gyre_sim_call make_call(const struct gyre_sim_network *network,
+                                      const struct gyre_simulation *simulation)
+{
+    const uint64_t tile_bytes = gyre_round_up(simulation->tile_bytes, UNIT_BYTES);
+    struct gyre_sim_call call = {.network = network, .simulation = simulation};
+    call.split = (struct gyre_split){.count = simulation->n_bytes,
+                                     .n_channels = simulation->n_channels,
+                                     .n_chunks = network->n_chunks,
+                                     .tile_elems = (uint32_t)tile_bytes,
+                                     .unit_elems = UNIT_BYTES};
+    const struct gyre_range shortest = gyre_chunk_range(&call.split, 0, network->n_chunks - 1);
+    call.n_real_tiles = simulation->n_bytes == 0 ? 0 : gyre_tile_count(&call.split);
+    call.n_full_tiles = shortest.n_elems / tile_bytes;
+    return call;
+}
+
+/* Fewer tiles than there are, three times, each time as many more: is the second difference as the
+ * first, all further ones are. Starts past the tiles that fill the FIFOs. */
+static gyre_status extrapolate(const struct gyre_sim_call *call, bool *is_steady_out,
+                               struct gyre_prediction *prediction)
+{
+    const uint64_t more = gyre_max_u64(call->simulation->depth, 4);
+    struct gyre_prediction at[3] = {{0}};
+    *is_steady_out = false;
+    for (uint64_t n_tiles = 2 * more; 3 * (n_tiles + more) <= call->n_real_tiles; n_tiles *= 2) {
+        for (unsigned i = 0; i < 3; i++)
+            GYRE_TRY(gyre_sim_run(call, n_tiles + i * more, &at[i]));
+        const double first_ns = at[1].time_ns - at[0].time_ns;
+        const double second_ns = at[2].time_ns - at[1].time_ns;
+        prediction->n_steps = at[0].n_steps + at[1].n_steps + at[2].n_steps;
+        if (fabs(second_ns - first_ns) > STEADY_SHARE * second_ns)
+            continue;
+        const uint64_t n_left = call->n_real_tiles - (n_tiles + 2 * more);
+        prediction->time_ns = at[2].time_ns + second_ns / (double)more * (double)n_left;
+        /* Of the steady part: the busy time that the last tiles added to the time they added. */
+        const double busy_ns = at[2].busy_share * at[2].time_ns - at[1].busy_share * at[1].time_ns;
+        prediction->busy_share = second_ns > 0 ? fmax(0, fmin(busy_ns / second_ns, 1)) : 0;
+        prediction->bottleneck =
+            prediction->busy_share < 0.5 ? GYRE_RESOURCE_LATENCY : at[2].bottleneck;
+        prediction->is_extrapolated = true;
+        *is_steady_out = true;
+        return GYRE_SUCCESS;
+    }
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_simulator_run(struct gyre_simulator *simulator,
+                               const struct gyre_simulation *simulation,
+                               struct gyre_prediction *prediction_out)
+{
+    GYRE_TRY(check_simulation(simulation));
+    const struct gyre_sim_call call = make_call(&simulator->network, simulation);
+    struct gyre_prediction prediction = {0};
+    bool is_steady = false;
+    if (!simulation->all_tiles)
+        GYRE_TRY(extrapolate(&call, &is_steady, &prediction));
+    if (!is_steady)
+        GYRE_TRY(gyre_sim_run(&call, call.n_real_tiles, &prediction));
+    *prediction_out = prediction;
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_simulator_open(const struct gyre_algorithm *algorithm,
+                                const struct gyre_shape *shape, const struct gyre_machine *machine,
+                                bool all_ranks, struct gyre_simulator **simulator_out)
+{
+    struct gyre_simulator *simulator = calloc(1, sizeof(*simulator));
+    if (simulator == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate a simulator");
+    const gyre_status status =
+        gyre_sim_network_open(algorithm, shape, machine, all_ranks, &simulator->network);
+    if (status != GYRE_SUCCESS)
+        free(simulator);
+    else
+        *simulator_out = simulator;
+    return status;
+}
+
+void gyre_simulator_close(struct gyre_simulator *simulator)
+{
+    if (simulator == NULL)
+        return;
+    gyre_sim_network_close(&simulator->network);
+    free(simulator);
+}
+
+uint32_t gyre_simulator_lanes(const struct gyre_simulator *simulator)
+{
+    return simulator->network.n_lanes;
+}
+
+uint32_t gyre_simulator_min_depth(const struct gyre_simulator *simulator)
+{
+    return simulator->network.min_depth;
+}

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From programs to what the simulator runs. One program is held at a time: all steps of a ring of
+ * 1024 ranks would be 170 MB. The two ends of a FIFO find each other by sorting.
+ */
+#include "algorithms/simulate_network.h"
+
+#include "core/base/status.h"
+#include "core/base/util.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Up to this many ranks, all programs are compared before a rotation is believed. */
+#define MAX_FULLY_COMPARED 64
+
+/* One end of a FIFO. */
+struct end {
+    uint64_t key; /* sending rank, distance to the receiver, lane: the same at both ends */
+    uint32_t index;
+    uint32_t rank;
+    uint32_t worker;
+    uint8_t is_send;
+    uint8_t link;
+};
+
+struct build {
+    const struct gyre_algorithm *algorithm;
+    const struct gyre_shape *shape;
+    const struct gyre_machine *machine;
+    struct gyre_sim_network *network;
+    struct end *ends;
+    uint32_t n_ends;
+    size_t ends_bytes, workers_bytes, steps_bytes, refs_bytes; /* allocated */
+};
+
+/* Make room for n elements; doubles. */
+static gyre_status reserve(void *array_address, size_t *n_bytes, size_t n, size_t elem_bytes)
+{
+    void *array;
+    if (n * elem_bytes <= *n_bytes)
+        return GYRE_SUCCESS;
+    const size_t wanted_bytes = (n * elem_bytes + 512) * 2;
+    memcpy(&array, array_address, sizeof(array));
+    array = realloc(array, wanted_bytes);
+    if (array == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate %zu bytes to simulate",
+                         wanted_bytes);
+    memcpy(array_address, &array, sizeof(array));
+    *n_bytes = wanted_bytes;
+    return GYRE_SUCCESS;
+}
+
+/* ---- does a turned machine look the same? ------------------------------------------------- */
+
+static int compare_words(const void *a, const void *b)
+{
+    const uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
+    return (left > right) - (left < right);
+}
+
+/* Peers as distances, in any order: what a rotation leaves alone. */
+static uint64_t hash_operands(uint64_t hash, const struct gyre_program *program,
+                              const struct gyre_operand *operands, unsigned n_operands)
+{
+    uint32_t words[GYRE_STEP_MAX_INS];
+    for (unsigned i = 0; i < n_operands; i++) {
+        words[i] = UINT32_MAX;
+        if (operands[i].kind != GYRE_OPERAND_CONNECTION)
+            continue;
+        const struct gyre_connection *c = &program->connections[operands[i].index];
+        const unsigned distance =
+            (unsigned)(c->peer + program->n_ranks - program->rank) % program->n_ranks;
+        words[i] = distance << 8 | c->lane;
+    }
+    qsort(words, n_operands, sizeof(words[0]), compare_words);
+    return gyre_hash(hash, words, n_operands * sizeof(words[0]));
+}
+
+static gyre_status hash_program(const struct build *build, unsigned rank, uint64_t *hash_out)
+{
+    struct gyre_program *program;
+    GYRE_TRY(gyre_algorithm_emit(build->algorithm, build->shape, (int)rank, &program));
+    uint64_t hash = GYRE_HASH_INIT;
+    for (uint32_t w = 0; w < program->n_workers; w++)
+        hash = gyre_hash(hash, &program->workers[w].n_steps, sizeof(uint32_t));
+    for (uint32_t s = 0; s < program->n_steps; s++) {
+        const struct gyre_step *step = &program->steps[s];
+        const uint8_t counts[] = {step->n_ins, step->n_outs, step->flags & GYRE_STEP_WITH_NEXT};
+        hash = gyre_hash(hash, counts, sizeof(counts));
+        hash = hash_operands(hash, program, step->ins, step->n_ins);
+        hash = hash_operands(hash, program, step->outs, step->n_outs);
+    }
+    gyre_program_free(program);
+    *hash_out = hash;
+    return GYRE_SUCCESS;
+}
+
+/* How many ranks a rotation moves by: those of one host, or one where there is one host. The same
+ * number on each host, neighbours in number; 0 = none. */
+static unsigned rotation_of(const struct gyre_machine *machine, unsigned n_ranks)
+{
+    const struct gyre_grouping *grouping = machine->grouping;
+    if (n_ranks < 2)
+        return 0;
+    if (grouping == NULL || grouping->n_hosts == 1)
+        return 1;
+    const unsigned n_of_host = n_ranks / grouping->n_hosts;
+    for (unsigned rank = 0; rank < n_ranks; rank++)
+        if (n_ranks % grouping->n_hosts != 0 || grouping->host_of[rank] != rank / n_of_host)
+            return 0;
+    return n_of_host;
+}
+
+/* All hosts of small shapes are compared, of others the first two, the middle and the last: where
+ * an algorithm treats hosts differently it treats those differently. */
+static gyre_status check_rotation(const struct build *build, unsigned by, bool *is_same_out)
+{
+    const unsigned n = build->shape->n_ranks;
+    const unsigned n_hosts = n / by;
+    *is_same_out = true;
+    for (unsigned rank = 0; rank < by && *is_same_out; rank++) {
+        uint64_t first, other;
+        GYRE_TRY(hash_program(build, rank, &first));
+        for (unsigned host = 1; host < n_hosts && *is_same_out; host++) {
+            if (n > MAX_FULLY_COMPARED && host != 1 && host != n_hosts / 2 && host != n_hosts - 1)
+                continue;
+            GYRE_TRY(hash_program(build, host * by + rank, &other));
+            *is_same_out = first == other;
+        }
+    }
+    return GYRE_SUCCESS;
+}
+
+/* ---- taking programs over ----------------------------------------------------------------- */
+
+static uint8_t link_between(const struct build *build, unsigned from, unsigned to)
+{
+    const struct gyre_grouping *grouping = build->machine->grouping;
+    const bool is_inside = grouping == NULL || grouping->host_of[from] == grouping->host_of[to];
+    return is_inside && !build->machine->is_all_network ? GYRE_LINK_HOST : GYRE_LINK_NETWORK;
+}
+
+static gyre_status add_ends(struct build *build, const struct gyre_program *program)
+{
+    const unsigned n = program->n_ranks, n_kept = build->network->n_kept;
+    if (build->n_ends + program->n_connections > 2 * GYRE_SIMULATE_MAX_FIFOS)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                         "%s %s of %u ranks has over %u connections: too many to simulate",
+                         program->algorithm, gyre_collectives[program->coll].name, n,
+                         GYRE_SIMULATE_MAX_FIFOS);
+    GYRE_TRY(reserve(&build->ends, &build->ends_bytes, build->n_ends + program->n_connections,
+                     sizeof(struct end)));
+    for (uint32_t i = 0; i < program->n_connections; i++) {
+        const struct gyre_connection *c = &program->connections[i];
+        const unsigned from = c->is_send ? program->rank : c->peer;
+        const unsigned to = c->is_send ? c->peer : program->rank;
+        struct end *end = &build->ends[build->n_ends];
+        memset(end, 0, sizeof(*end));
+        end->key = (uint64_t)(from % n_kept) << 32 | (to + n - from) % n << 8 | c->lane;
+        end->index = build->n_ends++;
+        end->rank = program->rank;
+        end->is_send = c->is_send;
+        end->link = link_between(build, from, to);
+    }
+    return GYRE_SUCCESS;
+}
+
+/* The connections of one side of a step, as ends; returns how many. */
+static uint8_t add_operands(struct build *build, const struct gyre_operand *operands,
+                            unsigned n_operands, uint32_t first_end, uint32_t worker)
+{
+    struct gyre_sim_network *network = build->network;
+    uint8_t n_connections = 0;
+    for (unsigned i = 0; i < n_operands; i++) {
+        if (operands[i].kind != GYRE_OPERAND_CONNECTION)
+            continue;
+        const uint32_t end = first_end + operands[i].index;
+        build->ends[end].worker = worker;
+        network->fifo_of[network->n_ends++] = end;
+        n_connections++;
+    }
+    return n_connections;
+}
+
+static gyre_status add_steps(struct build *build, const struct gyre_program *program,
+                             const struct gyre_worker *from, uint32_t first_end)
+{
+    struct gyre_sim_network *network = build->network;
+    const size_t n_steps = network->n_steps + (size_t)from->n_steps;
+    GYRE_TRY(reserve(&network->steps, &build->steps_bytes, n_steps, sizeof(*network->steps)));
+    GYRE_TRY(reserve(&network->workers, &build->workers_bytes, network->n_workers + 1,
+                     sizeof(*network->workers)));
+    const struct gyre_sim_worker worker = {program->rank, network->n_steps, from->n_steps};
+    uint8_t n_ahead = 0;
+    for (uint32_t i = from->n_steps; i-- > 0;) { /* backwards: who follows is known */
+        const struct gyre_step *step = &program->steps[from->first_step + i];
+        const bool with_next = (step->flags & GYRE_STEP_WITH_NEXT) != 0;
+        const bool is_group_end = (i + 1) % GYRE_SIM_MAX_GROUP == 0;
+        n_ahead = with_next && !is_group_end ? (uint8_t)(n_ahead + 1) : 0;
+        network->steps[network->n_steps + i].n_ahead = n_ahead;
+    }
+    for (uint32_t i = 0; i < from->n_steps; i++) {
+        const struct gyre_step *step = &program->steps[from->first_step + i];
+        struct gyre_sim_step *to = &network->steps[network->n_steps + i];
+        GYRE_TRY(reserve(&network->fifo_of, &build->refs_bytes,
+                         network->n_ends + (size_t)GYRE_STEP_MAX_INS + GYRE_STEP_MAX_OUTS,
+                         sizeof(*network->fifo_of)));
+        to->first_fifo = network->n_ends;
+        to->chunk = step->chunk;
+        to->n_recvs = add_operands(build, step->ins, step->n_ins, first_end, network->n_workers);
+        to->n_sends = add_operands(build, step->outs, step->n_outs, first_end, network->n_workers);
+        to->n_copies = (uint8_t)(step->n_ins + step->n_outs - to->n_sends);
+    }
+    network->n_steps = (uint32_t)n_steps;
+    network->workers[network->n_workers++] = worker;
+    return GYRE_SUCCESS;
+}
+
+static gyre_status add_program(struct build *build, unsigned rank)
+{
+    struct gyre_program *program;
+    GYRE_TRY(gyre_algorithm_emit(build->algorithm, build->shape, (int)rank, &program));
+    build->network->n_chunks = program->n_chunks;
+    build->network->n_lanes = program->n_lanes;
+    build->network->min_depth = program->min_depth;
+    build->network->n_workers_of[rank] = program->n_workers;
+    const uint32_t first_end = build->n_ends;
+    gyre_status status = add_ends(build, program);
+    for (uint32_t w = 0; w < program->n_workers && status == GYRE_SUCCESS; w++)
+        status = add_steps(build, program, &program->workers[w], first_end);
+    gyre_program_free(program);
+    return status;
+}
+
+/* ---- FIFOs -------------------------------------------------------------------------------- */
+
+static int compare_ends(const void *a, const void *b)
+{
+    const struct end *left = a, *right = b;
+    if (left->key != right->key)
+        return left->key > right->key ? 1 : -1;
+    return right->is_send - left->is_send;
+}
+
+/* Pair the ends; steps then name FIFOs instead of ends. */
+static gyre_status join_ends(struct build *build)
+{
+    struct gyre_sim_network *network = build->network;
+    const uint32_t n_ends = build->n_ends;
+    uint32_t *fifo_of_end = calloc(n_ends + 1, sizeof(*fifo_of_end));
+    network->fifos = calloc(n_ends / 2 + 1, sizeof(*network->fifos));
+    gyre_status status = GYRE_SUCCESS;
+    if (fifo_of_end == NULL || network->fifos == NULL) {
+        status =
+            gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate %u FIFOs to simulate", n_ends / 2);
+        goto out;
+    }
+    if (n_ends > 0)
+        qsort(build->ends, n_ends, sizeof(*build->ends), compare_ends);
+    for (uint32_t i = 0; i < n_ends; i += 2) {
+        const struct end *from = &build->ends[i];
+        const struct end *to = from + 1;
+        if (i + 1 == n_ends || from->key != to->key || !from->is_send || to->is_send) {
+            status = gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                               "rank %u %s over a connection that has no other end", from->rank,
+                               from->is_send ? "sends" : "receives");
+            goto out;
+        }
+        const struct gyre_sim_fifo fifo = {from->rank, to->rank, from->worker, to->worker,
+                                           from->link};
+        fifo_of_end[from->index] = fifo_of_end[to->index] = network->n_fifos;
+        network->fifos[network->n_fifos++] = fifo;
+    }
+    for (uint32_t i = 0; i < network->n_ends; i++)
+        network->fifo_of[i] = fifo_of_end[network->fifo_of[i]];
+out:
+    free(fifo_of_end);
+    return status;
+}
+
+static gyre_status fill_network(struct build *build, bool all_ranks)
+{
+    struct gyre_sim_network *network = build->network;
+    const unsigned n_ranks = build->shape->n_ranks;
+    const unsigned by = all_ranks ? 0 : rotation_of(build->machine, n_ranks);
+    network->n_kept = n_ranks;
+    if (by > 0 && by < n_ranks) {
+        GYRE_TRY(check_rotation(build, by, &network->is_folded));
+        if (network->is_folded)
+            network->n_kept = by;
+    }
+    network->n_hosts = build->machine->grouping == NULL ? 1 : build->machine->grouping->n_hosts;
+    network->n_alike = network->is_folded && network->n_hosts == 1 ? n_ranks : 1;
+    network->host_of = calloc(network->n_kept, sizeof(*network->host_of));
+    network->n_workers_of = calloc(network->n_kept, sizeof(*network->n_workers_of));
+    if (network->host_of == NULL || network->n_workers_of == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate %u ranks to simulate", n_ranks);
+    for (unsigned rank = 0; rank < network->n_kept; rank++) {
+        const struct gyre_grouping *grouping = build->machine->grouping;
+        network->host_of[rank] = grouping == NULL ? 0 : grouping->host_of[rank];
+        GYRE_TRY(add_program(build, rank));
+    }
+    return join_ends(build);
+}
+
+gyre_status gyre_sim_network_open(const struct gyre_algorithm *algorithm,
+                                  const struct gyre_shape *shape,
+                                  const struct gyre_machine *machine, bool all_ranks,
+                                  struct gyre_sim_network *network_out)
+{
+    struct gyre_sim_network network = {0};
+    struct build build = {
+        .algorithm = algorithm, .shape = shape, .machine = machine, .network = &network};
+    if (shape->n_ranks < 1 || shape->n_ranks > GYRE_MAX_RANKS)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%u ranks (1..%d)", shape->n_ranks,
+                         GYRE_MAX_RANKS);
+    const gyre_status status = fill_network(&build, all_ranks);
+    free(build.ends);
+    if (status != GYRE_SUCCESS)
+        gyre_sim_network_close(&network);
+    else
+        *network_out = network;
+    return status;
+}
+
+void gyre_sim_network_close(struct gyre_sim_network *network)
+{
+    free(network->workers);
+    free(network->fifos);
+    free(network->steps);
+    free(network->fifo_of);
+    free(network->host_of);
+    free(network->n_workers_of);
+    memset(network, 0, sizeof(*network));
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The programs of a shape in the form that the simulator runs: what a step costs and waits for,
+ * without what it means. Ranks that a rotation of the machine maps onto each other are kept once.
+ */
+#ifndef GYRE_ALGORITHMS_SIMULATE_NETWORK_H
+#define GYRE_ALGORITHMS_SIMULATE_NETWORK_H
+
+#include "algorithms/simulate.h"
+
+struct gyre_sim_step {
+    uint32_t first_fifo; /* into fifo_of: n_recvs that it receives from, n_sends that it sends to */
+    uint16_t chunk;
+    uint8_t n_recvs;
+    uint8_t n_sends;
+    uint8_t n_copies; /* inputs read and local outputs written */
+    uint8_t n_ahead;  /* steps after this one that may run before it */
+};
+
+struct gyre_sim_worker {
+    uint32_t rank;
+    uint32_t first_step;
+    uint32_t n_steps;
+};
+
+struct gyre_sim_fifo {
+    uint32_t from_rank;
+    uint32_t to_rank;
+    uint32_t sender;   /* worker */
+    uint32_t receiver; /* worker */
+    uint32_t link;     /* enum gyre_link_class */
+};
+
+/* Steps that may overtake each other are looked at in groups of this many. */
+#define GYRE_SIM_MAX_GROUP 8
+
+struct gyre_sim_network {
+    uint32_t n_kept;   /* ranks; those of which there are programs */
+    uint32_t n_hosts;  /* of the kept ranks */
+    uint32_t n_chunks; /* of the program */
+    uint32_t n_lanes;
+    uint32_t min_depth;
+    bool is_folded;   /* n_kept stand for all; chunks count as long as the longest */
+    uint32_t n_alike; /* ranks of its own host that a kept one stands for */
+    uint32_t n_workers;
+    uint32_t n_fifos;
+    uint32_t n_steps;
+    uint32_t n_ends;
+    struct gyre_sim_worker *workers;
+    struct gyre_sim_fifo *fifos;
+    struct gyre_sim_step *steps;
+    uint32_t *fifo_of;
+    uint32_t *host_of;      /* by kept rank */
+    uint32_t *n_workers_of; /* by kept rank */
+};
+
+/** gyre_sim_network_open - see gyre_simulator_open(). */
+gyre_status gyre_sim_network_open(const struct gyre_algorithm *algorithm,
+                                  const struct gyre_shape *shape,
+                                  const struct gyre_machine *machine, bool all_ranks,
+                                  struct gyre_sim_network *network_out);
+
+void gyre_sim_network_close(struct gyre_sim_network *network);
+
+#endif

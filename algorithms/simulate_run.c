@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The event loop. An event is a moment at which a worker looks whether it can go on. A step starts
+ * when its slots have arrived, its sends have credit and its worker is free; it takes what its
+ * worker needs for it, or what a shared port needs, whichever ends later. Ports serve in the order
+ * of starts.
+ */
+#include "algorithms/simulate_run.h"
+
+#include "core/base/status.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define NOT_QUEUED UINT32_MAX
+
+struct worker {
+    double free_ns;   /* when its last step ends */
+    double wakeup_ns; /* when it looks next */
+    uint32_t place;   /* in the queue, or NOT_QUEUED */
+    uint64_t tile;
+    uint32_t step;      /* first of the group that it is at, within the worker */
+    uint32_t done_mask; /* of the group */
+    double busy_ns;
+};
+
+struct fifo {
+    uint64_t n_posted;
+    uint64_t n_consumed;
+};
+
+/* Something that all channels and several workers share; serves in order. */
+struct port {
+    double free_ns;
+    double busy_ns;
+};
+
+/* The ports of the kept ranks and hosts follow each other in one array. */
+struct ports {
+    uint32_t cores, egress, ingress, host_cores, nic_out, nic_in, n;
+};
+
+struct run {
+    const struct gyre_sim_call *call;
+    const struct gyre_sim_network *network;   /* the call's */
+    const struct gyre_simulation *simulation; /* likewise */
+    struct ports first;
+    uint64_t n_tiles; /* to simulate */
+    struct worker *workers;
+    struct fifo *fifos;
+    double *arrived_ns; /* by fifo and slot */
+    double *freed_ns;
+    struct port *ports;
+    uint32_t *queue; /* a heap of workers, by their wakeup_ns */
+    uint32_t n_queued;
+    double end_ns;
+    uint64_t n_steps;
+};
+
+/* ---- the queue of events ------------------------------------------------------------------ */
+
+/* Equal times in the order of workers, so that runs are alike. */
+static bool is_before(const struct run *run, uint32_t a, uint32_t b)
+{
+    const double a_ns = run->workers[a].wakeup_ns, b_ns = run->workers[b].wakeup_ns;
+    return a_ns < b_ns || (a_ns <= b_ns && a < b);
+}
+
+static void put(struct run *run, uint32_t place, uint32_t worker)
+{
+    run->queue[place] = worker;
+    run->workers[worker].place = place;
+}
+
+/* Look at `at_ns`, or earlier if that is planned already. */
+static void wake(struct run *run, uint32_t worker, double at_ns)
+{
+    struct worker *state = &run->workers[worker];
+    if (state->place == NOT_QUEUED)
+        state->place = run->n_queued++;
+    else if (state->wakeup_ns <= at_ns)
+        return;
+    state->wakeup_ns = at_ns;
+    uint32_t i = state->place;
+    for (; i > 0 && is_before(run, worker, run->queue[(i - 1) / 2]); i = (i - 1) / 2)
+        put(run, i, run->queue[(i - 1) / 2]);
+    put(run, i, worker);
+}
+
+/* The worker that looks next; taken off the queue. */
+static uint32_t take_next(struct run *run)
+{
+    const uint32_t first = run->queue[0];
+    const uint32_t last = run->queue[--run->n_queued];
+    uint32_t i = 0;
+    for (;;) {
+        uint32_t child = 2 * i + 1;
+        if (child >= run->n_queued)
+            break;
+        if (child + 1 < run->n_queued && is_before(run, run->queue[child + 1], run->queue[child]))
+            child++;
+        if (!is_before(run, run->queue[child], last))
+            break;
+        put(run, i, run->queue[child]);
+        i = child;
+    }
+    put(run, i, last);
+    run->workers[first].place = NOT_QUEUED;
+    return first;
+}
+
+/* ---- one step ----------------------------------------------------------------------------- */
+
+/* A rate of 0 does not limit. */
+static double transfer_ns(double n_bytes, double bytes_per_ns)
+{
+    return bytes_per_ns > 0 ? n_bytes / bytes_per_ns : 0;
+}
+
+/* Returns when the port is done with it. */
+static double use_port(struct run *run, uint32_t port_index, double start_ns, double busy_ns)
+{
+    struct port *port = &run->ports[port_index];
+    port->free_ns = (port->free_ns > start_ns ? port->free_ns : start_ns) + busy_ns;
+    port->busy_ns += busy_ns;
+    return port->free_ns;
+}
+
+static double step_bytes(const struct run *run, const struct gyre_sim_step *step, uint64_t tile)
+{
+    if (tile >= run->n_tiles / 2)
+        tile += run->call->n_real_tiles - run->n_tiles;
+    if (tile < run->call->n_full_tiles)
+        return run->call->split.tile_elems;
+    const uint32_t chunk = run->network->is_folded ? 0 : step->chunk;
+    return (double)gyre_tile_range(&run->call->split, 0, chunk, tile).n_elems;
+}
+
+/* When the step could start; INFINITY where that is not known yet. */
+static double ready_ns(const struct run *run, const struct gyre_sim_step *step)
+{
+    const uint64_t depth = run->simulation->depth;
+    double ready = 0;
+    for (unsigned i = 0; i < step->n_recvs + (unsigned)step->n_sends; i++) {
+        const uint32_t index = run->network->fifo_of[step->first_fifo + i];
+        const struct fifo *fifo = &run->fifos[index];
+        double at = 0;
+        if (i < step->n_recvs) {
+            if (fifo->n_posted == fifo->n_consumed)
+                return INFINITY;
+            at = run->arrived_ns[index * depth + fifo->n_consumed % depth];
+        } else if (fifo->n_posted >= depth) {
+            if (fifo->n_posted - fifo->n_consumed == depth)
+                return INFINITY;
+            at = run->freed_ns[index * depth + fifo->n_posted % depth];
+        }
+        if (at > ready)
+            ready = at;
+    }
+    return ready;
+}
+
+/* Move one slot over the shared ports on its way. A proxied slot leaves when it is full, any other
+ * while it is being written. Returns when the last byte is through. */
+static double send_slot(struct run *run, const struct gyre_sim_fifo *fifo, double start_ns,
+                        double wire_bytes)
+{
+    const struct gyre_cost *cost = run->simulation->cost;
+    const double all_bytes = wire_bytes * run->simulation->n_channels;
+    const uint32_t *host_of = run->network->host_of;
+    const uint32_t link = fifo->link;
+    double end_ns = use_port(run, run->first.egress + fifo->from_rank * GYRE_N_LINKS + link,
+                             start_ns, transfer_ns(all_bytes, cost->egress_bytes_per_ns[link]));
+    end_ns =
+        fmax(end_ns, use_port(run, run->first.ingress + fifo->to_rank * GYRE_N_LINKS + link,
+                              start_ns, transfer_ns(all_bytes, cost->ingress_bytes_per_ns[link])));
+    if (link != GYRE_LINK_NETWORK)
+        return end_ns;
+    const double n_messages = (double)run->simulation->n_channels * run->network->n_alike;
+    const double nic_ns =
+        n_messages * (cost->nic_message_ns + transfer_ns(wire_bytes, cost->nic_bytes_per_ns));
+    end_ns = fmax(end_ns,
+                  use_port(run, run->first.nic_out + host_of[fifo->from_rank], start_ns, nic_ns));
+    return fmax(end_ns,
+                use_port(run, run->first.nic_in + host_of[fifo->to_rank], start_ns, nic_ns));
+}
+
+/* What the worker alone needs. */
+static double worker_ns(const struct run *run, const struct gyre_sim_step *step, double n_bytes)
+{
+    const struct gyre_cost *cost = run->simulation->cost;
+    const enum gyre_proto proto = run->simulation->proto;
+    double ns = cost->step_ns[proto] +
+                transfer_ns(n_bytes * step->n_copies, cost->worker_copy_bytes_per_ns);
+    for (unsigned i = step->n_recvs; i < step->n_recvs + (unsigned)step->n_sends; i++) {
+        const uint32_t link = run->network->fifos[run->network->fifo_of[step->first_fifo + i]].link;
+        ns += transfer_ns(n_bytes / cost->wire_efficiency[proto],
+                          cost->worker_send_bytes_per_ns[link]);
+    }
+    return ns;
+}
+
+/* The workers of all channels take turns where a rank, or all ranks of a host, have fewer cores
+ * than workers: n cores are one port that is n times as fast. */
+static double compute(struct run *run, uint32_t rank, double start_ns, double alone_ns)
+{
+    const struct gyre_cost *cost = run->simulation->cost;
+    const double all_ns = alone_ns * run->simulation->n_channels;
+    const uint32_t host = run->network->host_of[rank];
+    const double of_rank_ns = use_port(run, run->first.cores + rank, start_ns,
+                                       transfer_ns(all_ns, cost->parallel_workers));
+    const double of_host_ns =
+        use_port(run, run->first.host_cores + host, start_ns,
+                 transfer_ns(all_ns * run->network->n_alike, cost->cores_per_host));
+    return fmax(fmax(of_rank_ns, of_host_ns), start_ns + alone_ns);
+}
+
+static void execute(struct run *run, uint32_t worker_index, const struct gyre_sim_step *step,
+                    double now_ns)
+{
+    const struct gyre_sim_network *network = run->network;
+    const struct gyre_cost *cost = run->simulation->cost;
+    const enum gyre_proto proto = run->simulation->proto;
+    const uint64_t depth = run->simulation->depth;
+    struct worker *worker = &run->workers[worker_index];
+    const uint32_t rank = network->workers[worker_index].rank;
+    const double n_bytes = step_bytes(run, step, worker->tile);
+    const double alone_ns = worker_ns(run, step, n_bytes);
+    const double computed_ns = compute(run, rank, now_ns, alone_ns);
+    const uint32_t *fifo_of = &network->fifo_of[step->first_fifo];
+    double end_ns = computed_ns;
+    for (unsigned i = step->n_recvs; i < step->n_recvs + (unsigned)step->n_sends; i++) {
+        const struct gyre_sim_fifo *to = &network->fifos[fifo_of[i]];
+        struct fifo *fifo = &run->fifos[fifo_of[i]];
+        const bool is_proxied = to->link == GYRE_LINK_NETWORK;
+        const double through_ns =
+            fmax(computed_ns, send_slot(run, to, is_proxied ? computed_ns : now_ns,
+                                        n_bytes / cost->wire_efficiency[proto]));
+        const double seen_ns = through_ns + cost->hop_ns[proto][to->link];
+        run->arrived_ns[fifo_of[i] * depth + fifo->n_posted++ % depth] = seen_ns;
+        wake(run, to->receiver, seen_ns);
+        if (!is_proxied)
+            end_ns = fmax(end_ns, through_ns);
+    }
+    for (unsigned i = 0; i < step->n_recvs; i++) {
+        const struct gyre_sim_fifo *from = &network->fifos[fifo_of[i]];
+        struct fifo *fifo = &run->fifos[fifo_of[i]];
+        const double seen_ns = end_ns + cost->credit_ns[from->link];
+        run->freed_ns[fifo_of[i] * depth + fifo->n_consumed++ % depth] = seen_ns;
+        wake(run, from->sender, seen_ns);
+    }
+    worker->free_ns = end_ns;
+    worker->busy_ns += alone_ns;
+    run->end_ns = fmax(run->end_ns, end_ns);
+    run->n_steps++;
+}
+
+/* The group is done: on to the next, or to the next tile. */
+static void advance(const struct run *run, uint32_t index)
+{
+    const struct gyre_sim_worker *program = &run->network->workers[index];
+    struct worker *worker = &run->workers[index];
+    worker->done_mask = 0;
+    worker->step += run->network->steps[program->first_step + worker->step].n_ahead + 1U;
+    if (worker->step == program->n_steps) {
+        worker->step = 0;
+        worker->tile++;
+    }
+}
+
+/* Carry out what is ready; of several steps that may overtake each other the earliest. */
+static void look(struct run *run, uint32_t index, double now_ns)
+{
+    const struct gyre_sim_worker *program = &run->network->workers[index];
+    struct worker *worker = &run->workers[index];
+    if (worker->tile == run->n_tiles)
+        return;
+    const struct gyre_sim_step *group = &run->network->steps[program->first_step + worker->step];
+    const unsigned n_group = group->n_ahead + 1U;
+    double best_ns = INFINITY;
+    unsigned best = 0;
+    for (unsigned i = 0; i < n_group; i++) {
+        if ((worker->done_mask >> i & 1U) != 0)
+            continue;
+        const double at_ns = fmax(ready_ns(run, &group[i]), worker->free_ns);
+        if (at_ns < best_ns) {
+            best_ns = at_ns;
+            best = i;
+        }
+    }
+    if (best_ns > now_ns) {
+        if (best_ns < INFINITY)
+            wake(run, index, best_ns);
+        return;
+    }
+    execute(run, index, &group[best], now_ns);
+    worker->done_mask |= 1U << best;
+    if (worker->done_mask == (1U << n_group) - 1)
+        advance(run, index);
+    if (worker->tile < run->n_tiles)
+        wake(run, index, worker->free_ns);
+}
+
+/* ---- one run ------------------------------------------------------------------------------ */
+
+static void close_run(struct run *run)
+{
+    free(run->workers);
+    free(run->fifos);
+    free(run->arrived_ns);
+    free(run->freed_ns);
+    free(run->ports);
+    free(run->queue);
+}
+
+static gyre_status open_run(struct run *run)
+{
+    const struct gyre_sim_network *network = run->network;
+    const size_t n_slots = (size_t)network->n_fifos * run->simulation->depth;
+    struct ports *first = &run->first;
+    first->egress = first->cores + network->n_kept;
+    first->ingress = first->egress + network->n_kept * GYRE_N_LINKS;
+    first->host_cores = first->ingress + network->n_kept * GYRE_N_LINKS;
+    first->nic_out = first->host_cores + network->n_hosts;
+    first->nic_in = first->nic_out + network->n_hosts;
+    first->n = first->nic_in + network->n_hosts;
+    run->workers = calloc(network->n_workers + 1, sizeof(*run->workers));
+    run->fifos = calloc(network->n_fifos + 1, sizeof(*run->fifos));
+    run->arrived_ns = calloc(n_slots + 1, sizeof(double));
+    run->freed_ns = calloc(n_slots + 1, sizeof(double));
+    run->ports = calloc(first->n, sizeof(*run->ports));
+    run->queue = calloc(network->n_workers + 1, sizeof(*run->queue));
+    if (run->workers == NULL || run->fifos == NULL || run->arrived_ns == NULL ||
+        run->freed_ns == NULL || run->ports == NULL || run->queue == NULL) {
+        close_run(run);
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate %zu slots to simulate",
+                         n_slots);
+    }
+    return GYRE_SUCCESS;
+}
+
+/* What was busiest, in ns. */
+static void find_busiest(const struct run *run, struct gyre_prediction *prediction)
+{
+    const struct ports *first = &run->first;
+    double most_ns = 0;
+    prediction->bottleneck = GYRE_RESOURCE_LATENCY;
+    for (uint32_t i = 0; i < first->n; i++) {
+        if (run->ports[i].busy_ns <= most_ns)
+            continue;
+        most_ns = run->ports[i].busy_ns;
+        prediction->bottleneck = i >= first->nic_in       ? GYRE_RESOURCE_NIC_IN
+                                 : i >= first->nic_out    ? GYRE_RESOURCE_NIC_OUT
+                                 : i >= first->host_cores ? GYRE_RESOURCE_HOST_CORES
+                                 : i >= first->ingress    ? GYRE_RESOURCE_INGRESS
+                                 : i >= first->egress     ? GYRE_RESOURCE_EGRESS
+                                                          : GYRE_RESOURCE_CORES;
+    }
+    for (uint32_t i = 0; i < run->network->n_workers; i++) {
+        if (run->workers[i].busy_ns <= most_ns)
+            continue;
+        most_ns = run->workers[i].busy_ns;
+        prediction->bottleneck = GYRE_RESOURCE_WORKER;
+    }
+    prediction->busy_share = run->end_ns > 0 ? fmin(most_ns / run->end_ns, 1) : 0;
+    if (prediction->busy_share < 0.5)
+        prediction->bottleneck = GYRE_RESOURCE_LATENCY;
+}
+
+/* When the rank's workers start. */
+static double launched_ns(const struct run *run, uint32_t rank)
+{
+    const struct gyre_cost *cost = run->simulation->cost;
+    return cost->launch_ns +
+           cost->worker_launch_ns * run->simulation->n_channels * run->network->n_workers_of[rank];
+}
+
+gyre_status gyre_sim_run(const struct gyre_sim_call *call, uint64_t n_tiles,
+                         struct gyre_prediction *prediction)
+{
+    struct run run = {
+        .call = call, .network = call->network, .simulation = call->simulation, .n_tiles = n_tiles};
+    GYRE_TRY(open_run(&run));
+    for (uint32_t i = 0; i < run.network->n_workers; i++) {
+        const double start_ns = launched_ns(&run, run.network->workers[i].rank);
+        run.workers[i].place = NOT_QUEUED;
+        run.end_ns = fmax(run.end_ns, start_ns);
+        wake(&run, i, start_ns);
+    }
+    while (run.n_queued > 0) {
+        const uint32_t worker = take_next(&run);
+        look(&run, worker, run.workers[worker].wakeup_ns);
+    }
+    gyre_status status = GYRE_SUCCESS;
+    for (uint32_t i = 0; i < run.network->n_workers && status == GYRE_SUCCESS; i++)
+        if (run.workers[i].tile < n_tiles)
+            status = gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                               "deadlock with FIFOs of %u slots: rank %u waits in tile %llu",
+                               run.simulation->depth, run.network->workers[i].rank,
+                               (unsigned long long)run.workers[i].tile);
+    if (status == GYRE_SUCCESS) {
+        find_busiest(&run, prediction);
+        prediction->time_ns = run.end_ns;
+        prediction->n_steps += run.n_steps;
+    }
+    close_run(&run);
+    return status;
+}

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Trials take turns, round after round, so that whatever drifts (clocks, neighbours) hits all.
+ */
+#include "bench/choices.h"
+
+#include "bench/measure.h"
+#include "bench/stats.h"
+#include "core/base/util.h"
+
+#include <stdlib.h>
+
+/* One trial's turn of a round lasts about this long. */
+#define TURN_US     5000.0
+#define MAX_CALLS   500
+#define MIN_CALLS   3
+#define PROBE_CALLS 3
+
+static uint64_t call_bytes(const struct bench_case *what)
+{
+    return what->count * gyre_dtype_bytes(what->dtype);
+}
+
+static bool is_same(const struct gyre_choice *a, const struct gyre_choice *b)
+{
+    return a->algorithm == b->algorithm && a->proto == b->proto && a->n_channels == b->n_channels &&
+           a->tile_bytes == b->tile_bytes;
+}
+
+/* What `forced` comes to, unless it is impossible or among those from `first` on already. */
+static void add_trial(const struct bench_rank *rank, const struct bench_case *what,
+                      const struct gyre_choice *forced, int first, struct bench_trials *trials)
+{
+    struct bench_trial trial = {.what = *what, .is_tuned = forced == NULL};
+    gyre_plan_force(rank->comm, forced);
+    struct gyre_plan_summary summary;
+    gyre_status status = gyre_plan_choice(rank->comm, what->coll, call_bytes(what), &trial.choice);
+    if (status == GYRE_SUCCESS)
+        status = gyre_plan_describe(rank->comm, what->coll, what->count, what->dtype, what->op,
+                                    &summary);
+    gyre_plan_force(rank->comm, NULL);
+    if (status != GYRE_SUCCESS || trials->n_trials == BENCH_MAX_TRIALS)
+        return;
+    trial.choice.n_channels = summary.n_channels; /* fewer, where the program needs lanes */
+    trial.predicted_us = summary.predicted_us;
+    for (int i = first; i < trials->n_trials; i++)
+        if (is_same(&trials->trials[i].choice, &trial.choice))
+            return;
+    trials->trials[trials->n_trials++] = trial;
+}
+
+static void add_algorithm(const struct bench_rank *rank, const struct bench_case *what,
+                          const struct gyre_choice *algorithm, int first,
+                          struct bench_trials *trials)
+{
+    const struct gyre_tuner_facts *facts = gyre_plan_facts(rank->comm);
+    const uint32_t most_bytes =
+        gyre_tuner_payload_bytes(&facts->spec, algorithm->algorithm, algorithm->proto) / 16 * 16;
+    struct gyre_choice forced = *algorithm;
+    add_trial(rank, what, &forced, first, trials);
+    for (uint32_t n = facts->min_channels; n <= facts->max_channels; n *= 4)
+        for (uint32_t tile = most_bytes; tile >= most_bytes / 16; tile /= 4) {
+            /* a tile that is larger than what is cut is the same as a smaller one */
+            if (tile < most_bytes && tile * n > call_bytes(what))
+                continue;
+            forced.n_channels = n;
+            forced.tile_bytes = tile / 16 * 16;
+            add_trial(rank, what, &forced, first, trials);
+        }
+}
+
+gyre_status bench_add_trials(const struct bench_rank *rank, const struct bench_case *what,
+                             struct bench_trials *trials)
+{
+    const struct gyre_tuner_facts *facts = gyre_plan_facts(rank->comm);
+    const int first = trials->n_trials;
+    add_trial(rank, what, NULL, first, trials);
+    if (trials->n_trials == first) {
+        struct gyre_choice choice;
+        return gyre_plan_choice(rank->comm, what->coll, call_bytes(what), &choice);
+    }
+    for (int i = 0; gyre_algorithms[i] != NULL; i++)
+        for (int proto = 0; proto < GYRE_N_PROTOS; proto++) {
+            const struct gyre_choice algorithm = {.algorithm = gyre_algorithms[i],
+                                                  .proto = (enum gyre_proto)proto};
+            if (gyre_algorithm_has(gyre_algorithms[i], what->coll) &&
+                gyre_tuner_proto_obstacle(facts, (enum gyre_proto)proto) == NULL)
+                add_algorithm(rank, what, &algorithm, first, trials);
+        }
+    if (trials->n_trials == BENCH_MAX_TRIALS)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "over %d choices to try: fewer sizes",
+                         BENCH_MAX_TRIALS - 1);
+    return GYRE_SUCCESS;
+}
+
+/* All ranks wait for each other, on the stream: the skew is that of a small call. */
+static gyre_status meet(const struct bench_rank *rank)
+{
+    GYRE_TRY(gyre_all_reduce(rank->send_memory, rank->send_memory, 1, GYRE_UINT8, GYRE_SUM,
+                             rank->comm, rank->stream));
+    return bench_wait(rank);
+}
+
+/* One trial's turn: n calls; us[i] becomes the longest over the ranks. */
+static gyre_status take_turn(struct bench_rank *rank, const struct bench_trial *trial, double *us,
+                             size_t n)
+{
+    const struct bench_call call = bench_call_of(rank, &trial->what, false);
+    gyre_status status = GYRE_SUCCESS;
+    const bool is_loose = gyre_collectives[trial->what.coll].has_root;
+    gyre_plan_force(rank->comm, &trial->choice);
+    GYRE_TRY(bench_team_barrier(&rank->member));
+    for (size_t i = 0; i < n && status == GYRE_SUCCESS; i++) {
+        const uint64_t start_ns = gyre_now_ns();
+        status = bench_enqueue(rank, &call);
+        if (status == GYRE_SUCCESS)
+            status = bench_wait(rank);
+        us[i] = (double)(gyre_now_ns() - start_ns) / 1e3;
+        if (is_loose && status == GYRE_SUCCESS)
+            status = meet(rank);
+    }
+    gyre_plan_force(rank->comm, NULL);
+    GYRE_TRY(bench_rank_agree(rank, status));
+    return bench_longest(rank, us, n);
+}
+
+/* Warm a trial up and see how many calls fill a turn; the same number on all ranks. */
+static gyre_status choose_n_calls(struct bench_rank *rank, const struct bench_trial *trial,
+                                  size_t *n_calls_out)
+{
+    double us[PROBE_CALLS], median_us = 0;
+    for (int pass = 0; pass < 2; pass++) { /* the first pass only warms */
+        GYRE_TRY(take_turn(rank, trial, us, PROBE_CALLS));
+        median_us = bench_median_of(us, PROBE_CALLS);
+    }
+    const double n_calls = TURN_US / (median_us > 0.1 ? median_us : 0.1);
+    *n_calls_out = n_calls > MAX_CALLS   ? MAX_CALLS
+                   : n_calls < MIN_CALLS ? MIN_CALLS
+                                         : (size_t)n_calls;
+    return GYRE_SUCCESS;
+}
+
+/* By trial: n_calls, and medians of all rounds. */
+static gyre_status run_rounds(struct bench_rank *rank, struct bench_trials *trials, size_t *n_calls,
+                              double *medians)
+{
+    const size_t n_rounds = (size_t)rank->options->n_rounds;
+    double us[MAX_CALLS];
+    for (int i = 0; i < trials->n_trials; i++)
+        GYRE_TRY(choose_n_calls(rank, &trials->trials[i], &n_calls[i]));
+    for (size_t round = 0; round < n_rounds; round++)
+        for (int i = 0; i < trials->n_trials; i++) {
+            GYRE_TRY(take_turn(rank, &trials->trials[i], us, n_calls[i]));
+            medians[(size_t)i * n_rounds + round] = bench_median_of(us, n_calls[i]);
+        }
+    for (int i = 0; i < trials->n_trials; i++)
+        trials->trials[i].us = bench_median_of(&medians[(size_t)i * n_rounds], n_rounds);
+    return GYRE_SUCCESS;
+}
+
+gyre_status bench_time_trials(struct bench_rank *rank, struct bench_trials *trials)
+{
+    const size_t n_trials = (size_t)trials->n_trials;
+    size_t *n_calls = calloc(n_trials + 1, sizeof(*n_calls));
+    double *medians = calloc(n_trials * (size_t)rank->options->n_rounds + 1, sizeof(*medians));
+    gyre_status status =
+        rank->device->ops->zero(rank->device, rank->send_memory, rank->n_buffer_bytes);
+    if (medians == NULL || n_calls == NULL)
+        status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%zu trials", n_trials);
+    status = bench_rank_agree(rank, status);
+    if (status == GYRE_SUCCESS)
+        status = run_rounds(rank, trials, n_calls, medians);
+    free(n_calls);
+    free(medians);
+    return status;
+}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tune: measure a few calls every way there is, fit the simulator's constants to them, write the
+ * file that GYRE_TUNING_FILE names.
+ *
+ *   tune -g 4 --output gyre_tuning.txt          or          mpirun -np 4 tune --output ...
+ */
+#include "bench/choices.h"
+#include "bench/fit.h"
+#include "core/base/util.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* All ranks wait for each other in these, so that a call ends everywhere before the next starts. */
+static const enum gyre_collective tuned_colls[] = {GYRE_COLL_ALL_REDUCE, GYRE_COLL_ALL_GATHER,
+                                                   GYRE_COLL_REDUCE_SCATTER};
+
+struct rows {
+    struct bench_fit_row rows[BENCH_MAX_TRIALS];
+    size_t n_rows;
+};
+
+static double bus_factor(int n_ranks)
+{
+    (void)n_ranks;
+    return 1;
+}
+
+static gyre_status list_trials(const struct bench_rank *rank, struct bench_trials *trials)
+{
+    const struct bench_options *options = rank->options;
+    for (size_t n_bytes = options->min_bytes; n_bytes <= options->max_bytes;
+         n_bytes *= options->step_factor)
+        for (size_t c = 0; c < GYRE_ARRAY_LENGTH(tuned_colls); c++) {
+            const struct bench_case what = bench_case_of(tuned_colls[c], rank->member.n_ranks,
+                                                         n_bytes, GYRE_FLOAT32, GYRE_SUM, 0);
+            if (what.count > 0)
+                GYRE_TRY(bench_add_trials(rank, &what, trials));
+        }
+    return GYRE_SUCCESS;
+}
+
+static void take_trials(const struct bench_trials *trials, struct rows *rows)
+{
+    for (int i = 0; i < trials->n_trials; i++) {
+        const struct bench_trial *trial = &trials->trials[i];
+        rows->rows[rows->n_rows++] = (struct bench_fit_row){
+            .coll = trial->what.coll,
+            .choice = trial->choice,
+            .n_bytes = trial->what.count * gyre_dtype_bytes(trial->what.dtype),
+            .us = trial->us,
+        };
+    }
+}
+
+static void print_rows(const struct rows *rows)
+{
+    printf("#%-14s %12s  %-8s %-7s %3s %7s %10s %10s %6s\n", "collective", "bytes", "algo", "proto",
+           "ch", "tile", "measured", "fitted", "ratio");
+    for (size_t i = 0; i < rows->n_rows; i++) {
+        const struct bench_fit_row *row = &rows->rows[i];
+        printf("%-15s %12llu  %-8s %-7s %3u %7u %10.2f %10.2f %6.2f\n",
+               gyre_collectives[row->coll].name, (unsigned long long)row->n_bytes,
+               row->choice.algorithm->name, gyre_proto_names[row->choice.proto],
+               row->choice.n_channels, row->choice.tile_bytes, row->us, row->predicted_us,
+               row->predicted_us / row->us);
+    }
+}
+
+static gyre_status write_cost(const struct bench_rank *rank, const struct gyre_cost *cost,
+                              const struct bench_fit *fit, size_t n_rows)
+{
+    const char *path = rank->options->output_path;
+    const struct gyre_tuner_facts *facts = gyre_plan_facts(rank->comm);
+    FILE *file = path == NULL ? stdout : fopen(path, "w");
+    char *text = NULL, host[64] = "", stamp[32];
+    const time_t now = time(NULL);
+    struct tm parts;
+    if (file == NULL)
+        return gyre_fail_errno(errno, "--output %s", path);
+    gethostname(host, sizeof(host) - 1);
+    strftime(stamp, sizeof(stamp), "%Y-%m-%d", gmtime_r(&now, &parts));
+    fprintf(
+        file,
+        "# gyre's simulator on %s and like machines, measured %s by build/bench/tune:\n"
+        "# %u ranks on %u hosts, %s device. %d constants from %zu calls; typical error %.0f%%.\n",
+        host, stamp, facts->n_ranks, facts->n_hosts,
+        facts->device_kind == GYRE_DEVICE_CUDA ? "cuda" : "host", fit->n_constants, n_rows,
+        100 * (exp(fit->error) - 1));
+    gyre_status status = gyre_cost_to_text(cost, &text);
+    if (status == GYRE_SUCCESS)
+        fputs(text, file);
+    free(text);
+    const bool is_bad = ferror(file) != 0;
+    if (path != NULL && (fclose(file) != 0 || is_bad) && status == GYRE_SUCCESS)
+        status = gyre_fail_errno(errno, "--output %s", path);
+    return status;
+}
+
+static gyre_status fit_and_write(struct bench_rank *rank, struct rows *rows)
+{
+    const struct gyre_tuner_facts *facts = gyre_plan_facts(rank->comm);
+    struct gyre_cost cost = *gyre_plan_cost(rank->comm);
+    struct bench_fit fit;
+    if (facts->device_kind == GYRE_DEVICE_HOST) {
+        /* Not fitted, known: one thread carries out a rank's workers. */
+        cost.parallel_workers = 1;
+        cost.cores_per_host = (double)sysconf(_SC_NPROCESSORS_ONLN);
+    }
+    GYRE_TRY(bench_fit(facts, rows->rows, rows->n_rows, &cost, &fit));
+    print_rows(rows);
+    printf("# %d constants fitted in %d iterations: typical error %.0f%%, before %.0f%%\n",
+           fit.n_constants, fit.n_iterations, 100 * (exp(fit.error) - 1),
+           100 * (exp(fit.before) - 1));
+    return write_cost(rank, &cost, &fit, rows->n_rows);
+}
+
+static gyre_status tune(struct bench_rank *rank)
+{
+    struct bench_trials *trials = calloc(1, sizeof(*trials));
+    struct rows *rows = calloc(1, sizeof(*rows));
+    gyre_status status = GYRE_SUCCESS;
+    if (rows == NULL || trials == NULL)
+        status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "measurements");
+    else if (rank->options->step_factor < 2)
+        status = gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "-f: sizes are multiplied, by 2 or more");
+    else
+        status = list_trials(rank, trials);
+    status = bench_rank_agree(rank, status);
+    if (status == GYRE_SUCCESS)
+        status = bench_time_trials(rank, trials);
+    if (status == GYRE_SUCCESS && rank->member.rank == 0) {
+        take_trials(trials, rows);
+        status = fit_and_write(rank, rows);
+    }
+    free(rows);
+    free(trials);
+    return bench_rank_agree(rank, status);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct bench_kind kind = {
+        .name = "tune",
+        .coll = GYRE_COLL_ALL_REDUCE,
+        .bus_factor = bus_factor,
+        .run = tune,
+        .min_bytes = 64,
+        .max_bytes = 4 << 20,
+        .step_factor = 16,
+    };
+    return bench_main(argc, argv, &kind);
+}

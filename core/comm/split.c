@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Communicators out of a communicator's ranks. A split is collective: its ranks tell each other
+ * through the parent's bootstrap. A shrink goes without the excluded ranks, and without a bootstrap
+ * that may have died with them: those that go on find each other at the lowest one's door.
+ */
+#include "core/comm/comm.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The caller's configuration, or the parent's; on the parent's device unless it says otherwise. */
+static gyre_status child_config(const gyre_comm *parent, const gyre_config *given,
+                                gyre_config *config_out)
+{
+    if (given == NULL) {
+        *config_out = parent->config;
+        return GYRE_SUCCESS;
+    }
+    GYRE_TRY(gyre_config_take(given, config_out));
+    if (config_out->device_kind == GYRE_DEVICE_AUTO)
+        config_out->device_kind = parent->config.device_kind;
+    if (config_out->device_ordinal == GYRE_CONFIG_UNDEFINED)
+        config_out->device_ordinal = parent->config.device_ordinal;
+    return GYRE_SUCCESS;
+}
+
+/* ---- split -------------------------------------------------------------------------------- */
+
+/* What a rank says of its place after a split. Exchanged: fixed layout. */
+struct split_place {
+    int32_t color;
+    int32_t key;
+    gyre_unique_id id; /* of a rendezvous on this rank; used if it comes first of its color */
+};
+
+/* How many ranks of my color there are, my place among them, and who is first. */
+static void find_place(const struct split_place *all, int n_ranks, int rank, int *n_out,
+                       int *rank_out, int *first_out)
+{
+    const struct split_place *mine = &all[rank];
+    *n_out = 0;
+    *rank_out = 0;
+    *first_out = rank;
+    for (int other = 0; other < n_ranks; other++) {
+        if (all[other].color != mine->color)
+            continue;
+        (*n_out)++;
+        if (all[other].key < mine->key || (all[other].key == mine->key && other < rank))
+            (*rank_out)++;
+        const struct split_place *first = &all[*first_out];
+        if (all[other].key < first->key || (all[other].key == first->key && other < *first_out))
+            *first_out = other;
+    }
+}
+
+static gyre_status find_split(struct gyre_meeting *meeting, gyre_comm *child)
+{
+    gyre_comm *parent = meeting->parent;
+    struct split_place mine = {.color = meeting->color, .key = meeting->key};
+    struct split_place *all = malloc((size_t)parent->n_ranks * sizeof(*all));
+    int first = 0;
+    if (all == NULL)
+        return gyre_fail_errno(ENOMEM, "split");
+    gyre_status status = GYRE_SUCCESS;
+    if (child != NULL)
+        status = gyre_unique_id_create(&parent->params, &mine.id);
+    gyre_health_pause(parent->health);
+    if (status == GYRE_SUCCESS)
+        status = parent->bootstrap->ops->all_gather(parent->bootstrap, &mine, sizeof(mine), all);
+    gyre_health_resume(parent->health);
+    if (status == GYRE_SUCCESS) {
+        find_place(all, parent->n_ranks, parent->rank, &meeting->n_ranks, &meeting->rank, &first);
+        meeting->id = all[first].id;
+    }
+    free(all);
+    if (status == GYRE_ERROR_ABORTED) /* what ended the parent says more */
+        GYRE_TRY(gyre_fault_status(&parent->fault));
+    if (status != GYRE_SUCCESS)
+        gyre_fail_context(status, "split(color %d, key %d)", meeting->color, meeting->key);
+    return status;
+}
+
+gyre_status gyre_comm_split(gyre_comm *comm, int color, int key, gyre_comm **comm_out,
+                            const gyre_config *config)
+{
+    gyre_config own;
+    GYRE_TRY(gyre_comm_check(comm));
+    if (comm_out == NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "split: comm_out is NULL");
+    if (color < 0 && color != GYRE_SPLIT_NOCOLOR)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "split: color %d is neither >= 0 nor GYRE_SPLIT_NOCOLOR", color);
+    GYRE_TRY(child_config(comm, config, &own));
+    const struct gyre_meeting meeting = {
+        .find = find_split, .parent = comm, .color = color, .key = key};
+    if (color != GYRE_SPLIT_NOCOLOR)
+        return gyre_comm_make(&own, &meeting, comm_out);
+    *comm_out = NULL;
+    return gyre_comm_make(&own, &meeting, NULL);
+}
+
+/* ---- shrink ------------------------------------------------------------------------------- */
+
+struct shrink_watch {
+    gyre_comm *parent;
+    gyre_comm *child;
+    bool is_aborted; /* the parent is in error already: only the child's fault counts */
+};
+
+/* May the wait for the others go on? */
+static gyre_status check_shrink(void *context, const bool *missing)
+{
+    const struct shrink_watch *watch = context;
+    GYRE_TRY(gyre_fault_status(&watch->child->fault));
+    if (!watch->is_aborted)
+        GYRE_TRY(gyre_fault_status(&watch->parent->fault));
+    for (int rank = 0; missing != NULL && rank < watch->parent->n_ranks; rank++)
+        if (missing[rank] && gyre_health_has_left(watch->parent->health, rank))
+            return gyre_fail(GYRE_ERROR_REMOTE,
+                             "rank %d (%s) has died or left too: exclude it as well", rank,
+                             watch->parent->links.infos[rank].host_name);
+    return GYRE_SUCCESS;
+}
+
+static gyre_status find_shrunk(struct gyre_meeting *meeting, gyre_comm *child)
+{
+    gyre_comm *parent = meeting->parent;
+    struct shrink_watch watch = {parent, child, meeting->is_aborted};
+    const struct gyre_regroup regroup = {
+        .params = &parent->params,
+        .secret = parent->bootstrap->secret,
+        .rank = parent->rank,
+        .n_ranks = parent->n_ranks,
+        .is_member = meeting->is_member,
+        .check = check_shrink,
+        .context = &watch,
+    };
+    int lowest = -1;
+    for (int rank = 0; rank < parent->n_ranks; rank++) {
+        if (!meeting->is_member[rank])
+            continue;
+        if (lowest < 0)
+            lowest = rank;
+        if (rank == parent->rank)
+            meeting->rank = meeting->n_ranks;
+        meeting->n_ranks++;
+    }
+    const struct gyre_sock_address *address = &parent->links.infos[lowest].door;
+    gyre_status status;
+    if (lowest == parent->rank && parent->door != NULL)
+        status = gyre_door_serve(parent->door, &regroup, &meeting->id);
+    else if (lowest != parent->rank && address->port != 0)
+        status = gyre_door_knock(address, &regroup, &meeting->id);
+    else
+        status = gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                           "rank %d found no network interface to be met at when the parent was "
+                           "made",
+                           lowest);
+    if (status != GYRE_SUCCESS)
+        gyre_fail_context(status, "shrink of %s to %d of %d ranks, led by rank %d (%s)",
+                          parent->name, meeting->n_ranks, parent->n_ranks, lowest,
+                          parent->links.infos[lowest].host_name);
+    return status;
+}
+
+static gyre_status take_excluded(const gyre_comm *comm, const int *ranks, int n_excluded,
+                                 bool *is_member_out)
+{
+    for (int rank = 0; rank < comm->n_ranks; rank++)
+        is_member_out[rank] = true;
+    for (int i = 0; i < n_excluded; i++) {
+        if (ranks[i] < 0 || ranks[i] >= comm->n_ranks)
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                             "shrink: excluded rank %d is not a rank of 0..%d", ranks[i],
+                             comm->n_ranks - 1);
+        if (ranks[i] == comm->rank)
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                             "shrink: rank %d excludes itself; excluded ranks do not call it",
+                             comm->rank);
+        is_member_out[ranks[i]] = false;
+    }
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_comm_shrink(gyre_comm *comm, const int *excluded_ranks, int n_excluded, int flags,
+                             gyre_comm **comm_out, const gyre_config *config)
+{
+    gyre_config own;
+    GYRE_TRY(gyre_comm_check_made(comm));
+    if (comm_out == NULL || n_excluded < 0 || (n_excluded > 0 && excluded_ranks == NULL))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "shrink: %s",
+                         comm_out == NULL ? "comm_out is NULL" : "no list of excluded ranks");
+    if (flags != GYRE_SHRINK_DEFAULT && flags != GYRE_SHRINK_ABORT)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "shrink: unknown flags 0x%x", flags);
+    if (flags == GYRE_SHRINK_DEFAULT && gyre_comm_check(comm) != GYRE_SUCCESS)
+        return gyre_fail_context(GYRE_ERROR_INVALID_USAGE,
+                                 "shrink: only GYRE_SHRINK_ABORT takes a communicator that failed "
+                                 "or was finalized");
+    GYRE_TRY(child_config(comm, config, &own));
+    struct gyre_meeting meeting = {
+        .find = find_shrunk, .parent = comm, .is_aborted = flags == GYRE_SHRINK_ABORT};
+    meeting.is_member = malloc((size_t)comm->n_ranks * sizeof(bool));
+    if (meeting.is_member == NULL)
+        return gyre_fail_errno(ENOMEM, "shrink");
+    gyre_status status = take_excluded(comm, excluded_ranks, n_excluded, meeting.is_member);
+    if (status == GYRE_SUCCESS && flags == GYRE_SHRINK_ABORT)
+        status = gyre_comm_abort(comm);
+    if (status != GYRE_SUCCESS) {
+        free(meeting.is_member);
+        return status;
+    }
+    return gyre_comm_make(&own, &meeting, comm_out);
+}

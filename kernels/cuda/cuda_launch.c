@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Launches of the CUDA executor: one parameter block and one kernel launch each.
+ */
+#include "kernels/cuda/cuda_state.h"
+
+#include "core/base/sync.h"
+
+#include <string.h>
+
+#define SERVICE_THREADS 64
+
+static gyre_status check_work(const struct gyre_work *work)
+{
+    const struct gyre_loaded *loaded = work->loaded;
+    const struct gyre_split *split = &work->split;
+    const uint32_t elem_bytes = gyre_dtype_bytes((gyre_dtype)work->reduction.dtype);
+    const uint64_t tile_bytes = (uint64_t)split->tile_elems * elem_bytes;
+    if (split->n_channels != loaded->n_channels || split->n_chunks != loaded->n_chunks)
+        return gyre_fail(
+            GYRE_ERROR_INTERNAL,
+            "a split of %u channels, %u chunks for a program of %u channels, %u chunks",
+            split->n_channels, split->n_chunks, loaded->n_channels, loaded->n_chunks);
+    if (loaded->is_placed && (work->placement == NULL || work->placement->device_bases == NULL))
+        return gyre_fail(GYRE_ERROR_INTERNAL, "%s", "a program that places data, and no placement");
+    if (split->unit_elems == 0 || tile_bytes == 0)
+        return gyre_fail(GYRE_ERROR_INTERNAL, "a split of %u elements a tile, %u a unit",
+                         split->tile_elems, split->unit_elems);
+    if (loaded->n_connections + loaded->n_areas > 0 && tile_bytes > loaded->tile_bytes)
+        return gyre_fail(GYRE_ERROR_INTERNAL, "a tile of %llu bytes does not fit a slot of %u",
+                         (unsigned long long)tile_bytes, loaded->tile_bytes);
+    if (work->reduction.dtype >= GYRE_N_DTYPES || work->reduction.op > GYRE_MIN)
+        return gyre_fail(GYRE_ERROR_INTERNAL, "no executor has operation %u on type %u",
+                         work->reduction.op, work->reduction.dtype);
+    return GYRE_SUCCESS;
+}
+
+static void fill_common(struct gyre_cuda_executor *executor, enum gyre_proto proto,
+                        struct gyre_cuda_common *common)
+{
+    common->connectors = executor->device_connectors;
+    common->counters = executor->counters + (size_t)proto * gyre_cuda_n_ends(executor);
+    common->control = executor->control;
+    common->board = executor->board;
+    common->slot_bytes = executor->spec.slot_bytes[proto];
+    common->ends_per_rank = executor->spec.n_fifos * 2;
+}
+
+static void fill_work(const struct gyre_work *work, uint32_t first_block, struct gyre_cuda_work *to)
+{
+    const struct gyre_loaded *loaded = work->loaded;
+    to->in = work->in;
+    to->out = work->out;
+    to->scratch = loaded->scratch;
+    to->program = loaded->device_program;
+    to->split = gyre_cuda_split_make(&work->split);
+    to->scalar = work->reduction.scalar;
+    to->signature = work->signature;
+    to->divisor = work->reduction.divisor;
+    to->first_block = first_block;
+    to->channel_stride = loaded->channel_stride;
+    to->area_bytes = loaded->area_bytes;
+    to->n_areas = loaded->n_areas;
+    to->elem_bytes = (uint8_t)gyre_dtype_bytes((gyre_dtype)work->reduction.dtype);
+    to->premultiply = work->reduction.premultiply;
+    to->in_blocks = loaded->in_blocks;
+    to->out_blocks = loaded->out_blocks;
+    to->n_workers = (uint16_t)loaded->n_workers;
+    to->n_abreast = loaded->n_abreast;
+    to->posts_late = loaded->posts_late;
+    to->max_connections = loaded->max_connections;
+    to->inline_words = 0;
+    to->bases = work->placement != NULL ? work->placement->device_bases : NULL;
+    to->out_offset_bytes = work->out_offset_bytes;
+}
+
+/* Launches of one executor run in order whatever streams they are on. While there is one stream
+ * that costs nothing; from the second on each launch leaves an event behind. */
+static gyre_status order_after_last(struct gyre_cuda_executor *executor, cudaStream_t stream,
+                                    uint64_t capture)
+{
+    if (!executor->has_launched || executor->last_stream == stream)
+        return GYRE_SUCCESS;
+    if (executor->last_capture != capture)
+        return GYRE_SUCCESS; /* a graph's launches are ordered by whoever launches the graph */
+    if (capture != 0) {
+        GYRE_CUDA_TRY(cudaEventRecord(executor->last_event, executor->last_stream));
+    } else if (!executor->has_streams) {
+        executor->has_streams = true;
+        const struct gyre_pulse *pulse = &executor->board->pulse;
+        if (gyre_load_acquire_u64(&pulse->completed) >= pulse->launched)
+            return GYRE_SUCCESS; /* the first stream may be gone */
+        GYRE_CUDA_TRY(cudaEventRecord(executor->last_event, executor->last_stream));
+    }
+    GYRE_CUDA_TRY(cudaStreamWaitEvent(stream, executor->last_event, 0));
+    return GYRE_SUCCESS;
+}
+
+struct launch {
+    const void *kernel;
+    void *args;
+    uint32_t n_blocks;
+    uint32_t n_threads;
+    uint32_t shared_bytes;
+    uint32_t n_works;
+};
+
+static gyre_status start(struct gyre_cuda_executor *executor, const struct launch *launch,
+                         cudaStream_t stream)
+{
+    enum cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
+    unsigned long long capture = 0;
+    void *params[] = {launch->args};
+    cudaLaunchConfig_t config;
+    memset(&config, 0, sizeof(config));
+    config.gridDim = (dim3){launch->n_blocks, 1, 1};
+    config.blockDim = (dim3){launch->n_threads, 1, 1};
+    config.dynamicSmemBytes = launch->shared_bytes;
+    config.stream = stream;
+    GYRE_CUDA_TRY(cudaStreamGetCaptureInfo(stream, &capturing, &capture, NULL, NULL, NULL, NULL));
+    if (capturing != cudaStreamCaptureStatusActive)
+        capture = 0;
+    GYRE_TRY(order_after_last(executor, stream, capture));
+    GYRE_CUDA_TRY(cudaLaunchKernelExC(&config, launch->kernel, params));
+    if (capture == 0) {
+        struct gyre_pulse *pulse = &executor->board->pulse;
+        gyre_store_release_u64(&pulse->launched, pulse->launched + launch->n_works);
+        if (executor->has_streams)
+            GYRE_CUDA_TRY(cudaEventRecord(executor->last_event, stream));
+    }
+    executor->has_launched = true;
+    executor->last_stream = stream;
+    executor->last_capture = capture;
+    return GYRE_SUCCESS;
+}
+
+/* Lines: no more threads than the largest step has lines (LL128: a warp takes four at a time). */
+static uint32_t block_threads(const struct gyre_loaded *loaded, const struct gyre_work *work)
+{
+    const struct gyre_split *split = &work->split;
+    const uint64_t chunk_elems =
+        gyre_div_round_up(split->count, (uint64_t)split->n_channels * split->n_chunks) +
+        split->unit_elems;
+    const uint64_t bytes = gyre_min_u64(chunk_elems, split->tile_elems) *
+                           gyre_dtype_bytes((gyre_dtype)work->reduction.dtype);
+    if (loaded->proto == GYRE_PROTO_SIMPLE)
+        return loaded->n_threads + SERVICE_THREADS;
+    const uint64_t n_useful =
+        gyre_round_up(loaded->proto == GYRE_PROTO_LL ? gyre_div_round_up(bytes, 8)
+                                                     : gyre_div_round_up(bytes, 480) * 32,
+                      32);
+    return (uint32_t)gyre_min_u64(loaded->n_threads, gyre_max_u64(n_useful, 64));
+}
+
+/* The one-shot pattern in one tile: see exchange.cuh. */
+static gyre_status launch_exchange(struct gyre_cuda_executor *executor,
+                                   const struct gyre_work *work, cudaStream_t stream)
+{
+    const struct gyre_loaded *loaded = work->loaded;
+    struct gyre_cuda_args_exchange *args = &executor->args.exchange;
+    const struct launch launch = {
+        .kernel = gyre_cuda_exchange_kernel_find(loaded->exchange.n_peers, work->reduction.dtype,
+                                                 work->reduction.op),
+        .args = args,
+        .n_blocks = loaded->n_channels,
+        .n_threads = block_threads(loaded, work),
+        .n_works = 1,
+    };
+    const uint64_t block_bytes =
+        work->split.count * gyre_dtype_bytes((gyre_dtype)work->reduction.dtype);
+    fill_common(executor, loaded->proto, &args->common);
+    args->common.n_blocks = launch.n_blocks;
+    args->common.n_works = 1;
+    fill_work(work, 0, &args->work);
+    args->exchange = loaded->exchange;
+    args->exchange.own_offset *= block_bytes;
+    for (unsigned p = 0; p < loaded->exchange.n_peers; p++)
+        args->exchange.peers[p].in_offset *= block_bytes;
+    return start(executor, &launch, stream);
+}
+
+static gyre_status launch_one(struct gyre_cuda_executor *executor, const struct gyre_work *work,
+                              cudaStream_t stream)
+{
+    const struct gyre_loaded *loaded = work->loaded;
+    struct gyre_cuda_args_one *args = &executor->args.one;
+    if (loaded->exchange.n_peers > 0 && gyre_tile_count(&work->split) == 1)
+        return launch_exchange(executor, work, stream);
+    const struct launch launch = {
+        .kernel =
+            gyre_cuda_kernel_find(loaded->proto, gyre_cuda_only_copies(loaded, &work->reduction),
+                                  false, work->reduction.dtype, work->reduction.op),
+        .args = args,
+        .n_blocks = loaded->n_channels * loaded->n_workers,
+        .n_threads = block_threads(loaded, work),
+        .shared_bytes = loaded->shared_bytes,
+        .n_works = 1,
+    };
+    fill_common(executor, loaded->proto, &args->common);
+    args->common.n_blocks = launch.n_blocks;
+    args->common.n_works = 1;
+    fill_work(work, 0, &args->work);
+    args->work.inline_words = loaded->inline_words;
+    if (loaded->inline_words > 0)
+        memcpy(args->program, loaded->program, loaded->program->n_bytes);
+    return start(executor, &launch, stream);
+}
+
+/* Works that wait for each other: all in one kernel, which only copies. */
+static gyre_status launch_many(struct gyre_cuda_executor *executor, const struct gyre_work *works,
+                               uint32_t n_works, cudaStream_t stream)
+{
+    const enum gyre_proto proto = works[0].loaded->proto;
+    struct gyre_cuda_args_many *args = &executor->args.many;
+    struct launch launch = {
+        .kernel = gyre_cuda_kernel_find(proto, true, true, 0, 0), .args = args, .n_works = n_works};
+    if (n_works > GYRE_CUDA_MAX_WORKS)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "%u works in one launch; %d are possible", n_works,
+                         GYRE_CUDA_MAX_WORKS);
+    for (uint32_t i = 0; i < n_works; i++) {
+        const struct gyre_loaded *loaded = works[i].loaded;
+        if (!gyre_cuda_only_copies(loaded, &works[i].reduction) || loaded->proto != proto)
+            return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                             "works of one launch must only copy, by one protocol");
+        fill_work(&works[i], launch.n_blocks, &args->works[i]);
+        launch.n_blocks += loaded->n_channels * loaded->n_workers;
+        launch.n_threads =
+            (uint32_t)gyre_max_u64(launch.n_threads, block_threads(loaded, &works[i]));
+        launch.shared_bytes = (uint32_t)gyre_max_u64(launch.shared_bytes, loaded->shared_bytes);
+    }
+    if (launch.n_blocks > executor->n_sms)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                         "%u works take %u blocks, which must all run at the same time; the GPU "
+                         "has %u multiprocessors",
+                         n_works, launch.n_blocks, executor->n_sms);
+    fill_common(executor, proto, &args->common);
+    args->common.n_blocks = launch.n_blocks;
+    args->common.n_works = n_works;
+    return start(executor, &launch, stream);
+}
+
+gyre_status gyre_cuda_launch(struct gyre_executor *base, const struct gyre_work *works, int n_works,
+                             gyre_stream stream)
+{
+    struct gyre_cuda_executor *executor = gyre_cuda_own(base);
+    int previous;
+    if (n_works <= 0)
+        return GYRE_SUCCESS;
+    for (int i = 0; i < n_works; i++)
+        GYRE_TRY(check_work(&works[i]));
+    GYRE_TRY(gyre_cuda_enter(executor->device->ordinal, &previous));
+    pthread_mutex_lock(&executor->lock);
+    const gyre_status status =
+        n_works == 1 ? launch_one(executor, works, (cudaStream_t)stream)
+                     : launch_many(executor, works, (uint32_t)n_works, (cudaStream_t)stream);
+    pthread_mutex_unlock(&executor->lock);
+    gyre_cuda_leave(executor->device->ordinal, previous);
+    return status;
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Loaded programs of the CUDA executor: lowered and copied to the GPU once, kernels loaded when the
+ * first work with their type and operation is planned, so that no launch has to.
+ */
+#include "kernels/cuda/cuda_state.h"
+
+#include <stdlib.h>
+
+#define DEFAULT_THREADS  512
+#define MAX_THREADS      576 /* of a block, without SIMPLE's two warps of service */
+#define MAX_LINE_THREADS 512
+/* As in block.cuh: a worker's connections and steps, in shared memory. */
+#define CONNECTION_BYTES 80
+#define MAX_SHARED_STEPS 256
+#define MAX_SHARED_BYTES (200 * 1024)
+
+/* Payload of one slot: what a tile may have at most. */
+static uint32_t payload_bytes(uint32_t bytes, enum gyre_proto proto)
+{
+    if (proto == GYRE_PROTO_LL)
+        return bytes / 2;
+    return proto == GYRE_PROTO_LL128 ? bytes / 128 * 120 : bytes;
+}
+
+static bool program_reduces(const struct gyre_program *program)
+{
+    for (uint32_t i = 0; i < program->n_steps; i++)
+        if (program->steps[i].n_ins > 1)
+            return true;
+    return false;
+}
+
+static void unload(struct gyre_cuda_executor *executor, struct gyre_loaded *loaded)
+{
+    struct gyre_device *device = executor->device;
+    (void)device->ops->mem_free(device, loaded->device_program);
+    (void)device->ops->mem_free(device, loaded->scratch);
+    free(loaded->program);
+    free(loaded);
+}
+
+static gyre_status check_load(const struct gyre_cuda_executor *executor,
+                              const struct gyre_load_config *config)
+{
+    const struct gyre_program *program = config->program;
+    if (config->n_channels == 0)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "a loaded program needs at least 1 channel");
+    if (program->min_depth > executor->spec.depth)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                         "algorithm %s needs FIFOs of %u slots; this communicator has %u",
+                         program->algorithm, program->min_depth, executor->spec.depth);
+    if (config->n_channels * program->n_workers > executor->n_sms)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                         "algorithm %s in %u channels takes %u blocks, which must all run at the "
+                         "same time; the GPU has %u multiprocessors",
+                         program->algorithm, config->n_channels,
+                         config->n_channels * program->n_workers, executor->n_sms);
+    const uint32_t most = config->proto == GYRE_PROTO_SIMPLE ? MAX_THREADS : MAX_LINE_THREADS;
+    if (config->n_threads % 32 != 0 || config->n_threads > most)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "%u threads a block: a multiple of 32 up to %u is possible",
+                         config->n_threads, most);
+    return GYRE_SUCCESS;
+}
+
+/* Loads the kernels' code and lets them have the shared memory, so that no launch does. */
+static gyre_status prepare_kernel(const void *kernel, uint32_t shared_bytes)
+{
+    struct cudaFuncAttributes attributes;
+    if (kernel == NULL)
+        return GYRE_SUCCESS;
+    GYRE_CUDA_TRY(cudaFuncGetAttributes(&attributes, kernel));
+    if ((uint32_t)attributes.maxDynamicSharedSizeBytes < shared_bytes)
+        GYRE_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                           MAX_SHARED_BYTES));
+    return GYRE_SUCCESS;
+}
+
+/* Which bit of gyre_loaded.prepared a reduction's kernel has. */
+static unsigned kernel_bit(const struct gyre_loaded *loaded, const struct gyre_reduction *reduction)
+{
+    return gyre_cuda_only_copies(loaded, reduction) ? 127 : reduction->dtype * 4U + reduction->op;
+}
+
+static gyre_status prepare_kernels(const struct gyre_loaded *loaded,
+                                   const struct gyre_reduction *reduction)
+{
+    if (loaded->exchange.n_peers > 0)
+        GYRE_TRY(prepare_kernel(gyre_cuda_exchange_kernel_find(loaded->exchange.n_peers,
+                                                               reduction->dtype, reduction->op),
+                                0));
+    if (!gyre_cuda_only_copies(loaded, reduction))
+        return prepare_kernel(
+            gyre_cuda_kernel_find(loaded->proto, false, false, reduction->dtype, reduction->op),
+            loaded->shared_bytes);
+    GYRE_TRY(prepare_kernel(gyre_cuda_kernel_find(loaded->proto, true, false, 0, 0),
+                            loaded->shared_bytes));
+    return prepare_kernel(gyre_cuda_kernel_find(loaded->proto, true, true, 0, 0),
+                          loaded->shared_bytes);
+}
+
+gyre_status gyre_cuda_prepare(struct gyre_executor *base, struct gyre_loaded *loaded,
+                              const struct gyre_reduction *reduction)
+{
+    const unsigned bit = kernel_bit(loaded, reduction);
+    struct gyre_cuda_apart apart = {0};
+    if ((loaded->prepared[bit / 64] >> bit % 64 & 1) != 0)
+        return GYRE_SUCCESS;
+    GYRE_TRY(gyre_cuda_enter_apart(gyre_cuda_own(base)->device->ordinal, &apart));
+    const gyre_status status = prepare_kernels(loaded, reduction);
+    gyre_cuda_leave_apart(&apart);
+    if (status == GYRE_SUCCESS)
+        loaded->prepared[bit / 64] |= 1ULL << bit % 64;
+    return status;
+}
+
+/* As in open_block(): connections, the program, and what the protocol wants beside them. */
+static uint32_t shared_bytes(const struct gyre_loaded *loaded, const struct gyre_cuda_shape *shape)
+{
+    uint32_t bytes = shape->max_connections * CONNECTION_BYTES + loaded->inline_words * 16;
+    if (loaded->proto != GYRE_PROTO_SIMPLE)
+        bytes += (uint32_t)gyre_min_u64(shape->max_steps, GYRE_CUDA_LINE_STEPS) *
+                 GYRE_CUDA_LINE_STEP_BYTES;
+    else if (loaded->inline_words == 0 && shape->max_steps <= MAX_SHARED_STEPS)
+        bytes += shape->max_steps * (uint32_t)sizeof(struct gyre_cuda_step);
+    return bytes + 16;
+}
+
+/* Two tiles side by side need twice the slots. The same on all ranks: a program's depth is. */
+static uint16_t choose_abreast(const struct gyre_cuda_executor *executor,
+                               const struct gyre_load_config *config)
+{
+    const uint32_t depth = config->program->min_depth;
+    return config->proto == GYRE_PROTO_SIMPLE && depth * 2 <= executor->spec.depth ? 2 : 1;
+}
+
+static gyre_status fill_loaded(struct gyre_cuda_executor *executor,
+                               const struct gyre_load_config *config, struct gyre_loaded *loaded)
+{
+    struct gyre_device *device = executor->device;
+    const struct gyre_program *program = config->program;
+    struct gyre_cuda_shape shape;
+    void *ptr = NULL;
+    loaded->proto = config->proto;
+    loaded->n_channels = config->n_channels;
+    loaded->n_workers = program->n_workers;
+    loaded->n_chunks = program->n_chunks;
+    loaded->n_connections = program->n_connections;
+    loaded->channel_stride = program->n_lanes * 2U;
+    loaded->n_areas = program->n_scratch;
+    loaded->n_threads = config->n_threads != 0 ? config->n_threads : DEFAULT_THREADS;
+    loaded->in_blocks = gyre_collectives[program->coll].in_blocks;
+    loaded->out_blocks = gyre_collectives[program->coll].out_blocks;
+    loaded->reduces = program_reduces(program);
+    loaded->is_placed = program->is_placed != 0;
+    GYRE_TRY(gyre_cuda_lower(&executor->spec, executor->connectors, executor->n_ranks, config,
+                             &loaded->program, &shape));
+    gyre_cuda_exchange_find(&executor->spec, executor->connectors, config, loaded->program,
+                            &loaded->exchange);
+    loaded->tile_bytes = payload_bytes(shape.slot_bytes, config->proto);
+    loaded->area_bytes = (uint32_t)gyre_round_up(loaded->tile_bytes, 256);
+    loaded->max_connections = shape.max_connections;
+    loaded->inline_words = loaded->program->n_bytes <= GYRE_CUDA_INLINE_BYTES
+                               ? (uint32_t)gyre_div_round_up(loaded->program->n_bytes, 16)
+                               : 0;
+    loaded->n_abreast = choose_abreast(executor, config);
+    loaded->posts_late = shape.max_uses <= executor->spec.depth;
+    loaded->shared_bytes = shared_bytes(loaded, &shape);
+    if (loaded->shared_bytes > MAX_SHARED_BYTES)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "algorithm %s: %u connections of one worker",
+                         program->algorithm, shape.max_connections);
+    GYRE_TRY(device->ops->mem_alloc(device, loaded->program->n_bytes, &ptr));
+    loaded->device_program = ptr;
+    GYRE_TRY(device->ops->copy(device, ptr, loaded->program, loaded->program->n_bytes));
+    if (loaded->n_areas > 0) {
+        GYRE_TRY(device->ops->mem_alloc(device,
+                                        (size_t)loaded->n_areas * loaded->n_abreast *
+                                            loaded->n_channels * loaded->area_bytes,
+                                        &ptr));
+        loaded->scratch = ptr;
+    }
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_cuda_load(struct gyre_executor *base, const struct gyre_load_config *config,
+                           struct gyre_loaded **loaded_out)
+{
+    struct gyre_cuda_executor *executor = gyre_cuda_own(base);
+    GYRE_TRY(check_load(executor, config));
+    struct gyre_loaded *loaded = calloc(1, sizeof(*loaded));
+    if (loaded == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot load algorithm %s",
+                         config->program->algorithm);
+    const gyre_status status = fill_loaded(executor, config, loaded);
+    if (status != GYRE_SUCCESS) {
+        unload(executor, loaded);
+        return status;
+    }
+    *loaded_out = loaded;
+    return GYRE_SUCCESS;
+}
+
+void gyre_cuda_unload(struct gyre_executor *base, struct gyre_loaded *loaded)
+{
+    if (loaded != NULL)
+        unload(gyre_cuda_own(base), loaded);
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The CUDA executor's own structures, shared by its three files: cuda_exec.c (life), cuda_load.c
+ * (loaded programs), cuda_launch.c (launches).
+ */
+#ifndef GYRE_KERNELS_CUDA_STATE_H
+#define GYRE_KERNELS_CUDA_STATE_H
+
+#include "core/base/util.h"
+#include "core/device/cuda_error.h"
+#include "kernels/cuda/cuda_exec.h"
+#include "kernels/cuda/cuda_program.h"
+
+#include <pthread.h>
+
+struct gyre_loaded {
+    struct gyre_cuda_program *program;
+    unsigned char *device_program;
+    unsigned char *scratch;
+    uint32_t n_channels;
+    uint32_t n_workers;
+    uint32_t n_chunks;
+    uint32_t n_connections;
+    uint32_t channel_stride;
+    uint32_t tile_bytes; /* the most that a slot of any of its connections holds */
+    uint32_t area_bytes;
+    uint32_t n_threads;
+    uint32_t shared_bytes;
+    enum gyre_proto proto;
+    uint16_t n_areas;
+    bool in_blocks;
+    bool out_blocks;
+    bool reduces;
+    bool is_placed;
+    uint32_t max_connections;
+    uint32_t inline_words; /* 0 = too long for kernel parameters */
+    uint16_t n_abreast;
+    bool posts_late;
+    uint64_t prepared[2]; /* bit dtype * 4 + op: kernels that are loaded; copies: the last bit */
+    struct gyre_cuda_exchange exchange;
+};
+
+struct gyre_cuda_executor {
+    struct gyre_executor base; /* first: what the interface hands out */
+    struct gyre_device *device;
+    int rank;
+    int n_ranks;
+    uint32_t n_sms;
+    struct gyre_fifo_spec spec;
+    struct gyre_connector *connectors; /* host copy, for lowering */
+    struct gyre_connector *device_connectors;
+    uint64_t *counters; /* [protocol][connector], device memory */
+    struct gyre_cuda_control *control;
+    struct gyre_cuda_board *board;
+    struct gyre_fault *fault;
+
+    pthread_mutex_t lock; /* guards what follows: the order of launches */
+    cudaStream_t last_stream;
+    cudaEvent_t last_event; /* recorded after every launch once there are several streams */
+    bool has_streams;       /* more than one was seen */
+    bool has_launched;
+    uint64_t last_capture; /* id of the capture that last_stream was in, 0 = none */
+    union {
+        struct gyre_cuda_args_one one;
+        struct gyre_cuda_args_many many;
+        struct gyre_cuda_args_exchange exchange;
+    } args;
+};
+
+static inline struct gyre_cuda_executor *gyre_cuda_own(struct gyre_executor *base)
+{
+    return (struct gyre_cuda_executor *)base;
+}
+
+static inline uint32_t gyre_cuda_n_ends(const struct gyre_cuda_executor *executor)
+{
+    return (uint32_t)executor->n_ranks * executor->spec.n_fifos * 2;
+}
+
+/** gyre_cuda_only_copies - no arithmetic in running the program for this reduction: the
+ * kernels that only copy do, whatever the type. */
+static inline bool gyre_cuda_only_copies(const struct gyre_loaded *loaded,
+                                         const struct gyre_reduction *reduction)
+{
+    return !loaded->reduces && reduction->premultiply == 0 && reduction->divisor <= 1;
+}
+
+/** The slots load, prepare, unload and launch of the executor's table. */
+gyre_status gyre_cuda_load(struct gyre_executor *base, const struct gyre_load_config *config,
+                           struct gyre_loaded **loaded_out);
+gyre_status gyre_cuda_prepare(struct gyre_executor *base, struct gyre_loaded *loaded,
+                              const struct gyre_reduction *reduction);
+void gyre_cuda_unload(struct gyre_executor *base, struct gyre_loaded *loaded);
+gyre_status gyre_cuda_launch(struct gyre_executor *base, const struct gyre_work *works, int n_works,
+                             gyre_stream stream);
+
+#endif

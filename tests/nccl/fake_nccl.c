@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A stand-in for a real libnccl.so.2: remembers what it was asked, and fails when told to.
+ */
+#include "tests/nccl/fake_nccl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+struct ncclComm {
+    int rank;
+    int n_ranks;
+};
+
+EXPORT struct fake_nccl_counts fake_nccl_counts;
+
+static int count(int *counter)
+{
+    return __atomic_add_fetch(counter, 1, __ATOMIC_RELAXED);
+}
+
+EXPORT ncclResult_t ncclGetUniqueId(ncclUniqueId *uniqueId)
+{
+    memset(uniqueId, 0x5a, sizeof(*uniqueId));
+    count(&fake_nccl_counts.n_ids);
+    return fake_nccl_counts.fails ? ncclSystemError : ncclSuccess;
+}
+
+EXPORT ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId commId, int rank)
+{
+    ncclUniqueId expected;
+    memset(&expected, 0x5a, sizeof(expected));
+    if (memcmp(&expected, &commId, sizeof(commId)) != 0)
+        return ncclInvalidArgument;
+    *comm = malloc(sizeof(**comm));
+    (*comm)->rank = rank;
+    (*comm)->n_ranks = nranks;
+    count(&fake_nccl_counts.n_inits);
+    return ncclSuccess;
+}
+
+EXPORT ncclResult_t ncclCommDestroy(ncclComm_t comm)
+{
+    count(&fake_nccl_counts.n_destroyed);
+    free(comm);
+    return ncclSuccess;
+}
+
+EXPORT ncclResult_t ncclCommAbort(ncclComm_t comm)
+{
+    count(&fake_nccl_counts.n_aborted);
+    free(comm);
+    return ncclSuccess;
+}
+
+EXPORT ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size,
+                                           ncclWindow_t *win, int winFlags)
+{
+    (void)comm;
+    (void)size;
+    (void)winFlags;
+    *win = buff;
+    return ncclSuccess;
+}
+
+EXPORT ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win)
+{
+    (void)comm;
+    (void)win;
+    count(&fake_nccl_counts.n_windows_gone);
+    return ncclSuccess;
+}
+
+EXPORT ncclResult_t ncclDevCommCreate(ncclComm_t comm, const void *requirements, void *devComm)
+{
+    (void)requirements;
+    *(int *)devComm = comm->rank * 100 + comm->n_ranks;
+    return ncclSuccess;
+}
+
+EXPORT ncclResult_t ncclDevCommDestroy(ncclComm_t comm, const void *devComm)
+{
+    (void)comm;
+    return devComm == NULL ? ncclInvalidArgument : ncclSuccess;
+}
+
+EXPORT ncclResult_t ncclMemAlloc(void **ptr, size_t size)
+{
+    *ptr = malloc(size);
+    count(&fake_nccl_counts.n_allocated);
+    return ncclSuccess;
+}
+
+EXPORT ncclResult_t ncclMemFree(void *ptr)
+{
+    free(ptr);
+    return ncclSuccess;
+}
+
+EXPORT const char *ncclGetLastError(ncclComm_t comm)
+{
+    (void)comm;
+    return "the fake's own words";
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the stand-in for a real NCCL was asked.
+ */
+#ifndef GYRE_TESTS_FAKE_NCCL_H
+#define GYRE_TESTS_FAKE_NCCL_H
+
+#include "core/nccl/nccl.h"
+
+struct fake_nccl_counts {
+    int n_ids;
+    int n_inits;
+    int n_destroyed;
+    int n_aborted;
+    int n_windows_gone;
+    int n_allocated;
+    int fails; /* set by the test: ncclGetUniqueId fails */
+};
+
+extern struct fake_nccl_counts fake_nccl_counts;
+
+#endif

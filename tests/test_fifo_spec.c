@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/comm/fifo_spec: FIFOs fit the budget whatever the number of ranks, and the ring's large
+ * slots are where rings go.
+ */
+#include "core/base/util.h"
+#include "core/comm/plan.h"
+#include "tests/check.h"
+#include "transport/slab.h"
+
+static const int some_ranks[] = {2, 3, 4, 5, 8, 16, 33, 64, 128};
+
+static void connection_memory_stays_within_the_budget(void)
+{
+    for (int kind = 0; kind < 2; kind++)
+        for (int proxied = 0; proxied < 2; proxied++)
+            for (size_t i = 0; i < GYRE_ARRAY_LENGTH(some_ranks); i++) {
+                const uint32_t n_peers = (uint32_t)some_ranks[i] - 1;
+                const struct gyre_fifo_spec spec = gyre_tuner_fifo_spec(
+                    kind == 0 ? GYRE_DEVICE_HOST : GYRE_DEVICE_CUDA, n_peers + 1, proxied != 0, 0);
+                struct gyre_slab_layout layout;
+                CHECK_OK(gyre_slab_layout_make(&spec, n_peers, n_peers / 2, &layout));
+                const uint64_t n_bytes = layout.n_bytes * (proxied != 0 ? 2 : 1);
+                CHECK_MSG(n_bytes <= GYRE_FIFO_BUDGET_BYTES + (1 << 20),
+                          "%d ranks: %" PRIu64 " bytes, slots of %u and %u", some_ranks[i], n_bytes,
+                          spec.slot_bytes[GYRE_PROTO_SIMPLE], spec.near_slot_bytes);
+                CHECK(spec.n_fifos >= 2 && spec.depth >= 2);
+            }
+}
+
+static void rings_on_gpus_have_large_slots(void)
+{
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(some_ranks); i++) {
+        const uint32_t n_ranks = (uint32_t)some_ranks[i];
+        const struct gyre_fifo_spec spec =
+            gyre_tuner_fifo_spec(GYRE_DEVICE_CUDA, n_ranks, false, 0);
+        const uint32_t ring_bytes =
+            spec.near_slot_bytes > 0 ? spec.near_slot_bytes : spec.slot_bytes[GYRE_PROTO_SIMPLE];
+        CHECK_MSG(ring_bytes == 131072, "%u ranks: slots of %u bytes", n_ranks, ring_bytes);
+    }
+    const struct gyre_fifo_spec set = gyre_tuner_fifo_spec(GYRE_DEVICE_CUDA, 4, false, 1 << 20);
+    CHECK(set.slot_bytes[GYRE_PROTO_SIMPLE] == (1 << 20) / set.depth && set.near_slot_bytes == 0);
+}
+
+/* What a rank receives in a program comes from the rank before it only, and goes to the one after.
+ */
+static void check_edges(const struct gyre_algorithm *algorithm, enum gyre_collective coll,
+                        uint16_t n_ranks, uint16_t root)
+{
+    const struct gyre_shape shape = {.coll = coll, .n_ranks = n_ranks, .root = root};
+    for (int rank = 0; rank < n_ranks; rank++) {
+        struct gyre_program *program;
+        CHECK_OK(gyre_algorithm_emit(algorithm, &shape, rank, &program));
+        for (uint32_t i = 0; i < program->n_connections; i++) {
+            const struct gyre_connection *connection = &program->connections[i];
+            const int from = connection->is_send ? rank : connection->peer;
+            const int to = connection->is_send ? connection->peer : rank;
+            CHECK_MSG(to == (from + 1) % n_ranks, "%s %s of %u ranks, root %u: %d sends to %d",
+                      algorithm->name, gyre_collectives[coll].name, n_ranks, root, from, to);
+        }
+        gyre_program_free(program);
+    }
+}
+
+static void algorithms_that_follow_the_ring_do(void)
+{
+    int n_found = 0;
+    for (int i = 0; gyre_algorithms[i] != NULL; i++) {
+        if (!gyre_algorithms[i]->follows_ring)
+            continue;
+        n_found++;
+        for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
+            for (uint16_t n = 2; n <= 17; n++)
+                for (uint16_t root = 0; root < n; root++)
+                    if (gyre_algorithm_has(gyre_algorithms[i], (enum gyre_collective)coll))
+                        check_edges(gyre_algorithms[i], (enum gyre_collective)coll, n, root);
+    }
+    CHECK(n_found > 0);
+}
+
+static const struct test_case cases[] = {
+    {"connection memory stays within the budget", connection_memory_stays_within_the_budget},
+    {"rings on GPUs have large slots", rings_on_gpus_have_large_slots},
+    {"algorithms that follow the ring do", algorithms_that_follow_the_ring_do},
+};
+
+TEST_MAIN(cases)

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The tuner: what is impossible is refused, what is predicted to be fastest is chosen.
+ */
+#include "core/comm/plan.h"
+#include "tests/check.h"
+
+#include <math.h>
+#include <unistd.h>
+
+static struct gyre_tuner_facts host_facts(uint32_t n_ranks, const struct gyre_cost *cost)
+{
+    struct gyre_tuner_facts facts = {
+        .device_kind = GYRE_DEVICE_HOST, .n_ranks = n_ranks, .n_hosts = 1, .cost = cost};
+    facts.spec = gyre_tuner_fifo_spec(GYRE_DEVICE_HOST, n_ranks, false, 0);
+    facts.min_channels = 1;
+    facts.max_channels = facts.spec.n_fifos;
+    return facts;
+}
+
+static struct gyre_tuner_facts gpu_facts(uint32_t n_ranks)
+{
+    struct gyre_tuner_facts facts = host_facts(n_ranks, NULL);
+    facts.device_kind = GYRE_DEVICE_CUDA;
+    facts.is_ll128_safe = true;
+    facts.spec = gyre_tuner_fifo_spec(GYRE_DEVICE_CUDA, n_ranks, false, 0);
+    facts.max_channels = facts.spec.n_fifos;
+    return facts;
+}
+
+/* The choice under GYRE_ALGO and GYRE_PROTO. */
+static gyre_status choose(const struct gyre_tuner_facts *facts, const char *algos,
+                          const char *protos, enum gyre_collective coll,
+                          struct gyre_choice *choice_out)
+{
+    struct gyre_filter filter;
+    GYRE_TRY(gyre_filter_parse(algos, protos, &filter));
+    return gyre_tuner_choose(facts, &filter, coll, 4096, choice_out);
+}
+
+/* ---- forced choices ----------------------------------------------------------------------- */
+
+static void impossible_choices_are_errors(void)
+{
+    struct gyre_choice choice;
+    for (int by_prediction = 0; by_prediction < 2; by_prediction++) {
+        struct gyre_tuner_facts facts = host_facts(4, by_prediction ? &gyre_cost_host : NULL);
+        CHECK_FAILS(choose(&facts, "tree", "", GYRE_COLL_ALL_GATHER, &choice),
+                    GYRE_ERROR_INVALID_USAGE, "can do all_gather");
+        CHECK_FAILS(choose(&facts, "sendrecv", "", GYRE_COLL_ALL_REDUCE, &choice),
+                    GYRE_ERROR_INVALID_USAGE, "can do all_reduce");
+        CHECK_FAILS(choose(&facts, "all_reduce:^ring,tree,direct,twoshot", "", GYRE_COLL_ALL_REDUCE,
+                           &choice),
+                    GYRE_ERROR_INVALID_USAGE, "can do all_reduce");
+        CHECK_FAILS(choose(&facts, "", "ll", GYRE_COLL_ALL_REDUCE, &choice),
+                    GYRE_ERROR_INVALID_USAGE, "the host device has simple only");
+        CHECK_FAILS(choose(&facts, "", "^simple", GYRE_COLL_ALL_REDUCE, &choice),
+                    GYRE_ERROR_INVALID_USAGE, "the host device has simple only");
+        CHECK_OK(choose(&facts, "tree", "simple,ll", GYRE_COLL_ALL_REDUCE, &choice));
+        CHECK(choice.algorithm == &gyre_algorithm_tree && choice.proto == GYRE_PROTO_SIMPLE);
+    }
+    struct gyre_tuner_facts facts = gpu_facts(4);
+    facts.is_ll128_safe = false;
+    CHECK_FAILS(choose(&facts, "", "ll128", GYRE_COLL_ALL_REDUCE, &choice),
+                GYRE_ERROR_INVALID_USAGE, "ll128 needs NVLink");
+    facts.is_proxied = true;
+    CHECK_FAILS(choose(&facts, "", "ll", GYRE_COLL_ALL_REDUCE, &choice), GYRE_ERROR_INVALID_USAGE,
+                "a proxy serves");
+}
+
+static void words_that_mean_nothing_are_errors(void)
+{
+    struct gyre_filter filter;
+    CHECK_FAILS(gyre_filter_parse("rings", "", &filter), GYRE_ERROR_INVALID_ARGUMENT,
+                "GYRE_ALGO: \"rings\" is none of: ring tree direct");
+    CHECK_FAILS(gyre_filter_parse("", "ll64", &filter), GYRE_ERROR_INVALID_ARGUMENT, "GYRE_PROTO");
+    CHECK_FAILS(gyre_filter_parse("all_sum:ring", "", &filter), GYRE_ERROR_INVALID_ARGUMENT,
+                "not a collective");
+    CHECK_FAILS(gyre_filter_parse("^", "", &filter), GYRE_ERROR_INVALID_ARGUMENT, "names nothing");
+}
+
+/* ---- choices by prediction ---------------------------------------------------------------- */
+
+/* Time of the best way that is left under GYRE_ALGO=name. */
+static double best_ns(const struct gyre_tuner_facts *facts, const char *name,
+                      enum gyre_collective coll, uint64_t n_bytes)
+{
+    struct gyre_filter filter;
+    struct gyre_choice choice;
+    double time_ns = -1;
+    CHECK_OK(gyre_filter_parse(name, "", &filter));
+    CHECK_OK(gyre_tuner_choose(facts, &filter, coll, n_bytes, &choice));
+    CHECK_OK(gyre_tuner_predict(facts, facts->cost, coll, &choice, n_bytes, &time_ns));
+    return time_ns;
+}
+
+static void no_algorithm_is_predicted_to_be_faster_than_the_chosen_one(void)
+{
+    for (uint32_t n = 2; n <= 9; n++)
+        for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
+            for (uint64_t n_bytes = 64; n_bytes <= 16 << 20 && coll != GYRE_COLL_SEND_RECV;
+                 n_bytes *= 64) {
+                const struct gyre_tuner_facts facts = host_facts(n, &gyre_cost_host);
+                const double chosen_ns = best_ns(&facts, "", (enum gyre_collective)coll, n_bytes);
+                for (int a = 0; gyre_algorithms[a] != NULL; a++) {
+                    if (!gyre_algorithm_has(gyre_algorithms[a], (enum gyre_collective)coll))
+                        continue;
+                    const double other_ns = best_ns(&facts, gyre_algorithms[a]->name,
+                                                    (enum gyre_collective)coll, n_bytes);
+                    CHECK_MSG(chosen_ns <= other_ns, "%s, %u ranks, %llu bytes: %g ns, by %s %g",
+                              gyre_collectives[coll].name, n, (unsigned long long)n_bytes,
+                              chosen_ns, gyre_algorithms[a]->name, other_ns);
+                }
+            }
+}
+
+static void choices_fit_the_communicator(void)
+{
+    struct gyre_filter filter;
+    CHECK_OK(gyre_filter_parse("", "", &filter));
+    for (uint32_t n = 1; n <= 9; n++)
+        for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
+            for (uint64_t n_bytes = 0; n_bytes <= 16 << 20; n_bytes = n_bytes * 64 + 1) {
+                const struct gyre_tuner_facts facts = host_facts(n, &gyre_cost_host);
+                struct gyre_choice choice, again;
+                CHECK_OK(gyre_tuner_choose(&facts, &filter, (enum gyre_collective)coll, n_bytes,
+                                           &choice));
+                CHECK(gyre_algorithm_has(choice.algorithm, (enum gyre_collective)coll));
+                CHECK(choice.proto == GYRE_PROTO_SIMPLE);
+                CHECK(choice.n_channels >= 1 && choice.n_channels <= facts.max_channels);
+                CHECK(choice.tile_bytes >= 16 && choice.tile_bytes % 16 == 0 &&
+                      choice.tile_bytes <= facts.spec.slot_bytes[GYRE_PROTO_SIMPLE]);
+                CHECK_OK(gyre_tuner_choose(&facts, &filter, (enum gyre_collective)coll, n_bytes,
+                                           &again));
+                CHECK(memcmp(&choice, &again, sizeof(choice)) == 0);
+            }
+}
+
+/* One constant at a time decides. */
+static void the_constants_decide(void)
+{
+    struct gyre_cost cost = {0};
+    cost.wire_efficiency[GYRE_PROTO_SIMPLE] = 1;
+    cost.hop_ns[GYRE_PROTO_SIMPLE][GYRE_LINK_HOST] = 1000;
+    struct gyre_tuner_facts facts = host_facts(8, &cost);
+    struct gyre_choice choice;
+    CHECK_OK(choose(&facts, "", "", GYRE_COLL_ALL_REDUCE, &choice));
+    CHECK(choice.algorithm == &gyre_algorithm_direct); /* fewest hops */
+    CHECK(choice.n_channels == 1);                     /* no gain in more */
+    cost.hop_ns[GYRE_PROTO_SIMPLE][GYRE_LINK_HOST] = 0;
+    cost.egress_bytes_per_ns[GYRE_LINK_HOST] = 1;
+    CHECK_OK(choose(&facts, "", "", GYRE_COLL_ALL_REDUCE, &choice));
+    CHECK(choice.algorithm != &gyre_algorithm_direct); /* fewest bytes */
+    cost.egress_bytes_per_ns[GYRE_LINK_HOST] = 0;
+    cost.worker_send_bytes_per_ns[GYRE_LINK_HOST] = 1;
+    CHECK_OK(choose(&facts, "ring", "", GYRE_COLL_ALL_REDUCE, &choice));
+    CHECK(choice.n_channels == facts.max_channels); /* each worker adds its rate */
+}
+
+static void size_classes_are_fine_and_ordered(void)
+{
+    uint64_t before = 0;
+    for (uint64_t n_bytes = 0; n_bytes < 1ULL << 40; n_bytes = n_bytes * 33 / 32 + 1) {
+        const uint64_t class_bytes = gyre_tuner_size_class(n_bytes);
+        CHECK(class_bytes >= n_bytes && class_bytes >= before && class_bytes >= 256);
+        CHECK(n_bytes <= 256 || class_bytes < n_bytes + n_bytes / 4 + 1);
+        CHECK(gyre_tuner_size_class(class_bytes) == class_bytes);
+        before = class_bytes;
+    }
+    CHECK(gyre_tuner_size_class(512) == 512 && gyre_tuner_size_class(513) == 640);
+}
+
+/* ---- files -------------------------------------------------------------------------------- */
+
+static void write_file(char *path, const char *text)
+{
+    strcpy(path, "/tmp/gyre_test_tuner_XXXXXX");
+    const int fd = mkstemp(path);
+    CHECK(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
+    close(fd);
+}
+
+static void a_file_of_constants_counts_not_its_words(void)
+{
+    char path[64], other_path[64];
+    struct gyre_tuning tuning, other, third;
+    write_file(path, "launch_ns = 12.5\n");
+    write_file(other_path, "# somewhere else\n\nlaunch_ns=1.25e1");
+    CHECK_OK(gyre_tuning_load(path, &tuning));
+    CHECK_OK(gyre_tuning_load(other_path, &other));
+    CHECK(tuning.is_set && tuning.hash != 0 && tuning.hash == other.hash);
+    CHECK(fabs(tuning.cost.launch_ns - 12.5) < 1e-12);
+    CHECK(fabs(tuning.cost.worker_copy_bytes_per_ns - gyre_cost_host.worker_copy_bytes_per_ns) <
+          1e-12);
+    unlink(other_path);
+    write_file(other_path, "launch_ns = 12.500000001\n");
+    CHECK_OK(gyre_tuning_load(other_path, &third));
+    CHECK(third.hash != tuning.hash);
+    unlink(path);
+    unlink(other_path);
+}
+
+static void bad_files_are_named(void)
+{
+    char path[64];
+    char *text = malloc(20000);
+    struct gyre_tuning tuning;
+    CHECK_FAILS(gyre_tuning_load("/nonexistent/tuning", &tuning), GYRE_ERROR_SYSTEM,
+                "/nonexistent/tuning: No such file");
+    CHECK_FAILS(gyre_tuning_load("/", &tuning), GYRE_ERROR_SYSTEM, "/: ");
+    write_file(path, "launch_ns = 1\nlunch_ns = 2\n");
+    CHECK_FAILS(gyre_tuning_load(path, &tuning), GYRE_ERROR_INVALID_ARGUMENT, path);
+    CHECK_FAILS(gyre_tuning_load(path, &tuning), GYRE_ERROR_INVALID_ARGUMENT, "line 2");
+    unlink(path);
+    memset(text, '\n', 19999);
+    text[19999] = '\0';
+    write_file(path, text);
+    CHECK_FAILS(gyre_tuning_load(path, &tuning), GYRE_ERROR_INVALID_ARGUMENT, "more than");
+    unlink(path);
+    free(text);
+}
+
+static const struct test_case cases[] = {
+    {"impossible choices are errors", impossible_choices_are_errors},
+    {"words that mean nothing are errors", words_that_mean_nothing_are_errors},
+    {"no algorithm is predicted to be faster than the chosen one",
+     no_algorithm_is_predicted_to_be_faster_than_the_chosen_one},
+    {"choices fit the communicator", choices_fit_the_communicator},
+    {"the constants decide", the_constants_decide},
+    {"size classes are fine and ordered", size_classes_are_fine_and_ordered},
+    {"a file of constants counts, not its words", a_file_of_constants_counts_not_its_words},
+    {"bad files are named", bad_files_are_named},
+};
+
+TEST_MAIN(cases)

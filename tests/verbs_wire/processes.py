@@ -1,0 +1,282 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The whole verbs path without RDMA hardware: ranks are processes on two hosts that are one machine
+(GYRE_HOSTID), their RDMA devices the stand-in of this folder.
+
+    processes.py BUILD_DIR [--device host|cuda] [CASE...]
+
+A case is a function case_*; its docstring is a sentence that is true when it passes. A case may say
+that it was skipped. Exit status: 0, 1 if a case failed, 77 if nothing can run here.
+"""
+import argparse
+import glob
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.realpath(__file__))
+BENCHES = "allreduce allgather broadcast reduce reducescatter sendrecv alltoall".split()
+SKIPPED = 77
+# The contract's bound from a death to the error on every rank; sanitized builds get more.
+NAMED_WITHIN_S = 20 if os.environ.get("TEST_FEW") else 2
+
+
+class Failed(Exception):
+    pass
+
+
+class Skipped(Exception):
+    pass
+
+
+def check(condition, words):
+    if not condition:
+        raise Failed(words)
+
+
+def count_gpus():
+    return len(glob.glob("/dev/nvidia[0-9]*"))
+
+
+class Rig:
+    def __init__(self, build, device):
+        self.build, self.device = build, device
+        self.n_jobs = 0
+        self.transport = "NET/IB/0"
+        self.extra = {}  # environment of every run
+        most = count_gpus() if device == "cuda" else 4
+        self.sizes = [n for n in (2, 4) if n <= most]
+
+    def environment(self, extra=None):
+        drop = ("OMPI_", "PMIX_", "PMI_", "SLURM_", "NCCL_", "GYRE_", "VERBS_WIRE_")
+        names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+        env = {k: v for k, v in os.environ.items() if not k.startswith(drop) and k not in names}
+        self.n_jobs += 1
+        env.update({
+            "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+            "VERBS_WIRE_JOB": f"test-{os.getpid()}-{self.n_jobs}", "VERBS_WIRE_STATS": "1",
+            "GYRE_DEBUG": "INFO", "GYRE_IB_TC": "106", "TEST_DEVICE": self.device,
+            # OpenMPI leaves memory of plugins that it unloaded, and is not instrumented.
+            "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0",
+            "TSAN_OPTIONS": (os.environ.get("TSAN_OPTIONS", "") +
+                             ":ignore_noninstrumented_modules=1:detect_deadlocks=0"),
+        })
+        env.update(self.extra)
+        env.update(extra or {})
+        return env
+
+    def bench_words(self, name, options):
+        return [os.path.join(HERE, "rank"), self.build, f"{self.build}/bench/{name}", "--device",
+                self.device, *options.split()]
+
+    def mpirun(self, n, name, options, env=None, limit_s=100):
+        words = ["mpirun", "-np", str(n), "--oversubscribe", "--bind-to", "none"]
+        env = self.environment(env)
+        done = subprocess.run(words + self.bench_words(name, options), env=env, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=limit_s)
+        self.forget(env)
+        return done
+
+    def forget(self, env):
+        """A killed job leaves its file."""
+        for path in glob.glob(f"/dev/shm/verbs_wire.{os.geteuid()}.{env['VERBS_WIRE_JOB']}*"):
+            os.unlink(path)
+
+    def right(self, done, n):
+        check(done.returncode == 0, f"exit status {done.returncode}: {done.stdout[-2500:]}")
+        check(re.search(r"Out of bounds values : 0 OK", done.stdout), done.stdout[-800:])
+        between = re.findall(r"rank (\d+) -> (\d+) via (\S+)", done.stdout)
+        hosts = [rank * 2 // n for rank in range(n)]
+        for rank, peer, transport in between:
+            if hosts[int(rank)] != hosts[int(peer)]:
+                check(transport == self.transport, f"{rank} -> {peer} via {transport}")
+        check(between, "no transports in the log")
+
+    def stats(self, done):
+        """What each device of each rank says that it sent: (device, direct, ring, copies)."""
+        pattern = r"(\w+) sent .*: (\d+) direct, (\d+) by ring, (\d+) by CUDA copy"
+        return [(name, int(a), int(b), int(c))
+                for name, a, b, c in re.findall(pattern, done.stdout)]
+
+
+def largest(rig):
+    return "64M" if rig.device == "cuda" else "1M"
+
+
+def case_collectives(rig):
+    """every bench gives right values on 2 and 4 ranks, over RDMA between the hosts"""
+    for n in rig.sizes:
+        for name in BENCHES:
+            rig.right(rig.mpirun(n, name, f"-b 4 -e {largest(rig)} -f 8 -n 2 -w 1"), n)
+    if rig.sizes != [2, 4]:
+        print(f"     4 ranks skipped: {count_gpus()} GPUs")
+
+
+def case_algorithms(rig):
+    """every algorithm gives right values over RDMA"""
+    n = rig.sizes[-1]
+    for name, algo in (("allreduce", "all_reduce:ring"), ("allreduce", "all_reduce:tree"),
+                       ("allreduce", "all_reduce:direct"), ("allreduce", "all_reduce:twoshot"),
+                       ("broadcast", "broadcast:ring"), ("broadcast", "broadcast:tree"),
+                       ("reduce", "reduce:ring"), ("reduce", "reduce:tree")):
+        rig.right(rig.mpirun(n, name, f"-b 64 -e {largest(rig)} -f 128 -n 2 -w 1 --algo {algo}"), n)
+
+
+def case_types(rig):
+    """all types and operations, and unaligned buffers, give right values over RDMA"""
+    rig.right(rig.mpirun(2, "allreduce", "-b 4K -e 128K -f 32 -n 1 -w 0 -d all -o all"), 2)
+    rig.right(rig.mpirun(2, "allreduce", "-b 1K -e 1M -f 32 -n 2 -w 1 -u 1"), 2)
+
+
+def case_graphs(rig):
+    """captured operations give right values over RDMA when they are replayed"""
+    if rig.device != "cuda":
+        raise Skipped("graphs are CUDA's")
+    for n in rig.sizes:
+        rig.right(rig.mpirun(n, "allreduce", "-b 1K -e 16M -f 16 -n 5 -G 3"), n)
+
+
+def payload_requests(rig, done):
+    """By device, what carried payload in each rank: GPU memory is copied, host memory written."""
+    moved = {}
+    for name, direct, ring, copies in rig.stats(done):
+        moved.setdefault(name, []).append(copies if "GDRDMA" in rig.transport else direct)
+    return moved
+
+
+def case_rails(rig):
+    """two devices share the payload as rails; one named device takes it all"""
+    done = rig.mpirun(2, "allreduce", "-b 4M -e 4M -n 4 -w 1")
+    rig.right(done, 2)
+    moved = payload_requests(rig, done)
+    check(sorted(moved) == ["wire0", "wire1"] and
+          all(len(v) == 2 and min(v) > 0 for v in moved.values()), f"payload requests {moved}")
+    done = rig.mpirun(2, "allreduce", "-b 4M -e 4M -n 4 -w 1", env={"GYRE_IB_HCA": "=wire1"})
+    rig.right(done, 2)
+    moved = payload_requests(rig, done)
+    check(list(moved) == ["wire1"] and min(moved["wire1"]) > 0, f"payload requests {moved}")
+
+
+def case_queue_pairs(rig):
+    """several queue pairs a connection give right values"""
+    rig.right(rig.mpirun(2, "allreduce", "-b 8 -e 4M -f 64 -n 3 -w 1",
+                         env={"GYRE_IB_QPS_PER_CONNECTION": "4"}), 2)
+
+
+def case_ring(rig):
+    """payload goes through the shared file where the kernel does not let processes write"""
+    if rig.device == "cuda":
+        raise Skipped("host memory's matter")
+    done = rig.mpirun(2, "allreduce", "-b 8 -e 4M -f 64 -n 3 -w 1", env={"VERBS_WIRE_MOVE": "ring"})
+    rig.right(done, 2)
+    check(all(row[1] == 0 and row[2] > 0 for row in rig.stats(done)), f"{rig.stats(done)}")
+
+
+def case_staged(rig):
+    """without GPUDirect RDMA slots are staged in host memory and values are right"""
+    if rig.device != "cuda":
+        raise Skipped("CUDA only")
+    done = rig.mpirun(2, "allreduce", "-b 8 -e 16M -f 64 -n 3 -w 1",
+                      env={"VERBS_WIRE_GPU": "none"})
+    transport, rig.transport = rig.transport, "NET/IB/0"
+    try:
+        rig.right(done, 2)
+    finally:
+        rig.transport = transport
+
+
+def run_test(rig, name, case, limit_s, env=None, closes=True):
+    """A test of the communicator over RDMA. closes: its ranks live to close their devices."""
+    env = rig.environment({"GYRE_TRANSPORT": "ib", "GYRE_DEBUG": "WARN",
+                           "LD_LIBRARY_PATH": f"{rig.build}/tests/verbs", **(env or {})})
+    done = subprocess.run([f"{rig.build}/tests/{name}", *case], env=env, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=limit_s)
+    rig.forget(env)
+    check(done.returncode == 0, f"{name}: exit status {done.returncode}: {done.stdout[-2500:]}")
+    # Over RDMA, not beside it.
+    check(not closes or " sent " in done.stdout, f"{name} did not use RDMA: {done.stdout[-2500:]}")
+    return done.stdout
+
+
+def case_conformance(rig):
+    """the communicator's tests pass over RDMA, between threads and between processes"""
+    run_test(rig, "test_comm", [], 300)
+
+
+def case_abort(rig):
+    """an abort ends all ranks that talk over RDMA"""
+    run_test(rig, "test_failures", ["an abort"], 100)
+
+
+def case_apart(rig):
+    """ranks whose packets reach nobody end with E401, which names the peer and both GIDs"""
+    done = rig.mpirun(2, "allreduce", "-b 8 -e 8 -n 1 -w 0",
+                      env={"WIRE_APART": "1", "GYRE_IB_TIMEOUT": "12", "GYRE_IB_RETRY_CNT": "2"})
+    check(done.returncode != 0, "it ran")
+    for words in (r"E401 RDMA wire[01]/1->\S+ \(rank [01] ", "RETRY_EXC", "after 3x0.02s",
+                  "local GID 3 10.77", "remote GID 3 10.77"):
+        check(re.search(words, done.stdout), f"no \"{words}\": {done.stdout[-2500:]}")
+
+
+def case_kill(rig):
+    """a killed rank is named by all others within two seconds, whichever it is"""
+    out = run_test(rig, "test_failures", ["killed rank over rdma"], 100, {"TEST_RDMA": "1"},
+                   closes=False)
+    took = re.findall(r"ib: rank (\d) killed, all survivors ended after ([\d.]+) s", out)
+    check(took, out[-1500:])
+    for rank, seconds in took:
+        print(f"     rank {rank} of {len(took)} killed: all others ended after {seconds} s")
+        check(float(seconds) < NAMED_WITHIN_S, f"rank {rank}: {seconds} s")
+
+
+def probe_gpudirect(rig):
+    """Which way GPU memory is reached here; sets what logs must say."""
+    for extra, way in (({}, "dma-buf"), ({"VERBS_WIRE_GPU": "peermem"}, "as nvidia-peermem does")):
+        done = rig.mpirun(2, "allreduce", "-b 8 -e 8 -n 1 -w 0", env=extra)
+        if re.search(r"via NET/IB/0/GDRDMA", done.stdout):
+            rig.extra, rig.transport = extra, "NET/IB/0/GDRDMA"
+            print(f"     GPU memory is registered by {way}")
+            return
+        why = re.findall(r"no GPUDirect RDMA, [^\n]*|verbs_wire \d+: [^\n]*", done.stdout)
+        print(f"     not by {way}: {why[-3:] or done.stdout[-1500:]}")
+    print("SKIPPED GPUDirect: all that follows is staged in host memory")
+
+
+def main():
+    parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument("build")
+    parser.add_argument("--device", default="host", choices=["host", "cuda"])
+    parser.add_argument("cases", nargs="*")
+    arguments = parser.parse_args()
+    rig = Rig(os.path.realpath(arguments.build), arguments.device)
+    cases = {name[5:]: value for name, value in globals().items() if name.startswith("case_")}
+    for path, words in ((f"{rig.build}/tests/verbs/libibverbs.so.1", "built without RDMA"),
+                        (f"{rig.build}/bench/allreduce", "the benches are not built")):
+        if not os.path.exists(path):
+            print(words)
+            return SKIPPED
+    if shutil.which("mpirun") is None or len(rig.sizes) == 0:
+        print("no mpirun here" if rig.sizes else f"{count_gpus()} GPUs, 2 are needed")
+        return SKIPPED
+    if rig.device == "cuda":
+        probe_gpudirect(rig)
+    failed = 0
+    for name in arguments.cases or cases:
+        began = time.monotonic()
+        words = cases[name].__doc__
+        try:
+            cases[name](rig)
+            print(f"ok   {words} ({time.monotonic() - began:.0f} s)", flush=True)
+        except Skipped as why:
+            print(f"skip {words}: {why}", flush=True)
+        except (Failed, subprocess.TimeoutExpired) as problem:
+            failed += 1
+            print(f"FAIL {words}\n     {problem}", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
