@@ -33,6 +33,10 @@ def size_text(n):
     return f"{n // MIB} MiB" if n >= MIB else f"{n // KIB} KiB" if n >= KIB else f"{n} B"
 
 
+class Failed(Exception):
+    pass
+
+
 class Pair:
     def __init__(self, lab, build):
         self.lab, self.build = lab, build
@@ -48,7 +52,7 @@ class Pair:
         server.join()
         rows = re.findall(r"^ *(\d+ +\d+ +[\d.]+ +.*)$", client.out, re.M)
         if not rows:
-            raise SystemExit(f"{words}: {client.out[-800:]}")
+            raise Failed(f"{words}: {client.out[-800:]}")
         return [float(word) for word in rows[-1].split()]
 
     def bench(self, name, options, env=None, mpi=()):
@@ -58,7 +62,7 @@ class Pair:
         result = self.lab.on("vm1", self.lab.mpirun_words(words, env=sets, options=mpi),
                              limit_s=900)
         if result.status != 0:
-            raise SystemExit(f"{name} {options}: {result.out[-1500:]}")
+            raise Failed(f"{name} {options}: {result.out[-1500:]}")
         with open(f"{self.lab.dir}/vm1/report.json") as f:
             return json.load(f)["results"]
 
@@ -101,7 +105,7 @@ def bandwidth(pair, rounds):
 
 def latency(pair, rounds):
     def gyre():
-        row = pair.bench("allreduce", "-b 8 -e 8 -n 300 -w 30 -c 0")[0]
+        row = pair.bench("allreduce", "-b 8 -e 8 -n 200 -w 20 -c 0")[0]
         return row["out_of_place"]["single_calls_us"]["median"]
 
     def peer():
@@ -115,10 +119,10 @@ def latency(pair, rounds):
 def compare(pair, rounds):
     print("| all-reduce | gyre us | OpenMPI over UCX rc us | gyre is faster by (median of rounds, "
           "95 %) |\n|---|---|---|---|")
-    for n_bytes in (8, 1 * KIB, 64 * KIB, 256 * KIB, 1 * MIB, 4 * MIB, 16 * MIB):
-        n = 50 if n_bytes < 64 * KIB else max(3, min(20, 4 * MIB // n_bytes))
+    for n_bytes in (8, 64 * KIB, 256 * KIB, 1 * MIB, 4 * MIB, 16 * MIB):
+        n = 50 if n_bytes < 64 * KIB else max(2, min(20, 2 * MIB // n_bytes))
         row = pair.bench("allreduce", f"-b {n_bytes} -e {n_bytes} -n {n} -w 2 -c 0 --compare mpi "
-                         f"--rounds {max(5, rounds)}", env=UCX_ENV, mpi=UCX)[0]["comparison"]
+                         f"--rounds {rounds}", env=UCX_ENV, mpi=UCX)[0]["comparison"]
         print(f"| {size_text(n_bytes)} | {row['gyre_us']:.0f} | {row['reference_us']:.0f} | "
               f"{row['ratio']:.2f} ({row['ratio_low']:.2f} to {row['ratio_high']:.2f}) |", flush=True)
     print()
@@ -147,22 +151,28 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--smp", type=int, default=1, help="processors of a machine")
-    parser.add_argument("--mtu", type=int, default=9000)
+    parser.add_argument("--mtu", type=int, default=1500,
+                        help="the datagrams that UCX 1.13 connects with do not arrive with 9000")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--part", action="append", choices=PARTS)
     parser.add_argument("build", nargs="?", default="build")
     args = parser.parse_args()
     roce_lab.clean_up_when_told_to_end()
+    n_failed = 0
     try:
         with roce_lab.Lab(smp=args.smp, mtu=args.mtu) as lab:
             print(f"two machines of {args.smp} processors, MTU {args.mtu}, {args.rounds} rounds\n",
                   flush=True)
             for part in args.part or PARTS:
-                globals()[part](Pair(lab, os.path.abspath(args.build)), args.rounds)
+                try:
+                    globals()[part](Pair(lab, os.path.abspath(args.build)), args.rounds)
+                except Failed as why:
+                    n_failed += 1
+                    print(f"{part}: {why}", flush=True)
     except roce_lab.Unavailable as why:
         print(f"skipped: {why}", file=sys.stderr)
         return 77
-    return 0
+    return 1 if n_failed else 0
 
 
 if __name__ == "__main__":
