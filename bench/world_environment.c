@@ -11,6 +11,8 @@
 
 #include <errno.h>
 #include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +22,7 @@
 #define JOIN_NS     (120 * 1000000000ULL)  /* until all processes have come */
 #define HELLO_NS    (2 * 1000000000ULL)    /* until a connection has said hello */
 #define GATHER_NS   (3600 * 1000000000ULL) /* until the slowest has finished a size */
+#define SILENCE_MS  10000                  /* until a host that does not answer is gone */
 #define MAX_PENDING 64
 
 static const char magic[16] = "gyre bench 0001";
@@ -156,8 +159,8 @@ static gyre_status fail_missing(const struct bench_world *world, const struct st
 /* Take in whoever knocks. The oldest of too many silent connections makes room. */
 static void admit(int listen_fd, struct pending *pending, int *n_pending)
 {
-    const int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd < 0)
+    int fd = -1;
+    if (gyre_sock_accept(listen_fd, 0, &fd) != GYRE_SUCCESS)
         return;
     if (*n_pending == MAX_PENDING)
         drop(pending, n_pending, 0);
@@ -265,6 +268,16 @@ static void environment_close(struct bench_world *world)
     world->state = NULL;
 }
 
+/* Keepalive finds a host that vanished only while nothing is under way to it. */
+static void bound_silence(const struct star *star)
+{
+    const unsigned int silence_ms = SILENCE_MS;
+    for (int i = 0; i < star->n_links; i++)
+        if (star->links[i] >= 0)
+            (void)setsockopt(star->links[i], IPPROTO_TCP, TCP_USER_TIMEOUT, &silence_ms,
+                             sizeof(silence_ms));
+}
+
 static gyre_status environment_open(struct bench_world *world)
 {
     int port;
@@ -296,6 +309,7 @@ static gyre_status environment_open(struct bench_world *world)
             close(listen_fd);
         }
     }
+    bound_silence(star);
     if (status != GYRE_SUCCESS)
         environment_close(world);
     return status;

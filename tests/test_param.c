@@ -129,7 +129,7 @@ static void every_default_is_legal_and_every_row_is_in_the_help(void)
         CHECK_MSG(n_line <= 100, "%.*s", (int)n_line, line);
         line += n_line + (line[n_line] == '\n');
     }
-    CHECK(strstr(help, "1..31; default 16 [NCCL]") != NULL);
+    CHECK(strstr(help, "1..31; default 17 [NCCL]") != NULL);
 }
 
 static const struct test_case cases[] = {

@@ -21,7 +21,7 @@ import threading
 import time
 
 MODULES = ("virtio_pci virtio_net crc32_generic ib_uverbs rdma_rxe rdma_ucm 9pnet_virtio 9p "
-           "overlay sch_netem 8021q").split()
+           "overlay sch_netem sch_prio cls_u32 act_gact 8021q").split()
 SUBNET = "10.77.0"
 SUBNET6 = "fd77::"
 GUEST_DIR = "/etc/gyre-lab"
@@ -186,7 +186,7 @@ def base_initramfs(modules_dir):
     """busybox and the kernel modules; the same for every run, so it is kept."""
     busybox = tool("busybox")
     release = os.path.basename(modules_dir)
-    path = os.path.join(cache_dir(), f"initramfs-{release}-2.cpio")
+    path = os.path.join(cache_dir(), f"initramfs-{release}-3.cpio")
     if os.path.exists(path):
         return path
     if b"ld-linux" in read(busybox)[:4096]:
@@ -473,7 +473,7 @@ class Lab:
         """A session that is opened now, to run lines in later: what a loaded emulated processor
         takes seconds for is the opening. Write lines to .stdin and flush."""
         return subprocess.Popen([*self.ssh(name), "sh"], text=True, stdin=subprocess.PIPE,
-                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
     def monitor(self, name, line):
         """One line to QEMU's monitor, e.g. "set_link nic0 off"."""

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""gyre on a true RoCEv2 wire: cases that share one lab of two machines.
+"""gyre on a true RoCEv2 wire: cases that share labs, most of them one of two machines.
 
     TEST_ROCE=1 tests/lab/test_roce.py BUILD_DIR [CASE...]
 
-A case is a function case_*; its docstring is a sentence that is true when it passes. Exit status 77
-with the reason where the lab cannot run.
+A case is a function case_*; its docstring is a sentence that is true when it passes, @lab says what
+machines it needs. Fault cases print the time from the fault to the error on every rank. Exit status
+77 with the reason where the lab cannot run.
 """
 import os
 import re
@@ -18,9 +19,16 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 import roce_lab  # noqa: E402
 
-BENCHES = "allreduce broadcast reduce reducescatter allgather sendrecv".split()
-# What an error may take beyond the retry window: emulated processors start and end slowly.
-SLACK_S = 20
+BENCHES = "allreduce broadcast reduce reducescatter allgather alltoall sendrecv".split()
+ALGORITHMS = {"allreduce": "ring tree direct twoshot", "broadcast": "ring tree direct twoshot",
+              "reduce": "ring tree direct twoshot", "reducescatter": "ring direct",
+              "allgather": "ring direct", "alltoall": "direct"}
+# What an error may take: one second of silence, the retry window of 3.8 s, and that emulated
+# processors are slow.
+SLACK_S = 15
+# Until a rank with an error has ended: the bench tells the others first, over a link that may be gone.
+END_LIMIT_S = 15
+RUN_LIMIT_S = 150
 
 
 class Failed(Exception):
@@ -32,9 +40,25 @@ def check(condition, words):
         raise Failed(words)
 
 
+def lab(ruins=False, **options):
+    """The machines that a case needs: arguments of roce_lab.Lab. ruins: nobody can use them after."""
+    def mark(case):
+        case.lab, case.ruins = options, ruins
+        return case
+    return mark
+
+
 class Rig:
-    def __init__(self, lab, build, pcap):
-        self.lab, self.build, self.pcap = lab, build, pcap
+    def __init__(self, lab, build, pcap, times):
+        self.lab, self.build, self.pcap, self.times = lab, build, pcap, times
+
+    def settle(self, limit_s=30):
+        """Until vm2's port is active and answers."""
+        line = ("grep -q ACTIVE /sys/class/infiniband/rxe0/ports/1/state && "
+                "busybox ping -c 1 -W 1 10.77.0.1")
+        until = time.monotonic() + limit_s
+        while self.lab.on("vm2", line).status != 0:
+            check(time.monotonic() < until, "vm2 does not come back")
 
     def bench(self, name, options, env=None, np=2, limit_s=180, mpi=()):
         words = [f"{self.build}/bench/{name}", *options.split()]
@@ -74,10 +98,45 @@ def case_collectives(rig):
         rig.right(rig.bench(name, "-b 4 -e 256K -f 16 -n 2 -w 1"))
 
 
+def every_algorithm(rig, options, np):
+    for name, algorithms in ALGORITHMS.items():
+        for algo in algorithms.split():
+            result = rig.bench(name, f"{options} --algo {algo}", np=np)
+            try:
+                rig.right(result)
+            except Failed as why:
+                raise Failed(f"{name} --algo {algo}, {np} ranks: {why}") from why
+
+
 def case_algorithms(rig):
-    """every algorithm and the large sizes give right values"""
-    for algo in ("ring", "tree", "direct"):
-        rig.right(rig.bench("allreduce", f"-b 1M -e 2M -f 2 -n 1 -w 1 --algo {algo}"))
+    """every algorithm of every collective gives right values, and so do large sizes"""
+    every_algorithm(rig, "-b 4K -e 64K -f 16 -n 1 -w 1", 2)
+    rig.right(rig.bench("allreduce", "-b 4M -e 4M -n 1 -w 1"))
+
+
+@lab(n_vms=3)
+def case_three_machines(rig):
+    """three machines: every algorithm of every collective gives right values"""
+    every_algorithm(rig, "-b 4K -e 64K -f 16 -n 1 -w 1", 3)
+
+
+@lab(n_vms=4)
+def case_four_machines(rig):
+    """four machines: every collective gives right values, with one rank and with two on each"""
+    for name in BENCHES:
+        rig.right(rig.bench(name, "-b 4K -e 64K -f 16 -n 1 -w 1", np=4))
+    for algo in ("ring", "tree", "direct", "twoshot"):
+        rig.right(rig.bench("allreduce", f"-b 4K -e 64K -f 16 -n 1 -w 1 --algo {algo}", np=4))
+    result = rig.bench("allreduce", "-b 4K -e 64K -f 16 -n 1 -w 1", np=8, limit_s=300)
+    rig.right(result)
+    check("via SHM" in result.out, "no shared memory inside the machines")
+
+
+@lab(n_vms=4, ruins=True)
+def case_power_cut_of_four(rig):
+    """four machines: when one is gone, the other three come to an error that names its rank"""
+    all_fail(rig, "power cut of rank 2", lambda ranks: rig.lab.power_cut("vm3"),
+             ["vm1", "vm2", "vm4"], "rank 2")
 
 
 def case_four_ranks(rig):
@@ -85,6 +144,40 @@ def case_four_ranks(rig):
     result = rig.bench("allreduce", "-b 8 -e 64K -f 16 -n 2 -w 1", np=4, limit_s=240)
     rig.right(result)
     check("via SHM" in result.out, "no shared memory inside the machines")
+    for line in sorted(set(re.findall(r"rank \d -> \d via \S+", result.out))):
+        print(f"     {line}")
+
+
+@lab(mtu=9000)
+def case_large_mtu(rig):
+    """an MTU of 9000 gives packets of 4096 bytes; where one end has 1500, both use 1024"""
+    rates = {}
+    for mtu, bytes_a_packet in ((9000, 4096), (1500, 1024)):
+        rig.lab.on("vm2", f"ip link set eth0 mtu {mtu}")
+        rig.settle()
+        n_before = len(rig.packets(["udp.length"], "infiniband.bth.opcode == 7"))
+        result = rig.bench("sendrecv", "-b 1M -e 1M -n 8 -w 2")
+        rig.right(result)
+        check(f"MTU {4096 if mtu == 9000 else 1024} of rank" in result.out, result.out[:1500])
+        middles = {int(row[0]) for row in
+                   rig.packets(["udp.length"], "infiniband.bth.opcode == 7")[n_before:]}
+        check(middles == {bytes_a_packet + 24}, f"lengths of middle packets {middles}")
+        rates[mtu] = float(re.search(r"^ +1048576 +\d+ +\w+ +\S+ +\S+ +(\S+)", result.out,
+                                     re.M).group(1))
+    print(f"     send_recv of 1 MiB: {rates[9000]:.0f} us with packets of 4096 bytes, "
+          f"{rates[1500]:.0f} us with 1024")
+
+
+@lab(ipv4=False)
+def case_ipv6_only(rig):
+    """a fabric without IPv4 works, over its unique-local addresses"""
+    ranks = Ranks(rig, "-b 8 -e 256K -f 32 -n 2 -w 1")
+    ranks.finish(RUN_LIMIT_S)
+    for name in rig.lab.names:
+        check(name in ranks.ends and ranks.ends[name][1] == 0, f"{name}: {ranks.out(name)[-1500:]}")
+    check("Out of bounds values : 0 OK" in ranks.out("vm1"), ranks.out("vm1")[-500:])
+    check(re.search(r"data QP local GID \d+ fd77::1 .* remote GID \d+ fd77::2 ",
+                    ranks.out("vm1")), ranks.out("vm1")[:1500])
 
 
 def case_wire(rig):
@@ -113,6 +206,48 @@ def case_range(rig):
     check(gid_of({"GYRE_IB_ADDR_RANGE": "fe80::/10"}) ==
           {"fe80::5054:ff:fe77:1", "fe80::5054:ff:fe77:2"}, "range")
     check(gid_of({"NCCL_IB_GID_INDEX": "1"}) == {"10.77.0.1", "10.77.0.2"}, "index")
+    for i in (1, 2):
+        rig.lab.on(f"vm{i}", f"ip addr add 10.78.0.{i}/24 dev eth0")
+    check(gid_of({"GYRE_IB_ADDR_RANGE": "10.78.0.0/16"}) == {"10.78.0.1", "10.78.0.2"},
+          "the second of two IPv4 addresses")
+    for i in (1, 2):
+        rig.lab.on(f"vm{i}", f"ip addr del 10.78.0.{i}/24 dev eth0")
+
+
+def case_rdmacm(rig):
+    """rdma_cm brings the queue pairs up, and its ToS is on the wire"""
+    n_before = len(rig.packets(["ip.dsfield"], "infiniband.mad.mgmtclass == 7"))
+    result = rig.bench("allreduce", "-b 8 -e 64K -f 32 -n 2 -w 1", np=4, limit_s=240, env={
+        "GYRE_IB_CONNECT": "rdmacm", "GYRE_IB_QPS_PER_CONNECTION": "2", "GYRE_IB_TC": "98"})
+    rig.right(result)
+    check(re.search(r"data QP local GID \d+ 10.77.0.1 .* TC 98 = .*, by rdma_cm", result.out),
+          result.out[:1500])
+    n_calls = len(rig.packets(["ip.dsfield"], "infiniband.mad.mgmtclass == 7")) - n_before
+    # two data lanes and a control lane for each of four pairs; request, reply, ready to use
+    check(n_calls >= 3 * 12, f"{n_calls} packets of the connection manager")
+    classes = {int(row[0], 0) for row in rig.packets(["ip.dsfield"], "infiniband.bth.opcode < 32")}
+    check(98 in classes and classes <= {98, 106}, f"ToS {classes}")
+
+
+def case_unreachable(rig):
+    """GIDs that nobody answers for are refused with the reason"""
+    # vm2 says nothing in ARP about this address
+    rig.lab.on("vm2", "tc qdisc add dev eth0 handle 1: root prio && tc filter add dev eth0 parent 1: "
+               "protocol arp u32 match u16 0x0a63 0xffff at 14 action drop")
+    for i in (1, 2):
+        rig.lab.on(f"vm{i}", f"ip addr add 10.{97 + i}.0.1/24 dev eth0")
+    try:
+        ranks = Ranks(rig, "-b 8 -e 8 -n 1", {
+            "GYRE_IB_ADDR_RANGE": "10.98.0.0/15", "GYRE_NET": "IB", "GYRE_BOOTSTRAP_TIMEOUT": "15"})
+        ranks.finish(90)
+        both = ranks.out("vm1") + ranks.out("vm2")
+        for name in rig.lab.names:
+            check(name in ranks.ends and ranks.ends[name][1] != 0, f"{name}: it ran: {both[-2500:]}")
+        check("INIT->RTR" in both and "nobody answered for the peer's GID" in both, both[-2500:])
+    finally:
+        rig.lab.on("vm2", "tc qdisc del dev eth0 root")
+        for i in (1, 2):
+            rig.lab.on(f"vm{i}", f"ip addr del 10.{97 + i}.0.1/24 dev eth0")
 
 
 def case_wrong_index(rig):
@@ -167,10 +302,10 @@ def case_reorder(rig):
 
 
 class Ranks:
-    """One rank a machine, started without mpirun, so that each one's end can be timed."""
+    """One rank a machine, started without mpirun, so that each one's error and end can be timed."""
 
     def __init__(self, rig, options, env=None):
-        self.rig, self.ends, self.threads = rig, {}, []
+        self.rig, self.lines, self.ends, self.threads, self.processes = rig, {}, {}, [], {}
         self.shells = {name: rig.lab.shell(name) for name in rig.lab.names}
         port = roce_lab.free_port()
         for i, name in enumerate(rig.lab.names):
@@ -178,119 +313,213 @@ class Ranks:
                     "MASTER_ADDR": "vm1", "MASTER_PORT": str(port), "GYRE_SOCKET_IFNAME": "eth0",
                     "GYRE_IB_TC": "106", "GYRE_DEBUG": "INFO", **(env or {})}
             words = [f"{rig.build}/bench/allreduce", *options.split()]
+            self.lines[name] = []
             thread = threading.Thread(target=self.run, args=(name, words, sets))
             thread.start()
             self.threads.append(thread)
 
     def run(self, name, words, env):
-        result = self.rig.lab.on(name, words, env=env, limit_s=120)
-        self.ends[name] = (time.monotonic(), result)
+        lab = self.rig.lab
+        process = subprocess.Popen([*lab.ssh(name), lab.command(words, env=env)], text=True,
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT, errors="replace")
+        self.processes[name] = process
+        for line in process.stdout:
+            self.lines[name].append((time.monotonic(), line.rstrip()))
+        self.ends[name] = (time.monotonic(), process.wait())
 
-    def wait_running(self, limit_s=40):
+    def out(self, name):
+        return "\n".join(line for _, line in self.lines[name])
+
+    def story(self, began):
+        """What every rank has said since shortly before `began`, for failures."""
+        return "\n".join(f"{name} {at - began:6.2f} {line[:400]}" for name in self.lines
+                         for at, line in list(self.lines[name]) if at > began - 1)
+
+    def wait_running(self, limit_s=60):
         """Until packets with data are on the wire."""
         self.rig.wait_traffic(limit_s)
 
     def tell(self, name, line):
-        """Run a line there, now."""
-        self.shells[name].stdin.write(line + "\n")
-        self.shells[name].stdin.flush()
+        """Run a line there; when it began. A loaded machine may take seconds to come to it."""
+        shell = self.shells[name]
+        shell.stdin.write(f"echo begins; {line}; echo done\n")
+        shell.stdin.flush()
+        shell.stdout.readline()
+        began = time.monotonic()
+        shell.stdout.readline()
+        return began
 
-    def finish(self, limit_s=150):
+    def finish(self, limit_s):
+        """Wait for all to end; what has not ended by then is killed and is not in `ends`."""
         for shell in self.shells.values():
             shell.stdin.close()
         until = time.monotonic() + limit_s
         for thread in self.threads:
             thread.join(max(0, until - time.monotonic()))
-        return self.ends
+        for name, process in self.processes.items():
+            if process.poll() is None and self.rig.lab.processes[name].poll() is None:
+                self.rig.lab.on(name, "pkill -9 allreduce", limit_s=20)
+            process.kill()
+        for thread in self.threads:
+            thread.join()
 
-    def ended(self, name, began, limit_s):
-        """(result, seconds after `began`) of a rank that must end by itself."""
-        until = began + limit_s
-        while name not in self.ends:
-            check(time.monotonic() < until, f"the rank on {name} has not ended after {limit_s} s")
-            time.sleep(0.1)
-        at, result = self.ends[name]
-        return result, at - began
+    def error(self, name, began, limit_s):
+        """(text, seconds after `began`) of the error that this rank must come to by itself."""
+        until = time.monotonic() + limit_s
+        while True:
+            for at, line in list(self.lines[name]):
+                if re.search(r": rank \d+: .* error: ", line):
+                    return line, at - began
+            check(name not in self.ends, f"{name} ended without an error:\n{self.story(began)}")
+            check(time.monotonic() < until, f"no error on {name} after {limit_s} s:\n{self.story(began)}")
+            time.sleep(0.05)
 
 
 LONG = "-b 64K -e 64K -n 100000 -w 1"
+RDMA_ERROR = r"E401 RDMA rxe0/1->(\S+) \(rank (\d) .*local GID \d+ \S+ .*remote GID \d+ \S+ "
+
+
+def all_fail(rig, what, act, names=None, words=".", limit_s=SLACK_S):
+    """Run, act(ranks), and see these ranks come to an error with `words`; prints the times."""
+    ranks = Ranks(rig, LONG)
+    try:
+        ranks.wait_running()
+        now = time.monotonic()
+        began = act(ranks) or now
+        for name in names or rig.lab.names:
+            line, seconds = ranks.error(name, began, limit_s)
+            print(f"     {what}: {name} after {seconds:.1f} s: {line[:240]}")
+            rig.times.append((what, name, seconds))
+            check(re.search(words, line), f"{name}: {line}")
+    finally:
+        ranks.finish(END_LIMIT_S)
 
 
 def case_kill(rig):
     """a killed rank ends the other with an error that names it"""
-    ranks = Ranks(rig, LONG)
+    all_fail(rig, "rank 1 killed", lambda ranks: ranks.tell("vm2", "pkill -9 allreduce"), ["vm1"],
+             "rank 1")
+    all_fail(rig, "rank 0 killed", lambda ranks: ranks.tell("vm1", "pkill -9 allreduce"), ["vm2"],
+             "rank 0")
+
+
+def costs_time_only(rig, act, words):
+    """A run that ends well although act(ranks) happened; `words` must be in vm2's output."""
+    ranks = Ranks(rig, "-b 64K -e 64K -n 300 -w 1 -c 1")
     ranks.wait_running()
     began = time.monotonic()
-    ranks.tell("vm2", "pkill -9 allreduce")
-    result, seconds = ranks.ended("vm1", began, SLACK_S)
-    check(result.status != 0 and "rank 1" in result.out, result.out[-1500:])
-    print(f"     vm1 ended after {seconds:.1f} s: {result.out.strip().splitlines()[-1][:200]}")
-    ranks.finish()
+    act(ranks)
+    ranks.finish(RUN_LIMIT_S)
+    for name in rig.lab.names:
+        check(name in ranks.ends and ranks.ends[name][1] == 0,
+              f"{name} failed:\n{ranks.story(began)}")
+    check(re.search(words, ranks.out("vm2")), f"the run had ended before: {ranks.out('vm2')[-800:]}")
+    check("Out of bounds values : 0 OK" in ranks.out("vm1"), ranks.out("vm1")[-500:])
 
 
 def case_flap(rig):
     """a cable that is out for one second costs time only"""
-    ranks = Ranks(rig, "-b 64K -e 64K -n 1500 -w 1")
-    ranks.wait_running()
-    rig.lab.monitor("vm2", "set_link nic0 off")
-    time.sleep(1)
-    rig.lab.monitor("vm2", "set_link nic0 on")
-    for name, (_, result) in ranks.finish().items():
-        check(result.status == 0, f"{name}: {result.out[-1500:]}")
-    check("went down" in ranks.ends["vm2"][1].out, "the run had ended before")
+    def act(_):
+        rig.lab.monitor("vm2", "set_link nic0 off")
+        time.sleep(1)
+        rig.lab.monitor("vm2", "set_link nic0 on")
+    costs_time_only(rig, act, "went down[^$]*active again after")
 
 
-def end_both(rig, act):
-    """Run, act(ranks), and see both end with E401; prints the times."""
-    ranks = Ranks(rig, LONG)
-    ranks.wait_running()
-    began = time.monotonic()
-    act(ranks)
-    try:
-        for name in rig.lab.names:
-            result, seconds = ranks.ended(name, began, SLACK_S + 20)
-            words = [line for line in result.out.splitlines() if " error: " in line]
-            print(f"     {name} ended after {seconds:.1f} s: {(words or ['?'])[-1][:260]}")
-            check(result.status != 0, f"{name}: exit status 0")
-            check("E401 RDMA rxe0/1" in result.out or "died" in result.out, result.out[-1500:])
-    finally:
-        ranks.finish()
+def case_stopped(rig):
+    """a rank that stands still for five seconds costs time only"""
+    def act(ranks):
+        ranks.tell("vm2", "pkill -STOP allreduce; sleep 5; pkill -CONT allreduce")
+    costs_time_only(rig, act, ".")
 
 
 def case_cable_out(rig):
-    """a cable that stays out ends every rank, naming both ends"""
+    """a cable that stays out ends every rank, naming device, both GIDs and the peer"""
     try:
-        end_both(rig, lambda ranks: rig.lab.monitor("vm2", "set_link nic0 off"))
+        all_fail(rig, "cable out", lambda ranks: rig.lab.monitor("vm2", "set_link nic0 off"),
+                 words=RDMA_ERROR)
     finally:
         rig.lab.monitor("vm2", "set_link nic0 on")
+        rig.settle()
 
 
 def case_link_down(rig):
-    """an interface that is taken down ends every rank"""
+    """an interface that is taken down ends every rank, naming device, both GIDs and the peer"""
     try:
-        end_both(rig, lambda ranks: ranks.tell("vm2", "ip link set eth0 down"))
+        all_fail(rig, "interface down", lambda ranks: ranks.tell("vm2", "ip link set eth0 down"),
+                 words=RDMA_ERROR)
     finally:
         rig.lab.on("vm2", "ip link set eth0 up; ip addr add fd77::2/64 dev eth0 nodad")
+        rig.settle()
 
 
+def case_udp_lost(rig):
+    """a way that carries TCP but loses RoCE packets ends every rank with the RDMA error"""
+    line = ("tc qdisc add dev eth0 handle 1: root prio && tc filter add dev eth0 parent 1: "
+            "protocol ip u32 match ip dport 4791 0xffff action drop")
+    try:
+        all_fail(rig, "RoCE packets lost", lambda ranks: ranks.tell("vm2", line), words="E401 RDMA")
+    finally:
+        rig.lab.on("vm2", "tc qdisc del dev eth0 root")
+
+
+@lab(ruins=True)
 def case_power_cut(rig):
-    """a machine that is gone ends the other's rank"""
-    ranks = Ranks(rig, LONG)
-    ranks.wait_running()
-    began = time.monotonic()
-    rig.lab.power_cut("vm2")
-    result, seconds = ranks.ended("vm1", began, SLACK_S)
-    check(result.status != 0 and "rank 1" in result.out, result.out[-1500:])
-    print(f"     vm1 ended after {seconds:.1f} s: {result.out.strip().splitlines()[-1][:300]}")
+    """a machine that is gone ends the other's rank, naming device, both GIDs and the peer"""
+    all_fail(rig, "power cut", lambda ranks: rig.lab.power_cut("vm2"), ["vm1"], RDMA_ERROR)
 
 
 CASES = [value for name, value in list(globals().items()) if name.startswith("case_")]
+
+
+def shape(case):
+    return tuple(sorted(getattr(case, "lab", {}).items()))
+
+
+def in_order(cases):
+    """Those of one lab after each other, the one that ruins it last."""
+    shapes = list(dict.fromkeys(shape(case) for case in cases))
+    return sorted(cases, key=lambda c: (shapes.index(shape(c)), getattr(c, "ruins", False)))
+
+
+def run_case(case, rig):
+    began = time.monotonic()
+    try:
+        case(rig)
+        words = "ok  "
+    except Failed as why:
+        words = "FAIL"
+        print(f"     {case.__name__}: {why}")
+    print(f"{words} {case.__doc__} ({time.monotonic() - began:.0f} s)", flush=True)
+    return words != "FAIL"
+
+
+def run_cases(cases, build, times):
+    """One lab after the other; the number of cases that failed."""
+    cases = in_order(cases)
+    n_failed = 0
+    while cases:
+        options = dict(shape(cases[0]))
+        with tempfile.TemporaryDirectory(prefix="gyre-lab-out.") as scratch:
+            pcap = f"{scratch}/wire.pcap"
+            with roce_lab.Lab(pcap=pcap, **options) as machines:
+                print(f"lab: {machines.n_vms} machines {options or ''} in "
+                      f"{machines.start_seconds:.1f} s", flush=True)
+                rig = Rig(machines, build, pcap, times)
+                ruined = False
+                while cases and dict(shape(cases[0])) == options and not ruined:
+                    case = cases.pop(0)
+                    n_failed += not run_case(case, rig)
+                    ruined = getattr(case, "ruins", False)
+    return n_failed
 
 
 def main():
     build = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "build")
     wanted = sys.argv[2:]
     cases = [c for c in CASES if not wanted or c.__name__[5:] in wanted]
+    times = []
     if not os.path.exists(f"{build}/bench/allreduce"):
         print(f"skipped: {build}/bench/allreduce is not built")
         return 77
@@ -298,25 +527,13 @@ def main():
         print("skipped: takes minutes of emulated machines; TEST_ROCE=1 runs it")
         return 77
     roce_lab.clean_up_when_told_to_end()
-    n_failed = 0
     try:
-        with tempfile.TemporaryDirectory(prefix="gyre-lab-out.") as scratch:
-            pcap = f"{scratch}/wire.pcap"
-            with roce_lab.Lab(pcap=pcap) as lab:
-                rig = Rig(lab, build, pcap)
-                for case in cases:
-                    began = time.monotonic()
-                    try:
-                        case(rig)
-                        words = "ok  "
-                    except Failed as why:
-                        n_failed += 1
-                        words = "FAIL"
-                        print(f"     {case.__name__}: {why}")
-                    print(f"{words} {case.__doc__} ({time.monotonic() - began:.0f} s)", flush=True)
+        n_failed = run_cases(cases, build, times)
     except roce_lab.Unavailable as why:
         print(f"skipped: {why}")
         return 77
+    for what, name, seconds in times:
+        print(f"{what:>22} {name} {seconds:5.1f} s to the error")
     print(f"{len(cases)} cases, {n_failed} failed")
     return 1 if n_failed else 0
 

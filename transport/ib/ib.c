@@ -175,6 +175,7 @@ static void free_transport(struct gyre_ib_transport *ib)
     if (ib->nap_fd >= 0)
         close(ib->nap_fd);
     gyre_ib_lanes_close(ib);
+    gyre_ib_cm_close(ib->cm);
     gyre_ib_memory_close(ib);
     gyre_ib_rails_close(ib);
     free(ib->sends);
@@ -190,6 +191,8 @@ static gyre_status open_parts(struct gyre_ib_transport *ib)
     GYRE_TRY(gyre_ib_memory_open(ib));
     GYRE_TRY(layout_peers(ib));
     GYRE_TRY(gyre_ib_lanes_open(ib));
+    if (strcmp(gyre_param_text(ib->config.params, GYRE_PARAM_IB_CONNECT), "rdmacm") == 0)
+        GYRE_TRY(gyre_ib_cm_open(ib, &ib->cm));
     return open_naps(ib);
 }
 
@@ -222,8 +225,6 @@ static gyre_status ib_open(const struct gyre_transport_config *config,
         free_transport(ib);
         return status;
     }
-    snprintf(ib->words, sizeof(ib->words), "NET/IB/%d%s", ib->rails[0].index,
-             ib->recv_gdr != GYRE_IB_GDR_NONE ? "/GDRDMA" : "");
     *transport_out = &ib->base;
     return GYRE_SUCCESS;
 }
@@ -253,6 +254,7 @@ static gyre_status ib_connect(struct gyre_transport *transport, const void *blob
                 gyre_proxy_connector(&peer->recvs[fifo].fifo, spec);
         }
     }
+    ib->probed_ns = gyre_now_ns();
     const struct gyre_proxy_client client = {
         .poll = gyre_ib_poll, .context = ib, .nap_fd = &ib->nap_fd};
     return gyre_proxy_open(&client, 1, ib->config.rank, ib->config.fault, &ib->proxy);
@@ -260,8 +262,11 @@ static gyre_status ib_connect(struct gyre_transport *transport, const void *blob
 
 static const char *ib_describe(const struct gyre_transport *transport, int peer)
 {
-    (void)peer;
-    return from_base(transport)->words;
+    const struct gyre_ib_transport *ib = from_base(transport);
+    for (int i = 0; i < ib->config.n_peers; i++)
+        if (ib->peers[i].rank == peer)
+            return ib->peers[i].words;
+    return "NET/IB";
 }
 
 static size_t ib_memory_bytes(const struct gyre_transport *transport)

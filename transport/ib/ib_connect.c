@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Completion queues, queue pairs, and what ranks tell each other to connect them. Blobs travel over
- * the authenticated bootstrap: keys and addresses of memory are worth as much as the memory.
+ * What ranks tell each other to connect their queue pairs, and which queue pairs those are. Blobs
+ * travel over the authenticated bootstrap: keys and addresses of memory are worth as much as the
+ * memory.
  */
 #include "transport/ib/ib_transport.h"
 
@@ -14,13 +15,15 @@
 #include <string.h>
 
 #define BLOB_MAGIC 0x67796962u /* and the byte order */
-#define MAX_SENDS  1024
+
+#define MAX_QPS    (GYRE_IB_MAX_LANES + GYRE_IB_MAX_RAILS)
 
 struct blob_rail {
     uint32_t mtu;
     uint32_t is_roce;
     uint32_t lid;
     uint32_t max_msg_bytes;
+    uint32_t index; /* of the port in the rank's scan: ports of one index are cabled together */
     uint32_t n_gids;
     struct {
         uint32_t index;
@@ -39,6 +42,8 @@ struct blob_header {
     uint32_t depth;
     uint32_t takes_boxes;
     uint32_t n_peers;
+    uint32_t cm_port; /* where rdma_cm listens; 0 = connected by these blobs alone */
+    uint32_t pad;
     uint64_t slots_stride;
     struct blob_rail rails[GYRE_IB_MAX_RAILS];
 };
@@ -52,140 +57,10 @@ struct blob_peer {
     uint64_t credits;
     uint32_t slots_rkey[GYRE_IB_MAX_RAILS];
     uint32_t landing_rkey[GYRE_IB_MAX_RAILS];
-    uint32_t qpn[GYRE_IB_MAX_LANES + 1]; /* the last one used is the control lane */
-    uint32_t psn[GYRE_IB_MAX_LANES + 1];
+    uint32_t qpn[MAX_QPS]; /* by rail: data lanes, then the control lane */
+    uint32_t psn[MAX_QPS];
+    uint8_t cm_token[GYRE_IB_CM_TOKEN_BYTES]; /* what the peer proves to rdma_cm */
 };
-
-/* ---- completion queues and queue pairs --------------------------------------------------------
- */
-
-static uint32_t n_slots_of_peer(const struct gyre_ib_transport *ib)
-{
-    return gyre_ib_n_fifos(ib) * ib->config.spec.depth;
-}
-
-static void size_lane(const struct gyre_ib_transport *ib, struct gyre_ib_lane *lane)
-{
-    const uint32_t n_slots = n_slots_of_peer(ib);
-    const uint32_t device_max = (uint32_t)lane->rail->attr.max_qp_wr;
-    /* A slot takes a write and an imm; more only where a message is larger than the device sends.
-     */
-    uint32_t n_send = 2 * n_slots + 2 * GYRE_IB_BATCH;
-    n_send = n_send > MAX_SENDS ? MAX_SENDS : n_send;
-    lane->size.n_send = n_send > device_max ? device_max : n_send;
-    lane->size.n_recv = n_slots + GYRE_IB_RECV_BATCH;
-    lane->size.inline_bytes = GYRE_IB_BOX_BYTES;
-}
-
-static gyre_status open_cq(struct gyre_ib_transport *ib, struct gyre_ib_rail *rail)
-{
-    uint64_t n_cqe = 0;
-    /* An error flushes everything that is posted: each work request may need its own entry. */
-    for (int i = 0; i < ib->n_lanes; i++)
-        if (ib->lanes[i].rail == rail)
-            n_cqe += ib->lanes[i].size.n_send + ib->lanes[i].size.n_recv;
-    if (n_cqe > (uint64_t)rail->attr.max_cqe)
-        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
-                         "%s: %llu completions can be under way to %d peers, a queue of this "
-                         "device holds %d; lower GYRE_MAX_NCHANNELS or GYRE_IB_QPS_PER_CONNECTION",
-                         rail->port.name, (unsigned long long)n_cqe, ib->config.n_peers,
-                         rail->attr.max_cqe);
-    rail->n_cqe = (int)n_cqe;
-    rail->channel = ib->verbs->create_comp_channel(rail->context);
-    if (rail->channel == NULL)
-        return gyre_fail_errno(errno, "ibv_create_comp_channel(%s)", rail->port.name);
-    rail->cq = ib->verbs->create_cq(rail->context, rail->n_cqe, NULL, rail->channel, 0);
-    if (rail->cq == NULL && errno == ENOMEM)
-        return gyre_ib_memlock_fail("ibv_create_cq", n_cqe * sizeof(struct ibv_wc));
-    if (rail->cq == NULL)
-        return gyre_fail_errno(errno, "ibv_create_cq(%s, %d entries)", rail->port.name,
-                               rail->n_cqe);
-    return GYRE_SUCCESS;
-}
-
-static gyre_status open_lane(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane)
-{
-    struct gyre_ib_rail *rail = lane->rail;
-    struct gyre_ib_qp_path *path = &lane->path;
-    path->port = rail->port.port;
-    path->is_roce = rail->port.is_roce;
-    path->traffic_class =
-        (uint8_t)(lane->is_control && rail->port.is_roce ? ib->control_class : ib->traffic_class);
-    path->service_level = (uint8_t)ib->service_level;
-    path->pkey_index = (uint16_t)gyre_param_number(ib->config.params, GYRE_PARAM_IB_PKEY);
-    path->timeout = (uint8_t)ib->timeout;
-    path->retries = (uint8_t)ib->retries;
-    path->local.lid = rail->port.lid;
-    path->local.mtu = rail->port.active_mtu;
-    if ((uint32_t)rail->attr.max_qp_wr < lane->size.n_recv)
-        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
-                         "%s: a queue pair holds %d requests, %u FIFOs of %u slots need %u; lower "
-                         "GYRE_MAX_NCHANNELS",
-                         rail->port.name, rail->attr.max_qp_wr, gyre_ib_n_fifos(ib),
-                         ib->config.spec.depth, lane->size.n_recv);
-    GYRE_TRY(gyre_ib_random_psn(&path->local.psn));
-    GYRE_TRY(gyre_ib_qp_create(ib->verbs, rail->pd, rail->cq, path, IBV_ACCESS_REMOTE_WRITE,
-                               &lane->size, &lane->qp));
-    path->local.qpn = lane->qp->qp_num;
-    return gyre_ib_post_receives(lane, lane->size.n_recv);
-}
-
-gyre_status gyre_ib_lanes_open(struct gyre_ib_transport *ib)
-{
-    const int n_qps = (int)gyre_param_number(ib->config.params, GYRE_PARAM_IB_QPS_PER_CONNECTION);
-    if (ib->n_rails * n_qps > GYRE_IB_MAX_LANES)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "GYRE_IB_QPS_PER_CONNECTION=%d on %d rails is more than %d queue pairs a "
-                         "connection",
-                         n_qps, ib->n_rails, GYRE_IB_MAX_LANES);
-    ib->lanes_per_peer = ib->n_rails * n_qps + 1;
-    ib->n_lanes = ib->config.n_peers * ib->lanes_per_peer;
-    ib->lanes = calloc((size_t)ib->n_lanes, sizeof(*ib->lanes));
-    if (ib->lanes == NULL)
-        return gyre_fail_errno(ENOMEM, "%d queue pairs", ib->n_lanes);
-    for (int i = 0; i < ib->n_lanes; i++) {
-        struct gyre_ib_lane *lane = &ib->lanes[i];
-        const int nth = i % ib->lanes_per_peer;
-        lane->id = (uint32_t)i;
-        lane->peer = &ib->peers[i / ib->lanes_per_peer];
-        lane->is_control = nth == ib->lanes_per_peer - 1;
-        lane->rail = &ib->rails[lane->is_control ? 0 : nth / n_qps];
-        size_lane(ib, lane);
-        if (nth == 0)
-            lane->peer->lanes = lane;
-        if (lane->is_control)
-            lane->peer->control = lane;
-    }
-    for (int i = 0; i < ib->n_rails; i++)
-        GYRE_TRY(open_cq(ib, &ib->rails[i]));
-    for (int i = 0; i < ib->n_lanes; i++) {
-        const gyre_status status = open_lane(ib, &ib->lanes[i]);
-        if (status != GYRE_SUCCESS)
-            return gyre_fail_context(status, "NET/IB %s:%u", ib->lanes[i].rail->port.name,
-                                     ib->lanes[i].rail->port.port);
-    }
-    return GYRE_SUCCESS;
-}
-
-void gyre_ib_lanes_close(struct gyre_ib_transport *ib)
-{
-    /* All stop before the first is destroyed, so that none writes into memory that goes. */
-    for (int i = 0; i < ib->n_lanes; i++)
-        if (ib->lanes[i].qp != NULL)
-            gyre_ib_qp_stop(ib->verbs, ib->lanes[i].qp);
-    for (int i = 0; i < ib->n_lanes; i++)
-        if (ib->lanes[i].qp != NULL)
-            ib->verbs->destroy_qp(ib->lanes[i].qp);
-    for (int i = 0; i < ib->n_rails; i++) {
-        if (ib->rails[i].cq != NULL)
-            ib->verbs->destroy_cq(ib->rails[i].cq);
-        if (ib->rails[i].channel != NULL)
-            ib->verbs->destroy_comp_channel(ib->rails[i].channel);
-    }
-    free(ib->lanes);
-    ib->lanes = NULL;
-    ib->n_lanes = 0;
-}
 
 /* ---- blobs ------------------------------------------------------------------------------------
  */
@@ -196,6 +71,7 @@ static void fill_rail(const struct gyre_ib_rail *rail, struct blob_rail *out)
     out->is_roce = rail->port.is_roce;
     out->lid = rail->port.lid;
     out->max_msg_bytes = rail->port.max_msg_bytes;
+    out->index = (uint32_t)rail->index;
     out->n_gids = (uint32_t)rail->n_gids;
     for (int i = 0; i < rail->n_gids; i++) {
         out->gids[i].index = rail->gids[i].index;
@@ -220,6 +96,7 @@ static void fill_peer(const struct gyre_ib_transport *ib, int index, struct blob
         out->qpn[i] = peer->lanes[i].path.local.qpn;
         out->psn[i] = peer->lanes[i].path.local.psn;
     }
+    memcpy(out->cm_token, peer->cm_token, sizeof(out->cm_token));
 }
 
 gyre_status gyre_ib_blob(const struct gyre_ib_transport *ib, void **blob_out, size_t *n_bytes_out)
@@ -234,11 +111,12 @@ gyre_status gyre_ib_blob(const struct gyre_ib_transport *ib, void **blob_out, si
         .magic = BLOB_MAGIC,
         .rank = (uint32_t)ib->config.rank,
         .n_rails = (uint32_t)ib->n_rails,
-        .n_qps = (uint32_t)((ib->lanes_per_peer - 1) / ib->n_rails),
+        .n_qps = (uint32_t)ib->lanes_per_rail - 1,
         .n_fifos = gyre_ib_n_fifos(ib),
         .depth = ib->config.spec.depth,
         .takes_boxes = ib->recv_gdr == GYRE_IB_GDR_NONE,
         .n_peers = (uint32_t)ib->config.n_peers,
+        .cm_port = gyre_ib_cm_port(ib->cm),
         .slots_stride = ib->slots_stride,
     };
     for (int i = 0; i < ib->n_rails; i++)
@@ -266,7 +144,7 @@ static gyre_status read_blob(const struct gyre_ib_transport *ib, const struct gy
         n_bytes != sizeof(*header) + header->n_peers * sizeof(struct blob_peer))
         return gyre_fail(GYRE_ERROR_REMOTE, "ib: what rank %d told is not what this build expects",
                          peer->rank);
-    const uint32_t n_qps = (uint32_t)((ib->lanes_per_peer - 1) / ib->n_rails);
+    const uint32_t n_qps = (uint32_t)ib->lanes_per_rail - 1;
     if (header->n_qps != n_qps || header->n_fifos != gyre_ib_n_fifos(ib) ||
         header->depth != ib->config.spec.depth)
         return gyre_fail(GYRE_ERROR_INVALID_USAGE,
@@ -274,6 +152,9 @@ static gyre_status read_blob(const struct gyre_ib_transport *ib, const struct gy
                          "%u, %u and %u",
                          peer->rank, header->n_qps, header->n_fifos, header->depth, n_qps,
                          gyre_ib_n_fifos(ib), ib->config.spec.depth);
+    if ((header->cm_port != 0) != (ib->cm != NULL))
+        return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                         "ib: GYRE_IB_CONNECT=rdmacm here or on rank %d, not on both", peer->rank);
     for (uint32_t i = 0; i < header->n_peers; i++) {
         memcpy(mine_out, blob + sizeof(*header) + i * sizeof(*mine_out), sizeof(*mine_out));
         if (mine_out->rank == (uint32_t)ib->config.rank)
@@ -327,37 +208,62 @@ static gyre_status pair_lane(const struct gyre_ib_transport *ib, struct gyre_ib_
     return GYRE_SUCCESS;
 }
 
-static gyre_status connect_lane(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane, int nth,
+/* Connect a lane to the peer's lane of number `nth` on rail `remote_rail`. */
+static gyre_status connect_lane(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane,
                                 const struct blob_header *header, const struct blob_peer *theirs,
                                 uint64_t deadline_ns)
 {
-    const int rail_index = (int)(lane->rail - ib->rails);
-    lane->path.remote.qpn = theirs->qpn[nth];
-    lane->path.remote.psn = theirs->psn[nth] & 0xffffff;
-    GYRE_TRY(pair_lane(ib, lane, &header->rails[rail_index]));
-    const uint32_t remote_max_bytes = header->rails[rail_index].max_msg_bytes;
-    lane->max_msg_bytes = remote_max_bytes < lane->rail->port.max_msg_bytes
-                              ? remote_max_bytes
+    const struct blob_rail *remote = &header->rails[lane->remote_rail];
+    lane->path.remote.qpn = theirs->qpn[lane->remote_nth];
+    lane->path.remote.psn = theirs->psn[lane->remote_nth] & 0xffffff;
+    GYRE_TRY(pair_lane(ib, lane, remote));
+    lane->max_msg_bytes = remote->max_msg_bytes < lane->rail->port.max_msg_bytes
+                              ? remote->max_msg_bytes
                               : lane->rail->port.max_msg_bytes;
     if (lane->max_msg_bytes < 4096)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "messages of at most %u bytes",
                          lane->max_msg_bytes);
-    GYRE_TRY(gyre_ib_qp_connect(ib->verbs, lane->qp, &lane->path, deadline_ns));
-    if (nth == 0 || lane->is_control) {
-        char words[320];
-        GYRE_INFO(NET, "NET/IB : %s QP %s", lane->is_control ? "control" : "data",
-                  gyre_ib_lane_to_text(ib, lane, words, sizeof(words)));
-    }
-    return GYRE_SUCCESS;
+    if (ib->cm != NULL)
+        return gyre_ib_cm_add(ib->cm, lane, header->cm_port, theirs->cm_token);
+    return gyre_ib_qp_connect(ib->verbs, lane->qp, &lane->path, deadline_ns);
+}
+
+/* Rails of this rank and of the peer that are connected to each other. */
+static gyre_status choose_pairs(const struct gyre_ib_transport *ib, const struct gyre_ib_peer *peer,
+                                const struct blob_header *header,
+                                struct gyre_ib_rail_pairs *pairs_out)
+{
+    struct gyre_ib_rail_list mine = {.n = ib->n_rails};
+    struct gyre_ib_rail_list theirs = {.n = (int)header->n_rails};
+    for (int i = 0; i < mine.n; i++)
+        mine.indices[i] = (uint32_t)ib->rails[i].index;
+    for (int i = 0; i < theirs.n; i++)
+        theirs.indices[i] = header->rails[i].index;
+    const int cross = (int)gyre_param_number(ib->config.params, GYRE_PARAM_CROSS_NIC);
+    const gyre_status status = gyre_ib_pair_rails(&mine, &theirs, cross, pairs_out);
+    for (int i = 0; i < pairs_out->n && status == GYRE_SUCCESS; i++)
+        if (mine.indices[pairs_out->mine[i]] != theirs.indices[pairs_out->theirs[i]])
+            GYRE_INFO(NET, "NET/IB : rail %u of this rank and rail %u of rank %d are connected",
+                      mine.indices[pairs_out->mine[i]], theirs.indices[pairs_out->theirs[i]],
+                      peer->rank);
+    return status;
+}
+
+static void log_lane(const struct gyre_ib_transport *ib, const struct gyre_ib_lane *lane)
+{
+    char words[320];
+    GYRE_INFO(NET, "NET/IB : %s QP %s%s", lane->is_control ? "control" : "data",
+              gyre_ib_lane_to_text(ib, lane, words, sizeof(words)),
+              ib->cm != NULL ? ", by rdma_cm" : "");
 }
 
 static gyre_status connect_peer(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer,
                                 const struct blob_header *header, const struct blob_peer *theirs,
                                 uint64_t deadline_ns)
 {
-    const int n_qps = (ib->lanes_per_peer - 1) / ib->n_rails;
-    const int n_rails = (int)header->n_rails < ib->n_rails ? (int)header->n_rails : ib->n_rails;
-    peer->n_lanes = n_rails * n_qps;
+    struct gyre_ib_rail_pairs pairs;
+    const int n_qps = ib->lanes_per_rail - 1;
+    GYRE_TRY(choose_pairs(ib, peer, header, &pairs));
     peer->remote = (struct gyre_ib_remote){.slots = theirs->slots,
                                            .slots_stride = header->slots_stride,
                                            .boxes = theirs->boxes,
@@ -365,11 +271,22 @@ static gyre_status connect_peer(struct gyre_ib_transport *ib, struct gyre_ib_pee
                                            .takes_boxes = header->takes_boxes != 0};
     memcpy(peer->remote.slots_rkey, theirs->slots_rkey, sizeof(theirs->slots_rkey));
     memcpy(peer->remote.landing_rkey, theirs->landing_rkey, sizeof(theirs->landing_rkey));
-    for (int i = 0; i < peer->n_lanes; i++)
-        GYRE_TRY(connect_lane(ib, &peer->lanes[i], i, header, theirs, deadline_ns));
-    /* The peer's control lane comes after its own data lanes, of which it may have more. */
-    return connect_lane(ib, peer->control, (int)header->n_rails * n_qps, header, theirs,
-                        deadline_ns);
+    for (int pair = 0; pair < pairs.n; pair++) {
+        /* One control lane is enough. */
+        for (int i = 0; i < (pair == 0 ? n_qps + 1 : n_qps); i++) {
+            struct gyre_ib_lane *lane = &peer->lanes[pairs.mine[pair] * ib->lanes_per_rail + i];
+            lane->remote_rail = pairs.theirs[pair];
+            lane->remote_nth = pairs.theirs[pair] * ib->lanes_per_rail + i;
+            if (lane->is_control)
+                peer->control = lane;
+            else
+                peer->used[peer->n_used++] = lane;
+            GYRE_TRY(connect_lane(ib, lane, header, theirs, deadline_ns));
+        }
+    }
+    snprintf(peer->words, sizeof(peer->words), "NET/IB/%d%s", peer->used[0]->rail->index,
+             ib->recv_gdr != GYRE_IB_GDR_NONE ? "/GDRDMA" : "");
+    return GYRE_SUCCESS;
 }
 
 gyre_status gyre_ib_lanes_connect(struct gyre_ib_transport *ib, const void *blobs,
@@ -387,6 +304,12 @@ gyre_status gyre_ib_lanes_connect(struct gyre_ib_transport *ib, const void *blob
         if (status != GYRE_SUCCESS)
             return gyre_fail_context(status, "to rank %d (%s) over ib", peer->rank,
                                      ib->config.infos[peer->rank].host_name);
+    }
+    if (ib->cm != NULL)
+        GYRE_TRY(gyre_ib_cm_connect(ib->cm, deadline_ns));
+    for (int i = 0; i < ib->config.n_peers; i++) {
+        log_lane(ib, ib->peers[i].used[0]);
+        log_lane(ib, ib->peers[i].control);
     }
     return GYRE_SUCCESS;
 }

@@ -11,10 +11,9 @@
 
 #include <stdio.h>
 
-/* Beyond the window the NIC has failed what it had to send; a rank that only receives has nothing
- * that fails, so it looks at the clock. The second more leaves the better message the first word.
- */
-#define PORT_DOWN_GRACE_NS 1000000000ULL
+/* Beyond the window the NIC has failed what it had to send, be it only a probe; a device that fails
+ * nothing while its port is down is why the clock is looked at too. */
+#define PORT_DOWN_GRACE_NS 2500000000ULL
 
 static void raise_fault(struct gyre_ib_transport *ib, gyre_status status, const char *text)
 {
@@ -149,12 +148,22 @@ static void check_down(struct gyre_ib_transport *ib, const struct gyre_ib_rail *
         gyre_ib_retry_window_ns(ib->timeout, ib->retries) + PORT_DOWN_GRACE_NS;
     if (rail->down_since_ns == 0 || now_ns - rail->down_since_ns < allowed_ns)
         return;
-    char text[240];
+    char text[GYRE_CAUSE_MAX_BYTES];
+    char ends[400];
+    char remote[48];
+    const struct gyre_ib_lane *lane = ib->peers[0].control;
+    for (int i = 0; i < ib->config.n_peers; i++)
+        if (ib->peers[i].control->rail == rail)
+            lane = ib->peers[i].control;
     snprintf(text, sizeof(text),
-             "E401 RDMA %s/%u: the port has been down for %.1f s, longer than its peers retry "
-             "(%ux%.2fs)",
-             rail->port.name, rail->port.port, (double)(now_ns - rail->down_since_ns) / 1e9,
-             ib->retries + 1, (double)gyre_ib_ack_timeout_ns(ib->timeout) / 1e9);
+             "E401 RDMA %s/%u->%s (rank %d on %s): the port has been down for %.1f s, longer than "
+             "its peers retry (%ux%.2fs); %s",
+             rail->port.name, rail->port.port,
+             gyre_ib_gid_to_text(lane->path.remote.gid, remote, sizeof(remote)), lane->peer->rank,
+             ib->config.infos[lane->peer->rank].host_name,
+             (double)(now_ns - rail->down_since_ns) / 1e9, ib->retries + 1,
+             (double)gyre_ib_ack_timeout_ns(ib->timeout) / 1e9,
+             gyre_ib_lane_to_text(ib, lane, ends, sizeof(ends)));
     raise_fault(ib, GYRE_ERROR_SYSTEM, text);
 }
 

@@ -131,3 +131,50 @@ void gyre_ib_rails_close(struct gyre_ib_transport *ib)
     if (ib->scan.verbs != NULL)
         gyre_ib_scan_close(&ib->scan);
 }
+
+/* ---- pairs ------------------------------------------------------------------------------------
+ */
+
+static void list_to_text(const struct gyre_ib_rail_list *list, char *text_out, size_t text_bytes)
+{
+    text_out[0] = '\0';
+    for (int i = 0; i < list->n; i++) {
+        const size_t used = strlen(text_out);
+        snprintf(text_out + used, text_bytes - used, "%s%u", i > 0 ? "," : "", list->indices[i]);
+    }
+}
+
+gyre_status gyre_ib_pair_rails(const struct gyre_ib_rail_list *mine,
+                               const struct gyre_ib_rail_list *theirs, int cross,
+                               struct gyre_ib_rail_pairs *pairs_out)
+{
+    struct gyre_ib_rail_pairs pairs = {.n = 0};
+    char mine_text[64];
+    char theirs_text[64];
+    /* In the order of indices, so that both ends number their pairs alike. */
+    for (uint32_t index = 0; index < GYRE_IB_MAX_PORTS && cross != 1; index++)
+        for (int i = 0; i < mine->n; i++)
+            for (int j = 0; j < theirs->n; j++)
+                if (mine->indices[i] == index && theirs->indices[j] == index) {
+                    pairs.mine[pairs.n] = i;
+                    pairs.theirs[pairs.n++] = j;
+                }
+    const bool in_order = cross == 1 || (cross == 2 && pairs.n == 0);
+    for (int i = 0; in_order && i < mine->n && i < theirs->n; i++) {
+        pairs.mine[i] = i;
+        pairs.theirs[i] = i;
+        pairs.n = i + 1;
+    }
+    if (pairs.n == 0) {
+        list_to_text(mine, mine_text, sizeof(mine_text));
+        list_to_text(theirs, theirs_text, sizeof(theirs_text));
+        return gyre_fail(
+            GYRE_ERROR_UNSUPPORTED,
+            "this rank is near rails %s, the peer near %s, and GYRE_CROSS_NIC=0 allows "
+            "only pairs of the same rail; set it to 1 or 2 if the rails are routed to "
+            "each other",
+            mine_text, theirs_text);
+    }
+    *pairs_out = pairs;
+    return GYRE_SUCCESS;
+}

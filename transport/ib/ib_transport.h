@@ -34,9 +34,11 @@
 #include "transport/proxy.h"
 #include "transport/transport.h"
 
-#define GYRE_IB_MAX_RAILS 4
-#define GYRE_IB_MAX_LANES 16 /* of a pair of ranks; the imm has four bits for it */
-#define GYRE_IB_PAIR_GIDS 8  /* of a port that are told to peers */
+#define GYRE_IB_MAX_RAILS      4
+#define GYRE_IB_MAX_LANES      16 /* of a pair of ranks; the imm has four bits for it */
+#define GYRE_IB_PAIR_GIDS      8  /* of a port that are told to peers */
+
+#define GYRE_IB_CM_TOKEN_BYTES 16
 
 /* 4 KiB hold 16 of them; 248 bytes of payload cover the latency-bound calls, and copying them once
  * more costs less than a second message. */
@@ -78,6 +80,7 @@ struct gyre_ib_rail {
 };
 
 struct gyre_ib_peer;
+struct gyre_ib_cm;
 
 /* A queue pair. */
 struct gyre_ib_lane {
@@ -87,6 +90,8 @@ struct gyre_ib_lane {
     uint32_t id; /* in transport->lanes; stands in wr_id */
     bool is_control;
     struct gyre_ib_qp_path path;
+    int remote_rail;           /* of the peer */
+    int remote_nth;            /* of the peer's lanes to this rank */
     uint32_t remote_gid_index; /* for error texts */
     uint32_t max_msg_bytes;    /* that both ports take */
     struct gyre_ib_qp_size size;
@@ -132,13 +137,18 @@ struct gyre_ib_remote {
 
 struct gyre_ib_peer {
     int rank;
-    struct gyre_ib_lane *lanes; /* all rails' */
-    int n_lanes;                /* in use: of rails that both sides have */
+    struct gyre_ib_lane *lanes;                   /* by rail: data lanes, then a control lane */
+    struct gyre_ib_lane *used[GYRE_IB_MAX_LANES]; /* data lanes of rails that are connected */
+    int n_used;
     struct gyre_ib_lane *control;
     struct gyre_ib_send *sends;
     struct gyre_ib_recv *recvs;
     uint64_t *credit_words; /* n_fifos, in landing */
     struct gyre_ib_remote remote;
+    uint8_t cm_token[GYRE_IB_CM_TOKEN_BYTES]; /* that it proves when it connects to this rank */
+    char words[48];                           /* describe() */
+    uint64_t n_completions;                   /* of anything to or from it */
+    uint64_t n_completions_seen;              /* when it was last looked at */
 };
 
 struct gyre_ib_transport {
@@ -149,10 +159,11 @@ struct gyre_ib_transport {
     struct gyre_ib_rail rails[GYRE_IB_MAX_RAILS];
     int n_rails;
     struct gyre_ib_peer *peers;
-    int *peer_of; /* by rank; -1 = not mine */
     struct gyre_ib_lane *lanes;
     int n_lanes; /* all peers', controls included */
     int lanes_per_peer;
+    int lanes_per_rail;    /* of a peer */
+    struct gyre_ib_cm *cm; /* NULL: connected by what the bootstrap carries */
     struct gyre_ib_send *sends;
     struct gyre_ib_recv *recvs;
     struct gyre_proxy_fifo *fifos; /* sends, then recvs */
@@ -178,9 +189,9 @@ struct gyre_ib_transport {
     struct gyre_proxy *proxy;
     uint64_t idle_since_ns;    /* 0 = something moved in the last poll */
     uint64_t events_looked_ns; /* when async events were looked for */
+    uint64_t probed_ns;        /* when silent peers were looked for */
     uint64_t n_polls;
     bool is_failed; /* an error was raised: the path stands still */
-    char words[48]; /* describe() */
 };
 
 static inline uint32_t gyre_ib_n_fifos(const struct gyre_ib_transport *ib)
@@ -200,17 +211,38 @@ gyre_status gyre_ib_rail_gids(const struct gyre_verbs *verbs, const struct gyre_
                               struct ibv_context *context, const struct gyre_ib_port *port,
                               struct gyre_ib_gid_row *gids_out, int *n_out);
 
+struct gyre_ib_rail_list {
+    int n;
+    uint32_t indices[GYRE_IB_MAX_RAILS]; /* in the scan of all ports, nearest first */
+};
+
+struct gyre_ib_rail_pairs {
+    int n;
+    int mine[GYRE_IB_MAX_RAILS]; /* positions in the lists */
+    int theirs[GYRE_IB_MAX_RAILS];
+};
+
+/** gyre_ib_pair_rails - which rails of two ranks are connected; pure, both come to the same pairs.
+ * @cross: GYRE_CROSS_NIC. 0: only ports of the same index, as a fabric of separate rails needs; 1:
+ * first to first, second to second; 2: as 0 where there is such a pair, else as 1.
+ * Errors: UNSUPPORTED (no pair), naming the rails of both. */
+gyre_status gyre_ib_pair_rails(const struct gyre_ib_rail_list *mine,
+                               const struct gyre_ib_rail_list *theirs, int cross,
+                               struct gyre_ib_rail_pairs *pairs_out);
+
 /* ---- ib_memory.c --------------------------------------------------------------------------- */
 
 /** gyre_ib_memory_open - FIFOs, landing and staging memory, registered on every rail. */
 gyre_status gyre_ib_memory_open(struct gyre_ib_transport *ib);
 void gyre_ib_memory_close(struct gyre_ib_transport *ib);
 
-/* ---- ib_connect.c -------------------------------------------------------------------------- */
+/* ---- ib_lanes.c -------------------------------------------------------------------------- */
 
 /** gyre_ib_lanes_open - completion queues and queue pairs, in INIT with receives posted. */
 gyre_status gyre_ib_lanes_open(struct gyre_ib_transport *ib);
 void gyre_ib_lanes_close(struct gyre_ib_transport *ib);
+
+/* ---- ib_connect.c -------------------------------------------------------------------------- */
 
 /** gyre_ib_blob - what peers need to know. */
 gyre_status gyre_ib_blob(const struct gyre_ib_transport *ib, void **blob_out, size_t *n_bytes_out);
@@ -246,8 +278,26 @@ const char *gyre_ib_lane_to_text(const struct gyre_ib_transport *ib,
                                  const struct gyre_ib_lane *lane, char *text_out,
                                  size_t text_bytes);
 
-#ifdef GYRE_WITH_RDMACM
 /* ---- ib_cm.c ------------------------------------------------------------------------------- */
-#endif
+
+/** gyre_ib_cm_open - listen for the queue pairs of GYRE_IB_CONNECT=rdmacm, and draw the tokens that
+ * peers prove. Errors: UNSUPPORTED (built without, no library, no /dev/infiniband/rdma_cm, a port
+ * that is not RoCE), SYSTEM. */
+gyre_status gyre_ib_cm_open(struct gyre_ib_transport *ib, struct gyre_ib_cm **cm_out);
+
+/** gyre_ib_cm_port - where it listens; 0 for NULL. */
+uint32_t gyre_ib_cm_port(const struct gyre_ib_cm *cm);
+
+/** gyre_ib_cm_add - a lane whose path is known. The higher rank calls, the lower is called.
+ * @port, @token: where the peer listens and what it wants to see. Errors: UNSUPPORTED (link-local
+ * GIDs). */
+gyre_status gyre_ib_cm_add(struct gyre_ib_cm *cm, struct gyre_ib_lane *lane, uint32_t port,
+                           const uint8_t *token);
+
+/** gyre_ib_cm_connect - connect all that were added. Errors: REMOTE, TIMEOUT, SYSTEM naming the
+ * lane and the step. */
+gyre_status gyre_ib_cm_connect(struct gyre_ib_cm *cm, uint64_t deadline_ns);
+
+void gyre_ib_cm_close(struct gyre_ib_cm *cm);
 
 #endif

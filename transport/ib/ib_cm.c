@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Queue pairs brought up by rdma_cm (GYRE_IB_CONNECT=rdmacm): the kernel's connection manager
+ * exchanges queue pair numbers, sequence numbers and path over RoCE itself, as fabrics want it
+ * whose administrators steer by its service (default ToS, address resolution, traces). The queue
+ * pairs are the transport's own; rdma_cm only says what to write into them.
+ *
+ * Each rank listens on one port that its blob tells. Of a pair, the higher rank calls, once a lane,
+ * and proves with a token from the blob, which travelled authenticated, that it is that rank.
+ */
+#include "transport/ib/ib_transport.h"
+
+#include "core/base/util.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef GYRE_WITH_RDMACM
+
+#include "core/base/log.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#define RESOLVE_MS 4000
+#define CALL_MAGIC 0x6779636du
+
+/* Private data of a call. */
+struct call {
+    uint32_t magic;
+    uint32_t rank; /* of the caller */
+    uint32_t nth;  /* of the called rank's lanes to the caller */
+    uint8_t token[GYRE_IB_CM_TOKEN_BYTES];
+};
+
+GYRE_STATIC_ASSERT(sizeof(struct call) <= 56, "what a call of rdma_cm carries");
+
+/* A lane on its way to being connected. */
+struct line {
+    struct gyre_ib_lane *lane;
+    struct rdma_cm_id *id; /* NULL: not called yet */
+    uint32_t port;
+    uint8_t token[GYRE_IB_CM_TOKEN_BYTES];
+    bool is_connected;
+};
+
+struct gyre_ib_cm {
+    struct gyre_ib_transport *ib;
+    const struct gyre_rdmacm *api;
+    struct rdma_event_channel *channel;
+    struct rdma_cm_id *listener;
+    struct line *lines; /* by lane */
+    int n_connected;
+    int n_lines;
+};
+
+/* ---- the ends -------------------------------------------------------------------------------- */
+
+static gyre_status fail_step(const struct line *line, const char *step, int error_number)
+{
+    char local[48];
+    char remote[48];
+    const struct gyre_ib_qp_path *path = &line->lane->path;
+    return gyre_fail_errno(error_number, "%s(%s -> %s port %u, qpn 0x%x) to rank %d: %s", step,
+                           gyre_ib_gid_to_text(path->local.gid, local, sizeof(local)),
+                           gyre_ib_gid_to_text(path->remote.gid, remote, sizeof(remote)),
+                           line->port, path->local.qpn, line->lane->peer->rank,
+                           gyre_ib_rtr_hint(error_number));
+}
+
+static void to_sockaddr(const uint8_t gid[16], uint32_t port, struct sockaddr_storage *out)
+{
+    memset(out, 0, sizeof(*out));
+    if (gyre_ib_gid_classify(gid) == GYRE_IB_GID_IPV4) {
+        struct sockaddr_in *v4 = (struct sockaddr_in *)(void *)out;
+        v4->sin_family = AF_INET;
+        v4->sin_port = htons((uint16_t)port);
+        memcpy(&v4->sin_addr, gid + 12, sizeof(v4->sin_addr));
+    } else {
+        struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)(void *)out;
+        v6->sin6_family = AF_INET6;
+        v6->sin6_port = htons((uint16_t)port);
+        memcpy(&v6->sin6_addr, gid, sizeof(v6->sin6_addr));
+    }
+}
+
+uint32_t gyre_ib_cm_port(const struct gyre_ib_cm *cm)
+{
+    return cm == NULL ? 0 : ntohs(cm->api->get_src_port(cm->listener));
+}
+
+static gyre_status listen_somewhere(struct gyre_ib_cm *cm)
+{
+    /* The wildcard of IPv6 takes IPv4 as well. */
+    struct sockaddr_in6 any = {.sin6_family = AF_INET6};
+    const struct gyre_rdmacm *api = cm->api;
+    cm->channel = api->create_event_channel();
+    if (cm->channel == NULL)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                         "GYRE_IB_CONNECT=rdmacm: rdma_create_event_channel: %s (modprobe rdma_ucm "
+                         "makes /dev/infiniband/rdma_cm)",
+                         strerror(errno));
+    const int flags = fcntl(cm->channel->fd, F_GETFL);
+    if (flags < 0 || fcntl(cm->channel->fd, F_SETFL, flags | O_NONBLOCK) != 0)
+        return gyre_fail_errno(errno, "fcntl(O_NONBLOCK)");
+    if (api->create_id(cm->channel, &cm->listener, NULL, RDMA_PS_TCP) != 0)
+        return gyre_fail_errno(errno, "rdma_create_id");
+    if (api->bind_addr(cm->listener, (struct sockaddr *)(void *)&any) != 0)
+        return gyre_fail_errno(errno, "rdma_bind_addr");
+    if (api->listen(cm->listener, cm->ib->n_lanes) != 0)
+        return gyre_fail_errno(errno, "rdma_listen");
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_ib_cm_open(struct gyre_ib_transport *ib, struct gyre_ib_cm **cm_out)
+{
+    const struct gyre_rdmacm *api;
+    for (int i = 0; i < ib->n_rails; i++)
+        if (!ib->rails[i].port.is_roce)
+            return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                             "GYRE_IB_CONNECT=rdmacm needs RoCE, where a GID is an address; %s:%u "
+                             "is InfiniBand",
+                             ib->rails[i].port.name, ib->rails[i].port.port);
+    GYRE_TRY(gyre_rdmacm_load(&api));
+    struct gyre_ib_cm *cm = calloc(1, sizeof(*cm));
+    if (cm != NULL)
+        cm->lines = calloc((size_t)ib->n_lanes, sizeof(*cm->lines));
+    if (cm == NULL || cm->lines == NULL) {
+        free(cm);
+        return gyre_fail_errno(ENOMEM, "rdma_cm: %d queue pairs", ib->n_lanes);
+    }
+    cm->ib = ib;
+    cm->api = api;
+    gyre_status status = listen_somewhere(cm);
+    for (int i = 0; i < ib->config.n_peers && status == GYRE_SUCCESS; i++)
+        status = gyre_random_bytes(ib->peers[i].cm_token, sizeof(ib->peers[i].cm_token));
+    if (status != GYRE_SUCCESS) {
+        gyre_ib_cm_close(cm);
+        return status;
+    }
+    *cm_out = cm;
+    return GYRE_SUCCESS;
+}
+
+void gyre_ib_cm_close(struct gyre_ib_cm *cm)
+{
+    if (cm == NULL)
+        return;
+    for (int i = 0; i < cm->ib->config.n_peers * cm->ib->lanes_per_peer; i++)
+        if (cm->lines[i].id != NULL)
+            cm->api->destroy_id(cm->lines[i].id);
+    if (cm->listener != NULL)
+        cm->api->destroy_id(cm->listener);
+    if (cm->channel != NULL)
+        cm->api->destroy_event_channel(cm->channel);
+    free(cm->lines);
+    free(cm);
+}
+
+gyre_status gyre_ib_cm_add(struct gyre_ib_cm *cm, struct gyre_ib_lane *lane, uint32_t port,
+                           const uint8_t *token)
+{
+    struct line *line = &cm->lines[lane->id];
+    const uint8_t *const gids[] = {lane->path.local.gid, lane->path.remote.gid};
+    for (int i = 0; i < 2; i++)
+        if (gyre_ib_gid_classify(gids[i]) == GYRE_IB_GID_LINK_LOCAL)
+            return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                             "GYRE_IB_CONNECT=rdmacm does not route link-local GIDs; give the "
+                             "interfaces addresses of one subnet");
+    line->lane = lane;
+    line->port = port;
+    memcpy(line->token, token, sizeof(line->token));
+    cm->n_lines++;
+    return GYRE_SUCCESS;
+}
+
+/* ---- steps ------------------------------------------------------------------------------------
+ */
+
+/* What rdma_cm says, but for what the user chose: MTU of both ends, timers. */
+static gyre_status move_to(const struct gyre_ib_cm *cm, struct line *line, enum ibv_qp_state state)
+{
+    const struct gyre_ib_qp_path *path = &line->lane->path;
+    struct ibv_qp_attr attr;
+    int mask = 0;
+    memset(&attr, 0, sizeof(attr));
+    attr.qp_state = state;
+    if (cm->api->init_qp_attr(line->id, &attr, &mask) != 0)
+        return fail_step(line, "rdma_init_qp_attr", errno);
+    if (state == IBV_QPS_RTR) {
+        const enum ibv_mtu most =
+            path->local.mtu < path->remote.mtu ? path->local.mtu : path->remote.mtu;
+        attr.path_mtu = attr.path_mtu < most ? attr.path_mtu : most;
+        attr.ah_attr.grh.traffic_class = path->traffic_class;
+    } else {
+        attr.timeout = path->timeout;
+        attr.retry_cnt = path->retries;
+    }
+    const int error = cm->ib->verbs->modify_qp(line->lane->qp, &attr, mask);
+    if (error != 0)
+        return fail_step(line,
+                         state == IBV_QPS_RTR ? "ibv_modify_qp(RTR by rdma_cm"
+                                              : "ibv_modify_qp(RTS by rdma_cm",
+                         error);
+    return GYRE_SUCCESS;
+}
+
+static struct rdma_conn_param make_param(const struct line *line, const struct call *call)
+{
+    return (struct rdma_conn_param){
+        .private_data = call,
+        .private_data_len = call == NULL ? 0 : sizeof(*call),
+        .responder_resources = 1,
+        .initiator_depth = 1,
+        .retry_count = line->lane->path.retries,
+        .rnr_retry_count = 6,
+        .qp_num = line->lane->path.local.qpn,
+    };
+}
+
+static gyre_status call_peer(struct gyre_ib_cm *cm, struct line *line)
+{
+    struct sockaddr_storage from;
+    struct sockaddr_storage to;
+    uint8_t tos = line->lane->path.traffic_class;
+    const struct gyre_rdmacm *api = cm->api;
+    if (api->create_id(cm->channel, &line->id, line, RDMA_PS_TCP) != 0)
+        return fail_step(line, "rdma_create_id", errno);
+    /* Before the route: it becomes part of it, on both ends. */
+    if (api->set_option(line->id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof(tos)) != 0)
+        return fail_step(line, "rdma_set_option(TOS)", errno);
+    to_sockaddr(line->lane->path.local.gid, 0, &from);
+    to_sockaddr(line->lane->path.remote.gid, line->port, &to);
+    if (api->resolve_addr(line->id, (struct sockaddr *)&from, (struct sockaddr *)&to, RESOLVE_MS) !=
+        0)
+        return fail_step(line, "rdma_resolve_addr", errno);
+    return GYRE_SUCCESS;
+}
+
+static gyre_status on_route(struct gyre_ib_cm *cm, struct line *line)
+{
+    struct call call = {.magic = CALL_MAGIC,
+                        .rank = (uint32_t)cm->ib->config.rank,
+                        .nth = (uint32_t)line->lane->remote_nth};
+    memcpy(call.token, line->token, sizeof(call.token));
+    struct rdma_conn_param param = make_param(line, &call);
+    if (cm->api->connect(line->id, &param) != 0)
+        return fail_step(line, "rdma_connect", errno);
+    return GYRE_SUCCESS;
+}
+
+static gyre_status on_answer(struct gyre_ib_cm *cm, struct line *line)
+{
+    GYRE_TRY(move_to(cm, line, IBV_QPS_RTR));
+    GYRE_TRY(move_to(cm, line, IBV_QPS_RTS));
+    if (cm->api->establish(line->id) != 0)
+        return fail_step(line, "rdma_establish", errno);
+    line->is_connected = true;
+    cm->n_connected++;
+    return GYRE_SUCCESS;
+}
+
+/* The lane that a call is for, NULL for a stranger's. */
+static struct line *find_called(struct gyre_ib_cm *cm, const struct rdma_conn_param *param)
+{
+    struct call call;
+    if (param->private_data == NULL || param->private_data_len < sizeof(call))
+        return NULL;
+    memcpy(&call, param->private_data, sizeof(call));
+    for (int i = 0; i < cm->ib->n_lanes; i++) {
+        struct line *line = &cm->lines[i];
+        if (line->lane == NULL || line->id != NULL || call.magic != CALL_MAGIC ||
+            line->lane->peer->rank != (int)call.rank || (int)call.rank < cm->ib->config.rank ||
+            line->lane - line->lane->peer->lanes != (ptrdiff_t)call.nth ||
+            line->lane->path.remote.qpn != param->qp_num)
+            continue;
+        return memcmp(call.token, line->lane->peer->cm_token, sizeof(call.token)) == 0 ? line
+                                                                                       : NULL;
+    }
+    return NULL;
+}
+
+static gyre_status on_call(struct gyre_ib_cm *cm, const struct rdma_cm_event *event)
+{
+    struct line *line = find_called(cm, &event->param.conn);
+    if (line == NULL) {
+        GYRE_INFO(NET, "NET/IB : rdma_cm: a call of a stranger is rejected");
+        cm->api->reject(event->id, NULL, 0);
+        return GYRE_SUCCESS;
+    }
+    line->id = event->id;
+    line->id->context = line;
+    GYRE_TRY(move_to(cm, line, IBV_QPS_RTR));
+    GYRE_TRY(move_to(cm, line, IBV_QPS_RTS));
+    struct rdma_conn_param param = make_param(line, NULL);
+    if (cm->api->accept(line->id, &param) != 0)
+        return fail_step(line, "rdma_accept", errno);
+    return GYRE_SUCCESS;
+}
+
+static gyre_status on_event(struct gyre_ib_cm *cm, const struct rdma_cm_event *event)
+{
+    struct line *line = event->id->context;
+    switch (event->event) {
+    case RDMA_CM_EVENT_CONNECT_REQUEST:
+        return on_call(cm, event);
+    case RDMA_CM_EVENT_ADDR_RESOLVED:
+        if (cm->api->resolve_route(event->id, RESOLVE_MS) != 0)
+            return fail_step(line, "rdma_resolve_route", errno);
+        return GYRE_SUCCESS;
+    case RDMA_CM_EVENT_ROUTE_RESOLVED:
+        return on_route(cm, line);
+    case RDMA_CM_EVENT_CONNECT_RESPONSE:
+        return on_answer(cm, line);
+    case RDMA_CM_EVENT_ESTABLISHED:
+        line->is_connected = true;
+        cm->n_connected++;
+        return GYRE_SUCCESS;
+    case RDMA_CM_EVENT_ADDR_ERROR:
+    case RDMA_CM_EVENT_ROUTE_ERROR:
+    case RDMA_CM_EVENT_CONNECT_ERROR:
+    case RDMA_CM_EVENT_UNREACHABLE:
+    case RDMA_CM_EVENT_REJECTED:
+        /* A negative status is an errno, a positive one the peer's reason. */
+        return fail_step(line, cm->api->event_str(event->event),
+                         event->status < 0 ? -event->status : ECONNREFUSED);
+    default:
+        return GYRE_SUCCESS;
+    }
+}
+
+static gyre_status take_event(struct gyre_ib_cm *cm)
+{
+    struct rdma_cm_event *event;
+    if (cm->api->get_cm_event(cm->channel, &event) != 0)
+        return errno == EAGAIN || errno == EINTR ? GYRE_SUCCESS
+                                                 : gyre_fail_errno(errno, "rdma_get_cm_event");
+    struct rdma_cm_id *unowned = NULL;
+    const gyre_status status = on_event(cm, event);
+    if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST && event->id->context == NULL)
+        unowned = event->id;
+    cm->api->ack_cm_event(event);
+    /* Only after the acknowledgement, for which it waits. */
+    if (unowned != NULL)
+        cm->api->destroy_id(unowned);
+    return status;
+}
+
+gyre_status gyre_ib_cm_connect(struct gyre_ib_cm *cm, uint64_t deadline_ns)
+{
+    for (int i = 0; i < cm->ib->n_lanes; i++) {
+        struct line *line = &cm->lines[i];
+        if (line->lane != NULL && line->lane->peer->rank < cm->ib->config.rank)
+            GYRE_TRY(call_peer(cm, line));
+    }
+    while (cm->n_connected < cm->n_lines) {
+        struct pollfd entry = {.fd = cm->channel->fd, .events = POLLIN};
+        if (gyre_fault_is_raised(cm->ib->config.fault))
+            return gyre_fault_status(cm->ib->config.fault);
+        if (gyre_now_ns() >= deadline_ns)
+            return gyre_fail(GYRE_ERROR_TIMEOUT, "rdma_cm: %d of %d queue pairs are not connected",
+                             cm->n_lines - cm->n_connected, cm->n_lines);
+        if (poll(&entry, 1, 100) > 0)
+            GYRE_TRY(take_event(cm));
+    }
+    return GYRE_SUCCESS;
+}
+
+#else
+
+uint32_t gyre_ib_cm_port(const struct gyre_ib_cm *cm)
+{
+    (void)cm;
+    return 0;
+}
+
+gyre_status gyre_ib_cm_open(struct gyre_ib_transport *ib, struct gyre_ib_cm **cm_out)
+{
+    (void)ib;
+    (void)cm_out;
+    return gyre_fail(GYRE_ERROR_UNSUPPORTED, "GYRE_IB_CONNECT=rdmacm: built without rdma_cm "
+                                             "(librdmacm-dev was not there)");
+}
+
+void gyre_ib_cm_close(struct gyre_ib_cm *cm)
+{
+    (void)cm;
+}
+
+gyre_status gyre_ib_cm_add(struct gyre_ib_cm *cm, struct gyre_ib_lane *lane, uint32_t port,
+                           const uint8_t *token)
+{
+    (void)cm;
+    (void)lane;
+    (void)port;
+    (void)token;
+    return GYRE_ERROR_INTERNAL;
+}
+
+gyre_status gyre_ib_cm_connect(struct gyre_ib_cm *cm, uint64_t deadline_ns)
+{
+    (void)cm;
+    (void)deadline_ns;
+    return GYRE_ERROR_INTERNAL;
+}
+
+#endif

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The posting half of the data path: published slots that have credit, credits that are due, and
+ * probes of peers that are silent become work requests, posted in one call per queue pair.
+ */
+#include "transport/ib/ib_path.h"
+
+#include "core/base/sync.h"
+#include "core/base/util.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <string.h>
+
+/* What a send is about. */
+struct send_words {
+    uint32_t fifo;
+    uint32_t slot;
+    bool ends_part;
+    bool is_signalled;
+};
+
+static uint64_t make_wr_id(const struct gyre_ib_lane *lane, const struct send_words *words)
+{
+    return (words->ends_part ? GYRE_IB_WR_ENDS_PART : 0) | (uint64_t)lane->id << 48 |
+           (uint64_t)words->fifo << 32 | (uint64_t)words->slot << GYRE_IB_POSTED_BITS |
+           (lane->n_posted & GYRE_IB_POSTED_MASK);
+}
+
+static uint32_t make_imm(uint32_t fifo, uint32_t slot, uint32_t n_parts, bool is_boxed)
+{
+    return htonl(fifo << 16 | slot << 12 | (n_parts - 1) << 8 | (is_boxed ? GYRE_IB_IMM_BOXED : 0));
+}
+gyre_status gyre_ib_post_receives(struct gyre_ib_lane *lane, uint32_t n)
+{
+    struct ibv_recv_wr wrs[GYRE_IB_RECV_BATCH];
+    while (n > 0) {
+        const uint32_t n_now = n < GYRE_IB_RECV_BATCH ? n : GYRE_IB_RECV_BATCH;
+        struct ibv_recv_wr *bad = NULL;
+        memset(wrs, 0, n_now * sizeof(wrs[0]));
+        for (uint32_t i = 0; i < n_now; i++) {
+            wrs[i].wr_id = GYRE_IB_WR_IS_RECV | (uint64_t)lane->id << 48;
+            wrs[i].next = i + 1 < n_now ? &wrs[i + 1] : NULL;
+        }
+        const int error = ibv_post_recv(lane->qp, wrs, &bad);
+        if (error != 0)
+            return gyre_fail_errno(error, "ibv_post_recv(qpn 0x%x)", lane->qp->qp_num);
+        n -= n_now;
+    }
+    return GYRE_SUCCESS;
+}
+
+void gyre_ib_flush(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane)
+{
+    struct ibv_send_wr *bad = NULL;
+    if (lane->n_batch == 0 || ib->is_failed)
+        return;
+    for (int i = 0; i + 1 < lane->n_batch; i++)
+        lane->batch[i].next = &lane->batch[i + 1];
+    lane->batch[lane->n_batch - 1].next = NULL;
+    lane->n_batch = 0;
+    const int error = ibv_post_send(lane->qp, lane->batch, &bad);
+    if (error != 0)
+        gyre_ib_raise_post(ib, lane, "ibv_post_send", error);
+}
+
+/* Room for n more sends? One is kept for a signalled send that frees the others. */
+static bool has_room(const struct gyre_ib_lane *lane, uint32_t n)
+{
+    return lane->n_posted - lane->n_retired + n < lane->size.n_send;
+}
+
+/* The next send of the batch, with one element; the caller fills what differs. */
+static struct ibv_send_wr *add_send(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane,
+                                    const struct send_words *words)
+{
+    if (lane->n_batch == GYRE_IB_BATCH)
+        gyre_ib_flush(ib, lane);
+    struct ibv_send_wr *wr = &lane->batch[lane->n_batch];
+    struct ibv_sge *sges = lane->sges[lane->n_batch++];
+    memset(wr, 0, sizeof(*wr));
+    lane->n_posted++;
+    /* Entries of the send queue come back with signalled completions only. */
+    const bool is_signalled =
+        words->is_signalled || lane->n_posted - lane->signalled_at >= lane->size.n_send / 4;
+    if (is_signalled)
+        lane->signalled_at = lane->n_posted;
+    wr->wr_id = make_wr_id(lane, words);
+    wr->sg_list = sges;
+    wr->num_sge = 1;
+    wr->send_flags = is_signalled ? IBV_SEND_SIGNALED : 0;
+    return wr;
+}
+
+/* Whether a slot's last send asks for a completion. With one lane completions are in order, so one
+ * per half a FIFO releases all before it; over several lanes each slot needs its own. */
+static bool is_release_point(const struct gyre_ib_transport *ib, const struct gyre_ib_peer *peer,
+                             uint64_t step)
+{
+    const uint32_t half = ib->config.spec.depth / 2;
+    return peer->n_used > 1 || (step + 1) % half == 0;
+}
+
+struct slot_part {
+    uint32_t fifo;
+    uint32_t slot;
+    uint64_t offset; /* into the slot */
+    uint64_t n_bytes;
+    uint32_t n_parts;
+    bool is_signalled;
+};
+
+static struct ibv_sge make_sge(const void *address, uint64_t n_bytes, const struct ibv_mr *mr)
+{
+    return (struct ibv_sge){
+        .addr = (uintptr_t)address, .length = (uint32_t)n_bytes, .lkey = mr->lkey};
+}
+
+/* The payload of a part, in messages that the ports take. */
+static void write_payload(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane,
+                          const struct slot_part *part)
+{
+    const struct gyre_ib_peer *peer = lane->peer;
+    const struct gyre_ib_remote *remote = &peer->remote;
+    const uint64_t in_fifo =
+        (uint64_t)part->slot * ib->config.spec.slot_bytes[GYRE_PROTO_SIMPLE] + part->offset;
+    const struct send_words words = {.fifo = part->fifo, .slot = part->slot};
+    for (uint64_t done = 0; done < part->n_bytes;) {
+        const uint64_t n_bytes = gyre_min_u64(part->n_bytes - done, lane->max_msg_bytes);
+        struct ibv_send_wr *wr = add_send(ib, lane, &words);
+        wr->opcode = IBV_WR_RDMA_WRITE;
+        wr->sg_list[0] = make_sge(peer->sends[part->fifo].fifo.slots + in_fifo + done, n_bytes,
+                                  lane->rail->send_slots);
+        wr->wr.rdma.remote_addr =
+            remote->slots + part->fifo * remote->slots_stride + in_fifo + done;
+        wr->wr.rdma.rkey = remote->slots_rkey[lane->remote_rail];
+        done += n_bytes;
+    }
+}
+
+/* The imm that ends a part; with `boxed` the payload is in it. */
+static void write_box(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane,
+                      const struct slot_part *part, bool boxed)
+{
+    const struct gyre_ib_peer *peer = lane->peer;
+    const struct gyre_ib_send *send = &peer->sends[part->fifo];
+    const struct gyre_ib_remote *remote = &peer->remote;
+    const uint32_t depth = ib->config.spec.depth;
+    const struct send_words words = {
+        .fifo = part->fifo,
+        .slot = part->slot,
+        .ends_part = true,
+        .is_signalled = part->is_signalled,
+    };
+    struct ibv_send_wr *wr = add_send(ib, lane, &words);
+    wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+    wr->imm_data = make_imm(part->fifo, part->slot, part->n_parts, boxed);
+    wr->sg_list[0] = make_sge(&send->infos[part->slot], 8, lane->rail->staging);
+    uint64_t n_bytes = 8;
+    if (boxed && part->n_bytes > 0) {
+        wr->num_sge = 2;
+        wr->sg_list[1] = make_sge(
+            send->fifo.slots + (uint64_t)part->slot * ib->config.spec.slot_bytes[GYRE_PROTO_SIMPLE],
+            part->n_bytes, lane->rail->send_slots);
+        n_bytes += part->n_bytes;
+    }
+    /* Inline data is read by this processor, so GPU memory cannot be; what is inline spares the NIC
+     * a read over PCI. */
+    if (n_bytes <= lane->size.inline_bytes &&
+        (wr->num_sge == 1 || ib->send_gdr == GYRE_IB_GDR_NONE))
+        wr->send_flags |= IBV_SEND_INLINE;
+    wr->wr.rdma.remote_addr =
+        remote->boxes + ((uint64_t)part->fifo * depth + part->slot) * GYRE_IB_BOX_BYTES;
+    wr->wr.rdma.rkey = remote->landing_rkey[lane->remote_rail];
+}
+
+/* Sends that a part of n bytes takes. */
+static uint32_t n_sends(const struct gyre_ib_lane *lane, uint64_t n_bytes)
+{
+    return (uint32_t)gyre_div_round_up(n_bytes, lane->max_msg_bytes) + 1;
+}
+
+/* Hand one published slot to the NIC; false if a lane has no room now. */
+static bool post_slot(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, uint32_t fifo)
+{
+    struct gyre_ib_send *send = &peer->sends[fifo];
+    const uint32_t slot = (uint32_t)(send->posted % ib->config.spec.depth);
+    const uint64_t info = gyre_load_relaxed_u64(&send->fifo.inbox->slot_info[slot]);
+    const uint64_t n_bytes = info & 0xffffffff;
+    const bool boxed =
+        n_bytes == 0 || (peer->remote.takes_boxes && n_bytes <= GYRE_IB_BOX_PAYLOAD_BYTES);
+    uint32_t n_parts = 1;
+    if (!boxed && peer->n_used > 1)
+        n_parts = (uint32_t)gyre_min_u64(gyre_div_round_up(n_bytes, GYRE_IB_STRIPE_MIN_BYTES),
+                                         (uint64_t)peer->n_used);
+    /* Whole cache lines a part. */
+    const uint64_t part_bytes = gyre_round_up(gyre_div_round_up(n_bytes, n_parts), 128);
+    const uint32_t first = (uint32_t)((fifo + send->posted) % (uint64_t)peer->n_used);
+    for (uint32_t i = 0; i < n_parts; i++) {
+        const struct gyre_ib_lane *lane = peer->used[(first + i) % (uint32_t)peer->n_used];
+        if (!has_room(lane, n_sends(lane, part_bytes)))
+            return false;
+    }
+    send->infos[slot] = info;
+    send->parts_left[slot] = (uint8_t)n_parts;
+    for (uint32_t i = 0; i < n_parts; i++) {
+        struct gyre_ib_lane *lane = peer->used[(first + i) % (uint32_t)peer->n_used];
+        const uint64_t offset = gyre_min_u64(i * part_bytes, n_bytes);
+        const struct slot_part part = {
+            .fifo = fifo,
+            .slot = slot,
+            .offset = offset,
+            .n_bytes = gyre_min_u64(part_bytes, n_bytes - offset),
+            .n_parts = n_parts,
+            .is_signalled = is_release_point(ib, peer, send->posted),
+        };
+        if (!boxed)
+            write_payload(ib, lane, &part);
+        write_box(ib, lane, &part, boxed);
+    }
+    send->posted++;
+    return true;
+}
+
+bool gyre_ib_push_slots(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
+{
+    const uint32_t depth = ib->config.spec.depth;
+    bool has_moved = false;
+    for (uint32_t fifo = 0; fifo < gyre_ib_n_fifos(ib); fifo++) {
+        struct gyre_ib_send *send = &peer->sends[fifo];
+        const uint64_t tail = gyre_load_acquire_u64(&send->fifo.inbox->tail[GYRE_PROTO_SIMPLE]);
+        while (send->posted < tail && send->posted - send->credit < depth && !ib->is_failed) {
+            if (!post_slot(ib, peer, fifo))
+                break;
+            has_moved = true;
+        }
+    }
+    return has_moved;
+}
+
+/* Tell senders how much was consumed: when it is half a FIFO, or when the sender has spent all its
+ * credit. Between the two it still has some, so nothing can wait for a credit that is held back. */
+bool gyre_ib_return_credits(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
+{
+    const uint32_t depth = ib->config.spec.depth;
+    struct gyre_ib_lane *lane = peer->control;
+    bool has_moved = false;
+    for (uint32_t fifo = 0; fifo < gyre_ib_n_fifos(ib); fifo++) {
+        struct gyre_ib_recv *recv = &peer->recvs[fifo];
+        if (recv->arrived == recv->returned)
+            continue;
+        const uint64_t head = gyre_load_acquire_u64(&recv->fifo.credit->head[GYRE_PROTO_SIMPLE]);
+        if (head == recv->returned ||
+            (head - recv->returned < depth / 2 && recv->arrived - recv->returned < depth) ||
+            !has_room(lane, 1))
+            continue;
+        const struct send_words words = {.fifo = fifo};
+        struct ibv_send_wr *wr = add_send(ib, lane, &words);
+        /* Written again while an earlier write may still read it: heads only grow, and a word is
+         * read whole. */
+        gyre_store_relaxed_u64(recv->head, head);
+        recv->returned = head;
+        wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+        wr->imm_data = make_imm(fifo, 0, 1, false);
+        wr->sg_list[0] = make_sge(recv->head, 8, lane->rail->staging);
+        if (lane->size.inline_bytes >= 8)
+            wr->send_flags |= IBV_SEND_INLINE;
+        wr->wr.rdma.remote_addr = peer->remote.credits + 8ULL * fifo;
+        wr->wr.rdma.rkey = peer->remote.landing_rkey[lane->remote_rail];
+        has_moved = true;
+    }
+    return has_moved;
+}
+
+/* A rank that waits for a peer has often nothing under way to it, so no acknowledgement can be
+ * missing: when a peer has been silent for a period, its last credit is written again (it changes
+ * nothing there), and either it is acknowledged or the retry window ends in the error that names
+ * the peer. */
+void gyre_ib_probe(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
+{
+    struct gyre_ib_lane *lane = peer->control;
+    const struct gyre_ib_recv *recv = &peer->recvs[0];
+    const bool has_moved = peer->n_completions != peer->n_completions_seen;
+    peer->n_completions_seen = peer->n_completions;
+    if (has_moved || lane->n_retired < lane->signalled_at || !has_room(lane, 1) || ib->is_failed)
+        return;
+    const struct send_words words = {.is_signalled = true};
+    struct ibv_send_wr *wr = add_send(ib, lane, &words);
+    wr->opcode = IBV_WR_RDMA_WRITE;
+    wr->sg_list[0] = make_sge(recv->head, 8, lane->rail->staging);
+    wr->wr.rdma.remote_addr = peer->remote.credits;
+    wr->wr.rdma.rkey = peer->remote.landing_rkey[lane->remote_rail];
+    gyre_ib_flush(ib, lane);
+}
