@@ -324,8 +324,8 @@ gyre_status bench_options_parse(int argc, char **argv, const struct bench_kind *
     optind = 1;
     for (;;) {
         const int at = optind;
-        const int id = getopt_long(argc, argv, ":t:g:b:e:i:f:n:w:m:N:p:c:o:d:r:z:y:T:G:C:a:S:u:R:J:h",
-                                   long_options, NULL);
+        const int id = getopt_long(
+            argc, argv, ":t:g:b:e:i:f:n:w:m:N:p:c:o:d:r:z:y:T:G:C:a:S:u:R:J:h", long_options, NULL);
         if (id == -1)
             break;
         if (id == '?' || id == ':')
