@@ -102,25 +102,35 @@ static void a_shrunk_communicator_shrinks_again(void)
     test_on_threads(3, shrink_to_one, NULL);
 }
 
+/* Come to a point that n ranks come to. */
+static void wait_for(uint32_t *n_there, int n)
+{
+    gyre_fetch_add_u32(n_there, 1);
+    while (gyre_load_acquire_u32(n_there) < (uint32_t)n)
+        sched_yield();
+}
+
 static void exclude_different_ranks(gyre_comm *comm, int rank, int n_ranks, void *argument)
 {
     const int excluded[] = {rank == 0 ? 3 : 2};
     gyre_comm *child = NULL;
     gyre_status status = GYRE_SUCCESS;
-    (void)n_ranks;
-    (void)argument;
-    if (rank > 1)
+    if (rank > 1) { /* whoever leaves is found out before the lists are */
+        wait_for(argument, n_ranks);
         return;
+    }
     CHECK_FAILS(gyre_comm_shrink(comm, excluded, 1, GYRE_SHRINK_DEFAULT, &child, NULL),
                 GYRE_ERROR_INVALID_USAGE, "ranks 0 and 1 do not go on with the same ranks");
     CHECK(child == NULL);
     CHECK_OK(gyre_comm_async_error(comm, &status));
     CHECK(status == GYRE_SUCCESS);
+    wait_for(argument, n_ranks);
 }
 
 static void lists_that_differ_are_an_error_everywhere(void)
 {
-    test_on_threads(4, exclude_different_ranks, NULL);
+    uint32_t n_there = 0;
+    test_on_threads(4, exclude_different_ranks, &n_there);
 }
 
 static void wrong_arguments(gyre_comm *comm, int rank, int n_ranks, void *argument)
@@ -128,7 +138,6 @@ static void wrong_arguments(gyre_comm *comm, int rank, int n_ranks, void *argume
     const int self[] = {rank};
     const int none[] = {n_ranks};
     gyre_comm *child = NULL;
-    (void)argument;
     CHECK_FAILS(gyre_comm_shrink(comm, self, 1, GYRE_SHRINK_DEFAULT, &child, NULL),
                 GYRE_ERROR_INVALID_ARGUMENT, "excludes itself");
     CHECK_FAILS(gyre_comm_shrink(comm, none, 1, GYRE_SHRINK_DEFAULT, &child, NULL),
@@ -137,6 +146,7 @@ static void wrong_arguments(gyre_comm *comm, int rank, int n_ranks, void *argume
                 GYRE_ERROR_INVALID_ARGUMENT, "no list");
     CHECK_FAILS(gyre_comm_shrink(comm, none, 0, 2, &child, NULL), GYRE_ERROR_INVALID_ARGUMENT,
                 "flags");
+    wait_for(argument, n_ranks); /* an abort ends the others' communicator too */
     CHECK_OK(gyre_comm_abort(comm));
     CHECK_FAILS(gyre_comm_shrink(comm, none, 0, GYRE_SHRINK_DEFAULT, &child, NULL),
                 GYRE_ERROR_INVALID_USAGE, "only GYRE_SHRINK_ABORT");
@@ -145,7 +155,8 @@ static void wrong_arguments(gyre_comm *comm, int rank, int n_ranks, void *argume
 
 static void wrong_arguments_are_refused(void)
 {
-    test_on_threads(2, wrong_arguments, NULL);
+    uint32_t n_there = 0;
+    test_on_threads(2, wrong_arguments, &n_there);
 }
 
 /* ---- dead ranks --------------------------------------------------------------------------- */
