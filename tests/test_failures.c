@@ -3,6 +3,7 @@
  * Failures of other ranks: kill -9 in a running all-reduce, abort, a stopped rank, a missing one.
  */
 #include "core/base/util.h"
+#include "core/comm/comm.h"
 #include "tests/ranks.h"
 
 #include <signal.h>
@@ -103,6 +104,33 @@ static void survivors_name_the_killed_rank_over_rdma(void)
 {
     if (getenv("TEST_RDMA") != NULL)
         kill_each("ib");
+}
+
+/* What a proxy raises on one rank, e.g. for a queue pair that failed, may be visible only there. */
+static void fail_on_one_rank(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    const struct victim *victim = argument;
+    if (rank != victim->rank) {
+        reduce_until_error(comm, rank, n_ranks, argument);
+        return;
+    }
+    CHECK(gyre_fault_raise(&comm->fault, GYRE_ERROR_SYSTEM, "E401 of this rank's proxy"));
+    /* It neither calls nor ends before the others have heard. */
+    for (int other = 0; other < n_ranks; other++)
+        while (other != rank && gyre_load_acquire_u64(&victim->shared->n_calls[other]) == 0)
+            sched_yield();
+}
+
+static void a_failure_that_one_proxy_finds_reaches_all_ranks(void)
+{
+    const int n = test_most_ranks() < 3 ? test_most_ranks() : 3;
+    struct shared_counts *shared = share_counts();
+    struct victim victim = {shared, 1, "failed: E401 of this rank's proxy"};
+    pid_t pids[TEST_MAX_RANKS];
+    test_fork_ranks(n, fail_on_one_rank, &victim, pids);
+    for (int rank = 0; rank < n; rank++)
+        CHECK(test_wait_rank(pids[rank]));
+    munmap(shared, sizeof(*shared));
 }
 
 static void a_stopped_rank_is_no_error(void)
@@ -213,6 +241,8 @@ static const struct test_case cases[] = {
     {"survivors name the killed rank on one host", survivors_name_the_killed_rank_on_one_host},
     {"survivors name the killed rank over sockets", survivors_name_the_killed_rank_over_sockets},
     {"survivors name the killed rank over rdma", survivors_name_the_killed_rank_over_rdma},
+    {"a failure that one proxy finds reaches all ranks",
+     a_failure_that_one_proxy_finds_reaches_all_ranks},
     {"a stopped rank is no error", a_stopped_rank_is_no_error},
     {"settings that differ are named", settings_that_differ_are_named},
     {"an abort ends all ranks", an_abort_ends_all_ranks},

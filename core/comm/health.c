@@ -70,6 +70,7 @@ struct gyre_health {
     uint64_t started_ns; /* when the first unfinished work became it */
     uint64_t asked_ns;
     bool has_warned;
+    uint32_t has_told; /* 1: peers know of the failure; written by whoever raises it */
 };
 
 static const char *host_of(const struct gyre_comm *comm, int rank)
@@ -93,16 +94,34 @@ void gyre_health_tell(struct gyre_health *health, const char *text)
 }
 
 /* One line a job, not one a rank: whoever finds a failure that others hear of prints it. */
-static void fail(struct gyre_comm *comm, gyre_status status, const char *text, bool prints)
+static void fail(struct gyre_health *health, gyre_status status, const char *text, bool prints)
 {
+    struct gyre_comm *comm = health->comm;
+    if (!gyre_fault_is_raised(&comm->fault))
+        gyre_store_release_u32(&health->has_told, 1);
     if (gyre_fault_raise(&comm->fault, status, text))
         gyre_log(prints ? GYRE_LOG_WARN : GYRE_LOG_INFO, GYRE_LOG_COLL, "%s", text);
 }
 
+/* What a proxy or the executor found: its peers may have nothing that fails. */
+static void pass_on(struct gyre_health *health)
+{
+    struct gyre_comm *comm = health->comm;
+    char text[GYRE_CAUSE_MAX_BYTES];
+    if (gyre_load_acquire_u32(&health->has_told) != 0 ||
+        gyre_load_acquire_u32(&comm->has_left) != 0)
+        return;
+    gyre_store_release_u32(&health->has_told, 1);
+    snprintf(text, sizeof(text), "rank %d (%s) failed: %.900s", comm->rank,
+             host_of(comm, comm->rank), comm->fault.cause);
+    tell(comm, GYRE_ERROR_REMOTE, text);
+}
+
 /* The same words whichever of the two ranks finds it: the lower rank first. */
-static void report_mismatch(struct gyre_comm *comm, const struct gyre_record *mine,
+static void report_mismatch(struct gyre_health *health, const struct gyre_record *mine,
                             const struct gyre_record *theirs, int their_rank)
 {
+    struct gyre_comm *comm = health->comm;
     const bool mine_first = comm->rank < their_rank;
     const struct gyre_record *first = mine_first ? mine : theirs;
     const struct gyre_record *second = mine_first ? theirs : mine;
@@ -120,7 +139,7 @@ static void report_mismatch(struct gyre_comm *comm, const struct gyre_record *mi
              host_of(comm, second_rank),
              gyre_record_text(second, second_text, sizeof(second_text)));
     tell(comm, GYRE_ERROR_INVALID_USAGE, text);
-    fail(comm, GYRE_ERROR_INVALID_USAGE, text, true);
+    fail(health, GYRE_ERROR_INVALID_USAGE, text, true);
 }
 
 static void remember_question(struct gyre_health *health, int rank,
@@ -161,7 +180,7 @@ void gyre_health_posted(struct gyre_health *health, const struct gyre_record *re
     }
     pthread_mutex_unlock(&health->lock);
     if (misfit.rank >= 0)
-        report_mismatch(comm, record, &misfit.record, misfit.rank);
+        report_mismatch(health, record, &misfit.record, misfit.rank);
 }
 
 static void answer(struct gyre_health *health, int rank, const struct message *message)
@@ -180,7 +199,7 @@ static void answer(struct gyre_health *health, int rank, const struct message *m
                 gyre_health_posted(health, &mine);
             is_behind = true;
         } else if (!gyre_record_fits(&mine, theirs)) {
-            report_mismatch(comm, &mine, theirs, rank);
+            report_mismatch(health, &mine, theirs, rank);
             return;
         }
     }
@@ -219,7 +238,6 @@ static void current_call(struct gyre_health *health, char *text_out, size_t text
 
 static void take_message(struct gyre_health *health, const struct gyre_event *event)
 {
-    struct gyre_comm *comm = health->comm;
     struct message message;
     if (event->n_bytes < offsetof(struct message, records) || event->n_bytes > sizeof(message))
         return;
@@ -236,7 +254,7 @@ static void take_message(struct gyre_health *health, const struct gyre_event *ev
         break;
     case MESSAGE_END:
         message.text[sizeof(message.text) - 1] = '\0';
-        fail(comm,
+        fail(health,
              message.status == GYRE_ERROR_INVALID_USAGE ? GYRE_ERROR_INVALID_USAGE
                                                         : GYRE_ERROR_REMOTE,
              message.text, false);
@@ -271,7 +289,7 @@ static void take_event(struct gyre_health *health, const struct gyre_event *even
                  host_of(comm, event->rank), comm->links.infos[event->rank].pid, event->text,
                  comm->rank, call);
         if (gyre_load_acquire_u32(&comm->has_left) == 0)
-            fail(comm, GYRE_ERROR_REMOTE, text, comm->rank == (event->rank == 0 ? 1 : 0));
+            fail(health, GYRE_ERROR_REMOTE, text, comm->rank == (event->rank == 0 ? 1 : 0));
         mark_left(health, event->rank);
     }
 }
@@ -325,7 +343,7 @@ static void check_limits(struct gyre_health *health, uint64_t now_ns)
         snprintf(text, sizeof(text), "%s on rank %d (%s) took longer than %d ms (GYRE_TIMEOUT)",
                  call, comm->rank, host_of(comm, comm->rank), comm->config.timeout_ms);
         tell(comm, GYRE_ERROR_TIMEOUT, text);
-        fail(comm, GYRE_ERROR_TIMEOUT, text, true);
+        fail(health, GYRE_ERROR_TIMEOUT, text, true);
         return;
     }
     if (now_ns - health->still_since_ns < 3 * ASK_AGAIN_NS)
@@ -337,7 +355,7 @@ static void check_limits(struct gyre_health *health, uint64_t now_ns)
         snprintf(text, sizeof(text),
                  "rank %d (%s) destroyed its communicator while rank %d waits in %s", rank,
                  host_of(comm, rank), comm->rank, call);
-        fail(comm, GYRE_ERROR_REMOTE, text, true);
+        fail(health, GYRE_ERROR_REMOTE, text, true);
         return;
     }
 }
@@ -417,13 +435,15 @@ static void *watch(void *argument)
         if (status != GYRE_SUCCESS) {
             /* The hub is gone: nobody can be watched any more. */
             if (gyre_load_acquire_u32(&comm->has_left) == 0)
-                fail(comm, GYRE_ERROR_REMOTE, gyre_cause(), true);
+                fail(health, GYRE_ERROR_REMOTE, gyre_cause(), true);
             for (int rank = 0; rank < comm->n_ranks; rank++)
                 mark_left(health, rank);
             break;
         }
         take_event(health, &event);
-        if (!gyre_fault_is_raised(&comm->fault))
+        if (gyre_fault_is_raised(&comm->fault))
+            pass_on(health);
+        else
             check_progress(health);
     }
     return NULL;
