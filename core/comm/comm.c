@@ -215,7 +215,6 @@ static void *end_comm(void *argument)
         gyre_fault_is_raised(&comm->fault) ? LEAVE_TIMEOUT_NS / 10 : LEAVE_TIMEOUT_NS;
     if (comm->is_made)
         gyre_health_wait_left(comm->health, gyre_now_ns() + patience_ns);
-    gyre_registry_remove(comm);
     gyre_comm_free(comm);
     return NULL;
 }

@@ -144,7 +144,7 @@ struct gyre_making;
 /** gyre_making_finish - wait for the end of a making, hand the communicator out or free it. */
 gyre_status gyre_making_finish(struct gyre_making *making);
 
-/** gyre_comm_free - free whatever there is of it, at once. */
+/** gyre_comm_free - free whatever there is of it, at once; it leaves the registry too. */
 void gyre_comm_free(gyre_comm *comm);
 
 /** gyre_connect - agree on settings, choose transports, connect, fill comm->links; collective.

@@ -35,6 +35,7 @@ void gyre_comm_free(gyre_comm *comm)
     gyre_registrations_fini(&comm->registrations);
     gyre_fault_fini(&comm->fault);
     free((char *)(uintptr_t)comm->config.transport);
+    gyre_registry_remove(comm); /* last: whoever waits for it finds everything given back */
     free(comm);
 }
 
