@@ -68,7 +68,7 @@ void gyre_windows_fini(gyre_comm *comm)
 static gyre_status end_together(gyre_comm *comm, struct window_offer *mine, gyre_status status,
                                 struct window_offer *all)
 {
-    mine->status = status;
+    mine->status = (int32_t)status;
     if (status != GYRE_SUCCESS)
         snprintf(mine->cause, sizeof(mine->cause), "%s", gyre_cause());
     GYRE_TRY(gyre_comm_exchange(comm, mine, sizeof(*mine), all));
