@@ -133,12 +133,14 @@ static gyre_status check_handle(const gyre_comm *comm)
 static gyre_status check_made(const gyre_comm *comm)
 {
     const enum gyre_phase phase = phase_of(comm);
-    if (phase == GYRE_PHASE_MAKING || phase == GYRE_PHASE_EXCHANGING)
+    /* One that failed while it was made keeps that phase for a moment after its error is known. */
+    const bool is_lost = phase == GYRE_PHASE_MAKING && gyre_fault_is_raised(&comm->fault);
+    if (!is_lost && (phase == GYRE_PHASE_MAKING || phase == GYRE_PHASE_EXCHANGING))
         return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                          "the communicator is still %s: poll gyre_comm_async_error until it is not "
                          "in progress",
                          phase == GYRE_PHASE_MAKING ? "being made" : "busy with a split or shrink");
-    if (!comm->is_made)
+    if (is_lost || !comm->is_made)
         return gyre_fail(comm->fault.status, "the communicator was never made: %s",
                          comm->fault.cause);
     return GYRE_SUCCESS;
