@@ -32,6 +32,10 @@ struct gyre_executor_config {
      * inbox do not exist. */
     const struct gyre_connector *connectors;
     struct gyre_fault *fault; /* polled; a raised fault ends all works with its status */
+    /* Moves slots of proxied connectors in the executor's thread; true if any moved. The host calls
+     * it where works wait, and with is_last when a launch has ended. NULL = nothing to move. */
+    bool (*help)(void *context, bool is_last);
+    void *help_context;
 };
 
 /* A program made ready for one executor: which ranks, how many channels, which protocol. */

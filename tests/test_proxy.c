@@ -7,6 +7,7 @@
 #include "tests/check.h"
 #include "transport/proxy.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <sys/eventfd.h>
 #include <time.h>
@@ -105,6 +106,85 @@ static void an_idle_thread_polls_rarely_until_its_descriptor_is_ready(void)
     gyre_fault_fini(&fault);
 }
 
+/* A client that knows which thread may move what, and notices two polls at a time. */
+struct shared_work {
+    struct counter counter;
+    uint32_t n_inside;
+    uint32_t n_overlaps;
+    uint32_t n_settled;
+    bool leaves_it_to_thread;
+    pthread_t helper;
+};
+
+static bool count_alone(void *context)
+{
+    struct shared_work *work = context;
+    if (gyre_fetch_add_u32(&work->n_inside, 1) != 0)
+        gyre_fetch_add_u32(&work->n_overlaps, 1);
+    const bool is_mine = !work->leaves_it_to_thread || !pthread_equal(pthread_self(), work->helper);
+    const bool has_moved = is_mine && count(&work->counter);
+    gyre_fetch_add_u32(&work->n_inside, UINT32_MAX); /* minus one */
+    return has_moved;
+}
+
+static bool has_uncounted(const void *context)
+{
+    const struct shared_work *work = context;
+    return gyre_load_relaxed_u32(&work->counter.n_moved) <
+           gyre_load_acquire_u32(&work->counter.n_wanted);
+}
+
+static bool count_settling(void *context)
+{
+    struct shared_work *work = context;
+    gyre_fetch_add_u32(&work->n_settled, 1);
+    return false;
+}
+
+static void help_shares_the_clients_with_the_thread(void)
+{
+    struct gyre_fault fault;
+    gyre_fault_init(&fault);
+    struct shared_work work = {.helper = pthread_self()};
+    const struct gyre_proxy_client client = {
+        .poll = count_alone, .is_behind = has_uncounted, .context = &work};
+    struct gyre_proxy *proxy = NULL;
+    CHECK_OK(gyre_proxy_open(&client, 1, 0, &fault, &proxy));
+    uint32_t n_helped = 0;
+    for (uint32_t i = 1; i <= 20000; i++) {
+        gyre_store_release_u32(&work.counter.n_wanted, i);
+        n_helped += gyre_proxy_help(proxy, false) ? 1 : 0;
+    }
+    (void)gyre_proxy_help(proxy, true);
+    CHECK(reaches(&work.counter.n_moved, 20000));
+    gyre_proxy_close(proxy);
+    CHECK(n_helped > 0 && work.n_overlaps == 0);
+    CHECK(work.counter.n_moved == 20000);
+    gyre_fault_fini(&fault);
+}
+
+static void the_thread_finishes_what_help_leaves(void)
+{
+    struct gyre_fault fault;
+    gyre_fault_init(&fault);
+    struct shared_work work = {.helper = pthread_self(), .leaves_it_to_thread = true};
+    const struct gyre_proxy_client client = {.poll = count_alone,
+                                             .is_behind = has_uncounted,
+                                             .settle = count_settling,
+                                             .context = &work};
+    struct gyre_proxy *proxy = NULL;
+    CHECK_OK(gyre_proxy_open(&client, 1, 0, &fault, &proxy));
+    CHECK(reaches(&work.n_settled, 1)); /* before its first nap */
+    for (uint32_t i = 1; i <= 200; i++) {
+        gyre_store_release_u32(&work.counter.n_wanted, i);
+        CHECK(!gyre_proxy_help(proxy, true));
+        CHECK(reaches(&work.counter.n_moved, i));
+    }
+    gyre_proxy_close(proxy);
+    CHECK(work.n_overlaps == 0);
+    gyre_fault_fini(&fault);
+}
+
 static void a_raised_fault_ends_the_thread(void)
 {
     struct gyre_fault fault;
@@ -166,6 +246,8 @@ static const struct test_case cases[] = {
     {"idle naps and wakes leave the thread usable", idle_naps_and_wakes_leave_the_thread_usable},
     {"an idle thread polls rarely until its descriptor is ready",
      an_idle_thread_polls_rarely_until_its_descriptor_is_ready},
+    {"help shares the clients with the thread", help_shares_the_clients_with_the_thread},
+    {"the thread finishes what help leaves", the_thread_finishes_what_help_leaves},
     {"a raised fault ends the thread", a_raised_fault_ends_the_thread},
     {"proxied ends have memory of their own", proxied_ends_have_memory_of_their_own},
 };

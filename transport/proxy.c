@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The proxy thread: polls its clients, yields while things are warm, naps when they are not. And
- * the memory of proxied FIFO ends.
+ * The proxy thread: polls its clients, yields while things are warm, naps when they are not or when
+ * somebody helps. And the memory of proxied FIFO ends.
  */
 #include "transport/proxy.h"
 
@@ -35,6 +35,8 @@ enum wake_state {
 
 struct gyre_proxy {
     pthread_t thread;
+    pthread_mutex_t lock; /* the right to poll clients */
+    uint32_t n_helps;     /* written under lock */
     struct gyre_fault *fault;
     int rank;
     uint32_t stop;       /* written by close */
@@ -52,12 +54,13 @@ static bool take_note(struct gyre_proxy *proxy)
     return gyre_compare_exchange_u32(&proxy->wake_state, WAKE_NOTED, WAKE_RUNNING);
 }
 
-static void nap(struct gyre_proxy *proxy, uint64_t nap_ns)
+/* @n_fds: how many of nap_fds end it. */
+static void nap(struct gyre_proxy *proxy, nfds_t n_fds, uint64_t nap_ns)
 {
     if (!gyre_compare_exchange_u32(&proxy->wake_state, WAKE_RUNNING, WAKE_NAPPING))
         return; /* a note: look first */
     const struct timespec nap_time = {0, (long)nap_ns};
-    const int n_ready = ppoll(proxy->nap_fds, proxy->n_nap_fds, &nap_time, NULL);
+    const int n_ready = ppoll(proxy->nap_fds, n_fds, &nap_time, NULL);
     gyre_compare_exchange_u32(&proxy->wake_state, WAKE_NAPPING, WAKE_RUNNING);
     uint64_t n_wakes;
     if (n_ready > 0 && proxy->nap_fds[0].revents != 0 &&
@@ -65,6 +68,7 @@ static void nap(struct gyre_proxy *proxy, uint64_t nap_ns)
         GYRE_WARN("proxy: read(eventfd): errno %d", errno);
 }
 
+/* The caller holds the lock, also of the two below. */
 static bool poll_clients(struct gyre_proxy *proxy)
 {
     bool has_moved = false;
@@ -73,34 +77,91 @@ static bool poll_clients(struct gyre_proxy *proxy)
     return has_moved;
 }
 
+static bool settle_clients(struct gyre_proxy *proxy)
+{
+    bool has_moved = false;
+    for (int i = 0; i < proxy->n_clients; i++)
+        if (proxy->clients[i].settle != NULL)
+            has_moved = proxy->clients[i].settle(proxy->clients[i].context) || has_moved;
+    return has_moved;
+}
+
+static bool is_behind(const struct gyre_proxy *proxy)
+{
+    for (int i = 0; i < proxy->n_clients; i++)
+        if (proxy->clients[i].is_behind != NULL &&
+            proxy->clients[i].is_behind(proxy->clients[i].context))
+            return true;
+    return false;
+}
+
+static bool do_locked(struct gyre_proxy *proxy, bool (*work)(struct gyre_proxy *proxy))
+{
+    pthread_mutex_lock(&proxy->lock);
+    const bool has_moved = work(proxy);
+    pthread_mutex_unlock(&proxy->lock);
+    return has_moved;
+}
+
+/* Has an executor helped since the last look? */
+static bool is_helped(const struct gyre_proxy *proxy, uint32_t *n_seen)
+{
+    const uint32_t n_helps = gyre_load_relaxed_u32(&proxy->n_helps);
+    const bool has_news = n_helps != *n_seen;
+    *n_seen = n_helps;
+    return has_news;
+}
+
 static void *proxy_main(void *argument)
 {
     struct gyre_proxy *proxy = argument;
     gyre_log_set_rank(proxy->rank);
     uint64_t moved_at_ns = gyre_now_ns();
     uint64_t nap_ns = PROXY_NAP_MIN_NS;
+    uint32_t n_helps_seen = 0;
     while (gyre_load_acquire_u32(&proxy->stop) == 0 && !gyre_fault_is_raised(proxy->fault)) {
-        const bool has_moved = poll_clients(proxy);
+        const bool has_moved = do_locked(proxy, poll_clients);
+        const bool has_note = take_note(proxy);
         const uint64_t now_ns = gyre_now_ns();
-        if (take_note(proxy) || has_moved) {
+        if (has_note || has_moved) {
             moved_at_ns = now_ns;
             nap_ns = PROXY_NAP_MIN_NS;
         } else if (now_ns - moved_at_ns < PROXY_SPIN_NS) {
             gyre_cpu_relax();
         } else if (now_ns - moved_at_ns < PROXY_WARM_NS) {
             sched_yield();
-        } else {
-            nap(proxy, nap_ns);
+        } else if (is_helped(proxy, &n_helps_seen)) {
+            nap(proxy, 1, PROXY_NAP_MAX_NS);
+        } else if (!do_locked(proxy, settle_clients)) {
+            nap(proxy, proxy->n_nap_fds, nap_ns);
             nap_ns = gyre_min_u64(2 * nap_ns, PROXY_NAP_MAX_NS);
         }
     }
     return NULL;
 }
 
+bool gyre_proxy_help(struct gyre_proxy *proxy, bool is_last)
+{
+    if (pthread_mutex_trylock(&proxy->lock) != 0) {
+        if (is_last)
+            gyre_proxy_wake(
+                proxy); /* its round may have begun before the last slot was published */
+        return false;
+    }
+    gyre_store_relaxed_u32(&proxy->n_helps, proxy->n_helps + 1);
+    const bool has_moved = poll_clients(proxy);
+    const bool needs_thread = (has_moved || is_last) && is_behind(proxy);
+    pthread_mutex_unlock(&proxy->lock);
+    if (needs_thread)
+        gyre_proxy_wake(proxy);
+    return has_moved;
+}
+
 static void proxy_free(struct gyre_proxy *proxy)
 {
     if (proxy->wake_fd >= 0)
         close(proxy->wake_fd);
+    pthread_mutex_destroy(&proxy->lock);
     free(proxy->nap_fds);
     free(proxy->clients);
     free(proxy);
@@ -116,6 +177,7 @@ gyre_status gyre_proxy_open(const struct gyre_proxy_client *clients, int n_clien
     proxy->fault = fault;
     proxy->rank = rank;
     proxy->n_clients = n_clients;
+    pthread_mutex_init(&proxy->lock, NULL);
     proxy->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     proxy->clients = calloc((size_t)n_clients + 1, sizeof(*proxy->clients));
     proxy->nap_fds = calloc((size_t)n_clients + 1, sizeof(*proxy->nap_fds));

@@ -3,6 +3,10 @@
  * The proxy thread of a proxied transport, and the memory of a proxied FIFO end. A proxy never
  * reads a program: it moves whatever slots an executor published and returns credit. It polls its
  * clients; when none moves anything it naps, longer and longer up to a bound, until woken.
+ *
+ * An executor that waits anyway can move slots itself (gyre_proxy_help): a small message then costs
+ * no switch to this thread and back, which on one host is most of its time. While it does, the
+ * thread keeps out of its way, and is called in when there is more than one round of work.
  */
 #ifndef GYRE_TRANSPORT_PROXY_H
 #define GYRE_TRANSPORT_PROXY_H
@@ -11,10 +15,16 @@
 #include "core/device/device.h"
 #include "core/model/connector.h"
 
-/* Something that the proxy thread serves. poll() never blocks; it returns true if it moved
- * anything. A failure is raised on the fault by the client itself. */
+/* Something that the proxy thread serves. No function blocks, and one at a time is called. A
+ * failure is raised on the fault by the client itself. */
 struct gyre_proxy_client {
+    /* One round; true if it moved anything. */
     bool (*poll)(void *context);
+    /* Are there published slots that could not be handed on yet? NULL = never. */
+    bool (*is_behind)(const void *context);
+    /* A nap is next: make nap_fd tell of what comes; true if that moved anything. NULL = nothing to
+     * do. */
+    bool (*settle)(void *context);
     void *context;
     const int
         *nap_fd; /* a descriptor (an epoll, say) whose readiness to be read ends a nap, so that
@@ -30,6 +40,11 @@ gyre_status gyre_proxy_open(const struct gyre_proxy_client *clients, int n_clien
 
 /** gyre_proxy_wake - end a nap. Cheap, any thread. */
 void gyre_proxy_wake(struct gyre_proxy *proxy);
+
+/** gyre_proxy_help - one round of all clients in the caller's thread, unless the proxy's is at it.
+ * True if anything moved.
+ * @is_last: the caller does not come back soon: what is left is the thread's. */
+bool gyre_proxy_help(struct gyre_proxy *proxy, bool is_last);
 
 /** gyre_proxy_close - stop and join the thread. */
 void gyre_proxy_close(struct gyre_proxy *proxy);

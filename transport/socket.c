@@ -262,7 +262,11 @@ static gyre_status socket_connect(struct gyre_transport *base, const void *blobs
             GYRE_TRY(watch_link(transport, &transport->peers[i].links[l]));
     fill_connectors(transport, connectors);
     const struct gyre_proxy_client client = {
-        .poll = socket_move, .context = transport, .nap_fd = &transport->epoll_fd};
+        .poll = socket_move,
+        .is_behind = socket_is_behind,
+        .context = transport,
+        .nap_fd = &transport->epoll_fd,
+    };
     return gyre_proxy_open(&client, 1, config->rank, config->fault, &transport->proxy);
 }
 
@@ -287,6 +291,12 @@ static void socket_wake(struct gyre_transport *base)
         gyre_proxy_wake(transport->proxy);
 }
 
+static bool socket_help(struct gyre_transport *base, bool is_last)
+{
+    const struct socket_transport *transport = (struct socket_transport *)base;
+    return transport->proxy != NULL && gyre_proxy_help(transport->proxy, is_last);
+}
+
 const struct gyre_transport_ops gyre_transport_socket = {
     .name = "socket",
     .is_proxied = true,
@@ -296,5 +306,6 @@ const struct gyre_transport_ops gyre_transport_socket = {
     .describe = socket_describe,
     .memory_bytes = socket_memory_bytes,
     .wake = socket_wake,
+    .help = socket_help,
     .close = socket_close,
 };

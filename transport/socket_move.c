@@ -265,6 +265,13 @@ static bool owes_credit(const struct socket_link *link, const struct socket_fifo
                           link->n_batch > 0);
 }
 
+/* Is there a published slot that may be sent? */
+static bool has_slot(const struct socket_link *link, const struct socket_fifo *fifo, uint64_t tail)
+{
+    return tail > fifo->n_batched &&
+           fifo->n_batched - fifo->n_credited < link->peer->transport->config.spec.depth;
+}
+
 /* Frames of one FIFO: its credit, then its published slots as far as there is credit for them.
  * Returns the payload bytes. */
 static uint32_t batch_fifo(struct socket_link *link, uint32_t index, uint32_t room_bytes)
@@ -273,15 +280,14 @@ static uint32_t batch_fifo(struct socket_link *link, uint32_t index, uint32_t ro
     struct socket_fifo *fifo = &link->peer->fifos[index];
     const uint64_t tail = gyre_load_acquire_u64(&fifo->send.inbox->tail[GYRE_PROTO_SIMPLE]);
     const uint64_t n_consumed = gyre_load_acquire_u64(&fifo->recv.credit->head[GYRE_PROTO_SIMPLE]);
-    const bool has_data =
-        tail > fifo->n_batched && fifo->n_batched - fifo->n_credited < spec->depth;
+    const bool has_data = has_slot(link, fifo, tail);
     if (owes_credit(link, fifo, n_consumed, has_data)) {
         fifo->n_returned = n_consumed;
         add_frame(link, SOCKET_FRAME_CREDIT, index, n_consumed);
     }
     uint32_t n_bytes = 0;
-    while (fifo->n_batched < tail && fifo->n_batched - fifo->n_credited < spec->depth &&
-           link->n_batch < SOCKET_BATCH_FRAMES && n_bytes < room_bytes) {
+    while (has_slot(link, fifo, tail) && link->n_batch < SOCKET_BATCH_FRAMES &&
+           n_bytes < room_bytes) {
         const uint64_t slot = fifo->n_batched++ % spec->depth;
         const uint64_t info = gyre_load_relaxed_u64(&fifo->send.inbox->slot_info[slot]);
         add_frame(link, SOCKET_FRAME_DATA, index, info);
@@ -409,6 +415,32 @@ bool socket_move(void *context)
         for (uint32_t l = 0; l < transport->peers[i].n_links; l++)
             has_moved = move_link(&transport->peers[i].links[l]) || has_moved;
     return has_moved;
+}
+
+static bool is_link_behind(const struct socket_link *link)
+{
+    const struct socket_peer *peer = link->peer;
+    if (link->fd < 0)
+        return false;
+    if (link->first < link->n_batch)
+        return true;
+    for (uint32_t f = link->index; f < peer->transport->config.spec.n_fifos; f += peer->n_links) {
+        const struct socket_fifo *fifo = &peer->fifos[f];
+        const uint64_t tail = gyre_load_acquire_u64(&fifo->send.inbox->tail[GYRE_PROTO_SIMPLE]);
+        if (has_slot(link, fifo, tail))
+            return true;
+    }
+    return false;
+}
+
+bool socket_is_behind(const void *context)
+{
+    const struct socket_transport *transport = context;
+    for (int i = 0; i < transport->n_peers; i++)
+        for (uint32_t l = 0; l < transport->peers[i].n_links; l++)
+            if (is_link_behind(&transport->peers[i].links[l]))
+                return true;
+    return false;
 }
 
 static void add_last_frame(struct socket_link *link, const char *cause)

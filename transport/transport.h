@@ -94,6 +94,10 @@ struct gyre_transport_ops {
     /* An operation was enqueued: a sleeping proxy looks again. Cheap; any thread. */
     void (*wake)(struct gyre_transport *transport);
 
+    /* Move slots in the caller's thread, which waits for them anyway: gyre_proxy_help. NULL for
+     * mapped transports. */
+    bool (*help)(struct gyre_transport *transport, bool is_last);
+
     /* Stop proxies, unmap, free what this rank owns. All ranks have left, or the fault is raised;
      * memory that a live peer may still touch is left to the operating system's reference count. */
     void (*close)(struct gyre_transport *transport);

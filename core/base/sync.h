@@ -41,6 +41,11 @@ static inline uint32_t gyre_load_relaxed_u32(const uint32_t *word)
     return __atomic_load_n(word, __ATOMIC_RELAXED);
 }
 
+static inline void gyre_store_relaxed_u32(uint32_t *word, uint32_t value)
+{
+    __atomic_store_n(word, value, __ATOMIC_RELAXED);
+}
+
 static inline void gyre_store_release_u32(uint32_t *word, uint32_t value)
 {
     __atomic_store_n(word, value, __ATOMIC_RELEASE);

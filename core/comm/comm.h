@@ -157,6 +157,9 @@ void gyre_disconnect(gyre_comm *comm);
 /** gyre_links_wake - tell the proxies that something was enqueued. */
 void gyre_links_wake(gyre_comm *comm);
 
+/** gyre_links_help - gyre_executor_config's help. @context: the communicator. */
+bool gyre_links_help(void *context, bool is_last);
+
 /* ---- topology.c --------------------------------------------------------------------------- */
 
 /** gyre_topology_open - check GYRE_P2P_LEVEL and fill comm->links.topo: from GYRE_TOPO_FILE, else

@@ -397,6 +397,18 @@ void gyre_links_wake(gyre_comm *comm)
             comm->links.transports[i]->ops->wake(comm->links.transports[i]);
 }
 
+bool gyre_links_help(void *context, bool is_last)
+{
+    const gyre_comm *comm = context;
+    bool has_moved = false;
+    for (int i = 0; i < GYRE_MAX_TRANSPORTS; i++) {
+        struct gyre_transport *transport = comm->links.transports[i];
+        if (transport != NULL && transport->ops->help != NULL)
+            has_moved = transport->ops->help(transport, is_last) || has_moved;
+    }
+    return has_moved;
+}
+
 void gyre_disconnect(gyre_comm *comm)
 {
     struct gyre_links *links = &comm->links;

@@ -93,7 +93,8 @@ static gyre_status launch(gyre_comm *comm, const struct gyre_call *const *calls,
     }
     GYRE_TRY_GOTO(
         status, comm->executor->ops->launch(comm->executor, works, n_works, calls[0]->stream), out);
-    gyre_links_wake(comm);
+    if (comm->device_info.kind != GYRE_DEVICE_HOST)
+        gyre_links_wake(comm); /* the host executor moves slots itself and wakes whom it needs */
 out:
     if (works != few)
         free(works);

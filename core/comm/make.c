@@ -107,6 +107,8 @@ static gyre_status connect_ranks(gyre_comm *comm)
         .spec = comm->links.spec,
         .connectors = comm->links.connectors,
         .fault = &comm->fault,
+        .help = gyre_links_help,
+        .help_context = comm,
     };
     const struct gyre_executor_ops *ops;
     GYRE_TRY(gyre_executor_find((gyre_device_kind)comm->device_info.kind, &ops));

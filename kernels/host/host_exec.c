@@ -94,6 +94,8 @@ static gyre_status host_open(const struct gyre_executor_config *config,
     executor->n_ranks = (uint32_t)config->n_ranks;
     executor->spec = config->spec;
     executor->fault = config->fault;
+    executor->help = config->help;
+    executor->help_context = config->help_context;
     executor->n_users = 1;
     fill_ends(executor, config->connectors);
     pthread_mutex_init(&executor->poll_lock, NULL);
@@ -178,6 +180,12 @@ static bool run(struct gyre_host_launch *launch)
     return n_done_bytes > 0;
 }
 
+/* Under poll_lock, so that no transport is touched after close. */
+static bool help(const struct gyre_host_executor *executor, bool is_last)
+{
+    return executor->help != NULL && executor->help(executor->help_context, is_last);
+}
+
 /* The caller holds poll_lock. */
 static enum gyre_task_state advance_launch(struct gyre_host_launch *launch, gyre_status *status_out)
 {
@@ -197,7 +205,8 @@ static enum gyre_task_state advance_launch(struct gyre_host_launch *launch, gyre
     const bool has_moved = run(launch);
     count_finished(launch, executor->pulse);
     if (launch->n_runners > 0)
-        return has_moved ? GYRE_TASK_MOVING : GYRE_TASK_IDLE;
+        return has_moved || help(executor, false) ? GYRE_TASK_MOVING : GYRE_TASK_IDLE;
+    (void)help(executor, true);
     executor->turn++;
     return GYRE_TASK_DONE;
 }

@@ -35,6 +35,8 @@ struct gyre_host_executor {
 
     pthread_mutex_t poll_lock; /* held for one poll; guards what polls change */
     struct gyre_fault *fault;
+    bool (*help)(void *context, bool is_last); /* see gyre_executor_config */
+    void *help_context;
     uint64_t turn; /* ticket of the launch that runs */
     bool is_closed;
 

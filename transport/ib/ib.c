@@ -256,7 +256,12 @@ static gyre_status ib_connect(struct gyre_transport *transport, const void *blob
     }
     ib->probed_ns = gyre_now_ns();
     const struct gyre_proxy_client client = {
-        .poll = gyre_ib_poll, .context = ib, .nap_fd = &ib->nap_fd};
+        .poll = gyre_ib_poll,
+        .is_behind = gyre_ib_is_behind,
+        .settle = gyre_ib_settle,
+        .context = ib,
+        .nap_fd = &ib->nap_fd,
+    };
     return gyre_proxy_open(&client, 1, ib->config.rank, ib->config.fault, &ib->proxy);
 }
 
@@ -280,6 +285,12 @@ static void ib_wake(struct gyre_transport *transport)
     struct gyre_ib_transport *ib = from_base(transport);
     if (ib->proxy != NULL)
         gyre_proxy_wake(ib->proxy);
+}
+
+static bool ib_help(struct gyre_transport *transport, bool is_last)
+{
+    const struct gyre_ib_transport *ib = from_base(transport);
+    return ib->proxy != NULL && gyre_proxy_help(ib->proxy, is_last);
 }
 
 /* Everything that asked for an acknowledgement has it. */
@@ -313,5 +324,6 @@ const struct gyre_transport_ops gyre_transport_ib = {
     .describe = ib_describe,
     .memory_bytes = ib_memory_bytes,
     .wake = ib_wake,
+    .help = ib_help,
     .close = ib_close,
 };

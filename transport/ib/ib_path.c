@@ -15,8 +15,6 @@
 
 #define N_COMPLETIONS 32
 
-/* Before the completion channel is armed (two system calls), as long a wait as the proxy polls. */
-#define ARM_AFTER_NS 100000
 /* Async events are looked for with a system call. */
 #define EVENTS_PERIOD_NS 10000000ULL
 #define POLLS_PER_CLOCK  256
@@ -146,11 +144,14 @@ static void post_due_receives(struct gyre_ib_transport *ib, struct gyre_ib_lane 
     lane->n_recv_due = 0;
 }
 
-/* The proxy is about to nap: make the next completion end the nap. What came before the arming does
- * not, so the queue is looked at once more. */
-static bool arm(struct gyre_ib_transport *ib)
+/* Make the next completion end the nap. What came before the arming does not, so the queue is
+ * looked at once more. */
+bool gyre_ib_settle(void *transport)
 {
+    struct gyre_ib_transport *ib = transport;
     bool has_moved = false;
+    if (ib->is_failed)
+        return false;
     for (int i = 0; i < ib->n_rails; i++) {
         struct gyre_ib_rail *rail = &ib->rails[i];
         if (rail->is_armed || ibv_req_notify_cq(rail->cq, 0) != 0)
@@ -184,16 +185,13 @@ static void look_around(struct gyre_ib_transport *ib, uint64_t now_ns)
 }
 
 /* Nothing moved. */
-static bool idle(struct gyre_ib_transport *ib)
+static void idle(struct gyre_ib_transport *ib)
 {
     const uint64_t now_ns = gyre_now_ns();
-    if (ib->idle_since_ns == 0)
-        ib->idle_since_ns = now_ns;
-    if (now_ns - ib->events_looked_ns >= EVENTS_PERIOD_NS) {
-        ib->events_looked_ns = now_ns;
-        look_around(ib, now_ns);
-    }
-    return now_ns - ib->idle_since_ns >= ARM_AFTER_NS && arm(ib);
+    if (now_ns - ib->events_looked_ns < EVENTS_PERIOD_NS)
+        return;
+    ib->events_looked_ns = now_ns;
+    look_around(ib, now_ns);
 }
 
 bool gyre_ib_poll(void *transport)
@@ -217,10 +215,18 @@ bool gyre_ib_poll(void *transport)
     for (int i = 0; i < ib->n_lanes; i++)
         gyre_ib_flush(ib, &ib->lanes[i]);
     if (!has_moved)
-        return idle(ib);
-    ib->idle_since_ns = 0;
-    /* A busy path must not miss a port that went down. */
-    if (++ib->n_polls % POLLS_PER_CLOCK == 0)
-        look_around(ib, gyre_now_ns());
-    return true;
+        idle(ib);
+    else if (++ib->n_polls % POLLS_PER_CLOCK == 0)
+        look_around(ib, gyre_now_ns()); /* a busy path must not miss a port that went down */
+    return has_moved;
+}
+
+bool gyre_ib_is_behind(const void *transport)
+{
+    const struct gyre_ib_transport *ib = transport;
+    for (int i = 0; i < ib->config.n_peers && !ib->is_failed; i++)
+        for (uint32_t fifo = 0; fifo < gyre_ib_n_fifos(ib); fifo++)
+            if (gyre_ib_has_slot(ib, &ib->peers[i].sends[fifo]))
+                return true;
+    return false;
 }

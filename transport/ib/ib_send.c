@@ -222,14 +222,17 @@ static bool post_slot(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, u
     return true;
 }
 
+bool gyre_ib_has_slot(const struct gyre_ib_transport *ib, const struct gyre_ib_send *send)
+{
+    return send->posted < gyre_load_acquire_u64(&send->fifo.inbox->tail[GYRE_PROTO_SIMPLE]) &&
+           send->posted - send->credit < ib->config.spec.depth;
+}
+
 bool gyre_ib_push_slots(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
 {
-    const uint32_t depth = ib->config.spec.depth;
     bool has_moved = false;
     for (uint32_t fifo = 0; fifo < gyre_ib_n_fifos(ib); fifo++) {
-        struct gyre_ib_send *send = &peer->sends[fifo];
-        const uint64_t tail = gyre_load_acquire_u64(&send->fifo.inbox->tail[GYRE_PROTO_SIMPLE]);
-        while (send->posted < tail && send->posted - send->credit < depth && !ib->is_failed) {
+        while (gyre_ib_has_slot(ib, &peer->sends[fifo]) && !ib->is_failed) {
             if (!post_slot(ib, peer, fifo))
                 break;
             has_moved = true;

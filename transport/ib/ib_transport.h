@@ -187,7 +187,6 @@ struct gyre_ib_transport {
     size_t staging_bytes;
     int nap_fd; /* epoll over completion channels and async events */
     struct gyre_proxy *proxy;
-    uint64_t idle_since_ns;    /* 0 = something moved in the last poll */
     uint64_t events_looked_ns; /* when async events were looked for */
     uint64_t probed_ns;        /* when silent peers were looked for */
     uint64_t n_polls;
@@ -255,6 +254,12 @@ gyre_status gyre_ib_lanes_connect(struct gyre_ib_transport *ib, const void *blob
 
 /** gyre_ib_poll - one round of the proxy; true if anything moved. */
 bool gyre_ib_poll(void *transport);
+
+/** gyre_ib_is_behind - are there slots with credit that no queue pair had room for? */
+bool gyre_ib_is_behind(const void *transport);
+
+/** gyre_ib_settle - before a nap on nap_fd: make the next completion end it; true if one came. */
+bool gyre_ib_settle(void *transport);
 
 /** gyre_ib_post_receives - top up a lane. Errors: SYSTEM. */
 gyre_status gyre_ib_post_receives(struct gyre_ib_lane *lane, uint32_t n);
