@@ -127,9 +127,10 @@ static bool count_alone(void *context)
     return has_moved;
 }
 
-static bool has_uncounted(const void *context)
+static bool has_uncounted(const void *context, bool has_credit)
 {
     const struct shared_work *work = context;
+    (void)has_credit;
     return gyre_load_relaxed_u32(&work->counter.n_moved) <
            gyre_load_acquire_u32(&work->counter.n_wanted);
 }

@@ -26,6 +26,9 @@
  * an operation can lose when its enqueue did not wake the proxy. */
 #define PROXY_NAP_MIN_NS 50000
 #define PROXY_NAP_MAX_NS 1000000
+/* While an executor helps: it wakes the thread if it leaves anything undone, so this bounds only
+ * how late is noticed what nobody waits for. */
+#define PROXY_HELPED_NAP_NS 10000000
 
 enum wake_state {
     WAKE_RUNNING, /* polls; a wake leaves a note */
@@ -86,11 +89,11 @@ static bool settle_clients(struct gyre_proxy *proxy)
     return has_moved;
 }
 
-static bool is_behind(const struct gyre_proxy *proxy)
+static bool is_behind(const struct gyre_proxy *proxy, bool has_credit)
 {
     for (int i = 0; i < proxy->n_clients; i++)
         if (proxy->clients[i].is_behind != NULL &&
-            proxy->clients[i].is_behind(proxy->clients[i].context))
+            proxy->clients[i].is_behind(proxy->clients[i].context, has_credit))
             return true;
     return false;
 }
@@ -131,7 +134,7 @@ static void *proxy_main(void *argument)
         } else if (now_ns - moved_at_ns < PROXY_WARM_NS) {
             sched_yield();
         } else if (is_helped(proxy, &n_helps_seen)) {
-            nap(proxy, 1, PROXY_NAP_MAX_NS);
+            nap(proxy, 1, PROXY_HELPED_NAP_NS);
         } else if (!do_locked(proxy, settle_clients)) {
             nap(proxy, proxy->n_nap_fds, nap_ns);
             nap_ns = gyre_min_u64(2 * nap_ns, PROXY_NAP_MAX_NS);
@@ -150,7 +153,7 @@ bool gyre_proxy_help(struct gyre_proxy *proxy, bool is_last)
     }
     gyre_store_relaxed_u32(&proxy->n_helps, proxy->n_helps + 1);
     const bool has_moved = poll_clients(proxy);
-    const bool needs_thread = (has_moved || is_last) && is_behind(proxy);
+    const bool needs_thread = (has_moved || is_last) && is_behind(proxy, !is_last);
     pthread_mutex_unlock(&proxy->lock);
     if (needs_thread)
         gyre_proxy_wake(proxy);

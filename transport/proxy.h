@@ -20,8 +20,9 @@
 struct gyre_proxy_client {
     /* One round; true if it moved anything. */
     bool (*poll)(void *context);
-    /* Are there published slots that could not be handed on yet? NULL = never. */
-    bool (*is_behind)(const void *context);
+    /* Are there published slots that were not handed on yet? With has_credit, only those that the
+     * peer has room for count. NULL = never. */
+    bool (*is_behind)(const void *context, bool has_credit);
     /* A nap is next: make nap_fd tell of what comes; true if that moved anything. NULL = nothing to
      * do. */
     bool (*settle)(void *context);

@@ -118,8 +118,9 @@ gyre_status socket_setup_links(struct socket_transport *transport, uint64_t dead
  * A dead peer is raised on the fault. */
 bool socket_move(void *context);
 
-/** socket_is_behind - has the kernel not taken all slots that are published and have credit? */
-bool socket_is_behind(const void *context);
+/** socket_is_behind - has the kernel not taken all published slots (has_credit: that may be sent)?
+ */
+bool socket_is_behind(const void *context, bool has_credit);
 
 /** socket_say_bye - after the proxy has stopped: send what a batch still holds and a last frame
  * that makes the end of the stream a regular one, or that gives the cause of this rank's failure

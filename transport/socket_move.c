@@ -417,7 +417,7 @@ bool socket_move(void *context)
     return has_moved;
 }
 
-static bool is_link_behind(const struct socket_link *link)
+static bool is_link_behind(const struct socket_link *link, bool has_credit)
 {
     const struct socket_peer *peer = link->peer;
     if (link->fd < 0)
@@ -427,18 +427,18 @@ static bool is_link_behind(const struct socket_link *link)
     for (uint32_t f = link->index; f < peer->transport->config.spec.n_fifos; f += peer->n_links) {
         const struct socket_fifo *fifo = &peer->fifos[f];
         const uint64_t tail = gyre_load_acquire_u64(&fifo->send.inbox->tail[GYRE_PROTO_SIMPLE]);
-        if (has_slot(link, fifo, tail))
+        if (has_credit ? has_slot(link, fifo, tail) : tail > fifo->n_batched)
             return true;
     }
     return false;
 }
 
-bool socket_is_behind(const void *context)
+bool socket_is_behind(const void *context, bool has_credit)
 {
     const struct socket_transport *transport = context;
     for (int i = 0; i < transport->n_peers; i++)
         for (uint32_t l = 0; l < transport->peers[i].n_links; l++)
-            if (is_link_behind(&transport->peers[i].links[l]))
+            if (is_link_behind(&transport->peers[i].links[l], has_credit))
                 return true;
     return false;
 }

@@ -114,15 +114,16 @@ gyre_status gyre_filter_parse(const char *algos, const char *protos, struct gyre
 /* ---- the choice --------------------------------------------------------------------------- */
 
 /* What does best on the host device, by total bytes: bench allreduce --compare mpi, 2 cores (AMD
- * EPYC), 2..8 ranks over shared memory, 2026-11. One-shot has the fewest hand-overs, two-shot two,
- * ring moves the fewest bytes through caches. */
+ * EPYC), 2..8 ranks over shared memory, 2026-11; between hosts TCP on loopback and Soft-RoCE.
+ * One-shot has the fewest hand-overs, two-shot two, ring moves the fewest bytes through caches. */
 static const struct gyre_algorithm *prefer_on_host(const struct gyre_tuner_facts *facts,
                                                    enum gyre_collective coll, uint64_t n_bytes)
 {
     const bool is_remote = facts->n_hosts > 1;
     switch (coll) {
     case GYRE_COLL_ALL_REDUCE:
-        if (n_bytes <= 8192)
+        /* Two hosts: the same bytes cross the wire, once instead of twice after each other. */
+        if (n_bytes <= (is_remote && facts->n_ranks == 2 ? 131072 : 8192))
             return &gyre_algorithm_direct;
         if (n_bytes <= 1 << 20 || facts->n_ranks == 2)
             return &gyre_algorithm_twoshot;

@@ -108,15 +108,21 @@ def bandwidth(pair, rounds):
 
 def latency(pair, rounds):
     def gyre():
-        row = pair.bench("allreduce", "-b 8 -e 8 -n 200 -w 20 -c 0")[0]
-        return row["out_of_place"]["single_calls_us"]["median"]
+        row = pair.bench("allreduce", "-b 8 -e 8 -n 1000 -w 20 -c 0")[0]["out_of_place"]
+        return row["time_us"], row["single_calls_us"]["median"]
 
     def peer():
-        return 2 * pair.perftest("ib_write_lat", "-s 8 -n 1000")[4]
+        row = pair.perftest("ib_write_lat", "-s 8 -n 2000")
+        return 2 * row[5], 2 * row[4]
     mine, theirs = in_turns(rounds, gyre, peer)
-    print(f"8-byte all-reduce, median of calls: {statistics.median(mine):.0f} us; two one-way times of "
-          f"ib_write_lat (typical): {statistics.median(theirs):.0f} us; "
-          f"ratio {ratio_text(mine, theirs)} over {rounds} rounds\n", flush=True)
+    print("| 8-byte all-reduce | gyre us | two one-way times of ib_write_lat us | ratio (median of "
+          "rounds) |\n|---|---|---|---|")
+    for i, what in enumerate(("calls back to back, mean | mean", "single calls, median | typical")):
+        ours, both = what.split(" | ")
+        a, b = [row[i] for row in mine], [row[i] for row in theirs]
+        print(f"| {ours} | {statistics.median(a):.0f} | {statistics.median(b):.0f} ({both}) | "
+              f"{ratio_text(a, b)} |")
+    print(flush=True)
 
 
 def compare(pair, rounds):

@@ -125,15 +125,15 @@ static gyre_status layout_peers(struct gyre_ib_transport *ib)
     const size_t n = (size_t)ib->config.n_peers * n_fifos;
     struct gyre_ib_box *boxes = ib->landing;
     uint64_t *credits = (uint64_t *)(void *)(boxes + n * depth);
-    uint64_t *infos = ib->staging;
-    uint64_t *heads = infos + n * depth;
+    struct gyre_ib_label *labels = ib->staging;
+    uint64_t *heads = (uint64_t *)(void *)(labels + n * depth);
     ib->sends = calloc(n, sizeof(*ib->sends));
     ib->recvs = calloc(n, sizeof(*ib->recvs));
     if (ib->sends == NULL || ib->recvs == NULL)
         return gyre_fail_errno(ENOMEM, "ib: %zu FIFOs", n);
     for (size_t i = 0; i < n; i++) {
         ib->sends[i].fifo = ib->fifos[i];
-        ib->sends[i].infos = infos + i * depth;
+        ib->sends[i].labels = labels + i * depth;
         ib->recvs[i].fifo = ib->fifos[n + i];
         ib->recvs[i].head = heads + i;
         ib->recvs[i].boxes = boxes + i * depth;

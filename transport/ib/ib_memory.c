@@ -118,7 +118,7 @@ static gyre_status alloc_words(struct gyre_ib_transport *ib)
     const size_t n = (size_t)ib->config.n_peers * spec->n_fifos;
     const size_t n_slots = n * spec->depth;
     ib->landing_bytes = gyre_round_up(n_slots * sizeof(struct gyre_ib_box) + n * 8, PAGE_BYTES);
-    ib->staging_bytes = gyre_round_up(n_slots * 8 + n * 8, PAGE_BYTES);
+    ib->staging_bytes = gyre_round_up(n_slots * sizeof(struct gyre_ib_label) + n * 8, PAGE_BYTES);
     GYRE_TRY(alloc_pages(ib->landing_bytes, &ib->landing));
     return alloc_pages(ib->staging_bytes, &ib->staging);
 }

@@ -54,10 +54,20 @@ static void raise_protocol(struct gyre_ib_transport *ib, const struct gyre_ib_la
     gyre_fault_raise(ib->config.fault, GYRE_ERROR_REMOTE, gyre_cause());
 }
 
-/* Give complete slots to the executor, in order. */
-static void publish(struct gyre_ib_transport *ib, const struct gyre_ib_lane *lane,
-                    struct gyre_ib_recv *recv)
+static void take_credit(struct gyre_ib_transport *ib, const struct gyre_ib_lane *lane,
+                        uint32_t fifo, uint64_t head)
 {
+    struct gyre_ib_send *send = &lane->peer->sends[fifo];
+    if (head > send->posted)
+        raise_protocol(ib, lane, "credit for slots that were never sent", head);
+    else if (head > send->credit)
+        send->credit = head;
+}
+
+/* Give complete slots to the executor, in order. */
+static void publish(struct gyre_ib_transport *ib, const struct gyre_ib_lane *lane, uint32_t fifo)
+{
+    struct gyre_ib_recv *recv = &lane->peer->recvs[fifo];
     const uint32_t depth = ib->config.spec.depth;
     const uint32_t slot_bytes = ib->config.spec.slot_bytes[GYRE_PROTO_SIMPLE];
     struct gyre_inbox *inbox = recv->fifo.inbox;
@@ -66,7 +76,7 @@ static void publish(struct gyre_ib_transport *ib, const struct gyre_ib_lane *lan
         if (recv->n_parts[slot] == 0 || recv->parts_seen[slot] < recv->n_parts[slot])
             return;
         const struct gyre_ib_box *box = &recv->boxes[slot];
-        const uint64_t info = gyre_load_acquire_u64(&box->slot_info);
+        const uint64_t info = gyre_load_acquire_u64(&box->label.slot_info);
         const uint64_t n_bytes = info & 0xffffffff;
         if (n_bytes > (recv->is_boxed[slot] ? GYRE_IB_BOX_PAYLOAD_BYTES : slot_bytes)) {
             raise_protocol(ib, lane, "a slot with too many bytes", n_bytes);
@@ -79,6 +89,7 @@ static void publish(struct gyre_ib_transport *ib, const struct gyre_ib_lane *lan
         gyre_store_relaxed_u64(&inbox->slot_info[slot], info);
         recv->arrived++;
         gyre_store_release_u64(&inbox->tail[GYRE_PROTO_SIMPLE], recv->arrived);
+        take_credit(ib, lane, fifo, gyre_load_relaxed_u64(&box->label.credit));
     }
 }
 
@@ -95,19 +106,14 @@ static void complete_receive(struct gyre_ib_transport *ib, struct gyre_ib_lane *
         return;
     }
     if (lane->is_control) {
-        struct gyre_ib_send *send = &lane->peer->sends[fifo];
-        const uint64_t head = gyre_load_acquire_u64(&lane->peer->credit_words[fifo]);
-        if (head > send->posted)
-            raise_protocol(ib, lane, "credit for slots that were never sent", head);
-        else if (head > send->credit)
-            send->credit = head;
+        take_credit(ib, lane, fifo, gyre_load_acquire_u64(&lane->peer->credit_words[fifo]));
         return;
     }
     struct gyre_ib_recv *recv = &lane->peer->recvs[fifo];
     recv->n_parts[slot] = (uint8_t)((imm >> 8 & 15) + 1);
     recv->is_boxed[slot] = (imm & GYRE_IB_IMM_BOXED) != 0;
     recv->parts_seen[slot]++;
-    publish(ib, lane, recv);
+    publish(ib, lane, fifo);
 }
 
 static bool take_completions(struct gyre_ib_transport *ib, struct gyre_ib_rail *rail)
@@ -221,12 +227,12 @@ bool gyre_ib_poll(void *transport)
     return has_moved;
 }
 
-bool gyre_ib_is_behind(const void *transport)
+bool gyre_ib_is_behind(const void *transport, bool has_credit)
 {
     const struct gyre_ib_transport *ib = transport;
     for (int i = 0; i < ib->config.n_peers && !ib->is_failed; i++)
         for (uint32_t fifo = 0; fifo < gyre_ib_n_fifos(ib); fifo++)
-            if (gyre_ib_has_slot(ib, &ib->peers[i].sends[fifo]))
+            if (gyre_ib_has_slot(ib, &ib->peers[i].sends[fifo], has_credit))
                 return true;
     return false;
 }

@@ -18,8 +18,9 @@
 /* imm: fifo 16 | slot 4 | parts - 1 4 | boxed 1 */
 #define GYRE_IB_IMM_BOXED 1u
 
-/** gyre_ib_has_slot - is there a published slot that has credit? */
-bool gyre_ib_has_slot(const struct gyre_ib_transport *ib, const struct gyre_ib_send *send);
+/** gyre_ib_has_slot - is there a published slot, and with has_credit one that may be sent? */
+bool gyre_ib_has_slot(const struct gyre_ib_transport *ib, const struct gyre_ib_send *send,
+                      bool has_credit);
 
 /** gyre_ib_push_slots - hand over published slots that have credit; true if there were some. */
 bool gyre_ib_push_slots(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer);

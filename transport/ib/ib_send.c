@@ -155,8 +155,8 @@ static void write_box(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane,
     struct ibv_send_wr *wr = add_send(ib, lane, &words);
     wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
     wr->imm_data = make_imm(part->fifo, part->slot, part->n_parts, boxed);
-    wr->sg_list[0] = make_sge(&send->infos[part->slot], 8, lane->rail->staging);
-    uint64_t n_bytes = 8;
+    uint64_t n_bytes = sizeof(send->labels[0]);
+    wr->sg_list[0] = make_sge(&send->labels[part->slot], n_bytes, lane->rail->staging);
     if (boxed && part->n_bytes > 0) {
         wr->num_sge = 2;
         wr->sg_list[1] = make_sge(
@@ -201,7 +201,9 @@ static bool post_slot(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, u
         if (!has_room(lane, n_sends(lane, part_bytes)))
             return false;
     }
-    send->infos[slot] = info;
+    struct gyre_ib_recv *recv = &peer->recvs[fifo];
+    recv->returned = gyre_load_acquire_u64(&recv->fifo.credit->head[GYRE_PROTO_SIMPLE]);
+    send->labels[slot] = (struct gyre_ib_label){info, recv->returned};
     send->parts_left[slot] = (uint8_t)n_parts;
     for (uint32_t i = 0; i < n_parts; i++) {
         struct gyre_ib_lane *lane = peer->used[(first + i) % (uint32_t)peer->n_used];
@@ -222,17 +224,18 @@ static bool post_slot(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, u
     return true;
 }
 
-bool gyre_ib_has_slot(const struct gyre_ib_transport *ib, const struct gyre_ib_send *send)
+bool gyre_ib_has_slot(const struct gyre_ib_transport *ib, const struct gyre_ib_send *send,
+                      bool has_credit)
 {
     return send->posted < gyre_load_acquire_u64(&send->fifo.inbox->tail[GYRE_PROTO_SIMPLE]) &&
-           send->posted - send->credit < ib->config.spec.depth;
+           (!has_credit || send->posted - send->credit < ib->config.spec.depth);
 }
 
 bool gyre_ib_push_slots(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
 {
     bool has_moved = false;
     for (uint32_t fifo = 0; fifo < gyre_ib_n_fifos(ib); fifo++) {
-        while (gyre_ib_has_slot(ib, &peer->sends[fifo]) && !ib->is_failed) {
+        while (gyre_ib_has_slot(ib, &peer->sends[fifo], true) && !ib->is_failed) {
             if (!post_slot(ib, peer, fifo))
                 break;
             has_moved = true;

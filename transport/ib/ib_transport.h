@@ -9,10 +9,11 @@
  *
  *   sender: slot published and credit there ->
  *     RDMA WRITE  payload                 to the slot of the same number at the peer
- *     WRITE_WITH_IMM  slot_info (8 bytes) to the slot's box, imm = FIFO, slot, number of parts
+ *     WRITE_WITH_IMM  slot_info and credit (16 bytes) to the slot's box, imm = FIFO, slot, number
+ *                     of parts
  *   receiver: completion of the imm -> slot_info and tail of the local inbox
  *
- * A payload that fits is written into the box behind slot_info: one message. A large payload is cut
+ * A payload that fits is written into the box behind them: one message. A large payload is cut
  * into parts, one per lane, each ended by such an imm; the slot is there when all its imms are.
  * Why that is enough: requests of one RC QP execute in order at the responder, and the completion
  * of a receive that an imm consumed is made visible after the data of all requests before it (IB
@@ -40,10 +41,10 @@
 
 #define GYRE_IB_CM_TOKEN_BYTES 16
 
-/* 4 KiB hold 16 of them; 248 bytes of payload cover the latency-bound calls, and copying them once
+/* 4 KiB hold 16 of them; 240 bytes of payload cover the latency-bound calls, and copying them once
  * more costs less than a second message. */
 #define GYRE_IB_BOX_BYTES         256
-#define GYRE_IB_BOX_PAYLOAD_BYTES (GYRE_IB_BOX_BYTES - 8)
+#define GYRE_IB_BOX_PAYLOAD_BYTES (GYRE_IB_BOX_BYTES - 16)
 
 /* A part is worth a doorbell and an imm of its own from here on. */
 #define GYRE_IB_STRIPE_MIN_BYTES 65536
@@ -51,9 +52,16 @@
 #define GYRE_IB_BATCH            32 /* work requests posted at once */
 #define GYRE_IB_RECV_BATCH       32 /* receives posted again at once */
 
+/* What a box begins with; the NIC reads it from staging. */
+struct gyre_ib_label {
+    uint64_t slot_info;
+    uint64_t credit; /* the sender's head of the FIFO with the same number the other way: saves the
+                      * message of its own where data flow both ways */
+};
+
 /* Written by the peer's NIC. */
 struct gyre_ib_box {
-    uint64_t slot_info;
+    struct gyre_ib_label label;
     unsigned char payload[GYRE_IB_BOX_PAYLOAD_BYTES];
 };
 
@@ -75,7 +83,7 @@ struct gyre_ib_rail {
     struct ibv_mr *send_slots;
     struct ibv_mr *recv_slots;
     struct ibv_mr *landing; /* boxes and credit words: written by peers */
-    struct ibv_mr *staging; /* slot_infos and heads: read by this NIC */
+    struct ibv_mr *staging; /* labels and heads: read by this NIC */
     uint64_t down_since_ns; /* 0 = the port is active */
 };
 
@@ -106,10 +114,10 @@ struct gyre_ib_lane {
 
 struct gyre_ib_send {
     struct gyre_proxy_fifo fifo;
-    uint64_t posted;   /* slots handed to the NIC */
-    uint64_t released; /* slots whose bytes have left */
-    uint64_t credit;   /* the receiver's head, as far as known */
-    uint64_t *infos;   /* depth words in staging */
+    uint64_t posted;              /* slots handed to the NIC */
+    uint64_t released;            /* slots whose bytes have left */
+    uint64_t credit;              /* the receiver's head, as far as known */
+    struct gyre_ib_label *labels; /* depth, in staging */
     uint8_t parts_left[GYRE_MAX_DEPTH];
 };
 
@@ -183,7 +191,7 @@ struct gyre_ib_transport {
     uint64_t slots_stride;
     void *landing; /* boxes[n][depth], credit words[n]; n = peers * n_fifos */
     size_t landing_bytes;
-    void *staging; /* infos[n][depth], heads[n] */
+    void *staging; /* labels[n][depth], heads[n] */
     size_t staging_bytes;
     int nap_fd; /* epoll over completion channels and async events */
     struct gyre_proxy *proxy;
@@ -255,8 +263,9 @@ gyre_status gyre_ib_lanes_connect(struct gyre_ib_transport *ib, const void *blob
 /** gyre_ib_poll - one round of the proxy; true if anything moved. */
 bool gyre_ib_poll(void *transport);
 
-/** gyre_ib_is_behind - are there slots with credit that no queue pair had room for? */
-bool gyre_ib_is_behind(const void *transport);
+/** gyre_ib_is_behind - are there published slots (has_credit: that may be sent) that no queue pair
+ * has taken? */
+bool gyre_ib_is_behind(const void *transport, bool has_credit);
 
 /** gyre_ib_settle - before a nap on nap_fd: make the next completion end it; true if one came. */
 bool gyre_ib_settle(void *transport);
