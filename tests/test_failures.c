@@ -106,6 +106,47 @@ static void survivors_name_the_killed_rank_over_rdma(void)
         kill_each("ib");
 }
 
+/* Rank 0 enqueues more than anybody keeps records of, and learns that rank 1 died. */
+static void enqueue_many_or_wait(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    enum { N_CALLS = 6000 };
+    const struct victim *victim = argument;
+    float *data = NULL;
+    gyre_status status = GYRE_SUCCESS;
+    (void)n_ranks;
+    if (rank == victim->rank) {
+        while (gyre_load_acquire_u64(&victim->shared->n_calls[0]) == 0)
+            sched_yield();
+        raise(SIGKILL);
+    }
+    CHECK_OK(gyre_mem_alloc((void **)&data, sizeof(*data), HOST, -1));
+    for (int i = 0; i < N_CALLS; i++)
+        CHECK_OK(gyre_all_reduce(data, data, 1, GYRE_FLOAT32, GYRE_SUM, comm, NULL));
+    gyre_store_release_u64(&victim->shared->n_calls[0], 1);
+    while (status == GYRE_SUCCESS) {
+        CHECK_OK(gyre_comm_async_error(comm, &status));
+        sched_yield();
+    }
+    CHECK(status == GYRE_ERROR_REMOTE);
+    CHECK_MSG(strstr(gyre_comm_last_error(comm), victim->expected) != NULL, "%s",
+              gyre_comm_last_error(comm));
+    (void)gyre_stream_synchronize(NULL, HOST);
+    CHECK_OK(gyre_mem_free(data, HOST));
+}
+
+static void an_operation_whose_record_is_gone_is_told_by_its_number(void)
+{
+    if (test_device() != GYRE_DEVICE_HOST)
+        return;
+    struct shared_counts *shared = share_counts();
+    struct victim victim = {shared, 1, "rank 0 was in operation 1 of 6000 that were enqueued"};
+    pid_t pids[2];
+    test_fork_ranks(2, enqueue_many_or_wait, &victim, pids);
+    CHECK(test_wait_rank(pids[0]));
+    CHECK(!test_wait_rank(pids[1]));
+    munmap(shared, sizeof(*shared));
+}
+
 /* What a proxy raises on one rank, e.g. for a queue pair that failed, may be visible only there. */
 static void fail_on_one_rank(gyre_comm *comm, int rank, int n_ranks, void *argument)
 {
@@ -241,6 +282,8 @@ static const struct test_case cases[] = {
     {"survivors name the killed rank on one host", survivors_name_the_killed_rank_on_one_host},
     {"survivors name the killed rank over sockets", survivors_name_the_killed_rank_over_sockets},
     {"survivors name the killed rank over rdma", survivors_name_the_killed_rank_over_rdma},
+    {"an operation whose record is gone is told by its number",
+     an_operation_whose_record_is_gone_is_told_by_its_number},
     {"a failure that one proxy finds reaches all ranks",
      a_failure_that_one_proxy_finds_reaches_all_ranks},
     {"a stopped rank is no error", a_stopped_rank_is_no_error},

@@ -224,16 +224,20 @@ static void current_call(struct gyre_health *health, char *text_out, size_t text
         return;
     const struct gyre_pulse *pulse = comm->executor->ops->pulse(comm->executor);
     const uint64_t completed = gyre_load_acquire_u64(&pulse->completed);
+    const uint64_t launched = gyre_load_acquire_u64(&pulse->launched);
     struct gyre_record record;
-    if (completed >= gyre_load_acquire_u64(&pulse->launched)) {
+    if (completed >= launched) {
         if (completed < gyre_load_relaxed_u64(&pulse->progress) &&
             comm->device_info.kind == GYRE_DEVICE_CUDA)
             snprintf(text_out, text_bytes, "a call of a replayed graph");
         return;
     }
     const uint64_t index = gyre_load_acquire_u64(&health->record_of_work[completed % WORK_RING]);
-    if (gyre_board_get(&comm->board, index, &record))
+    if (launched - completed <= WORK_RING && gyre_board_get(&comm->board, index, &record))
         gyre_record_text(&record, text_out, text_bytes);
+    else /* so much was enqueued since that its record is gone */
+        snprintf(text_out, text_bytes, "operation %" PRIu64 " of %" PRIu64 " that were enqueued",
+                 completed + 1, launched);
 }
 
 static void take_message(struct gyre_health *health, const struct gyre_event *event)
