@@ -146,9 +146,9 @@ static void *proxy_main(void *argument)
 bool gyre_proxy_help(struct gyre_proxy *proxy, bool is_last)
 {
     if (pthread_mutex_trylock(&proxy->lock) != 0) {
+        /* The thread's round may have begun before the last slot was published. */
         if (is_last)
-            gyre_proxy_wake(
-                proxy); /* its round may have begun before the last slot was published */
+            gyre_proxy_wake(proxy);
         return false;
     }
     gyre_store_relaxed_u32(&proxy->n_helps, proxy->n_helps + 1);
