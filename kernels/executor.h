@@ -32,8 +32,9 @@ struct gyre_executor_config {
      * inbox do not exist. */
     const struct gyre_connector *connectors;
     struct gyre_fault *fault; /* polled; a raised fault ends all works with its status */
-    /* Moves slots of proxied connectors in the executor's thread; true if any moved. The host calls
-     * it where works wait, and with is_last when a launch has ended. NULL = nothing to move. */
+    /* Moves slots of proxied connectors in the executor's thread; true if any moved. An executor
+     * that helps calls it where works wait, and with is_last when a launch has ended. NULL =
+     * nothing to move. */
     bool (*help)(void *context, bool is_last);
     void *help_context;
 };
@@ -84,6 +85,7 @@ struct gyre_executor;
 
 struct gyre_executor_ops {
     const char *name;
+    bool helps; /* calls config.help: an enqueued operation needs no wake of proxies */
     gyre_status (*open)(const struct gyre_executor_config *config,
                         struct gyre_executor **executor_out);
     /* Wait for nothing: the caller has synchronised or raised the fault; works that still run are

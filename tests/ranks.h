@@ -6,6 +6,7 @@
 #define GYRE_TESTS_RANKS_H
 
 #include "core/base/sync.h"
+#include "core/base/util.h"
 #include "core/gyre.h"
 #include "tests/check.h"
 
@@ -111,9 +112,12 @@ static inline void test_fork_ranks(int n_ranks, test_rank_fn run, void *argument
             CHECK_OK(gyre_get_unique_id(&shared->id));
             gyre_store_release_u32(&shared->is_ready, 1);
         }
-        while (gyre_load_acquire_u32(&shared->is_ready) == 0)
+        const uint64_t end_ns = gyre_now_ns() + 60000000000ULL;
+        while (gyre_load_acquire_u32(&shared->is_ready) == 0 && gyre_now_ns() < end_ns)
             sched_yield();
-        CHECK_OK(gyre_comm_init_rank(&comm, n_ranks, &shared->id, rank, &config));
+        CHECK_MSG(gyre_load_acquire_u32(&shared->is_ready) != 0, "rank 0 published no id");
+        if (test_n_failures == 0)
+            CHECK_OK(gyre_comm_init_rank(&comm, n_ranks, &shared->id, rank, &config));
         if (test_n_failures == 0)
             run(comm, rank, n_ranks, argument);
         if (comm != NULL)

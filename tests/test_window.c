@@ -70,14 +70,23 @@ static void place(gyre_comm *comm, int rank, int n_ranks, void *argument)
     CHECK_OK(gyre_mem_free(buffer, test_device()));
 }
 
-static void placed_calls_give_the_right_values(void)
+static void placed_calls_are_right_between_processes(void)
+{
+    if (test_device() == GYRE_DEVICE_HOST)
+        return;
+    setenv("GYRE_ALGO", "ring", 1);
+    setenv("GYRE_PROTO", "simple", 1);
+    test_on_processes(2, place, NULL);
+    unsetenv("GYRE_ALGO");
+    unsetenv("GYRE_PROTO");
+}
+
+static void placed_calls_are_right_between_threads(void)
 {
     setenv("GYRE_ALGO", "ring", 1);
     setenv("GYRE_PROTO", "simple", 1);
     for (int n_ranks = 1; n_ranks <= 4; n_ranks++)
         test_on_threads(n_ranks, place, NULL);
-    if (test_device() == GYRE_DEVICE_CUDA)
-        test_on_processes(2, place, NULL);
     unsetenv("GYRE_ALGO");
     unsetenv("GYRE_PROTO");
     test_on_threads(3, place, NULL); /* whatever is chosen */
@@ -135,20 +144,26 @@ static void refuse(gyre_comm *comm, int rank, int n_ranks, void *argument)
     CHECK_OK(gyre_mem_free(buffer, test_device()));
 }
 
-static void what_cannot_be_shared_is_refused_on_every_rank(void)
+static void memory_of_other_processes_is_refused(void)
 {
     static char reason[] = "address each other";
-    test_on_threads(3, refuse, NULL);
     if (test_device() == GYRE_DEVICE_HOST)
         test_on_processes(3, refuse, reason);
 }
 
+static void one_mistake_is_refused_on_every_rank(void)
+{
+    test_on_threads(3, refuse, NULL);
+}
+
 static const struct test_case cases[] = {
-    {"placed calls give the right values", placed_calls_give_the_right_values},
+    /* Forks first: a process with threads must not fork. */
+    {"placed calls are right between processes", placed_calls_are_right_between_processes},
+    {"memory of other processes is refused", memory_of_other_processes_is_refused},
+    {"placed calls are right between threads", placed_calls_are_right_between_threads},
     {"other places in the window are an error everywhere",
      other_places_in_the_window_are_an_error_everywhere},
-    {"what cannot be shared is refused on every rank",
-     what_cannot_be_shared_is_refused_on_every_rank},
+    {"one mistake is refused on every rank", one_mistake_is_refused_on_every_rank},
 };
 
 TEST_MAIN(cases)

@@ -93,8 +93,8 @@ static gyre_status launch(gyre_comm *comm, const struct gyre_call *const *calls,
     }
     GYRE_TRY_GOTO(
         status, comm->executor->ops->launch(comm->executor, works, n_works, calls[0]->stream), out);
-    if (comm->device_info.kind != GYRE_DEVICE_HOST)
-        gyre_links_wake(comm); /* the host executor moves slots itself and wakes whom it needs */
+    if (!comm->executor->ops->helps)
+        gyre_links_wake(comm);
 out:
     if (works != few)
         free(works);

@@ -374,6 +374,7 @@ static gyre_status host_launch(struct gyre_executor *base, const struct gyre_wor
 
 const struct gyre_executor_ops gyre_executor_host = {
     .name = "host",
+    .helps = true,
     .open = host_open,
     .close = host_close,
     .pulse = host_pulse,

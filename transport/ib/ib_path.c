@@ -86,10 +86,11 @@ static void publish(struct gyre_ib_transport *ib, const struct gyre_ib_lane *lan
             memcpy(recv->fifo.slots + (uint64_t)slot * slot_bytes, box->payload, n_bytes);
         recv->n_parts[slot] = 0;
         recv->parts_seen[slot] = 0;
+        /* The box is read before the slot is given away: the peer may then write it again. */
+        take_credit(ib, lane, fifo, gyre_load_relaxed_u64(&box->label.credit));
         gyre_store_relaxed_u64(&inbox->slot_info[slot], info);
         recv->arrived++;
         gyre_store_release_u64(&inbox->tail[GYRE_PROTO_SIMPLE], recv->arrived);
-        take_credit(ib, lane, fifo, gyre_load_relaxed_u64(&box->label.credit));
     }
 }
 
