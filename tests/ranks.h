@@ -9,6 +9,7 @@
 #include "core/base/util.h"
 #include "core/gyre.h"
 #include "tests/check.h"
+#include "tests/gpus.h"
 
 #include <pthread.h>
 #include <sys/mman.h>
@@ -31,12 +32,7 @@ static inline int test_most_ranks(void)
 {
     if (test_device() == GYRE_DEVICE_HOST)
         return TEST_MAX_RANKS;
-    int n_gpus = 0;
-    char path[32];
-    for (snprintf(path, sizeof(path), "/dev/nvidia%d", n_gpus); access(path, F_OK) == 0;
-         snprintf(path, sizeof(path), "/dev/nvidia%d", n_gpus))
-        n_gpus++;
-    return n_gpus;
+    return test_n_gpus();
 }
 
 static inline gyre_config test_config(int rank)

@@ -398,7 +398,6 @@ static void a_user_scalar_multiplies_before_the_sum(void)
 }
 
 static const struct test_case cases[] = {
-    /* Forks first: a process with threads must not fork. */
     {"all collectives are right between processes", all_collectives_are_right_between_processes},
     {"all collectives are right between threads", all_collectives_are_right_between_threads},
     {"all collectives are right with every algorithm",

@@ -278,7 +278,6 @@ static void settings_that_differ_are_named(void)
 }
 
 static const struct test_case cases[] = {
-    /* Forks first: a process with threads must not fork. */
     {"survivors name the killed rank on one host", survivors_name_the_killed_rank_on_one_host},
     {"survivors name the killed rank over sockets", survivors_name_the_killed_rank_over_sockets},
     {"survivors name the killed rank over rdma", survivors_name_the_killed_rank_over_rdma},

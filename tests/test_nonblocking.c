@@ -240,7 +240,6 @@ static void a_parent_may_go_while_its_split_is_under_way(void)
 }
 
 static const struct test_case cases[] = {
-    /* The processes first: they are forked before any thread exists. */
     {"a split goes on in the background", a_split_goes_on_in_the_background},
     {"one thread makes all ranks one after the other",
      one_thread_makes_all_ranks_one_after_the_other},

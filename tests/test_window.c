@@ -27,11 +27,22 @@ static float *make_buffer(gyre_comm *comm, size_t n_elems, float value)
     return buffer;
 }
 
-static void check_buffer(gyre_comm *comm, const float *buffer, float value, float slope)
+/* A stream of this rank's device: what a thread calls NULL there is a stream of its current one. */
+static gyre_stream make_stream(gyre_comm *comm)
+{
+    gyre_stream stream = NULL;
+    int ordinal = -1;
+    CHECK_OK(gyre_comm_device(comm, NULL, &ordinal));
+    CHECK_OK(gyre_stream_create(&stream, test_device(), ordinal));
+    return stream;
+}
+
+static void check_buffer(gyre_comm *comm, gyre_stream stream, const float *buffer, float value,
+                         float slope)
 {
     float *values = malloc(N_ELEMS * sizeof(*values));
     size_t n_wrong = 0;
-    CHECK_OK(gyre_stream_synchronize(NULL, test_device()));
+    CHECK_OK(gyre_stream_synchronize(stream, test_device()));
     copy(comm, values, buffer, N_ELEMS);
     for (size_t i = 0; i < N_ELEMS; i++)
         n_wrong += values[i] < value + slope * (float)(i % 7) ||
@@ -47,25 +58,27 @@ static void place(gyre_comm *comm, int rank, int n_ranks, void *argument)
     float *buffer = make_buffer(comm, n_window, 0);
     float *in = make_buffer(comm, N_ELEMS, (float)rank);
     const float sum = (float)(n_ranks * (n_ranks - 1) / 2);
+    gyre_stream stream = make_stream(comm);
     gyre_window window = 0;
     (void)argument;
     CHECK_OK(gyre_window_register(comm, buffer, n_window * sizeof(float), &window));
     CHECK(window == 1);
     for (int round = 0; round < 3; round++) {
         float *out = buffer + 5 + round;
-        CHECK_OK(gyre_all_reduce(in, out, N_ELEMS, GYRE_FLOAT32, GYRE_SUM, comm, NULL));
-        check_buffer(comm, out, sum, (float)n_ranks);
-        CHECK_OK(gyre_all_reduce(out, out, N_ELEMS, GYRE_FLOAT32, GYRE_MAX, comm, NULL));
-        check_buffer(comm, out, sum, (float)n_ranks);
-        CHECK_OK(gyre_all_gather(in, out, N_ELEMS, GYRE_FLOAT32, comm, NULL));
+        CHECK_OK(gyre_all_reduce(in, out, N_ELEMS, GYRE_FLOAT32, GYRE_SUM, comm, stream));
+        check_buffer(comm, stream, out, sum, (float)n_ranks);
+        CHECK_OK(gyre_all_reduce(out, out, N_ELEMS, GYRE_FLOAT32, GYRE_MAX, comm, stream));
+        check_buffer(comm, stream, out, sum, (float)n_ranks);
+        CHECK_OK(gyre_all_gather(in, out, N_ELEMS, GYRE_FLOAT32, comm, stream));
         for (int from = 0; from < n_ranks; from++)
-            check_buffer(comm, out + (size_t)from * N_ELEMS, (float)from, 1);
-        CHECK_OK(gyre_broadcast(in, out, N_ELEMS, GYRE_FLOAT32, round % n_ranks, comm, NULL));
-        check_buffer(comm, out, (float)(round % n_ranks), 1);
+            check_buffer(comm, stream, out + (size_t)from * N_ELEMS, (float)from, 1);
+        CHECK_OK(gyre_broadcast(in, out, N_ELEMS, GYRE_FLOAT32, round % n_ranks, comm, stream));
+        check_buffer(comm, stream, out, (float)(round % n_ranks), 1);
     }
     CHECK_OK(gyre_window_deregister(comm, window));
     CHECK_FAILS(gyre_window_deregister(comm, window), GYRE_ERROR_INVALID_ARGUMENT,
                 "none of this communicator");
+    CHECK_OK(gyre_stream_destroy(stream, test_device()));
     CHECK_OK(gyre_mem_free(in, test_device()));
     CHECK_OK(gyre_mem_free(buffer, test_device()));
 }
@@ -99,14 +112,15 @@ static float *left[TEST_MAX_RANKS];
 static void differ(gyre_comm *comm, int rank, int n_ranks, void *argument)
 {
     float *buffer = make_buffer(comm, 2 * N_ELEMS, 1);
+    gyre_stream stream = make_stream(comm);
     gyre_window window;
     (void)n_ranks;
     (void)argument;
     CHECK_OK(gyre_window_register(comm, buffer, 2 * N_ELEMS * sizeof(float), &window));
     float *out = rank == 1 ? buffer + 64 : buffer;
-    gyre_status status = gyre_all_reduce(out, out, N_ELEMS, GYRE_FLOAT32, GYRE_SUM, comm, NULL);
+    gyre_status status = gyre_all_reduce(out, out, N_ELEMS, GYRE_FLOAT32, GYRE_SUM, comm, stream);
     if (status == GYRE_SUCCESS)
-        (void)gyre_stream_synchronize(NULL, test_device());
+        (void)gyre_stream_synchronize(stream, test_device());
     status = GYRE_SUCCESS;
     const uint64_t end_ns = gyre_now_ns() + 20000000000ULL;
     while (status == GYRE_SUCCESS && gyre_now_ns() < end_ns)
@@ -115,6 +129,7 @@ static void differ(gyre_comm *comm, int rank, int n_ranks, void *argument)
     CHECK_MSG(strstr(gyre_comm_last_error(comm), "at window 1 + 256") != NULL, "%s",
               gyre_comm_last_error(comm));
     CHECK_OK(gyre_comm_abort(comm));
+    CHECK_OK(gyre_stream_destroy(stream, test_device()));
     left[rank] = buffer;
 }
 
@@ -157,7 +172,6 @@ static void one_mistake_is_refused_on_every_rank(void)
 }
 
 static const struct test_case cases[] = {
-    /* Forks first: a process with threads must not fork. */
     {"placed calls are right between processes", placed_calls_are_right_between_processes},
     {"memory of other processes is refused", memory_of_other_processes_is_refused},
     {"placed calls are right between threads", placed_calls_are_right_between_threads},

@@ -15,15 +15,14 @@ struct connection {
     uint64_t *posted;    /* the other one of the two */
     uint64_t *slot_info; /* of the inbox */
     uint64_t number;     /* slots posted or consumed before this launch */
-    uint64_t seen;       /* last value read from `awaited` */
+    uint64_t seen[2];    /* values read from `awaited`; lines: for even and odd tiles */
     uint32_t first_slot; /* number % depth */
     uint32_t depth;
     uint32_t n_uses;
     uint32_t index;
-    uint32_t is_send;
     uint32_t slot_bytes;
-    uint32_t has_entered; /* placed data: the receiver is in this call */
-    uint32_t pad;
+    uint16_t is_send;
+    uint16_t has_entered; /* placed data: the receiver is in this call */
 };
 
 static_assert(sizeof(struct connection) == 80, "cuda_exec.c sizes shared memory by it");
@@ -63,7 +62,7 @@ open_connection(struct connection *own, const struct gyre_cuda_common &common, u
     own->slot_info = inbox->slot_info;
     own->number = number;
     /* Lines carry their own readiness; credit is read before it is needed. */
-    own->seen = is_send ? load_acquire_sys(&credit->head[PROTO]) : 0;
+    own->seen[0] = is_send ? load_acquire_sys(&credit->head[PROTO]) : 0;
     /* Lines leave the credit of a launch's last tile to the next launch: at the end of a kernel a
      * store to a peer would be waited for, here it travels beside the work. */
     if (PROTO != GYRE_PROTO_SIMPLE && !is_send)

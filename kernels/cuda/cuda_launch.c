@@ -152,15 +152,24 @@ static uint32_t block_threads(const struct gyre_loaded *loaded, const struct gyr
     return (uint32_t)gyre_min_u64(loaded->n_threads, gyre_max_u64(n_useful, 64));
 }
 
-/* The one-shot pattern in one tile: see exchange.cuh. */
-static gyre_status launch_exchange(struct gyre_cuda_executor *executor,
+/* The kernel that runs this work as one macro-step, if there is one: see exchange.cuh. */
+static const void *exchange_kernel(const struct gyre_work *work)
+{
+    const struct gyre_loaded *loaded = work->loaded;
+    if (loaded->exchange.n_peers == 0 || gyre_tile_count(&work->split) != 1 ||
+        (loaded->exchange.reduces == 0 && !gyre_cuda_only_copies(loaded, &work->reduction)))
+        return NULL;
+    return gyre_cuda_exchange_kernel_find(&loaded->exchange, loaded->proto, work->reduction.dtype,
+                                          work->reduction.op);
+}
+
+static gyre_status launch_exchange(struct gyre_cuda_executor *executor, const void *kernel,
                                    const struct gyre_work *work, cudaStream_t stream)
 {
     const struct gyre_loaded *loaded = work->loaded;
     struct gyre_cuda_args_exchange *args = &executor->args.exchange;
     const struct launch launch = {
-        .kernel = gyre_cuda_exchange_kernel_find(loaded->exchange.n_peers, work->reduction.dtype,
-                                                 work->reduction.op),
+        .kernel = kernel,
         .args = args,
         .n_blocks = loaded->n_channels,
         .n_threads = block_threads(loaded, work),
@@ -174,8 +183,11 @@ static gyre_status launch_exchange(struct gyre_cuda_executor *executor,
     fill_work(work, 0, &args->work);
     args->exchange = loaded->exchange;
     args->exchange.own_offset *= block_bytes;
-    for (unsigned p = 0; p < loaded->exchange.n_peers; p++)
+    args->exchange.own_out_offset *= block_bytes;
+    for (unsigned p = 0; p < loaded->exchange.n_peers; p++) {
         args->exchange.peers[p].in_offset *= block_bytes;
+        args->exchange.peers[p].out_offset *= block_bytes;
+    }
     return start(executor, &launch, stream);
 }
 
@@ -184,8 +196,9 @@ static gyre_status launch_one(struct gyre_cuda_executor *executor, const struct 
 {
     const struct gyre_loaded *loaded = work->loaded;
     struct gyre_cuda_args_one *args = &executor->args.one;
-    if (loaded->exchange.n_peers > 0 && gyre_tile_count(&work->split) == 1)
-        return launch_exchange(executor, work, stream);
+    const void *as_exchange = exchange_kernel(work);
+    if (as_exchange != NULL)
+        return launch_exchange(executor, as_exchange, work, stream);
     const struct launch launch = {
         .kernel =
             gyre_cuda_kernel_find(loaded->proto, gyre_cuda_only_copies(loaded, &work->reduction),

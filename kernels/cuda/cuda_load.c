@@ -87,7 +87,7 @@ static gyre_status prepare_kernels(const struct gyre_loaded *loaded,
                                    const struct gyre_reduction *reduction)
 {
     if (loaded->exchange.n_peers > 0)
-        GYRE_TRY(prepare_kernel(gyre_cuda_exchange_kernel_find(loaded->exchange.n_peers,
+        GYRE_TRY(prepare_kernel(gyre_cuda_exchange_kernel_find(&loaded->exchange, loaded->proto,
                                                                reduction->dtype, reduction->op),
                                 0));
     if (!gyre_cuda_only_copies(loaded, reduction))

@@ -28,7 +28,7 @@ struct gyre_cuda_step {
     uint8_t n_ins;
     uint8_t n_outs;
     uint8_t is_final;
-    uint8_t has_recvs;
+    uint8_t meets; /* SIMPLE: threads meet before it, see gyre_cuda_lower() */
     uint16_t chunk;
     uint16_t recv_mask;   /* bit i: ins[i] is a connection */
     uint16_t send_mask;   /* bit i: outs[i] is a connection */
@@ -202,7 +202,7 @@ struct gyre_cuda_args_many {
     struct gyre_cuda_work works[GYRE_CUDA_MAX_WORKS];
 };
 
-/* A peer of the one-shot pattern (exchange.cuh): ends of channel 0, resolved. */
+/* A peer of an exchange (exchange.cuh): ends of channel 0, resolved. */
 struct gyre_cuda_peer {
     unsigned char *to;         /* its slots for what I send */
     const unsigned char *from; /* my slots for what it sends */
@@ -210,18 +210,28 @@ struct gyre_cuda_peer {
     uint64_t *posted;          /* credit that I give it */
     uint32_t send_end;         /* connector indices */
     uint32_t recv_end;
-    uint64_t in_offset; /* bytes from IN to the chunk that it gets */
+    uint64_t in_offset;  /* bytes from IN to the chunk that it reduces */
+    uint64_t out_offset; /* bytes from OUT to the chunk that it sends back */
+    uint32_t chunk;      /* both of them, where a vector is cut into chunks */
+    uint32_t pad;
 };
 
-#define GYRE_CUDA_MAX_PEERS 3
+#define GYRE_CUDA_MAX_PEERS 7
 
+/* The pattern of one-shot and two-shot collectives: chunks of IN go to the peers that reduce them,
+ * the own chunk is reduced (`reduces`; else it is IN), the result goes to OUT and to all peers, and
+ * theirs come in (`gathers`). */
 struct gyre_cuda_exchange {
-    uint64_t own_offset;    /* bytes from IN to the chunk that I reduce */
-    uint64_t slots_stride;  /* bytes from a channel to the next */
-    uint32_t credit_stride; /* likewise */
-    uint32_t depth;         /* a power of two */
-    uint16_t n_peers;       /* 0: the program is not of that kind */
-    uint16_t own_place;     /* in the reduction: after so many peers */
+    uint64_t own_offset;     /* bytes from IN to the chunk that I reduce or send */
+    uint64_t own_out_offset; /* bytes from OUT to where the result goes */
+    uint64_t slots_stride;   /* bytes from a channel to the next */
+    uint32_t credit_stride;  /* likewise */
+    uint32_t depth;          /* a power of two */
+    uint32_t own_chunk;
+    uint16_t n_peers;   /* 0: the program is not of that kind */
+    uint16_t own_place; /* in the reduction: after so many peers */
+    uint16_t reduces;   /* the first slot of each connection */
+    uint16_t gathers;   /* its next slot */
     uint32_t pad;
     struct gyre_cuda_peer peers[GYRE_CUDA_MAX_PEERS]; /* in the reduction's order */
 };
@@ -254,6 +264,9 @@ static GYRE_HOST_DEVICE inline bool gyre_cuda_ll_cleans(uint64_t slot_number, ui
 extern "C" {
 #endif
 
+/* SIMPLE: a step begins when all threads have finished the one so many + 1 steps before it. */
+#define GYRE_CUDA_MEET_DISTANCE 3
+
 /* How large a launch of a loaded program is. */
 struct gyre_cuda_shape {
     uint32_t max_connections; /* of one worker */
@@ -263,6 +276,9 @@ struct gyre_cuda_shape {
 };
 
 /** gyre_cuda_lower - one rank's program as a blob for the kernel.
+ * Marks the steps before which SIMPLE's threads must meet: one of the GYRE_CUDA_MEET_DISTANCE steps
+ * before it touches the same memory and one of the two writes it. Threads divide a step among them
+ * by its alignment, so that the same bytes may belong to another thread in the next step.
  * @connectors: checked for existence and protocol, for every channel.
  * @blob_out: malloc'ed. Errors: INVALID_USAGE (no such connection), UNSUPPORTED (the connection
  * does not have the protocol, too many chunks), OUT_OF_MEMORY. */
@@ -271,16 +287,17 @@ gyre_status gyre_cuda_lower(const struct gyre_fifo_spec *spec,
                             const struct gyre_load_config *config,
                             struct gyre_cuda_program **blob_out, struct gyre_cuda_shape *shape_out);
 
-/** gyre_cuda_exchange_find - is the program the one-shot pattern? exchange_out->n_peers is 0 if
- * not. Offsets into IN are in blocks there; the launch, which knows the count, makes them bytes. */
+/** gyre_cuda_exchange_find - is the program an exchange? exchange_out->n_peers is 0 if not. Offsets
+ * are in blocks there; the launch, which knows the count, makes them bytes. */
 void gyre_cuda_exchange_find(const struct gyre_fifo_spec *spec,
                              const struct gyre_connector *connectors,
                              const struct gyre_load_config *config,
                              const struct gyre_cuda_program *blob,
                              struct gyre_cuda_exchange *exchange_out);
 
-/** gyre_cuda_exchange_kernel_find - n_peers: 1 .. GYRE_CUDA_MAX_PEERS. */
-const void *gyre_cuda_exchange_kernel_find(unsigned n_peers, unsigned dtype, unsigned op);
+/** gyre_cuda_exchange_kernel_find - NULL if there is none: the interpreter runs the steps. */
+const void *gyre_cuda_exchange_kernel_find(const struct gyre_cuda_exchange *exchange,
+                                           enum gyre_proto proto, unsigned dtype, unsigned op);
 
 /** gyre_cuda_kernel_find - the interpreter for (protocol, dtype, op), or for copies only.
  * @copies: programs that reduce nothing; dtype and op are ignored.

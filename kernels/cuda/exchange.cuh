@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The one-shot pattern in protocol LL as one macro-step: a program that sends chunks of IN to its
- * peers and then reduces what they sent and its own IN, in the program's order, to OUT, all in one
- * tile. It moves the same slots and gives the same bits as the steps would (a peer may well run
- * them one by one), but everything that the steps would look up stands in the kernel's parameters,
- * a thread waits for nothing but its own lines, and the code is short, since small messages pay for
- * every instruction that is fetched.
+ * Exchanges as one macro-step: programs in which a rank sends chunks of IN to its peers, reduces
+ * what they sent and its own chunk in the program's order, and may send the result to all and
+ * receive theirs; all in one tile. It moves the same slots and gives the same bits as the steps
+ * would (a peer may well run them one by one), but everything that the steps would look up stands
+ * in the kernel's parameters, and a thread waits for nothing but its own lines.
+ *
+ * Here the one-shot in protocol LL for up to three peers, whose code is short, since small messages
+ * pay for every instruction that is fetched; exchange_lines.cuh has the others.
  */
 #ifndef GYRE_KERNELS_CUDA_EXCHANGE_CUH
 #define GYRE_KERNELS_CUDA_EXCHANGE_CUH
@@ -198,7 +200,8 @@ static __device__ __forceinline__ void exchange_close(const struct gyre_cuda_arg
     if (i < 2 * exchange.n_peers) {
         const struct gyre_cuda_peer &peer = exchange.peers[i / 2];
         args.common.counters[(i % 2 != 0 ? peer.send_end : peer.recv_end) +
-                             blockIdx.x * args.work.channel_stride] += 1;
+                             blockIdx.x * args.work.channel_stride] +=
+            (uint32_t)exchange.reduces + exchange.gathers;
     }
     if (i == 0)
         finish_launch(args.common);

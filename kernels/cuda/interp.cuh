@@ -6,7 +6,7 @@
 #ifndef GYRE_KERNELS_CUDA_INTERP_CUH
 #define GYRE_KERNELS_CUDA_INTERP_CUH
 
-#include "kernels/cuda/exchange.cuh"
+#include "kernels/cuda/exchange_lines.cuh"
 #include "kernels/cuda/kernel_table.h"
 #include "kernels/cuda/ll.cuh"
 #include "kernels/cuda/ll128.cuh"
@@ -56,17 +56,32 @@ __global__ void __launch_bounds__(MAX_BLOCK_THREADS(PROTO), 1)
         KERNEL(proto, dtype, GYRE_SUM), KERNEL(proto, dtype, GYRE_PROD),   \
             KERNEL(proto, dtype, GYRE_MAX), KERNEL(proto, dtype, GYRE_MIN) \
     }
-#define EXCHANGE(dtype, op, n) (const void *)&exchange_ll<dtype, op, n>
-#define EXCHANGES(dtype, n)                                                                        \
+#define ONE_SHOT(dtype, op, n) (const void *)&exchange_ll<dtype, op, n>
+#define ONE_SHOTS(dtype, n)                                                                        \
     {                                                                                              \
-        EXCHANGE(dtype, GYRE_SUM, n), EXCHANGE(dtype, GYRE_PROD, n), EXCHANGE(dtype, GYRE_MAX, n), \
-            EXCHANGE(dtype, GYRE_MIN, n)                                                           \
+        ONE_SHOT(dtype, GYRE_SUM, n), ONE_SHOT(dtype, GYRE_PROD, n), ONE_SHOT(dtype, GYRE_MAX, n), \
+            ONE_SHOT(dtype, GYRE_MIN, n)                                                           \
     }
-/* Defines the table of one element type's kernels. */
-#define DEFINE_KERNELS(id)                                                     \
+#define EXCHANGE(proto, dtype, n) \
+    (const void *)&exchange_lines<GYRE_PROTO_##proto, dtype, GYRE_SUM, n>
+#define EXCHANGES(proto, dtype)                                                         \
+    {                                                                                   \
+        EXCHANGE(proto, dtype, 1), EXCHANGE(proto, dtype, 3), EXCHANGE(proto, dtype, 7) \
+    }
+/* Defines the table of one element type's kernels. Exchanges, which take half a megabyte a type,
+ * are for the types that are reduced most; for the others the interpreter runs the steps. */
+#define DEFINE_TABLE(id, ll, ll128)                                            \
     extern "C" const struct gyre_cuda_kernels gyre_cuda_kernels_##id = {       \
-        {EXCHANGES(GYRE_##id, 1), EXCHANGES(GYRE_##id, 3)},                    \
+        {ONE_SHOTS(GYRE_##id, 1), ONE_SHOTS(GYRE_##id, 3)},                    \
+        {ll, ll128},                                                           \
         {KERNELS_OF_PROTO(SIMPLE, GYRE_##id), KERNELS_OF_PROTO(LL, GYRE_##id), \
          KERNELS_OF_PROTO(LL128, GYRE_##id)}};
+#define NO_EXCHANGES \
+    {                \
+        nullptr      \
+    }
+#define DEFINE_KERNELS(id) DEFINE_TABLE(id, NO_EXCHANGES, NO_EXCHANGES)
+#define DEFINE_KERNELS_AND_EXCHANGES(id) \
+    DEFINE_TABLE(id, EXCHANGES(LL, GYRE_##id), EXCHANGES(LL128, GYRE_##id))
 
 #endif

@@ -3,5 +3,5 @@
  * The interpreter for float16 and bfloat16. */
 #include "kernels/cuda/interp.cuh"
 
-DEFINE_KERNELS(FLOAT16)
-DEFINE_KERNELS(BFLOAT16)
+DEFINE_KERNELS_AND_EXCHANGES(FLOAT16)
+DEFINE_KERNELS_AND_EXCHANGES(BFLOAT16)

@@ -18,6 +18,15 @@ struct line_operand {
     uint64_t flag;
 };
 
+/* What a thread moves at once: of LL a line's 8 bytes, of LL128 its lane's part of a line, 16 bytes
+ * or, beside the flag, 8. */
+struct line_place {
+    uint32_t line;       /* of the slot */
+    uint32_t data_bytes; /* offset of the thread's bytes in the chunk */
+    uint32_t n_valid;    /* bytes of them that exist */
+    bool is_there;       /* the line exists */
+};
+
 /* A warp resolves the operands of a step, one in a lane. */
 #define LINE_OPERANDS  20 /* inputs from 0, outputs from LINE_FIRST_OUT */
 #define LINE_FIRST_OUT GYRE_STEP_MAX_INS
@@ -53,32 +62,41 @@ template <int PROTO> static __device__ __forceinline__ uint64_t line_flag(uint64
     return PROTO == GYRE_PROTO_LL ? gyre_cuda_ll_flag(number) : number + 1;
 }
 
+/* Has the sending end room for that slot, as far as is known or can be seen at once? */
+static __device__ __forceinline__ bool has_credit(const struct connection *own, uint32_t tile,
+                                                  uint64_t number)
+{
+    return has_reached(own, own->seen[tile % 2], number) ||
+           has_reached(own, load_acquire_sys(own->awaited), number);
+}
+
 /* Returns false when aborted. */
 static __device__ __forceinline__ bool await_credit(const struct block &block,
-                                                    struct connection *own, uint64_t number)
+                                                    const struct connection *own, uint64_t number)
 {
-    volatile uint64_t *known = &own->seen;
     uint32_t n_polls = 0;
-    /* Another warp's newer value is as good: what it stands for happened before that warp's acquire
-     * and is not undone; our own stores follow a line's readers by a whole round of the ring. */
-    while (!has_reached(own, *known, number)) {
-        const uint64_t seen = load_acquire_sys(own->awaited);
-        if (has_reached(own, seen, number))
-            *known = seen;
-        else if (must_stop(block.common, n_polls))
+    while (!has_reached(own, load_acquire_sys(own->awaited), number))
+        if (must_stop(block.common, n_polls))
             return false;
-    }
     return true;
 }
 
-/* Has the sending end room for that slot, as far as is known or can be seen at once? */
-static __device__ __forceinline__ bool has_credit(struct connection *own, uint64_t number)
+/* What is known of credit is written once a tile, for the next one, while no thread reads that
+ * value. Our own stores follow a line's readers by a whole round of the ring, so it needs no
+ * acquire (sync.cuh, "LL"). Read when a tile begins, kept when it ends: no thread waits for it. */
+static __device__ __forceinline__ uint64_t look_at_credit(const struct block &block, uint32_t i)
 {
-    if (has_reached(own, *(volatile uint64_t *)&own->seen, number))
-        return true;
-    const uint64_t seen = load_acquire_sys(own->awaited);
-    *(volatile uint64_t *)&own->seen = seen;
-    return has_reached(own, seen, number);
+    if (i >= block.n_connections || block.connections[i].is_send == 0)
+        return 0;
+    return load_relaxed_sys(block.connections[i].awaited);
+}
+
+static __device__ __forceinline__ void keep_credit(const struct block &block, uint32_t tile,
+                                                   uint64_t first)
+{
+    for (uint32_t i = threadIdx.x; i < block.n_connections; i += blockDim.x)
+        block.connections[i].seen[(tile + 1) % 2] =
+            i == threadIdx.x ? first : look_at_credit(block, i);
 }
 
 /* One warp, all lanes. */
@@ -98,14 +116,14 @@ static __device__ __forceinline__ void resolve_step(const struct block &block,
         const struct gyre_cuda_operand operand = is_out ? step->outs[i] : step->ins[i];
         struct line_operand own = {nullptr, 0};
         if (((is_out ? step->send_mask : step->recv_mask) >> i & 1) != 0) {
-            struct connection *end = &block.connections[operand.ref];
+            const struct connection *end = &block.connections[operand.ref];
             const uint32_t n_before = slots_before(block, end, tile, operand.use);
             const uint64_t number = end->number + n_before;
             own.base = slot_address(block, end, n_before);
             own.flag = line_flag<PROTO>(number);
             if (is_out) {
                 cleans = PROTO == GYRE_PROTO_LL && gyre_cuda_ll_cleans(number, end->depth);
-                is_short = !has_credit(end, number);
+                is_short = !has_credit(end, tile, number);
             }
         } else {
             own.base = chunk_address(block, operand.ref, tile, step->chunk, range);
@@ -135,7 +153,7 @@ static __device__ __forceinline__ bool await_credits(const struct block &block,
     const uint32_t i = threadIdx.x % 32;
     bool is_stopped = false;
     if ((short_mask >> i & 1) != 0) {
-        struct connection *own = &block.connections[step->outs[i].ref];
+        const struct connection *own = &block.connections[step->outs[i].ref];
         is_stopped = !await_credit(block, own,
                                    own->number + slots_before(block, own, tile, step->outs[i].use));
     }
@@ -226,17 +244,22 @@ template <class STEP> static __device__ __forceinline__ void run_lines(const str
 {
     const uint32_t n_tiles = block.work.split.n_tiles;
     bool is_stopped = false;
-    for (uint32_t tile = 0; tile < n_tiles; tile++)
+    for (uint32_t tile = 0; tile < n_tiles; tile++) {
+        const uint64_t credit = look_at_credit(block, threadIdx.x);
         for (uint32_t first = 0; first < block.n_steps; first += GYRE_CUDA_LINE_STEPS) {
             const uint32_t n_steps = min(block.n_steps - first, (uint32_t)GYRE_CUDA_LINE_STEPS);
+            const bool is_last = first + n_steps == block.n_steps;
             is_stopped = run_batch<STEP>(block, tile, first, n_steps, is_stopped);
-            if (tile + 1 == n_tiles && first + n_steps == block.n_steps)
+            if (is_last && tile + 1 == n_tiles)
                 return;
+            if (is_last)
+                keep_credit(block, tile, credit);
             if (__syncthreads_or(is_stopped) != 0)
                 return;
-            if (first + n_steps == block.n_steps)
+            if (is_last)
                 post_tile(block, tile);
         }
+    }
 }
 
 #endif

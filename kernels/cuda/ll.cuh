@@ -35,13 +35,13 @@ template <int DTYPE, int OP> struct ll_step {
     static const int proto = GYRE_PROTO_LL;
 
     /* Load the line again until it is there. Returns false when aborted. */
-    static __device__ __forceinline__ bool receive(const struct block &block,
+    static __device__ __forceinline__ bool receive(const struct gyre_cuda_common &common,
                                                    const struct line_operand &in, uint32_t at,
                                                    ulonglong2 *halves)
     {
         uint32_t n_polls = 0;
         while (!ll_is_there(*halves, in.flag)) {
-            if (must_stop(block.common, n_polls))
+            if (must_stop(common, n_polls))
                 return false;
             *halves = load_line(in.base + (size_t)at * LL_LINE_BYTES);
         }
@@ -84,7 +84,7 @@ template <int DTYPE, int OP> struct ll_step {
                 const uint32_t at = first + k * blockDim.x;
                 if (at >= n_lines)
                     continue;
-                if (!receive(block, in, at, &halves[i][k]))
+                if (!receive(block.common, in, at, &halves[i][k]))
                     return false;
                 data[i][k] = ll_data(halves[i][k]);
             }
@@ -133,7 +133,7 @@ template <int DTYPE, int OP> struct ll_step {
 #pragma unroll
                 for (int k = 0; k < UNROLL; k++) {
                     const uint32_t at = first + k * blockDim.x;
-                    if (at < n_lines && !receive(block, in, at, &halves[k]))
+                    if (at < n_lines && !receive(block.common, in, at, &halves[k]))
                         return false;
                     data[k] = ll_data(halves[k]);
                 }

@@ -13,23 +13,15 @@
 #define LL128_LANES      8
 #define LL128_LINES      4 /* of a warp */
 
-/* What a lane holds of a line: 16 bytes, the last lane 8 and the flag. */
-struct ll128_place {
-    uint32_t line;       /* of the slot */
-    uint32_t data_bytes; /* offset of the lane's bytes in the chunk */
-    uint32_t n_valid;    /* bytes of them that exist */
-    bool is_there;       /* the line exists */
-};
-
-#define LL128_GROUP 4 /* inputs whose lines are awaited at the same time */
+#define LL128_GROUP      4 /* inputs whose lines are awaited at the same time */
 
 template <int DTYPE, int OP> struct ll128_step {
     static const int proto = GYRE_PROTO_LL128;
 
-    static __device__ __forceinline__ struct ll128_place place(uint32_t group, uint32_t lane,
-                                                               uint32_t n_bytes, uint32_t n_lines)
+    static __device__ __forceinline__ struct line_place place(uint32_t group, uint32_t lane,
+                                                              uint32_t n_bytes, uint32_t n_lines)
     {
-        struct ll128_place own;
+        struct line_place own;
         const uint32_t part = lane % LL128_LANES;
         const uint32_t width = part == LL128_LANES - 1 ? 8 : 16;
         own.line = group * LL128_LINES + lane / LL128_LANES;
@@ -42,7 +34,7 @@ template <int DTYPE, int OP> struct ll128_step {
     }
 
     static __device__ __forceinline__ ulonglong2 load_chunk(const unsigned char *base,
-                                                            const struct ll128_place &own)
+                                                            const struct line_place &own)
     {
         const unsigned char *from = base + own.data_bytes;
         ulonglong2 value = {0, 0};
@@ -54,7 +46,7 @@ template <int DTYPE, int OP> struct ll128_step {
     }
 
     static __device__ __forceinline__ void
-    store_chunk(unsigned char *base, const struct ll128_place &own, ulonglong2 value)
+    store_chunk(unsigned char *base, const struct line_place &own, ulonglong2 value)
     {
         unsigned char *to = base + own.data_bytes;
         if (own.n_valid > 0)
@@ -64,21 +56,21 @@ template <int DTYPE, int OP> struct ll128_step {
     }
 
     static __device__ __forceinline__ unsigned char *
-    in_slot(unsigned char *base, const struct ll128_place &own, uint32_t lane)
+    in_slot(unsigned char *base, const struct line_place &own, uint32_t lane)
     {
         return base + (size_t)own.line * LL128_LINE_BYTES + lane % LL128_LANES * 16;
     }
 
     /* All lanes of the warp. Returns false when aborted. */
-    static __device__ __forceinline__ bool receive(const struct block &block,
+    static __device__ __forceinline__ bool receive(const struct gyre_cuda_common &common,
                                                    const struct line_operand &in,
-                                                   const struct ll128_place &own, uint32_t lane,
+                                                   const struct line_place &own, uint32_t lane,
                                                    ulonglong2 *value)
     {
         const bool has_flag = own.is_there && lane % LL128_LANES == LL128_LANES - 1;
         uint32_t n_polls = 0;
         while (__any_sync(0xffffffffU, has_flag && value->y != in.flag)) {
-            if (__any_sync(0xffffffffU, must_stop(block.common, n_polls)))
+            if (__any_sync(0xffffffffU, must_stop(common, n_polls)))
                 return false;
             if (own.is_there)
                 *value = load_line(in_slot(in.base, own, lane));
@@ -92,7 +84,7 @@ template <int DTYPE, int OP> struct ll128_step {
     template <int UNROLL, int GROUP>
     static __device__ __forceinline__ bool
     gather(const struct block &block, const struct line_step &line, uint32_t group,
-           const struct ll128_place *places, uint32_t lane, ulonglong2 (*values)[UNROLL])
+           const struct line_place *places, uint32_t lane, ulonglong2 (*values)[UNROLL])
     {
 #pragma unroll
         for (int i = 0; i < GROUP; i++) {
@@ -117,7 +109,7 @@ template <int DTYPE, int OP> struct ll128_step {
             const struct line_operand in = line.operands[group + i];
 #pragma unroll
             for (int k = 0; k < UNROLL; k++)
-                if (!receive(block, in, places[k], lane, &values[i][k]))
+                if (!receive(block.common, in, places[k], lane, &values[i][k]))
                     return false;
         }
         return true;
@@ -125,7 +117,7 @@ template <int DTYPE, int OP> struct ll128_step {
 
     template <int UNROLL>
     static __device__ __forceinline__ void scatter(const struct line_step &line,
-                                                   const struct ll128_place *places, uint32_t lane,
+                                                   const struct line_place *places, uint32_t lane,
                                                    const ulonglong2 *values)
     {
         const bool is_last = lane % LL128_LANES == LL128_LANES - 1;
@@ -155,9 +147,9 @@ template <int DTYPE, int OP> struct ll128_step {
 
     /* One round of the warp: UNROLL groups of lines, of all inputs, to all outputs. */
     template <int UNROLL, bool REDUCES>
-    static __device__ __forceinline__ bool
-    run_round(const struct block &block, const struct line_step &line,
-              const struct ll128_place *places, uint32_t lane)
+    static __device__ __forceinline__ bool run_round(const struct block &block,
+                                                     const struct line_step &line,
+                                                     const struct line_place *places, uint32_t lane)
     {
         ulonglong2 results[UNROLL];
         if constexpr (!REDUCES) {
@@ -202,7 +194,7 @@ template <int DTYPE, int OP> struct ll128_step {
         const uint32_t n_lines = (line.n_bytes + LL128_DATA_BYTES - 1) / LL128_DATA_BYTES;
         const uint32_t n_groups = (n_lines + LL128_LINES - 1) / LL128_LINES;
         for (uint32_t first = threadIdx.x / 32; first < n_groups; first += n_warps * UNROLL) {
-            struct ll128_place places[UNROLL];
+            struct line_place places[UNROLL];
 #pragma unroll
             for (int k = 0; k < UNROLL; k++)
                 places[k] = place(first + k * n_warps, lane, line.n_bytes, n_lines);

@@ -6,6 +6,7 @@
 #include "algorithms/algorithm.h"
 #include "kernels/cuda/cuda_exec.h"
 #include "tests/check.h"
+#include "tests/gpus.h"
 #include "tests/gpu/gpu_world.h"
 #include "tests/host_world.h"
 
@@ -500,9 +501,8 @@ static const struct test_case cases[] = {
 /* test_cuda_exec [case [ranks [random runs [seed]]]] */
 int main(int argc, char **argv)
 {
-    int n_gpus = 0;
-    if (gyre_device_cuda.count(&n_gpus) != GYRE_SUCCESS || n_gpus == 0) {
-        printf("skipped: %s\n", gyre_cause());
+    if (test_n_gpus() == 0) {
+        printf("skipped: there is no GPU\n");
         return TEST_SKIPPED;
     }
     if (argc > 2)

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How many GPUs a test may use, without loading a driver: what follows may fork.
+ */
+#ifndef GYRE_TESTS_GPUS_H
+#define GYRE_TESTS_GPUS_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/** The device files, or fewer if CUDA_VISIBLE_DEVICES names fewer. */
+static inline int test_n_gpus(void)
+{
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    int n_gpus = 0, n_named = visible != NULL && visible[0] != '\0';
+    char path[32];
+    for (snprintf(path, sizeof(path), "/dev/nvidia%d", n_gpus); access(path, F_OK) == 0;
+         snprintf(path, sizeof(path), "/dev/nvidia%d", n_gpus))
+        n_gpus++;
+    for (const char *at = visible; at != NULL && (at = strchr(at, ',')) != NULL; at++)
+        n_named++;
+    return visible != NULL && n_named < n_gpus ? n_named : n_gpus;
+}
+
+#endif
