@@ -147,8 +147,8 @@ static const struct gyre_algorithm *prefer_on_host(const struct gyre_tuner_facts
 }
 
 /* What does best on GPUs joined by NVLink, up to so many bytes: tests/gpu/bench_cuda_exec, 2 and 4
- * H200 (18 links each, multicast off), f32 sum under CUDA graphs, 2026-11. Rows of a collective and
- * size class stand in order; more than 4 ranks take the rows of 4. */
+ * H200 (18 links each, multicast off), f32 sum under CUDA graphs, 2026-11. Bytes are those of all
+ * blocks. Rows of a collective and size class stand in order; more than 4 ranks take those of 4. */
 struct cuda_row {
     enum gyre_collective coll;
     bool is_pair; /* 2 ranks */
@@ -158,19 +158,20 @@ struct cuda_row {
 };
 
 static const struct cuda_row cuda_rows[] = {
-    {GYRE_COLL_ALL_REDUCE, true, 512 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL},
+    {GYRE_COLL_ALL_REDUCE, true, 256 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL},
     {GYRE_COLL_ALL_REDUCE, true, 4 << 20, &gyre_algorithm_twoshot, GYRE_PROTO_LL128},
     {GYRE_COLL_ALL_REDUCE, true, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE},
-    {GYRE_COLL_ALL_REDUCE, false, 256 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL},
+    {GYRE_COLL_ALL_REDUCE, false, 128 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL},
     {GYRE_COLL_ALL_REDUCE, false, 4 << 20, &gyre_algorithm_twoshot, GYRE_PROTO_LL128},
     {GYRE_COLL_ALL_REDUCE, false, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE},
-    {GYRE_COLL_ALL_GATHER, true, 64 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL},
+    {GYRE_COLL_ALL_GATHER, true, 256 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL},
     {GYRE_COLL_ALL_GATHER, true, 4 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL128},
     {GYRE_COLL_ALL_GATHER, true, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE},
     {GYRE_COLL_ALL_GATHER, false, 256 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL},
+    {GYRE_COLL_ALL_GATHER, false, 2 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL128},
     {GYRE_COLL_ALL_GATHER, false, 4 << 20, &gyre_algorithm_ring, GYRE_PROTO_LL128},
     {GYRE_COLL_ALL_GATHER, false, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE},
-    {GYRE_COLL_REDUCE_SCATTER, true, 1 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL},
+    {GYRE_COLL_REDUCE_SCATTER, true, 512 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL},
     {GYRE_COLL_REDUCE_SCATTER, true, 4 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL128},
     {GYRE_COLL_REDUCE_SCATTER, true, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE},
     {GYRE_COLL_REDUCE_SCATTER, false, 256 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL},
@@ -180,23 +181,29 @@ static const struct cuda_row cuda_rows[] = {
     {GYRE_COLL_BROADCAST, true, 2 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL128},
     {GYRE_COLL_BROADCAST, true, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE},
     {GYRE_COLL_BROADCAST, false, 256 << 10, &gyre_algorithm_ring, GYRE_PROTO_LL},
-    {GYRE_COLL_BROADCAST, false, 16 << 20, &gyre_algorithm_ring, GYRE_PROTO_LL128},
+    {GYRE_COLL_BROADCAST, false, 2 << 20, &gyre_algorithm_ring, GYRE_PROTO_LL128},
     {GYRE_COLL_BROADCAST, false, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE},
     {GYRE_COLL_REDUCE, true, 256 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL},
     {GYRE_COLL_REDUCE, true, 2 << 20, &gyre_algorithm_ring, GYRE_PROTO_LL128},
     {GYRE_COLL_REDUCE, true, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE},
     {GYRE_COLL_REDUCE, false, 256 << 10, &gyre_algorithm_ring, GYRE_PROTO_LL},
-    {GYRE_COLL_REDUCE, false, 16 << 20, &gyre_algorithm_ring, GYRE_PROTO_LL128},
+    {GYRE_COLL_REDUCE, false, 2 << 20, &gyre_algorithm_ring, GYRE_PROTO_LL128},
     {GYRE_COLL_REDUCE, false, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE},
 };
+
+/* Of all blocks; a call counts one. */
+static uint64_t all_bytes(const struct gyre_tuner_facts *facts, enum gyre_collective coll,
+                          uint64_t n_bytes)
+{
+    const struct gyre_collective_traits *traits = &gyre_collectives[coll];
+    return traits->in_blocks || traits->out_blocks ? n_bytes * facts->n_ranks : n_bytes;
+}
 
 /* NULL: no row for this collective. */
 static const struct cuda_row *find_cuda_row(const struct gyre_tuner_facts *facts,
                                             enum gyre_collective coll, uint64_t n_bytes)
 {
-    const struct gyre_collective_traits *traits = &gyre_collectives[coll];
-    if (traits->in_blocks || traits->out_blocks) /* rows count all blocks, a call counts one */
-        n_bytes *= facts->n_ranks;
+    n_bytes = all_bytes(facts, coll, n_bytes);
     for (size_t i = 0; i < sizeof(cuda_rows) / sizeof(cuda_rows[0]); i++)
         if (cuda_rows[i].coll == coll && cuda_rows[i].is_pair == (facts->n_ranks <= 2) &&
             n_bytes <= cuda_rows[i].most_bytes)
@@ -315,37 +322,81 @@ static uint64_t square_root(uint64_t value)
     return root;
 }
 
+/* Chains of collectives whose data all pass every rank; the others cut them into a part a rank. */
+static bool is_chain(enum gyre_collective coll, const struct gyre_algorithm *algorithm)
+{
+    return coll == GYRE_COLL_BROADCAST || coll == GYRE_COLL_REDUCE ||
+           algorithm == &gyre_algorithm_tree;
+}
+
+/* SIMPLE over GPUs' own links: a tile is pushed by the blocks themselves. */
+static bool is_pushed(const struct gyre_tuner_facts *facts, enum gyre_proto proto)
+{
+    return facts->device_kind == GYRE_DEVICE_CUDA && !facts->is_proxied &&
+           proto == GYRE_PROTO_SIMPLE;
+}
+
+/* GPUs: 64 KiB to 128 KiB of a rank's part a channel, so that it is two tiles, which go through the
+ * steps side by side; not under 32 channels from 2 MiB on (2 and 4 H200, 4 MiB to 64 MiB, all of
+ * 16, 32, 64 channels x 16 to 256 KiB tiles: bench_cuda_exec with BENCH_TILE, 2026-11). LL: what
+ * one tile carries; a second tile costs 5 us (4 H200, 4 KiB to 64 KiB, 2026-11). */
+static uint64_t cuda_channels(const struct gyre_tuner_facts *facts,
+                              const struct gyre_choice *choice, enum gyre_collective coll,
+                              uint64_t n_bytes)
+{
+    const uint64_t total = all_bytes(facts, coll, n_bytes);
+    if (choice->proto != GYRE_PROTO_SIMPLE)
+        return gyre_div_round_up(n_bytes, choice->proto == GYRE_PROTO_LL128 ? 8 * 1024 : 2 * 1024);
+    if (is_chain(coll, choice->algorithm) || total < 2 << 20 || facts->is_proxied)
+        return gyre_div_round_up(n_bytes, 64 * 1024);
+    return gyre_max_u64(gyre_div_round_up(total, facts->n_ranks * 131072ULL), 32);
+}
+
+static uint32_t choose_channels(const struct gyre_tuner_facts *facts,
+                                const struct gyre_choice *choice, enum gyre_collective coll,
+                                uint64_t n_bytes)
+{
+    uint64_t wanted = 1;
+    if (facts->device_kind == GYRE_DEVICE_CUDA)
+        wanted = cuda_channels(facts, choice, coll, n_bytes);
+    else if (facts->is_proxied && n_bytes > 65536)
+        /* Slots of several FIFOs in flight fill a link whose round trip is long: 48% of a 1 Gbit/s,
+         * 1 ms link with one channel, 99% with four (tests/lab, 2026-11). */
+        wanted = 4;
+    return gyre_clamp_u32(wanted, facts->min_channels, facts->max_channels);
+}
+
 /* Chains pass a tile on before the next comes: enough tiles to fill the chain, none too small. */
-static uint32_t choose_tile(const struct gyre_tuner_facts *facts, uint64_t n_bytes,
-                            uint32_t most_bytes)
+static uint32_t chain_tile(const struct gyre_tuner_facts *facts, uint64_t n_bytes,
+                           uint32_t most_bytes)
 {
     /* A channel's B bytes in tiles of t take (n - 1 + B / t) steps of (o + t / r); with o = 1.5 us
      * and r = 6 bytes/ns a channel on H200s the best t is sqrt(B o r / (n - 1)). */
     if (facts->device_kind == GYRE_DEVICE_CUDA) {
         const uint64_t hops = facts->n_ranks > 1 ? facts->n_ranks - 1 : 1;
         return gyre_clamp_u32(gyre_round_up(square_root(n_bytes * 9000 / hops), 512), 2048,
-                              most_bytes / 16 * 16);
+                              most_bytes);
     }
     const uint64_t wanted = n_bytes / (4ULL * facts->n_ranks);
     return gyre_clamp_u32(gyre_round_up(wanted, 4096),
-                          gyre_min_u64(MIN_TILE_BYTES, most_bytes) & ~15U, most_bytes / 16 * 16);
+                          gyre_min_u64(MIN_TILE_BYTES, most_bytes) & ~15U, most_bytes);
 }
 
-static uint32_t choose_channels(const struct gyre_tuner_facts *facts, enum gyre_proto proto,
-                                uint64_t n_bytes)
+static uint32_t choose_tile(const struct gyre_tuner_facts *facts, const struct gyre_choice *choice,
+                            enum gyre_collective coll, uint64_t n_bytes)
 {
-    uint64_t wanted = 1;
-    if (facts->device_kind == GYRE_DEVICE_CUDA)
-        /* LL: what one tile carries; a second tile costs 5 us (4 H200, 4 KiB to 64 KiB, 2026-11).
-         */
-        wanted = gyre_div_round_up(n_bytes, proto == GYRE_PROTO_SIMPLE  ? 64 * 1024
-                                            : proto == GYRE_PROTO_LL128 ? 8 * 1024
-                                                                        : 2 * 1024);
-    else if (facts->is_proxied && n_bytes > 65536)
-        /* Slots of several FIFOs in flight fill a link whose round trip is long: 48% of a 1 Gbit/s,
-         * 1 ms link with one channel, 99% with four (tests/lab, 2026-11). */
-        wanted = 4;
-    return gyre_clamp_u32(wanted, facts->min_channels, facts->max_channels);
+    const uint32_t most_bytes =
+        gyre_tuner_payload_bytes(&facts->spec, choice->algorithm, choice->proto) / 16 * 16;
+    const bool is_ring = choice->algorithm == &gyre_algorithm_ring;
+    if (is_chain(coll, choice->algorithm) && !(is_ring && is_pushed(facts, choice->proto)))
+        return chain_tile(facts, n_bytes / choice->n_channels, most_bytes);
+    /* Broadcast and reduce along a ring: calls follow each other along the chain, so that it is
+     * their steps that count, not the way through it (4 H200, 4 MiB to 1 GiB, 2026-11). */
+    if (is_chain(coll, choice->algorithm) || !is_pushed(facts, choice->proto))
+        return most_bytes;
+    const uint64_t part = all_bytes(facts, coll, n_bytes) / facts->n_ranks / choice->n_channels;
+    return gyre_clamp_u32(gyre_round_up(part / 2, 512), gyre_min_u64(16384, most_bytes) & ~15U,
+                          most_bytes);
 }
 
 uint64_t gyre_tuner_size_class(uint64_t n_bytes)
@@ -372,12 +423,8 @@ gyre_status gyre_tuner_choose(const struct gyre_tuner_facts *facts,
     /* Also where nothing was found: this says why. */
     GYRE_TRY(choose_algorithm(facts, filter, coll, n_bytes, &choice.algorithm));
     GYRE_TRY(choose_proto(facts, filter, coll, choice.algorithm, n_bytes, &choice.proto));
-    choice.n_channels = choose_channels(facts, choice.proto, n_bytes);
-    const uint32_t most = gyre_tuner_payload_bytes(&facts->spec, choice.algorithm, choice.proto);
-    const bool is_chain = coll == GYRE_COLL_BROADCAST || coll == GYRE_COLL_REDUCE ||
-                          choice.algorithm == &gyre_algorithm_tree;
-    choice.tile_bytes =
-        is_chain ? choose_tile(facts, n_bytes / choice.n_channels, most) : most / 16 * 16;
+    choice.n_channels = choose_channels(facts, &choice, coll, n_bytes);
+    choice.tile_bytes = choose_tile(facts, &choice, coll, n_bytes);
     *choice_out = choice;
     return GYRE_SUCCESS;
 }

@@ -156,11 +156,12 @@ static uint32_t block_threads(const struct gyre_loaded *loaded, const struct gyr
 static const void *exchange_kernel(const struct gyre_work *work)
 {
     const struct gyre_loaded *loaded = work->loaded;
-    if (loaded->exchange.n_peers == 0 || gyre_tile_count(&work->split) != 1 ||
+    const uint64_t n_tiles = gyre_tile_count(&work->split);
+    if (n_tiles > loaded->exchange.depth ||
         (loaded->exchange.reduces == 0 && !gyre_cuda_only_copies(loaded, &work->reduction)))
         return NULL;
-    return gyre_cuda_exchange_kernel_find(&loaded->exchange, loaded->proto, work->reduction.dtype,
-                                          work->reduction.op);
+    return gyre_cuda_exchange_kernel_find(&loaded->exchange, loaded->proto, (uint32_t)n_tiles,
+                                          work->reduction.dtype, work->reduction.op);
 }
 
 static gyre_status launch_exchange(struct gyre_cuda_executor *executor, const void *kernel,

@@ -86,10 +86,11 @@ static unsigned kernel_bit(const struct gyre_loaded *loaded, const struct gyre_r
 static gyre_status prepare_kernels(const struct gyre_loaded *loaded,
                                    const struct gyre_reduction *reduction)
 {
-    if (loaded->exchange.n_peers > 0)
-        GYRE_TRY(prepare_kernel(gyre_cuda_exchange_kernel_find(&loaded->exchange, loaded->proto,
-                                                               reduction->dtype, reduction->op),
-                                0));
+    for (uint32_t n_tiles = 1; n_tiles <= 2; n_tiles++) /* of one tile, of more */
+        GYRE_TRY(
+            prepare_kernel(gyre_cuda_exchange_kernel_find(&loaded->exchange, loaded->proto, n_tiles,
+                                                          reduction->dtype, reduction->op),
+                           0));
     if (!gyre_cuda_only_copies(loaded, reduction))
         return prepare_kernel(
             gyre_cuda_kernel_find(loaded->proto, false, false, reduction->dtype, reduction->op),

@@ -128,72 +128,6 @@ static gyre_status lower_step(struct lowering *lower, struct gyre_cuda_worker *w
     return GYRE_SUCCESS;
 }
 
-/* Chunk operands of two steps, of one tile or of two; in place, IN and OUT are the same memory. */
-static bool same_memory(const struct gyre_program *program, bool same_tile,
-                        const struct gyre_operand *a, const struct gyre_operand *b)
-{
-    const struct gyre_collective_traits *traits = &gyre_collectives[program->coll];
-    if (a->kind == GYRE_OPERAND_SCRATCH || b->kind == GYRE_OPERAND_SCRATCH)
-        return a->kind == b->kind && a->index == b->index;
-    if (!same_tile)
-        return false;
-    if (a->kind == b->kind)
-        return a->index == b->index;
-    const struct gyre_operand *in = a->kind == GYRE_OPERAND_IN ? a : b;
-    const struct gyre_operand *out = in == a ? b : a;
-    if (traits->in_blocks == traits->out_blocks)
-        return in->index == out->index;
-    return (traits->in_blocks ? in->index : out->index) == program->rank;
-}
-
-/* What the step reads (or writes) of this rank's memory beside slots. @chunk: where placed data
- * that it receives lie. */
-static bool operand_memory(const struct gyre_step *step, bool is_out, unsigned i,
-                           struct gyre_operand *memory_out)
-{
-    *memory_out = is_out ? step->outs[i] : step->ins[i];
-    if (memory_out->kind != GYRE_OPERAND_CONNECTION)
-        return true;
-    if (is_out || memory_out->is_placed == 0)
-        return false;
-    memory_out->kind = GYRE_OPERAND_OUT;
-    memory_out->index = step->chunk;
-    return true;
-}
-
-/* Does one of the steps write what the other one touches? */
-static bool steps_conflict(const struct gyre_program *program, bool same_tile,
-                           const struct gyre_step *a, const struct gyre_step *b)
-{
-    const unsigned n_a = (unsigned)a->n_ins + a->n_outs, n_b = (unsigned)b->n_ins + b->n_outs;
-    for (unsigned i = 0; i < n_a; i++)
-        for (unsigned j = 0; j < n_b; j++) {
-            const bool a_writes = i >= a->n_ins, b_writes = j >= b->n_ins;
-            struct gyre_operand x, y;
-            if ((a_writes || b_writes) &&
-                operand_memory(a, a_writes, a_writes ? i - a->n_ins : i, &x) &&
-                operand_memory(b, b_writes, b_writes ? j - b->n_ins : j, &y) &&
-                same_memory(program, same_tile, &x, &y))
-                return true;
-        }
-    return false;
-}
-
-/* Whatever the number of tiles side by side, a step comes at most so close to the steps before it
- * as in the program; tiles share scratch, so the last steps of a tile come before the first ones.
- */
-static bool step_meets(const struct gyre_program *program, const struct gyre_cuda_worker *worker,
-                       uint32_t s)
-{
-    for (uint32_t distance = 1; distance <= GYRE_CUDA_MEET_DISTANCE; distance++) {
-        const uint32_t before = (s + worker->n_steps * distance - distance) % worker->n_steps;
-        if (steps_conflict(program, distance <= s, &program->steps[worker->first_step + s],
-                           &program->steps[worker->first_step + before]))
-            return true;
-    }
-    return false;
-}
-
 static gyre_status lower_all(struct lowering *lower, struct gyre_cuda_shape *shape_out)
 {
     const struct gyre_program *program = lower->config->program;
@@ -206,8 +140,6 @@ static gyre_status lower_all(struct lowering *lower, struct gyre_cuda_shape *sha
         worker->first_connection = n_connections;
         for (uint32_t s = worker->first_step; s < worker->first_step + worker->n_steps; s++)
             GYRE_TRY(lower_step(lower, worker, &program->steps[s], &lower->steps[s]));
-        for (uint32_t s = 0; s < worker->n_steps; s++)
-            lower->steps[worker->first_step + s].meets = step_meets(program, worker, s);
         for (uint32_t c = 0; c < worker->n_connections; c++)
             shape.max_uses = (uint32_t)gyre_max_u64(
                 shape.max_uses, lower->connections[worker->first_connection + c].n_uses);
@@ -286,16 +218,21 @@ const void *gyre_cuda_kernel_find(enum gyre_proto proto, bool copies, bool many,
 }
 
 const void *gyre_cuda_exchange_kernel_find(const struct gyre_cuda_exchange *exchange,
-                                           enum gyre_proto proto, unsigned dtype, unsigned op)
+                                           enum gyre_proto proto, uint32_t n_tiles, unsigned dtype,
+                                           unsigned op)
 {
     const enum gyre_cuda_lines lines =
         proto == GYRE_PROTO_LL ? GYRE_CUDA_LINES_LL : GYRE_CUDA_LINES_LL128;
     const enum gyre_cuda_peers peers = exchange->n_peers == 1   ? GYRE_CUDA_PEERS_1
                                        : exchange->n_peers <= 3 ? GYRE_CUDA_PEERS_3
                                                                 : GYRE_CUDA_PEERS_7;
+    const uint32_t n_uses = (uint32_t)exchange->reduces + exchange->gathers;
+    if (exchange->n_peers == 0 || n_tiles * n_uses > exchange->depth)
+        return NULL; /* credit would be needed on the way */
     if (exchange->reduces == 0)
         return gyre_cuda_kernels_copy.exchange[lines][peers];
-    if (proto == GYRE_PROTO_LL && exchange->gathers == 0 && peers < GYRE_CUDA_PEERS_7)
+    if (proto == GYRE_PROTO_LL && exchange->gathers == 0 && n_tiles == 1 &&
+        peers < GYRE_CUDA_PEERS_7)
         return by_dtype[dtype]->one_shot[peers][op];
     return op == GYRE_SUM ? by_dtype[dtype]->exchange[lines][peers] : NULL;
 }

@@ -28,14 +28,14 @@ struct gyre_cuda_step {
     uint8_t n_ins;
     uint8_t n_outs;
     uint8_t is_final;
-    uint8_t meets; /* SIMPLE: threads meet before it, see gyre_cuda_lower() */
+    uint8_t pad;
     uint16_t chunk;
     uint16_t recv_mask;   /* bit i: ins[i] is a connection */
     uint16_t send_mask;   /* bit i: outs[i] is a connection */
     uint16_t caller_mask; /* bit i: ins[i] is the caller's input: multiplied if the op asks */
     struct gyre_cuda_operand ins[GYRE_STEP_MAX_INS];
     struct gyre_cuda_operand outs[GYRE_STEP_MAX_OUTS];
-    uint32_t pad[2];
+    uint32_t more_pad[2];
 };
 
 struct gyre_cuda_connection {
@@ -230,10 +230,12 @@ struct gyre_cuda_exchange {
     uint32_t own_chunk;
     uint16_t n_peers;   /* 0: the program is not of that kind */
     uint16_t own_place; /* in the reduction: after so many peers */
-    uint16_t reduces;   /* the first slot of each connection */
+    uint16_t reduces;   /* the first slot of each connection in a tile */
     uint16_t gathers;   /* its next slot */
-    uint32_t pad;
-    struct gyre_cuda_peer peers[GYRE_CUDA_MAX_PEERS]; /* in the reduction's order */
+    uint32_t first;     /* of the reduction, which goes round the peers */
+    /* In the order in which the program sends to them, another one on every rank: no peer is sent
+     * to by all at the same time. */
+    struct gyre_cuda_peer peers[GYRE_CUDA_MAX_PEERS];
 };
 
 struct gyre_cuda_args_exchange {
@@ -264,9 +266,6 @@ static GYRE_HOST_DEVICE inline bool gyre_cuda_ll_cleans(uint64_t slot_number, ui
 extern "C" {
 #endif
 
-/* SIMPLE: a step begins when all threads have finished the one so many + 1 steps before it. */
-#define GYRE_CUDA_MEET_DISTANCE 3
-
 /* How large a launch of a loaded program is. */
 struct gyre_cuda_shape {
     uint32_t max_connections; /* of one worker */
@@ -276,9 +275,6 @@ struct gyre_cuda_shape {
 };
 
 /** gyre_cuda_lower - one rank's program as a blob for the kernel.
- * Marks the steps before which SIMPLE's threads must meet: one of the GYRE_CUDA_MEET_DISTANCE steps
- * before it touches the same memory and one of the two writes it. Threads divide a step among them
- * by its alignment, so that the same bytes may belong to another thread in the next step.
  * @connectors: checked for existence and protocol, for every channel.
  * @blob_out: malloc'ed. Errors: INVALID_USAGE (no such connection), UNSUPPORTED (the connection
  * does not have the protocol, too many chunks), OUT_OF_MEMORY. */
@@ -295,9 +291,11 @@ void gyre_cuda_exchange_find(const struct gyre_fifo_spec *spec,
                              const struct gyre_cuda_program *blob,
                              struct gyre_cuda_exchange *exchange_out);
 
-/** gyre_cuda_exchange_kernel_find - NULL if there is none: the interpreter runs the steps. */
+/** gyre_cuda_exchange_kernel_find - for a launch of so many tiles. NULL if there is none: the
+ * interpreter runs the steps. */
 const void *gyre_cuda_exchange_kernel_find(const struct gyre_cuda_exchange *exchange,
-                                           enum gyre_proto proto, unsigned dtype, unsigned op);
+                                           enum gyre_proto proto, uint32_t n_tiles, unsigned dtype,
+                                           unsigned op);
 
 /** gyre_cuda_kernel_find - the interpreter for (protocol, dtype, op), or for copies only.
  * @copies: programs that reduce nothing; dtype and op are ignored.

@@ -2,9 +2,10 @@
  *
  * Exchanges as one macro-step: programs in which a rank sends chunks of IN to its peers, reduces
  * what they sent and its own chunk in the program's order, and may send the result to all and
- * receive theirs; all in one tile. It moves the same slots and gives the same bits as the steps
- * would (a peer may well run them one by one), but everything that the steps would look up stands
- * in the kernel's parameters, and a thread waits for nothing but its own lines.
+ * receive theirs; in as few tiles as the FIFOs take without new credit. It moves the same slots and
+ * gives the same bits as the steps would (a peer may well run them one by one), but everything that
+ * the steps would look up stands in the kernel's parameters, and a thread waits for nothing but its
+ * own lines.
  *
  * Here the one-shot in protocol LL for up to three peers, whose code is short, since small messages
  * pay for every instruction that is fetched; exchange_lines.cuh has the others.
@@ -13,6 +14,12 @@
 #define GYRE_KERNELS_CUDA_EXCHANGE_CUH
 
 #include "kernels/cuda/ll.cuh"
+
+/* Slots of each connection in a tile. */
+static __device__ __forceinline__ uint32_t exchange_uses(const struct gyre_cuda_exchange &exchange)
+{
+    return (uint32_t)exchange.reduces + exchange.gathers;
+}
 
 /* One thread's view of the peers; registers, since every loop over it is unrolled. */
 template <int N> struct exchange_ends {
@@ -42,8 +49,8 @@ static __device__ __forceinline__ void exchange_open(const struct gyre_cuda_args
     }
 }
 
-/* Where this call's slots are; credit of the calls before goes back, room for this one is awaited.
- * Returns false when aborted. */
+/* Where this call's slots are; credit of the calls before goes back to all peers, then room for
+ * this one is awaited of each: they may be waiting for that credit. Returns false when aborted. */
 template <int N>
 static __device__ __forceinline__ bool exchange_resolve(const struct gyre_cuda_args_exchange &args,
                                                         struct exchange_ends<N> *ends)
@@ -57,7 +64,6 @@ static __device__ __forceinline__ bool exchange_resolve(const struct gyre_cuda_a
             break;
         const struct gyre_cuda_peer &peer = exchange.peers[p];
         const uint32_t mask = exchange.depth - 1;
-        uint32_t n_polls = 0;
         ends->to[p] =
             peer.to + skip + ((uint32_t)ends->sent[p] & mask) * (size_t)args.common.slot_bytes;
         ends->from[p] = peer.from + skip +
@@ -66,11 +72,17 @@ static __device__ __forceinline__ bool exchange_resolve(const struct gyre_cuda_a
             store_relaxed_sys(
                 (uint64_t *)((unsigned char *)peer.posted + channel * exchange.credit_stride),
                 ends->received[p]);
-        while ((int64_t)(ends->head[p] + exchange.depth - ends->sent[p]) <= 0) {
+    }
+#pragma unroll
+    for (int p = 0; p < N; p++) {
+        uint32_t n_polls = 0;
+        while (p < exchange.n_peers &&
+               (int64_t)(ends->head[p] + exchange.depth - ends->sent[p]) <= 0) {
             if (must_stop(args.common, n_polls))
                 return false;
-            ends->head[p] = load_relaxed_sys((const uint64_t *)((const unsigned char *)peer.head +
-                                                                channel * exchange.credit_stride));
+            ends->head[p] =
+                load_relaxed_sys((const uint64_t *)((const unsigned char *)exchange.peers[p].head +
+                                                    channel * exchange.credit_stride));
         }
     }
     return true;
@@ -100,6 +112,22 @@ static __device__ __forceinline__ uint64_t exchange_load(const struct gyre_cuda_
     return value;
 }
 
+/* What the i-th peer of the reduction sent. Registers have no index: all of them are looked at. */
+template <int N, class VALUE>
+static __device__ __forceinline__ VALUE of_peer(const struct gyre_cuda_exchange &exchange,
+                                                const VALUE *received, uint32_t i)
+{
+    uint32_t wanted = i + exchange.first;
+    VALUE value = received[0];
+    if (wanted >= exchange.n_peers)
+        wanted -= exchange.n_peers;
+#pragma unroll
+    for (uint32_t p = 1; p < N; p++)
+        if (p == wanted)
+            value = received[p];
+    return value;
+}
+
 /* In the program's order: `place` peers, the own value, the other peers. */
 template <int DTYPE, int OP, int N>
 static __device__ __forceinline__ uint64_t
@@ -113,9 +141,9 @@ exchange_reduce(const struct gyre_cuda_args_exchange &args, uint64_t own, const 
     for (int i = 0; i <= N; i++) {
         if (i > args.exchange.n_peers)
             break;
-        value = i == (int)place  ? own
-                : i < (int)place ? received[i < N ? i : 0]
-                                 : received[i > 0 ? i - 1 : 0];
+        value = i == (int)place
+                    ? own
+                    : of_peer<N>(args.exchange, received, (uint32_t)(i < (int)place ? i : i - 1));
         memcpy(&words, &value, LL_DATA_BYTES);
         if (i == 0)
             result.begin(words, false, 0);
@@ -201,7 +229,7 @@ static __device__ __forceinline__ void exchange_close(const struct gyre_cuda_arg
         const struct gyre_cuda_peer &peer = exchange.peers[i / 2];
         args.common.counters[(i % 2 != 0 ? peer.send_end : peer.recv_end) +
                              blockIdx.x * args.work.channel_stride] +=
-            (uint32_t)exchange.reduces + exchange.gathers;
+            exchange_uses(exchange) * args.work.split.n_tiles;
     }
     if (i == 0)
         finish_launch(args.common);

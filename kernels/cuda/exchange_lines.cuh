@@ -147,9 +147,9 @@ struct line_range {
 };
 
 static __device__ __forceinline__ struct line_range
-exchange_range(const struct gyre_cuda_work &work, uint32_t chunk)
+exchange_range(const struct gyre_cuda_work &work, uint32_t chunk, uint32_t tile)
 {
-    const struct gyre_range range = gyre_cuda_tile_range(&work.split, blockIdx.x, chunk, 0);
+    const struct gyre_range range = gyre_cuda_tile_range(&work.split, blockIdx.x, chunk, tile);
     return {range.first_elem * work.elem_bytes, (uint32_t)range.n_elems * work.elem_bytes};
 }
 
@@ -160,7 +160,7 @@ static __device__ __forceinline__ bool open_ends(const struct gyre_cuda_args_exc
                                                  struct line_ends<N> *ends)
 {
     const struct gyre_cuda_exchange &exchange = args.exchange;
-    const uint32_t n_uses = (uint32_t)exchange.reduces + exchange.gathers;
+    const uint32_t n_slots = exchange_uses(exchange) * args.work.split.n_tiles;
     const uint32_t end_skip = blockIdx.x * args.work.channel_stride;
     const size_t skip = (size_t)blockIdx.x * exchange.credit_stride;
     uint64_t head[N];
@@ -183,7 +183,7 @@ static __device__ __forceinline__ bool open_ends(const struct gyre_cuda_args_exc
     for (int p = 0; p < N; p++) {
         uint32_t n_polls = 0;
         while (p < exchange.n_peers && !is_stopped &&
-               (int64_t)(head[p] + exchange.depth - ends->sent[p] - n_uses) < 0) {
+               (int64_t)(head[p] + exchange.depth - ends->sent[p] - n_slots) < 0) {
             is_stopped = must_stop(args.common, n_polls);
             head[p] = load_relaxed_sys(
                 (const uint64_t *)((const unsigned char *)exchange.peers[p].head + skip));
@@ -228,7 +228,8 @@ static __device__ __forceinline__ ulonglong2 load_input(const struct gyre_cuda_w
 /* Each peer's chunk of IN to its slot. */
 template <int PROTO, int DTYPE, int OP, int N>
 static __device__ __forceinline__ void scatter_chunks(const struct gyre_cuda_args_exchange &args,
-                                                      const struct line_ends<N> &ends)
+                                                      const struct line_ends<N> &ends,
+                                                      uint32_t tile)
 {
     using mover = line_mover<PROTO>;
     const int unroll = EXCHANGE_UNROLL(N);
@@ -239,7 +240,7 @@ static __device__ __forceinline__ void scatter_chunks(const struct gyre_cuda_arg
     for (int p = 0; p < N; p++) {
         ranges[p] = {0, 0};
         if (p < exchange.n_peers)
-            ranges[p] = exchange_range(args.work, exchange.peers[p].chunk);
+            ranges[p] = exchange_range(args.work, exchange.peers[p].chunk, tile);
         n_rounds = max(n_rounds, mover::n_rounds(ranges[p].n_bytes));
     }
     for (uint32_t round = 0; round < n_rounds; round += unroll) {
@@ -257,8 +258,8 @@ static __device__ __forceinline__ void scatter_chunks(const struct gyre_cuda_arg
         for (int p = 0; p < N; p++) {
             if (p >= exchange.n_peers)
                 break;
-            const struct line_operand to =
-                exchange_slot<PROTO>(args, exchange.peers[p].to, ends.sent[p]);
+            const struct line_operand to = exchange_slot<PROTO>(
+                args, exchange.peers[p].to, ends.sent[p] + tile * exchange_uses(exchange));
 #pragma unroll
             for (int k = 0; k < unroll; k++)
                 mover::send(to.base, mover::place(round + k, ranges[p].n_bytes), values[p][k],
@@ -292,10 +293,9 @@ receive_lines(const struct gyre_cuda_args_exchange &args, const struct line_oper
 }
 
 /* In the program's order: `own_place` peers, the own value, the other peers. */
-template <int PROTO, int DTYPE, int OP, int N, int UNROLL>
-static __device__ __forceinline__ ulonglong2
-reduce_lines_of(const struct gyre_cuda_args_exchange &args, ulonglong2 own,
-                const ulonglong2 (*received)[UNROLL], int k)
+template <int PROTO, int DTYPE, int OP, int N>
+static __device__ __forceinline__ ulonglong2 reduce_lines_of(
+    const struct gyre_cuda_args_exchange &args, ulonglong2 own, const ulonglong2 *received)
 {
     const uint32_t place = args.exchange.own_place;
     reducer<DTYPE, OP, line_mover<PROTO>::bytes> result;
@@ -305,9 +305,9 @@ reduce_lines_of(const struct gyre_cuda_args_exchange &args, ulonglong2 own,
     for (int i = 0; i <= N; i++) {
         if (i > args.exchange.n_peers)
             break;
-        value = i == (int)place  ? own
-                : i < (int)place ? received[i < N ? i : 0][k]
-                                 : received[i > 0 ? i - 1 : 0][k];
+        value = i == (int)place
+                    ? own
+                    : of_peer<N>(args.exchange, received, (uint32_t)(i < (int)place ? i : i - 1));
         memcpy(&words, &value, sizeof(words));
         if (i == 0)
             result.begin(words, false, 0);
@@ -324,12 +324,12 @@ reduce_lines_of(const struct gyre_cuda_args_exchange &args, ulonglong2 own,
  * false when aborted. */
 template <int PROTO, int DTYPE, int OP, int N>
 static __device__ __forceinline__ bool finish_chunk(const struct gyre_cuda_args_exchange &args,
-                                                    const struct line_ends<N> &ends)
+                                                    const struct line_ends<N> &ends, uint32_t tile)
 {
     using mover = line_mover<PROTO>;
     const int unroll = EXCHANGE_UNROLL(N);
     const struct gyre_cuda_exchange &exchange = args.exchange;
-    const struct line_range range = exchange_range(args.work, exchange.own_chunk);
+    const struct line_range range = exchange_range(args.work, exchange.own_chunk, tile);
     const uint32_t n_rounds = mover::n_rounds(range.n_bytes);
     const unsigned char *in = args.work.in + exchange.own_offset + range.skip_bytes;
     unsigned char *out = args.work.out + exchange.own_out_offset + range.skip_bytes;
@@ -337,7 +337,8 @@ static __device__ __forceinline__ bool finish_chunk(const struct gyre_cuda_args_
 #pragma unroll
     for (int p = 0; p < N; p++)
         if (p < exchange.n_peers)
-            from[p] = exchange_slot<PROTO>(args, exchange.peers[p].from, ends.received[p]);
+            from[p] = exchange_slot<PROTO>(args, exchange.peers[p].from,
+                                           ends.received[p] + tile * exchange_uses(exchange));
     for (uint32_t round = 0; round < n_rounds; round += unroll) {
         struct line_place places[N][unroll];
         ulonglong2 values[unroll];
@@ -353,16 +354,21 @@ static __device__ __forceinline__ bool finish_chunk(const struct gyre_cuda_args_
             if (!receive_lines<PROTO, N, unroll>(args, from, places, received))
                 return false;
 #pragma unroll
-            for (int k = 0; k < unroll; k++)
-                values[k] =
-                    reduce_lines_of<PROTO, DTYPE, OP, N, unroll>(args, values[k], received, k);
+            for (int k = 0; k < unroll; k++) {
+                ulonglong2 of_peers[N];
+#pragma unroll
+                for (int p = 0; p < N; p++)
+                    of_peers[p] = received[p][k];
+                values[k] = reduce_lines_of<PROTO, DTYPE, OP, N>(args, values[k], of_peers);
+            }
         }
 #pragma unroll
         for (int p = 0; p < N; p++) {
             if (p >= exchange.n_peers || exchange.gathers == 0)
                 break;
-            const struct line_operand to =
-                exchange_slot<PROTO>(args, exchange.peers[p].to, ends.sent[p] + exchange.reduces);
+            const struct line_operand to = exchange_slot<PROTO>(
+                args, exchange.peers[p].to,
+                ends.sent[p] + tile * exchange_uses(exchange) + exchange.reduces);
 #pragma unroll
             for (int k = 0; k < unroll; k++)
                 mover::send(to.base, places[0][k], values[k], to.flag);
@@ -377,7 +383,7 @@ static __device__ __forceinline__ bool finish_chunk(const struct gyre_cuda_args_
 /* What the peers finished, to OUT. Returns false when aborted. */
 template <int PROTO, int N>
 static __device__ __forceinline__ bool gather_chunks(const struct gyre_cuda_args_exchange &args,
-                                                     const struct line_ends<N> &ends)
+                                                     const struct line_ends<N> &ends, uint32_t tile)
 {
     using mover = line_mover<PROTO>;
     const int unroll = EXCHANGE_UNROLL(N);
@@ -390,10 +396,11 @@ static __device__ __forceinline__ bool gather_chunks(const struct gyre_cuda_args
         ranges[p] = {0, 0};
         if (p >= exchange.n_peers)
             continue;
-        ranges[p] = exchange_range(args.work, exchange.peers[p].chunk);
+        ranges[p] = exchange_range(args.work, exchange.peers[p].chunk, tile);
         n_rounds = max(n_rounds, mover::n_rounds(ranges[p].n_bytes));
-        from[p] =
-            exchange_slot<PROTO>(args, exchange.peers[p].from, ends.received[p] + exchange.reduces);
+        from[p] = exchange_slot<PROTO>(args, exchange.peers[p].from,
+                                       ends.received[p] + tile * exchange_uses(exchange) +
+                                           exchange.reduces);
     }
     for (uint32_t round = 0; round < n_rounds; round += unroll) {
         struct line_place places[N][unroll];
@@ -420,40 +427,45 @@ static __device__ __forceinline__ bool gather_chunks(const struct gyre_cuda_args
 /* LL: once in a long while slots are written whole, see GYRE_CUDA_LL_CLEAN_PERIOD. */
 template <int N>
 static __device__ __forceinline__ void clean_slots(const struct gyre_cuda_args_exchange &args,
-                                                   const struct line_ends<N> &ends)
+                                                   const struct line_ends<N> &ends, uint32_t tile)
 {
     const struct gyre_cuda_exchange &exchange = args.exchange;
-    const uint32_t n_uses = (uint32_t)exchange.reduces + exchange.gathers;
+    const uint32_t n_uses = exchange_uses(exchange);
 #pragma unroll
     for (int p = 0; p < N; p++) {
         for (uint32_t use = 0; p < exchange.n_peers && use < n_uses; use++) {
-            if (!gyre_cuda_ll_cleans(ends.sent[p] + use, exchange.depth))
+            const uint64_t number = ends.sent[p] + tile * n_uses + use;
+            if (!gyre_cuda_ll_cleans(number, exchange.depth))
                 continue;
             const uint32_t chunk =
                 use < exchange.reduces ? exchange.peers[p].chunk : exchange.own_chunk;
-            const uint32_t n_bytes = exchange_range(args.work, chunk).n_bytes;
+            const uint32_t n_bytes = exchange_range(args.work, chunk, tile).n_bytes;
             const struct line_operand to =
-                exchange_slot<GYRE_PROTO_LL>(args, exchange.peers[p].to, ends.sent[p] + use);
+                exchange_slot<GYRE_PROTO_LL>(args, exchange.peers[p].to, number);
             exchange_clean(to.base, (n_bytes + LL_DATA_BYTES - 1) / LL_DATA_BYTES,
                            args.common.slot_bytes / LL_LINE_BYTES, to.flag);
         }
     }
 }
 
+/* Phase by phase, each of all tiles: what one waits for is on its way since the one before. */
 template <int PROTO, int DTYPE, int OP, int N>
 static __device__ __forceinline__ void run_exchange(const struct gyre_cuda_args_exchange &args)
 {
+    const uint32_t n_tiles = args.work.split.n_tiles;
     struct line_ends<N> ends;
     if (!open_ends<N>(args, &ends))
         return;
-    if (DTYPE != DTYPE_NONE)
-        scatter_chunks<PROTO, DTYPE, OP, N>(args, ends);
-    if (!finish_chunk<PROTO, DTYPE, OP, N>(args, ends))
-        return;
-    if (args.exchange.gathers != 0 && !gather_chunks<PROTO, N>(args, ends))
-        return;
-    if (PROTO == GYRE_PROTO_LL)
-        clean_slots<N>(args, ends);
+    for (uint32_t tile = 0; DTYPE != DTYPE_NONE && tile < n_tiles; tile++)
+        scatter_chunks<PROTO, DTYPE, OP, N>(args, ends, tile);
+    for (uint32_t tile = 0; tile < n_tiles; tile++)
+        if (!finish_chunk<PROTO, DTYPE, OP, N>(args, ends, tile))
+            return;
+    for (uint32_t tile = 0; args.exchange.gathers != 0 && tile < n_tiles; tile++)
+        if (!gather_chunks<PROTO, N>(args, ends, tile))
+            return;
+    for (uint32_t tile = 0; PROTO == GYRE_PROTO_LL && tile < n_tiles; tile++)
+        clean_slots<N>(args, ends, tile);
 }
 
 /* DTYPE_NONE: nothing is reduced. */

@@ -20,7 +20,6 @@ struct move {
     uint32_t misalignment; /* all addresses or'ed, modulo 16 */
     struct arithmetic arithmetic;
     uint32_t is_stopped; /* aborted: nothing is moved any more */
-    uint32_t meets;      /* workers wait for each other before it */
 };
 
 template <int BYTES> static __device__ __forceinline__ pack<BYTES> load(const unsigned char *from);

@@ -7,12 +7,8 @@
  * is under way; without the extra warp it would stand between any two steps.
  *
  * Resolved steps go round four buffers in shared memory. The waiter fills step k after the poster
- * has published k - 4, which also keeps each of the barriers at most one phase ahead.
- *
- * Worker threads wait for the waiter, not for each other: a thread that has done its part of a step
- * goes on with its part of the next, so that the block's loads and stores never run dry between two
- * steps. Only where a step touches memory that one of the three before it touched (`meets`, found
- * when the program is lowered) do they meet first; a step before those is finished by all of them.
+ * has published k - 4, which also keeps each of the barriers at most one phase ahead. (Workers that
+ * wait for the waiter only, on an mbarrier, drift apart: 1 to 3 % slower, 4 H200, 2026-11.)
  *
  * Two tiles go through the steps side by side where slots allow it (struct cursor): while a tile's
  * data is on its way to the peer and back, the other tile is moved.
@@ -23,9 +19,10 @@
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/move.cuh"
 
-#define N_MOVES         (GYRE_CUDA_MEET_DISTANCE + 1) /* resolved steps */
-#define MEET_BARRIER    1                             /* of the workers */
-#define DONE_BARRIER    2                             /* to 5: workers arrive, poster syncs */
+#define N_MOVES         4 /* resolved steps */
+#define READY_BARRIER   1 /* to 4: waiter arrives, workers sync */
+#define DONE_BARRIER    5 /* to 8: workers arrive, poster syncs */
+#define POSTED_BARRIER  9 /* to 12: poster arrives, waiter syncs */
 #define SERVICE_THREADS 64
 #define FIRST_OUT_LANE  16 /* lanes 0..9 serve inputs, 16..24 outputs */
 
@@ -34,8 +31,6 @@ static_assert(GYRE_STEP_MAX_INS <= FIRST_OUT_LANE && FIRST_OUT_LANE + GYRE_STEP_
 
 struct simple_shared {
     struct move moves[N_MOVES];
-    uint64_t ready[N_MOVES]; /* mbarriers: the waiter has resolved the step and awaited its slots */
-    uint64_t posted[N_MOVES]; /* likewise: the poster has published it */
 };
 
 /* Which step of which tile comes next: of `n_abreast` tiles step 0, then step 1, ... */
@@ -141,7 +136,6 @@ static __device__ __forceinline__ void fill_move(const struct block &block,
     move->arithmetic.scalar = work.scalar;
     move->arithmetic.scale_mask = work.premultiply != 0 ? step->caller_mask : 0;
     move->arithmetic.divisor = step->is_final != 0 ? work.divisor : 1;
-    move->meets = step->meets;
 }
 
 /* Resolve and await one step; every lane its operand. Returns false when aborted. */
@@ -207,24 +201,25 @@ static __device__ __forceinline__ void publish(const struct block &block,
     store_relaxed_sys(own->posted, number + 1);
 }
 
-static __device__ __forceinline__ void run_waiter(const struct block &block,
-                                                  struct simple_shared *shared, uint32_t lane)
+static __device__ __forceinline__ void
+run_waiter(const struct block &block, struct simple_shared *shared, uint32_t lane, int n_barrier)
 {
     const uint32_t n_moves = block.work.split.n_tiles * block.n_steps;
     struct cursor cursor = first_step(block);
     for (uint32_t k = 0; k < n_moves; k++, go_on(block, &cursor)) {
         const uint32_t i = k % N_MOVES;
         if (k >= N_MOVES)
-            mbarrier_wait(&shared->posted[i], k / N_MOVES - 1);
-        __syncwarp();
+            barrier_sync(POSTED_BARRIER + (int)i, SERVICE_THREADS);
         const bool goes_on =
             prepare(block, &block.steps[cursor.step], cursor.tile, lane, &shared->moves[i]);
         __syncwarp();
-        if (lane == 0)
-            mbarrier_arrive(&shared->ready[i]);
+        barrier_arrive(READY_BARRIER + (int)i, n_barrier);
         if (!goes_on)
             return;
     }
+    /* No barrier is left with arrivals that nobody awaits. */
+    for (uint32_t k = n_moves - min(n_moves, (uint32_t)N_MOVES); k < n_moves; k++)
+        barrier_sync(POSTED_BARRIER + (int)(k % N_MOVES), SERVICE_THREADS);
 }
 
 static __device__ __forceinline__ void
@@ -240,8 +235,7 @@ run_poster(const struct block &block, struct simple_shared *shared, uint32_t lan
             return;
         publish(block, &block.steps[cursor.step], cursor.tile, lane, move->n_bytes);
         __syncwarp();
-        if (lane == 0)
-            mbarrier_arrive(&shared->posted[i]);
+        barrier_arrive(POSTED_BARRIER + (int)i, SERVICE_THREADS);
     }
 }
 
@@ -254,9 +248,7 @@ static __device__ __forceinline__ void run_workers(const struct block &block,
     for (uint32_t k = 0; k < n_moves; k++) {
         const uint32_t i = k % N_MOVES;
         const struct move &move = shared->moves[i];
-        mbarrier_wait(&shared->ready[i], k / N_MOVES);
-        if (move.meets != 0)
-            barrier_sync(MEET_BARRIER, (int)n_workers);
+        barrier_sync(READY_BARRIER + (int)i, n_barrier);
         const bool is_stopped = move.is_stopped != 0;
         if (!is_stopped)
             move_bytes<DTYPE, OP>(move, threadIdx.x, n_workers);
@@ -272,15 +264,10 @@ static __device__ __forceinline__ void run_simple(const struct block &block)
     __shared__ struct simple_shared shared;
     const uint32_t n_workers = blockDim.x - SERVICE_THREADS;
     const int n_barrier = (int)n_workers + 32;
-    if (threadIdx.x < N_MOVES) {
-        mbarrier_init(&shared.ready[threadIdx.x]);
-        mbarrier_init(&shared.posted[threadIdx.x]);
-    }
-    __syncthreads();
     if (threadIdx.x < n_workers)
         run_workers<DTYPE, OP>(block, &shared, n_workers, n_barrier);
     else if (threadIdx.x < n_workers + 32)
-        run_waiter(block, &shared, threadIdx.x - n_workers);
+        run_waiter(block, &shared, threadIdx.x - n_workers, n_barrier);
     else
         run_poster(block, &shared, threadIdx.x - n_workers - 32, n_barrier);
 }

@@ -10,9 +10,8 @@
  * fence.acq_rel.sys and stores tail with st.relaxed.sys: a release pattern on tail at system scope
  * ("Release and acquire patterns"), cumulative over what was ordered before the fence, so it covers
  * the other threads' stores as well. The receiver's waiting thread reads tail with ld.acquire.sys:
- * if it sees the value, the two patterns synchronise ("Synchronizes-with"); it then arrives at an
- * mbarrier (a release), and every worker thread that has waited for that phase (an acquire) may
- * read the slot with weak loads. st.release.sys would do the
+ * if it sees the value, the two patterns synchronise ("Synchronizes-with"), and after its own
+ * barrier all worker threads may read the slot with weak loads. st.release.sys would do the
  * same; the fence is apart because one fence serves up to nine connections.
  *
  * SIMPLE, the slot back to the sender. Workers' loads of the slot precede the barrier; the posting
@@ -107,41 +106,6 @@ static __device__ __forceinline__ void barrier_sync(int id, int n_threads)
 static __device__ __forceinline__ void barrier_arrive(int id, int n_threads)
 {
     asm volatile("barrier.arrive %0, %1;" ::"r"(id), "r"(n_threads) : "memory");
-}
-
-/* mbarriers that one thread arrives at per phase and any number of threads wait for: who waits does
- * not wait for the others that do. Arriving is a release and waiting an acquire, in the block. */
-static __device__ __forceinline__ void mbarrier_init(uint64_t *barrier)
-{
-    asm volatile(
-        "mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"((uint32_t)__cvta_generic_to_shared(barrier))
-        : "memory");
-}
-
-static __device__ __forceinline__ void mbarrier_arrive(uint64_t *barrier)
-{
-    asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared::cta.b64 state, [%0];\n}" ::"r"(
-                     (uint32_t)__cvta_generic_to_shared(barrier))
-                 : "memory");
-}
-
-/* Waits for the phase of that number; the thread must have seen the one before it complete. */
-static __device__ __forceinline__ void mbarrier_wait(uint64_t *barrier, uint32_t phase)
-{
-    const uint32_t address = (uint32_t)__cvta_generic_to_shared(barrier);
-    uint32_t is_complete;
-    do {
-        asm volatile("{\n.reg .pred complete;\n"
-#if __CUDA_ARCH__ >= 900
-                     "mbarrier.try_wait.parity.shared::cta.b64 complete, [%1], %2;\n"
-#else
-                     "mbarrier.test_wait.parity.shared::cta.b64 complete, [%1], %2;\n"
-#endif
-                     "selp.u32 %0, 1, 0, complete;\n}"
-                     : "=r"(is_complete)
-                     : "r"(address), "r"(phase & 1)
-                     : "memory");
-    } while (is_complete == 0);
 }
 
 /* Polls since the wait began; looks for an abort now and then. A poll of local memory takes about
