@@ -12,8 +12,6 @@ struct finder {
     const struct gyre_load_config *config;
     const struct gyre_cuda_connection *connections; /* of the only worker */
     struct gyre_cuda_exchange exchange;
-    uint32_t sent[GYRE_CUDA_MAX_PEERS]; /* peers in the order in which they are sent to */
-    uint32_t n_sent;
 };
 
 static uint32_t rank_of_end(const struct finder *finder, uint32_t index)
@@ -72,8 +70,6 @@ static struct gyre_cuda_peer *find_send(struct finder *finder, const struct gyre
     struct gyre_cuda_peer *peer = find_peer(finder, end);
     if (peer == NULL || to->use != use || (peer->send_end != UINT32_MAX && peer->send_end != end))
         return NULL;
-    if (peer->send_end == UINT32_MAX)
-        finder->sent[finder->n_sent++] = (uint32_t)(peer - finder->exchange.peers);
     peer->send_end = end;
     return peer;
 }
@@ -180,25 +176,6 @@ static bool find_phases(struct finder *finder, const struct gyre_cuda_step *step
            n_steps - result - 1 == (exchange->gathers != 0 ? exchange->n_peers : 0U);
 }
 
-/* Peers so far stand in the reduction's order; if the order of sends is the same but for where it
- * begins, they take that one. */
-static void order_peers(struct finder *finder)
-{
-    struct gyre_cuda_exchange *exchange = &finder->exchange;
-    struct gyre_cuda_peer peers[GYRE_CUDA_MAX_PEERS];
-    const uint32_t n = exchange->n_peers;
-    uint32_t first = 0;
-    while (finder->sent[first] != 0)
-        first++;
-    for (uint32_t i = 0; i < n; i++)
-        if (finder->sent[(first + i) % n] != i && exchange->reduces != 0)
-            return;
-    memcpy(peers, exchange->peers, sizeof(peers));
-    for (uint32_t i = 0; i < n; i++)
-        exchange->peers[i] = peers[finder->sent[i]];
-    exchange->first = first;
-}
-
 /* The ends of one peer; channels must follow each other at the same distance everywhere. */
 static bool resolve_peer(struct finder *finder, unsigned p, uint32_t channel_stride)
 {
@@ -246,7 +223,6 @@ static bool find(struct finder *finder, const struct gyre_cuda_program *blob)
     if (!find_phases(finder, steps, worker->n_steps) ||
         worker->n_connections != 2U * finder->exchange.n_peers)
         return false;
-    order_peers(finder);
     for (unsigned p = 0; p < finder->exchange.n_peers; p++)
         if (!resolve_peer(finder, p, program->n_lanes * 2U))
             return false;

@@ -112,22 +112,6 @@ static __device__ __forceinline__ uint64_t exchange_load(const struct gyre_cuda_
     return value;
 }
 
-/* What the i-th peer of the reduction sent. Registers have no index: all of them are looked at. */
-template <int N, class VALUE>
-static __device__ __forceinline__ VALUE of_peer(const struct gyre_cuda_exchange &exchange,
-                                                const VALUE *received, uint32_t i)
-{
-    uint32_t wanted = i + exchange.first;
-    VALUE value = received[0];
-    if (wanted >= exchange.n_peers)
-        wanted -= exchange.n_peers;
-#pragma unroll
-    for (uint32_t p = 1; p < N; p++)
-        if (p == wanted)
-            value = received[p];
-    return value;
-}
-
 /* In the program's order: `place` peers, the own value, the other peers. */
 template <int DTYPE, int OP, int N>
 static __device__ __forceinline__ uint64_t
@@ -141,9 +125,9 @@ exchange_reduce(const struct gyre_cuda_args_exchange &args, uint64_t own, const 
     for (int i = 0; i <= N; i++) {
         if (i > args.exchange.n_peers)
             break;
-        value = i == (int)place
-                    ? own
-                    : of_peer<N>(args.exchange, received, (uint32_t)(i < (int)place ? i : i - 1));
+        value = i == (int)place  ? own
+                : i < (int)place ? received[i < N ? i : 0]
+                                 : received[i > 0 ? i - 1 : 0];
         memcpy(&words, &value, LL_DATA_BYTES);
         if (i == 0)
             result.begin(words, false, 0);

@@ -293,9 +293,10 @@ receive_lines(const struct gyre_cuda_args_exchange &args, const struct line_oper
 }
 
 /* In the program's order: `own_place` peers, the own value, the other peers. */
-template <int PROTO, int DTYPE, int OP, int N>
-static __device__ __forceinline__ ulonglong2 reduce_lines_of(
-    const struct gyre_cuda_args_exchange &args, ulonglong2 own, const ulonglong2 *received)
+template <int PROTO, int DTYPE, int OP, int N, int UNROLL>
+static __device__ __forceinline__ ulonglong2
+reduce_lines_of(const struct gyre_cuda_args_exchange &args, ulonglong2 own,
+                const ulonglong2 (*received)[UNROLL], int k)
 {
     const uint32_t place = args.exchange.own_place;
     reducer<DTYPE, OP, line_mover<PROTO>::bytes> result;
@@ -305,9 +306,9 @@ static __device__ __forceinline__ ulonglong2 reduce_lines_of(
     for (int i = 0; i <= N; i++) {
         if (i > args.exchange.n_peers)
             break;
-        value = i == (int)place
-                    ? own
-                    : of_peer<N>(args.exchange, received, (uint32_t)(i < (int)place ? i : i - 1));
+        value = i == (int)place  ? own
+                : i < (int)place ? received[i < N ? i : 0][k]
+                                 : received[i > 0 ? i - 1 : 0][k];
         memcpy(&words, &value, sizeof(words));
         if (i == 0)
             result.begin(words, false, 0);
@@ -354,13 +355,9 @@ static __device__ __forceinline__ bool finish_chunk(const struct gyre_cuda_args_
             if (!receive_lines<PROTO, N, unroll>(args, from, places, received))
                 return false;
 #pragma unroll
-            for (int k = 0; k < unroll; k++) {
-                ulonglong2 of_peers[N];
-#pragma unroll
-                for (int p = 0; p < N; p++)
-                    of_peers[p] = received[p][k];
-                values[k] = reduce_lines_of<PROTO, DTYPE, OP, N>(args, values[k], of_peers);
-            }
+            for (int k = 0; k < unroll; k++)
+                values[k] =
+                    reduce_lines_of<PROTO, DTYPE, OP, N, unroll>(args, values[k], received, k);
         }
 #pragma unroll
         for (int p = 0; p < N; p++) {
