@@ -3,7 +3,22 @@
  * The range function: channels, chunks and tiles part the vector, without gap or overlap.
  */
 #include "core/model/tile.h"
+#include "kernels/cuda/cuda_program.h"
 #include "tests/check.h"
+
+/* The kernels' way to find the same ranges. */
+static void check_on_gpus(const struct gyre_split *split, uint32_t channel, uint32_t chunk,
+                          uint64_t tile)
+{
+    const struct gyre_cuda_split own = gyre_cuda_split_make(split);
+    const struct gyre_cuda_share share = gyre_cuda_share_make(&own, channel);
+    const struct gyre_range expected = gyre_tile_range(split, channel, chunk, tile);
+    const struct gyre_range range = gyre_cuda_tile_range(&share, chunk, (uint32_t)tile);
+    CHECK_MSG(range.n_elems == expected.n_elems &&
+                  (range.n_elems == 0 || range.first_elem == expected.first_elem),
+              "count %" PRIu64 ", channel %u, chunk %u, tile %" PRIu64, split->count, channel,
+              chunk, tile);
+}
 
 /* Walk one split in order: every range begins where the one before ended. */
 static void check_split(const struct gyre_split *split)
@@ -20,6 +35,7 @@ static void check_split(const struct gyre_split *split)
                           "count %" PRIu64 ", channel %u, chunk %u, tile %" PRIu64, split->count,
                           channel, chunk, tile);
                 CHECK(range.n_elems <= split->tile_elems);
+                check_on_gpus(split, channel, chunk, tile);
                 CHECK(tile < n_tiles || range.n_elems == 0);
                 CHECK(range.n_elems == 0 || range.first_elem % split->unit_elems == 0);
                 CHECK(range.first_elem + range.n_elems <= split->count);

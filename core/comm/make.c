@@ -6,6 +6,7 @@
  */
 #include "core/comm/comm.h"
 
+#include "core/base/log.h"
 #include "core/base/util.h"
 
 #include <errno.h>
@@ -171,9 +172,15 @@ static gyre_status meet(gyre_comm *comm, struct gyre_meeting *meeting)
     const struct gyre_bootstrap_place place = {meeting->n_ranks, meeting->rank, &comm->fault};
     comm->n_ranks = meeting->n_ranks;
     comm->rank = meeting->rank;
+    const uint64_t start_ns = gyre_now_ns();
     GYRE_TRY(gyre_bootstrap_tcp_open(&comm->params, &meeting->id, &place, &comm->bootstrap));
     comm->job = gyre_hash(GYRE_HASH_INIT, meeting->id.bytes, sizeof(meeting->id.bytes));
-    return make_together(comm);
+    const uint64_t met_ns = gyre_now_ns();
+    GYRE_TRY(make_together(comm));
+    GYRE_INFO(INIT, "communicator %s: the ranks met after %.1f ms and were connected %.1f ms later",
+              comm->name, (double)(met_ns - start_ns) / 1e6,
+              (double)(gyre_now_ns() - met_ns) / 1e6);
+    return GYRE_SUCCESS;
 }
 
 /* The communicator is made, or has failed with its fault raised. */

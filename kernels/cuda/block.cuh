@@ -30,6 +30,7 @@ static_assert(sizeof(struct connection) == 80, "cuda_exec.c sizes shared memory 
 struct block {
     const struct gyre_cuda_common &common;
     const struct gyre_cuda_work &work;
+    struct gyre_cuda_share share;   /* of this channel */
     struct connection *connections; /* shared memory */
     const struct gyre_cuda_step *steps;
     uint4 *rest; /* shared memory that the protocol may use */
@@ -38,9 +39,6 @@ struct block {
     uint32_t channel;
     bool is_aborted; /* before it began */
 };
-
-/* Steps beyond this stay in global memory. */
-#define MAX_SHARED_STEPS 256
 
 extern __shared__ uint4 shared_words[];
 
@@ -139,19 +137,27 @@ open_block(const struct gyre_cuda_common &common, const struct gyre_cuda_work &w
     for (uint32_t i = threadIdx.x; i < worker.n_connections; i += blockDim.x)
         open_connection<PROTO>(
             &own[i], common, connections[i].index + channel * work.channel_stride, connections[i]);
-    if (PROTO == GYRE_PROTO_SIMPLE && work.inline_words == 0 &&
-        worker.n_steps <= MAX_SHARED_STEPS) {
+    if (work.shares_steps != 0) {
         const uint32_t n_words = worker.n_steps * (uint32_t)(sizeof(struct gyre_cuda_step) / 16);
         /* From the last thread down: the first ones are busy with connections. */
         for (uint32_t i = blockDim.x - 1 - threadIdx.x; i < n_words; i += blockDim.x)
             rest[i] = ((const uint4 *)steps)[i];
         steps = (const struct gyre_cuda_step *)rest;
+        rest += n_words;
     }
     if (blockIdx.x == 0 && threadIdx.x == blockDim.x - 1)
         start_launch(common);
     const bool is_aborted = __syncthreads_or(is_aborted_before != 0) != 0;
-    return {common,         work,    own,       steps, rest, worker.n_connections,
-            worker.n_steps, channel, is_aborted};
+    return {common,
+            work,
+            gyre_cuda_share_make(&work.split, channel),
+            own,
+            steps,
+            rest,
+            worker.n_connections,
+            worker.n_steps,
+            channel,
+            is_aborted};
 }
 
 template <int PROTO> static __device__ __forceinline__ void close_block(const struct block &block)
@@ -207,7 +213,7 @@ static __device__ __forceinline__ unsigned char *chunk_address(const struct bloc
     if (kind == GYRE_OPERAND_IN ? work.in_blocks : work.out_blocks)
         first += index * work.split.count;
     else if (index != step_chunk)
-        first = gyre_cuda_tile_range(&work.split, block.channel, index, tile).first_elem;
+        first = gyre_cuda_tile_range(&block.share, index, tile).first_elem;
     unsigned char *base = kind == GYRE_OPERAND_IN ? (unsigned char *)work.in : work.out;
     return base + first * work.elem_bytes;
 }

@@ -68,6 +68,7 @@ static void fill_work(const struct gyre_work *work, uint32_t first_block, struct
     to->n_workers = (uint16_t)loaded->n_workers;
     to->n_abreast = loaded->n_abreast;
     to->posts_late = loaded->posts_late;
+    to->shares_steps = loaded->shares_steps;
     to->max_connections = loaded->max_connections;
     to->inline_words = 0;
     to->bases = work->placement != NULL ? work->placement->device_bases : NULL;

@@ -10,9 +10,8 @@
 #define DEFAULT_THREADS  512
 #define MAX_THREADS      576 /* of a block, without SIMPLE's two warps of service */
 #define MAX_LINE_THREADS 512
-/* As in block.cuh: a worker's connections and steps, in shared memory. */
+/* As in block.cuh: a worker's connection, in shared memory. */
 #define CONNECTION_BYTES 80
-#define MAX_SHARED_STEPS 256
 #define MAX_SHARED_BYTES (200 * 1024)
 
 /* Payload of one slot: what a tile may have at most. */
@@ -120,11 +119,11 @@ gyre_status gyre_cuda_prepare(struct gyre_executor *base, struct gyre_loaded *lo
 static uint32_t shared_bytes(const struct gyre_loaded *loaded, const struct gyre_cuda_shape *shape)
 {
     uint32_t bytes = shape->max_connections * CONNECTION_BYTES + loaded->inline_words * 16;
+    if (loaded->shares_steps)
+        bytes += shape->max_steps * (uint32_t)sizeof(struct gyre_cuda_step);
     if (loaded->proto != GYRE_PROTO_SIMPLE)
         bytes += (uint32_t)gyre_min_u64(shape->max_steps, GYRE_CUDA_LINE_STEPS) *
                  GYRE_CUDA_LINE_STEP_BYTES;
-    else if (loaded->inline_words == 0 && shape->max_steps <= MAX_SHARED_STEPS)
-        bytes += shape->max_steps * (uint32_t)sizeof(struct gyre_cuda_step);
     return bytes + 16;
 }
 
@@ -165,6 +164,7 @@ static gyre_status fill_loaded(struct gyre_cuda_executor *executor,
     loaded->inline_words = loaded->program->n_bytes <= GYRE_CUDA_INLINE_BYTES
                                ? (uint32_t)gyre_div_round_up(loaded->program->n_bytes, 16)
                                : 0;
+    loaded->shares_steps = loaded->inline_words == 0 && shape.max_steps <= GYRE_CUDA_SHARED_STEPS;
     loaded->n_abreast = choose_abreast(executor, config);
     loaded->posts_late = shape.max_uses <= executor->spec.depth;
     loaded->shared_bytes = shared_bytes(loaded, &shape);

@@ -103,28 +103,50 @@ static GYRE_HOST_DEVICE inline uint64_t gyre_cuda_min(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/** gyre_cuda_tile_range - gyre_tile_range() by multiplications. */
-static GYRE_HOST_DEVICE inline struct gyre_range
-gyre_cuda_tile_range(const struct gyre_cuda_split *split, uint32_t channel, uint32_t chunk,
-                     uint32_t tile)
+/* A channel's share of the vector, in elements: what the ranges of all its steps have in common. */
+struct gyre_cuda_share {
+    uint64_t begin;
+    uint64_t end;
+    uint64_t chunk_elems;  /* of a chunk; the first extra_chunks have a unit more */
+    uint32_t extra_chunks; /* of one chunk only: 0 */
+    uint32_t unit_elems;
+    uint32_t tile_elems;
+    uint32_t chunk_mask; /* 0: there is one chunk, whatever the steps call it */
+};
+
+/** gyre_cuda_share_make - once a block. */
+static GYRE_HOST_DEVICE inline struct gyre_cuda_share
+gyre_cuda_share_make(const struct gyre_cuda_split *split, uint32_t channel)
 {
     const uint32_t longer = channel < split->extra_channels ? 1 : 0;
     const uint64_t unit = split->unit_elems;
     const uint64_t first_unit =
         split->share_units * channel + (longer != 0 ? channel : split->extra_channels);
-    const uint64_t begin = gyre_cuda_min(first_unit * unit, split->count);
-    const uint64_t end =
-        gyre_cuda_min((first_unit + split->share_units + longer) * unit, split->count);
-    const uint32_t part = split->n_chunks == 1 ? 0 : chunk;
-    const uint32_t extra = split->extra_chunks[longer];
-    const uint64_t share = split->chunk_share_units[longer];
-    const uint64_t before = share * part + (part < extra ? part : extra);
-    const uint64_t own = share + (part < extra ? 1 : 0);
-    const uint64_t skip = (uint64_t)tile * split->tile_elems;
-    const uint64_t part_end = gyre_cuda_min(begin + (before + own) * unit, end);
+    struct gyre_cuda_share share;
+    share.begin = gyre_cuda_min(first_unit * unit, split->count);
+    share.end = gyre_cuda_min((first_unit + split->share_units + longer) * unit, split->count);
+    share.chunk_elems = split->chunk_share_units[longer] * unit;
+    share.extra_chunks = split->extra_chunks[longer];
+    share.unit_elems = split->unit_elems;
+    share.tile_elems = split->tile_elems;
+    share.chunk_mask = split->n_chunks == 1 ? 0 : UINT32_MAX;
+    return share;
+}
+
+/** gyre_cuda_tile_range - gyre_tile_range() in few instructions: every step asks. */
+static GYRE_HOST_DEVICE inline struct gyre_range
+gyre_cuda_tile_range(const struct gyre_cuda_share *share, uint32_t chunk, uint32_t tile)
+{
+    const uint32_t part = chunk & share->chunk_mask;
+    const uint32_t n_extra = part < share->extra_chunks ? part : share->extra_chunks;
+    const uint64_t from =
+        share->begin + share->chunk_elems * part + (uint64_t)n_extra * share->unit_elems;
+    const uint64_t own = share->chunk_elems + (part < share->extra_chunks ? share->unit_elems : 0);
+    const uint64_t part_end = gyre_cuda_min(from + own, share->end);
     struct gyre_range range;
-    range.first_elem = gyre_cuda_min(gyre_cuda_min(begin + before * unit, end) + skip, part_end);
-    range.n_elems = gyre_cuda_min(part_end - range.first_elem, split->tile_elems);
+    range.first_elem = gyre_cuda_min(
+        gyre_cuda_min(from, share->end) + (uint64_t)tile * share->tile_elems, part_end);
+    range.n_elems = gyre_cuda_min(part_end - range.first_elem, share->tile_elems);
     return range;
 }
 
@@ -173,10 +195,10 @@ struct gyre_cuda_work {
     uint8_t in_blocks;
     uint8_t out_blocks;
     uint16_t n_workers;
-    uint16_t n_abreast; /* SIMPLE: tiles that go through the steps side by side */
-    uint8_t posts_late; /* lines: credit goes back once a tile, no slot is needed sooner */
-    uint8_t pad;
-    void *const *bases; /* of placed data: gyre_placement.device_bases */
+    uint16_t n_abreast;   /* SIMPLE: tiles that go through the steps side by side */
+    uint8_t posts_late;   /* lines: credit goes back once a tile, no slot is needed sooner */
+    uint8_t shares_steps; /* the block's steps are copied to shared memory */
+    void *const *bases;   /* of placed data: gyre_placement.device_bases */
     uint64_t out_offset_bytes;
     uint32_t inline_words;    /* of 16 bytes: the program is among the parameters; 0 = it is not */
     uint32_t max_connections; /* of one worker */
@@ -185,6 +207,8 @@ struct gyre_cuda_work {
 /* Short programs travel with the launch: one read from memory less before the first step. Kernel
  * parameters may take 4 KiB on all drivers that CUDA 12 and 13 support. */
 #define GYRE_CUDA_INLINE_BYTES 3072
+/* Of other programs, steps are read from shared memory if no worker has more of them. */
+#define GYRE_CUDA_SHARED_STEPS 256
 /* The line protocols resolve so many steps at a time, in shared memory, each in so many bytes. */
 #define GYRE_CUDA_LINE_STEPS      32
 #define GYRE_CUDA_LINE_STEP_BYTES 368

@@ -36,6 +36,7 @@ struct gyre_loaded {
     uint32_t inline_words; /* 0 = too long for kernel parameters */
     uint16_t n_abreast;
     bool posts_late;
+    bool shares_steps;
     uint64_t prepared[2]; /* bit dtype * 4 + op: kernels that are loaded; copies: the last bit */
     struct gyre_cuda_exchange exchange;
 };

@@ -147,7 +147,8 @@ static __device__ __forceinline__ void exchange_run(const struct gyre_cuda_args_
     const struct gyre_cuda_work &work = args.work;
     struct exchange_ends<N> ends;
     exchange_open<N>(args, &ends);
-    const struct gyre_range range = gyre_cuda_tile_range(&work.split, blockIdx.x, 0, 0);
+    const struct gyre_cuda_share share = gyre_cuda_share_make(&work.split, blockIdx.x);
+    const struct gyre_range range = gyre_cuda_tile_range(&share, 0, 0);
     const uint32_t n_bytes = (uint32_t)range.n_elems * work.elem_bytes;
     const uint32_t n_lines = (n_bytes + LL_DATA_BYTES - 1) / LL_DATA_BYTES;
     const unsigned char *in = work.in + range.first_elem * work.elem_bytes;

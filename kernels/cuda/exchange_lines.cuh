@@ -149,7 +149,8 @@ struct line_range {
 static __device__ __forceinline__ struct line_range
 exchange_range(const struct gyre_cuda_work &work, uint32_t chunk, uint32_t tile)
 {
-    const struct gyre_range range = gyre_cuda_tile_range(&work.split, blockIdx.x, chunk, tile);
+    const struct gyre_cuda_share share = gyre_cuda_share_make(&work.split, blockIdx.x);
+    const struct gyre_range range = gyre_cuda_tile_range(&share, chunk, tile);
     return {range.first_elem * work.elem_bytes, (uint32_t)range.n_elems * work.elem_bytes};
 }
 

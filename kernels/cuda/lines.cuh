@@ -109,8 +109,7 @@ static __device__ __forceinline__ void resolve_step(const struct block &block,
     const uint32_t lane = threadIdx.x % 32;
     const bool is_out = lane >= LINE_FIRST_OUT;
     const uint32_t i = is_out ? lane - LINE_FIRST_OUT : lane;
-    const struct gyre_range range =
-        gyre_cuda_tile_range(&work.split, block.channel, step->chunk, tile);
+    const struct gyre_range range = gyre_cuda_tile_range(&block.share, step->chunk, tile);
     bool is_short = false, cleans = false;
     if (i < (is_out ? step->n_outs : step->n_ins)) {
         const struct gyre_cuda_operand operand = is_out ? step->outs[i] : step->ins[i];

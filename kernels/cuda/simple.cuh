@@ -143,8 +143,7 @@ static __device__ __forceinline__ bool prepare(const struct block &block,
                                                const struct gyre_cuda_step *step, uint32_t tile,
                                                uint32_t lane, struct move *move)
 {
-    const struct gyre_range range =
-        gyre_cuda_tile_range(&block.work.split, block.channel, step->chunk, tile);
+    const struct gyre_range range = gyre_cuda_tile_range(&block.share, step->chunk, tile);
     const uint32_t n_bytes = (uint32_t)range.n_elems * block.work.elem_bytes;
     struct gyre_cuda_operand operand;
     bool is_connection;

@@ -336,7 +336,7 @@ static double time_steps(struct gpu_world *world, enum gyre_proto proto, int n_s
     const struct gyre_work work = {.loaded = own.loaded,
                                    .in = buffer,
                                    .out = buffer + 4,
-                                   .split = {4, 1, own.program->n_chunks, 4, 4},
+                                   .split = {4, 1, own.program->n_chunks, 4096, 4096},
                                    .reduction = float_sum};
     for (int i = -50; i < n_launches; i++) {
         if (i == 0)
