@@ -136,11 +136,13 @@ static void differ(gyre_comm *comm, int rank, int n_ranks, void *argument)
 static void other_places_in_the_window_are_an_error_everywhere(void)
 {
     setenv("GYRE_ALGO", "ring", 1);
+    setenv("GYRE_PROTO", "simple", 1);
     test_on_threads(3, differ, NULL);
     for (int rank = 0; rank < TEST_MAX_RANKS; rank++)
         if (left[rank] != NULL)
             CHECK_OK(gyre_mem_free(left[rank], test_device()));
     unsetenv("GYRE_ALGO");
+    unsetenv("GYRE_PROTO");
 }
 
 /* One rank's mistake is every rank's error; @argument: the words, or NULL for that mistake. */

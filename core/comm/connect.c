@@ -360,7 +360,9 @@ static gyre_status connect_all(gyre_comm *comm)
     const uint64_t timeout_ns =
         (uint64_t)gyre_param_number(&comm->params, GYRE_PARAM_BOOTSTRAP_TIMEOUT) * 1000000000ULL;
     const uint64_t deadline_ns = gyre_now_ns() + timeout_ns;
+    const uint64_t start_ns = gyre_now_ns();
     GYRE_TRY(gyre_topology_open(comm));
+    GYRE_INFO(INIT, "topology known after %.1f ms", (double)(gyre_now_ns() - start_ns) / 1e6);
     GYRE_TRY(agree(comm));
     GYRE_TRY(gather_infos(comm));
     GYRE_TRY(check_one_rank_per_gpu(comm));

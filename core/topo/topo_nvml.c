@@ -6,6 +6,7 @@
 #include "core/topo/topo_nvml.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,30 +75,54 @@ static gyre_status open_nvml(const char *library, struct nvml *nvml_out)
     return GYRE_SUCCESS;
 }
 
-/* One lane of a GPU; false if it is down or leads to nothing that GPUs talk to. */
+static bool is_up(const struct nvml *nvml, nvml_device device, unsigned lane)
+{
+    unsigned state = 0;
+    return nvml->get_link_state(device, lane, &state) == NVML_OK && state != 0;
+}
+
+static bool leads_to_switch(const struct nvml *nvml, nvml_device device, unsigned lane)
+{
+    int type = -1;
+    return nvml->get_link_type != NULL && nvml->get_link_type(device, lane, &type) == NVML_OK &&
+           type == NVML_REMOTE_IS_SWITCH;
+}
+
+/* A lane that is up, not to a switch; false if it leads to nothing that GPUs talk to. */
 static bool scan_link(const struct nvml *nvml, nvml_device device, unsigned lane,
                       struct gyre_nvml_link *link_out)
 {
-    unsigned is_up = 0, has_p2p = 1;
-    if (nvml->get_link_state(device, lane, &is_up) != NVML_OK || is_up == 0)
-        return false;
-    if (nvml->get_link_capability != NULL &&
-        nvml->get_link_capability(device, lane, NVML_CAPABILITY_P2P, &has_p2p) == NVML_OK &&
-        has_p2p == 0)
-        return false;
-    memset(link_out, 0, sizeof(*link_out));
-    int type = -1;
-    if (nvml->get_link_type != NULL && nvml->get_link_type(device, lane, &type) == NVML_OK &&
-        type == NVML_REMOTE_IS_SWITCH) {
-        link_out->is_switch = true;
-        return true;
-    }
     struct nvml_pci_info remote;
+    memset(link_out, 0, sizeof(*link_out));
     memset(&remote, 0, sizeof(remote));
     if (nvml->get_link_pci == NULL || nvml->get_link_pci(device, lane, &remote) != NVML_OK)
         return false;
     remote.bus_id[sizeof(remote.bus_id) - 1] = '\0';
     return gyre_topo_bus_id_parse(remote.bus_id, link_out->target) == GYRE_SUCCESS;
+}
+
+/* Every answer is a trip to the GPU's own processor, up to a millisecond when all ranks ask: where
+ * one lane goes to a switch, all do, and what it can do, all can. */
+static void scan_links(const struct nvml *nvml, nvml_device device, struct gyre_nvml_gpu *gpu)
+{
+    bool is_first = true, is_switch = false;
+    for (unsigned lane = 0; nvml->get_link_state != NULL && lane < GYRE_NVML_MAX_LINKS; lane++) {
+        struct gyre_nvml_link *link = &gpu->links[gpu->n_links];
+        unsigned has_p2p = 1;
+        if (!is_up(nvml, device, lane))
+            continue;
+        if (is_first && nvml->get_link_capability != NULL &&
+            nvml->get_link_capability(device, lane, NVML_CAPABILITY_P2P, &has_p2p) == NVML_OK &&
+            has_p2p == 0)
+            return;
+        is_switch = is_first ? leads_to_switch(nvml, device, lane) : is_switch;
+        is_first = false;
+        if (is_switch)
+            *link = (struct gyre_nvml_link){.is_switch = true};
+        else if (!scan_link(nvml, device, lane, link))
+            continue;
+        gpu->n_links++;
+    }
 }
 
 static gyre_status scan_gpu(const struct nvml *nvml, unsigned index, struct gyre_nvml_gpu *gpu)
@@ -117,9 +142,7 @@ static gyre_status scan_gpu(const struct nvml *nvml, unsigned index, struct gyre
     int major = 0, minor = 0;
     if (nvml->get_arch != NULL && nvml->get_arch(device, &major, &minor) == NVML_OK)
         gpu->arch_sm = 10 * major + minor;
-    for (unsigned lane = 0; nvml->get_link_state != NULL && lane < GYRE_NVML_MAX_LINKS; lane++)
-        if (scan_link(nvml, device, lane, &gpu->links[gpu->n_links]))
-            gpu->n_links++;
+    scan_links(nvml, device, gpu);
     return GYRE_SUCCESS;
 }
 
@@ -150,15 +173,21 @@ static gyre_status scan_all(const struct nvml *nvml, struct gyre_nvml_gpu **gpus
 
 gyre_status gyre_nvml_scan(const char *library, struct gyre_nvml_gpu **gpus_out, size_t *n_gpus_out)
 {
+    /* Starting and stopping NVML is the process's, and ranks may be threads: side by side they
+     * found different links (three threads, 4 H200, 2026-11). */
+    static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
     struct nvml nvml = {.library = NULL};
     GYRE_TRY(open_nvml(library, &nvml));
+    pthread_mutex_lock(&one_at_a_time);
     const int rc = nvml.init();
-    if (rc != NVML_OK) {
-        dlclose(nvml.library);
-        return gyre_fail(GYRE_ERROR_DEVICE, "NVML does not start (NVML error %d)", rc);
+    gyre_status status = GYRE_SUCCESS;
+    if (rc == NVML_OK) {
+        status = scan_all(&nvml, gpus_out, n_gpus_out);
+        nvml.shutdown();
+    } else {
+        status = gyre_fail(GYRE_ERROR_DEVICE, "NVML does not start (NVML error %d)", rc);
     }
-    const gyre_status status = scan_all(&nvml, gpus_out, n_gpus_out);
-    nvml.shutdown();
+    pthread_mutex_unlock(&one_at_a_time);
     dlclose(nvml.library);
     return status;
 }

@@ -181,15 +181,10 @@ static __device__ __forceinline__ bool open_ends(const struct gyre_cuda_args_exc
                               ends->received[p]);
     bool is_stopped = false;
 #pragma unroll
-    for (int p = 0; p < N; p++) {
-        uint32_t n_polls = 0;
-        while (p < exchange.n_peers && !is_stopped &&
-               (int64_t)(head[p] + exchange.depth - ends->sent[p] - n_slots) < 0) {
-            is_stopped = must_stop(args.common, n_polls);
-            head[p] = load_relaxed_sys(
-                (const uint64_t *)((const unsigned char *)exchange.peers[p].head + skip));
-        }
-    }
+    for (int p = 0; p < N; p++)
+        if (p < exchange.n_peers && !is_stopped)
+            is_stopped = !await_room(args, (const unsigned char *)exchange.peers[p].head + skip,
+                                     head[p], ends->sent[p] + n_slots);
     return __any_sync(0xffffffffU, is_stopped) == 0;
 }
 

@@ -54,7 +54,10 @@ class Rig:
     def environment(self, extra=None):
         drop = ("OMPI_", "PMIX_", "PMI_", "SLURM_", "NCCL_", "GYRE_", "VERBS_WIRE_")
         names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
-        env = {k: v for k, v in os.environ.items() if not k.startswith(drop) and k not in names}
+        # A machine without ssh needs these two to start ranks at all.
+        keep = ("OMPI_MCA_plm", "OMPI_MCA_plm_rsh_agent")
+        env = {k: v for k, v in os.environ.items()
+               if k in keep or not k.startswith(drop) and k not in names}
         self.n_jobs += 1
         env.update({
             "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
