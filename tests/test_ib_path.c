@@ -400,6 +400,64 @@ static void ranks_with_different_numbers_of_rails_use_those_that_both_have(void)
     close_world(&world);
 }
 
+/* One slot from rank 0 to rank 1: are the bytes there when the tail says so? */
+static bool is_there_with_its_tail(struct world *world, uint32_t n_bytes)
+{
+    const uint32_t index = gyre_connector_index(&world->spec, 0, 0, false);
+    const struct gyre_connector *connector = &world->ranks[1].connectors[index];
+    const uint64_t end_ns = gyre_now_ns() + 20000000000ULL;
+    CHECK(try_send(world, 0, 1, 0, n_bytes));
+    while (gyre_load_acquire_u64(&connector->inbox->tail[0]) == 0 && gyre_now_ns() < end_ns)
+        sched_yield();
+    CHECK(gyre_load_acquire_u64(&connector->inbox->tail[0]) == 1);
+    return connector->slots[0][n_bytes - 1] == byte_of(0, 1, 0, 0, n_bytes - 1);
+}
+
+/* Rails, several queue pairs, every size of slot, on memory that shows what a NIC wrote only to a
+ * read through that NIC. */
+static void a_fence_comes_between_a_nics_writes_and_the_tail(void)
+{
+    static char never[] = "GYRE_NET_GDR_FENCE=0", always[] = "GYRE_NET_GDR_FENCE=1";
+    struct vm_device devices[3];
+    two_devices(devices);
+    for (int is_fenced = 0; is_fenced < 2; is_fenced++) {
+        char *environment[] = {"GYRE_IB_QPS_PER_CONNECTION=2", is_fenced ? always : never, NULL};
+        struct world world = {.n_ranks = 0};
+        CHECK(vm_install(devices));
+        vm_hide(true);
+        load_params(&world, environment);
+        describe_world(&world, 2, 2, 300000);
+        CHECK_OK(connect_world(&world));
+        if (is_fenced) {
+            CHECK(exchange(&world, 200));
+            CHECK_MSG(vm_counters().n_reads >= 2, "%" PRIu64, vm_counters().n_reads);
+        } else {
+            /* The model's other half: without fences the bytes would be missing. */
+            CHECK(!is_there_with_its_tail(&world, 300000));
+            CHECK(vm_counters().n_reads == 0);
+        }
+        CHECK(!any_fault(&world));
+        close_world(&world);
+    }
+}
+
+static void a_fence_that_fails_is_an_error(void)
+{
+    char *environment[] = {"GYRE_NET_GDR_FENCE=1", NULL};
+    struct world world = {.n_ranks = 0};
+    CHECK(vm_install(one_nic));
+    load_params(&world, environment);
+    describe_world(&world, 2, 1, 4096);
+    CHECK_OK(connect_world(&world));
+    vm_fail_send(IBV_WR_RDMA_READ, IBV_WC_LOC_PROT_ERR);
+    CHECK(!exchange(&world, 20));
+    CHECK(gyre_fault_status(&world.ranks[0].fault) == GYRE_ERROR_DEVICE ||
+          gyre_fault_status(&world.ranks[1].fault) == GYRE_ERROR_DEVICE);
+    CHECK_MSG(strstr(gyre_cause(), "lets the GPU see received data: LOC_PROT") != NULL, "%s",
+              gyre_cause());
+    close_world(&world);
+}
+
 static void a_message_is_never_longer_than_the_port_takes(void)
 {
     struct vm_device devices[2];
@@ -742,6 +800,9 @@ static const struct test_case cases[] = {
     {"rails are paired as GYRE_CROSS_NIC says", rails_are_paired_as_cross_nic_says},
     {"ranks with different numbers of rails use those that both have",
      ranks_with_different_numbers_of_rails_use_those_that_both_have},
+    {"a fence comes between a NIC's writes and the tail",
+     a_fence_comes_between_a_nics_writes_and_the_tail},
+    {"a fence that fails is an error", a_fence_that_fails_is_an_error},
     {"a message is never longer than the port takes",
      a_message_is_never_longer_than_the_port_takes},
     {"queues of the size that was asked for never overrun",

@@ -6,6 +6,7 @@
 #include "tests/verbs_memory.h"
 
 #include "core/base/sync.h"
+#include "tests/verbs_hidden.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -84,6 +85,8 @@ static struct {
     enum ibv_qp_state failing_state;
     int failing_errno, failing_times;
     int reg_errno, reg_after;
+    bool is_hiding;
+    struct vm_hidden *hidden;
     struct vm_counters counters;
 } vm;
 
@@ -445,17 +448,18 @@ static int vm_req_notify_cq(struct ibv_cq *cq, int solicited)
 
 /* ---- moving data ----------------------------------------------------------------------------- */
 
-/* The region that a key names, if the range lies in it and may be used so. */
-static bool is_covered(const struct queue_pair *qp, uint32_t key, bool is_remote, uint64_t address,
+/* The region that a key names, if the range lies in it and may be used so. @access: of the remote
+ * side; 0 = this is the local side. */
+static bool is_covered(const struct queue_pair *qp, uint32_t key, unsigned access, uint64_t address,
                        uint64_t n_bytes)
 {
-    const uint32_t i = key - (is_remote ? 0x5000 : 0x1000);
+    const uint32_t i = key - (access != 0 ? 0x5000 : 0x1000);
     if (i >= MAX_REGIONS || vm.regions[i] == NULL || vm.regions[i]->pd != qp->ibv.pd)
         return false;
     const struct vm_range range = {.base = (uintptr_t)vm.regions[i]->addr,
                                    .n_bytes = vm.regions[i]->length,
                                    .access = (unsigned)vm.access[i]};
-    return vm_range_allows(&range, address, n_bytes, is_remote ? IBV_ACCESS_REMOTE_WRITE : 0);
+    return vm_range_allows(&range, address, n_bytes, access);
 }
 
 static struct queue_pair *peer_of(const struct queue_pair *qp)
@@ -481,21 +485,30 @@ static enum ibv_wc_status move(struct queue_pair *qp, struct queue_pair *peer,
     for (int i = 0; i < wr->num_sge; i++) {
         const struct ibv_sge *sge = &wr->sg_list[i];
         if ((wr->send_flags & IBV_SEND_INLINE) == 0 &&
-            !is_covered(qp, sge->lkey, false, sge->addr, sge->length))
+            !is_covered(qp, sge->lkey, 0, sge->addr, sge->length))
             return IBV_WC_LOC_PROT_ERR;
         n_bytes += sge->length;
     }
     *n_bytes_out = n_bytes;
     if (n_bytes > port_of(qp)->max_msg_bytes || n_bytes > port_of(peer)->max_msg_bytes)
         return IBV_WC_LOC_LEN_ERR;
-    if ((peer->attr.qp_access_flags & IBV_ACCESS_REMOTE_WRITE) == 0 ||
-        !is_covered(peer, wr->wr.rdma.rkey, true, wr->wr.rdma.remote_addr, n_bytes))
+    const unsigned access =
+        wr->opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
+    if ((peer->attr.qp_access_flags & access) == 0 ||
+        !is_covered(peer, wr->wr.rdma.rkey, access, wr->wr.rdma.remote_addr, n_bytes))
         return IBV_WC_REM_ACCESS_ERR;
+    if (wr->opcode == IBV_WR_RDMA_READ) {
+        vm_hidden_show(&vm.hidden, peer->ibv.context);
+        return IBV_WC_SUCCESS; /* nobody looks at what was read */
+    }
+    const bool hides = vm.is_hiding && wr->opcode == IBV_WR_RDMA_WRITE;
     unsigned char *to = (unsigned char *)(uintptr_t)wr->wr.rdma.remote_addr;
     for (int i = 0; i < wr->num_sge; i++) {
         const void *from = (const void *)(uintptr_t)wr->sg_list[i].addr;
         /* PCI writes an aligned word whole: a word that is polled is never seen half. */
-        if (wr->sg_list[i].length == 8 && (uintptr_t)to % 8 == 0)
+        if (hides)
+            vm_hidden_add(&vm.hidden, peer->ibv.context, to, from, wr->sg_list[i].length);
+        else if (wr->sg_list[i].length == 8 && (uintptr_t)to % 8 == 0)
             gyre_store_release_u64((uint64_t *)(void *)to, *(const uint64_t *)from);
         else
             memcpy(to, from, wr->sg_list[i].length);
@@ -523,7 +536,8 @@ static void execute(struct queue_pair *qp, const struct ibv_send_wr *wr, uint64_
         fail_send(qp, wr, position, status);
         return;
     }
-    vm.counters.n_writes += !has_imm;
+    vm.counters.n_writes += wr->opcode == IBV_WR_RDMA_WRITE;
+    vm.counters.n_reads += wr->opcode == IBV_WR_RDMA_READ;
     vm.counters.n_imms += has_imm;
     vm.counters.n_inline += (wr->send_flags & IBV_SEND_INLINE) != 0;
     if (n_bytes > vm.counters.largest_bytes)
@@ -766,6 +780,13 @@ void vm_fail_reg_mr(int error_number, int after)
     pthread_mutex_unlock(&lock);
 }
 
+void vm_hide(bool is_hiding)
+{
+    pthread_mutex_lock(&lock);
+    vm.is_hiding = is_hiding;
+    pthread_mutex_unlock(&lock);
+}
+
 struct vm_counters vm_counters(void)
 {
     pthread_mutex_lock(&lock);
@@ -819,6 +840,7 @@ bool vm_install(const struct vm_device *devices)
 {
     pthread_mutex_lock(&lock);
     const bool clean = is_clean();
+    vm_hidden_drop(&vm.hidden);
     memset(&vm, 0, sizeof(vm));
     for (; devices[vm.n_devices].name != NULL; vm.n_devices++) {
         struct device *device = &vm.devices[vm.n_devices];
@@ -835,6 +857,7 @@ bool vm_uninstall(void)
     gyre_verbs_install(NULL);
     pthread_mutex_lock(&lock);
     const bool clean = is_clean();
+    vm_hidden_drop(&vm.hidden);
     memset(&vm, 0, sizeof(vm));
     pthread_mutex_unlock(&lock);
     return clean;

@@ -39,8 +39,13 @@ void vm_fail_modify(enum ibv_qp_state state, int error_number, int times);
 /** vm_fail_reg_mr - registrations after `after` more of them fail with this errno; 0 = none. */
 void vm_fail_reg_mr(int error_number, int after);
 
+/** vm_hide - as GPUs before Hopper see it: what RDMA WRITE without an immediate value brings comes
+ * into memory with the next RDMA READ through the same NIC, not before. */
+void vm_hide(bool is_hiding);
+
 struct vm_counters {
     uint64_t n_writes; /* RDMA WRITE */
+    uint64_t n_reads;  /* RDMA READ */
     uint64_t n_imms;   /* WRITE_WITH_IMM */
     uint64_t n_inline;
     uint64_t n_posts; /* calls */

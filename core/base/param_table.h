@@ -37,6 +37,7 @@ X(IB_CONNECT, GYRE_PARAM_CHOICE, PLAN, "bootstrap", 0, 0, "", "bootstrap rdmacm"
 X(IB_PCI_RELAXED_ORDERING, GYRE_PARAM_INT, NCCL, "2", 0, 2, "", "", "0 never, 1 always, 2 where supported")
 X(NET_GDR_LEVEL, GYRE_PARAM_STRING, NCCL, "", 0, 0, "", "", "farthest GPU-NIC path for GPUDirect RDMA: LOC PIX PXB PHB SYS or 0..5")
 X(NET_GDR_READ, GYRE_PARAM_BOOL, NCCL, "", 0, 1, "", "", "NICs may also read from GPU memory")
+X(NET_GDR_FENCE, GYRE_PARAM_INT, 0, "2", 0, 2, "", "", "read through the NIC before a slot that it wrote is given to the GPU: 0 never, 1 always, 2 for GPUs before Hopper")
 X(CROSS_NIC, GYRE_PARAM_INT, NCCL|PLAN, "2", 0, 2, "", "", "may NICs of different rails be connected: 0 no, 1 yes (first to first), 2 only where no rail is common")
 X(ALGO, GYRE_PARAM_STRING, NCCL|PLAN, "", 0, 0, "", "", "only these algorithms: [^]ring,tree,direct,twoshot,... optionally per collective (all_reduce:ring;...)")
 X(PROTO, GYRE_PARAM_STRING, NCCL|PLAN, "", 0, 0, "", "", "only these protocols: [^]simple,ll,ll128")

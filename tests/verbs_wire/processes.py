@@ -213,6 +213,14 @@ def run_test(rig, name, case, limit_s, env=None):
     return done.stdout
 
 
+def case_fence(rig):
+    """slots that are given on after a read through their own NIC have right values"""
+    for n in rig.sizes:
+        done = rig.mpirun(n, "allreduce", f"-b 8 -e {largest(rig)} -f 32 -n 3 -w 1",
+                          env={"GYRE_NET_GDR_FENCE": "1", "GYRE_IB_QPS_PER_CONNECTION": "2"})
+        rig.right(done, n)
+
+
 def case_conformance(rig):
     """the communicator's tests pass over RDMA, between threads and between processes"""
     run_test(rig, "test_comm", ["between"] if IS_SHORT else [], 300)

@@ -106,6 +106,8 @@ static enum wire_verdict refuse(struct request *request, enum ibv_wc_status stat
 static enum ibv_wc_status check(struct request *request)
 {
     const struct ibv_send_wr *wr = request->wr;
+    const unsigned access =
+        wr->opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
     const struct wire_pair_entry *mine = request->pair->entry;
     for (int i = 0; i < wr->num_sge; i++) {
         const struct ibv_sge *sge = &wr->sg_list[i];
@@ -122,9 +124,9 @@ static enum ibv_wc_status check(struct request *request)
     if (request->n_bytes > mine->max_msg_bytes || request->n_bytes > request->peer->max_msg_bytes)
         return IBV_WC_LOC_LEN_ERR;
     request->to_region = wire_peer_region(request->peer, wr->wr.rdma.rkey);
-    if ((request->peer->access & IBV_ACCESS_REMOTE_WRITE) == 0 || request->to_region == NULL ||
+    if ((request->peer->access & access) == 0 || request->to_region == NULL ||
         !vm_range_allows(&request->to_region->range, wr->wr.rdma.remote_addr, request->n_bytes,
-                         IBV_ACCESS_REMOTE_WRITE))
+                         access))
         return IBV_WC_REM_ACCESS_ERR;
     request->is_gpu = request->is_gpu || request->to_region->is_gpu;
     return IBV_WC_SUCCESS;
@@ -246,6 +248,10 @@ static enum wire_verdict move(struct request *request)
     const enum ibv_wc_status status = check(request);
     if (status != IBV_WC_SUCCESS)
         return refuse(request, status);
+    /* Fences only: what was written is there as soon as it is complete, and nobody looks at what is
+     * read. */
+    if (request->wr->opcode == IBV_WR_RDMA_READ)
+        return WIRE_SENT;
     if (!request->is_gpu && (request->n_bytes <= WIRE_SMALL_BYTES || !wire.is_direct))
         return move_by_ring(request);
     /* The immediate value needs a place in the ring: before the bytes move, so that they move once.
@@ -281,7 +287,7 @@ static enum wire_verdict try_send(struct wire_pair *pair, const struct ibv_send_
         return verdict;
     pair->n_moved = 0;
     struct wire_stats *stats = &pair->context->device->stats;
-    stats->n_writes += !request.has_imm;
+    stats->n_writes += wr->opcode == IBV_WR_RDMA_WRITE;
     stats->n_imms += request.has_imm;
     stats->n_bytes += request.n_bytes;
     if ((wr->send_flags & IBV_SEND_SIGNALED) != 0) {

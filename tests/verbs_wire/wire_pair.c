@@ -154,7 +154,7 @@ void wire_fail(struct wire_pair *pair, const struct ibv_send_wr *wr, uint64_t po
 static void map_peer_memory(struct wire_pair *pair)
 {
     const struct wire_pair_entry *peer = wire_peer_entry(pair);
-    if (peer == NULL || pair->pd->gpu < 0)
+    if (peer == NULL || peer == pair->entry || pair->pd->gpu < 0)
         return;
     for (int i = 0; i < WIRE_MAX_REGIONS; i++) {
         const struct wire_region_entry *region = &wire.file->regions[i];
@@ -229,7 +229,8 @@ int wire_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_w
         if (ibv->state != IBV_QPS_RTS && ibv->state != IBV_QPS_ERR)
             error = EINVAL;
         else if (wr->num_sge > 4 ||
-                 (wr->opcode != IBV_WR_RDMA_WRITE && wr->opcode != IBV_WR_RDMA_WRITE_WITH_IMM))
+                 (wr->opcode != IBV_WR_RDMA_WRITE && wr->opcode != IBV_WR_RDMA_WRITE_WITH_IMM &&
+                  wr->opcode != IBV_WR_RDMA_READ))
             error = EOPNOTSUPP;
         else if (pair->n_sent - pair->n_retired >= pair->max_send)
             error = ENOMEM;

@@ -174,6 +174,7 @@ static void free_transport(struct gyre_ib_transport *ib)
 {
     if (ib->nap_fd >= 0)
         close(ib->nap_fd);
+    gyre_ib_fences_close(ib);
     gyre_ib_lanes_close(ib);
     gyre_ib_cm_close(ib->cm);
     gyre_ib_memory_close(ib);
@@ -191,6 +192,7 @@ static gyre_status open_parts(struct gyre_ib_transport *ib)
     GYRE_TRY(gyre_ib_memory_open(ib));
     GYRE_TRY(layout_peers(ib));
     GYRE_TRY(gyre_ib_lanes_open(ib));
+    GYRE_TRY(gyre_ib_fences_open(ib));
     if (strcmp(gyre_param_text(ib->config.params, GYRE_PARAM_IB_CONNECT), "rdmacm") == 0)
         GYRE_TRY(gyre_ib_cm_open(ib, &ib->cm));
     return open_naps(ib);

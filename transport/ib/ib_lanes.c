@@ -37,6 +37,7 @@ static gyre_status open_cq(struct gyre_ib_transport *ib, struct gyre_ib_rail *ra
     for (int i = 0; i < ib->n_lanes; i++)
         if (ib->lanes[i].rail == rail)
             n_cqe += ib->lanes[i].size.n_send + ib->lanes[i].size.n_recv;
+    n_cqe += ib->fence.is_needed ? 1 : 0;
     if (n_cqe > (uint64_t)rail->attr.max_cqe)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                          "%s: %llu completions can be under way to %d peers, a queue of this "

@@ -16,11 +16,13 @@
 
 #define PAGE_BYTES 4096
 
-/* GPUs before Hopper may see the tail before data that a NIC wrote earlier: they would need a read
- * through the NIC before every tail. */
-#define FIRST_ARCH_WITHOUT_FLUSH 90
+/* GPUs before Hopper may see the tail before data that a NIC wrote earlier: they need a read
+ * through the NIC before it (ib_fence.c). */
+#define FIRST_ARCH_WITHOUT_FENCE 90
 
 /* Which way NICs reach this rank's slots, with the reason in the log when they do not. */
+enum { ALWAYS = 1, BY_DEVICE = 2 }; /* GYRE_NET_GDR_FENCE */
+
 static gyre_status choose_gdr(struct gyre_ib_transport *ib)
 {
     const struct gyre_params *params = ib->config.params;
@@ -29,8 +31,10 @@ static gyre_status choose_gdr(struct gyre_ib_transport *ib)
     enum gyre_ib_distance farthest = GYRE_IB_DISTANCE_PXB;
     struct gyre_device_info info;
     char why[240] = "";
+    const int64_t asked = gyre_param_number(params, GYRE_PARAM_NET_GDR_FENCE);
     if (level[0] != '\0')
         GYRE_TRY(gyre_ib_parse_distance(level, &farthest));
+    ib->fence.is_needed = asked == ALWAYS; /* also of host memory, which needs none */
     GYRE_TRY(device->ops->info(device, &info));
     if (info.kind != GYRE_DEVICE_CUDA)
         return GYRE_SUCCESS;
@@ -44,21 +48,21 @@ static gyre_status choose_gdr(struct gyre_ib_transport *ib)
     if (distance > farthest)
         snprintf(why, sizeof(why), "GPU and NIC are %s apart, allowed is %s (GYRE_NET_GDR_LEVEL)",
                  gyre_ib_distance_names[distance], gyre_ib_distance_names[farthest]);
-    else if (info.arch < FIRST_ARCH_WITHOUT_FLUSH)
-        snprintf(why, sizeof(why),
-                 "compute capability %u.%u does not order a NIC's writes before the tail",
-                 info.arch / 10, info.arch % 10);
     else
         found = gyre_ib_gdr_probe(ib->verbs, ib->rails[0].pd, device, why, sizeof(why));
     ib->recv_gdr = found;
+    if (asked == BY_DEVICE)
+        ib->fence.is_needed = found != GYRE_IB_GDR_NONE && info.arch < FIRST_ARCH_WITHOUT_FENCE;
     /* Reading GPU memory through PCI is as fast as writing it on all GPUs that get this far. */
     ib->send_gdr =
         gyre_param_number(params, GYRE_PARAM_NET_GDR_READ) == 0 ? GYRE_IB_GDR_NONE : found;
     if (found == GYRE_IB_GDR_NONE)
         GYRE_WARN("NET/IB : %s: no GPUDirect RDMA, staging in host memory: %s", port->name, why);
     else
-        GYRE_INFO(NET, "NET/IB : %s: GPUDirect RDMA by %s, read %s", port->name,
-                  gyre_ib_gdr_names[found], ib->send_gdr != GYRE_IB_GDR_NONE ? "on" : "off");
+        GYRE_INFO(NET, "NET/IB : %s: GPUDirect RDMA by %s, read %s, received slots are %s",
+                  port->name, gyre_ib_gdr_names[found],
+                  ib->send_gdr != GYRE_IB_GDR_NONE ? "on" : "off",
+                  ib->fence.is_needed ? "fenced by a read through the NIC" : "given on at once");
     return GYRE_SUCCESS;
 }
 
@@ -117,7 +121,8 @@ static gyre_status alloc_words(struct gyre_ib_transport *ib)
     const struct gyre_fifo_spec *spec = &ib->config.spec;
     const size_t n = (size_t)ib->config.n_peers * spec->n_fifos;
     const size_t n_slots = n * spec->depth;
-    ib->landing_bytes = gyre_round_up(n_slots * sizeof(struct gyre_ib_box) + n * 8, PAGE_BYTES);
+    ib->landing_bytes =
+        gyre_round_up(n_slots * sizeof(struct gyre_ib_box) + n * 8 + sizeof(uint64_t), PAGE_BYTES);
     ib->staging_bytes = gyre_round_up(n_slots * sizeof(struct gyre_ib_label) + n * 8, PAGE_BYTES);
     GYRE_TRY(alloc_pages(ib->landing_bytes, &ib->landing));
     return alloc_pages(ib->staging_bytes, &ib->staging);
@@ -138,7 +143,9 @@ static gyre_status register_rail(struct gyre_ib_transport *ib, struct gyre_ib_ra
     request.n_bytes = one_side;
     request.relaxed_ordering = relaxed;
     request.gdr = ib->recv_gdr;
+    request.remote_read = ib->fence.is_needed;
     GYRE_TRY(gyre_ib_mr_register(&request, &rail->recv_slots));
+    request.remote_read = false;
     request.base = ib->send_slots;
     request.remote_write = false;
     request.gdr = ib->send_gdr;

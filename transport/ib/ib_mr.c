@@ -75,6 +75,8 @@ gyre_status gyre_ib_mr_register(const struct gyre_ib_mr_request *request, struct
 {
     const struct gyre_verbs *verbs = request->verbs;
     int access = request->remote_write ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE : 0;
+    if (request->remote_read)
+        access |= IBV_ACCESS_REMOTE_READ;
     struct ibv_mr *mr;
     const bool is_relaxed = request->relaxed_ordering && verbs->reg_mr_iova2 != NULL;
     if (is_relaxed)

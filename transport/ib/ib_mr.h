@@ -20,6 +20,7 @@ struct gyre_ib_mr_request {
     void *base;
     size_t n_bytes;
     bool remote_write;     /* the peer writes into it; else this side only reads it */
+    bool remote_read;      /* this rank's fences read from it (ib_fence.c) */
     bool relaxed_ordering; /* asked for where the library has it; readiness always travels in a
                             * later message, so data may land in any order */
     enum gyre_ib_gdr gdr;  /* NONE: host memory */

@@ -73,13 +73,19 @@ static void publish(struct gyre_ib_transport *ib, const struct gyre_ib_lane *lan
     struct gyre_inbox *inbox = recv->fifo.inbox;
     for (;;) {
         const uint32_t slot = (uint32_t)(recv->arrived % depth);
-        if (recv->n_parts[slot] == 0 || recv->parts_seen[slot] < recv->n_parts[slot])
+        if (!gyre_ib_is_complete(recv, slot))
             return;
         const struct gyre_ib_box *box = &recv->boxes[slot];
         const uint64_t info = gyre_load_acquire_u64(&box->label.slot_info);
         const uint64_t n_bytes = info & 0xffffffff;
         if (n_bytes > (recv->is_boxed[slot] ? GYRE_IB_BOX_PAYLOAD_BYTES : slot_bytes)) {
             raise_protocol(ib, lane, "a slot with too many bytes", n_bytes);
+            return;
+        }
+        /* What the NIC wrote into the slot itself may still be on its way to the GPU. */
+        if (ib->fence.is_needed && !recv->is_boxed[slot] && n_bytes > 0 &&
+            recv->arrived >= recv->fenced) {
+            ib->fence.is_wanted = true;
             return;
         }
         if (recv->is_boxed[slot] && n_bytes > 0)
@@ -117,11 +123,28 @@ static void complete_receive(struct gyre_ib_transport *ib, struct gyre_ib_lane *
     publish(ib, lane, fifo);
 }
 
+/* The fence has passed all slots that were complete when it began. */
+static void publish_fenced(struct gyre_ib_transport *ib)
+{
+    for (int i = 0; i < ib->config.n_peers && !ib->is_failed; i++) {
+        struct gyre_ib_peer *peer = &ib->peers[i];
+        for (uint32_t fifo = 0; fifo < gyre_ib_n_fifos(ib); fifo++) {
+            peer->recvs[fifo].fenced = peer->recvs[fifo].fencing;
+            publish(ib, peer->used[0], fifo);
+        }
+    }
+}
+
 static bool take_completions(struct gyre_ib_transport *ib, struct gyre_ib_rail *rail)
 {
     struct ibv_wc wcs[N_COMPLETIONS];
     const int n = ibv_poll_cq(rail->cq, N_COMPLETIONS, wcs);
     for (int i = 0; i < n && !ib->is_failed; i++) {
+        if ((wcs[i].wr_id & GYRE_IB_WR_IS_FENCE) == GYRE_IB_WR_IS_FENCE) {
+            if (gyre_ib_fence_end(ib, rail, &wcs[i]))
+                publish_fenced(ib);
+            continue;
+        }
         struct gyre_ib_lane *lane = &ib->lanes[wcs[i].wr_id >> 48 & GYRE_IB_LANE_MASK];
         lane->peer->n_completions++;
         if (wcs[i].status != IBV_WC_SUCCESS)
@@ -213,6 +236,7 @@ bool gyre_ib_poll(void *transport)
         if (ib->rails[i].is_armed && has_moved)
             disarm(ib, &ib->rails[i]);
     }
+    has_moved = gyre_ib_fence_begin(ib) || has_moved;
     for (int i = 0; i < ib->n_lanes; i++)
         post_due_receives(ib, &ib->lanes[i]);
     for (int i = 0; i < ib->config.n_peers; i++) {

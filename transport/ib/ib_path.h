@@ -14,6 +14,7 @@
 #define GYRE_IB_LANE_MASK    0x3fff
 #define GYRE_IB_WR_IS_RECV   (1ULL << 63)
 #define GYRE_IB_WR_ENDS_PART (1ULL << 62)
+#define GYRE_IB_WR_IS_FENCE  (GYRE_IB_WR_IS_RECV | GYRE_IB_WR_ENDS_PART) /* no lane */
 
 /* imm: fifo 16 | slot 4 | parts - 1 4 | boxed 1 */
 #define GYRE_IB_IMM_BOXED 1u
@@ -31,6 +32,12 @@ bool gyre_ib_return_credits(struct gyre_ib_transport *ib, struct gyre_ib_peer *p
 
 /** gyre_ib_probe - ask a peer that nothing was heard of since the last call for a sign of life. */
 void gyre_ib_probe(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer);
+
+/** gyre_ib_is_complete - has every part of that slot arrived? */
+static inline bool gyre_ib_is_complete(const struct gyre_ib_recv *recv, uint32_t slot)
+{
+    return recv->n_parts[slot] > 0 && recv->parts_seen[slot] >= recv->n_parts[slot];
+}
 
 /** gyre_ib_flush - post what a lane has collected. */
 void gyre_ib_flush(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane);

@@ -84,6 +84,7 @@ struct gyre_ib_rail {
     struct ibv_mr *recv_slots;
     struct ibv_mr *landing; /* boxes and credit words: written by peers */
     struct ibv_mr *staging; /* labels and heads: read by this NIC */
+    struct ibv_qp *fence;   /* connected to itself; NULL where nothing has to be fenced */
     uint64_t down_since_ns; /* 0 = the port is active */
 };
 
@@ -125,6 +126,8 @@ struct gyre_ib_recv {
     struct gyre_proxy_fifo fifo;
     uint64_t arrived;  /* slots whose tail was published */
     uint64_t returned; /* head that the sender was told */
+    uint64_t fenced;   /* slots that a fence has passed since they were complete */
+    uint64_t fencing;  /* of the fence that is under way */
     uint64_t *head;    /* one word in staging */
     struct gyre_ib_box *boxes;
     uint8_t parts_seen[GYRE_MAX_DEPTH];
@@ -159,6 +162,14 @@ struct gyre_ib_peer {
     uint64_t n_completions_seen;              /* when it was last looked at */
 };
 
+/* A read of slots through every NIC, after which what the NICs wrote before is there for the GPU.
+ * One is under way at a time; what comes meanwhile waits for the next. */
+struct gyre_ib_fence {
+    bool is_needed;
+    bool is_wanted; /* complete slots wait for one that has not begun */
+    int n_left;     /* reads of the one that is under way */
+};
+
 struct gyre_ib_transport {
     struct gyre_transport base;
     struct gyre_transport_config config; /* pointers in it are the communicator's, but for peers */
@@ -182,6 +193,7 @@ struct gyre_ib_transport {
     unsigned retries;
     enum gyre_ib_gdr recv_gdr; /* how NICs reach slots that are received into */
     enum gyre_ib_gdr send_gdr;
+    struct gyre_ib_fence fence;
     void *fifo_memory; /* pinned: inboxes, credits and, without GPUDirect, slots */
     size_t fifo_bytes;
     void *gpu_memory; /* slots, with GPUDirect */
@@ -189,7 +201,7 @@ struct gyre_ib_transport {
     unsigned char *send_slots; /* of all FIFOs; slots_stride apart */
     unsigned char *recv_slots;
     uint64_t slots_stride;
-    void *landing; /* boxes[n][depth], credit words[n]; n = peers * n_fifos */
+    void *landing; /* boxes[n][depth], credit words[n], a word for fences; n = peers * n_fifos */
     size_t landing_bytes;
     void *staging; /* labels[n][depth], heads[n] */
     size_t staging_bytes;
@@ -248,6 +260,22 @@ void gyre_ib_memory_close(struct gyre_ib_transport *ib);
 /** gyre_ib_lanes_open - completion queues and queue pairs, in INIT with receives posted. */
 gyre_status gyre_ib_lanes_open(struct gyre_ib_transport *ib);
 void gyre_ib_lanes_close(struct gyre_ib_transport *ib);
+
+/* ---- ib_fence.c ------------------------------------------------------------------------------ */
+
+/** gyre_ib_fences_open - a queue pair of every rail, connected to itself; nothing where no fence is
+ * needed. Errors: as gyre_ib_qp_create and gyre_ib_qp_connect. */
+gyre_status gyre_ib_fences_open(struct gyre_ib_transport *ib);
+void gyre_ib_fences_close(struct gyre_ib_transport *ib);
+
+/** gyre_ib_fence_begin - post the reads of the fence that is wanted, if none is under way; true if
+ * it did. */
+bool gyre_ib_fence_begin(struct gyre_ib_transport *ib);
+
+/** gyre_ib_fence_end - one of the reads is done; true if it was the last. A failed one raises the
+ * fault. */
+bool gyre_ib_fence_end(struct gyre_ib_transport *ib, const struct gyre_ib_rail *rail,
+                       const struct ibv_wc *wc);
 
 /* ---- ib_connect.c -------------------------------------------------------------------------- */
 

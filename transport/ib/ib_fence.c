@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Fences for GPUs before Hopper. A NIC's completion says that data has left the NIC, not that the
+ * GPU's memory has it: the tail, written by the processor, may overtake it. A read of that memory
+ * through the same NIC may not pass the NIC's earlier writes (PCI Express base specification,
+ * transaction ordering: a read request does not pass a posted write), so when it is answered they
+ * are there. The read goes to a queue pair that is connected to itself and asks no other machine.
+ */
+#include "core/base/util.h"
+#include "transport/ib/ib_path.h"
+
+#include <string.h>
+
+/* Of the queue pair's own port; nothing has to be found out. */
+#define CONNECT_NS 5000000000ULL
+
+static void fill_path(const struct gyre_ib_transport *ib, const struct gyre_ib_rail *rail,
+                      struct gyre_ib_qp_path *path)
+{
+    memset(path, 0, sizeof(*path));
+    path->port = rail->port.port;
+    path->is_roce = rail->port.is_roce;
+    path->traffic_class = (uint8_t)(rail->port.is_roce ? ib->traffic_class : 0);
+    path->service_level = (uint8_t)ib->service_level;
+    path->pkey_index = (uint16_t)gyre_param_number(ib->config.params, GYRE_PARAM_IB_PKEY);
+    path->timeout = (uint8_t)ib->timeout;
+    path->retries = (uint8_t)ib->retries;
+    path->local.lid = rail->port.lid;
+    path->local.mtu = rail->port.active_mtu;
+    if (rail->port.is_roce) {
+        path->gid_index = (uint8_t)rail->gids[0].index;
+        memcpy(path->local.gid, rail->gids[0].raw, sizeof(path->local.gid));
+    }
+}
+
+static gyre_status open_fence(struct gyre_ib_transport *ib, struct gyre_ib_rail *rail)
+{
+    struct gyre_ib_qp_size size = {.n_send = 1, .n_recv = 0};
+    struct gyre_ib_qp_path path;
+    fill_path(ib, rail, &path);
+    GYRE_TRY(gyre_ib_random_psn(&path.local.psn));
+    GYRE_TRY(gyre_ib_qp_create(ib->verbs, rail->pd, rail->cq, &path, IBV_ACCESS_REMOTE_READ, &size,
+                               &rail->fence));
+    path.local.qpn = rail->fence->qp_num;
+    path.remote = path.local;
+    return gyre_ib_qp_connect(ib->verbs, rail->fence, &path, gyre_now_ns() + CONNECT_NS);
+}
+
+gyre_status gyre_ib_fences_open(struct gyre_ib_transport *ib)
+{
+    for (int i = 0; i < ib->n_rails && ib->fence.is_needed; i++) {
+        const gyre_status status = open_fence(ib, &ib->rails[i]);
+        if (status != GYRE_SUCCESS)
+            return gyre_fail_context(status, "NET/IB %s: fence", ib->rails[i].port.name);
+    }
+    return GYRE_SUCCESS;
+}
+
+void gyre_ib_fences_close(struct gyre_ib_transport *ib)
+{
+    for (int i = 0; i < ib->n_rails; i++) {
+        if (ib->rails[i].fence == NULL)
+            continue;
+        gyre_ib_qp_stop(ib->verbs, ib->rails[i].fence);
+        ib->verbs->destroy_qp(ib->rails[i].fence);
+        ib->rails[i].fence = NULL;
+    }
+}
+
+/* The next fence passes every slot that is complete now, in the FIFO's order. */
+static void note_complete(struct gyre_ib_transport *ib)
+{
+    const uint32_t depth = ib->config.spec.depth;
+    for (int i = 0; i < ib->config.n_peers; i++)
+        for (uint32_t fifo = 0; fifo < gyre_ib_n_fifos(ib); fifo++) {
+            struct gyre_ib_recv *recv = &ib->peers[i].recvs[fifo];
+            recv->fencing = recv->arrived;
+            while (recv->fencing < recv->arrived + depth &&
+                   gyre_ib_is_complete(recv, (uint32_t)(recv->fencing % depth)))
+                recv->fencing++;
+        }
+}
+
+static void raise(struct gyre_ib_transport *ib, const struct gyre_ib_rail *rail, const char *words)
+{
+    gyre_fail(GYRE_ERROR_DEVICE, "NET/IB %s:%u: the read that lets the GPU see received data: %s",
+              rail->port.name, rail->port.port, words);
+    ib->is_failed = true;
+    gyre_fault_raise(ib->config.fault, GYRE_ERROR_DEVICE, gyre_cause());
+}
+
+static bool post_read(struct gyre_ib_transport *ib, const struct gyre_ib_rail *rail)
+{
+    /* The last word of landing: any answer will do. */
+    struct ibv_sge sge = {.addr = (uintptr_t)ib->landing + ib->landing_bytes - sizeof(uint64_t),
+                          .length = sizeof(uint64_t),
+                          .lkey = rail->landing->lkey};
+    struct ibv_send_wr wr, *bad = NULL;
+    memset(&wr, 0, sizeof(wr));
+    wr.wr_id = GYRE_IB_WR_IS_FENCE;
+    wr.opcode = IBV_WR_RDMA_READ;
+    wr.send_flags = IBV_SEND_SIGNALED;
+    wr.sg_list = &sge;
+    wr.num_sge = 1;
+    wr.wr.rdma.remote_addr = (uintptr_t)ib->recv_slots;
+    wr.wr.rdma.rkey = rail->recv_slots->rkey;
+    const int error = ibv_post_send(rail->fence, &wr, &bad);
+    if (error != 0)
+        raise(ib, rail, strerror(error));
+    return error == 0;
+}
+
+bool gyre_ib_fence_begin(struct gyre_ib_transport *ib)
+{
+    if (!ib->fence.is_wanted || ib->fence.n_left > 0 || ib->is_failed)
+        return false;
+    ib->fence.is_wanted = false;
+    note_complete(ib);
+    for (int i = 0; i < ib->n_rails && post_read(ib, &ib->rails[i]); i++)
+        ib->fence.n_left++;
+    return true;
+}
+
+bool gyre_ib_fence_end(struct gyre_ib_transport *ib, const struct gyre_ib_rail *rail,
+                       const struct ibv_wc *wc)
+{
+    if (wc->status != IBV_WC_SUCCESS) {
+        raise(ib, rail, gyre_ib_wc_name(wc->status));
+        return false;
+    }
+    return --ib->fence.n_left == 0;
+}
