@@ -24,7 +24,8 @@ struct nvml_pci_info {
 };
 _Static_assert(sizeof(struct nvml_pci_info) == 68, "layout of nvmlPciInfo_t, version 3");
 
-enum { NVML_OK = 0, NVML_REMOTE_IS_SWITCH = 2, NVML_CAPABILITY_P2P = 0 };
+enum { NVML_OK = 0, NVML_INVALID_ARGUMENT = 2 };
+enum { NVML_REMOTE_IS_SWITCH = 2, NVML_CAPABILITY_P2P = 0 };
 
 /* X(member, symbol, is required, parameters); every function returns an int, 0 = success. */
 #define NVML_TABLE(X)                                                                   \
@@ -75,12 +76,6 @@ static gyre_status open_nvml(const char *library, struct nvml *nvml_out)
     return GYRE_SUCCESS;
 }
 
-static bool is_up(const struct nvml *nvml, nvml_device device, unsigned lane)
-{
-    unsigned state = 0;
-    return nvml->get_link_state(device, lane, &state) == NVML_OK && state != 0;
-}
-
 static bool leads_to_switch(const struct nvml *nvml, nvml_device device, unsigned lane)
 {
     int type = -1;
@@ -108,8 +103,11 @@ static void scan_links(const struct nvml *nvml, nvml_device device, struct gyre_
     bool is_first = true, is_switch = false;
     for (unsigned lane = 0; nvml->get_link_state != NULL && lane < GYRE_NVML_MAX_LINKS; lane++) {
         struct gyre_nvml_link *link = &gpu->links[gpu->n_links];
-        unsigned has_p2p = 1;
-        if (!is_up(nvml, device, lane))
+        unsigned is_up = 0, has_p2p = 1;
+        const int rc = nvml->get_link_state(device, lane, &is_up);
+        if (rc == NVML_INVALID_ARGUMENT)
+            return; /* the lane before was the last */
+        if (rc != NVML_OK || is_up == 0)
             continue;
         if (is_first && nvml->get_link_capability != NULL &&
             nvml->get_link_capability(device, lane, NVML_CAPABILITY_P2P, &has_p2p) == NVML_OK &&
