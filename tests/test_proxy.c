@@ -113,6 +113,7 @@ struct shared_work {
     uint32_t n_overlaps;
     uint32_t n_settled;
     bool leaves_it_to_thread;
+    uint32_t leaves_it_to_helper;
     pthread_t helper;
 };
 
@@ -121,7 +122,9 @@ static bool count_alone(void *context)
     struct shared_work *work = context;
     if (gyre_fetch_add_u32(&work->n_inside, 1) != 0)
         gyre_fetch_add_u32(&work->n_overlaps, 1);
-    const bool is_mine = !work->leaves_it_to_thread || !pthread_equal(pthread_self(), work->helper);
+    const bool is_mine = pthread_equal(pthread_self(), work->helper)
+                             ? !work->leaves_it_to_thread
+                             : gyre_load_acquire_u32(&work->leaves_it_to_helper) == 0;
     const bool has_moved = is_mine && count(&work->counter);
     gyre_fetch_add_u32(&work->n_inside, UINT32_MAX); /* minus one */
     return has_moved;
@@ -151,16 +154,24 @@ static void help_shares_the_clients_with_the_thread(void)
         .poll = count_alone, .is_behind = has_uncounted, .context = &work};
     struct gyre_proxy *proxy = NULL;
     CHECK_OK(gyre_proxy_open(&client, 1, 0, &fault, &proxy));
-    uint32_t n_helped = 0;
-    for (uint32_t i = 1; i <= 20000; i++) {
+    for (uint32_t i = 1; i <= 20000; i++) { /* whoever comes first */
         gyre_store_release_u32(&work.counter.n_wanted, i);
-        n_helped += gyre_proxy_help(proxy, false) ? 1 : 0;
+        (void)gyre_proxy_help(proxy, false);
     }
     (void)gyre_proxy_help(proxy, true);
     CHECK(reaches(&work.counter.n_moved, 20000));
+    gyre_store_release_u32(&work.leaves_it_to_helper, 1);
+    gyre_store_release_u32(&work.counter.n_wanted, 20001);
+    const uint64_t deadline_ns = gyre_now_ns() + PATIENCE_NS;
+    bool has_helped = false;
+    while (!has_helped && gyre_now_ns() < deadline_ns) {
+        has_helped = gyre_proxy_help(proxy, false);
+        sched_yield(); /* the thread may be in its round */
+    }
+    CHECK(has_helped);
     gyre_proxy_close(proxy);
-    CHECK(n_helped > 0 && work.n_overlaps == 0);
-    CHECK(work.counter.n_moved == 20000);
+    CHECK(work.n_overlaps == 0);
+    CHECK(work.counter.n_moved == 20001);
     gyre_fault_fini(&fault);
 }
 
