@@ -322,7 +322,7 @@ static uint64_t square_root(uint64_t value)
     return root;
 }
 
-/* Chains of collectives whose data all pass every rank; the others cut them into a part a rank. */
+/* Where all data pass through every rank, tile by tile; elsewhere each rank has a part of them. */
 static bool is_chain(enum gyre_collective coll, const struct gyre_algorithm *algorithm)
 {
     return coll == GYRE_COLL_BROADCAST || coll == GYRE_COLL_REDUCE ||

@@ -14,31 +14,15 @@
 /* Of the queue pair's own port; nothing has to be found out. */
 #define CONNECT_NS 5000000000ULL
 
-static void fill_path(const struct gyre_ib_transport *ib, const struct gyre_ib_rail *rail,
-                      struct gyre_ib_qp_path *path)
-{
-    memset(path, 0, sizeof(*path));
-    path->port = rail->port.port;
-    path->is_roce = rail->port.is_roce;
-    path->traffic_class = (uint8_t)(rail->port.is_roce ? ib->traffic_class : 0);
-    path->service_level = (uint8_t)ib->service_level;
-    path->pkey_index = (uint16_t)gyre_param_number(ib->config.params, GYRE_PARAM_IB_PKEY);
-    path->timeout = (uint8_t)ib->timeout;
-    path->retries = (uint8_t)ib->retries;
-    path->local.lid = rail->port.lid;
-    path->local.mtu = rail->port.active_mtu;
-    if (rail->port.is_roce) {
-        path->gid_index = (uint8_t)rail->gids[0].index;
-        memcpy(path->local.gid, rail->gids[0].raw, sizeof(path->local.gid));
-    }
-}
-
 static gyre_status open_fence(struct gyre_ib_transport *ib, struct gyre_ib_rail *rail)
 {
     struct gyre_ib_qp_size size = {.n_send = 1, .n_recv = 0};
     struct gyre_ib_qp_path path;
-    fill_path(ib, rail, &path);
-    GYRE_TRY(gyre_ib_random_psn(&path.local.psn));
+    GYRE_TRY(gyre_ib_path_begin(ib, rail, &path));
+    if (rail->port.is_roce) {
+        path.gid_index = (uint8_t)rail->gids[0].index;
+        memcpy(path.local.gid, rail->gids[0].raw, sizeof(path.local.gid));
+    }
     GYRE_TRY(gyre_ib_qp_create(ib->verbs, rail->pd, rail->cq, &path, IBV_ACCESS_REMOTE_READ, &size,
                                &rail->fence));
     path.local.qpn = rail->fence->qp_num;

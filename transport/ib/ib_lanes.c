@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define MAX_SENDS 1024
 
@@ -57,27 +58,35 @@ static gyre_status open_cq(struct gyre_ib_transport *ib, struct gyre_ib_rail *ra
     return GYRE_SUCCESS;
 }
 
+gyre_status gyre_ib_path_begin(const struct gyre_ib_transport *ib, const struct gyre_ib_rail *rail,
+                               struct gyre_ib_qp_path *path_out)
+{
+    memset(path_out, 0, sizeof(*path_out));
+    path_out->port = rail->port.port;
+    path_out->is_roce = rail->port.is_roce;
+    path_out->traffic_class = (uint8_t)ib->traffic_class;
+    path_out->service_level = (uint8_t)ib->service_level;
+    path_out->pkey_index = (uint16_t)gyre_param_number(ib->config.params, GYRE_PARAM_IB_PKEY);
+    path_out->timeout = (uint8_t)ib->timeout;
+    path_out->retries = (uint8_t)ib->retries;
+    path_out->local.lid = rail->port.lid;
+    path_out->local.mtu = rail->port.active_mtu;
+    return gyre_ib_random_psn(&path_out->local.psn);
+}
+
 static gyre_status open_lane(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane)
 {
     struct gyre_ib_rail *rail = lane->rail;
     struct gyre_ib_qp_path *path = &lane->path;
-    path->port = rail->port.port;
-    path->is_roce = rail->port.is_roce;
-    path->traffic_class =
-        (uint8_t)(lane->is_control && rail->port.is_roce ? ib->control_class : ib->traffic_class);
-    path->service_level = (uint8_t)ib->service_level;
-    path->pkey_index = (uint16_t)gyre_param_number(ib->config.params, GYRE_PARAM_IB_PKEY);
-    path->timeout = (uint8_t)ib->timeout;
-    path->retries = (uint8_t)ib->retries;
-    path->local.lid = rail->port.lid;
-    path->local.mtu = rail->port.active_mtu;
+    GYRE_TRY(gyre_ib_path_begin(ib, rail, path));
+    if (lane->is_control && rail->port.is_roce)
+        path->traffic_class = (uint8_t)ib->control_class;
     if ((uint32_t)rail->attr.max_qp_wr < lane->size.n_recv)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                          "%s: a queue pair holds %d requests, %u FIFOs of %u slots need %u; lower "
                          "GYRE_MAX_NCHANNELS",
                          rail->port.name, rail->attr.max_qp_wr, gyre_ib_n_fifos(ib),
                          ib->config.spec.depth, lane->size.n_recv);
-    GYRE_TRY(gyre_ib_random_psn(&path->local.psn));
     GYRE_TRY(gyre_ib_qp_create(ib->verbs, rail->pd, rail->cq, path, IBV_ACCESS_REMOTE_WRITE,
                                &lane->size, &lane->qp));
     path->local.qpn = lane->qp->qp_num;

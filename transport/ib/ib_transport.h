@@ -261,6 +261,11 @@ void gyre_ib_memory_close(struct gyre_ib_transport *ib);
 gyre_status gyre_ib_lanes_open(struct gyre_ib_transport *ib);
 void gyre_ib_lanes_close(struct gyre_ib_transport *ib);
 
+/** gyre_ib_path_begin - what every queue pair of a rail has in common: port, class, timers and this
+ * end but for its GID and number, with a random PSN. Errors: SYSTEM. */
+gyre_status gyre_ib_path_begin(const struct gyre_ib_transport *ib, const struct gyre_ib_rail *rail,
+                               struct gyre_ib_qp_path *path_out);
+
 /* ---- ib_fence.c ------------------------------------------------------------------------------ */
 
 /** gyre_ib_fences_open - a queue pair of every rail, connected to itself; nothing where no fence is
