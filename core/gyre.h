@@ -370,7 +370,9 @@ GYRE_API gyre_status gyre_stream_create(gyre_stream *stream_out, gyre_device_kin
 GYRE_API gyre_status gyre_stream_destroy(gyre_stream stream, gyre_device_kind kind);
 
 /** gyre_stream_synchronize - wait until everything enqueued so far is done. Returns the first
- * failure of an operation on it since the last call (host device). */
+ * failure of an operation on it since the last call (host device). No communicator is named here,
+ * so NULL on CUDA is the default stream of the thread's current device, which need not be that of a
+ * communicator the thread called with NULL. */
 GYRE_API gyre_status gyre_stream_synchronize(gyre_stream stream, gyre_device_kind kind);
 
 /** gyre_stream_query - SUCCESS when idle, IN_PROGRESS when not. Never blocks. */
