@@ -76,6 +76,7 @@ struct gyre_comm {
     uint64_t *n_p2p; /* by peer * 2 + is_send: messages so far */
     struct gyre_user_op user_ops[GYRE_MAX_USER_OPS];
     struct gyre_registrations registrations;
+    uint64_t stage_ns;      /* when the stage of its making that goes on began */
     uint32_t phase;         /* enum gyre_phase; written under the registry's lock, release */
     bool is_made;           /* rank, links, health and the rest are there */
     bool is_finalized;      /* no more calls */
@@ -117,6 +118,9 @@ gyre_status gyre_config_resolve(const gyre_config *given, const struct gyre_para
                                 gyre_config *config_out);
 
 /* ---- make.c ------------------------------------------------------------------------------- */
+
+/** gyre_comm_end_stage - say how long a stage of making the communicator took; the next begins. */
+void gyre_comm_end_stage(gyre_comm *comm, const char *stage);
 
 /* How the ranks of a new communicator find each other. */
 struct gyre_meeting {

@@ -276,6 +276,8 @@ static gyre_status open_transport(gyre_comm *comm, int index, uint64_t deadline_
     size_t blob_bytes = 0;
     if (n_peers > 0)
         GYRE_TRY(ops->open(&config, &links->transports[index], &blob, &blob_bytes));
+    if (n_peers > 0)
+        gyre_comm_end_stage(comm, "making slots");
     void *blobs = NULL;
     size_t *offsets = calloc((size_t)comm->n_ranks + 1, sizeof(*offsets));
     gyre_status status = offsets != NULL ? GYRE_SUCCESS : gyre_fail_errno(ENOMEM, "init");
@@ -360,9 +362,8 @@ static gyre_status connect_all(gyre_comm *comm)
     const uint64_t timeout_ns =
         (uint64_t)gyre_param_number(&comm->params, GYRE_PARAM_BOOTSTRAP_TIMEOUT) * 1000000000ULL;
     const uint64_t deadline_ns = gyre_now_ns() + timeout_ns;
-    const uint64_t start_ns = gyre_now_ns();
     GYRE_TRY(gyre_topology_open(comm));
-    GYRE_INFO(INIT, "topology known after %.1f ms", (double)(gyre_now_ns() - start_ns) / 1e6);
+    gyre_comm_end_stage(comm, "finding the topology");
     GYRE_TRY(agree(comm));
     GYRE_TRY(gather_infos(comm));
     GYRE_TRY(check_one_rank_per_gpu(comm));
@@ -371,6 +372,7 @@ static gyre_status connect_all(gyre_comm *comm)
     links->is_ll128_safe = comm->device_info.kind == GYRE_DEVICE_CUDA;
     links->is_p2p = true;
     GYRE_TRY(choose_transports(comm));
+    gyre_comm_end_stage(comm, "agreeing on transports");
     const int64_t buffer_bytes = gyre_param_number(&comm->params, GYRE_PARAM_BUFFSIZE);
     links->spec =
         gyre_tuner_fifo_spec((gyre_device_kind)comm->device_info.kind, (uint32_t)comm->n_ranks,
@@ -382,6 +384,7 @@ static gyre_status connect_all(gyre_comm *comm)
         return gyre_fail_errno(ENOMEM, "init");
     for (int i = 0; gyre_transports[i] != NULL; i++)
         GYRE_TRY(open_transport(comm, i, deadline_ns));
+    gyre_comm_end_stage(comm, "connecting");
     return GYRE_SUCCESS;
 }
 

@@ -40,6 +40,14 @@ void gyre_comm_free(gyre_comm *comm)
     free(comm);
 }
 
+void gyre_comm_end_stage(gyre_comm *comm, const char *stage)
+{
+    const uint64_t now_ns = gyre_now_ns();
+    GYRE_INFO(INIT, "rank %d: %s took %.1f ms", comm->rank, stage,
+              (double)(now_ns - comm->stage_ns) / 1e6);
+    comm->stage_ns = now_ns;
+}
+
 /* Everything that needs no other rank. */
 static gyre_status make_local(const gyre_config *given, gyre_comm **comm_out)
 {
@@ -100,6 +108,7 @@ static gyre_status connect_ranks(gyre_comm *comm)
     comm->n_p2p = calloc((size_t)comm->n_ranks * 2, sizeof(*comm->n_p2p));
     if (comm->n_p2p == NULL)
         return gyre_fail_errno(ENOMEM, "communicator");
+    comm->stage_ns = gyre_now_ns();
     GYRE_TRY(gyre_connect(comm));
     const struct gyre_executor_config config = {
         .device = comm->device,
@@ -115,8 +124,10 @@ static gyre_status connect_ranks(gyre_comm *comm)
     GYRE_TRY(gyre_executor_find((gyre_device_kind)comm->device_info.kind, &ops));
     GYRE_TRY(ops->open(&config, &comm->executor));
     watch_fault(comm);
+    gyre_comm_end_stage(comm, "opening the executor");
     GYRE_TRY(gyre_plan_cache_open(comm, &comm->plans));
     GYRE_TRY(gyre_health_open(comm, &comm->health));
+    gyre_comm_end_stage(comm, "opening plans and watching over the ranks");
     comm->is_made = true;
     return GYRE_SUCCESS;
 }
@@ -172,6 +183,10 @@ static gyre_status meet(gyre_comm *comm, struct gyre_meeting *meeting)
     const struct gyre_bootstrap_place place = {meeting->n_ranks, meeting->rank, &comm->fault};
     comm->n_ranks = meeting->n_ranks;
     comm->rank = meeting->rank;
+    /* Before the others wait for this rank, and so that the figures below are gyre's own. */
+    comm->stage_ns = gyre_now_ns();
+    GYRE_TRY(comm->device->ops->start(comm->device));
+    gyre_comm_end_stage(comm, "starting the device");
     const uint64_t start_ns = gyre_now_ns();
     GYRE_TRY(gyre_bootstrap_tcp_open(&comm->params, &meeting->id, &place, &comm->bootstrap));
     comm->job = gyre_hash(GYRE_HASH_INIT, meeting->id.bytes, sizeof(meeting->id.bytes));

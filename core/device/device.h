@@ -34,6 +34,8 @@ struct gyre_device_ops {
     /* @ordinal: -1 = the thread's current device. Reference-counted by the back end. */
     gyre_status (*open)(int ordinal, struct gyre_device **device_out);
     void (*close)(struct gyre_device *device);
+    /* Do now what the first use of the device would do and take seconds over: CUDA's context. */
+    gyre_status (*start)(struct gyre_device *device);
     gyre_status (*info)(struct gyre_device *device, struct gyre_device_info *info_out);
 
     /* Memory of the device; zero-filled only where said so. */

@@ -114,6 +114,11 @@ static void cuda_close(struct gyre_device *device)
     free(device);
 }
 
+static gyre_status cuda_start(struct gyre_device *device)
+{
+    ON_DEVICE_APART(device, cudaFree(NULL));
+}
+
 static gyre_status cuda_info(struct gyre_device *device, struct gyre_device_info *info_out)
 {
     struct gyre_device_info info;
@@ -272,6 +277,7 @@ const struct gyre_device_ops gyre_device_cuda = {
     .count = cuda_count,
     .open = cuda_open,
     .close = cuda_close,
+    .start = cuda_start,
     .info = cuda_info,
     .mem_alloc = cuda_mem_alloc,
     .mem_free = cuda_mem_free,

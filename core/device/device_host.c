@@ -36,6 +36,12 @@ static void host_close(struct gyre_device *device)
     (void)device;
 }
 
+static gyre_status host_start(struct gyre_device *device)
+{
+    (void)device;
+    return GYRE_SUCCESS;
+}
+
 static gyre_status host_info(struct gyre_device *device, struct gyre_device_info *info_out)
 {
     struct gyre_device_info info;
@@ -149,6 +155,7 @@ const struct gyre_device_ops gyre_device_host = {
     .count = host_count,
     .open = host_open,
     .close = host_close,
+    .start = host_start,
     .info = host_info,
     .mem_alloc = host_mem_alloc,
     .mem_free = host_mem_free,

@@ -10,7 +10,9 @@
 #include "algorithms/algorithm.h"
 #include "core/base/util.h"
 #include "kernels/cuda/cuda_exec.h"
+#include "kernels/cuda/cuda_state.h"
 #include "tests/check.h"
+#include "tests/gpu/decode.h"
 #include "tests/gpu/gpu_world.h"
 
 #define MAX_LIST     32
@@ -319,8 +321,10 @@ static gyre_status make_empty_steps(int n_steps, struct gyre_program **program_o
     return gyre_builder_close(builder, program_out);
 }
 
-/* Nanoseconds of one launch of that program: the mean of many on one stream. */
-static double time_steps(struct gpu_world *world, enum gyre_proto proto, int n_steps, float *buffer)
+/* Nanoseconds of one launch of that program: the mean of many on one stream; and what its steps
+ * take without the hand-over between warps. */
+static double time_steps(struct gpu_world *world, enum gyre_proto proto, int n_steps, float *buffer,
+                         struct decode_times *alone_out)
 {
     struct rank_state own;
     const int n_launches = 500;
@@ -346,6 +350,8 @@ static double time_steps(struct gpu_world *world, enum gyre_proto proto, int n_s
     GPU_OK(cudaEventRecord(own.end, world->streams[0]));
     GPU_OK(cudaStreamSynchronize(world->streams[0]));
     GPU_OK(cudaEventElapsedTime(&ms, own.begin, own.end));
+    GPU_OK(decode_measure(&gyre_cuda_own(world->executors[0])->args.one, proto,
+                          own.loaded->shared_bytes, world->streams[0], alone_out));
     GPU_OK(cudaEventDestroy(own.begin));
     GPU_OK(cudaEventDestroy(own.end));
     gyre_executor_cuda.unload(world->executors[0], own.loaded);
@@ -354,18 +360,22 @@ static double time_steps(struct gpu_world *world, enum gyre_proto proto, int n_s
 }
 
 /* What the interpreter itself takes for a step: decode, dispatch and the hand-over between its
- * warps, with no data, wait, fence or peer. From the difference between a long and a short program,
- * both longer than kernel parameters. */
+ * warps, with no data, wait, fence or peer, from the difference between a long and a short program,
+ * both longer than kernel parameters; and of that decode and dispatch alone. */
 static void measure_decode(struct gpu_world *world, FILE *file)
 {
+    struct decode_times alone;
     float *buffer;
     gpu_world_use(world, 0);
     GPU_OK(cudaMalloc((void **)&buffer, 32));
     for (int proto = 0; proto < GYRE_N_PROTOS; proto++) {
-        const double few_ns = time_steps(world, (enum gyre_proto)proto, 100, buffer);
-        const double many_ns = time_steps(world, (enum gyre_proto)proto, 250, buffer);
-        fprintf(file, "{\"decode_ns\": %.1f, \"proto\": \"%s\"}\n", (many_ns - few_ns) / 150,
-                gyre_proto_names[proto]);
+        const double few_ns = time_steps(world, (enum gyre_proto)proto, 100, buffer, &alone);
+        const double many_ns = time_steps(world, (enum gyre_proto)proto, 250, buffer, &alone);
+        fprintf(file,
+                "{\"proto\": \"%s\", \"step_ns\": %.1f, \"decode_ns\": %.1f, "
+                "\"dispatch_ns\": %.1f}\n",
+                gyre_proto_names[proto], (many_ns - few_ns) / 150, alone.decode_ns,
+                alone.dispatch_ns);
     }
     GPU_OK(cudaFree(buffer));
 }

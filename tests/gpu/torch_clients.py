@@ -3,13 +3,14 @@
 """PyTorch programs as users write them, one a case: nothing here knows which library carries them.
 
     torchrun --nproc-per-node=N torch_clients.py CASE... [--backend nccl|gloo] [--json FILE]
-    torch_clients.py --report GYRE1.json GYRE2.json NCCL.json GLOO.json
+    torch_clients.py --report FOLDER       compares the files ddp-ENGINE-ROUND.json there
 
 tests/gpu/run_clients runs all cases on gyre and on NCCL. With --backend gloo they run without a GPU
 (what gloo does not have is left out), which tries their own logic. Values are checked against
 formulas; a wrong one, an exception or a leak is exit status 1.
 """
 import argparse
+import glob
 import hashlib
 import json
 import os
@@ -426,37 +427,43 @@ def run(c, name, path):
             json.dump(result, file)
 
 
-def report(paths):
-    """The runs of gyre have the same bits, NCCL's and gloo's curves the same shape; times."""
-    def load(path):
-        try:
-            with open(path, encoding="utf-8") as file:
-                return json.load(file)
-        except OSError:
-            return None
+def runs_of(folder, engine):
+    runs = []
+    for path in sorted(glob.glob(os.path.join(folder, f"ddp-{engine}-*.json"))):
+        with open(path, encoding="utf-8") as file:
+            runs.append(json.load(file))
+    return runs
 
-    gyre, again, nccl, gloo = (load(path) for path in paths)
+
+def report(folder):
+    """The runs of gyre have the same bits, NCCL's and gloo's curves the same shape; times."""
+    runs = {engine: runs_of(folder, engine) for engine in ("gyre", "nccl", "gloo")}
     errors = []
-    if gyre is None or again is None:
-        errors.append("a run on gyre is missing")
-    elif gyre["losses"] != again["losses"] or gyre["hash"] != again["hash"]:
-        errors.append("two runs on gyre differ")
-    for name, other in (("NCCL", nccl), ("gloo", gloo)):
-        if gyre is None or other is None:
-            continue
+    first = runs["gyre"][0]
+    if len(runs["gyre"]) < 2:
+        errors.append("one run on gyre is not enough to compare its bits")
+    for other in runs["gyre"][1:]:
+        if first["losses"] != other["losses"] or first["hash"] != other["hash"]:
+            errors.append("two runs on gyre differ")
+    for engine in ("nccl", "gloo"):
         # Training amplifies the last bits: the beginning must agree closely, the end by and large.
-        for step, (a, b) in enumerate(zip(gyre["losses"], other["losses"])):
+        for step, (a, b) in enumerate(zip(first["losses"], runs[engine][0]["losses"])
+                                      if runs[engine] else ()):
             allowed = (1e-4 if step < 20 else 5e-2) * max(abs(a), abs(b)) + 1e-4
             if abs(a - b) > allowed:
-                errors.append(f"loss of step {step}: {a} on gyre, {b} on {name}")
+                errors.append(f"loss of step {step}: {a} on gyre, {b} on {engine}")
                 break
-    print("DDP, ms per iteration (median):")
-    for name, result in (("gyre", gyre), ("gyre again", again), ("NCCL", nccl), ("gloo", gloo)):
-        if result is None:
-            print(f"  {name:<11} not run")
+    print("DDP, ms per iteration (median of the runs; all of them):")
+    medians = {}
+    for engine, results in runs.items():
+        if not results:
+            print(f"  {engine:<5} not run")
             continue
-        ratio = f"{result['ms_per_iteration'] / nccl['ms_per_iteration']:.3f} of NCCL's" if nccl else ""
-        print(f"  {name:<11} {result['ms_per_iteration']:9.3f}  {ratio}")
+        times = [result["ms_per_iteration"] for result in results]
+        medians[engine] = statistics.median(times)
+        print(f"  {engine:<5} {medians[engine]:9.3f}  ({' '.join(f'{ms:.3f}' for ms in times)})")
+    if "nccl" in medians:
+        print(f"  NCCL's time / gyre's: {medians['nccl'] / medians['gyre']:.3f}")
     for error in errors:
         print("FAILED", error)
     return 1 if errors else 0
@@ -468,7 +475,7 @@ def main():
     parser.add_argument("--backend", choices=("nccl", "gloo"), default="nccl")
     parser.add_argument("--json", help="what ddp measured goes here")
     parser.add_argument("--list", action="store_true", help="print the cases")
-    parser.add_argument("--report", nargs=4, metavar=("GYRE1", "GYRE2", "NCCL", "GLOO"))
+    parser.add_argument("--report", metavar="FOLDER")
     options = parser.parse_args()
     if options.list:
         print(*CASES)

@@ -39,6 +39,9 @@ def check(condition, words):
 
 
 def count_gpus():
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return len([name for name in visible.split(",") if name])
     return len(glob.glob("/dev/nvidia[0-9]*"))
 
 
