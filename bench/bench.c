@@ -130,17 +130,18 @@ static gyre_status measure_case(struct sweep *sweep, const struct bench_case *wh
     const struct bench_options *options = &sweep->run->options;
     const bool wants_samples = options->json_path != NULL || options->csv_path != NULL;
     struct bench_row row = {.what = *what, .cycle = cycle};
-    struct bench_call call = bench_call_of(rank, what, false);
+    struct bench_call call = bench_call_of(rank, &rank->buffers, what, false);
     GYRE_TRY(bench_measure(rank, &call, wants_samples, &row.out_of_place));
-    call = bench_call_of(rank, what, true);
+    call = bench_call_of(rank, &rank->buffers, what, true);
     GYRE_TRY(bench_measure(rank, &call, wants_samples, &row.in_place));
     if (sweep->reference.ops != NULL) {
         /* MPI's broadcast knows in place only; the others are compared out of place. */
-        call = bench_call_of(
-            rank, what, what->coll == GYRE_COLL_BROADCAST && !sweep->reference.ops->is_on_stream);
+        call =
+            bench_call_of(rank, &rank->buffers, what,
+                          what->coll == GYRE_COLL_BROADCAST && !sweep->reference.ops->is_on_stream);
         GYRE_TRY(bench_compare(rank, &sweep->reference, &call, &row.comparison));
         if (sweep->reference.ops->is_on_stream) {
-            call = bench_call_of(rank, what, true);
+            call = bench_call_of(rank, &rank->buffers, what, true);
             GYRE_TRY(bench_compare(rank, &sweep->reference, &call, &row.comparison_in_place));
         }
     }

@@ -96,7 +96,7 @@ gyre_status bench_add_trials(const struct bench_rank *rank, const struct bench_c
 /* All ranks wait for each other, on the stream: the skew is that of a small call. */
 static gyre_status meet(const struct bench_rank *rank)
 {
-    GYRE_TRY(gyre_all_reduce(rank->send_memory, rank->send_memory, 1, GYRE_UINT8, GYRE_SUM,
+    GYRE_TRY(gyre_all_reduce(rank->buffers.send, rank->buffers.send, 1, GYRE_UINT8, GYRE_SUM,
                              rank->comm, rank->stream));
     return bench_wait(rank);
 }
@@ -105,7 +105,7 @@ static gyre_status meet(const struct bench_rank *rank)
 static gyre_status take_turn(struct bench_rank *rank, const struct bench_trial *trial, double *us,
                              size_t n)
 {
-    const struct bench_call call = bench_call_of(rank, &trial->what, false);
+    const struct bench_call call = bench_call_of(rank, &rank->buffers, &trial->what, false);
     gyre_status status = GYRE_SUCCESS;
     const bool is_loose = gyre_collectives[trial->what.coll].has_root;
     gyre_plan_force(rank->comm, &trial->choice);
@@ -164,7 +164,7 @@ gyre_status bench_time_trials(struct bench_rank *rank, struct bench_trials *tria
     size_t *n_calls = calloc(n_trials + 1, sizeof(*n_calls));
     double *medians = calloc(n_trials * (size_t)rank->options->n_rounds + 1, sizeof(*medians));
     gyre_status status =
-        rank->device->ops->zero(rank->device, rank->send_memory, rank->n_buffer_bytes);
+        rank->device->ops->zero(rank->device, rank->buffers.send, rank->buffers.n_bytes);
     if (medians == NULL || n_calls == NULL)
         status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%zu trials", n_trials);
     status = bench_rank_agree(rank, status);

@@ -221,6 +221,10 @@ static void add_comparison(struct json_object *row, const char *key,
     add_int(object, "calls_of_a_round", comparison->n_calls);
     add_number(object, "gyre_us", comparison->gyre_us);
     add_number(object, "reference_us", comparison->reference_us);
+    add_text(object, "reference_mode", comparison->mode_names[comparison->mode]);
+    struct json_object *modes = add_object(object, "reference_modes_us");
+    for (int i = 0; i < comparison->n_modes; i++)
+        add_number(modes, comparison->mode_names[i], comparison->mode_us[i]);
     add_number(object, "ratio", comparison->ratio);
     add_int(object, "calls_of_a_sample", comparison->n_batch);
     add_number(object, "ratio_low", comparison->ratio_low);

@@ -29,6 +29,7 @@ enum {
     NCCL_LIB,
     NCCL_ALGO,
     NCCL_PROTO,
+    NCCL_MODE,
     HELP_VARS
 };
 
@@ -72,6 +73,7 @@ enum {
     X(NCCL_LIB, "nccl-lib", "file", "the NCCL of --compare nccl [libnccl.so.2]")                 \
     X(NCCL_ALGO, "nccl-algo", "names", "NCCL_ALGO for its side")                                 \
     X(NCCL_PROTO, "nccl-proto", "names", "NCCL_PROTO for its side")                              \
+    X(NCCL_MODE, "nccl-mode", "mode", "its buffers: plain, window or best (the faster) [plain]") \
     X(HELP_VARS, "help-vars", "", "print the table of variables")                                \
     X('h', "help", "", "print this")
 
@@ -167,7 +169,8 @@ static gyre_status parse_compare(const char *text, const char **compare_out)
 /* What to run over which data. */
 static gyre_status take_data_option(int id, const char *text, struct bench_options *options)
 {
-    static const char *const devices[] = {"auto", "host", "cuda"}; /* enum gyre_device_kind */
+    static const char *const devices[] = {"auto", "host", "cuda"};  /* enum gyre_device_kind */
+    static const char *const modes[] = {"plain", "window", "best"}; /* enum bench_nccl_mode */
     switch (id) {
     case 'b':
         return bench_parse_bytes(text, &options->min_bytes);
@@ -220,6 +223,8 @@ static gyre_status take_data_option(int id, const char *text, struct bench_optio
     case NCCL_PROTO:
         options->nccl_proto = text;
         return GYRE_SUCCESS;
+    case NCCL_MODE:
+        return parse_name(text, modes, 3, false, &options->nccl_mode);
     case 'J':
         options->json_path = text;
         return GYRE_SUCCESS;
@@ -291,6 +296,9 @@ static gyre_status check_together(const struct bench_options *options)
     if (options->is_predict && (options->is_sweep || options->compare != NULL))
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "--predict 1 does not go with --sweep or --compare");
+    if (options->nccl_mode != BENCH_NCCL_PLAIN &&
+        (options->compare == NULL || strcmp(options->compare, "nccl") != 0))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--nccl-mode needs --compare nccl");
     if (options->channels != NULL && !options->is_sweep)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--channels needs --sweep 1");
     if (options->n_threads * options->n_gpus > 1024)

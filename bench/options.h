@@ -13,6 +13,10 @@
 
 enum bench_average { BENCH_RANK_0, BENCH_AVERAGE, BENCH_MIN, BENCH_MAX };
 
+/* Over which buffers --compare nccl measures: those of gyre's calls, its own in symmetric windows,
+ * or both, of which the faster counts. */
+enum bench_nccl_mode { BENCH_NCCL_PLAIN, BENCH_NCCL_WINDOW, BENCH_NCCL_BEST };
+
 struct bench_options {
     int n_threads; /* -t; ranks of a process are n_threads * n_gpus threads */
     int n_gpus;    /* -g */
@@ -49,6 +53,7 @@ struct bench_options {
     const char *nccl_library; /* of --compare nccl; NULL = the loader's libnccl.so.2 */
     const char *nccl_algo;
     const char *nccl_proto;
+    int nccl_mode; /* enum bench_nccl_mode */
     const char *json_path;
     const char *csv_path;
     int n_rounds; /* of --compare */

@@ -230,6 +230,8 @@ def case_options(directory, _):
         (["--algo", "nonsense", "--device", "host"], "nonsense"),
         (["--compare", "gloo"], "is none of"),
         (["-G", "1", "--device", "host"], "no graphs"),
+        (["--nccl-mode", "symmetric"], "is none of"),
+        (["--nccl-mode", "window"], "needs --compare nccl"),
         (["-J", "/nonexistent/x.json", "-b", "8", "-e", "8", "--device", "host"], "-"),
         (["--csv", "/nonexistent/x.csv", "-b", "8", "-e", "8", "--device", "host"], "/nonexistent"),
     ]
@@ -283,17 +285,28 @@ def check_schema(value, schema, where="report"):
             check_schema(item, schema["items"], f"{where}[{i}]")
 
 
-def case_reports(directory, source):
+def schema_of_reports(source):
     with open(os.path.join(source, "bench", "report.schema.json"), encoding="utf-8") as file:
-        schema = json.load(file)
+        return json.load(file)
+
+
+def has_json(directory):
+    with tempfile.TemporaryDirectory() as work:
+        done = subprocess.run([bench(directory, "allreduce"), "-g", "2", "--device", "host", "-b",
+                               "8", "-e", "8", "-J", os.path.join(work, "r.json")],
+                              capture_output=True, text=True, env=clean_environment())
+    return "built without json-c" not in done.stderr
+
+
+def case_reports(directory, source):
+    schema = schema_of_reports(source)
+    if not has_json(directory):
+        print("the benches were built without json-c")
+        sys.exit(SKIPPED)
     with tempfile.TemporaryDirectory() as work:
         report, table = os.path.join(work, "r.json"), os.path.join(work, "t.csv")
         command = [bench(directory, "reduce"), "-g", "3", "--device", "host", "-J", report, "--csv",
                    table] + SMALL
-        probe = subprocess.run(command, capture_output=True, text=True, env=clean_environment())
-        if "built without json-c" in probe.stderr:
-            print("the benches were built without json-c")
-            sys.exit(SKIPPED)
         run(command, environment={"NCCL_IB_HCA": "mlx5_0", "NCCL_MY_TOKEN": "hush", "PASSWORD": "x",
                                   "HOME_TOKEN": "hush"})
         with open(report, encoding="utf-8") as file:
@@ -315,8 +328,29 @@ def case_reports(directory, source):
         assert [int(row["bytes"]) for row in rows[::2]] == [8, 128, 2048, 32768]
 
 
-def case_compare(directory, _):
+def check_comparisons(path, schema):
+    """A report beside MPI, which is measured in one mode."""
+    with open(path, encoding="utf-8") as file:
+        report = json.load(file)
+    check_schema(report, schema)
+    for row in report["results"]:
+        compared = row["comparison"]
+        assert compared["reference_mode"] == "plain", row
+        assert compared["reference_modes_us"] == {"plain": compared["reference_us"]}, row
+
+
+def case_compare(directory, source):
     needs_mpi_build(directory)
+    if has_json(directory):
+        with tempfile.TemporaryDirectory() as work:
+            path, table = os.path.join(work, "r.json"), os.path.join(work, "t.csv")
+            mpirun(2, [bench(directory, "allreduce"), "--device", "host", "--compare", "mpi",
+                       "--rounds", "3", "-J", path, "--csv", table] + SMALL)
+            check_comparisons(path, schema_of_reports(source))
+            with open(table, newline="", encoding="utf-8") as file:
+                rows = list(csv.DictReader(file))
+            assert all(None not in row.values() for row in rows), rows
+            assert [row["reference_mode"] for row in rows] == ["plain", ""] * 4, rows
     for name in BENCHES:
         done = mpirun(2, [bench(directory, name), "--device", "host", "--compare", "mpi",
                           "--rounds", "3"] + SMALL)
