@@ -38,6 +38,7 @@ bool bench_is_secret(const char *variable)
 #include <errno.h>
 #include <json-c/json.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <time.h>
 
 extern char **environ;
@@ -158,8 +159,19 @@ static gyre_status write_file(const struct bench_json *json)
     return GYRE_SUCCESS;
 }
 
+/* A report takes the place of what has its name: of a file, but never of a device or a pipe. */
+static gyre_status check_path(const char *path)
+{
+    struct stat there;
+    if (stat(path, &there) == 0 && !S_ISREG(there.st_mode))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "--json %s: not a regular file, and the report would replace it", path);
+    return GYRE_SUCCESS;
+}
+
 gyre_status bench_json_open(const struct bench_setting *setting, struct bench_json **json_out)
 {
+    GYRE_TRY(check_path(setting->options->json_path));
     struct bench_json *json = calloc(1, sizeof(*json));
     if (json == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "JSON report");

@@ -12,6 +12,7 @@ import re
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -322,6 +323,12 @@ def case_reports(directory, source):
             times = row["out_of_place"]["single_calls_us"]
             assert 0 < times["min"] <= times["median"] <= times["p99"] <= times["max"], row
             assert row["algorithm"] and row["channels"] >= 1, row
+        # What is no file is not to be replaced by one, least of all a device node by root.
+        pipe = os.path.join(work, "pipe")
+        os.mkfifo(pipe)
+        done = run(command + ["-J", pipe], status=1)
+        assert "not a regular file" in done.stderr, done.stderr
+        assert stat.S_ISFIFO(os.stat(pipe).st_mode), "the pipe is gone"
         with open(table, newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
         assert len(rows) == 8 and all(None not in row.values() for row in rows), rows
