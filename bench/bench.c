@@ -44,6 +44,7 @@ struct sweep {
     struct bench_rank rank;
     struct bench_place *places;
     struct bench_setting setting;
+    struct bench_machine machine; /* open with --json only */
     struct bench_reference reference;
     char reference_text[192];
     struct bench_output *output; /* rank 0 only */
@@ -102,7 +103,10 @@ static gyre_status open_output(struct sweep *sweep)
         .places = sweep->places,
         .device = rank->device->ops->name,
         .reference = sweep->reference_text,
+        .machine = &sweep->machine,
     };
+    if (sweep->run->options.json_path != NULL)
+        bench_machine_open(rank, &sweep->machine);
     if (rank->member.rank == 0)
         status = bench_output_open(&sweep->setting, &sweep->output);
     return bench_rank_agree(rank, status);
@@ -122,6 +126,27 @@ static gyre_status take_row(struct sweep *sweep, const struct bench_row *row)
     if (sweep->output != NULL)
         status = bench_output_row(sweep->output, row);
     return bench_rank_agree(&sweep->rank, status);
+}
+
+/* How the row came about, as far as reports want to know. */
+static gyre_status describe_row(struct sweep *sweep, struct bench_row *row)
+{
+    struct bench_rank *rank = &sweep->rank;
+    const struct bench_case *what = &row->what;
+    const struct bench_call call = bench_call_of(rank, &rank->buffers, what, false);
+    const struct gyre_call planned = {.coll = what->coll,
+                                      .send = call.send,
+                                      .recv = call.recv,
+                                      .count = what->count,
+                                      .dtype = what->dtype,
+                                      .op = what->op,
+                                      .root = what->root,
+                                      .is_send = true};
+    if (gyre_plan_describe(rank->comm, &planned, &row->plan) != GYRE_SUCCESS)
+        row->plan = (struct gyre_plan_summary){0}; /* then the report leaves it out */
+    if (sweep->run->options.json_path == NULL)
+        return GYRE_SUCCESS;
+    return bench_machine_clocks(rank, &sweep->machine, &row->clocks);
 }
 
 static gyre_status measure_case(struct sweep *sweep, const struct bench_case *what, int cycle)
@@ -145,9 +170,7 @@ static gyre_status measure_case(struct sweep *sweep, const struct bench_case *wh
             GYRE_TRY(bench_compare(rank, &sweep->reference, &call, &row.comparison_in_place));
         }
     }
-    if (gyre_plan_describe(rank->comm, what->coll, what->count, what->dtype, what->op, &row.plan) !=
-        GYRE_SUCCESS)
-        row.plan = (struct gyre_plan_summary){0}; /* then the report leaves it out */
+    GYRE_TRY(describe_row(sweep, &row));
     return take_row(sweep, &row);
 }
 
@@ -270,6 +293,7 @@ static void *rank_main(void *argument)
         status = run_table(sweep);
     bench_progress_end(rank->progress);
     (void)finish(sweep, status);
+    bench_machine_close(&sweep->machine);
     bench_rank_close(rank);
     free(sweep->places);
     return NULL;

@@ -34,10 +34,14 @@ static void add_trial(const struct bench_rank *rank, const struct bench_case *wh
     struct bench_trial trial = {.what = *what, .is_tuned = forced == NULL};
     gyre_plan_force(rank->comm, forced);
     struct gyre_plan_summary summary;
+    const struct gyre_call call = {.coll = what->coll,
+                                   .count = what->count,
+                                   .dtype = what->dtype,
+                                   .op = what->op,
+                                   .is_send = true};
     gyre_status status = gyre_plan_choice(rank->comm, what->coll, call_bytes(what), &trial.choice);
     if (status == GYRE_SUCCESS)
-        status = gyre_plan_describe(rank->comm, what->coll, what->count, what->dtype, what->op,
-                                    &summary);
+        status = gyre_plan_describe(rank->comm, &call, &summary);
     gyre_plan_force(rank->comm, NULL);
     if (status != GYRE_SUCCESS || trials->n_trials == BENCH_MAX_TRIALS)
         return;

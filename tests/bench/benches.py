@@ -323,6 +323,17 @@ def case_reports(directory, source):
             times = row["out_of_place"]["single_calls_us"]
             assert 0 < times["min"] <= times["median"] <= times["p99"] <= times["max"], row
             assert row["algorithm"] and row["channels"] >= 1, row
+            assert row["path"] == "staged" and row["transports"], row
+            assert row["versions"]["gyre"] == parsed["gyre_version"], row
+            # host memory, and nothing to compare with
+            assert row["versions"]["reference"] is row["versions"]["cuda_driver"] is None, row
+            assert row["sms"] == {"gyre": None, "reference": None}, row
+            assert row["clocks"] == {"sm_mhz": None, "memory_mhz": None}, row
+        placed = command[:command.index("-J")] + ["-R", "2", "--algo", "all_reduce:ring", "-J",
+                                                  report, "-b", "64K", "-e", "64K"]
+        run([bench(directory, "allreduce")] + placed[1:])
+        with open(report, encoding="utf-8") as file:
+            assert [r["path"] for r in json.load(file)["results"]] == ["placed"]
         # What is no file is not to be replaced by one, least of all a device node by root.
         pipe = os.path.join(work, "pipe")
         os.mkfifo(pipe)
@@ -343,6 +354,7 @@ def check_comparisons(path, schema):
     for row in report["results"]:
         compared = row["comparison"]
         assert compared["reference_mode"] == "plain", row
+        assert row["versions"]["reference"].startswith("Open MPI v"), row
         assert compared["reference_modes_us"] == {"plain": compared["reference_us"]}, row
 
 
