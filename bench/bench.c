@@ -4,6 +4,7 @@
  */
 #include "bench/bench.h"
 
+#include "bench/accuracy.h"
 #include "bench/choices.h"
 #include "bench/compare.h"
 #include "bench/output.h"
@@ -49,7 +50,8 @@ struct sweep {
     char reference_text[192];
     struct bench_output *output; /* rank 0 only */
     struct bench_summary summary;
-    int n_halves; /* in the mean of the summary */
+    int n_halves;     /* in the mean of the summary */
+    int n_inaccurate; /* lines of --accuracy that failed */
 };
 
 static void describe_place(struct sweep *sweep, struct bench_place *place)
@@ -196,12 +198,7 @@ static gyre_status sweep_sizes(struct sweep *sweep, gyre_dtype dtype, gyre_op op
         const struct bench_case what = bench_case_of(
             sweep->run->kind->coll, sweep->rank.member.n_ranks, n_bytes, dtype, op, root);
         GYRE_TRY(measure_case(sweep, &what, cycle));
-        if (options->step_factor <= 1)
-            n_bytes += options->step_bytes;
-        else if (n_bytes == 0)
-            n_bytes = 1;
-        else
-            n_bytes *= options->step_factor;
+        n_bytes = bench_options_next_bytes(options, n_bytes);
     }
     return GYRE_SUCCESS;
 }
@@ -262,8 +259,8 @@ static gyre_status finish(struct sweep *sweep, gyre_status status)
         sweep->reference.ops->close(sweep->reference.state);
     const bool is_too_slow = summary->busbw < summary->least_busbw * 0.9;
     if (sweep->rank.member.local == 0)
-        sweep->run->exit_status =
-            status != GYRE_SUCCESS || summary->n_wrong > 0 || is_too_slow ? 1 : 0;
+        sweep->run->exit_status = status != GYRE_SUCCESS || summary->n_wrong > 0 || is_too_slow ||
+                                  sweep->n_inaccurate > 0;
     return status;
 }
 
@@ -289,6 +286,8 @@ static void *rank_main(void *argument)
         status = rank->kind->run(rank);
     else if (status == GYRE_SUCCESS && rank->options->is_predict)
         status = bench_rank_agree(rank, bench_predict(rank));
+    else if (status == GYRE_SUCCESS && rank->options->is_accuracy)
+        status = bench_accuracy(rank, &sweep->reference, &sweep->n_inaccurate);
     else if (status == GYRE_SUCCESS)
         status = run_table(sweep);
     bench_progress_end(rank->progress);

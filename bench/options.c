@@ -25,6 +25,7 @@ enum {
     SWEEP,
     CHANNELS,
     PREDICT,
+    ACCURACY,
     OUTPUT,
     NCCL_LIB,
     NCCL_ALGO,
@@ -69,6 +70,7 @@ enum {
     X(SWEEP, "sweep", "0|1", "time each of --algo x --proto x --channels, a report each [0]")    \
     X(CHANNELS, "channels", "list", "of --sweep: numbers of channels, 1 to 64")                  \
     X(PREDICT, "predict", "0|1", "predicted against measured, and the best forced choice [0]")   \
+    X(ACCURACY, "accuracy", "0|1", "errors of sums beside --compare's; all types: -d all [0]")   \
     X(OUTPUT, "output", "file", "of tune: where the constants go [standard output]")             \
     X(NCCL_LIB, "nccl-lib", "file", "the NCCL of --compare nccl [libnccl.so.2]")                 \
     X(NCCL_ALGO, "nccl-algo", "names", "NCCL_ALGO for its side")                                 \
@@ -117,6 +119,13 @@ gyre_status bench_parse_bytes(const char *text, size_t *n_bytes_out)
                          "\"%s\" is not a size: a number, then nothing, K, M or G", text);
     *n_bytes_out = (size_t)(number * unit);
     return GYRE_SUCCESS;
+}
+
+size_t bench_options_next_bytes(const struct bench_options *options, size_t n_bytes)
+{
+    if (options->step_factor <= 1)
+        return n_bytes + options->step_bytes;
+    return n_bytes == 0 ? 1 : n_bytes * options->step_factor;
 }
 
 static gyre_status parse_int(const char *text, int low, int high, int *value_out)
@@ -211,6 +220,8 @@ static gyre_status take_data_option(int id, const char *text, struct bench_optio
         return GYRE_SUCCESS;
     case PREDICT:
         return parse_bool(text, &options->is_predict);
+    case ACCURACY:
+        return parse_bool(text, &options->is_accuracy);
     case OUTPUT:
         options->output_path = text;
         return GYRE_SUCCESS;
@@ -296,6 +307,10 @@ static gyre_status check_together(const struct bench_options *options)
     if (options->is_predict && (options->is_sweep || options->compare != NULL))
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "--predict 1 does not go with --sweep or --compare");
+    if (options->is_accuracy && (options->is_sweep || options->is_predict ||
+                                 options->json_path != NULL || options->csv_path != NULL))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "--accuracy 1 does not go with --sweep, --predict, --json or --csv");
     if (options->nccl_mode != BENCH_NCCL_PLAIN &&
         (options->compare == NULL || strcmp(options->compare, "nccl") != 0))
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--nccl-mode needs --compare nccl");

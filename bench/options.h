@@ -48,6 +48,7 @@ struct bench_options {
     const char *channels; /* a list with --sweep; NULL = the tuner's */
     int n_channels;       /* forced now; 0 = the tuner's */
     bool is_predict;
+    bool is_accuracy;
     const char *output_path; /* of tune; NULL = stdout */
     const char *compare;
     const char *nccl_library; /* of --compare nccl; NULL = the loader's libnccl.so.2 */
@@ -65,6 +66,9 @@ struct bench_options {
  * Errors: INVALID_ARGUMENT naming the option and what is legal. */
 gyre_status bench_options_parse(int argc, char **argv, const struct bench_kind *kind,
                                 struct bench_options *options_out);
+
+/** bench_options_next_bytes - the size after n_bytes, by -i or -f. Pure. */
+size_t bench_options_next_bytes(const struct bench_options *options, size_t n_bytes);
 
 /** bench_options_print_help - the usage text, on stdout. */
 void bench_options_print_help(const char *program);

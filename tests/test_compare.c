@@ -2,12 +2,14 @@
  *
  * bench: another engine beside gyre, in one mode and in two, and NCCL's windows over a stand-in.
  */
+#include "bench/accuracy.h"
 #include "bench/compare.h"
 #include "bench/nccl_window.h"
 #include "tests/check.h"
 #include "tests/nccl/fake_nccl.h"
 
 #include <dlfcn.h>
+#include <math.h>
 
 static void the_fastest_mode_is_the_reference(void)
 {
@@ -29,6 +31,19 @@ static void one_mode_is_judged_by_itself(void)
     bench_comparison_judge(medians, &comparison);
     CHECK(comparison.mode == 0 && comparison.reference_us == 44);
     CHECK_MSG(comparison.ratio == 44.0 / 20, "%g", comparison.ratio);
+}
+
+static void accuracy_may_differ_by_chance_only(void)
+{
+    const struct bench_accuracy reference = {1e-6, 1e-7};
+    CHECK(bench_is_as_accurate(&reference, &reference));
+    CHECK(bench_is_as_accurate(&(struct bench_accuracy){1.2e-6, 1.01e-7}, &reference));
+    CHECK(bench_is_as_accurate(&(struct bench_accuracy){0, 0}, &reference));
+    CHECK(!bench_is_as_accurate(&(struct bench_accuracy){1.3e-6, 1e-7}, &reference));
+    CHECK(!bench_is_as_accurate(&(struct bench_accuracy){1e-6, 1.03e-7}, &reference));
+    CHECK(!bench_is_as_accurate(&(struct bench_accuracy){INFINITY, 1e-7}, &reference));
+    const struct bench_accuracy exact = {0, 0};
+    CHECK(!bench_is_as_accurate(&reference, &exact));
 }
 
 /* ---- an engine with two modes, of one rank: an all-reduce is a copy ---------------------- */
@@ -201,6 +216,7 @@ static void windows_that_cannot_be_had_are_refused(void)
 }
 
 static const struct test_case cases[] = {
+    {"accuracy may differ by chance only", accuracy_may_differ_by_chance_only},
     {"the fastest mode is the reference, and ratios are against it",
      the_fastest_mode_is_the_reference},
     {"one mode is judged by itself", one_mode_is_judged_by_itself},

@@ -384,6 +384,54 @@ def case_compare(directory, source):
     assert "MPI has no type half" in done.stderr, done.stderr
 
 
+ACCURACY = re.compile(r" *(\d+)  (\w+) +\w+ +\w+  ([\d.e+-]+)  ([\d.e+-]+) +([\d.e+-]+) +"
+                      r"([\d.e+-]+)  (\S+) +([\d.e+-]+|inf)  OK$")
+FLOATS = ["half", "float", "double", "bfloat16", "f8e4m3", "f8e5m2"]
+
+
+def accuracy_lines(done):
+    """(type, gyre's largest and mean error, the reference's as text, mode, bound), a line each."""
+    lines = []
+    for line in done.stdout.split("\n"):
+        if line and line[0] != "#":
+            match = ACCURACY.match(line)
+            assert match, line
+            lines.append((match[2], float(match[3]), float(match[4]), match[5], match[6], match[7],
+                          float(match[8])))
+    assert f"# Accuracy: 0 of {len(lines)} lines FAILED" in done.stdout, done.stdout
+    return lines
+
+
+def case_accuracy(directory, _):
+    """Errors of sums against what any order may have, and beside MPI's."""
+    options = ["--device", "host", "--accuracy", "1", "-b", "1K", "-e", "256K", "-f", "16"]
+    for n in (1, 2, 5):
+        done = run([bench(directory, "allreduce"), "-g", str(n), "-d", "all"] + options)
+        lines = accuracy_lines(done)
+        assert [line[0] for line in lines] == [name for name in FLOATS for _ in range(3)], lines
+        for name, largest, mean, _, _, mode, bound in lines:
+            assert mode == "-" and mean <= largest <= bound, (n, name)
+            assert (largest > 0) == (n > 1), (n, name, largest)  # such inputs do round
+    for extra, words in [(["-d", "int32"], "sums of int32 are exact"), (["-o", "max"], "sums only"),
+                         (["-J", "x.json"], "does not go with"),
+                         (["--predict", "1"], "does not go with")]:
+        done = run([bench(directory, "allreduce"), "-g", "2"] + options + extra, status=1)
+        assert words in done.stderr, (extra, done.stderr)
+    done = run([bench(directory, "reduce"), "-g", "2"] + options, status=1)
+    assert "allreduce only" in done.stderr, done.stderr
+    needs_mpi_build(directory)
+    # Up to three ranks every order has as many additions on each path; MPI adds more in pairs.
+    for n in (2, 3):
+        done = mpirun(n, [bench(directory, "allreduce"), "-d", "all", "--compare", "mpi"] + options)
+        for name, largest, mean, their_largest, their_mean, mode, _ in accuracy_lines(done):
+            if name not in ("float", "double"):
+                assert mode == "-" and f"MPI has no type {name}" in done.stdout, done.stdout
+                continue
+            assert mode == "plain", (name, mode)
+            if n == 2:  # one addition: the same result from anybody
+                assert (largest, mean) == (float(their_largest), float(their_mean)), name
+
+
 PREDICTION = re.compile(r" *(\d+)  (\w+) +(\w+) +(\d+) +(\d+) +([\d.]+) +([\d.]+) +([\d.]+)"
                         r"  (\w+) +(\w+) +(\d+) +(\d+) +([\d.]+) +([\d.]+)%$")
 
