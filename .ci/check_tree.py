@@ -30,7 +30,7 @@ ALLOWED = {
                           "transport/transport.h", "kernels/executor.h"],
     "core/nccl": ["core/gyre.h"],
     "bench": MODEL + ["core/model", "core/device", "core/topo", "core/comm/plan.h", "algorithms",
-                      "kernels/executor.h", "kernels/pattern.h"],
+                      "kernels/executor.h", "kernels/pattern.h", "kernels/accuracy.h"],
     "tests": None,  # anything
 }
 

@@ -4,6 +4,7 @@
  */
 #include "bench/bench.h"
 
+#include "bench/accuracy.h"
 #include "bench/choices.h"
 #include "bench/compare.h"
 #include "bench/output.h"
@@ -44,11 +45,13 @@ struct sweep {
     struct bench_rank rank;
     struct bench_place *places;
     struct bench_setting setting;
+    struct bench_machine machine; /* open with --json only */
     struct bench_reference reference;
     char reference_text[192];
     struct bench_output *output; /* rank 0 only */
     struct bench_summary summary;
-    int n_halves; /* in the mean of the summary */
+    int n_halves;     /* in the mean of the summary */
+    int n_inaccurate; /* lines of --accuracy that failed */
 };
 
 static void describe_place(struct sweep *sweep, struct bench_place *place)
@@ -102,7 +105,10 @@ static gyre_status open_output(struct sweep *sweep)
         .places = sweep->places,
         .device = rank->device->ops->name,
         .reference = sweep->reference_text,
+        .machine = &sweep->machine,
     };
+    if (sweep->run->options.json_path != NULL)
+        bench_machine_open(rank, &sweep->machine);
     if (rank->member.rank == 0)
         status = bench_output_open(&sweep->setting, &sweep->output);
     return bench_rank_agree(rank, status);
@@ -124,29 +130,49 @@ static gyre_status take_row(struct sweep *sweep, const struct bench_row *row)
     return bench_rank_agree(&sweep->rank, status);
 }
 
+/* How the row came about, as far as reports want to know. */
+static gyre_status describe_row(struct sweep *sweep, struct bench_row *row)
+{
+    struct bench_rank *rank = &sweep->rank;
+    const struct bench_case *what = &row->what;
+    const struct bench_call call = bench_call_of(rank, &rank->buffers, what, false);
+    const struct gyre_call planned = {.coll = what->coll,
+                                      .send = call.send,
+                                      .recv = call.recv,
+                                      .count = what->count,
+                                      .dtype = what->dtype,
+                                      .op = what->op,
+                                      .root = what->root,
+                                      .is_send = true};
+    if (gyre_plan_describe(rank->comm, &planned, &row->plan) != GYRE_SUCCESS)
+        row->plan = (struct gyre_plan_summary){0}; /* then the report leaves it out */
+    if (sweep->run->options.json_path == NULL)
+        return GYRE_SUCCESS;
+    return bench_machine_clocks(rank, &sweep->machine, &row->clocks);
+}
+
 static gyre_status measure_case(struct sweep *sweep, const struct bench_case *what, int cycle)
 {
     struct bench_rank *rank = &sweep->rank;
     const struct bench_options *options = &sweep->run->options;
     const bool wants_samples = options->json_path != NULL || options->csv_path != NULL;
     struct bench_row row = {.what = *what, .cycle = cycle};
-    struct bench_call call = bench_call_of(rank, what, false);
+    struct bench_call call = bench_call_of(rank, &rank->buffers, what, false);
     GYRE_TRY(bench_measure(rank, &call, wants_samples, &row.out_of_place));
-    call = bench_call_of(rank, what, true);
+    call = bench_call_of(rank, &rank->buffers, what, true);
     GYRE_TRY(bench_measure(rank, &call, wants_samples, &row.in_place));
     if (sweep->reference.ops != NULL) {
         /* MPI's broadcast knows in place only; the others are compared out of place. */
-        call = bench_call_of(
-            rank, what, what->coll == GYRE_COLL_BROADCAST && !sweep->reference.ops->is_on_stream);
+        call =
+            bench_call_of(rank, &rank->buffers, what,
+                          what->coll == GYRE_COLL_BROADCAST && !sweep->reference.ops->is_on_stream);
         GYRE_TRY(bench_compare(rank, &sweep->reference, &call, &row.comparison));
         if (sweep->reference.ops->is_on_stream) {
-            call = bench_call_of(rank, what, true);
+            call = bench_call_of(rank, &rank->buffers, what, true);
             GYRE_TRY(bench_compare(rank, &sweep->reference, &call, &row.comparison_in_place));
         }
     }
-    if (gyre_plan_describe(rank->comm, what->coll, what->count, what->dtype, what->op, &row.plan) !=
-        GYRE_SUCCESS)
-        row.plan = (struct gyre_plan_summary){0}; /* then the report leaves it out */
+    GYRE_TRY(describe_row(sweep, &row));
     return take_row(sweep, &row);
 }
 
@@ -172,12 +198,7 @@ static gyre_status sweep_sizes(struct sweep *sweep, gyre_dtype dtype, gyre_op op
         const struct bench_case what = bench_case_of(
             sweep->run->kind->coll, sweep->rank.member.n_ranks, n_bytes, dtype, op, root);
         GYRE_TRY(measure_case(sweep, &what, cycle));
-        if (options->step_factor <= 1)
-            n_bytes += options->step_bytes;
-        else if (n_bytes == 0)
-            n_bytes = 1;
-        else
-            n_bytes *= options->step_factor;
+        n_bytes = bench_options_next_bytes(options, n_bytes);
     }
     return GYRE_SUCCESS;
 }
@@ -238,8 +259,8 @@ static gyre_status finish(struct sweep *sweep, gyre_status status)
         sweep->reference.ops->close(sweep->reference.state);
     const bool is_too_slow = summary->busbw < summary->least_busbw * 0.9;
     if (sweep->rank.member.local == 0)
-        sweep->run->exit_status =
-            status != GYRE_SUCCESS || summary->n_wrong > 0 || is_too_slow ? 1 : 0;
+        sweep->run->exit_status = status != GYRE_SUCCESS || summary->n_wrong > 0 || is_too_slow ||
+                                  sweep->n_inaccurate > 0;
     return status;
 }
 
@@ -265,10 +286,13 @@ static void *rank_main(void *argument)
         status = rank->kind->run(rank);
     else if (status == GYRE_SUCCESS && rank->options->is_predict)
         status = bench_rank_agree(rank, bench_predict(rank));
+    else if (status == GYRE_SUCCESS && rank->options->is_accuracy)
+        status = bench_accuracy(rank, &sweep->reference, &sweep->n_inaccurate);
     else if (status == GYRE_SUCCESS)
         status = run_table(sweep);
     bench_progress_end(rank->progress);
     (void)finish(sweep, status);
+    bench_machine_close(&sweep->machine);
     bench_rank_close(rank);
     free(sweep->places);
     return NULL;

@@ -34,10 +34,14 @@ static void add_trial(const struct bench_rank *rank, const struct bench_case *wh
     struct bench_trial trial = {.what = *what, .is_tuned = forced == NULL};
     gyre_plan_force(rank->comm, forced);
     struct gyre_plan_summary summary;
+    const struct gyre_call call = {.coll = what->coll,
+                                   .count = what->count,
+                                   .dtype = what->dtype,
+                                   .op = what->op,
+                                   .is_send = true};
     gyre_status status = gyre_plan_choice(rank->comm, what->coll, call_bytes(what), &trial.choice);
     if (status == GYRE_SUCCESS)
-        status = gyre_plan_describe(rank->comm, what->coll, what->count, what->dtype, what->op,
-                                    &summary);
+        status = gyre_plan_describe(rank->comm, &call, &summary);
     gyre_plan_force(rank->comm, NULL);
     if (status != GYRE_SUCCESS || trials->n_trials == BENCH_MAX_TRIALS)
         return;
@@ -96,7 +100,7 @@ gyre_status bench_add_trials(const struct bench_rank *rank, const struct bench_c
 /* All ranks wait for each other, on the stream: the skew is that of a small call. */
 static gyre_status meet(const struct bench_rank *rank)
 {
-    GYRE_TRY(gyre_all_reduce(rank->send_memory, rank->send_memory, 1, GYRE_UINT8, GYRE_SUM,
+    GYRE_TRY(gyre_all_reduce(rank->buffers.send, rank->buffers.send, 1, GYRE_UINT8, GYRE_SUM,
                              rank->comm, rank->stream));
     return bench_wait(rank);
 }
@@ -105,7 +109,7 @@ static gyre_status meet(const struct bench_rank *rank)
 static gyre_status take_turn(struct bench_rank *rank, const struct bench_trial *trial, double *us,
                              size_t n)
 {
-    const struct bench_call call = bench_call_of(rank, &trial->what, false);
+    const struct bench_call call = bench_call_of(rank, &rank->buffers, &trial->what, false);
     gyre_status status = GYRE_SUCCESS;
     const bool is_loose = gyre_collectives[trial->what.coll].has_root;
     gyre_plan_force(rank->comm, &trial->choice);
@@ -164,7 +168,7 @@ gyre_status bench_time_trials(struct bench_rank *rank, struct bench_trials *tria
     size_t *n_calls = calloc(n_trials + 1, sizeof(*n_calls));
     double *medians = calloc(n_trials * (size_t)rank->options->n_rounds + 1, sizeof(*medians));
     gyre_status status =
-        rank->device->ops->zero(rank->device, rank->send_memory, rank->n_buffer_bytes);
+        rank->device->ops->zero(rank->device, rank->buffers.send, rank->buffers.n_bytes);
     if (medians == NULL || n_calls == NULL)
         status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%zu trials", n_trials);
     status = bench_rank_agree(rank, status);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Interleaving: gyre, reference, gyre, reference, ... so that whatever drifts (clocks, neighbours)
- * hits both; a ratio per round, then the median of the ratios.
+ * Interleaving: gyre, reference, gyre, reference, ... (each of its modes in turn) so that whatever
+ * drifts (clocks, neighbours) hits all; a ratio per round, then the median of the ratios.
  */
 #include "bench/compare.h"
 
@@ -90,20 +90,28 @@ static gyre_status take_turn(struct bench_rank *rank, const struct batch *batch,
     return bench_longest(rank, us, n);
 }
 
-/* Warm both up and see how many calls fill a turn; the same number on all ranks. */
-static gyre_status choose_n_calls(struct bench_rank *rank, const struct batch *batches,
+/* The engines of a comparison, in the order of their turns: gyre, then the reference's modes. */
+struct line_up {
+    struct batch batches[1 + BENCH_MAX_MODES];
+    struct bench_call calls[1 + BENCH_MAX_MODES];
+    int n;
+};
+
+/* Warm all up and see how many calls fill a turn; the same number on all ranks. */
+static gyre_status choose_n_calls(struct bench_rank *rank, const struct line_up *line_up,
                                   int *n_calls_out)
 {
     double us[PROBE_CALLS];
-    double slower_us = 0;
+    double slowest_us = 0;
     for (int pass = 0; pass < 2; pass++) { /* the first pass only warms */
-        for (int i = 0; i < 2; i++) {
-            GYRE_TRY(take_turn(rank, &batches[i], us, PROBE_CALLS));
+        for (int i = 0; i < line_up->n; i++) {
+            GYRE_TRY(take_turn(rank, &line_up->batches[i], us, PROBE_CALLS));
             const double median = bench_median_of(us, PROBE_CALLS);
-            slower_us = pass == 0 || median > slower_us ? median : slower_us;
+            slowest_us = pass == 0 || median > slowest_us ? median : slowest_us;
         }
     }
-    const double n_calls = TURN_US / batches->n_batch / (slower_us > 0.1 ? slower_us : 0.1);
+    const double n_calls =
+        TURN_US / line_up->batches[0].n_batch / (slowest_us > 0.1 ? slowest_us : 0.1);
     *n_calls_out = n_calls > MAX_CALLS ? MAX_CALLS : n_calls < MIN_CALLS ? MIN_CALLS : (int)n_calls;
     return GYRE_SUCCESS;
 }
@@ -135,37 +143,58 @@ static gyre_status check_reference(struct bench_rank *rank, const struct bench_r
     return GYRE_SUCCESS;
 }
 
-static gyre_status run_rounds(struct bench_rank *rank, const struct batch *batches, double *samples,
-                              struct bench_comparison *result)
+/* The median of a row that stays in its order. */
+static double median_of_row(const double *row, double *scratch, size_t n)
 {
-    const size_t n_rounds = (size_t)result->n_rounds;
-    const size_t n_calls = (size_t)result->n_calls;
-    double *gyre_us = samples;
-    double *reference_us = gyre_us + n_rounds * n_calls;
-    double *medians = reference_us + n_rounds * n_calls; /* gyre, reference, ratio by round */
-    double *turn = medians + 3 * n_rounds;
-    for (size_t round = 0; round < n_rounds; round++) {
-        double *at = gyre_us + round * n_calls;
-        GYRE_TRY(take_turn(rank, &batches[0], at, n_calls));
-        memcpy(turn, at, n_calls * sizeof(*turn));
-        medians[round] = bench_median_of(turn, n_calls);
-        at = reference_us + round * n_calls;
-        GYRE_TRY(take_turn(rank, &batches[1], at, n_calls));
-        memcpy(turn, at, n_calls * sizeof(*turn));
-        medians[n_rounds + round] = bench_median_of(turn, n_calls);
-        medians[2 * n_rounds + round] = medians[n_rounds + round] / medians[round];
+    memcpy(scratch, row, n * sizeof(*scratch));
+    return bench_median_of(scratch, n);
+}
+
+void bench_comparison_judge(double *medians, struct bench_comparison *comparison)
+{
+    const size_t n_rounds = (size_t)comparison->n_rounds;
+    double *ratios = medians + (size_t)(1 + comparison->n_modes) * n_rounds;
+    comparison->mode = 0;
+    for (int i = 0; i < comparison->n_modes; i++) {
+        const double *row = medians + (size_t)(1 + i) * n_rounds;
+        comparison->mode_us[i] = median_of_row(row, ratios, n_rounds);
+        if (comparison->mode_us[i] < comparison->mode_us[comparison->mode])
+            comparison->mode = i;
     }
-    result->gyre_us = bench_median_of(medians, n_rounds);
-    result->reference_us = bench_median_of(medians + n_rounds, n_rounds);
-    result->ratio = bench_median_of(medians + 2 * n_rounds, n_rounds);
+    comparison->reference_us = comparison->mode_us[comparison->mode];
+    const double *reference = medians + (size_t)(1 + comparison->mode) * n_rounds;
+    for (size_t round = 0; round < n_rounds; round++)
+        ratios[round] = reference[round] / medians[round];
+    comparison->ratio = bench_median_of(ratios, n_rounds);
     size_t spread = 0; /* 1.96 standard deviations of the median's rank, twice */
     while ((double)(spread * spread) < 3.84 * (double)n_rounds)
         spread++;
     const size_t low = spread < n_rounds ? (n_rounds - spread) / 2 : 0;
-    result->ratio_low = medians[2 * n_rounds + low]; /* bench_median_of() sorted them */
-    result->ratio_high = medians[3 * n_rounds - 1 - low];
-    const struct bench_stats ours = bench_stats_of(gyre_us, n_rounds * n_calls);
-    const struct bench_stats theirs = bench_stats_of(reference_us, n_rounds * n_calls);
+    comparison->ratio_low = ratios[low]; /* bench_median_of() sorted them */
+    comparison->ratio_high = ratios[n_rounds - 1 - low];
+    comparison->gyre_us = bench_median_of(medians, n_rounds);
+}
+
+/* @samples: by engine, n_rounds * n_calls each; then what bench_comparison_judge() takes; then one
+ * turn. */
+static gyre_status run_rounds(struct bench_rank *rank, const struct line_up *line_up,
+                              double *samples, struct bench_comparison *result)
+{
+    const size_t n_rounds = (size_t)result->n_rounds;
+    const size_t n_calls = (size_t)result->n_calls;
+    const size_t n_samples = n_rounds * n_calls;
+    double *medians = samples + (size_t)line_up->n * n_samples;
+    double *turn = medians + (size_t)(line_up->n + 1) * n_rounds;
+    for (size_t round = 0; round < n_rounds; round++)
+        for (int i = 0; i < line_up->n; i++) {
+            double *at = samples + (size_t)i * n_samples + round * n_calls;
+            GYRE_TRY(take_turn(rank, &line_up->batches[i], at, n_calls));
+            medians[(size_t)i * n_rounds + round] = median_of_row(at, turn, n_calls);
+        }
+    bench_comparison_judge(medians, result);
+    const struct bench_stats ours = bench_stats_of(samples, n_samples);
+    const struct bench_stats theirs =
+        bench_stats_of(samples + (size_t)(1 + result->mode) * n_samples, n_samples);
     result->gyre_p99_us = ours.p99;
     result->gyre_min_us = ours.min;
     result->reference_p99_us = theirs.p99;
@@ -174,44 +203,68 @@ static gyre_status run_rounds(struct bench_rank *rank, const struct batch *batch
 }
 
 /* Samples are allocated once it is known how many. */
-static gyre_status compare_batches(struct bench_rank *rank, const struct batch *batches,
+static gyre_status compare_batches(struct bench_rank *rank, const struct line_up *line_up,
                                    struct bench_comparison *result)
 {
-    GYRE_TRY(choose_n_calls(rank, batches, &result->n_calls));
+    GYRE_TRY(choose_n_calls(rank, line_up, &result->n_calls));
     const size_t n_calls = (size_t)result->n_calls;
     const size_t n_rounds = (size_t)result->n_rounds;
-    double *samples = calloc(2 * n_rounds * n_calls + 3 * n_rounds + n_calls, sizeof(*samples));
-    gyre_status status =
-        samples == NULL ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%zu samples", 2 * n_rounds * n_calls)
-                        : GYRE_SUCCESS;
+    const size_t n_engines = (size_t)line_up->n;
+    double *samples = calloc(n_engines * n_rounds * n_calls + (n_engines + 1) * n_rounds + n_calls,
+                             sizeof(*samples));
+    gyre_status status = samples == NULL ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%zu samples",
+                                                     n_engines * n_rounds * n_calls)
+                                         : GYRE_SUCCESS;
     status = bench_rank_agree(rank, status);
     if (status == GYRE_SUCCESS)
-        status = run_rounds(rank, batches, samples, result);
+        status = run_rounds(rank, line_up, samples, result);
     free(samples);
     return status;
+}
+
+/* gyre's call, and the same case over the buffers of each mode. */
+static void line_up_of(const struct bench_rank *rank, const struct bench_reference *reference,
+                       const struct bench_call *call, struct line_up *line_up_out,
+                       struct bench_comparison *result)
+{
+    struct bench_mode modes[BENCH_MAX_MODES];
+    result->n_modes = reference->ops->modes(reference->state, modes);
+    *line_up_out = (struct line_up){.calls = {*call}, .n = 1 + result->n_modes};
+    for (int i = 0; i < result->n_modes; i++) {
+        const struct bench_buffers *own = modes[i].buffers;
+        result->mode_names[i] = modes[i].name;
+        line_up_out->calls[1 + i] =
+            own == NULL ? *call : bench_call_of(rank, own, &call->what, call->is_in_place);
+    }
+    for (int i = 0; i < line_up_out->n; i++)
+        line_up_out->batches[i] = (struct batch){.engine = i == 0 ? NULL : reference,
+                                                 .call = &line_up_out->calls[i],
+                                                 .n_batch = result->n_batch};
 }
 
 gyre_status bench_compare(struct bench_rank *rank, const struct bench_reference *reference,
                           const struct bench_call *call, struct bench_comparison *comparison_out)
 {
     const bool is_on_stream = reference->ops->is_on_stream;
-    const int n_batch = is_on_stream ? rank->options->n_iters : 1;
-    struct bench_comparison result = {
-        .is_present = true, .n_rounds = rank->options->n_rounds, .n_batch = n_batch};
-    struct batch batches[] = {{NULL, call, n_batch, NULL}, {reference, call, n_batch, NULL}};
+    struct bench_comparison result = {.is_present = true,
+                                      .n_rounds = rank->options->n_rounds,
+                                      .n_batch = is_on_stream ? rank->options->n_iters : 1};
+    struct line_up line_up;
+    line_up_of(rank, reference, call, &line_up, &result);
     bench_progress_begin(rank->progress, call->what.n_bytes, "comparing");
     gyre_status status = reference->ops->check(reference->state, call);
     GYRE_TRY(bench_rank_agree(rank, status));
-    GYRE_TRY(check_reference(rank, reference, call));
-    for (int i = 0; i < 2 && rank->options->n_graph_launches > 0 && is_on_stream; i++) {
+    for (int i = 1; i < line_up.n; i++)
+        GYRE_TRY(check_reference(rank, reference, &line_up.calls[i]));
+    for (int i = 0; i < line_up.n && rank->options->n_graph_launches > 0 && is_on_stream; i++) {
         if (status == GYRE_SUCCESS)
-            status = capture_batch(rank, &batches[i]);
+            status = capture_batch(rank, &line_up.batches[i]);
         status = bench_rank_agree(rank, status);
     }
     if (status == GYRE_SUCCESS)
-        status = compare_batches(rank, batches, &result);
-    for (int i = 0; i < 2; i++)
-        bench_graph_close(batches[i].graph);
+        status = compare_batches(rank, &line_up, &result);
+    for (int i = 0; i < line_up.n; i++)
+        bench_graph_close(line_up.batches[i].graph);
     if (status == GYRE_SUCCESS)
         *comparison_out = result;
     return status;

@@ -8,12 +8,22 @@
 
 #include "bench/rank.h"
 
+#define BENCH_MAX_MODES 2
+
+/* One way to measure an engine: where the buffers of its calls are. */
+struct bench_mode {
+    const char *name;
+    const struct bench_buffers *buffers; /* its own; NULL = those of gyre's calls */
+};
+
 struct bench_reference_ops {
     const char *name; /* as in --compare */
     /* @state_out: one per rank. Collective. */
     gyre_status (*open)(const struct bench_rank *rank, void **state_out);
     /* The engine's name and version, for people. */
     gyre_status (*version)(void *state, char *text_out, size_t n_bytes);
+    /* The modes that are to be measured; 1 to BENCH_MAX_MODES of them. */
+    int (*modes)(void *state, struct bench_mode *modes_out);
     /* Could it run this case? Errors: UNSUPPORTED with the reason. */
     gyre_status (*check)(void *state, const struct bench_call *call);
     /* run() only enqueues on the rank's stream; else it waits until the call is done. */
@@ -42,6 +52,10 @@ struct bench_reference {
 struct bench_comparison {
     bool is_present;
     double gyre_us; /* median over rounds of the round's median */
+    int n_modes;
+    const char *mode_names[BENCH_MAX_MODES];
+    double mode_us[BENCH_MAX_MODES]; /* as gyre_us */
+    int mode;                        /* of the reference: the fastest; what follows is of it */
     double reference_us;
     double ratio;     /* median over rounds of reference / gyre: above 1, gyre is faster */
     double ratio_low; /* about 95 % confidence, by the order of the rounds' ratios */
@@ -54,6 +68,13 @@ struct bench_comparison {
     int n_calls; /* samples of one engine in one round */
     int n_batch; /* calls of a sample: 1, or as many as one wait (or graph) covers */
 };
+
+/** bench_comparison_judge - the reference is the mode with the lowest median, so that having
+ * several never flatters gyre; then the ratios. Pure.
+ * @medians: us; rows of comparison->n_rounds: gyre's, one for each of comparison->n_modes, and one
+ * of scratch. Sorted afterwards.
+ * @comparison: times, mode and ratios are filled in. */
+void bench_comparison_judge(double *medians, struct bench_comparison *comparison);
 
 /** bench_compare - collective; the result is the same on all ranks. Single calls are timed, each
  * until it is done, and count as the longest over the ranks. Errors: UNSUPPORTED (the engine cannot

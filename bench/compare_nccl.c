@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The only file that includes nccl.h: NCCL as the reference engine, loaded at run time, on the
- * rank's own buffers and stream. Types and operations have the same numbers in both libraries.
+ * rank's stream, over the buffers of gyre's calls or its own in symmetric windows (--nccl-mode).
+ * Types and operations have the same numbers in both libraries.
  */
 #include "bench/compare.h"
+#include "bench/nccl_window.h"
 #include "core/device/cuda_error.h"
 
 #include <dlfcn.h>
@@ -24,6 +26,7 @@ struct reference {
     const struct bench_rank *rank;
     void *library;
     ncclComm_t comm;
+    struct bench_nccl_windows windows; /* open unless --nccl-mode plain */
 #define NCCL_MEMBER(name) __typeof__(&name) name;
     NCCL_SYMBOLS(NCCL_MEMBER)
 #undef NCCL_MEMBER
@@ -36,9 +39,13 @@ static gyre_status check_result(const struct reference *nccl, ncclResult_t resul
     return gyre_fail(GYRE_ERROR_DEVICE, "%s: %s", call, nccl->ncclGetErrorString(result));
 }
 
+static const char *path_of(const struct bench_options *options)
+{
+    return options->nccl_library == NULL ? "libnccl.so.2" : options->nccl_library;
+}
+
 static gyre_status load(struct reference *nccl, const char *path)
 {
-    path = path == NULL ? "libnccl.so.2" : path;
     nccl->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (nccl->library == NULL)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "--compare nccl: %s (see --nccl-lib)", dlerror());
@@ -55,17 +62,29 @@ static gyre_status load(struct reference *nccl, const char *path)
     return GYRE_SUCCESS;
 }
 
-static void nccl_close(void *state)
+static bool wants_windows(const struct reference *nccl)
 {
-    struct reference *nccl = state;
+    return nccl->rank->options->nccl_mode != BENCH_NCCL_PLAIN;
+}
+
+/* @is_orderly: all ranks do so; else nothing may wait for the others, as destroy would. */
+static void leave(struct reference *nccl, bool is_orderly)
+{
     if (nccl == NULL)
         return;
-    if (nccl->comm != NULL && nccl->rank->has_failed)
-        (void)nccl->ncclCommAbort(nccl->comm); /* destroy would wait for the others */
-    else if (nccl->comm != NULL)
+    if (nccl->comm != NULL && !is_orderly)
+        (void)nccl->ncclCommAbort(nccl->comm);
+    bench_nccl_windows_close(&nccl->windows, is_orderly);
+    if (nccl->comm != NULL && is_orderly)
         (void)nccl->ncclCommDestroy(nccl->comm);
     /* the library stays loaded: its threads may still be on their way out */
     free(nccl);
+}
+
+static void nccl_close(void *state)
+{
+    struct reference *nccl = state;
+    leave(nccl, !nccl->rank->has_failed);
 }
 
 /* What NCCL reads at init. Local rank 0 alone writes; the gather of the id comes after it. */
@@ -90,7 +109,10 @@ static gyre_status join(struct reference *nccl, struct introduction *all)
     if (rank->device_kind != GYRE_DEVICE_CUDA)
         mine.status = gyre_fail(GYRE_ERROR_UNSUPPORTED, "--compare nccl: needs --device cuda");
     if (mine.status == GYRE_SUCCESS)
-        mine.status = load(nccl, rank->options->nccl_library);
+        mine.status = load(nccl, path_of(rank->options));
+    if (mine.status == GYRE_SUCCESS && wants_windows(nccl))
+        mine.status =
+            bench_nccl_windows_load(nccl->library, path_of(rank->options), &nccl->windows);
     int previous; /* the thread is this rank's alone: its GPU stays current */
     if (mine.status == GYRE_SUCCESS)
         mine.status = gyre_cuda_enter(rank->ordinal, &previous);
@@ -121,31 +143,51 @@ static gyre_status nccl_open(const struct bench_rank *rank, void **state_out)
     status = bench_team_agree(&rank->member, status);
     if (status == GYRE_SUCCESS) {
         nccl->rank = rank;
-        status = join(nccl, all);
+        status = bench_team_agree(&rank->member, join(nccl, all));
+        if (status == GYRE_SUCCESS && wants_windows(nccl))
+            status = bench_nccl_windows_open(&rank->member, nccl->comm, rank->buffers.n_bytes,
+                                             &nccl->windows);
     }
     free(all);
     if (status == GYRE_SUCCESS)
         *state_out = nccl;
     else
-        nccl_close(nccl);
+        leave(nccl, false);
     return status;
 }
 
 static gyre_status nccl_version(void *state, char *text_out, size_t n_bytes)
 {
+    static const char *const buffers[] = {
+        [BENCH_NCCL_PLAIN] = "plain buffers",
+        [BENCH_NCCL_WINDOW] = "its own buffers in symmetric windows",
+        [BENCH_NCCL_BEST] = "the faster of plain buffers and its own in symmetric windows",
+    };
     const struct reference *nccl = state;
     int version = 0;
     GYRE_TRY(check_result(nccl, nccl->ncclGetVersion(&version), "ncclGetVersion"));
     const char *multicast = getenv("NCCL_NVLS_ENABLE");
     const char *algo = getenv("NCCL_ALGO");
     const char *proto = getenv("NCCL_PROTO");
-    snprintf(text_out, n_bytes, "NCCL %d.%d.%d, plain buffers, algo %.16s, proto %.16s%s",
-             version / 10000, version / 100 % 100, version % 100, algo == NULL ? "auto" : algo,
-             proto == NULL ? "auto" : proto,
+    snprintf(text_out, n_bytes, "NCCL %d.%d.%d, %s, algo %.16s, proto %.16s%s", version / 10000,
+             version / 100 % 100, version % 100, buffers[nccl->rank->options->nccl_mode],
+             algo == NULL ? "auto" : algo, proto == NULL ? "auto" : proto,
              multicast != NULL && strcmp(multicast, "0") == 0
                  ? ", NVLink multicast off (NCCL_NVLS_ENABLE=0)"
                  : "");
     return GYRE_SUCCESS;
+}
+
+static int nccl_modes(void *state, struct bench_mode *modes_out)
+{
+    const struct reference *nccl = state;
+    const int mode = nccl->rank->options->nccl_mode;
+    int n = 0;
+    if (mode != BENCH_NCCL_WINDOW)
+        modes_out[n++] = (struct bench_mode){"plain", NULL};
+    if (mode != BENCH_NCCL_PLAIN)
+        modes_out[n++] = (struct bench_mode){"window", &nccl->windows.buffers};
+    return n;
 }
 
 static gyre_status nccl_check(void *state, const struct bench_call *call)
@@ -216,6 +258,7 @@ const struct bench_reference_ops bench_reference_nccl = {
     .is_on_stream = true,
     .open = nccl_open,
     .version = nccl_version,
+    .modes = nccl_modes,
     .check = nccl_check,
     .run = nccl_run,
     .close = nccl_close,

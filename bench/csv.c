@@ -8,7 +8,7 @@ void bench_csv_header(FILE *file)
 {
     fputs("collective,bytes,count,type,op,root,in_place,time_us,algbw_gbytes_per_s,"
           "busbw_gbytes_per_s,wrong,min_us,median_us,mean_us,p99_us,max_us,algorithm,protocol,"
-          "channels,transports,reference_us,ratio\n",
+          "channels,transports,reference_us,ratio,reference_mode\n",
           file);
 }
 
@@ -27,9 +27,10 @@ static void write_half(FILE *file, const struct bench_row *row, bool is_in_place
             timing->us.mean, timing->us.p99, timing->us.max, row->plan.algorithm, row->plan.proto,
             row->plan.n_channels, row->plan.transports);
     if (row->comparison.is_present && !is_in_place)
-        fprintf(file, "%.3f,%.4f", row->comparison.reference_us, row->comparison.ratio);
+        fprintf(file, "%.3f,%.4f,%s", row->comparison.reference_us, row->comparison.ratio,
+                row->comparison.mode_names[row->comparison.mode]);
     else
-        fputc(',', file);
+        fputs(",,", file);
     fputc('\n', file);
 }
 

@@ -38,12 +38,15 @@ bool bench_is_secret(const char *variable)
 #include <errno.h>
 #include <json-c/json.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <time.h>
 
 extern char **environ;
 
 struct bench_json {
     const char *path;
+    const struct bench_setting *setting;
+    char gyre_version[32];
     struct json_object *root;
     struct json_object *results;
 };
@@ -158,20 +161,31 @@ static gyre_status write_file(const struct bench_json *json)
     return GYRE_SUCCESS;
 }
 
+/* A report takes the place of what has its name: of a file, but never of a device or a pipe. */
+static gyre_status check_path(const char *path)
+{
+    struct stat there;
+    if (stat(path, &there) == 0 && !S_ISREG(there.st_mode))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "--json %s: not a regular file, and the report would replace it", path);
+    return GYRE_SUCCESS;
+}
+
 gyre_status bench_json_open(const struct bench_setting *setting, struct bench_json **json_out)
 {
+    GYRE_TRY(check_path(setting->options->json_path));
     struct bench_json *json = calloc(1, sizeof(*json));
     if (json == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "JSON report");
-    char version[32];
     int library = 0;
     (void)gyre_get_version(&library);
-    snprintf(version, sizeof(version), "%d.%d.%d", library / 10000, library / 100 % 100,
-             library % 100);
+    snprintf(json->gyre_version, sizeof(json->gyre_version), "%d.%d.%d", library / 10000,
+             library / 100 % 100, library % 100);
+    json->setting = setting;
     json->path = setting->options->json_path;
     json->root = json_object_new_object();
     add_int(json->root, "schema_version", 1);
-    add_text(json->root, "gyre_version", version);
+    add_text(json->root, "gyre_version", json->gyre_version);
     add_text(json->root, "bench", setting->kind->name);
     add_text(json->root, "collective", gyre_collectives[setting->kind->coll].name);
     struct json_object *command = add_array(json->root, "command");
@@ -211,6 +225,54 @@ static void add_timing(struct json_object *row, const char *key, const struct be
     add_number(us, "max", timing->us.max);
 }
 
+/* Where nobody knows it, it stands there as null. */
+static void add_known(struct json_object *object, const char *key, int64_t number)
+{
+    if (number > 0)
+        add_int(object, key, number);
+    else
+        json_object_object_add(object, key, NULL);
+}
+
+static void add_version(struct json_object *object, const char *key, const char *text)
+{
+    if (text[0] != '\0')
+        add_text(object, key, text);
+    else
+        json_object_object_add(object, key, NULL);
+}
+
+static void add_versions(struct json_object *row, const struct bench_json *json)
+{
+    const struct bench_setting *setting = json->setting;
+    struct json_object *versions = add_object(row, "versions");
+    char reference[64]; /* the name and the number; the rest is how it runs */
+    snprintf(reference, sizeof(reference), "%.*s", (int)strcspn(setting->reference, ","),
+             setting->reference);
+    add_text(versions, "gyre", json->gyre_version);
+    add_version(versions, "reference", reference);
+    add_version(versions, "cuda_driver", setting->machine->cuda_driver);
+    add_version(versions, "cuda_runtime", setting->machine->cuda_runtime);
+}
+
+/* Each block of gyre's has a multiprocessor to itself while there are enough of them. How many NCCL
+ * takes is something that its interface does not tell. */
+static void add_sms(struct json_object *row, const struct bench_setting *setting,
+                    const struct gyre_plan_summary *plan)
+{
+    const unsigned n_sms = setting->machine->n_sms;
+    struct json_object *sms = add_object(row, "sms");
+    add_known(sms, "gyre", plan->n_blocks < n_sms ? plan->n_blocks : n_sms);
+    json_object_object_add(sms, "reference", NULL);
+}
+
+static void add_clocks(struct json_object *row, const struct bench_clocks *clocks)
+{
+    struct json_object *object = add_object(row, "clocks");
+    add_known(object, "sm_mhz", clocks->sm_mhz);
+    add_known(object, "memory_mhz", clocks->memory_mhz);
+}
+
 static void add_comparison(struct json_object *row, const char *key,
                            const struct bench_comparison *comparison)
 {
@@ -221,6 +283,10 @@ static void add_comparison(struct json_object *row, const char *key,
     add_int(object, "calls_of_a_round", comparison->n_calls);
     add_number(object, "gyre_us", comparison->gyre_us);
     add_number(object, "reference_us", comparison->reference_us);
+    add_text(object, "reference_mode", comparison->mode_names[comparison->mode]);
+    struct json_object *modes = add_object(object, "reference_modes_us");
+    for (int i = 0; i < comparison->n_modes; i++)
+        add_number(modes, comparison->mode_names[i], comparison->mode_us[i]);
     add_number(object, "ratio", comparison->ratio);
     add_int(object, "calls_of_a_sample", comparison->n_batch);
     add_number(object, "ratio_low", comparison->ratio_low);
@@ -248,7 +314,11 @@ gyre_status bench_json_row(struct bench_json *json, const struct bench_row *row)
     add_int(object, "channels", row->plan.n_channels);
     add_int(object, "blocks", row->plan.n_blocks);
     add_int(object, "slot_bytes", row->plan.slot_bytes);
+    add_text(object, "path", row->plan.path);
     add_text(object, "transports", row->plan.transports);
+    add_sms(object, json->setting, &row->plan);
+    add_clocks(object, &row->clocks);
+    add_versions(object, json);
     if (row->plan.predicted_us > 0)
         add_number(object, "predicted_us", row->plan.predicted_us);
     add_timing(object, "out_of_place", &row->out_of_place);

@@ -119,6 +119,13 @@ static gyre_status reference_version(void *state, char *text_out, size_t n_bytes
     return GYRE_SUCCESS;
 }
 
+static int reference_modes(void *state, struct bench_mode *modes_out)
+{
+    (void)state;
+    modes_out[0] = (struct bench_mode){"plain", NULL};
+    return 1;
+}
+
 static gyre_status reference_check(void *state, const struct bench_call *call)
 {
     (void)state;
@@ -195,6 +202,7 @@ const struct bench_reference_ops bench_reference_mpi = {
     .name = "mpi",
     .open = reference_open,
     .version = reference_version,
+    .modes = reference_modes,
     .check = reference_check,
     .run = reference_run,
     .close = reference_close,

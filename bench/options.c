@@ -25,10 +25,12 @@ enum {
     SWEEP,
     CHANNELS,
     PREDICT,
+    ACCURACY,
     OUTPUT,
     NCCL_LIB,
     NCCL_ALGO,
     NCCL_PROTO,
+    NCCL_MODE,
     HELP_VARS
 };
 
@@ -68,10 +70,12 @@ enum {
     X(SWEEP, "sweep", "0|1", "time each of --algo x --proto x --channels, a report each [0]")    \
     X(CHANNELS, "channels", "list", "of --sweep: numbers of channels, 1 to 64")                  \
     X(PREDICT, "predict", "0|1", "predicted against measured, and the best forced choice [0]")   \
+    X(ACCURACY, "accuracy", "0|1", "errors of sums beside --compare's; all types: -d all [0]")   \
     X(OUTPUT, "output", "file", "of tune: where the constants go [standard output]")             \
     X(NCCL_LIB, "nccl-lib", "file", "the NCCL of --compare nccl [libnccl.so.2]")                 \
     X(NCCL_ALGO, "nccl-algo", "names", "NCCL_ALGO for its side")                                 \
     X(NCCL_PROTO, "nccl-proto", "names", "NCCL_PROTO for its side")                              \
+    X(NCCL_MODE, "nccl-mode", "mode", "its buffers: plain, window or best (the faster) [plain]") \
     X(HELP_VARS, "help-vars", "", "print the table of variables")                                \
     X('h', "help", "", "print this")
 
@@ -115,6 +119,13 @@ gyre_status bench_parse_bytes(const char *text, size_t *n_bytes_out)
                          "\"%s\" is not a size: a number, then nothing, K, M or G", text);
     *n_bytes_out = (size_t)(number * unit);
     return GYRE_SUCCESS;
+}
+
+size_t bench_options_next_bytes(const struct bench_options *options, size_t n_bytes)
+{
+    if (options->step_factor <= 1)
+        return n_bytes + options->step_bytes;
+    return n_bytes == 0 ? 1 : n_bytes * options->step_factor;
 }
 
 static gyre_status parse_int(const char *text, int low, int high, int *value_out)
@@ -167,7 +178,8 @@ static gyre_status parse_compare(const char *text, const char **compare_out)
 /* What to run over which data. */
 static gyre_status take_data_option(int id, const char *text, struct bench_options *options)
 {
-    static const char *const devices[] = {"auto", "host", "cuda"}; /* enum gyre_device_kind */
+    static const char *const devices[] = {"auto", "host", "cuda"};  /* enum gyre_device_kind */
+    static const char *const modes[] = {"plain", "window", "best"}; /* enum bench_nccl_mode */
     switch (id) {
     case 'b':
         return bench_parse_bytes(text, &options->min_bytes);
@@ -208,6 +220,8 @@ static gyre_status take_data_option(int id, const char *text, struct bench_optio
         return GYRE_SUCCESS;
     case PREDICT:
         return parse_bool(text, &options->is_predict);
+    case ACCURACY:
+        return parse_bool(text, &options->is_accuracy);
     case OUTPUT:
         options->output_path = text;
         return GYRE_SUCCESS;
@@ -220,6 +234,8 @@ static gyre_status take_data_option(int id, const char *text, struct bench_optio
     case NCCL_PROTO:
         options->nccl_proto = text;
         return GYRE_SUCCESS;
+    case NCCL_MODE:
+        return parse_name(text, modes, 3, false, &options->nccl_mode);
     case 'J':
         options->json_path = text;
         return GYRE_SUCCESS;
@@ -291,6 +307,13 @@ static gyre_status check_together(const struct bench_options *options)
     if (options->is_predict && (options->is_sweep || options->compare != NULL))
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "--predict 1 does not go with --sweep or --compare");
+    if (options->is_accuracy && (options->is_sweep || options->is_predict ||
+                                 options->json_path != NULL || options->csv_path != NULL))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "--accuracy 1 does not go with --sweep, --predict, --json or --csv");
+    if (options->nccl_mode != BENCH_NCCL_PLAIN &&
+        (options->compare == NULL || strcmp(options->compare, "nccl") != 0))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--nccl-mode needs --compare nccl");
     if (options->channels != NULL && !options->is_sweep)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--channels needs --sweep 1");
     if (options->n_threads * options->n_gpus > 1024)

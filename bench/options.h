@@ -13,6 +13,10 @@
 
 enum bench_average { BENCH_RANK_0, BENCH_AVERAGE, BENCH_MIN, BENCH_MAX };
 
+/* Over which buffers --compare nccl measures: those of gyre's calls, its own in symmetric windows,
+ * or both, of which the faster counts. */
+enum bench_nccl_mode { BENCH_NCCL_PLAIN, BENCH_NCCL_WINDOW, BENCH_NCCL_BEST };
+
 struct bench_options {
     int n_threads; /* -t; ranks of a process are n_threads * n_gpus threads */
     int n_gpus;    /* -g */
@@ -44,11 +48,13 @@ struct bench_options {
     const char *channels; /* a list with --sweep; NULL = the tuner's */
     int n_channels;       /* forced now; 0 = the tuner's */
     bool is_predict;
+    bool is_accuracy;
     const char *output_path; /* of tune; NULL = stdout */
     const char *compare;
     const char *nccl_library; /* of --compare nccl; NULL = the loader's libnccl.so.2 */
     const char *nccl_algo;
     const char *nccl_proto;
+    int nccl_mode; /* enum bench_nccl_mode */
     const char *json_path;
     const char *csv_path;
     int n_rounds; /* of --compare */
@@ -60,6 +66,9 @@ struct bench_options {
  * Errors: INVALID_ARGUMENT naming the option and what is legal. */
 gyre_status bench_options_parse(int argc, char **argv, const struct bench_kind *kind,
                                 struct bench_options *options_out);
+
+/** bench_options_next_bytes - the size after n_bytes, by -i or -f. Pure. */
+size_t bench_options_next_bytes(const struct bench_options *options, size_t n_bytes);
 
 /** bench_options_print_help - the usage text, on stdout. */
 void bench_options_print_help(const char *program);

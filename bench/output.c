@@ -91,7 +91,8 @@ static void print_columns(const struct bench_setting *setting)
            "count", "type", "redop", "root", time_name, "algbw", "busbw", "#wrong", time_name,
            "algbw", "busbw", "#wrong", width, stamp);
     if (compares)
-        printf("  %9s  %9s  %6s  %9s  %9s", "gyre", options->compare, "ratio", "p99 gyre", "p99");
+        printf("  %9s  %9s  %6s  %9s  %9s%s", "gyre", options->compare, "ratio", "p99 gyre", "p99",
+               options->nccl_mode == BENCH_NCCL_BEST ? "    mode" : "");
     printf("\n# %10s  %12s  %8s  %6s  %6s  %7s  %6s  %6s  %6s  %7s  %6s  %6s  %6s %*s", "(B)",
            "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(GB/s)", "(GB/s)", "",
            width, format);
@@ -144,10 +145,12 @@ static void print_row(const struct bench_setting *setting, const struct bench_ro
         strftime(stamp, sizeof(stamp), TIME_FORMAT, localtime_r(&now, &parts));
         printf("%21s", stamp);
     }
-    if (row->comparison.is_present)
-        printf("   %9.2f  %9.2f  %6.2f  %9.2f  %9.2f", row->comparison.gyre_us,
-               row->comparison.reference_us, row->comparison.ratio, row->comparison.gyre_p99_us,
-               row->comparison.reference_p99_us);
+    const struct bench_comparison *compared = &row->comparison;
+    if (compared->is_present)
+        printf("   %9.2f  %9.2f  %6.2f  %9.2f  %9.2f", compared->gyre_us, compared->reference_us,
+               compared->ratio, compared->gyre_p99_us, compared->reference_p99_us);
+    if (compared->n_modes > 1)
+        printf("  %6s", compared->mode_names[compared->mode]);
     printf("\n");
     fflush(stdout);
 }

@@ -8,6 +8,7 @@
 #define GYRE_BENCH_OUTPUT_H
 
 #include "bench/compare.h"
+#include "bench/machine.h"
 #include "bench/measure.h"
 #include "core/comm/plan.h"
 
@@ -32,7 +33,8 @@ struct bench_setting {
     int n_ranks;
     const struct bench_place *places; /* by rank */
     const char *device;               /* "host", "cuda" */
-    const char *reference;            /* "" or the reference engine's name and version */
+    const char *reference; /* "" or the reference engine's name and version, and how it runs */
+    const struct bench_machine *machine;
 };
 
 struct bench_row {
@@ -41,7 +43,8 @@ struct bench_row {
     struct bench_timing in_place;
     struct bench_comparison comparison;
     struct bench_comparison comparison_in_place; /* of references on the stream */
-    struct gyre_plan_summary plan;
+    struct gyre_plan_summary plan;               /* of the calls out of place */
+    struct bench_clocks clocks; /* after the row's last call; unknown without --json */
     int cycle;
 };
 

@@ -96,10 +96,7 @@ static gyre_status list_trials(const struct bench_rank *rank, struct bench_trial
                           (gyre_dtype)options->dtype, (gyre_op)options->op, options->root);
         if (what.count > 0)
             GYRE_TRY(bench_add_trials(rank, &what, trials));
-        if (options->step_factor > 1 && n_bytes > 0)
-            n_bytes *= options->step_factor;
-        else
-            n_bytes += options->step_factor > 1 ? 1 : options->step_bytes;
+        n_bytes = bench_options_next_bytes(options, n_bytes);
     }
     return GYRE_SUCCESS;
 }

@@ -43,13 +43,13 @@ static gyre_status open_comm(struct bench_rank *rank, const gyre_unique_id *id,
 static gyre_status register_buffers(struct bench_rank *rank)
 {
     if (rank->options->registration == 2)
-        return gyre_window_register(rank->comm, rank->recv_memory, rank->n_buffer_bytes,
+        return gyre_window_register(rank->comm, rank->buffers.recv, rank->buffers.n_bytes,
                                     &rank->window);
     if (rank->options->registration == 0)
         return GYRE_SUCCESS;
-    GYRE_TRY(gyre_comm_register(rank->comm, rank->send_memory, rank->n_buffer_bytes,
+    GYRE_TRY(gyre_comm_register(rank->comm, rank->buffers.send, rank->buffers.n_bytes,
                                 &rank->registrations[0]));
-    return gyre_comm_register(rank->comm, rank->recv_memory, rank->n_buffer_bytes,
+    return gyre_comm_register(rank->comm, rank->buffers.recv, rank->buffers.n_bytes,
                               &rank->registrations[1]);
 }
 
@@ -62,11 +62,11 @@ static gyre_status open_buffers(struct bench_rank *rank)
     if (!rank->options->is_stream_null)
         GYRE_TRY(gyre_stream_create(&rank->stream, rank->device_kind, rank->ordinal));
     /* one element more, for -u */
-    rank->n_buffer_bytes = gyre_round_up(rank->options->max_bytes, 16) + 16;
-    GYRE_TRY(
-        gyre_mem_alloc(&rank->send_memory, rank->n_buffer_bytes, rank->device_kind, rank->ordinal));
-    GYRE_TRY(
-        gyre_mem_alloc(&rank->recv_memory, rank->n_buffer_bytes, rank->device_kind, rank->ordinal));
+    rank->buffers.n_bytes = gyre_round_up(rank->options->max_bytes, 16) + 16;
+    GYRE_TRY(gyre_mem_alloc(&rank->buffers.send, rank->buffers.n_bytes, rank->device_kind,
+                            rank->ordinal));
+    GYRE_TRY(gyre_mem_alloc(&rank->buffers.recv, rank->buffers.n_bytes, rank->device_kind,
+                            rank->ordinal));
     return register_buffers(rank);
 }
 
@@ -89,10 +89,10 @@ void bench_rank_close(struct bench_rank *rank)
         (void)gyre_window_deregister(rank->comm, rank->window);
     if (rank->comm != NULL)
         (void)gyre_comm_destroy(rank->comm);
-    if (rank->send_memory != NULL)
-        (void)gyre_mem_free(rank->send_memory, rank->device_kind);
-    if (rank->recv_memory != NULL)
-        (void)gyre_mem_free(rank->recv_memory, rank->device_kind);
+    if (rank->buffers.send != NULL)
+        (void)gyre_mem_free(rank->buffers.send, rank->device_kind);
+    if (rank->buffers.recv != NULL)
+        (void)gyre_mem_free(rank->buffers.recv, rank->device_kind);
     if (rank->device != NULL)
         rank->device->ops->close(rank->device);
 }
@@ -128,15 +128,15 @@ struct bench_case bench_case_of(enum gyre_collective coll, int n_ranks, size_t n
     return what;
 }
 
-struct bench_call bench_call_of(const struct bench_rank *rank, const struct bench_case *what,
-                                bool is_in_place)
+struct bench_call bench_call_of(const struct bench_rank *rank, const struct bench_buffers *buffers,
+                                const struct bench_case *what, bool is_in_place)
 {
     const struct gyre_collective_traits *traits = &gyre_collectives[what->coll];
     const size_t element = gyre_dtype_bytes(what->dtype);
     const size_t block = what->count * element * (size_t)rank->member.rank;
     const size_t offset = rank->options->is_unaligned ? element : 0;
-    unsigned char *send = (unsigned char *)rank->send_memory + offset;
-    unsigned char *recv = (unsigned char *)rank->recv_memory + offset;
+    unsigned char *send = (unsigned char *)buffers->send + offset;
+    unsigned char *recv = (unsigned char *)buffers->recv + offset;
     if (what->coll == GYRE_COLL_ALL_TO_ALL)
         is_in_place = false; /* it has no such form */
     if (is_in_place && traits->in_blocks)
@@ -144,7 +144,7 @@ struct bench_call bench_call_of(const struct bench_rank *rank, const struct benc
     else if (is_in_place)
         send = recv + (traits->out_blocks ? block : 0);
     return (struct bench_call){
-        .what = *what, .send = send, .recv = recv, .is_in_place = is_in_place};
+        .what = *what, .buffers = buffers, .send = send, .recv = recv, .is_in_place = is_in_place};
 }
 
 /* Each rank sends to the next and receives from the one before. */
@@ -218,7 +218,7 @@ gyre_status bench_fill(struct bench_rank *rank, const struct bench_call *call)
     const size_t n_blocks = traits->in_blocks ? (size_t)rank->member.n_ranks : 1;
     rank->seed++;
     const struct gyre_pattern pattern = pattern_of(rank, &call->what);
-    GYRE_TRY(rank->device->ops->zero(rank->device, rank->recv_memory, rank->n_buffer_bytes));
+    GYRE_TRY(rank->device->ops->zero(rank->device, call->buffers->recv, call->buffers->n_bytes));
     /* In place the input lies in the memory just zeroed, or takes the place of the output. The
      * cast only gives back what bench_call_of() took. */
     return gyre_pattern_fill(rank->device, &pattern, (uint32_t)rank->member.rank, 0,

@@ -12,6 +12,13 @@
 #include "bench/team.h"
 #include "core/device/device.h"
 
+/* Where the data of calls lies, in device memory. */
+struct bench_buffers {
+    void *send; /* both n_bytes */
+    void *recv;
+    size_t n_bytes;
+};
+
 struct bench_rank {
     struct bench_member member;
     const struct bench_options *options;
@@ -22,13 +29,11 @@ struct bench_rank {
     gyre_device_kind device_kind;
     int ordinal;
     struct gyre_device *device;
-    void *send_memory; /* both n_buffer_bytes */
-    void *recv_memory;
-    gyre_window window;                 /* of recv_memory; 0 = none */
+    struct bench_buffers buffers;       /* of gyre's calls; larger than max_bytes */
+    gyre_window window;                 /* of buffers.recv; 0 = none */
     gyre_registration registrations[2]; /* send and receive; NULL = none */
-    size_t n_buffer_bytes;
-    uint32_t seed;   /* of the last pattern; the same on all ranks */
-    bool has_failed; /* and has said so */
+    uint32_t seed;                      /* of the last pattern; the same on all ranks */
+    bool has_failed;                    /* and has said so */
 };
 
 /* What is measured; the same on all ranks. */
@@ -44,6 +49,7 @@ struct bench_case {
 /* The case with one rank's buffers. */
 struct bench_call {
     struct bench_case what;
+    const struct bench_buffers *buffers; /* that the next two point into */
     const void *send;
     void *recv;
     bool is_in_place;
@@ -65,9 +71,10 @@ gyre_status bench_rank_agree(struct bench_rank *rank, gyre_status status);
 struct bench_case bench_case_of(enum gyre_collective coll, int n_ranks, size_t n_bytes,
                                 gyre_dtype dtype, gyre_op op, int root);
 
-/** bench_call_of - where this rank's data of a case lies, in place as gyre.h says or not. */
-struct bench_call bench_call_of(const struct bench_rank *rank, const struct bench_case *what,
-                                bool is_in_place);
+/** bench_call_of - where this rank's data of a case lies, in place as gyre.h says or not.
+ * @buffers: the rank's own or another engine's; outlives the call. */
+struct bench_call bench_call_of(const struct bench_rank *rank, const struct bench_buffers *buffers,
+                                const struct bench_case *what, bool is_in_place);
 
 /** bench_enqueue - the collective, on the rank's stream. */
 gyre_status bench_enqueue(const struct bench_rank *rank, const struct bench_call *call);

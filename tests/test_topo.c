@@ -3,6 +3,7 @@
  * core/topo: trees of sysfs made in a temporary directory, an NVML stand-in, and XML.
  */
 #include "core/topo/topo.h"
+#include "core/topo/topo_nvml.h"
 #include "tests/check.h"
 
 #include <ftw.h>
@@ -488,7 +489,24 @@ static void without_libxml2_reading_names_the_fix(void)
 
 #endif
 
+static void clocks_are_those_of_the_gpu_that_was_asked_for(void)
+{
+    struct gyre_nvml_clocks *clocks = NULL;
+    unsigned sm_mhz = 0, memory_mhz = 0;
+    CHECK_OK(gyre_nvml_clocks_open(FAKE_NVML, "0000:33:00.0", &clocks));
+    CHECK_OK(gyre_nvml_clocks_read(clocks, &sm_mhz, &memory_mhz));
+    CHECK_MSG(sm_mhz == 1003 && memory_mhz == 2003, "%u and %u", sm_mhz, memory_mhz);
+    gyre_nvml_clocks_close(clocks);
+    CHECK_FAILS(gyre_nvml_clocks_open(FAKE_NVML, "0000:99:00.0", &clocks), GYRE_ERROR_DEVICE,
+                "0000:99:00.0");
+    CHECK_FAILS(gyre_nvml_clocks_open("/nonexistent/libnvml.so", "0000:33:00.0", &clocks),
+                GYRE_ERROR_UNSUPPORTED, "no NVML");
+    gyre_nvml_clocks_close(NULL);
+}
+
 static const struct test_case cases[] = {
+    {"clocks are those of the GPU that was asked for",
+     clocks_are_those_of_the_gpu_that_was_asked_for},
     {"two GPUs behind one switch are PIX", two_gpus_behind_one_switch_are_pix},
     {"an NVSwitch host has NVL between GPUs and a NIC each",
      an_nvswitch_host_has_nvl_between_gpus_and_a_nic_each},

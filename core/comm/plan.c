@@ -410,21 +410,22 @@ gyre_status gyre_plan_work(struct gyre_comm *comm, const struct gyre_call *call,
     return GYRE_SUCCESS;
 }
 
-gyre_status gyre_plan_describe(struct gyre_comm *comm, enum gyre_collective coll, size_t count,
-                               gyre_dtype dtype, gyre_op op, struct gyre_plan_summary *summary_out)
+gyre_status gyre_plan_describe(struct gyre_comm *comm, const struct gyre_call *call,
+                               struct gyre_plan_summary *summary_out)
 {
-    const struct gyre_call call = {
-        .coll = coll, .count = count, .dtype = dtype, .op = op, .root = 0, .is_send = true};
     struct gyre_choice choice;
     const struct gyre_program *program;
     uint16_t rank_of[2];
-    GYRE_TRY(choose(comm->plans, &call, &choice, &program, rank_of));
+    GYRE_TRY(choose(comm->plans, call, &choice, &program, rank_of));
     struct gyre_plan_summary summary = {.n_channels = choice.n_channels,
                                         .slot_bytes = choice.tile_bytes,
                                         .n_blocks = choice.n_channels * program->n_workers};
-    summary.predicted_us = predict_us(comm, coll, &choice, count * gyre_dtype_bytes(dtype));
+    summary.predicted_us =
+        predict_us(comm, call->coll, &choice, call->count * gyre_dtype_bytes(call->dtype));
     snprintf(summary.algorithm, sizeof(summary.algorithm), "%s", choice.algorithm->name);
     snprintf(summary.proto, sizeof(summary.proto), "%s", gyre_proto_names[choice.proto]);
+    snprintf(summary.path, sizeof(summary.path), "%s",
+             program->is_placed != 0 ? "placed" : "staged");
     snprintf(summary.transports, sizeof(summary.transports), "%s", comm->links.summary);
     *summary_out = summary;
     return GYRE_SUCCESS;

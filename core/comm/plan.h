@@ -144,12 +144,14 @@ struct gyre_plan_summary {
     unsigned n_channels;
     unsigned slot_bytes;
     unsigned n_blocks; /* thread blocks (CUDA) or cooperative workers (host) of one rank */
+    char path[8];      /* of results: "staged" through slots, "placed" into a peer's window */
     char transports[64];
     double predicted_us; /* 0 = no prediction */
 };
 
-/** gyre_plan_describe - how a collective of this size would be carried out now. */
-gyre_status gyre_plan_describe(struct gyre_comm *comm, enum gyre_collective coll, size_t count,
-                               gyre_dtype dtype, gyre_op op, struct gyre_plan_summary *summary_out);
+/** gyre_plan_describe - how a call would be carried out now.
+ * @call: buffers only say whether they lie in a window; NULL = in none. */
+gyre_status gyre_plan_describe(struct gyre_comm *comm, const struct gyre_call *call,
+                               struct gyre_plan_summary *summary_out);
 
 #endif

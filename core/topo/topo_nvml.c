@@ -26,21 +26,28 @@ _Static_assert(sizeof(struct nvml_pci_info) == 68, "layout of nvmlPciInfo_t, ver
 
 enum { NVML_OK = 0, NVML_INVALID_ARGUMENT = 2 };
 enum { NVML_REMOTE_IS_SWITCH = 2, NVML_CAPABILITY_P2P = 0 };
+enum { NVML_CLOCK_SM = 1, NVML_CLOCK_MEMORY = 2 };
 
 /* X(member, symbol, is required, parameters); every function returns an int, 0 = success. */
-#define NVML_TABLE(X)                                                                   \
-    X(init, nvmlInit_v2, 1, (void))                                                     \
-    X(shutdown, nvmlShutdown, 1, (void))                                                \
-    X(get_count, nvmlDeviceGetCount_v2, 1, (unsigned *))                                \
-    X(get_device, nvmlDeviceGetHandleByIndex_v2, 1, (unsigned, nvml_device *))          \
-    X(get_pci, nvmlDeviceGetPciInfo_v3, 1, (nvml_device, struct nvml_pci_info *))       \
-    X(get_arch, nvmlDeviceGetCudaComputeCapability, 0, (nvml_device, int *, int *))     \
-    X(get_link_state, nvmlDeviceGetNvLinkState, 0, (nvml_device, unsigned, unsigned *)) \
-    X(get_link_capability, nvmlDeviceGetNvLinkCapability, 0,                            \
-      (nvml_device, unsigned, int, unsigned *))                                         \
-    X(get_link_pci, nvmlDeviceGetNvLinkRemotePciInfo_v2, 0,                             \
-      (nvml_device, unsigned, struct nvml_pci_info *))                                  \
-    X(get_link_type, nvmlDeviceGetNvLinkRemoteDeviceType, 0, (nvml_device, unsigned, int *))
+#define NVML_TABLE(X)                                                                        \
+    X(init, nvmlInit_v2, 1, (void))                                                          \
+    X(shutdown, nvmlShutdown, 1, (void))                                                     \
+    X(get_count, nvmlDeviceGetCount_v2, 1, (unsigned *))                                     \
+    X(get_device, nvmlDeviceGetHandleByIndex_v2, 1, (unsigned, nvml_device *))               \
+    X(get_pci, nvmlDeviceGetPciInfo_v3, 1, (nvml_device, struct nvml_pci_info *))            \
+    X(get_arch, nvmlDeviceGetCudaComputeCapability, 0, (nvml_device, int *, int *))          \
+    X(get_link_state, nvmlDeviceGetNvLinkState, 0, (nvml_device, unsigned, unsigned *))      \
+    X(get_link_capability, nvmlDeviceGetNvLinkCapability, 0,                                 \
+      (nvml_device, unsigned, int, unsigned *))                                              \
+    X(get_link_pci, nvmlDeviceGetNvLinkRemotePciInfo_v2, 0,                                  \
+      (nvml_device, unsigned, struct nvml_pci_info *))                                       \
+    X(get_link_type, nvmlDeviceGetNvLinkRemoteDeviceType, 0, (nvml_device, unsigned, int *)) \
+    X(find_device, nvmlDeviceGetHandleByPciBusId_v2, 0, (const char *, nvml_device *))       \
+    X(get_clock, nvmlDeviceGetClockInfo, 0, (nvml_device, int, unsigned *))
+
+/* Starting and stopping NVML is the process's, and ranks may be threads: side by side they found
+ * different links (three threads, 4 H200, 2026-11). */
+static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 
 struct nvml {
     void *library;
@@ -171,9 +178,6 @@ static gyre_status scan_all(const struct nvml *nvml, struct gyre_nvml_gpu **gpus
 
 gyre_status gyre_nvml_scan(const char *library, struct gyre_nvml_gpu **gpus_out, size_t *n_gpus_out)
 {
-    /* Starting and stopping NVML is the process's, and ranks may be threads: side by side they
-     * found different links (three threads, 4 H200, 2026-11). */
-    static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
     struct nvml nvml = {.library = NULL};
     GYRE_TRY(open_nvml(library, &nvml));
     pthread_mutex_lock(&one_at_a_time);
@@ -188,4 +192,74 @@ gyre_status gyre_nvml_scan(const char *library, struct gyre_nvml_gpu **gpus_out,
     pthread_mutex_unlock(&one_at_a_time);
     dlclose(nvml.library);
     return status;
+}
+
+/* ---- clocks -------------------------------------------------------------------------------- */
+
+struct gyre_nvml_clocks {
+    struct nvml nvml;
+    nvml_device device;
+};
+
+/* Starts NVML and finds the GPU; stops it again if there is none. */
+static gyre_status start_clocks(const char *bus_id, struct gyre_nvml_clocks *clocks)
+{
+    const struct nvml *nvml = &clocks->nvml;
+    if (nvml->find_device == NULL || nvml->get_clock == NULL)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "this NVML does not tell clocks");
+    pthread_mutex_lock(&one_at_a_time);
+    gyre_status status = GYRE_SUCCESS;
+    int rc = nvml->init();
+    if (rc != NVML_OK) {
+        status = gyre_fail(GYRE_ERROR_DEVICE, "NVML does not start (NVML error %d)", rc);
+    } else if ((rc = nvml->find_device(bus_id, &clocks->device)) != NVML_OK) {
+        nvml->shutdown();
+        status = gyre_fail(GYRE_ERROR_DEVICE, "NVML does not know the GPU %s (NVML error %d)",
+                           bus_id, rc);
+    }
+    pthread_mutex_unlock(&one_at_a_time);
+    return status;
+}
+
+gyre_status gyre_nvml_clocks_open(const char *library, const char *bus_id,
+                                  struct gyre_nvml_clocks **clocks_out)
+{
+    struct gyre_nvml_clocks *clocks = calloc(1, sizeof(*clocks));
+    gyre_status status = GYRE_SUCCESS;
+    if (clocks == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "clocks of a GPU");
+    GYRE_TRY_GOTO(status, open_nvml(library, &clocks->nvml), free_clocks);
+    GYRE_TRY_GOTO(status, start_clocks(bus_id, clocks), close_library);
+    *clocks_out = clocks;
+    return GYRE_SUCCESS;
+close_library:
+    dlclose(clocks->nvml.library);
+free_clocks:
+    free(clocks);
+    return status;
+}
+
+gyre_status gyre_nvml_clocks_read(const struct gyre_nvml_clocks *clocks, unsigned *sm_mhz_out,
+                                  unsigned *memory_mhz_out)
+{
+    unsigned sm_mhz = 0, memory_mhz = 0;
+    int rc = clocks->nvml.get_clock(clocks->device, NVML_CLOCK_SM, &sm_mhz);
+    if (rc == NVML_OK)
+        rc = clocks->nvml.get_clock(clocks->device, NVML_CLOCK_MEMORY, &memory_mhz);
+    if (rc != NVML_OK)
+        return gyre_fail(GYRE_ERROR_DEVICE, "NVML does not tell the clocks (NVML error %d)", rc);
+    *sm_mhz_out = sm_mhz;
+    *memory_mhz_out = memory_mhz;
+    return GYRE_SUCCESS;
+}
+
+void gyre_nvml_clocks_close(struct gyre_nvml_clocks *clocks)
+{
+    if (clocks == NULL)
+        return;
+    pthread_mutex_lock(&one_at_a_time);
+    clocks->nvml.shutdown();
+    pthread_mutex_unlock(&one_at_a_time);
+    dlclose(clocks->nvml.library);
+    free(clocks);
 }

@@ -12,6 +12,7 @@ import re
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -230,6 +231,8 @@ def case_options(directory, _):
         (["--algo", "nonsense", "--device", "host"], "nonsense"),
         (["--compare", "gloo"], "is none of"),
         (["-G", "1", "--device", "host"], "no graphs"),
+        (["--nccl-mode", "symmetric"], "is none of"),
+        (["--nccl-mode", "window"], "needs --compare nccl"),
         (["-J", "/nonexistent/x.json", "-b", "8", "-e", "8", "--device", "host"], "-"),
         (["--csv", "/nonexistent/x.csv", "-b", "8", "-e", "8", "--device", "host"], "/nonexistent"),
     ]
@@ -283,17 +286,28 @@ def check_schema(value, schema, where="report"):
             check_schema(item, schema["items"], f"{where}[{i}]")
 
 
-def case_reports(directory, source):
+def schema_of_reports(source):
     with open(os.path.join(source, "bench", "report.schema.json"), encoding="utf-8") as file:
-        schema = json.load(file)
+        return json.load(file)
+
+
+def has_json(directory):
+    with tempfile.TemporaryDirectory() as work:
+        done = subprocess.run([bench(directory, "allreduce"), "-g", "2", "--device", "host", "-b",
+                               "8", "-e", "8", "-J", os.path.join(work, "r.json")],
+                              capture_output=True, text=True, env=clean_environment())
+    return "built without json-c" not in done.stderr
+
+
+def case_reports(directory, source):
+    schema = schema_of_reports(source)
+    if not has_json(directory):
+        print("the benches were built without json-c")
+        sys.exit(SKIPPED)
     with tempfile.TemporaryDirectory() as work:
         report, table = os.path.join(work, "r.json"), os.path.join(work, "t.csv")
         command = [bench(directory, "reduce"), "-g", "3", "--device", "host", "-J", report, "--csv",
                    table] + SMALL
-        probe = subprocess.run(command, capture_output=True, text=True, env=clean_environment())
-        if "built without json-c" in probe.stderr:
-            print("the benches were built without json-c")
-            sys.exit(SKIPPED)
         run(command, environment={"NCCL_IB_HCA": "mlx5_0", "NCCL_MY_TOKEN": "hush", "PASSWORD": "x",
                                   "HOME_TOKEN": "hush"})
         with open(report, encoding="utf-8") as file:
@@ -309,14 +323,53 @@ def case_reports(directory, source):
             times = row["out_of_place"]["single_calls_us"]
             assert 0 < times["min"] <= times["median"] <= times["p99"] <= times["max"], row
             assert row["algorithm"] and row["channels"] >= 1, row
+            assert row["path"] == "staged" and row["transports"], row
+            assert row["versions"]["gyre"] == parsed["gyre_version"], row
+            # host memory, and nothing to compare with
+            assert row["versions"]["reference"] is row["versions"]["cuda_driver"] is None, row
+            assert row["sms"] == {"gyre": None, "reference": None}, row
+            assert row["clocks"] == {"sm_mhz": None, "memory_mhz": None}, row
+        placed = command[:command.index("-J")] + ["-R", "2", "--algo", "all_reduce:ring", "-J",
+                                                  report, "-b", "64K", "-e", "64K"]
+        run([bench(directory, "allreduce")] + placed[1:])
+        with open(report, encoding="utf-8") as file:
+            assert [r["path"] for r in json.load(file)["results"]] == ["placed"]
+        # What is no file is not to be replaced by one, least of all a device node by root.
+        pipe = os.path.join(work, "pipe")
+        os.mkfifo(pipe)
+        done = run(command + ["-J", pipe], status=1)
+        assert "not a regular file" in done.stderr, done.stderr
+        assert stat.S_ISFIFO(os.stat(pipe).st_mode), "the pipe is gone"
         with open(table, newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
         assert len(rows) == 8 and all(None not in row.values() for row in rows), rows
         assert [int(row["bytes"]) for row in rows[::2]] == [8, 128, 2048, 32768]
 
 
-def case_compare(directory, _):
+def check_comparisons(path, schema):
+    """A report beside MPI, which is measured in one mode."""
+    with open(path, encoding="utf-8") as file:
+        report = json.load(file)
+    check_schema(report, schema)
+    for row in report["results"]:
+        compared = row["comparison"]
+        assert compared["reference_mode"] == "plain", row
+        assert row["versions"]["reference"].startswith("Open MPI v"), row
+        assert compared["reference_modes_us"] == {"plain": compared["reference_us"]}, row
+
+
+def case_compare(directory, source):
     needs_mpi_build(directory)
+    if has_json(directory):
+        with tempfile.TemporaryDirectory() as work:
+            path, table = os.path.join(work, "r.json"), os.path.join(work, "t.csv")
+            mpirun(2, [bench(directory, "allreduce"), "--device", "host", "--compare", "mpi",
+                       "--rounds", "3", "-J", path, "--csv", table] + SMALL)
+            check_comparisons(path, schema_of_reports(source))
+            with open(table, newline="", encoding="utf-8") as file:
+                rows = list(csv.DictReader(file))
+            assert all(None not in row.values() for row in rows), rows
+            assert [row["reference_mode"] for row in rows] == ["plain", ""] * 4, rows
     for name in BENCHES:
         done = mpirun(2, [bench(directory, name), "--device", "host", "--compare", "mpi",
                           "--rounds", "3"] + SMALL)
@@ -329,6 +382,54 @@ def case_compare(directory, _):
     done = mpirun(2, [bench(directory, "allreduce"), "--device", "host", "--compare", "mpi", "-d",
                       "half"] + SMALL, status=1)
     assert "MPI has no type half" in done.stderr, done.stderr
+
+
+ACCURACY = re.compile(r" *(\d+)  (\w+) +\w+ +\w+  ([\d.e+-]+)  ([\d.e+-]+) +([\d.e+-]+) +"
+                      r"([\d.e+-]+)  (\S+) +([\d.e+-]+|inf)  OK$")
+FLOATS = ["half", "float", "double", "bfloat16", "f8e4m3", "f8e5m2"]
+
+
+def accuracy_lines(done):
+    """(type, gyre's largest and mean error, the reference's as text, mode, bound), a line each."""
+    lines = []
+    for line in done.stdout.split("\n"):
+        if line and line[0] != "#":
+            match = ACCURACY.match(line)
+            assert match, line
+            lines.append((match[2], float(match[3]), float(match[4]), match[5], match[6], match[7],
+                          float(match[8])))
+    assert f"# Accuracy: 0 of {len(lines)} lines FAILED" in done.stdout, done.stdout
+    return lines
+
+
+def case_accuracy(directory, _):
+    """Errors of sums against what any order may have, and beside MPI's."""
+    options = ["--device", "host", "--accuracy", "1", "-b", "1K", "-e", "256K", "-f", "16"]
+    for n in (1, 2, 5):
+        done = run([bench(directory, "allreduce"), "-g", str(n), "-d", "all"] + options)
+        lines = accuracy_lines(done)
+        assert [line[0] for line in lines] == [name for name in FLOATS for _ in range(3)], lines
+        for name, largest, mean, _, _, mode, bound in lines:
+            assert mode == "-" and mean <= largest <= bound, (n, name)
+            assert (largest > 0) == (n > 1), (n, name, largest)  # such inputs do round
+    for extra, words in [(["-d", "int32"], "sums of int32 are exact"), (["-o", "max"], "sums only"),
+                         (["-J", "x.json"], "does not go with"),
+                         (["--predict", "1"], "does not go with")]:
+        done = run([bench(directory, "allreduce"), "-g", "2"] + options + extra, status=1)
+        assert words in done.stderr, (extra, done.stderr)
+    done = run([bench(directory, "reduce"), "-g", "2"] + options, status=1)
+    assert "allreduce only" in done.stderr, done.stderr
+    needs_mpi_build(directory)
+    # Up to three ranks every order has as many additions on each path; MPI adds more in pairs.
+    for n in (2, 3):
+        done = mpirun(n, [bench(directory, "allreduce"), "-d", "all", "--compare", "mpi"] + options)
+        for name, largest, mean, their_largest, their_mean, mode, _ in accuracy_lines(done):
+            if name not in ("float", "double"):
+                assert mode == "-" and f"MPI has no type {name}" in done.stdout, done.stdout
+                continue
+            assert mode == "plain", (name, mode)
+            if n == 2:  # one addition: the same result from anybody
+                assert (largest, mean) == (float(their_largest), float(their_mean)), name
 
 
 PREDICTION = re.compile(r" *(\d+)  (\w+) +(\w+) +(\d+) +(\d+) +([\d.]+) +([\d.]+) +([\d.]+)"

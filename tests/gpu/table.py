@@ -20,10 +20,12 @@ def size_text(n_bytes):
 def row(result):
     compared = result["comparison"]
     in_place = result.get("comparison_in_place", {})
+    # Reports from before --nccl-mode have no mode: plain buffers.
+    mode = " window" if compared.get("reference_mode") == "window" else ""
     busbw = result["out_of_place"]["busbw_gbytes_per_s"]
     scale = result["out_of_place"]["time_us"] / compared["gyre_us"]
     return (f"| {size_text(result['bytes'])} | {result['algorithm']} {result['protocol']}"
-            f" x{result['blocks']} | {compared['gyre_us']:.2f} | {compared['reference_us']:.2f} |"
+            f" x{result['blocks']} | {compared['gyre_us']:.2f} | {compared['reference_us']:.2f}{mode} |"
             f" {compared['ratio']:.2f} ({compared['ratio_low']:.2f}-{compared['ratio_high']:.2f}) |"
             f" {in_place.get('ratio', float('nan')):.2f} | {busbw * scale:.1f} |")
 

@@ -59,9 +59,10 @@ EXPORT ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buff, size_t s
                                            ncclWindow_t *win, int winFlags)
 {
     (void)comm;
-    (void)size;
-    (void)winFlags;
-    *win = buff;
+    count(&fake_nccl_counts.n_windows);
+    fake_nccl_counts.window_flags = winFlags;
+    fake_nccl_counts.n_window_bytes = size;
+    *win = fake_nccl_counts.makes_no_windows ? NULL : buff;
     return ncclSuccess;
 }
 
@@ -88,6 +89,8 @@ EXPORT ncclResult_t ncclDevCommDestroy(ncclComm_t comm, const void *devComm)
 
 EXPORT ncclResult_t ncclMemAlloc(void **ptr, size_t size)
 {
+    if (fake_nccl_counts.fails)
+        return ncclSystemError;
     *ptr = malloc(size);
     count(&fake_nccl_counts.n_allocated);
     return ncclSuccess;
@@ -95,8 +98,14 @@ EXPORT ncclResult_t ncclMemAlloc(void **ptr, size_t size)
 
 EXPORT ncclResult_t ncclMemFree(void *ptr)
 {
+    count(&fake_nccl_counts.n_freed);
     free(ptr);
     return ncclSuccess;
+}
+
+EXPORT const char *ncclGetErrorString(ncclResult_t result)
+{
+    return result == ncclSuccess ? "no error" : "the fake's error";
 }
 
 EXPORT const char *ncclGetLastError(ncclComm_t comm)

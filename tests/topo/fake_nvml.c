@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A stand-in for NVML that shows the eight GPUs of test_topo.c's NVSwitch machine: 18 lanes each,
- * all to the switch, of which the last is down.
+ * all to the switch, of which the last is down. GPU i has an SM clock of 1001 + i MHz and a memory
+ * clock of 2001 + i MHz.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -23,6 +24,8 @@ int nvmlDeviceGetPciInfo_v3(void *device, struct pci_info *info);
 int nvmlDeviceGetCudaComputeCapability(void *device, int *major, int *minor);
 int nvmlDeviceGetNvLinkState(void *device, unsigned lane, unsigned *is_up);
 int nvmlDeviceGetNvLinkRemoteDeviceType(void *device, unsigned lane, int *type);
+int nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, void **device);
+int nvmlDeviceGetClockInfo(void *device, int type, unsigned *mhz);
 
 SHOWN int nvmlInit_v2(void)
 {
@@ -73,5 +76,26 @@ SHOWN int nvmlDeviceGetNvLinkRemoteDeviceType(void *device, unsigned lane, int *
     (void)device;
     (void)lane;
     *type = 2;
+    return 0;
+}
+
+SHOWN int nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, void **device)
+{
+    for (unsigned i = 1; i <= 8; i++) {
+        char own[32];
+        snprintf(own, sizeof(own), "0000:%x3:00.0", i);
+        if (strcmp(own, bus_id) != 0)
+            continue;
+        *device = (void *)(uintptr_t)i;
+        return 0;
+    }
+    return 6; /* NVML_ERROR_NOT_FOUND */
+}
+
+SHOWN int nvmlDeviceGetClockInfo(void *device, int type, unsigned *mhz)
+{
+    if (type != 1 && type != 2) /* NVML_CLOCK_SM, NVML_CLOCK_MEM */
+        return 2;
+    *mhz = 1000 * (unsigned)type + (unsigned)(uintptr_t)device;
     return 0;
 }
