@@ -397,6 +397,34 @@ def case_schedule(directory, _):
         assert words in done.stderr, (options, done.stderr)
 
 
+def case_limits(directory, _):
+    """`limits` measures, or says that there is no GPU."""
+    with tempfile.TemporaryDirectory() as work:
+        path = os.path.join(work, "limits.json")
+        done = subprocess.run([bench(directory, "limits"), "-J", path], capture_output=True,
+                              text=True, timeout=100, env=clean_environment())
+        if done.returncode == SKIPPED:
+            assert re.fullmatch(r"limits: no GPU: .+\n", done.stderr) and not done.stdout, done
+            assert not os.path.exists(path), "figures without a GPU"
+        elif "built without json-c" not in done.stderr:
+            check_limits(done, path)
+        for variables in ({"PMI_SIZE": "4"}, {"OMPI_COMM_WORLD_SIZE": "1"}):
+            done = run([bench(directory, "limits")], status=1, environment=variables)
+            assert done.returncode == 1 and "start it once" in done.stderr, (variables, done)
+
+
+def check_limits(done, path):
+    """What `limits` left on a machine with GPUs."""
+    assert done.returncode == 0, done
+    assert done.stdout.startswith("# gyre limits: "), done.stdout
+    with open(path, encoding="utf-8") as file:
+        parsed = json.load(file)
+    assert parsed["local_copy_gbytes_per_s"] > 0 and parsed["launch_us"] > 0, parsed
+    for ring in parsed["rings"]:
+        assert all(rate["gbytes_per_s"] > 0 for rate in ring["rates"]), ring
+        assert ring["ceilings_gbytes_per_s"]["push"] > 0, ring
+
+
 if __name__ == "__main__":
     globals()["case_" + sys.argv[1]](sys.argv[2], sys.argv[3])
     print(f"{sys.argv[1]}: ok")
