@@ -83,6 +83,10 @@ static void add_settings(struct json_object *root, const struct bench_setting *s
     add_text(list, "protocols", options->proto == NULL ? "" : options->proto);
     add_text(list, "device", setting->device);
     add_text(list, "reference", setting->reference);
+    if (setting->limit.gbytes_per_s > 0) {
+        add_text(list, "limit", setting->limit.ceiling);
+        add_number(list, "limit_gbytes_per_s", setting->limit.gbytes_per_s);
+    }
 }
 
 static void add_places(struct json_object *root, const struct bench_setting *setting)

@@ -26,6 +26,7 @@ enum {
     CHANNELS,
     PREDICT,
     OUTPUT,
+    LIMITS,
     NCCL_LIB,
     NCCL_ALGO,
     NCCL_PROTO,
@@ -68,6 +69,7 @@ enum {
     X(SWEEP, "sweep", "0|1", "time each of --algo x --proto x --channels, a report each [0]")    \
     X(CHANNELS, "channels", "list", "of --sweep: numbers of channels, 1 to 64")                  \
     X(PREDICT, "predict", "0|1", "predicted against measured, and the best forced choice [0]")   \
+    X(LIMITS, "limits", "file", "busbw as % of a ceiling that build/bench/limits measured")      \
     X(OUTPUT, "output", "file", "of tune: where the constants go [standard output]")             \
     X(NCCL_LIB, "nccl-lib", "file", "the NCCL of --compare nccl [libnccl.so.2]")                 \
     X(NCCL_ALGO, "nccl-algo", "names", "NCCL_ALGO for its side")                                 \
@@ -211,6 +213,9 @@ static gyre_status take_data_option(int id, const char *text, struct bench_optio
     case OUTPUT:
         options->output_path = text;
         return GYRE_SUCCESS;
+    case LIMITS:
+        options->limits_path = text;
+        return GYRE_SUCCESS;
     case NCCL_LIB:
         options->nccl_library = text;
         return GYRE_SUCCESS;
@@ -291,6 +296,8 @@ static gyre_status check_together(const struct bench_options *options)
     if (options->is_predict && (options->is_sweep || options->compare != NULL))
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "--predict 1 does not go with --sweep or --compare");
+    if (options->is_predict && options->limits_path != NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--limits does not go with --predict 1");
     if (options->channels != NULL && !options->is_sweep)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--channels needs --sweep 1");
     if (options->n_threads * options->n_gpus > 1024)

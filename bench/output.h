@@ -8,6 +8,7 @@
 #define GYRE_BENCH_OUTPUT_H
 
 #include "bench/compare.h"
+#include "bench/limits.h"
 #include "bench/measure.h"
 #include "core/comm/plan.h"
 
@@ -33,6 +34,7 @@ struct bench_setting {
     const struct bench_place *places; /* by rank */
     const char *device;               /* "host", "cuda" */
     const char *reference;            /* "" or the reference engine's name and version */
+    struct bench_limit limit;         /* of --limits; rank 0 only */
 };
 
 struct bench_row {
