@@ -85,6 +85,21 @@ static gyre_status open_reference(struct sweep *sweep)
                         sizeof(sweep->reference_text));
 }
 
+/* What --limits measured is one host's links. */
+static gyre_status read_limit(struct sweep *sweep)
+{
+    const char *path = sweep->run->options.limits_path;
+    if (path == NULL)
+        return GYRE_SUCCESS;
+    for (int i = 1; i < sweep->setting.n_ranks; i++)
+        if (strcmp(sweep->places[i].host, sweep->places[0].host) != 0)
+            return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                             "--limits: no NIC was measured, but rank %d is on %s and rank 0 on %s",
+                             i, sweep->places[i].host, sweep->places[0].host);
+    return bench_limits_read(path, sweep->run->kind->coll, sweep->setting.n_ranks,
+                             &sweep->setting.limit);
+}
+
 /* Places of all ranks, then rank 0's outputs. */
 static gyre_status open_output(struct sweep *sweep)
 {
@@ -109,8 +124,11 @@ static gyre_status open_output(struct sweep *sweep)
     };
     if (sweep->run->options.json_path != NULL)
         bench_machine_open(rank, &sweep->machine);
-    if (rank->member.rank == 0)
-        status = bench_output_open(&sweep->setting, &sweep->output);
+    if (rank->member.rank == 0) {
+        status = read_limit(sweep);
+        if (status == GYRE_SUCCESS)
+            status = bench_output_open(&sweep->setting, &sweep->output);
+    }
     return bench_rank_agree(rank, status);
 }
 

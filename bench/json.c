@@ -35,8 +35,9 @@ bool bench_is_secret(const char *variable)
 
 #ifdef GYRE_BENCH_WITH_JSON
 
+#include "bench/json_add.h"
+
 #include <errno.h>
-#include <json-c/json.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -50,49 +51,6 @@ struct bench_json {
     struct json_object *root;
     struct json_object *results;
 };
-
-static void add_text(struct json_object *object, const char *key, const char *text)
-{
-    json_object_object_add(object, key, json_object_new_string(text));
-}
-
-static void add_number(struct json_object *object, const char *key, double number)
-{
-    json_object_object_add(object, key, json_object_new_double(number));
-}
-
-static void add_int(struct json_object *object, const char *key, int64_t number)
-{
-    json_object_object_add(object, key, json_object_new_int64(number));
-}
-
-static void add_bool(struct json_object *object, const char *key, bool value)
-{
-    json_object_object_add(object, key, json_object_new_boolean(value));
-}
-
-static struct json_object *add_object(struct json_object *object, const char *key)
-{
-    struct json_object *child = json_object_new_object();
-    json_object_object_add(object, key, child);
-    return child;
-}
-
-static struct json_object *add_array(struct json_object *object, const char *key)
-{
-    struct json_object *child = json_object_new_array();
-    json_object_object_add(object, key, child);
-    return child;
-}
-
-static void add_time(struct json_object *object, const char *key)
-{
-    char text[32];
-    const time_t now = time(NULL);
-    struct tm parts;
-    strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &parts));
-    add_text(object, key, text);
-}
 
 static void add_environment(struct json_object *root)
 {
@@ -129,6 +87,10 @@ static void add_settings(struct json_object *root, const struct bench_setting *s
     add_text(list, "protocols", options->proto == NULL ? "" : options->proto);
     add_text(list, "device", setting->device);
     add_text(list, "reference", setting->reference);
+    if (setting->limit.gbytes_per_s > 0) {
+        add_text(list, "limit", setting->limit.ceiling);
+        add_number(list, "limit_gbytes_per_s", setting->limit.gbytes_per_s);
+    }
 }
 
 static void add_places(struct json_object *root, const struct bench_setting *setting)
@@ -147,17 +109,16 @@ static void add_places(struct json_object *root, const struct bench_setting *set
     }
 }
 
-/* A whole new file takes the place of the old one, so that no reader ever sees half of it. */
-static gyre_status write_file(const struct bench_json *json)
+gyre_status bench_json_write(struct json_object *root, const char *path)
 {
     char temporary[4096];
-    if (snprintf(temporary, sizeof(temporary), "%s.part", json->path) >= (int)sizeof(temporary))
+    if (snprintf(temporary, sizeof(temporary), "%s.part", path) >= (int)sizeof(temporary))
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--json: the name is too long");
     const int flags = JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE;
-    if (json_object_to_file_ext(temporary, json->root, flags) != 0)
-        return gyre_fail(GYRE_ERROR_SYSTEM, "--json %s: %s", json->path, json_util_get_last_err());
-    if (rename(temporary, json->path) != 0)
-        return gyre_fail_errno(errno, "--json %s", json->path);
+    if (json_object_to_file_ext(temporary, root, flags) != 0)
+        return gyre_fail(GYRE_ERROR_SYSTEM, "--json %s: %s", path, json_util_get_last_err());
+    if (rename(temporary, path) != 0)
+        return gyre_fail_errno(errno, "--json %s", path);
     return GYRE_SUCCESS;
 }
 
@@ -196,7 +157,7 @@ gyre_status bench_json_open(const struct bench_setting *setting, struct bench_js
     add_places(json->root, setting);
     add_environment(json->root);
     json->results = add_array(json->root, "results");
-    const gyre_status status = write_file(json);
+    const gyre_status status = bench_json_write(json->root, json->path);
     if (status != GYRE_SUCCESS) {
         json_object_put(json->root);
         free(json);
@@ -326,7 +287,7 @@ gyre_status bench_json_row(struct bench_json *json, const struct bench_row *row)
     add_comparison(object, "comparison", &row->comparison);
     add_comparison(object, "comparison_in_place", &row->comparison_in_place);
     json_object_array_add(json->results, object);
-    return write_file(json);
+    return bench_json_write(json->root, json->path);
 }
 
 gyre_status bench_json_close(struct bench_json *json, const struct bench_summary *summary)
@@ -340,7 +301,7 @@ gyre_status bench_json_close(struct bench_json *json, const struct bench_summary
         add_number(object, "average_busbw_gbytes_per_s", summary->busbw);
         add_bool(object, "interrupted", summary->is_interrupted);
         add_time(json->root, "ended");
-        status = write_file(json);
+        status = bench_json_write(json->root, json->path);
     }
     json_object_put(json->root);
     free(json);

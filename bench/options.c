@@ -27,6 +27,7 @@ enum {
     PREDICT,
     ACCURACY,
     OUTPUT,
+    LIMITS,
     NCCL_LIB,
     NCCL_ALGO,
     NCCL_PROTO,
@@ -71,6 +72,7 @@ enum {
     X(CHANNELS, "channels", "list", "of --sweep: numbers of channels, 1 to 64")                  \
     X(PREDICT, "predict", "0|1", "predicted against measured, and the best forced choice [0]")   \
     X(ACCURACY, "accuracy", "0|1", "errors of sums beside --compare's; all types: -d all [0]")   \
+    X(LIMITS, "limits", "file", "busbw as % of a ceiling that build/bench/limits measured")      \
     X(OUTPUT, "output", "file", "of tune: where the constants go [standard output]")             \
     X(NCCL_LIB, "nccl-lib", "file", "the NCCL of --compare nccl [libnccl.so.2]")                 \
     X(NCCL_ALGO, "nccl-algo", "names", "NCCL_ALGO for its side")                                 \
@@ -225,6 +227,9 @@ static gyre_status take_data_option(int id, const char *text, struct bench_optio
     case OUTPUT:
         options->output_path = text;
         return GYRE_SUCCESS;
+    case LIMITS:
+        options->limits_path = text;
+        return GYRE_SUCCESS;
     case NCCL_LIB:
         options->nccl_library = text;
         return GYRE_SUCCESS;
@@ -314,6 +319,8 @@ static gyre_status check_together(const struct bench_options *options)
     if (options->nccl_mode != BENCH_NCCL_PLAIN &&
         (options->compare == NULL || strcmp(options->compare, "nccl") != 0))
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--nccl-mode needs --compare nccl");
+    if (options->is_predict && options->limits_path != NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--limits does not go with --predict 1");
     if (options->channels != NULL && !options->is_sweep)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--channels needs --sweep 1");
     if (options->n_threads * options->n_gpus > 1024)

@@ -54,7 +54,8 @@ struct bench_options {
     const char *nccl_library; /* of --compare nccl; NULL = the loader's libnccl.so.2 */
     const char *nccl_algo;
     const char *nccl_proto;
-    int nccl_mode; /* enum bench_nccl_mode */
+    int nccl_mode;           /* enum bench_nccl_mode */
+    const char *limits_path; /* of build/bench/limits; NULL = no column "% of limit" */
     const char *json_path;
     const char *csv_path;
     int n_rounds; /* of --compare */

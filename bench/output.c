@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The text table. Header, columns and footer are those of nccl-tests, byte for byte, because
- * scripts parse them; more columns appear only with --compare and -S.
+ * scripts parse them; more columns appear only with --compare, --limits and -S.
  */
 #include "bench/output.h"
 
@@ -70,6 +70,9 @@ static void print_settings(const struct bench_setting *setting)
     }
     if (setting->reference[0] != '\0')
         printf("# Comparing with %s\n", setting->reference);
+    if (setting->limit.gbytes_per_s > 0)
+        printf("# Limit of busbw: %.1f GB/s, %s of %s\n", setting->limit.gbytes_per_s,
+               setting->limit.ceiling, options->limits_path);
 }
 
 static void print_columns(const struct bench_setting *setting)
@@ -80,22 +83,29 @@ static void print_columns(const struct bench_setting *setting)
     const char *format = options->has_timestamps ? TIME_FORMAT : "";
     const int width = options->has_timestamps ? 19 : 0;
     const bool compares = options->compare != NULL;
+    const bool has_limit = setting->limit.gbytes_per_s > 0;
     printf("#\n");
     printf(
         "# %10s  %12s  %8s  %6s  %6s           out-of-place                       in-place       "
         "   ",
         "", "", "", "", "");
+    if (has_limit) /* after the time stamp's column and its blank */
+        printf("%*s  %% of limit", width, "");
     if (compares)
         printf("  median of %d rounds, single calls", options->n_rounds);
     printf("\n# %10s  %12s  %8s  %6s  %6s  %7s  %6s  %6s  %6s  %7s  %6s  %6s  %6s %*s", "size",
            "count", "type", "redop", "root", time_name, "algbw", "busbw", "#wrong", time_name,
            "algbw", "busbw", "#wrong", width, stamp);
+    if (has_limit)
+        printf("  %5s  %5s", "out", "in");
     if (compares)
         printf("  %9s  %9s  %6s  %9s  %9s%s", "gyre", options->compare, "ratio", "p99 gyre", "p99",
                options->nccl_mode == BENCH_NCCL_BEST ? "    mode" : "");
     printf("\n# %10s  %12s  %8s  %6s  %6s  %7s  %6s  %6s  %6s  %7s  %6s  %6s  %6s %*s", "(B)",
            "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(GB/s)", "(GB/s)", "",
            width, format);
+    if (has_limit)
+        printf("  %5s  %5s", "(%)", "(%)");
     if (compares)
         printf("  %9s  %9s  %6s  %9s  %9s", "(us)", "(us)", "", "(us)", "(us)");
     printf("\n");
@@ -145,6 +155,9 @@ static void print_row(const struct bench_setting *setting, const struct bench_ro
         strftime(stamp, sizeof(stamp), TIME_FORMAT, localtime_r(&now, &parts));
         printf("%21s", stamp);
     }
+    if (setting->limit.gbytes_per_s > 0)
+        printf("   %5.1f  %5.1f", 100 * row->out_of_place.busbw / setting->limit.gbytes_per_s,
+               100 * row->in_place.busbw / setting->limit.gbytes_per_s);
     const struct bench_comparison *compared = &row->comparison;
     if (compared->is_present)
         printf("   %9.2f  %9.2f  %6.2f  %9.2f  %9.2f", compared->gyre_us, compared->reference_us,

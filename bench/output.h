@@ -9,6 +9,7 @@
 
 #include "bench/compare.h"
 #include "bench/machine.h"
+#include "bench/limits.h"
 #include "bench/measure.h"
 #include "core/comm/plan.h"
 
@@ -35,6 +36,7 @@ struct bench_setting {
     const char *device;               /* "host", "cuda" */
     const char *reference; /* "" or the reference engine's name and version, and how it runs */
     const struct bench_machine *machine;
+    struct bench_limit limit; /* of --limits; rank 0 only */
 };
 
 struct bench_row {

@@ -18,8 +18,14 @@ if(NOT GYRE_CUDA STREQUAL "OFF")
   endif()
 endif()
 
-# How the target's .cu files are compiled: for each of GYRE_CUDA_ARCHS.
-function(gyre_cuda_flags target)
+# Adds the CUDA sources to the library targets, and gyre_cuda_options for programs with kernels of
+# their own.
+function(gyre_add_cuda)
+  file(GLOB sources CONFIGURE_DEPENDS kernels/cuda/*.c kernels/cuda/*.cu core/device/*_cuda.c
+       core/topo/*_cuda.c transport/*_cuda.c)
+  if(NOT sources)
+    return()
+  endif()
   set(flags)
   foreach(arch IN LISTS GYRE_CUDA_ARCHS)
     list(APPEND flags "SHELL:-gencode arch=compute_${arch},code=sm_${arch}")
@@ -27,20 +33,11 @@ function(gyre_cuda_flags target)
   if(arch MATCHES "^[0-9]+$") # the last one: PTX too, for GPUs that come later
     list(APPEND flags "SHELL:-gencode arch=compute_${arch},code=compute_${arch}")
   endif()
-  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:${flags};--fmad=false>)
-endfunction()
-
-# Adds the CUDA sources to the library targets.
-function(gyre_add_cuda)
-  file(GLOB sources CONFIGURE_DEPENDS kernels/cuda/*.c kernels/cuda/*.cu core/device/*_cuda.c
-       core/topo/*_cuda.c transport/*_cuda.c)
-  if(NOT sources)
-    return()
-  endif()
+  add_library(gyre_cuda_options INTERFACE)
+  target_compile_options(gyre_cuda_options INTERFACE
+    $<$<COMPILE_LANGUAGE:CUDA>:${flags};--fmad=false;-Xcompiler=-fvisibility=hidden>)
   add_library(gyre_cuda_objects OBJECT ${sources})
-  gyre_cuda_flags(gyre_cuda_objects)
-  target_compile_options(gyre_cuda_objects PRIVATE
-    $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-fvisibility=hidden>)
+  target_link_libraries(gyre_cuda_objects PRIVATE gyre_cuda_options)
   target_compile_options(gyre_cuda_objects PRIVATE $<$<COMPILE_LANGUAGE:C>:-ffp-contract=off>)
   target_link_libraries(gyre_cuda_objects PUBLIC gyre_options gyre_packages CUDA::cudart_static)
   target_include_directories(gyre_cuda_objects PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})

@@ -498,6 +498,80 @@ def case_schedule(directory, _):
         assert words in done.stderr, (options, done.stderr)
 
 
+def limits_of(path, rings):
+    """A file as `limits` writes it: rings of so many GPUs, with their ceilings."""
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump({"schema_version": 1, "bench": "limits", "rings": [
+            {"gpus": gpus, "ceilings_gbytes_per_s": ceilings} for gpus, ceilings in rings]}, file)
+
+
+def case_limits(directory, source):
+    """`limits` measures or says that there is no GPU; --limits adds busbw's share of a ceiling."""
+    with tempfile.TemporaryDirectory() as work:
+        path, report = os.path.join(work, "limits.json"), os.path.join(work, "report.json")
+        done = subprocess.run([bench(directory, "limits"), "-J", path], capture_output=True,
+                              text=True, timeout=100, env=clean_environment())
+        if done.returncode == SKIPPED:
+            assert re.fullmatch(r"limits: no GPU: .+\n", done.stderr) and not done.stdout, done
+            assert not os.path.exists(path), "figures without a GPU"
+        elif "built without json-c" not in done.stderr:
+            check_limits(done, path)
+        for variables in ({"PMI_SIZE": "4"}, {"OMPI_COMM_WORLD_SIZE": "1"}):
+            done = run([bench(directory, "limits")], status=1, environment=variables)
+            assert done.returncode == 1 and "start it once" in done.stderr, (variables, done)
+        limits_of(path, [(4, {"all_reduce_push_push": 0.5, "push": 0.25}), (2, {"push": 2.0})])
+        sizes = ["--device", "host"] + SMALL
+        for name, n, limit, ceiling in [("allreduce", 4, 0.5, "all_reduce_push_push"),
+                                        ("allgather", 4, 0.25, "push"), ("sendrecv", 2, 2, "push")]:
+            command = [bench(directory, name), "-g", str(n), "--limits", path] + sizes
+            done = subprocess.run(command + ["-J", report], capture_output=True, text=True,
+                                  timeout=100, env=clean_environment())
+            if "built without json-c" in done.stderr:
+                print("the benches were built without json-c")
+                sys.exit(SKIPPED)
+            assert done.returncode == 0, done
+            check_shares(done.stdout, limit, ceiling)
+            with open(report, encoding="utf-8") as file, \
+                    open(os.path.join(source, "bench", "report.schema.json"),
+                         encoding="utf-8") as schema:
+                parsed = json.load(file)
+                check_schema(parsed, json.load(schema))
+            assert parsed["settings"]["limit"] == ceiling, parsed["settings"]
+            assert parsed["settings"]["limit_gbytes_per_s"] == limit, parsed["settings"]
+        for options, words in [(["-g", "3"], "no ring of 3 GPUs, but of 4 2"),
+                               (["-g", "2"], "no ceiling all_reduce_push_push"),
+                               (["-g", "4", "--predict", "1"], "does not go with --predict"),
+                               (["-g", "4", "--limits", "/nonexistent"], "/nonexistent")]:
+            done = run([bench(directory, "allreduce"), "--limits", path] + sizes + options,
+                       status=1)
+            assert words in done.stderr, (options, done.stderr)
+
+
+def check_limits(done, path):
+    """What `limits` left on a machine with GPUs."""
+    assert done.returncode == 0, done
+    assert done.stdout.startswith("# gyre limits: "), done.stdout
+    with open(path, encoding="utf-8") as file:
+        parsed = json.load(file)
+    assert parsed["local_copy_gbytes_per_s"] > 0 and parsed["launch_us"] > 0, parsed
+    for ring in parsed["rings"]:
+        assert all(rate["gbytes_per_s"] > 0 for rate in ring["rates"]), ring
+        assert ring["ceilings_gbytes_per_s"]["push"] > 0, ring
+
+
+def check_shares(text, limit, ceiling):
+    """Each row ends with busbw of its two halves as a percentage of the limit."""
+    assert re.search(rf"^# Limit of busbw: [\d.]+ GB/s, {ceiling} of \S+$", text, re.M), text
+    rows = [line.split() for line in text.split("\n") if line and line[0] != "#"]
+    assert len(rows) == 4, text
+    for row in rows:
+        for busbw, share in ((row[7], row[-2]), (row[11], row[-1])):
+            # busbw is printed with two decimals, its share with one
+            expected, error = 100 * float(busbw) / limit, 0.51 / limit + 0.051
+            assert abs(float(share) - expected) <= error, (row, expected)
+    assert any(float(row[-2]) > 1 for row in rows), "no share that could be wrong"
+
+
 if __name__ == "__main__":
     globals()["case_" + sys.argv[1]](sys.argv[2], sys.argv[3])
     print(f"{sys.argv[1]}: ok")

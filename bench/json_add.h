@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * json-c in fewer words, for the files that write JSON. Only where the build has json-c.
+ */
+#ifndef GYRE_BENCH_JSON_ADD_H
+#define GYRE_BENCH_JSON_ADD_H
+
+#include "core/base/status.h"
+
+#include <json-c/json.h>
+#include <time.h>
+
+static inline void add_text(struct json_object *object, const char *key, const char *text)
+{
+    json_object_object_add(object, key, json_object_new_string(text));
+}
+
+static inline void add_number(struct json_object *object, const char *key, double number)
+{
+    json_object_object_add(object, key, json_object_new_double(number));
+}
+
+static inline void add_int(struct json_object *object, const char *key, int64_t number)
+{
+    json_object_object_add(object, key, json_object_new_int64(number));
+}
+
+static inline void add_bool(struct json_object *object, const char *key, bool value)
+{
+    json_object_object_add(object, key, json_object_new_boolean(value));
+}
+
+static inline struct json_object *add_object(struct json_object *object, const char *key)
+{
+    struct json_object *child = json_object_new_object();
+    json_object_object_add(object, key, child);
+    return child;
+}
+
+static inline struct json_object *add_array(struct json_object *object, const char *key)
+{
+    struct json_object *child = json_object_new_array();
+    json_object_object_add(object, key, child);
+    return child;
+}
+
+static inline void add_time(struct json_object *object, const char *key)
+{
+    char text[32];
+    const time_t now = time(NULL);
+    struct tm parts;
+    strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &parts));
+    add_text(object, key, text);
+}
+
+/** bench_json_write - a whole new file takes the place of the old one, so that no reader ever sees
+ * half of it. Errors: SYSTEM, INVALID_ARGUMENT (the name is too long). */
+gyre_status bench_json_write(struct json_object *root, const char *path);
+
+#endif

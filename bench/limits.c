@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * limits: the ceilings of this machine's GPUs, in seconds. One process drives all that it sees:
+ *
+ *   limits -J limits.json       then       allreduce -g 4 --limits limits.json
+ */
+#include "bench/limits.h"
+#include "bench/world.h"
+#include "core/topo/topo.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NO_GPU 77 /* the exit status that ctest and automake take for "skipped" */
+
+static const char usage[] =
+    "usage: limits [-J FILE]\n"
+    "  -J,--json FILE  write the figures as JSON, for --limits of benches\n"
+    "CUDA_VISIBLE_DEVICES says which GPUs. Without a GPU: exit status 77.\n";
+
+/* NICs are listed as what is missing, whether there are any or not. */
+static gyre_status note_nics(struct bench_limits *limits)
+{
+    struct gyre_topo topo;
+    int n_ports = 0;
+    GYRE_TRY(gyre_topo_detect(NULL, &topo));
+    for (int32_t i = gyre_topo_next(&topo, GYRE_TOPO_NET, 0); i >= 0;
+         i = gyre_topo_next(&topo, GYRE_TOPO_NET, i + 1))
+        n_ports += topo.nodes[i].is_rdma;
+    gyre_topo_fini(&topo);
+    if (n_ports == 0)
+        bench_limits_note(limits, "NICs", "no RDMA device");
+    else
+        bench_limits_note(limits, "NICs", "%d RDMA ports are there, but this program has no test",
+                          n_ports);
+    return GYRE_SUCCESS;
+}
+
+/* Copies that measure the same GPUs at the same time would halve each other's figures. */
+static gyre_status check_launcher(void)
+{
+    const struct bench_world_ops *ops = NULL;
+    if (bench_world_detect(getenv, &ops) == GYRE_SUCCESS && ops == &bench_world_alone)
+        return GYRE_SUCCESS;
+    return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                     "one process measures all GPUs: start it once, without mpirun, torchrun, srun "
+                     "or their variables");
+}
+
+static bool parse_options(int argc, char **argv, const char **json_path_out)
+{
+    for (int i = 1; i < argc; i += 2) {
+        if ((strcmp(argv[i], "-J") != 0 && strcmp(argv[i], "--json") != 0) || i + 1 == argc)
+            return false;
+        *json_path_out = argv[i + 1];
+    }
+    return true;
+}
+
+int main(int argc, char **argv)
+{
+    const char *json_path = NULL;
+    struct bench_limits limits;
+    if (!parse_options(argc, argv, &json_path)) {
+        const bool asked = argc == 2 && strcmp(argv[1], "--help") == 0;
+        fputs(usage, asked ? stdout : stderr);
+        return asked ? 0 : 2;
+    }
+    bool has_gpu = true;
+    gyre_status status = check_launcher();
+    if (status == GYRE_SUCCESS) {
+        status = bench_limits_measure(&limits);
+        has_gpu = status != GYRE_ERROR_UNSUPPORTED;
+    }
+    if (status == GYRE_SUCCESS)
+        status = note_nics(&limits);
+    if (status == GYRE_SUCCESS) {
+        bench_limits_print(&limits);
+        if (json_path != NULL)
+            status = bench_limits_write(&limits, json_path);
+    }
+    if (status == GYRE_SUCCESS)
+        return 0;
+    fprintf(stderr, "limits: %s\n", gyre_cause());
+    return has_gpu ? 1 : NO_GPU;
+}
