@@ -28,6 +28,11 @@ static inline uint64_t gyre_min_u64(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+static inline uint32_t gyre_min_u32(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
 static inline uint64_t gyre_max_u64(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;

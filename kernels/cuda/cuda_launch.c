@@ -170,11 +170,15 @@ static gyre_status launch_exchange(struct gyre_cuda_executor *executor, const vo
 {
     const struct gyre_loaded *loaded = work->loaded;
     struct gyre_cuda_args_exchange *args = &executor->args.exchange;
+    const uint32_t n_peers = loaded->exchange.n_peers;
+    const uint32_t n_lanes = gyre_min_u32(block_threads(loaded, work),
+                                          gyre_cuda_exchange_lanes(n_peers, loaded->n_threads));
     const struct launch launch = {
         .kernel = kernel,
         .args = args,
         .n_blocks = loaded->n_channels,
-        .n_threads = block_threads(loaded, work),
+        .n_threads = n_lanes * n_peers,
+        .shared_bytes = gyre_cuda_exchange_shared_bytes(n_peers, n_lanes),
         .n_works = 1,
     };
     const uint64_t block_bytes =
@@ -184,9 +188,10 @@ static gyre_status launch_exchange(struct gyre_cuda_executor *executor, const vo
     args->common.n_works = 1;
     fill_work(work, 0, &args->work);
     args->exchange = loaded->exchange;
+    args->exchange.n_lanes = n_lanes;
     args->exchange.own_offset *= block_bytes;
     args->exchange.own_out_offset *= block_bytes;
-    for (unsigned p = 0; p < loaded->exchange.n_peers; p++) {
+    for (unsigned p = 0; p < n_peers; p++) {
         args->exchange.peers[p].in_offset *= block_bytes;
         args->exchange.peers[p].out_offset *= block_bytes;
     }

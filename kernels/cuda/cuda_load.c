@@ -85,11 +85,14 @@ static unsigned kernel_bit(const struct gyre_loaded *loaded, const struct gyre_r
 static gyre_status prepare_kernels(const struct gyre_loaded *loaded,
                                    const struct gyre_reduction *reduction)
 {
+    const uint32_t n_peers = loaded->exchange.n_peers;
+    const uint32_t exchange_bytes = gyre_cuda_exchange_shared_bytes(
+        n_peers, gyre_cuda_exchange_lanes(n_peers, loaded->n_threads));
     for (uint32_t n_tiles = 1; n_tiles <= 2; n_tiles++) /* of one tile, of more */
         GYRE_TRY(
             prepare_kernel(gyre_cuda_exchange_kernel_find(&loaded->exchange, loaded->proto, n_tiles,
                                                           reduction->dtype, reduction->op),
-                           0));
+                           exchange_bytes));
     if (!gyre_cuda_only_copies(loaded, reduction))
         return prepare_kernel(
             gyre_cuda_kernel_find(loaded->proto, false, false, reduction->dtype, reduction->op),

@@ -223,16 +223,12 @@ const void *gyre_cuda_exchange_kernel_find(const struct gyre_cuda_exchange *exch
 {
     const enum gyre_cuda_lines lines =
         proto == GYRE_PROTO_LL ? GYRE_CUDA_LINES_LL : GYRE_CUDA_LINES_LL128;
-    const enum gyre_cuda_peers peers = exchange->n_peers == 1   ? GYRE_CUDA_PEERS_1
-                                       : exchange->n_peers <= 3 ? GYRE_CUDA_PEERS_3
-                                                                : GYRE_CUDA_PEERS_7;
     const uint32_t n_uses = (uint32_t)exchange->reduces + exchange->gathers;
     if (exchange->n_peers == 0 || n_tiles * n_uses > exchange->depth)
         return NULL; /* credit would be needed on the way */
     if (exchange->reduces == 0)
-        return gyre_cuda_kernels_copy.exchange[lines][peers];
-    if (proto == GYRE_PROTO_LL && exchange->gathers == 0 && n_tiles == 1 &&
-        peers < GYRE_CUDA_PEERS_7)
-        return by_dtype[dtype]->one_shot[peers][op];
-    return op == GYRE_SUM ? by_dtype[dtype]->exchange[lines][peers] : NULL;
+        return gyre_cuda_kernels_copy.exchange[lines];
+    if (gyre_cuda_is_one_shot(exchange, proto, n_tiles))
+        return by_dtype[dtype]->one_shot[op];
+    return op == GYRE_SUM ? by_dtype[dtype]->exchange[lines] : NULL;
 }

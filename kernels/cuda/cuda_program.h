@@ -256,7 +256,7 @@ struct gyre_cuda_exchange {
     uint16_t own_place; /* in the reduction: after so many peers */
     uint16_t reduces;   /* the first slot of each connection in a tile */
     uint16_t gathers;   /* its next slot */
-    uint32_t pad;
+    uint32_t n_lanes;   /* threads that serve a peer, whole warps */
     /* In the reduction's order, on all ranks the same. (The order of sends, which begins with the
      * next rank, is 4 % faster at 4 MiB, and 0.4 us slower at any size: the reduction must then
      * pick its inputs. 4 H200, 2026-11.) */
@@ -315,6 +315,28 @@ void gyre_cuda_exchange_find(const struct gyre_fifo_spec *spec,
                              const struct gyre_load_config *config,
                              const struct gyre_cuda_program *blob,
                              struct gyre_cuda_exchange *exchange_out);
+
+/** gyre_cuda_exchange_lanes - threads for each peer, whole warps, of a block of so many. */
+static inline uint32_t gyre_cuda_exchange_lanes(uint32_t n_peers, uint32_t n_threads)
+{
+    const uint32_t n_warps = n_peers > 0 ? n_threads / n_peers / 32 : 0;
+    return (n_warps > 0 ? n_warps : 1) * 32;
+}
+
+/** gyre_cuda_exchange_shared_bytes - of two rounds, and as much for the next ones: 16 bytes for
+ * each thread and for each of the own values. With one peer nothing is shared. */
+static inline uint32_t gyre_cuda_exchange_shared_bytes(uint32_t n_peers, uint32_t n_lanes)
+{
+    return n_peers < 2 ? 0 : (n_peers + 1) * n_lanes * 16 * 4;
+}
+
+/** gyre_cuda_is_one_shot - it takes the short kernel. */
+static inline bool gyre_cuda_is_one_shot(const struct gyre_cuda_exchange *exchange,
+                                         enum gyre_proto proto, uint64_t n_tiles)
+{
+    return proto == GYRE_PROTO_LL && exchange->reduces != 0 && exchange->gathers == 0 &&
+           n_tiles == 1;
+}
 
 /** gyre_cuda_exchange_kernel_find - for a launch of so many tiles. NULL if there is none: the
  * interpreter runs the steps. */

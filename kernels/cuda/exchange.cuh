@@ -7,13 +7,28 @@
  * the steps would look up stands in the kernel's parameters, and a thread waits for nothing but its
  * own lines.
  *
- * Here the one-shot in protocol LL for up to three peers, whose code is short, since small messages
- * pay for every instruction that is fetched; exchange_lines.cuh has the others.
+ * Here the one-shot in protocol LL, whose code is short, since small messages pay for every
+ * instruction that is fetched: a group of threads serves one peer, sends to it and receives from
+ * it, and the first group reduces what all groups received, in shared memory.
+ * exchange_lines.cuh has the other exchanges.
  */
 #ifndef GYRE_KERNELS_CUDA_EXCHANGE_CUH
 #define GYRE_KERNELS_CUDA_EXCHANGE_CUH
 
 #include "kernels/cuda/ll.cuh"
+
+#define EXCHANGE_THREADS 512
+#define EXCHANGE_UNROLL  2 /* rounds of a phase that are under way at the same time */
+
+/* One thread's ends: of the peer that its group serves. */
+struct exchange_end {
+    uint64_t sent; /* slots before this launch */
+    uint64_t received;
+    uint64_t head; /* credit: the last value seen */
+    uint32_t group;
+    uint32_t lane; /* in the group */
+    uint32_t n_lanes;
+};
 
 /* Slots of each connection in a tile. */
 static __device__ __forceinline__ uint32_t exchange_uses(const struct gyre_cuda_exchange &exchange)
@@ -21,89 +36,114 @@ static __device__ __forceinline__ uint32_t exchange_uses(const struct gyre_cuda_
     return (uint32_t)exchange.reduces + exchange.gathers;
 }
 
-/* One thread's view of the peers; registers, since every loop over it is unrolled. */
-template <int N> struct exchange_ends {
-    unsigned char *to[N];
-    const unsigned char *from[N];
-    uint64_t sent[N]; /* slots before this one */
-    uint64_t received[N];
-    uint64_t head[N];
-};
-
-template <int N>
-static __device__ __forceinline__ void exchange_open(const struct gyre_cuda_args_exchange &args,
-                                                     struct exchange_ends<N> *ends)
+/* Counters and credit in one trip. Returns true if the communicator was aborted before. */
+static __device__ __forceinline__ bool exchange_open(const struct gyre_cuda_args_exchange &args,
+                                                     struct exchange_end *end)
 {
     const struct gyre_cuda_exchange &exchange = args.exchange;
-    const uint32_t channel = blockIdx.x;
-#pragma unroll
-    for (int p = 0; p < N; p++) {
-        if (p >= exchange.n_peers)
-            break;
-        const struct gyre_cuda_peer &peer = exchange.peers[p];
-        ends->sent[p] = args.common.counters[peer.send_end + channel * args.work.channel_stride];
-        ends->received[p] =
-            args.common.counters[peer.recv_end + channel * args.work.channel_stride];
-        ends->head[p] = load_relaxed_sys((const uint64_t *)((const unsigned char *)peer.head +
-                                                            channel * exchange.credit_stride));
+    const uint32_t skip = blockIdx.x * args.work.channel_stride;
+    end->n_lanes = exchange.n_lanes;
+    end->group = 0;
+    end->lane = threadIdx.x;
+    while (end->lane >= end->n_lanes) { /* a division takes longer */
+        end->lane -= end->n_lanes;
+        end->group++;
     }
+    const struct gyre_cuda_peer &peer = exchange.peers[end->group];
+    const uint32_t is_aborted = load_relaxed_sys(&args.common.control->is_aborted);
+    end->sent = args.common.counters[peer.send_end + skip];
+    end->received = args.common.counters[peer.recv_end + skip];
+    end->head = load_relaxed_sys(
+        (const uint64_t *)((const unsigned char *)peer.head + blockIdx.x * exchange.credit_stride));
+    if (blockIdx.x == 0 && threadIdx.x == blockDim.x - 1)
+        start_launch(args.common);
+    return is_aborted != 0;
 }
 
-/* Waits until a sending end may have so many slots sent. @head: the credit word's last value.
- * Returns false when aborted. (A function of values: an array of heads that a loop waits on would
- * go to local memory, 0.5 us in a one-shot of 4.) */
-static __device__ __forceinline__ bool await_room(const struct gyre_cuda_args_exchange &args,
-                                                  const unsigned char *word, uint64_t head,
-                                                  uint64_t n_sent)
+/* Credit of the launches before goes back to the peer; then room for so many slots is awaited: the
+ * peer may wait for that credit. Returns false when aborted. */
+static __device__ __forceinline__ bool exchange_await(const struct gyre_cuda_args_exchange &args,
+                                                      const struct exchange_end &end,
+                                                      uint32_t n_slots)
 {
+    const struct gyre_cuda_exchange &exchange = args.exchange;
+    const struct gyre_cuda_peer &peer = exchange.peers[end.group];
+    const size_t skip = (size_t)blockIdx.x * exchange.credit_stride;
+    const uint64_t *word = (const uint64_t *)((const unsigned char *)peer.head + skip);
+    uint64_t head = end.head;
     uint32_t n_polls = 0;
-    while ((int64_t)(head + args.exchange.depth - n_sent) < 0) {
+    if (end.lane == 0)
+        store_relaxed_sys((uint64_t *)((unsigned char *)peer.posted + skip), end.received);
+    while ((int64_t)(head + exchange.depth - (end.sent + n_slots)) < 0) {
         if (must_stop(args.common, n_polls))
             return false;
-        head = load_relaxed_sys((const uint64_t *)word);
+        head = load_relaxed_sys(word);
     }
     return true;
 }
 
-/* Where this call's slots are; credit of the calls before goes back to all peers, then room for
- * this one is awaited of each: they may be waiting for that credit. Returns false when aborted. */
-template <int N>
-static __device__ __forceinline__ bool exchange_resolve(const struct gyre_cuda_args_exchange &args,
-                                                        struct exchange_ends<N> *ends)
+/* Counters, after all threads have read them; then what says that a launch is over. */
+static __device__ __forceinline__ void exchange_close(const struct gyre_cuda_args_exchange &args,
+                                                      const struct exchange_end &end,
+                                                      uint32_t n_slots)
 {
-    const struct gyre_cuda_exchange &exchange = args.exchange;
-    const uint32_t channel = blockIdx.x;
-    const size_t skip = (size_t)channel * exchange.slots_stride;
-#pragma unroll
-    for (int p = 0; p < N; p++) {
-        if (p >= exchange.n_peers)
-            break;
-        const struct gyre_cuda_peer &peer = exchange.peers[p];
-        const uint32_t mask = exchange.depth - 1;
-        ends->to[p] =
-            peer.to + skip + ((uint32_t)ends->sent[p] & mask) * (size_t)args.common.slot_bytes;
-        ends->from[p] = peer.from + skip +
-                        ((uint32_t)ends->received[p] & mask) * (size_t)args.common.slot_bytes;
-        if (threadIdx.x == 0)
-            store_relaxed_sys(
-                (uint64_t *)((unsigned char *)peer.posted + channel * exchange.credit_stride),
-                ends->received[p]);
+    const struct gyre_cuda_peer &peer = args.exchange.peers[end.group];
+    const uint32_t skip = blockIdx.x * args.work.channel_stride;
+    __syncthreads();
+    if (end.lane == 0) {
+        args.common.counters[peer.send_end + skip] = end.sent + n_slots;
+        args.common.counters[peer.recv_end + skip] = end.received + n_slots;
     }
-#pragma unroll
-    for (int p = 0; p < N; p++)
-        if (p < exchange.n_peers && !await_room(args,
-                                                (const unsigned char *)exchange.peers[p].head +
-                                                    channel * exchange.credit_stride,
-                                                ends->head[p], ends->sent[p] + 1))
-            return false;
-    return true;
+    if (threadIdx.x == 0)
+        finish_launch(args.common);
 }
 
-static __device__ __noinline__ void exchange_clean(unsigned char *slot, uint32_t n_lines,
-                                                   uint32_t n_all, uint64_t flag)
+/* Lines `first`, `first` + `stride`, ... of a slot. */
+static __device__ __noinline__ void exchange_clean(unsigned char *slot, uint32_t first,
+                                                   uint32_t stride, uint32_t n_all, uint64_t flag)
 {
-    for (uint32_t at = n_lines + threadIdx.x; at < n_all; at += blockDim.x)
+    for (uint32_t at = first; at < n_all; at += stride)
         ll_store(slot, at, 0, flag);
+}
+
+/* What a thread moves at once, BYTES of it, multiplied if the operation asks. */
+template <int DTYPE, int OP, int BYTES, class VALUE>
+static __device__ __forceinline__ VALUE exchange_scale(const struct gyre_cuda_work &work,
+                                                       VALUE value)
+{
+    if (work.premultiply != 0) {
+        reducer<DTYPE, OP, BYTES> scaled;
+        pack<BYTES> words;
+        memcpy(&words, &value, BYTES);
+        scaled.begin(words, true, work.scalar);
+        words = scaled.end(1);
+        memcpy(&value, &words, BYTES);
+    }
+    return value;
+}
+
+/* In the program's order: `own_place` peers, the own value, the other peers. @received(i): the i-th
+ * peer's. */
+template <int DTYPE, int OP, int BYTES, class VALUE, class RECEIVED>
+static __device__ __forceinline__ VALUE exchange_reduce(const struct gyre_cuda_args_exchange &args,
+                                                        VALUE own, const RECEIVED &received)
+{
+    const uint32_t place = args.exchange.own_place;
+    reducer<DTYPE, OP, BYTES> result;
+    pack<BYTES> words;
+    VALUE value = place == 0 ? own : received(0);
+    memcpy(&words, &value, BYTES);
+    result.begin(words, false, 0);
+#pragma unroll 3
+    for (uint32_t i = 1; i <= args.exchange.n_peers; i++) {
+        value = i == place ? own : received(i < place ? i : i - 1);
+        memcpy(&words, &value, BYTES);
+        result.add(words, false, 0);
+    }
+    words = result.end(args.work.divisor);
+    value = {};
+    memcpy(&value, &words, BYTES);
+    return value;
 }
 
 template <int DTYPE, int OP>
@@ -111,135 +151,92 @@ static __device__ __forceinline__ uint64_t exchange_load(const struct gyre_cuda_
                                                          const unsigned char *from,
                                                          uint32_t n_valid)
 {
-    uint64_t value = load_8(from, n_valid);
-    if (work.premultiply != 0) {
-        reducer<DTYPE, OP, LL_DATA_BYTES> scaled;
-        pack<LL_DATA_BYTES> words;
-        memcpy(&words, &value, LL_DATA_BYTES);
-        scaled.begin(words, true, work.scalar);
-        words = scaled.end(1);
-        memcpy(&value, &words, LL_DATA_BYTES);
-    }
-    return value;
+    return exchange_scale<DTYPE, OP, LL_DATA_BYTES>(work, load_8(from, n_valid));
 }
 
-/* In the program's order: `place` peers, the own value, the other peers. */
-template <int DTYPE, int OP, int N>
-static __device__ __forceinline__ uint64_t
-exchange_reduce(const struct gyre_cuda_args_exchange &args, uint64_t own, const uint64_t *received)
-{
-    const uint32_t place = args.exchange.own_place;
-    reducer<DTYPE, OP, LL_DATA_BYTES> result;
-    pack<LL_DATA_BYTES> words;
-    uint64_t value;
-#pragma unroll
-    for (int i = 0; i <= N; i++) {
-        if (i > args.exchange.n_peers)
-            break;
-        value = i == (int)place  ? own
-                : i < (int)place ? received[i < N ? i : 0]
-                                 : received[i > 0 ? i - 1 : 0];
-        memcpy(&words, &value, LL_DATA_BYTES);
-        if (i == 0)
-            result.begin(words, false, 0);
-        else
-            result.add(words, false, 0);
-    }
-    words = result.end(args.work.divisor);
-    memcpy(&value, &words, LL_DATA_BYTES);
-    return value;
-}
-
-/* All lines of this thread. */
-template <int DTYPE, int OP, int N>
-static __device__ __forceinline__ void exchange_run(const struct gyre_cuda_args_exchange &args)
+/* All lines of this thread: sends, then receives. */
+template <int DTYPE, int OP>
+static __device__ __forceinline__ void exchange_run(const struct gyre_cuda_args_exchange &args,
+                                                    const struct exchange_end &end, bool is_aborted)
 {
     const struct gyre_cuda_exchange &exchange = args.exchange;
     const struct gyre_cuda_work &work = args.work;
-    struct exchange_ends<N> ends;
-    exchange_open<N>(args, &ends);
+    const struct gyre_cuda_peer &peer = exchange.peers[end.group];
     const struct gyre_cuda_share share = gyre_cuda_share_make(&work.split, blockIdx.x);
     const struct gyre_range range = gyre_cuda_tile_range(&share, 0, 0);
     const uint32_t n_bytes = (uint32_t)range.n_elems * work.elem_bytes;
     const uint32_t n_lines = (n_bytes + LL_DATA_BYTES - 1) / LL_DATA_BYTES;
     const unsigned char *in = work.in + range.first_elem * work.elem_bytes;
     unsigned char *out = work.out + range.first_elem * work.elem_bytes;
-    uint32_t at = threadIdx.x;
-    uint64_t own = 0;
-    if (at < n_lines) /* on its way while credit is looked at */
-        own = exchange_load<DTYPE, OP>(work, in + exchange.own_offset + at * LL_DATA_BYTES,
-                                       n_bytes - at * LL_DATA_BYTES);
-    if (!exchange_resolve<N>(args, &ends))
-        return;
-    while (at < n_lines) {
-        const uint32_t skip = at * LL_DATA_BYTES, n_valid = n_bytes - skip;
-        uint64_t received[N];
-#pragma unroll
-        for (int p = 0; p < N; p++) {
-            if (p >= exchange.n_peers)
-                break;
-            const uint64_t offset = exchange.peers[p].in_offset;
-            ll_store(ends.to[p], at,
-                     offset == exchange.own_offset
-                         ? own
-                         : exchange_load<DTYPE, OP>(work, in + offset + skip, n_valid),
-                     gyre_cuda_ll_flag(ends.sent[p]));
-        }
-        ulonglong2 halves[N];
-#pragma unroll
-        for (int p = 0; p < N; p++)
-            if (p < exchange.n_peers)
-                halves[p] = load_line(ends.from[p] + (size_t)at * LL_LINE_BYTES);
-#pragma unroll
-        for (int p = 0; p < N; p++) {
-            if (p >= exchange.n_peers)
-                break;
+    uint64_t own = 0, value = 0;
+    if (end.lane < n_lines) { /* on its way while credit is looked at */
+        const uint32_t skip = end.lane * LL_DATA_BYTES;
+        value = exchange_load<DTYPE, OP>(work, in + peer.in_offset + skip, n_bytes - skip);
+        own = peer.in_offset == exchange.own_offset || end.group != 0
+                  ? value
+                  : exchange_load<DTYPE, OP>(work, in + exchange.own_offset + skip, n_bytes - skip);
+    }
+    const uint32_t mask = exchange.depth - 1;
+    const size_t slots_skip = (size_t)blockIdx.x * exchange.slots_stride;
+    unsigned char *to =
+        peer.to + slots_skip + ((uint32_t)end.sent & mask) * (size_t)args.common.slot_bytes;
+    const unsigned char *from =
+        peer.from + slots_skip + ((uint32_t)end.received & mask) * (size_t)args.common.slot_bytes;
+    const uint64_t send_flag = gyre_cuda_ll_flag(end.sent);
+    const uint64_t recv_flag = gyre_cuda_ll_flag(end.received);
+    bool is_stopped = is_aborted || !exchange_await(args, end, 1);
+    for (uint32_t at = end.lane; at < n_lines && !is_stopped; at += end.n_lanes) {
+        const uint32_t next = (at + end.n_lanes) * LL_DATA_BYTES;
+        const uint64_t now = value;
+        if (next < n_bytes)
+            value = exchange_load<DTYPE, OP>(work, in + peer.in_offset + next, n_bytes - next);
+        ll_store(to, at, now, send_flag);
+    }
+    const bool is_pair = exchange.n_peers == 1;
+    for (uint32_t first = 0, round = 0; first < n_lines; first += end.n_lanes, round++) {
+        const uint32_t at = first + end.lane, skip = at * LL_DATA_BYTES;
+        uint64_t *shared = (uint64_t *)shared_words + round % 2 * blockDim.x + threadIdx.x;
+        uint64_t data = 0;
+        if (at < n_lines && !is_stopped) {
             uint32_t n_polls = 0;
-            while (!ll_is_there(halves[p], gyre_cuda_ll_flag(ends.received[p]))) {
-                if (must_stop(args.common, n_polls))
-                    return;
-                halves[p] = load_line(ends.from[p] + (size_t)at * LL_LINE_BYTES);
+            ulonglong2 halves = load_line(from + (size_t)at * LL_LINE_BYTES);
+            while (!ll_is_there(halves, recv_flag) && !is_stopped) {
+                is_stopped = must_stop(args.common, n_polls);
+                halves = load_line(from + (size_t)at * LL_LINE_BYTES);
             }
-            received[p] = ll_data(halves[p]);
+            data = ll_data(halves);
         }
-        store_8(out + skip, exchange_reduce<DTYPE, OP, N>(args, own, received), n_valid);
-        at += blockDim.x;
-        if (at < n_lines)
-            own = exchange_load<DTYPE, OP>(work, in + exchange.own_offset + at * LL_DATA_BYTES,
-                                           n_bytes - at * LL_DATA_BYTES);
+        /* The first group reads a round's values before the barrier of the next one, and they are
+         * written over after it. After the first barrier no thread needs IN any more, but for the
+         * first group's own part, which OUT may be. */
+        if (!is_pair) {
+            *shared = data;
+            is_stopped = __syncthreads_or(is_stopped) != 0;
+        }
+        if (is_stopped)
+            return;
+        if (end.group != 0 || at >= n_lines)
+            continue;
+        const uint64_t result = exchange_reduce<DTYPE, OP, LL_DATA_BYTES>(
+            args, own, [&](uint32_t i) { return is_pair ? data : shared[i * end.n_lanes]; });
+        store_8(out + skip, result, n_bytes - skip);
+        const uint32_t next = skip + end.n_lanes * LL_DATA_BYTES;
+        if (next < n_bytes)
+            own = exchange_load<DTYPE, OP>(work, in + exchange.own_offset + next, n_bytes - next);
     }
-#pragma unroll
-    for (int p = 0; p < N; p++)
-        if (p < exchange.n_peers && gyre_cuda_ll_cleans(ends.sent[p], exchange.depth))
-            exchange_clean(ends.to[p], n_lines, args.common.slot_bytes / LL_LINE_BYTES,
-                           gyre_cuda_ll_flag(ends.sent[p]));
+    if (gyre_cuda_ll_cleans(end.sent, exchange.depth))
+        exchange_clean(to, n_lines + end.lane, end.n_lanes, args.common.slot_bytes / LL_LINE_BYTES,
+                       send_flag);
 }
 
-/* Counters, after all threads have read them; then what says that a launch is over. */
-static __device__ __forceinline__ void exchange_close(const struct gyre_cuda_args_exchange &args)
-{
-    const struct gyre_cuda_exchange &exchange = args.exchange;
-    __syncthreads();
-    const uint32_t i = threadIdx.x;
-    if (i < 2 * exchange.n_peers) {
-        const struct gyre_cuda_peer &peer = exchange.peers[i / 2];
-        args.common.counters[(i % 2 != 0 ? peer.send_end : peer.recv_end) +
-                             blockIdx.x * args.work.channel_stride] +=
-            exchange_uses(exchange) * args.work.split.n_tiles;
-    }
-    if (i == 0)
-        finish_launch(args.common);
-}
-
-template <int DTYPE, int OP, int N>
-__global__ void __launch_bounds__(512, 1)
+template <int DTYPE, int OP>
+__global__ void __launch_bounds__(EXCHANGE_THREADS, 1)
     exchange_ll(const __grid_constant__ struct gyre_cuda_args_exchange args)
 {
-    if (blockIdx.x == 0 && threadIdx.x == blockDim.x - 1)
-        start_launch(args.common);
-    if (load_relaxed_sys(&args.common.control->is_aborted) == 0)
-        exchange_run<DTYPE, OP, N>(args);
-    exchange_close(args);
+    struct exchange_end end;
+    const bool is_aborted = exchange_open(args, &end);
+    exchange_run<DTYPE, OP>(args, end, is_aborted);
+    exchange_close(args, end, 1);
 }
 
 #endif

@@ -56,32 +56,30 @@ __global__ void __launch_bounds__(MAX_BLOCK_THREADS(PROTO), 1)
         KERNEL(proto, dtype, GYRE_SUM), KERNEL(proto, dtype, GYRE_PROD),   \
             KERNEL(proto, dtype, GYRE_MAX), KERNEL(proto, dtype, GYRE_MIN) \
     }
-#define ONE_SHOT(dtype, op, n) (const void *)&exchange_ll<dtype, op, n>
-#define ONE_SHOTS(dtype, n)                                                                        \
-    {                                                                                              \
-        ONE_SHOT(dtype, GYRE_SUM, n), ONE_SHOT(dtype, GYRE_PROD, n), ONE_SHOT(dtype, GYRE_MAX, n), \
-            ONE_SHOT(dtype, GYRE_MIN, n)                                                           \
+#define ONE_SHOT(dtype, op) (const void *)&exchange_ll<dtype, op>
+#define ONE_SHOTS(dtype)                                                                  \
+    {                                                                                     \
+        ONE_SHOT(dtype, GYRE_SUM), ONE_SHOT(dtype, GYRE_PROD), ONE_SHOT(dtype, GYRE_MAX), \
+            ONE_SHOT(dtype, GYRE_MIN)                                                     \
     }
-#define EXCHANGE(proto, dtype, n) \
-    (const void *)&exchange_lines<GYRE_PROTO_##proto, dtype, GYRE_SUM, n>
-#define EXCHANGES(proto, dtype)                                                         \
-    {                                                                                   \
-        EXCHANGE(proto, dtype, 1), EXCHANGE(proto, dtype, 3), EXCHANGE(proto, dtype, 7) \
+#define EXCHANGE(proto, dtype) (const void *)&exchange_lines<GYRE_PROTO_##proto, dtype, GYRE_SUM>
+#define EXCHANGES(dtype)                            \
+    {                                               \
+        EXCHANGE(LL, dtype), EXCHANGE(LL128, dtype) \
     }
 /* Defines the table of one element type's kernels. Exchanges, which take half a megabyte a type,
  * are for the types that are reduced most; for the others the interpreter runs the steps. */
-#define DEFINE_TABLE(id, ll, ll128)                                            \
+#define DEFINE_TABLE(id, exchanges)                                            \
     extern "C" const struct gyre_cuda_kernels gyre_cuda_kernels_##id = {       \
-        {ONE_SHOTS(GYRE_##id, 1), ONE_SHOTS(GYRE_##id, 3)},                    \
-        {ll, ll128},                                                           \
+        ONE_SHOTS(GYRE_##id),                                                  \
+        exchanges,                                                             \
         {KERNELS_OF_PROTO(SIMPLE, GYRE_##id), KERNELS_OF_PROTO(LL, GYRE_##id), \
          KERNELS_OF_PROTO(LL128, GYRE_##id)}};
-#define NO_EXCHANGES \
-    {                \
-        nullptr      \
+#define NO_EXCHANGES     \
+    {                    \
+        nullptr, nullptr \
     }
-#define DEFINE_KERNELS(id) DEFINE_TABLE(id, NO_EXCHANGES, NO_EXCHANGES)
-#define DEFINE_KERNELS_AND_EXCHANGES(id) \
-    DEFINE_TABLE(id, EXCHANGES(LL, GYRE_##id), EXCHANGES(LL128, GYRE_##id))
+#define DEFINE_KERNELS(id)               DEFINE_TABLE(id, NO_EXCHANGES)
+#define DEFINE_KERNELS_AND_EXCHANGES(id) DEFINE_TABLE(id, EXCHANGES(GYRE_##id))
 
 #endif

@@ -8,6 +8,6 @@
 #define COPY_KERNELS(proto) (const void *)&interpret_many<GYRE_PROTO_##proto>
 
 extern "C" const struct gyre_cuda_copy_kernels gyre_cuda_kernels_copy = {
-    {EXCHANGES(LL, DTYPE_NONE), EXCHANGES(LL128, DTYPE_NONE)},
+    EXCHANGES(DTYPE_NONE),
     {COPY_KERNEL(SIMPLE), COPY_KERNEL(LL), COPY_KERNEL(LL128)},
     {COPY_KERNELS(SIMPLE), COPY_KERNELS(LL), COPY_KERNELS(LL128)}};

@@ -12,20 +12,17 @@
 extern "C" {
 #endif
 
-/* Instances of exchanges: for one peer, up to three, up to seven. */
-enum gyre_cuda_peers { GYRE_CUDA_PEERS_1, GYRE_CUDA_PEERS_3, GYRE_CUDA_PEERS_7, GYRE_CUDA_N_PEERS };
-
 /* Of the line protocols. */
 enum gyre_cuda_lines { GYRE_CUDA_LINES_LL, GYRE_CUDA_LINES_LL128, GYRE_CUDA_N_LINES };
 
 struct gyre_cuda_kernels {
-    const void *one_shot[GYRE_CUDA_PEERS_7][GYRE_MIN + 1];      /* in LL, in few instructions */
-    const void *exchange[GYRE_CUDA_N_LINES][GYRE_CUDA_N_PEERS]; /* sums */
+    const void *one_shot[GYRE_MIN + 1];      /* in LL, in few instructions */
+    const void *exchange[GYRE_CUDA_N_LINES]; /* sums */
     const void *by_op[GYRE_N_PROTOS][GYRE_MIN + 1];
 };
 
 struct gyre_cuda_copy_kernels {
-    const void *exchange[GYRE_CUDA_N_LINES][GYRE_CUDA_N_PEERS];
+    const void *exchange[GYRE_CUDA_N_LINES];
     const void *one[GYRE_N_PROTOS];
     const void *many[GYRE_N_PROTOS];
 };

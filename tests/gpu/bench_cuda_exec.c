@@ -68,6 +68,7 @@ struct rank_state {
     struct gyre_loaded *loaded;
     float *in, *out;
     struct gyre_placement placement;
+    void *bases[GPU_WORLD_MAX_RANKS];
     cudaGraphExec_t graph;
     cudaEvent_t begin, end;
 };
@@ -254,12 +255,13 @@ static bool names(const char *list, const char *name)
 /* Let a rank know where all OUT buffers are; peers' memory is mapped. */
 static void place(struct gpu_world *world, struct rank_state *states, int rank)
 {
-    void *bases[GPU_WORLD_MAX_RANKS], *table;
+    void **bases = states[rank].bases, *table;
     for (int peer = 0; peer < world->n_ranks; peer++)
         bases[peer] = states[peer].out;
     gpu_world_use(world, rank);
-    GPU_OK(cudaMalloc(&table, sizeof(bases)));
-    GPU_OK(cudaMemcpy(table, bases, sizeof(bases), cudaMemcpyHostToDevice));
+    GPU_OK(cudaMalloc(&table, sizeof(states[rank].bases)));
+    GPU_OK(cudaMemcpy(table, bases, sizeof(states[rank].bases), cudaMemcpyHostToDevice));
+    states[rank].placement.bases = bases;
     states[rank].placement.device_bases = table;
 }
 
@@ -423,8 +425,10 @@ static const char *argument(int argc, char **argv, int i, const char *fallback)
 
 int main(int argc, char **argv)
 {
-    const struct gyre_fifo_spec spec = {
-        .n_fifos = 64, .depth = 4, .slot_bytes = {SIMPLE_BYTES, LL_BYTES, LL128_BYTES}};
+    const char *depth = getenv("BENCH_DEPTH"); /* slots of a FIFO */
+    const struct gyre_fifo_spec spec = {.n_fifos = 64,
+                                        .depth = depth != NULL ? (uint16_t)atoi(depth) : 4,
+                                        .slot_bytes = {SIMPLE_BYTES, LL_BYTES, LL128_BYTES}};
     struct sweep sweep;
     struct gpu_world world;
     int n_gpus = 0;
