@@ -158,20 +158,20 @@ struct cuda_row {
 };
 
 static const struct cuda_row cuda_rows[] = {
-    {GYRE_COLL_ALL_REDUCE, true, 256 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL},
+    {GYRE_COLL_ALL_REDUCE, true, 192 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL},
+    {GYRE_COLL_ALL_REDUCE, true, 384 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL128},
     {GYRE_COLL_ALL_REDUCE, true, 4 << 20, &gyre_algorithm_twoshot, GYRE_PROTO_LL128},
     {GYRE_COLL_ALL_REDUCE, true, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE},
-    {GYRE_COLL_ALL_REDUCE, false, 128 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL},
+    {GYRE_COLL_ALL_REDUCE, false, 80 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL},
     {GYRE_COLL_ALL_REDUCE, false, 4 << 20, &gyre_algorithm_twoshot, GYRE_PROTO_LL128},
     {GYRE_COLL_ALL_REDUCE, false, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE},
-    {GYRE_COLL_ALL_GATHER, true, 256 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL},
-    {GYRE_COLL_ALL_GATHER, true, 4 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL128},
+    {GYRE_COLL_ALL_GATHER, true, 32 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL},
+    {GYRE_COLL_ALL_GATHER, true, 8 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL128},
     {GYRE_COLL_ALL_GATHER, true, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE},
-    {GYRE_COLL_ALL_GATHER, false, 128 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL},
-    {GYRE_COLL_ALL_GATHER, false, 2 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL128},
-    {GYRE_COLL_ALL_GATHER, false, 4 << 20, &gyre_algorithm_ring, GYRE_PROTO_LL128},
+    {GYRE_COLL_ALL_GATHER, false, 64 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL},
+    {GYRE_COLL_ALL_GATHER, false, 8 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL128},
     {GYRE_COLL_ALL_GATHER, false, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE},
-    {GYRE_COLL_REDUCE_SCATTER, true, 512 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL},
+    {GYRE_COLL_REDUCE_SCATTER, true, 256 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL},
     {GYRE_COLL_REDUCE_SCATTER, true, 4 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL128},
     {GYRE_COLL_REDUCE_SCATTER, true, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE},
     {GYRE_COLL_REDUCE_SCATTER, false, 256 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL},
@@ -339,15 +339,17 @@ static bool is_pushed(const struct gyre_tuner_facts *facts, enum gyre_proto prot
 /* GPUs: 64 KiB to 128 KiB of a rank's part a channel, so that it is two tiles, which go through the
  * steps side by side; not under 32 channels from 2 MiB on (2 and 4 H200, 4 MiB to 64 MiB, all of
  * 16, 32, 64 channels x 16 to 256 KiB tiles: bench_cuda_exec with BENCH_TILE, 2026-11). Lines:
- * about a round of a block's threads; each further one is a trip to memory (1 KiB to 4 MiB,
- * likewise). */
+ * about a round of the threads that a block has for each peer; each further one is a trip to memory
+ * (1 KiB to 4 MiB, likewise). */
 static uint64_t cuda_channels(const struct gyre_tuner_facts *facts,
                               const struct gyre_choice *choice, enum gyre_collective coll,
                               uint64_t n_bytes)
 {
     const uint64_t total = all_bytes(facts, coll, n_bytes);
-    if (choice->proto != GYRE_PROTO_SIMPLE)
+    if (choice->proto != GYRE_PROTO_SIMPLE && is_chain(coll, choice->algorithm))
         return gyre_div_round_up(n_bytes, 2 * 1024);
+    if (choice->proto != GYRE_PROTO_SIMPLE)
+        return gyre_div_round_up(n_bytes, gyre_max_u64(4096 / facts->n_ranks, 512));
     if (is_chain(coll, choice->algorithm) || total < 2 << 20 || facts->is_proxied)
         return gyre_div_round_up(n_bytes, 64 * 1024);
     return gyre_max_u64(gyre_div_round_up(total, facts->n_ranks * 131072ULL), 32);
