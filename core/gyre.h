@@ -247,6 +247,15 @@ GYRE_API gyre_status gyre_comm_async_error(gyre_comm *comm, gyre_status *status_
 GYRE_API gyre_status gyre_group_start(void);
 GYRE_API gyre_status gyre_group_end(void);
 
+/** gyre_group_simulate_end - end the group, launch nothing of it, and say how long it would take:
+ * calls of one communicator after each other, communicators side by side.
+ * @time_us_out: microseconds, by the cost model (GYRE_TUNING_FILE's constants, else shipped ones;
+ * docs/tuning.md says how far they can be trusted).
+ * Communicators that were being made in the group are made all the same.
+ * Errors: INVALID_USAGE (no group, or inside another one, which stays open), INVALID_ARGUMENT,
+ * UNSUPPORTED (a send or receive is in it; too many ranks to simulate). */
+GYRE_API gyre_status gyre_group_simulate_end(double *time_us_out);
+
 /* ---- collectives ------------------------------------------------------------------------ *
  *
  * Common rules. Buffers are on the communicator's device. `count` is in elements; 0 is legal and

@@ -397,6 +397,48 @@ static void a_user_scalar_multiplies_before_the_sum(void)
     test_on_threads(3, premultiply, NULL);
 }
 
+/* Nothing is moved; more data take longer; later calls run again. */
+static void simulate(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    enum { N = 65536 };
+    struct place place = open_place(comm);
+    struct gyre_device *device = place.device;
+    float value = (float)rank, sum = 0;
+    double few_us = 0, many_us = 0, unset_us = -1;
+    void *memory = NULL;
+    (void)argument;
+    CHECK_OK(device->ops->mem_alloc(device, N * sizeof(float), &memory));
+    CHECK_OK(device->ops->copy(device, memory, &value, sizeof(value)));
+    CHECK_FAILS(gyre_group_simulate_end(&few_us), GYRE_ERROR_INVALID_USAGE, "without group_start");
+    CHECK_OK(gyre_group_start());
+    CHECK_FAILS(gyre_group_simulate_end(NULL), GYRE_ERROR_INVALID_ARGUMENT, "NULL");
+    CHECK_OK(gyre_all_reduce(memory, memory, 16, GYRE_FLOAT32, GYRE_SUM, comm, place.stream));
+    CHECK_OK(gyre_group_simulate_end(&few_us));
+    CHECK_OK(gyre_group_start());
+    CHECK_OK(gyre_all_reduce(memory, memory, N, GYRE_FLOAT32, GYRE_SUM, comm, place.stream));
+    CHECK_OK(gyre_group_start());
+    CHECK_FAILS(gyre_group_simulate_end(&unset_us), GYRE_ERROR_INVALID_USAGE, "inside another");
+    CHECK_OK(gyre_broadcast(memory, memory, N, GYRE_FLOAT32, 0, comm, place.stream));
+    CHECK_OK(gyre_group_end());
+    CHECK_OK(gyre_group_simulate_end(&many_us));
+    CHECK(few_us > 0 && many_us > 2 * few_us);
+    CHECK_OK(gyre_group_start());
+    CHECK_OK(gyre_send(memory, 1, GYRE_FLOAT32, (rank + 1) % n_ranks, comm, place.stream));
+    CHECK_FAILS(gyre_group_simulate_end(&unset_us), GYRE_ERROR_UNSUPPORTED, "sends or receives");
+    CHECK(unset_us == -1);
+    CHECK_OK(gyre_all_reduce(memory, memory, 1, GYRE_FLOAT32, GYRE_SUM, comm, place.stream));
+    CHECK_OK(gyre_stream_synchronize(place.stream, test_device()));
+    CHECK_OK(device->ops->copy(device, &sum, memory, sizeof(sum)));
+    CHECK(sum == (float)(n_ranks * (n_ranks - 1) / 2));
+    CHECK_OK(device->ops->mem_free(device, memory));
+    close_place(&place);
+}
+
+static void a_group_can_be_simulated(void)
+{
+    test_on_threads(3, simulate, NULL);
+}
+
 static const struct test_case cases[] = {
     {"all collectives are right between processes", all_collectives_are_right_between_processes},
     {"all collectives are right between threads", all_collectives_are_right_between_threads},
@@ -405,6 +447,7 @@ static const struct test_case cases[] = {
     {"all collectives are right over sockets", all_collectives_are_right_over_sockets},
     {"a group joins all ranks of one thread", a_group_joins_all_ranks_of_one_thread},
     {"one thread serves all ranks", one_thread_serves_all_ranks},
+    {"a group can be simulated", a_group_can_be_simulated},
     {"messages of a group do not wait for each other",
      messages_of_a_group_do_not_wait_for_each_other},
     {"a split makes smaller communicators", a_split_makes_smaller_communicators},

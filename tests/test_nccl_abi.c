@@ -246,6 +246,15 @@ static void a_group_makes_communicators(void)
             CHECK(wait_for(children[rank]) == ncclSuccess);
             CHECK(ncclCommUserRank(children[rank], &own) == ncclSuccess && own == N - 1 - rank);
         }
+        ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER, blank = {0};
+        float value = 0;
+        CHECK(ncclGroupStart() == ncclSuccess);
+        for (int rank = 0; rank < N; rank++)
+            CHECK(ncclAllReduce(&value, &value, 1, ncclFloat, ncclSum, children[rank], NULL) ==
+                  ncclSuccess);
+        CHECK(ncclGroupSimulateEnd(&blank) == ncclInvalidArgument);
+        CHECK(ncclGroupSimulateEnd(&info) == ncclSuccess && info.estimatedTime > 0);
+        CHECK(ncclGroupEnd() == ncclInvalidUsage); /* that was the group's end */
         for (int rank = 0; rank < N; rank++)
             CHECK(ncclCommDestroy(children[rank]) == ncclSuccess);
         for (int rank = 0; rank < N; rank++)

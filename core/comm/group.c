@@ -355,6 +355,66 @@ gyre_status gyre_group_end(void)
     return status;
 }
 
+/* ---- simulation --------------------------------------------------------------------------- */
+
+static gyre_status predict_call(gyre_comm *comm, const struct gyre_call *call, double *time_ns_out)
+{
+    const uint64_t n_bytes = call->count * gyre_dtype_bytes(call->dtype);
+    struct gyre_choice choice;
+    if (call->coll == GYRE_COLL_SEND_RECV)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                         "group_simulate_end: the group has sends or receives; only collectives "
+                         "can be predicted");
+    *time_ns_out = 0;
+    if (call->count == 0 || comm->n_ranks == 1)
+        return GYRE_SUCCESS;
+    GYRE_TRY(gyre_plan_choice(comm, call->coll, n_bytes, &choice));
+    return gyre_tuner_predict(gyre_plan_facts(comm), gyre_plan_cost(comm), call->coll, &choice,
+                              n_bytes, time_ns_out);
+}
+
+/* All calls of the communicator whose first call is calls[first]; 0 if it is not the first. */
+static gyre_status predict_comm(const struct pending_call *calls, size_t n_calls, size_t first,
+                                double *time_ns_out)
+{
+    *time_ns_out = 0;
+    for (size_t i = 0; i < first; i++)
+        if (calls[i].comm == calls[first].comm)
+            return GYRE_SUCCESS;
+    for (size_t i = first; i < n_calls; i++) {
+        double time_ns;
+        if (calls[i].comm != calls[first].comm)
+            continue;
+        GYRE_TRY(predict_call(calls[i].comm, &calls[i].call, &time_ns));
+        *time_ns_out += time_ns;
+    }
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_group_simulate_end(double *time_us_out)
+{
+    if (time_us_out == NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "group_simulate_end: time_us_out is NULL");
+    if (group.depth != 1)
+        return gyre_fail(GYRE_ERROR_INVALID_USAGE, "group_simulate_end %s",
+                         group.depth == 0 ? "without group_start on this thread"
+                                          : "inside another group: only the outermost knows all");
+    const struct group ending = group;
+    memset(&group, 0, sizeof(group));
+    gyre_status status = finish_makings(&ending);
+    double longest_ns = 0;
+    for (size_t i = 0; i < ending.n_calls && status == GYRE_SUCCESS; i++) {
+        double time_ns = 0;
+        status = predict_comm(ending.calls, ending.n_calls, i, &time_ns);
+        longest_ns = time_ns > longest_ns ? time_ns : longest_ns;
+    }
+    free(ending.makings);
+    free(ending.calls);
+    if (status == GYRE_SUCCESS)
+        *time_us_out = longest_ns / 1e3;
+    return status;
+}
+
 /* ---- GYRE_CHECK=calls --------------------------------------------------------------------- */
 
 gyre_status gyre_compare_calls(gyre_comm *comm, const struct gyre_record *record)

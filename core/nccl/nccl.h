@@ -47,6 +47,7 @@ typedef enum {
 } ncclResult_t;
 
 #define NCCL_CONFIG_UNDEF_INT INT_MIN
+#define NCCL_UNDEF_FLOAT      (-1.0F)
 #define NCCL_CONFIG_UNDEF_PTR NULL
 #define NCCL_SPLIT_NOCOLOR    (-1)
 #define NCCL_SHRINK_DEFAULT   0x00
@@ -87,8 +88,14 @@ typedef struct ncclSimInfo_v22200 {
     size_t size;
     unsigned int magic;
     unsigned int version;
-    float estimatedTime;
+    float estimatedTime; /* microseconds */
 } ncclSimInfo_t;
+
+#define NCCL_SIM_INFO_MAGIC 0x74685283U
+#define NCCL_SIM_INFO_INITIALIZER                                                       \
+    {                                                                                   \
+        sizeof(ncclSimInfo_t), NCCL_SIM_INFO_MAGIC, NCCL_VERSION_CODE, NCCL_UNDEF_FLOAT \
+    }
 
 typedef enum {
     ncclInt8 = 0,

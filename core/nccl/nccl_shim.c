@@ -652,8 +652,16 @@ EXPORT ncclResult_t pncclGroupEnd(void)
 
 EXPORT ncclResult_t pncclGroupSimulateEnd(ncclSimInfo_t *simInfo)
 {
-    (void)simInfo;
-    return unsupported("gyre does not have ncclGroupSimulateEnd");
+    double time_us;
+    if (simInfo == NULL || simInfo->magic != NCCL_SIM_INFO_MAGIC ||
+        simInfo->size < sizeof(*simInfo))
+        return refuse(ncclInvalidArgument,
+                      "ncclGroupSimulateEnd: initialise simInfo with NCCL_SIM_INFO_INITIALIZER");
+    const gyre_status status = gyre_group_simulate_end(&time_us);
+    group_depth -= group_depth == 1;
+    if (status == GYRE_SUCCESS)
+        simInfo->estimatedTime = (float)time_us;
+    return result_of(status);
 }
 
 /* Windows are made of memory that the real library allocated. */
