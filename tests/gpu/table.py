@@ -33,7 +33,7 @@ def row(result):
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
-    files = sorted(pathlib.Path(sys.argv[1]).glob("*.json"),
+    files = sorted(pathlib.Path(sys.argv[1]).glob("*-[0-9]*.json"),
                    key=lambda f: (ORDER.index(f.stem.split("-")[0]), f.stem))
     for file in files:
         report = json.loads(file.read_text())
