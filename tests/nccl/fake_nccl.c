@@ -60,8 +60,9 @@ EXPORT ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buff, size_t s
 {
     (void)comm;
     count(&fake_nccl_counts.n_windows);
-    fake_nccl_counts.window_flags = winFlags;
-    fake_nccl_counts.n_window_bytes = size;
+    /* Ranks may be threads. */
+    __atomic_store_n(&fake_nccl_counts.window_flags, winFlags, __ATOMIC_RELAXED);
+    __atomic_store_n(&fake_nccl_counts.n_window_bytes, size, __ATOMIC_RELAXED);
     *win = fake_nccl_counts.makes_no_windows ? NULL : buff;
     return ncclSuccess;
 }
