@@ -77,6 +77,13 @@ void gyre_comm_set_phase(gyre_comm *comm, enum gyre_phase phase)
     pthread_mutex_unlock(&registry.lock);
 }
 
+void gyre_comm_set_job(gyre_comm *comm, uint64_t job)
+{
+    pthread_mutex_lock(&registry.lock);
+    comm->job = job;
+    pthread_mutex_unlock(&registry.lock);
+}
+
 /* An abort that came while the ranks were meeting could not tell them; one that comes later can.
  * In between there is nothing: it raises the fault first and then looks at the phase. */
 void gyre_comm_set_made(gyre_comm *comm)

@@ -104,6 +104,9 @@ void gyre_registry_wait(const bool *flag);
 
 void gyre_comm_set_phase(gyre_comm *comm, enum gyre_phase phase);
 
+/** gyre_comm_set_job - from now on it counts as one of that job; others may be counting. */
+void gyre_comm_set_job(gyre_comm *comm, uint64_t job);
+
 /** gyre_comm_set_made - its making has ended, one way or the other: READY. */
 void gyre_comm_set_made(gyre_comm *comm);
 

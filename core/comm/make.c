@@ -189,7 +189,8 @@ static gyre_status meet(gyre_comm *comm, struct gyre_meeting *meeting)
     gyre_comm_end_stage(comm, "starting the device");
     const uint64_t start_ns = gyre_now_ns();
     GYRE_TRY(gyre_bootstrap_tcp_open(&comm->params, &meeting->id, &place, &comm->bootstrap));
-    comm->job = gyre_hash(GYRE_HASH_INIT, meeting->id.bytes, sizeof(meeting->id.bytes));
+    gyre_comm_set_job(comm,
+                      gyre_hash(GYRE_HASH_INIT, meeting->id.bytes, sizeof(meeting->id.bytes)));
     const uint64_t met_ns = gyre_now_ns();
     GYRE_TRY(make_together(comm));
     GYRE_INFO(INIT, "communicator %s: the ranks met after %.1f ms and were connected %.1f ms later",
