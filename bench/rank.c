@@ -97,19 +97,30 @@ void bench_rank_close(struct bench_rank *rank)
         rank->device->ops->close(rank->device);
 }
 
+/* This rank's failure: said once; the others hear of it from the communicator. */
+static void report(struct bench_rank *rank, gyre_status status)
+{
+    char cause[GYRE_CAUSE_MAX_BYTES];
+    if (rank->has_failed)
+        return;
+    rank->has_failed = true;
+    memcpy(cause, gyre_cause(), sizeof(cause));
+    fprintf(stderr, "%s: rank %d: %s: %s\n", rank->kind->name, rank->member.rank,
+            gyre_status_name(status), cause);
+    if (rank->comm != NULL)
+        (void)gyre_comm_abort(rank->comm);
+    gyre_set_cause(cause);
+}
+
 gyre_status bench_rank_agree(struct bench_rank *rank, gyre_status status)
 {
-    if (status != GYRE_SUCCESS && !rank->has_failed) {
-        rank->has_failed = true;
-        fprintf(stderr, "%s: rank %d: %s: %s\n", rank->kind->name, rank->member.rank,
-                gyre_status_name(status), gyre_cause());
-        char cause[GYRE_CAUSE_MAX_BYTES];
-        memcpy(cause, gyre_cause(), sizeof(cause));
-        if (rank->comm != NULL)
-            (void)gyre_comm_abort(rank->comm);
-        gyre_set_cause(cause);
-    }
-    return bench_team_agree(&rank->member, status);
+    int failed = -1;
+    if (status != GYRE_SUCCESS)
+        report(rank, status);
+    const gyre_status agreed = bench_team_agree_on(&rank->member, status, &failed);
+    if (agreed != GYRE_SUCCESS && failed < 0) /* a rank is gone, and nobody else says so */
+        report(rank, agreed);
+    return agreed;
 }
 
 struct bench_case bench_case_of(enum gyre_collective coll, int n_ranks, size_t n_bytes,

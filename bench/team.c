@@ -77,6 +77,13 @@ gyre_status bench_team_barrier(const struct bench_member *member)
 
 gyre_status bench_team_agree(const struct bench_member *member, gyre_status status)
 {
+    int failed;
+    return bench_team_agree_on(member, status, &failed);
+}
+
+gyre_status bench_team_agree_on(const struct bench_member *member, gyre_status status,
+                                int *failed_out)
+{
     char cause[GYRE_CAUSE_MAX_BYTES];
     memcpy(cause, gyre_cause(), sizeof(cause));
     uint8_t all[GYRE_MAX_RANKS];
@@ -87,6 +94,7 @@ gyre_status bench_team_agree(const struct bench_member *member, gyre_status stat
         if (all[i] != GYRE_SUCCESS)
             failed = i;
     const gyre_status theirs = failed < 0 ? GYRE_SUCCESS : (gyre_status)all[failed];
+    *failed_out = failed;
     if (status != GYRE_SUCCESS) {
         gyre_set_cause(cause);
         return status;

@@ -45,4 +45,9 @@ gyre_status bench_team_barrier(const struct bench_member *member);
  * REMOTE naming the first rank that failed. */
 gyre_status bench_team_agree(const struct bench_member *member, gyre_status status);
 
+/** bench_team_agree_on - the same. @failed_out: the first rank that said it failed, or -1: none
+ * did, and an error is that ranks cannot be heard any more. */
+gyre_status bench_team_agree_on(const struct bench_member *member, gyre_status status,
+                                int *failed_out);
+
 #endif
