@@ -10,8 +10,13 @@
 #include <strings.h>
 
 const struct gyre_algorithm *const gyre_algorithms[] = {
-    &gyre_algorithm_ring,    &gyre_algorithm_tree,     &gyre_algorithm_direct,
-    &gyre_algorithm_twoshot, &gyre_algorithm_sendrecv, NULL,
+    &gyre_algorithm_ring,
+    &gyre_algorithm_tree,
+    &gyre_algorithm_direct,
+    &gyre_algorithm_twoshot,
+    &gyre_algorithm_spread,
+    &gyre_algorithm_sendrecv,
+    NULL,
 };
 
 const struct gyre_algorithm *gyre_algorithm_find(const char *name)
@@ -80,6 +85,16 @@ gyre_status gyre_algorithm_emit(const struct gyre_algorithm *algorithm,
         algorithm->emit(shape, rank, builder);
     }
     return gyre_builder_close(builder, program_out);
+}
+
+int gyre_peers_from_next(const struct gyre_shape *shape, int rank, bool is_placed,
+                         struct gyre_ref *peers_out)
+{
+    for (int i = 1; i < shape->n_ranks; i++) {
+        peers_out[i - 1] = gyre_peer((rank + i) % shape->n_ranks, 0);
+        peers_out[i - 1].is_placed = is_placed;
+    }
+    return shape->n_ranks - 1;
 }
 
 void gyre_order_by_host(const struct gyre_shape *shape, uint16_t *order_out)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Algorithms: pure functions from (shape, rank) to that rank's program. One file each; adding one
- * is that file and a line in algorithm.c's array.
+ * Algorithms: pure functions from (shape, rank) to that rank's program. One file each, but for
+ * spread, which is half of a ring and stands with it; adding one is that file and a line in
+ * algorithm.c's array.
  */
 #ifndef GYRE_ALGORITHMS_ALGORITHM_H
 #define GYRE_ALGORITHMS_ALGORITHM_H
@@ -14,6 +15,10 @@ struct gyre_algorithm {
     uint32_t collectives; /* bit per enum gyre_collective */
     bool follows_ring;    /* on one host all its data go from a rank to the one after it in
                            * gyre_order_by_host(), the last to the first: wide connections */
+    bool stages_in_ring;  /* likewise of all data that it does not place, where it may place */
+    uint32_t places;      /* bit per collective: it places what it can where it may */
+    uint32_t copy_tails; /* bit per collective: where they may place, the programs of all ranks have
+                          * a tail that only copies, gyre_program_copy_tail() */
     /* Append rank's steps; n_ranks >= 2. Errors stick to the builder. */
     void (*emit)(const struct gyre_shape *shape, int rank, struct gyre_builder *builder);
     /* How many chunks a vector is cut into; 1 for collectives made of blocks. n_ranks >= 2. */
@@ -21,6 +26,7 @@ struct gyre_algorithm {
 };
 
 extern const struct gyre_algorithm gyre_algorithm_ring;
+extern const struct gyre_algorithm gyre_algorithm_spread; /* ring of sums, results to all at once */
 extern const struct gyre_algorithm gyre_algorithm_tree;
 extern const struct gyre_algorithm gyre_algorithm_direct;  /* all pairs, one step: "one-shot" */
 extern const struct gyre_algorithm gyre_algorithm_twoshot; /* all pairs, scatter then gather */
@@ -45,6 +51,11 @@ static inline bool gyre_algorithm_has(const struct gyre_algorithm *algorithm,
 gyre_status gyre_algorithm_emit(const struct gyre_algorithm *algorithm,
                                 const struct gyre_shape *shape, int rank,
                                 struct gyre_program **program_out);
+
+/** gyre_peers_from_next - all other ranks, the next one first, so that not all of them are visited
+ * by everybody at once. @peers_out: n_ranks - 1 entries. Returns how many. */
+int gyre_peers_from_next(const struct gyre_shape *shape, int rank, bool is_placed,
+                         struct gyre_ref *peers_out);
 
 /** gyre_order_by_host - all ranks in an order that keeps each host's ranks together: hosts by
  * first appearance, ranks ascending within one. @order_out: n_ranks entries. */

@@ -19,12 +19,10 @@
  */
 #include "algorithms/algorithm.h"
 
-/* Peers of `rank`, the next one first. Returns how many. */
-static int peers_from_next(const struct gyre_shape *shape, int rank, struct gyre_ref *peers_out)
+/* All-gather's blocks need no slot where OUT of all ranks can be addressed. */
+static bool places(const struct gyre_shape *shape)
 {
-    for (int i = 1; i < shape->n_ranks; i++)
-        peers_out[i - 1] = gyre_peer((rank + i) % shape->n_ranks, 0);
-    return shape->n_ranks - 1;
+    return shape->is_placed && shape->coll == GYRE_COLL_ALL_GATHER;
 }
 
 /* Send IN(0) to all peers, and keep it in `own` unless that is NULL. */
@@ -32,7 +30,7 @@ static void send_own(const struct gyre_shape *shape, int rank, const struct gyre
                      struct gyre_builder *builder)
 {
     struct gyre_ref outs[GYRE_MAX_RANKS];
-    int n_outs = peers_from_next(shape, rank, outs);
+    int n_outs = gyre_peers_from_next(shape, rank, places(shape), outs);
     if (own != NULL)
         outs[n_outs++] = *own;
     const bool is_block = gyre_collectives[shape->coll].out_blocks;
@@ -50,13 +48,15 @@ static void send_blocks(const struct gyre_shape *shape, int rank, struct gyre_bu
     }
 }
 
-/* Receive every peer k's block into OUT(k), in the order in which they send. */
+/* Receive every peer k's block into OUT(k), in the order in which they send; what is placed is
+ * there already. */
 static void keep_blocks(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
 {
     for (int i = 1; i < shape->n_ranks; i++) {
         const int peer = (rank - i + shape->n_ranks) % shape->n_ranks;
-        const struct gyre_ref in = gyre_peer(peer, 0), out = gyre_out(peer);
-        gyre_builder_step(builder, peer, &in, 1, &out, 1,
+        const struct gyre_ref in = places(shape) ? gyre_placed(peer, 0) : gyre_peer(peer, 0);
+        const struct gyre_ref out = gyre_out(peer);
+        gyre_builder_step(builder, peer, &in, 1, &out, places(shape) ? 0 : 1,
                           i < shape->n_ranks - 1 ? GYRE_STEP_WITH_NEXT : 0);
     }
 }
@@ -149,6 +149,8 @@ const struct gyre_algorithm gyre_algorithm_direct = {
     .collectives = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE |
                    1U << GYRE_COLL_ALL_GATHER | 1U << GYRE_COLL_REDUCE_SCATTER |
                    1U << GYRE_COLL_ALL_TO_ALL | 1U << GYRE_COLL_GATHER | 1U << GYRE_COLL_SCATTER,
+    .places = 1U << GYRE_COLL_ALL_GATHER,
+    .copy_tails = 1U << GYRE_COLL_ALL_GATHER,
     .emit = emit,
     .n_chunks = n_chunks,
 };

@@ -19,6 +19,10 @@
  * link, which is the least that any algorithm can move; chains n-1 hops, B per link.
  *
  * Depth 2: in a round every rank sends while the slot of the round before is still unread.
+ *
+ * Spread is an all-reduce that begins as a ring, rounds 0 to 3 without the sending in 3; then every
+ * rank sends its finished chunk to all others at once. As many bytes, n hops; on GPUs the second
+ * half, where OUT of all ranks can be addressed, is nothing but large copies.
  */
 #include "algorithms/algorithm.h"
 
@@ -153,6 +157,26 @@ static void emit(const struct gyre_shape *shape, int rank, struct gyre_builder *
     gyre_builder_min_depth(builder, 2);
 }
 
+static void emit_spread(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
+{
+    struct ring ring = {.n = shape->n_ranks};
+    struct gyre_ref peers[GYRE_MAX_RANKS];
+    const struct gyre_ref mine = gyre_out(rank);
+    gyre_order_by_host(shape, ring.order);
+    open_ring(&ring, shape, rank, builder);
+    reduce_around(&ring, &mine, 1);
+    const int n_peers = gyre_peers_from_next(shape, rank, shape->is_placed, peers);
+    gyre_builder_scatter(builder, rank, mine, peers, n_peers);
+    /* They send in the same order: the rank before me reaches me first. */
+    for (int i = n_peers; i > 0; i--) {
+        const int owner = peers[i - 1].index;
+        const struct gyre_ref out = gyre_out(owner);
+        gyre_builder_step(builder, owner, &peers[i - 1], 1, &out, shape->is_placed ? 0 : 1,
+                          i > 1 ? GYRE_STEP_WITH_NEXT : 0);
+    }
+    gyre_builder_min_depth(builder, 2);
+}
+
 static int n_chunks(const struct gyre_shape *shape)
 {
     return shape->coll == GYRE_COLL_ALL_REDUCE ? shape->n_ranks : 1;
@@ -164,6 +188,19 @@ const struct gyre_algorithm gyre_algorithm_ring = {
     .collectives = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE |
                    1U << GYRE_COLL_ALL_GATHER | 1U << GYRE_COLL_REDUCE_SCATTER,
     .follows_ring = true,
+    .places = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_ALL_GATHER | 1U << GYRE_COLL_BROADCAST,
+    .copy_tails = 1U << GYRE_COLL_ALL_GATHER | 1U << GYRE_COLL_BROADCAST,
     .emit = emit,
+    .n_chunks = n_chunks,
+};
+
+const struct gyre_algorithm gyre_algorithm_spread = {
+    .name = "spread",
+    .summary = "sums along a ring, results to all at once; for copy engines",
+    .collectives = 1U << GYRE_COLL_ALL_REDUCE,
+    .stages_in_ring = true,
+    .places = 1U << GYRE_COLL_ALL_REDUCE,
+    .copy_tails = 1U << GYRE_COLL_ALL_REDUCE,
+    .emit = emit_spread,
     .n_chunks = n_chunks,
 };

@@ -463,6 +463,8 @@ close_world:
 /* What the plan may choose from is the library's variable; options win over it. */
 static void set_variables(const struct bench_options *options)
 {
+    if (options->result_path != NULL)
+        setenv("GYRE_PATH", options->result_path, 1);
     if (options->is_sweep)
         return;
     if (options->algo != NULL)

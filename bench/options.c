@@ -18,6 +18,7 @@
 enum {
     ALGO = 256,
     PROTO,
+    RESULT_PATH,
     DEVICE,
     COMPARE,
     CSV,
@@ -65,6 +66,7 @@ enum {
     X(CSV, "csv", "file", "write a CSV table")                                                   \
     X(ALGO, "algo", "names", "only these algorithms (GYRE_ALGO)")                                \
     X(PROTO, "proto", "names", "only these protocols (GYRE_PROTO)")                              \
+    X(RESULT_PATH, "path", "names", "only these: staged placed copy_engine (GYRE_PATH); see -R") \
     X(DEVICE, "device", "kind", "host, cuda or auto [auto]")                                     \
     X(COMPARE, "compare", "engine", "measure mpi or nccl beside gyre, interleaved")              \
     X(ROUNDS, "rounds", "n", "rounds of --compare [9]")                                          \
@@ -144,7 +146,7 @@ static gyre_status parse_int(const char *text, int low, int high, int *value_out
 
 static gyre_status parse_bool(const char *text, bool *value_out)
 {
-    int value;
+    int value = 0;
     GYRE_TRY(parse_int(text, 0, 1, &value));
     *value_out = value != 0;
     return GYRE_SUCCESS;
@@ -212,6 +214,9 @@ static gyre_status take_data_option(int id, const char *text, struct bench_optio
         return GYRE_SUCCESS;
     case PROTO:
         options->proto = text;
+        return GYRE_SUCCESS;
+    case RESULT_PATH:
+        options->result_path = text;
         return GYRE_SUCCESS;
     case COMPARE:
         return parse_compare(text, &options->compare);

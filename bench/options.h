@@ -44,6 +44,7 @@ struct bench_options {
     int device;        /* gyre_device_kind */
     const char *algo;  /* strings are argv's */
     const char *proto;
+    const char *result_path;
     bool is_sweep;        /* every algo x proto x channels of the lists by itself */
     const char *channels; /* a list with --sweep; NULL = the tuner's */
     int n_channels;       /* forced now; 0 = the tuner's */

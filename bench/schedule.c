@@ -26,6 +26,7 @@ struct options {
     int rank; /* -1 = all */
     bool rounds;
     bool verify;
+    bool is_placed;
     bool predict;
     struct predict_request request; /* of --predict: what only it uses */
 };
@@ -49,6 +50,7 @@ static void print_usage(FILE *out)
             "  -H, --hosts LIST    host of every rank, as 0,0,1,1, or 2x8: 2 hosts of 8 ranks\n"
             "                      (default: one host)\n"
             "  -R, --rounds        print all ranks side by side, a line a round\n"
+            "  -P, --placed        results in windows: finished data are placed where they may be\n"
             "  -v, --verify        prove the programs; exit status 1 if they are refused\n"
             "  -f, --file FILE     read the programs from FILE (- = standard input)\n"
             "  -p, --predict       how long they take, by size; without --algo: all algorithms\n"
@@ -109,19 +111,28 @@ static bool take_predict_option(int id, struct predict_request *request)
 
 static bool parse_options(int argc, char **argv, struct options *options)
 {
-    static const struct option longs[] = {
-        {"algo", required_argument, NULL, 'a'},    {"coll", required_argument, NULL, 'c'},
-        {"ranks", required_argument, NULL, 'n'},   {"root", required_argument, NULL, 'r'},
-        {"rank", required_argument, NULL, 'k'},    {"hosts", required_argument, NULL, 'H'},
-        {"rounds", no_argument, NULL, 'R'},        {"verify", no_argument, NULL, 'v'},
-        {"file", required_argument, NULL, 'f'},    {"predict", no_argument, NULL, 'p'},
-        {"bytes", required_argument, NULL, BYTES}, {"cost", required_argument, NULL, COST},
-        {"proto", required_argument, NULL, PROTO}, {"channels", required_argument, NULL, CHANNELS},
-        {"tile", required_argument, NULL, TILE},   {"depth", required_argument, NULL, DEPTH},
-        {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
+    static const struct option longs[] = {{"algo", required_argument, NULL, 'a'},
+                                          {"coll", required_argument, NULL, 'c'},
+                                          {"ranks", required_argument, NULL, 'n'},
+                                          {"root", required_argument, NULL, 'r'},
+                                          {"rank", required_argument, NULL, 'k'},
+                                          {"hosts", required_argument, NULL, 'H'},
+                                          {"rounds", no_argument, NULL, 'R'},
+                                          {"verify", no_argument, NULL, 'v'},
+                                          {"placed", no_argument, NULL, 'P'},
+                                          {"file", required_argument, NULL, 'f'},
+                                          {"predict", no_argument, NULL, 'p'},
+                                          {"bytes", required_argument, NULL, BYTES},
+                                          {"cost", required_argument, NULL, COST},
+                                          {"proto", required_argument, NULL, PROTO},
+                                          {"channels", required_argument, NULL, CHANNELS},
+                                          {"tile", required_argument, NULL, TILE},
+                                          {"depth", required_argument, NULL, DEPTH},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {NULL, 0, NULL, 0}};
     int letter;
     bool ok = true;
-    while (ok && (letter = getopt_long(argc, argv, "a:c:n:r:k:H:Rvf:ph", longs, NULL)) != -1) {
+    while (ok && (letter = getopt_long(argc, argv, "a:c:n:r:k:H:RvPf:ph", longs, NULL)) != -1) {
         switch (letter) {
         case 'a':
             options->algorithm = optarg;
@@ -146,6 +157,9 @@ static bool parse_options(int argc, char **argv, struct options *options)
             break;
         case 'v':
             options->verify = true;
+            break;
+        case 'P':
+            options->is_placed = true;
             break;
         case 'f':
             options->file = optarg;
@@ -228,6 +242,7 @@ static bool find_shape(const struct options *options, const struct gyre_algorith
     *shape_out = (struct gyre_shape){.coll = (enum gyre_collective)coll,
                                      .n_ranks = (uint16_t)options->n_ranks,
                                      .root = (uint16_t)options->root,
+                                     .is_placed = options->is_placed,
                                      .grouping = options->hosts == NULL ? NULL : &grouping};
     *algorithm_out = algorithm;
     return true;

@@ -64,7 +64,7 @@ static gyre_status open_facts(struct table *table)
     facts->spec = gyre_tuner_fifo_spec(facts->device_kind, facts->n_ranks, facts->is_proxied, 0);
     facts->min_channels = 1;
     facts->max_channels = facts->spec.n_fifos;
-    return gyre_filter_parse("", request->proto == NULL ? "" : request->proto, &table->filter);
+    return gyre_filter_parse("", request->proto == NULL ? "" : request->proto, "", &table->filter);
 }
 
 static gyre_status open_table(struct table *table)

@@ -39,6 +39,9 @@ struct gyre_executor_config {
     void *help_context;
 };
 
+/* Most blocks of the kernels beside copy engines, which copy within a GPU's memory. */
+#define GYRE_COPY_BLOCKS 16
+
 /* A program made ready for one executor: which ranks, how many channels, which protocol. */
 struct gyre_load_config {
     const struct gyre_program *program; /* must outlive the loaded program */
@@ -47,6 +50,9 @@ struct gyre_load_config {
                                          * c * program->n_lanes + l */
     enum gyre_proto proto;
     uint32_t n_threads; /* CUDA: threads of a block; 0 = default */
+    /* CUDA: copy engines run the program's tail of copies, gyre_program_copy_tail(), all channels
+     * and tiles at once; those of a chain (broadcast) one by one. All ranks alike. */
+    bool by_copy_engines;
 };
 
 struct gyre_loaded; /* a loaded program; the back end's */

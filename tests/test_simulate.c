@@ -403,9 +403,12 @@ static void check_folding(const struct gyre_cost *cost, struct question question
     const double folded_ns = time_of(cost, &question);
     question.all_ranks = true;
     const double all_ns = time_of(cost, &question);
-    CHECK_MSG(is_near(folded_ns, all_ns), "%s %s, %u ranks: %.17g ns folded, %.17g not",
-              question.algorithm->name, gyre_collectives[question.coll].name, question.n_ranks,
-              folded_ns, all_ns);
+    /* Spread's ranks of a host finish their sums one after another, and where several hosts send to
+     * a NIC at the same moment the lower number is first, which turning the hosts changes. */
+    const bool has_ties = question.algorithm == &gyre_algorithm_spread && question.grouping != NULL;
+    CHECK_MSG(has_ties ? fabs(folded_ns / all_ns - 1) < 0.025 : is_near(folded_ns, all_ns),
+              "%s %s, %u ranks: %.17g ns folded, %.17g not", question.algorithm->name,
+              gyre_collectives[question.coll].name, question.n_ranks, folded_ns, all_ns);
 }
 
 static void one_rank_may_stand_for_all(void)

@@ -34,7 +34,7 @@ static gyre_status choose(const struct gyre_tuner_facts *facts, const char *algo
                           struct gyre_choice *choice_out)
 {
     struct gyre_filter filter;
-    GYRE_TRY(gyre_filter_parse(algos, protos, &filter));
+    GYRE_TRY(gyre_filter_parse(algos, protos, "", &filter));
     return gyre_tuner_choose(facts, &filter, coll, 4096, choice_out);
 }
 
@@ -49,8 +49,8 @@ static void impossible_choices_are_errors(void)
                     GYRE_ERROR_INVALID_USAGE, "can do all_gather");
         CHECK_FAILS(choose(&facts, "sendrecv", "", GYRE_COLL_ALL_REDUCE, &choice),
                     GYRE_ERROR_INVALID_USAGE, "can do all_reduce");
-        CHECK_FAILS(choose(&facts, "all_reduce:^ring,tree,direct,twoshot", "", GYRE_COLL_ALL_REDUCE,
-                           &choice),
+        CHECK_FAILS(choose(&facts, "all_reduce:^ring,tree,direct,twoshot,spread", "",
+                           GYRE_COLL_ALL_REDUCE, &choice),
                     GYRE_ERROR_INVALID_USAGE, "can do all_reduce");
         CHECK_FAILS(choose(&facts, "", "ll", GYRE_COLL_ALL_REDUCE, &choice),
                     GYRE_ERROR_INVALID_USAGE, "the host device has simple only");
@@ -71,12 +71,14 @@ static void impossible_choices_are_errors(void)
 static void words_that_mean_nothing_are_errors(void)
 {
     struct gyre_filter filter;
-    CHECK_FAILS(gyre_filter_parse("rings", "", &filter), GYRE_ERROR_INVALID_ARGUMENT,
+    CHECK_FAILS(gyre_filter_parse("rings", "", "", &filter), GYRE_ERROR_INVALID_ARGUMENT,
                 "GYRE_ALGO: \"rings\" is none of: ring tree direct");
-    CHECK_FAILS(gyre_filter_parse("", "ll64", &filter), GYRE_ERROR_INVALID_ARGUMENT, "GYRE_PROTO");
-    CHECK_FAILS(gyre_filter_parse("all_sum:ring", "", &filter), GYRE_ERROR_INVALID_ARGUMENT,
+    CHECK_FAILS(gyre_filter_parse("", "ll64", "", &filter), GYRE_ERROR_INVALID_ARGUMENT,
+                "GYRE_PROTO");
+    CHECK_FAILS(gyre_filter_parse("all_sum:ring", "", "", &filter), GYRE_ERROR_INVALID_ARGUMENT,
                 "not a collective");
-    CHECK_FAILS(gyre_filter_parse("^", "", &filter), GYRE_ERROR_INVALID_ARGUMENT, "names nothing");
+    CHECK_FAILS(gyre_filter_parse("^", "", "", &filter), GYRE_ERROR_INVALID_ARGUMENT,
+                "names nothing");
 }
 
 /* ---- choices by prediction ---------------------------------------------------------------- */
@@ -88,7 +90,7 @@ static double best_ns(const struct gyre_tuner_facts *facts, const char *name,
     struct gyre_filter filter;
     struct gyre_choice choice;
     double time_ns = -1;
-    CHECK_OK(gyre_filter_parse(name, "", &filter));
+    CHECK_OK(gyre_filter_parse(name, "", "", &filter));
     CHECK_OK(gyre_tuner_choose(facts, &filter, coll, n_bytes, &choice));
     CHECK_OK(gyre_tuner_predict(facts, facts->cost, coll, &choice, n_bytes, &time_ns));
     return time_ns;
@@ -117,7 +119,7 @@ static void no_algorithm_is_predicted_to_be_faster_than_the_chosen_one(void)
 static void choices_fit_the_communicator(void)
 {
     struct gyre_filter filter;
-    CHECK_OK(gyre_filter_parse("", "", &filter));
+    CHECK_OK(gyre_filter_parse("", "", "", &filter));
     for (uint32_t n = 1; n <= 9; n++)
         for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
             for (uint64_t n_bytes = 0; n_bytes <= 16 << 20; n_bytes = n_bytes * 64 + 1) {
@@ -134,6 +136,63 @@ static void choices_fit_the_communicator(void)
                                            &again));
                 CHECK(memcmp(&choice, &again, sizeof(choice)) == 0);
             }
+}
+
+/* By the tables of GPUs, in windows and not: every size has a tile that its slots hold. */
+static void choices_on_gpus_fit_the_communicator(void)
+{
+    static const char *const protos[] = {"", "simple", "ll", "ll128"};
+    for (uint32_t n = 2; n <= 9; n++)
+        for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
+            for (int p = 0; p < 8; p++)
+                for (uint64_t n_bytes = 0; n_bytes <= 4ULL << 30; n_bytes = n_bytes * 4 + 2) {
+                    struct gyre_tuner_facts facts = gpu_facts(n);
+                    struct gyre_filter filter;
+                    struct gyre_choice choice;
+                    facts.in_window = p >= 4 && coll != GYRE_COLL_SEND_RECV;
+                    CHECK_OK(gyre_filter_parse("", protos[p % 4], "", &filter));
+                    CHECK_OK(gyre_tuner_choose(&facts, &filter, (enum gyre_collective)coll, n_bytes,
+                                               &choice));
+                    const uint32_t most = gyre_tuner_payload_bytes(
+                        &facts.spec, choice.algorithm, choice.proto,
+                        gyre_tuner_may_place(&facts, &filter, (enum gyre_collective)coll,
+                                             choice.proto));
+                    CHECK_MSG(choice.tile_bytes >= 16 && choice.tile_bytes % 16 == 0 &&
+                                  (choice.by_copy_engines || choice.tile_bytes <= most),
+                              "%s of %u ranks, %llu bytes: tiles of %u",
+                              gyre_collectives[coll].name, n, (unsigned long long)n_bytes,
+                              choice.tile_bytes);
+                    CHECK(choice.n_channels >= 1 && choice.n_channels <= facts.max_channels);
+                    CHECK(!choice.by_copy_engines || facts.in_window);
+                }
+}
+
+static struct gyre_choice choice_by_path(uint32_t n_ranks, const char *paths,
+                                         enum gyre_collective coll, uint64_t n_bytes)
+{
+    struct gyre_tuner_facts facts = gpu_facts(n_ranks);
+    struct gyre_filter filter;
+    struct gyre_choice choice;
+    facts.in_window = true;
+    CHECK_OK(gyre_filter_parse("", "", paths, &filter));
+    CHECK_OK(gyre_tuner_choose(&facts, &filter, coll, n_bytes, &choice));
+    return choice;
+}
+
+static void paths_are_chosen_and_forced(void)
+{
+    CHECK(choice_by_path(4, "", GYRE_COLL_ALL_REDUCE, 1ULL << 30).by_copy_engines);
+    CHECK(choice_by_path(4, "", GYRE_COLL_ALL_GATHER, 1ULL << 28).by_copy_engines);
+    CHECK(!choice_by_path(4, "", GYRE_COLL_ALL_REDUCE, 1 << 20).by_copy_engines);
+    CHECK(!choice_by_path(4, "", GYRE_COLL_REDUCE_SCATTER, 1ULL << 30).by_copy_engines);
+    CHECK(!choice_by_path(4, "^copy_engine", GYRE_COLL_ALL_REDUCE, 1ULL << 30).by_copy_engines);
+    CHECK(choice_by_path(2, "copy_engine", GYRE_COLL_BROADCAST, 64).by_copy_engines);
+    const struct gyre_choice placed = choice_by_path(4, "placed", GYRE_COLL_ALL_REDUCE, 64);
+    CHECK(placed.proto == GYRE_PROTO_SIMPLE && !placed.by_copy_engines &&
+          (placed.algorithm->places >> GYRE_COLL_ALL_REDUCE & 1U) != 0);
+    struct gyre_filter filter;
+    CHECK_FAILS(gyre_filter_parse("", "", "copied", &filter), GYRE_ERROR_INVALID_ARGUMENT,
+                "GYRE_PATH: \"copied\" is none of: staged placed copy_engine");
 }
 
 /* One constant at a time decides. */
@@ -226,6 +285,8 @@ static const struct test_case cases[] = {
     {"no algorithm is predicted to be faster than the chosen one",
      no_algorithm_is_predicted_to_be_faster_than_the_chosen_one},
     {"choices fit the communicator", choices_fit_the_communicator},
+    {"choices on GPUs fit the communicator", choices_on_gpus_fit_the_communicator},
+    {"paths are chosen and forced", paths_are_chosen_and_forced},
     {"the constants decide", the_constants_decide},
     {"size classes are fine and ordered", size_classes_are_fine_and_ordered},
     {"a file of constants counts, not its words", a_file_of_constants_counts_not_its_words},

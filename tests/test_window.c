@@ -105,6 +105,63 @@ static void placed_calls_are_right_between_threads(void)
     test_on_threads(3, place, NULL); /* whatever is chosen */
 }
 
+#define COPY_ENGINES "all_reduce:copy_engine;all_gather:placed,copy_engine;broadcast:copy_engine"
+
+static void copy_engines_place_in_windows_of_processes(void)
+{
+    if (test_device() == GYRE_DEVICE_HOST)
+        return;
+    setenv("GYRE_PATH", COPY_ENGINES, 1);
+    test_on_processes(2, place, NULL);
+    unsetenv("GYRE_PATH");
+}
+
+static void copy_engines_place_in_windows_of_threads(void)
+{
+    if (test_device() == GYRE_DEVICE_HOST)
+        return;
+    setenv("GYRE_PATH", COPY_ENGINES, 1);
+    for (int n_ranks = 1; n_ranks <= 4; n_ranks++)
+        test_on_threads(n_ranks, place, NULL);
+    unsetenv("GYRE_PATH");
+}
+
+/* @argument: what the error says of an all-reduce whose result lies in a window, or in none. */
+static void refuse_path(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    float *buffer = make_buffer(comm, N_ELEMS, 0), *other = make_buffer(comm, N_ELEMS, 0);
+    gyre_stream stream = make_stream(comm);
+    gyre_window window;
+    (void)rank;
+    (void)n_ranks;
+    CHECK_OK(gyre_window_register(comm, buffer, N_ELEMS * sizeof(float), &window));
+    CHECK_FAILS(gyre_all_reduce(buffer, other, N_ELEMS, GYRE_FLOAT32, GYRE_SUM, comm, stream),
+                GYRE_ERROR_INVALID_USAGE, "takes a receive buffer in a window");
+    const gyre_status status =
+        gyre_all_reduce(other, buffer, N_ELEMS, GYRE_FLOAT32, GYRE_SUM, comm, stream);
+    if (argument == NULL) {
+        CHECK(status == GYRE_SUCCESS);
+        check_buffer(comm, stream, buffer, 0, (float)n_ranks);
+    } else {
+        CHECK(status == GYRE_ERROR_INVALID_USAGE &&
+              strstr(gyre_last_error(), (const char *)argument) != NULL);
+    }
+    CHECK_OK(gyre_window_deregister(comm, window));
+    CHECK_OK(gyre_stream_destroy(stream, test_device()));
+    CHECK_OK(gyre_mem_free(buffer, test_device()));
+    CHECK_OK(gyre_mem_free(other, test_device()));
+}
+
+static void a_path_that_cannot_be_is_an_error(void)
+{
+    static char none[] = "the host device has none";
+    setenv("GYRE_PATH", "placed", 1);
+    test_on_threads(2, refuse_path, NULL);
+    setenv("GYRE_PATH", "copy_engine", 1);
+    test_on_threads(2, refuse_path, test_device() == GYRE_DEVICE_HOST ? none : NULL);
+    unsetenv("GYRE_PATH");
+}
+
 /* Buffers of windows that end with their communicator, by rank. */
 static float *left[TEST_MAX_RANKS];
 
@@ -173,13 +230,17 @@ static void one_mistake_is_refused_on_every_rank(void)
     test_on_threads(3, refuse, NULL);
 }
 
+/* Those of processes first: a process that has used CUDA cannot fork ranks. */
 static const struct test_case cases[] = {
+    {"copy engines place in windows of processes", copy_engines_place_in_windows_of_processes},
     {"placed calls are right between processes", placed_calls_are_right_between_processes},
     {"memory of other processes is refused", memory_of_other_processes_is_refused},
     {"placed calls are right between threads", placed_calls_are_right_between_threads},
     {"other places in the window are an error everywhere",
      other_places_in_the_window_are_an_error_everywhere},
     {"one mistake is refused on every rank", one_mistake_is_refused_on_every_rank},
+    {"copy engines place in windows of threads", copy_engines_place_in_windows_of_threads},
+    {"a path that cannot be is an error", a_path_that_cannot_be_is_an_error},
 };
 
 TEST_MAIN(cases)

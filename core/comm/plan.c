@@ -30,6 +30,7 @@ struct shape_entry {
 struct loaded_entry {
     const struct gyre_program *program;
     enum gyre_proto proto;
+    bool by_copy_engines;
     uint32_t n_channels;
     uint16_t rank_of[2]; /* of a point-to-point program; else unused */
     struct gyre_loaded *loaded;
@@ -72,7 +73,8 @@ gyre_status gyre_plan_cache_open(struct gyre_comm *comm, struct gyre_plan_cache 
     cache->comm = comm;
     const gyre_status status =
         gyre_filter_parse(gyre_param_text(&comm->params, GYRE_PARAM_ALGO),
-                          gyre_param_text(&comm->params, GYRE_PARAM_PROTO), &cache->filter);
+                          gyre_param_text(&comm->params, GYRE_PARAM_PROTO),
+                          gyre_param_text(&comm->params, GYRE_PARAM_PATH), &cache->filter);
     if (status != GYRE_SUCCESS) {
         free(cache);
         return status;
@@ -168,6 +170,7 @@ static gyre_status find_loaded(struct gyre_plan_cache *cache, const struct gyre_
     const uint16_t *key = rank_of != NULL ? rank_of : no_map;
     for (struct loaded_entry *entry = cache->loads; entry != NULL; entry = entry->next) {
         if (entry->program == program && entry->proto == choice->proto &&
+            entry->by_copy_engines == choice->by_copy_engines &&
             entry->n_channels == choice->n_channels &&
             memcmp(entry->rank_of, key, sizeof(entry->rank_of)) == 0) {
             *loaded_out = entry->loaded;
@@ -180,7 +183,8 @@ static gyre_status find_loaded(struct gyre_plan_cache *cache, const struct gyre_
     const struct gyre_load_config config = {.program = program,
                                             .rank_of = rank_of,
                                             .n_channels = choice->n_channels,
-                                            .proto = choice->proto};
+                                            .proto = choice->proto,
+                                            .by_copy_engines = choice->by_copy_engines};
     struct gyre_executor *executor = cache->comm->executor;
     const gyre_status status = executor->ops->load(executor, &config, &entry->loaded);
     if (status != GYRE_SUCCESS) {
@@ -189,6 +193,7 @@ static gyre_status find_loaded(struct gyre_plan_cache *cache, const struct gyre_
     }
     entry->program = program;
     entry->proto = choice->proto;
+    entry->by_copy_engines = choice->by_copy_engines;
     entry->n_channels = choice->n_channels;
     memcpy(entry->rank_of, key, sizeof(entry->rank_of));
     entry->next = cache->loads;
@@ -218,18 +223,19 @@ static void shape_of(const struct gyre_comm *comm, const struct gyre_call *call,
     *shape_out = shape;
 }
 
-static gyre_status find_choice(struct gyre_plan_cache *cache, enum gyre_collective coll,
-                               uint64_t n_bytes, struct gyre_choice *choice_out)
+static gyre_status find_choice(struct gyre_plan_cache *cache, const struct gyre_tuner_facts *facts,
+                               enum gyre_collective coll, uint64_t n_bytes,
+                               struct gyre_choice *choice_out)
 {
-    if (cache->facts.cost == NULL)
-        return gyre_tuner_choose(&cache->facts, &cache->filter, coll, n_bytes, choice_out);
+    if (facts->cost == NULL)
+        return gyre_tuner_choose(facts, &cache->filter, coll, n_bytes, choice_out);
     const uint64_t class_bytes = gyre_tuner_size_class(n_bytes);
     struct choice_entry *entry = cache->choices;
     while (entry != NULL && (entry->coll != coll || entry->class_bytes != class_bytes))
         entry = entry->next;
     if (entry == NULL) {
         struct gyre_choice choice;
-        GYRE_TRY(gyre_tuner_choose(&cache->facts, &cache->filter, coll, class_bytes, &choice));
+        GYRE_TRY(gyre_tuner_choose(facts, &cache->filter, coll, class_bytes, &choice));
         entry = calloc(1, sizeof(*entry));
         if (entry == NULL)
             return gyre_fail_errno(ENOMEM, "choice for %s", gyre_collectives[coll].name);
@@ -241,11 +247,11 @@ static gyre_status find_choice(struct gyre_plan_cache *cache, enum gyre_collecti
 }
 
 /* The tables' choice where it is free, with what is forced in its place. */
-static gyre_status force_choice(const struct gyre_plan_cache *cache, enum gyre_collective coll,
-                                uint64_t n_bytes, struct gyre_choice *choice_out)
+static gyre_status force_choice(const struct gyre_plan_cache *cache, struct gyre_tuner_facts facts,
+                                enum gyre_collective coll, uint64_t n_bytes,
+                                struct gyre_choice *choice_out)
 {
     const struct gyre_choice *forced = &cache->forced;
-    struct gyre_tuner_facts facts = cache->facts;
     struct gyre_filter filter = cache->filter;
     facts.cost = NULL;
     if (forced->n_channels > 0)
@@ -259,7 +265,8 @@ static gyre_status force_choice(const struct gyre_plan_cache *cache, enum gyre_c
     if (forced->tile_bytes > 0)
         choice_out->tile_bytes = forced->tile_bytes;
     const uint32_t most_bytes =
-        gyre_tuner_payload_bytes(&facts.spec, choice_out->algorithm, choice_out->proto);
+        gyre_tuner_payload_bytes(&facts.spec, choice_out->algorithm, choice_out->proto,
+                                 gyre_tuner_may_place(&facts, &filter, coll, choice_out->proto));
     if (choice_out->tile_bytes > most_bytes || choice_out->tile_bytes % 16 != 0)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "tiles of %u bytes: a slot of %s holds %u, in units of 16",
@@ -273,12 +280,19 @@ void gyre_plan_force(struct gyre_comm *comm, const struct gyre_choice *choice)
     comm->plans->forced = choice != NULL ? *choice : none;
 }
 
+static gyre_status choose_way(struct gyre_plan_cache *cache, const struct gyre_tuner_facts *facts,
+                              enum gyre_collective coll, uint64_t n_bytes,
+                              struct gyre_choice *choice_out)
+{
+    const bool is_forced = cache->forced.algorithm != NULL && coll != GYRE_COLL_SEND_RECV;
+    return is_forced ? force_choice(cache, *facts, coll, n_bytes, choice_out)
+                     : find_choice(cache, facts, coll, n_bytes, choice_out);
+}
+
 gyre_status gyre_plan_choice(struct gyre_comm *comm, enum gyre_collective coll, uint64_t n_bytes,
                              struct gyre_choice *choice_out)
 {
-    const bool is_forced = comm->plans->forced.algorithm != NULL && coll != GYRE_COLL_SEND_RECV;
-    return is_forced ? force_choice(comm->plans, coll, n_bytes, choice_out)
-                     : find_choice(comm->plans, coll, n_bytes, choice_out);
+    return choose_way(comm->plans, &comm->plans->facts, coll, n_bytes, choice_out);
 }
 
 const struct gyre_tuner_facts *gyre_plan_facts(const struct gyre_comm *comm)
@@ -299,11 +313,18 @@ static double predict_us(struct gyre_comm *comm, enum gyre_collective coll,
                          const struct gyre_choice *choice, uint64_t n_bytes)
 {
     double time_ns;
-    if (coll == GYRE_COLL_SEND_RECV ||
+    if (coll == GYRE_COLL_SEND_RECV || choice->by_copy_engines ||
         gyre_tuner_predict(&comm->plans->facts, gyre_plan_cost(comm), coll, choice, n_bytes,
                            &time_ns) != GYRE_SUCCESS)
         return 0;
     return time_ns / 1e3;
+}
+
+static enum gyre_path path_of(const struct gyre_choice *choice, const struct gyre_program *program)
+{
+    if (choice->by_copy_engines)
+        return GYRE_PATH_COPY_ENGINE;
+    return program->is_placed != 0 ? GYRE_PATH_PLACED : GYRE_PATH_STAGED;
 }
 
 /* Algorithm, protocol, channels and program of a call; the channels fit the program's lanes. */
@@ -313,15 +334,19 @@ static gyre_status choose(struct gyre_plan_cache *cache, const struct gyre_call 
 {
     const struct gyre_comm *comm = cache->comm;
     const uint64_t n_bytes = call->count * gyre_dtype_bytes(call->dtype);
-    GYRE_TRY(gyre_plan_choice(cache->comm, call->coll, n_bytes, choice_out));
+    struct gyre_tuner_facts facts = cache->facts;
     struct gyre_shape shape;
-    int rank;
-    shape_of(comm, call, &shape, &rank, rank_of_out);
     uint64_t offset;
-    shape.is_placed =
-        choice_out->proto == GYRE_PROTO_SIMPLE && gyre_window_of(comm, call, &offset) != NULL;
+    int rank;
+    facts.in_window = gyre_window_of(comm, call, &offset) != NULL;
+    GYRE_TRY(choose_way(cache, &facts, call->coll, n_bytes, choice_out));
+    shape_of(comm, call, &shape, &rank, rank_of_out);
+    shape.is_placed = choice_out->by_copy_engines ||
+                      gyre_tuner_may_place(&facts, &cache->filter, call->coll, choice_out->proto);
     GYRE_TRY(find_program(cache, choice_out->algorithm, &shape, rank, program_out));
     const struct gyre_program *program = *program_out;
+    GYRE_TRY(gyre_tuner_check_path(&facts, &cache->filter, call->coll, choice_out->algorithm,
+                                   path_of(choice_out, program)));
     const struct gyre_fifo_spec *spec = &comm->links.spec;
     if (program->n_lanes > spec->n_fifos || program->min_depth > spec->depth)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
@@ -364,7 +389,7 @@ static struct gyre_reduction reduction_of(const struct gyre_comm *comm,
 }
 
 static void log_choice(struct gyre_comm *comm, const struct gyre_call *call,
-                       const struct gyre_choice *choice, bool is_placed)
+                       const struct gyre_choice *choice, enum gyre_path path)
 {
     const uint64_t n_bytes = call->count * gyre_dtype_bytes(call->dtype);
     const double us = predict_us(comm, call->coll, choice, n_bytes);
@@ -372,10 +397,11 @@ static void log_choice(struct gyre_comm *comm, const struct gyre_call *call,
     if (us > 0)
         snprintf(prediction, sizeof(prediction), ", predicted %.2f us (%s constants)", us,
                  comm->plans->facts.cost != NULL ? "measured" : "shipped");
-    GYRE_INFO(TUNING, "%s %" PRIu64 " B: %s %s%s, %u channels, tiles of %u B%s",
+    const char *path_name = path == GYRE_PATH_STAGED ? "" : gyre_path_names[path];
+    GYRE_INFO(TUNING, "%s %" PRIu64 " B: %s %s%s%s, %u channels, tiles of %u B%s",
               gyre_collectives[call->coll].name, n_bytes, choice->algorithm->name,
-              gyre_proto_names[choice->proto], is_placed ? " placed" : "", choice->n_channels,
-              choice->tile_bytes, prediction);
+              gyre_proto_names[choice->proto], path_name[0] != '\0' ? " " : "", path_name,
+              choice->n_channels, choice->tile_bytes, prediction);
 }
 
 gyre_status gyre_plan_work(struct gyre_comm *comm, const struct gyre_call *call,
@@ -406,8 +432,16 @@ gyre_status gyre_plan_work(struct gyre_comm *comm, const struct gyre_call *call,
     if (program->is_placed)
         work_out->placement = &gyre_window_of(comm, call, &work_out->out_offset_bytes)->placement;
     if (gyre_log_enabled(GYRE_LOG_INFO, GYRE_LOG_TUNING))
-        log_choice(comm, call, &choice, program->is_placed != 0);
+        log_choice(comm, call, &choice, path_of(&choice, program));
     return GYRE_SUCCESS;
+}
+
+/* Where copy engines run all of it, only the own block is copied by a kernel. */
+static unsigned n_blocks_of(const struct gyre_choice *choice, const struct gyre_program *program)
+{
+    return choice->by_copy_engines && gyre_program_copy_tail(program) == 0
+               ? GYRE_COPY_BLOCKS
+               : choice->n_channels * program->n_workers;
 }
 
 gyre_status gyre_plan_describe(struct gyre_comm *comm, const struct gyre_call *call,
@@ -419,13 +453,12 @@ gyre_status gyre_plan_describe(struct gyre_comm *comm, const struct gyre_call *c
     GYRE_TRY(choose(comm->plans, call, &choice, &program, rank_of));
     struct gyre_plan_summary summary = {.n_channels = choice.n_channels,
                                         .slot_bytes = choice.tile_bytes,
-                                        .n_blocks = choice.n_channels * program->n_workers};
+                                        .n_blocks = n_blocks_of(&choice, program)};
     summary.predicted_us =
         predict_us(comm, call->coll, &choice, call->count * gyre_dtype_bytes(call->dtype));
     snprintf(summary.algorithm, sizeof(summary.algorithm), "%s", choice.algorithm->name);
     snprintf(summary.proto, sizeof(summary.proto), "%s", gyre_proto_names[choice.proto]);
-    snprintf(summary.path, sizeof(summary.path), "%s",
-             program->is_placed != 0 ? "placed" : "staged");
+    snprintf(summary.path, sizeof(summary.path), "%s", gyre_path_names[path_of(&choice, program)]);
     snprintf(summary.transports, sizeof(summary.transports), "%s", comm->links.summary);
     *summary_out = summary;
     return GYRE_SUCCESS;

@@ -12,6 +12,21 @@
 
 struct gyre_comm;
 
+/* How results get into OUT. X(enum suffix, word) */
+#define GYRE_PATH_TABLE(X)                                                          \
+    X(STAGED, staged)           /* through slots, whose receiver copies them out */ \
+    X(PLACED, placed)           /* written into a peer's window by the kernel */    \
+    X(COPY_ENGINE, copy_engine) /* likewise, by copy engines: a program's last part */
+
+enum gyre_path {
+#define GYRE_PATH_ENUM(id, name) GYRE_PATH_##id,
+    GYRE_PATH_TABLE(GYRE_PATH_ENUM)
+#undef GYRE_PATH_ENUM
+        GYRE_N_PATHS
+};
+
+extern const char *const gyre_path_names[GYRE_N_PATHS];
+
 /* What the choice may depend on; the same on all ranks. */
 struct gyre_tuner_facts {
     gyre_device_kind device_kind;
@@ -19,6 +34,7 @@ struct gyre_tuner_facts {
     uint32_t n_hosts;
     bool is_proxied;    /* some pair of ranks talks through a proxy */
     bool is_ll128_safe; /* every pair's 128-byte stores arrive whole (NVLink) */
+    bool in_window;     /* the call's result lies in a window */
     uint32_t min_channels;
     uint32_t max_channels; /* already limited by the SM budget */
     struct gyre_fifo_spec spec;
@@ -43,19 +59,21 @@ struct gyre_choice {
     enum gyre_proto proto;
     uint32_t n_channels;
     uint32_t tile_bytes; /* payload of one slot; a multiple of 16 */
+    bool by_copy_engines;
 };
 
-/* Which algorithms and protocols the user allows (GYRE_ALGO, GYRE_PROTO). */
+/* Which algorithms, protocols and paths the user allows (GYRE_ALGO, GYRE_PROTO, GYRE_PATH). */
 struct gyre_filter {
     /* Bit i = gyre_algorithms[i] allowed, per collective. */
     uint32_t algorithms[GYRE_N_COLLECTIVES];
     uint32_t protos[GYRE_N_COLLECTIVES];
+    uint32_t paths[GYRE_N_COLLECTIVES];
     bool is_forced[GYRE_N_COLLECTIVES]; /* the user named algorithms for this collective */
 };
 
 /** gyre_filter_parse - "[^]ring,tree" or "all_reduce:ring;broadcast:^tree". Errors:
  * INVALID_ARGUMENT with the word and the legal ones. */
-gyre_status gyre_filter_parse(const char *algos, const char *protos,
+gyre_status gyre_filter_parse(const char *algos, const char *protos, const char *paths,
                               struct gyre_filter *filter_out);
 
 /** gyre_tuner_choose - the way to carry out a collective of `n_bytes` (of the vector, or of one
@@ -86,9 +104,22 @@ gyre_status gyre_tuner_predict(const struct gyre_tuner_facts *facts, const struc
 /** gyre_tuner_proto_obstacle - why a protocol cannot be used here; NULL if it can. */
 const char *gyre_tuner_proto_obstacle(const struct gyre_tuner_facts *facts, enum gyre_proto proto);
 
-/** gyre_tuner_payload_bytes - what one slot holds, without the flags of its lines. */
+/** gyre_tuner_payload_bytes - what one slot holds, without the flags of its lines.
+ * @is_placed: the algorithm places what it can. */
 uint32_t gyre_tuner_payload_bytes(const struct gyre_fifo_spec *spec,
-                                  const struct gyre_algorithm *algorithm, enum gyre_proto proto);
+                                  const struct gyre_algorithm *algorithm, enum gyre_proto proto,
+                                  bool is_placed);
+
+/** gyre_tuner_may_place - does the kernel place what it can in a call of this collective, by this
+ * protocol? */
+bool gyre_tuner_may_place(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,
+                          enum gyre_collective coll, enum gyre_proto proto);
+
+/** gyre_tuner_check_path - whether the filter allows the path that a call has come to.
+ * Errors: INVALID_USAGE, saying what the allowed ones need. */
+gyre_status gyre_tuner_check_path(const struct gyre_tuner_facts *facts,
+                                  const struct gyre_filter *filter, enum gyre_collective coll,
+                                  const struct gyre_algorithm *algorithm, enum gyre_path path);
 
 /** gyre_tuner_fifo_spec - how FIFOs are dimensioned for a communicator: within the budget of
  * GYRE_FIFO_BUDGET_BYTES a rank, of which rings get the larger part where they gain from large
@@ -126,7 +157,8 @@ gyre_status gyre_plan_work(struct gyre_comm *comm, const struct gyre_call *call,
  * Point to point is not touched. A choice that is impossible fails when it is used. */
 void gyre_plan_force(struct gyre_comm *comm, const struct gyre_choice *choice);
 
-/** gyre_plan_choice - the choice that a call of `n_bytes` gets now (as gyre_tuner_choose). */
+/** gyre_plan_choice - the choice that a call of `n_bytes` gets now (as gyre_tuner_choose) if its
+ * result lies in no window. */
 gyre_status gyre_plan_choice(struct gyre_comm *comm, enum gyre_collective coll, uint64_t n_bytes,
                              struct gyre_choice *choice_out);
 
@@ -144,7 +176,7 @@ struct gyre_plan_summary {
     unsigned n_channels;
     unsigned slot_bytes;
     unsigned n_blocks; /* thread blocks (CUDA) or cooperative workers (host) of one rank */
-    char path[8];      /* of results: "staged" through slots, "placed" into a peer's window */
+    char path[16];     /* of results: gyre_path_names */
     char transports[64];
     double predicted_us; /* 0 = no prediction */
 };

@@ -14,7 +14,13 @@
 
 #define MIN_TILE_BYTES 4096
 
-/* ---- GYRE_ALGO and GYRE_PROTO ------------------------------------------------------------- */
+const char *const gyre_path_names[GYRE_N_PATHS] = {
+#define NAME(id, name) #name,
+    GYRE_PATH_TABLE(NAME)
+#undef NAME
+};
+
+/* ---- GYRE_ALGO, GYRE_PROTO and GYRE_PATH -------------------------------------------------- */
 
 static int algorithm_index(const char *name)
 {
@@ -27,6 +33,11 @@ static int algorithm_index(const char *name)
 static int proto_index(const char *name)
 {
     return gyre_name_find(gyre_proto_names, GYRE_N_PROTOS, name);
+}
+
+static int path_index(const char *name)
+{
+    return gyre_name_find(gyre_path_names, GYRE_N_PATHS, name);
 }
 
 static void list_algorithms(char *text_out, size_t text_bytes)
@@ -98,7 +109,8 @@ static gyre_status parse_filter(const char *text, int (*index_of)(const char *),
     return GYRE_SUCCESS;
 }
 
-gyre_status gyre_filter_parse(const char *algos, const char *protos, struct gyre_filter *filter_out)
+gyre_status gyre_filter_parse(const char *algos, const char *protos, const char *paths,
+                              struct gyre_filter *filter_out)
 {
     struct gyre_filter filter = {0};
     char legal[128];
@@ -107,6 +119,8 @@ gyre_status gyre_filter_parse(const char *algos, const char *protos, struct gyre
                           filter.is_forced));
     GYRE_TRY(
         parse_filter(protos, proto_index, "GYRE_PROTO", "simple ll ll128", filter.protos, NULL));
+    GYRE_TRY(parse_filter(paths, path_index, "GYRE_PATH", "staged placed copy_engine", filter.paths,
+                          NULL));
     *filter_out = filter;
     return GYRE_SUCCESS;
 }
@@ -218,6 +232,103 @@ static const struct gyre_algorithm *prefer_on_cuda(const struct gyre_tuner_facts
     return row != NULL ? row->algorithm : prefer_on_host(facts, coll, n_bytes);
 }
 
+/* Ranks can write into each other's window, and the user lets them. */
+static bool can_place(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,
+                      enum gyre_collective coll)
+{
+    return facts->in_window && (filter->protos[coll] >> GYRE_PROTO_SIMPLE & 1U) != 0 &&
+           (filter->paths[coll] & ~(1U << GYRE_PATH_STAGED)) != 0;
+}
+
+bool gyre_tuner_may_place(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,
+                          enum gyre_collective coll, enum gyre_proto proto)
+{
+    /* A chain of calls: what is staged need not wait until the receiver is in the call (broadcast
+     * of 16 MiB, 4 H200: staged 55 us, placed 81; 64 MiB 205 and 238; from 256 MiB on alike,
+     * 2026-11). */
+    const bool is_slower = facts->device_kind == GYRE_DEVICE_CUDA && coll == GYRE_COLL_BROADCAST &&
+                           (filter->paths[coll] >> GYRE_PATH_STAGED & 1U) != 0;
+    return proto == GYRE_PROTO_SIMPLE && !is_slower && can_place(facts, filter, coll);
+}
+
+/* From so many bytes on copy engines are faster, where the result lies in a window: 2 and 4 H200,
+ * bench -R 2 with GYRE_PATH, 2026-11. Bytes are those of all blocks. */
+struct copy_row {
+    enum gyre_collective coll;
+    bool is_pair; /* 2 ranks */
+    uint64_t least_bytes;
+    const struct gyre_algorithm *algorithm;
+};
+
+static const struct copy_row copy_rows[] = {
+    {GYRE_COLL_ALL_REDUCE, true, 192 << 20, &gyre_algorithm_spread},
+    {GYRE_COLL_ALL_REDUCE, false, 384 << 20, &gyre_algorithm_spread},
+    {GYRE_COLL_ALL_GATHER, true, 64 << 20, &gyre_algorithm_direct},
+    {GYRE_COLL_ALL_GATHER, false, 192 << 20, &gyre_algorithm_direct},
+    {GYRE_COLL_BROADCAST, true, 48 << 20, &gyre_algorithm_ring},
+    {GYRE_COLL_BROADCAST, false, 768 << 20, &gyre_algorithm_ring},
+};
+
+static bool takes_only(const struct gyre_filter *filter, enum gyre_collective coll,
+                       enum gyre_path path)
+{
+    return (filter->paths[coll] & ((1U << GYRE_N_PATHS) - 1)) == 1U << path;
+}
+
+/* A gate posts or awaits a word of every peer, and counts. */
+#define MAX_COPY_RANKS 32
+
+/* The algorithm by which copy engines carry the call out; NULL if they do not. */
+static const struct gyre_algorithm *copy_algorithm(const struct gyre_tuner_facts *facts,
+                                                   const struct gyre_filter *filter,
+                                                   enum gyre_collective coll, uint64_t n_bytes)
+{
+    const bool is_forced = takes_only(filter, coll, GYRE_PATH_COPY_ENGINE);
+    const struct gyre_algorithm *found = NULL;
+    if (facts->device_kind != GYRE_DEVICE_CUDA || facts->n_ranks < 2 ||
+        facts->n_ranks > MAX_COPY_RANKS || !can_place(facts, filter, coll) ||
+        (filter->paths[coll] >> GYRE_PATH_COPY_ENGINE & 1U) == 0 ||
+        (!is_forced && facts->max_channels < GYRE_COPY_BLOCKS))
+        return NULL;
+    for (size_t i = 0; i < sizeof(copy_rows) / sizeof(copy_rows[0]); i++) {
+        const struct copy_row *row = &copy_rows[i];
+        const int algorithm = algorithm_index(row->algorithm->name);
+        if (row->coll == coll && row->is_pair == (facts->n_ranks == 2) &&
+            (filter->algorithms[coll] >> algorithm & 1U) != 0 &&
+            (is_forced || all_bytes(facts, coll, n_bytes) >= row->least_bytes))
+            return row->algorithm;
+    }
+    for (int i = 0; is_forced && gyre_algorithms[i] != NULL && found == NULL; i++)
+        if ((filter->algorithms[coll] >> i & 1U) != 0 &&
+            (gyre_algorithms[i]->copy_tails >> coll & 1U) != 0)
+            found = gyre_algorithms[i];
+    return found;
+}
+
+gyre_status gyre_tuner_check_path(const struct gyre_tuner_facts *facts,
+                                  const struct gyre_filter *filter, enum gyre_collective coll,
+                                  const struct gyre_algorithm *algorithm, enum gyre_path path)
+{
+    const char *name = gyre_collectives[coll].name;
+    if (coll == GYRE_COLL_SEND_RECV || facts->n_ranks == 1 ||
+        (filter->paths[coll] >> path & 1U) != 0)
+        return GYRE_SUCCESS;
+    if (!facts->in_window && path == GYRE_PATH_STAGED)
+        return gyre_fail(
+            GYRE_ERROR_INVALID_USAGE,
+            "GYRE_PATH wants the results of %s placed; that takes a receive buffer in "
+            "a window (gyre_window_register, ncclCommWindowRegister, -R 2 of benches), "
+            "of all_reduce, all_gather or broadcast",
+            name);
+    if (facts->device_kind != GYRE_DEVICE_CUDA && takes_only(filter, coll, GYRE_PATH_COPY_ENGINE))
+        return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                         "GYRE_PATH=copy_engine: the host device has none");
+    return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                     "GYRE_PATH: %s by algorithm %s goes by path %s, which is not among those "
+                     "allowed",
+                     name, algorithm->name, gyre_path_names[path]);
+}
+
 /* The preferred algorithm if allowed, else the first that is. */
 static gyre_status choose_algorithm(const struct gyre_tuner_facts *facts,
                                     const struct gyre_filter *filter, enum gyre_collective coll,
@@ -298,10 +409,12 @@ static gyre_status choose_proto(const struct gyre_tuner_facts *facts,
 }
 
 uint32_t gyre_tuner_payload_bytes(const struct gyre_fifo_spec *spec,
-                                  const struct gyre_algorithm *algorithm, enum gyre_proto proto)
+                                  const struct gyre_algorithm *algorithm, enum gyre_proto proto,
+                                  bool is_placed)
 {
     const uint32_t bytes = spec->slot_bytes[proto];
-    if (proto == GYRE_PROTO_SIMPLE && algorithm->follows_ring && spec->near_slot_bytes > 0)
+    const bool is_ring = algorithm->follows_ring || (is_placed && algorithm->stages_in_ring);
+    if (proto == GYRE_PROTO_SIMPLE && is_ring && spec->near_slot_bytes > 0)
         return spec->near_slot_bytes;
     switch (proto) {
     case GYRE_PROTO_LL:
@@ -385,12 +498,32 @@ static uint32_t chain_tile(const struct gyre_tuner_facts *facts, uint64_t n_byte
                           gyre_min_u64(MIN_TILE_BYTES, most_bytes) & ~15U, most_bytes);
 }
 
+/* LL128 between all pairs: no more tiles than needed, each of whole rounds of the threads that
+ * serve a peer, of which a block has 512 for all, a warp moves 480 bytes; else the last tile is a
+ * round more (4 H200, all-reduce of 4 MiB 35.8 -> 35.2 us, 2026-11). */
+static uint32_t lines_tile(const struct gyre_tuner_facts *facts, const struct gyre_choice *choice,
+                           enum gyre_collective coll, uint64_t n_bytes, uint32_t most_bytes)
+{
+    const uint64_t n_peers = facts->n_ranks > 1 ? facts->n_ranks - 1 : 1;
+    const uint64_t round_bytes = gyre_max_u64(512 / n_peers / 32, 1) * 480;
+    const bool is_cut =
+        coll == GYRE_COLL_ALL_REDUCE && choice->algorithm == &gyre_algorithm_twoshot;
+    const uint64_t part = n_bytes / choice->n_channels / (is_cut ? facts->n_ranks : 1);
+    const uint64_t n_tiles = gyre_max_u64(gyre_div_round_up(part, most_bytes), 1);
+    const uint64_t wanted =
+        gyre_round_up(gyre_max_u64(gyre_div_round_up(part, n_tiles), 1), round_bytes);
+    return (uint32_t)gyre_min_u64(wanted, most_bytes);
+}
+
 static uint32_t choose_tile(const struct gyre_tuner_facts *facts, const struct gyre_choice *choice,
-                            enum gyre_collective coll, uint64_t n_bytes)
+                            enum gyre_collective coll, uint64_t n_bytes, bool is_placed)
 {
     const uint32_t most_bytes =
-        gyre_tuner_payload_bytes(&facts->spec, choice->algorithm, choice->proto) / 16 * 16;
+        gyre_tuner_payload_bytes(&facts->spec, choice->algorithm, choice->proto, is_placed) / 16 *
+        16;
     const bool is_ring = choice->algorithm == &gyre_algorithm_ring;
+    if (choice->proto == GYRE_PROTO_LL128 && !is_chain(coll, choice->algorithm) && !is_ring)
+        return lines_tile(facts, choice, coll, n_bytes, most_bytes);
     if (is_chain(coll, choice->algorithm) && !(is_ring && is_pushed(facts, choice->proto)))
         return chain_tile(facts, n_bytes / choice->n_channels, most_bytes);
     /* Broadcast and reduce along a ring: calls follow each other along the chain, so that it is
@@ -400,6 +533,30 @@ static uint32_t choose_tile(const struct gyre_tuner_facts *facts, const struct g
     const uint64_t part = all_bytes(facts, coll, n_bytes) / facts->n_ranks / choice->n_channels;
     return gyre_clamp_u32(gyre_round_up(part / 2, 512), gyre_min_u64(16384, most_bytes) & ~15U,
                           most_bytes);
+}
+
+/* Copies: an all-gather's blocks go whole. A chain's tiles do in two channels, of which one copies
+ * while the other's gate is passed; a tile is 1/16 of the channel (1 GiB over 4
+ * H200: 360 GB/s, with 1/32 350), and not under 4 MiB, which take a copy engine 14 us. An
+ * all-reduce sums as the ring does. */
+static void choose_copies(const struct gyre_tuner_facts *facts,
+                          const struct gyre_algorithm *algorithm, enum gyre_collective coll,
+                          uint64_t n_bytes, struct gyre_choice *choice_out)
+{
+    const uint64_t most_bytes = 1 << 30;
+    struct gyre_choice choice = {
+        .algorithm = algorithm, .proto = GYRE_PROTO_SIMPLE, .by_copy_engines = true};
+    if (coll == GYRE_COLL_ALL_REDUCE) {
+        choice.n_channels = choose_channels(facts, &choice, coll, n_bytes);
+        choice.tile_bytes = choose_tile(facts, &choice, coll, n_bytes, true);
+    } else {
+        const bool is_pipe = coll == GYRE_COLL_BROADCAST && facts->n_ranks > 2;
+        choice.n_channels = is_pipe ? 2 : 1;
+        choice.tile_bytes =
+            is_pipe ? gyre_clamp_u32(gyre_round_up(n_bytes / 32, 512), 4 << 20, most_bytes)
+                    : gyre_clamp_u32(gyre_round_up(n_bytes, 16), 16, most_bytes);
+    }
+    *choice_out = choice;
 }
 
 uint64_t gyre_tuner_size_class(uint64_t n_bytes)
@@ -412,11 +569,33 @@ uint64_t gyre_tuner_size_class(uint64_t n_bytes)
     return gyre_round_up(n_bytes, power / 4);
 }
 
+/* Where results must be placed: what does that. */
+static struct gyre_filter only_placed(const struct gyre_filter *filter, enum gyre_collective coll)
+{
+    struct gyre_filter only = *filter;
+    only.protos[coll] &= 1U << GYRE_PROTO_SIMPLE;
+    for (int i = 0; gyre_algorithms[i] != NULL; i++)
+        if ((gyre_algorithms[i]->places >> coll & 1U) == 0)
+            only.algorithms[coll] &= ~(1U << i);
+    return only;
+}
+
 gyre_status gyre_tuner_choose(const struct gyre_tuner_facts *facts,
                               const struct gyre_filter *filter, enum gyre_collective coll,
                               uint64_t n_bytes, struct gyre_choice *choice_out)
 {
     struct gyre_choice choice = {0};
+    struct gyre_filter narrowed;
+    if (facts->in_window && facts->n_ranks > 1 &&
+        (filter->paths[coll] >> GYRE_PATH_STAGED & 1U) == 0) {
+        narrowed = only_placed(filter, coll);
+        filter = &narrowed;
+    }
+    const struct gyre_algorithm *copies = copy_algorithm(facts, filter, coll, n_bytes);
+    if (copies != NULL) {
+        choose_copies(facts, copies, coll, n_bytes, choice_out);
+        return GYRE_SUCCESS;
+    }
     if (facts->cost != NULL && coll != GYRE_COLL_SEND_RECV)
         GYRE_TRY(gyre_tuner_search(facts, filter, coll, n_bytes, &choice));
     if (choice.algorithm != NULL) {
@@ -427,7 +606,8 @@ gyre_status gyre_tuner_choose(const struct gyre_tuner_facts *facts,
     GYRE_TRY(choose_algorithm(facts, filter, coll, n_bytes, &choice.algorithm));
     GYRE_TRY(choose_proto(facts, filter, coll, choice.algorithm, n_bytes, &choice.proto));
     choice.n_channels = choose_channels(facts, &choice, coll, n_bytes);
-    choice.tile_bytes = choose_tile(facts, &choice, coll, n_bytes);
+    choice.tile_bytes = choose_tile(facts, &choice, coll, n_bytes,
+                                    gyre_tuner_may_place(facts, filter, coll, choice.proto));
     *choice_out = choice;
     return GYRE_SUCCESS;
 }

@@ -64,7 +64,8 @@ static gyre_status search_proto(struct search *search, struct gyre_simulator *si
                                 const struct gyre_algorithm *algorithm, enum gyre_proto proto)
 {
     const struct gyre_tuner_facts *facts = search->facts;
-    const uint32_t most_bytes = gyre_tuner_payload_bytes(&facts->spec, algorithm, proto) / 16 * 16;
+    const uint32_t most_bytes =
+        gyre_tuner_payload_bytes(&facts->spec, algorithm, proto, false) / 16 * 16;
     const uint32_t most_channels = (uint32_t)gyre_min_u64(
         facts->max_channels, facts->spec.n_fifos / gyre_simulator_lanes(simulator));
     const uint32_t least_channels = (uint32_t)gyre_min_u64(facts->min_channels, most_channels);
@@ -73,7 +74,7 @@ static gyre_status search_proto(struct search *search, struct gyre_simulator *si
     for (uint32_t n_channels = least_channels; n_channels <= most_channels; n_channels *= 2) {
         uint32_t tile_bytes = most_bytes;
         do {
-            const struct gyre_choice choice = {algorithm, proto, n_channels, tile_bytes};
+            const struct gyre_choice choice = {algorithm, proto, n_channels, tile_bytes, false};
             double time_ns;
             GYRE_TRY(run(facts, simulator, facts->cost, &choice, search->n_bytes, &time_ns));
             if (best.algorithm == NULL || time_ns < best_ns * WORTH) {

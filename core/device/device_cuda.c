@@ -136,9 +136,17 @@ static gyre_status cuda_info(struct gyre_device *device, struct gyre_device_info
     return GYRE_SUCCESS;
 }
 
+/* A GPU's large pages. cudaMalloc takes whole ones anyway, but what another process maps of an
+ * allocation is as long as the allocation was asked to be, and if that is no multiple, in small
+ * pages. */
+#define LARGE_PAGE_BYTES ((size_t)2 << 20)
+
 static gyre_status cuda_mem_alloc(struct gyre_device *device, size_t n_bytes, void **ptr_out)
 {
-    ON_DEVICE_APART(device, cudaMalloc(ptr_out, n_bytes > 0 ? n_bytes : 1));
+    const size_t n_rounded = n_bytes >= LARGE_PAGE_BYTES
+                                 ? (n_bytes + LARGE_PAGE_BYTES - 1) & ~(LARGE_PAGE_BYTES - 1)
+                                 : n_bytes;
+    ON_DEVICE_APART(device, cudaMalloc(ptr_out, n_rounded > 0 ? n_rounded : 1));
 }
 
 static gyre_status cuda_mem_free(struct gyre_device *device, void *ptr)

@@ -224,11 +224,14 @@ void gyre_builder_scatter(struct gyre_builder *builder, int chunk, struct gyre_r
     struct gyre_ref group[GYRE_STEP_MAX_OUTS];
     struct gyre_ref local = {GYRE_N_OPERAND_KINDS, 0, 0, false};
     int n_sends = 0, n_done = 0, n = 0;
-    for (int i = 0; i < n_outs; i++)
+    bool is_placed = false;
+    for (int i = 0; i < n_outs; i++) {
         if (outs[i].kind == GYRE_OPERAND_CONNECTION)
             n_sends++;
         else
             local = outs[i];
+        is_placed = is_placed || outs[i].is_placed;
+    }
     const bool has_local = local.kind != GYRE_N_OPERAND_KINDS;
     if (n_outs - n_sends > 1)
         builder_fail(builder, GYRE_ERROR_INTERNAL, "a scatter to %d local chunks",
@@ -242,7 +245,8 @@ void gyre_builder_scatter(struct gyre_builder *builder, int chunk, struct gyre_r
             continue;
         /* The step before the one that writes the local chunk is not tied to it. */
         const bool last_follows = n_sends - n_done <= GYRE_STEP_MAX_SENDS;
-        const unsigned flags = has_local && last_follows ? 0 : GYRE_STEP_WITH_NEXT;
+        const bool is_apart = is_placed || (has_local && last_follows);
+        const unsigned flags = is_apart ? 0 : GYRE_STEP_WITH_NEXT;
         gyre_builder_step(builder, chunk, &in, 1, group, n, flags);
         n = 0;
     }
@@ -317,6 +321,45 @@ uint64_t gyre_program_hash(const struct gyre_program *program)
         hash = hash_operands(hash, step->outs, step->n_outs);
     }
     return hash;
+}
+
+static bool only_copies(const struct gyre_program *program, const struct gyre_step *step)
+{
+    /* What the operation does to IN or to the result is not for those who only copy. */
+    const bool is_result = gyre_collectives[program->coll].reduces;
+    if (step->n_ins != 1 || (step->flags & GYRE_STEP_FINAL) != 0)
+        return false;
+    if (step->ins[0].kind == GYRE_OPERAND_SCRATCH ||
+        (step->ins[0].kind == GYRE_OPERAND_IN && is_result) ||
+        (step->ins[0].kind == GYRE_OPERAND_CONNECTION && step->ins[0].is_placed == 0))
+        return false;
+    for (unsigned i = 0; i < step->n_outs; i++)
+        if (step->outs[i].kind != GYRE_OPERAND_OUT && step->outs[i].is_placed == 0)
+            return false;
+    return true;
+}
+
+static bool places(const struct gyre_step *step)
+{
+    bool is_found = false;
+    for (unsigned i = 0; i < step->n_ins; i++)
+        is_found = is_found || step->ins[i].is_placed != 0;
+    for (unsigned i = 0; i < step->n_outs; i++)
+        is_found = is_found || step->outs[i].is_placed != 0;
+    return is_found;
+}
+
+uint32_t gyre_program_copy_tail(const struct gyre_program *program)
+{
+    uint32_t first = program->n_steps;
+    if (program->n_workers != 1 || program->is_placed == 0)
+        return first;
+    while (first > 0 && only_copies(program, &program->steps[first - 1]))
+        first--;
+    for (uint32_t i = 0; i < first; i++)
+        if (places(&program->steps[i]))
+            return program->n_steps;
+    return first;
 }
 
 /* malloc'ed copy; n_bytes of 0 still gives memory, so that NULL means failure. */

@@ -202,9 +202,10 @@ void gyre_builder_step(struct gyre_builder *builder, int chunk, const struct gyr
 void gyre_builder_reduce(struct gyre_builder *builder, int chunk, const struct gyre_ref *ins,
                          int n_ins, const struct gyre_ref *outs, int n_outs, unsigned flags);
 
-/** gyre_builder_scatter - append steps (WITH_NEXT) that write one input to any number of outputs.
- * A local output (at most one) is written by the last step, which is ordered after the others, so
- * that it may alias the input. */
+/** gyre_builder_scatter - append steps (WITH_NEXT; one after the other where outputs are placed,
+ * since each announces what it wrote) that write one input to any number of outputs. A local output
+ * (at most one) is written by the last step, which is ordered after the others, so that it may
+ * alias the input. */
 void gyre_builder_scatter(struct gyre_builder *builder, int chunk, struct gyre_ref in,
                           const struct gyre_ref *outs, int n_outs);
 
@@ -228,6 +229,13 @@ gyre_status gyre_program_check(const struct gyre_program *program);
 
 /** gyre_program_hash - of everything that executors read. Equal programs, equal hash. */
 uint64_t gyre_program_hash(const struct gyre_program *program);
+
+/** gyre_program_copy_tail - the first step of the tail that only copies: from there on the
+ * program's one worker copies from IN, OUT or what was placed into OUT of this rank and, placed, of
+ * others, or waits for what is placed, and before it nothing is placed. A tail may run after all
+ * tiles of the steps before it, without them, and a tile may then be of any size: no slot holds its
+ * data. n_steps: there is none. */
+uint32_t gyre_program_copy_tail(const struct gyre_program *program);
 
 /** gyre_program_clone - a deep copy. */
 gyre_status gyre_program_clone(const struct gyre_program *program,

@@ -64,6 +64,7 @@ gyre_status gyre_program_to_text(const struct gyre_program *program, char **text
     char *text = NULL;
     size_t n_bytes = 0;
     FILE *file = open_memstream(&text, &n_bytes);
+    const uint32_t tail = gyre_program_copy_tail(program);
     if (file == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory to print a program");
     fprintf(file, "program %s %s\n", program->algorithm, gyre_collectives[program->coll].name);
@@ -72,8 +73,11 @@ gyre_status gyre_program_to_text(const struct gyre_program *program, char **text
     for (unsigned w = 0; w < program->n_workers; w++) {
         const struct gyre_worker *worker = &program->workers[w];
         fprintf(file, "worker %u\n", w);
-        for (uint32_t s = 0; s < worker->n_steps; s++)
+        for (uint32_t s = 0; s < worker->n_steps; s++) {
+            if (worker->first_step + s == tail)
+                fputs("  # the tail: only copies, which copy engines can run\n", file);
             print_step(file, program, &program->steps[worker->first_step + s]);
+        }
     }
     fputs("end\n", file);
     const bool is_whole = ferror(file) == 0;
@@ -260,7 +264,7 @@ static gyre_status read_operands(struct reader *reader, bool is_out, struct gyre
     const int most = is_out ? GYRE_STEP_MAX_OUTS : GYRE_STEP_MAX_INS;
     int n_refs = 0;
     *n_refs_out = 0;
-    if (is_out && reader->token[0] == '\0')
+    if (is_out && (reader->token[0] == '\0' || is_token(reader, "with_next")))
         return GYRE_SUCCESS; /* only waits */
     do {
         if (n_refs == most)

@@ -92,7 +92,7 @@ static __device__ __forceinline__ void finish_launch(const struct gyre_cuda_comm
     if (common.n_blocks > 1 && atomicAdd(&control->n_blocks_done, 1U) + 1 < common.n_blocks)
         return;
     control->n_blocks_done = 0;
-    control->n_completed += common.n_works;
+    control->n_completed += common.n_ended_works;
     store_relaxed_sys(&common.board->pulse.completed, control->n_completed);
 }
 
@@ -171,6 +171,18 @@ template <int PROTO> static __device__ __forceinline__ void close_block(const st
     }
     if (threadIdx.x == 0)
         finish_launch(common);
+}
+
+/* A slot of another call: say whose, then wait for the abort that follows. */
+static __device__ __noinline__ void report_mismatch(const struct gyre_cuda_common &common,
+                                                    uint32_t index)
+{
+    uint32_t n_polls = 0;
+    uint64_t *mismatch = &common.board->pulse.mismatch;
+    if (load_relaxed_sys(mismatch) == 0)
+        store_relaxed_sys(mismatch, (uint64_t)(index / common.ends_per_rank) + 1);
+    while (!must_stop(common, n_polls))
+        ;
 }
 
 /* How many of its FIFO's slots this launch moves before the one of that tile and use. Of the tiles

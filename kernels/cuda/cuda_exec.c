@@ -14,6 +14,7 @@
 static void free_executor(struct gyre_cuda_executor *executor)
 {
     struct gyre_device *device = executor->device;
+    gyre_cuda_lanes_close(executor);
     if (executor->last_event != NULL)
         (void)cudaEventDestroy(executor->last_event);
     (void)device->ops->mem_free(device, executor->device_connectors);

@@ -35,8 +35,8 @@ static gyre_status check_work(const struct gyre_work *work)
     return GYRE_SUCCESS;
 }
 
-static void fill_common(struct gyre_cuda_executor *executor, enum gyre_proto proto,
-                        struct gyre_cuda_common *common)
+void gyre_cuda_fill_common(struct gyre_cuda_executor *executor, enum gyre_proto proto,
+                           struct gyre_cuda_common *common)
 {
     common->connectors = executor->device_connectors;
     common->counters = executor->counters + (size_t)proto * gyre_cuda_n_ends(executor);
@@ -97,20 +97,8 @@ static gyre_status order_after_last(struct gyre_cuda_executor *executor, cudaStr
     return GYRE_SUCCESS;
 }
 
-struct launch {
-    const void *kernel;
-    void *args;
-    uint32_t n_blocks;
-    uint32_t n_threads;
-    uint32_t shared_bytes;
-    uint32_t n_works;
-};
-
-static gyre_status start(struct gyre_cuda_executor *executor, const struct launch *launch,
-                         cudaStream_t stream)
+gyre_status gyre_cuda_start_kernel(const struct gyre_cuda_start *launch, cudaStream_t stream)
 {
-    enum cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
-    unsigned long long capture = 0;
     void *params[] = {launch->args};
     cudaLaunchConfig_t config;
     memset(&config, 0, sizeof(config));
@@ -118,11 +106,20 @@ static gyre_status start(struct gyre_cuda_executor *executor, const struct launc
     config.blockDim = (dim3){launch->n_threads, 1, 1};
     config.dynamicSmemBytes = launch->shared_bytes;
     config.stream = stream;
+    GYRE_CUDA_TRY(cudaLaunchKernelExC(&config, launch->kernel, params));
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_cuda_start(struct gyre_cuda_executor *executor,
+                            const struct gyre_cuda_start *launch, cudaStream_t stream)
+{
+    enum cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
+    unsigned long long capture = 0;
     GYRE_CUDA_TRY(cudaStreamGetCaptureInfo(stream, &capturing, &capture, NULL, NULL, NULL, NULL));
     if (capturing != cudaStreamCaptureStatusActive)
         capture = 0;
     GYRE_TRY(order_after_last(executor, stream, capture));
-    GYRE_CUDA_TRY(cudaLaunchKernelExC(&config, launch->kernel, params));
+    GYRE_TRY(gyre_cuda_start_kernel(launch, stream));
     if (capture == 0) {
         struct gyre_pulse *pulse = &executor->board->pulse;
         gyre_store_release_u64(&pulse->launched, pulse->launched + launch->n_works);
@@ -173,7 +170,7 @@ static gyre_status launch_exchange(struct gyre_cuda_executor *executor, const vo
     const uint32_t n_peers = loaded->exchange.n_peers;
     const uint32_t n_lanes = gyre_min_u32(block_threads(loaded, work),
                                           gyre_cuda_exchange_lanes(n_peers, loaded->n_threads));
-    const struct launch launch = {
+    const struct gyre_cuda_start launch = {
         .kernel = kernel,
         .args = args,
         .n_blocks = loaded->n_channels,
@@ -183,9 +180,9 @@ static gyre_status launch_exchange(struct gyre_cuda_executor *executor, const vo
     };
     const uint64_t block_bytes =
         work->split.count * gyre_dtype_bytes((gyre_dtype)work->reduction.dtype);
-    fill_common(executor, loaded->proto, &args->common);
+    gyre_cuda_fill_common(executor, loaded->proto, &args->common);
     args->common.n_blocks = launch.n_blocks;
-    args->common.n_works = 1;
+    args->common.n_works = args->common.n_ended_works = 1;
     fill_work(work, 0, &args->work);
     args->exchange = loaded->exchange;
     args->exchange.n_lanes = n_lanes;
@@ -195,7 +192,7 @@ static gyre_status launch_exchange(struct gyre_cuda_executor *executor, const vo
         args->exchange.peers[p].in_offset *= block_bytes;
         args->exchange.peers[p].out_offset *= block_bytes;
     }
-    return start(executor, &launch, stream);
+    return gyre_cuda_start(executor, &launch, stream);
 }
 
 static gyre_status launch_one(struct gyre_cuda_executor *executor, const struct gyre_work *work,
@@ -206,7 +203,7 @@ static gyre_status launch_one(struct gyre_cuda_executor *executor, const struct 
     const void *as_exchange = exchange_kernel(work);
     if (as_exchange != NULL)
         return launch_exchange(executor, as_exchange, work, stream);
-    const struct launch launch = {
+    const struct gyre_cuda_start launch = {
         .kernel =
             gyre_cuda_kernel_find(loaded->proto, gyre_cuda_only_copies(loaded, &work->reduction),
                                   false, work->reduction.dtype, work->reduction.op),
@@ -216,14 +213,27 @@ static gyre_status launch_one(struct gyre_cuda_executor *executor, const struct 
         .shared_bytes = loaded->shared_bytes,
         .n_works = 1,
     };
-    fill_common(executor, loaded->proto, &args->common);
+    gyre_cuda_fill_common(executor, loaded->proto, &args->common);
     args->common.n_blocks = launch.n_blocks;
     args->common.n_works = 1;
+    args->common.n_ended_works = loaded->copies == NULL ? 1 : 0;
     fill_work(work, 0, &args->work);
     args->work.inline_words = loaded->inline_words;
     if (loaded->inline_words > 0)
         memcpy(args->program, loaded->program, loaded->program->n_bytes);
-    return start(executor, &launch, stream);
+    return gyre_cuda_start(executor, &launch, stream);
+}
+
+/* By the kernel, by copy engines, or the one after the other. */
+static gyre_status launch_whole(struct gyre_cuda_executor *executor, const struct gyre_work *work,
+                                cudaStream_t stream)
+{
+    const struct gyre_loaded *loaded = work->loaded;
+    if (loaded->program != NULL)
+        GYRE_TRY(launch_one(executor, work, stream));
+    if (loaded->copies == NULL)
+        return GYRE_SUCCESS;
+    return gyre_cuda_launch_copies(executor, work, loaded->program != NULL ? 0 : 1, stream);
 }
 
 /* Works that wait for each other: all in one kernel, which only copies. */
@@ -232,14 +242,15 @@ static gyre_status launch_many(struct gyre_cuda_executor *executor, const struct
 {
     const enum gyre_proto proto = works[0].loaded->proto;
     struct gyre_cuda_args_many *args = &executor->args.many;
-    struct launch launch = {
+    struct gyre_cuda_start launch = {
         .kernel = gyre_cuda_kernel_find(proto, true, true, 0, 0), .args = args, .n_works = n_works};
     if (n_works > GYRE_CUDA_MAX_WORKS)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "%u works in one launch; %d are possible", n_works,
                          GYRE_CUDA_MAX_WORKS);
     for (uint32_t i = 0; i < n_works; i++) {
         const struct gyre_loaded *loaded = works[i].loaded;
-        if (!gyre_cuda_only_copies(loaded, &works[i].reduction) || loaded->proto != proto)
+        if (!gyre_cuda_only_copies(loaded, &works[i].reduction) || loaded->proto != proto ||
+            loaded->copies != NULL)
             return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                              "works of one launch must only copy, by one protocol");
         fill_work(&works[i], launch.n_blocks, &args->works[i]);
@@ -253,10 +264,10 @@ static gyre_status launch_many(struct gyre_cuda_executor *executor, const struct
                          "%u works take %u blocks, which must all run at the same time; the GPU "
                          "has %u multiprocessors",
                          n_works, launch.n_blocks, executor->n_sms);
-    fill_common(executor, proto, &args->common);
+    gyre_cuda_fill_common(executor, proto, &args->common);
     args->common.n_blocks = launch.n_blocks;
-    args->common.n_works = n_works;
-    return start(executor, &launch, stream);
+    args->common.n_works = args->common.n_ended_works = n_works;
+    return gyre_cuda_start(executor, &launch, stream);
 }
 
 gyre_status gyre_cuda_launch(struct gyre_executor *base, const struct gyre_work *works, int n_works,
@@ -271,7 +282,7 @@ gyre_status gyre_cuda_launch(struct gyre_executor *base, const struct gyre_work 
     GYRE_TRY(gyre_cuda_enter(executor->device->ordinal, &previous));
     pthread_mutex_lock(&executor->lock);
     const gyre_status status =
-        n_works == 1 ? launch_one(executor, works, (cudaStream_t)stream)
+        n_works == 1 ? launch_whole(executor, works, (cudaStream_t)stream)
                      : launch_many(executor, works, (uint32_t)n_works, (cudaStream_t)stream);
     pthread_mutex_unlock(&executor->lock);
     gyre_cuda_leave(executor->device->ordinal, previous);

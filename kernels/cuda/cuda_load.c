@@ -4,6 +4,7 @@
  * first work with their type and operation is planned, so that no launch has to.
  */
 #include "kernels/cuda/cuda_state.h"
+#include "kernels/cuda/kernel_table.h"
 
 #include <stdlib.h>
 
@@ -35,6 +36,7 @@ static void unload(struct gyre_cuda_executor *executor, struct gyre_loaded *load
     struct gyre_device *device = executor->device;
     (void)device->ops->mem_free(device, loaded->device_program);
     (void)device->ops->mem_free(device, loaded->scratch);
+    gyre_cuda_copies_free(loaded->copies);
     free(loaded->program);
     free(loaded);
 }
@@ -111,7 +113,13 @@ gyre_status gyre_cuda_prepare(struct gyre_executor *base, struct gyre_loaded *lo
     if ((loaded->prepared[bit / 64] >> bit % 64 & 1) != 0)
         return GYRE_SUCCESS;
     GYRE_TRY(gyre_cuda_enter_apart(gyre_cuda_own(base)->device->ordinal, &apart));
-    const gyre_status status = prepare_kernels(loaded, reduction);
+    gyre_status status = GYRE_SUCCESS;
+    if (loaded->copies != NULL)
+        status = prepare_kernel(gyre_cuda_kernel_gate, 0);
+    if (status == GYRE_SUCCESS && loaded->copies != NULL)
+        status = prepare_kernel(gyre_cuda_kernel_copy_within, 0);
+    if (status == GYRE_SUCCESS && loaded->program != NULL)
+        status = prepare_kernels(loaded, reduction);
     gyre_cuda_leave_apart(&apart);
     if (status == GYRE_SUCCESS)
         loaded->prepared[bit / 64] |= 1ULL << bit % 64;
@@ -138,13 +146,9 @@ static uint16_t choose_abreast(const struct gyre_cuda_executor *executor,
     return config->proto == GYRE_PROTO_SIMPLE && depth * 2 <= executor->spec.depth ? 2 : 1;
 }
 
-static gyre_status fill_loaded(struct gyre_cuda_executor *executor,
-                               const struct gyre_load_config *config, struct gyre_loaded *loaded)
+static void fill_sizes(const struct gyre_load_config *config, struct gyre_loaded *loaded)
 {
-    struct gyre_device *device = executor->device;
     const struct gyre_program *program = config->program;
-    struct gyre_cuda_shape shape;
-    void *ptr = NULL;
     loaded->proto = config->proto;
     loaded->n_channels = config->n_channels;
     loaded->n_workers = program->n_workers;
@@ -157,6 +161,16 @@ static gyre_status fill_loaded(struct gyre_cuda_executor *executor,
     loaded->out_blocks = gyre_collectives[program->coll].out_blocks;
     loaded->reduces = program_reduces(program);
     loaded->is_placed = program->is_placed != 0;
+}
+
+/* What the kernel runs: the whole program, or what is left of it. */
+static gyre_status load_steps(struct gyre_cuda_executor *executor,
+                              const struct gyre_load_config *config, struct gyre_loaded *loaded)
+{
+    struct gyre_device *device = executor->device;
+    const struct gyre_program *program = config->program;
+    struct gyre_cuda_shape shape;
+    void *ptr = NULL;
     GYRE_TRY(gyre_cuda_lower(&executor->spec, executor->connectors, executor->n_ranks, config,
                              &loaded->program, &shape));
     gyre_cuda_exchange_find(&executor->spec, executor->connectors, config, loaded->program,
@@ -187,6 +201,32 @@ static gyre_status fill_loaded(struct gyre_cuda_executor *executor,
     return GYRE_SUCCESS;
 }
 
+/* The tail for copy engines, and the steps before it for the kernel. */
+static gyre_status load_in_two(struct gyre_cuda_executor *executor,
+                               const struct gyre_load_config *config, struct gyre_loaded *loaded)
+{
+    struct gyre_load_config first_config = *config;
+    struct gyre_program first = *config->program;
+    struct gyre_worker worker;
+    struct gyre_cuda_apart apart = {0};
+    GYRE_TRY(gyre_cuda_copies_make(&executor->spec, executor->connectors, executor->n_ranks, config,
+                                   &loaded->copies));
+    GYRE_TRY(gyre_cuda_enter_apart(executor->device->ordinal, &apart));
+    const gyre_status status = gyre_cuda_lanes_open(executor);
+    gyre_cuda_leave_apart(&apart);
+    GYRE_TRY(status);
+    first.n_steps = gyre_program_copy_tail(config->program);
+    if (first.n_steps == 0) {
+        loaded->n_connections = 0; /* no slot holds a tile */
+        return GYRE_SUCCESS;
+    }
+    worker = first.workers[0];
+    worker.n_steps = first.n_steps;
+    first.workers = &worker;
+    first_config.program = &first;
+    return load_steps(executor, &first_config, loaded);
+}
+
 gyre_status gyre_cuda_load(struct gyre_executor *base, const struct gyre_load_config *config,
                            struct gyre_loaded **loaded_out)
 {
@@ -196,7 +236,9 @@ gyre_status gyre_cuda_load(struct gyre_executor *base, const struct gyre_load_co
     if (loaded == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot load algorithm %s",
                          config->program->algorithm);
-    const gyre_status status = fill_loaded(executor, config, loaded);
+    fill_sizes(config, loaded);
+    const gyre_status status = config->by_copy_engines ? load_in_two(executor, config, loaded)
+                                                       : load_steps(executor, config, loaded);
     if (status != GYRE_SUCCESS) {
         unload(executor, loaded);
         return status;

@@ -173,7 +173,8 @@ struct gyre_cuda_common {
     struct gyre_cuda_board *board;
     uint32_t slot_bytes; /* of this protocol; SIMPLE: each connection has its own */
     uint32_t n_blocks;
-    uint32_t n_works;
+    uint32_t n_works;       /* that begin with this launch */
+    uint32_t n_ended_works; /* and that end with it; fewer where more launches follow */
     uint32_t ends_per_rank; /* connectors of one peer: turns an index into a rank */
 };
 
@@ -269,6 +270,45 @@ struct gyre_cuda_args_exchange {
     struct gyre_cuda_exchange exchange;
 };
 
+/* A gate posts and awaits words of FIFOs' SIMPLE protocol and moves no data: copies stand before
+ * and after it in the stream. */
+enum gyre_cuda_gate_act {
+    GYRE_CUDA_GATE_OPEN = 1,   /* receiving end: this rank is in the call, data may be placed */
+    GYRE_CUDA_GATE_POST = 2,   /* sending end: publish the slot */
+    GYRE_CUDA_GATE_ENTER = 4,  /* sending end: await that the receiver is in the call */
+    GYRE_CUDA_GATE_CREDIT = 8, /* sending end: await room for the slot */
+    GYRE_CUDA_GATE_TAKE = 16,  /* receiving end: await the slot, give it back */
+    GYRE_CUDA_GATE_COUNT = 32  /* the end's counter grows by `slot` */
+};
+
+struct gyre_cuda_gate_entry {
+    uint32_t index; /* connector */
+    uint32_t slot;  /* of this call on that end */
+    uint32_t n_bytes;
+    uint32_t acts; /* enum gyre_cuda_gate_act */
+};
+
+#define GYRE_CUDA_GATE_ENTRIES 192
+#define GYRE_CUDA_GATE_THREADS 64
+
+struct gyre_cuda_args_gate {
+    struct gyre_cuda_common common;
+    uint32_t signature;
+    uint32_t n_entries;
+    struct gyre_cuda_gate_entry entries[GYRE_CUDA_GATE_ENTRIES];
+};
+
+/* A copy within a GPU's memory. */
+struct gyre_cuda_args_copy {
+    const unsigned char *from;
+    unsigned char *to;
+    uint64_t n_bytes;
+};
+
+#define GYRE_CUDA_COPY_THREADS 512
+#define GYRE_CUDA_COPY_PIECE   ((uint64_t)(64 << 10))
+
+GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_args_gate) <= 4096, "kernel parameters");
 GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_args_one) <= 4096, "kernel parameters");
 GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_args_many) <= 32764, "kernel parameters");
 

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The CUDA executor's own structures, shared by its three files: cuda_exec.c (life), cuda_load.c
- * (loaded programs), cuda_launch.c (launches).
+ * The CUDA executor's own structures, shared by its files: cuda_exec.c (life), cuda_load.c (loaded
+ * programs), cuda_launch.c (launches), cuda_lanes.c (copy engines).
  */
 #ifndef GYRE_KERNELS_CUDA_STATE_H
 #define GYRE_KERNELS_CUDA_STATE_H
 
 #include "core/base/util.h"
 #include "core/device/cuda_error.h"
+#include "kernels/cuda/cuda_copies.h"
 #include "kernels/cuda/cuda_exec.h"
 #include "kernels/cuda/cuda_program.h"
 
@@ -39,6 +40,17 @@ struct gyre_loaded {
     bool shares_steps;
     uint64_t prepared[2]; /* bit dtype * 4 + op: kernels that are loaded; copies: the last bit */
     struct gyre_cuda_exchange exchange;
+    struct gyre_cuda_copies
+        *copies; /* the tail that copy engines run; NULL = the kernel runs all */
+};
+
+/* Streams beside the caller's: one for each further channel of copies, the last for copies within
+ * this rank's memory. They begin after the caller's stream and it goes on after them. */
+#define GYRE_CUDA_LANES GYRE_CUDA_COPY_CHANNELS
+struct gyre_cuda_lanes {
+    cudaStream_t streams[GYRE_CUDA_LANES];
+    cudaEvent_t joins[GYRE_CUDA_LANES];
+    cudaEvent_t fork;
 };
 
 struct gyre_cuda_executor {
@@ -60,11 +72,13 @@ struct gyre_cuda_executor {
     cudaEvent_t last_event; /* recorded after every launch once there are several streams */
     bool has_streams;       /* more than one was seen */
     bool has_launched;
-    uint64_t last_capture; /* id of the capture that last_stream was in, 0 = none */
+    uint64_t last_capture;           /* id of the capture that last_stream was in, 0 = none */
+    struct gyre_cuda_lanes lanes[2]; /* for captures: the second; made with the first tail */
     union {
         struct gyre_cuda_args_one one;
         struct gyre_cuda_args_many many;
         struct gyre_cuda_args_exchange exchange;
+        struct gyre_cuda_args_gate gate;
     } args;
 };
 
@@ -85,6 +99,37 @@ static inline bool gyre_cuda_only_copies(const struct gyre_loaded *loaded,
 {
     return !loaded->reduces && reduction->premultiply == 0 && reduction->divisor <= 1;
 }
+
+/* One kernel launch. */
+struct gyre_cuda_start {
+    const void *kernel;
+    void *args;
+    uint32_t n_blocks;
+    uint32_t n_threads;
+    uint32_t shared_bytes;
+    uint32_t n_works; /* that begin with it */
+};
+
+/** gyre_cuda_start - launch a kernel, ordered after the executor's last one. */
+gyre_status gyre_cuda_start(struct gyre_cuda_executor *executor,
+                            const struct gyre_cuda_start *launch, cudaStream_t stream);
+
+/** gyre_cuda_start_kernel - the launch alone, on a stream where the order is known. */
+gyre_status gyre_cuda_start_kernel(const struct gyre_cuda_start *launch, cudaStream_t stream);
+
+/** gyre_cuda_fill_common - what all kernels of a protocol are told. */
+void gyre_cuda_fill_common(struct gyre_cuda_executor *executor, enum gyre_proto proto,
+                           struct gyre_cuda_common *common);
+
+/** gyre_cuda_lanes_open - make the executor's lanes, if there are none yet. */
+gyre_status gyre_cuda_lanes_open(struct gyre_cuda_executor *executor);
+void gyre_cuda_lanes_close(struct gyre_cuda_executor *executor);
+
+/** gyre_cuda_launch_copies - enqueue a work's tail of copies.
+ * @n_works: that begin with its first gate: 0 if the steps before it were launched. */
+gyre_status gyre_cuda_launch_copies(struct gyre_cuda_executor *executor,
+                                    const struct gyre_work *work, uint32_t n_works,
+                                    cudaStream_t stream);
 
 /** The slots load, prepare, unload and launch of the executor's table. */
 gyre_status gyre_cuda_load(struct gyre_executor *base, const struct gyre_load_config *config,

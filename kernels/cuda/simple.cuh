@@ -112,18 +112,6 @@ static __device__ __forceinline__ bool await_entry(const struct block &block,
     return true;
 }
 
-/* A slot of another call: say whose, then wait for the abort that follows. */
-static __device__ __noinline__ void report_mismatch(const struct gyre_cuda_common &common,
-                                                    uint32_t index)
-{
-    uint32_t n_polls = 0;
-    uint64_t *mismatch = &common.board->pulse.mismatch;
-    if (load_relaxed_sys(mismatch) == 0)
-        store_relaxed_sys(mismatch, (uint64_t)(index / common.ends_per_rank) + 1);
-    while (!must_stop(common, n_polls))
-        ;
-}
-
 static __device__ __forceinline__ void fill_move(const struct block &block,
                                                  const struct gyre_cuda_step *step,
                                                  struct gyre_range range, struct move *move)

@@ -482,7 +482,7 @@ def case_schedule(directory, _):
     """schedule --predict answers for machines that nobody has at hand."""
     schedule = [bench(directory, "schedule"), "--predict", "--coll", "all_reduce"]
     done = run(schedule + ["--ranks", "4096", "--hosts", "512x8", "--bytes", "1K:1M"])
-    assert re.search(r"^ +1048576 +[\d.]+ +[\d.]+  tree$", done.stdout, re.M), done.stdout
+    assert re.search(r"^ +1048576( +[\d.]+)+  tree$", done.stdout, re.M), done.stdout
     done = run(schedule + ["--ranks", "8", "--algo", "ring", "--cost", "host", "--bytes", "1M"])
     assert re.search(r"^ +1048576 +simple +\d+ +\d+ ", done.stdout, re.M), done.stdout
     for options, words in [
@@ -496,6 +496,16 @@ def case_schedule(directory, _):
             ([], "--ranks is missing")]:
         done = run(schedule + options, status=1)
         assert words in done.stderr, (options, done.stderr)
+    placed = [bench(directory, "schedule"), "--algo", "spread", "--coll", "all_reduce", "--ranks",
+              "4", "--placed", "--verify"]
+    done = run(placed)
+    assert done.stdout.count("# the tail: only copies") == 4, done.stdout
+    assert "proved in place" in done.stdout and "out 0 -> into 1, into 2, into 3" in done.stdout
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:  # what was printed reads back
+        file.write(done.stdout[:done.stdout.index("# proved")])
+        file.flush()
+        again = run([bench(directory, "schedule"), "--file", file.name, "--verify"])
+    assert again.stdout == done.stdout, again.stdout
 
 
 def limits_of(path, rings):

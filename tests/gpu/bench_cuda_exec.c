@@ -19,8 +19,9 @@
 #define SIMPLE_BYTES (256 * 1024)
 #define LL_BYTES     (64 * 1024)
 #define LL128_BYTES  (128 * 1024)
-#define UNIT_ELEMS   32            /* 128 bytes */
-#define PLACED       GYRE_N_PROTOS /* beside the protocols: SIMPLE with placed data */
+#define UNIT_ELEMS   32                  /* 128 bytes */
+#define PLACED       GYRE_N_PROTOS       /* beside the protocols: SIMPLE with placed data */
+#define COPIED       (GYRE_N_PROTOS + 1) /* likewise, by copy engines */
 
 struct sweep {
     uint64_t n_ranks[MAX_LIST];
@@ -61,6 +62,7 @@ struct point {
     uint64_t n_bytes; /* as nccl-tests counts them: of all blocks */
     enum gyre_collective coll;
     bool is_placed; /* finished data go straight into the peers' OUT; named as a protocol */
+    bool is_copied; /* likewise, by copy engines */
 };
 
 struct rank_state {
@@ -91,7 +93,8 @@ static gyre_status load(struct gpu_world *world, const struct point *point,
         const struct gyre_load_config config = {.program = own->program,
                                                 .n_channels = point->n_channels,
                                                 .proto = point->proto,
-                                                .n_threads = point->n_threads};
+                                                .n_threads = point->n_threads,
+                                                .by_copy_engines = point->is_copied};
         GYRE_TRY(gpu_world_load(world, rank, &config, &float_sum, &own->loaded));
     }
     return GYRE_SUCCESS;
@@ -182,6 +185,8 @@ static int compare(const void *a, const void *b)
 /* As people name it: the protocol, or where the data go. */
 static const char *proto_name(const struct point *point)
 {
+    if (point->is_copied)
+        return "copy_engine";
     return point->is_placed ? "placed" : gyre_proto_names[point->proto];
 }
 
@@ -229,6 +234,8 @@ static void measure(struct gpu_world *world, const struct point *point, struct r
 /* Does this size make sense for the protocol? Lines are for small sizes only. */
 static bool is_sensible(const struct point *point)
 {
+    if (point->is_copied)
+        return (point->algorithm->copy_tails >> point->coll & 1U) != 0;
     if (point->proto == GYRE_PROTO_LL && point->n_bytes > (4U << 20))
         return false;
     if (point->proto == GYRE_PROTO_LL128 && point->n_bytes > (64U << 20))
@@ -282,11 +289,11 @@ static void sweep_all(struct gpu_world *world, const struct sweep *sweep, FILE *
         place(world, states, rank);
     for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
         for (int a = 0; gyre_algorithms[a] != NULL; a++)
-            for (unsigned proto = 0; proto <= GYRE_N_PROTOS; proto++)
+            for (unsigned proto = 0; proto <= COPIED; proto++)
                 for (int c = 0; c < sweep->n_channels; c++)
                     for (int t = 0; t < sweep->n_threads; t++)
                         for (int s = 0; s < sweep->n_sizes; s++) {
-                            const bool is_placed = proto == PLACED;
+                            const bool is_placed = proto >= PLACED;
                             const struct point point = {gyre_algorithms[a],
                                                         is_placed ? GYRE_PROTO_SIMPLE
                                                                   : (enum gyre_proto)proto,
@@ -294,7 +301,8 @@ static void sweep_all(struct gpu_world *world, const struct sweep *sweep, FILE *
                                                         (uint32_t)sweep->threads[t],
                                                         sweep->sizes[s],
                                                         (enum gyre_collective)coll,
-                                                        is_placed};
+                                                        is_placed,
+                                                        proto == COPIED};
                             if (names(sweep->collectives, gyre_collectives[coll].name) &&
                                 strstr(sweep->algorithms, point.algorithm->name) != NULL &&
                                 names(sweep->protocols, proto_name(&point)) &&

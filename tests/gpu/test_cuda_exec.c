@@ -4,6 +4,7 @@
  * All ranks are in this process; with fewer GPUs than ranks they share them.
  */
 #include "algorithms/algorithm.h"
+#include "kernels/cuda/cuda_copies.h"
 #include "kernels/cuda/cuda_exec.h"
 #include "tests/check.h"
 #include "tests/gpus.h"
@@ -36,6 +37,7 @@ struct run {
     uint32_t misaligned_elems;
     bool in_place;
     bool is_placed;
+    bool by_copy_engines;
     struct gyre_reduction reduction;
 };
 
@@ -96,13 +98,13 @@ static const char *run_text(const struct run *run)
 {
     static char text[256];
     snprintf(text, sizeof(text),
-             "%s %s %s %s %s count %llu root %u channels %u threads %u misaligned %u%s%s%s%s",
+             "%s %s %s %s %s count %llu root %u channels %u threads %u misaligned %u%s%s%s%s%s",
              run->algorithm->name, gyre_collectives[run->coll].name, gyre_proto_names[run->proto],
              gyre_dtype_names[run->reduction.dtype], gyre_op_names[run->reduction.op],
              (unsigned long long)run->count, run->root, run->n_channels, run->n_threads,
              run->misaligned_elems, run->in_place ? " in place" : "",
-             run->is_placed ? " placed" : "", run->reduction.premultiply ? " scaled" : "",
-             run->reduction.divisor > 1 ? " div" : "");
+             run->is_placed ? " placed" : "", run->by_copy_engines ? " copied" : "",
+             run->reduction.premultiply ? " scaled" : "", run->reduction.divisor > 1 ? " div" : "");
     return text;
 }
 
@@ -186,9 +188,11 @@ static bool run_both(struct gpu_world *gpus, struct world *hosts, const struct r
         struct gyre_load_config config = {.program = programs[rank],
                                           .n_channels = run->n_channels,
                                           .proto = run->proto,
-                                          .n_threads = run->n_threads};
+                                          .n_threads = run->n_threads,
+                                          .by_copy_engines = run->by_copy_engines};
         CHECK_OK(gpu_world_load(gpus, rank, &config, &run->reduction, &on_gpu[rank]));
         config.proto = GYRE_PROTO_SIMPLE;
+        config.by_copy_engines = false;
         CHECK_OK(gyre_executor_host.load(hosts->executors[rank], &config, &on_host[rank]));
     }
     for (int rank = 0; rank < n; rank++) {
@@ -276,6 +280,10 @@ static bool random_run(struct run *run, int n_ranks)
     run->n_threads = 32U << below(5);
     run->misaligned_elems = below(3) == 0 ? 1 + below(15) : 0;
     run->is_placed = run->proto == GYRE_PROTO_SIMPLE && below(2) != 0;
+    run->by_copy_engines = run->is_placed && n_ranks > 1 && below(2) != 0 &&
+                           (run->algorithm->copy_tails >> run->coll & 1U) != 0;
+    if (run->by_copy_engines && run->coll == GYRE_COLL_BROADCAST)
+        run->n_channels = 1 + below(GYRE_CUDA_COPY_CHANNELS);
     run->in_place = below(2) != 0 && run->coll != GYRE_COLL_ALL_TO_ALL &&
                     run->coll != GYRE_COLL_GATHER && run->coll != GYRE_COLL_SCATTER;
     return true;
@@ -436,6 +444,92 @@ static void a_captured_graph_replays_without_the_host(void)
     }
 }
 
+/* Two captures that are open at the same time, replayed in turn: each rank's block goes to all. */
+static void copy_engines_replay_from_graphs(void)
+{
+    const uint64_t count = 3000;
+    const struct gyre_reduction none = {.dtype = GYRE_INT32, .op = GYRE_SUM, .divisor = 1};
+    struct gpu_world gpus;
+    struct gyre_program *programs[MAX_RUN_RANKS];
+    struct gyre_loaded *loaded[MAX_RUN_RANKS];
+    void *bases[MAX_RUN_RANKS];
+    int32_t *ins[MAX_RUN_RANKS], *values;
+    cudaGraphExec_t graphs[2][MAX_RUN_RANKS];
+    cudaStream_t others[MAX_RUN_RANKS];
+    gpu_world_open(&gpus, wanted_ranks, &gpu_spec);
+    const int n = gpus.n_ranks;
+    const size_t out_bytes = (size_t)n * count * sizeof(int32_t);
+    const struct gyre_placement placement = {.bases = bases, .device_bases = bases};
+    values = malloc(out_bytes);
+    for (int rank = 0; rank < n; rank++) {
+        const struct gyre_shape shape = {
+            .coll = GYRE_COLL_ALL_GATHER, .n_ranks = (uint16_t)n, .is_placed = true};
+        CHECK_OK(gyre_algorithm_emit(&gyre_algorithm_direct, &shape, rank, &programs[rank]));
+        const struct gyre_load_config config = {
+            .program = programs[rank], .n_channels = 1, .by_copy_engines = true};
+        CHECK_OK(gpu_world_load(&gpus, rank, &config, &none, &loaded[rank]));
+        gpu_world_use(&gpus, rank);
+        GPU_OK(cudaMalloc((void **)&ins[rank], count * sizeof(int32_t)));
+        GPU_OK(cudaMalloc(&bases[rank], out_bytes));
+        GPU_OK(cudaStreamCreateWithFlags(&others[rank], cudaStreamNonBlocking));
+    }
+    for (int rank = 0; rank < n; rank++) {
+        const struct gyre_work work = {.loaded = loaded[rank],
+                                       .in = ins[rank],
+                                       .out = bases[rank],
+                                       .split = {count, 1, 1, 1 << 20, 4},
+                                       .reduction = none,
+                                       .placement = &placement};
+        cudaStream_t streams[] = {gpus.streams[rank], others[rank]};
+        cudaGraph_t graph;
+        gpu_world_use(&gpus, rank);
+        for (int i = 0; i < 2; i++)
+            GPU_OK(cudaStreamBeginCapture(streams[i], cudaStreamCaptureModeRelaxed));
+        for (int i = 0; i < 4; i++)
+            CHECK_OK(gyre_executor_cuda.launch(gpus.executors[rank], &work, 1, streams[i % 2]));
+        for (int i = 0; i < 2; i++) {
+            GPU_OK(cudaStreamEndCapture(streams[i], &graph));
+            GPU_OK(cudaGraphInstantiate(&graphs[i][rank], graph, 0));
+            GPU_OK(cudaGraphDestroy(graph));
+        }
+    }
+    for (int32_t replay = 1; replay <= 4; replay++) {
+        for (int rank = 0; rank < n; rank++) {
+            for (uint64_t i = 0; i < count; i++)
+                values[i] = replay * 1000000 + rank * 10000 + (int32_t)i;
+            GPU_OK(cudaMemcpy(ins[rank], values, count * sizeof(int32_t), cudaMemcpyHostToDevice));
+        }
+        for (int rank = 0; rank < n; rank++) {
+            gpu_world_use(&gpus, rank);
+            GPU_OK(cudaGraphLaunch(graphs[replay % 2][rank], gpus.streams[rank]));
+        }
+        CHECK(gpu_world_wait(&gpus, DEADLINE_S));
+        for (int rank = 0; rank < n; rank++) {
+            bool is_right = true;
+            GPU_OK(cudaMemcpy(values, bases[rank], out_bytes, cudaMemcpyDeviceToHost));
+            for (uint64_t i = 0; i < (uint64_t)n * count; i++)
+                is_right = is_right && values[i] == replay * 1000000 +
+                                                        (int32_t)(i / count) * 10000 +
+                                                        (int32_t)(i % count);
+            CHECK_MSG(is_right, "rank %d, replay %d", rank, replay);
+            CHECK(gyre_executor_cuda.pulse(gpus.executors[rank])->completed ==
+                  (uint64_t)replay * 2);
+        }
+    }
+    for (int rank = 0; rank < n; rank++) {
+        gyre_executor_cuda.unload(gpus.executors[rank], loaded[rank]);
+        gyre_program_free(programs[rank]);
+        gpu_world_use(&gpus, rank);
+        GPU_OK(cudaGraphExecDestroy(graphs[0][rank]));
+        GPU_OK(cudaGraphExecDestroy(graphs[1][rank]));
+        GPU_OK(cudaFree(ins[rank]));
+        GPU_OK(cudaFree(bases[rank]));
+        GPU_OK(cudaStreamDestroy(others[rank]));
+    }
+    free(values);
+    gpu_world_close(&gpus);
+}
+
 static void an_abort_ends_kernels_that_wait_and_those_behind_them(void)
 {
     for (unsigned proto = 0; proto < GYRE_N_PROTOS; proto++) {
@@ -490,6 +584,7 @@ static void a_call_that_does_not_fit_is_reported_and_waits_for_the_abort(void)
 
 static const struct test_case cases[] = {
     {"a captured graph replays without the host", a_captured_graph_replays_without_the_host},
+    {"copy engines replay from graphs", copy_engines_replay_from_graphs},
     {"the GPU computes the same bits as the host", the_gpu_computes_the_same_bits_as_the_host},
     {"flags that wrap never match stale lines", flags_that_wrap_never_match_stale_lines},
     {"a call that does not fit is reported and waits for the abort",
