@@ -91,6 +91,39 @@ static void register_buffers(ncclComm_t comm, void *buffer, size_t n_bytes)
     CHECK(strstr(ncclGetLastError(NULL), "not a registration") != NULL);
 }
 
+/* Windows of a rank's own and, in a group, at its end; calls whose results lie in them. */
+static void use_windows(ncclComm_t comm, int rank, int n)
+{
+    float *data = NULL;
+    ncclWindow_t windows[2] = {NULL, NULL};
+    CHECK(ncclMemAlloc((void **)&data, 64 * sizeof(*data)) == ncclSuccess);
+    for (int i = 0; i < 64; i++)
+        data[i] = (float)(i + rank);
+    CHECK(ncclCommWindowRegister(comm, data, 128, &windows[0], NCCL_WIN_DEFAULT) == ncclSuccess);
+    CHECK(windows[0] == NULL);
+    CHECK(ncclCommWindowRegister(comm, data, 128, &windows[0], NCCL_WIN_COLL_SYMMETRIC) ==
+          ncclSuccess);
+    CHECK(windows[0] != NULL);
+    CHECK(ncclGroupStart() == ncclSuccess);
+    CHECK(ncclCommWindowRegister(comm, data + 32, 128, &windows[1], NCCL_WIN_COLL_SYMMETRIC) ==
+          ncclSuccess);
+    CHECK(windows[1] == NULL);
+    CHECK(ncclGroupEnd() == ncclSuccess);
+    CHECK(windows[1] != NULL && windows[1] != windows[0]);
+    CHECK(ncclAllReduce(data, data, 32, ncclFloat, ncclSum, comm, NULL) == ncclSuccess);
+    CHECK(ncclAllReduce(data + 40, data + 40, 8, ncclFloat, ncclSum, comm, NULL) == ncclSuccess);
+    wait_for_stream();
+    for (int i = 0; i < 64; i++)
+        CHECK(data[i] == (i < 32 || (i >= 40 && i < 48) ? (float)(n * i + n * (n - 1) / 2)
+                                                        : (float)(i + rank)));
+    for (int i = 0; i < 2; i++)
+        CHECK(ncclCommWindowDeregister(comm, windows[i]) == ncclSuccess);
+    CHECK(ncclCommWindowDeregister(comm, NULL) == ncclSuccess);
+    CHECK(ncclCommWindowDeregister(comm, windows[0]) == ncclInvalidArgument);
+    CHECK(strstr(ncclGetLastError(NULL), "none of this communicator") != NULL);
+    CHECK(ncclMemFree(data) == ncclSuccess);
+}
+
 static void *run_client(void *argument)
 {
     const struct client *client = argument;
@@ -129,6 +162,7 @@ static void *run_client(void *argument)
     CHECK(ncclDevCommCreate(comm, NULL, NULL) == ncclInvalidUsage);
     CHECK(strstr(ncclGetLastError(NULL), "device API") != NULL);
     register_buffers(comm, in, sizeof(in));
+    use_windows(comm, client->rank, n);
     ncclResult_t result = ncclCommFinalize(comm);
     CHECK(result == (client->blocking ? ncclSuccess : ncclInProgress));
     while (result == ncclInProgress)
@@ -246,6 +280,15 @@ static void a_group_makes_communicators(void)
             CHECK(wait_for(children[rank]) == ncclSuccess);
             CHECK(ncclCommUserRank(children[rank], &own) == ncclSuccess && own == N - 1 - rank);
         }
+        float data[N][32];
+        ncclWindow_t windows[N];
+        CHECK(ncclGroupStart() == ncclSuccess);
+        for (int rank = 0; rank < N; rank++)
+            CHECK(ncclCommWindowRegister(comms[rank], data[rank], sizeof(data[rank]),
+                                         &windows[rank], NCCL_WIN_COLL_SYMMETRIC) == ncclSuccess);
+        CHECK(ncclGroupEnd() == ncclSuccess);
+        for (int rank = 0; rank < N; rank++) /* this thread would wait for itself */
+            CHECK(windows[rank] == NULL);
         ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER, blank = {0};
         float value = 0;
         CHECK(ncclGroupStart() == ncclSuccess);

@@ -90,7 +90,7 @@ static gyre_status export_own(gyre_comm *comm, void *buffer, size_t n_bytes,
         to_processes = to_processes || infos[rank].process_id != infos[comm->rank].process_id;
     if (buffer == NULL || n_bytes == 0)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s",
-                         buffer == NULL ? "buffer is NULL" : "a buffer of 0 bytes");
+                         buffer == NULL ? "buffer or window_out is NULL" : "a buffer of 0 bytes");
     GYRE_TRY(comm->device->ops->check_pointer(comm->device, buffer));
     if (!comm->links.is_p2p)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
@@ -146,7 +146,7 @@ gyre_status gyre_window_register(gyre_comm *comm, void *buffer, size_t n_bytes,
 {
     GYRE_TRY(gyre_comm_check(comm));
     if (window_out == NULL)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "window_out is NULL");
+        buffer = NULL; /* refused below, where the others learn of it */
     struct window_offer *all = calloc((size_t)comm->n_ranks, sizeof(*all));
     struct gyre_window_entry *entry = calloc(1, sizeof(*entry));
     gyre_status status = all == NULL || entry == NULL

@@ -27,9 +27,13 @@ extern "C" {
 
 typedef struct ncclComm *ncclComm_t;
 typedef struct ncclWindow_vidmem *ncclWindow_t;
-#define NCCL_COMM_NULL       NULL
 
-#define NCCL_UNIQUE_ID_BYTES 128
+/* Flags of windows. */
+#define NCCL_WIN_DEFAULT        0x00
+#define NCCL_WIN_COLL_SYMMETRIC 0x01
+#define NCCL_COMM_NULL          NULL
+
+#define NCCL_UNIQUE_ID_BYTES    128
 typedef struct {
     char internal[NCCL_UNIQUE_ID_BYTES];
 } ncclUniqueId;

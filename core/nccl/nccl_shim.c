@@ -464,6 +464,57 @@ static ncclResult_t get_twin(struct ncclComm *comm, ncclComm_t *twin_out)
     return result;
 }
 
+/* Windows that are asked for in a group are made at its end; those of several communicators of one
+ * thread, which would wait for each other, are not made at all. */
+struct pending_window {
+    struct ncclComm *comm;
+    void *buffer;
+    size_t n_bytes;
+    ncclWindow_t *win;
+};
+
+static _Thread_local struct pending_window pending_windows[64];
+static _Thread_local size_t n_pending_windows;
+
+static ncclResult_t make_window(const struct pending_window *wanted)
+{
+    gyre_window window = 0;
+    ncclResult_t result;
+    gyre_comm *own = usable(wanted->comm, &result);
+    if (own == NULL)
+        return result;
+    const gyre_status status = gyre_window_register(own, wanted->buffer, wanted->n_bytes, &window);
+    if (status == GYRE_ERROR_UNSUPPORTED) /* on all ranks: they do without */
+        return ncclSuccess;
+    *wanted->win = (ncclWindow_t)(uintptr_t)window;
+    return result_of(status);
+}
+
+static ncclResult_t make_pending_windows(void)
+{
+    const size_t n = n_pending_windows;
+    bool is_several = false;
+    ncclResult_t result = ncclSuccess;
+    n_pending_windows = 0;
+    for (size_t i = 1; i < n; i++)
+        is_several = is_several || pending_windows[i].comm != pending_windows[0].comm;
+    for (size_t i = 0; i < n && !is_several && result == ncclSuccess; i++)
+        result = make_window(&pending_windows[i]);
+    return result;
+}
+
+/* Only symmetric windows promise that a call's buffers lie alike on all ranks. */
+static ncclResult_t want_window(const struct pending_window *wanted, int flags)
+{
+    if ((flags & NCCL_WIN_COLL_SYMMETRIC) == 0)
+        return ncclSuccess;
+    if (group_depth == 0)
+        return make_window(wanted);
+    if (n_pending_windows < sizeof(pending_windows) / sizeof(pending_windows[0]))
+        pending_windows[n_pending_windows++] = *wanted;
+    return ncclSuccess;
+}
+
 EXPORT ncclResult_t pncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size,
                                             ncclWindow_t *win, int winFlags)
 {
@@ -475,8 +526,10 @@ EXPORT ncclResult_t pncclCommWindowRegister(ncclComm_t comm, void *buff, size_t 
     if (buff == NULL || size == 0 || win == NULL)
         return refuse(ncclInvalidArgument, "ncclCommWindowRegister: no buffer, or no place for it");
     *win = NULL; /* documented: no window, collectives use the buffer like any other */
-    if (real == NULL)
-        return ncclSuccess;
+    if (real == NULL) {
+        const struct pending_window wanted = {comm, buff, size, win};
+        return want_window(&wanted, winFlags);
+    }
     result = get_twin(comm, &twin);
     if (result != ncclSuccess)
         return result;
@@ -488,11 +541,11 @@ EXPORT ncclResult_t pncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win)
     const struct nccl_fallback *real = nccl_fallback_get();
     ncclComm_t twin;
     ncclResult_t result;
-    if (usable(comm, &result) == NULL || win == NULL)
+    gyre_comm *own = usable(comm, &result);
+    if (own == NULL || win == NULL)
         return result;
     if (real == NULL)
-        return refuse(ncclInvalidArgument,
-                      "ncclCommWindowDeregister: not a window of this library");
+        return result_of(gyre_window_deregister(own, (gyre_window)(uintptr_t)win));
     result = get_twin(comm, &twin);
     return result != ncclSuccess ? result
                                  : result_of_real(real->CommWindowDeregister(twin, win), twin);
@@ -647,7 +700,11 @@ EXPORT ncclResult_t pncclGroupStart(void)
 EXPORT ncclResult_t pncclGroupEnd(void)
 {
     group_depth -= group_depth > 0;
-    return result_of(gyre_group_end());
+    const ncclResult_t result = result_of(gyre_group_end());
+    if (group_depth > 0 || n_pending_windows == 0)
+        return result;
+    const ncclResult_t made = make_pending_windows();
+    return result == ncclSuccess ? made : result;
 }
 
 EXPORT ncclResult_t pncclGroupSimulateEnd(ncclSimInfo_t *simInfo)
