@@ -15,25 +15,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Latencies: NCCL's model (src/graph/tuning.cc, 2.28: an NVLink hop 0.6 / 3.4 / 1.9 us in LL /
- * Simple / LL128, a network hop 2.7 / 14 / 4.0) holds what a step costs, too; a flag one way alone
- * is 0.65 us and a launch 2.96 us less a hop and two steps (4x H200, NVLink 4, stores and relaxed
- * polls, CUDA 13.0, 2026-11). Rates, same machine: 334 GB/s of 16-byte stores by 16 blocks, 364 by
- * 132; one 400 Gbit/s NIC a GPU moves 49 GB/s (perftest, 1 QP). Copies inside a GPU are hidden
- * behind the stores: 4.8 TB/s of memory over 132 blocks. */
+/* Inside a host: fitted by `build/bench/tune --from docs/performance` to 66 calls of 2 and 4 H200
+ * (NVLink 4, CUDA 13.0, graphs of 20 calls, 2026-11), typical error 8 %, the worst 0.77 and 1.20;
+ * copies inside a GPU are hidden behind the stores. Between hosts, not measured: NCCL's model
+ * (src/graph/tuning.cc, 2.28: a network hop 2.7 / 14 / 4.0 us in LL / Simple / LL128, what a step
+ * costs included); one 400 Gbit/s NIC a GPU moves 49 GB/s (perftest, 1 QP). */
 const struct gyre_cost gyre_cost_h200 = {
-    .launch_ns = 1900,
-    .step_ns = {[GYRE_PROTO_SIMPLE] = 900, [GYRE_PROTO_LL] = 200, [GYRE_PROTO_LL128] = 400},
-    .hop_ns = {[GYRE_PROTO_SIMPLE] = {900, 11000},
-               [GYRE_PROTO_LL] = {650, 2700},
-               [GYRE_PROTO_LL128] = {900, 4000}},
+    .launch_ns = 2550,
+    .worker_launch_ns = 16,
+    .step_ns = {[GYRE_PROTO_SIMPLE] = 1040, [GYRE_PROTO_LL] = 78, [GYRE_PROTO_LL128] = 90},
+    .hop_ns = {[GYRE_PROTO_SIMPLE] = {270, 11000},
+               [GYRE_PROTO_LL] = {768, 2700},
+               [GYRE_PROTO_LL128] = {1630, 4000}},
     .wire_efficiency =
         {[GYRE_PROTO_SIMPLE] = 1, [GYRE_PROTO_LL] = 0.5, [GYRE_PROTO_LL128] = 0.9375},
-    .credit_ns = {650, 2700},
-    .worker_send_bytes_per_ns = {24, 24},
-    .worker_copy_bytes_per_ns = 150,
-    .egress_bytes_per_ns = {364, 49},
-    .ingress_bytes_per_ns = {364, 49},
+    .credit_ns = {195, 2700},
+    .worker_send_bytes_per_ns = {12.1, 24},
+    .worker_copy_bytes_per_ns = 170,
+    .egress_bytes_per_ns = {353, 49},
+    .ingress_bytes_per_ns = {353, 49},
     .nic_bytes_per_ns = 392,
 };
 

@@ -14,7 +14,7 @@
 
 #define MAX_CONSTANTS  16
 #define MAX_ITERATIONS 40
-#define MAX_ALGORITHMS 16
+#define MAX_MODELS     128
 #define STEP           0.01 /* of a logarithm, for derivatives */
 #define FAR            0.3  /* rows further off than this weigh less */
 #define PRIOR          1e-3 /* weight of staying, against rows' weight of 1 */
@@ -27,11 +27,20 @@ struct constant {
     int n_offsets;
 };
 
+/* A simulator, and what it is of. */
+struct model {
+    enum gyre_collective coll;
+    const struct gyre_algorithm *algorithm;
+    uint32_t n_ranks;
+    struct gyre_simulator *simulator;
+};
+
 struct fit {
     const struct gyre_tuner_facts *facts;
     struct bench_fit_row *rows;
     size_t n_rows;
-    struct gyre_simulator *simulators[GYRE_N_COLLECTIVES][MAX_ALGORITHMS];
+    struct model models[MAX_MODELS];
+    int n_models;
     struct constant constants[MAX_CONSTANTS];
     int n_constants;
     struct gyre_cost start;
@@ -115,22 +124,41 @@ static struct gyre_cost cost_at(const struct fit *fit, const double *moves)
 
 /* ---- the model ---------------------------------------------------------------------------- */
 
+/* The row's simulator; opened by the first row that needs it. */
+static gyre_status find_model(struct fit *fit, const struct bench_fit_row *row,
+                              struct gyre_simulator **simulator_out)
+{
+    const struct gyre_tuner_facts *facts = fit->facts;
+    const uint32_t n_ranks = row->n_ranks > 0 ? row->n_ranks : facts->n_ranks;
+    int i = 0;
+    while (i < fit->n_models &&
+           (fit->models[i].coll != row->coll || fit->models[i].algorithm != row->choice.algorithm ||
+            fit->models[i].n_ranks != n_ranks))
+        i++;
+    if (i == MAX_MODELS)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "over %d kinds of calls to fit to",
+                         MAX_MODELS);
+    if (i == fit->n_models) {
+        const struct gyre_shape shape = {
+            .coll = row->coll, .n_ranks = (uint16_t)n_ranks, .grouping = facts->grouping};
+        const struct gyre_machine machine = {.grouping = facts->grouping,
+                                             .is_all_network =
+                                                 facts->is_proxied && facts->n_hosts == 1};
+        struct model model = {row->coll, row->choice.algorithm, n_ranks, NULL};
+        GYRE_TRY(
+            gyre_simulator_open(row->choice.algorithm, &shape, &machine, false, &model.simulator));
+        fit->models[fit->n_models++] = model;
+    }
+    *simulator_out = fit->models[i].simulator;
+    return GYRE_SUCCESS;
+}
+
 static gyre_status predict(struct fit *fit, const struct gyre_cost *cost,
                            const struct bench_fit_row *row, double *us_out)
 {
     const struct gyre_tuner_facts *facts = fit->facts;
-    int a = 0;
-    while (a < MAX_ALGORITHMS - 1 && gyre_algorithms[a] != row->choice.algorithm)
-        a++;
-    struct gyre_simulator **simulator = &fit->simulators[row->coll][a];
-    if (*simulator == NULL) {
-        const struct gyre_shape shape = {
-            .coll = row->coll, .n_ranks = (uint16_t)facts->n_ranks, .grouping = facts->grouping};
-        const struct gyre_machine machine = {.grouping = facts->grouping,
-                                             .is_all_network =
-                                                 facts->is_proxied && facts->n_hosts == 1};
-        GYRE_TRY(gyre_simulator_open(row->choice.algorithm, &shape, &machine, false, simulator));
-    }
+    struct gyre_simulator *simulator = NULL;
+    GYRE_TRY(find_model(fit, row, &simulator));
     const struct gyre_simulation simulation = {.cost = cost,
                                                .proto = row->choice.proto,
                                                .n_channels = row->choice.n_channels,
@@ -138,7 +166,7 @@ static gyre_status predict(struct fit *fit, const struct gyre_cost *cost,
                                                .depth = facts->spec.depth,
                                                .n_bytes = row->n_bytes};
     struct gyre_prediction prediction;
-    GYRE_TRY(gyre_simulator_run(*simulator, &simulation, &prediction));
+    GYRE_TRY(gyre_simulator_run(simulator, &simulation, &prediction));
     *us_out = prediction.time_ns / 1e3;
     return GYRE_SUCCESS;
 }
@@ -305,9 +333,8 @@ gyre_status bench_fit(const struct gyre_tuner_facts *facts, struct bench_fit_row
                            fit->n_constants);
     else
         status = run(fit, cost, fit_out);
-    for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
-        for (int a = 0; a < MAX_ALGORITHMS; a++)
-            gyre_simulator_close(fit->simulators[coll][a]);
+    for (int i = 0; i < fit->n_models; i++)
+        gyre_simulator_close(fit->models[i].simulator);
     free(fit->slopes);
     free(fit->errors);
     free(fit);

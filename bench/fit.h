@@ -13,6 +13,7 @@ struct bench_fit_row {
     enum gyre_collective coll;
     struct gyre_choice choice;
     uint64_t n_bytes; /* as the collective's parameter counts */
+    uint32_t n_ranks; /* 0 = facts->n_ranks */
     double us;
     double predicted_us; /* by the constants that were found */
 };
@@ -25,8 +26,9 @@ struct bench_fit {
 };
 
 /** bench_fit - improve @cost; constants that the rows say nothing about stay near where they are.
- * Deterministic. @facts: of the communicator that was measured. @rows: predicted_us is set.
- * Errors: INVALID_ARGUMENT (fewer rows than constants), or as gyre_simulator_open(). */
+ * Deterministic. @facts: of the communicator that was measured; of rows with other numbers of
+ * ranks, all but those. @rows: predicted_us is set. Errors: INVALID_ARGUMENT (fewer rows than
+ * constants), or as gyre_simulator_open(). */
 gyre_status bench_fit(const struct gyre_tuner_facts *facts, struct bench_fit_row *rows,
                       size_t n_rows, struct gyre_cost *cost, struct bench_fit *fit_out);
 

@@ -28,6 +28,7 @@ enum {
     PREDICT,
     ACCURACY,
     OUTPUT,
+    FROM,
     LIMITS,
     NCCL_LIB,
     NCCL_ALGO,
@@ -75,6 +76,7 @@ enum {
     X(PREDICT, "predict", "0|1", "predicted against measured, and the best forced choice [0]")   \
     X(ACCURACY, "accuracy", "0|1", "errors of sums beside --compare's; all types: -d all [0]")   \
     X(LIMITS, "limits", "file", "busbw as % of a ceiling that build/bench/limits measured")      \
+    X(FROM, "from", "folder", "of tune: fit to the reports (--json) there instead of measuring") \
     X(OUTPUT, "output", "file", "of tune: where the constants go [standard output]")             \
     X(NCCL_LIB, "nccl-lib", "file", "the NCCL of --compare nccl [libnccl.so.2]")                 \
     X(NCCL_ALGO, "nccl-algo", "names", "NCCL_ALGO for its side")                                 \
@@ -229,6 +231,9 @@ static gyre_status take_data_option(int id, const char *text, struct bench_optio
         return parse_bool(text, &options->is_predict);
     case ACCURACY:
         return parse_bool(text, &options->is_accuracy);
+    case FROM:
+        options->from_folder = text;
+        return GYRE_SUCCESS;
     case OUTPUT:
         options->output_path = text;
         return GYRE_SUCCESS;

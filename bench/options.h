@@ -50,6 +50,7 @@ struct bench_options {
     int n_channels;       /* forced now; 0 = the tuner's */
     bool is_predict;
     bool is_accuracy;
+    const char *from_folder; /* of tune; NULL = measure */
     const char *output_path; /* of tune; NULL = stdout */
     const char *compare;
     const char *nccl_library; /* of --compare nccl; NULL = the loader's libnccl.so.2 */

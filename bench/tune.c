@@ -4,9 +4,11 @@
  * file that GYRE_TUNING_FILE names.
  *
  *   tune -g 4 --output gyre_tuning.txt          or          mpirun -np 4 tune --output ...
+ *   tune --from docs/performance                fit to reports of benches, measured elsewhere
  */
 #include "bench/choices.h"
 #include "bench/fit.h"
+#include "bench/reports.h"
 #include "core/base/util.h"
 
 #include <errno.h>
@@ -73,11 +75,11 @@ static void print_rows(const struct rows *rows)
     }
 }
 
-static gyre_status write_cost(const struct bench_rank *rank, const struct gyre_cost *cost,
-                              const struct bench_fit *fit, size_t n_rows)
+static gyre_status write_cost(const struct bench_rank *rank, const struct gyre_tuner_facts *facts,
+                              const struct gyre_cost *cost, const struct bench_fit *fit,
+                              size_t n_rows)
 {
     const char *path = rank->options->output_path;
-    const struct gyre_tuner_facts *facts = gyre_plan_facts(rank->comm);
     FILE *file = path == NULL ? stdout : fopen(path, "w");
     char *text = NULL, host[64] = "", stamp[32];
     const time_t now = time(NULL);
@@ -86,13 +88,18 @@ static gyre_status write_cost(const struct bench_rank *rank, const struct gyre_c
         return gyre_fail_errno(errno, "--output %s", path);
     gethostname(host, sizeof(host) - 1);
     strftime(stamp, sizeof(stamp), "%Y-%m-%d", gmtime_r(&now, &parts));
+    if (rank->options->from_folder != NULL)
+        fprintf(file, "# gyre's simulator, fitted %s by build/bench/tune --from %s: up to\n", stamp,
+                rank->options->from_folder);
+    else
+        fprintf(file,
+                "# gyre's simulator on %s and like machines, measured %s by build/bench/tune:\n",
+                host, stamp);
     fprintf(
         file,
-        "# gyre's simulator on %s and like machines, measured %s by build/bench/tune:\n"
         "# %u ranks on %u hosts, %s device. %d constants from %zu calls; typical error %.0f%%.\n",
-        host, stamp, facts->n_ranks, facts->n_hosts,
-        facts->device_kind == GYRE_DEVICE_CUDA ? "cuda" : "host", fit->n_constants, n_rows,
-        100 * (exp(fit->error) - 1));
+        facts->n_ranks, facts->n_hosts, facts->device_kind == GYRE_DEVICE_CUDA ? "cuda" : "host",
+        fit->n_constants, n_rows, 100 * (exp(fit->error) - 1));
     gyre_status status = gyre_cost_to_text(cost, &text);
     if (status == GYRE_SUCCESS)
         fputs(text, file);
@@ -103,12 +110,12 @@ static gyre_status write_cost(const struct bench_rank *rank, const struct gyre_c
     return status;
 }
 
-static gyre_status fit_and_write(struct bench_rank *rank, struct rows *rows)
+static gyre_status fit_and_write(struct bench_rank *rank, const struct gyre_tuner_facts *facts,
+                                 const struct gyre_cost *start, struct rows *rows)
 {
-    const struct gyre_tuner_facts *facts = gyre_plan_facts(rank->comm);
-    struct gyre_cost cost = *gyre_plan_cost(rank->comm);
+    struct gyre_cost cost = *start;
     struct bench_fit fit;
-    if (facts->device_kind == GYRE_DEVICE_HOST) {
+    if (facts->device_kind == GYRE_DEVICE_HOST && rank->options->from_folder == NULL) {
         /* Not fitted, known: one thread carries out a rank's workers. */
         cost.parallel_workers = 1;
         cost.cores_per_host = (double)sysconf(_SC_NPROCESSORS_ONLN);
@@ -118,7 +125,18 @@ static gyre_status fit_and_write(struct bench_rank *rank, struct rows *rows)
     printf("# %d constants fitted in %d iterations: typical error %.0f%%, before %.0f%%\n",
            fit.n_constants, fit.n_iterations, 100 * (exp(fit.error) - 1),
            100 * (exp(fit.before) - 1));
-    return write_cost(rank, &cost, &fit, rows->n_rows);
+    return write_cost(rank, facts, &cost, &fit, rows->n_rows);
+}
+
+/* Nothing is measured; one rank reads and fits. */
+static gyre_status tune_from_reports(struct bench_rank *rank, struct rows *rows)
+{
+    struct gyre_tuner_facts facts;
+    GYRE_TRY(bench_reports_read(rank->options->from_folder, &facts, rows->rows,
+                                GYRE_ARRAY_LENGTH(rows->rows), &rows->n_rows));
+    return fit_and_write(rank, &facts,
+                         facts.device_kind == GYRE_DEVICE_CUDA ? &gyre_cost_h200 : &gyre_cost_host,
+                         rows);
 }
 
 static gyre_status tune(struct bench_rank *rank)
@@ -130,14 +148,17 @@ static gyre_status tune(struct bench_rank *rank)
         status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "measurements");
     else if (rank->options->step_factor < 2)
         status = gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "-f: sizes are multiplied, by 2 or more");
-    else
+    else if (rank->options->from_folder == NULL)
         status = list_trials(rank, trials);
     status = bench_rank_agree(rank, status);
-    if (status == GYRE_SUCCESS)
+    if (status == GYRE_SUCCESS && rank->options->from_folder == NULL)
         status = bench_time_trials(rank, trials);
     if (status == GYRE_SUCCESS && rank->member.rank == 0) {
         take_trials(trials, rows);
-        status = fit_and_write(rank, rows);
+        status = rank->options->from_folder != NULL
+                     ? tune_from_reports(rank, rows)
+                     : fit_and_write(rank, gyre_plan_facts(rank->comm), gyre_plan_cost(rank->comm),
+                                     rows);
     }
     free(rows);
     free(trials);

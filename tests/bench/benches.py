@@ -436,7 +436,7 @@ PREDICTION = re.compile(r" *(\d+)  (\w+) +(\w+) +(\d+) +(\d+) +([\d.]+) +([\d.]+
                         r"  (\w+) +(\w+) +(\d+) +(\d+) +([\d.]+) +([\d.]+)%$")
 
 
-def case_tune(directory, _):
+def case_tune(directory, source):
     """tune writes constants, GYRE_TUNING_FILE takes them, --predict compares with measurements."""
     sizes = ["-b", "64", "-e", "64K", "-f", "32", "--rounds", "2", "--device", "host", "-g", "2"]
     with tempfile.TemporaryDirectory() as place:
@@ -468,6 +468,14 @@ def case_tune(directory, _):
         done = run([bench(directory, "allreduce"), "-g", "2", "--device", "host"], status=1,
                    environment={"GYRE_TUNING_FILE": path})
         assert "GYRE_TUNING_FILE" in done.stderr and "nonsense" in done.stderr, done.stderr
+        if has_json(directory):
+            done = run([bench(directory, "tune"), "--from",
+                        os.path.join(source, "docs", "performance"), "--output", path])
+            with open(path, encoding="utf-8") as file:  # the shipped constants are these, rounded
+                error = re.search(r"constants from \d+ calls; typical error (\d+)%", file.read())
+            assert error and int(error.group(1)) <= 15, done.stdout
+            done = run([bench(directory, "tune"), "--from", place], status=1)
+            assert "no *.json there" in done.stderr, done.stderr
         done = run([bench(directory, "tune"), "--output", "/nonexistent/x"] + sizes, status=1)
         assert "/nonexistent/x" in done.stderr, done.stderr
     done = run([bench(directory, "sendrecv"), "--predict", "1"] + sizes, status=1)
