@@ -355,8 +355,8 @@ typedef unsigned gyre_window;
  * @buffer: [buffer, +n_bytes) on the communicator's device; sizes may differ, the smallest counts.
  * On GPUs: from cudaMalloc or gyre_mem_alloc where ranks are processes. On the host: ranks that are
  * threads of one process only.
- * Errors, the same on every rank: UNSUPPORTED (not all ranks can address each other),
- * INVALID_ARGUMENT, DEVICE, OUT_OF_MEMORY. */
+ * Errors, the same on every rank: UNSUPPORTED (not all ranks can address each other, or not this
+ * kind of memory), INVALID_ARGUMENT, DEVICE, OUT_OF_MEMORY. */
 GYRE_API gyre_status gyre_window_register(gyre_comm *comm, void *buffer, size_t n_bytes,
                                           gyre_window *window_out);
 

@@ -24,7 +24,7 @@ gyre_status gyre_share_export_cuda(bool to_processes, void *buffer,
         return GYRE_SUCCESS;
     const gyre_status status = gyre_ipc_export((void *)(uintptr_t)allocation.base, handle_out->ipc);
     if (status != GYRE_SUCCESS)
-        return gyre_fail_context(status,
+        return gyre_fail_context(GYRE_ERROR_UNSUPPORTED,
                                  "memory of %p: only what cudaMalloc or gyre_mem_alloc "
                                  "gave can be shared with other processes",
                                  buffer);

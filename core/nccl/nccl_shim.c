@@ -9,6 +9,7 @@
 
 #include "core/gyre.h"
 #include "core/nccl/nccl_fallback.h"
+#include "core/nccl/nccl_windows.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -27,6 +28,10 @@ struct ncclComm {
 
 static _Thread_local char last_error[1024];
 static _Thread_local int group_depth;
+
+/* Windows that the open group asks for. */
+static _Thread_local struct nccl_window_wish wishes[64];
+static _Thread_local size_t n_wishes;
 
 static ncclResult_t refuse(ncclResult_t result, const char *text)
 {
@@ -244,6 +249,11 @@ static ncclResult_t end(ncclComm_t comm, int aborts)
     if (comm == NULL)
         return ncclSuccess;
     ncclResult_t result = ncclSuccess;
+    size_t n_kept = 0;
+    for (size_t i = 0; i < n_wishes; i++)
+        if (wishes[i].comm != comm->comm)
+            wishes[n_kept++] = wishes[i];
+    n_wishes = n_kept;
     if (comm->twin != NULL && aborts)
         nccl_fallback_get()->CommAbort(comm->twin);
     else if (comm->twin != NULL)
@@ -464,54 +474,25 @@ static ncclResult_t get_twin(struct ncclComm *comm, ncclComm_t *twin_out)
     return result;
 }
 
-/* Windows that are asked for in a group are made at its end; those of several communicators of one
- * thread, which would wait for each other, are not made at all. */
-struct pending_window {
-    struct ncclComm *comm;
-    void *buffer;
-    size_t n_bytes;
-    ncclWindow_t *win;
-};
-
-static _Thread_local struct pending_window pending_windows[64];
-static _Thread_local size_t n_pending_windows;
-
-static ncclResult_t make_window(const struct pending_window *wanted)
+/* Makes windows now; of several communicators side by side. */
+static ncclResult_t make_windows(const struct nccl_window_wish *asked, size_t n_asked)
 {
-    gyre_window window = 0;
-    ncclResult_t result;
-    gyre_comm *own = usable(wanted->comm, &result);
-    if (own == NULL)
-        return result;
-    const gyre_status status = gyre_window_register(own, wanted->buffer, wanted->n_bytes, &window);
-    if (status == GYRE_ERROR_UNSUPPORTED) /* on all ranks: they do without */
-        return ncclSuccess;
-    *wanted->win = (ncclWindow_t)(uintptr_t)window;
-    return result_of(status);
+    char cause[sizeof(last_error)] = "";
+    const gyre_status status = nccl_windows_make(asked, n_asked, cause, sizeof(cause));
+    return status == GYRE_SUCCESS ? ncclSuccess : refuse(translate(status), cause);
 }
 
-static ncclResult_t make_pending_windows(void)
-{
-    const size_t n = n_pending_windows;
-    bool is_several = false;
-    ncclResult_t result = ncclSuccess;
-    n_pending_windows = 0;
-    for (size_t i = 1; i < n; i++)
-        is_several = is_several || pending_windows[i].comm != pending_windows[0].comm;
-    for (size_t i = 0; i < n && !is_several && result == ncclSuccess; i++)
-        result = make_window(&pending_windows[i]);
-    return result;
-}
-
-/* Only symmetric windows promise that a call's buffers lie alike on all ranks. */
-static ncclResult_t want_window(const struct pending_window *wanted, int flags)
+/* Only symmetric windows promise that a call's buffers lie alike on all ranks. In a group they are
+ * made at its end. */
+static ncclResult_t want_window(const struct nccl_window_wish *wish, int flags)
 {
     if ((flags & NCCL_WIN_COLL_SYMMETRIC) == 0)
         return ncclSuccess;
     if (group_depth == 0)
-        return make_window(wanted);
-    if (n_pending_windows < sizeof(pending_windows) / sizeof(pending_windows[0]))
-        pending_windows[n_pending_windows++] = *wanted;
+        return make_windows(wish, 1);
+    if (n_wishes == sizeof(wishes) / sizeof(wishes[0]))
+        return refuse(ncclInvalidUsage, "ncclCommWindowRegister: too many windows in a group");
+    wishes[n_wishes++] = *wish;
     return ncclSuccess;
 }
 
@@ -523,13 +504,14 @@ EXPORT ncclResult_t pncclCommWindowRegister(ncclComm_t comm, void *buff, size_t 
     ncclResult_t result;
     if (usable(comm, &result) == NULL)
         return result;
+    if (win != NULL)
+        *win = NULL; /* documented: no window, collectives use the buffer like any other */
+    if (real == NULL) {
+        const struct nccl_window_wish wish = {comm->comm, buff, size, win};
+        return want_window(&wish, winFlags);
+    }
     if (buff == NULL || size == 0 || win == NULL)
         return refuse(ncclInvalidArgument, "ncclCommWindowRegister: no buffer, or no place for it");
-    *win = NULL; /* documented: no window, collectives use the buffer like any other */
-    if (real == NULL) {
-        const struct pending_window wanted = {comm, buff, size, win};
-        return want_window(&wanted, winFlags);
-    }
     result = get_twin(comm, &twin);
     if (result != ncclSuccess)
         return result;
@@ -701,9 +683,11 @@ EXPORT ncclResult_t pncclGroupEnd(void)
 {
     group_depth -= group_depth > 0;
     const ncclResult_t result = result_of(gyre_group_end());
-    if (group_depth > 0 || n_pending_windows == 0)
+    if (group_depth > 0 || n_wishes == 0)
         return result;
-    const ncclResult_t made = make_pending_windows();
+    const size_t n = n_wishes;
+    n_wishes = 0;
+    const ncclResult_t made = make_windows(wishes, n);
     return result == ncclSuccess ? made : result;
 }
 
@@ -716,6 +700,7 @@ EXPORT ncclResult_t pncclGroupSimulateEnd(ncclSimInfo_t *simInfo)
                       "ncclGroupSimulateEnd: initialise simInfo with NCCL_SIM_INFO_INITIALIZER");
     const gyre_status status = gyre_group_simulate_end(&time_us);
     group_depth -= group_depth == 1;
+    n_wishes = 0; /* nothing of the group is carried out */
     if (status == GYRE_SUCCESS)
         simInfo->estimatedTime = (float)time_us;
     return result_of(status);

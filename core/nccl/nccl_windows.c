@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Making symmetric windows (core/nccl/nccl_windows.h), over gyre.h.
+ */
+#include "core/nccl/nccl_windows.h"
+
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+/* Who asks: a thread of a process. Exchanged: fixed layout. */
+struct asker {
+    uint64_t process;
+    uint64_t thread;
+};
+
+/* The wishes of one communicator, on a thread of their own where there are several. */
+struct job {
+    const struct nccl_window_wish *wishes;
+    size_t n_wishes;
+    gyre_comm *comm;
+    struct asker asker;
+    gyre_status status;
+    char cause[1024];
+    pthread_t thread;
+    int is_started;
+};
+
+static pthread_once_t process_once = PTHREAD_ONCE_INIT;
+static uint64_t process_number;
+
+static void number_process(void)
+{
+    if (getrandom(&process_number, sizeof(process_number), 0) != sizeof(process_number))
+        process_number = (uint64_t)(uintptr_t)&process_number;
+}
+
+static struct asker this_thread(void)
+{
+    static _Thread_local char place; /* its address is the thread's alone */
+    pthread_once(&process_once, number_process);
+    const struct asker asker = {process_number, (uint64_t)(uintptr_t)&place};
+    return asker;
+}
+
+/* Does some thread ask for two ranks? The same answer on all ranks. */
+static gyre_status ask_all(gyre_comm *comm, const struct asker *mine, int *is_twice_out)
+{
+    int n_ranks = 0;
+    *is_twice_out = 0;
+    gyre_status status = gyre_comm_count(comm, &n_ranks);
+    struct asker *all = calloc((size_t)n_ranks + 1, sizeof(*all));
+    if (all == NULL)
+        return GYRE_ERROR_OUT_OF_MEMORY;
+    if (status == GYRE_SUCCESS)
+        status = gyre_comm_exchange(comm, mine, sizeof(*mine), all);
+    for (int a = 0; status == GYRE_SUCCESS && a < n_ranks; a++)
+        for (int b = a + 1; b < n_ranks; b++)
+            if (all[a].process == all[b].process && all[a].thread == all[b].thread)
+                *is_twice_out = 1;
+    free(all);
+    return status;
+}
+
+static gyre_status make_one(const struct nccl_window_wish *wish, const struct asker *asker)
+{
+    gyre_window window = 0;
+    int is_twice;
+    gyre_status status = ask_all(wish->comm, asker, &is_twice);
+    if (status != GYRE_SUCCESS || is_twice)
+        return status;
+    /* Without a place for it gyre refuses, where the other ranks learn of it. */
+    status = gyre_window_register(wish->comm, wish->buffer, wish->n_bytes,
+                                  wish->win != NULL ? &window : NULL);
+    if (status == GYRE_SUCCESS)
+        *wish->win = (ncclWindow_t)(uintptr_t)window;
+    return status == GYRE_ERROR_UNSUPPORTED ? GYRE_SUCCESS : status;
+}
+
+static void *run_job(void *argument)
+{
+    struct job *job = argument;
+    for (size_t i = 0; i < job->n_wishes && job->status == GYRE_SUCCESS; i++) {
+        if (job->wishes[i].comm != job->comm)
+            continue;
+        job->status = make_one(&job->wishes[i], &job->asker);
+        if (job->status != GYRE_SUCCESS)
+            snprintf(job->cause, sizeof(job->cause), "%s",
+                     job->status == GYRE_ERROR_OUT_OF_MEMORY ? "out of host memory"
+                                                             : gyre_last_error());
+    }
+    return NULL;
+}
+
+gyre_status nccl_windows_make(const struct nccl_window_wish *wishes, size_t n_wishes,
+                              char *cause_out, size_t cause_bytes)
+{
+    struct job *jobs = calloc(n_wishes + 1, sizeof(*jobs));
+    size_t n_jobs = 0;
+    gyre_status status = GYRE_SUCCESS;
+    if (jobs == NULL) {
+        snprintf(cause_out, cause_bytes, "out of host memory");
+        return GYRE_ERROR_OUT_OF_MEMORY;
+    }
+    for (size_t i = 0; i < n_wishes; i++) {
+        size_t known = 0;
+        while (known < n_jobs && jobs[known].comm != wishes[i].comm)
+            known++;
+        if (known < n_jobs)
+            continue;
+        jobs[n_jobs].wishes = wishes;
+        jobs[n_jobs].n_wishes = n_wishes;
+        jobs[n_jobs].comm = wishes[i].comm;
+        jobs[n_jobs++].asker = this_thread();
+    }
+    for (size_t i = 1; i < n_jobs; i++)
+        jobs[i].is_started = pthread_create(&jobs[i].thread, NULL, run_job, &jobs[i]) == 0;
+    if (n_jobs > 0)
+        run_job(&jobs[0]);
+    for (size_t i = 0; i < n_jobs; i++) {
+        if (jobs[i].is_started)
+            pthread_join(jobs[i].thread, NULL);
+        else if (i > 0)
+            run_job(&jobs[i]); /* no thread: after the others, which may be in time */
+        if (status != GYRE_SUCCESS || jobs[i].status == GYRE_SUCCESS)
+            continue;
+        status = jobs[i].status;
+        snprintf(cause_out, cause_bytes, "%s", jobs[i].cause);
+    }
+    free(jobs);
+    return status;
+}
