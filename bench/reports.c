@@ -83,6 +83,18 @@ static void read_result(struct reading *reading, struct json_object *result,
         reading->rows[reading->n_rows++] = row;
 }
 
+/* A communicator of several hosts is another machine. */
+static bool is_one_host(struct json_object *places)
+{
+    const size_t n =
+        json_object_is_type(places, json_type_array) ? json_object_array_length(places) : 0;
+    for (size_t i = 1; i < n; i++)
+        if (strcmp(text_of(json_object_array_get_idx(places, i), "host"),
+                   text_of(json_object_array_get_idx(places, 0), "host")) != 0)
+            return false;
+    return true;
+}
+
 static gyre_status read_report(struct reading *reading, struct json_object *root)
 {
     struct json_object *settings = member(root, "settings"), *results = member(root, "results");
@@ -91,7 +103,8 @@ static gyre_status read_report(struct reading *reading, struct json_object *root
     const bool is_cuda = strcmp(text_of(settings, "device"), "cuda") == 0;
     const gyre_device_kind kind = is_cuda ? GYRE_DEVICE_CUDA : GYRE_DEVICE_HOST;
     if (coll < 0 || settings == NULL || !json_object_is_type(results, json_type_array) ||
-        !is_for_a_fit((enum gyre_collective)coll) || n_ranks < 2 || n_ranks > GYRE_MAX_RANKS)
+        !is_for_a_fit((enum gyre_collective)coll) || n_ranks < 2 || n_ranks > GYRE_MAX_RANKS ||
+        !is_one_host(member(root, "places")))
         return GYRE_SUCCESS; /* of something else */
     if (int_of(root, "schema_version") != SCHEMA_VERSION)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "schema_version is not %d", SCHEMA_VERSION);

@@ -280,7 +280,7 @@ static void bound_silence(const struct star *star)
 
 static gyre_status environment_open(struct bench_world *world)
 {
-    int port;
+    int port = 0;
     GYRE_TRY(read_number("WORLD_SIZE", 1, 65535, &world->n_processes));
     GYRE_TRY(read_number("RANK", 0, world->n_processes - 1, &world->process));
     GYRE_TRY(master_port(&port));

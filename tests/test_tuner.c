@@ -186,7 +186,15 @@ static void paths_are_chosen_and_forced(void)
     CHECK(!choice_by_path(4, "", GYRE_COLL_ALL_REDUCE, 1 << 20).by_copy_engines);
     CHECK(!choice_by_path(4, "", GYRE_COLL_REDUCE_SCATTER, 1ULL << 30).by_copy_engines);
     CHECK(!choice_by_path(4, "^copy_engine", GYRE_COLL_ALL_REDUCE, 1ULL << 30).by_copy_engines);
+    CHECK(choice_by_path(4, "^placed", GYRE_COLL_ALL_REDUCE, 1ULL << 30).by_copy_engines);
     CHECK(choice_by_path(2, "copy_engine", GYRE_COLL_BROADCAST, 64).by_copy_engines);
+    struct gyre_tuner_facts facts = gpu_facts(4);
+    struct gyre_filter no_kernel;
+    facts.in_window = true;
+    CHECK_OK(gyre_filter_parse("", "", "^placed", &no_kernel));
+    CHECK(!gyre_tuner_may_place(&facts, &no_kernel, GYRE_COLL_ALL_REDUCE, GYRE_PROTO_SIMPLE));
+    CHECK_OK(gyre_tuner_check_path(&facts, &no_kernel, GYRE_COLL_ALL_REDUCE, &gyre_algorithm_ring,
+                                   GYRE_PATH_STAGED));
     const struct gyre_choice placed = choice_by_path(4, "placed", GYRE_COLL_ALL_REDUCE, 64);
     CHECK(placed.proto == GYRE_PROTO_SIMPLE && !placed.by_copy_engines &&
           (placed.algorithm->places >> GYRE_COLL_ALL_REDUCE & 1U) != 0);

@@ -40,6 +40,7 @@ struct loaded_entry {
 /* A choice by prediction, which takes too long to make for each call. */
 struct choice_entry {
     enum gyre_collective coll;
+    bool in_window;
     uint64_t class_bytes;
     struct gyre_choice choice;
     struct choice_entry *next;
@@ -231,7 +232,8 @@ static gyre_status find_choice(struct gyre_plan_cache *cache, const struct gyre_
         return gyre_tuner_choose(facts, &cache->filter, coll, n_bytes, choice_out);
     const uint64_t class_bytes = gyre_tuner_size_class(n_bytes);
     struct choice_entry *entry = cache->choices;
-    while (entry != NULL && (entry->coll != coll || entry->class_bytes != class_bytes))
+    while (entry != NULL && (entry->coll != coll || entry->in_window != facts->in_window ||
+                             entry->class_bytes != class_bytes))
         entry = entry->next;
     if (entry == NULL) {
         struct gyre_choice choice;
@@ -239,7 +241,7 @@ static gyre_status find_choice(struct gyre_plan_cache *cache, const struct gyre_
         entry = calloc(1, sizeof(*entry));
         if (entry == NULL)
             return gyre_fail_errno(ENOMEM, "choice for %s", gyre_collectives[coll].name);
-        *entry = (struct choice_entry){coll, class_bytes, choice, cache->choices};
+        *entry = (struct choice_entry){coll, facts->in_window, class_bytes, choice, cache->choices};
         cache->choices = entry;
     }
     *choice_out = entry->choice;
@@ -260,8 +262,12 @@ static gyre_status force_choice(const struct gyre_plan_cache *cache, struct gyre
         if (gyre_algorithms[i] == forced->algorithm) {
             filter.algorithms[coll] = 1U << i;
             filter.protos[coll] = 1U << forced->proto;
+            if (!forced->by_copy_engines)
+                filter.paths[coll] &= ~(1U << GYRE_PATH_COPY_ENGINE);
         }
     GYRE_TRY(gyre_tuner_choose(&facts, &filter, coll, n_bytes, choice_out));
+    if (choice_out->by_copy_engines)
+        return GYRE_SUCCESS;
     if (forced->tile_bytes > 0)
         choice_out->tile_bytes = forced->tile_bytes;
     const uint32_t most_bytes =

@@ -232,12 +232,11 @@ static const struct gyre_algorithm *prefer_on_cuda(const struct gyre_tuner_facts
     return row != NULL ? row->algorithm : prefer_on_host(facts, coll, n_bytes);
 }
 
-/* Ranks can write into each other's window, and the user lets them. */
+/* Ranks can write into each other's window. */
 static bool can_place(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,
                       enum gyre_collective coll)
 {
-    return facts->in_window && (filter->protos[coll] >> GYRE_PROTO_SIMPLE & 1U) != 0 &&
-           (filter->paths[coll] & ~(1U << GYRE_PATH_STAGED)) != 0;
+    return facts->in_window && (filter->protos[coll] >> GYRE_PROTO_SIMPLE & 1U) != 0;
 }
 
 bool gyre_tuner_may_place(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,
@@ -248,7 +247,8 @@ bool gyre_tuner_may_place(const struct gyre_tuner_facts *facts, const struct gyr
      * 2026-11). */
     const bool is_slower = facts->device_kind == GYRE_DEVICE_CUDA && coll == GYRE_COLL_BROADCAST &&
                            (filter->paths[coll] >> GYRE_PATH_STAGED & 1U) != 0;
-    return proto == GYRE_PROTO_SIMPLE && !is_slower && can_place(facts, filter, coll);
+    return proto == GYRE_PROTO_SIMPLE && !is_slower && can_place(facts, filter, coll) &&
+           (filter->paths[coll] >> GYRE_PATH_PLACED & 1U) != 0;
 }
 
 /* From so many bytes on copy engines are faster, where the result lies in a window: 2 and 4 H200,
@@ -508,7 +508,12 @@ static uint32_t lines_tile(const struct gyre_tuner_facts *facts, const struct gy
     const uint64_t round_bytes = gyre_max_u64(512 / n_peers / 32, 1) * 480;
     const bool is_cut =
         coll == GYRE_COLL_ALL_REDUCE && choice->algorithm == &gyre_algorithm_twoshot;
-    const uint64_t part = n_bytes / choice->n_channels / (is_cut ? facts->n_ranks : 1);
+    const struct gyre_split split = {.count = n_bytes,
+                                     .n_channels = choice->n_channels,
+                                     .n_chunks = is_cut ? facts->n_ranks : 1,
+                                     .tile_elems = most_bytes,
+                                     .unit_elems = 16};
+    const uint64_t part = gyre_chunk_range(&split, 0, 0).n_elems; /* the longest */
     const uint64_t n_tiles = gyre_max_u64(gyre_div_round_up(part, most_bytes), 1);
     const uint64_t wanted =
         gyre_round_up(gyre_max_u64(gyre_div_round_up(part, n_tiles), 1), round_bytes);

@@ -143,9 +143,9 @@ static gyre_status cuda_info(struct gyre_device *device, struct gyre_device_info
 
 static gyre_status cuda_mem_alloc(struct gyre_device *device, size_t n_bytes, void **ptr_out)
 {
-    const size_t n_rounded = n_bytes >= LARGE_PAGE_BYTES
-                                 ? (n_bytes + LARGE_PAGE_BYTES - 1) & ~(LARGE_PAGE_BYTES - 1)
-                                 : n_bytes;
+    const bool is_large = n_bytes >= LARGE_PAGE_BYTES && n_bytes <= SIZE_MAX - LARGE_PAGE_BYTES;
+    const size_t n_rounded =
+        is_large ? (n_bytes + LARGE_PAGE_BYTES - 1) & ~(LARGE_PAGE_BYTES - 1) : n_bytes;
     ON_DEVICE_APART(device, cudaMalloc(ptr_out, n_rounded > 0 ? n_rounded : 1));
 }
 

@@ -17,6 +17,8 @@ static void free_executor(struct gyre_cuda_executor *executor)
     gyre_cuda_lanes_close(executor);
     if (executor->last_event != NULL)
         (void)cudaEventDestroy(executor->last_event);
+    if (executor->captured_event != NULL)
+        (void)cudaEventDestroy(executor->captured_event);
     (void)device->ops->mem_free(device, executor->device_connectors);
     (void)device->ops->mem_free(device, executor->counters);
     (void)device->ops->mem_free(device, executor->control);
@@ -49,12 +51,13 @@ static gyre_status allocate_all(struct gyre_cuda_executor *executor)
                              connectors_bytes);
 }
 
-static gyre_status make_event(struct gyre_cuda_executor *executor)
+static gyre_status make_events(struct gyre_cuda_executor *executor)
 {
     int previous;
     GYRE_TRY(gyre_cuda_enter(executor->device->ordinal, &previous));
-    const cudaError_t error =
-        cudaEventCreateWithFlags(&executor->last_event, cudaEventDisableTiming);
+    cudaError_t error = cudaEventCreateWithFlags(&executor->last_event, cudaEventDisableTiming);
+    if (error == cudaSuccess)
+        error = cudaEventCreateWithFlags(&executor->captured_event, cudaEventDisableTiming);
     gyre_cuda_leave(executor->device->ordinal, previous);
     return error == cudaSuccess ? GYRE_SUCCESS : gyre_cuda_fail(error, "cudaEventCreateWithFlags");
 }
@@ -84,7 +87,7 @@ static gyre_status cuda_open(const struct gyre_executor_config *config,
     }
     memcpy(executor->connectors, config->connectors, connectors_bytes);
     GYRE_TRY_GOTO(status, allocate_all(executor), fail);
-    GYRE_TRY_GOTO(status, make_event(executor), fail);
+    GYRE_TRY_GOTO(status, make_events(executor), fail);
     *executor_out = &executor->base;
     return GYRE_SUCCESS;
 fail:

@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+#define MAX_PITCH_BYTES INT32_MAX /* cudaDevAttrMaxPitch */
+
 /* One launch of a tail. */
 struct tail_launch {
     struct gyre_cuda_executor *executor;
@@ -20,19 +22,26 @@ struct tail_launch {
 
 /* ---- lanes -------------------------------------------------------------------------------- */
 
+static gyre_status open_lanes(struct gyre_cuda_lanes *lanes)
+{
+    for (int i = 0; i < GYRE_CUDA_LANES; i++) {
+        GYRE_CUDA_TRY(cudaStreamCreateWithFlags(&lanes->streams[i], cudaStreamNonBlocking));
+        GYRE_CUDA_TRY(cudaEventCreateWithFlags(&lanes->joins[i], cudaEventDisableTiming));
+    }
+    GYRE_CUDA_TRY(cudaEventCreateWithFlags(&lanes->fork, cudaEventDisableTiming));
+    return GYRE_SUCCESS;
+}
+
 gyre_status gyre_cuda_lanes_open(struct gyre_cuda_executor *executor)
 {
-    for (int set = 0; set < 2; set++) {
-        struct gyre_cuda_lanes *lanes = &executor->lanes[set];
-        if (lanes->fork != NULL)
-            continue;
-        for (int i = 0; i < GYRE_CUDA_LANES; i++) {
-            GYRE_CUDA_TRY(cudaStreamCreateWithFlags(&lanes->streams[i], cudaStreamNonBlocking));
-            GYRE_CUDA_TRY(cudaEventCreateWithFlags(&lanes->joins[i], cudaEventDisableTiming));
-        }
-        GYRE_CUDA_TRY(cudaEventCreateWithFlags(&lanes->fork, cudaEventDisableTiming));
-    }
-    return GYRE_SUCCESS;
+    gyre_status status = GYRE_SUCCESS;
+    if (executor->lanes[1].fork != NULL)
+        return GYRE_SUCCESS;
+    for (int set = 0; set < 2 && status == GYRE_SUCCESS; set++)
+        status = open_lanes(&executor->lanes[set]);
+    if (status != GYRE_SUCCESS)
+        gyre_cuda_lanes_close(executor);
+    return status;
 }
 
 void gyre_cuda_lanes_close(struct gyre_cuda_executor *executor)
@@ -183,12 +192,14 @@ static gyre_status enqueue_copy(void *context, uint32_t channel, const struct gy
     if (copy->peer < 0 && copy->n_rows == 1)
         return copy_within(launch, to, from, copy->row_bytes);
     GYRE_TRY(lane_stream(launch, copy->peer < 0 ? GYRE_CUDA_LANES : channel, &stream));
-    if (copy->n_rows == 1)
-        GYRE_CUDA_TRY(cudaMemcpyAsync(to, from, copy->row_bytes, cudaMemcpyDeviceToDevice, stream));
-    else
+    if (copy->n_rows > 1 && copy->pitch_bytes <= MAX_PITCH_BYTES) {
         GYRE_CUDA_TRY(cudaMemcpy2DAsync(to, copy->pitch_bytes, from, copy->pitch_bytes,
-                                        copy->row_bytes, copy->n_rows, cudaMemcpyDeviceToDevice,
-                                        stream));
+                                        copy->row_bytes, copy->n_rows, cudaMemcpyDefault, stream));
+        return GYRE_SUCCESS;
+    }
+    for (uint64_t row = 0; row < copy->n_rows; row++)
+        GYRE_CUDA_TRY(cudaMemcpyAsync(to + row * copy->pitch_bytes, from + row * copy->pitch_bytes,
+                                      copy->row_bytes, cudaMemcpyDefault, stream));
     return GYRE_SUCCESS;
 }
 

@@ -80,13 +80,18 @@ static void fill_work(const struct gyre_work *work, uint32_t first_block, struct
 static gyre_status order_after_last(struct gyre_cuda_executor *executor, cudaStream_t stream,
                                     uint64_t capture)
 {
+    if (capture != 0) {
+        /* A graph's launches are ordered among each other; by whoever launches it against others.
+         */
+        if (executor->last_capture != capture || executor->captured_stream == stream)
+            return GYRE_SUCCESS;
+        GYRE_CUDA_TRY(cudaEventRecord(executor->captured_event, executor->captured_stream));
+        GYRE_CUDA_TRY(cudaStreamWaitEvent(stream, executor->captured_event, 0));
+        return GYRE_SUCCESS;
+    }
     if (!executor->has_launched || executor->last_stream == stream)
         return GYRE_SUCCESS;
-    if (executor->last_capture != capture)
-        return GYRE_SUCCESS; /* a graph's launches are ordered by whoever launches the graph */
-    if (capture != 0) {
-        GYRE_CUDA_TRY(cudaEventRecord(executor->last_event, executor->last_stream));
-    } else if (!executor->has_streams) {
+    if (!executor->has_streams) {
         executor->has_streams = true;
         const struct gyre_pulse *pulse = &executor->board->pulse;
         if (gyre_load_acquire_u64(&pulse->completed) >= pulse->launched)
@@ -126,9 +131,13 @@ gyre_status gyre_cuda_start(struct gyre_cuda_executor *executor,
         if (executor->has_streams)
             GYRE_CUDA_TRY(cudaEventRecord(executor->last_event, stream));
     }
-    executor->has_launched = true;
-    executor->last_stream = stream;
-    executor->last_capture = capture;
+    if (capture == 0) {
+        executor->has_launched = true;
+        executor->last_stream = stream;
+    } else {
+        executor->last_capture = capture;
+        executor->captured_stream = stream;
+    }
     return GYRE_SUCCESS;
 }
 
@@ -236,6 +245,14 @@ static gyre_status launch_whole(struct gyre_cuda_executor *executor, const struc
     return gyre_cuda_launch_copies(executor, work, loaded->program != NULL ? 0 : 1, stream);
 }
 
+/* A call that was enqueued in part can neither be taken back nor ended. */
+static void end_if_begun(struct gyre_cuda_executor *executor, uint64_t launched_before,
+                         gyre_status status)
+{
+    if (status != GYRE_SUCCESS && executor->board->pulse.launched != launched_before)
+        (void)gyre_fault_raise(executor->fault, status, gyre_cause());
+}
+
 /* Works that wait for each other: all in one kernel, which only copies. */
 static gyre_status launch_many(struct gyre_cuda_executor *executor, const struct gyre_work *works,
                                uint32_t n_works, cudaStream_t stream)
@@ -277,14 +294,19 @@ gyre_status gyre_cuda_launch(struct gyre_executor *base, const struct gyre_work 
     int previous;
     if (n_works <= 0)
         return GYRE_SUCCESS;
+    /* Nothing moves, on no rank: a slot that is not used must not open OUT to the peers. */
+    if (n_works == 1 && works[0].split.count == 0)
+        return GYRE_SUCCESS;
     for (int i = 0; i < n_works; i++)
         GYRE_TRY(check_work(&works[i]));
     GYRE_TRY(gyre_cuda_enter(executor->device->ordinal, &previous));
     pthread_mutex_lock(&executor->lock);
+    const uint64_t launched_before = executor->board->pulse.launched;
     const gyre_status status =
         n_works == 1 ? launch_whole(executor, works, (cudaStream_t)stream)
                      : launch_many(executor, works, (uint32_t)n_works, (cudaStream_t)stream);
     pthread_mutex_unlock(&executor->lock);
+    end_if_begun(executor, launched_before, status);
     gyre_cuda_leave(executor->device->ordinal, previous);
     return status;
 }

@@ -57,12 +57,25 @@ static gyre_status find_end(struct lowering *lower, uint32_t i, uint32_t *index_
             return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                              "the connection %s rank %u goes through a proxy: no protocol %s",
                              connection->is_send ? "to" : "from", peer, gyre_proto_names[proto]);
-        if (proto == GYRE_PROTO_SIMPLE)
-            lower->slot_bytes = (uint32_t)gyre_min_u64(lower->slot_bytes, end->slot_bytes);
     }
     *index_out =
         gyre_connector_index(lower->spec, peer, connection->lane, connection->is_send != 0);
     return GYRE_SUCCESS;
+}
+
+/* Slots hold a tile, but for what is placed. */
+static void use_slots(struct lowering *lower, uint32_t i)
+{
+    const struct gyre_program *program = lower->config->program;
+    const struct gyre_connection *connection = &program->connections[i];
+    const uint16_t *rank_of = lower->config->rank_of;
+    const uint32_t peer = rank_of != NULL ? rank_of[connection->peer] : connection->peer;
+    for (uint32_t channel = 0; channel < lower->config->n_channels; channel++) {
+        const uint32_t fifo = channel * program->n_lanes + connection->lane;
+        const struct gyre_connector *end = &lower->connectors[gyre_connector_index(
+            lower->spec, peer, fifo, connection->is_send != 0)];
+        lower->slot_bytes = (uint32_t)gyre_min_u64(lower->slot_bytes, end->slot_bytes);
+    }
 }
 
 /* A use of a program's connection by a worker; the first one makes it the worker's own. */
@@ -80,6 +93,8 @@ static gyre_status use_connection(struct lowering *lower, struct gyre_cuda_worke
         GYRE_TRY(find_end(lower, i, &added->index));
         lower->own_number[i] = (uint16_t)worker->n_connections++;
     }
+    if (lower->config->proto == GYRE_PROTO_SIMPLE && operand->is_placed == 0)
+        use_slots(lower, i);
     struct gyre_cuda_connection *own =
         &lower->connections[worker->first_connection + lower->own_number[i]];
     own->is_placed = (uint16_t)(own->is_placed | operand->is_placed);

@@ -72,7 +72,9 @@ struct gyre_cuda_executor {
     cudaEvent_t last_event; /* recorded after every launch once there are several streams */
     bool has_streams;       /* more than one was seen */
     bool has_launched;
-    uint64_t last_capture;           /* id of the capture that last_stream was in, 0 = none */
+    uint64_t last_capture;        /* id of the last capture that took a launch, 0 = none */
+    cudaStream_t captured_stream; /* of that launch */
+    cudaEvent_t captured_event;
     struct gyre_cuda_lanes lanes[2]; /* for captures: the second; made with the first tail */
     union {
         struct gyre_cuda_args_one one;

@@ -88,6 +88,7 @@ static __global__ void __launch_bounds__(GYRE_CUDA_GATE_THREADS)
     for (uint32_t i = threadIdx.x; i < args.n_entries; i += blockDim.x)
         if ((args.entries[i].acts & GYRE_CUDA_GATE_COUNT) != 0)
             common.counters[args.entries[i].index] += args.entries[i].slot;
+    __syncthreads();
     if (threadIdx.x == 0)
         finish_launch(common);
 }

@@ -312,10 +312,42 @@ static void what_has_no_tail_is_refused(void)
     free(connectors);
 }
 
+/* What is placed needs no slot: a ring's wide ones count alone, though all ranks are connected. */
+static void only_what_is_staged_limits_a_tile(void)
+{
+    enum { N = 4, NEAR = 65536, FAR = 4096 };
+    struct play play = {
+        .n_ranks = N,
+        .spec = {.n_fifos = N_FIFOS, .depth = DEPTH, .slot_bytes = {FAR}, .near_slot_bytes = NEAR}};
+    struct gyre_connector *connectors = make_connectors(&play);
+    for (uint32_t i = 0; i < N * N_FIFOS * 2; i++) {
+        const uint32_t peer = i / (N_FIFOS * 2);
+        const bool is_near =
+            peer == (i % 2 != 0 ? 1 : N - 1); /* to the next, from the one before */
+        connectors[i].slots[GYRE_PROTO_SIMPLE] = (unsigned char *)(uintptr_t)0x10000;
+        connectors[i].slot_bytes = is_near ? NEAR : FAR;
+    }
+    for (int is_placed = 0; is_placed < 2; is_placed++) {
+        const struct gyre_shape shape = {
+            .coll = GYRE_COLL_ALL_REDUCE, .n_ranks = N, .is_placed = is_placed != 0};
+        struct gyre_cuda_program *blob;
+        struct gyre_cuda_shape size;
+        struct gyre_program *program;
+        CHECK_OK(gyre_algorithm_emit(&gyre_algorithm_spread, &shape, 0, &program));
+        const struct gyre_load_config config = {.program = program, .n_channels = 1};
+        CHECK_OK(gyre_cuda_lower(&play.spec, connectors, N, &config, &blob, &size));
+        CHECK_MSG(size.slot_bytes == (is_placed ? NEAR : FAR), "%u", size.slot_bytes);
+        free(blob);
+        gyre_program_free(program);
+    }
+    free(connectors);
+}
+
 static const struct test_case cases[] = {
     {"copies bring everything everywhere", copies_bring_everything_everywhere},
     {"the tables say who has tails", the_tables_say_who_has_tails},
     {"what has no tail is refused", what_has_no_tail_is_refused},
+    {"only what is staged limits a tile", only_what_is_staged_limits_a_tile},
 };
 
 TEST_MAIN(cases)
