@@ -444,90 +444,131 @@ static void a_captured_graph_replays_without_the_host(void)
     }
 }
 
-/* Two captures that are open at the same time, replayed in turn: each rank's block goes to all. */
-static void copy_engines_replay_from_graphs(void)
-{
-    const uint64_t count = 3000;
-    const struct gyre_reduction none = {.dtype = GYRE_INT32, .op = GYRE_SUM, .divisor = 1};
+/* An all-gather of int32 by copy engines, on all ranks. */
+struct gathers {
     struct gpu_world gpus;
     struct gyre_program *programs[MAX_RUN_RANKS];
     struct gyre_loaded *loaded[MAX_RUN_RANKS];
-    void *bases[MAX_RUN_RANKS];
-    int32_t *ins[MAX_RUN_RANKS], *values;
+    int32_t *ins[MAX_RUN_RANKS];
+    void *bases[MAX_RUN_RANKS]; /* of OUT */
+    struct gyre_placement placement;
+    cudaStream_t others[MAX_RUN_RANKS]; /* a second stream of each rank */
     cudaGraphExec_t graphs[2][MAX_RUN_RANKS];
-    cudaStream_t others[MAX_RUN_RANKS];
-    gpu_world_open(&gpus, wanted_ranks, &gpu_spec);
-    const int n = gpus.n_ranks;
-    const size_t out_bytes = (size_t)n * count * sizeof(int32_t);
-    const struct gyre_placement placement = {.bases = bases, .device_bases = bases};
-    values = malloc(out_bytes);
-    for (int rank = 0; rank < n; rank++) {
+};
+
+#define GATHER_COUNT 3000
+
+static const struct gyre_reduction no_reduction = {
+    .dtype = GYRE_INT32, .op = GYRE_SUM, .divisor = 1};
+
+static size_t gathered_bytes(const struct gathers *gathers)
+{
+    return (size_t)gathers->gpus.n_ranks * GATHER_COUNT * sizeof(int32_t);
+}
+
+static void open_gathers(struct gathers *gathers)
+{
+    struct gpu_world *gpus = &gathers->gpus;
+    gpu_world_open(gpus, wanted_ranks, &gpu_spec);
+    gathers->placement = (struct gyre_placement){gathers->bases, gathers->bases};
+    for (int rank = 0; rank < gpus->n_ranks; rank++) {
         const struct gyre_shape shape = {
-            .coll = GYRE_COLL_ALL_GATHER, .n_ranks = (uint16_t)n, .is_placed = true};
-        CHECK_OK(gyre_algorithm_emit(&gyre_algorithm_direct, &shape, rank, &programs[rank]));
+            .coll = GYRE_COLL_ALL_GATHER, .n_ranks = (uint16_t)gpus->n_ranks, .is_placed = true};
+        CHECK_OK(
+            gyre_algorithm_emit(&gyre_algorithm_direct, &shape, rank, &gathers->programs[rank]));
         const struct gyre_load_config config = {
-            .program = programs[rank], .n_channels = 1, .by_copy_engines = true};
-        CHECK_OK(gpu_world_load(&gpus, rank, &config, &none, &loaded[rank]));
-        gpu_world_use(&gpus, rank);
-        GPU_OK(cudaMalloc((void **)&ins[rank], count * sizeof(int32_t)));
-        GPU_OK(cudaMalloc(&bases[rank], out_bytes));
-        GPU_OK(cudaStreamCreateWithFlags(&others[rank], cudaStreamNonBlocking));
+            .program = gathers->programs[rank], .n_channels = 1, .by_copy_engines = true};
+        CHECK_OK(gpu_world_load(gpus, rank, &config, &no_reduction, &gathers->loaded[rank]));
+        gpu_world_use(gpus, rank);
+        GPU_OK(cudaMalloc((void **)&gathers->ins[rank], GATHER_COUNT * sizeof(int32_t)));
+        GPU_OK(cudaMalloc(&gathers->bases[rank], gathered_bytes(gathers)));
+        GPU_OK(cudaStreamCreateWithFlags(&gathers->others[rank], cudaStreamNonBlocking));
     }
-    for (int rank = 0; rank < n; rank++) {
-        const struct gyre_work work = {.loaded = loaded[rank],
-                                       .in = ins[rank],
-                                       .out = bases[rank],
-                                       .split = {count, 1, 1, 1 << 20, 4},
-                                       .reduction = none,
-                                       .placement = &placement};
-        cudaStream_t streams[] = {gpus.streams[rank], others[rank]};
+}
+
+static void close_gathers(struct gathers *gathers)
+{
+    struct gpu_world *gpus = &gathers->gpus;
+    for (int rank = 0; rank < gpus->n_ranks; rank++) {
+        gyre_executor_cuda.unload(gpus->executors[rank], gathers->loaded[rank]);
+        gyre_program_free(gathers->programs[rank]);
+        gpu_world_use(gpus, rank);
+        GPU_OK(cudaGraphExecDestroy(gathers->graphs[0][rank]));
+        GPU_OK(cudaGraphExecDestroy(gathers->graphs[1][rank]));
+        GPU_OK(cudaFree(gathers->ins[rank]));
+        GPU_OK(cudaFree(gathers->bases[rank]));
+        GPU_OK(cudaStreamDestroy(gathers->others[rank]));
+    }
+    gpu_world_close(gpus);
+}
+
+/* Two graphs of two calls each, whose captures are open at the same time. */
+static void capture_gathers(struct gathers *gathers, int rank)
+{
+    struct gpu_world *gpus = &gathers->gpus;
+    const struct gyre_work work = {.loaded = gathers->loaded[rank],
+                                   .in = gathers->ins[rank],
+                                   .out = gathers->bases[rank],
+                                   .split = {GATHER_COUNT, 1, 1, 1 << 20, 4},
+                                   .reduction = no_reduction,
+                                   .placement = &gathers->placement};
+    const cudaStream_t streams[] = {gpus->streams[rank], gathers->others[rank]};
+    gpu_world_use(gpus, rank);
+    for (int i = 0; i < 2; i++)
+        GPU_OK(cudaStreamBeginCapture(streams[i], cudaStreamCaptureModeRelaxed));
+    for (int i = 0; i < 4; i++)
+        CHECK_OK(gyre_executor_cuda.launch(gpus->executors[rank], &work, 1, streams[i % 2]));
+    for (int i = 0; i < 2; i++) {
         cudaGraph_t graph;
-        gpu_world_use(&gpus, rank);
-        for (int i = 0; i < 2; i++)
-            GPU_OK(cudaStreamBeginCapture(streams[i], cudaStreamCaptureModeRelaxed));
-        for (int i = 0; i < 4; i++)
-            CHECK_OK(gyre_executor_cuda.launch(gpus.executors[rank], &work, 1, streams[i % 2]));
-        for (int i = 0; i < 2; i++) {
-            GPU_OK(cudaStreamEndCapture(streams[i], &graph));
-            GPU_OK(cudaGraphInstantiate(&graphs[i][rank], graph, 0));
-            GPU_OK(cudaGraphDestroy(graph));
-        }
+        GPU_OK(cudaStreamEndCapture(streams[i], &graph));
+        GPU_OK(cudaGraphInstantiate(&gathers->graphs[i][rank], graph, 0));
+        GPU_OK(cudaGraphDestroy(graph));
     }
-    for (int32_t replay = 1; replay <= 4; replay++) {
-        for (int rank = 0; rank < n; rank++) {
-            for (uint64_t i = 0; i < count; i++)
-                values[i] = replay * 1000000 + rank * 10000 + (int32_t)i;
-            GPU_OK(cudaMemcpy(ins[rank], values, count * sizeof(int32_t), cudaMemcpyHostToDevice));
-        }
-        for (int rank = 0; rank < n; rank++) {
-            gpu_world_use(&gpus, rank);
-            GPU_OK(cudaGraphLaunch(graphs[replay % 2][rank], gpus.streams[rank]));
-        }
-        CHECK(gpu_world_wait(&gpus, DEADLINE_S));
-        for (int rank = 0; rank < n; rank++) {
-            bool is_right = true;
-            GPU_OK(cudaMemcpy(values, bases[rank], out_bytes, cudaMemcpyDeviceToHost));
-            for (uint64_t i = 0; i < (uint64_t)n * count; i++)
-                is_right = is_right && values[i] == replay * 1000000 +
-                                                        (int32_t)(i / count) * 10000 +
-                                                        (int32_t)(i % count);
-            CHECK_MSG(is_right, "rank %d, replay %d", rank, replay);
-            CHECK(gyre_executor_cuda.pulse(gpus.executors[rank])->completed ==
-                  (uint64_t)replay * 2);
-        }
+}
+
+/* Element i of a rank's block in that replay. */
+static int32_t gathered(int32_t replay, int rank, uint64_t i)
+{
+    return replay * 1000000 + rank * 10000 + (int32_t)i;
+}
+
+static void replay_gathers(struct gathers *gathers, int32_t replay)
+{
+    struct gpu_world *gpus = &gathers->gpus;
+    int32_t *values = malloc(gathered_bytes(gathers));
+    for (int rank = 0; rank < gpus->n_ranks; rank++) {
+        for (uint64_t i = 0; i < GATHER_COUNT; i++)
+            values[i] = gathered(replay, rank, i);
+        GPU_OK(cudaMemcpy(gathers->ins[rank], values, GATHER_COUNT * sizeof(int32_t),
+                          cudaMemcpyHostToDevice));
     }
-    for (int rank = 0; rank < n; rank++) {
-        gyre_executor_cuda.unload(gpus.executors[rank], loaded[rank]);
-        gyre_program_free(programs[rank]);
-        gpu_world_use(&gpus, rank);
-        GPU_OK(cudaGraphExecDestroy(graphs[0][rank]));
-        GPU_OK(cudaGraphExecDestroy(graphs[1][rank]));
-        GPU_OK(cudaFree(ins[rank]));
-        GPU_OK(cudaFree(bases[rank]));
-        GPU_OK(cudaStreamDestroy(others[rank]));
+    for (int rank = 0; rank < gpus->n_ranks; rank++) {
+        gpu_world_use(gpus, rank);
+        GPU_OK(cudaGraphLaunch(gathers->graphs[replay % 2][rank], gpus->streams[rank]));
+    }
+    CHECK(gpu_world_wait(gpus, DEADLINE_S));
+    for (int rank = 0; rank < gpus->n_ranks; rank++) {
+        uint64_t n_wrong = 0;
+        GPU_OK(cudaMemcpy(values, gathers->bases[rank], gathered_bytes(gathers),
+                          cudaMemcpyDeviceToHost));
+        for (uint64_t i = 0; i < (uint64_t)gpus->n_ranks * GATHER_COUNT; i++)
+            n_wrong += values[i] != gathered(replay, (int)(i / GATHER_COUNT), i % GATHER_COUNT);
+        CHECK_MSG(n_wrong == 0, "rank %d, replay %d: %d wrong", rank, replay, (int)n_wrong);
+        CHECK(gyre_executor_cuda.pulse(gpus->executors[rank])->completed == (uint64_t)replay * 2);
     }
     free(values);
-    gpu_world_close(&gpus);
+}
+
+static void copy_engines_replay_from_graphs(void)
+{
+    struct gathers gathers;
+    memset(&gathers, 0, sizeof(gathers));
+    open_gathers(&gathers);
+    for (int rank = 0; rank < gathers.gpus.n_ranks; rank++)
+        capture_gathers(&gathers, rank);
+    for (int32_t replay = 1; replay <= 4; replay++)
+        replay_gathers(&gathers, replay);
+    close_gathers(&gathers);
 }
 
 static void an_abort_ends_kernels_that_wait_and_those_behind_them(void)
