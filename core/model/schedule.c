@@ -326,11 +326,11 @@ uint64_t gyre_program_hash(const struct gyre_program *program)
 static bool only_copies(const struct gyre_program *program, const struct gyre_step *step)
 {
     /* What the operation does to IN or to the result is not for those who only copy. */
-    const bool is_result = gyre_collectives[program->coll].reduces;
+    const bool reduces = gyre_collectives[program->coll].reduces;
     if (step->n_ins != 1 || (step->flags & GYRE_STEP_FINAL) != 0)
         return false;
     if (step->ins[0].kind == GYRE_OPERAND_SCRATCH ||
-        (step->ins[0].kind == GYRE_OPERAND_IN && is_result) ||
+        (step->ins[0].kind == GYRE_OPERAND_IN && reduces) ||
         (step->ins[0].kind == GYRE_OPERAND_CONNECTION && step->ins[0].is_placed == 0))
         return false;
     for (unsigned i = 0; i < step->n_outs; i++)

@@ -27,12 +27,17 @@ struct lowering {
 
 #define NONE UINT16_MAX
 
+static uint32_t peer_of(const struct lowering *lower, const struct gyre_connection *connection)
+{
+    const uint16_t *rank_of = lower->config->rank_of;
+    return rank_of != NULL ? rank_of[connection->peer] : connection->peer;
+}
+
 static gyre_status find_end(struct lowering *lower, uint32_t i, uint32_t *index_out)
 {
     const struct gyre_program *program = lower->config->program;
     const struct gyre_connection *connection = &program->connections[i];
-    const uint16_t *rank_of = lower->config->rank_of;
-    const uint32_t peer = rank_of != NULL ? rank_of[connection->peer] : connection->peer;
+    const uint32_t peer = peer_of(lower, connection);
     const enum gyre_proto proto = lower->config->proto;
     for (uint32_t channel = 0; channel < lower->config->n_channels; channel++) {
         const uint32_t fifo = channel * program->n_lanes + connection->lane;
@@ -68,8 +73,7 @@ static void use_slots(struct lowering *lower, uint32_t i)
 {
     const struct gyre_program *program = lower->config->program;
     const struct gyre_connection *connection = &program->connections[i];
-    const uint16_t *rank_of = lower->config->rank_of;
-    const uint32_t peer = rank_of != NULL ? rank_of[connection->peer] : connection->peer;
+    const uint32_t peer = peer_of(lower, connection);
     for (uint32_t channel = 0; channel < lower->config->n_channels; channel++) {
         const uint32_t fifo = channel * program->n_lanes + connection->lane;
         const struct gyre_connector *end = &lower->connectors[gyre_connector_index(
