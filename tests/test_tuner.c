@@ -150,6 +150,7 @@ static void choices_on_gpus_fit_the_communicator(void)
                     struct gyre_filter filter;
                     struct gyre_choice choice;
                     facts.in_window = p >= 4 && coll != GYRE_COLL_SEND_RECV;
+                    facts.has_large_pages = facts.in_window;
                     CHECK_OK(gyre_filter_parse("", protos[p % 4], "", &filter));
                     CHECK_OK(gyre_tuner_choose(&facts, &filter, (enum gyre_collective)coll, n_bytes,
                                                &choice));
@@ -173,7 +174,7 @@ static struct gyre_choice choice_by_path(uint32_t n_ranks, const char *paths,
     struct gyre_tuner_facts facts = gpu_facts(n_ranks);
     struct gyre_filter filter;
     struct gyre_choice choice;
-    facts.in_window = true;
+    facts.in_window = facts.has_large_pages = true;
     CHECK_OK(gyre_filter_parse("", "", paths, &filter));
     CHECK_OK(gyre_tuner_choose(&facts, &filter, coll, n_bytes, &choice));
     return choice;
@@ -191,6 +192,10 @@ static void paths_are_chosen_and_forced(void)
     struct gyre_tuner_facts facts = gpu_facts(4);
     struct gyre_filter no_kernel;
     facts.in_window = true;
+    struct gyre_choice choice; /* small pages: only where nothing else is allowed */
+    CHECK_OK(gyre_filter_parse("", "", "", &no_kernel));
+    CHECK_OK(gyre_tuner_choose(&facts, &no_kernel, GYRE_COLL_ALL_GATHER, 1ULL << 30, &choice));
+    CHECK(!choice.by_copy_engines);
     CHECK_OK(gyre_filter_parse("", "", "^placed", &no_kernel));
     CHECK(!gyre_tuner_may_place(&facts, &no_kernel, GYRE_COLL_ALL_REDUCE, GYRE_PROTO_SIMPLE));
     CHECK_OK(gyre_tuner_check_path(&facts, &no_kernel, GYRE_COLL_ALL_REDUCE, &gyre_algorithm_ring,

@@ -20,6 +20,7 @@ gyre_status gyre_share_export_cuda(bool to_processes, void *buffer,
     GYRE_TRY(gyre_cuda_allocation_find(buffer, &allocation));
     handle_out->offset_bytes = (uint64_t)(uintptr_t)buffer - allocation.base;
     handle_out->allocation_id = allocation.id;
+    handle_out->allocation_bytes = allocation.n_bytes;
     if (!to_processes)
         return GYRE_SUCCESS;
     const gyre_status status = gyre_ipc_export((void *)(uintptr_t)allocation.base, handle_out->ipc);

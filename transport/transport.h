@@ -133,6 +133,7 @@ struct gyre_share_handle {
     uint64_t address;                  /* in its process */
     uint64_t offset_bytes;             /* of the buffer in its allocation */
     uint64_t allocation_id;            /* in its process; never given twice */
+    uint64_t allocation_bytes;         /* CUDA: as it was asked for; else 0 */
     uint8_t ipc[GYRE_SHARE_IPC_BYTES]; /* CUDA, for other processes */
 };
 

@@ -344,7 +344,9 @@ static gyre_status choose(struct gyre_plan_cache *cache, const struct gyre_call 
     struct gyre_shape shape;
     uint64_t offset;
     int rank;
-    facts.in_window = gyre_window_of(comm, call, &offset) != NULL;
+    const struct gyre_window_entry *window = gyre_window_of(comm, call, &offset);
+    facts.in_window = window != NULL;
+    facts.has_large_pages = window != NULL && window->has_large_pages;
     GYRE_TRY(choose_way(cache, &facts, call->coll, n_bytes, choice_out));
     shape_of(comm, call, &shape, &rank, rank_of_out);
     shape.is_placed = choice_out->by_copy_engines ||

@@ -32,9 +32,10 @@ struct gyre_tuner_facts {
     gyre_device_kind device_kind;
     uint32_t n_ranks;
     uint32_t n_hosts;
-    bool is_proxied;    /* some pair of ranks talks through a proxy */
-    bool is_ll128_safe; /* every pair's 128-byte stores arrive whole (NVLink) */
-    bool in_window;     /* the call's result lies in a window */
+    bool is_proxied;      /* some pair of ranks talks through a proxy */
+    bool is_ll128_safe;   /* every pair's 128-byte stores arrive whole (NVLink) */
+    bool in_window;       /* the call's result lies in a window */
+    bool has_large_pages; /* that window, which copy engines need to be fast */
     uint32_t min_channels;
     uint32_t max_channels; /* already limited by the SM budget */
     struct gyre_fifo_spec spec;

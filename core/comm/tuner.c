@@ -288,7 +288,7 @@ static const struct gyre_algorithm *copy_algorithm(const struct gyre_tuner_facts
     if (facts->device_kind != GYRE_DEVICE_CUDA || facts->n_ranks < 2 ||
         facts->n_ranks > MAX_COPY_RANKS || !can_place(facts, filter, coll) ||
         (filter->paths[coll] >> GYRE_PATH_COPY_ENGINE & 1U) == 0 ||
-        (!is_forced && facts->max_channels < GYRE_COPY_BLOCKS))
+        (!is_forced && (!facts->has_large_pages || facts->max_channels < GYRE_COPY_BLOCKS)))
         return NULL;
     for (size_t i = 0; i < sizeof(copy_rows) / sizeof(copy_rows[0]); i++) {
         const struct copy_row *row = &copy_rows[i];
@@ -541,9 +541,9 @@ static uint32_t choose_tile(const struct gyre_tuner_facts *facts, const struct g
 }
 
 /* Copies: an all-gather's blocks go whole. A chain's tiles do in two channels, of which one copies
- * while the other's gate is passed; a tile is 1/16 of the channel (1 GiB over 4
- * H200: 360 GB/s, with 1/32 350), and not under 4 MiB, which take a copy engine 14 us. An
- * all-reduce sums as the ring does. */
+ * while the other's gate is passed; a tile is 1/16 of the channel (1 GiB over 4 H200: 360 GB/s,
+ * with 1/32 350), and not under 4 MiB, which take a copy engine 14 us. An all-reduce sums as the
+ * ring does. */
 static void choose_copies(const struct gyre_tuner_facts *facts,
                           const struct gyre_algorithm *algorithm, enum gyre_collective coll,
                           uint64_t n_bytes, struct gyre_choice *choice_out)

@@ -124,6 +124,19 @@ static gyre_status import_all(gyre_comm *comm, const struct window_offer *all,
     return comm->device->ops->copy(comm->device, table, entry->bases, table_bytes);
 }
 
+/* GPUs: what another process maps of an allocation that is no multiple of a large page is in small
+ * ones, and copy engines then reach two thirds of a link (docs/performance.md). */
+static bool has_large_pages(const gyre_comm *comm, const struct window_offer *all)
+{
+    const struct gyre_peer_info *infos = comm->links.infos;
+    bool is_several = false, is_whole = true;
+    for (int rank = 0; rank < comm->n_ranks; rank++) {
+        is_several = is_several || infos[rank].process_id != infos[0].process_id;
+        is_whole = is_whole && all[rank].handle.allocation_bytes % GYRE_LARGE_PAGE_BYTES == 0;
+    }
+    return !is_several || is_whole;
+}
+
 static gyre_status make_entry(gyre_comm *comm, void *buffer, size_t n_bytes,
                               struct window_offer *all, struct gyre_window_entry *entry)
 {
@@ -137,6 +150,7 @@ static gyre_status make_entry(gyre_comm *comm, void *buffer, size_t n_bytes,
                              ? gyre_fail_errno(ENOMEM, "window")
                              : export_own(comm, buffer, n_bytes, &mine);
     GYRE_TRY(end_together(comm, &mine, status, all));
+    entry->has_large_pages = has_large_pages(comm, all);
     status = import_all(comm, all, entry);
     return end_together(comm, &mine, status, all);
 }
@@ -162,6 +176,12 @@ gyre_status gyre_window_register(gyre_comm *comm, void *buffer, size_t n_bytes,
     entry->next = comm->windows.newest;
     comm->windows.newest = entry;
     *window_out = entry->number;
+    if (!entry->has_large_pages && entry->n_bytes >= GYRE_LARGE_PAGE_BYTES && comm->rank == 0)
+        GYRE_WARN(
+            "window %u lies in an allocation whose size is no multiple of 2 MiB: other processes "
+            "map it in small pages and copy engines stay unused; gyre_mem_alloc and ncclMemAlloc "
+            "round up",
+            entry->number);
     GYRE_INFO(REG, "window %u: %" PRIu64 " bytes at %p", entry->number, entry->n_bytes, buffer);
     return GYRE_SUCCESS;
 }

@@ -19,6 +19,7 @@ struct gyre_window_entry {
     uint64_t n_bytes;                    /* of the smallest */
     struct gyre_share_mapping *mappings; /* by rank */
     void **bases;                        /* likewise; own included */
+    bool has_large_pages;                /* on all ranks, as the others map it; see window.c */
     struct gyre_placement placement;
 };
 

@@ -9,6 +9,9 @@
 #include "core/model/types.h"
 
 /* What device memory of a rank looks like to others; all ranks exchange it. */
+/* Of a GPU's memory, in which allocations are mapped where they can be. */
+#define GYRE_LARGE_PAGE_BYTES ((size_t)2 << 20)
+
 struct gyre_device_info {
     uint32_t kind;       /* enum gyre_device_kind */
     int32_t ordinal;     /* in its process; -1 on the host */

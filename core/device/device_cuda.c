@@ -139,13 +139,12 @@ static gyre_status cuda_info(struct gyre_device *device, struct gyre_device_info
 /* A GPU's large pages. cudaMalloc takes whole ones anyway, but what another process maps of an
  * allocation is as long as the allocation was asked to be, and if that is no multiple, in small
  * pages. */
-#define LARGE_PAGE_BYTES ((size_t)2 << 20)
-
 static gyre_status cuda_mem_alloc(struct gyre_device *device, size_t n_bytes, void **ptr_out)
 {
-    const bool is_large = n_bytes >= LARGE_PAGE_BYTES && n_bytes <= SIZE_MAX - LARGE_PAGE_BYTES;
+    const bool is_large =
+        n_bytes >= GYRE_LARGE_PAGE_BYTES && n_bytes <= SIZE_MAX - GYRE_LARGE_PAGE_BYTES;
     const size_t n_rounded =
-        is_large ? (n_bytes + LARGE_PAGE_BYTES - 1) & ~(LARGE_PAGE_BYTES - 1) : n_bytes;
+        is_large ? (n_bytes + GYRE_LARGE_PAGE_BYTES - 1) & ~(GYRE_LARGE_PAGE_BYTES - 1) : n_bytes;
     ON_DEVICE_APART(device, cudaMalloc(ptr_out, n_rounded > 0 ? n_rounded : 1));
 }
 
