@@ -116,6 +116,7 @@ static gyre_status connect_ranks(gyre_comm *comm)
         .n_ranks = comm->n_ranks,
         .spec = comm->links.spec,
         .connectors = comm->links.connectors,
+        .overlaps_launches = gyre_param_number(&comm->params, GYRE_PARAM_LAUNCH_OVERLAP) != 0,
         .fault = &comm->fault,
         .help = gyre_links_help,
         .help_context = comm,

@@ -118,6 +118,7 @@ static __device__ __forceinline__ struct block
 open_block(const struct gyre_cuda_common &common, const struct gyre_cuda_work &work,
            const unsigned char *parameters, uint32_t block_of_work)
 {
+    await_last_launch();
     const uint32_t is_aborted_before = load_relaxed_sys(&common.control->is_aborted);
     const uint32_t connections_words =
         work.max_connections * (uint32_t)(sizeof(struct connection) / 16);
@@ -165,6 +166,8 @@ template <int PROTO> static __device__ __forceinline__ void close_block(const st
     const struct gyre_cuda_common &common = block.common;
     const uint32_t n_tiles = block.work.split.n_tiles;
     __syncthreads();
+    if (threadIdx.x == 0)
+        invite_next_launch();
     for (uint32_t i = threadIdx.x; i < block.n_connections; i += blockDim.x) {
         const struct connection *own = &block.connections[i];
         common.counters[own->index] = own->number + (uint64_t)own->n_uses * n_tiles;

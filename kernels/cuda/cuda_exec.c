@@ -7,6 +7,7 @@
 #include "kernels/cuda/cuda_state.h"
 
 #include "core/base/sync.h"
+#include "kernels/cuda/kernel_table.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -62,6 +63,20 @@ static gyre_status make_events(struct gyre_cuda_executor *executor)
     return error == cudaSuccess ? GYRE_SUCCESS : gyre_cuda_fail(error, "cudaEventCreateWithFlags");
 }
 
+/* Code for GPUs before Hopper, which newer ones can run too (PTX), knows nothing of it. */
+static gyre_status find_overlap(struct gyre_cuda_executor *executor)
+{
+    struct cudaFuncAttributes attributes;
+    int previous;
+    GYRE_TRY(gyre_cuda_enter(executor->device->ordinal, &previous));
+    const cudaError_t error = cudaFuncGetAttributes(&attributes, gyre_cuda_kernel_gate);
+    gyre_cuda_leave(executor->device->ordinal, previous);
+    if (error != cudaSuccess)
+        return gyre_cuda_fail(error, "cudaFuncGetAttributes");
+    executor->overlaps_launches = attributes.ptxVersion >= 90;
+    return GYRE_SUCCESS;
+}
+
 static gyre_status cuda_open(const struct gyre_executor_config *config,
                              struct gyre_executor **executor_out)
 {
@@ -88,6 +103,8 @@ static gyre_status cuda_open(const struct gyre_executor_config *config,
     memcpy(executor->connectors, config->connectors, connectors_bytes);
     GYRE_TRY_GOTO(status, allocate_all(executor), fail);
     GYRE_TRY_GOTO(status, make_events(executor), fail);
+    if (config->overlaps_launches)
+        GYRE_TRY_GOTO(status, find_overlap(executor), fail);
     *executor_out = &executor->base;
     return GYRE_SUCCESS;
 fail:

@@ -140,7 +140,7 @@ static gyre_status enqueue_gate(void *context, uint32_t channel,
     const struct gyre_cuda_start start = gate_start(launch, entries, n_entries);
     cudaStream_t stream;
     GYRE_TRY(lane_stream(launch, channel, &stream));
-    return gyre_cuda_start_kernel(&start, stream);
+    return gyre_cuda_start_kernel(&start, stream, false);
 }
 
 static gyre_status enqueue_ends(void *context, bool is_last,
@@ -172,7 +172,7 @@ static gyre_status copy_within(struct tail_launch *launch, unsigned char *to,
     };
     cudaStream_t stream;
     GYRE_TRY(lane_stream(launch, GYRE_CUDA_LANES, &stream));
-    return gyre_cuda_start_kernel(&start, stream);
+    return gyre_cuda_start_kernel(&start, stream, false);
 }
 
 static gyre_status enqueue_copy(void *context, uint32_t channel, const struct gyre_cuda_copy *copy)

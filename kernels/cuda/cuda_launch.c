@@ -102,15 +102,37 @@ static gyre_status order_after_last(struct gyre_cuda_executor *executor, cudaStr
     return GYRE_SUCCESS;
 }
 
-gyre_status gyre_cuda_start_kernel(const struct gyre_cuda_start *launch, cudaStream_t stream)
+/* In a capture: is what comes before one kernel and nothing else? The edge to it may then be a
+ * programmatic one. */
+static gyre_status follows_one_kernel(cudaStream_t stream, bool *follows_out)
+{
+    enum cudaStreamCaptureStatus capturing;
+    const cudaGraphNode_t *nodes;
+    const cudaGraphEdgeData *edges;
+    size_t n_nodes = 0;
+    enum cudaGraphNodeType type = cudaGraphNodeTypeEmpty;
+    GYRE_CUDA_TRY(
+        cudaStreamGetCaptureInfo(stream, &capturing, NULL, NULL, &nodes, &edges, &n_nodes));
+    if (n_nodes == 1)
+        GYRE_CUDA_TRY(cudaGraphNodeGetType(nodes[0], &type));
+    *follows_out = type == cudaGraphNodeTypeKernel;
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_cuda_start_kernel(const struct gyre_cuda_start *launch, cudaStream_t stream,
+                                   bool overlaps)
 {
     void *params[] = {launch->args};
     cudaLaunchConfig_t config;
+    cudaLaunchAttribute attribute = {.id = cudaLaunchAttributeProgrammaticStreamSerialization};
     memset(&config, 0, sizeof(config));
     config.gridDim = (dim3){launch->n_blocks, 1, 1};
     config.blockDim = (dim3){launch->n_threads, 1, 1};
     config.dynamicSmemBytes = launch->shared_bytes;
     config.stream = stream;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    config.attrs = &attribute;
+    config.numAttrs = overlaps ? 1 : 0;
     GYRE_CUDA_TRY(cudaLaunchKernelExC(&config, launch->kernel, params));
     return GYRE_SUCCESS;
 }
@@ -120,11 +142,14 @@ gyre_status gyre_cuda_start(struct gyre_cuda_executor *executor,
 {
     enum cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
     unsigned long long capture = 0;
+    bool overlaps = executor->overlaps_launches && launch->awaits_last;
     GYRE_CUDA_TRY(cudaStreamGetCaptureInfo(stream, &capturing, &capture, NULL, NULL, NULL, NULL));
     if (capturing != cudaStreamCaptureStatusActive)
         capture = 0;
     GYRE_TRY(order_after_last(executor, stream, capture));
-    GYRE_TRY(gyre_cuda_start_kernel(launch, stream));
+    if (overlaps && capture != 0)
+        GYRE_TRY(follows_one_kernel(stream, &overlaps));
+    GYRE_TRY(gyre_cuda_start_kernel(launch, stream, overlaps));
     if (capture == 0) {
         struct gyre_pulse *pulse = &executor->board->pulse;
         gyre_store_release_u64(&pulse->launched, pulse->launched + launch->n_works);
@@ -186,6 +211,7 @@ static gyre_status launch_exchange(struct gyre_cuda_executor *executor, const vo
         .n_threads = n_lanes * n_peers,
         .shared_bytes = gyre_cuda_exchange_shared_bytes(n_peers, n_lanes),
         .n_works = 1,
+        .awaits_last = true,
     };
     const uint64_t block_bytes =
         work->split.count * gyre_dtype_bytes((gyre_dtype)work->reduction.dtype);
@@ -221,6 +247,7 @@ static gyre_status launch_one(struct gyre_cuda_executor *executor, const struct 
         .n_threads = block_threads(loaded, work),
         .shared_bytes = loaded->shared_bytes,
         .n_works = 1,
+        .awaits_last = true,
     };
     gyre_cuda_fill_common(executor, loaded->proto, &args->common);
     args->common.n_blocks = launch.n_blocks;
@@ -259,8 +286,10 @@ static gyre_status launch_many(struct gyre_cuda_executor *executor, const struct
 {
     const enum gyre_proto proto = works[0].loaded->proto;
     struct gyre_cuda_args_many *args = &executor->args.many;
-    struct gyre_cuda_start launch = {
-        .kernel = gyre_cuda_kernel_find(proto, true, true, 0, 0), .args = args, .n_works = n_works};
+    struct gyre_cuda_start launch = {.kernel = gyre_cuda_kernel_find(proto, true, true, 0, 0),
+                                     .args = args,
+                                     .n_works = n_works,
+                                     .awaits_last = true};
     if (n_works > GYRE_CUDA_MAX_WORKS)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "%u works in one launch; %d are possible", n_works,
                          GYRE_CUDA_MAX_WORKS);

@@ -70,6 +70,7 @@ struct gyre_cuda_executor {
     pthread_mutex_t lock; /* guards what follows: the order of launches */
     cudaStream_t last_stream;
     cudaEvent_t last_event; /* recorded after every launch once there are several streams */
+    bool overlaps_launches; /* as asked, where the kernels can */
     bool has_streams;       /* more than one was seen */
     bool has_launched;
     uint64_t last_capture;        /* id of the last capture that took a launch, 0 = none */
@@ -110,14 +111,17 @@ struct gyre_cuda_start {
     uint32_t n_threads;
     uint32_t shared_bytes;
     uint32_t n_works; /* that begin with it */
+    bool awaits_last; /* the kernel does (await_last_launch): it may begin before that has ended */
 };
 
 /** gyre_cuda_start - launch a kernel, ordered after the executor's last one. */
 gyre_status gyre_cuda_start(struct gyre_cuda_executor *executor,
                             const struct gyre_cuda_start *launch, cudaStream_t stream);
 
-/** gyre_cuda_start_kernel - the launch alone, on a stream where the order is known. */
-gyre_status gyre_cuda_start_kernel(const struct gyre_cuda_start *launch, cudaStream_t stream);
+/** gyre_cuda_start_kernel - the launch alone, on a stream where the order is known.
+ * @overlaps: it may begin while the kernel before it in the stream ends. */
+gyre_status gyre_cuda_start_kernel(const struct gyre_cuda_start *launch, cudaStream_t stream,
+                                   bool overlaps);
 
 /** gyre_cuda_fill_common - what all kernels of a protocol are told. */
 void gyre_cuda_fill_common(struct gyre_cuda_executor *executor, enum gyre_proto proto,

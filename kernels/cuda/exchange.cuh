@@ -50,6 +50,7 @@ static __device__ __forceinline__ bool exchange_open(const struct gyre_cuda_args
         end->group++;
     }
     const struct gyre_cuda_peer &peer = exchange.peers[end->group];
+    await_last_launch();
     const uint32_t is_aborted = load_relaxed_sys(&args.common.control->is_aborted);
     end->sent = args.common.counters[peer.send_end + skip];
     end->received = args.common.counters[peer.recv_end + skip];
@@ -90,6 +91,8 @@ static __device__ __forceinline__ void exchange_close(const struct gyre_cuda_arg
     const struct gyre_cuda_peer &peer = args.exchange.peers[end.group];
     const uint32_t skip = blockIdx.x * args.work.channel_stride;
     __syncthreads();
+    if (threadIdx.x == 0)
+        invite_next_launch();
     if (end.lane == 0) {
         args.common.counters[peer.send_end + skip] = end.sent + n_slots;
         args.common.counters[peer.recv_end + skip] = end.received + n_slots;

@@ -37,7 +37,9 @@
  * flag, so that nothing is assumed about how its own load was split.
  *
  * Counters of FIFO ends and the ticket at the end of a launch are ordered between kernels by
- * stream order.
+ * stream order: a launch that begins while the one before it ends (programmatic dependent launch)
+ * reads and writes nothing before griddepcontrol.wait, which returns when that one has completed
+ * and what it wrote can be seen.
  */
 #ifndef GYRE_KERNELS_CUDA_SYNC_CUH
 #define GYRE_KERNELS_CUDA_SYNC_CUH
@@ -95,6 +97,26 @@ static __device__ __forceinline__ void store_line(void *line, uint64_t x, uint64
 {
     asm volatile("st.relaxed.sys.global.v2.b64 [%0], {%1, %2};" ::"l"(line), "l"(x), "l"(y)
                  : "memory");
+}
+
+/* Every thread, before it touches memory: the launch before this one in the stream is over. */
+static __device__ __forceinline__ void await_last_launch()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+/* One thread of each block, when no wait for a peer is left: the next launch may take its place on
+ * the GPU, where it waits for the end of this one. Invited at the beginning it would hold
+ * multiprocessors while this one waits, and launches of two communicators could fill the GPU in
+ * another order than a peer's, and wait for each other; that would be 0.1 us faster (2 H200, 32
+ * blocks, 2026-11). */
+static __device__ __forceinline__ void invite_next_launch()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
 }
 
 /* Named barriers: the whole warp takes part. @n_threads: all that wait or arrive. */

@@ -99,6 +99,7 @@ void gpu_world_open(struct gpu_world *world, int n_ranks, const struct gyre_fifo
             .n_ranks = n_ranks,
             .spec = *spec,
             .connectors = connectors,
+            .overlaps_launches = true,
             .fault = &world->faults[rank],
         };
         must(gyre_executor_cuda.open(&config, &world->executors[rank]), "executor");

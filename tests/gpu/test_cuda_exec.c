@@ -11,6 +11,7 @@
 #include "tests/gpu/gpu_world.h"
 #include "tests/host_world.h"
 
+#include <math.h>
 #include <pthread.h>
 
 #define N_FIFOS       8 /* 4 channels of programs with 2 lanes */
@@ -444,6 +445,130 @@ static void a_captured_graph_replays_without_the_host(void)
     }
 }
 
+/* All-reduces in place, one after the other, and what moves the data away and back between them. */
+struct chain {
+    struct gpu_world gpus;
+    struct run run;
+    struct gyre_program *programs[MAX_RUN_RANKS];
+    struct gyre_loaded *loaded[MAX_RUN_RANKS];
+    float *buffers[MAX_RUN_RANKS], *spares[MAX_RUN_RANKS];
+    cudaStream_t sides[MAX_RUN_RANKS];
+    cudaEvent_t events[MAX_RUN_RANKS];
+};
+
+#define CHAIN_CALLS 8
+
+static void move_away_and_back(const struct chain *chain, int rank, cudaStream_t stream)
+{
+    const size_t n_bytes = chain->run.count * 4;
+    float *buffer = chain->buffers[rank], *spare = chain->spares[rank];
+    GPU_OK(cudaMemcpyAsync(spare, buffer, n_bytes, cudaMemcpyDeviceToDevice, stream));
+    GPU_OK(cudaMemsetAsync(buffer, 0, n_bytes, stream));
+    GPU_OK(cudaMemcpyAsync(buffer, spare, n_bytes, cudaMemcpyDeviceToDevice, stream));
+}
+
+/* A call follows a call, a copy, or a call and a copy on another stream. (Not where ranks share a
+ * GPU: graphs that wait for each other there hang in the copies of their branches.) */
+static void enqueue_chain(struct chain *chain)
+{
+    struct gpu_world *gpus = &chain->gpus;
+    const bool has_sides = gpus->n_ranks <= gpus->n_gpus;
+    for (int i = 0; i < CHAIN_CALLS; i++) {
+        launch_all_reduce(gpus, chain->loaded, gpus->n_ranks, chain->programs[0]->n_chunks,
+                          &chain->run, chain->buffers);
+        for (int rank = 0; rank < gpus->n_ranks; rank++) {
+            gpu_world_use(gpus, rank);
+            if (i % 4 == 1)
+                move_away_and_back(chain, rank, gpus->streams[rank]);
+            if (i % 4 != 2 || !has_sides)
+                continue;
+            GPU_OK(cudaEventRecord(chain->events[rank], gpus->streams[rank]));
+            GPU_OK(cudaStreamWaitEvent(chain->sides[rank], chain->events[rank], 0));
+            move_away_and_back(chain, rank, chain->sides[rank]);
+            GPU_OK(cudaEventRecord(chain->events[rank], chain->sides[rank]));
+            GPU_OK(cudaStreamWaitEvent(gpus->streams[rank], chain->events[rank], 0));
+        }
+    }
+}
+
+static void enqueue_captured(struct chain *chain)
+{
+    struct gpu_world *gpus = &chain->gpus;
+    for (int rank = 0; rank < gpus->n_ranks; rank++) {
+        gpu_world_use(gpus, rank);
+        GPU_OK(cudaStreamBeginCapture(gpus->streams[rank], cudaStreamCaptureModeThreadLocal));
+    }
+    enqueue_chain(chain);
+    cudaGraph_t graphs[MAX_RUN_RANKS];
+    for (int rank = 0; rank < gpus->n_ranks; rank++) {
+        gpu_world_use(gpus, rank);
+        GPU_OK(cudaStreamEndCapture(gpus->streams[rank], &graphs[rank]));
+    }
+    for (int rank = 0; rank < gpus->n_ranks; rank++) {
+        cudaGraphExec_t ready;
+        gpu_world_use(gpus, rank);
+        GPU_OK(cudaGraphInstantiate(&ready, graphs[rank], 0));
+        GPU_OK(cudaGraphLaunch(ready, gpus->streams[rank]));
+        GPU_OK(cudaGraphDestroy(graphs[rank]));
+        GPU_OK(cudaGraphExecDestroy(ready)); /* when it has run */
+    }
+}
+
+/* Twice eager, then twice from a graph: ones become the same power of the number of ranks. */
+static void run_chain(const struct run *run)
+{
+    struct chain chain = {.run = *run};
+    gpu_world_open(&chain.gpus, wanted_ranks, &gpu_spec);
+    load_all(&chain.gpus, run, chain.programs, chain.loaded, chain.buffers);
+    for (int rank = 0; rank < chain.gpus.n_ranks; rank++) {
+        gpu_world_use(&chain.gpus, rank);
+        GPU_OK(cudaMalloc((void **)&chain.spares[rank], run->count * 4));
+        GPU_OK(cudaStreamCreateWithFlags(&chain.sides[rank], cudaStreamNonBlocking));
+        GPU_OK(cudaEventCreateWithFlags(&chain.events[rank], cudaEventDisableTiming));
+    }
+    enqueue_chain(&chain);
+    enqueue_chain(&chain);
+    enqueue_captured(&chain);
+    enqueue_captured(&chain);
+    if (!gpu_world_wait(&chain.gpus, DEADLINE_S)) {
+        fprintf(stderr, "calls in a row hang: %s\n", run_text(run));
+        exit(1);
+    }
+    double expected = 1;
+    uint32_t n_wrong = 0;
+    for (int i = 0; i < 4 * CHAIN_CALLS; i++)
+        expected *= chain.gpus.n_ranks;
+    for (int rank = 0; rank < chain.gpus.n_ranks; rank++) {
+        float *values = malloc(run->count * 4);
+        gpu_world_use(&chain.gpus, rank);
+        GPU_OK(cudaMemcpy(values, chain.buffers[rank], run->count * 4, cudaMemcpyDeviceToHost));
+        for (uint64_t i = 0; i < run->count; i++)
+            n_wrong += fabs(values[i] / expected - 1) > 1e-4;
+        free(values);
+        GPU_OK(cudaFree(chain.spares[rank]));
+        GPU_OK(cudaStreamDestroy(chain.sides[rank]));
+        GPU_OK(cudaEventDestroy(chain.events[rank]));
+    }
+    CHECK_MSG(n_wrong == 0, "%u elements are wrong: %s", n_wrong, run_text(run));
+    unload_all(&chain.gpus, chain.programs, chain.loaded, chain.buffers);
+    gpu_world_close(&chain.gpus);
+}
+
+static void calls_in_a_row_read_what_the_last_one_wrote(void)
+{
+    static const struct gyre_algorithm *const algorithms[] = {
+        &gyre_algorithm_direct, &gyre_algorithm_twoshot, &gyre_algorithm_ring};
+    for (size_t a = 0; a < sizeof(algorithms) / sizeof(algorithms[0]); a++)
+        for (unsigned proto = 0; proto < GYRE_N_PROTOS; proto++)
+            for (uint32_t n_channels = 2; n_channels <= N_FIFOS; n_channels *= 4) {
+                struct run run = ring_run;
+                run.algorithm = algorithms[a];
+                run.proto = (enum gyre_proto)proto;
+                run.n_channels = n_channels;
+                run_chain(&run);
+            }
+}
+
 /* An all-gather of int32 by copy engines, on all ranks. */
 struct gathers {
     struct gpu_world gpus;
@@ -625,6 +750,7 @@ static void a_call_that_does_not_fit_is_reported_and_waits_for_the_abort(void)
 
 static const struct test_case cases[] = {
     {"a captured graph replays without the host", a_captured_graph_replays_without_the_host},
+    {"calls in a row read what the last one wrote", calls_in_a_row_read_what_the_last_one_wrote},
     {"copy engines replay from graphs", copy_engines_replay_from_graphs},
     {"the GPU computes the same bits as the host", the_gpu_computes_the_same_bits_as_the_host},
     {"flags that wrap never match stale lines", flags_that_wrap_never_match_stale_lines},
