@@ -155,7 +155,7 @@ gyre_status bench_reports_read(const char *folder, struct gyre_tuner_facts *fact
                          "--from %s: no report there has calls to fit to (all_reduce, all_gather "
                          "or reduce_scatter of two ranks or more, through slots)",
                          folder);
-    facts.spec = gyre_tuner_fifo_spec(facts.device_kind, facts.n_ranks, false, 0);
+    facts.spec = gyre_tuner_fifo_spec(facts.device_kind, facts.n_ranks, false, 0, UINT32_MAX);
     *facts_out = facts;
     *n_rows_out = reading.n_rows;
     return GYRE_SUCCESS;

@@ -81,7 +81,7 @@ static void a_fit_finds_the_machine_that_was_measured(void)
     struct bench_fit_row rows[64] = {{0}};
     struct gyre_tuner_facts facts = {
         .device_kind = GYRE_DEVICE_HOST, .n_ranks = 4, .n_hosts = 1, .max_channels = 4};
-    facts.spec = gyre_tuner_fifo_spec(GYRE_DEVICE_HOST, 4, false, 0);
+    facts.spec = gyre_tuner_fifo_spec(GYRE_DEVICE_HOST, 4, false, 0, UINT32_MAX);
     struct gyre_cost truth = gyre_cost_host;
     truth.launch_ns = 3000;
     truth.worker_launch_ns = 700;

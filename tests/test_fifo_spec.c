@@ -16,8 +16,10 @@ static void connection_memory_stays_within_the_budget(void)
         for (int proxied = 0; proxied < 2; proxied++)
             for (size_t i = 0; i < GYRE_ARRAY_LENGTH(some_ranks); i++) {
                 const uint32_t n_peers = (uint32_t)some_ranks[i] - 1;
-                const struct gyre_fifo_spec spec = gyre_tuner_fifo_spec(
-                    kind == 0 ? GYRE_DEVICE_HOST : GYRE_DEVICE_CUDA, n_peers + 1, proxied != 0, 0);
+                const uint32_t max_channels = i % 2 == 0 ? UINT32_MAX : 1 + (uint32_t)i * 4;
+                const struct gyre_fifo_spec spec =
+                    gyre_tuner_fifo_spec(kind == 0 ? GYRE_DEVICE_HOST : GYRE_DEVICE_CUDA,
+                                         n_peers + 1, proxied != 0, 0, max_channels);
                 struct gyre_slab_layout layout;
                 CHECK_OK(gyre_slab_layout_make(&spec, n_peers, n_peers / 2, &layout));
                 const uint64_t n_bytes = layout.n_bytes * (proxied != 0 ? 2 : 1);
@@ -33,12 +35,16 @@ static void rings_on_gpus_have_large_slots(void)
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(some_ranks); i++) {
         const uint32_t n_ranks = (uint32_t)some_ranks[i];
         const struct gyre_fifo_spec spec =
-            gyre_tuner_fifo_spec(GYRE_DEVICE_CUDA, n_ranks, false, 0);
+            gyre_tuner_fifo_spec(GYRE_DEVICE_CUDA, n_ranks, false, 0, UINT32_MAX);
         const uint32_t ring_bytes =
             spec.near_slot_bytes > 0 ? spec.near_slot_bytes : spec.slot_bytes[GYRE_PROTO_SIMPLE];
         CHECK_MSG(ring_bytes == 131072, "%u ranks: slots of %u bytes", n_ranks, ring_bytes);
     }
-    const struct gyre_fifo_spec set = gyre_tuner_fifo_spec(GYRE_DEVICE_CUDA, 4, false, 1 << 20);
+    const struct gyre_fifo_spec few = gyre_tuner_fifo_spec(GYRE_DEVICE_CUDA, 2, false, 0, 16);
+    CHECK_MSG(few.n_fifos == 32 && few.slot_bytes[GYRE_PROTO_SIMPLE] == 256 * 1024,
+              "%u FIFOs of %u bytes a slot", few.n_fifos, few.slot_bytes[GYRE_PROTO_SIMPLE]);
+    const struct gyre_fifo_spec set =
+        gyre_tuner_fifo_spec(GYRE_DEVICE_CUDA, 4, false, 1 << 20, UINT32_MAX);
     CHECK(set.slot_bytes[GYRE_PROTO_SIMPLE] == (1 << 20) / set.depth && set.near_slot_bytes == 0);
 }
 

@@ -12,7 +12,7 @@ static struct gyre_tuner_facts host_facts(uint32_t n_ranks, const struct gyre_co
 {
     struct gyre_tuner_facts facts = {
         .device_kind = GYRE_DEVICE_HOST, .n_ranks = n_ranks, .n_hosts = 1, .cost = cost};
-    facts.spec = gyre_tuner_fifo_spec(GYRE_DEVICE_HOST, n_ranks, false, 0);
+    facts.spec = gyre_tuner_fifo_spec(GYRE_DEVICE_HOST, n_ranks, false, 0, UINT32_MAX);
     facts.min_channels = 1;
     facts.max_channels = facts.spec.n_fifos;
     return facts;
@@ -23,7 +23,7 @@ static struct gyre_tuner_facts gpu_facts(uint32_t n_ranks)
     struct gyre_tuner_facts facts = host_facts(n_ranks, NULL);
     facts.device_kind = GYRE_DEVICE_CUDA;
     facts.is_ll128_safe = true;
-    facts.spec = gyre_tuner_fifo_spec(GYRE_DEVICE_CUDA, n_ranks, false, 0);
+    facts.spec = gyre_tuner_fifo_spec(GYRE_DEVICE_CUDA, n_ranks, false, 0, UINT32_MAX);
     facts.max_channels = facts.spec.n_fifos;
     return facts;
 }

@@ -120,6 +120,10 @@ gyre_status gyre_config_take(const gyre_config *given, gyre_config *config_out);
 gyre_status gyre_config_resolve(const gyre_config *given, const struct gyre_params *params,
                                 gyre_config *config_out);
 
+/** gyre_config_max_channels - that a call may use: by their number, and one block each at least.
+ * UINT32_MAX = any number. */
+uint32_t gyre_config_max_channels(const gyre_config *config);
+
 /* ---- make.c ------------------------------------------------------------------------------- */
 
 /** gyre_comm_end_stage - say how long a stage of making the communicator took; the next begins. */

@@ -374,9 +374,9 @@ static gyre_status connect_all(gyre_comm *comm)
     GYRE_TRY(choose_transports(comm));
     gyre_comm_end_stage(comm, "agreeing on transports");
     const int64_t buffer_bytes = gyre_param_number(&comm->params, GYRE_PARAM_BUFFSIZE);
-    links->spec =
-        gyre_tuner_fifo_spec((gyre_device_kind)comm->device_info.kind, (uint32_t)comm->n_ranks,
-                             links->is_proxied, buffer_bytes > 0 ? (uint64_t)buffer_bytes : 0);
+    links->spec = gyre_tuner_fifo_spec(
+        (gyre_device_kind)comm->device_info.kind, (uint32_t)comm->n_ranks, links->is_proxied,
+        buffer_bytes > 0 ? (uint64_t)buffer_bytes : 0, gyre_config_max_channels(&comm->config));
     GYRE_TRY(fill_before(links, comm->n_ranks));
     links->connectors =
         calloc((size_t)comm->n_ranks * links->spec.n_fifos * 2, sizeof(*links->connectors));

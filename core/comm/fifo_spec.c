@@ -11,6 +11,7 @@
 #define MAX_SIMPLE_BYTES (512 * 1024) /* on GPUs */
 #define MAX_HOST_BYTES   (128 * 1024)
 #define NEAR_SLOT_BYTES  (128 * 1024)
+#define MAX_LANES        2 /* of a channel: trees */
 
 static uint32_t floor_to_power_of_two(uint64_t value)
 {
@@ -22,13 +23,14 @@ static uint32_t floor_to_power_of_two(uint64_t value)
 
 /* SIMPLE on GPUs without a proxy. A ring of 64 channels reaches 330 GB/s with slots of 64 KiB and
  * 357 GB/s with 128 KiB (4 H200, 1 GiB, 2026-11): what comes from the rank before gets those, and
- * everything else shares the rest of the budget. */
+ * everything else shares the rest of the budget. @near_bytes: what those should be. */
 static void divide_between_rings_and_others(struct gyre_fifo_spec *spec, uint32_t n_peers,
-                                            uint64_t budget_bytes)
+                                            uint64_t near_bytes, uint64_t budget_bytes)
 {
     const uint64_t n_slots = (uint64_t)spec->n_fifos * spec->depth; /* of one peer */
     const uint64_t near = floor_to_power_of_two(
-        gyre_min_u64(NEAR_SLOT_BYTES, n_peers > 1 ? budget_bytes / 3 * 2 / n_slots : UINT64_MAX));
+        gyre_min_u64(gyre_min_u64(near_bytes, MAX_SIMPLE_BYTES),
+                     n_peers > 1 ? budget_bytes / 3 * 2 / n_slots : UINT64_MAX));
     const uint64_t rest = budget_bytes - gyre_min_u64(budget_bytes, near * n_slots);
     uint64_t other = near;
     if (n_peers > 1)
@@ -48,14 +50,28 @@ static uint64_t simple_bytes(const struct gyre_fifo_spec *spec, uint32_t n_peers
     return n_slots * spec->slot_bytes[GYRE_PROTO_SIMPLE] + n_near * extra;
 }
 
+/* FIFOs of an ordered pair of GPUs. Few channels leave room for longer slots, which they need:
+ * all-reduce of 1 GiB on 16 channels 276 GB/s with slots of 128 KiB, 316 with 256 KiB (2 H200,
+ * 2026-11). */
+static uint32_t count_fifos(uint32_t n_peers, uint32_t max_channels, uint32_t *n_joined_out)
+{
+    const uint32_t most = n_peers > 4 ? gyre_clamp_u32(256 / n_peers, 2, 64) : 64;
+    uint32_t n_fifos = most;
+    while (n_fifos % 2 == 0 && n_fifos / 2 >= (uint64_t)max_channels * MAX_LANES)
+        n_fifos /= 2;
+    *n_joined_out = most / n_fifos;
+    return n_fifos;
+}
+
 struct gyre_fifo_spec gyre_tuner_fifo_spec(gyre_device_kind kind, uint32_t n_ranks, bool is_proxied,
-                                           uint64_t buffer_bytes)
+                                           uint64_t buffer_bytes, uint32_t max_channels)
 {
     const bool is_cuda = kind == GYRE_DEVICE_CUDA;
     const uint32_t n_peers = n_ranks > 1 ? n_ranks - 1 : 1;
-    struct gyre_fifo_spec spec = {.n_fifos = is_cuda ? 64 : 4, .depth = 4};
-    if (is_cuda && n_peers > 4)
-        spec.n_fifos = gyre_clamp_u32(256 / n_peers, 2, 64);
+    struct gyre_fifo_spec spec = {.n_fifos = 4, .depth = 4};
+    uint32_t n_joined = 1; /* FIFOs whose memory one has */
+    if (is_cuda)
+        spec.n_fifos = count_fifos(n_peers, max_channels, &n_joined);
     /* A proxied pair has slots at both ends on each rank. */
     const uint64_t n_slots = (uint64_t)n_peers * spec.n_fifos * spec.depth * (is_proxied ? 2 : 1);
     const uint64_t share = GYRE_FIFO_BUDGET_BYTES / n_slots;
@@ -68,7 +84,8 @@ struct gyre_fifo_spec gyre_tuner_fifo_spec(gyre_device_kind kind, uint32_t n_ran
         return spec;
     }
     /* Of the budget SIMPLE takes up to four fifths, LL128 what is left, LL a little. */
-    divide_between_rings_and_others(&spec, n_peers, GYRE_FIFO_BUDGET_BYTES / 5 * 4);
+    divide_between_rings_and_others(&spec, n_peers, (uint64_t)NEAR_SLOT_BYTES * n_joined,
+                                    GYRE_FIFO_BUDGET_BYTES / 5 * 4);
     const uint64_t rest =
         GYRE_FIFO_BUDGET_BYTES - gyre_min_u64(GYRE_FIFO_BUDGET_BYTES, simple_bytes(&spec, n_peers));
     const uint64_t lines = rest / n_slots / 5 * 4;

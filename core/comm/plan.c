@@ -56,16 +56,6 @@ struct gyre_plan_cache {
     struct choice_entry *choices;
 };
 
-static uint32_t channel_limit(const struct gyre_comm *comm)
-{
-    uint64_t most = comm->links.spec.n_fifos;
-    if (comm->config.max_channels > 0)
-        most = gyre_min_u64(most, (uint64_t)comm->config.max_channels);
-    if (comm->config.sm_budget > 0)
-        most = gyre_min_u64(most, (uint64_t)comm->config.sm_budget);
-    return (uint32_t)most;
-}
-
 gyre_status gyre_plan_cache_open(struct gyre_comm *comm, struct gyre_plan_cache **cache_out)
 {
     struct gyre_plan_cache *cache = calloc(1, sizeof(*cache));
@@ -80,7 +70,8 @@ gyre_status gyre_plan_cache_open(struct gyre_comm *comm, struct gyre_plan_cache 
         free(cache);
         return status;
     }
-    const uint32_t most = channel_limit(comm);
+    const uint32_t most =
+        (uint32_t)gyre_min_u64(comm->links.spec.n_fifos, gyre_config_max_channels(&comm->config));
     const uint64_t least = comm->config.min_channels > 0 ? (uint64_t)comm->config.min_channels : 1;
     cache->facts = (struct gyre_tuner_facts){
         .device_kind = (gyre_device_kind)comm->device_info.kind,

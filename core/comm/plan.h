@@ -124,9 +124,10 @@ gyre_status gyre_tuner_check_path(const struct gyre_tuner_facts *facts,
 
 /** gyre_tuner_fifo_spec - how FIFOs are dimensioned for a communicator: within the budget of
  * GYRE_FIFO_BUDGET_BYTES a rank, of which rings get the larger part where they gain from large
- * slots. @buffer_bytes: GYRE_BUFFSIZE, 0 = unset. Pure. */
+ * slots. @buffer_bytes: GYRE_BUFFSIZE, 0 = unset. @max_channels: that calls may use, UINT32_MAX =
+ * any number. Pure. */
 struct gyre_fifo_spec gyre_tuner_fifo_spec(gyre_device_kind kind, uint32_t n_ranks, bool is_proxied,
-                                           uint64_t buffer_bytes);
+                                           uint64_t buffer_bytes, uint32_t max_channels);
 
 #define GYRE_FIFO_BUDGET_BYTES (64ULL << 20)
 

@@ -257,16 +257,17 @@ struct copy_row {
     enum gyre_collective coll;
     bool is_pair; /* 2 ranks */
     uint64_t least_bytes;
+    uint32_t least_channels; /* with fewer, what multiprocessors do before takes too long */
     const struct gyre_algorithm *algorithm;
 };
 
 static const struct copy_row copy_rows[] = {
-    {GYRE_COLL_ALL_REDUCE, true, 192 << 20, &gyre_algorithm_spread},
-    {GYRE_COLL_ALL_REDUCE, false, 384 << 20, &gyre_algorithm_spread},
-    {GYRE_COLL_ALL_GATHER, true, 64 << 20, &gyre_algorithm_direct},
-    {GYRE_COLL_ALL_GATHER, false, 192 << 20, &gyre_algorithm_direct},
-    {GYRE_COLL_BROADCAST, true, 48 << 20, &gyre_algorithm_ring},
-    {GYRE_COLL_BROADCAST, false, 768 << 20, &gyre_algorithm_ring},
+    {GYRE_COLL_ALL_REDUCE, true, 384 << 20, 48, &gyre_algorithm_spread},
+    {GYRE_COLL_ALL_REDUCE, false, 384 << 20, GYRE_COPY_BLOCKS, &gyre_algorithm_spread},
+    {GYRE_COLL_ALL_GATHER, true, 64 << 20, GYRE_COPY_BLOCKS, &gyre_algorithm_direct},
+    {GYRE_COLL_ALL_GATHER, false, 192 << 20, GYRE_COPY_BLOCKS, &gyre_algorithm_direct},
+    {GYRE_COLL_BROADCAST, true, 48 << 20, GYRE_COPY_BLOCKS, &gyre_algorithm_ring},
+    {GYRE_COLL_BROADCAST, false, 768 << 20, GYRE_COPY_BLOCKS, &gyre_algorithm_ring},
 };
 
 static bool takes_only(const struct gyre_filter *filter, enum gyre_collective coll,
@@ -288,14 +289,15 @@ static const struct gyre_algorithm *copy_algorithm(const struct gyre_tuner_facts
     if (facts->device_kind != GYRE_DEVICE_CUDA || facts->n_ranks < 2 ||
         facts->n_ranks > MAX_COPY_RANKS || !can_place(facts, filter, coll) ||
         (filter->paths[coll] >> GYRE_PATH_COPY_ENGINE & 1U) == 0 ||
-        (!is_forced && (!facts->has_large_pages || facts->max_channels < GYRE_COPY_BLOCKS)))
+        (!is_forced && !facts->has_large_pages))
         return NULL;
     for (size_t i = 0; i < sizeof(copy_rows) / sizeof(copy_rows[0]); i++) {
         const struct copy_row *row = &copy_rows[i];
         const int algorithm = algorithm_index(row->algorithm->name);
         if (row->coll == coll && row->is_pair == (facts->n_ranks == 2) &&
             (filter->algorithms[coll] >> algorithm & 1U) != 0 &&
-            (is_forced || all_bytes(facts, coll, n_bytes) >= row->least_bytes))
+            (is_forced || (facts->max_channels >= row->least_channels &&
+                           all_bytes(facts, coll, n_bytes) >= row->least_bytes)))
             return row->algorithm;
     }
     for (int i = 0; is_forced && gyre_algorithms[i] != NULL && found == NULL; i++)
