@@ -31,14 +31,18 @@ struct gyre_executor_config {
     /* gyre_connector_index() order, n_ranks * n_fifos * 2 entries; copied. Entries with NULL
      * inbox do not exist. */
     const struct gyre_connector *connectors;
-    bool overlaps_launches;   /* CUDA: may begin while the one before it in the stream ends */
-    struct gyre_fault *fault; /* polled; a raised fault ends all works with its status */
+    bool overlaps_launches;    /* CUDA: may begin while the one before it in the stream ends */
+    uint64_t min_seated_bytes; /* CUDA: works that transfer no less choose their multiprocessors */
+    struct gyre_fault *fault;  /* polled; a raised fault ends all works with its status */
     /* Moves slots of proxied connectors in the executor's thread; true if any moved. An executor
      * that helps calls it where works wait, and with is_last when a launch has ended. NULL =
      * nothing to move. */
     bool (*help)(void *context, bool is_last);
     void *help_context;
 };
+
+/* Below it, choosing multiprocessors gains nothing (2 H200, 2026-11). */
+#define GYRE_SEATED_BYTES ((uint64_t)(16 << 20))
 
 /* Most blocks of the kernels beside copy engines, which copy within a GPU's memory. */
 #define GYRE_COPY_BLOCKS 16

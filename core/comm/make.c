@@ -116,6 +116,9 @@ static gyre_status connect_ranks(gyre_comm *comm)
         .n_ranks = comm->n_ranks,
         .spec = comm->links.spec,
         .connectors = comm->links.connectors,
+        .min_seated_bytes = gyre_param_number(&comm->params, GYRE_PARAM_BLOCK_PLACEMENT) != 0
+                                ? GYRE_SEATED_BYTES
+                                : UINT64_MAX,
         .overlaps_launches = gyre_param_number(&comm->params, GYRE_PARAM_LAUNCH_OVERLAP) != 0,
         .fault = &comm->fault,
         .help = gyre_links_help,

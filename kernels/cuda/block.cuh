@@ -6,7 +6,7 @@
 #ifndef GYRE_KERNELS_CUDA_BLOCK_CUH
 #define GYRE_KERNELS_CUDA_BLOCK_CUH
 
-#include "kernels/cuda/sync.cuh"
+#include "kernels/cuda/seat.cuh"
 
 /* A FIFO end of this worker; in shared memory. */
 struct connection {
@@ -92,6 +92,7 @@ static __device__ __forceinline__ void finish_launch(const struct gyre_cuda_comm
     if (common.n_blocks > 1 && atomicAdd(&control->n_blocks_done, 1U) + 1 < common.n_blocks)
         return;
     control->n_blocks_done = 0;
+    clear_seats(common);
     control->n_completed += common.n_ended_works;
     store_relaxed_sys(&common.board->pulse.completed, control->n_completed);
 }
@@ -146,7 +147,7 @@ open_block(const struct gyre_cuda_common &common, const struct gyre_cuda_work &w
         steps = (const struct gyre_cuda_step *)rest;
         rest += n_words;
     }
-    if (blockIdx.x == 0 && threadIdx.x == blockDim.x - 1)
+    if (work.first_block + block_of_work == 0 && threadIdx.x == blockDim.x - 1)
         start_launch(common);
     const bool is_aborted = __syncthreads_or(is_aborted_before != 0) != 0;
     return {common,

@@ -91,6 +91,8 @@ static gyre_status cuda_open(const struct gyre_executor_config *config,
     executor->rank = config->rank;
     executor->n_ranks = config->n_ranks;
     executor->n_sms = info.n_sms;
+    /* Which multiprocessors share a way out is known of Hopper. */
+    executor->min_seated_bytes = info.arch / 10 == 9 ? config->min_seated_bytes : UINT64_MAX;
     executor->spec = config->spec;
     executor->fault = config->fault;
     pthread_mutex_init(&executor->lock, NULL);

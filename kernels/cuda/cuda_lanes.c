@@ -122,7 +122,7 @@ static struct gyre_cuda_start gate_start(struct tail_launch *launch,
 {
     struct gyre_cuda_args_gate *args = &launch->executor->args.gate;
     gyre_cuda_fill_common(launch->executor, GYRE_PROTO_SIMPLE, &args->common);
-    args->common.n_blocks = 1;
+    args->common.n_blocks = args->common.n_seats = 1;
     args->common.n_works = args->common.n_ended_works = 0;
     args->signature = launch->work->signature;
     args->n_entries = n_entries;

@@ -216,7 +216,7 @@ static gyre_status launch_exchange(struct gyre_cuda_executor *executor, const vo
     const uint64_t block_bytes =
         work->split.count * gyre_dtype_bytes((gyre_dtype)work->reduction.dtype);
     gyre_cuda_fill_common(executor, loaded->proto, &args->common);
-    args->common.n_blocks = launch.n_blocks;
+    args->common.n_blocks = args->common.n_seats = launch.n_blocks;
     args->common.n_works = args->common.n_ended_works = 1;
     fill_work(work, 0, &args->work);
     args->exchange = loaded->exchange;
@@ -230,6 +230,23 @@ static gyre_status launch_exchange(struct gyre_cuda_executor *executor, const vo
     return gyre_cuda_start(executor, &launch, stream);
 }
 
+/* Bytes between this rank and its peers, in the direction that has more; about. */
+static uint64_t transferred_bytes(const struct gyre_work *work)
+{
+    const struct gyre_split *split = &work->split;
+    return gyre_div_round_up(split->count, split->n_chunks) * work->loaded->n_transfers *
+           gyre_dtype_bytes((gyre_dtype)work->reduction.dtype);
+}
+
+/* Do the blocks choose their multiprocessors (seat.cuh)? It takes 0.7 us. */
+static bool takes_seats(const struct gyre_cuda_executor *executor, const struct gyre_work *work,
+                        uint32_t n_seats)
+{
+    return work->loaded->proto == GYRE_PROTO_SIMPLE && n_seats < executor->n_sms &&
+           executor->n_sms <= GYRE_CUDA_MAX_SEATS &&
+           transferred_bytes(work) >= executor->min_seated_bytes;
+}
+
 static gyre_status launch_one(struct gyre_cuda_executor *executor, const struct gyre_work *work,
                               cudaStream_t stream)
 {
@@ -238,12 +255,13 @@ static gyre_status launch_one(struct gyre_cuda_executor *executor, const struct 
     const void *as_exchange = exchange_kernel(work);
     if (as_exchange != NULL)
         return launch_exchange(executor, as_exchange, work, stream);
+    const uint32_t n_seats = loaded->n_channels * loaded->n_workers;
     const struct gyre_cuda_start launch = {
         .kernel =
             gyre_cuda_kernel_find(loaded->proto, gyre_cuda_only_copies(loaded, &work->reduction),
                                   false, work->reduction.dtype, work->reduction.op),
         .args = args,
-        .n_blocks = loaded->n_channels * loaded->n_workers,
+        .n_blocks = takes_seats(executor, work, n_seats) ? executor->n_sms : n_seats,
         .n_threads = block_threads(loaded, work),
         .shared_bytes = loaded->shared_bytes,
         .n_works = 1,
@@ -251,6 +269,7 @@ static gyre_status launch_one(struct gyre_cuda_executor *executor, const struct 
     };
     gyre_cuda_fill_common(executor, loaded->proto, &args->common);
     args->common.n_blocks = launch.n_blocks;
+    args->common.n_seats = n_seats;
     args->common.n_works = 1;
     args->common.n_ended_works = loaded->copies == NULL ? 1 : 0;
     fill_work(work, 0, &args->work);
@@ -311,7 +330,7 @@ static gyre_status launch_many(struct gyre_cuda_executor *executor, const struct
                          "has %u multiprocessors",
                          n_works, launch.n_blocks, executor->n_sms);
     gyre_cuda_fill_common(executor, proto, &args->common);
-    args->common.n_blocks = launch.n_blocks;
+    args->common.n_blocks = args->common.n_seats = launch.n_blocks;
     args->common.n_works = args->common.n_ended_works = n_works;
     return gyre_cuda_start(executor, &launch, stream);
 }

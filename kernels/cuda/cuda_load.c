@@ -31,6 +31,20 @@ static bool program_reduces(const struct gyre_program *program)
     return false;
 }
 
+/* Chunks that come from peers in a tile, or that go to them if those are more. */
+static uint32_t count_transfers(const struct gyre_program *program)
+{
+    uint32_t n_sends = 0, n_recvs = 0;
+    for (uint32_t i = 0; i < program->n_steps; i++) {
+        const struct gyre_step *step = &program->steps[i];
+        for (uint32_t k = 0; k < step->n_outs; k++)
+            n_sends += step->outs[k].kind == GYRE_OPERAND_CONNECTION;
+        for (uint32_t k = 0; k < step->n_ins; k++)
+            n_recvs += step->ins[k].kind == GYRE_OPERAND_CONNECTION;
+    }
+    return (uint32_t)gyre_max_u64(n_sends, n_recvs);
+}
+
 static void unload(struct gyre_cuda_executor *executor, struct gyre_loaded *loaded)
 {
     struct gyre_device *device = executor->device;
@@ -153,6 +167,7 @@ static void fill_sizes(const struct gyre_load_config *config, struct gyre_loaded
     loaded->n_channels = config->n_channels;
     loaded->n_workers = program->n_workers;
     loaded->n_chunks = program->n_chunks;
+    loaded->n_transfers = count_transfers(program);
     loaded->n_connections = program->n_connections;
     loaded->channel_stride = program->n_lanes * 2U;
     loaded->n_areas = program->n_scratch;

@@ -150,12 +150,21 @@ gyre_cuda_tile_range(const struct gyre_cuda_share *share, uint32_t chunk, uint32
     return range;
 }
 
+/* Who sits where (seat.cuh). All 0 between launches. */
+#define GYRE_CUDA_MAX_SEATS 256
+struct gyre_cuda_seats {
+    uint32_t taken[GYRE_CUDA_MAX_SEATS / 32]; /* a bit each */
+    uint32_t n_taken;
+    uint32_t n_gone; /* blocks that left without a seat */
+};
+
 /* Words in device memory that belong to the executor. Written by its kernels only. */
 struct gyre_cuda_control {
     uint64_t n_started;   /* works, replayed ones too */
     uint64_t n_completed; /* likewise */
     uint32_t n_blocks_done;
     uint32_t is_aborted; /* sticky: later kernels and graph nodes fall through */
+    struct gyre_cuda_seats seats;
 };
 
 /* Pinned host memory. */
@@ -173,6 +182,7 @@ struct gyre_cuda_common {
     struct gyre_cuda_board *board;
     uint32_t slot_bytes; /* of this protocol; SIMPLE: each connection has its own */
     uint32_t n_blocks;
+    uint32_t n_seats;       /* blocks that work; if fewer, they take seats */
     uint32_t n_works;       /* that begin with this launch */
     uint32_t n_ended_works; /* and that end with it; fewer where more launches follow */
     uint32_t ends_per_rank; /* connectors of one peer: turns an index into a rank */

@@ -21,6 +21,7 @@ struct gyre_loaded {
     uint32_t n_channels;
     uint32_t n_workers;
     uint32_t n_chunks;
+    uint32_t n_transfers; /* chunks of a tile from peers, or to them if those are more */
     uint32_t n_connections;
     uint32_t channel_stride;
     uint32_t tile_bytes; /* the most that a slot of any of its connections holds */
@@ -59,6 +60,7 @@ struct gyre_cuda_executor {
     int rank;
     int n_ranks;
     uint32_t n_sms;
+    uint64_t min_seated_bytes; /* as asked, on GPUs where that is known to help */
     struct gyre_fifo_spec spec;
     struct gyre_connector *connectors; /* host copy, for lowering */
     struct gyre_connector *device_connectors;

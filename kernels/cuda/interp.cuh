@@ -16,12 +16,11 @@
 #define MAX_BLOCK_THREADS(proto) ((proto) == GYRE_PROTO_SIMPLE ? 640 : 512)
 
 template <int PROTO, int DTYPE, int OP>
-static __device__ __forceinline__ void run_block(const struct gyre_cuda_common &common,
-                                                 const struct gyre_cuda_work &work,
-                                                 const unsigned char *parameters)
+static __device__ __forceinline__ void
+run_block(const struct gyre_cuda_common &common, const struct gyre_cuda_work &work,
+          const unsigned char *parameters, uint32_t block_of_work)
 {
-    const struct block block =
-        open_block<PROTO>(common, work, parameters, blockIdx.x - work.first_block);
+    const struct block block = open_block<PROTO>(common, work, parameters, block_of_work);
     if (!block.is_aborted) {
         if constexpr (PROTO == GYRE_PROTO_SIMPLE)
             run_simple<DTYPE, OP>(block);
@@ -37,7 +36,17 @@ template <int PROTO, int DTYPE, int OP>
 __global__ void __launch_bounds__(MAX_BLOCK_THREADS(PROTO), 1)
     interpret_one(const __grid_constant__ struct gyre_cuda_args_one args)
 {
-    run_block<PROTO, DTYPE, OP>(args.common, args.work, args.program);
+    uint32_t seat = blockIdx.x;
+    if constexpr (PROTO == GYRE_PROTO_SIMPLE) {
+        await_last_launch();
+        seat = take_seat(args.common);
+        if (seat == NO_SEAT) {
+            if (threadIdx.x == 0)
+                finish_launch(args.common);
+            return;
+        }
+    }
+    run_block<PROTO, DTYPE, OP>(args.common, args.work, args.program, seat);
 }
 
 template <int PROTO>
@@ -47,7 +56,8 @@ __global__ void __launch_bounds__(MAX_BLOCK_THREADS(PROTO), 1)
     uint32_t i = 0;
     while (i + 1 < args.common.n_works && args.works[i + 1].first_block <= blockIdx.x)
         i++;
-    run_block<PROTO, DTYPE_NONE, GYRE_SUM>(args.common, args.works[i], nullptr);
+    run_block<PROTO, DTYPE_NONE, GYRE_SUM>(args.common, args.works[i], nullptr,
+                                           blockIdx.x - args.works[i].first_block);
 }
 
 #define KERNEL(proto, dtype, op) (const void *)&interpret_one<GYRE_PROTO_##proto, dtype, op>

@@ -99,6 +99,13 @@ static __device__ __forceinline__ void store_line(void *line, uint64_t x, uint64
                  : "memory");
 }
 
+static __device__ __forceinline__ uint64_t global_ns()
+{
+    uint64_t ns;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns)::"memory");
+    return ns;
+}
+
 /* Every thread, before it touches memory: the launch before this one in the stream is over. */
 static __device__ __forceinline__ void await_last_launch()
 {

@@ -459,6 +459,9 @@ int main(int argc, char **argv)
         parse_list(argument(argc, argv, 7, "1K,16K,64K,256K,1M,4M,16M,64M,256M,1G"), sweep.sizes);
     snprintf(sweep.collectives, sizeof(sweep.collectives), "%s",
              argument(argc, argv, 8, "all_reduce"));
+    const char *seated = getenv("BENCH_SEATED_BYTES"); /* transfers that choose multiprocessors */
+    if (seated != NULL)
+        gpu_world_min_seated_bytes = strtoull(seated, NULL, 10);
     gpu_world_open(&world, n_ranks, &spec);
     measure_decode(&world, file);
     measure_launch(&world, file);

@@ -16,6 +16,8 @@ void gpu_ok(cudaError_t error, const char *call, const char *file, int line)
     exit(1);
 }
 
+uint64_t gpu_world_min_seated_bytes = GYRE_SEATED_BYTES;
+
 static void must(gyre_status status, const char *what)
 {
     if (status == GYRE_SUCCESS)
@@ -100,6 +102,7 @@ void gpu_world_open(struct gpu_world *world, int n_ranks, const struct gyre_fifo
             .spec = *spec,
             .connectors = connectors,
             .overlaps_launches = true,
+            .min_seated_bytes = gpu_world_min_seated_bytes,
             .fault = &world->faults[rank],
         };
         must(gyre_executor_cuda.open(&config, &world->executors[rank]), "executor");

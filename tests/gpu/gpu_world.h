@@ -24,6 +24,9 @@ struct gpu_world {
     cudaStream_t streams[GPU_WORLD_MAX_RANKS];
 };
 
+/* Of the executors that gpu_world_open opens. */
+extern uint64_t gpu_world_min_seated_bytes;
+
 /** gpu_world_open - ranks on GPUs rank % n_gpus. Exits the process on failure, with the cause. */
 void gpu_world_open(struct gpu_world *world, int n_ranks, const struct gyre_fifo_spec *spec);
 /** gpu_world_load - load a program on a rank and make it ready for a reduction. */
