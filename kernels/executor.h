@@ -31,7 +31,7 @@ struct gyre_executor_config {
     /* gyre_connector_index() order, n_ranks * n_fifos * 2 entries; copied. Entries with NULL
      * inbox do not exist. */
     const struct gyre_connector *connectors;
-    bool overlaps_launches;    /* CUDA: may begin while the one before it in the stream ends */
+    bool overlaps_launches;    /* CUDA graphs: may begin while the one before it ends */
     uint64_t min_seated_bytes; /* CUDA: works that transfer no less choose their multiprocessors */
     struct gyre_fault *fault;  /* polled; a raised fault ends all works with its status */
     /* Moves slots of proxied connectors in the executor's thread; true if any moved. An executor

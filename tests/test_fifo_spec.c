@@ -48,6 +48,28 @@ static void rings_on_gpus_have_large_slots(void)
     CHECK(set.slot_bytes[GYRE_PROTO_SIMPLE] == (1 << 20) / set.depth && set.near_slot_bytes == 0);
 }
 
+static void the_fewest_channels_leave_every_lane_a_fifo(void)
+{
+    for (uint16_t n_ranks = 2; n_ranks <= 17; n_ranks++) {
+        const struct gyre_fifo_spec spec =
+            gyre_tuner_fifo_spec(GYRE_DEVICE_CUDA, n_ranks, false, 0, 1);
+        for (int i = 0; gyre_algorithms[i] != NULL; i++)
+            for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++) {
+                const struct gyre_shape shape = {.coll = (enum gyre_collective)coll,
+                                                 .n_ranks = n_ranks};
+                struct gyre_program *program;
+                if (!gyre_algorithm_has(gyre_algorithms[i], shape.coll) ||
+                    coll == GYRE_COLL_SEND_RECV)
+                    continue;
+                CHECK_OK(gyre_algorithm_emit(gyre_algorithms[i], &shape, 0, &program));
+                CHECK_MSG(program->n_lanes <= spec.n_fifos, "%s %s: %u lanes, %u FIFOs",
+                          gyre_algorithms[i]->name, gyre_collectives[coll].name, program->n_lanes,
+                          spec.n_fifos);
+                gyre_program_free(program);
+            }
+    }
+}
+
 /* Some step moves data through the connection's slots. */
 static bool is_staged(const struct gyre_program *program, uint32_t connection)
 {
@@ -108,6 +130,7 @@ static void algorithms_that_follow_the_ring_do(void)
 static const struct test_case cases[] = {
     {"connection memory stays within the budget", connection_memory_stays_within_the_budget},
     {"rings on GPUs have large slots", rings_on_gpus_have_large_slots},
+    {"the fewest channels leave every lane a FIFO", the_fewest_channels_leave_every_lane_a_fifo},
     {"algorithms that follow the ring do", algorithms_that_follow_the_ring_do},
 };
 

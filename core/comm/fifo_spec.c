@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How a communicator's FIFOs are dimensioned: a pure function of the device, the ranks and
- * GYRE_BUFFSIZE, so that all ranks find the same.
+ * How a communicator's FIFOs are dimensioned: a pure function of the device, the ranks, whether
+ * proxies serve them, GYRE_BUFFSIZE and the most channels, so that all ranks find the same.
  */
 #include "core/comm/plan.h"
 

@@ -100,6 +100,14 @@ static void watch_fault(gyre_comm *comm)
         comm->executor->ops->abort(comm->executor);
 }
 
+/* It launches blocks on all multiprocessors, if only for a moment: not where their number is
+ * limited. */
+static bool places_blocks(const gyre_comm *comm)
+{
+    return gyre_param_number(&comm->params, GYRE_PARAM_BLOCK_PLACEMENT) != 0 &&
+           comm->config.sm_budget <= 0;
+}
+
 /* Everything after the ranks have met. */
 static gyre_status connect_ranks(gyre_comm *comm)
 {
@@ -116,9 +124,7 @@ static gyre_status connect_ranks(gyre_comm *comm)
         .n_ranks = comm->n_ranks,
         .spec = comm->links.spec,
         .connectors = comm->links.connectors,
-        .min_seated_bytes = gyre_param_number(&comm->params, GYRE_PARAM_BLOCK_PLACEMENT) != 0
-                                ? GYRE_SEATED_BYTES
-                                : UINT64_MAX,
+        .min_seated_bytes = places_blocks(comm) ? GYRE_SEATED_BYTES : UINT64_MAX,
         .overlaps_launches = gyre_param_number(&comm->params, GYRE_PARAM_LAUNCH_OVERLAP) != 0,
         .fault = &comm->fault,
         .help = gyre_links_help,

@@ -63,14 +63,15 @@ static gyre_status make_events(struct gyre_cuda_executor *executor)
     return error == cudaSuccess ? GYRE_SUCCESS : gyre_cuda_fail(error, "cudaEventCreateWithFlags");
 }
 
-/* Code for GPUs before Hopper, which newer ones can run too (PTX), knows nothing of it. */
-static gyre_status find_overlap(struct gyre_cuda_executor *executor)
+/* Code for GPUs before Hopper, which newer ones can run too (PTX), does not wait for the launch
+ * before. */
+static gyre_status find_version(struct gyre_cuda_executor *executor)
 {
+    struct gyre_cuda_apart apart = {0};
     struct cudaFuncAttributes attributes;
-    int previous;
-    GYRE_TRY(gyre_cuda_enter(executor->device->ordinal, &previous));
+    GYRE_TRY(gyre_cuda_enter_apart(executor->device->ordinal, &apart));
     const cudaError_t error = cudaFuncGetAttributes(&attributes, gyre_cuda_kernel_gate);
-    gyre_cuda_leave(executor->device->ordinal, previous);
+    gyre_cuda_leave_apart(&apart);
     if (error != cudaSuccess)
         return gyre_cuda_fail(error, "cudaFuncGetAttributes");
     executor->overlaps_launches = attributes.ptxVersion >= 90;
@@ -106,7 +107,7 @@ static gyre_status cuda_open(const struct gyre_executor_config *config,
     GYRE_TRY_GOTO(status, allocate_all(executor), fail);
     GYRE_TRY_GOTO(status, make_events(executor), fail);
     if (config->overlaps_launches)
-        GYRE_TRY_GOTO(status, find_overlap(executor), fail);
+        GYRE_TRY_GOTO(status, find_version(executor), fail);
     *executor_out = &executor->base;
     return GYRE_SUCCESS;
 fail:

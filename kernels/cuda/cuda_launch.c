@@ -102,20 +102,20 @@ static gyre_status order_after_last(struct gyre_cuda_executor *executor, cudaStr
     return GYRE_SUCCESS;
 }
 
-/* In a capture: is what comes before one kernel and nothing else? The edge to it may then be a
- * programmatic one. */
-static gyre_status follows_one_kernel(cudaStream_t stream, bool *follows_out)
+/* In a capture: the node that the stream's next work depends on; NULL if they are several, or by
+ * other edges than plain ones. */
+static gyre_status find_last_node(cudaStream_t stream, cudaGraphNode_t *node_out)
 {
     enum cudaStreamCaptureStatus capturing;
-    const cudaGraphNode_t *nodes;
-    const cudaGraphEdgeData *edges;
+    const cudaGraphNode_t *nodes = NULL;
+    const cudaGraphEdgeData *edges = NULL;
     size_t n_nodes = 0;
-    enum cudaGraphNodeType type = cudaGraphNodeTypeEmpty;
     GYRE_CUDA_TRY(
         cudaStreamGetCaptureInfo(stream, &capturing, NULL, NULL, &nodes, &edges, &n_nodes));
-    if (n_nodes == 1)
-        GYRE_CUDA_TRY(cudaGraphNodeGetType(nodes[0], &type));
-    *follows_out = type == cudaGraphNodeTypeKernel;
+    const bool is_plain =
+        n_nodes == 1 && (edges == NULL || (edges[0].from_port == 0 &&
+                                           edges[0].type == cudaGraphDependencyTypeDefault));
+    *node_out = is_plain ? nodes[0] : NULL;
     return GYRE_SUCCESS;
 }
 
@@ -137,32 +137,42 @@ gyre_status gyre_cuda_start_kernel(const struct gyre_cuda_start *launch, cudaStr
     return GYRE_SUCCESS;
 }
 
+/* May the captured launch begin while the one before it ends? If that is the executor's own and
+ * nothing else comes before: others may not have waited for what came before them. */
+static gyre_status find_overlap(const struct gyre_cuda_executor *executor, cudaStream_t stream,
+                                uint64_t capture, bool *overlaps_out)
+{
+    cudaGraphNode_t before = NULL;
+    GYRE_TRY(find_last_node(stream, &before));
+    *overlaps_out = executor->overlaps_launches && before != NULL &&
+                    before == executor->captured_node && capture == executor->last_capture;
+    return GYRE_SUCCESS;
+}
+
 gyre_status gyre_cuda_start(struct gyre_cuda_executor *executor,
                             const struct gyre_cuda_start *launch, cudaStream_t stream)
 {
     enum cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
     unsigned long long capture = 0;
-    bool overlaps = executor->overlaps_launches && launch->awaits_last;
+    bool overlaps = false;
     GYRE_CUDA_TRY(cudaStreamGetCaptureInfo(stream, &capturing, &capture, NULL, NULL, NULL, NULL));
     if (capturing != cudaStreamCaptureStatusActive)
         capture = 0;
     GYRE_TRY(order_after_last(executor, stream, capture));
-    if (overlaps && capture != 0)
-        GYRE_TRY(follows_one_kernel(stream, &overlaps));
+    if (capture != 0 && launch->awaits_last)
+        GYRE_TRY(find_overlap(executor, stream, capture, &overlaps));
     GYRE_TRY(gyre_cuda_start_kernel(launch, stream, overlaps));
-    if (capture == 0) {
-        struct gyre_pulse *pulse = &executor->board->pulse;
-        gyre_store_release_u64(&pulse->launched, pulse->launched + launch->n_works);
-        if (executor->has_streams)
-            GYRE_CUDA_TRY(cudaEventRecord(executor->last_event, stream));
-    }
-    if (capture == 0) {
-        executor->has_launched = true;
-        executor->last_stream = stream;
-    } else {
+    if (capture != 0) {
         executor->last_capture = capture;
         executor->captured_stream = stream;
+        return find_last_node(stream, &executor->captured_node);
     }
+    struct gyre_pulse *pulse = &executor->board->pulse;
+    gyre_store_release_u64(&pulse->launched, pulse->launched + launch->n_works);
+    if (executor->has_streams)
+        GYRE_CUDA_TRY(cudaEventRecord(executor->last_event, stream));
+    executor->has_launched = true;
+    executor->last_stream = stream;
     return GYRE_SUCCESS;
 }
 

@@ -167,7 +167,6 @@ static void fill_sizes(const struct gyre_load_config *config, struct gyre_loaded
     loaded->n_channels = config->n_channels;
     loaded->n_workers = program->n_workers;
     loaded->n_chunks = program->n_chunks;
-    loaded->n_transfers = count_transfers(program);
     loaded->n_connections = program->n_connections;
     loaded->channel_stride = program->n_lanes * 2U;
     loaded->n_areas = program->n_scratch;
@@ -193,6 +192,7 @@ static gyre_status load_steps(struct gyre_cuda_executor *executor,
     loaded->tile_bytes = payload_bytes(shape.slot_bytes, config->proto);
     loaded->area_bytes = (uint32_t)gyre_round_up(loaded->tile_bytes, 256);
     loaded->max_connections = shape.max_connections;
+    loaded->n_transfers = count_transfers(program);
     loaded->inline_words = loaded->program->n_bytes <= GYRE_CUDA_INLINE_BYTES
                                ? (uint32_t)gyre_div_round_up(loaded->program->n_bytes, 16)
                                : 0;

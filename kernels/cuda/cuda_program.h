@@ -155,7 +155,8 @@ gyre_cuda_tile_range(const struct gyre_cuda_share *share, uint32_t chunk, uint32
 struct gyre_cuda_seats {
     uint32_t taken[GYRE_CUDA_MAX_SEATS / 32]; /* a bit each */
     uint32_t n_taken;
-    uint32_t n_gone; /* blocks that left without a seat */
+    uint32_t n_leaving; /* blocks that have no seat of their own; not all of them may leave */
+    uint64_t begin_ns;  /* since when they wait */
 };
 
 /* Words in device memory that belong to the executor. Written by its kernels only. */

@@ -72,11 +72,12 @@ struct gyre_cuda_executor {
     pthread_mutex_t lock; /* guards what follows: the order of launches */
     cudaStream_t last_stream;
     cudaEvent_t last_event; /* recorded after every launch once there are several streams */
-    bool overlaps_launches; /* as asked, where the kernels can */
+    bool overlaps_launches; /* in graphs; as asked, where the kernels can */
     bool has_streams;       /* more than one was seen */
     bool has_launched;
-    uint64_t last_capture;        /* id of the last capture that took a launch, 0 = none */
-    cudaStream_t captured_stream; /* of that launch */
+    uint64_t last_capture;         /* id of the last capture that took a launch, 0 = none */
+    cudaStream_t captured_stream;  /* of that launch */
+    cudaGraphNode_t captured_node; /* likewise */
     cudaEvent_t captured_event;
     struct gyre_cuda_lanes lanes[2]; /* for captures: the second; made with the first tail */
     union {

@@ -36,11 +36,14 @@ static __device__ __noinline__ uint32_t find_seat(struct gyre_cuda_seats *seats,
     asm volatile("mov.u32 %0, %%smid;" : "=r"(own));
     if (own < n_seats && claim_seat(seats, own))
         return own;
-    /* Gone at once, it would make room for a block that belongs elsewhere. */
-    const uint64_t begin_ns = global_ns();
+    /* Gone at once, it would make room for a block that belongs elsewhere. One wait for all: where
+     * other kernels take most of the GPU, blocks come in many waves. */
+    const uint64_t now_ns = global_ns();
+    const uint64_t first_ns = atomicCAS((unsigned long long *)&seats->begin_ns, 0ULL, now_ns);
+    const uint64_t begin_ns = first_ns == 0 ? now_ns : first_ns;
     while (load_relaxed_sys(&seats->n_taken) < n_seats && global_ns() - begin_ns < SEAT_WAIT_NS)
         ;
-    if (atomicAdd(&seats->n_gone, 1U) < n_blocks - n_seats)
+    if (atomicAdd(&seats->n_leaving, 1U) < n_blocks - n_seats)
         return NO_SEAT;
     /* As many blocks are left as seats. */
     uint32_t seat = 0;
@@ -69,7 +72,8 @@ static __device__ __forceinline__ void clear_seats(const struct gyre_cuda_common
         return;
     for (uint32_t i = 0; i < GYRE_CUDA_MAX_SEATS / 32; i++)
         seats->taken[i] = 0;
-    seats->n_taken = seats->n_gone = 0;
+    seats->n_taken = seats->n_leaving = 0;
+    seats->begin_ns = 0;
 }
 
 #endif

@@ -4,11 +4,14 @@
  * All ranks are in this process; with fewer GPUs than ranks they share them.
  */
 #include "algorithms/algorithm.h"
+#include "core/base/sync.h"
 #include "kernels/cuda/cuda_copies.h"
 #include "kernels/cuda/cuda_exec.h"
+#include "kernels/cuda/cuda_state.h"
 #include "tests/check.h"
 #include "tests/gpus.h"
 #include "tests/gpu/gpu_world.h"
+#include "tests/gpu/hog.h"
 #include "tests/host_world.h"
 
 #include <math.h>
@@ -543,7 +546,7 @@ static void run_chain(const struct run *run)
         gpu_world_use(&chain.gpus, rank);
         GPU_OK(cudaMemcpy(values, chain.buffers[rank], run->count * 4, cudaMemcpyDeviceToHost));
         for (uint64_t i = 0; i < run->count; i++)
-            n_wrong += fabs(values[i] / expected - 1) > 1e-4;
+            n_wrong += !(fabs(values[i] / expected - 1) <= 1e-4);
         free(values);
         GPU_OK(cudaFree(chain.spares[rank]));
         GPU_OK(cudaStreamDestroy(chain.sides[rank]));
@@ -567,6 +570,97 @@ static void calls_in_a_row_read_what_the_last_one_wrote(void)
                 run.n_channels = n_channels;
                 run_chain(&run);
             }
+}
+
+/* All multiprocessors but so many are taken, the first ones among them: where seats are. */
+#define FREE_SMS 6
+
+struct hogs {
+    uint32_t *words; /* is_over, then how many run, of each rank */
+    cudaStream_t streams[MAX_RUN_RANKS];
+};
+
+static void start_hogs(const struct gpu_world *gpus, struct hogs *hogs)
+{
+    GPU_OK(cudaHostAlloc((void **)&hogs->words, (MAX_RUN_RANKS + 1) * sizeof(uint32_t),
+                         cudaHostAllocMapped | cudaHostAllocPortable));
+    memset(hogs->words, 0, (MAX_RUN_RANKS + 1) * sizeof(uint32_t));
+    for (int rank = 0; rank < gpus->n_ranks; rank++) {
+        const uint32_t n_blocks = gyre_cuda_own(gpus->executors[rank])->n_sms - FREE_SMS;
+        uint32_t *n_started = &hogs->words[rank + 1];
+        gpu_world_use(gpus, rank);
+        GPU_OK(cudaStreamCreateWithFlags(&hogs->streams[rank], cudaStreamNonBlocking));
+        GPU_OK(hog_start((int)n_blocks, hogs->words, n_started, hogs->streams[rank]));
+        const uint64_t begin_ns = gyre_now_ns();
+        while (gyre_load_acquire_u32(n_started) < n_blocks &&
+               gyre_now_ns() - begin_ns < 2000000000ULL)
+            ;
+        CHECK_MSG(*n_started == n_blocks, "%u of %u blocks run", *n_started, n_blocks);
+    }
+}
+
+static void stop_hogs(const struct gpu_world *gpus, struct hogs *hogs)
+{
+    gyre_store_release_u32(hogs->words, 1);
+    for (int rank = 0; rank < gpus->n_ranks; rank++) {
+        gpu_world_use(gpus, rank);
+        GPU_OK(cudaStreamSynchronize(hogs->streams[rank]));
+        GPU_OK(cudaStreamDestroy(hogs->streams[rank]));
+    }
+    GPU_OK(cudaFreeHost(hogs->words));
+}
+
+/* As the kernels say, in five seconds; the hogs give up after ten. */
+static bool have_completed(const struct gpu_world *gpus, uint64_t n_works)
+{
+    const uint64_t begin_ns = gyre_now_ns();
+    for (int rank = 0; rank < gpus->n_ranks; rank++) {
+        const struct gyre_pulse *pulse = gyre_executor_cuda.pulse(gpus->executors[rank]);
+        while (gyre_load_acquire_u64(&pulse->completed) < n_works)
+            if (gyre_now_ns() - begin_ns > 5000000000ULL)
+                return false;
+    }
+    return true;
+}
+
+/* One rank a GPU: blocks of many threads, as many as there are multiprocessors left. */
+static void seats_are_filled_on_a_busy_gpu(void)
+{
+    struct gpu_world gpus;
+    struct hogs hogs;
+    struct gyre_program *programs[MAX_RUN_RANKS];
+    struct gyre_loaded *loaded[MAX_RUN_RANKS];
+    float *buffers[MAX_RUN_RANKS];
+    struct run run = ring_run;
+    const struct gyre_cuda_seats empty = {{0}, 0, 0, 0};
+    const int n_gpus = test_n_gpus();
+    const uint64_t before = gpu_world_min_seated_bytes;
+    run.n_channels = FREE_SMS;
+    run.n_threads = 512;
+    gpu_world_min_seated_bytes = 0;
+    gpu_world_open(&gpus, n_gpus < wanted_ranks ? n_gpus : wanted_ranks, &gpu_spec);
+    gpu_world_min_seated_bytes = before;
+    load_all(&gpus, &run, programs, loaded, buffers);
+    start_hogs(&gpus, &hogs);
+    for (int i = 0; i < 3; i++)
+        launch_all_reduce(&gpus, loaded, gpus.n_ranks, programs[0]->n_chunks, &run, buffers);
+    const bool has_ended = have_completed(&gpus, 3);
+    stop_hogs(&gpus, &hogs);
+    CHECK_MSG(has_ended, "not all seats are taken");
+    CHECK(gpu_world_wait(&gpus, DEADLINE_S));
+    for (int rank = 0; rank < gpus.n_ranks; rank++) {
+        struct gyre_cuda_seats seats;
+        float value;
+        gpu_world_use(&gpus, rank);
+        GPU_OK(cudaMemcpy(&seats, &gyre_cuda_own(gpus.executors[rank])->control->seats,
+                          sizeof(seats), cudaMemcpyDeviceToHost));
+        CHECK_MSG(memcmp(&seats, &empty, sizeof(seats)) == 0, "rank %d leaves seats taken", rank);
+        GPU_OK(cudaMemcpy(&value, buffers[rank] + run.count - 1, 4, cudaMemcpyDeviceToHost));
+        const float expected = (float)(gpus.n_ranks * gpus.n_ranks * gpus.n_ranks);
+        CHECK_MSG(value == expected, "%g, not %g", (double)value, (double)expected);
+    }
+    unload_all(&gpus, programs, loaded, buffers);
+    gpu_world_close(&gpus);
 }
 
 /* An all-gather of int32 by copy engines, on all ranks. */
@@ -751,6 +845,7 @@ static void a_call_that_does_not_fit_is_reported_and_waits_for_the_abort(void)
 static const struct test_case cases[] = {
     {"a captured graph replays without the host", a_captured_graph_replays_without_the_host},
     {"calls in a row read what the last one wrote", calls_in_a_row_read_what_the_last_one_wrote},
+    {"seats are filled on a busy GPU", seats_are_filled_on_a_busy_gpu},
     {"copy engines replay from graphs", copy_engines_replay_from_graphs},
     {"the GPU computes the same bits as the host", the_gpu_computes_the_same_bits_as_the_host},
     {"flags that wrap never match stale lines", flags_that_wrap_never_match_stale_lines},
