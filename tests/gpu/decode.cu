@@ -8,44 +8,37 @@
 #define N_ROUNDS  20
 #define N_THREADS 512
 
-static __device__ __forceinline__ uint64_t now_ns(void)
-{
-    uint64_t ns;
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns)::"memory");
-    return ns;
-}
-
 /* The first warp alone: nothing else runs on the multiprocessor. */
 static __device__ void time_simple(const struct block &block, uint64_t *marks)
 {
     __shared__ struct simple_shared shared;
-    marks[0] = now_ns();
+    marks[0] = global_ns();
     for (int round = 0; round < N_ROUNDS; round++)
         for (uint32_t s = 0; s < block.n_steps; s++) {
             (void)prepare(block, &block.steps[s], 0, threadIdx.x, &shared.moves[s % N_MOVES]);
             __syncwarp();
         }
-    marks[1] = now_ns();
+    marks[1] = global_ns();
     for (int round = 0; round < N_ROUNDS; round++)
         for (uint32_t s = 0; s < block.n_steps; s++)
             move_bytes<GYRE_FLOAT32, GYRE_SUM>(shared.moves[s % N_MOVES], threadIdx.x, 32);
-    marks[2] = now_ns();
+    marks[2] = global_ns();
 }
 
 template <class STEP> static __device__ void time_lines(const struct block &block, uint64_t *marks)
 {
     struct line_step *lines = (struct line_step *)block.rest;
-    marks[0] = now_ns();
+    marks[0] = global_ns();
     for (int round = 0; round < N_ROUNDS; round++)
         for (uint32_t s = 0; s < block.n_steps; s++) {
             resolve_step<STEP::proto>(block, &block.steps[s], 0, &lines[s % GYRE_CUDA_LINE_STEPS]);
             __syncwarp();
         }
-    marks[1] = now_ns();
+    marks[1] = global_ns();
     for (int round = 0; round < N_ROUNDS; round++)
         for (uint32_t s = 0; s < block.n_steps; s++)
             (void)STEP::run(block, lines[s % GYRE_CUDA_LINE_STEPS]);
-    marks[2] = now_ns();
+    marks[2] = global_ns();
 }
 
 template <int PROTO>

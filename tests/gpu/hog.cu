@@ -1,20 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/gpu/hog.h"
 
-#define LONGEST_NS 10000000000ULL
+#include "kernels/cuda/sync.cuh"
 
-static __device__ uint64_t now_ns()
-{
-    uint64_t ns;
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns)::"memory");
-    return ns;
-}
+#define LONGEST_NS 10000000000ULL
 
 static __global__ void hog(const volatile uint32_t *is_over, uint32_t *n_started)
 {
-    const uint64_t begin_ns = now_ns();
-    atomicAdd_system(n_started, 1U);
-    while (*is_over == 0 && now_ns() - begin_ns < LONGEST_NS)
+    const uint64_t begin_ns = global_ns();
+    if (threadIdx.x == 0)
+        atomicAdd_system(n_started, 1U);
+    while (*is_over == 0 && global_ns() - begin_ns < LONGEST_NS)
         ;
 }
 
