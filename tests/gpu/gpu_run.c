@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/gpu/gpu_run.h"
+
+#include "kernels/cuda/cuda_exec.h"
+#include "tests/check.h"
+
+const struct gyre_fifo_spec gpu_run_spec = {
+    .n_fifos = GPU_RUN_FIFOS,
+    .depth = 4,
+    .slot_bytes = {GPU_RUN_SIMPLE_BYTES, GPU_RUN_LL_BYTES, GPU_RUN_LL128_BYTES}};
+
+const struct gpu_run gpu_run_ring = {.algorithm = &gyre_algorithm_ring,
+                                     .coll = GYRE_COLL_ALL_REDUCE,
+                                     .count = 5000,
+                                     .n_channels = 2,
+                                     .n_threads = 128,
+                                     .reduction = {.dtype = GYRE_FLOAT32, .op = GYRE_SUM}};
+
+struct gyre_split gpu_run_split(const struct gpu_run *run, uint32_t n_chunks)
+{
+    const uint32_t elem_bytes = gyre_dtype_bytes((gyre_dtype)run->reduction.dtype);
+    const uint32_t payload_bytes = run->proto == GYRE_PROTO_LL ? GPU_RUN_LL_BYTES / 2
+                                   : run->proto == GYRE_PROTO_LL128
+                                       ? GPU_RUN_LL128_BYTES / 128 * 120
+                                       : GPU_RUN_SIMPLE_BYTES;
+    struct gyre_split split = {.count = run->count,
+                               .n_channels = run->n_channels,
+                               .n_chunks = n_chunks,
+                               .unit_elems = 16 / elem_bytes};
+    split.tile_elems = payload_bytes / 16 * split.unit_elems;
+    return split;
+}
+
+const char *gpu_run_text(const struct gpu_run *run)
+{
+    static char text[256];
+    snprintf(text, sizeof(text),
+             "%s %s %s %s %s count %llu root %u channels %u threads %u misaligned %u%s%s%s%s%s",
+             run->algorithm->name, gyre_collectives[run->coll].name, gyre_proto_names[run->proto],
+             gyre_dtype_names[run->reduction.dtype], gyre_op_names[run->reduction.op],
+             (unsigned long long)run->count, run->root, run->n_channels, run->n_threads,
+             run->misaligned_elems, run->in_place ? " in place" : "",
+             run->is_placed ? " placed" : "", run->by_copy_engines ? " copied" : "",
+             run->reduction.premultiply ? " scaled" : "", run->reduction.divisor > 1 ? " div" : "");
+    return text;
+}
+
+void gpu_run_all_reduce(struct gpu_world *gpus, struct gyre_loaded **loaded, int n_launched,
+                        uint32_t n_chunks, const struct gpu_run *run, float *const *buffers)
+{
+    for (int rank = 0; rank < n_launched; rank++) {
+        struct gyre_work work = {.loaded = loaded[rank],
+                                 .in = buffers[rank],
+                                 .out = buffers[rank],
+                                 .split = gpu_run_split(run, n_chunks),
+                                 .reduction = run->reduction};
+        CHECK_OK(gyre_executor_cuda.launch(gpus->executors[rank], &work, 1, gpus->streams[rank]));
+    }
+}
+
+void gpu_run_load_all(struct gpu_world *gpus, const struct gpu_run *run,
+                      struct gyre_program **programs, struct gyre_loaded **loaded, float **buffers)
+{
+    const struct gyre_shape shape = {.coll = run->coll, .n_ranks = (uint16_t)gpus->n_ranks};
+    for (int rank = 0; rank < gpus->n_ranks; rank++) {
+        CHECK_OK(gyre_algorithm_emit(run->algorithm, &shape, rank, &programs[rank]));
+        const struct gyre_load_config config = {.program = programs[rank],
+                                                .n_channels = run->n_channels,
+                                                .proto = run->proto,
+                                                .n_threads = run->n_threads};
+        CHECK_OK(gpu_world_load(gpus, rank, &config, &run->reduction, &loaded[rank]));
+        gpu_world_use(gpus, rank);
+        GPU_OK(cudaMalloc((void **)&buffers[rank], run->count * 4));
+        float *ones = malloc(run->count * 4);
+        for (uint64_t i = 0; i < run->count; i++)
+            ones[i] = 1.0f;
+        GPU_OK(cudaMemcpy(buffers[rank], ones, run->count * 4, cudaMemcpyHostToDevice));
+        free(ones);
+    }
+}
+
+void gpu_run_unload_all(struct gpu_world *gpus, struct gyre_program **programs,
+                        struct gyre_loaded **loaded, float **buffers)
+{
+    for (int rank = 0; rank < gpus->n_ranks; rank++) {
+        gyre_executor_cuda.unload(gpus->executors[rank], loaded[rank]);
+        gyre_program_free(programs[rank]);
+        GPU_OK(cudaFree(buffers[rank]));
+    }
+}

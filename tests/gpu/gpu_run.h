@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One collective on all ranks of a gpu_world: what it is, its tiles, its programs.
+ */
+#ifndef GYRE_TESTS_GPU_RUN_H
+#define GYRE_TESTS_GPU_RUN_H
+
+#include "algorithms/algorithm.h"
+#include "tests/gpu/gpu_world.h"
+
+#define GPU_RUN_FIFOS        8 /* 4 channels of programs with 2 lanes */
+#define GPU_RUN_SIMPLE_BYTES 4096
+#define GPU_RUN_LL_BYTES     4096
+#define GPU_RUN_LL128_BYTES  4096
+
+struct gpu_run {
+    const struct gyre_algorithm *algorithm;
+    enum gyre_collective coll;
+    enum gyre_proto proto;
+    uint64_t count;
+    uint32_t root;
+    uint32_t n_channels;
+    uint32_t n_threads;
+    uint32_t misaligned_elems;
+    bool in_place;
+    bool is_placed;
+    bool by_copy_engines;
+    struct gyre_reduction reduction;
+};
+
+/** The FIFOs of worlds for these runs. */
+extern const struct gyre_fifo_spec gpu_run_spec;
+
+/** An all-reduce of 5000 floats round the ring, on two channels. */
+extern const struct gpu_run gpu_run_ring;
+
+/** gpu_run_split - elements per tile so that a slot of either executor holds it, on the same cuts.
+ */
+struct gyre_split gpu_run_split(const struct gpu_run *run, uint32_t n_chunks);
+
+/** gpu_run_text - for messages; one at a time. */
+const char *gpu_run_text(const struct gpu_run *run);
+
+/** gpu_run_load_all - the run's program on every rank, and buffers of ones. */
+void gpu_run_load_all(struct gpu_world *gpus, const struct gpu_run *run,
+                      struct gyre_program **programs, struct gyre_loaded **loaded, float **buffers);
+void gpu_run_unload_all(struct gpu_world *gpus, struct gyre_program **programs,
+                        struct gyre_loaded **loaded, float **buffers);
+
+/** gpu_run_all_reduce - one launch in place on every rank but those from n_launched on. */
+void gpu_run_all_reduce(struct gpu_world *gpus, struct gyre_loaded **loaded, int n_launched,
+                        uint32_t n_chunks, const struct gpu_run *run, float *const *buffers);
+
+#endif

@@ -1,0 +1,490 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Launches of the CUDA executor on streams: what follows what, graphs, GPUs that others keep busy,
+ * aborts. All ranks are in this process; with fewer GPUs than ranks they share them.
+ */
+#include "core/base/sync.h"
+#include "core/base/util.h"
+#include "kernels/cuda/cuda_exec.h"
+#include "kernels/cuda/cuda_state.h"
+#include "tests/check.h"
+#include "tests/gpu/gpu_run.h"
+#include "tests/gpu/hog.h"
+#include "tests/gpus.h"
+
+#include <math.h>
+#include <pthread.h>
+
+#define DEADLINE_S 20.0
+
+static int wanted_ranks = 4;
+
+static void a_captured_graph_replays_without_the_host(void)
+{
+    for (unsigned proto = 0; proto < GYRE_N_PROTOS; proto++) {
+        struct gpu_world gpus;
+        struct gyre_program *programs[GPU_WORLD_MAX_RANKS];
+        struct gyre_loaded *loaded[GPU_WORLD_MAX_RANKS];
+        float *buffers[GPU_WORLD_MAX_RANKS];
+        cudaGraph_t captured[GPU_WORLD_MAX_RANKS];
+        cudaGraphExec_t graphs[GPU_WORLD_MAX_RANKS];
+        struct gpu_run run = gpu_run_ring;
+        run.proto = (enum gyre_proto)proto;
+        gpu_world_open(&gpus, wanted_ranks, &gpu_run_spec);
+        gpu_run_load_all(&gpus, &run, programs, loaded, buffers);
+        for (int rank = 0; rank < gpus.n_ranks; rank++) {
+            gpu_world_use(&gpus, rank);
+            GPU_OK(cudaStreamBeginCapture(gpus.streams[rank], cudaStreamCaptureModeThreadLocal));
+        }
+        for (int i = 0; i < 3; i++)
+            gpu_run_all_reduce(&gpus, loaded, gpus.n_ranks, programs[0]->n_chunks, &run, buffers);
+        for (int rank = 0; rank < gpus.n_ranks; rank++) {
+            gpu_world_use(&gpus, rank);
+            GPU_OK(cudaStreamEndCapture(gpus.streams[rank], &captured[rank]));
+        }
+        for (int rank = 0; rank < gpus.n_ranks; rank++) {
+            gpu_world_use(&gpus, rank);
+            GPU_OK(cudaGraphInstantiate(&graphs[rank], captured[rank], 0));
+            GPU_OK(cudaGraphDestroy(captured[rank]));
+        }
+        double expected = 1.0;
+        for (int i = 0; i < 3; i++) {
+            for (int rank = 0; rank < gpus.n_ranks; rank++) {
+                gpu_world_use(&gpus, rank);
+                GPU_OK(cudaGraphLaunch(graphs[rank], gpus.streams[rank]));
+            }
+            expected *= gpus.n_ranks * gpus.n_ranks * gpus.n_ranks;
+        }
+        CHECK(gpu_world_wait(&gpus, DEADLINE_S));
+        for (int rank = 0; rank < gpus.n_ranks; rank++) {
+            float *values = malloc(run.count * 4);
+            GPU_OK(cudaMemcpy(values, buffers[rank], run.count * 4, cudaMemcpyDeviceToHost));
+            CHECK_MSG(values[0] == (float)expected && values[run.count - 1] == (float)expected,
+                      "%s: %g, %g, not %g", gyre_proto_names[proto], (double)values[0],
+                      (double)values[run.count - 1], expected);
+            CHECK(gyre_executor_cuda.pulse(gpus.executors[rank])->completed == 9);
+            GPU_OK(cudaGraphExecDestroy(graphs[rank]));
+            free(values);
+        }
+        gpu_run_unload_all(&gpus, programs, loaded, buffers);
+        gpu_world_close(&gpus);
+    }
+}
+
+/* All-reduces in place, one after the other, and what moves the data away and back between them. */
+struct chain {
+    struct gpu_world gpus;
+    struct gpu_run run;
+    struct gyre_program *programs[GPU_WORLD_MAX_RANKS];
+    struct gyre_loaded *loaded[GPU_WORLD_MAX_RANKS];
+    float *buffers[GPU_WORLD_MAX_RANKS], *spares[GPU_WORLD_MAX_RANKS];
+    cudaStream_t sides[GPU_WORLD_MAX_RANKS];
+    cudaEvent_t events[GPU_WORLD_MAX_RANKS];
+};
+
+#define CHAIN_CALLS 8
+
+static void move_away_and_back(const struct chain *chain, int rank, cudaStream_t stream)
+{
+    const size_t n_bytes = chain->run.count * 4;
+    float *buffer = chain->buffers[rank], *spare = chain->spares[rank];
+    GPU_OK(cudaMemcpyAsync(spare, buffer, n_bytes, cudaMemcpyDeviceToDevice, stream));
+    GPU_OK(cudaMemsetAsync(buffer, 0, n_bytes, stream));
+    GPU_OK(cudaMemcpyAsync(buffer, spare, n_bytes, cudaMemcpyDeviceToDevice, stream));
+}
+
+/* A call follows a call, a copy, or a call and a copy on another stream; with no moves, a call. */
+static void enqueue_chain(struct chain *chain, bool has_moves)
+{
+    struct gpu_world *gpus = &chain->gpus;
+    for (int i = 0; i < CHAIN_CALLS; i++) {
+        gpu_run_all_reduce(gpus, chain->loaded, gpus->n_ranks, chain->programs[0]->n_chunks,
+                           &chain->run, chain->buffers);
+        for (int rank = 0; rank < gpus->n_ranks; rank++) {
+            gpu_world_use(gpus, rank);
+            if (i % 4 == 1 && has_moves)
+                move_away_and_back(chain, rank, gpus->streams[rank]);
+            if (i % 4 != 2 || !has_moves)
+                continue;
+            GPU_OK(cudaEventRecord(chain->events[rank], gpus->streams[rank]));
+            GPU_OK(cudaStreamWaitEvent(chain->sides[rank], chain->events[rank], 0));
+            move_away_and_back(chain, rank, chain->sides[rank]);
+            GPU_OK(cudaEventRecord(chain->events[rank], chain->sides[rank]));
+            GPU_OK(cudaStreamWaitEvent(gpus->streams[rank], chain->events[rank], 0));
+        }
+    }
+}
+
+/* Graphs on one GPU that wait for each other hang where they also copy: ranks that share a GPU make
+ * no moves. */
+static void enqueue_captured(struct chain *chain)
+{
+    struct gpu_world *gpus = &chain->gpus;
+    for (int rank = 0; rank < gpus->n_ranks; rank++) {
+        gpu_world_use(gpus, rank);
+        GPU_OK(cudaStreamBeginCapture(gpus->streams[rank], cudaStreamCaptureModeThreadLocal));
+    }
+    enqueue_chain(chain, gpus->n_ranks <= gpus->n_gpus);
+    cudaGraph_t graphs[GPU_WORLD_MAX_RANKS];
+    for (int rank = 0; rank < gpus->n_ranks; rank++) {
+        gpu_world_use(gpus, rank);
+        GPU_OK(cudaStreamEndCapture(gpus->streams[rank], &graphs[rank]));
+    }
+    for (int rank = 0; rank < gpus->n_ranks; rank++) {
+        cudaGraphExec_t ready;
+        gpu_world_use(gpus, rank);
+        GPU_OK(cudaGraphInstantiate(&ready, graphs[rank], 0));
+        GPU_OK(cudaGraphLaunch(ready, gpus->streams[rank]));
+        GPU_OK(cudaGraphDestroy(graphs[rank]));
+        GPU_OK(cudaGraphExecDestroy(ready)); /* when it has run */
+    }
+}
+
+/* Twice eager, then twice from a graph: ones become the same power of the number of ranks. */
+static void run_chain(const struct gpu_run *run)
+{
+    struct chain chain = {.run = *run};
+    gpu_world_open(&chain.gpus, wanted_ranks, &gpu_run_spec);
+    gpu_run_load_all(&chain.gpus, run, chain.programs, chain.loaded, chain.buffers);
+    for (int rank = 0; rank < chain.gpus.n_ranks; rank++) {
+        gpu_world_use(&chain.gpus, rank);
+        GPU_OK(cudaMalloc((void **)&chain.spares[rank], run->count * 4));
+        GPU_OK(cudaStreamCreateWithFlags(&chain.sides[rank], cudaStreamNonBlocking));
+        GPU_OK(cudaEventCreateWithFlags(&chain.events[rank], cudaEventDisableTiming));
+    }
+    enqueue_chain(&chain, true);
+    enqueue_chain(&chain, true);
+    enqueue_captured(&chain);
+    enqueue_captured(&chain);
+    if (!gpu_world_wait(&chain.gpus, DEADLINE_S)) {
+        fprintf(stderr, "calls in a row hang: %s\n", gpu_run_text(run));
+        exit(1);
+    }
+    double expected = 1;
+    uint32_t n_wrong = 0;
+    for (int i = 0; i < 4 * CHAIN_CALLS; i++)
+        expected *= chain.gpus.n_ranks;
+    for (int rank = 0; rank < chain.gpus.n_ranks; rank++) {
+        float *values = malloc(run->count * 4);
+        gpu_world_use(&chain.gpus, rank);
+        GPU_OK(cudaMemcpy(values, chain.buffers[rank], run->count * 4, cudaMemcpyDeviceToHost));
+        for (uint64_t i = 0; i < run->count; i++)
+            n_wrong += !(fabs(values[i] / expected - 1) <= 1e-4);
+        free(values);
+        GPU_OK(cudaFree(chain.spares[rank]));
+        GPU_OK(cudaStreamDestroy(chain.sides[rank]));
+        GPU_OK(cudaEventDestroy(chain.events[rank]));
+    }
+    CHECK_MSG(n_wrong == 0, "%u elements are wrong: %s", n_wrong, gpu_run_text(run));
+    gpu_run_unload_all(&chain.gpus, chain.programs, chain.loaded, chain.buffers);
+    gpu_world_close(&chain.gpus);
+}
+
+static void calls_in_a_row_read_what_the_last_one_wrote(void)
+{
+    static const struct gyre_algorithm *const algorithms[] = {
+        &gyre_algorithm_direct, &gyre_algorithm_twoshot, &gyre_algorithm_ring};
+    for (size_t a = 0; a < sizeof(algorithms) / sizeof(algorithms[0]); a++)
+        for (unsigned proto = 0; proto < GYRE_N_PROTOS; proto++)
+            for (uint32_t n_channels = 2; n_channels <= GPU_RUN_FIFOS; n_channels *= 4) {
+                struct gpu_run run = gpu_run_ring;
+                run.algorithm = algorithms[a];
+                run.proto = (enum gyre_proto)proto;
+                run.n_channels = n_channels;
+                run_chain(&run);
+            }
+}
+
+/* All multiprocessors but so many are taken, the first ones among them: where seats are. */
+#define FREE_SMS 6
+
+struct hogs {
+    uint32_t *words; /* is_over, then how many run, of each rank */
+    cudaStream_t streams[GPU_WORLD_MAX_RANKS];
+};
+
+static void start_hogs(const struct gpu_world *gpus, struct hogs *hogs)
+{
+    GPU_OK(cudaHostAlloc((void **)&hogs->words, (GPU_WORLD_MAX_RANKS + 1) * sizeof(uint32_t),
+                         cudaHostAllocMapped | cudaHostAllocPortable));
+    memset(hogs->words, 0, (GPU_WORLD_MAX_RANKS + 1) * sizeof(uint32_t));
+    for (int rank = 0; rank < gpus->n_ranks; rank++) {
+        const uint32_t n_blocks = gyre_cuda_own(gpus->executors[rank])->n_sms - FREE_SMS;
+        uint32_t *n_started = &hogs->words[rank + 1];
+        gpu_world_use(gpus, rank);
+        GPU_OK(cudaStreamCreateWithFlags(&hogs->streams[rank], cudaStreamNonBlocking));
+        GPU_OK(hog_start((int)n_blocks, hogs->words, n_started, hogs->streams[rank]));
+        const uint64_t begin_ns = gyre_now_ns();
+        while (gyre_load_acquire_u32(n_started) < n_blocks &&
+               gyre_now_ns() - begin_ns < 2000000000ULL)
+            ;
+        CHECK_MSG(*n_started == n_blocks, "%u of %u blocks run", *n_started, n_blocks);
+    }
+}
+
+static void stop_hogs(const struct gpu_world *gpus, struct hogs *hogs)
+{
+    gyre_store_release_u32(hogs->words, 1);
+    for (int rank = 0; rank < gpus->n_ranks; rank++) {
+        gpu_world_use(gpus, rank);
+        GPU_OK(cudaStreamSynchronize(hogs->streams[rank]));
+        GPU_OK(cudaStreamDestroy(hogs->streams[rank]));
+    }
+    GPU_OK(cudaFreeHost(hogs->words));
+}
+
+/* As the kernels say, in five seconds; the hogs give up after ten. */
+static bool have_completed(const struct gpu_world *gpus, uint64_t n_works)
+{
+    const uint64_t begin_ns = gyre_now_ns();
+    for (int rank = 0; rank < gpus->n_ranks; rank++) {
+        const struct gyre_pulse *pulse = gyre_executor_cuda.pulse(gpus->executors[rank]);
+        while (gyre_load_acquire_u64(&pulse->completed) < n_works)
+            if (gyre_now_ns() - begin_ns > 5000000000ULL)
+                return false;
+    }
+    return true;
+}
+
+/* One rank a GPU: blocks of many threads, as many as there are multiprocessors left. */
+static void seats_are_filled_on_a_busy_gpu(void)
+{
+    struct gpu_world gpus;
+    struct hogs hogs;
+    struct gyre_program *programs[GPU_WORLD_MAX_RANKS];
+    struct gyre_loaded *loaded[GPU_WORLD_MAX_RANKS];
+    float *buffers[GPU_WORLD_MAX_RANKS];
+    struct gpu_run run = gpu_run_ring;
+    const struct gyre_cuda_seats empty = {{0}, 0, 0, 0};
+    const int n_gpus = test_n_gpus();
+    const uint64_t before = gpu_world_min_seated_bytes;
+    run.n_channels = FREE_SMS;
+    run.n_threads = 512;
+    gpu_world_min_seated_bytes = 0;
+    gpu_world_open(&gpus, n_gpus < wanted_ranks ? n_gpus : wanted_ranks, &gpu_run_spec);
+    gpu_world_min_seated_bytes = before;
+    gpu_run_load_all(&gpus, &run, programs, loaded, buffers);
+    start_hogs(&gpus, &hogs);
+    for (int i = 0; i < 3; i++)
+        gpu_run_all_reduce(&gpus, loaded, gpus.n_ranks, programs[0]->n_chunks, &run, buffers);
+    const bool has_ended = have_completed(&gpus, 3);
+    stop_hogs(&gpus, &hogs);
+    CHECK_MSG(has_ended, "not all seats are taken");
+    CHECK(gpu_world_wait(&gpus, DEADLINE_S));
+    for (int rank = 0; rank < gpus.n_ranks; rank++) {
+        struct gyre_cuda_seats seats;
+        float value;
+        gpu_world_use(&gpus, rank);
+        GPU_OK(cudaMemcpy(&seats, &gyre_cuda_own(gpus.executors[rank])->control->seats,
+                          sizeof(seats), cudaMemcpyDeviceToHost));
+        CHECK_MSG(memcmp(&seats, &empty, sizeof(seats)) == 0, "rank %d leaves seats taken", rank);
+        GPU_OK(cudaMemcpy(&value, buffers[rank] + run.count - 1, 4, cudaMemcpyDeviceToHost));
+        const float expected = (float)(gpus.n_ranks * gpus.n_ranks * gpus.n_ranks);
+        CHECK_MSG(value == expected, "%g, not %g", (double)value, (double)expected);
+    }
+    gpu_run_unload_all(&gpus, programs, loaded, buffers);
+    gpu_world_close(&gpus);
+}
+
+/* An all-gather of int32 by copy engines, on all ranks. */
+struct gathers {
+    struct gpu_world gpus;
+    struct gyre_program *programs[GPU_WORLD_MAX_RANKS];
+    struct gyre_loaded *loaded[GPU_WORLD_MAX_RANKS];
+    int32_t *ins[GPU_WORLD_MAX_RANKS];
+    void *bases[GPU_WORLD_MAX_RANKS]; /* of OUT */
+    struct gyre_placement placement;
+    cudaStream_t others[GPU_WORLD_MAX_RANKS]; /* a second stream of each rank */
+    cudaGraphExec_t graphs[2][GPU_WORLD_MAX_RANKS];
+};
+
+#define GATHER_COUNT 3000
+
+static const struct gyre_reduction no_reduction = {
+    .dtype = GYRE_INT32, .op = GYRE_SUM, .divisor = 1};
+
+static size_t gathered_bytes(const struct gathers *gathers)
+{
+    return (size_t)gathers->gpus.n_ranks * GATHER_COUNT * sizeof(int32_t);
+}
+
+static void open_gathers(struct gathers *gathers)
+{
+    struct gpu_world *gpus = &gathers->gpus;
+    gpu_world_open(gpus, wanted_ranks, &gpu_run_spec);
+    gathers->placement = (struct gyre_placement){gathers->bases, gathers->bases};
+    for (int rank = 0; rank < gpus->n_ranks; rank++) {
+        const struct gyre_shape shape = {
+            .coll = GYRE_COLL_ALL_GATHER, .n_ranks = (uint16_t)gpus->n_ranks, .is_placed = true};
+        CHECK_OK(
+            gyre_algorithm_emit(&gyre_algorithm_direct, &shape, rank, &gathers->programs[rank]));
+        const struct gyre_load_config config = {
+            .program = gathers->programs[rank], .n_channels = 1, .by_copy_engines = true};
+        CHECK_OK(gpu_world_load(gpus, rank, &config, &no_reduction, &gathers->loaded[rank]));
+        gpu_world_use(gpus, rank);
+        GPU_OK(cudaMalloc((void **)&gathers->ins[rank], GATHER_COUNT * sizeof(int32_t)));
+        GPU_OK(cudaMalloc(&gathers->bases[rank], gathered_bytes(gathers)));
+        GPU_OK(cudaStreamCreateWithFlags(&gathers->others[rank], cudaStreamNonBlocking));
+    }
+}
+
+static void close_gathers(struct gathers *gathers)
+{
+    struct gpu_world *gpus = &gathers->gpus;
+    for (int rank = 0; rank < gpus->n_ranks; rank++) {
+        gyre_executor_cuda.unload(gpus->executors[rank], gathers->loaded[rank]);
+        gyre_program_free(gathers->programs[rank]);
+        gpu_world_use(gpus, rank);
+        GPU_OK(cudaGraphExecDestroy(gathers->graphs[0][rank]));
+        GPU_OK(cudaGraphExecDestroy(gathers->graphs[1][rank]));
+        GPU_OK(cudaFree(gathers->ins[rank]));
+        GPU_OK(cudaFree(gathers->bases[rank]));
+        GPU_OK(cudaStreamDestroy(gathers->others[rank]));
+    }
+    gpu_world_close(gpus);
+}
+
+/* Two graphs of two calls each, whose captures are open at the same time. */
+static void capture_gathers(struct gathers *gathers, int rank)
+{
+    struct gpu_world *gpus = &gathers->gpus;
+    const struct gyre_work work = {.loaded = gathers->loaded[rank],
+                                   .in = gathers->ins[rank],
+                                   .out = gathers->bases[rank],
+                                   .split = {GATHER_COUNT, 1, 1, 1 << 20, 4},
+                                   .reduction = no_reduction,
+                                   .placement = &gathers->placement};
+    const cudaStream_t streams[] = {gpus->streams[rank], gathers->others[rank]};
+    gpu_world_use(gpus, rank);
+    for (int i = 0; i < 2; i++)
+        GPU_OK(cudaStreamBeginCapture(streams[i], cudaStreamCaptureModeRelaxed));
+    for (int i = 0; i < 4; i++)
+        CHECK_OK(gyre_executor_cuda.launch(gpus->executors[rank], &work, 1, streams[i % 2]));
+    for (int i = 0; i < 2; i++) {
+        cudaGraph_t graph;
+        GPU_OK(cudaStreamEndCapture(streams[i], &graph));
+        GPU_OK(cudaGraphInstantiate(&gathers->graphs[i][rank], graph, 0));
+        GPU_OK(cudaGraphDestroy(graph));
+    }
+}
+
+/* Element i of a rank's block in that replay. */
+static int32_t gathered(int32_t replay, int rank, uint64_t i)
+{
+    return replay * 1000000 + rank * 10000 + (int32_t)i;
+}
+
+static void replay_gathers(struct gathers *gathers, int32_t replay)
+{
+    struct gpu_world *gpus = &gathers->gpus;
+    int32_t *values = malloc(gathered_bytes(gathers));
+    for (int rank = 0; rank < gpus->n_ranks; rank++) {
+        for (uint64_t i = 0; i < GATHER_COUNT; i++)
+            values[i] = gathered(replay, rank, i);
+        GPU_OK(cudaMemcpy(gathers->ins[rank], values, GATHER_COUNT * sizeof(int32_t),
+                          cudaMemcpyHostToDevice));
+    }
+    for (int rank = 0; rank < gpus->n_ranks; rank++) {
+        gpu_world_use(gpus, rank);
+        GPU_OK(cudaGraphLaunch(gathers->graphs[replay % 2][rank], gpus->streams[rank]));
+    }
+    CHECK(gpu_world_wait(gpus, DEADLINE_S));
+    for (int rank = 0; rank < gpus->n_ranks; rank++) {
+        uint64_t n_wrong = 0;
+        GPU_OK(cudaMemcpy(values, gathers->bases[rank], gathered_bytes(gathers),
+                          cudaMemcpyDeviceToHost));
+        for (uint64_t i = 0; i < (uint64_t)gpus->n_ranks * GATHER_COUNT; i++)
+            n_wrong += values[i] != gathered(replay, (int)(i / GATHER_COUNT), i % GATHER_COUNT);
+        CHECK_MSG(n_wrong == 0, "rank %d, replay %d: %d wrong", rank, replay, (int)n_wrong);
+        CHECK(gyre_executor_cuda.pulse(gpus->executors[rank])->completed == (uint64_t)replay * 2);
+    }
+    free(values);
+}
+
+static void copy_engines_replay_from_graphs(void)
+{
+    struct gathers gathers;
+    memset(&gathers, 0, sizeof(gathers));
+    open_gathers(&gathers);
+    for (int rank = 0; rank < gathers.gpus.n_ranks; rank++)
+        capture_gathers(&gathers, rank);
+    for (int32_t replay = 1; replay <= 4; replay++)
+        replay_gathers(&gathers, replay);
+    close_gathers(&gathers);
+}
+
+static void an_abort_ends_kernels_that_wait_and_those_behind_them(void)
+{
+    for (unsigned proto = 0; proto < GYRE_N_PROTOS; proto++) {
+        struct gpu_world gpus;
+        struct gyre_program *programs[GPU_WORLD_MAX_RANKS];
+        struct gyre_loaded *loaded[GPU_WORLD_MAX_RANKS];
+        float *buffers[GPU_WORLD_MAX_RANKS];
+        struct gpu_run run = gpu_run_ring;
+        run.proto = (enum gyre_proto)proto;
+        gpu_world_open(&gpus, wanted_ranks, &gpu_run_spec);
+        gpu_run_load_all(&gpus, &run, programs, loaded, buffers);
+        /* The last rank never comes. */
+        for (int i = 0; i < 3; i++)
+            gpu_run_all_reduce(&gpus, loaded, gpus.n_ranks - 1, programs[0]->n_chunks, &run,
+                               buffers);
+        CHECK_MSG(!gpu_world_wait(&gpus, 0.05), "they did not wait");
+        for (int rank = 0; rank < gpus.n_ranks; rank++)
+            gyre_executor_cuda.abort(gpus.executors[rank]);
+        CHECK_MSG(gpu_world_wait(&gpus, 1.0), "%s still runs", gyre_proto_names[proto]);
+        gpu_run_unload_all(&gpus, programs, loaded, buffers);
+        gpu_world_close(&gpus);
+    }
+}
+
+static void a_call_that_does_not_fit_is_reported_and_waits_for_the_abort(void)
+{
+    struct gpu_world gpus;
+    struct gyre_program *programs[GPU_WORLD_MAX_RANKS];
+    struct gyre_loaded *loaded[GPU_WORLD_MAX_RANKS];
+    float *buffers[GPU_WORLD_MAX_RANKS];
+    struct gpu_run run = gpu_run_ring;
+    gpu_world_open(&gpus, 2, &gpu_run_spec);
+    gpu_run_load_all(&gpus, &run, programs, loaded, buffers);
+    for (int rank = 0; rank < 2; rank++) {
+        struct gyre_work work = {.loaded = loaded[rank],
+                                 .in = buffers[rank],
+                                 .out = buffers[rank],
+                                 .split = gpu_run_split(&run, programs[rank]->n_chunks),
+                                 .reduction = run.reduction,
+                                 .signature = (uint32_t)rank};
+        CHECK_OK(gyre_executor_cuda.launch(gpus.executors[rank], &work, 1, gpus.streams[rank]));
+    }
+    CHECK(!gpu_world_wait(&gpus, 0.05));
+    for (int rank = 0; rank < 2; rank++) {
+        CHECK(gyre_executor_cuda.pulse(gpus.executors[rank])->mismatch == 1 + (uint64_t)(1 - rank));
+        gyre_executor_cuda.abort(gpus.executors[rank]);
+    }
+    CHECK(gpu_world_wait(&gpus, 1.0));
+    gpu_run_unload_all(&gpus, programs, loaded, buffers);
+    gpu_world_close(&gpus);
+}
+
+static const struct test_case cases[] = {
+    {"a captured graph replays without the host", a_captured_graph_replays_without_the_host},
+    {"calls in a row read what the last one wrote", calls_in_a_row_read_what_the_last_one_wrote},
+    {"seats are filled on a busy GPU", seats_are_filled_on_a_busy_gpu},
+    {"copy engines replay from graphs", copy_engines_replay_from_graphs},
+    {"a call that does not fit is reported and waits for the abort",
+     a_call_that_does_not_fit_is_reported_and_waits_for_the_abort},
+    {"an abort ends kernels that wait and those behind them",
+     an_abort_ends_kernels_that_wait_and_those_behind_them},
+};
+
+/* test_cuda_streams [case [ranks]] */
+int main(int argc, char **argv)
+{
+    if (test_n_gpus() == 0) {
+        printf("skipped: there is no GPU\n");
+        return TEST_SKIPPED;
+    }
+    gpu_world_min_seated_bytes = 4096; /* some calls do, some do not */
+    if (argc > 2)
+        wanted_ranks = atoi(argv[2]);
+    return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+}
