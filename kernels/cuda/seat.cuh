@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Blocks on chosen multiprocessors. The first n blocks of a launch are put on multiprocessors of
- * few clusters (GPCs), which share what a cluster can send: 16 to 64 blocks that store to a peer
- * then reach 349 to 364 GB/s at rates that differ by half, and equal shares end with the slowest.
- * Multiprocessors 0 to n - 1 lie in all clusters alike: 368 GB/s from 16 blocks on, all at one rate
- * (2 H200, 2026-11). So there is a block for every multiprocessor, and those that are on one of the
+ * few clusters (GPCs), which share what a cluster can send; all have the same to move, and the
+ * slowest decides. Multiprocessors 0 to n - 1 lie in all clusters alike: broadcast of 1 GiB by 16,
+ * 32 and 64 blocks 330, 326 and 358 GB/s as they come, 366, 371 and 370 there (bench_cuda_exec, 2
+ * H200, 2026-11). So there is a block for every multiprocessor, and those that are on one of the
  * first n have a seat.
  *
  * Which block gets where is not promised. One whose seat is taken, or that has none, waits a moment
