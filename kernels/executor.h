@@ -13,10 +13,10 @@
 #include "core/model/schedule.h"
 #include "core/model/tile.h"
 
-/* Written by the executor (host memory, also by the GPU), read by the health thread. */
+/* How far the works of an executor are. Each word has one writer at a time, which releases it: the
+ * thread or the kernel that runs the works. */
 struct gyre_pulse {
-    uint64_t launched;  /* works handed to launch so far */
-    uint64_t completed; /* works finished so far, in order */
+    uint64_t completed; /* works finished so far, in order: no kernel of theirs runs */
     uint64_t progress;  /* host: grows with every slot moved; cuda: works started, graph replays
                          * included, as in `completed` (`launched` cannot count replays) */
     uint64_t mismatch;  /* 0, or 1 + the peer whose slot had another call's signature or size; the
@@ -102,7 +102,8 @@ struct gyre_executor_ops {
     /* Wait for nothing: the caller has synchronised or raised the fault; works that still run are
      * ended by the fault. */
     void (*close)(struct gyre_executor *executor);
-    const struct gyre_pulse *(*pulse)(const struct gyre_executor *executor);
+    /* As it is now. Any thread; does not block. */
+    struct gyre_pulse (*pulse)(const struct gyre_executor *executor);
     /* The fault was raised: make works that run, and all later ones, end at once. Any thread; does
      * not block. */
     void (*abort)(struct gyre_executor *executor);
@@ -122,6 +123,7 @@ struct gyre_executor_ops {
 
 struct gyre_executor {
     const struct gyre_executor_ops *ops;
+    uint64_t n_launched; /* works handed to launch so far; one writer: launch; release */
 };
 
 extern const struct gyre_executor_ops gyre_executor_host;

@@ -41,8 +41,12 @@ static void rings_on_gpus_have_large_slots(void)
         CHECK_MSG(ring_bytes == 131072, "%u ranks: slots of %u bytes", n_ranks, ring_bytes);
     }
     const struct gyre_fifo_spec few = gyre_tuner_fifo_spec(GYRE_DEVICE_CUDA, 2, false, 0, 16);
-    CHECK_MSG(few.n_fifos == 32 && few.slot_bytes[GYRE_PROTO_SIMPLE] == 256 * 1024,
+    CHECK_MSG(few.n_fifos == 32 && few.slot_bytes[GYRE_PROTO_SIMPLE] == 384 * 1024,
               "%u FIFOs of %u bytes a slot", few.n_fifos, few.slot_bytes[GYRE_PROTO_SIMPLE]);
+    const struct gyre_fifo_spec eight = gyre_tuner_fifo_spec(GYRE_DEVICE_CUDA, 8, false, 0, 8);
+    CHECK_MSG(
+        eight.near_slot_bytes == 256 * 1024 && eight.slot_bytes[GYRE_PROTO_SIMPLE] == 64 * 1024,
+        "slots of %u and %u bytes", eight.near_slot_bytes, eight.slot_bytes[GYRE_PROTO_SIMPLE]);
     const struct gyre_fifo_spec set =
         gyre_tuner_fifo_spec(GYRE_DEVICE_CUDA, 4, false, 1 << 20, UINT32_MAX);
     CHECK(set.slot_bytes[GYRE_PROTO_SIMPLE] == (1 << 20) / set.depth && set.near_slot_bytes == 0);

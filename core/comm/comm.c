@@ -175,11 +175,13 @@ gyre_status gyre_comm_check(gyre_comm *comm)
 /* All works that this rank launched are done, or nothing more can be done. */
 static void drain(gyre_comm *comm)
 {
-    const struct gyre_pulse *pulse = comm->executor->ops->pulse(comm->executor);
     const struct timespec nap = {0, DRAIN_NAP_NS};
-    while (!gyre_fault_is_raised(&comm->fault) &&
-           gyre_load_acquire_u64(&pulse->completed) < gyre_load_acquire_u64(&pulse->launched))
+    while (!gyre_fault_is_raised(&comm->fault)) {
+        const uint64_t completed = comm->executor->ops->pulse(comm->executor).completed;
+        if (completed >= gyre_load_acquire_u64(&comm->executor->n_launched))
+            return;
         nanosleep(&nap, NULL);
+    }
 }
 
 static void leave(gyre_comm *comm)

@@ -21,6 +21,13 @@ static uint32_t floor_to_power_of_two(uint64_t value)
     return (uint32_t)power;
 }
 
+/* A multiple of NEAR_SLOT_BYTES; a power of two, where there is less. */
+static uint64_t floor_to_slot(uint64_t value)
+{
+    return value < NEAR_SLOT_BYTES ? floor_to_power_of_two(value)
+                                   : value / NEAR_SLOT_BYTES * NEAR_SLOT_BYTES;
+}
+
 /* SIMPLE on GPUs without a proxy. A ring of 64 channels reaches 330 GB/s with slots of 64 KiB and
  * 357 GB/s with 128 KiB (4 H200, 1 GiB, 2026-11): what comes from the rank before gets those, and
  * everything else shares the rest of the budget. @near_bytes: what those should be. */
@@ -28,9 +35,9 @@ static void divide_between_rings_and_others(struct gyre_fifo_spec *spec, uint32_
                                             uint64_t near_bytes, uint64_t budget_bytes)
 {
     const uint64_t n_slots = (uint64_t)spec->n_fifos * spec->depth; /* of one peer */
-    const uint64_t near = floor_to_power_of_two(
-        gyre_min_u64(gyre_min_u64(near_bytes, MAX_SIMPLE_BYTES),
-                     n_peers > 1 ? budget_bytes / 3 * 2 / n_slots : UINT64_MAX));
+    const uint64_t near =
+        floor_to_slot(gyre_min_u64(gyre_min_u64(near_bytes, MAX_SIMPLE_BYTES),
+                                   n_peers > 1 ? budget_bytes / 3 * 2 / n_slots : UINT64_MAX));
     const uint64_t rest = budget_bytes - gyre_min_u64(budget_bytes, near * n_slots);
     uint64_t other = near;
     if (n_peers > 1)
@@ -50,9 +57,7 @@ static uint64_t simple_bytes(const struct gyre_fifo_spec *spec, uint32_t n_peers
     return n_slots * spec->slot_bytes[GYRE_PROTO_SIMPLE] + n_near * extra;
 }
 
-/* FIFOs of an ordered pair of GPUs. Few channels leave room for longer slots, which they need:
- * all-reduce of 1 GiB on 16 channels 276 GB/s with slots of 128 KiB, 316 with 256 KiB (2 H200,
- * 2026-11). */
+/* FIFOs of an ordered pair of GPUs. */
 static uint32_t count_fifos(uint32_t n_peers, uint32_t max_channels, uint32_t *n_joined_out)
 {
     const uint32_t most = n_peers > 4 ? gyre_clamp_u32(256 / n_peers, 2, 64) : 64;
@@ -61,6 +66,15 @@ static uint32_t count_fifos(uint32_t n_peers, uint32_t max_channels, uint32_t *n
         n_fifos /= 2;
     *n_joined_out = most / n_fifos;
     return n_fifos;
+}
+
+/* Few channels leave room for longer slots, which they need: all-reduce of 1 GiB on 16 channels 276
+ * GB/s with slots of 128 KiB, 316 with 256 KiB; in a window 348 with 256 KiB, 355 with 384 KiB, 356
+ * with 512 KiB (2 H200, 2026-11). Of two ranks the budget has room for half as much again. */
+static uint64_t near_bytes(uint32_t n_peers, uint32_t n_joined)
+{
+    const uint64_t joined = (uint64_t)NEAR_SLOT_BYTES * n_joined;
+    return n_peers == 1 && n_joined > 1 ? joined / 2 * 3 : joined;
 }
 
 struct gyre_fifo_spec gyre_tuner_fifo_spec(gyre_device_kind kind, uint32_t n_ranks, bool is_proxied,
@@ -84,7 +98,7 @@ struct gyre_fifo_spec gyre_tuner_fifo_spec(gyre_device_kind kind, uint32_t n_ran
         return spec;
     }
     /* Of the budget SIMPLE takes up to four fifths, LL128 what is left, LL a little. */
-    divide_between_rings_and_others(&spec, n_peers, (uint64_t)NEAR_SLOT_BYTES * n_joined,
+    divide_between_rings_and_others(&spec, n_peers, near_bytes(n_peers, n_joined),
                                     GYRE_FIFO_BUDGET_BYTES / 5 * 4);
     const uint64_t rest =
         GYRE_FIFO_BUDGET_BYTES - gyre_min_u64(GYRE_FIFO_BUDGET_BYTES, simple_bytes(&spec, n_peers));

@@ -74,7 +74,7 @@ static gyre_status launch(gyre_comm *comm, const struct gyre_call *const *calls,
         works = malloc((size_t)n_calls * sizeof(*works));
     if (works == NULL)
         return gyre_fail_errno(ENOMEM, "group of %d calls", n_calls);
-    const struct gyre_pulse *pulse = comm->executor->ops->pulse(comm->executor);
+    const uint64_t n_launched = comm->executor->n_launched;
     const bool compares = gyre_param_is_set(&comm->params, GYRE_PARAM_CHECK);
     gyre_status status = GYRE_SUCCESS;
     int n_works = 0;
@@ -88,7 +88,7 @@ static gyre_status launch(gyre_comm *comm, const struct gyre_call *const *calls,
         GYRE_TRY_GOTO(status, gyre_plan_work(comm, calls[i], work), out);
         work->signature = gyre_record_signature(&record, comm->rank);
         work->sequence = record.sequence;
-        gyre_health_launched(comm->health, pulse->launched + (uint64_t)n_works, index);
+        gyre_health_launched(comm->health, n_launched + (uint64_t)n_works, index);
         n_works++;
     }
     GYRE_TRY_GOTO(

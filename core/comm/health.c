@@ -222,13 +222,12 @@ static void current_call(struct gyre_health *health, char *text_out, size_t text
     snprintf(text_out, text_bytes, "no operation");
     if (comm->executor == NULL)
         return;
-    const struct gyre_pulse *pulse = comm->executor->ops->pulse(comm->executor);
-    const uint64_t completed = gyre_load_acquire_u64(&pulse->completed);
-    const uint64_t launched = gyre_load_acquire_u64(&pulse->launched);
+    const struct gyre_pulse pulse = comm->executor->ops->pulse(comm->executor);
+    const uint64_t completed = pulse.completed;
+    const uint64_t launched = gyre_load_acquire_u64(&comm->executor->n_launched);
     struct gyre_record record;
     if (completed >= launched) {
-        if (completed < gyre_load_relaxed_u64(&pulse->progress) &&
-            comm->device_info.kind == GYRE_DEVICE_CUDA)
+        if (completed < pulse.progress && comm->device_info.kind == GYRE_DEVICE_CUDA)
             snprintf(text_out, text_bytes, "a call of a replayed graph");
         return;
     }
@@ -377,10 +376,9 @@ static bool is_busy(const struct gyre_comm *comm, uint64_t completed, uint64_t l
 static void check_progress(struct gyre_health *health)
 {
     struct gyre_comm *comm = health->comm;
-    const struct gyre_pulse *pulse = comm->executor->ops->pulse(comm->executor);
-    const uint64_t completed = gyre_load_acquire_u64(&pulse->completed);
-    const uint64_t launched = gyre_load_acquire_u64(&pulse->launched);
-    const uint64_t progress = gyre_load_relaxed_u64(&pulse->progress);
+    const struct gyre_pulse pulse = comm->executor->ops->pulse(comm->executor);
+    const uint64_t completed = pulse.completed, progress = pulse.progress;
+    const uint64_t launched = gyre_load_acquire_u64(&comm->executor->n_launched);
     const uint64_t now_ns = gyre_now_ns();
     const bool busy = is_busy(comm, completed, launched, progress);
     if (!busy || completed != health->seen_completed)
@@ -396,7 +394,7 @@ static void check_progress(struct gyre_health *health)
         if (!busy)
             return;
     }
-    const bool misfits = gyre_load_acquire_u64(&pulse->mismatch) != 0;
+    const bool misfits = pulse.mismatch != 0;
     const uint64_t still_ns = now_ns - health->still_since_ns;
     if ((misfits || still_ns > STALL_NS) && now_ns - health->asked_ns > ASK_AGAIN_NS) {
         ask(health, completed, launched);

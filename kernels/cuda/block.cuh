@@ -6,7 +6,7 @@
 #ifndef GYRE_KERNELS_CUDA_BLOCK_CUH
 #define GYRE_KERNELS_CUDA_BLOCK_CUH
 
-#include "kernels/cuda/seat.cuh"
+#include "kernels/cuda/turn.cuh"
 
 /* A FIFO end of this worker; in shared memory. */
 struct connection {
@@ -17,7 +17,8 @@ struct connection {
     uint64_t number;     /* slots posted or consumed before this launch */
     uint64_t seen[2];    /* values read from `awaited`; lines: for even and odd tiles */
     uint32_t first_slot; /* number % depth */
-    uint32_t depth;
+    uint16_t depth;
+    uint16_t mask; /* depth - 1, if that is a power of two; else 0 */
     uint32_t n_uses;
     uint32_t index;
     uint32_t slot_bytes;
@@ -25,7 +26,7 @@ struct connection {
     uint16_t has_entered; /* placed data: the receiver is in this call */
 };
 
-static_assert(sizeof(struct connection) == 80, "cuda_exec.c sizes shared memory by it");
+static_assert(sizeof(struct connection) == 80, "cuda_load.c sizes shared memory by it");
 
 struct block {
     const struct gyre_cuda_common &common;
@@ -37,6 +38,8 @@ struct block {
     uint32_t n_connections;
     uint32_t n_steps;
     uint32_t channel;
+    uint32_t number; /* of this block among those that work */
+    uint64_t turn;   /* turn.cuh */
     bool is_aborted; /* before it began */
 };
 
@@ -65,9 +68,9 @@ open_connection(struct connection *own, const struct gyre_cuda_common &common, u
      * store to a peer would be waited for, here it travels beside the work. */
     if (PROTO != GYRE_PROTO_SIMPLE && !is_send)
         store_relaxed_sys(&credit->head[PROTO], number);
-    own->first_slot =
-        (depth & (depth - 1)) == 0 ? (uint32_t)number & (depth - 1) : (uint32_t)(number % depth);
-    own->depth = depth;
+    own->mask = (uint16_t)((depth & (depth - 1)) == 0 ? depth - 1 : 0);
+    own->first_slot = own->mask != 0 ? (uint32_t)number & own->mask : (uint32_t)(number % depth);
+    own->depth = (uint16_t)depth;
     own->slot_bytes = PROTO == GYRE_PROTO_SIMPLE ? slot_bytes : common.slot_bytes;
     own->n_uses = use.n_uses;
     own->has_entered = 0;
@@ -76,25 +79,6 @@ open_connection(struct connection *own, const struct gyre_cuda_common &common, u
         store_relaxed_sys(&credit->head[GYRE_HEAD_ENTERED], number + 1);
     own->index = index;
     own->is_send = is_send;
-}
-
-/* One thread of the launch. */
-static __device__ __forceinline__ void start_launch(const struct gyre_cuda_common &common)
-{
-    common.control->n_started += common.n_works;
-    store_relaxed_sys(&common.board->pulse.progress, common.control->n_started);
-}
-
-/* One thread of each block, at its end. */
-static __device__ __forceinline__ void finish_launch(const struct gyre_cuda_common &common)
-{
-    struct gyre_cuda_control *control = common.control;
-    if (common.n_blocks > 1 && atomicAdd(&control->n_blocks_done, 1U) + 1 < common.n_blocks)
-        return;
-    control->n_blocks_done = 0;
-    clear_seats(common);
-    control->n_completed += common.n_ended_works;
-    store_relaxed_sys(&common.board->pulse.completed, control->n_completed);
 }
 
 /* The program where all threads reach it quickly: short ones are copied from the kernel's
@@ -120,6 +104,7 @@ open_block(const struct gyre_cuda_common &common, const struct gyre_cuda_work &w
            const unsigned char *parameters, uint32_t block_of_work)
 {
     await_last_launch();
+    const uint64_t turn = take_turn(common);
     const uint32_t is_aborted_before = load_relaxed_sys(&common.control->is_aborted);
     const uint32_t connections_words =
         work.max_connections * (uint32_t)(sizeof(struct connection) / 16);
@@ -147,8 +132,7 @@ open_block(const struct gyre_cuda_common &common, const struct gyre_cuda_work &w
         steps = (const struct gyre_cuda_step *)rest;
         rest += n_words;
     }
-    if (work.first_block + block_of_work == 0 && threadIdx.x == blockDim.x - 1)
-        start_launch(common);
+    announce_turn(common, turn);
     const bool is_aborted = __syncthreads_or(is_aborted_before != 0) != 0;
     return {common,
             work,
@@ -159,6 +143,8 @@ open_block(const struct gyre_cuda_common &common, const struct gyre_cuda_work &w
             worker.n_connections,
             worker.n_steps,
             channel,
+            work.first_block + block_of_work,
+            turn,
             is_aborted};
 }
 
@@ -173,8 +159,7 @@ template <int PROTO> static __device__ __forceinline__ void close_block(const st
         const struct connection *own = &block.connections[i];
         common.counters[own->index] = own->number + (uint64_t)own->n_uses * n_tiles;
     }
-    if (threadIdx.x == 0)
-        finish_launch(common);
+    end_turn(common, block.turn, block.number);
 }
 
 /* A slot of another call: say whose, then wait for the abort that follows. */
@@ -182,7 +167,7 @@ static __device__ __noinline__ void report_mismatch(const struct gyre_cuda_commo
                                                     uint32_t index)
 {
     uint32_t n_polls = 0;
-    uint64_t *mismatch = &common.board->pulse.mismatch;
+    uint64_t *mismatch = &common.board->mismatch;
     if (load_relaxed_sys(mismatch) == 0)
         store_relaxed_sys(mismatch, (uint64_t)(index / common.ends_per_rank) + 1);
     while (!must_stop(common, n_polls))
@@ -204,11 +189,18 @@ static __device__ __forceinline__ uint32_t slots_before(const struct block &bloc
     return first * own->n_uses + use * n_side + place;
 }
 
-static __device__ __forceinline__ unsigned char *
-slot_address(const struct block &block, const struct connection *own, uint32_t n_before)
+/* Of the slot that comes so many after the launch's first one. */
+static __device__ __forceinline__ uint32_t slot_index(const struct connection *own,
+                                                      uint32_t n_before)
 {
-    const uint32_t slot = (own->first_slot + n_before) % own->depth;
-    return own->slots + (size_t)slot * own->slot_bytes;
+    const uint32_t number = own->first_slot + n_before;
+    return own->mask != 0 ? number & own->mask : number % own->depth;
+}
+
+static __device__ __forceinline__ unsigned char *slot_address(const struct connection *own,
+                                                              uint32_t n_before)
+{
+    return own->slots + (size_t)slot_index(own, n_before) * own->slot_bytes;
 }
 
 /* Where a chunk's part of the step begins. @range: of the step's own chunk. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The CUDA executor: its life and its table. Everything that changes from call to call (counters,
- * completion, abort) lives in device memory and is kept by the kernels themselves, so captured
- * launches replay without the host.
+ * turns, abort) lives in device memory and is kept by the kernels themselves, so captured launches
+ * replay without the host; what the host wants to know of them they write on a board.
  */
 #include "kernels/cuda/cuda_state.h"
 
@@ -91,7 +91,7 @@ static gyre_status cuda_open(const struct gyre_executor_config *config,
     executor->device = config->device;
     executor->rank = config->rank;
     executor->n_ranks = config->n_ranks;
-    executor->n_sms = info.n_sms;
+    executor->n_sms = gyre_min_u32(info.n_sms, GYRE_CUDA_MAX_BLOCKS);
     /* Which multiprocessors share a way out is known of Hopper. */
     executor->min_seated_bytes = info.arch / 10 == 9 ? config->min_seated_bytes : UINT64_MAX;
     executor->spec = config->spec;
@@ -128,9 +128,9 @@ static void cuda_close(struct gyre_executor *base)
     free_executor(gyre_cuda_own(base)); /* freeing device memory waits for kernels that still end */
 }
 
-static const struct gyre_pulse *cuda_pulse(const struct gyre_executor *base)
+static struct gyre_pulse cuda_pulse(const struct gyre_executor *base)
 {
-    return &((const struct gyre_cuda_executor *)base)->board->pulse;
+    return gyre_cuda_board_read(((const struct gyre_cuda_executor *)base)->board);
 }
 
 gyre_status gyre_cuda_executor_set_epoch(struct gyre_executor *base, enum gyre_proto proto,

@@ -121,9 +121,8 @@ static struct gyre_cuda_start gate_start(struct tail_launch *launch,
                                          uint32_t n_entries)
 {
     struct gyre_cuda_args_gate *args = &launch->executor->args.gate;
-    gyre_cuda_fill_common(launch->executor, GYRE_PROTO_SIMPLE, &args->common);
-    args->common.n_blocks = args->common.n_seats = 1;
-    args->common.n_works = args->common.n_ended_works = 0;
+    gyre_cuda_fill_common(launch->executor, GYRE_PROTO_SIMPLE, 1, &args->common);
+    args->common.n_works = args->common.ends_works = 0;
     args->signature = launch->work->signature;
     args->n_entries = n_entries;
     memcpy(args->entries, entries, n_entries * sizeof(*entries));
@@ -152,9 +151,9 @@ static gyre_status enqueue_ends(void *context, bool is_last,
         GYRE_TRY(join_lanes(launch));
     struct gyre_cuda_start start = gate_start(launch, entries, n_entries);
     if (is_last)
-        common->n_ended_works = 1;
+        common->n_works = common->ends_works = 1;
     else
-        common->n_works = start.n_works = launch->n_works;
+        common->n_works = (uint16_t)(start.n_works = launch->n_works);
     GYRE_TRY(gyre_cuda_start(launch->executor, &start, launch->stream));
     return is_last ? GYRE_SUCCESS : fork_lanes(launch);
 }

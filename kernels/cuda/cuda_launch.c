@@ -36,8 +36,10 @@ static gyre_status check_work(const struct gyre_work *work)
 }
 
 void gyre_cuda_fill_common(struct gyre_cuda_executor *executor, enum gyre_proto proto,
-                           struct gyre_cuda_common *common)
+                           uint32_t n_seats, struct gyre_cuda_common *common)
 {
+    common->n_blocks = common->n_seats = n_seats;
+    common->n_reports = proto == GYRE_PROTO_SIMPLE ? 1 : n_seats;
     common->connectors = executor->device_connectors;
     common->counters = executor->counters + (size_t)proto * gyre_cuda_n_ends(executor);
     common->control = executor->control;
@@ -93,8 +95,7 @@ static gyre_status order_after_last(struct gyre_cuda_executor *executor, cudaStr
         return GYRE_SUCCESS;
     if (!executor->has_streams) {
         executor->has_streams = true;
-        const struct gyre_pulse *pulse = &executor->board->pulse;
-        if (gyre_load_acquire_u64(&pulse->completed) >= pulse->launched)
+        if (executor->base.ops->pulse(&executor->base).completed >= executor->base.n_launched)
             return GYRE_SUCCESS; /* the first stream may be gone */
         GYRE_CUDA_TRY(cudaEventRecord(executor->last_event, executor->last_stream));
     }
@@ -167,8 +168,7 @@ gyre_status gyre_cuda_start(struct gyre_cuda_executor *executor,
         executor->captured_stream = stream;
         return find_last_node(stream, &executor->captured_node);
     }
-    struct gyre_pulse *pulse = &executor->board->pulse;
-    gyre_store_release_u64(&pulse->launched, pulse->launched + launch->n_works);
+    gyre_store_release_u64(&executor->base.n_launched, executor->base.n_launched + launch->n_works);
     if (executor->has_streams)
         GYRE_CUDA_TRY(cudaEventRecord(executor->last_event, stream));
     executor->has_launched = true;
@@ -176,15 +176,21 @@ gyre_status gyre_cuda_start(struct gyre_cuda_executor *executor,
     return GYRE_SUCCESS;
 }
 
-/* Lines: no more threads than the largest step has lines (LL128: a warp takes four at a time). */
-static uint32_t block_threads(const struct gyre_loaded *loaded, const struct gyre_work *work)
+/* Of the largest step, about. */
+static uint64_t step_bytes(const struct gyre_work *work)
 {
     const struct gyre_split *split = &work->split;
     const uint64_t chunk_elems =
         gyre_div_round_up(split->count, (uint64_t)split->n_channels * split->n_chunks) +
         split->unit_elems;
-    const uint64_t bytes = gyre_min_u64(chunk_elems, split->tile_elems) *
-                           gyre_dtype_bytes((gyre_dtype)work->reduction.dtype);
+    return gyre_min_u64(chunk_elems, split->tile_elems) *
+           gyre_dtype_bytes((gyre_dtype)work->reduction.dtype);
+}
+
+/* Lines: no more threads than the largest step has lines (LL128: a warp takes four at a time). */
+static uint32_t block_threads(const struct gyre_loaded *loaded, const struct gyre_work *work)
+{
+    const uint64_t bytes = step_bytes(work);
     if (loaded->proto == GYRE_PROTO_SIMPLE)
         return loaded->n_threads + SERVICE_THREADS;
     const uint64_t n_useful =
@@ -192,6 +198,20 @@ static uint32_t block_threads(const struct gyre_loaded *loaded, const struct gyr
                                                      : gyre_div_round_up(bytes, 480) * 32,
                       32);
     return (uint32_t)gyre_min_u64(loaded->n_threads, gyre_max_u64(n_useful, 64));
+}
+
+/* Threads that serve a peer. */
+static uint32_t exchange_lanes(const struct gyre_work *work)
+{
+    const struct gyre_loaded *loaded = work->loaded;
+    return gyre_min_u32(block_threads(loaded, work),
+                        gyre_cuda_exchange_lanes(loaded->exchange.n_peers, loaded->n_threads));
+}
+
+static uint32_t exchange_unroll(const struct gyre_work *work)
+{
+    return gyre_cuda_exchange_unroll(&work->loaded->exchange, work->loaded->proto, step_bytes(work),
+                                     gyre_tile_count(&work->split), exchange_lanes(work));
 }
 
 /* The kernel that runs this work as one macro-step, if there is one: see exchange.cuh. */
@@ -203,7 +223,8 @@ static const void *exchange_kernel(const struct gyre_work *work)
         (loaded->exchange.reduces == 0 && !gyre_cuda_only_copies(loaded, &work->reduction)))
         return NULL;
     return gyre_cuda_exchange_kernel_find(&loaded->exchange, loaded->proto, (uint32_t)n_tiles,
-                                          work->reduction.dtype, work->reduction.op);
+                                          exchange_unroll(work), work->reduction.dtype,
+                                          work->reduction.op);
 }
 
 static gyre_status launch_exchange(struct gyre_cuda_executor *executor, const void *kernel,
@@ -212,22 +233,20 @@ static gyre_status launch_exchange(struct gyre_cuda_executor *executor, const vo
     const struct gyre_loaded *loaded = work->loaded;
     struct gyre_cuda_args_exchange *args = &executor->args.exchange;
     const uint32_t n_peers = loaded->exchange.n_peers;
-    const uint32_t n_lanes = gyre_min_u32(block_threads(loaded, work),
-                                          gyre_cuda_exchange_lanes(n_peers, loaded->n_threads));
+    const uint32_t n_lanes = exchange_lanes(work);
     const struct gyre_cuda_start launch = {
         .kernel = kernel,
         .args = args,
         .n_blocks = loaded->n_channels,
         .n_threads = n_lanes * n_peers,
-        .shared_bytes = gyre_cuda_exchange_shared_bytes(n_peers, n_lanes),
+        .shared_bytes = gyre_cuda_exchange_shared_bytes(n_peers, n_lanes, exchange_unroll(work)),
         .n_works = 1,
         .awaits_last = true,
     };
     const uint64_t block_bytes =
         work->split.count * gyre_dtype_bytes((gyre_dtype)work->reduction.dtype);
-    gyre_cuda_fill_common(executor, loaded->proto, &args->common);
-    args->common.n_blocks = args->common.n_seats = launch.n_blocks;
-    args->common.n_works = args->common.n_ended_works = 1;
+    gyre_cuda_fill_common(executor, loaded->proto, launch.n_blocks, &args->common);
+    args->common.n_works = args->common.ends_works = 1;
     fill_work(work, 0, &args->work);
     args->exchange = loaded->exchange;
     args->exchange.n_lanes = n_lanes;
@@ -253,7 +272,6 @@ static bool takes_seats(const struct gyre_cuda_executor *executor, const struct 
                         uint32_t n_seats)
 {
     return work->loaded->proto == GYRE_PROTO_SIMPLE && n_seats < executor->n_sms &&
-           executor->n_sms <= GYRE_CUDA_MAX_SEATS &&
            transferred_bytes(work) >= executor->min_seated_bytes;
 }
 
@@ -277,11 +295,10 @@ static gyre_status launch_one(struct gyre_cuda_executor *executor, const struct 
         .n_works = 1,
         .awaits_last = true,
     };
-    gyre_cuda_fill_common(executor, loaded->proto, &args->common);
+    gyre_cuda_fill_common(executor, loaded->proto, n_seats, &args->common);
     args->common.n_blocks = launch.n_blocks;
-    args->common.n_seats = n_seats;
     args->common.n_works = 1;
-    args->common.n_ended_works = loaded->copies == NULL ? 1 : 0;
+    args->common.ends_works = loaded->copies == NULL;
     fill_work(work, 0, &args->work);
     args->work.inline_words = loaded->inline_words;
     if (loaded->inline_words > 0)
@@ -305,7 +322,7 @@ static gyre_status launch_whole(struct gyre_cuda_executor *executor, const struc
 static void end_if_begun(struct gyre_cuda_executor *executor, uint64_t launched_before,
                          gyre_status status)
 {
-    if (status != GYRE_SUCCESS && executor->board->pulse.launched != launched_before)
+    if (status != GYRE_SUCCESS && executor->base.n_launched != launched_before)
         (void)gyre_fault_raise(executor->fault, status, gyre_cause());
 }
 
@@ -339,9 +356,9 @@ static gyre_status launch_many(struct gyre_cuda_executor *executor, const struct
                          "%u works take %u blocks, which must all run at the same time; the GPU "
                          "has %u multiprocessors",
                          n_works, launch.n_blocks, executor->n_sms);
-    gyre_cuda_fill_common(executor, proto, &args->common);
-    args->common.n_blocks = args->common.n_seats = launch.n_blocks;
-    args->common.n_works = args->common.n_ended_works = n_works;
+    gyre_cuda_fill_common(executor, proto, launch.n_blocks, &args->common);
+    args->common.n_works = (uint16_t)n_works;
+    args->common.ends_works = 1;
     return gyre_cuda_start(executor, &launch, stream);
 }
 
@@ -359,7 +376,7 @@ gyre_status gyre_cuda_launch(struct gyre_executor *base, const struct gyre_work 
         GYRE_TRY(check_work(&works[i]));
     GYRE_TRY(gyre_cuda_enter(executor->device->ordinal, &previous));
     pthread_mutex_lock(&executor->lock);
-    const uint64_t launched_before = executor->board->pulse.launched;
+    const uint64_t launched_before = executor->base.n_launched;
     const gyre_status status =
         n_works == 1 ? launch_whole(executor, works, (cudaStream_t)stream)
                      : launch_many(executor, works, (uint32_t)n_works, (cudaStream_t)stream);

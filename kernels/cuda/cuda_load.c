@@ -101,14 +101,16 @@ static unsigned kernel_bit(const struct gyre_loaded *loaded, const struct gyre_r
 static gyre_status prepare_kernels(const struct gyre_loaded *loaded,
                                    const struct gyre_reduction *reduction)
 {
+    static const uint32_t unrolls[] = {GYRE_CUDA_UNROLL, GYRE_CUDA_DEEP_UNROLL,
+                                       GYRE_CUDA_LONG_UNROLL};
     const uint32_t n_peers = loaded->exchange.n_peers;
-    const uint32_t exchange_bytes = gyre_cuda_exchange_shared_bytes(
-        n_peers, gyre_cuda_exchange_lanes(n_peers, loaded->n_threads));
+    const uint32_t n_lanes = gyre_cuda_exchange_lanes(n_peers, loaded->n_threads);
     for (uint32_t n_tiles = 1; n_tiles <= 2; n_tiles++) /* of one tile, of more */
-        GYRE_TRY(
-            prepare_kernel(gyre_cuda_exchange_kernel_find(&loaded->exchange, loaded->proto, n_tiles,
-                                                          reduction->dtype, reduction->op),
-                           exchange_bytes));
+        for (unsigned i = 0; i < GYRE_ARRAY_LENGTH(unrolls); i++)
+            GYRE_TRY(prepare_kernel(gyre_cuda_exchange_kernel_find(&loaded->exchange, loaded->proto,
+                                                                   n_tiles, unrolls[i],
+                                                                   reduction->dtype, reduction->op),
+                                    gyre_cuda_exchange_shared_bytes(n_peers, n_lanes, unrolls[i])));
     if (!gyre_cuda_only_copies(loaded, reduction))
         return prepare_kernel(
             gyre_cuda_kernel_find(loaded->proto, false, false, reduction->dtype, reduction->op),

@@ -237,11 +237,14 @@ const void *gyre_cuda_kernel_find(enum gyre_proto proto, bool copies, bool many,
 }
 
 const void *gyre_cuda_exchange_kernel_find(const struct gyre_cuda_exchange *exchange,
-                                           enum gyre_proto proto, uint32_t n_tiles, unsigned dtype,
-                                           unsigned op)
+                                           enum gyre_proto proto, uint32_t n_tiles, uint32_t unroll,
+                                           unsigned dtype, unsigned op)
 {
     const enum gyre_cuda_lines lines =
-        proto == GYRE_PROTO_LL ? GYRE_CUDA_LINES_LL : GYRE_CUDA_LINES_LL128;
+        proto == GYRE_PROTO_LL            ? GYRE_CUDA_LINES_LL
+        : unroll == GYRE_CUDA_LONG_UNROLL ? GYRE_CUDA_LINES_LL128_LONG
+        : unroll == GYRE_CUDA_DEEP_UNROLL ? GYRE_CUDA_LINES_LL128_DEEP
+                                          : GYRE_CUDA_LINES_LL128;
     const uint32_t n_uses = (uint32_t)exchange->reduces + exchange->gathers;
     if (exchange->n_peers == 0 || n_tiles * n_uses > exchange->depth)
         return NULL; /* credit would be needed on the way */

@@ -150,10 +150,12 @@ gyre_cuda_tile_range(const struct gyre_cuda_share *share, uint32_t chunk, uint32
     return range;
 }
 
+/* Blocks of a launch: one a multiprocessor, of which no GPU has more. */
+#define GYRE_CUDA_MAX_BLOCKS 256
+
 /* Who sits where (seat.cuh). All 0 between launches. */
-#define GYRE_CUDA_MAX_SEATS 256
 struct gyre_cuda_seats {
-    uint32_t taken[GYRE_CUDA_MAX_SEATS / 32]; /* a bit each */
+    uint32_t taken[GYRE_CUDA_MAX_BLOCKS / 32]; /* a bit each */
     uint32_t n_taken;
     uint32_t n_leaving; /* blocks that have no seat of their own; not all of them may leave */
     uint64_t begin_ns;  /* since when they wait */
@@ -161,18 +163,22 @@ struct gyre_cuda_seats {
 
 /* Words in device memory that belong to the executor. Written by its kernels only. */
 struct gyre_cuda_control {
-    uint64_t n_started;   /* works, replayed ones too */
-    uint64_t n_completed; /* likewise */
-    uint32_t n_blocks_done;
+    uint64_t turn;       /* works completed << GYRE_CUDA_TURN_SHIFT | blocks that have begun */
     uint32_t is_aborted; /* sticky: later kernels and graph nodes fall through */
+    uint32_t n_ended;    /* SIMPLE: blocks of this launch */
     struct gyre_cuda_seats seats;
 };
 
-/* Pinned host memory. */
+#define GYRE_CUDA_TURN_SHIFT 16
+
+/* Pinned host memory: what kernels tell the host (turn.cuh), and `abort`. */
 struct gyre_cuda_board {
-    struct gyre_pulse pulse; /* `launched` by the host, the rest by kernels */
-    uint32_t abort;          /* written by the host, read by kernels that wait long */
+    uint64_t begun;    /* by its first block: gyre_cuda_begun_word() of the last launch */
+    uint64_t mismatch; /* as in struct gyre_pulse */
+    uint32_t abort;    /* written by the host, read by kernels that wait long */
     uint32_t pad;
+    /* By block: works completed when the last launch that it reported is over. Only grows. */
+    uint64_t ended[GYRE_CUDA_MAX_BLOCKS];
 };
 
 /* What all works of a launch share. */
@@ -184,10 +190,20 @@ struct gyre_cuda_common {
     uint32_t slot_bytes; /* of this protocol; SIMPLE: each connection has its own */
     uint32_t n_blocks;
     uint32_t n_seats;       /* blocks that work; if fewer, they take seats */
-    uint32_t n_works;       /* that begin with this launch */
-    uint32_t n_ended_works; /* and that end with it; fewer where more launches follow */
+    uint32_t n_reports;     /* blocks that report their ends: all that work, or one for all */
+    uint16_t n_works;       /* under way in this launch; 0: others tell of them (gates) */
+    uint16_t ends_works;    /* no more launches follow for them */
     uint32_t ends_per_rank; /* connectors of one peer: turns an index into a rank */
 };
+
+/** gyre_cuda_begun_word - a launch that begins when so many works are completed: that number << 17,
+ * `ends_works` in bit 16, `n_works` in 8 bits, `n_reports` less one in 8 bits. */
+static GYRE_HOST_DEVICE inline uint64_t gyre_cuda_begun_word(const struct gyre_cuda_common *common,
+                                                             uint64_t n_completed)
+{
+    return n_completed << 17 | (uint64_t)(common->ends_works != 0) << 16 |
+           (uint64_t)common->n_works << 8 | (common->n_reports - 1);
+}
 
 struct gyre_cuda_work {
     const unsigned char *in;
@@ -223,7 +239,7 @@ struct gyre_cuda_work {
 #define GYRE_CUDA_SHARED_STEPS 256
 /* The line protocols resolve so many steps at a time, in shared memory, each in so many bytes. */
 #define GYRE_CUDA_LINE_STEPS      32
-#define GYRE_CUDA_LINE_STEP_BYTES 368
+#define GYRE_CUDA_LINE_STEP_BYTES 352
 /* Works of one launch; each takes at least one of the multiprocessors. */
 #define GYRE_CUDA_MAX_WORKS 160
 
@@ -319,6 +335,8 @@ struct gyre_cuda_args_copy {
 #define GYRE_CUDA_COPY_THREADS 512
 #define GYRE_CUDA_COPY_PIECE   ((uint64_t)(64 << 10))
 
+GYRE_STATIC_ASSERT(GYRE_CUDA_MAX_WORKS < 256 && GYRE_CUDA_MAX_BLOCKS <= 256,
+                   "gyre_cuda_begun_word");
 GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_args_gate) <= 4096, "kernel parameters");
 GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_args_one) <= 4096, "kernel parameters");
 GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_args_many) <= 32764, "kernel parameters");
@@ -350,6 +368,9 @@ struct gyre_cuda_shape {
     uint32_t slot_bytes; /* the smallest of its connections, this protocol's */
 };
 
+/** gyre_cuda_board_read - how far the works are. Any thread. */
+struct gyre_pulse gyre_cuda_board_read(const struct gyre_cuda_board *board);
+
 /** gyre_cuda_lower - one rank's program as a blob for the kernel.
  * @connectors: checked for existence and protocol, for every channel.
  * @blob_out: malloc'ed. Errors: INVALID_USAGE (no such connection), UNSUPPORTED (the connection
@@ -374,11 +395,34 @@ static inline uint32_t gyre_cuda_exchange_lanes(uint32_t n_peers, uint32_t n_thr
     return (n_warps > 0 ? n_warps : 1) * 32;
 }
 
-/** gyre_cuda_exchange_shared_bytes - of two rounds, and as much for the next ones: 16 bytes for
- * each thread and for each of the own values. With one peer nothing is shared. */
-static inline uint32_t gyre_cuda_exchange_shared_bytes(uint32_t n_peers, uint32_t n_lanes)
+/* A round is what a group's threads move at once: of LL 8 bytes each, of LL128 15. So many rounds
+ * of a phase are under way at the same time. */
+#define GYRE_CUDA_UNROLL      2
+#define GYRE_CUDA_DEEP_UNROLL 5
+#define GYRE_CUDA_LONG_UNROLL 6 /* and their places are not kept in registers */
+
+/** gyre_cuda_exchange_unroll - of the kernel for chunks of so many bytes a tile. A two-shot of up
+ * to five rounds is 2 to 5 % faster with places that are kept, everything else above two rounds up
+ * to 12 % slower (2 H200, 1 to 12 MiB, 2026-11). */
+static inline uint32_t gyre_cuda_exchange_unroll(const struct gyre_cuda_exchange *exchange,
+                                                 enum gyre_proto proto, uint64_t chunk_bytes,
+                                                 uint64_t n_tiles, uint32_t n_lanes)
 {
-    return n_peers < 2 ? 0 : (n_peers + 1) * n_lanes * 16 * 4;
+    const uint64_t round_bytes = 15ULL * n_lanes;
+    if (proto != GYRE_PROTO_LL128 || chunk_bytes <= GYRE_CUDA_UNROLL * round_bytes)
+        return GYRE_CUDA_UNROLL;
+    return exchange->reduces != 0 && exchange->gathers != 0 && n_tiles == 1 &&
+                   chunk_bytes <= GYRE_CUDA_DEEP_UNROLL * round_bytes
+               ? GYRE_CUDA_DEEP_UNROLL
+               : GYRE_CUDA_LONG_UNROLL;
+}
+
+/** gyre_cuda_exchange_shared_bytes - of the rounds under way, and as much for the next ones: 16
+ * bytes for each thread and for each of the own values. With one peer nothing is shared. */
+static inline uint32_t gyre_cuda_exchange_shared_bytes(uint32_t n_peers, uint32_t n_lanes,
+                                                       uint32_t unroll)
+{
+    return n_peers < 2 ? 0 : (n_peers + 1) * n_lanes * 16 * unroll * 2;
 }
 
 /** gyre_cuda_is_one_shot - it takes the short kernel. */
@@ -390,10 +434,10 @@ static inline bool gyre_cuda_is_one_shot(const struct gyre_cuda_exchange *exchan
 }
 
 /** gyre_cuda_exchange_kernel_find - for a launch of so many tiles. NULL if there is none: the
- * interpreter runs the steps. */
+ * interpreter runs the steps. @unroll: gyre_cuda_exchange_unroll(). */
 const void *gyre_cuda_exchange_kernel_find(const struct gyre_cuda_exchange *exchange,
-                                           enum gyre_proto proto, uint32_t n_tiles, unsigned dtype,
-                                           unsigned op);
+                                           enum gyre_proto proto, uint32_t n_tiles, uint32_t unroll,
+                                           unsigned dtype, unsigned op);
 
 /** gyre_cuda_kernel_find - the interpreter for (protocol, dtype, op), or for copies only.
  * @copies: programs that reduce nothing; dtype and op are ignored.

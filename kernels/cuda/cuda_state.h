@@ -113,7 +113,7 @@ struct gyre_cuda_start {
     uint32_t n_blocks;
     uint32_t n_threads;
     uint32_t shared_bytes;
-    uint32_t n_works; /* that begin with it */
+    uint32_t n_works; /* that begin with it: counted as launched */
     bool awaits_last; /* the kernel does (await_last_launch): it may begin before that has ended */
 };
 
@@ -126,9 +126,9 @@ gyre_status gyre_cuda_start(struct gyre_cuda_executor *executor,
 gyre_status gyre_cuda_start_kernel(const struct gyre_cuda_start *launch, cudaStream_t stream,
                                    bool overlaps);
 
-/** gyre_cuda_fill_common - what all kernels of a protocol are told. */
+/** gyre_cuda_fill_common - what all kernels of a protocol are told. @n_seats: blocks that work. */
 void gyre_cuda_fill_common(struct gyre_cuda_executor *executor, enum gyre_proto proto,
-                           struct gyre_cuda_common *common);
+                           uint32_t n_seats, struct gyre_cuda_common *common);
 
 /** gyre_cuda_lanes_open - make the executor's lanes, if there are none yet. */
 gyre_status gyre_cuda_lanes_open(struct gyre_cuda_executor *executor);

@@ -18,13 +18,27 @@
 #include "kernels/cuda/ll.cuh"
 
 #define EXCHANGE_THREADS 512
-#define EXCHANGE_UNROLL  2 /* rounds of a phase that are under way at the same time */
+
+/* A part of IN or OUT: where it begins from the buffer's start. */
+struct line_range {
+    uint64_t skip_bytes;
+    uint32_t n_bytes;
+};
+
+static __device__ __forceinline__ struct line_range
+exchange_range(const struct gyre_cuda_work &work, uint32_t chunk, uint32_t tile)
+{
+    const struct gyre_cuda_share share = gyre_cuda_share_make(&work.split, blockIdx.x);
+    const struct gyre_range range = gyre_cuda_tile_range(&share, chunk, tile);
+    return {range.first_elem * work.elem_bytes, (uint32_t)range.n_elems * work.elem_bytes};
+}
 
 /* One thread's ends: of the peer that its group serves. */
 struct exchange_end {
     uint64_t sent; /* slots before this launch */
     uint64_t received;
     uint64_t head; /* credit: the last value seen */
+    uint64_t turn; /* turn.cuh */
     uint32_t group;
     uint32_t lane; /* in the group */
     uint32_t n_lanes;
@@ -51,13 +65,12 @@ static __device__ __forceinline__ bool exchange_open(const struct gyre_cuda_args
     }
     const struct gyre_cuda_peer &peer = exchange.peers[end->group];
     await_last_launch();
+    end->turn = take_turn(args.common);
     const uint32_t is_aborted = load_relaxed_sys(&args.common.control->is_aborted);
     end->sent = args.common.counters[peer.send_end + skip];
     end->received = args.common.counters[peer.recv_end + skip];
     end->head = load_relaxed_sys(
         (const uint64_t *)((const unsigned char *)peer.head + blockIdx.x * exchange.credit_stride));
-    if (blockIdx.x == 0 && threadIdx.x == blockDim.x - 1)
-        start_launch(args.common);
     return is_aborted != 0;
 }
 
@@ -76,6 +89,8 @@ static __device__ __forceinline__ bool exchange_await(const struct gyre_cuda_arg
     if (end.lane == 0)
         store_relaxed_sys((uint64_t *)((unsigned char *)peer.posted + skip), end.received);
     while ((int64_t)(head + exchange.depth - (end.sent + n_slots)) < 0) {
+        if (n_polls == 0)
+            announce_turn(args.common, end.turn);
         if (must_stop(args.common, n_polls))
             return false;
         head = load_relaxed_sys(word);
@@ -97,8 +112,16 @@ static __device__ __forceinline__ void exchange_close(const struct gyre_cuda_arg
         args.common.counters[peer.send_end + skip] = end.sent + n_slots;
         args.common.counters[peer.recv_end + skip] = end.received + n_slots;
     }
-    if (threadIdx.x == 0)
-        finish_launch(args.common);
+    end_turn(args.common, end.turn, blockIdx.x);
+}
+
+/* After a thread's first wait. With one peer, that peer's block has begun then; with more, all
+ * threads must have met, so that all peers' blocks have. From then on this launch ends without room
+ * for anything else, and the next one may take its place beside it. */
+static __device__ __forceinline__ void exchange_invite(uint32_t n_waits_before)
+{
+    if (threadIdx.x == 0 && n_waits_before == 0)
+        invite_next_launch();
 }
 
 /* Lines `first`, `first` + `stride`, ... of a slot. */
@@ -122,6 +145,25 @@ static __device__ __forceinline__ VALUE exchange_scale(const struct gyre_cuda_wo
         words = scaled.end(1);
         memcpy(&value, &words, BYTES);
     }
+    return value;
+}
+
+/* With one peer, in few instructions. */
+template <int DTYPE, int OP, int BYTES, class VALUE>
+static __device__ __forceinline__ VALUE
+exchange_reduce_pair(const struct gyre_cuda_args_exchange &args, VALUE own, VALUE received)
+{
+    const bool is_first = args.exchange.own_place == 0;
+    const VALUE first = is_first ? own : received, second = is_first ? received : own;
+    reducer<DTYPE, OP, BYTES> result;
+    pack<BYTES> words;
+    VALUE value = {};
+    memcpy(&words, &first, BYTES);
+    result.begin(words, false, 0);
+    memcpy(&words, &second, BYTES);
+    result.add(words, false, 0);
+    words = result.end(args.work.divisor);
+    memcpy(&value, &words, BYTES);
     return value;
 }
 
@@ -160,17 +202,16 @@ static __device__ __forceinline__ uint64_t exchange_load(const struct gyre_cuda_
 /* All lines of this thread: sends, then receives. */
 template <int DTYPE, int OP>
 static __device__ __forceinline__ void exchange_run(const struct gyre_cuda_args_exchange &args,
+                                                    const struct line_range &range,
                                                     const struct exchange_end &end, bool is_aborted)
 {
     const struct gyre_cuda_exchange &exchange = args.exchange;
     const struct gyre_cuda_work &work = args.work;
     const struct gyre_cuda_peer &peer = exchange.peers[end.group];
-    const struct gyre_cuda_share share = gyre_cuda_share_make(&work.split, blockIdx.x);
-    const struct gyre_range range = gyre_cuda_tile_range(&share, 0, 0);
-    const uint32_t n_bytes = (uint32_t)range.n_elems * work.elem_bytes;
+    const uint32_t n_bytes = range.n_bytes;
     const uint32_t n_lines = (n_bytes + LL_DATA_BYTES - 1) / LL_DATA_BYTES;
-    const unsigned char *in = work.in + range.first_elem * work.elem_bytes;
-    unsigned char *out = work.out + range.first_elem * work.elem_bytes;
+    const unsigned char *in = work.in + range.skip_bytes;
+    unsigned char *out = work.out + range.skip_bytes;
     uint64_t own = 0, value = 0;
     if (end.lane < n_lines) { /* on its way while credit is looked at */
         const uint32_t skip = end.lane * LL_DATA_BYTES;
@@ -195,6 +236,7 @@ static __device__ __forceinline__ void exchange_run(const struct gyre_cuda_args_
             value = exchange_load<DTYPE, OP>(work, in + peer.in_offset + next, n_bytes - next);
         ll_store(to, at, now, send_flag);
     }
+    announce_turn(args.common, end.turn);
     const bool is_pair = exchange.n_peers == 1;
     for (uint32_t first = 0, round = 0; first < n_lines; first += end.n_lanes, round++) {
         const uint32_t at = first + end.lane, skip = at * LL_DATA_BYTES;
@@ -218,10 +260,13 @@ static __device__ __forceinline__ void exchange_run(const struct gyre_cuda_args_
         }
         if (is_stopped)
             return;
+        exchange_invite(round);
         if (end.group != 0 || at >= n_lines)
             continue;
-        const uint64_t result = exchange_reduce<DTYPE, OP, LL_DATA_BYTES>(
-            args, own, [&](uint32_t i) { return is_pair ? data : shared[i * end.n_lanes]; });
+        const uint64_t result =
+            is_pair ? exchange_reduce_pair<DTYPE, OP, LL_DATA_BYTES>(args, own, data)
+                    : exchange_reduce<DTYPE, OP, LL_DATA_BYTES>(
+                          args, own, [&](uint32_t i) { return shared[i * end.n_lanes]; });
         store_8(out + skip, result, n_bytes - skip);
         const uint32_t next = skip + end.n_lanes * LL_DATA_BYTES;
         if (next < n_bytes)
@@ -236,9 +281,11 @@ template <int DTYPE, int OP>
 __global__ void __launch_bounds__(EXCHANGE_THREADS, 1)
     exchange_ll(const __grid_constant__ struct gyre_cuda_args_exchange args)
 {
+    /* Found before the launch before this one is over. */
+    const struct line_range range = exchange_range(args.work, 0, 0);
     struct exchange_end end;
     const bool is_aborted = exchange_open(args, &end);
-    exchange_run<DTYPE, OP>(args, end, is_aborted);
+    exchange_run<DTYPE, OP>(args, range, end, is_aborted);
     exchange_close(args, end, 1);
 }
 

@@ -129,20 +129,6 @@ template <> struct line_mover<GYRE_PROTO_LL128> {
     }
 };
 
-/* A part of IN or OUT: where it begins from the buffer's start. */
-struct line_range {
-    uint64_t skip_bytes;
-    uint32_t n_bytes;
-};
-
-static __device__ __forceinline__ struct line_range
-exchange_range(const struct gyre_cuda_work &work, uint32_t chunk, uint32_t tile)
-{
-    const struct gyre_cuda_share share = gyre_cuda_share_make(&work.split, blockIdx.x);
-    const struct gyre_range range = gyre_cuda_tile_range(&share, chunk, tile);
-    return {range.first_elem * work.elem_bytes, (uint32_t)range.n_elems * work.elem_bytes};
-}
-
 /* The slot of that number of a FIFO whose slots of channel 0 begin at `slots`, and its flag. */
 template <int PROTO>
 static __device__ __forceinline__ struct line_operand
@@ -178,8 +164,43 @@ static __device__ __forceinline__ uint32_t count_rounds(const struct exchange_en
     return (n_bytes + bytes - 1) / bytes;
 }
 
+/* Where the thread's parts of the rounds under way are: kept, or found anew wherever they are
+ * needed, which takes instructions instead of registers. */
+template <int PROTO, int UNROLL> struct round_places {
+    static const bool keeps = UNROLL < GYRE_CUDA_LONG_UNROLL;
+    const struct exchange_end &end;
+    uint32_t round; /* the first */
+    uint32_t n_rounds;
+    uint32_t n_bytes;
+    struct line_place kept[keeps ? UNROLL : 1];
+
+    __device__ __forceinline__ round_places(const struct exchange_end &own, uint32_t first,
+                                            uint32_t n_all, uint32_t n_chunk_bytes)
+        : end(own), round(first), n_rounds(n_all - first), n_bytes(n_chunk_bytes)
+    {
+        if constexpr (keeps)
+#pragma unroll
+            for (int k = 0; k < UNROLL && has(k); k++)
+                kept[k] = line_mover<PROTO>::place(end, round + k, n_bytes);
+    }
+
+    /* Of LL all rounds are taken to be there: a line that is not costs less than the branch. */
+    __device__ __forceinline__ bool has(int k) const
+    {
+        return PROTO == GYRE_PROTO_LL || (uint32_t)k < n_rounds;
+    }
+
+    __device__ __forceinline__ struct line_place operator[](int k) const
+    {
+        if constexpr (keeps)
+            return kept[k];
+        else
+            return line_mover<PROTO>::place(end, round + k, n_bytes);
+    }
+};
+
 /* The peer's chunk of IN to its slot. */
-template <int PROTO, int DTYPE, int OP>
+template <int PROTO, int DTYPE, int OP, int UNROLL>
 static __device__ __forceinline__ void scatter_chunk(const struct gyre_cuda_args_exchange &args,
                                                      const struct exchange_end &end, uint32_t tile)
 {
@@ -190,32 +211,30 @@ static __device__ __forceinline__ void scatter_chunk(const struct gyre_cuda_args
     const unsigned char *in = args.work.in + peer.in_offset + range.skip_bytes;
     const struct line_operand to =
         exchange_slot<PROTO>(args, peer.to, end.sent + tile * exchange_uses(args.exchange));
-    for (uint32_t round = 0; round < n_rounds; round += EXCHANGE_UNROLL) {
-        struct line_place places[EXCHANGE_UNROLL];
-        ulonglong2 values[EXCHANGE_UNROLL];
+    for (uint32_t round = 0; round < n_rounds; round += UNROLL) {
+        const round_places<PROTO, UNROLL> places(end, round, n_rounds, range.n_bytes);
+        ulonglong2 values[UNROLL];
 #pragma unroll
-        for (int k = 0; k < EXCHANGE_UNROLL; k++) {
-            places[k] = mover::place(end, round + k, range.n_bytes);
+        for (int k = 0; k < UNROLL && places.has(k); k++)
             values[k] = load_input<PROTO, DTYPE, OP>(args.work, in, places[k]);
-        }
 #pragma unroll
-        for (int k = 0; k < EXCHANGE_UNROLL; k++)
+        for (int k = 0; k < UNROLL && places.has(k); k++)
             mover::send(to.base, places[k], values[k], to.flag);
     }
 }
 
 /* The peer's lines at these places. Returns false when aborted. */
-template <int PROTO>
+template <int PROTO, int UNROLL>
 static __device__ __forceinline__ bool
 receive_lines(const struct gyre_cuda_args_exchange &args, const struct line_operand &from,
-              const struct line_place *places, ulonglong2 *values)
+              const round_places<PROTO, UNROLL> &places, ulonglong2 *values)
 {
     using mover = line_mover<PROTO>;
 #pragma unroll
-    for (int k = 0; k < EXCHANGE_UNROLL; k++)
+    for (int k = 0; k < UNROLL && places.has(k); k++)
         values[k] = mover::peek(from.base, places[k]);
 #pragma unroll
-    for (int k = 0; k < EXCHANGE_UNROLL; k++)
+    for (int k = 0; k < UNROLL && places.has(k); k++)
         if (!mover::receive(args.common, from, places[k], &values[k]))
             return false;
     return true;
@@ -225,38 +244,43 @@ receive_lines(const struct gyre_cuda_args_exchange &args, const struct line_oper
  * one peer a thread has both; else all groups' meet in shared memory. They read a round's before
  * the barrier of the next one, and these are written over after it. @n_before: meetings of this
  * launch. Returns false when aborted: on all threads that meet, if one says so. */
-template <int PROTO, int DTYPE, int OP>
+template <int PROTO, int DTYPE, int OP, int UNROLL>
 static __device__ __forceinline__ bool
 meet(const struct gyre_cuda_args_exchange &args, const struct exchange_end &end, uint32_t n_before,
-     bool is_stopped, const ulonglong2 *received, ulonglong2 *values)
+     bool is_stopped, const round_places<PROTO, UNROLL> &places, const ulonglong2 *received,
+     ulonglong2 *values)
 {
     const int bytes = line_mover<PROTO>::bytes;
     const uint32_t n_peers = args.exchange.n_peers;
     const uint32_t n_values = (n_peers + 1) * end.n_lanes;
-    const bool is_pair = n_peers == 1;
-    ulonglong2 *shared =
-        (ulonglong2 *)shared_words + n_before % 2 * EXCHANGE_UNROLL * n_values + end.lane;
+    ulonglong2 *shared = (ulonglong2 *)shared_words + n_before % 2 * UNROLL * n_values + end.lane;
+    if (n_peers == 1) {
 #pragma unroll
-    for (int k = 0; k < EXCHANGE_UNROLL && !is_pair; k++) {
+        for (int k = 0; k < UNROLL && places.has(k); k++)
+            values[k] = exchange_reduce_pair<DTYPE, OP, bytes>(args, values[k], received[k]);
+        return !is_stopped;
+    }
+#pragma unroll
+    for (int k = 0; k < UNROLL && places.has(k); k++) {
         shared[k * n_values + end.group * end.n_lanes] = received[k];
         if (end.group == 0)
             shared[k * n_values + n_peers * end.n_lanes] = values[k];
     }
-    if (is_pair ? is_stopped : __syncthreads_or(is_stopped) != 0)
+    if (__syncthreads_or(is_stopped) != 0)
         return false;
 #pragma unroll
-    for (int k = 0; k < EXCHANGE_UNROLL; k++) {
+    for (int k = 0; k < UNROLL && places.has(k); k++) {
         const ulonglong2 *of_place = shared + k * n_values;
         values[k] = exchange_reduce<DTYPE, OP, bytes>(
-            args, is_pair ? values[k] : of_place[n_peers * end.n_lanes],
-            [&](uint32_t i) { return is_pair ? received[k] : of_place[i * end.n_lanes]; });
+            args, of_place[n_peers * end.n_lanes],
+            [&](uint32_t i) { return of_place[i * end.n_lanes]; });
     }
     return true;
 }
 
 /* The own chunk: reduced, if the program does, to OUT and, if it gathers, to all peers. Returns
  * false when aborted. */
-template <int PROTO, int DTYPE, int OP>
+template <int PROTO, int DTYPE, int OP, int UNROLL>
 static __device__ __forceinline__ bool finish_chunk(const struct gyre_cuda_args_exchange &args,
                                                     const struct exchange_end &end, uint32_t tile,
                                                     bool is_stopped, uint32_t *n_meetings)
@@ -272,23 +296,25 @@ static __device__ __forceinline__ bool finish_chunk(const struct gyre_cuda_args_
     const struct line_operand from = exchange_slot<PROTO>(args, peer.from, end.received + n_before);
     const struct line_operand to =
         exchange_slot<PROTO>(args, peer.to, end.sent + n_before + exchange.reduces);
-    for (uint32_t round = 0; round < n_rounds; round += EXCHANGE_UNROLL) {
-        struct line_place places[EXCHANGE_UNROLL];
-        ulonglong2 values[EXCHANGE_UNROLL];
+    for (uint32_t round = 0; round < n_rounds; round += UNROLL) {
+        const round_places<PROTO, UNROLL> places(end, round, n_rounds, range.n_bytes);
+        ulonglong2 values[UNROLL];
 #pragma unroll
-        for (int k = 0; k < EXCHANGE_UNROLL; k++) {
-            places[k] = mover::place(end, round + k, range.n_bytes);
+        for (int k = 0; k < UNROLL && places.has(k); k++)
             if (DTYPE == DTYPE_NONE || end.group == 0)
                 values[k] = load_input<PROTO, DTYPE, OP>(args.work, in, places[k]);
-        }
         if constexpr (DTYPE != DTYPE_NONE) {
-            ulonglong2 received[EXCHANGE_UNROLL];
-            is_stopped = is_stopped || !receive_lines<PROTO>(args, from, places, received);
-            if (!meet<PROTO, DTYPE, OP>(args, end, (*n_meetings)++, is_stopped, received, values))
+            ulonglong2 received[UNROLL];
+            is_stopped = is_stopped || !receive_lines<PROTO, UNROLL>(args, from, places, received);
+            if (!meet<PROTO, DTYPE, OP, UNROLL>(args, end, *n_meetings, is_stopped, places,
+                                                received, values))
                 return false;
+            if (UNROLL == GYRE_CUDA_UNROLL) /* what takes long must not hold room for two */
+                exchange_invite(*n_meetings);
+            (*n_meetings)++;
         }
 #pragma unroll
-        for (int k = 0; k < EXCHANGE_UNROLL; k++) {
+        for (int k = 0; k < UNROLL && places.has(k); k++) {
             if (exchange.gathers != 0)
                 mover::send(to.base, places[k], values[k], to.flag);
             if (end.group == 0)
@@ -299,7 +325,7 @@ static __device__ __forceinline__ bool finish_chunk(const struct gyre_cuda_args_
 }
 
 /* What the peer finished, to OUT. Returns false when aborted. */
-template <int PROTO>
+template <int PROTO, int UNROLL>
 static __device__ __forceinline__ bool gather_chunk(const struct gyre_cuda_args_exchange &args,
                                                     const struct exchange_end &end, uint32_t tile)
 {
@@ -311,16 +337,16 @@ static __device__ __forceinline__ bool gather_chunk(const struct gyre_cuda_args_
     unsigned char *out = args.work.out + peer.out_offset + range.skip_bytes;
     const struct line_operand from = exchange_slot<PROTO>(
         args, peer.from, end.received + tile * exchange_uses(exchange) + exchange.reduces);
-    for (uint32_t round = 0; round < n_rounds; round += EXCHANGE_UNROLL) {
-        struct line_place places[EXCHANGE_UNROLL];
-        ulonglong2 values[EXCHANGE_UNROLL];
-#pragma unroll
-        for (int k = 0; k < EXCHANGE_UNROLL; k++)
-            places[k] = mover::place(end, round + k, range.n_bytes);
-        if (!receive_lines<PROTO>(args, from, places, values))
+    for (uint32_t round = 0; round < n_rounds; round += UNROLL) {
+        const round_places<PROTO, UNROLL> places(end, round, n_rounds, range.n_bytes);
+        ulonglong2 values[UNROLL];
+        if (!receive_lines<PROTO, UNROLL>(args, from, places, values))
             return false;
+        if (tile + 1 == args.work.split.n_tiles &&
+            (exchange.n_peers == 1 || exchange.reduces != 0)) /* little is left */
+            exchange_invite(round);
 #pragma unroll
-        for (int k = 0; k < EXCHANGE_UNROLL; k++)
+        for (int k = 0; k < UNROLL && places.has(k); k++)
             mover::store(out, places[k], values[k]);
     }
     return true;
@@ -346,28 +372,33 @@ static __device__ __forceinline__ void clean_slots(const struct gyre_cuda_args_e
 }
 
 /* Phase by phase, each of all tiles: what one waits for is on its way since the one before. */
-template <int PROTO, int DTYPE, int OP>
+template <int PROTO, int DTYPE, int OP, int UNROLL>
 static __device__ __forceinline__ void run_exchange(const struct gyre_cuda_args_exchange &args,
                                                     const struct exchange_end &end, bool is_stopped)
 {
     const uint32_t n_tiles = args.work.split.n_tiles;
     uint32_t n_meetings = 0;
     for (uint32_t tile = 0; DTYPE != DTYPE_NONE && tile < n_tiles && !is_stopped; tile++)
-        scatter_chunk<PROTO, DTYPE, OP>(args, end, tile);
-    if (DTYPE == DTYPE_NONE && is_stopped)
-        return;
-    for (uint32_t tile = 0; tile < n_tiles; tile++)
-        if (!finish_chunk<PROTO, DTYPE, OP>(args, end, tile, is_stopped, &n_meetings))
+        scatter_chunk<PROTO, DTYPE, OP, UNROLL>(args, end, tile);
+    if (DTYPE != DTYPE_NONE)
+        announce_turn(args.common, end.turn);
+    for (uint32_t tile = 0; (DTYPE != DTYPE_NONE || !is_stopped) && tile < n_tiles; tile++)
+        if (!finish_chunk<PROTO, DTYPE, OP, UNROLL>(args, end, tile, is_stopped, &n_meetings))
             return;
+    if (DTYPE == DTYPE_NONE) { /* so far it only sent */
+        announce_turn(args.common, end.turn);
+        if (is_stopped)
+            return;
+    }
     for (uint32_t tile = 0; args.exchange.gathers != 0 && tile < n_tiles; tile++)
-        if (!gather_chunk<PROTO>(args, end, tile))
+        if (!gather_chunk<PROTO, UNROLL>(args, end, tile))
             return;
     for (uint32_t tile = 0; PROTO == GYRE_PROTO_LL && tile < n_tiles; tile++)
         clean_slots(args, end, tile);
 }
 
-/* DTYPE_NONE: nothing is reduced. */
-template <int PROTO, int DTYPE, int OP>
+/* DTYPE_NONE: nothing is reduced. UNROLL: rounds of a phase that are under way at the same time. */
+template <int PROTO, int DTYPE, int OP, int UNROLL>
 __global__ void __launch_bounds__(EXCHANGE_THREADS, 1)
     exchange_lines(const __grid_constant__ struct gyre_cuda_args_exchange args)
 {
@@ -377,7 +408,7 @@ __global__ void __launch_bounds__(EXCHANGE_THREADS, 1)
     bool is_stopped = is_aborted || !exchange_await(args, end, n_slots);
     /* Warps stay together (LL128). */
     is_stopped = __any_sync(0xffffffffU, is_stopped) != 0;
-    run_exchange<PROTO, DTYPE, OP>(args, end, is_stopped);
+    run_exchange<PROTO, DTYPE, OP, UNROLL>(args, end, is_stopped);
     exchange_close(args, end, n_slots);
 }
 

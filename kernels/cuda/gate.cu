@@ -77,8 +77,8 @@ static __global__ void __launch_bounds__(GYRE_CUDA_GATE_THREADS)
     gate(const __grid_constant__ struct gyre_cuda_args_gate args)
 {
     const struct gyre_cuda_common &common = args.common;
-    if (threadIdx.x == 0)
-        start_launch(common);
+    const uint64_t turn = take_turn(common);
+    announce_turn(common, turn);
     bool goes_on = load_relaxed_sys(&common.control->is_aborted) == 0;
     for (uint32_t i = threadIdx.x; i < args.n_entries && goes_on; i += blockDim.x)
         post(args, args.entries[i]);
@@ -88,9 +88,7 @@ static __global__ void __launch_bounds__(GYRE_CUDA_GATE_THREADS)
     for (uint32_t i = threadIdx.x; i < args.n_entries; i += blockDim.x)
         if ((args.entries[i].acts & GYRE_CUDA_GATE_COUNT) != 0)
             common.counters[args.entries[i].index] += args.entries[i].slot;
-    __syncthreads();
-    if (threadIdx.x == 0)
-        finish_launch(common);
+    end_turn(common, turn, 0);
 }
 
 /* A copy within this GPU's memory: a copy engine that also does this has less left for the peers.
@@ -99,14 +97,14 @@ static __global__ void __launch_bounds__(GYRE_CUDA_COPY_THREADS)
     copy_within(const __grid_constant__ struct gyre_cuda_args_copy args)
 {
     struct move move;
-    move.n_ins = move.n_outs = 1;
-    move.misalignment = ((uint32_t)(uintptr_t)args.from | (uint32_t)(uintptr_t)args.to) & 15U;
+    struct move_head head = {.n_ins = 1, .n_outs = 1};
+    head.misalignment = (uint8_t)(((uintptr_t)args.from | (uintptr_t)args.to) & 15U);
     for (uint64_t at = (uint64_t)blockIdx.x * GYRE_CUDA_COPY_PIECE; at < args.n_bytes;
          at += (uint64_t)gridDim.x * GYRE_CUDA_COPY_PIECE) {
         move.ins[0] = args.from + at;
         move.outs[0] = args.to + at;
-        move.n_bytes = (uint32_t)gyre_cuda_min(args.n_bytes - at, GYRE_CUDA_COPY_PIECE);
-        move_bytes<DTYPE_NONE, GYRE_SUM>(move, threadIdx.x, blockDim.x);
+        head.n_bytes = (uint32_t)gyre_cuda_min(args.n_bytes - at, GYRE_CUDA_COPY_PIECE);
+        move_bytes<DTYPE_NONE, GYRE_SUM>(head, move, threadIdx.x, blockDim.x);
     }
 }
 

@@ -41,8 +41,7 @@ __global__ void __launch_bounds__(MAX_BLOCK_THREADS(PROTO), 1)
         await_last_launch();
         seat = take_seat(args.common);
         if (seat == NO_SEAT) {
-            if (threadIdx.x == 0)
-                finish_launch(args.common);
+            end_without_seat(args.common);
             return;
         }
     }
@@ -72,22 +71,25 @@ __global__ void __launch_bounds__(MAX_BLOCK_THREADS(PROTO), 1)
         ONE_SHOT(dtype, GYRE_SUM), ONE_SHOT(dtype, GYRE_PROD), ONE_SHOT(dtype, GYRE_MAX), \
             ONE_SHOT(dtype, GYRE_MIN)                                                     \
     }
-#define EXCHANGE(proto, dtype) (const void *)&exchange_lines<GYRE_PROTO_##proto, dtype, GYRE_SUM>
-#define EXCHANGES(dtype)                            \
-    {                                               \
-        EXCHANGE(LL, dtype), EXCHANGE(LL128, dtype) \
+#define EXCHANGE(proto, dtype, unroll) \
+    (const void *)&exchange_lines<GYRE_PROTO_##proto, dtype, GYRE_SUM, unroll>
+#define EXCHANGES(dtype)                                                                 \
+    {                                                                                    \
+        EXCHANGE(LL, dtype, GYRE_CUDA_UNROLL), EXCHANGE(LL128, dtype, GYRE_CUDA_UNROLL), \
+            EXCHANGE(LL128, dtype, GYRE_CUDA_DEEP_UNROLL),                               \
+            EXCHANGE(LL128, dtype, GYRE_CUDA_LONG_UNROLL)                                \
     }
-/* Defines the table of one element type's kernels. Exchanges, which take half a megabyte a type,
- * are for the types that are reduced most; for the others the interpreter runs the steps. */
+/* Defines the table of one element type's kernels. Exchanges, which take a quarter of a megabyte a
+ * type, are for the types that are reduced most; for the others the interpreter runs the steps. */
 #define DEFINE_TABLE(id, exchanges)                                            \
     extern "C" const struct gyre_cuda_kernels gyre_cuda_kernels_##id = {       \
         ONE_SHOTS(GYRE_##id),                                                  \
         exchanges,                                                             \
         {KERNELS_OF_PROTO(SIMPLE, GYRE_##id), KERNELS_OF_PROTO(LL, GYRE_##id), \
          KERNELS_OF_PROTO(LL128, GYRE_##id)}};
-#define NO_EXCHANGES     \
-    {                    \
-        nullptr, nullptr \
+#define NO_EXCHANGES                       \
+    {                                      \
+        nullptr, nullptr, nullptr, nullptr \
     }
 #define DEFINE_KERNELS(id)               DEFINE_TABLE(id, NO_EXCHANGES)
 #define DEFINE_KERNELS_AND_EXCHANGES(id) DEFINE_TABLE(id, EXCHANGES(GYRE_##id))

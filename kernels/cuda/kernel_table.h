@@ -12,8 +12,14 @@
 extern "C" {
 #endif
 
-/* Of the line protocols. */
-enum gyre_cuda_lines { GYRE_CUDA_LINES_LL, GYRE_CUDA_LINES_LL128, GYRE_CUDA_N_LINES };
+/* Of the line protocols, by unroll (gyre_cuda_exchange_unroll()). */
+enum gyre_cuda_lines {
+    GYRE_CUDA_LINES_LL,
+    GYRE_CUDA_LINES_LL128,
+    GYRE_CUDA_LINES_LL128_DEEP,
+    GYRE_CUDA_LINES_LL128_LONG,
+    GYRE_CUDA_N_LINES
+};
 
 struct gyre_cuda_kernels {
     const void *one_shot[GYRE_MIN + 1];      /* in LL, in few instructions */

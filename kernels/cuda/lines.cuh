@@ -34,22 +34,42 @@ struct line_place {
 static_assert(GYRE_STEP_MAX_INS + GYRE_STEP_MAX_OUTS <= LINE_OPERANDS && LINE_OPERANDS <= 32,
               "a lane for each operand");
 
-/* A step of a tile, resolved; in shared memory. */
-struct line_step {
+/* What a thread must know of a resolved step before its first operand: two words of 16 bytes. */
+struct line_head {
     uint32_t n_bytes;
-    uint32_t n_ins;
-    uint32_t n_outs;
-    uint32_t recv_mask;
-    uint32_t send_mask;
-    uint32_t clean_mask; /* LL: outputs whose slot is written whole */
-    uint32_t short_mask; /* outputs that had no credit yet */
-    uint32_t scale_mask;
+    uint8_t n_ins;
+    uint8_t n_outs;
+    uint16_t recv_mask;
+    uint16_t send_mask;
+    uint16_t clean_mask; /* LL: outputs whose slot is written whole */
+    uint16_t short_mask; /* outputs that had no credit yet */
+    uint16_t scale_mask;
     uint32_t divisor;
     uint32_t pad[3];
+};
+
+static_assert(sizeof(struct line_head) == 32, "copied as two words");
+
+/* A step of a tile, resolved; in shared memory. */
+struct line_slot {
+    uint4 head[2];
     struct line_operand operands[LINE_OPERANDS];
 };
 
-static_assert(sizeof(struct line_step) == GYRE_CUDA_LINE_STEP_BYTES, "as the host sizes it");
+static_assert(sizeof(struct line_slot) == GYRE_CUDA_LINE_STEP_BYTES, "as the host sizes it");
+
+/* The same as a thread sees it. */
+struct line_step : line_head {
+    const struct line_operand *operands;
+};
+
+static __device__ __forceinline__ struct line_step read_line_step(const struct line_slot *slot)
+{
+    const uint4 words[2] = {slot->head[0], slot->head[1]}; /* side by side, before any is used */
+    struct line_head head;
+    memcpy(&head, words, sizeof(head));
+    return {head, slot->operands};
+}
 
 static __device__ __forceinline__ struct arithmetic line_arithmetic(const struct block &block,
                                                                     const struct line_step &line)
@@ -103,44 +123,53 @@ static __device__ __forceinline__ void keep_credit(const struct block &block, ui
 template <int PROTO>
 static __device__ __forceinline__ void resolve_step(const struct block &block,
                                                     const struct gyre_cuda_step *step,
-                                                    uint32_t tile, struct line_step *line)
+                                                    uint32_t tile, struct line_slot *slot)
 {
     const struct gyre_cuda_work &work = block.work;
     const uint32_t lane = threadIdx.x % 32;
     const bool is_out = lane >= LINE_FIRST_OUT;
     const uint32_t i = is_out ? lane - LINE_FIRST_OUT : lane;
-    const struct gyre_range range = gyre_cuda_tile_range(&block.share, step->chunk, tile);
+    /* All but the operands, and the lane's operand, in one trip. */
+    const uint4 words = *(const uint4 *)step;
+    struct gyre_cuda_operand operand = {0, 0};
+    if (i < (is_out ? GYRE_STEP_MAX_OUTS : GYRE_STEP_MAX_INS))
+        operand = is_out ? step->outs[i] : step->ins[i];
+    struct gyre_cuda_step head;
+    memcpy(&head, &words, sizeof(words));
+    const struct gyre_range range = gyre_cuda_tile_range(&block.share, head.chunk, tile);
     bool is_short = false, cleans = false;
-    if (i < (is_out ? step->n_outs : step->n_ins)) {
-        const struct gyre_cuda_operand operand = is_out ? step->outs[i] : step->ins[i];
+    if (i < (is_out ? head.n_outs : head.n_ins)) {
         struct line_operand own = {nullptr, 0};
-        if (((is_out ? step->send_mask : step->recv_mask) >> i & 1) != 0) {
+        if (((is_out ? head.send_mask : head.recv_mask) >> i & 1) != 0) {
             const struct connection *end = &block.connections[operand.ref];
             const uint32_t n_before = slots_before(block, end, tile, operand.use);
             const uint64_t number = end->number + n_before;
-            own.base = slot_address(block, end, n_before);
+            own.base = slot_address(end, n_before);
             own.flag = line_flag<PROTO>(number);
             if (is_out) {
                 cleans = PROTO == GYRE_PROTO_LL && gyre_cuda_ll_cleans(number, end->depth);
                 is_short = !has_credit(end, tile, number);
             }
         } else {
-            own.base = chunk_address(block, operand.ref, tile, step->chunk, range);
+            own.base = chunk_address(block, operand.ref, tile, head.chunk, range);
         }
-        line->operands[lane] = own;
+        slot->operands[lane] = own;
     }
     const uint32_t clean_mask = __ballot_sync(0xffffffffU, cleans) >> LINE_FIRST_OUT;
     const uint32_t short_mask = __ballot_sync(0xffffffffU, is_short) >> LINE_FIRST_OUT;
     if (lane == 0) {
-        line->n_bytes = (uint32_t)range.n_elems * work.elem_bytes;
-        line->n_ins = step->n_ins;
-        line->n_outs = step->n_outs;
-        line->recv_mask = step->recv_mask;
-        line->send_mask = step->send_mask;
-        line->clean_mask = clean_mask;
-        line->short_mask = short_mask;
-        line->scale_mask = work.premultiply != 0 ? step->caller_mask : 0;
-        line->divisor = step->is_final != 0 ? work.divisor : 1;
+        const struct line_head own = {
+            .n_bytes = (uint32_t)range.n_elems * work.elem_bytes,
+            .n_ins = head.n_ins,
+            .n_outs = head.n_outs,
+            .recv_mask = head.recv_mask,
+            .send_mask = head.send_mask,
+            .clean_mask = (uint16_t)clean_mask,
+            .short_mask = (uint16_t)short_mask,
+            .scale_mask = work.premultiply != 0 ? head.caller_mask : (uint16_t)0,
+            .divisor = head.is_final != 0 ? work.divisor : 1,
+        };
+        memcpy(slot->head, &own, sizeof(own));
     }
 }
 
@@ -181,34 +210,44 @@ static __device__ __forceinline__ void post_tile(const struct block &block, uint
     }
 }
 
+/* Out of line: code that is seldom run would lie between what every message fetches. */
+static __device__ __noinline__ uint64_t load_bytes(const unsigned char *from, uint32_t n_valid)
+{
+    uint64_t value = 0;
+    if (n_valid >= 8 && ((uintptr_t)from & 3U) == 0)
+        return *(const uint32_t *)from | (uint64_t) * (const uint32_t *)(from + 4) << 32;
+#pragma unroll 1
+    for (uint32_t i = 0; i < n_valid && i < 8; i++)
+        value |= (uint64_t)from[i] << 8 * i;
+    return value;
+}
+
+static __device__ __noinline__ void store_bytes(unsigned char *to, uint64_t value, uint32_t n_valid)
+{
+    if (n_valid >= 8 && ((uintptr_t)to & 3U) == 0) {
+        *(uint32_t *)to = (uint32_t)value;
+        *(uint32_t *)(to + 4) = (uint32_t)(value >> 32);
+        return;
+    }
+#pragma unroll 1
+    for (uint32_t i = 0; i < n_valid && i < 8; i++)
+        to[i] = (unsigned char)(value >> 8 * i);
+}
+
 /* 8 bytes of a chunk of which n_valid exist, at any alignment. */
 static __device__ __forceinline__ uint64_t load_8(const unsigned char *from, uint32_t n_valid)
 {
-    const uint32_t misalignment = (uint32_t)(uintptr_t)from & 7U;
-    uint64_t value = 0;
-    if (n_valid >= 8 && misalignment == 0) {
-        value = *(const uint64_t *)from;
-    } else if (n_valid >= 8 && misalignment == 4) {
-        value = *(const uint32_t *)from | (uint64_t) * (const uint32_t *)(from + 4) << 32;
-    } else {
-        for (uint32_t i = 0; i < n_valid && i < 8; i++)
-            value |= (uint64_t)from[i] << 8 * i;
-    }
-    return value;
+    if (n_valid >= 8 && ((uintptr_t)from & 7U) == 0)
+        return *(const uint64_t *)from;
+    return load_bytes(from, n_valid);
 }
 
 static __device__ __forceinline__ void store_8(unsigned char *to, uint64_t value, uint32_t n_valid)
 {
-    const uint32_t misalignment = (uint32_t)(uintptr_t)to & 7U;
-    if (n_valid >= 8 && misalignment == 0) {
+    if (n_valid >= 8 && ((uintptr_t)to & 7U) == 0)
         *(uint64_t *)to = value;
-    } else if (n_valid >= 8 && misalignment == 4) {
-        *(uint32_t *)to = (uint32_t)value;
-        *(uint32_t *)(to + 4) = (uint32_t)(value >> 32);
-    } else {
-        for (uint32_t i = 0; i < n_valid && i < 8; i++)
-            to[i] = (unsigned char)(value >> 8 * i);
-    }
+    else
+        store_bytes(to, value, n_valid);
 }
 
 /* Some steps of a tile, resolved together; then each thread runs them. Returns true when aborted.
@@ -218,15 +257,18 @@ static __device__ __forceinline__ bool run_batch(const struct block &block, uint
                                                  uint32_t first_step, uint32_t n_steps,
                                                  bool is_stopped)
 {
-    struct line_step *lines = (struct line_step *)block.rest;
+    struct line_slot *slots = (struct line_slot *)block.rest;
     for (uint32_t s = threadIdx.x / 32; s < n_steps; s += blockDim.x / 32)
-        resolve_step<STEP::proto>(block, &block.steps[first_step + s], tile, &lines[s]);
+        resolve_step<STEP::proto>(block, &block.steps[first_step + s], tile, &slots[s]);
     __syncthreads();
     for (uint32_t s = 0; s < n_steps; s++) {
         const struct gyre_cuda_step *step = &block.steps[first_step + s];
-        const struct line_step &line = lines[s];
-        if (!is_stopped && line.short_mask != 0)
-            is_stopped = !await_credits(block, step, line.short_mask, tile);
+        const struct line_step line = read_line_step(&slots[s]);
+        if (line.short_mask != 0) { /* where warps stay together */
+            is_stopped = __any_sync(0xffffffffU, is_stopped) != 0;
+            if (!is_stopped)
+                is_stopped = !await_credits(block, step, line.short_mask, tile);
+        }
         if (!is_stopped)
             is_stopped = !STEP::run(block, line);
         if (block.work.posts_late != 0 || line.recv_mask == 0)

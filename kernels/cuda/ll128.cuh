@@ -15,6 +15,21 @@
 
 #define LL128_GROUP      4 /* inputs whose lines are awaited at the same time */
 
+/* A lane's part of a chunk at any alignment, of any length; out of line, see load_bytes(). */
+static __device__ __noinline__ ulonglong2 load_part(const unsigned char *from, uint32_t n_valid)
+{
+    const uint32_t n_first = min(n_valid, 8U);
+    return {load_bytes(from, n_first), load_bytes(from + 8, n_valid - n_first)};
+}
+
+static __device__ __noinline__ void store_part(unsigned char *to, ulonglong2 value,
+                                               uint32_t n_valid)
+{
+    const uint32_t n_first = min(n_valid, 8U);
+    store_bytes(to, value.x, n_first);
+    store_bytes(to + 8, value.y, n_valid - n_first);
+}
+
 template <int DTYPE, int OP> struct ll128_step {
     static const int proto = GYRE_PROTO_LL128;
 
@@ -23,13 +38,11 @@ template <int DTYPE, int OP> struct ll128_step {
     {
         struct line_place own;
         const uint32_t part = lane % LL128_LANES;
-        const uint32_t width = part == LL128_LANES - 1 ? 8 : 16;
+        const int32_t width = part == LL128_LANES - 1 ? 8 : 16;
         own.line = group * LL128_LINES + lane / LL128_LANES;
         own.is_there = own.line < n_lines;
         own.data_bytes = own.line * LL128_DATA_BYTES + part * 16;
-        own.n_valid = own.is_there && own.data_bytes < n_bytes
-                          ? (uint32_t)gyre_cuda_min(width, n_bytes - own.data_bytes)
-                          : 0;
+        own.n_valid = (uint32_t)max(min((int32_t)(n_bytes - own.data_bytes), width), 0);
         return own;
     }
 
@@ -38,10 +51,12 @@ template <int DTYPE, int OP> struct ll128_step {
     {
         const unsigned char *from = base + own.data_bytes;
         ulonglong2 value = {0, 0};
+        if ((((uint32_t)(uintptr_t)from | own.n_valid) & 7U) != 0)
+            return load_part(from, own.n_valid);
         if (own.n_valid > 0)
-            value.x = load_8(from, own.n_valid);
+            value.x = *(const uint64_t *)from;
         if (own.n_valid > 8)
-            value.y = load_8(from + 8, own.n_valid - 8);
+            value.y = *(const uint64_t *)(from + 8);
         return value;
     }
 
@@ -49,10 +64,14 @@ template <int DTYPE, int OP> struct ll128_step {
     store_chunk(unsigned char *base, const struct line_place &own, ulonglong2 value)
     {
         unsigned char *to = base + own.data_bytes;
+        if ((((uint32_t)(uintptr_t)to | own.n_valid) & 7U) != 0) {
+            store_part(to, value, own.n_valid);
+            return;
+        }
         if (own.n_valid > 0)
-            store_8(to, value.x, own.n_valid);
+            *(uint64_t *)to = value.x;
         if (own.n_valid > 8)
-            store_8(to + 8, value.y, own.n_valid - 8);
+            *(uint64_t *)(to + 8) = value.y;
     }
 
     static __device__ __forceinline__ unsigned char *

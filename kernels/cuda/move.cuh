@@ -10,17 +10,40 @@
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/sync.cuh"
 
-/* One step, resolved: addresses and sizes. */
+/* What a thread must know of a step before its first address: one word of 16 bytes. */
+struct move_head {
+    uint32_t n_bytes;
+    uint8_t n_ins;
+    uint8_t n_outs;
+    uint8_t misalignment; /* all addresses or'ed, modulo 16 */
+    uint8_t is_stopped;   /* aborted: nothing is moved any more */
+    uint16_t scale_mask;  /* as in struct arithmetic */
+    uint16_t pad;
+    uint32_t divisor;
+};
+
+static_assert(sizeof(struct move_head) == 16, "read as one word");
+
+/* One step, resolved. */
 struct move {
+    uint4 head;
+    uint64_t scalar;
     const unsigned char *ins[GYRE_STEP_MAX_INS];
     unsigned char *outs[GYRE_STEP_MAX_OUTS];
-    uint32_t n_ins;
-    uint32_t n_outs;
-    uint32_t n_bytes;
-    uint32_t misalignment; /* all addresses or'ed, modulo 16 */
-    struct arithmetic arithmetic;
-    uint32_t is_stopped; /* aborted: nothing is moved any more */
 };
+
+static __device__ __forceinline__ struct move_head read_head(const struct move *move)
+{
+    const uint4 word = move->head;
+    struct move_head head;
+    memcpy(&head, &word, sizeof(head));
+    return head;
+}
+
+static __device__ __forceinline__ void write_head(struct move *move, const struct move_head &head)
+{
+    memcpy(&move->head, &head, sizeof(head));
+}
 
 template <int BYTES> static __device__ __forceinline__ pack<BYTES> load(const unsigned char *from);
 
@@ -102,11 +125,11 @@ struct share {
 };
 
 template <int BYTES, int UNROLL>
-static __device__ __forceinline__ void copy_packs(const struct move &move, struct share share)
+static __device__ __forceinline__ void copy_packs(const struct move &move, uint32_t n_outs,
+                                                  struct share share)
 {
     const unsigned char *in = move.ins[0];
     unsigned char *out = move.outs[0];
-    const uint32_t n_outs = move.n_outs;
     const uint32_t stride = share.n_threads * BYTES;
     uint32_t at = share.begin + share.thread * BYTES;
     pack<BYTES> packs[UNROLL];
@@ -131,33 +154,45 @@ static __device__ __forceinline__ void copy_packs(const struct move &move, struc
     }
 }
 
-static __device__ __forceinline__ void copy_bytes(const struct move &move, uint32_t thread,
+/* What is left at the end, or all of it at odd addresses. Out of line, like reduce_odd(): seldom
+ * run code would lie between what every message fetches. */
+static __device__ __noinline__ void copy_odd(const struct move &move, uint32_t n_outs,
+                                             uint32_t misalignment, struct share share)
+{
+    const bool is_all = share.begin == 0;
+    if (is_all && misalignment % 4 == 0) {
+        const uint32_t whole = share.end & ~3U;
+        copy_packs<4, 8>(move, n_outs, {0, whole, share.thread, share.n_threads});
+        share.begin = whole;
+    }
+    if (is_all && misalignment % 4 == 2 && share.end % 2 == 0)
+        copy_packs<2, 8>(move, n_outs, share);
+    else if (is_all && misalignment % 4 != 0)
+        copy_packs<1, 8>(move, n_outs, share);
+    else
+        copy_packs<1, 1>(move, n_outs, share);
+}
+
+static __device__ __forceinline__ void copy_bytes(const struct move_head &head,
+                                                  const struct move &move, uint32_t thread,
                                                   uint32_t n_threads)
 {
-    const uint32_t misalignment = move.misalignment;
-    if (misalignment == 0) {
-        const uint32_t whole = move.n_bytes & ~15U;
-        copy_packs<16, 8>(move, {0, whole, thread, n_threads});
-        copy_packs<1, 1>(move, {whole, move.n_bytes, thread, n_threads});
-    } else if (misalignment % 4 == 0) {
-        const uint32_t whole = move.n_bytes & ~3U;
-        copy_packs<4, 8>(move, {0, whole, thread, n_threads});
-        copy_packs<1, 1>(move, {whole, move.n_bytes, thread, n_threads});
-    } else if (misalignment % 2 == 0 && move.n_bytes % 2 == 0) {
-        copy_packs<2, 8>(move, {0, move.n_bytes, thread, n_threads});
-    } else {
-        copy_packs<1, 8>(move, {0, move.n_bytes, thread, n_threads});
-    }
+    const uint32_t whole = head.misalignment == 0 ? head.n_bytes & ~15U : 0;
+    if (whole > 0)
+        copy_packs<16, 8>(move, head.n_outs, {0, whole, thread, n_threads});
+    if (whole < head.n_bytes)
+        copy_odd(move, head.n_outs, head.misalignment, {whole, head.n_bytes, thread, n_threads});
 }
 
 /* The loads of the next input are issued before the last one's are used. */
 template <int DTYPE, int OP, int BYTES, int UNROLL>
-static __device__ __forceinline__ void reduce_packs(const struct move &move, struct share share)
+static __device__ __forceinline__ void reduce_packs(const struct move_head &head,
+                                                    const struct move &move, struct share share)
 {
-    const uint32_t n_ins = move.n_ins;
-    const uint32_t n_outs = move.n_outs;
-    const uint32_t scale_mask = move.arithmetic.scale_mask;
-    const uint64_t scalar = move.arithmetic.scalar;
+    const uint32_t n_ins = head.n_ins;
+    const uint32_t n_outs = head.n_outs;
+    const uint32_t scale_mask = head.scale_mask;
+    const uint64_t scalar = scale_mask != 0 ? move.scalar : 0;
     const uint32_t stride = share.n_threads * BYTES;
     for (uint32_t at = share.begin + share.thread * BYTES; at < share.end; at += UNROLL * stride) {
         reducer<DTYPE, OP, BYTES> results[UNROLL];
@@ -188,7 +223,7 @@ static __device__ __forceinline__ void reduce_packs(const struct move &move, str
         }
 #pragma unroll
         for (int k = 0; k < UNROLL; k++)
-            packs[k] = results[k].end(move.arithmetic.divisor);
+            packs[k] = results[k].end(head.divisor);
         for (uint32_t o = 0; o < n_outs; o++) {
             unsigned char *out = move.outs[o] + at;
 #pragma unroll
@@ -201,11 +236,11 @@ static __device__ __forceinline__ void reduce_packs(const struct move &move, str
 
 /* Two inputs, the hot case of rings: no loop over inputs. */
 template <int DTYPE, int OP, int UNROLL>
-static __device__ __forceinline__ uint32_t reduce_pairs(const struct move &move, struct share share)
+static __device__ __forceinline__ uint32_t reduce_pairs(const struct move &move, uint32_t n_outs,
+                                                        struct share share)
 {
     const unsigned char *a = move.ins[0];
     const unsigned char *b = move.ins[1];
-    const uint32_t n_outs = move.n_outs;
     const uint32_t stride = share.n_threads * 16;
     const uint32_t round = UNROLL * stride;
     const uint32_t end = share.end / round * round;
@@ -234,35 +269,44 @@ static __device__ __forceinline__ uint32_t reduce_pairs(const struct move &move,
     return end;
 }
 
+/* Element by element. */
 template <int DTYPE, int OP>
-static __device__ __forceinline__ void reduce_bytes(const struct move &move, uint32_t thread,
-                                                    uint32_t n_threads)
+static __device__ __noinline__ void reduce_odd(const struct move_head &head,
+                                               const struct move &move, struct share share)
 {
-    const int elem_bytes = (int)sizeof(typename element<DTYPE>::stored);
-    const uint32_t whole = move.misalignment == 0 ? move.n_bytes & ~15U : 0;
-    uint32_t done = 0;
-    if (whole > 0 && move.n_ins == 2 && move.arithmetic.scale_mask == 0 &&
-        move.arithmetic.divisor <= 1)
-        done = reduce_pairs<DTYPE, OP, 4>(move, {0, whole, thread, n_threads});
-    /* 8-bit types take 16 registers a pack in the computing type */
-    if (done < whole)
-        reduce_packs<DTYPE, OP, 16, elem_bytes == 1 ? 1 : 2>(move,
-                                                             {done, whole, thread, n_threads});
-    if (whole < move.n_bytes)
-        reduce_packs<DTYPE, OP, elem_bytes, 2>(move, {whole, move.n_bytes, thread, n_threads});
+    reduce_packs<DTYPE, OP, (int)sizeof(typename element<DTYPE>::stored), 2>(head, move, share);
 }
 
 template <int DTYPE, int OP>
-static __device__ __forceinline__ void move_bytes(const struct move &move, uint32_t thread,
+static __device__ __forceinline__ void reduce_bytes(const struct move_head &head,
+                                                    const struct move &move, uint32_t thread,
+                                                    uint32_t n_threads)
+{
+    const int elem_bytes = (int)sizeof(typename element<DTYPE>::stored);
+    const uint32_t whole = head.misalignment == 0 ? head.n_bytes & ~15U : 0;
+    uint32_t done = 0;
+    if (whole > 0 && head.n_ins == 2 && head.scale_mask == 0 && head.divisor <= 1)
+        done = reduce_pairs<DTYPE, OP, 4>(move, head.n_outs, {0, whole, thread, n_threads});
+    /* 8-bit types take 16 registers a pack in the computing type */
+    if (done < whole)
+        reduce_packs<DTYPE, OP, 16, elem_bytes == 1 ? 1 : 2>(head, move,
+                                                             {done, whole, thread, n_threads});
+    if (whole < head.n_bytes)
+        reduce_odd<DTYPE, OP>(head, move, {whole, head.n_bytes, thread, n_threads});
+}
+
+template <int DTYPE, int OP>
+static __device__ __forceinline__ void move_bytes(const struct move_head &head,
+                                                  const struct move &move, uint32_t thread,
                                                   uint32_t n_threads)
 {
     if constexpr (DTYPE == DTYPE_NONE) {
-        copy_bytes(move, thread, n_threads);
+        copy_bytes(head, move, thread, n_threads);
     } else {
-        if (move.n_ins == 1 && move.arithmetic.scale_mask == 0 && move.arithmetic.divisor <= 1)
-            copy_bytes(move, thread, n_threads);
+        if (head.n_ins == 1 && head.scale_mask == 0 && head.divisor <= 1)
+            copy_bytes(head, move, thread, n_threads);
         else
-            reduce_bytes<DTYPE, OP>(move, thread, n_threads);
+            reduce_bytes<DTYPE, OP>(head, move, thread, n_threads);
     }
 }
 

@@ -70,7 +70,7 @@ static __device__ __forceinline__ void clear_seats(const struct gyre_cuda_common
     struct gyre_cuda_seats *seats = &common.control->seats;
     if (common.n_seats == common.n_blocks)
         return;
-    for (uint32_t i = 0; i < GYRE_CUDA_MAX_SEATS / 32; i++)
+    for (uint32_t i = 0; i < GYRE_CUDA_MAX_BLOCKS / 32; i++)
         seats->taken[i] = 0;
     seats->n_taken = seats->n_leaving = 0;
     seats->begin_ns = 0;

@@ -64,19 +64,30 @@ static __device__ __forceinline__ void go_on(const struct block &block, struct c
     cursor->n_side = tiles_abreast(block, cursor->tile);
 }
 
-/* The lane's operand of the step, if it has one. */
-static __device__ __forceinline__ bool lane_operand(const struct gyre_cuda_step *step,
-                                                    uint32_t lane,
-                                                    struct gyre_cuda_operand *operand_out,
-                                                    bool *is_connection_out)
+/* A step as a lane sees it: all but the operands, and its own one. */
+struct lane_step {
+    struct gyre_cuda_step head; /* operands are not set */
+    struct gyre_cuda_operand operand;
+    bool has_operand;
+    bool is_connection;
+};
+
+/* In one trip to memory. */
+static __device__ __forceinline__ struct lane_step read_step(const struct gyre_cuda_step *step,
+                                                             uint32_t lane)
 {
     const bool is_out = lane >= FIRST_OUT_LANE;
     const uint32_t i = is_out ? lane - FIRST_OUT_LANE : lane;
-    if (i >= (is_out ? step->n_outs : step->n_ins))
-        return false;
-    *operand_out = is_out ? step->outs[i] : step->ins[i];
-    *is_connection_out = ((is_out ? step->send_mask : step->recv_mask) >> i & 1) != 0;
-    return true;
+    const uint4 words = *(const uint4 *)step;
+    struct lane_step own;
+    own.operand = {0, 0};
+    if (i < (is_out ? GYRE_STEP_MAX_OUTS : GYRE_STEP_MAX_INS))
+        own.operand = is_out ? step->outs[i] : step->ins[i];
+    memcpy(&own.head, &words, sizeof(words));
+    own.has_operand = i < (is_out ? own.head.n_outs : own.head.n_ins);
+    own.is_connection =
+        own.has_operand && ((is_out ? own.head.send_mask : own.head.recv_mask) >> i & 1) != 0;
+    return own;
 }
 
 /* Returns false when aborted. */
@@ -112,80 +123,77 @@ static __device__ __forceinline__ bool await_entry(const struct block &block,
     return true;
 }
 
-static __device__ __forceinline__ void fill_move(const struct block &block,
-                                                 const struct gyre_cuda_step *step,
-                                                 struct gyre_range range, struct move *move)
+static __device__ __forceinline__ struct move_head
+move_head_of(const struct gyre_cuda_work &work, const struct gyre_cuda_step &step, uint32_t n_bytes)
 {
-    const struct gyre_cuda_work &work = block.work;
-    move->n_ins = step->n_ins;
-    move->n_outs = step->n_outs;
-    /* A step that only waits moves nothing. */
-    move->n_bytes = step->n_outs == 0 ? 0 : (uint32_t)range.n_elems * work.elem_bytes;
-    move->arithmetic.scalar = work.scalar;
-    move->arithmetic.scale_mask = work.premultiply != 0 ? step->caller_mask : 0;
-    move->arithmetic.divisor = step->is_final != 0 ? work.divisor : 1;
+    return {
+        .n_bytes = step.n_outs == 0 ? 0 : n_bytes, /* a step that only waits moves nothing */
+        .n_ins = step.n_ins,
+        .n_outs = step.n_outs,
+        .scale_mask = work.premultiply != 0 ? step.caller_mask : (uint16_t)0,
+        .divisor = step.is_final != 0 ? work.divisor : 1,
+    };
 }
 
 /* Resolve and await one step; every lane its operand. Returns false when aborted. */
 static __device__ __forceinline__ bool prepare(const struct block &block,
-                                               const struct gyre_cuda_step *step, uint32_t tile,
+                                               const struct gyre_cuda_step *at, uint32_t tile,
                                                uint32_t lane, struct move *move)
 {
-    const struct gyre_range range = gyre_cuda_tile_range(&block.share, step->chunk, tile);
+    const struct lane_step step = read_step(at, lane);
+    const struct gyre_cuda_operand operand = step.operand;
+    const uint32_t chunk = step.head.chunk;
+    const struct gyre_range range = gyre_cuda_tile_range(&block.share, chunk, tile);
     const uint32_t n_bytes = (uint32_t)range.n_elems * block.work.elem_bytes;
-    struct gyre_cuda_operand operand;
-    bool is_connection;
     bool is_stopped = false;
     uintptr_t address = 0;
-    if (lane_operand(step, lane, &operand, &is_connection)) {
-        if (is_connection) {
-            struct connection *own = &block.connections[operand.ref & GYRE_CUDA_REF_INDEX_MASK];
-            const bool is_placed = (operand.ref & GYRE_CUDA_REF_PLACED) != 0;
-            const uint32_t n_before = slots_before(block, own, tile, operand.use);
-            const uint64_t number = own->number + n_before;
-            address = is_placed ? (uintptr_t)placed_address(block, own, tile, step->chunk, range)
-                                : (uintptr_t)slot_address(block, own, n_before);
-            is_stopped = !await(block, own, number) ||
-                         (is_placed && own->is_send != 0 && !await_entry(block, own));
-            if (!is_stopped && own->is_send == 0 &&
-                load_relaxed_sys(&own->slot_info[number % own->depth]) !=
-                    gyre_slot_info(n_bytes, block.work.signature)) {
-                report_mismatch(block.common, own->index);
-                is_stopped = true;
-            }
-        } else {
-            address = (uintptr_t)chunk_address(block, operand.ref, tile, step->chunk, range);
+    if (step.is_connection) {
+        struct connection *own = &block.connections[operand.ref & GYRE_CUDA_REF_INDEX_MASK];
+        const bool is_placed = (operand.ref & GYRE_CUDA_REF_PLACED) != 0;
+        const uint32_t n_before = slots_before(block, own, tile, operand.use);
+        address = is_placed ? (uintptr_t)placed_address(block, own, tile, chunk, range)
+                            : (uintptr_t)slot_address(own, n_before);
+        is_stopped = !await(block, own, own->number + n_before) ||
+                     (is_placed && own->is_send != 0 && !await_entry(block, own));
+        if (!is_stopped && own->is_send == 0 &&
+            load_relaxed_sys(&own->slot_info[slot_index(own, n_before)]) !=
+                gyre_slot_info(n_bytes, block.work.signature)) {
+            report_mismatch(block.common, own->index);
+            is_stopped = true;
         }
-        if (lane >= FIRST_OUT_LANE)
-            move->outs[lane - FIRST_OUT_LANE] = (unsigned char *)address;
-        else
-            move->ins[lane] = (const unsigned char *)address;
+    } else if (step.has_operand) {
+        address = (uintptr_t)chunk_address(block, operand.ref, tile, chunk, range);
     }
+    if (step.has_operand && lane >= FIRST_OUT_LANE)
+        move->outs[lane - FIRST_OUT_LANE] = (unsigned char *)address;
+    else if (step.has_operand)
+        move->ins[lane] = (const unsigned char *)address;
     is_stopped = __any_sync(0xffffffffU, is_stopped) != 0;
     const uint32_t misalignment = __reduce_or_sync(0xffffffffU, (uint32_t)address & 15U);
     if (lane == 0) {
-        fill_move(block, step, range, move);
-        move->misalignment = misalignment;
-        move->is_stopped = is_stopped;
+        struct move_head head = move_head_of(block.work, step.head, n_bytes);
+        head.misalignment = (uint8_t)misalignment;
+        head.is_stopped = is_stopped;
+        write_head(move, head);
+        move->scalar = block.work.scalar;
     }
     return !is_stopped;
 }
 
 static __device__ __forceinline__ void publish(const struct block &block,
-                                               const struct gyre_cuda_step *step, uint32_t tile,
+                                               const struct gyre_cuda_step *at, uint32_t tile,
                                                uint32_t lane, uint32_t n_bytes)
 {
-    struct gyre_cuda_operand operand;
-    bool is_connection;
-    if (!lane_operand(step, lane, &operand, &is_connection) || !is_connection)
+    const struct lane_step step = read_step(at, lane);
+    if (!step.is_connection)
         return;
-    const struct connection *own = &block.connections[operand.ref & GYRE_CUDA_REF_INDEX_MASK];
-    const uint64_t number = own->number + slots_before(block, own, tile, operand.use);
+    const struct connection *own = &block.connections[step.operand.ref & GYRE_CUDA_REF_INDEX_MASK];
+    const uint32_t n_before = slots_before(block, own, tile, step.operand.use);
     if (own->is_send != 0)
-        store_relaxed_sys(&own->slot_info[number % own->depth],
+        store_relaxed_sys(&own->slot_info[slot_index(own, n_before)],
                           gyre_slot_info(n_bytes, block.work.signature));
     fence_acq_rel_sys();
-    store_relaxed_sys(own->posted, number + 1);
+    store_relaxed_sys(own->posted, own->number + n_before + 1);
 }
 
 static __device__ __forceinline__ void
@@ -217,10 +225,10 @@ run_poster(const struct block &block, struct simple_shared *shared, uint32_t lan
     for (uint32_t k = 0; k < n_moves; k++, go_on(block, &cursor)) {
         const uint32_t i = k % N_MOVES;
         barrier_sync(DONE_BARRIER + (int)i, n_barrier);
-        const struct move *move = &shared->moves[i];
-        if (move->is_stopped != 0)
+        const struct move_head head = read_head(&shared->moves[i]);
+        if (head.is_stopped != 0)
             return;
-        publish(block, &block.steps[cursor.step], cursor.tile, lane, move->n_bytes);
+        publish(block, &block.steps[cursor.step], cursor.tile, lane, head.n_bytes);
         __syncwarp();
         barrier_arrive(POSTED_BARRIER + (int)i, SERVICE_THREADS);
     }
@@ -236,9 +244,10 @@ static __device__ __forceinline__ void run_workers(const struct block &block,
         const uint32_t i = k % N_MOVES;
         const struct move &move = shared->moves[i];
         barrier_sync(READY_BARRIER + (int)i, n_barrier);
-        const bool is_stopped = move.is_stopped != 0;
+        const struct move_head head = read_head(&move);
+        const bool is_stopped = head.is_stopped != 0;
         if (!is_stopped)
-            move_bytes<DTYPE, OP>(move, threadIdx.x, n_workers);
+            move_bytes<DTYPE, OP>(head, move, threadIdx.x, n_workers);
         barrier_arrive(DONE_BARRIER + (int)i, n_barrier);
         if (is_stopped)
             return;

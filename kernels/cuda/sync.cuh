@@ -36,7 +36,7 @@
  * slots, and loading a program then fails. The receiver loads the line again after it saw the
  * flag, so that nothing is assumed about how its own load was split.
  *
- * Counters of FIFO ends and the ticket at the end of a launch are ordered between kernels by
+ * Counters of FIFO ends and turns (turn.cuh) are ordered between kernels by
  * stream order: a launch that begins while the one before it ends (programmatic dependent launch)
  * reads and writes nothing before griddepcontrol.wait, which returns when that one has completed
  * and what it wrote can be seen.
@@ -114,11 +114,10 @@ static __device__ __forceinline__ void await_last_launch()
 #endif
 }
 
-/* One thread of each block, when no wait for a peer is left: the next launch may take its place on
- * the GPU, where it waits for the end of this one. Invited at the beginning it would hold
- * multiprocessors while this one waits, and launches of two communicators could fill the GPU in
- * another order than a peer's, and wait for each other; that would be 0.1 us faster (2 H200, 32
- * blocks, 2026-11). */
+/* One thread of each block, when it waits for no peer's block any more that may not have begun: the
+ * next launch may take its place on the GPU, where it waits for the end of this one. Invited at the
+ * beginning it would hold multiprocessors that a block this one waits for may need: launches of two
+ * communicators could fill two GPUs in different orders, and wait for each other. */
 static __device__ __forceinline__ void invite_next_launch()
 {
 #if __CUDA_ARCH__ >= 900

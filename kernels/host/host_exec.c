@@ -131,9 +131,14 @@ static void host_abort(struct gyre_executor *base)
     (void)base;
 }
 
-static const struct gyre_pulse *host_pulse(const struct gyre_executor *base)
+static struct gyre_pulse host_pulse(const struct gyre_executor *base)
 {
-    return ((const struct gyre_host_executor *)base)->pulse;
+    const struct gyre_pulse *own = ((const struct gyre_host_executor *)base)->pulse;
+    struct gyre_pulse pulse;
+    pulse.completed = gyre_load_acquire_u64(&own->completed);
+    pulse.progress = gyre_load_relaxed_u64(&own->progress);
+    pulse.mismatch = gyre_load_acquire_u64(&own->mismatch);
+    return pulse;
 }
 
 /* ---- running ------------------------------------------------------------------------------ */
@@ -344,12 +349,11 @@ static gyre_status launch_locked(struct gyre_host_executor *executor, const stru
     for (uint32_t i = 0; i < n_works; i++)
         add_work(launch, &works[i]);
     /* First counted, then pushed: the stream may finish the launch before push returns. */
-    struct gyre_pulse *pulse = executor->pulse;
-    const uint64_t n_launched = pulse->launched;
-    gyre_store_release_u64(&pulse->launched, n_launched + n_works);
+    uint64_t *n_launched = &executor->base.n_launched;
+    gyre_store_release_u64(n_launched, *n_launched + n_works);
     const gyre_status status = gyre_host_stream_push(stream, &launch->task);
     if (status != GYRE_SUCCESS) {
-        gyre_store_release_u64(&pulse->launched, n_launched);
+        gyre_store_release_u64(n_launched, *n_launched - n_works);
         put_launch(launch);
         return status;
     }

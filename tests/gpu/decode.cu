@@ -21,23 +21,24 @@ static __device__ void time_simple(const struct block &block, uint64_t *marks)
     marks[1] = global_ns();
     for (int round = 0; round < N_ROUNDS; round++)
         for (uint32_t s = 0; s < block.n_steps; s++)
-            move_bytes<GYRE_FLOAT32, GYRE_SUM>(shared.moves[s % N_MOVES], threadIdx.x, 32);
+            move_bytes<GYRE_FLOAT32, GYRE_SUM>(read_head(&shared.moves[s % N_MOVES]),
+                                               shared.moves[s % N_MOVES], threadIdx.x, 32);
     marks[2] = global_ns();
 }
 
 template <class STEP> static __device__ void time_lines(const struct block &block, uint64_t *marks)
 {
-    struct line_step *lines = (struct line_step *)block.rest;
+    struct line_slot *slots = (struct line_slot *)block.rest;
     marks[0] = global_ns();
     for (int round = 0; round < N_ROUNDS; round++)
         for (uint32_t s = 0; s < block.n_steps; s++) {
-            resolve_step<STEP::proto>(block, &block.steps[s], 0, &lines[s % GYRE_CUDA_LINE_STEPS]);
+            resolve_step<STEP::proto>(block, &block.steps[s], 0, &slots[s % GYRE_CUDA_LINE_STEPS]);
             __syncwarp();
         }
     marks[1] = global_ns();
     for (int round = 0; round < N_ROUNDS; round++)
         for (uint32_t s = 0; s < block.n_steps; s++)
-            (void)STEP::run(block, lines[s % GYRE_CUDA_LINE_STEPS]);
+            (void)STEP::run(block, read_line_step(&slots[s % GYRE_CUDA_LINE_STEPS]));
     marks[2] = global_ns();
 }
 
@@ -77,7 +78,7 @@ extern "C" cudaError_t decode_measure(const struct gyre_cuda_args_one *args, enu
     if (error != cudaSuccess)
         return error;
     void *arguments[] = {&own, &times};
-    own.common.n_blocks = 1;
+    own.common.n_blocks = own.common.n_seats = own.common.n_reports = 1;
     error = cudaFuncSetAttribute(kernels[proto], cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  (int)shared_bytes);
     if (error == cudaSuccess)

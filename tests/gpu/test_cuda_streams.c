@@ -62,7 +62,7 @@ static void a_captured_graph_replays_without_the_host(void)
             CHECK_MSG(values[0] == (float)expected && values[run.count - 1] == (float)expected,
                       "%s: %g, %g, not %g", gyre_proto_names[proto], (double)values[0],
                       (double)values[run.count - 1], expected);
-            CHECK(gyre_executor_cuda.pulse(gpus.executors[rank])->completed == 9);
+            CHECK(gyre_executor_cuda.pulse(gpus.executors[rank]).completed == 9);
             GPU_OK(cudaGraphExecDestroy(graphs[rank]));
             free(values);
         }
@@ -115,16 +115,31 @@ static void enqueue_chain(struct chain *chain, bool has_moves)
     }
 }
 
+/* Nodes that may begin while the one before them ends. */
+static size_t count_overlaps(cudaGraph_t graph)
+{
+    cudaGraphNode_t from[CHAIN_CALLS * 8], to[CHAIN_CALLS * 8];
+    cudaGraphEdgeData edges[CHAIN_CALLS * 8];
+    size_t n_edges = CHAIN_CALLS * 8, n_overlaps = 0;
+    GPU_OK(cudaGraphGetEdges(graph, from, to, edges, &n_edges));
+    CHECK(n_edges >= CHAIN_CALLS - 1 && n_edges < CHAIN_CALLS * 8);
+    for (size_t i = 0; i < n_edges; i++)
+        n_overlaps += edges[i].type == cudaGraphDependencyTypeProgrammatic;
+    return n_overlaps;
+}
+
 /* Graphs on one GPU that wait for each other hang where they also copy: ranks that share a GPU make
- * no moves. */
+ * no moves. Calls right behind a call overlap with it, others do not. */
 static void enqueue_captured(struct chain *chain)
 {
     struct gpu_world *gpus = &chain->gpus;
+    const bool has_moves = gpus->n_ranks <= gpus->n_gpus;
+    const size_t n_behind = has_moves ? CHAIN_CALLS / 2 - 1 : CHAIN_CALLS - 1;
     for (int rank = 0; rank < gpus->n_ranks; rank++) {
         gpu_world_use(gpus, rank);
         GPU_OK(cudaStreamBeginCapture(gpus->streams[rank], cudaStreamCaptureModeThreadLocal));
     }
-    enqueue_chain(chain, gpus->n_ranks <= gpus->n_gpus);
+    enqueue_chain(chain, has_moves);
     cudaGraph_t graphs[GPU_WORLD_MAX_RANKS];
     for (int rank = 0; rank < gpus->n_ranks; rank++) {
         gpu_world_use(gpus, rank);
@@ -133,6 +148,8 @@ static void enqueue_captured(struct chain *chain)
     for (int rank = 0; rank < gpus->n_ranks; rank++) {
         cudaGraphExec_t ready;
         gpu_world_use(gpus, rank);
+        CHECK(count_overlaps(graphs[rank]) ==
+              (gyre_cuda_own(gpus->executors[rank])->overlaps_launches ? n_behind : 0));
         GPU_OK(cudaGraphInstantiate(&ready, graphs[rank], 0));
         GPU_OK(cudaGraphLaunch(ready, gpus->streams[rank]));
         GPU_OK(cudaGraphDestroy(graphs[rank]));
@@ -238,8 +255,7 @@ static bool have_completed(const struct gpu_world *gpus, uint64_t n_works)
 {
     const uint64_t begin_ns = gyre_now_ns();
     for (int rank = 0; rank < gpus->n_ranks; rank++) {
-        const struct gyre_pulse *pulse = gyre_executor_cuda.pulse(gpus->executors[rank]);
-        while (gyre_load_acquire_u64(&pulse->completed) < n_works)
+        while (gyre_executor_cuda.pulse(gpus->executors[rank]).completed < n_works)
             if (gyre_now_ns() - begin_ns > 5000000000ULL)
                 return false;
     }
@@ -255,7 +271,7 @@ static void seats_are_filled_on_a_busy_gpu(void)
     struct gyre_loaded *loaded[GPU_WORLD_MAX_RANKS];
     float *buffers[GPU_WORLD_MAX_RANKS];
     struct gpu_run run = gpu_run_ring;
-    const struct gyre_cuda_seats empty = {{0}, 0, 0, 0};
+    const struct gyre_cuda_seats empty = {.n_taken = 0};
     const int n_gpus = test_n_gpus();
     const uint64_t before = gpu_world_min_seated_bytes;
     run.n_channels = FREE_SMS;
@@ -396,7 +412,7 @@ static void replay_gathers(struct gathers *gathers, int32_t replay)
         for (uint64_t i = 0; i < (uint64_t)gpus->n_ranks * GATHER_COUNT; i++)
             n_wrong += values[i] != gathered(replay, (int)(i / GATHER_COUNT), i % GATHER_COUNT);
         CHECK_MSG(n_wrong == 0, "rank %d, replay %d: %d wrong", rank, replay, (int)n_wrong);
-        CHECK(gyre_executor_cuda.pulse(gpus->executors[rank])->completed == (uint64_t)replay * 2);
+        CHECK(gyre_executor_cuda.pulse(gpus->executors[rank]).completed == (uint64_t)replay * 2);
     }
     free(values);
 }
@@ -413,28 +429,50 @@ static void copy_engines_replay_from_graphs(void)
     close_gathers(&gathers);
 }
 
+/* What the host sees of works that ranks wait in, and after the abort. */
+static void check_pulses(const struct gpu_world *gpus, const struct gpu_run *run,
+                         uint64_t n_completed, uint64_t n_begun)
+{
+    for (int rank = 0; rank < gpus->n_ranks - 1; rank++) {
+        const struct gyre_pulse pulse = gyre_executor_cuda.pulse(gpus->executors[rank]);
+        CHECK_MSG(pulse.completed == n_completed && pulse.progress == n_begun,
+                  "%d completed, %d begun: %s", (int)pulse.completed, (int)pulse.progress,
+                  gpu_run_text(run));
+    }
+}
+
+static void abort_waiting(const struct gpu_run *run)
+{
+    struct gpu_world gpus;
+    struct gyre_program *programs[GPU_WORLD_MAX_RANKS];
+    struct gyre_loaded *loaded[GPU_WORLD_MAX_RANKS];
+    float *buffers[GPU_WORLD_MAX_RANKS];
+    gpu_world_open(&gpus, wanted_ranks, &gpu_run_spec);
+    gpu_run_load_all(&gpus, run, programs, loaded, buffers);
+    /* The last rank never comes. */
+    for (int i = 0; i < 3; i++)
+        gpu_run_all_reduce(&gpus, loaded, gpus.n_ranks - 1, programs[0]->n_chunks, run, buffers);
+    CHECK_MSG(!gpu_world_wait(&gpus, 0.05), "they did not wait");
+    check_pulses(&gpus, run, 0, 1);
+    for (int rank = 0; rank < gpus.n_ranks; rank++)
+        gyre_executor_cuda.abort(gpus.executors[rank]);
+    CHECK_MSG(gpu_world_wait(&gpus, 1.0), "still runs: %s", gpu_run_text(run));
+    check_pulses(&gpus, run, 3, 3);
+    gpu_run_unload_all(&gpus, programs, loaded, buffers);
+    gpu_world_close(&gpus);
+}
+
 static void an_abort_ends_kernels_that_wait_and_those_behind_them(void)
 {
-    for (unsigned proto = 0; proto < GYRE_N_PROTOS; proto++) {
-        struct gpu_world gpus;
-        struct gyre_program *programs[GPU_WORLD_MAX_RANKS];
-        struct gyre_loaded *loaded[GPU_WORLD_MAX_RANKS];
-        float *buffers[GPU_WORLD_MAX_RANKS];
-        struct gpu_run run = gpu_run_ring;
-        run.proto = (enum gyre_proto)proto;
-        gpu_world_open(&gpus, wanted_ranks, &gpu_run_spec);
-        gpu_run_load_all(&gpus, &run, programs, loaded, buffers);
-        /* The last rank never comes. */
-        for (int i = 0; i < 3; i++)
-            gpu_run_all_reduce(&gpus, loaded, gpus.n_ranks - 1, programs[0]->n_chunks, &run,
-                               buffers);
-        CHECK_MSG(!gpu_world_wait(&gpus, 0.05), "they did not wait");
-        for (int rank = 0; rank < gpus.n_ranks; rank++)
-            gyre_executor_cuda.abort(gpus.executors[rank]);
-        CHECK_MSG(gpu_world_wait(&gpus, 1.0), "%s still runs", gyre_proto_names[proto]);
-        gpu_run_unload_all(&gpus, programs, loaded, buffers);
-        gpu_world_close(&gpus);
-    }
+    static const struct gyre_algorithm *const algorithms[] = {
+        &gyre_algorithm_direct, &gyre_algorithm_twoshot, &gyre_algorithm_ring};
+    for (size_t a = 0; a < sizeof(algorithms) / sizeof(algorithms[0]); a++)
+        for (unsigned proto = 0; proto < GYRE_N_PROTOS; proto++) {
+            struct gpu_run run = gpu_run_ring;
+            run.algorithm = algorithms[a];
+            run.proto = (enum gyre_proto)proto;
+            abort_waiting(&run);
+        }
 }
 
 static void a_call_that_does_not_fit_is_reported_and_waits_for_the_abort(void)
@@ -457,7 +495,7 @@ static void a_call_that_does_not_fit_is_reported_and_waits_for_the_abort(void)
     }
     CHECK(!gpu_world_wait(&gpus, 0.05));
     for (int rank = 0; rank < 2; rank++) {
-        CHECK(gyre_executor_cuda.pulse(gpus.executors[rank])->mismatch == 1 + (uint64_t)(1 - rank));
+        CHECK(gyre_executor_cuda.pulse(gpus.executors[rank]).mismatch == 1 + (uint64_t)(1 - rank));
         gyre_executor_cuda.abort(gpus.executors[rank]);
     }
     CHECK(gpu_world_wait(&gpus, 1.0));
