@@ -142,4 +142,9 @@ gyre_status gyre_door_knock(const struct gyre_sock_address *address,
 gyre_status gyre_authenticate(int fd, const uint8_t secret[GYRE_SECRET_BYTES], bool is_server,
                               uint64_t deadline_ns);
 
+/** gyre_authenticate_release - free what libcrypto keeps for this thread since its proofs. For our
+ * own threads that nobody joins, before they say that they are done: at exit libcrypto forgets it.
+ * Not for the application's threads, which may use libcrypto themselves. */
+void gyre_authenticate_release(void);
+
 #endif

@@ -40,11 +40,6 @@ gyre_status gyre_proof_make(const uint8_t secret[GYRE_SECRET_BYTES], bool is_ser
     return GYRE_SUCCESS;
 }
 
-void gyre_proof_release_thread(void)
-{
-    OPENSSL_thread_stop();
-}
-
 bool gyre_proof_equal(const uint8_t a[GYRE_PROOF_BYTES], const uint8_t b[GYRE_PROOF_BYTES])
 {
     return CRYPTO_memcmp(a, b, GYRE_PROOF_BYTES) == 0;
@@ -92,4 +87,9 @@ gyre_status gyre_authenticate(int fd, const uint8_t secret[GYRE_SECRET_BYTES], b
 {
     return is_server ? authenticate_server(fd, secret, deadline_ns)
                      : authenticate_client(fd, secret, deadline_ns);
+}
+
+void gyre_authenticate_release(void)
+{
+    OPENSSL_thread_stop();
 }

@@ -164,7 +164,7 @@ static bool check_answer(struct gyre_hub *hub, struct gyre_hub_link *link,
         gyre_proof_make(hub->secret, false, client, &link->hello, proof_out) == GYRE_SUCCESS &&
         gyre_proof_equal(proof_out, link->answer.proof) &&
         gyre_proof_make(hub->secret, true, client, &link->hello, proof_out) == GYRE_SUCCESS;
-    gyre_proof_release_thread();
+    gyre_authenticate_release();
     return is_right;
 }
 

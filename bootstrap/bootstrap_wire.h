@@ -109,10 +109,6 @@ gyre_status gyre_proof_make(const uint8_t secret[GYRE_SECRET_BYTES], bool is_ser
                             const struct gyre_hello *client, const struct gyre_hello *server,
                             uint8_t proof_out[GYRE_PROOF_BYTES]);
 
-/** gyre_proof_release_thread - free what libcrypto keeps for this thread. Only for our own threads
- * that may still live at exit, when libcrypto forgets it: the application's threads may use it. */
-void gyre_proof_release_thread(void);
-
 /** gyre_proof_equal - in constant time. */
 bool gyre_proof_equal(const uint8_t a[GYRE_PROOF_BYTES], const uint8_t b[GYRE_PROOF_BYTES]);
 

@@ -181,15 +181,20 @@ struct gyre_making {
     char cause[GYRE_CAUSE_MAX_BYTES];
 };
 
-static gyre_status meet(gyre_comm *comm, struct gyre_meeting *meeting)
+/* Among a parent's ranks: who belongs to the new communicator, and its id. */
+static gyre_status find(gyre_comm *comm, struct gyre_meeting *meeting, bool in_background)
 {
-    gyre_status status = GYRE_SUCCESS;
-    if (meeting->find != NULL)
-        status = meeting->find(meeting, comm);
-    if (meeting->parent != NULL)
-        gyre_comm_set_phase(meeting->parent, GYRE_PHASE_READY);
-    if (status != GYRE_SUCCESS || comm == NULL)
-        return status;
+    if (meeting->find == NULL)
+        return GYRE_SUCCESS;
+    const gyre_status status = meeting->find(meeting, comm);
+    if (in_background) /* nobody waits for this thread once the parent is ready */
+        gyre_authenticate_release();
+    gyre_comm_set_phase(meeting->parent, GYRE_PHASE_READY);
+    return status;
+}
+
+static gyre_status meet(gyre_comm *comm, const struct gyre_meeting *meeting)
+{
     const struct gyre_bootstrap_place place = {meeting->n_ranks, meeting->rank, &comm->fault};
     comm->n_ranks = meeting->n_ranks;
     comm->rank = meeting->rank;
@@ -210,9 +215,13 @@ static gyre_status meet(gyre_comm *comm, struct gyre_meeting *meeting)
 }
 
 /* The communicator is made, or has failed with its fault raised. */
-static gyre_status carry_out(gyre_comm *comm, struct gyre_meeting *meeting)
+static gyre_status carry_out(gyre_comm *comm, struct gyre_meeting *meeting, bool in_background)
 {
-    gyre_status status = meet(comm, meeting);
+    gyre_status status = find(comm, meeting, in_background);
+    if (status == GYRE_SUCCESS && comm != NULL)
+        status = meet(comm, meeting);
+    if (in_background)
+        gyre_authenticate_release();
     free(meeting->is_member);
     meeting->is_member = NULL;
     if (status != GYRE_SUCCESS && comm != NULL) {
@@ -226,7 +235,7 @@ static void *run_making(void *argument)
 {
     struct gyre_making *making = argument;
     const bool is_waited = making->is_waited; /* else it may end before us */
-    making->status = carry_out(making->comm, &making->meeting);
+    making->status = carry_out(making->comm, &making->meeting, true);
     snprintf(making->cause, sizeof(making->cause), "%s", gyre_cause());
     if (making->comm != NULL)
         gyre_comm_set_made(making->comm);
@@ -316,7 +325,7 @@ gyre_status gyre_comm_make(const gyre_config *config, const struct gyre_meeting 
         return make_in_background(making, config->blocking != 0);
     }
     struct gyre_meeting own = *meeting;
-    status = carry_out(comm, &own);
+    status = carry_out(comm, &own, false);
     if (status == GYRE_SUCCESS && comm != NULL) {
         gyre_registry_add(comm, GYRE_PHASE_READY);
         *comm_out = comm;
