@@ -356,6 +356,7 @@ def check_comparisons(path, schema):
         assert compared["reference_mode"] == "plain", row
         assert row["versions"]["reference"].startswith("Open MPI v"), row
         assert compared["reference_modes_us"] == {"plain": compared["reference_us"]}, row
+        assert 0 < compared["ratio_low"] <= compared["ratio"] <= compared["ratio_high"], row
 
 
 def case_compare(directory, source):
@@ -377,7 +378,8 @@ def case_compare(directory, source):
         assert len(rows) == 4, done.stdout
         for row in rows:
             gyre_us, reference_us, ratio = (float(field) for field in row[-5:-2])
-            assert gyre_us > 0 and reference_us > 0 and ratio > 0, row
+            # Two decimals: a rank that had to wait for its core can make it 0.00.
+            assert gyre_us > 0 and reference_us > 0 and ratio >= 0, row
         assert "# Comparing with Open MPI" in done.stdout, done.stdout
     done = mpirun(2, [bench(directory, "allreduce"), "--device", "host", "--compare", "mpi", "-d",
                       "half"] + SMALL, status=1)
