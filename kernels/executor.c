@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Chooses a row of the table of executors, and the one scalar that plans need from the numerics.
+ * What executors share: the row of their table for a device, what a work must be like, and the one
+ * scalar that plans need from the numerics.
  */
 #include "kernels/executor.h"
 
@@ -22,6 +23,33 @@ gyre_status gyre_executor_find(gyre_device_kind kind, const struct gyre_executor
 #endif
     }
     return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "no executor for device kind %d", (int)kind);
+}
+
+gyre_status gyre_work_check(const struct gyre_work *work, const struct gyre_work_needs *needs)
+{
+    const struct gyre_split *split = &work->split;
+    const struct gyre_placement *placement = work->placement;
+    if (split->n_channels != needs->n_channels || split->n_chunks != needs->n_chunks)
+        return gyre_fail(
+            GYRE_ERROR_INTERNAL,
+            "a split of %u channels, %u chunks for a program of %u channels, %u chunks",
+            split->n_channels, split->n_chunks, needs->n_channels, needs->n_chunks);
+    if (needs->is_placed &&
+        (placement == NULL || (needs->by_gpu && placement->device_bases == NULL)))
+        return gyre_fail(GYRE_ERROR_INTERNAL, "%s", "a program that places data, and no placement");
+    if (work->reduction.dtype >= GYRE_N_DTYPES || work->reduction.op > GYRE_MIN)
+        return gyre_fail(GYRE_ERROR_INTERNAL, "no executor has operation %u on type %u",
+                         work->reduction.op, work->reduction.dtype);
+    const uint64_t tile_bytes =
+        (uint64_t)split->tile_elems * gyre_dtype_bytes((gyre_dtype)work->reduction.dtype);
+    if (split->unit_elems == 0 || tile_bytes == 0)
+        return gyre_fail(GYRE_ERROR_INTERNAL, "a split of %u elements a tile, %u a unit",
+                         split->tile_elems, split->unit_elems);
+    if (tile_bytes > needs->most_tile_bytes)
+        return gyre_fail(GYRE_ERROR_INTERNAL, "a tile of %llu bytes does not fit a slot of %llu",
+                         (unsigned long long)tile_bytes,
+                         (unsigned long long)needs->most_tile_bytes);
+    return GYRE_SUCCESS;
 }
 
 uint64_t gyre_premultiply_scalar(gyre_dtype dtype, uint32_t n)

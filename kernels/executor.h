@@ -92,6 +92,15 @@ struct gyre_work {
     uint64_t out_offset_bytes; /* of OUT from its base, the same on all ranks */
 };
 
+/* What a loaded program needs of a work. */
+struct gyre_work_needs {
+    uint32_t n_channels;
+    uint32_t n_chunks;
+    uint64_t most_tile_bytes; /* what its slots hold */
+    bool is_placed;           /* a placement */
+    bool by_gpu;              /* and that the GPU can read it */
+};
+
 struct gyre_executor;
 
 struct gyre_executor_ops {
@@ -133,6 +142,9 @@ extern const struct gyre_executor_ops gyre_executor_cuda;
 
 /** gyre_executor_find - the executor of a device kind (HOST or CUDA). */
 gyre_status gyre_executor_find(gyre_device_kind kind, const struct gyre_executor_ops **ops_out);
+
+/** gyre_work_check - that the work suits its loaded program. Errors: INTERNAL. */
+gyre_status gyre_work_check(const struct gyre_work *work, const struct gyre_work_needs *needs);
 
 /** gyre_premultiply_scalar - 1/n in dtype's bits, rounded to nearest even: what GYRE_AVG
  * multiplies floats by. */

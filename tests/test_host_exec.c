@@ -187,6 +187,45 @@ static void what_cannot_be_loaded_or_launched_is_refused_with_the_reason(void)
     world_close(&world);
 }
 
+/* As the GPUs' executor asks it, too. */
+static void a_work_that_does_not_suit_its_program_is_refused(void)
+{
+    static void *const bases[1] = {NULL};
+    const struct gyre_placement by_host = {bases, NULL}, by_gpu = {bases, bases};
+    const struct gyre_work_needs needs = {
+        .n_channels = 1, .n_chunks = 1, .most_tile_bytes = 64, .is_placed = true, .by_gpu = true};
+    unsigned char buffer[64];
+    struct gyre_work good = byte_work(NULL, buffer, buffer, 64);
+    good.placement = &by_gpu;
+    CHECK_OK(gyre_work_check(&good, &needs));
+    const struct {
+        const char *words;
+        const struct gyre_placement *placement;
+        struct gyre_split split;
+        uint8_t dtype;
+        uint8_t op;
+    } mistakes[] = {
+        {"a split of 2 channels", &by_gpu, {64, 2, 1, 64, 1}, GYRE_UINT8, GYRE_SUM},
+        {"2 chunks for a program", &by_gpu, {64, 1, 2, 64, 1}, GYRE_UINT8, GYRE_SUM},
+        {"no placement", NULL, {64, 1, 1, 64, 1}, GYRE_UINT8, GYRE_SUM},
+        {"no placement", &by_host, {64, 1, 1, 64, 1}, GYRE_UINT8, GYRE_SUM},
+        {"0 elements a tile", &by_gpu, {64, 1, 1, 0, 1}, GYRE_UINT8, GYRE_SUM},
+        {"0 a unit", &by_gpu, {64, 1, 1, 64, 0}, GYRE_UINT8, GYRE_SUM},
+        {"does not fit a slot of 64", &by_gpu, {64, 1, 1, 65, 1}, GYRE_UINT8, GYRE_SUM},
+        {"a tile of 256 bytes", &by_gpu, {64, 1, 1, 64, 1}, GYRE_FLOAT32, GYRE_SUM},
+        {"on type 12", &by_gpu, {64, 1, 1, 64, 1}, GYRE_N_DTYPES, GYRE_SUM},
+        {"operation 4", &by_gpu, {64, 1, 1, 64, 1}, GYRE_UINT8, GYRE_AVG},
+    };
+    for (size_t i = 0; i < sizeof(mistakes) / sizeof(mistakes[0]); i++) {
+        struct gyre_work work = good;
+        work.placement = mistakes[i].placement;
+        work.split = mistakes[i].split;
+        work.reduction.dtype = mistakes[i].dtype;
+        work.reduction.op = mistakes[i].op;
+        CHECK_FAILS(gyre_work_check(&work, &needs), GYRE_ERROR_INTERNAL, mistakes[i].words);
+    }
+}
+
 static const struct test_case cases[] = {
     {"a slot of another call is noticed and not used",
      a_slot_of_another_call_is_noticed_and_not_used},
@@ -198,6 +237,8 @@ static const struct test_case cases[] = {
     {"works of one launch run at the same time", works_of_one_launch_run_at_the_same_time},
     {"what cannot be loaded or launched is refused with the reason",
      what_cannot_be_loaded_or_launched_is_refused_with_the_reason},
+    {"a work that does not suit its program is refused",
+     a_work_that_does_not_suit_its_program_is_refused},
 };
 
 TEST_MAIN(cases)

@@ -252,26 +252,14 @@ static void release_launch(struct gyre_task *task)
 static gyre_status check_work(const struct gyre_work *work)
 {
     const struct gyre_loaded *loaded = work->loaded;
-    const struct gyre_split *split = &work->split;
-    const uint64_t tile_bytes =
-        (uint64_t)split->tile_elems * gyre_dtype_bytes((gyre_dtype)work->reduction.dtype);
-    if (split->n_channels != loaded->n_channels || split->n_chunks != loaded->n_chunks)
-        return gyre_fail(
-            GYRE_ERROR_INTERNAL,
-            "a split of %u channels, %u chunks for a program of %u channels, %u chunks",
-            split->n_channels, split->n_chunks, loaded->n_channels, loaded->n_chunks);
-    if (loaded->is_placed && work->placement == NULL)
-        return gyre_fail(GYRE_ERROR_INTERNAL, "%s", "a program that places data, and no placement");
-    if (split->unit_elems == 0 || tile_bytes == 0)
-        return gyre_fail(GYRE_ERROR_INTERNAL, "a split of %u elements a tile, %u a unit",
-                         split->tile_elems, split->unit_elems);
-    if (loaded->n_connections + loaded->n_scratch > 0 && tile_bytes > loaded->area_bytes)
-        return gyre_fail(GYRE_ERROR_INTERNAL, "a tile of %llu bytes does not fit a slot of %u",
-                         (unsigned long long)tile_bytes, loaded->area_bytes);
-    if (work->reduction.dtype >= GYRE_N_DTYPES || work->reduction.op > GYRE_MIN)
-        return gyre_fail(GYRE_ERROR_INTERNAL, "no executor has operation %u on type %u",
-                         work->reduction.op, work->reduction.dtype);
-    return GYRE_SUCCESS;
+    const struct gyre_work_needs needs = {
+        .n_channels = loaded->n_channels,
+        .n_chunks = loaded->n_chunks,
+        .most_tile_bytes =
+            loaded->n_connections + loaded->n_scratch > 0 ? loaded->area_bytes : UINT64_MAX,
+        .is_placed = loaded->is_placed,
+    };
+    return gyre_work_check(work, &needs);
 }
 
 static uint32_t count_runners(const struct gyre_work *work)
