@@ -397,6 +397,32 @@ static void a_user_scalar_multiplies_before_the_sum(void)
     test_on_threads(3, premultiply, NULL);
 }
 
+/* An operation may go, and its number to another, before the group's end launches its call. */
+static void premultiply_in_a_group(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    static const float scalars[2] = {2.0F, 10.0F};
+    float values[2] = {1.0F, 1.0F};
+    (void)rank;
+    (void)argument;
+    CHECK_OK(gyre_group_start());
+    for (int i = 0; i < 2; i++) {
+        gyre_op op;
+        CHECK_OK(gyre_op_create_premul_sum(&op, &scalars[i], GYRE_FLOAT32, comm));
+        CHECK_OK(gyre_all_reduce(&values[i], &values[i], 1, GYRE_FLOAT32, op, comm, NULL));
+        CHECK_OK(gyre_op_destroy(op, comm));
+    }
+    CHECK_OK(gyre_group_end());
+    CHECK_OK(gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST));
+    for (int i = 0; i < 2; i++)
+        CHECK(values[i] == scalars[i] * (float)n_ranks);
+}
+
+static void a_user_scalar_may_go_before_its_group_ends(void)
+{
+    if (test_device() == GYRE_DEVICE_HOST)
+        test_on_threads(3, premultiply_in_a_group, NULL);
+}
+
 /* Nothing is moved; more data take longer; later calls run again. */
 static void simulate(gyre_comm *comm, int rank, int n_ranks, void *argument)
 {
@@ -452,6 +478,7 @@ static const struct test_case cases[] = {
      messages_of_a_group_do_not_wait_for_each_other},
     {"a split makes smaller communicators", a_split_makes_smaller_communicators},
     {"a user scalar multiplies before the sum", a_user_scalar_multiplies_before_the_sum},
+    {"a user scalar may go before its group ends", a_user_scalar_may_go_before_its_group_ends},
 };
 
 TEST_MAIN(cases)

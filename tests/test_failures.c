@@ -221,6 +221,36 @@ static void an_abort_ends_all_ranks(void)
     munmap(shared, sizeof(*shared));
 }
 
+/* The others wait in an exchange, which they would do until GYRE_BOOTSTRAP_TIMEOUT. */
+static void abort_or_exchange(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    struct victim *victim = argument;
+    char all[TEST_MAX_RANKS] = {0};
+    if (rank != victim->rank) {
+        CHECK_FAILS(gyre_comm_exchange(comm, &all[rank], 1, all), GYRE_ERROR_REMOTE,
+                    "aborted communicator");
+        gyre_store_release_u64(&victim->shared->n_calls[rank], 1);
+        return;
+    }
+    CHECK_OK(gyre_comm_abort(comm));
+    /* What it does not destroy yet, nobody hears goodbye from. */
+    for (int other = 0; other < n_ranks; other++)
+        while (other != rank && gyre_load_acquire_u64(&victim->shared->n_calls[other]) == 0)
+            sched_yield();
+}
+
+static void an_abort_ends_exchanges_of_others(void)
+{
+    struct shared_counts *shared = share_counts();
+    struct victim victim = {shared, 1, NULL};
+    if (test_most_ranks() >= 3) {
+        test_on_threads(3, abort_or_exchange, &victim);
+        memset(shared, 0, sizeof(*shared));
+        test_on_processes(3, abort_or_exchange, &victim);
+    }
+    munmap(shared, sizeof(*shared));
+}
+
 static void a_missing_rank_is_named(void)
 {
     gyre_comm *comm;
@@ -288,6 +318,7 @@ static const struct test_case cases[] = {
     {"a stopped rank is no error", a_stopped_rank_is_no_error},
     {"settings that differ are named", settings_that_differ_are_named},
     {"an abort ends all ranks", an_abort_ends_all_ranks},
+    {"an abort ends exchanges of others", an_abort_ends_exchanges_of_others},
     {"a missing rank is named", a_missing_rank_is_named},
 };
 

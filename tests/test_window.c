@@ -152,6 +152,28 @@ static void refuse_path(gyre_comm *comm, int rank, int n_ranks, void *argument)
     CHECK_OK(gyre_mem_free(other, test_device()));
 }
 
+/* Each rank gives back another window. */
+static void deregister_apart(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    gyre_window windows[2];
+    float *buffer = make_buffer(comm, 2 * N_ELEMS, 0);
+    (void)n_ranks;
+    (void)argument;
+    for (int i = 0; i < 2; i++)
+        CHECK_OK(
+            gyre_window_register(comm, buffer + i * N_ELEMS, N_ELEMS * sizeof(float), &windows[i]));
+    CHECK_FAILS(gyre_window_deregister(comm, windows[rank % 2]), GYRE_ERROR_INVALID_USAGE,
+                "is given back here");
+    CHECK_FAILS(gyre_window_deregister(comm, windows[1 - rank % 2]), GYRE_ERROR_INVALID_USAGE,
+                "is given back here");
+    CHECK_OK(gyre_mem_free(buffer, test_device()));
+}
+
+static void ranks_that_give_back_different_windows_are_told(void)
+{
+    test_on_threads(2, deregister_apart, NULL);
+}
+
 static void a_path_that_cannot_be_is_an_error(void)
 {
     static char none[] = "the host device has none";
@@ -240,6 +262,8 @@ static const struct test_case cases[] = {
      other_places_in_the_window_are_an_error_everywhere},
     {"one mistake is refused on every rank", one_mistake_is_refused_on_every_rank},
     {"copy engines place in windows of threads", copy_engines_place_in_windows_of_threads},
+    {"ranks that give back different windows are told",
+     ranks_that_give_back_different_windows_are_told},
     {"a path that cannot be is an error", a_path_that_cannot_be_is_an_error},
 };
 

@@ -269,6 +269,20 @@ gyre_status gyre_comm_destroy(gyre_comm *comm)
     return GYRE_SUCCESS;
 }
 
+/* This rank's end is the others'; also of those that wait in an exchange. */
+static void tell_others(gyre_comm *comm)
+{
+    gyre_health_tell(comm->health, comm->fault.cause);
+    comm->bootstrap->ops->fail(comm->bootstrap, comm->fault.cause);
+}
+
+gyre_status gyre_comm_give_up(gyre_comm *comm, gyre_status status)
+{
+    if (gyre_fault_raise(&comm->fault, status, gyre_cause()))
+        tell_others(comm);
+    return gyre_fault_status(&comm->fault);
+}
+
 gyre_status gyre_comm_abort(gyre_comm *comm)
 {
     GYRE_TRY(check_handle(comm));
@@ -285,7 +299,7 @@ gyre_status gyre_comm_abort(gyre_comm *comm)
     const bool is_ready = phase_of(comm) != GYRE_PHASE_MAKING;
     pthread_mutex_unlock(&registry.lock);
     if (is_ready && comm->is_made)
-        gyre_health_tell(comm->health, text);
+        tell_others(comm);
     return GYRE_SUCCESS;
 }
 
@@ -331,9 +345,9 @@ gyre_status gyre_comm_exchange(gyre_comm *comm, const void *mine, size_t n_bytes
     const gyre_status status =
         comm->bootstrap->ops->all_gather(comm->bootstrap, mine, n_bytes, all_out);
     gyre_health_resume(comm->health);
-    if (status == GYRE_ERROR_ABORTED) /* what ended the communicator says more */
+    if (status != GYRE_SUCCESS) /* what ended the communicator, if it did, says more */
         GYRE_TRY(gyre_fault_status(&comm->fault));
-    return status;
+    return status == GYRE_ERROR_OUT_OF_MEMORY ? gyre_comm_give_up(comm, status) : status;
 }
 
 const char *gyre_comm_last_error(gyre_comm *comm)

@@ -374,7 +374,7 @@ static struct gyre_reduction reduction_of(const struct gyre_comm *comm,
     } else if ((int)call->op >= GYRE_FIRST_USER_OP) {
         reduction.op = GYRE_SUM;
         reduction.premultiply = 1;
-        reduction.scalar = comm->user_ops[(int)call->op - GYRE_FIRST_USER_OP].scalar;
+        reduction.scalar = call->scalar;
     } else if (call->op == GYRE_AVG) {
         reduction.op = GYRE_SUM;
         if (gyre_dtype_is_float(call->dtype)) {

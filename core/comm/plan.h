@@ -147,6 +147,7 @@ struct gyre_call {
     int root;     /* or the peer; -1 where there is none */
     bool is_send; /* SEND_RECV */
     gyre_stream stream;
+    uint64_t scalar; /* of a user's op, which may be gone before the group ends */
 };
 
 /** gyre_plan_work - make the work that carries out `call`; loads the program on first use.

@@ -76,7 +76,7 @@ static gyre_status find_split(struct gyre_meeting *meeting, gyre_comm *child)
         meeting->id = all[first].id;
     }
     free(all);
-    if (status == GYRE_ERROR_ABORTED) /* what ended the parent says more */
+    if (status != GYRE_SUCCESS) /* what ended the parent, if it did, says more */
         GYRE_TRY(gyre_fault_status(&parent->fault));
     if (status != GYRE_SUCCESS)
         gyre_fail_context(status, "split(color %d, key %d)", meeting->color, meeting->key);

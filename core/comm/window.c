@@ -164,7 +164,7 @@ gyre_status gyre_window_register(gyre_comm *comm, void *buffer, size_t n_bytes,
     struct window_offer *all = calloc((size_t)comm->n_ranks, sizeof(*all));
     struct gyre_window_entry *entry = calloc(1, sizeof(*entry));
     gyre_status status = all == NULL || entry == NULL
-                             ? gyre_fail_errno(ENOMEM, "window")
+                             ? gyre_comm_give_up(comm, gyre_fail_errno(ENOMEM, "window"))
                              : make_entry(comm, buffer, n_bytes, all, entry);
     free(all);
     if (status != GYRE_SUCCESS) {
@@ -196,13 +196,18 @@ gyre_status gyre_window_deregister(gyre_comm *comm, gyre_window window)
     if (entry == NULL)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "window %u is none of this communicator",
                          window);
+    uint32_t *all = calloc((size_t)comm->n_ranks, sizeof(*all));
+    if (all == NULL)
+        return gyre_comm_give_up(comm, gyre_fail_errno(ENOMEM, "window"));
     *at = entry->next;
     free_entry(comm, entry);
     /* Whoever frees its buffer after this frees memory that nobody maps any more. */
-    uint32_t *all = calloc((size_t)comm->n_ranks, sizeof(*all));
-    if (all == NULL)
-        return gyre_fail_errno(ENOMEM, "window");
-    const gyre_status status = gyre_comm_exchange(comm, &window, sizeof(window), all);
+    gyre_status status = gyre_comm_exchange(comm, &window, sizeof(window), all);
+    for (int rank = 0; status == GYRE_SUCCESS && rank < comm->n_ranks; rank++)
+        if (all[rank] != window)
+            status = gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                               "window %u is given back here, window %u on rank %d", window,
+                               all[rank], rank);
     free(all);
     return status;
 }
