@@ -243,7 +243,8 @@ GYRE_API gyre_status gyre_comm_async_error(gyre_comm *comm, gyre_status *status_
 /** gyre_group_start / gyre_group_end - calls between them are launched together by the outermost
  * end; needed when one thread serves several ranks, and for sends and receives that must not wait
  * for each other. Groups nest. An argument error is reported by the call itself and leaves the
- * group usable. */
+ * group usable. Where a communicator's calls name several streams, all of them are enqueued as if
+ * on each: they begin after what is on any of those streams, and hold up all of them. */
 GYRE_API gyre_status gyre_group_start(void);
 GYRE_API gyre_status gyre_group_end(void);
 

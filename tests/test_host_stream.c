@@ -251,6 +251,38 @@ static void the_host_device_has_memory_and_refuses_null(void)
     ops->close(device);
 }
 
+static void a_stream_that_follows_another_waits_for_what_is_there(void)
+{
+    uint32_t n_done = 0;
+    uint32_t gate = 0;
+    struct job first = make_job(2, &n_done), later = make_job(2, &n_done);
+    struct job behind = make_job(2, &n_done);
+    gyre_stream streams[2];
+    for (int i = 0; i < 2; i++)
+        CHECK_OK(gyre_host_stream_create(&streams[i]));
+    first.gate = &gate;
+    first.status = GYRE_ERROR_REMOTE;
+    first.cause = "of the first stream alone";
+    CHECK_OK(gyre_host_stream_push(streams[0], &first.task));
+    CHECK_OK(gyre_host_stream_follow(streams[1], streams[0]));
+    CHECK_OK(gyre_host_stream_push(streams[1], &behind.task));
+    for (int i = 0; i < 1000; i++)
+        CHECK(gyre_host_stream_query(streams[1]) == GYRE_IN_PROGRESS);
+    CHECK(gyre_load_acquire_u32(&n_done) == 0);
+    gyre_store_release_u32(&gate, 1);
+    CHECK_OK(gyre_host_stream_synchronize(streams[1]));
+    CHECK(first.done_as == 1 && behind.done_as == 2);
+    /* What comes after it on the first stream is nobody's business. */
+    gate = 0;
+    later.gate = &gate;
+    CHECK_OK(gyre_host_stream_push(streams[0], &later.task));
+    CHECK_OK(gyre_host_stream_synchronize(streams[1]));
+    gyre_store_release_u32(&gate, 1);
+    CHECK_FAILS(gyre_host_stream_synchronize(streams[0]), GYRE_ERROR_REMOTE, "first stream alone");
+    for (int i = 0; i < 2; i++)
+        CHECK_OK(gyre_host_stream_destroy(streams[i]));
+}
+
 static const struct test_case cases[] = {
     {"tasks run one after the other in push order", tasks_run_one_after_the_other_in_push_order},
     {"a queue that nobody synchronises makes progress",
@@ -262,6 +294,8 @@ static const struct test_case cases[] = {
      a_default_stream_ends_with_its_thread_and_finishes_its_work},
     {"each thread has its own default stream", each_thread_has_its_own_default_stream},
     {"several threads may share a stream", several_threads_may_share_a_stream},
+    {"a stream that follows another waits for what is there",
+     a_stream_that_follows_another_waits_for_what_is_there},
     {"the host device has memory and refuses NULL", the_host_device_has_memory_and_refuses_null},
 };
 

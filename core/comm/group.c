@@ -18,6 +18,7 @@
 struct pending_call {
     gyre_comm *comm;
     struct gyre_call call;
+    bool is_joined; /* a receive from oneself: the send carries it out */
 };
 
 /* This thread's open group. */
@@ -65,8 +66,9 @@ static struct gyre_record make_record(gyre_comm *comm, const struct gyre_call *c
     return record;
 }
 
-/* Plan, record and launch calls that run at the same time, on one stream. */
-static gyre_status launch(gyre_comm *comm, const struct gyre_call *const *calls, int n_calls)
+/* Plan, record and launch calls that run at the same time. */
+static gyre_status launch(gyre_comm *comm, const struct gyre_call *const *calls, int n_calls,
+                          gyre_stream stream)
 {
     struct gyre_work few[8];
     struct gyre_work *works = few;
@@ -91,8 +93,7 @@ static gyre_status launch(gyre_comm *comm, const struct gyre_call *const *calls,
         gyre_health_launched(comm->health, n_launched + (uint64_t)n_works, index);
         n_works++;
     }
-    GYRE_TRY_GOTO(
-        status, comm->executor->ops->launch(comm->executor, works, n_works, calls[0]->stream), out);
+    GYRE_TRY_GOTO(status, comm->executor->ops->launch(comm->executor, works, n_works, stream), out);
     if (!comm->executor->ops->helps)
         gyre_links_wake(comm);
 out:
@@ -106,8 +107,9 @@ static struct pending_call *find_self_recv(struct pending_call *calls, size_t n_
                                            const gyre_comm *comm)
 {
     for (size_t i = 0; i < n_calls; i++)
-        if (calls[i].comm == comm && calls[i].call.coll == GYRE_COLL_SEND_RECV &&
-            !calls[i].call.is_send && calls[i].call.root == comm->rank)
+        if (calls[i].comm == comm && !calls[i].is_joined &&
+            calls[i].call.coll == GYRE_COLL_SEND_RECV && !calls[i].call.is_send &&
+            calls[i].call.root == comm->rank)
             return &calls[i];
     return NULL;
 }
@@ -117,9 +119,7 @@ static gyre_status join_self_calls(struct pending_call *calls, size_t n_calls)
     for (size_t i = 0; i < n_calls; i++) {
         gyre_comm *comm = calls[i].comm;
         struct gyre_call *call = &calls[i].call;
-        if (comm == NULL || call->coll != GYRE_COLL_SEND_RECV || call->root != comm->rank)
-            continue;
-        if (!call->is_send)
+        if (call->coll != GYRE_COLL_SEND_RECV || call->root != comm->rank || !call->is_send)
             continue;
         struct pending_call *recv = find_self_recv(calls, n_calls, comm);
         if (recv == NULL || recv->call.count != call->count || recv->call.dtype != call->dtype)
@@ -128,10 +128,10 @@ static gyre_status join_self_calls(struct pending_call *calls, size_t n_calls)
                              "itself of as many elements of that type",
                              comm->rank, (size_t)call->count, gyre_dtype_names[call->dtype]);
         call->recv = recv->call.recv;
-        recv->comm = NULL; /* carried out by the send */
+        recv->is_joined = true;
     }
     for (size_t i = 0; i < n_calls; i++)
-        if (calls[i].comm != NULL && calls[i].call.coll == GYRE_COLL_SEND_RECV &&
+        if (!calls[i].is_joined && calls[i].call.coll == GYRE_COLL_SEND_RECV &&
             !calls[i].call.is_send && calls[i].call.root == calls[i].comm->rank)
             return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                              "rank %d receives from itself without a send to itself in the group",
@@ -139,11 +139,35 @@ static gyre_status join_self_calls(struct pending_call *calls, size_t n_calls)
     return GYRE_SUCCESS;
 }
 
+/* Those of a wave that go by one protocol run at the same time, the protocols one after the other:
+ * both ends of a message choose alike, by its size. */
+static gyre_status launch_wave(gyre_comm *comm, const struct gyre_call *const *wave, int n_wave,
+                               const struct gyre_call **part, gyre_stream stream)
+{
+    int n_launched = 0;
+    for (unsigned proto = 0; proto < GYRE_N_PROTOS && n_launched < n_wave; proto++) {
+        int n_part = 0;
+        for (int i = 0; i < n_wave; i++) {
+            struct gyre_choice choice;
+            GYRE_TRY(gyre_plan_choice(comm, wave[i]->coll,
+                                      wave[i]->count * gyre_dtype_bytes(wave[i]->dtype), &choice));
+            if ((unsigned)choice.proto == proto)
+                part[n_part++] = wave[i];
+        }
+        if (n_part > 0)
+            GYRE_TRY(launch(comm, part, n_part, stream));
+        n_launched += n_part;
+    }
+    return GYRE_SUCCESS;
+}
+
 /* Of a run of point-to-point calls, those that may run together: the first on every pair and
  * direction. Both ends count alike, so wave k here meets wave k there. */
-static gyre_status launch_p2p(gyre_comm *comm, const struct gyre_call **run, int n_run)
+static gyre_status launch_p2p(gyre_comm *comm, const struct gyre_call **run, int n_run,
+                              gyre_stream stream)
 {
-    const struct gyre_call **wave = malloc((size_t)n_run * sizeof(*wave));
+    const struct gyre_call **wave = malloc((size_t)n_run * 2 * sizeof(*wave));
+    const struct gyre_call **part = wave + n_run;
     bool *is_busy = calloc((size_t)comm->n_ranks * 2, sizeof(*is_busy));
     gyre_status status =
         wave != NULL && is_busy != NULL ? GYRE_SUCCESS : gyre_fail_errno(ENOMEM, "group");
@@ -160,15 +184,16 @@ static gyre_status launch_p2p(gyre_comm *comm, const struct gyre_call **run, int
             *busy = true;
         }
         n_run = n_later;
-        status = launch(comm, wave, n_wave);
+        status = launch_wave(comm, wave, n_wave, part, stream);
     }
     free(is_busy);
     free(wave);
     return status;
 }
 
-/* All calls of one communicator, in order. */
-static gyre_status launch_comm(gyre_comm *comm, struct pending_call *calls, size_t n_calls)
+/* All calls of one communicator, in order, on one stream. */
+static gyre_status launch_in_order(gyre_comm *comm, const struct pending_call *calls,
+                                   size_t n_calls, gyre_stream stream)
 {
     const struct gyre_call **run = malloc(n_calls * sizeof(*run));
     if (run == NULL)
@@ -176,25 +201,54 @@ static gyre_status launch_comm(gyre_comm *comm, struct pending_call *calls, size
     gyre_status status = GYRE_SUCCESS;
     int n_run = 0;
     for (size_t i = 0; i < n_calls && status == GYRE_SUCCESS; i++) {
-        if (calls[i].comm != comm)
-            continue;
         const struct gyre_call *call = &calls[i].call;
-        const bool is_p2p = call->coll == GYRE_COLL_SEND_RECV;
-        if (n_run > 0 && (!is_p2p || run[0]->stream != call->stream)) {
-            status = launch_p2p(comm, run, n_run);
-            n_run = 0;
-        }
-        if (status != GYRE_SUCCESS)
-            break;
-        if (is_p2p)
+        if (calls[i].comm != comm || calls[i].is_joined)
+            continue;
+        if (call->coll == GYRE_COLL_SEND_RECV) {
             run[n_run++] = call;
-        else
-            status = launch(comm, &call, 1);
+            continue;
+        }
+        if (n_run > 0)
+            status = launch_p2p(comm, run, n_run, stream);
+        n_run = 0;
+        if (status == GYRE_SUCCESS)
+            status = launch(comm, &call, 1, stream);
     }
     if (status == GYRE_SUCCESS && n_run > 0)
-        status = launch_p2p(comm, run, n_run);
+        status = launch_p2p(comm, run, n_run, stream);
     free(run);
     return status;
+}
+
+/* Every other stream that the communicator's calls name goes ahead of `stream`, or follows it. */
+static gyre_status order_streams(gyre_comm *comm, const struct pending_call *calls, size_t n_calls,
+                                 gyre_stream stream, bool go_ahead)
+{
+    struct gyre_device *device = comm->device;
+    for (size_t i = 0; i < n_calls; i++) {
+        const gyre_stream other = calls[i].call.stream;
+        bool is_done = calls[i].comm != comm || other == stream;
+        for (size_t j = 0; j < i && !is_done; j++)
+            is_done = calls[j].comm == comm && calls[j].call.stream == other;
+        if (!is_done)
+            GYRE_TRY(go_ahead ? device->ops->stream_follow(device, stream, other)
+                              : device->ops->stream_follow(device, other, stream));
+    }
+    return GYRE_SUCCESS;
+}
+
+/* All calls of one communicator: on the first one's stream, but as if on every stream that they
+ * name. On streams of their own a receive would wait for a send before it. */
+static gyre_status launch_comm(gyre_comm *comm, const struct pending_call *calls, size_t n_calls)
+{
+    size_t first = 0;
+    GYRE_TRY(gyre_comm_check(comm)); /* another thread may have ended it */
+    while (calls[first].comm != comm)
+        first++;
+    const gyre_stream stream = calls[first].call.stream;
+    GYRE_TRY(order_streams(comm, calls, n_calls, stream, true));
+    GYRE_TRY(launch_in_order(comm, calls, n_calls, stream));
+    return order_streams(comm, calls, n_calls, stream, false);
 }
 
 /* One thread a communicator, for GYRE_CHECK=calls: the comparison waits for the other ranks, which
@@ -202,7 +256,7 @@ static gyre_status launch_comm(gyre_comm *comm, struct pending_call *calls, size
 struct launcher {
     pthread_t thread;
     gyre_comm *comm;
-    struct pending_call *calls;
+    const struct pending_call *calls;
     size_t n_calls;
     gyre_status status;
     char cause[GYRE_CAUSE_MAX_BYTES];
@@ -224,7 +278,7 @@ static gyre_status launch_side_by_side(struct pending_call *calls, size_t n_call
     size_t n = 0;
     int error = 0;
     for (size_t i = 0; i < n_calls && error == 0; i++) {
-        bool is_known = calls[i].comm == NULL;
+        bool is_known = false;
         for (size_t j = 0; j < n; j++)
             is_known = is_known || launchers[j].comm == calls[i].comm;
         if (is_known)
@@ -248,6 +302,10 @@ static gyre_status launch_side_by_side(struct pending_call *calls, size_t n_call
 static gyre_status launch_all(struct pending_call *calls, size_t n_calls)
 {
     GYRE_TRY(join_self_calls(calls, n_calls));
+    /* What fails here fails again, and is told, when it is launched. */
+    for (size_t i = 0; n_calls > 1 && i < n_calls; i++)
+        if (!calls[i].is_joined && gyre_comm_check(calls[i].comm) == GYRE_SUCCESS)
+            (void)gyre_plan_prepare(calls[i].comm, &calls[i].call);
     bool is_several = false;
     for (size_t i = 1; i < n_calls; i++)
         is_several = is_several || calls[i].comm != calls[0].comm;
@@ -256,7 +314,7 @@ static gyre_status launch_all(struct pending_call *calls, size_t n_calls)
     gyre_status status = GYRE_SUCCESS;
     for (size_t i = 0; i < n_calls; i++) {
         gyre_comm *comm = calls[i].comm;
-        bool is_first = comm != NULL;
+        bool is_first = true;
         for (size_t j = 0; j < i; j++)
             is_first = is_first && calls[j].comm != comm;
         if (!is_first)
@@ -276,8 +334,8 @@ gyre_status gyre_group_submit(gyre_comm *comm, const struct gyre_call *call)
     if (group.depth == 0) {
         const bool is_self = call->coll == GYRE_COLL_SEND_RECV && call->root == comm->rank;
         if (!is_self)
-            return launch(comm, &call, 1);
-        struct pending_call alone = {comm, *call};
+            return launch(comm, &call, 1, call->stream);
+        struct pending_call alone = {comm, *call, false};
         return launch_all(&alone, 1);
     }
     if (group.n_calls == group.max_calls) {
@@ -288,7 +346,7 @@ gyre_status gyre_group_submit(gyre_comm *comm, const struct gyre_call *call)
         group.calls = calls;
         group.max_calls = more;
     }
-    group.calls[group.n_calls++] = (struct pending_call){comm, *call};
+    group.calls[group.n_calls++] = (struct pending_call){comm, *call, false};
     return GYRE_SUCCESS;
 }
 

@@ -403,20 +403,39 @@ static void log_choice(struct gyre_comm *comm, const struct gyre_call *call,
               choice->n_channels, choice->tile_bytes, prediction);
 }
 
+/* The call's choice and its program, loaded and ready to be launched with this reduction. */
+static gyre_status make_ready(struct gyre_comm *comm, const struct gyre_call *call,
+                              const struct gyre_reduction *reduction,
+                              struct gyre_choice *choice_out,
+                              const struct gyre_program **program_out,
+                              struct gyre_loaded **loaded_out)
+{
+    const bool is_p2p = call->coll == GYRE_COLL_SEND_RECV;
+    uint16_t rank_of[2] = {0, 0};
+    GYRE_TRY(choose(comm->plans, call, choice_out, program_out, rank_of));
+    GYRE_TRY(
+        find_loaded(comm->plans, *program_out, choice_out, is_p2p ? rank_of : NULL, loaded_out));
+    return comm->executor->ops->prepare(comm->executor, *loaded_out, reduction);
+}
+
+gyre_status gyre_plan_prepare(struct gyre_comm *comm, const struct gyre_call *call)
+{
+    const struct gyre_reduction reduction = reduction_of(comm, call);
+    const struct gyre_program *program;
+    struct gyre_choice choice;
+    struct gyre_loaded *loaded = NULL;
+    return make_ready(comm, call, &reduction, &choice, &program, &loaded);
+}
+
 gyre_status gyre_plan_work(struct gyre_comm *comm, const struct gyre_call *call,
                            struct gyre_work *work_out)
 {
-    struct gyre_plan_cache *cache = comm->plans;
-    struct gyre_choice choice;
-    const struct gyre_program *program;
-    uint16_t rank_of[2] = {0, 0};
-    GYRE_TRY(choose(cache, call, &choice, &program, rank_of));
-    const bool is_p2p = call->coll == GYRE_COLL_SEND_RECV;
-    struct gyre_loaded *loaded = NULL;
-    GYRE_TRY(find_loaded(cache, program, &choice, is_p2p ? rank_of : NULL, &loaded));
-    const uint32_t element = gyre_dtype_bytes(call->dtype);
     const struct gyre_reduction reduction = reduction_of(comm, call);
-    GYRE_TRY(comm->executor->ops->prepare(comm->executor, loaded, &reduction));
+    const uint32_t element = gyre_dtype_bytes(call->dtype);
+    const struct gyre_program *program;
+    struct gyre_choice choice;
+    struct gyre_loaded *loaded = NULL;
+    GYRE_TRY(make_ready(comm, call, &reduction, &choice, &program, &loaded));
     *work_out = (struct gyre_work){
         .loaded = loaded,
         .in = call->send,

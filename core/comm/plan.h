@@ -150,6 +150,10 @@ struct gyre_call {
     uint64_t scalar; /* of a user's op, which may be gone before the group ends */
 };
 
+/** gyre_plan_prepare - load what gyre_plan_work() would load for `call`: before the first launch of
+ * a group, because loading may wait for kernels that run. */
+gyre_status gyre_plan_prepare(struct gyre_comm *comm, const struct gyre_call *call);
+
 /** gyre_plan_work - make the work that carries out `call`; loads the program on first use.
  * signature and sequence are left to the caller. */
 gyre_status gyre_plan_work(struct gyre_comm *comm, const struct gyre_call *call,

@@ -62,6 +62,8 @@ struct gyre_device_ops {
     gyre_status (*stream_destroy)(struct gyre_device *device, gyre_stream stream);
     gyre_status (*stream_synchronize)(struct gyre_device *device, gyre_stream stream);
     gyre_status (*stream_query)(struct gyre_device *device, gyre_stream stream);
+    /* What is enqueued on `stream` from now on begins after what is on `other` now. */
+    gyre_status (*stream_follow)(struct gyre_device *device, gyre_stream stream, gyre_stream other);
 };
 
 extern const struct gyre_device_ops gyre_device_host;

@@ -255,9 +255,17 @@ static gyre_status cuda_stream_create(struct gyre_device *device, gyre_stream *s
     ON_DEVICE(device, cudaStreamCreateWithFlags((cudaStream_t *)stream_out, cudaStreamNonBlocking));
 }
 
+/* CUDA's own does not wait for what is enqueued, which gyre_stream_destroy() promises. */
 static gyre_status cuda_stream_destroy(struct gyre_device *device, gyre_stream stream)
 {
-    ON_DEVICE(device, cudaStreamDestroy((cudaStream_t)stream));
+    int previous = -1;
+    GYRE_TRY(gyre_cuda_enter(device->ordinal, &previous));
+    const cudaError_t drained = cudaStreamSynchronize((cudaStream_t)stream);
+    const cudaError_t error = cudaStreamDestroy((cudaStream_t)stream);
+    gyre_cuda_leave(device->ordinal, previous);
+    if (drained != cudaSuccess)
+        return gyre_cuda_fail(drained, "cudaStreamSynchronize");
+    return error == cudaSuccess ? GYRE_SUCCESS : gyre_cuda_fail(error, "cudaStreamDestroy");
 }
 
 static gyre_status cuda_stream_synchronize(struct gyre_device *device, gyre_stream stream)
@@ -276,6 +284,23 @@ static gyre_status cuda_stream_query(struct gyre_device *device, gyre_stream str
         return GYRE_IN_PROGRESS;
     }
     return error == cudaSuccess ? GYRE_SUCCESS : gyre_cuda_fail(error, "cudaStreamQuery");
+}
+
+static gyre_status cuda_stream_follow(struct gyre_device *device, gyre_stream stream,
+                                      gyre_stream other)
+{
+    int previous = -1;
+    cudaEvent_t event;
+    gyre_status status = GYRE_SUCCESS;
+    GYRE_TRY(gyre_cuda_enter(device->ordinal, &previous));
+    GYRE_CUDA_TRY_GOTO(status, cudaEventCreateWithFlags(&event, cudaEventDisableTiming), leave);
+    GYRE_CUDA_TRY_GOTO(status, cudaEventRecord(event, (cudaStream_t)other), destroy);
+    GYRE_CUDA_TRY_GOTO(status, cudaStreamWaitEvent((cudaStream_t)stream, event, 0), destroy);
+destroy:
+    (void)cudaEventDestroy(event); /* goes when it is reached */
+leave:
+    gyre_cuda_leave(device->ordinal, previous);
+    return status;
 }
 
 const struct gyre_device_ops gyre_device_cuda = {
@@ -299,4 +324,5 @@ const struct gyre_device_ops gyre_device_cuda = {
     .stream_destroy = cuda_stream_destroy,
     .stream_synchronize = cuda_stream_synchronize,
     .stream_query = cuda_stream_query,
+    .stream_follow = cuda_stream_follow,
 };

@@ -149,6 +149,13 @@ static gyre_status host_stream_query(struct gyre_device *device, gyre_stream str
     return gyre_host_stream_query(stream);
 }
 
+static gyre_status host_stream_follow(struct gyre_device *device, gyre_stream stream,
+                                      gyre_stream other)
+{
+    (void)device;
+    return gyre_host_stream_follow(stream, other);
+}
+
 const struct gyre_device_ops gyre_device_host = {
     .kind = GYRE_DEVICE_HOST,
     .name = "host",
@@ -170,4 +177,5 @@ const struct gyre_device_ops gyre_device_host = {
     .stream_destroy = host_stream_destroy,
     .stream_synchronize = host_stream_synchronize,
     .stream_query = host_stream_query,
+    .stream_follow = host_stream_follow,
 };

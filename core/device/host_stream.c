@@ -339,3 +339,58 @@ gyre_status gyre_host_stream_query(gyre_stream handle)
     }
     return is_empty(stream) ? GYRE_SUCCESS : GYRE_IN_PROGRESS;
 }
+
+/* ---- one stream behind another ------------------------------------------------------------ */
+
+/* A place in one stream's queue that another waits for. */
+struct mark_task {
+    struct gyre_task task; /* first: what the queue has */
+    struct mark *mark;
+};
+
+struct mark {
+    struct mark_task reached; /* in the queue that goes ahead */
+    struct mark_task awaited; /* in the one that follows */
+    uint32_t is_reached;
+    uint32_t n_tasks; /* that are not released; the last frees it */
+};
+
+static void release_mark(struct gyre_task *task)
+{
+    struct mark *mark = ((struct mark_task *)(void *)task)->mark;
+    if (gyre_fetch_add_u32(&mark->n_tasks, UINT32_MAX) == 1)
+        free(mark);
+}
+
+static enum gyre_task_state poll_reached(struct gyre_task *task, gyre_status *status_out)
+{
+    (void)status_out;
+    gyre_store_release_u32(&((struct mark_task *)(void *)task)->mark->is_reached, 1);
+    return GYRE_TASK_DONE;
+}
+
+static enum gyre_task_state poll_awaited(struct gyre_task *task, gyre_status *status_out)
+{
+    const struct mark *mark = ((struct mark_task *)(void *)task)->mark;
+    (void)status_out;
+    return gyre_load_acquire_u32(&mark->is_reached) != 0 ? GYRE_TASK_DONE : GYRE_TASK_IDLE;
+}
+
+gyre_status gyre_host_stream_follow(gyre_stream stream, gyre_stream other)
+{
+    struct mark *mark = calloc(1, sizeof(*mark));
+    if (mark == NULL)
+        return gyre_fail_errno(ENOMEM, "a stream behind another");
+    mark->reached = (struct mark_task){{NULL, poll_reached, release_mark}, mark};
+    mark->awaited = (struct mark_task){{NULL, poll_awaited, release_mark}, mark};
+    mark->n_tasks = 2;
+    gyre_status status = gyre_host_stream_push(other, &mark->reached.task);
+    if (status != GYRE_SUCCESS) {
+        free(mark);
+        return status;
+    }
+    status = gyre_host_stream_push(stream, &mark->awaited.task);
+    if (status != GYRE_SUCCESS)
+        release_mark(&mark->awaited.task);
+    return status;
+}

@@ -45,4 +45,9 @@ gyre_status gyre_host_stream_synchronize(gyre_stream stream);
  * them by asking in turn. Failures are left for synchronize. */
 gyre_status gyre_host_stream_query(gyre_stream stream);
 
+/** gyre_host_stream_follow - what is pushed on `stream` from now on begins after what is on `other`
+ * now, however that ends. Errors: as push; then nothing was changed but a task that does nothing on
+ * `other`. */
+gyre_status gyre_host_stream_follow(gyre_stream stream, gyre_stream other);
+
 #endif

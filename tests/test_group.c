@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Groups of sends and receives: of several streams, and of messages that differ in size.
+ */
+#include "core/base/util.h"
+#include "core/comm/comm.h"
+#include "tests/ranks.h"
+
+/* More than the FIFOs of a pair hold. */
+#define N_LONG ((size_t)8 << 20)
+
+static int32_t value_of(int from, int to, size_t i)
+{
+    return (int32_t)(i * 31U) + from * 1000003 + to * 7919;
+}
+
+struct message {
+    int32_t *out;
+    int32_t *in;
+    size_t n_elems;
+};
+
+static void copy(gyre_comm *comm, void *to, const void *from, size_t n_elems)
+{
+    CHECK_OK(comm->device->ops->copy(comm->device, to, from, n_elems * sizeof(int32_t)));
+}
+
+static gyre_stream make_stream(gyre_comm *comm)
+{
+    gyre_stream stream = NULL;
+    CHECK_OK(gyre_stream_create(&stream, test_device(), comm->device_info.ordinal));
+    return stream;
+}
+
+/* What `rank` sends to `to`, and room for as much. */
+static struct message make_message(gyre_comm *comm, int rank, int to, size_t n_elems)
+{
+    struct message message = {.n_elems = n_elems};
+    const size_t n_bytes = n_elems * sizeof(int32_t);
+    const int ordinal = comm->device_info.ordinal;
+    int32_t *values = calloc(n_elems, sizeof(*values));
+    CHECK_OK(gyre_mem_alloc((void **)&message.out, n_bytes, test_device(), ordinal));
+    CHECK_OK(gyre_mem_alloc((void **)&message.in, n_bytes, test_device(), ordinal));
+    copy(comm, message.in, values, n_elems);
+    for (size_t i = 0; i < n_elems; i++)
+        values[i] = value_of(rank, to, i);
+    copy(comm, message.out, values, n_elems);
+    free(values);
+    return message;
+}
+
+/* As `from` sent it; frees the message. */
+static void check_message(gyre_comm *comm, struct message *message, int from, int rank)
+{
+    int32_t *values = malloc(message->n_elems * sizeof(*values));
+    size_t n_wrong = 0;
+    copy(comm, values, message->in, message->n_elems);
+    for (size_t i = 0; i < message->n_elems; i++)
+        n_wrong += values[i] != value_of(from, rank, i);
+    CHECK_MSG(n_wrong == 0, "%zu of %zu elements from rank %d are wrong", n_wrong, message->n_elems,
+              from);
+    free(values);
+    CHECK_OK(gyre_mem_free(message->out, test_device()));
+    CHECK_OK(gyre_mem_free(message->in, test_device()));
+}
+
+/* Launched one after the other, both sends would wait for receives that wait for them. */
+static void swap_on_two_streams(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    const int peer = n_ranks - 1 - rank;
+    struct message message = make_message(comm, rank, peer, N_LONG);
+    gyre_stream streams[2] = {make_stream(comm), make_stream(comm)};
+    (void)argument;
+    CHECK_OK(gyre_group_start());
+    CHECK_OK(gyre_send(message.out, N_LONG, GYRE_INT32, peer, comm, streams[0]));
+    CHECK_OK(gyre_recv(message.in, N_LONG, GYRE_INT32, peer, comm, streams[1]));
+    CHECK_OK(gyre_group_end());
+    CHECK_OK(gyre_stream_synchronize(streams[1], test_device()));
+    CHECK_OK(gyre_stream_synchronize(streams[0], test_device()));
+    check_message(comm, &message, peer, rank);
+    for (int i = 0; i < 2; i++)
+        CHECK_OK(gyre_stream_destroy(streams[i], test_device()));
+}
+
+static void a_send_and_a_receive_may_be_on_two_streams(void)
+{
+    test_on_threads(2, swap_on_two_streams, NULL);
+}
+
+/* Every stream of a group waits for all of it, and the group for every stream: here the receiving
+ * stream for the copy, which waits for the all-reduce ahead of the send. */
+static void send_to_oneself_on_two_streams(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    struct message sum = make_message(comm, 0, 0, N_LONG);
+    struct message message = make_message(comm, rank, rank, N_LONG);
+    gyre_stream streams[2] = {make_stream(comm), make_stream(comm)};
+    (void)n_ranks;
+    (void)argument;
+    CHECK_OK(gyre_broadcast(sum.out, sum.in, N_LONG, GYRE_INT32, 0, comm, streams[0]));
+    CHECK_OK(gyre_group_start());
+    CHECK_OK(gyre_send(message.out, N_LONG, GYRE_INT32, rank, comm, streams[0]));
+    CHECK_OK(gyre_recv(message.in, N_LONG, GYRE_INT32, rank, comm, streams[1]));
+    CHECK_OK(gyre_group_end());
+    CHECK_OK(gyre_stream_synchronize(streams[1], test_device()));
+    check_message(comm, &message, rank, rank);
+    check_message(comm, &sum, 0, 0);
+    for (int i = 0; i < 2; i++)
+        CHECK_OK(gyre_stream_destroy(streams[i], test_device()));
+}
+
+static void a_copy_within_a_rank_holds_up_the_receiving_stream(void)
+{
+    test_on_threads(2, send_to_oneself_on_two_streams, NULL);
+}
+
+/* Every rank sends to every other: 0, 1, a few, many elements, by other protocols on GPUs. */
+static void exchange_unevenly(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    static const size_t sizes[] = {1, 1 << 20, 0, 1000003, 16411, 7};
+    struct message out[TEST_MAX_RANKS], in[TEST_MAX_RANKS];
+    gyre_stream stream = make_stream(comm);
+    (void)argument;
+    for (int peer = 0; peer < n_ranks; peer++) {
+        /* Both ends know how long it is. */
+        const size_t n_out = sizes[(size_t)(rank * 2 + peer) % GYRE_ARRAY_LENGTH(sizes)];
+        const size_t n_in = sizes[(size_t)(peer * 2 + rank) % GYRE_ARRAY_LENGTH(sizes)];
+        out[peer] = make_message(comm, rank, peer, n_out + 1);
+        in[peer] = make_message(comm, rank, peer, n_in + 1);
+        out[peer].n_elems = n_out;
+        in[peer].n_elems = n_in;
+    }
+    CHECK_OK(gyre_group_start());
+    for (int peer = 0; peer < n_ranks; peer++) {
+        CHECK_OK(gyre_send(out[peer].out, out[peer].n_elems, GYRE_INT32, peer, comm, stream));
+        CHECK_OK(gyre_recv(in[peer].in, in[peer].n_elems, GYRE_INT32, peer, comm, stream));
+    }
+    CHECK_OK(gyre_group_end());
+    CHECK_OK(gyre_stream_synchronize(stream, test_device()));
+    for (int peer = 0; peer < n_ranks; peer++) {
+        check_message(comm, &in[peer], peer, rank);
+        out[peer].n_elems = 0; /* nothing came there */
+        check_message(comm, &out[peer], peer, rank);
+    }
+    CHECK_OK(gyre_stream_destroy(stream, test_device()));
+}
+
+static void messages_of_a_group_may_differ_in_size(void)
+{
+    test_on_threads(2, exchange_unevenly, NULL);
+    test_on_threads(4, exchange_unevenly, NULL);
+    test_on_processes(2, exchange_unevenly, NULL);
+}
+
+static const struct test_case cases[] = {
+    {"a send and a receive may be on two streams", a_send_and_a_receive_may_be_on_two_streams},
+    {"a copy within a rank holds up the receiving stream",
+     a_copy_within_a_rank_holds_up_the_receiving_stream},
+    {"messages of a group may differ in size", messages_of_a_group_may_differ_in_size},
+};
+
+TEST_MAIN(cases)
