@@ -113,6 +113,8 @@ struct gyre_executor_ops {
     void (*close)(struct gyre_executor *executor);
     /* As it is now. Any thread; does not block. */
     struct gyre_pulse (*pulse)(const struct gyre_executor *executor);
+    /* Are all works over that launch() was called for? As pulse(). */
+    bool (*is_idle)(struct gyre_executor *executor);
     /* The fault was raised: make works that run, and all later ones, end at once. Any thread; does
      * not block. */
     void (*abort)(struct gyre_executor *executor);

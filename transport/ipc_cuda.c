@@ -4,6 +4,7 @@
  */
 #include "transport/ipc_cuda.h"
 
+#include "core/base/log.h"
 #include "core/base/status.h"
 #include "core/device/cuda_error.h"
 
@@ -71,6 +72,19 @@ static gyre_status open_handle(int ordinal, const uint8_t *bytes, void **base_ou
     return error == cudaSuccess ? GYRE_SUCCESS : gyre_cuda_fail(error, "cudaIpcOpenMemHandle");
 }
 
+/* On the GPU that it was opened for: a mapping belongs to a context. */
+static void close_import(const struct gyre_ipc_import *import)
+{
+    struct gyre_cuda_apart apart = {0};
+    if (gyre_cuda_enter_apart(import->ordinal, &apart) != GYRE_SUCCESS)
+        return; /* the process ends */
+    const cudaError_t error = cudaIpcCloseMemHandle(import->base);
+    gyre_cuda_leave_apart(&apart);
+    if (error != cudaSuccess)
+        GYRE_INFO(P2P, "a peer's memory stays mapped: cudaIpcCloseMemHandle: %s",
+                  cudaGetErrorString(cudaGetLastError()));
+}
+
 /* The caller holds imports_lock. */
 static gyre_status add_import(struct gyre_device *device, const uint8_t *key, const uint8_t *bytes,
                               struct gyre_ipc_import **import_out)
@@ -115,8 +129,7 @@ void gyre_ipc_release(struct gyre_ipc_import *import)
         while (*link != import)
             link = &(*link)->next;
         *link = import->next;
-        (void)cudaIpcCloseMemHandle(import->base);
-        (void)cudaGetLastError();
+        close_import(import);
         free(import);
     }
     pthread_mutex_unlock(&imports_lock);

@@ -80,8 +80,14 @@ static bool cuda_reachable(const struct gyre_params *params, const struct gyre_p
 /* cudaFree() finds the GPU by the address. */
 static void free_slab(void *base, size_t n_bytes)
 {
+    struct gyre_cuda_apart apart = {0};
+    int ordinal = -1;
     (void)n_bytes;
+    if (cudaGetDevice(&ordinal) != cudaSuccess ||
+        gyre_cuda_enter_apart(ordinal, &apart) != GYRE_SUCCESS)
+        return; /* the process ends */
     (void)cudaFree(base);
+    gyre_cuda_leave_apart(&apart);
 }
 
 static bool has_other_processes(const struct gyre_transport_config *config)

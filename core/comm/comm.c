@@ -172,16 +172,19 @@ gyre_status gyre_comm_check(gyre_comm *comm)
 
 /* ---- ending ------------------------------------------------------------------------------- */
 
+void gyre_comm_attach(const gyre_comm *comm)
+{
+    /* Where it fails, so does what the thread is there for, and says why. */
+    if (comm != NULL && comm->device != NULL)
+        (void)comm->device->ops->attach(comm->device);
+}
+
 /* All works that this rank launched are done, or nothing more can be done. */
 static void drain(gyre_comm *comm)
 {
     const struct timespec nap = {0, DRAIN_NAP_NS};
-    while (!gyre_fault_is_raised(&comm->fault)) {
-        const uint64_t completed = comm->executor->ops->pulse(comm->executor).completed;
-        if (completed >= gyre_load_acquire_u64(&comm->executor->n_launched))
-            return;
+    while (!gyre_fault_is_raised(&comm->fault) && !comm->executor->ops->is_idle(comm->executor))
         nanosleep(&nap, NULL);
-    }
 }
 
 static void leave(gyre_comm *comm)
@@ -196,6 +199,7 @@ static void leave(gyre_comm *comm)
 static void *finalize_in_background(void *argument)
 {
     gyre_comm *comm = argument;
+    gyre_comm_attach(comm);
     leave(comm);
     gyre_comm_set_phase(comm, GYRE_PHASE_READY);
     return NULL;
@@ -219,14 +223,19 @@ gyre_status gyre_comm_finalize(gyre_comm *comm)
     return gyre_fault_status(&comm->fault);
 }
 
-static void *end_comm(void *argument)
+static void end_comm(gyre_comm *comm)
 {
-    gyre_comm *comm = argument;
     const uint64_t patience_ns =
         gyre_fault_is_raised(&comm->fault) ? LEAVE_TIMEOUT_NS / 10 : LEAVE_TIMEOUT_NS;
     if (comm->is_made)
         gyre_health_wait_left(comm->health, gyre_now_ns() + patience_ns);
     gyre_comm_free(comm);
+}
+
+static void *end_in_background(void *argument)
+{
+    gyre_comm_attach(argument);
+    end_comm(argument);
     return NULL;
 }
 
@@ -256,7 +265,7 @@ gyre_status gyre_comm_destroy(gyre_comm *comm)
     comm->is_ending = true;
     pthread_mutex_unlock(&registry.lock);
     pthread_t thread;
-    const int error = pthread_create(&thread, NULL, end_comm, comm);
+    const int error = pthread_create(&thread, NULL, end_in_background, comm);
     if (error != 0)
         end_comm(comm);
     else

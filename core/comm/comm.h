@@ -93,6 +93,10 @@ gyre_status gyre_comm_check(gyre_comm *comm);
  * and finalized communicators are fine. */
 gyre_status gyre_comm_check_made(const gyre_comm *comm);
 
+/** gyre_comm_attach - the communicator's device is this thread's, which is one of gyre's own.
+ * @comm: may be NULL. */
+void gyre_comm_attach(const gyre_comm *comm);
+
 /** gyre_comm_give_up - this rank cannot take part in an exchange that the others wait in: the
  * communicator ends here with `status` and the thread's cause, and at once on all ranks. */
 gyre_status gyre_comm_give_up(gyre_comm *comm, gyre_status status);

@@ -265,6 +265,7 @@ struct launcher {
 static void *run_launcher(void *argument)
 {
     struct launcher *launcher = argument;
+    gyre_comm_attach(launcher->comm);
     launcher->status = launch_comm(launcher->comm, launcher->calls, launcher->n_calls);
     memcpy(launcher->cause, gyre_cause(), strlen(gyre_cause()) + 1);
     return NULL;

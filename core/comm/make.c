@@ -235,6 +235,7 @@ static void *run_making(void *argument)
 {
     struct gyre_making *making = argument;
     const bool is_waited = making->is_waited; /* else it may end before us */
+    gyre_comm_attach(making->comm);
     making->status = carry_out(making->comm, &making->meeting, true);
     snprintf(making->cause, sizeof(making->cause), "%s", gyre_cause());
     if (making->comm != NULL)
@@ -375,6 +376,7 @@ struct local_init {
 static void *run_local_init(void *argument)
 {
     struct local_init *init = argument;
+    gyre_comm_attach(init->comm);
     init->status = make_together(init->comm);
     snprintf(init->cause, sizeof(init->cause), "%s", gyre_cause());
     return NULL;

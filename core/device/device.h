@@ -39,6 +39,9 @@ struct gyre_device_ops {
     void (*close)(struct gyre_device *device);
     /* Do now what the first use of the device would do and take seconds over: CUDA's context. */
     gyre_status (*start)(struct gyre_device *device);
+    /* Make it this thread's device, for good. For threads of gyre's own: what is left behind is
+     * GPU 0 otherwise, and putting that back makes a context there. */
+    gyre_status (*attach)(struct gyre_device *device);
     gyre_status (*info)(struct gyre_device *device, struct gyre_device_info *info_out);
 
     /* Memory of the device; zero-filled only where said so. */

@@ -303,6 +303,12 @@ leave:
     return status;
 }
 
+static gyre_status cuda_attach(struct gyre_device *device)
+{
+    GYRE_CUDA_TRY(cudaSetDevice(device->ordinal));
+    return GYRE_SUCCESS;
+}
+
 const struct gyre_device_ops gyre_device_cuda = {
     .kind = GYRE_DEVICE_CUDA,
     .name = "cuda",
@@ -310,6 +316,7 @@ const struct gyre_device_ops gyre_device_cuda = {
     .open = cuda_open,
     .close = cuda_close,
     .start = cuda_start,
+    .attach = cuda_attach,
     .info = cuda_info,
     .mem_alloc = cuda_mem_alloc,
     .mem_free = cuda_mem_free,

@@ -83,7 +83,10 @@ static gyre_status cuda_open(const struct gyre_executor_config *config,
 {
     struct gyre_device_info info;
     gyre_status status;
+    int most_shared_bytes = 0;
     GYRE_TRY(config->device->ops->info(config->device, &info));
+    GYRE_CUDA_TRY(cudaDeviceGetAttribute(
+        &most_shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, config->device->ordinal));
     struct gyre_cuda_executor *executor = calloc(1, sizeof(*executor));
     if (executor == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "the executor of rank %d", config->rank);
@@ -92,6 +95,7 @@ static gyre_status cuda_open(const struct gyre_executor_config *config,
     executor->rank = config->rank;
     executor->n_ranks = config->n_ranks;
     executor->n_sms = gyre_min_u32(info.n_sms, GYRE_CUDA_MAX_BLOCKS);
+    executor->most_shared_bytes = (uint32_t)most_shared_bytes;
     /* Which multiprocessors share a way out is known of Hopper. */
     executor->min_seated_bytes = info.arch / 10 == 9 ? config->min_seated_bytes : UINT64_MAX;
     executor->spec = config->spec;
@@ -133,6 +137,25 @@ static struct gyre_pulse cuda_pulse(const struct gyre_executor *base)
     return gyre_cuda_board_read(((const struct gyre_cuda_executor *)base)->board);
 }
 
+/* What the board counts has replays of graphs in it. */
+static bool cuda_is_idle(struct gyre_executor *base)
+{
+    struct gyre_cuda_executor *executor = gyre_cuda_own(base);
+    struct gyre_cuda_apart apart = {0};
+    bool is_idle = true;
+    pthread_mutex_lock(&executor->lock);
+    if (executor->last_capture == 0 || executor->lacks_event) {
+        is_idle = cuda_pulse(base).completed >= base->n_launched;
+    } else if (executor->has_launched &&
+               gyre_cuda_enter_apart(executor->device->ordinal, &apart) == GYRE_SUCCESS) {
+        is_idle = cudaEventQuery(executor->last_event) != cudaErrorNotReady;
+        (void)cudaGetLastError();
+        gyre_cuda_leave_apart(&apart);
+    }
+    pthread_mutex_unlock(&executor->lock);
+    return is_idle;
+}
+
 gyre_status gyre_cuda_executor_set_epoch(struct gyre_executor *base, enum gyre_proto proto,
                                          uint64_t n_slots)
 {
@@ -154,6 +177,7 @@ const struct gyre_executor_ops gyre_executor_cuda = {
     .open = cuda_open,
     .close = cuda_close,
     .pulse = cuda_pulse,
+    .is_idle = cuda_is_idle,
     .abort = cuda_abort,
     .load = gyre_cuda_load,
     .prepare = gyre_cuda_prepare,

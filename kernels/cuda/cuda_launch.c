@@ -66,8 +66,21 @@ static void fill_work(const struct gyre_work *work, uint32_t first_block, struct
     to->out_offset_bytes = work->out_offset_bytes;
 }
 
+/* From now on each launch leaves an event behind. Asks at the last moment at which what the board
+ * counts can be compared with what was launched: replays of graphs are counted there too. */
+static void begin_events(struct gyre_cuda_executor *executor)
+{
+    if (executor->has_streams)
+        return;
+    executor->has_streams = true;
+    executor->lacks_event =
+        executor->has_launched &&
+        executor->base.ops->pulse(&executor->base).completed < executor->base.n_launched;
+    executor->has_launched = executor->lacks_event; /* else over, and the stream may be gone */
+}
+
 /* Launches of one executor run in order whatever streams they are on. While there is one stream
- * that costs nothing; from the second on each launch leaves an event behind. */
+ * and no graph that costs nothing. */
 static gyre_status order_after_last(struct gyre_cuda_executor *executor, cudaStream_t stream,
                                     uint64_t capture)
 {
@@ -82,12 +95,12 @@ static gyre_status order_after_last(struct gyre_cuda_executor *executor, cudaStr
     }
     if (!executor->has_launched || executor->last_stream == stream)
         return GYRE_SUCCESS;
-    if (!executor->has_streams) {
-        executor->has_streams = true;
-        if (executor->base.ops->pulse(&executor->base).completed >= executor->base.n_launched)
-            return GYRE_SUCCESS; /* the first stream may be gone */
+    begin_events(executor);
+    if (!executor->has_launched)
+        return GYRE_SUCCESS;
+    if (executor->lacks_event)
         GYRE_CUDA_TRY(cudaEventRecord(executor->last_event, executor->last_stream));
-    }
+    executor->lacks_event = false;
     GYRE_CUDA_TRY(cudaStreamWaitEvent(stream, executor->last_event, 0));
     return GYRE_SUCCESS;
 }
@@ -153,6 +166,7 @@ gyre_status gyre_cuda_start(struct gyre_cuda_executor *executor,
         GYRE_TRY(find_overlap(executor, stream, capture, &overlaps));
     GYRE_TRY(gyre_cuda_start_kernel(launch, stream, overlaps));
     if (capture != 0) {
+        begin_events(executor);
         executor->last_capture = capture;
         executor->captured_stream = stream;
         return find_last_node(stream, &executor->captured_node);
@@ -160,6 +174,7 @@ gyre_status gyre_cuda_start(struct gyre_cuda_executor *executor,
     gyre_store_release_u64(&executor->base.n_launched, executor->base.n_launched + launch->n_works);
     if (executor->has_streams)
         GYRE_CUDA_TRY(cudaEventRecord(executor->last_event, stream));
+    executor->lacks_event = false;
     executor->has_launched = true;
     executor->last_stream = stream;
     return GYRE_SUCCESS;

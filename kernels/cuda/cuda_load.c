@@ -7,13 +7,13 @@
 #include "kernels/cuda/kernel_table.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define DEFAULT_THREADS  512
 #define MAX_THREADS      576 /* of a block, without SIMPLE's two warps of service */
 #define MAX_LINE_THREADS 512
 /* As in block.cuh: a worker's connection, in shared memory. */
 #define CONNECTION_BYTES 80
-#define MAX_SHARED_BYTES (200 * 1024)
 
 /* Payload of one slot: what a tile may have at most. */
 static uint32_t payload_bytes(uint32_t bytes, enum gyre_proto proto)
@@ -88,7 +88,7 @@ static gyre_status prepare_kernel(const void *kernel, uint32_t shared_bytes)
     GYRE_CUDA_TRY(cudaFuncGetAttributes(&attributes, kernel));
     if ((uint32_t)attributes.maxDynamicSharedSizeBytes < shared_bytes)
         GYRE_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                           MAX_SHARED_BYTES));
+                                           (int)shared_bytes));
     return GYRE_SUCCESS;
 }
 
@@ -105,8 +105,10 @@ static gyre_status prepare_kernels(const struct gyre_loaded *loaded,
                                        GYRE_CUDA_LONG_UNROLL};
     const uint32_t n_peers = loaded->exchange.n_peers;
     const uint32_t n_lanes = gyre_cuda_exchange_lanes(n_peers, loaded->n_threads);
+    const unsigned n_unrolls =
+        loaded->proto == GYRE_PROTO_LL128 ? GYRE_ARRAY_LENGTH(unrolls) : 1; /* LL has one kernel */
     for (uint32_t n_tiles = 1; n_tiles <= 2; n_tiles++) /* of one tile, of more */
-        for (unsigned i = 0; i < GYRE_ARRAY_LENGTH(unrolls); i++)
+        for (unsigned i = 0; i < n_unrolls; i++)
             GYRE_TRY(prepare_kernel(gyre_cuda_exchange_kernel_find(&loaded->exchange, loaded->proto,
                                                                    n_tiles, unrolls[i],
                                                                    reduction->dtype, reduction->op),
@@ -154,6 +156,15 @@ static uint32_t shared_bytes(const struct gyre_loaded *loaded, const struct gyre
     return bytes + 16;
 }
 
+/* The most that a kernel of its exchange shares. */
+static uint32_t most_exchange_bytes(const struct gyre_loaded *loaded)
+{
+    const uint32_t n_peers = loaded->exchange.n_peers;
+    return gyre_cuda_exchange_shared_bytes(
+        n_peers, gyre_cuda_exchange_lanes(n_peers, loaded->n_threads),
+        loaded->proto == GYRE_PROTO_LL128 ? GYRE_CUDA_LONG_UNROLL : GYRE_CUDA_UNROLL);
+}
+
 /* Two tiles side by side need twice the slots. The same on all ranks: a program's depth is. */
 static uint16_t choose_abreast(const struct gyre_cuda_executor *executor,
                                const struct gyre_load_config *config)
@@ -191,6 +202,8 @@ static gyre_status load_steps(struct gyre_cuda_executor *executor,
                              &loaded->program, &shape));
     gyre_cuda_exchange_find(&executor->spec, executor->connectors, config, loaded->program,
                             &loaded->exchange);
+    if (most_exchange_bytes(loaded) > executor->most_shared_bytes) /* then steps are interpreted */
+        memset(&loaded->exchange, 0, sizeof(loaded->exchange));
     loaded->tile_bytes = payload_bytes(shape.slot_bytes, config->proto);
     loaded->area_bytes = (uint32_t)gyre_round_up(loaded->tile_bytes, 256);
     loaded->max_connections = shape.max_connections;
@@ -202,7 +215,7 @@ static gyre_status load_steps(struct gyre_cuda_executor *executor,
     loaded->n_abreast = choose_abreast(executor, config);
     loaded->posts_late = shape.max_uses <= executor->spec.depth;
     loaded->shared_bytes = shared_bytes(loaded, &shape);
-    if (loaded->shared_bytes > MAX_SHARED_BYTES)
+    if (loaded->shared_bytes > executor->most_shared_bytes)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "algorithm %s: %u connections of one worker",
                          program->algorithm, shape.max_connections);
     GYRE_TRY(device->ops->mem_alloc(device, loaded->program->n_bytes, &ptr));

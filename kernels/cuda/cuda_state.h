@@ -60,7 +60,8 @@ struct gyre_cuda_executor {
     int rank;
     int n_ranks;
     uint32_t n_sms;
-    uint64_t min_seated_bytes; /* as asked, on GPUs where that is known to help */
+    uint32_t most_shared_bytes; /* that a block can have */
+    uint64_t min_seated_bytes;  /* as asked, on GPUs where that is known to help */
     struct gyre_fifo_spec spec;
     struct gyre_connector *connectors; /* host copy, for lowering */
     struct gyre_connector *device_connectors;
@@ -71,10 +72,11 @@ struct gyre_cuda_executor {
 
     pthread_mutex_t lock; /* guards what follows: the order of launches */
     cudaStream_t last_stream;
-    cudaEvent_t last_event; /* recorded after every launch once there are several streams */
-    bool overlaps_launches; /* in graphs; as asked, where the kernels can */
-    bool has_streams;       /* more than one was seen */
-    bool has_launched;
+    cudaEvent_t last_event;        /* recorded after every launch once has_streams */
+    bool overlaps_launches;        /* in graphs; as asked, where the kernels can */
+    bool has_streams;              /* more than one was seen, or a graph */
+    bool has_launched;             /* on last_stream, what may still run */
+    bool lacks_event;              /* that launch was before has_streams */
     uint64_t last_capture;         /* id of the last capture that took a launch, 0 = none */
     cudaStream_t captured_stream;  /* of that launch */
     cudaGraphNode_t captured_node; /* likewise */

@@ -141,6 +141,11 @@ static struct gyre_pulse host_pulse(const struct gyre_executor *base)
     return pulse;
 }
 
+static bool host_is_idle(struct gyre_executor *base)
+{
+    return host_pulse(base).completed >= gyre_load_acquire_u64(&base->n_launched);
+}
+
 /* ---- running ------------------------------------------------------------------------------ */
 
 static void finish_runner(struct gyre_host_launch *launch, uint32_t i)
@@ -370,6 +375,7 @@ const struct gyre_executor_ops gyre_executor_host = {
     .open = host_open,
     .close = host_close,
     .pulse = host_pulse,
+    .is_idle = host_is_idle,
     .abort = host_abort,
     .load = gyre_host_load,
     .prepare = gyre_host_prepare,
