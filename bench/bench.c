@@ -8,6 +8,7 @@
 #include "bench/choices.h"
 #include "bench/compare.h"
 #include "bench/output.h"
+#include "bench/rendezvous.h"
 #include "core/base/param.h"
 #include "core/base/util.h"
 
@@ -332,23 +333,7 @@ static gyre_status prepare_comms(struct run *run)
             return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%d communicators", n_local);
         return gyre_comm_init_all(run->comms, n_local, NULL, &config);
     }
-    struct {
-        gyre_status status;
-        gyre_unique_id id;
-    } mine = {GYRE_SUCCESS, {{0}}}, *all = calloc((size_t)run->world.n_processes, sizeof(*all));
-    if (all == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%d ids", run->world.n_processes);
-    if (run->world.process == 0)
-        mine.status = gyre_get_unique_id(&mine.id);
-    gyre_status status = run->world.ops->all_gather(&run->world, &mine, sizeof(mine), all);
-    if (status == GYRE_SUCCESS && run->world.process > 0 && all[0].status != GYRE_SUCCESS)
-        status = gyre_fail(GYRE_ERROR_REMOTE, "rank 0 has no rendezvous: %s",
-                           gyre_status_name(all[0].status));
-    else if (status == GYRE_SUCCESS)
-        status = all[0].status;
-    run->id = all[0].id;
-    free(all);
-    return status;
+    return bench_rendezvous(&run->world, n_local, &config, &run->id);
 }
 
 static gyre_status run_ranks(struct run *run)

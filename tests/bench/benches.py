@@ -155,13 +155,16 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def start_ranks(directory, n, port, extra=()):
+def start_ranks(directory, n, port, odd=-1, options=(), environment=None):
+    """One rank, `odd`, may have options and variables that the others lack."""
     ranks = []
     for rank in range(n):
         variables = {"RANK": str(rank), "WORLD_SIZE": str(n), "LOCAL_RANK": str(rank),
-                     "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+                     "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+                     **(environment or {} if rank == odd else {})}
         ranks.append(subprocess.Popen(
-            [bench(directory, "allreduce"), "--device", "host"] + SMALL + list(extra),
+            [bench(directory, "allreduce"), "--device", "host"] + SMALL +
+            list(options if rank == odd else ()),
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             env={**clean_environment(), **variables}))
     return ranks
@@ -196,6 +199,26 @@ def case_torchrun(directory, _):
         assert rank.returncode == 0, output
     parse(outputs[0][0], 3)
     assert outputs[1][0] == "" and outputs[2][0] == "", outputs
+
+
+def case_refusal(directory, _):
+    """What is wrong with one rank alone, all hear at once, before they wait for each other."""
+    for odd, options, variables, words in [
+            (1, [], {"GYRE_FOO": "1"}, "unknown variable GYRE_FOO"),
+            (0, [], {"GYRE_FOO": "1"}, "unknown variable GYRE_FOO"),
+            (2, [], {"GYRE_DEBUG_FILE": "/nonexistent/log"}, "log file /nonexistent/log"),
+            (1, [], {"GYRE_TUNING_FILE": "/nonexistent/costs"}, "/nonexistent/costs"),
+            (1, [], {"GYRE_TRANSPORT": "carrier_pigeon"}, "carrier_pigeon"),
+            (1, ["--device", "cuda"], {"CUDA_VISIBLE_DEVICES": ""}, "CUDA")]:
+        ranks = start_ranks(directory, 3, free_port(), odd, options, variables)
+        try:
+            for rank in ranks:  # GYRE_BOOTSTRAP_TIMEOUT is 120 s
+                errors = rank.communicate(timeout=30)[1]
+                assert rank.returncode == 1 and f"rank {odd}: " in errors and words in errors, \
+                    (odd, variables, errors)
+        finally:
+            for rank in ranks:
+                rank.kill()
 
 
 def case_interrupt(directory, _):
