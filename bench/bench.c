@@ -9,6 +9,7 @@
 #include "bench/compare.h"
 #include "bench/output.h"
 #include "bench/rendezvous.h"
+#include "bench/streams.h"
 #include "core/base/param.h"
 #include "core/base/util.h"
 
@@ -458,7 +459,7 @@ static void set_variables(const struct bench_options *options)
         setenv("GYRE_PROTO", options->proto, 1);
 }
 
-int bench_main(int argc, char **argv, const struct bench_kind *kind)
+static int run_bench(int argc, char **argv, const struct bench_kind *kind)
 {
     struct run run = {.kind = kind, .argc = argc, .argv = argv, .exit_status = 1};
     gyre_status status = bench_options_parse(argc, argv, kind, &run.options);
@@ -482,4 +483,10 @@ int bench_main(int argc, char **argv, const struct bench_kind *kind)
         return 1;
     }
     return run.exit_status;
+}
+
+int bench_main(int argc, char **argv, const struct bench_kind *kind)
+{
+    bench_streams_open();
+    return bench_streams_close(kind->name, run_bench(argc, argv, kind));
 }

@@ -24,8 +24,8 @@ struct bench_kind {
     size_t step_factor;
 };
 
-/** bench_main - run the bench; returns the exit status: 0 only if everything ran and every checked
- * value was right. */
+/** bench_main - run the bench; returns the exit status: 0 only if everything ran, every checked
+ * value was right and everything printed was written. */
 int bench_main(int argc, char **argv, const struct bench_kind *kind);
 
 #endif

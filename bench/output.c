@@ -5,6 +5,8 @@
  */
 #include "bench/output.h"
 
+#include "bench/streams.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -130,10 +132,12 @@ gyre_status bench_output_open(const struct bench_setting *setting, struct bench_
     }
     print_settings(setting);
     print_columns(setting);
-    fflush(stdout);
+    GYRE_TRY_GOTO(status, bench_streams_flush(), free_output);
     *output_out = output;
     return GYRE_SUCCESS;
 free_output:
+    if (output->csv != NULL)
+        fclose(output->csv);
     (void)bench_json_close(output->json, NULL);
     free(output);
     return status;
@@ -165,12 +169,12 @@ static void print_row(const struct bench_setting *setting, const struct bench_ro
     if (compared->n_modes > 1)
         printf("  %6s", compared->mode_names[compared->mode]);
     printf("\n");
-    fflush(stdout);
 }
 
 gyre_status bench_output_row(struct bench_output *output, const struct bench_row *row)
 {
     print_row(output->setting, row);
+    GYRE_TRY(bench_streams_flush());
     if (output->csv != NULL) {
         bench_csv_row(output->csv, row);
         if (fflush(output->csv) != 0)
@@ -192,7 +196,6 @@ gyre_status bench_output_close(struct bench_output *output, const struct bench_s
            summary->n_wrong != 0 ? "FAILED" : "OK");
     printf("# %-20s : %g %s\n", "Avg bus bandwidth", summary->busbw, verdict);
     printf("#\n# Collective test concluded: %s\n#\n", output->setting->kind->name);
-    fflush(stdout);
     gyre_status status = bench_json_close(output->json, summary);
     if (output->csv != NULL && fclose(output->csv) != 0 && status == GYRE_SUCCESS)
         status = gyre_fail_errno(errno, "--csv %s", output->setting->options->csv_path);

@@ -8,6 +8,7 @@
 #include "algorithms/algorithm.h"
 #include "algorithms/verify.h"
 #include "bench/schedule_predict.h"
+#include "bench/streams.h"
 #include "core/base/status.h"
 
 #include <errno.h>
@@ -28,6 +29,7 @@ struct options {
     bool verify;
     bool is_placed;
     bool predict;
+    bool wants_help;
     struct predict_request request; /* of --predict: what only it uses */
 };
 
@@ -168,8 +170,8 @@ static bool parse_options(int argc, char **argv, struct options *options)
             options->predict = true;
             break;
         case 'h':
-            print_usage(stdout);
-            exit(0);
+            options->wants_help = true;
+            return true;
         case '?': /* getopt_long has said what it is */
             return false;
         default:
@@ -412,7 +414,7 @@ static bool predict(const struct options *options)
     return false;
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
     struct options options = {.rank = -1};
     static struct job job; /* large */
@@ -422,6 +424,10 @@ int main(int argc, char **argv)
     }
     if (!parse_options(argc, argv, &options))
         return 2;
+    if (options.wants_help) {
+        print_usage(stdout);
+        return 0;
+    }
     if (options.predict)
         return predict(&options) ? 0 : 1;
     bool ok = options.file != NULL ? load(options.file, &job) : emit(&options, &job);
@@ -430,4 +436,10 @@ int main(int argc, char **argv)
     for (int rank = 0; rank < job.n_programs; rank++)
         gyre_program_free(job.programs[rank]);
     return ok ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+    bench_streams_open();
+    return bench_streams_close("schedule", run(argc, argv));
 }

@@ -155,7 +155,8 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def start_ranks(directory, n, port, odd=-1, options=(), environment=None):
+def start_ranks(directory, n, port, odd=-1, options=(), environment=None,
+                launcher=()):
     """One rank, `odd`, may have options and variables that the others lack."""
     ranks = []
     for rank in range(n):
@@ -163,7 +164,7 @@ def start_ranks(directory, n, port, odd=-1, options=(), environment=None):
                      "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
                      **(environment or {} if rank == odd else {})}
         ranks.append(subprocess.Popen(
-            [bench(directory, "allreduce"), "--device", "host"] + SMALL +
+            list(launcher) + [bench(directory, "allreduce"), "--device", "host"] + SMALL +
             list(options if rank == odd else ()),
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             env={**clean_environment(), **variables}))
@@ -237,6 +238,27 @@ def case_interrupt(directory, _):
         assert "# Interrupted" in text and "# Avg bus bandwidth    : " in text, text
         with open(path, encoding="utf-8") as file:
             assert json.load(file)["summary"]["interrupted"] is True
+
+
+def case_streams(directory, _):
+    """Output that is lost is a failure; a stream that is closed is nobody else's."""
+    one = ["-g", "2", "--device", "host", "-b", "8", "-e", "8"]
+    fit = ["-g", "2", "--device", "host", "-b", "64", "-e", "64K", "-f", "32", "--rounds", "1"]
+    program = ["--algo", "ring", "--coll", "all_reduce", "--ranks", "2"]
+    for name, options in [("allreduce", one), ("allreduce", ["-h"]), ("reduce", ["--help-vars"]),
+                          ("tune", fit), ("schedule", program), ("schedule", ["-h"]), ("topo", []),
+                          ("topo", ["-h"]), ("limits", ["-h"])]:
+        command = [bench(directory, name)] + options
+        done = run(["sh", "-c", '"$@" > /dev/full', "sh"] + command, status=1)
+        assert done.returncode == 1, (command, done)
+        assert done.stderr.count("standard output: No space left") == 1, (command, done.stderr)
+        run(["sh", "-c", '"$@" <&- >&-', "sh"] + command)
+        run(command)
+    # Sockets between two processes must not get the number of a closed stream.
+    ranks = start_ranks(directory, 2, free_port(), launcher=["sh", "-c", '"$@" >&-', "sh"])
+    for rank in ranks:
+        errors = rank.communicate(timeout=100)[1]
+        assert rank.returncode == 0, (rank.returncode, errors)
 
 
 def case_options(directory, _):
