@@ -261,6 +261,26 @@ def case_streams(directory, _):
         assert rank.returncode == 0, (rank.returncode, errors)
 
 
+def peak_memory(command):
+    """Of a command that ends well, in KiB."""
+    # AddressSanitizer keeps what is freed, for a while.
+    sanitizer = os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=1"
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL,
+                               env={**clean_environment(), "ASAN_OPTIONS": sanitizer})
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert status == 0, (command, status)
+    return usage.ru_maxrss
+
+
+def case_memory(directory, _):
+    """What a run takes does not grow with -n: queues of a host's stream are emptied in between."""
+    command = [bench(directory, "allreduce"), "-g", "2", "--device", "host", "-b", "8", "-e", "8",
+               "-w", "0", "-c", "0", "-n"]
+    few, many = peak_memory(command + ["8000"]), peak_memory(command + ["80000"])
+    assert many < few + 16 * 1024, f"{few} KiB for 8000 iterations, {many} for 80000"
+
+
 def case_options(directory, _):
     refused = [
         (["-b", "12X"], "is not a size"),
