@@ -15,6 +15,8 @@ static void a_cause_keeps_its_context(void)
     CHECK(gyre_fail(GYRE_ERROR_SYSTEM, "inner %d", 7) == GYRE_ERROR_SYSTEM);
     gyre_fail_context(GYRE_ERROR_SYSTEM, "outer");
     CHECK(strcmp(gyre_cause(), "outer: inner 7") == 0);
+    gyre_fail(GYRE_ERROR_SYSTEM, "of a library\n");
+    CHECK(strcmp(gyre_cause(), "of a library") == 0);
     CHECK_FAILS(gyre_fail_errno(ENOMEM, "x"), GYRE_ERROR_OUT_OF_MEMORY, "errno 12");
 }
 
