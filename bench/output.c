@@ -59,9 +59,9 @@ static void print_settings(const struct bench_setting *setting)
     printf("# nThread %d nGpus %d minBytes %zu maxBytes %zu step: %zu(%s) warmup iters: %d iters: "
            "%d agg iters: %d validation: %d graph: %d\n",
            options->n_threads, options->n_gpus, options->min_bytes, options->max_bytes,
-           is_factor ? options->step_factor : options->step_bytes, is_factor ? "factor" : "bytes",
-           options->n_warmup, options->n_iters, options->n_aggregated, options->n_checks,
-           options->n_graph_launches);
+           is_factor ? (size_t)options->step_factor : options->step_bytes,
+           is_factor ? "factor" : "bytes", options->n_warmup, options->n_iters,
+           options->n_aggregated, options->n_checks, options->n_graph_launches);
     if (options->is_blocking)
         printf("# Blocking Enabled: wait for completion and barrier after each collective \n");
     printf("#\n# Using devices\n");

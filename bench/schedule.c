@@ -7,10 +7,12 @@
  */
 #include "algorithms/algorithm.h"
 #include "algorithms/verify.h"
+#include "bench/options.h"
 #include "bench/schedule_predict.h"
 #include "bench/streams.h"
 #include "core/base/status.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
@@ -111,6 +113,27 @@ static bool take_predict_option(int id, struct predict_request *request)
     }
 }
 
+/* What is given and would not be read is refused. */
+static bool check_together(const struct options *options)
+{
+    const struct predict_request *request = &options->request;
+    const char *wrong = NULL;
+    const bool is_about_predictions = request->bytes != NULL || request->cost != NULL ||
+                                      request->proto != NULL || request->n_channels > 0 ||
+                                      request->tile_bytes > 0 || request->depth > 0;
+    const bool prints = options->rank >= 0 || options->rounds;
+    if (is_about_predictions && !options->predict)
+        wrong = "--bytes, --cost, --proto, --channels, --tile and --depth need --predict";
+    else if (options->predict &&
+             (prints || options->verify || options->is_placed || options->file != NULL))
+        wrong = "--predict does not go with --rank, --rounds, --verify, --placed or --file";
+    else if (options->rank >= 0 && options->rounds)
+        wrong = "--rank does not go with --rounds, which shows all ranks";
+    if (wrong != NULL)
+        fprintf(stderr, "schedule: %s\n", wrong);
+    return wrong == NULL;
+}
+
 static bool parse_options(int argc, char **argv, struct options *options)
 {
     static const struct option longs[] = {{"algo", required_argument, NULL, 'a'},
@@ -182,7 +205,7 @@ static bool parse_options(int argc, char **argv, struct options *options)
         fprintf(stderr, "schedule: unexpected argument \"%s\"\n", argv[optind]);
         return false;
     }
-    return ok;
+    return ok && check_together(options);
 }
 
 /* "0,0,1,1": any numbers; they are renumbered by first appearance. */
@@ -202,7 +225,7 @@ static bool parse_hosts(const char *text, int n_ranks, struct gyre_grouping *gro
     for (int rank = 0; rank < n_ranks; rank++) {
         char *end;
         const long host = strtol(at, &end, 10);
-        if (end == at || *end != (rank < n_ranks - 1 ? ',' : '\0')) {
+        if (!isdigit((unsigned char)*at) || *end != (rank < n_ranks - 1 ? ',' : '\0')) {
             fprintf(stderr,
                     "schedule: --hosts %s: expected %d numbers separated by commas, one a rank, "
                     "or HOSTSxRANKS with that product\n",
@@ -410,7 +433,10 @@ static bool predict(const struct options *options)
     request.grouping = shape.grouping;
     if (predict_print(&request) == GYRE_SUCCESS)
         return true;
-    fprintf(stderr, "schedule: %s\n", gyre_cause());
+    const struct bench_options given = {.proto = request.proto};
+    char cause[GYRE_CAUSE_MAX_BYTES];
+    bench_options_blame(&given, cause);
+    fprintf(stderr, "schedule: %s\n", cause);
     return false;
 }
 

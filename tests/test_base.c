@@ -72,6 +72,7 @@ static void only_a_regular_file_is_replaced(void)
     CHECK(symlink("nothing", "to_nothing") == 0);
     CHECK_FAILS(gyre_file_to_replace("to_nothing", target), GYRE_ERROR_INVALID_ARGUMENT,
                 "leads nowhere");
+    CHECK_FAILS(gyre_file_to_replace("-", target), GYRE_ERROR_INVALID_ARGUMENT, "give the path");
     CHECK(mknod("file", S_IFREG | 0600, 0) == 0 && symlink("file", "to_file") == 0);
     CHECK_OK(gyre_file_to_replace("to_file", target));
     CHECK_MSG(strcmp(strrchr(target, '/'), "/file") == 0, "%s", target);

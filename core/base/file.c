@@ -26,6 +26,8 @@ static gyre_status take_new_name(const char *path, char *target_out)
 gyre_status gyre_file_to_replace(const char *path, char *target_out)
 {
     struct stat there;
+    if (strcmp(path, "-") == 0)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "-: give the path of a file");
     if (stat(path, &there) != 0 && errno == ENOENT)
         return take_new_name(path, target_out);
     if (realpath(path, target_out) == NULL || stat(target_out, &there) != 0)

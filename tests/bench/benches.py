@@ -296,6 +296,23 @@ def case_options(directory, _):
         (["--algo", "nonsense", "--device", "host"], "nonsense"),
         (["--compare", "gloo"], "is none of"),
         (["-G", "1", "--device", "host"], "no graphs"),
+        (["-f", "1.5"], "is not a number from 0"),
+        (["-f", "2K"], "is not a number from 0"),
+        (["-f", "1", "-i", "0"], "never reaches"),
+        (["--from", "."], "--from and --output do not go with allreduce"),
+        (["--output", "x"], "--from and --output do not go with allreduce"),
+        (["--nccl-lib", "x"], "--nccl-lib needs --compare nccl"),
+        (["--nccl-algo", "Ring", "--compare", "mpi"], "--nccl-algo needs --compare nccl"),
+        (["--nccl-proto", "LL"], "--nccl-proto needs --compare nccl"),
+        (["--sweep", "1", "--channels", "0"], "\"0\" is not a number from 1 to 64"),
+        (["--sweep", "1", "--channels", "1,65"], "\"65\" is not a number from 1 to 64"),
+        (["--sweep", "1", "--channels", "1x"], "\"1x\" is not a number from 1 to 64"),
+        (["--sweep", "1", "--channels", "1,,2"], "a word of the list is empty"),
+        (["--sweep", "1", "--algo", "ring,"], "a word of the list is empty"),
+        (["--predict", "1", "-J", "x"], "--predict 1 does not go with"),
+        (["-J", "x", "--csv", "x"], "are the same file"),
+        (["-J", "-"], "--json -: give the path"),
+        (["--csv", "-"], "--csv -: give the path"),
         (["--nccl-mode", "symmetric"], "is none of"),
         (["--nccl-mode", "window"], "needs --compare nccl"),
         (["-J", "/nonexistent/x.json", "-b", "8", "-e", "8", "--device", "host"], "-"),
@@ -304,6 +321,9 @@ def case_options(directory, _):
     for options, words in refused:
         done = run([bench(directory, "allreduce")] + options, status=1)
         assert words in done.stderr, (options, done.stderr)
+    for options in (["-J", "x"], ["--csv", "x"], ["--predict", "1"], ["--compare", "mpi"]):
+        done = run([bench(directory, "tune")] + options, status=1)
+        assert "tune does not go with" in done.stderr, (options, done.stderr)
     variables = run([bench(directory, "allreduce"), "--help-vars"]).stdout
     for name in ("SOCKET_IFNAME", "IB_HCA", "ALGO", "BOOTSTRAP_TIMEOUT"):
         assert name in variables, variables
@@ -568,8 +588,15 @@ def case_schedule(directory, _):
             (["--ranks", "8", "--algo", "sendrecv"], "has no all_reduce"),
             (["--ranks", "8", "--algo", "ring", "--depth", "1", "--channels", "1"], "deadlock"),
             (["--ranks", "4097"], "4096"),
+            (["--ranks", "4", "--hosts", "0,0,1,-1"], "expected 4 numbers"),
+            (["--ranks", "4", "--rounds"], "--predict does not go with"),
             ([], "--ranks is missing")]:
         done = run(schedule + options, status=1)
+        assert words in done.stderr and "GYRE_" not in done.stderr, (options, done.stderr)
+    for options, words in [(["--channels", "2"], "need --predict"), (["--cost", "x"], "need --pre"),
+                           (["--rank", "1", "--rounds"], "--rank does not go with --rounds")]:
+        done = run([bench(directory, "schedule"), "--algo", "ring", "--coll", "all_reduce",
+                    "--ranks", "4"] + options, status=1)
         assert words in done.stderr, (options, done.stderr)
     placed = [bench(directory, "schedule"), "--algo", "spread", "--coll", "all_reduce", "--ranks",
               "4", "--placed", "--verify"]
