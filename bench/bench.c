@@ -270,6 +270,7 @@ static gyre_status finish(struct sweep *sweep, gyre_status status)
     const char *least = getenv("NCCL_TESTS_MIN_BW"); /* job scripts set it for nccl-tests */
     struct bench_summary *summary = &sweep->summary;
     summary->busbw = sweep->n_halves == 0 ? 0 : summary->busbw / sweep->n_halves;
+    summary->has_failed = status != GYRE_SUCCESS;
     summary->least_busbw = least == NULL || sweep->n_halves == 0 ? -1 : strtod(least, NULL);
     if (sweep->output != NULL) {
         const gyre_status closed = bench_output_close(sweep->output, summary);
@@ -479,7 +480,9 @@ static int run_bench(int argc, char **argv, const struct bench_kind *kind)
         status = run_process(&run);
     }
     if (status != GYRE_SUCCESS) {
-        fprintf(stderr, "%s: %s: %s\n", kind->name, gyre_status_name(status), gyre_cause());
+        char cause[GYRE_CAUSE_MAX_BYTES];
+        bench_options_blame(&run.options, cause);
+        fprintf(stderr, "%s: %s: %s\n", kind->name, gyre_status_name(status), cause);
         return 1;
     }
     return run.exit_status;

@@ -189,11 +189,14 @@ gyre_status bench_output_close(struct bench_output *output, const struct bench_s
         return GYRE_SUCCESS;
     const char *verdict = "";
     if (summary->least_busbw >= 0)
-        verdict = summary->busbw < summary->least_busbw * 0.9 ? "FAILED" : "OK";
+        verdict =
+            summary->busbw < summary->least_busbw * 0.9 || summary->has_failed ? "FAILED" : "OK";
     if (summary->is_interrupted)
         printf("# Interrupted: what follows is of the sizes above\n");
+    if (summary->has_failed)
+        printf("# Ended by an error: what follows is of the sizes above\n");
     printf("# %-20s : %lld %s\n", "Out of bounds values", (long long)summary->n_wrong,
-           summary->n_wrong != 0 ? "FAILED" : "OK");
+           summary->n_wrong != 0 || summary->has_failed ? "FAILED" : "OK");
     printf("# %-20s : %g %s\n", "Avg bus bandwidth", summary->busbw, verdict);
     printf("#\n# Collective test concluded: %s\n#\n", output->setting->kind->name);
     gyre_status status = bench_json_close(output->json, summary);

@@ -332,6 +332,27 @@ def case_options(directory, _):
         assert f"-{option}," in help_text, option
 
 
+def case_causes(directory, _):
+    """What went wrong is one line that names what the user wrote, and nothing is OK after it."""
+    one = ["-g", "2", "--device", "host", "-b", "8", "-e", "8"]
+    for options, words in [(["--algo", "rign"], "--algo: \"rign\" is none of"),
+                           (["--proto", "ll"], "no protocol that --proto allows"),
+                           (["--path", "placed"], "--path wants the results")]:
+        done = run([bench(directory, "allreduce")] + one + options, status=1)
+        assert words in done.stderr and "GYRE_" not in done.stderr, done.stderr
+        assert " OK" not in done.stdout, done.stdout
+        assert "Out of bounds" not in done.stdout or "# Ended by an error" in done.stdout, done
+    done = run([bench(directory, "allreduce")] + one, status=1, environment={"GYRE_PROTO": "ll"})
+    assert "no protocol that GYRE_PROTO allows" in done.stderr, done.stderr
+    topo = bench(directory, "topo")
+    for command, variables in [([topo, "--xml", "/etc/passwd"], {}),
+                               ([bench(directory, "allreduce"), "-J", "/nonexistent/x"] + one, {}),
+                               ([bench(directory, "allreduce")] + one,
+                                {"GYRE_TOPO_FILE": "/etc/passwd"})]:
+        done = run(command, status=1, environment=variables)
+        assert done.stderr and "\n\n" not in done.stderr, done.stderr
+
+
 def case_launchers(directory, _):
     """A process of many that cannot join the others refuses and says what to do."""
     for variables, words in [
