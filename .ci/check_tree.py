@@ -29,8 +29,9 @@ ALLOWED = {
                           "algorithms/algorithm.h", "algorithms/simulate.h",
                           "transport/transport.h", "kernels/executor.h"],
     "core/nccl": ["core/gyre.h"],
-    "bench": MODEL + ["core/model", "core/device", "core/topo", "core/comm/plan.h", "algorithms",
-                      "kernels/executor.h", "kernels/pattern.h", "kernels/accuracy.h"],
+    "bench": MODEL + ["core/model", "core/device", "core/topo", "core/comm/plan.h",
+                      "core/comm/local.h", "algorithms", "kernels/executor.h", "kernels/pattern.h",
+                      "kernels/accuracy.h"],
     "tests": None,  # anything
 }
 

@@ -8,6 +8,8 @@
 #include "bench/choices.h"
 #include "bench/compare.h"
 #include "bench/output.h"
+#include "bench/rendezvous.h"
+#include "bench/streams.h"
 #include "core/base/param.h"
 #include "core/base/util.h"
 
@@ -268,6 +270,7 @@ static gyre_status finish(struct sweep *sweep, gyre_status status)
     const char *least = getenv("NCCL_TESTS_MIN_BW"); /* job scripts set it for nccl-tests */
     struct bench_summary *summary = &sweep->summary;
     summary->busbw = sweep->n_halves == 0 ? 0 : summary->busbw / sweep->n_halves;
+    summary->has_failed = status != GYRE_SUCCESS;
     summary->least_busbw = least == NULL || sweep->n_halves == 0 ? -1 : strtod(least, NULL);
     if (sweep->output != NULL) {
         const gyre_status closed = bench_output_close(sweep->output, summary);
@@ -332,23 +335,7 @@ static gyre_status prepare_comms(struct run *run)
             return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%d communicators", n_local);
         return gyre_comm_init_all(run->comms, n_local, NULL, &config);
     }
-    struct {
-        gyre_status status;
-        gyre_unique_id id;
-    } mine = {GYRE_SUCCESS, {{0}}}, *all = calloc((size_t)run->world.n_processes, sizeof(*all));
-    if (all == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%d ids", run->world.n_processes);
-    if (run->world.process == 0)
-        mine.status = gyre_get_unique_id(&mine.id);
-    gyre_status status = run->world.ops->all_gather(&run->world, &mine, sizeof(mine), all);
-    if (status == GYRE_SUCCESS && run->world.process > 0 && all[0].status != GYRE_SUCCESS)
-        status = gyre_fail(GYRE_ERROR_REMOTE, "rank 0 has no rendezvous: %s",
-                           gyre_status_name(all[0].status));
-    else if (status == GYRE_SUCCESS)
-        status = all[0].status;
-    run->id = all[0].id;
-    free(all);
-    return status;
+    return bench_rendezvous(&run->world, n_local, &config, &run->id);
 }
 
 static gyre_status run_ranks(struct run *run)
@@ -473,7 +460,7 @@ static void set_variables(const struct bench_options *options)
         setenv("GYRE_PROTO", options->proto, 1);
 }
 
-int bench_main(int argc, char **argv, const struct bench_kind *kind)
+static int run_bench(int argc, char **argv, const struct bench_kind *kind)
 {
     struct run run = {.kind = kind, .argc = argc, .argv = argv, .exit_status = 1};
     gyre_status status = bench_options_parse(argc, argv, kind, &run.options);
@@ -493,8 +480,16 @@ int bench_main(int argc, char **argv, const struct bench_kind *kind)
         status = run_process(&run);
     }
     if (status != GYRE_SUCCESS) {
-        fprintf(stderr, "%s: %s: %s\n", kind->name, gyre_status_name(status), gyre_cause());
+        char cause[GYRE_CAUSE_MAX_BYTES];
+        bench_options_blame(&run.options, cause);
+        fprintf(stderr, "%s: %s: %s\n", kind->name, gyre_status_name(status), cause);
         return 1;
     }
     return run.exit_status;
+}
+
+int bench_main(int argc, char **argv, const struct bench_kind *kind)
+{
+    bench_streams_open();
+    return bench_streams_close(kind->name, run_bench(argc, argv, kind));
 }

@@ -21,11 +21,11 @@ struct bench_kind {
     gyre_status (*run)(struct bench_rank *rank);
     size_t min_bytes; /* of -b, -e and -f where they are not given; 0 = as nccl-tests */
     size_t max_bytes;
-    size_t step_factor;
+    int step_factor;
 };
 
-/** bench_main - run the bench; returns the exit status: 0 only if everything ran and every checked
- * value was right. */
+/** bench_main - run the bench; returns the exit status: 0 only if everything ran, every checked
+ * value was right and everything printed was written. */
 int bench_main(int argc, char **argv, const struct bench_kind *kind);
 
 #endif

@@ -36,10 +36,10 @@ bool bench_is_secret(const char *variable)
 #ifdef GYRE_BENCH_WITH_JSON
 
 #include "bench/json_add.h"
+#include "core/base/file.h"
 
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <time.h>
 
 extern char **environ;
@@ -111,30 +111,22 @@ static void add_places(struct json_object *root, const struct bench_setting *set
 
 gyre_status bench_json_write(struct json_object *root, const char *path)
 {
-    char temporary[4096];
-    if (snprintf(temporary, sizeof(temporary), "%s.part", path) >= (int)sizeof(temporary))
+    char target[PATH_MAX], temporary[PATH_MAX];
+    const gyre_status status = gyre_file_to_replace(path, target);
+    if (status != GYRE_SUCCESS)
+        return gyre_fail_context(status, "--json");
+    if (snprintf(temporary, sizeof(temporary), "%s.part", target) >= (int)sizeof(temporary))
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--json: the name is too long");
     const int flags = JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE;
     if (json_object_to_file_ext(temporary, root, flags) != 0)
         return gyre_fail(GYRE_ERROR_SYSTEM, "--json %s: %s", path, json_util_get_last_err());
-    if (rename(temporary, path) != 0)
+    if (rename(temporary, target) != 0)
         return gyre_fail_errno(errno, "--json %s", path);
-    return GYRE_SUCCESS;
-}
-
-/* A report takes the place of what has its name: of a file, but never of a device or a pipe. */
-static gyre_status check_path(const char *path)
-{
-    struct stat there;
-    if (stat(path, &there) == 0 && !S_ISREG(there.st_mode))
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "--json %s: not a regular file, and the report would replace it", path);
     return GYRE_SUCCESS;
 }
 
 gyre_status bench_json_open(const struct bench_setting *setting, struct bench_json **json_out)
 {
-    GYRE_TRY(check_path(setting->options->json_path));
     struct bench_json *json = calloc(1, sizeof(*json));
     if (json == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "JSON report");

@@ -54,7 +54,8 @@ static inline void add_time(struct json_object *object, const char *key)
 }
 
 /** bench_json_write - a whole new file takes the place of the old one, so that no reader ever sees
- * half of it. Errors: SYSTEM, INVALID_ARGUMENT (the name is too long). */
+ * half of it. Errors: SYSTEM, INVALID_ARGUMENT (the name is too long, or something else than a file
+ * has it). */
 gyre_status bench_json_write(struct json_object *root, const char *path);
 
 #endif

@@ -5,6 +5,7 @@
  *   limits -J limits.json       then       allreduce -g 4 --limits limits.json
  */
 #include "bench/limits.h"
+#include "bench/streams.h"
 #include "bench/world.h"
 #include "core/topo/topo.h"
 
@@ -17,6 +18,7 @@
 static const char usage[] =
     "usage: limits [-J FILE]\n"
     "  -J,--json FILE  write the figures as JSON, for --limits of benches\n"
+    "  -h,--help       this text\n"
     "CUDA_VISIBLE_DEVICES says which GPUs. Without a GPU: exit status 77.\n";
 
 /* NICs are listed as what is missing, whether there are any or not. */
@@ -58,12 +60,13 @@ static bool parse_options(int argc, char **argv, const char **json_path_out)
     return true;
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
     const char *json_path = NULL;
     struct bench_limits limits;
     if (!parse_options(argc, argv, &json_path)) {
-        const bool asked = argc == 2 && strcmp(argv[1], "--help") == 0;
+        const bool asked =
+            argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
         fputs(usage, asked ? stdout : stderr);
         return asked ? 0 : 2;
     }
@@ -84,4 +87,10 @@ int main(int argc, char **argv)
         return 0;
     fprintf(stderr, "limits: %s\n", gyre_cause());
     return has_gpu ? 1 : NO_GPU;
+}
+
+int main(int argc, char **argv)
+{
+    bench_streams_open();
+    return bench_streams_close("limits", run(argc, argv));
 }

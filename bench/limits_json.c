@@ -111,10 +111,9 @@ static gyre_status read_file(const char *path, struct json_object **root_out)
     (void)close(fd);
     if (*root_out != NULL)
         return GYRE_SUCCESS;
-    const char *cause = json_util_get_last_err(); /* ends with a newline */
-    cause = cause == NULL ? "nothing in it" : cause;
-    return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "is not JSON: %.*s", (int)strcspn(cause, "\n"),
-                     cause);
+    const char *cause = json_util_get_last_err();
+    return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "is not JSON: %s",
+                     cause == NULL ? "nothing in it" : cause);
 }
 
 static gyre_status check_kind(struct json_object *root)

@@ -10,7 +10,8 @@
 
 #include <stdlib.h>
 
-#define MAX_SAMPLES 10000
+#define MAX_SAMPLES      10000
+#define MAX_QUEUED_CALLS 8192 /* at least -m's largest */
 
 /* One iteration: one operation, or several in a group. */
 static gyre_status iterate(const struct bench_rank *rank, const struct bench_call *call)
@@ -26,12 +27,21 @@ static gyre_status iterate(const struct bench_rank *rank, const struct bench_cal
     return status != GYRE_SUCCESS ? status : ended;
 }
 
+/* A stream of the host keeps about 550 bytes of each call until somebody waits, and -n goes up to
+ * 100000000. What a wait costs (microseconds, while the ranks meet again) is nothing beside so many
+ * calls; runs of fewer are one batch, as in nccl-tests. CUDA bounds its queues itself. */
+static bool is_queue_full(const struct bench_rank *rank, int n_enqueued)
+{
+    const int n_iters = MAX_QUEUED_CALLS / rank->options->n_aggregated;
+    return rank->device_kind == GYRE_DEVICE_HOST && n_enqueued % n_iters == 0;
+}
+
 static gyre_status run_iterations(const struct bench_rank *rank, const struct bench_call *call,
                                   int n)
 {
     for (int i = 0; i < n; i++) {
         GYRE_TRY(iterate(rank, call));
-        if (rank->options->is_blocking)
+        if (rank->options->is_blocking || is_queue_full(rank, i + 1))
             GYRE_TRY(bench_wait(rank));
     }
     return GYRE_SUCCESS;

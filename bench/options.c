@@ -44,7 +44,7 @@ enum {
     X('b', "minbytes", "bytes", "smallest size; K, M, G are powers of 1024 [32M]")               \
     X('e', "maxbytes", "bytes", "largest size [32M]")                                            \
     X('i', "stepbytes", "bytes", "from one size to the next: add [1M]")                          \
-    X('f', "stepfactor", "n", "from one size to the next: multiply")                             \
+    X('f', "stepfactor", "n", "multiply by n; 0 and 1: use the step, -i")                        \
     X('n', "iters", "n", "timed iterations [20]")                                                \
     X('w', "warmup_iters", "n", "untimed iterations before, at every size [5]")                  \
     X('m', "agg_iters", "n", "operations of an iteration, in one group [1]")                     \
@@ -131,7 +131,28 @@ size_t bench_options_next_bytes(const struct bench_options *options, size_t n_by
 {
     if (options->step_factor <= 1)
         return n_bytes + options->step_bytes;
-    return n_bytes == 0 ? 1 : n_bytes * options->step_factor;
+    return n_bytes == 0 ? 1 : n_bytes * (size_t)options->step_factor;
+}
+
+/* @option: no longer than @variable. */
+static void rename_variable(char *text, const char *variable, const char *option)
+{
+    const size_t n_variable = strlen(variable), n_option = strlen(option);
+    for (char *at = strstr(text, variable); at != NULL; at = strstr(at, variable)) {
+        memcpy(at, option, n_option);
+        memmove(at + n_option, at + n_variable, strlen(at + n_variable) + 1);
+    }
+}
+
+void bench_options_blame(const struct bench_options *options, char *cause_out)
+{
+    snprintf(cause_out, GYRE_CAUSE_MAX_BYTES, "%s", gyre_cause());
+    if (options->algo != NULL)
+        rename_variable(cause_out, "GYRE_ALGO", "--algo");
+    if (options->proto != NULL)
+        rename_variable(cause_out, "GYRE_PROTO", "--proto");
+    if (options->result_path != NULL)
+        rename_variable(cause_out, "GYRE_PATH", "--path");
 }
 
 static gyre_status parse_int(const char *text, int low, int high, int *value_out)
@@ -194,7 +215,7 @@ static gyre_status take_data_option(int id, const char *text, struct bench_optio
     case 'i':
         return bench_parse_bytes(text, &options->step_bytes);
     case 'f':
-        return bench_parse_bytes(text, &options->step_factor);
+        return parse_int(text, 0, 1 << 20, &options->step_factor);
     case 'o':
         return parse_name(text, gyre_op_names, GYRE_N_OPS, true, &options->op);
     case 'd':
@@ -308,37 +329,6 @@ static gyre_status take_option(int id, const char *text, struct bench_options *o
     }
 }
 
-/* Options that do not go together, or ask for what is not there. */
-static gyre_status check_together(const struct bench_options *options)
-{
-    if (options->min_bytes > options->max_bytes)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "-b %zu is larger than -e %zu",
-                         options->min_bytes, options->max_bytes);
-    if (options->step_factor == 0 && options->step_bytes == 0)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "-i 0 never reaches -e %zu",
-                         options->max_bytes);
-    if (options->n_graph_launches > 0 && options->device == GYRE_DEVICE_HOST)
-        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "-G: the host device has no graphs to capture");
-    if (options->is_predict && (options->is_sweep || options->compare != NULL))
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "--predict 1 does not go with --sweep or --compare");
-    if (options->is_accuracy && (options->is_sweep || options->is_predict ||
-                                 options->json_path != NULL || options->csv_path != NULL))
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "--accuracy 1 does not go with --sweep, --predict, --json or --csv");
-    if (options->nccl_mode != BENCH_NCCL_PLAIN &&
-        (options->compare == NULL || strcmp(options->compare, "nccl") != 0))
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--nccl-mode needs --compare nccl");
-    if (options->is_predict && options->limits_path != NULL)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--limits does not go with --predict 1");
-    if (options->channels != NULL && !options->is_sweep)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--channels needs --sweep 1");
-    if (options->n_threads * options->n_gpus > 1024)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "-t %d times -g %d are over 1024 ranks",
-                         options->n_threads, options->n_gpus);
-    return GYRE_SUCCESS;
-}
-
 gyre_status bench_options_parse(int argc, char **argv, const struct bench_kind *kind,
                                 struct bench_options *options_out)
 {
@@ -378,5 +368,5 @@ gyre_status bench_options_parse(int argc, char **argv, const struct bench_kind *
     if (optind < argc)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s: benches take options only (see --help)",
                          argv[optind]);
-    return check_together(options_out);
+    return bench_options_check(options_out, kind);
 }

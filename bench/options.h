@@ -23,7 +23,7 @@ struct bench_options {
     size_t min_bytes;
     size_t max_bytes;
     size_t step_bytes;
-    size_t step_factor; /* > 1: used instead of step_bytes */
+    int step_factor; /* > 1: used instead of step_bytes */
     int n_iters;
     int n_warmup; /* at every size */
     int n_aggregated;
@@ -69,6 +69,14 @@ struct bench_options {
  * Errors: INVALID_ARGUMENT naming the option and what is legal. */
 gyre_status bench_options_parse(int argc, char **argv, const struct bench_kind *kind,
                                 struct bench_options *options_out);
+
+/** bench_options_check - whether the options go together, and whether all that is given is used.
+ * Errors: INVALID_ARGUMENT, UNSUPPORTED, naming the option. */
+gyre_status bench_options_check(const struct bench_options *options, const struct bench_kind *kind);
+
+/** bench_options_blame - gyre_cause(), with options in place of the variables that they set.
+ * @cause_out: GYRE_CAUSE_MAX_BYTES. */
+void bench_options_blame(const struct bench_options *options, char *cause_out);
 
 /** bench_options_next_bytes - the size after n_bytes, by -i or -f. Pure. */
 size_t bench_options_next_bytes(const struct bench_options *options, size_t n_bytes);

@@ -5,6 +5,8 @@
  */
 #include "bench/output.h"
 
+#include "bench/streams.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,9 +59,9 @@ static void print_settings(const struct bench_setting *setting)
     printf("# nThread %d nGpus %d minBytes %zu maxBytes %zu step: %zu(%s) warmup iters: %d iters: "
            "%d agg iters: %d validation: %d graph: %d\n",
            options->n_threads, options->n_gpus, options->min_bytes, options->max_bytes,
-           is_factor ? options->step_factor : options->step_bytes, is_factor ? "factor" : "bytes",
-           options->n_warmup, options->n_iters, options->n_aggregated, options->n_checks,
-           options->n_graph_launches);
+           is_factor ? (size_t)options->step_factor : options->step_bytes,
+           is_factor ? "factor" : "bytes", options->n_warmup, options->n_iters,
+           options->n_aggregated, options->n_checks, options->n_graph_launches);
     if (options->is_blocking)
         printf("# Blocking Enabled: wait for completion and barrier after each collective \n");
     printf("#\n# Using devices\n");
@@ -130,10 +132,12 @@ gyre_status bench_output_open(const struct bench_setting *setting, struct bench_
     }
     print_settings(setting);
     print_columns(setting);
-    fflush(stdout);
+    GYRE_TRY_GOTO(status, bench_streams_flush(), free_output);
     *output_out = output;
     return GYRE_SUCCESS;
 free_output:
+    if (output->csv != NULL)
+        fclose(output->csv);
     (void)bench_json_close(output->json, NULL);
     free(output);
     return status;
@@ -165,12 +169,12 @@ static void print_row(const struct bench_setting *setting, const struct bench_ro
     if (compared->n_modes > 1)
         printf("  %6s", compared->mode_names[compared->mode]);
     printf("\n");
-    fflush(stdout);
 }
 
 gyre_status bench_output_row(struct bench_output *output, const struct bench_row *row)
 {
     print_row(output->setting, row);
+    GYRE_TRY(bench_streams_flush());
     if (output->csv != NULL) {
         bench_csv_row(output->csv, row);
         if (fflush(output->csv) != 0)
@@ -185,14 +189,16 @@ gyre_status bench_output_close(struct bench_output *output, const struct bench_s
         return GYRE_SUCCESS;
     const char *verdict = "";
     if (summary->least_busbw >= 0)
-        verdict = summary->busbw < summary->least_busbw * 0.9 ? "FAILED" : "OK";
+        verdict =
+            summary->busbw < summary->least_busbw * 0.9 || summary->has_failed ? "FAILED" : "OK";
     if (summary->is_interrupted)
         printf("# Interrupted: what follows is of the sizes above\n");
+    if (summary->has_failed)
+        printf("# Ended by an error: what follows is of the sizes above\n");
     printf("# %-20s : %lld %s\n", "Out of bounds values", (long long)summary->n_wrong,
-           summary->n_wrong != 0 ? "FAILED" : "OK");
+           summary->n_wrong != 0 || summary->has_failed ? "FAILED" : "OK");
     printf("# %-20s : %g %s\n", "Avg bus bandwidth", summary->busbw, verdict);
     printf("#\n# Collective test concluded: %s\n#\n", output->setting->kind->name);
-    fflush(stdout);
     gyre_status status = bench_json_close(output->json, summary);
     if (output->csv != NULL && fclose(output->csv) != 0 && status == GYRE_SUCCESS)
         status = gyre_fail_errno(errno, "--csv %s", output->setting->options->csv_path);

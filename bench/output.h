@@ -55,6 +55,7 @@ struct bench_summary {
     double busbw;       /* mean over rows, both halves */
     double least_busbw; /* NCCL_TESTS_MIN_BW, or -1 */
     bool is_interrupted;
+    bool has_failed; /* an error ended the run */
 };
 
 struct bench_output;

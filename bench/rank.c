@@ -104,7 +104,7 @@ static void report(struct bench_rank *rank, gyre_status status)
     if (rank->has_failed)
         return;
     rank->has_failed = true;
-    memcpy(cause, gyre_cause(), sizeof(cause));
+    bench_options_blame(rank->options, cause);
     fprintf(stderr, "%s: rank %d: %s: %s\n", rank->kind->name, rank->member.rank,
             gyre_status_name(status), cause);
     if (rank->comm != NULL)

@@ -7,9 +7,12 @@
  */
 #include "algorithms/algorithm.h"
 #include "algorithms/verify.h"
+#include "bench/options.h"
 #include "bench/schedule_predict.h"
+#include "bench/streams.h"
 #include "core/base/status.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
@@ -28,6 +31,7 @@ struct options {
     bool verify;
     bool is_placed;
     bool predict;
+    bool wants_help;
     struct predict_request request; /* of --predict: what only it uses */
 };
 
@@ -109,6 +113,27 @@ static bool take_predict_option(int id, struct predict_request *request)
     }
 }
 
+/* What is given and would not be read is refused. */
+static bool check_together(const struct options *options)
+{
+    const struct predict_request *request = &options->request;
+    const char *wrong = NULL;
+    const bool is_about_predictions = request->bytes != NULL || request->cost != NULL ||
+                                      request->proto != NULL || request->n_channels > 0 ||
+                                      request->tile_bytes > 0 || request->depth > 0;
+    const bool prints = options->rank >= 0 || options->rounds;
+    if (is_about_predictions && !options->predict)
+        wrong = "--bytes, --cost, --proto, --channels, --tile and --depth need --predict";
+    else if (options->predict &&
+             (prints || options->verify || options->is_placed || options->file != NULL))
+        wrong = "--predict does not go with --rank, --rounds, --verify, --placed or --file";
+    else if (options->rank >= 0 && options->rounds)
+        wrong = "--rank does not go with --rounds, which shows all ranks";
+    if (wrong != NULL)
+        fprintf(stderr, "schedule: %s\n", wrong);
+    return wrong == NULL;
+}
+
 static bool parse_options(int argc, char **argv, struct options *options)
 {
     static const struct option longs[] = {{"algo", required_argument, NULL, 'a'},
@@ -168,8 +193,8 @@ static bool parse_options(int argc, char **argv, struct options *options)
             options->predict = true;
             break;
         case 'h':
-            print_usage(stdout);
-            exit(0);
+            options->wants_help = true;
+            return true;
         case '?': /* getopt_long has said what it is */
             return false;
         default:
@@ -180,7 +205,7 @@ static bool parse_options(int argc, char **argv, struct options *options)
         fprintf(stderr, "schedule: unexpected argument \"%s\"\n", argv[optind]);
         return false;
     }
-    return ok;
+    return ok && check_together(options);
 }
 
 /* "0,0,1,1": any numbers; they are renumbered by first appearance. */
@@ -200,7 +225,7 @@ static bool parse_hosts(const char *text, int n_ranks, struct gyre_grouping *gro
     for (int rank = 0; rank < n_ranks; rank++) {
         char *end;
         const long host = strtol(at, &end, 10);
-        if (end == at || *end != (rank < n_ranks - 1 ? ',' : '\0')) {
+        if (!isdigit((unsigned char)*at) || *end != (rank < n_ranks - 1 ? ',' : '\0')) {
             fprintf(stderr,
                     "schedule: --hosts %s: expected %d numbers separated by commas, one a rank, "
                     "or HOSTSxRANKS with that product\n",
@@ -408,11 +433,14 @@ static bool predict(const struct options *options)
     request.grouping = shape.grouping;
     if (predict_print(&request) == GYRE_SUCCESS)
         return true;
-    fprintf(stderr, "schedule: %s\n", gyre_cause());
+    const struct bench_options given = {.proto = request.proto};
+    char cause[GYRE_CAUSE_MAX_BYTES];
+    bench_options_blame(&given, cause);
+    fprintf(stderr, "schedule: %s\n", cause);
     return false;
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
     struct options options = {.rank = -1};
     static struct job job; /* large */
@@ -422,6 +450,10 @@ int main(int argc, char **argv)
     }
     if (!parse_options(argc, argv, &options))
         return 2;
+    if (options.wants_help) {
+        print_usage(stdout);
+        return 0;
+    }
     if (options.predict)
         return predict(&options) ? 0 : 1;
     bool ok = options.file != NULL ? load(options.file, &job) : emit(&options, &job);
@@ -430,4 +462,10 @@ int main(int argc, char **argv)
     for (int rank = 0; rank < job.n_programs; rank++)
         gyre_program_free(job.programs[rank]);
     return ok ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+    bench_streams_open();
+    return bench_streams_close("schedule", run(argc, argv));
 }

@@ -3,6 +3,7 @@
  * topo: what gyre sees of this machine (or of a topology file), and the matrix of path levels
  * between GPUs and network ports.
  */
+#include "bench/streams.h"
 #include "core/topo/topo.h"
 
 #include <inttypes.h>
@@ -20,7 +21,8 @@ static const char usage[] =
     "usage: topo [--xml FILE] [--dump FILE] [--levels]\n"
     "  --xml FILE   read a topology in NCCL's XML format instead of this machine's\n"
     "  --dump FILE  write the topology in that format\n"
-    "  --levels     explain the levels\n";
+    "  --levels     explain the levels\n"
+    "  -h, --help   this text\n";
 
 /* "GPU0", "mlx5_0:1", "eth0": what a person calls a node. */
 static void name_node(const struct gyre_topo *topo, int32_t index, char *text, size_t n_bytes)
@@ -132,12 +134,13 @@ static bool parse_options(int argc, char **argv, struct options *options_out)
     return true;
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
     struct options options = {NULL, NULL, false};
     struct gyre_topo topo;
     if (!parse_options(argc, argv, &options)) {
-        const bool asked = argc == 2 && strcmp(argv[1], "--help") == 0;
+        const bool asked =
+            argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
         fputs(usage, asked ? stdout : stderr);
         return asked ? 0 : 2;
     }
@@ -156,4 +159,10 @@ int main(int argc, char **argv)
     if (status != GYRE_SUCCESS)
         fprintf(stderr, "topo: %s\n", gyre_cause());
     return status == GYRE_SUCCESS ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+    bench_streams_open();
+    return bench_streams_close("topo", run(argc, argv));
 }

@@ -3,16 +3,20 @@
  * core/base: causes, faults, small helpers.
  */
 #include "core/base/fault.h"
+#include "core/base/file.h"
 #include "core/base/util.h"
 #include "tests/check.h"
 
 #include <errno.h>
+#include <sys/stat.h>
 
 static void a_cause_keeps_its_context(void)
 {
     CHECK(gyre_fail(GYRE_ERROR_SYSTEM, "inner %d", 7) == GYRE_ERROR_SYSTEM);
     gyre_fail_context(GYRE_ERROR_SYSTEM, "outer");
     CHECK(strcmp(gyre_cause(), "outer: inner 7") == 0);
+    gyre_fail(GYRE_ERROR_SYSTEM, "of a library\n");
+    CHECK(strcmp(gyre_cause(), "of a library") == 0);
     CHECK_FAILS(gyre_fail_errno(ENOMEM, "x"), GYRE_ERROR_OUT_OF_MEMORY, "errno 12");
 }
 
@@ -53,7 +57,34 @@ static void a_host_id_makes_another_host(void)
     CHECK(gyre_host_hash("a") != gyre_host_hash(NULL));
 }
 
+/* In a folder of its own; a pipe stands for everything that is no file. */
+static void only_a_regular_file_is_replaced(void)
+{
+    char folder[] = "/tmp/gyre_base_XXXXXX", target[PATH_MAX];
+    CHECK(mkdtemp(folder) != NULL && chdir(folder) == 0);
+    CHECK_OK(gyre_file_to_replace("new", target));
+    CHECK(strcmp(target, "new") == 0);
+    CHECK(mkfifo("pipe", 0600) == 0 && symlink("pipe", "to_pipe") == 0);
+    CHECK_FAILS(gyre_file_to_replace("pipe", target), GYRE_ERROR_INVALID_ARGUMENT, "not a regular");
+    CHECK_FAILS(gyre_file_to_replace("to_pipe", target), GYRE_ERROR_INVALID_ARGUMENT,
+                "not a regular");
+    CHECK_FAILS(gyre_file_to_replace(folder, target), GYRE_ERROR_INVALID_ARGUMENT, "not a regular");
+    CHECK(symlink("nothing", "to_nothing") == 0);
+    CHECK_FAILS(gyre_file_to_replace("to_nothing", target), GYRE_ERROR_INVALID_ARGUMENT,
+                "leads nowhere");
+    CHECK_FAILS(gyre_file_to_replace("-", target), GYRE_ERROR_INVALID_ARGUMENT, "give the path");
+    CHECK(mknod("file", S_IFREG | 0600, 0) == 0 && symlink("file", "to_file") == 0);
+    CHECK_OK(gyre_file_to_replace("to_file", target));
+    CHECK_MSG(strcmp(strrchr(target, '/'), "/file") == 0, "%s", target);
+    CHECK_FAILS(gyre_file_to_replace("file/below", target), GYRE_ERROR_SYSTEM, "file/below");
+    static const char *const made[] = {"pipe", "to_pipe", "to_nothing", "file", "to_file"};
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(made); i++)
+        CHECK(unlink(made[i]) == 0);
+    CHECK(rmdir(folder) == 0);
+}
+
 static const struct test_case cases[] = {
+    {"only a regular file is replaced", only_a_regular_file_is_replaced},
     {"a cause keeps its context", a_cause_keeps_its_context},
     {"a long cause loses its end, not its context", a_long_cause_loses_its_end_not_its_context},
     {"the first fault wins", the_first_fault_wins},

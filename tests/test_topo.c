@@ -373,6 +373,31 @@ static void what_is_written_reads_back_equal(void)
     end_tree();
 }
 
+static void a_dump_replaces_files_and_nothing_else(void)
+{
+    struct gyre_topo topo, again = {0};
+    struct stat there;
+    char file[128], link[128], pipe[128];
+    build_dgx();
+    detect(FAKE_NVML, &topo);
+    snprintf(file, sizeof(file), "%s/old.xml", root);
+    snprintf(link, sizeof(link), "%s/link", root);
+    snprintf(pipe, sizeof(pipe), "%s/pipe", root);
+    CHECK_OK(gyre_topo_xml_write(&topo, file));
+    CHECK(symlink("old.xml", link) == 0 && mkfifo(pipe, 0600) == 0);
+    CHECK_FAILS(gyre_topo_xml_write(&topo, pipe), GYRE_ERROR_INVALID_ARGUMENT,
+                "not a regular file");
+    CHECK(lstat(pipe, &there) == 0 && S_ISFIFO(there.st_mode));
+    CHECK(truncate(file, 0) == 0);
+    CHECK_OK(gyre_topo_xml_write(&topo, link));
+    CHECK(lstat(link, &there) == 0 && S_ISLNK(there.st_mode));
+    CHECK_OK(gyre_topo_xml_read(file, &again));
+    CHECK(unlink(link) == 0 && unlink(pipe) == 0);
+    gyre_topo_fini(&topo);
+    gyre_topo_fini(&again);
+    end_tree();
+}
+
 static void gpus_joined_by_bridges_and_package_links_have_nvb_c2c_and_p2c(void)
 {
 #define GPU(bus, links)                                                            \
@@ -520,6 +545,7 @@ static const struct test_case cases[] = {
     {"bus ids have one form", bus_ids_have_one_form},
 #ifdef GYRE_WITH_LIBXML2
     {"what is written reads back equal", what_is_written_reads_back_equal},
+    {"a dump replaces files and nothing else", a_dump_replaces_files_and_nothing_else},
     {"GPUs joined by bridges and package links have NVB, C2C and P2C",
      gpus_joined_by_bridges_and_package_links_have_nvb_c2c_and_p2c},
     {"malformed XML is refused with a reason", malformed_xml_is_refused_with_a_reason},

@@ -11,7 +11,8 @@
 
 #define GYRE_CAUSE_MAX_BYTES 1024
 
-/** gyre_fail - record a cause on this thread and return `status`, for `return gyre_fail(...)`. */
+/** gyre_fail - record a cause on this thread and return `status`, for `return gyre_fail(...)`. A
+ * newline at its end is left out. */
 gyre_status gyre_fail(gyre_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

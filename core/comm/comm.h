@@ -189,7 +189,8 @@ gyre_status gyre_topology_open(gyre_comm *comm);
 /** gyre_topology_hash - for gyre_peer_info.topo_hash; 0 = there is none. */
 uint64_t gyre_topology_hash(const gyre_comm *comm);
 
-/** gyre_topology_dump - GYRE_TOPO_DUMP_FILE, by the first rank of each host. Errors: SYSTEM. */
+/** gyre_topology_dump - GYRE_TOPO_DUMP_FILE, by the first rank of each host. Errors: those of
+ * gyre_topo_xml_write. */
 gyre_status gyre_topology_dump(const gyre_comm *comm);
 
 /** gyre_topology_compare - warn, once a job, when hosts do not look alike. */

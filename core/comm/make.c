@@ -8,6 +8,7 @@
 
 #include "core/base/log.h"
 #include "core/base/util.h"
+#include "core/comm/local.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -83,6 +84,14 @@ static gyre_status make_local(const gyre_config *given, gyre_comm **comm_out)
 undo:
     gyre_comm_free(comm);
     return status;
+}
+
+gyre_status gyre_comm_check_local(const gyre_config *config)
+{
+    gyre_comm *comm = NULL;
+    GYRE_TRY(make_local(config, &comm));
+    gyre_comm_free(comm);
+    return GYRE_SUCCESS;
 }
 
 static void on_fault(void *context)

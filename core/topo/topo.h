@@ -224,7 +224,8 @@ gyre_status gyre_topo_xml_parse(const char *name, const char *bytes, size_t n_by
                                 struct gyre_topo *topo_out);
 
 /** gyre_topo_xml_write - write the graph to a file in NCCL's format; a reader never sees half of
- * it. Errors: SYSTEM, OUT_OF_MEMORY. */
+ * it. Errors: INVALID_ARGUMENT when something else than a file has that name; SYSTEM,
+ * OUT_OF_MEMORY. */
 gyre_status gyre_topo_xml_write(const struct gyre_topo *topo, const char *path);
 
 /** gyre_topo_xml_format - as gyre_topo_xml_write, to a string that the caller frees. */

@@ -5,6 +5,7 @@
  *
  * Two attributes are ours, and other readers skip them: net's `rdma` and `netdev`.
  */
+#include "core/base/file.h"
 #include "core/topo/topo.h"
 
 #include <errno.h>
@@ -172,9 +173,11 @@ gyre_status gyre_topo_xml_format(const struct gyre_topo *topo, char **text_out)
 gyre_status gyre_topo_xml_write(const struct gyre_topo *topo, const char *path)
 {
     char *text = NULL;
-    char beside[4096];
-    if (snprintf(beside, sizeof(beside), "%s.%ld.tmp", path, (long)getpid()) >= (int)sizeof(beside))
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "path of %zu bytes", strlen(path));
+    char target[PATH_MAX], beside[PATH_MAX];
+    GYRE_TRY(gyre_file_to_replace(path, target));
+    if (snprintf(beside, sizeof(beside), "%s.%ld.tmp", target, (long)getpid()) >=
+        (int)sizeof(beside))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "path of %zu bytes", strlen(target));
     GYRE_TRY(gyre_topo_xml_format(topo, &text));
     gyre_status status = GYRE_SUCCESS;
     FILE *file = fopen(beside, "we");
@@ -183,7 +186,7 @@ gyre_status gyre_topo_xml_write(const struct gyre_topo *topo, const char *path)
         goto free_text;
     }
     const bool failed = fputs(text, file) == EOF;
-    if (fclose(file) != 0 || failed || rename(beside, path) != 0) {
+    if (fclose(file) != 0 || failed || rename(beside, target) != 0) {
         status = gyre_fail_errno(errno, "cannot write topology to %s", path);
         unlink(beside);
     }

@@ -155,13 +155,17 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def start_ranks(directory, n, port, extra=()):
+def start_ranks(directory, n, port, odd=-1, options=(), environment=None,
+                launcher=()):
+    """One rank, `odd`, may have options and variables that the others lack."""
     ranks = []
     for rank in range(n):
         variables = {"RANK": str(rank), "WORLD_SIZE": str(n), "LOCAL_RANK": str(rank),
-                     "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+                     "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+                     **(environment or {} if rank == odd else {})}
         ranks.append(subprocess.Popen(
-            [bench(directory, "allreduce"), "--device", "host"] + SMALL + list(extra),
+            list(launcher) + [bench(directory, "allreduce"), "--device", "host"] + SMALL +
+            list(options if rank == odd else ()),
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             env={**clean_environment(), **variables}))
     return ranks
@@ -198,6 +202,26 @@ def case_torchrun(directory, _):
     assert outputs[1][0] == "" and outputs[2][0] == "", outputs
 
 
+def case_refusal(directory, _):
+    """What is wrong with one rank alone, all hear at once, before they wait for each other."""
+    for odd, options, variables, words in [
+            (1, [], {"GYRE_FOO": "1"}, "unknown variable GYRE_FOO"),
+            (0, [], {"GYRE_FOO": "1"}, "unknown variable GYRE_FOO"),
+            (2, [], {"GYRE_DEBUG_FILE": "/nonexistent/log"}, "log file /nonexistent/log"),
+            (1, [], {"GYRE_TUNING_FILE": "/nonexistent/costs"}, "/nonexistent/costs"),
+            (1, [], {"GYRE_TRANSPORT": "carrier_pigeon"}, "carrier_pigeon"),
+            (1, ["--device", "cuda"], {"CUDA_VISIBLE_DEVICES": ""}, "CUDA")]:
+        ranks = start_ranks(directory, 3, free_port(), odd, options, variables)
+        try:
+            for rank in ranks:  # GYRE_BOOTSTRAP_TIMEOUT is 120 s
+                errors = rank.communicate(timeout=30)[1]
+                assert rank.returncode == 1 and f"rank {odd}: " in errors and words in errors, \
+                    (odd, variables, errors)
+        finally:
+            for rank in ranks:
+                rank.kill()
+
+
 def case_interrupt(directory, _):
     """A SIGINT ends a sweep that would last for ever, with a footer and whole files."""
     with tempfile.TemporaryDirectory() as work:
@@ -216,6 +240,47 @@ def case_interrupt(directory, _):
             assert json.load(file)["summary"]["interrupted"] is True
 
 
+def case_streams(directory, _):
+    """Output that is lost is a failure; a stream that is closed is nobody else's."""
+    one = ["-g", "2", "--device", "host", "-b", "8", "-e", "8"]
+    fit = ["-g", "2", "--device", "host", "-b", "64", "-e", "64K", "-f", "32", "--rounds", "1"]
+    program = ["--algo", "ring", "--coll", "all_reduce", "--ranks", "2"]
+    for name, options in [("allreduce", one), ("allreduce", ["-h"]), ("reduce", ["--help-vars"]),
+                          ("tune", fit), ("schedule", program), ("schedule", ["-h"]), ("topo", []),
+                          ("topo", ["-h"]), ("limits", ["-h"])]:
+        command = [bench(directory, name)] + options
+        done = run(["sh", "-c", '"$@" > /dev/full', "sh"] + command, status=1)
+        assert done.returncode == 1, (command, done)
+        assert done.stderr.count("standard output: No space left") == 1, (command, done.stderr)
+        run(["sh", "-c", '"$@" <&- >&-', "sh"] + command)
+        run(command)
+    # Sockets between two processes must not get the number of a closed stream.
+    ranks = start_ranks(directory, 2, free_port(), launcher=["sh", "-c", '"$@" >&-', "sh"])
+    for rank in ranks:
+        errors = rank.communicate(timeout=100)[1]
+        assert rank.returncode == 0, (rank.returncode, errors)
+
+
+def peak_memory(command):
+    """Of a command that ends well, in KiB."""
+    # AddressSanitizer keeps what is freed, for a while.
+    sanitizer = os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=1"
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL,
+                               env={**clean_environment(), "ASAN_OPTIONS": sanitizer})
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert status == 0, (command, status)
+    return usage.ru_maxrss
+
+
+def case_memory(directory, _):
+    """What a run takes does not grow with -n: queues of a host's stream are emptied in between."""
+    command = [bench(directory, "allreduce"), "-g", "2", "--device", "host", "-b", "8", "-e", "8",
+               "-w", "0", "-c", "0", "-n"]
+    few, many = peak_memory(command + ["8000"]), peak_memory(command + ["80000"])
+    assert many < few + 16 * 1024, f"{few} KiB for 8000 iterations, {many} for 80000"
+
+
 def case_options(directory, _):
     refused = [
         (["-b", "12X"], "is not a size"),
@@ -231,6 +296,23 @@ def case_options(directory, _):
         (["--algo", "nonsense", "--device", "host"], "nonsense"),
         (["--compare", "gloo"], "is none of"),
         (["-G", "1", "--device", "host"], "no graphs"),
+        (["-f", "1.5"], "is not a number from 0"),
+        (["-f", "2K"], "is not a number from 0"),
+        (["-f", "1", "-i", "0"], "never reaches"),
+        (["--from", "."], "--from and --output do not go with allreduce"),
+        (["--output", "x"], "--from and --output do not go with allreduce"),
+        (["--nccl-lib", "x"], "--nccl-lib needs --compare nccl"),
+        (["--nccl-algo", "Ring", "--compare", "mpi"], "--nccl-algo needs --compare nccl"),
+        (["--nccl-proto", "LL"], "--nccl-proto needs --compare nccl"),
+        (["--sweep", "1", "--channels", "0"], "\"0\" is not a number from 1 to 64"),
+        (["--sweep", "1", "--channels", "1,65"], "\"65\" is not a number from 1 to 64"),
+        (["--sweep", "1", "--channels", "1x"], "\"1x\" is not a number from 1 to 64"),
+        (["--sweep", "1", "--channels", "1,,2"], "a word of the list is empty"),
+        (["--sweep", "1", "--algo", "ring,"], "a word of the list is empty"),
+        (["--predict", "1", "-J", "x"], "--predict 1 does not go with"),
+        (["-J", "x", "--csv", "x"], "are the same file"),
+        (["-J", "-"], "--json -: give the path"),
+        (["--csv", "-"], "--csv -: give the path"),
         (["--nccl-mode", "symmetric"], "is none of"),
         (["--nccl-mode", "window"], "needs --compare nccl"),
         (["-J", "/nonexistent/x.json", "-b", "8", "-e", "8", "--device", "host"], "-"),
@@ -239,12 +321,36 @@ def case_options(directory, _):
     for options, words in refused:
         done = run([bench(directory, "allreduce")] + options, status=1)
         assert words in done.stderr, (options, done.stderr)
+    for options in (["-J", "x"], ["--csv", "x"], ["--predict", "1"], ["--compare", "mpi"]):
+        done = run([bench(directory, "tune")] + options, status=1)
+        assert "tune does not go with" in done.stderr, (options, done.stderr)
     variables = run([bench(directory, "allreduce"), "--help-vars"]).stdout
     for name in ("SOCKET_IFNAME", "IB_HCA", "ALGO", "BOOTSTRAP_TIMEOUT"):
         assert name in variables, variables
     help_text = run([bench(directory, "allreduce"), "--help"]).stdout
     for option in "begtnwmcodrzifGuJ":
         assert f"-{option}," in help_text, option
+
+
+def case_causes(directory, _):
+    """What went wrong is one line that names what the user wrote, and nothing is OK after it."""
+    one = ["-g", "2", "--device", "host", "-b", "8", "-e", "8"]
+    for options, words in [(["--algo", "rign"], "--algo: \"rign\" is none of"),
+                           (["--proto", "ll"], "no protocol that --proto allows"),
+                           (["--path", "placed"], "--path wants the results")]:
+        done = run([bench(directory, "allreduce")] + one + options, status=1)
+        assert words in done.stderr and "GYRE_" not in done.stderr, done.stderr
+        assert " OK" not in done.stdout, done.stdout
+        assert "Out of bounds" not in done.stdout or "# Ended by an error" in done.stdout, done
+    done = run([bench(directory, "allreduce")] + one, status=1, environment={"GYRE_PROTO": "ll"})
+    assert "no protocol that GYRE_PROTO allows" in done.stderr, done.stderr
+    topo = bench(directory, "topo")
+    for command, variables in [([topo, "--xml", "/etc/passwd"], {}),
+                               ([bench(directory, "allreduce"), "-J", "/nonexistent/x"] + one, {}),
+                               ([bench(directory, "allreduce")] + one,
+                                {"GYRE_TOPO_FILE": "/etc/passwd"})]:
+        done = run(command, status=1, environment=variables)
+        assert done.stderr and "\n\n" not in done.stderr, done.stderr
 
 
 def case_launchers(directory, _):
@@ -503,8 +609,15 @@ def case_schedule(directory, _):
             (["--ranks", "8", "--algo", "sendrecv"], "has no all_reduce"),
             (["--ranks", "8", "--algo", "ring", "--depth", "1", "--channels", "1"], "deadlock"),
             (["--ranks", "4097"], "4096"),
+            (["--ranks", "4", "--hosts", "0,0,1,-1"], "expected 4 numbers"),
+            (["--ranks", "4", "--rounds"], "--predict does not go with"),
             ([], "--ranks is missing")]:
         done = run(schedule + options, status=1)
+        assert words in done.stderr and "GYRE_" not in done.stderr, (options, done.stderr)
+    for options, words in [(["--channels", "2"], "need --predict"), (["--cost", "x"], "need --pre"),
+                           (["--rank", "1", "--rounds"], "--rank does not go with --rounds")]:
+        done = run([bench(directory, "schedule"), "--algo", "ring", "--coll", "all_reduce",
+                    "--ranks", "4"] + options, status=1)
         assert words in done.stderr, (options, done.stderr)
     placed = [bench(directory, "schedule"), "--algo", "spread", "--coll", "all_reduce", "--ranks",
               "4", "--placed", "--verify"]
