@@ -137,6 +137,7 @@ static const struct misfit misfits[] = {
     {{GYRE_COLL_ALL_REDUCE, GYRE_COLL_BROADCAST}, {1024, 1024}, {7, 7}, {0, 0}, {0, 0}},
     {{GYRE_COLL_BROADCAST, GYRE_COLL_BROADCAST}, {1024, 1024}, {7, 7}, {0, 0}, {0, 1}},
     {{GYRE_COLL_BROADCAST, GYRE_COLL_BROADCAST}, {16, 4000}, {7, 7}, {0, 0}, {0, 0}},
+    {{GYRE_COLL_BROADCAST, GYRE_COLL_BROADCAST}, {10, 10}, {7, 7}, {0, 0}, {0, 1}},
 };
 
 static void calls_that_do_not_fit_name_both_ranks_and_calls(void)
@@ -144,6 +145,8 @@ static void calls_that_do_not_fit_name_both_ranks_and_calls(void)
     for (size_t i = 0; i < sizeof(misfits) / sizeof(misfits[0]); i++) {
         struct misfit misfit = misfits[i];
         test_on_threads(3, misfitting_call, &misfit);
+        test_on_threads(2, misfitting_call,
+                        &misfit); /* both roots, if they differ: neither waits */
     }
 }
 
