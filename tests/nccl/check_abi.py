@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """docs/nccl_compat.md, nccl.h and libnccl.so.2 name the same functions.
 
-usage: check_abi.py HEADER SHIM TABLE LIBRARY    (exit status 77: a tool is missing)
+usage: check_abi.py SHIM_FOLDER TABLE LIBRARY    (exit status 77: a tool is missing)
 """
+import glob
+import os
 import re
 import shutil
 import subprocess
@@ -11,17 +13,19 @@ import sys
 
 
 def main():
-    header, shim, table, library = sys.argv[1:]
+    shim, table, library = sys.argv[1:]
     errors = []
-    with open(header, encoding="utf-8") as file:
+    with open(os.path.join(shim, "nccl.h"), encoding="utf-8") as file:
         names = re.findall(r"^\s+X\([^,]+, (\w+),", file.read(), re.M)
     with open(table, encoding="utf-8") as file:
         rows = re.findall(r"^\| (nccl\w+) \| (\w+) \| ?(.*)\|$", file.read(), re.M)
-    with open(shim, encoding="utf-8") as file:
+    refused = set()
+    for path in glob.glob(os.path.join(shim, "*.c")):
+        with open(path, encoding="utf-8") as file:
+            bodies = re.findall(r"^NCCL_EXPORT [^{;]*?\bp(nccl\w+)\([^{;]*\)\n\{\n(.*?)^\}",
+                                file.read(), re.M | re.S)
         # Refused: all that a function does without another library is to say so.
-        bodies = re.findall(r"^EXPORT [^{;]*?\bp(nccl\w+)\([^{;]*\)\n\{\n(.*?)^\}", file.read(),
-                            re.M | re.S)
-        refused = {name for name, body in bodies if "return unsupported(" in body}
+        refused |= {name for name, body in bodies if "return unsupported(" in body}
     declared = ["nccl" + name for name in names]
     listed = [row[0] for row in rows]
     if not declared or sorted(declared) != sorted(listed):

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Communicators: made, asked and ended.
+ */
+#include "core/nccl/nccl_shim.h"
+
+#include "core/nccl/nccl_fallback.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+gyre_comm *nccl_usable(struct ncclComm *comm, ncclResult_t *result_out)
+{
+    *result_out = ncclSuccess;
+    if (comm == NULL)
+        *result_out = nccl_refuse(ncclInvalidArgument, "the communicator is NULL");
+    else if (comm->comm == NULL)
+        *result_out =
+            nccl_refuse(ncclInvalidUsage, "the communicator was not initialised, or its group "
+                                          "has not ended");
+    return *result_out == ncclSuccess ? comm->comm : NULL;
+}
+
+static struct ncclComm *new_handle(void)
+{
+    struct ncclComm *comm = calloc(1, sizeof(*comm));
+    if (comm == NULL)
+        nccl_refuse(ncclSystemError, "out of host memory");
+    else
+        pthread_mutex_init(&comm->lock, NULL);
+    return comm;
+}
+
+static void free_handle(struct ncclComm *comm)
+{
+    pthread_mutex_destroy(&comm->lock);
+    free(comm);
+}
+
+/* A new handle and, unless `given` is NULL, the configuration that it asks for. */
+static ncclResult_t take_config(const ncclConfig_t *given, struct ncclComm **handle_out,
+                                gyre_config *config_out)
+{
+    const gyre_config defaults = GYRE_CONFIG_INIT;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    *config_out = defaults;
+    if (given != NULL) {
+        if (given->magic != NCCL_CONFIG_MAGIC || given->size < offsetof(ncclConfig_t, blocking))
+            return nccl_refuse(ncclInvalidArgument,
+                               "the config was not initialised with NCCL_CONFIG_INITIALIZER");
+        memcpy(&config, given, given->size < sizeof(config) ? given->size : sizeof(config));
+    }
+    if (config.blocking != NCCL_CONFIG_UNDEF_INT && config.blocking != 0 && config.blocking != 1)
+        return nccl_refuse(ncclInvalidArgument, "config.blocking is neither 0 nor 1");
+    struct ncclComm *handle = new_handle();
+    if (handle == NULL)
+        return ncclSystemError;
+    config_out->blocking = config.blocking != 0;
+    if (config.minCTAs != NCCL_CONFIG_UNDEF_INT)
+        config_out->min_channels = config.minCTAs;
+    if (config.maxCTAs != NCCL_CONFIG_UNDEF_INT)
+        config_out->max_channels = config.maxCTAs;
+    if (config.trafficClass != NCCL_CONFIG_UNDEF_INT)
+        config_out->traffic_class = config.trafficClass;
+    if (config.commName != NULL) {
+        snprintf(handle->name, sizeof(handle->name), "%s", config.commName);
+        config_out->name = handle->name;
+    }
+    if (config.netName != NULL)
+        config_out->transport = strcmp(config.netName, "IB") == 0 ? "ib" : "socket";
+    *handle_out = handle;
+    return ncclSuccess;
+}
+
+/* What a call that makes a communicator hands out. */
+static ncclResult_t hand_out(struct ncclComm *handle, gyre_status status, ncclComm_t *comm_out)
+{
+    const ncclResult_t result = nccl_result_of(status);
+    if (status != GYRE_SUCCESS && status != GYRE_IN_PROGRESS) {
+        free_handle(handle);
+        handle = NULL;
+    }
+    *comm_out = handle;
+    return result;
+}
+
+static ncclResult_t init_rank(ncclComm_t *comm_out, int n_ranks, const ncclUniqueId *id, int rank,
+                              const ncclConfig_t *given)
+{
+    gyre_config config;
+    gyre_unique_id own_id;
+    struct ncclComm *handle;
+    if (comm_out == NULL)
+        return nccl_refuse(ncclInvalidArgument, "ncclCommInitRank: comm is NULL");
+    const ncclResult_t result = take_config(given, &handle, &config);
+    if (result != ncclSuccess)
+        return result;
+    memcpy(own_id.bytes, id->internal, sizeof(own_id.bytes));
+    return hand_out(handle, gyre_comm_init_rank(&handle->comm, n_ranks, &own_id, rank, &config),
+                    comm_out);
+}
+
+NCCL_EXPORT ncclResult_t pncclGetUniqueId(ncclUniqueId *uniqueId)
+{
+    gyre_unique_id id;
+    if (uniqueId == NULL)
+        return nccl_refuse(ncclInvalidArgument, "ncclGetUniqueId: uniqueId is NULL");
+    const gyre_status status = gyre_get_unique_id(&id);
+    if (status == GYRE_SUCCESS)
+        memcpy(uniqueId->internal, id.bytes, sizeof(id.bytes));
+    return nccl_result_of(status);
+}
+
+NCCL_EXPORT ncclResult_t pncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId commId,
+                                           int rank)
+{
+    return init_rank(comm, nranks, &commId, rank, NULL);
+}
+
+NCCL_EXPORT ncclResult_t pncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId commId,
+                                                 int rank, ncclConfig_t *config)
+{
+    return init_rank(comm, nranks, &commId, rank, config);
+}
+
+NCCL_EXPORT ncclResult_t pncclCommInitRankScalable(ncclComm_t *comm, int nranks, int rank, int nId,
+                                                   ncclUniqueId *commIds, ncclConfig_t *config)
+{
+    if (nId < 1 || commIds == NULL)
+        return nccl_refuse(ncclInvalidArgument, "ncclCommInitRankScalable: no unique id was given");
+    /* One rendezvous serves all ranks; further ids are for NCCL's several roots. */
+    return init_rank(comm, nranks, &commIds[0], rank, config);
+}
+
+NCCL_EXPORT ncclResult_t pncclCommInitAll(ncclComm_t *comms, int ndev, const int *devlist)
+{
+    if (comms == NULL || ndev < 1)
+        return nccl_refuse(ncclInvalidArgument, "ncclCommInitAll: no communicators or no devices");
+    gyre_comm **made = calloc((size_t)ndev, sizeof(*made));
+    ncclResult_t result =
+        made != NULL ? ncclSuccess : nccl_refuse(ncclSystemError, "out of memory");
+    for (int i = 0; i < ndev && result == ncclSuccess; i++) {
+        comms[i] = new_handle();
+        if (comms[i] == NULL) {
+            while (i-- > 0)
+                free_handle(comms[i]);
+            result = ncclSystemError;
+        }
+    }
+    if (result == ncclSuccess) {
+        result = nccl_result_of(gyre_comm_init_all(made, ndev, devlist, NULL));
+        for (int i = 0; i < ndev; i++) {
+            comms[i]->comm = made[i];
+            if (result == ncclSuccess)
+                continue;
+            free_handle(comms[i]);
+            comms[i] = NULL;
+        }
+    }
+    free(made);
+    return result;
+}
+
+NCCL_EXPORT ncclResult_t pncclCommFinalize(ncclComm_t comm)
+{
+    ncclResult_t result;
+    gyre_comm *own = nccl_usable(comm, &result);
+    return own == NULL ? result : nccl_result_of(gyre_comm_finalize(own));
+}
+
+static ncclResult_t end(ncclComm_t comm, int aborts)
+{
+    if (comm == NULL)
+        return ncclSuccess;
+    ncclResult_t result = ncclSuccess;
+    nccl_group_forget(comm->comm);
+    if (comm->twin != NULL && aborts)
+        nccl_fallback_get()->CommAbort(comm->twin);
+    else if (comm->twin != NULL)
+        nccl_fallback_get()->CommDestroy(comm->twin);
+    if (comm->comm != NULL && aborts)
+        result = nccl_result_of(gyre_comm_abort(comm->comm));
+    if (comm->comm != NULL && result == ncclSuccess)
+        result = nccl_result_of(gyre_comm_destroy(comm->comm));
+    free_handle(comm);
+    return result;
+}
+
+NCCL_EXPORT ncclResult_t pncclCommDestroy(ncclComm_t comm)
+{
+    return end(comm, 0);
+}
+
+NCCL_EXPORT ncclResult_t pncclCommAbort(ncclComm_t comm)
+{
+    return end(comm, 1);
+}
+
+NCCL_EXPORT ncclResult_t pncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm,
+                                        ncclConfig_t *config)
+{
+    gyre_config own_config;
+    struct ncclComm *handle;
+    ncclResult_t result;
+    gyre_comm *own = nccl_usable(comm, &result);
+    if (own == NULL)
+        return result;
+    if (newcomm == NULL)
+        return nccl_refuse(ncclInvalidArgument, "ncclCommSplit: newcomm is NULL");
+    result = take_config(config, &handle, &own_config);
+    if (result != ncclSuccess)
+        return result;
+    const gyre_status status =
+        gyre_comm_split(own, color, key, &handle->comm, config != NULL ? &own_config : NULL);
+    if (color != NCCL_SPLIT_NOCOLOR)
+        return hand_out(handle, status, newcomm);
+    free_handle(handle);
+    *newcomm = NULL;
+    return nccl_result_of(status);
+}
+
+NCCL_EXPORT ncclResult_t pncclCommShrink(ncclComm_t comm, int *excludeRanksList,
+                                         int excludeRanksCount, ncclComm_t *newcomm,
+                                         ncclConfig_t *config, int shrinkFlags)
+{
+    gyre_config own_config;
+    struct ncclComm *handle;
+    ncclResult_t result;
+    gyre_comm *own = nccl_usable(comm, &result);
+    if (own == NULL)
+        return result;
+    if (newcomm == NULL)
+        return nccl_refuse(ncclInvalidArgument, "ncclCommShrink: newcomm is NULL");
+    result = take_config(config, &handle, &own_config);
+    if (result != ncclSuccess)
+        return result;
+    return hand_out(handle,
+                    gyre_comm_shrink(own, excludeRanksList, excludeRanksCount, shrinkFlags,
+                                     &handle->comm, config != NULL ? &own_config : NULL),
+                    newcomm);
+}
+
+NCCL_EXPORT ncclResult_t pncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *asyncError)
+{
+    if (comm == NULL || asyncError == NULL)
+        return nccl_refuse(ncclInvalidArgument,
+                           "ncclCommGetAsyncError: comm or asyncError is NULL");
+    if (comm->comm == NULL) { /* its group has not ended */
+        *asyncError = ncclInProgress;
+        return ncclSuccess;
+    }
+    gyre_status status = GYRE_SUCCESS;
+    const ncclResult_t result = nccl_result_of(gyre_comm_async_error(comm->comm, &status));
+    *asyncError = nccl_translate(status);
+    return result;
+}
+
+NCCL_EXPORT ncclResult_t pncclCommCount(const ncclComm_t comm, int *count)
+{
+    ncclResult_t result;
+    gyre_comm *own = nccl_usable(comm, &result);
+    return own == NULL ? result : nccl_result_of(gyre_comm_count(own, count));
+}
+
+NCCL_EXPORT ncclResult_t pncclCommCuDevice(const ncclComm_t comm, int *device)
+{
+    ncclResult_t result;
+    gyre_comm *own = nccl_usable(comm, &result);
+    return own == NULL ? result : nccl_result_of(gyre_comm_device(own, NULL, device));
+}
+
+NCCL_EXPORT ncclResult_t pncclCommUserRank(const ncclComm_t comm, int *rank)
+{
+    ncclResult_t result;
+    gyre_comm *own = nccl_usable(comm, &result);
+    return own == NULL ? result : nccl_result_of(gyre_comm_rank(own, rank));
+}
+
+NCCL_COMM_FUNCTIONS(NCCL_ALIAS)
