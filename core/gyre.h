@@ -256,6 +256,12 @@ GYRE_API gyre_status gyre_group_end(void);
  * UNSUPPORTED (a send or receive is in it; too many ranks to simulate). */
 GYRE_API gyre_status gyre_group_simulate_end(double *time_us_out);
 
+/** gyre_group_cancel - end the group and launch nothing of it; for callers to whom a group with a
+ * failed call is a failed group. Communicators that were being made in the group are made all the
+ * same, and waited for; their failures are the call's as gyre_group_end()'s. IN_PROGRESS as there.
+ * Errors: INVALID_USAGE (no group, or inside another one, which stays open). */
+GYRE_API gyre_status gyre_group_cancel(void);
+
 /* ---- collectives ------------------------------------------------------------------------ *
  *
  * Common rules. Buffers are on the communicator's device. `count` is in elements; 0 is legal and
