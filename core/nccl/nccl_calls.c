@@ -38,7 +38,7 @@ NCCL_EXPORT ncclResult_t pncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm)
 #define CALL(expression)                         \
     ncclResult_t result;                         \
     gyre_comm *own = nccl_usable(comm, &result); \
-    return own == NULL ? result : nccl_result_of(expression)
+    return nccl_group_note(own == NULL ? result : nccl_result_of(expression))
 
 NCCL_EXPORT ncclResult_t pncclReduce(const void *sendbuff, void *recvbuff, size_t count,
                                      ncclDataType_t datatype, ncclRedOp_t op, int root,

@@ -15,6 +15,9 @@ gyre_comm *nccl_usable(struct ncclComm *comm, ncclResult_t *result_out)
     *result_out = ncclSuccess;
     if (comm == NULL)
         *result_out = nccl_refuse(ncclInvalidArgument, "the communicator is NULL");
+    else if (comm->comm == NULL && comm->failure != ncclSuccess)
+        *result_out =
+            nccl_refuse(comm->failure, "the group that was to make the communicator failed");
     else if (comm->comm == NULL)
         *result_out =
             nccl_refuse(ncclInvalidUsage, "the communicator was not initialised, or its group "
@@ -80,6 +83,8 @@ static ncclResult_t hand_out(struct ncclComm *handle, gyre_status status, ncclCo
     if (status != GYRE_SUCCESS && status != GYRE_IN_PROGRESS) {
         free_handle(handle);
         handle = NULL;
+    } else if (handle->comm == NULL) {
+        nccl_group_promise(handle);
     }
     *comm_out = handle;
     return result;
@@ -93,6 +98,7 @@ static ncclResult_t init_rank(ncclComm_t *comm_out, int n_ranks, const ncclUniqu
     struct ncclComm *handle;
     if (comm_out == NULL)
         return nccl_refuse(ncclInvalidArgument, "ncclCommInitRank: comm is NULL");
+    *comm_out = NULL;
     const ncclResult_t result = take_config(given, &handle, &config);
     if (result != ncclSuccess)
         return result;
@@ -115,22 +121,23 @@ NCCL_EXPORT ncclResult_t pncclGetUniqueId(ncclUniqueId *uniqueId)
 NCCL_EXPORT ncclResult_t pncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId commId,
                                            int rank)
 {
-    return init_rank(comm, nranks, &commId, rank, NULL);
+    return nccl_group_note(init_rank(comm, nranks, &commId, rank, NULL));
 }
 
 NCCL_EXPORT ncclResult_t pncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId commId,
                                                  int rank, ncclConfig_t *config)
 {
-    return init_rank(comm, nranks, &commId, rank, config);
+    return nccl_group_note(init_rank(comm, nranks, &commId, rank, config));
 }
 
 NCCL_EXPORT ncclResult_t pncclCommInitRankScalable(ncclComm_t *comm, int nranks, int rank, int nId,
                                                    ncclUniqueId *commIds, ncclConfig_t *config)
 {
     if (nId < 1 || commIds == NULL)
-        return nccl_refuse(ncclInvalidArgument, "ncclCommInitRankScalable: no unique id was given");
+        return nccl_group_note(
+            nccl_refuse(ncclInvalidArgument, "ncclCommInitRankScalable: no unique id was given"));
     /* One rendezvous serves all ranks; further ids are for NCCL's several roots. */
-    return init_rank(comm, nranks, &commIds[0], rank, config);
+    return nccl_group_note(init_rank(comm, nranks, &commIds[0], rank, config));
 }
 
 NCCL_EXPORT ncclResult_t pncclCommInitAll(ncclComm_t *comms, int ndev, const int *devlist)
@@ -143,8 +150,10 @@ NCCL_EXPORT ncclResult_t pncclCommInitAll(ncclComm_t *comms, int ndev, const int
     for (int i = 0; i < ndev && result == ncclSuccess; i++) {
         comms[i] = new_handle();
         if (comms[i] == NULL) {
-            while (i-- > 0)
+            while (i-- > 0) {
                 free_handle(comms[i]);
+                comms[i] = NULL;
+            }
             result = ncclSystemError;
         }
     }
@@ -169,9 +178,9 @@ NCCL_EXPORT ncclResult_t pncclCommFinalize(ncclComm_t comm)
     return own == NULL ? result : nccl_result_of(gyre_comm_finalize(own));
 }
 
-static ncclResult_t end(ncclComm_t comm, int aborts)
+ncclResult_t nccl_comm_end(struct ncclComm *comm, int aborts)
 {
-    if (comm == NULL)
+    if (comm == NULL || nccl_group_drop(comm, aborts))
         return ncclSuccess;
     ncclResult_t result = ncclSuccess;
     nccl_group_forget(comm->comm);
@@ -189,35 +198,41 @@ static ncclResult_t end(ncclComm_t comm, int aborts)
 
 NCCL_EXPORT ncclResult_t pncclCommDestroy(ncclComm_t comm)
 {
-    return end(comm, 0);
+    return nccl_comm_end(comm, 0);
 }
 
 NCCL_EXPORT ncclResult_t pncclCommAbort(ncclComm_t comm)
 {
-    return end(comm, 1);
+    return nccl_comm_end(comm, 1);
 }
 
-NCCL_EXPORT ncclResult_t pncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm,
-                                        ncclConfig_t *config)
+static ncclResult_t split(struct ncclComm *comm, int color, int key, ncclComm_t *comm_out,
+                          const ncclConfig_t *given)
 {
-    gyre_config own_config;
+    gyre_config config;
     struct ncclComm *handle;
     ncclResult_t result;
     gyre_comm *own = nccl_usable(comm, &result);
     if (own == NULL)
         return result;
-    if (newcomm == NULL)
-        return nccl_refuse(ncclInvalidArgument, "ncclCommSplit: newcomm is NULL");
-    result = take_config(config, &handle, &own_config);
+    result = take_config(given, &handle, &config);
     if (result != ncclSuccess)
         return result;
     const gyre_status status =
-        gyre_comm_split(own, color, key, &handle->comm, config != NULL ? &own_config : NULL);
+        gyre_comm_split(own, color, key, &handle->comm, given != NULL ? &config : NULL);
     if (color != NCCL_SPLIT_NOCOLOR)
-        return hand_out(handle, status, newcomm);
+        return hand_out(handle, status, comm_out);
     free_handle(handle);
-    *newcomm = NULL;
     return nccl_result_of(status);
+}
+
+NCCL_EXPORT ncclResult_t pncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm,
+                                        ncclConfig_t *config)
+{
+    if (newcomm == NULL)
+        return nccl_group_note(nccl_refuse(ncclInvalidArgument, "ncclCommSplit: newcomm is NULL"));
+    *newcomm = NULL;
+    return nccl_group_note(split(comm, color, key, newcomm, config));
 }
 
 NCCL_EXPORT ncclResult_t pncclCommShrink(ncclComm_t comm, int *excludeRanksList,
@@ -225,20 +240,20 @@ NCCL_EXPORT ncclResult_t pncclCommShrink(ncclComm_t comm, int *excludeRanksList,
                                          ncclConfig_t *config, int shrinkFlags)
 {
     gyre_config own_config;
-    struct ncclComm *handle;
+    struct ncclComm *handle = NULL;
     ncclResult_t result;
-    gyre_comm *own = nccl_usable(comm, &result);
-    if (own == NULL)
-        return result;
     if (newcomm == NULL)
-        return nccl_refuse(ncclInvalidArgument, "ncclCommShrink: newcomm is NULL");
-    result = take_config(config, &handle, &own_config);
-    if (result != ncclSuccess)
-        return result;
-    return hand_out(handle,
-                    gyre_comm_shrink(own, excludeRanksList, excludeRanksCount, shrinkFlags,
-                                     &handle->comm, config != NULL ? &own_config : NULL),
-                    newcomm);
+        return nccl_group_note(nccl_refuse(ncclInvalidArgument, "ncclCommShrink: newcomm is NULL"));
+    *newcomm = NULL;
+    gyre_comm *own = nccl_usable(comm, &result);
+    if (own != NULL)
+        result = take_config(config, &handle, &own_config);
+    if (result == ncclSuccess)
+        result = hand_out(handle,
+                          gyre_comm_shrink(own, excludeRanksList, excludeRanksCount, shrinkFlags,
+                                           &handle->comm, config != NULL ? &own_config : NULL),
+                          newcomm);
+    return nccl_group_note(result);
 }
 
 NCCL_EXPORT ncclResult_t pncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *asyncError)
@@ -246,8 +261,8 @@ NCCL_EXPORT ncclResult_t pncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *a
     if (comm == NULL || asyncError == NULL)
         return nccl_refuse(ncclInvalidArgument,
                            "ncclCommGetAsyncError: comm or asyncError is NULL");
-    if (comm->comm == NULL) { /* its group has not ended */
-        *asyncError = ncclInProgress;
+    if (comm->comm == NULL) { /* its group has not ended, or has failed */
+        *asyncError = comm->failure != ncclSuccess ? comm->failure : ncclInProgress;
         return ncclSuccess;
     }
     gyre_status status = GYRE_SUCCESS;

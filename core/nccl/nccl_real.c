@@ -110,14 +110,15 @@ NCCL_EXPORT ncclResult_t pncclCommWindowRegister(ncclComm_t comm, void *buff, si
     ncclComm_t twin;
     ncclResult_t result;
     if (nccl_usable(comm, &result) == NULL)
-        return result;
+        return nccl_group_note(result);
     if (win != NULL)
         *win = NULL; /* documented: no window, collectives use the buffer like any other */
     if (real == NULL) {
         const struct nccl_window_wish wish = {comm->comm, buff, size, win};
         /* Only symmetric windows promise that a call's buffers lie alike on all ranks. */
-        return (winFlags & NCCL_WIN_COLL_SYMMETRIC) == 0 ? ncclSuccess
-                                                         : nccl_group_want_window(&wish);
+        return (winFlags & NCCL_WIN_COLL_SYMMETRIC) == 0
+                   ? ncclSuccess
+                   : nccl_group_note(nccl_group_want_window(&wish));
     }
     if (buff == NULL || size == 0 || win == NULL)
         return nccl_refuse(ncclInvalidArgument,

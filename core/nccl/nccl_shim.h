@@ -29,6 +29,11 @@ struct ncclComm {
     pthread_mutex_t lock;
     ncclComm_t twin; /* in the real library, once a call was handed over; under `lock` */
     char name[64];
+    struct ncclComm *next_promised; /* in the list of its thread's group */
+    int is_promised;                /* the end of a group writes `comm`; under `lock` */
+    int is_dropped;                 /* given back by the user before that; under `lock` */
+    int is_aborted;                 /* likewise, by an abort */
+    ncclResult_t failure;           /* why the group made no `comm` */
 };
 
 /* ---- nccl_result.c ------------------------------------------------------------------------ */
@@ -49,10 +54,24 @@ ncclResult_t nccl_result_of(gyre_status status);
  * (yet). */
 gyre_comm *nccl_usable(struct ncclComm *comm, ncclResult_t *result_out);
 
+/** nccl_comm_end - destroy, or abort and destroy, what the handle has, and free it. */
+ncclResult_t nccl_comm_end(struct ncclComm *comm, int aborts);
+
 /* ---- nccl_group.c ------------------------------------------------------------------------- */
 
 /** nccl_group_is_open - is this thread inside a group? */
 int nccl_group_is_open(void);
+
+/** nccl_group_note - what a call ended with that a group collects: the group's end reports the
+ * first failure, and launches nothing then. Returns `result`. */
+ncclResult_t nccl_group_note(ncclResult_t result);
+
+/** nccl_group_promise - the end of this thread's group makes the handle's communicator, or fails.
+ */
+void nccl_group_promise(struct ncclComm *comm);
+
+/** nccl_group_drop - is the handle promised? Then its group's end ends it. Any thread. */
+int nccl_group_drop(struct ncclComm *comm, int aborts);
 
 /** nccl_group_want_window - make a symmetric window, in a group at its end. */
 ncclResult_t nccl_group_want_window(const struct nccl_window_wish *wish);
