@@ -268,6 +268,9 @@ NCCL_EXPORT ncclResult_t pncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *a
     gyre_status status = GYRE_SUCCESS;
     const ncclResult_t result = nccl_result_of(gyre_comm_async_error(comm->comm, &status));
     *asyncError = nccl_translate(status);
+    /* What failed elsewhere: callers ask this thread's last error for the cause. */
+    if (result == ncclSuccess && status != GYRE_SUCCESS && status != GYRE_IN_PROGRESS)
+        nccl_refuse(*asyncError, gyre_comm_last_error(comm->comm));
     return result;
 }
 

@@ -83,10 +83,11 @@ NCCL_EXPORT const char *pncclGetErrorString(ncclResult_t result)
     return "unknown result code";
 }
 
+/* As in NCCL, the communicator does not matter; it may be gone. */
 NCCL_EXPORT const char *pncclGetLastError(ncclComm_t comm)
 {
-    const char *text = comm != NULL && comm->comm != NULL ? gyre_comm_last_error(comm->comm) : "";
-    return text[0] != '\0' ? text : last_error;
+    (void)comm;
+    return last_error;
 }
 
 NCCL_RESULT_FUNCTIONS(NCCL_ALIAS)
