@@ -6,7 +6,8 @@
 
 /* ---- the last error ----------------------------------------------------------------------- */
 
-/* A thread that only polls, as torch's watchdog, learns the cause; also of a handle that is gone. */
+/* A thread that only polls, as torch's watchdog, learns the cause; also of a handle that is gone.
+ */
 static void *poll_for_a_cause(void *argument)
 {
     const struct client *client = argument;

@@ -75,8 +75,10 @@ static ncclResult_t make_twin(gyre_comm *own, const struct nccl_fallback *real,
     if (rank == 0)
         offer.result = result_of_real(real->GetUniqueId(&offer.id), NULL);
     struct twin_offer *offers = calloc((size_t)n_ranks, sizeof(*offers));
-    if (offers == NULL)
+    if (offers == NULL) {
+        (void)gyre_comm_abort(own); /* the other ranks would wait for this one */
         return nccl_refuse(ncclSystemError, "out of host memory");
+    }
     result = nccl_result_of(gyre_comm_exchange(own, &offer, sizeof(offer), offers));
     if (result == ncclSuccess && offers[0].result != ncclSuccess)
         result =
