@@ -16,10 +16,7 @@ static void *poll_for_a_cause(void *argument)
         CHECK(ncclCommAbort(comm) == ncclSuccess);
         return NULL;
     }
-    ncclResult_t result = ncclSuccess;
-    while (result == ncclSuccess)
-        CHECK(ncclCommGetAsyncError(comm, &result) == ncclSuccess);
-    CHECK(result == ncclRemoteError);
+    CHECK(wait_for_failure(comm) == ncclRemoteError);
     CHECK_MSG(strstr(ncclGetLastError(NULL), "aborted communicator") != NULL, "\"%s\"",
               ncclGetLastError(NULL));
     CHECK(ncclCommDestroy(comm) == ncclSuccess);
@@ -32,9 +29,43 @@ static void the_cause_of_an_asynchronous_failure_is_the_last_error(void)
     start_clients(poll_for_a_cause, 2, 1);
 }
 
+/* ---- giving back -------------------------------------------------------------------------- */
+
+/* As torch does before it destroys a communicator that failed. */
+static void *give_back(void *argument)
+{
+    const struct client *client = argument;
+    ncclComm_t comm = join(client);
+    ncclWindow_t window = NULL;
+    void *memory = NULL;
+    CHECK(ncclMemAlloc(&memory, 4096) == ncclSuccess);
+    CHECK(ncclCommWindowRegister(comm, memory, 4096, &window, NCCL_WIN_COLL_SYMMETRIC) ==
+          ncclSuccess);
+    CHECK(window != NULL);
+    CHECK(ncclCommDeregister(comm, NULL) == ncclSuccess);
+    if (client->rank == 1) {
+        CHECK(ncclCommAbort(comm) == ncclSuccess);
+    } else {
+        CHECK(ncclCommWindowDeregister(comm, window) == ncclSuccess); /* ended by the abort */
+        CHECK(wait_for_failure(comm) == ncclRemoteError);
+        CHECK(ncclCommWindowDeregister(comm, window) == ncclSuccess);
+        CHECK(ncclCommDeregister(comm, NULL) == ncclSuccess);
+        CHECK(ncclCommAbort(comm) == ncclSuccess);
+    }
+    CHECK(ncclMemFree(memory) == ncclSuccess);
+    return NULL;
+}
+
+static void what_a_failed_communicator_has_can_be_given_back(void)
+{
+    start_clients(give_back, 2, 1);
+}
+
 static const struct test_case cases[] = {
     {"the cause of an asynchronous failure is the last error",
      the_cause_of_an_asynchronous_failure_is_the_last_error},
+    {"what a failed communicator has can be given back",
+     what_a_failed_communicator_has_can_be_given_back},
 };
 
 TEST_MAIN(cases)

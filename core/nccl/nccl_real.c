@@ -30,7 +30,9 @@ NCCL_EXPORT ncclResult_t pncclCommDeregister(const ncclComm_t comm, void *handle
 {
     ncclResult_t result;
     gyre_comm *own = nccl_usable(comm, &result);
-    return own == NULL ? result : nccl_result_of(gyre_comm_deregister(own, handle));
+    if (own == NULL || handle == NULL) /* no registration, as NCCL's for buffers it does not use */
+        return result;
+    return nccl_result_of(gyre_comm_deregister(own, handle));
 }
 
 /* A feature that gyre does not have, and no real library has either. */
@@ -131,6 +133,21 @@ NCCL_EXPORT ncclResult_t pncclCommWindowRegister(ncclComm_t comm, void *buff, si
     return result_of_real(real->CommWindowRegister(twin, buff, size, win, winFlags), twin);
 }
 
+/* The window of a communicator that failed or was aborted goes with it: nobody is left to agree
+ * with, and callers give their windows back before they destroy what failed. */
+static ncclResult_t deregister_window(gyre_comm *own, gyre_window window)
+{
+    gyre_status ended = GYRE_SUCCESS;
+    const gyre_status status = gyre_window_deregister(own, window);
+    if (status ==
+        GYRE_ERROR_REMOTE) /* another rank's end, which the communicator may not know yet */
+        return ncclSuccess;
+    if (status != GYRE_SUCCESS && gyre_comm_async_error(own, &ended) == GYRE_SUCCESS &&
+        ended != GYRE_SUCCESS && ended != GYRE_IN_PROGRESS)
+        return ncclSuccess;
+    return nccl_result_of(status);
+}
+
 NCCL_EXPORT ncclResult_t pncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win)
 {
     const struct nccl_fallback *real = nccl_fallback_get();
@@ -140,7 +157,7 @@ NCCL_EXPORT ncclResult_t pncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t
     if (own == NULL || win == NULL)
         return result;
     if (real == NULL)
-        return nccl_result_of(gyre_window_deregister(own, (gyre_window)(uintptr_t)win));
+        return deregister_window(own, (gyre_window)(uintptr_t)win);
     result = get_twin(comm, &twin);
     return result != ncclSuccess ? result
                                  : result_of_real(real->CommWindowDeregister(twin, win), twin);

@@ -29,6 +29,15 @@ static inline ncclResult_t wait_for(ncclComm_t comm)
     return result;
 }
 
+/** wait_for_failure - poll until the communicator fails. */
+static inline ncclResult_t wait_for_failure(ncclComm_t comm)
+{
+    ncclResult_t result = ncclSuccess;
+    while (result == ncclSuccess)
+        CHECK(ncclCommGetAsyncError(comm, &result) == ncclSuccess);
+    return result;
+}
+
 static inline ncclComm_t join(const struct client *client)
 {
     ncclComm_t comm = NULL;
@@ -37,7 +46,8 @@ static inline ncclComm_t join(const struct client *client)
     const ncclResult_t result =
         ncclCommInitRankConfig(&comm, client->n_ranks, client->id, client->rank, &config);
     CHECK(result == (client->blocking ? ncclSuccess : ncclInProgress));
-    CHECK_MSG(wait_for(comm) == ncclSuccess, "%s", ncclGetLastError(NULL));
+    if (result == ncclInProgress)
+        CHECK_MSG(wait_for(comm) == ncclSuccess, "%s", ncclGetLastError(NULL));
     return comm;
 }
 
