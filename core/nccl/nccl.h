@@ -29,11 +29,13 @@ typedef struct ncclComm *ncclComm_t;
 typedef struct ncclWindow_vidmem *ncclWindow_t;
 
 /* Flags of windows. */
-#define NCCL_WIN_DEFAULT        0x00
-#define NCCL_WIN_COLL_SYMMETRIC 0x01
-#define NCCL_COMM_NULL          NULL
+#define NCCL_WIN_DEFAULT            0x00
+#define NCCL_WIN_COLL_SYMMETRIC     0x01
+#define NCCL_WIN_REQUIRED_ALIGNMENT 4096
 
-#define NCCL_UNIQUE_ID_BYTES    128
+#define NCCL_COMM_NULL              NULL
+
+#define NCCL_UNIQUE_ID_BYTES        128
 typedef struct {
     char internal[NCCL_UNIQUE_ID_BYTES];
 } ncclUniqueId;
@@ -50,12 +52,16 @@ typedef enum {
     ncclNumResults = 8
 } ncclResult_t;
 
-#define NCCL_CONFIG_UNDEF_INT INT_MIN
-#define NCCL_UNDEF_FLOAT      (-1.0F)
-#define NCCL_CONFIG_UNDEF_PTR NULL
-#define NCCL_SPLIT_NOCOLOR    (-1)
-#define NCCL_SHRINK_DEFAULT   0x00
-#define NCCL_SHRINK_ABORT     0x01
+#define NCCL_CONFIG_UNDEF_INT      INT_MIN
+#define NCCL_UNDEF_FLOAT           (-1.0F)
+#define NCCL_CONFIG_UNDEF_PTR      NULL
+#define NCCL_SPLIT_NOCOLOR         (-1)
+#define NCCL_SHRINK_DEFAULT        0x00
+#define NCCL_SHRINK_ABORT          0x01
+#define NCCL_REVOKE_DEFAULT        0x00
+#define NCCL_CTA_POLICY_DEFAULT    0x00
+#define NCCL_CTA_POLICY_EFFICIENCY 0x01
+#define NCCL_CTA_POLICY_ZERO       0x02
 
 typedef struct ncclConfig_v22800 {
     size_t size;
@@ -140,7 +146,8 @@ typedef enum { ncclScalarDevice = 0, ncclScalarHostImmediate = 1 } ncclScalarRes
 #define NCCL_RESULT_FUNCTIONS(X)                           \
     X(ncclResult_t, GetVersion, (int *version))            \
     X(const char *, GetErrorString, (ncclResult_t result)) \
-    X(const char *, GetLastError, (ncclComm_t comm))
+    X(const char *, GetLastError, (ncclComm_t comm))       \
+    X(void, ResetDebugInit, (void))
 
 #define NCCL_COMM_FUNCTIONS(X)                                                                    \
     X(ncclResult_t, GetUniqueId, (ncclUniqueId * uniqueId))                                       \
@@ -154,6 +161,7 @@ typedef enum { ncclScalarDevice = 0, ncclScalarHostImmediate = 1 } ncclScalarRes
     X(ncclResult_t, CommFinalize, (ncclComm_t comm))                                              \
     X(ncclResult_t, CommDestroy, (ncclComm_t comm))                                               \
     X(ncclResult_t, CommAbort, (ncclComm_t comm))                                                 \
+    X(ncclResult_t, CommRevoke, (ncclComm_t comm, int revokeFlags))                               \
     X(ncclResult_t, CommSplit,                                                                    \
       (ncclComm_t comm, int color, int key, ncclComm_t *newcomm, ncclConfig_t *config))           \
     X(ncclResult_t, CommShrink,                                                                   \

@@ -206,6 +206,17 @@ NCCL_EXPORT ncclResult_t pncclCommAbort(ncclComm_t comm)
     return nccl_comm_end(comm, 1);
 }
 
+/* A revoked communicator is healthy again once it is quiescent, and may be split; one that gyre
+ * aborts never is. */
+NCCL_EXPORT ncclResult_t pncclCommRevoke(ncclComm_t comm, int revokeFlags)
+{
+    (void)comm;
+    (void)revokeFlags;
+    return nccl_unsupported(
+        "gyre does not revoke communicators (ncclCommRevoke); ncclCommAbort ends "
+        "one, ncclCommShrink with NCCL_SHRINK_ABORT goes on with another");
+}
+
 static ncclResult_t split(struct ncclComm *comm, int color, int key, ncclComm_t *comm_out,
                           const ncclConfig_t *given)
 {

@@ -35,13 +35,13 @@ NCCL_EXPORT ncclResult_t pncclCommDeregister(const ncclComm_t comm, void *handle
     return nccl_result_of(gyre_comm_deregister(own, handle));
 }
 
-/* A feature that gyre does not have, and no real library has either. */
-static ncclResult_t unsupported(const char *text)
+/* A feature that gyre does not have, and no real library stands behind it. */
+static ncclResult_t unsupported_unless_real(const char *text)
 {
     char all[600];
     const char *problem = nccl_fallback_problem();
     snprintf(all, sizeof(all), "%s%s%s", text, problem[0] != '\0' ? "; " : "", problem);
-    return nccl_refuse(ncclInvalidUsage, all);
+    return nccl_unsupported(all);
 }
 
 /* The result of a call to the real library. */
@@ -169,7 +169,7 @@ NCCL_EXPORT ncclResult_t pncclDevCommCreate(ncclComm_t comm, const void *require
     const struct nccl_fallback *real = nccl_fallback_get();
     ncclComm_t twin;
     if (real == NULL)
-        return unsupported("gyre does not have NCCL's device API (ncclDevCommCreate)");
+        return unsupported_unless_real("gyre does not have NCCL's device API (ncclDevCommCreate)");
     const ncclResult_t result = get_twin(comm, &twin);
     return result != ncclSuccess
                ? result
@@ -181,7 +181,7 @@ NCCL_EXPORT ncclResult_t pncclDevCommDestroy(ncclComm_t comm, const void *devCom
     const struct nccl_fallback *real = nccl_fallback_get();
     ncclComm_t twin;
     if (real == NULL)
-        return unsupported("gyre does not have NCCL's device API (ncclDevCommDestroy)");
+        return unsupported_unless_real("gyre does not have NCCL's device API (ncclDevCommDestroy)");
     const ncclResult_t result = get_twin(comm, &twin);
     return result != ncclSuccess ? result
                                  : result_of_real(real->DevCommDestroy(twin, devComm), twin);

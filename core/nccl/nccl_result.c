@@ -14,6 +14,11 @@ ncclResult_t nccl_refuse(ncclResult_t result, const char *text)
     return result;
 }
 
+ncclResult_t nccl_unsupported(const char *text)
+{
+    return nccl_refuse(ncclInvalidUsage, text);
+}
+
 ncclResult_t nccl_translate(gyre_status status)
 {
     switch (status) {
@@ -89,5 +94,8 @@ NCCL_EXPORT const char *pncclGetLastError(ncclComm_t comm)
     (void)comm;
     return last_error;
 }
+
+/* The log keeps what the process's first communicator found in the environment. */
+NCCL_EXPORT void pncclResetDebugInit(void) {}
 
 NCCL_RESULT_FUNCTIONS(NCCL_ALIAS)

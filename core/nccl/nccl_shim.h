@@ -41,6 +41,10 @@ struct ncclComm {
 /** nccl_refuse - set this thread's last error. Returns `result`. */
 ncclResult_t nccl_refuse(ncclResult_t result, const char *text);
 
+/** nccl_unsupported - refuse what gyre does not have. Every function that does nothing but this is
+ * "refused" in docs/nccl_compat.md, which a test compares. */
+ncclResult_t nccl_unsupported(const char *text);
+
 /** nccl_translate - a status in NCCL's values. */
 ncclResult_t nccl_translate(gyre_status status);
 
