@@ -110,6 +110,7 @@ typedef struct gyre_config {
     int timeout_ms;        /* per operation; 0 = none (default) */
     const char *transport; /* "p2p", "shm", "ib", "socket" or NULL */
     const char *name;      /* shown in messages; NULL = made from the id */
+    const char *net; /* "IB" or "Socket", in any case: between hosts only, as GYRE_NET; or NULL */
 } gyre_config;
 
 #define GYRE_CONFIG_INIT                                                            \
@@ -117,7 +118,7 @@ typedef struct gyre_config {
         sizeof(gyre_config), GYRE_VERSION, GYRE_DEVICE_AUTO, GYRE_CONFIG_UNDEFINED, \
             GYRE_CONFIG_UNDEFINED, GYRE_CONFIG_UNDEFINED, GYRE_CONFIG_UNDEFINED,    \
             GYRE_CONFIG_UNDEFINED, GYRE_CONFIG_UNDEFINED, GYRE_CONFIG_UNDEFINED,    \
-            GYRE_CONFIG_UNDEFINED, NULL, NULL                                       \
+            GYRE_CONFIG_UNDEFINED, NULL, NULL, NULL                                 \
     }
 
 /* ---- library ---------------------------------------------------------------------------- */
