@@ -4,10 +4,14 @@
  */
 #include "core/nccl/nccl_shim.h"
 
+#include <limits.h>
+
 /* Built-in operations have the same values; the others are moved behind NCCL's. */
 static gyre_op to_op(ncclRedOp_t op)
 {
     const int value = (int)op;
+    if (value > INT_MAX - GYRE_FIRST_USER_OP)
+        return (gyre_op)INT_MAX; /* none that was made */
     return (gyre_op)(value < ncclNumOps ? value : value - ncclNumOps + GYRE_FIRST_USER_OP);
 }
 
@@ -24,7 +28,8 @@ NCCL_EXPORT ncclResult_t pncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar
         return nccl_refuse(ncclInvalidArgument, "ncclRedOpCreatePreMulSum: op is NULL");
     gyre_op made = GYRE_SUM;
     result = nccl_result_of(gyre_op_create_premul_sum(&made, scalar, (gyre_dtype)datatype, own));
-    *op = (ncclRedOp_t)((int)made - GYRE_FIRST_USER_OP + ncclNumOps);
+    if (result == ncclSuccess)
+        *op = (ncclRedOp_t)((int)made - GYRE_FIRST_USER_OP + ncclNumOps);
     return result;
 }
 

@@ -41,39 +41,15 @@ static void free_handle(struct ncclComm *comm)
     free(comm);
 }
 
-/* A new handle and, unless `given` is NULL, the configuration that it asks for. */
-static ncclResult_t take_config(const ncclConfig_t *given, struct ncclComm **handle_out,
-                                gyre_config *config_out)
+/* A new handle, and the configuration that is asked for. */
+static ncclResult_t prepare(const ncclConfig_t *given, struct ncclComm **handle_out,
+                            gyre_config *config_out)
 {
-    const gyre_config defaults = GYRE_CONFIG_INIT;
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    *config_out = defaults;
-    if (given != NULL) {
-        if (given->magic != NCCL_CONFIG_MAGIC || given->size < offsetof(ncclConfig_t, blocking))
-            return nccl_refuse(ncclInvalidArgument,
-                               "the config was not initialised with NCCL_CONFIG_INITIALIZER");
-        memcpy(&config, given, given->size < sizeof(config) ? given->size : sizeof(config));
-    }
-    if (config.blocking != NCCL_CONFIG_UNDEF_INT && config.blocking != 0 && config.blocking != 1)
-        return nccl_refuse(ncclInvalidArgument, "config.blocking is neither 0 nor 1");
-    struct ncclComm *handle = new_handle();
-    if (handle == NULL)
-        return ncclSystemError;
-    config_out->blocking = config.blocking != 0;
-    if (config.minCTAs != NCCL_CONFIG_UNDEF_INT)
-        config_out->min_channels = config.minCTAs;
-    if (config.maxCTAs != NCCL_CONFIG_UNDEF_INT)
-        config_out->max_channels = config.maxCTAs;
-    if (config.trafficClass != NCCL_CONFIG_UNDEF_INT)
-        config_out->traffic_class = config.trafficClass;
-    if (config.commName != NULL) {
-        snprintf(handle->name, sizeof(handle->name), "%s", config.commName);
-        config_out->name = handle->name;
-    }
-    if (config.netName != NULL)
-        config_out->transport = strcmp(config.netName, "IB") == 0 ? "ib" : "socket";
-    *handle_out = handle;
-    return ncclSuccess;
+    const ncclResult_t result = nccl_config_take(given, config_out);
+    if (result != ncclSuccess)
+        return result;
+    *handle_out = new_handle();
+    return *handle_out != NULL ? ncclSuccess : ncclSystemError;
 }
 
 /* What a call that makes a communicator hands out. */
@@ -99,7 +75,7 @@ static ncclResult_t init_rank(ncclComm_t *comm_out, int n_ranks, const ncclUniqu
     if (comm_out == NULL)
         return nccl_refuse(ncclInvalidArgument, "ncclCommInitRank: comm is NULL");
     *comm_out = NULL;
-    const ncclResult_t result = take_config(given, &handle, &config);
+    const ncclResult_t result = prepare(given, &handle, &config);
     if (result != ncclSuccess)
         return result;
     memcpy(own_id.bytes, id->internal, sizeof(own_id.bytes));
@@ -226,7 +202,7 @@ static ncclResult_t split(struct ncclComm *comm, int color, int key, ncclComm_t 
     gyre_comm *own = nccl_usable(comm, &result);
     if (own == NULL)
         return result;
-    result = take_config(given, &handle, &config);
+    result = prepare(given, &handle, &config);
     if (result != ncclSuccess)
         return result;
     const gyre_status status =
@@ -258,7 +234,7 @@ NCCL_EXPORT ncclResult_t pncclCommShrink(ncclComm_t comm, int *excludeRanksList,
     *newcomm = NULL;
     gyre_comm *own = nccl_usable(comm, &result);
     if (own != NULL)
-        result = take_config(config, &handle, &own_config);
+        result = prepare(config, &handle, &own_config);
     if (result == ncclSuccess)
         result = hand_out(handle,
                           gyre_comm_shrink(own, excludeRanksList, excludeRanksCount, shrinkFlags,

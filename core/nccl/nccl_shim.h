@@ -28,7 +28,6 @@ struct ncclComm {
     gyre_comm *comm; /* NULL until the end of the group that makes it */
     pthread_mutex_t lock;
     ncclComm_t twin; /* in the real library, once a call was handed over; under `lock` */
-    char name[64];
     struct ncclComm *next_promised; /* in the list of its thread's group */
     int is_promised;                /* the end of a group writes `comm`; under `lock` */
     int is_dropped;                 /* given back by the user before that; under `lock` */
@@ -51,6 +50,12 @@ ncclResult_t nccl_translate(gyre_status status);
 /** nccl_result_of - the result of a gyre call that just ended on this thread; a failure's cause is
  * the last error. Inside a group only its end says that something is in progress. */
 ncclResult_t nccl_result_of(gyre_status status);
+
+/* ---- nccl_config.c ------------------------------------------------------------------------ */
+
+/** nccl_config_take - the caller's configuration, or NULL = all defaults; its strings stay the
+ * caller's. Errors: ncclInvalidArgument, ncclInvalidUsage (a network that gyre does not have). */
+ncclResult_t nccl_config_take(const ncclConfig_t *given, gyre_config *config_out);
 
 /* ---- nccl_comm.c -------------------------------------------------------------------------- */
 
