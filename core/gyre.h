@@ -110,6 +110,7 @@ typedef struct gyre_config {
     int timeout_ms;        /* per operation; 0 = none (default) */
     const char *transport; /* "p2p", "shm", "ib", "socket" or NULL */
     const char *name;      /* shown in messages; NULL = made from the id */
+    const char *net; /* "IB" or "Socket", in any case: between hosts only, as GYRE_NET; or NULL */
 } gyre_config;
 
 #define GYRE_CONFIG_INIT                                                            \
@@ -117,7 +118,7 @@ typedef struct gyre_config {
         sizeof(gyre_config), GYRE_VERSION, GYRE_DEVICE_AUTO, GYRE_CONFIG_UNDEFINED, \
             GYRE_CONFIG_UNDEFINED, GYRE_CONFIG_UNDEFINED, GYRE_CONFIG_UNDEFINED,    \
             GYRE_CONFIG_UNDEFINED, GYRE_CONFIG_UNDEFINED, GYRE_CONFIG_UNDEFINED,    \
-            GYRE_CONFIG_UNDEFINED, NULL, NULL                                       \
+            GYRE_CONFIG_UNDEFINED, NULL, NULL, NULL                                 \
     }
 
 /* ---- library ---------------------------------------------------------------------------- */
@@ -256,6 +257,12 @@ GYRE_API gyre_status gyre_group_end(void);
  * Errors: INVALID_USAGE (no group, or inside another one, which stays open), INVALID_ARGUMENT,
  * UNSUPPORTED (a send or receive is in it; too many ranks to simulate). */
 GYRE_API gyre_status gyre_group_simulate_end(double *time_us_out);
+
+/** gyre_group_cancel - end the group and launch nothing of it; for callers to whom a group with a
+ * failed call is a failed group. Communicators that were being made in the group are made all the
+ * same, and waited for; their failures are the call's as gyre_group_end()'s. IN_PROGRESS as there.
+ * Errors: INVALID_USAGE (no group, or inside another one, which stays open). */
+GYRE_API gyre_status gyre_group_cancel(void);
 
 /* ---- collectives ------------------------------------------------------------------------ *
  *

@@ -69,6 +69,13 @@ static void a_bad_init_names_what_is_wrong(void)
     config.transport = "carrier pigeon";
     CHECK_FAILS(gyre_comm_init_all(&comm, 1, NULL, &config), GYRE_ERROR_INVALID_ARGUMENT,
                 "carrier pigeon");
+    config.transport = NULL;
+    config.net = "smoke";
+    CHECK_FAILS(gyre_comm_init_all(&comm, 1, NULL, &config), GYRE_ERROR_INVALID_ARGUMENT,
+                "config.net=smoke is not legal: expected IB Socket");
+    config.struct_bytes = offsetof(gyre_config, net); /* of a caller that does not know the field */
+    CHECK_OK(gyre_comm_init_all(&comm, 1, NULL, &config));
+    CHECK_OK(gyre_comm_destroy(comm));
 }
 
 static void unknown_and_unparsable_variables_fail_at_init(void)

@@ -465,6 +465,38 @@ static void a_group_can_be_simulated(void)
     test_on_threads(3, simulate, NULL);
 }
 
+/* Nothing of it is launched, the calls of inner groups neither; what it makes is made. */
+static void cancel(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    gyre_comm *child = NULL;
+    float value = (float)rank;
+    int count = 0;
+    (void)argument;
+    CHECK_FAILS(gyre_group_cancel(), GYRE_ERROR_INVALID_USAGE, "without group_start");
+    CHECK_OK(gyre_group_start());
+    CHECK_OK(gyre_all_reduce(&value, &value, 1, GYRE_FLOAT32, GYRE_SUM, comm, NULL));
+    CHECK_OK(gyre_group_start());
+    CHECK_FAILS(gyre_group_cancel(), GYRE_ERROR_INVALID_USAGE, "inside another");
+    CHECK_OK(gyre_all_reduce(&value, &value, 1, GYRE_FLOAT32, GYRE_SUM, comm, NULL));
+    CHECK_OK(gyre_group_end());
+    CHECK_OK(gyre_comm_split(comm, 0, rank, &child, NULL));
+    CHECK_OK(gyre_group_cancel());
+    CHECK_OK(gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST));
+    CHECK(value == (float)rank);
+    CHECK_OK(gyre_comm_count(child, &count));
+    CHECK(count == n_ranks);
+    CHECK_OK(gyre_comm_destroy(child));
+    CHECK_OK(gyre_all_reduce(&value, &value, 1, GYRE_FLOAT32, GYRE_SUM, comm, NULL));
+    CHECK_OK(gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST));
+    CHECK(value == (float)(n_ranks * (n_ranks - 1) / 2));
+}
+
+static void a_group_can_be_cancelled(void)
+{
+    if (test_device() == GYRE_DEVICE_HOST)
+        test_on_threads(3, cancel, NULL);
+}
+
 static const struct test_case cases[] = {
     {"all collectives are right between processes", all_collectives_are_right_between_processes},
     {"all collectives are right between threads", all_collectives_are_right_between_threads},
@@ -474,6 +506,7 @@ static const struct test_case cases[] = {
     {"a group joins all ranks of one thread", a_group_joins_all_ranks_of_one_thread},
     {"one thread serves all ranks", one_thread_serves_all_ranks},
     {"a group can be simulated", a_group_can_be_simulated},
+    {"a group can be cancelled", a_group_can_be_cancelled},
     {"messages of a group do not wait for each other",
      messages_of_a_group_do_not_wait_for_each_other},
     {"a split makes smaller communicators", a_split_makes_smaller_communicators},

@@ -5,9 +5,9 @@
  */
 #include "core/nccl/nccl.h"
 #include "tests/check.h"
+#include "tests/nccl/clients.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 
 _Static_assert(sizeof(ncclConfig_t) == 80, "of NCCL 2.28");
 _Static_assert(offsetof(ncclConfig_t, blocking) == 16, "of NCCL 2.28");
@@ -49,34 +49,6 @@ static void every_symbol_that_torch_and_nccl_tests_need_is_there(void)
 {
     check_symbols(torch_symbols);
     check_symbols(tests_symbols);
-}
-
-struct client {
-    pthread_t thread;
-    ncclUniqueId id;
-    int rank;
-    int n_ranks;
-    int blocking;
-};
-
-static ncclComm_t join(const struct client *client)
-{
-    ncclComm_t comm = NULL;
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = client->blocking;
-    ncclResult_t result =
-        ncclCommInitRankConfig(&comm, client->n_ranks, client->id, client->rank, &config);
-    CHECK(result == (client->blocking ? ncclSuccess : ncclInProgress));
-    while (result == ncclInProgress)
-        CHECK(ncclCommGetAsyncError(comm, &result) == ncclSuccess);
-    CHECK_MSG(result == ncclSuccess, "%s", ncclGetLastError(comm));
-    return comm;
-}
-
-/* What cudaStreamSynchronize is on GPUs. */
-static void wait_for_stream(void)
-{
-    CHECK(gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST) == GYRE_SUCCESS);
 }
 
 static void register_buffers(ncclComm_t comm, void *buffer, size_t n_bytes)
@@ -172,39 +144,17 @@ static void *run_client(void *argument)
     return NULL;
 }
 
-static void start_clients(void *(*run)(void *), int blocking)
-{
-    enum { N = 4 };
-    struct client clients[N];
-    ncclUniqueId id;
-    CHECK(ncclGetUniqueId(&id) == ncclSuccess);
-    for (int rank = 0; rank < N; rank++) {
-        clients[rank] = (struct client){0, id, rank, N, blocking};
-        pthread_create(&clients[rank].thread, NULL, run, &clients[rank]);
-    }
-    for (int rank = 0; rank < N; rank++)
-        pthread_join(clients[rank].thread, NULL);
-}
-
 static void an_nccl_program_runs_on_the_host_device(void)
 {
-    start_clients(run_client, 1);
+    start_clients(run_client, 4, 1);
 }
 
 static void a_communicator_that_does_not_block_is_polled(void)
 {
-    start_clients(run_client, 0);
+    start_clients(run_client, 4, 0);
 }
 
 /* ---- communicators out of communicators --------------------------------------------------- */
-
-static ncclResult_t wait_for(ncclComm_t comm)
-{
-    ncclResult_t result = ncclInProgress;
-    while (result == ncclInProgress)
-        CHECK(ncclCommGetAsyncError(comm, &result) == ncclSuccess);
-    return result;
-}
 
 static void sum_ones(ncclComm_t comm, int n_ranks)
 {
@@ -249,8 +199,8 @@ static void *make_children(void *argument)
 
 static void communicators_split_and_shrink(void)
 {
-    start_clients(make_children, 1);
-    start_clients(make_children, 0);
+    start_clients(make_children, 4, 1);
+    start_clients(make_children, 4, 0);
 }
 
 /* One thread for all ranks: every call that makes communicators stands in a group. */

@@ -39,7 +39,7 @@ static bool socket_reachable(const struct gyre_params *params, const struct gyre
     (void)peer;
     if (gyre_param_number(params, GYRE_PARAM_NET) != net_ib)
         return true;
-    snprintf(why_out, why_bytes, "GYRE_NET=IB rules sockets out");
+    snprintf(why_out, why_bytes, "%s=IB rules sockets out", params->values[GYRE_PARAM_NET].source);
     return false;
 }
 

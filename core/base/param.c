@@ -308,6 +308,15 @@ gyre_status gyre_params_load(struct gyre_params *params_out)
     return status;
 }
 
+gyre_status gyre_param_override(struct gyre_params *params, enum gyre_param_id id,
+                                const char *source, const char *text)
+{
+    struct gyre_param_value value;
+    GYRE_TRY(set_value(&rows[id], source, text, &value));
+    params->values[id] = value;
+    return GYRE_SUCCESS;
+}
+
 /* ---- help ------------------------------------------------------------------------------- */
 
 /* `text` in lines of at most 92 columns, indented by 4. */

@@ -81,6 +81,11 @@ const char *gyre_param_name(enum gyre_param_id id);
 /** gyre_param_flags - enum gyre_param_flag bits. */
 unsigned gyre_param_flags(enum gyre_param_id id);
 
+/** gyre_param_override - `text` instead of what the environment says. @source: named in messages.
+ * Errors: INVALID_ARGUMENT naming what is legal. */
+gyre_status gyre_param_override(struct gyre_params *params, enum gyre_param_id id,
+                                const char *source, const char *text);
+
 /** gyre_params_print_help - the table for people (--help-vars). */
 void gyre_params_print_help(FILE *file);
 

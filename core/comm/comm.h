@@ -124,8 +124,9 @@ void gyre_comm_set_made(gyre_comm *comm);
  * INVALID_ARGUMENT for one that was not initialised. */
 gyre_status gyre_config_take(const gyre_config *given, gyre_config *config_out);
 
-/** gyre_config_resolve - fill undefined fields from the environment and check the ranges. */
-gyre_status gyre_config_resolve(const gyre_config *given, const struct gyre_params *params,
+/** gyre_config_resolve - fill undefined fields from the environment and check the ranges.
+ * @params: config.net replaces its NET, which transports read; the resolved `net` lies in it. */
+gyre_status gyre_config_resolve(const gyre_config *given, struct gyre_params *params,
                                 gyre_config *config_out);
 
 /** gyre_config_max_channels - that a call may use: by their number, and one block each at least.

@@ -39,7 +39,16 @@ gyre_status gyre_config_take(const gyre_config *given, gyre_config *config_out)
     return GYRE_SUCCESS;
 }
 
-gyre_status gyre_config_resolve(const gyre_config *given, const struct gyre_params *params,
+static gyre_status take_net(gyre_config *config, struct gyre_params *params)
+{
+    const bool is_given = config->net != NULL && config->net[0] != '\0';
+    if (is_given)
+        GYRE_TRY(gyre_param_override(params, GYRE_PARAM_NET, "config.net", config->net));
+    config->net = is_given ? gyre_param_text(params, GYRE_PARAM_NET) : NULL;
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_config_resolve(const gyre_config *given, struct gyre_params *params,
                                 gyre_config *config_out)
 {
     gyre_config config = *given;
@@ -68,6 +77,7 @@ gyre_status gyre_config_resolve(const gyre_config *given, const struct gyre_para
     if (!is_known)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "config.transport \"%s\" is none of: p2p shm ib socket", config.transport);
+    GYRE_TRY(take_net(&config, params));
     *config_out = config;
     return GYRE_SUCCESS;
 }

@@ -414,6 +414,22 @@ gyre_status gyre_group_end(void)
     return status;
 }
 
+gyre_status gyre_group_cancel(void)
+{
+    if (group.depth != 1)
+        return gyre_fail(GYRE_ERROR_INVALID_USAGE, "group_cancel %s",
+                         group.depth == 0 ? "without group_start on this thread"
+                                          : "inside another group: only the outermost ends");
+    const struct group ending = group;
+    memset(&group, 0, sizeof(group));
+    gyre_status status = finish_makings(&ending);
+    if (status == GYRE_SUCCESS && ending.has_background)
+        status = GYRE_IN_PROGRESS;
+    free(ending.makings);
+    free(ending.calls);
+    return status;
+}
+
 /* ---- simulation --------------------------------------------------------------------------- */
 
 static gyre_status predict_call(gyre_comm *comm, const struct gyre_call *call, double *time_ns_out)

@@ -52,8 +52,10 @@ static gyre_status ask_all(gyre_comm *comm, const struct asker *mine, int *is_tw
     *is_twice_out = 0;
     gyre_status status = gyre_comm_count(comm, &n_ranks);
     struct asker *all = calloc((size_t)n_ranks + 1, sizeof(*all));
-    if (all == NULL)
+    if (all == NULL) {
+        (void)gyre_comm_abort(comm); /* the other ranks would wait for this one */
         return GYRE_ERROR_OUT_OF_MEMORY;
+    }
     if (status == GYRE_SUCCESS)
         status = gyre_comm_exchange(comm, mine, sizeof(*mine), all);
     for (int a = 0; status == GYRE_SUCCESS && a < n_ranks; a++)
@@ -101,6 +103,8 @@ gyre_status nccl_windows_make(const struct nccl_window_wish *wishes, size_t n_wi
     size_t n_jobs = 0;
     gyre_status status = GYRE_SUCCESS;
     if (jobs == NULL) {
+        for (size_t i = 0; i < n_wishes; i++)
+            (void)gyre_comm_abort(wishes[i].comm);
         snprintf(cause_out, cause_bytes, "out of host memory");
         return GYRE_ERROR_OUT_OF_MEMORY;
     }

@@ -20,6 +20,7 @@ struct nccl_window_wish {
  * in order, several communicators side by side. None is made, which is no failure, where ranks
  * cannot address each other, or where one thread asks for two ranks of a communicator: it would
  * wait for itself when it gives them back. All ranks agree on that.
+ * A rank that runs out of memory aborts the communicators, whose other ranks would wait for it.
  * @cause_out: of a failure. Returns the first one's status. */
 gyre_status nccl_windows_make(const struct nccl_window_wish *wishes, size_t n_wishes,
                               char *cause_out, size_t cause_bytes);

@@ -1,29 +1,59 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""docs/nccl_compat.md, nccl.h and libnccl.so.2 name the same functions.
+"""docs/nccl_compat.md, our headers and libnccl.so.2 name the same functions, and none is missing that
+an installed header of NCCL 2.28 declares.
 
-usage: check_abi.py HEADER SHIM TABLE LIBRARY    (exit status 77: a tool is missing)
+usage: check_abi.py SHIM_FOLDER TABLE LIBRARY    (exit status 77: a tool is missing)
 """
+import glob
+import os
 import re
 import shutil
 import subprocess
 import sys
 
 
+def theirs():
+    """The functions that an installed NCCL of the same version declares, with its device API's; none
+    where there is none."""
+    for folder in ("/usr/local/cuda/include", "/usr/include"):
+        path = os.path.join(folder, "nccl.h")
+        if not os.path.exists(path):
+            continue
+        with open(path, encoding="utf-8") as file:
+            text = re.sub(r"/\*.*?\*/", "", file.read(), flags=re.S)
+        if not re.search(r"^#define NCCL_MINOR 28$", text, re.M):
+            continue
+        names = set(re.findall(r"^\w[\w* ]*[ *](p?nccl\w+) *\(", text, re.M))
+        for path in glob.glob(os.path.join(folder, "nccl_device", "*.h")):
+            with open(path, encoding="utf-8") as file:
+                names |= set(re.findall(r"^NCCL_EXTERN_C __host__ \w+ (nccl\w+)\(", file.read(),
+                                        re.M))
+        return names
+    return set()
+
+
 def main():
-    header, shim, table, library = sys.argv[1:]
+    shim, table, library = sys.argv[1:]
     errors = []
-    with open(header, encoding="utf-8") as file:
-        names = re.findall(r"^\s+X\([^,]+, (\w+),", file.read(), re.M)
+    names = []
+    for header in ("nccl.h", "nccl_device.h"):
+        with open(os.path.join(shim, header), encoding="utf-8") as file:
+            names += re.findall(r"^\s+X\([^,]+, (\w+),", file.read(), re.M)
     with open(table, encoding="utf-8") as file:
         rows = re.findall(r"^\| (nccl\w+) \| (\w+) \| ?(.*)\|$", file.read(), re.M)
-    with open(shim, encoding="utf-8") as file:
+    refused = set()
+    for path in glob.glob(os.path.join(shim, "*.c")):
+        with open(path, encoding="utf-8") as file:
+            bodies = re.findall(r"^NCCL_EXPORT [^{;]*?\bp(nccl\w+)\([^{;]*\)\n\{\n(.*?)^\}",
+                                file.read(), re.M | re.S)
         # Refused: all that a function does without another library is to say so.
-        bodies = re.findall(r"^EXPORT [^{;]*?\bp(nccl\w+)\([^{;]*\)\n\{\n(.*?)^\}", file.read(),
-                            re.M | re.S)
-        refused = {name for name, body in bodies if "return unsupported(" in body}
+        refused |= {name for name, body in bodies if re.search(r"\b(nccl_unsupported|unsupported_unless_real)\(", body)}
     declared = ["nccl" + name for name in names]
     listed = [row[0] for row in rows]
+    missing = theirs() - set(declared) - {"p" + name for name in declared}
+    if missing:
+        errors.append(f"the installed nccl.h has {sorted(missing)} besides")
     if not declared or sorted(declared) != sorted(listed):
         errors.append(f"table and header differ in {sorted(set(declared) ^ set(listed))}, "
                       f"{len(listed)} rows for {len(declared)} functions")

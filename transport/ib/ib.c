@@ -70,7 +70,7 @@ static bool ib_reachable(const struct gyre_params *params, const struct gyre_pee
     if (gyre_param_number(params, GYRE_PARAM_IB_DISABLE) == 1)
         snprintf(why_out, why_bytes, "GYRE_IB_DISABLE is set");
     else if (strcasecmp(gyre_param_text(params, GYRE_PARAM_NET), "Socket") == 0)
-        snprintf(why_out, why_bytes, "GYRE_NET=Socket");
+        snprintf(why_out, why_bytes, "%s=Socket", params->values[GYRE_PARAM_NET].source);
     else if (!mine->ib_usable)
         snprintf(why_out, why_bytes, "%s", mine->ib_reason);
     else if (!peer->ib_usable)

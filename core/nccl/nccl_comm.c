@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Communicators: made, asked and ended.
+ */
+#include "core/nccl/nccl_shim.h"
+
+#include "core/nccl/nccl_fallback.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+gyre_comm *nccl_usable(struct ncclComm *comm, ncclResult_t *result_out)
+{
+    *result_out = ncclSuccess;
+    if (comm == NULL)
+        *result_out = nccl_refuse(ncclInvalidArgument, "the communicator is NULL");
+    else if (comm->comm == NULL && comm->failure != ncclSuccess)
+        *result_out =
+            nccl_refuse(comm->failure, "the group that was to make the communicator failed");
+    else if (comm->comm == NULL)
+        *result_out =
+            nccl_refuse(ncclInvalidUsage, "the communicator was not initialised, or its group "
+                                          "has not ended");
+    return *result_out == ncclSuccess ? comm->comm : NULL;
+}
+
+static struct ncclComm *new_handle(void)
+{
+    struct ncclComm *comm = calloc(1, sizeof(*comm));
+    if (comm == NULL)
+        nccl_refuse(ncclSystemError, "out of host memory");
+    else
+        pthread_mutex_init(&comm->lock, NULL);
+    return comm;
+}
+
+static void free_handle(struct ncclComm *comm)
+{
+    pthread_mutex_destroy(&comm->lock);
+    free(comm);
+}
+
+/* A new handle, and the configuration that is asked for. */
+static ncclResult_t prepare(const ncclConfig_t *given, struct ncclComm **handle_out,
+                            gyre_config *config_out)
+{
+    const ncclResult_t result = nccl_config_take(given, config_out);
+    if (result != ncclSuccess)
+        return result;
+    *handle_out = new_handle();
+    return *handle_out != NULL ? ncclSuccess : ncclSystemError;
+}
+
+/* What a call that makes a communicator hands out. */
+static ncclResult_t hand_out(struct ncclComm *handle, gyre_status status, ncclComm_t *comm_out)
+{
+    const ncclResult_t result = nccl_result_of(status);
+    if (status != GYRE_SUCCESS && status != GYRE_IN_PROGRESS) {
+        free_handle(handle);
+        handle = NULL;
+    } else if (handle->comm == NULL) {
+        nccl_group_promise(handle);
+    }
+    *comm_out = handle;
+    return result;
+}
+
+static ncclResult_t init_rank(ncclComm_t *comm_out, int n_ranks, const ncclUniqueId *id, int rank,
+                              const ncclConfig_t *given)
+{
+    gyre_config config;
+    gyre_unique_id own_id;
+    struct ncclComm *handle;
+    if (comm_out == NULL)
+        return nccl_refuse(ncclInvalidArgument, "ncclCommInitRank: comm is NULL");
+    *comm_out = NULL;
+    const ncclResult_t result = prepare(given, &handle, &config);
+    if (result != ncclSuccess)
+        return result;
+    memcpy(own_id.bytes, id->internal, sizeof(own_id.bytes));
+    return hand_out(handle, gyre_comm_init_rank(&handle->comm, n_ranks, &own_id, rank, &config),
+                    comm_out);
+}
+
+NCCL_EXPORT ncclResult_t pncclGetUniqueId(ncclUniqueId *uniqueId)
+{
+    gyre_unique_id id;
+    if (uniqueId == NULL)
+        return nccl_refuse(ncclInvalidArgument, "ncclGetUniqueId: uniqueId is NULL");
+    const gyre_status status = gyre_get_unique_id(&id);
+    if (status == GYRE_SUCCESS)
+        memcpy(uniqueId->internal, id.bytes, sizeof(id.bytes));
+    return nccl_result_of(status);
+}
+
+NCCL_EXPORT ncclResult_t pncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId commId,
+                                           int rank)
+{
+    return nccl_group_note(init_rank(comm, nranks, &commId, rank, NULL));
+}
+
+NCCL_EXPORT ncclResult_t pncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId commId,
+                                                 int rank, ncclConfig_t *config)
+{
+    return nccl_group_note(init_rank(comm, nranks, &commId, rank, config));
+}
+
+NCCL_EXPORT ncclResult_t pncclCommInitRankScalable(ncclComm_t *comm, int nranks, int rank, int nId,
+                                                   ncclUniqueId *commIds, ncclConfig_t *config)
+{
+    if (nId < 1 || commIds == NULL)
+        return nccl_group_note(
+            nccl_refuse(ncclInvalidArgument, "ncclCommInitRankScalable: no unique id was given"));
+    /* One rendezvous serves all ranks; further ids are for NCCL's several roots. */
+    return nccl_group_note(init_rank(comm, nranks, &commIds[0], rank, config));
+}
+
+NCCL_EXPORT ncclResult_t pncclCommInitAll(ncclComm_t *comms, int ndev, const int *devlist)
+{
+    if (comms == NULL || ndev < 1)
+        return nccl_refuse(ncclInvalidArgument, "ncclCommInitAll: no communicators or no devices");
+    gyre_comm **made = calloc((size_t)ndev, sizeof(*made));
+    ncclResult_t result =
+        made != NULL ? ncclSuccess : nccl_refuse(ncclSystemError, "out of memory");
+    for (int i = 0; i < ndev && result == ncclSuccess; i++) {
+        comms[i] = new_handle();
+        if (comms[i] == NULL) {
+            while (i-- > 0) {
+                free_handle(comms[i]);
+                comms[i] = NULL;
+            }
+            result = ncclSystemError;
+        }
+    }
+    if (result == ncclSuccess) {
+        result = nccl_result_of(gyre_comm_init_all(made, ndev, devlist, NULL));
+        for (int i = 0; i < ndev; i++) {
+            comms[i]->comm = made[i];
+            if (result == ncclSuccess)
+                continue;
+            free_handle(comms[i]);
+            comms[i] = NULL;
+        }
+    }
+    free(made);
+    return result;
+}
+
+NCCL_EXPORT ncclResult_t pncclCommFinalize(ncclComm_t comm)
+{
+    ncclResult_t result;
+    gyre_comm *own = nccl_usable(comm, &result);
+    return own == NULL ? result : nccl_result_of(gyre_comm_finalize(own));
+}
+
+ncclResult_t nccl_comm_end(struct ncclComm *comm, int aborts)
+{
+    if (comm == NULL || nccl_group_drop(comm, aborts))
+        return ncclSuccess;
+    ncclResult_t result = ncclSuccess;
+    nccl_group_forget(comm->comm);
+    if (comm->twin != NULL && aborts)
+        nccl_fallback_get()->CommAbort(comm->twin);
+    else if (comm->twin != NULL)
+        nccl_fallback_get()->CommDestroy(comm->twin);
+    if (comm->comm != NULL && aborts)
+        result = nccl_result_of(gyre_comm_abort(comm->comm));
+    if (comm->comm != NULL && result == ncclSuccess)
+        result = nccl_result_of(gyre_comm_destroy(comm->comm));
+    free_handle(comm);
+    return result;
+}
+
+NCCL_EXPORT ncclResult_t pncclCommDestroy(ncclComm_t comm)
+{
+    return nccl_comm_end(comm, 0);
+}
+
+NCCL_EXPORT ncclResult_t pncclCommAbort(ncclComm_t comm)
+{
+    return nccl_comm_end(comm, 1);
+}
+
+/* A revoked communicator is healthy again once it is quiescent, and may be split; one that gyre
+ * aborts never is. */
+NCCL_EXPORT ncclResult_t pncclCommRevoke(ncclComm_t comm, int revokeFlags)
+{
+    (void)comm;
+    (void)revokeFlags;
+    return nccl_unsupported(
+        "gyre does not revoke communicators (ncclCommRevoke); ncclCommAbort ends "
+        "one, ncclCommShrink with NCCL_SHRINK_ABORT goes on with another");
+}
+
+static ncclResult_t split(struct ncclComm *comm, int color, int key, ncclComm_t *comm_out,
+                          const ncclConfig_t *given)
+{
+    gyre_config config;
+    struct ncclComm *handle;
+    ncclResult_t result;
+    gyre_comm *own = nccl_usable(comm, &result);
+    if (own == NULL)
+        return result;
+    result = prepare(given, &handle, &config);
+    if (result != ncclSuccess)
+        return result;
+    const gyre_status status =
+        gyre_comm_split(own, color, key, &handle->comm, given != NULL ? &config : NULL);
+    if (color != NCCL_SPLIT_NOCOLOR)
+        return hand_out(handle, status, comm_out);
+    free_handle(handle);
+    return nccl_result_of(status);
+}
+
+NCCL_EXPORT ncclResult_t pncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm,
+                                        ncclConfig_t *config)
+{
+    if (newcomm == NULL)
+        return nccl_group_note(nccl_refuse(ncclInvalidArgument, "ncclCommSplit: newcomm is NULL"));
+    *newcomm = NULL;
+    return nccl_group_note(split(comm, color, key, newcomm, config));
+}
+
+NCCL_EXPORT ncclResult_t pncclCommShrink(ncclComm_t comm, int *excludeRanksList,
+                                         int excludeRanksCount, ncclComm_t *newcomm,
+                                         ncclConfig_t *config, int shrinkFlags)
+{
+    gyre_config own_config;
+    struct ncclComm *handle = NULL;
+    ncclResult_t result;
+    if (newcomm == NULL)
+        return nccl_group_note(nccl_refuse(ncclInvalidArgument, "ncclCommShrink: newcomm is NULL"));
+    *newcomm = NULL;
+    gyre_comm *own = nccl_usable(comm, &result);
+    if (own != NULL)
+        result = prepare(config, &handle, &own_config);
+    if (result == ncclSuccess)
+        result = hand_out(handle,
+                          gyre_comm_shrink(own, excludeRanksList, excludeRanksCount, shrinkFlags,
+                                           &handle->comm, config != NULL ? &own_config : NULL),
+                          newcomm);
+    return nccl_group_note(result);
+}
+
+NCCL_EXPORT ncclResult_t pncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *asyncError)
+{
+    if (comm == NULL || asyncError == NULL)
+        return nccl_refuse(ncclInvalidArgument,
+                           "ncclCommGetAsyncError: comm or asyncError is NULL");
+    if (comm->comm == NULL) { /* its group has not ended, or has failed */
+        *asyncError = comm->failure != ncclSuccess ? comm->failure : ncclInProgress;
+        return ncclSuccess;
+    }
+    gyre_status status = GYRE_SUCCESS;
+    const ncclResult_t result = nccl_result_of(gyre_comm_async_error(comm->comm, &status));
+    *asyncError = nccl_translate(status);
+    /* What failed elsewhere: callers ask this thread's last error for the cause. */
+    if (result == ncclSuccess && status != GYRE_SUCCESS && status != GYRE_IN_PROGRESS)
+        nccl_refuse(*asyncError, gyre_comm_last_error(comm->comm));
+    return result;
+}
+
+NCCL_EXPORT ncclResult_t pncclCommCount(const ncclComm_t comm, int *count)
+{
+    ncclResult_t result;
+    gyre_comm *own = nccl_usable(comm, &result);
+    return own == NULL ? result : nccl_result_of(gyre_comm_count(own, count));
+}
+
+NCCL_EXPORT ncclResult_t pncclCommCuDevice(const ncclComm_t comm, int *device)
+{
+    ncclResult_t result;
+    gyre_comm *own = nccl_usable(comm, &result);
+    return own == NULL ? result : nccl_result_of(gyre_comm_device(own, NULL, device));
+}
+
+NCCL_EXPORT ncclResult_t pncclCommUserRank(const ncclComm_t comm, int *rank)
+{
+    ncclResult_t result;
+    gyre_comm *own = nccl_usable(comm, &result);
+    return own == NULL ? result : nccl_result_of(gyre_comm_rank(own, rank));
+}
+
+NCCL_COMM_FUNCTIONS(NCCL_ALIAS)

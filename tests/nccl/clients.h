@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Threads that are the ranks of one communicator, through NCCL's interface.
+ */
+#ifndef GYRE_TESTS_NCCL_CLIENTS_H
+#define GYRE_TESTS_NCCL_CLIENTS_H
+
+#include "core/gyre.h"
+#include "core/nccl/nccl.h"
+#include "tests/check.h"
+
+#include <pthread.h>
+#include <time.h>
+
+struct client {
+    pthread_t thread;
+    ncclUniqueId id;
+    int rank;
+    int n_ranks;
+    int blocking;
+};
+
+/** wait_for - poll until nothing is in progress. */
+static inline ncclResult_t wait_for(ncclComm_t comm)
+{
+    ncclResult_t result = ncclInProgress;
+    while (result == ncclInProgress)
+        CHECK(ncclCommGetAsyncError(comm, &result) == ncclSuccess);
+    return result;
+}
+
+/** wait_for_failure - poll until the communicator fails. */
+static inline ncclResult_t wait_for_failure(ncclComm_t comm)
+{
+    ncclResult_t result = ncclSuccess;
+    while (result == ncclSuccess)
+        CHECK(ncclCommGetAsyncError(comm, &result) == ncclSuccess);
+    return result;
+}
+
+static inline ncclComm_t join(const struct client *client)
+{
+    ncclComm_t comm = NULL;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = client->blocking;
+    const ncclResult_t result =
+        ncclCommInitRankConfig(&comm, client->n_ranks, client->id, client->rank, &config);
+    CHECK(result == (client->blocking ? ncclSuccess : ncclInProgress));
+    if (result == ncclInProgress)
+        CHECK_MSG(wait_for(comm) == ncclSuccess, "%s", ncclGetLastError(NULL));
+    return comm;
+}
+
+/** wait_for_stream - what cudaStreamSynchronize is on GPUs. */
+static inline void wait_for_stream(void)
+{
+    CHECK(gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST) == GYRE_SUCCESS);
+}
+
+static inline double now_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/** start_clients - `run` gets a struct client, on a thread for each rank; waits for all. */
+static inline void start_clients(void *(*run)(void *), int n_ranks, int blocking)
+{
+    enum { MAX_CLIENTS = 8 };
+    struct client clients[MAX_CLIENTS];
+    ncclUniqueId id;
+    CHECK(n_ranks <= MAX_CLIENTS && ncclGetUniqueId(&id) == ncclSuccess);
+    for (int rank = 0; rank < n_ranks; rank++) {
+        clients[rank] = (struct client){0, id, rank, n_ranks, blocking};
+        pthread_create(&clients[rank].thread, NULL, run, &clients[rank]);
+    }
+    for (int rank = 0; rank < n_ranks; rank++)
+        pthread_join(clients[rank].thread, NULL);
+}
+
+#endif

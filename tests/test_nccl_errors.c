@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What NCCL's interface says of failures and wrong arguments, on the host device.
+ */
+#include "core/nccl/nccl_device.h"
+#include "tests/nccl/clients.h"
+
+/* ---- the last error ----------------------------------------------------------------------- */
+
+/* A thread that only polls, as torch's watchdog, learns the cause; also of a handle that is gone.
+ */
+static void *poll_for_a_cause(void *argument)
+{
+    const struct client *client = argument;
+    ncclComm_t comm = join(client);
+    if (client->rank == 1) {
+        CHECK(ncclCommAbort(comm) == ncclSuccess);
+        return NULL;
+    }
+    CHECK(wait_for_failure(comm) == ncclRemoteError);
+    CHECK_MSG(strstr(ncclGetLastError(NULL), "aborted communicator") != NULL, "\"%s\"",
+              ncclGetLastError(NULL));
+    CHECK(ncclCommDestroy(comm) == ncclSuccess);
+    CHECK(strstr(ncclGetLastError(comm), "aborted communicator") != NULL);
+    return NULL;
+}
+
+static void the_cause_of_an_asynchronous_failure_is_the_last_error(void)
+{
+    start_clients(poll_for_a_cause, 2, 1);
+}
+
+/* ---- arguments ---------------------------------------------------------------------------- */
+
+static void check_config(const ncclConfig_t *asked, ncclResult_t expected, const char *words)
+{
+    ncclConfig_t config = *asked;
+    ncclComm_t comm = NULL;
+    ncclUniqueId id;
+    CHECK(ncclGetUniqueId(&id) == ncclSuccess);
+    const ncclResult_t result = ncclCommInitRankConfig(&comm, 1, id, 0, &config);
+    CHECK_MSG(result == expected, "%s: %d: %s", words, (int)result, ncclGetLastError(NULL));
+    if (expected != ncclSuccess)
+        CHECK_MSG(strstr(ncclGetLastError(NULL), words) != NULL, "\"%s\"", ncclGetLastError(NULL));
+    CHECK(ncclCommDestroy(comm) == ncclSuccess);
+}
+
+static void a_config_is_checked_as_nccl_does(void)
+{
+    const struct {
+        size_t offset;
+        int value;
+        ncclResult_t expected;
+        const char *words;
+    } rows[] = {
+        {offsetof(ncclConfig_t, maxCTAs), 128, ncclSuccess, "taken for 64"},
+        {offsetof(ncclConfig_t, minCTAs), 65, ncclSuccess, "taken for 64"},
+        {offsetof(ncclConfig_t, maxCTAs), 0, ncclInvalidArgument, "config.maxCTAs is 0"},
+        {offsetof(ncclConfig_t, minCTAs), -1, ncclInvalidArgument, "config.minCTAs is -1"},
+        {offsetof(ncclConfig_t, cgaClusterSize), -5, ncclInvalidArgument, "cgaClusterSize is -5"},
+        {offsetof(ncclConfig_t, splitShare), 7, ncclInvalidArgument, "splitShare is 7"},
+        {offsetof(ncclConfig_t, shrinkShare), 2, ncclInvalidArgument, "shrinkShare is 2"},
+        {offsetof(ncclConfig_t, blocking), 2, ncclInvalidArgument, "blocking is 2"},
+    };
+    const ncclConfig_t blank = NCCL_CONFIG_INITIALIZER;
+    ncclConfig_t config;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        config = blank;
+        memcpy((char *)&config + rows[i].offset, &rows[i].value, sizeof(int));
+        check_config(&config, rows[i].expected, rows[i].words);
+    }
+    config = blank;
+    config.minCTAs = 100;
+    config.maxCTAs = 80;
+    check_config(&config, ncclInvalidArgument, "is above config.maxCTAs");
+    config = blank;
+    config.netName = "NoSuchPlugin";
+    check_config(&config, ncclInvalidUsage, "those are IB and Socket");
+}
+
+static const char *net_name;
+
+/* The network is the one between hosts: ranks of one host reach each other without it. */
+static void *join_with_net(void *argument)
+{
+    const struct client *client = argument;
+    ncclComm_t comm = NULL;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    float one = 1.0F;
+    config.netName = net_name;
+    CHECK_MSG(ncclCommInitRankConfig(&comm, 2, client->id, client->rank, &config) == ncclSuccess,
+              "%s", ncclGetLastError(NULL));
+    CHECK(ncclAllReduce(&one, &one, 1, ncclFloat, ncclSum, comm, NULL) == ncclSuccess);
+    wait_for_stream();
+    CHECK(one == 2.0F);
+    CHECK(ncclCommDestroy(comm) == ncclSuccess);
+    return NULL;
+}
+
+static void a_network_leaves_ranks_of_one_host_alone(void)
+{
+    setenv("GYRE_IB_DISABLE", "1", 1);
+    const char *const names[] = {"IB", "ib"};
+    for (int i = 0; i < 2; i++) {
+        net_name = names[i];
+        start_clients(join_with_net, 2, 1);
+    }
+}
+
+static void *pass_wrong_arguments(void *argument)
+{
+    ncclComm_t comm = join(argument);
+    ncclComm_t none = comm;
+    ncclRedOp_t op = ncclMaxRedOp;
+    float one = 1.0F;
+    ncclConfig_t bad = NCCL_CONFIG_INITIALIZER;
+    bad.minCTAs = 0;
+    CHECK(ncclRedOpCreatePreMulSum(&op, NULL, ncclFloat, ncclScalarHostImmediate, comm) ==
+          ncclInvalidArgument);
+    CHECK(op == ncclMaxRedOp);
+    CHECK(ncclAllReduce(&one, &one, 1, ncclFloat, ncclMaxRedOp, comm, NULL) == ncclInvalidArgument);
+    CHECK(ncclRedOpDestroy(ncclMaxRedOp, comm) == ncclInvalidArgument);
+    CHECK(ncclCommSplit(NULL, 0, 0, &none, NULL) == ncclInvalidArgument && none == NULL);
+    none = comm;
+    CHECK(ncclCommSplit(comm, 0, 0, &none, &bad) == ncclInvalidArgument && none == NULL);
+    none = comm;
+    CHECK(ncclCommShrink(NULL, NULL, 0, &none, NULL, 0) == ncclInvalidArgument && none == NULL);
+    none = comm;
+    CHECK(ncclCommShrink(comm, NULL, 0, &none, &bad, 0) == ncclInvalidArgument && none == NULL);
+    CHECK(ncclCommDestroy(comm) == ncclSuccess);
+    return NULL;
+}
+
+static void wrong_arguments_are_refused_and_write_nothing(void)
+{
+    start_clients(pass_wrong_arguments, 1, 1);
+}
+
+/* ---- giving back -------------------------------------------------------------------------- */
+
+/* As torch does before it destroys a communicator that failed. */
+static void *give_back(void *argument)
+{
+    const struct client *client = argument;
+    ncclComm_t comm = join(client);
+    ncclWindow_t window = NULL;
+    void *memory = NULL;
+    CHECK(ncclMemAlloc(&memory, 4096) == ncclSuccess);
+    CHECK(ncclCommWindowRegister(comm, memory, 4096, &window, NCCL_WIN_COLL_SYMMETRIC) ==
+          ncclSuccess);
+    CHECK(window != NULL);
+    CHECK(ncclCommDeregister(comm, NULL) == ncclSuccess);
+    if (client->rank == 1) {
+        CHECK(ncclCommAbort(comm) == ncclSuccess);
+    } else {
+        CHECK(ncclCommWindowDeregister(comm, window) == ncclSuccess); /* ended by the abort */
+        CHECK(wait_for_failure(comm) == ncclRemoteError);
+        CHECK(ncclCommWindowDeregister(comm, window) == ncclSuccess);
+        CHECK(ncclCommDeregister(comm, NULL) == ncclSuccess);
+        CHECK(ncclCommAbort(comm) == ncclSuccess);
+    }
+    CHECK(ncclMemFree(memory) == ncclSuccess);
+    return NULL;
+}
+
+static void what_a_failed_communicator_has_can_be_given_back(void)
+{
+    start_clients(give_back, 2, 1);
+}
+
+/* ---- what gyre does not have -------------------------------------------------------------- */
+
+static void check_refused(const char *name)
+{
+    CHECK_MSG(strstr(ncclGetLastError(NULL), name) != NULL, "%s: \"%s\"", name,
+              ncclGetLastError(NULL));
+}
+
+static void the_device_api_and_revoking_are_refused_by_name(void)
+{
+    const ncclTeam_t team = {2, 1, 1};
+    CHECK(ncclCommRevoke(NULL, NCCL_REVOKE_DEFAULT) == ncclInvalidUsage);
+    check_refused("ncclCommRevoke");
+    CHECK(ncclTeamWorld(NULL).nRanks == 0);
+    check_refused("ncclTeamWorld");
+    CHECK(ncclTeamLsa(NULL).nRanks == 0);
+    check_refused("ncclTeamLsa");
+    CHECK(ncclTeamRail(NULL).nRanks == 0);
+    check_refused("ncclTeamRail");
+    CHECK(ncclTeamRankToWorld(NULL, team, 0) == -1);
+    check_refused("ncclTeamRankToWorld");
+    CHECK(ncclTeamRankToLsa(NULL, team, 0) == -1);
+    check_refused("ncclTeamRankToLsa");
+    CHECK(ncclLsaBarrierCreateRequirement(team, 1, NULL, NULL) == ncclInvalidUsage);
+    check_refused("ncclLsaBarrierCreateRequirement");
+    CHECK(ncclGinBarrierCreateRequirement(NULL, team, 1, NULL, NULL) == ncclInvalidUsage);
+    check_refused("ncclGinBarrierCreateRequirement");
+    CHECK(ncclLLA2ACalcSlots(8, 8) == 0);
+    check_refused("ncclLLA2ACalcSlots");
+    CHECK(ncclLLA2ACreateRequirement(1, 1, NULL, NULL) == ncclInvalidUsage);
+    check_refused("ncclLLA2ACreateRequirement");
+    ncclResetDebugInit();
+}
+
+static const struct test_case cases[] = {
+    {"the cause of an asynchronous failure is the last error",
+     the_cause_of_an_asynchronous_failure_is_the_last_error},
+    {"a config is checked as NCCL does", a_config_is_checked_as_nccl_does},
+    {"a network leaves ranks of one host alone", a_network_leaves_ranks_of_one_host_alone},
+    {"wrong arguments are refused and write nothing",
+     wrong_arguments_are_refused_and_write_nothing},
+    {"what a failed communicator has can be given back",
+     what_a_failed_communicator_has_can_be_given_back},
+    {"the device API and revoking are refused by name",
+     the_device_api_and_revoking_are_refused_by_name},
+};
+
+TEST_MAIN(cases)
