@@ -251,6 +251,33 @@ static void an_abort_ends_exchanges_of_others(void)
     munmap(shared, sizeof(*shared));
 }
 
+/* One thread waits in the comparison of its call for a rank that never calls; another aborts. */
+static void *abort_comm(void *argument)
+{
+    CHECK_OK(gyre_comm_abort(argument));
+    return NULL;
+}
+
+static void an_abort_ends_a_comparison_of_calls(void)
+{
+    gyre_comm *comms[2];
+    float data = 0.0F;
+    pthread_t thread;
+    gyre_config config = test_config(0);
+    if (test_device() != GYRE_DEVICE_HOST)
+        return;
+    setenv("GYRE_CHECK", "calls", 1);
+    CHECK_OK(gyre_comm_init_all(comms, 2, NULL, &config));
+    CHECK(pthread_create(&thread, NULL, abort_comm, comms[0]) == 0);
+    /* Before the comparison or in it. */
+    CHECK_FAILS(gyre_all_reduce(&data, &data, 1, GYRE_FLOAT32, GYRE_SUM, comms[0], NULL),
+                GYRE_ERROR_ABORTED, "aborted");
+    pthread_join(thread, NULL);
+    for (int rank = 0; rank < 2; rank++)
+        CHECK_OK(gyre_comm_destroy(comms[rank]));
+    unsetenv("GYRE_CHECK");
+}
+
 static void a_missing_rank_is_named(void)
 {
     gyre_comm *comm;
@@ -319,6 +346,7 @@ static const struct test_case cases[] = {
     {"settings that differ are named", settings_that_differ_are_named},
     {"an abort ends all ranks", an_abort_ends_all_ranks},
     {"an abort ends exchanges of others", an_abort_ends_exchanges_of_others},
+    {"an abort ends a comparison of calls", an_abort_ends_a_comparison_of_calls},
     {"a missing rank is named", a_missing_rank_is_named},
 };
 

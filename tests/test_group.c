@@ -113,6 +113,107 @@ static void a_copy_within_a_rank_holds_up_the_receiving_stream(void)
     test_on_threads(2, send_to_oneself_on_two_streams, NULL);
 }
 
+/* One thread serves both ranks, which have a stream in common: neither rank's calls may begin to
+ * hold it up before the other's wait for it. GPUs: a thread has one device current. */
+static void serve_two_ranks_on_shared_streams(void)
+{
+    enum { COUNT = 1000 };
+    static int32_t out[2][COUNT], in[2][COUNT];
+    gyre_comm *comms[2];
+    gyre_stream streams[3];
+    const gyre_config config = test_config(0);
+    CHECK_OK(gyre_comm_init_all(comms, 2, NULL, &config));
+    for (int i = 0; i < 3; i++)
+        CHECK_OK(gyre_stream_create(&streams[i], GYRE_DEVICE_HOST, -1));
+    CHECK_OK(gyre_group_start());
+    for (int rank = 0; rank < 2; rank++) {
+        for (size_t i = 0; i < COUNT; i++)
+            out[rank][i] = value_of(rank, 1 - rank, i);
+        CHECK_OK(gyre_send(out[rank], COUNT, GYRE_INT32, 1 - rank, comms[rank], streams[rank]));
+        CHECK_OK(gyre_recv(in[rank], COUNT, GYRE_INT32, 1 - rank, comms[rank], streams[2]));
+    }
+    CHECK_OK(gyre_group_end());
+    CHECK_OK(gyre_stream_synchronize(streams[2], GYRE_DEVICE_HOST));
+    for (int rank = 0; rank < 2; rank++)
+        CHECK(memcmp(in[rank], out[1 - rank], sizeof(in[rank])) == 0);
+    for (int i = 0; i < 3; i++)
+        CHECK_OK(gyre_stream_destroy(streams[i], GYRE_DEVICE_HOST));
+    for (int rank = 0; rank < 2; rank++)
+        CHECK_OK(gyre_comm_destroy(comms[rank]));
+}
+
+static void communicators_of_a_group_may_share_streams(void)
+{
+    if (test_device() == GYRE_DEVICE_HOST) {
+        serve_two_ranks_on_shared_streams();
+        setenv("GYRE_CHECK", "calls", 1); /* launched by a thread each */
+        serve_two_ranks_on_shared_streams();
+        unsetenv("GYRE_CHECK");
+    }
+}
+
+/* The threads that launch have default streams of their own: the caller's is meant. */
+static void calls_that_are_compared_keep_the_callers_default_stream(void)
+{
+    enum { COUNT = 200000 };
+    static int32_t values[2][COUNT];
+    gyre_comm *comms[2];
+    gyre_stream streams[2] = {NULL, NULL};
+    const gyre_config config = test_config(0);
+    if (test_device() != GYRE_DEVICE_HOST)
+        return;
+    setenv("GYRE_CHECK", "calls", 1);
+    CHECK_OK(gyre_comm_init_all(comms, 2, NULL, &config));
+    CHECK_OK(gyre_stream_create(&streams[1], GYRE_DEVICE_HOST, -1));
+    for (int round = 0; round < 3; round++) {
+        for (size_t i = 0; i < COUNT; i++)
+            values[0][i] = values[1][i] = 1;
+        for (int call = 0; call < 2; call++) { /* the second reads what the first wrote */
+            CHECK_OK(gyre_group_start());
+            for (int rank = 0; rank < 2; rank++)
+                CHECK_OK(gyre_all_reduce(values[rank], values[rank], COUNT, GYRE_INT32, GYRE_SUM,
+                                         comms[rank], streams[rank]));
+            CHECK_OK(gyre_group_end());
+        }
+        for (int rank = 0; rank < 2; rank++) {
+            CHECK_OK(gyre_stream_synchronize(streams[rank], GYRE_DEVICE_HOST));
+            CHECK(values[rank][COUNT - 1] == 4);
+        }
+    }
+    CHECK_OK(gyre_stream_destroy(streams[1], GYRE_DEVICE_HOST));
+    for (int rank = 0; rank < 2; rank++)
+        CHECK_OK(gyre_comm_destroy(comms[rank]));
+    unsetenv("GYRE_CHECK");
+}
+
+/* The split is under way when the group's calls are launched. */
+static void call_and_split(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    gyre_comm *child = NULL;
+    gyre_config config = test_config(rank);
+    gyre_status status = GYRE_IN_PROGRESS;
+    struct message message = make_message(comm, 0, 0, 1000);
+    gyre_stream stream = make_stream(comm);
+    (void)n_ranks;
+    (void)argument;
+    config.blocking = 0;
+    CHECK_OK(gyre_group_start());
+    CHECK_OK(gyre_broadcast(message.out, message.in, 1000, GYRE_INT32, 0, comm, stream));
+    CHECK(gyre_comm_split(comm, 0, rank, &child, &config) == GYRE_IN_PROGRESS);
+    CHECK(gyre_group_end() == GYRE_IN_PROGRESS);
+    while (status == GYRE_IN_PROGRESS)
+        CHECK_OK(gyre_comm_async_error(child, &status));
+    CHECK_OK(gyre_stream_synchronize(stream, test_device()));
+    check_message(comm, &message, 0, 0);
+    CHECK_OK(gyre_stream_destroy(stream, test_device()));
+    CHECK_OK(gyre_comm_destroy(child));
+}
+
+static void a_group_may_end_while_a_split_of_it_goes_on(void)
+{
+    test_on_threads(2, call_and_split, NULL);
+}
+
 /* Every rank sends to every other: 0, 1, a few, many elements, by other protocols on GPUs. */
 static void exchange_unevenly(gyre_comm *comm, int rank, int n_ranks, void *argument)
 {
@@ -155,6 +256,10 @@ static const struct test_case cases[] = {
     {"a send and a receive may be on two streams", a_send_and_a_receive_may_be_on_two_streams},
     {"a copy within a rank holds up the receiving stream",
      a_copy_within_a_rank_holds_up_the_receiving_stream},
+    {"communicators of a group may share streams", communicators_of_a_group_may_share_streams},
+    {"calls that are compared keep the caller's default stream",
+     calls_that_are_compared_keep_the_callers_default_stream},
+    {"a group may end while a split of it goes on", a_group_may_end_while_a_split_of_it_goes_on},
     {"messages of a group may differ in size", messages_of_a_group_may_differ_in_size},
 };
 

@@ -84,6 +84,13 @@ void gyre_comm_set_job(gyre_comm *comm, uint64_t job)
     pthread_mutex_unlock(&registry.lock);
 }
 
+/* This rank's end is the others'; also of those that wait in an exchange. */
+static void tell_others(gyre_comm *comm)
+{
+    gyre_health_tell(comm->health, comm->fault.cause);
+    comm->bootstrap->ops->fail(comm->bootstrap, comm->fault.cause);
+}
+
 /* An abort that came while the ranks were meeting could not tell them; one that comes later can.
  * In between there is nothing: it raises the fault first and then looks at the phase. */
 void gyre_comm_set_made(gyre_comm *comm)
@@ -98,7 +105,7 @@ void gyre_comm_set_made(gyre_comm *comm)
     if (!is_aborted)
         return;
     if (comm->is_made)
-        gyre_health_tell(comm->health, comm->fault.cause);
+        tell_others(comm);
     gyre_comm_set_phase(comm, GYRE_PHASE_READY);
 }
 
@@ -159,15 +166,20 @@ gyre_status gyre_comm_check_made(const gyre_comm *comm)
     return check_made(comm);
 }
 
-gyre_status gyre_comm_check(gyre_comm *comm)
+gyre_status gyre_comm_check_live(gyre_comm *comm)
 {
     GYRE_TRY(check_handle(comm));
     GYRE_TRY(gyre_fault_status(&comm->fault));
-    GYRE_TRY(check_made(comm));
     if (comm->is_finalized)
         return gyre_fail(GYRE_ERROR_INVALID_USAGE, "communicator %s was finalized on rank %d",
                          comm->name, comm->rank);
     return GYRE_SUCCESS;
+}
+
+gyre_status gyre_comm_check(gyre_comm *comm)
+{
+    GYRE_TRY(gyre_comm_check_live(comm));
+    return check_made(comm);
 }
 
 /* ---- ending ------------------------------------------------------------------------------- */
@@ -276,13 +288,6 @@ gyre_status gyre_comm_destroy(gyre_comm *comm)
         pthread_cond_wait(&registry.changed, &registry.lock);
     pthread_mutex_unlock(&registry.lock);
     return GYRE_SUCCESS;
-}
-
-/* This rank's end is the others'; also of those that wait in an exchange. */
-static void tell_others(gyre_comm *comm)
-{
-    gyre_health_tell(comm->health, comm->fault.cause);
-    comm->bootstrap->ops->fail(comm->bootstrap, comm->fault.cause);
 }
 
 gyre_status gyre_comm_give_up(gyre_comm *comm, gyre_status status)

@@ -93,6 +93,10 @@ gyre_status gyre_comm_check(gyre_comm *comm);
  * and finalized communicators are fine. */
 gyre_status gyre_comm_check_made(const gyre_comm *comm);
 
+/** gyre_comm_check_live - of gyre_comm_check() all but the phase: for calls that were taken before
+ * a split of the same group began. */
+gyre_status gyre_comm_check_live(gyre_comm *comm);
+
 /** gyre_comm_attach - the communicator's device is this thread's, which is one of gyre's own.
  * @comm: may be NULL. */
 void gyre_comm_attach(const gyre_comm *comm);

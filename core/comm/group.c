@@ -16,7 +16,7 @@
 #include <string.h>
 
 struct pending_call {
-    gyre_comm *comm;
+    gyre_comm *comm; /* NULL: it has ended since */
     struct gyre_call call;
     bool is_joined; /* a receive from oneself: the send carries it out */
 };
@@ -119,7 +119,8 @@ static gyre_status join_self_calls(struct pending_call *calls, size_t n_calls)
     for (size_t i = 0; i < n_calls; i++) {
         gyre_comm *comm = calls[i].comm;
         struct gyre_call *call = &calls[i].call;
-        if (call->coll != GYRE_COLL_SEND_RECV || call->root != comm->rank || !call->is_send)
+        if (comm == NULL || call->coll != GYRE_COLL_SEND_RECV || call->root != comm->rank ||
+            !call->is_send)
             continue;
         struct pending_call *recv = find_self_recv(calls, n_calls, comm);
         if (recv == NULL || recv->call.count != call->count || recv->call.dtype != call->dtype)
@@ -131,8 +132,9 @@ static gyre_status join_self_calls(struct pending_call *calls, size_t n_calls)
         recv->is_joined = true;
     }
     for (size_t i = 0; i < n_calls; i++)
-        if (!calls[i].is_joined && calls[i].call.coll == GYRE_COLL_SEND_RECV &&
-            !calls[i].call.is_send && calls[i].call.root == calls[i].comm->rank)
+        if (calls[i].comm != NULL && !calls[i].is_joined &&
+            calls[i].call.coll == GYRE_COLL_SEND_RECV && !calls[i].call.is_send &&
+            calls[i].call.root == calls[i].comm->rank)
             return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                              "rank %d receives from itself without a send to itself in the group",
                              calls[i].comm->rank);
@@ -140,18 +142,20 @@ static gyre_status join_self_calls(struct pending_call *calls, size_t n_calls)
 }
 
 /* Those of a wave that go by one protocol run at the same time, the protocols one after the other:
- * both ends of a message choose alike, by its size. */
+ * both ends of a message choose alike, by its size. Short messages go first: they may end without
+ * their receivers. */
 static gyre_status launch_wave(gyre_comm *comm, const struct gyre_call *const *wave, int n_wave,
                                const struct gyre_call **part, gyre_stream stream)
 {
+    static const enum gyre_proto protos[] = {GYRE_PROTO_LL, GYRE_PROTO_LL128, GYRE_PROTO_SIMPLE};
     int n_launched = 0;
-    for (unsigned proto = 0; proto < GYRE_N_PROTOS && n_launched < n_wave; proto++) {
+    for (size_t p = 0; p < GYRE_ARRAY_LENGTH(protos) && n_launched < n_wave; p++) {
         int n_part = 0;
         for (int i = 0; i < n_wave; i++) {
             struct gyre_choice choice;
             GYRE_TRY(gyre_plan_choice(comm, wave[i]->coll,
                                       wave[i]->count * gyre_dtype_bytes(wave[i]->dtype), &choice));
-            if ((unsigned)choice.proto == proto)
+            if (choice.proto == protos[p])
                 part[n_part++] = wave[i];
         }
         if (n_part > 0)
@@ -220,35 +224,35 @@ static gyre_status launch_in_order(gyre_comm *comm, const struct pending_call *c
     return status;
 }
 
-/* Every other stream that the communicator's calls name goes ahead of `stream`, or follows it. */
-static gyre_status order_streams(gyre_comm *comm, const struct pending_call *calls, size_t n_calls,
-                                 gyre_stream stream, bool go_ahead)
+/* The first call of calls[at]'s communicator, on whose stream all of them are launched: on streams
+ * of their own a receive would wait for a send before it. */
+static size_t find_first(const struct pending_call *calls, size_t at)
 {
-    struct gyre_device *device = comm->device;
+    size_t first = 0;
+    while (calls[first].comm != calls[at].comm)
+        first++;
+    return first;
+}
+
+/* Every other stream that a communicator's calls name goes ahead of the one that they are launched
+ * on, or follows it. All communicators go ahead before the first is launched: they may share
+ * streams. */
+static gyre_status order_streams(const struct pending_call *calls, size_t n_calls, bool go_ahead)
+{
     for (size_t i = 0; i < n_calls; i++) {
+        if (calls[i].comm == NULL)
+            continue;
+        struct gyre_device *device = calls[i].comm->device;
+        const gyre_stream stream = calls[find_first(calls, i)].call.stream;
         const gyre_stream other = calls[i].call.stream;
-        bool is_done = calls[i].comm != comm || other == stream;
+        bool is_done = other == stream;
         for (size_t j = 0; j < i && !is_done; j++)
-            is_done = calls[j].comm == comm && calls[j].call.stream == other;
+            is_done = calls[j].comm == calls[i].comm && calls[j].call.stream == other;
         if (!is_done)
             GYRE_TRY(go_ahead ? device->ops->stream_follow(device, stream, other)
                               : device->ops->stream_follow(device, other, stream));
     }
     return GYRE_SUCCESS;
-}
-
-/* All calls of one communicator: on the first one's stream, but as if on every stream that they
- * name. On streams of their own a receive would wait for a send before it. */
-static gyre_status launch_comm(gyre_comm *comm, const struct pending_call *calls, size_t n_calls)
-{
-    size_t first = 0;
-    GYRE_TRY(gyre_comm_check(comm)); /* another thread may have ended it */
-    while (calls[first].comm != comm)
-        first++;
-    const gyre_stream stream = calls[first].call.stream;
-    GYRE_TRY(order_streams(comm, calls, n_calls, stream, true));
-    GYRE_TRY(launch_in_order(comm, calls, n_calls, stream));
-    return order_streams(comm, calls, n_calls, stream, false);
 }
 
 /* One thread a communicator, for GYRE_CHECK=calls: the comparison waits for the other ranks, which
@@ -258,6 +262,7 @@ struct launcher {
     gyre_comm *comm;
     const struct pending_call *calls;
     size_t n_calls;
+    gyre_stream stream;
     gyre_status status;
     char cause[GYRE_CAUSE_MAX_BYTES];
 };
@@ -266,29 +271,34 @@ static void *run_launcher(void *argument)
 {
     struct launcher *launcher = argument;
     gyre_comm_attach(launcher->comm);
-    launcher->status = launch_comm(launcher->comm, launcher->calls, launcher->n_calls);
+    launcher->status =
+        launch_in_order(launcher->comm, launcher->calls, launcher->n_calls, launcher->stream);
     memcpy(launcher->cause, gyre_cause(), strlen(gyre_cause()) + 1);
     return NULL;
 }
 
-static gyre_status launch_side_by_side(struct pending_call *calls, size_t n_calls)
+static gyre_status launch_side_by_side(const struct pending_call *calls, size_t n_calls)
 {
     struct launcher *launchers = calloc(n_calls, sizeof(*launchers));
     if (launchers == NULL)
         return gyre_fail_errno(ENOMEM, "group of %zu calls", n_calls);
     size_t n = 0;
     int error = 0;
-    for (size_t i = 0; i < n_calls && error == 0; i++) {
-        bool is_known = false;
-        for (size_t j = 0; j < n; j++)
-            is_known = is_known || launchers[j].comm == calls[i].comm;
-        if (is_known)
+    gyre_status status = GYRE_SUCCESS;
+    for (size_t i = 0; i < n_calls && error == 0 && status == GYRE_SUCCESS; i++) {
+        struct launcher *launcher = &launchers[n];
+        gyre_comm *comm = calls[i].comm;
+        if (comm == NULL || find_first(calls, i) != i)
             continue;
-        launchers[n] = (struct launcher){.comm = calls[i].comm, .calls = calls, .n_calls = n_calls};
-        error = pthread_create(&launchers[n].thread, NULL, run_launcher, &launchers[n]);
-        n += error == 0;
+        *launcher = (struct launcher){.comm = comm, .calls = calls, .n_calls = n_calls};
+        status = comm->device->ops->stream_resolve(comm->device, calls[i].call.stream,
+                                                   &launcher->stream);
+        if (status == GYRE_SUCCESS)
+            error = pthread_create(&launcher->thread, NULL, run_launcher, launcher);
+        n += status == GYRE_SUCCESS && error == 0;
     }
-    gyre_status status = error == 0 ? GYRE_SUCCESS : gyre_fail_errno(error, "pthread_create");
+    if (error != 0)
+        status = gyre_fail_errno(error, "pthread_create");
     for (size_t i = 0; i < n; i++) {
         pthread_join(launchers[i].thread, NULL);
         if (status == GYRE_SUCCESS && launchers[i].status != GYRE_SUCCESS) {
@@ -300,32 +310,73 @@ static gyre_status launch_side_by_side(struct pending_call *calls, size_t n_call
     return status;
 }
 
-static gyre_status launch_all(struct pending_call *calls, size_t n_calls)
+/* Communicators that another thread has ended since, or that have failed, take no part; the others'
+ * ranks wait for these calls. Returns the first failure. */
+static gyre_status drop_ended(struct pending_call *calls, size_t n_calls)
 {
-    GYRE_TRY(join_self_calls(calls, n_calls));
-    /* What fails here fails again, and is told, when it is launched. */
-    for (size_t i = 0; n_calls > 1 && i < n_calls; i++)
-        if (!calls[i].is_joined && gyre_comm_check(calls[i].comm) == GYRE_SUCCESS)
-            (void)gyre_plan_prepare(calls[i].comm, &calls[i].call);
-    bool is_several = false;
-    for (size_t i = 1; i < n_calls; i++)
-        is_several = is_several || calls[i].comm != calls[0].comm;
-    if (is_several && gyre_param_is_set(&calls[0].comm->params, GYRE_PARAM_CHECK))
-        return launch_side_by_side(calls, n_calls);
     gyre_status status = GYRE_SUCCESS;
     for (size_t i = 0; i < n_calls; i++) {
         gyre_comm *comm = calls[i].comm;
-        bool is_first = true;
-        for (size_t j = 0; j < i; j++)
-            is_first = is_first && calls[j].comm != comm;
-        if (!is_first)
+        const gyre_status ended = comm != NULL ? gyre_comm_check_live(comm) : GYRE_SUCCESS;
+        if (status == GYRE_SUCCESS)
+            status = ended;
+        for (size_t j = i; j < n_calls && ended != GYRE_SUCCESS; j++)
+            if (calls[j].comm == comm)
+                calls[j].comm = NULL;
+    }
+    return status;
+}
+
+/* Load what the calls need: that may wait for kernels that run, so no launch comes before it. */
+static void prepare_all(const struct pending_call *calls, size_t n_calls)
+{
+    for (size_t i = 0; i < n_calls; i++)
+        if (calls[i].comm != NULL && !calls[i].is_joined)
+            /* What fails here fails again, and is told, when it is launched. */
+            (void)gyre_plan_prepare(calls[i].comm, &calls[i].call);
+}
+
+static gyre_status launch_one_by_one(const struct pending_call *calls, size_t n_calls)
+{
+    gyre_status status = GYRE_SUCCESS;
+    for (size_t i = 0; i < n_calls; i++) {
+        if (calls[i].comm == NULL || find_first(calls, i) != i)
             continue;
         /* The other communicators' ranks wait for these calls: launch them all the same. */
-        const gyre_status launched = launch_comm(comm, calls, n_calls);
+        const gyre_status launched =
+            launch_in_order(calls[i].comm, calls, n_calls, calls[i].call.stream);
         if (status == GYRE_SUCCESS)
             status = launched;
     }
     return status;
+}
+
+static gyre_status launch_all(struct pending_call *calls, size_t n_calls)
+{
+    char cause[GYRE_CAUSE_MAX_BYTES];
+    const gyre_status ended = drop_ended(calls, n_calls);
+    snprintf(cause, sizeof(cause), "%s", gyre_cause());
+    GYRE_TRY(join_self_calls(calls, n_calls));
+    if (n_calls > 1)
+        prepare_all(calls, n_calls);
+    const gyre_comm *one = NULL;
+    const gyre_comm *another = NULL;
+    for (size_t i = 0; i < n_calls; i++) {
+        another = one != NULL && calls[i].comm != NULL && calls[i].comm != one ? one : another;
+        one = calls[i].comm != NULL ? calls[i].comm : one;
+    }
+    GYRE_TRY(order_streams(calls, n_calls, true));
+    gyre_status status = another != NULL && gyre_param_is_set(&one->params, GYRE_PARAM_CHECK)
+                             ? launch_side_by_side(calls, n_calls)
+                             : launch_one_by_one(calls, n_calls);
+    if (ended == GYRE_SUCCESS && status != GYRE_SUCCESS)
+        snprintf(cause, sizeof(cause), "%s", gyre_cause());
+    /* Also behind what was launched before a failure. */
+    const gyre_status ordered = order_streams(calls, n_calls, false);
+    if (ended == GYRE_SUCCESS && status == GYRE_SUCCESS)
+        return ordered;
+    gyre_set_cause(cause);
+    return ended != GYRE_SUCCESS ? ended : status;
 }
 
 /* ---- collecting --------------------------------------------------------------------------- */
@@ -497,11 +548,13 @@ gyre_status gyre_compare_calls(gyre_comm *comm, const struct gyre_record *record
     const size_t n = (size_t)comm->n_ranks;
     struct gyre_record *all = malloc(n * sizeof(*all));
     if (all == NULL)
-        return gyre_fail_errno(ENOMEM, "GYRE_CHECK=calls");
+        return gyre_comm_give_up(comm, gyre_fail_errno(ENOMEM, "GYRE_CHECK=calls"));
     gyre_health_pause(comm->health);
     gyre_status status =
         comm->bootstrap->ops->all_gather(comm->bootstrap, record, sizeof(*record), all);
     gyre_health_resume(comm->health);
+    if (status != GYRE_SUCCESS && gyre_fault_is_raised(&comm->fault))
+        status = gyre_fault_status(&comm->fault); /* what ended the communicator says more */
     for (int rank = 1; rank < comm->n_ranks && status == GYRE_SUCCESS; rank++) {
         if (gyre_record_fits(&all[0], &all[rank]) && all[0].sequence == all[rank].sequence)
             continue;

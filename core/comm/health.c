@@ -116,6 +116,7 @@ static void pass_on(struct gyre_health *health)
     snprintf(text, sizeof(text), "rank %d (%s) failed: %.900s", comm->rank,
              host_of(comm, comm->rank), comm->fault.cause);
     tell(comm, GYRE_ERROR_REMOTE, text);
+    comm->bootstrap->ops->fail(comm->bootstrap, text); /* who exchanges something does not listen */
 }
 
 /* The same words whichever of the two ranks finds it: the lower rank first. */

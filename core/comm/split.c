@@ -62,14 +62,15 @@ static gyre_status find_split(struct gyre_meeting *meeting, gyre_comm *child)
     struct split_place mine = {.color = meeting->color, .key = meeting->key};
     struct split_place *all = malloc((size_t)parent->n_ranks * sizeof(*all));
     int first = 0;
-    if (all == NULL)
-        return gyre_fail_errno(ENOMEM, "split");
-    gyre_status status = GYRE_SUCCESS;
-    if (child != NULL)
+    gyre_status status = all != NULL ? GYRE_SUCCESS : gyre_fail_errno(ENOMEM, "split");
+    if (status == GYRE_SUCCESS && child != NULL)
         status = gyre_unique_id_create(&parent->params, &mine.id);
+    if (status != GYRE_SUCCESS) { /* the others wait */
+        free(all);
+        return gyre_comm_give_up(parent, status);
+    }
     gyre_health_pause(parent->health);
-    if (status == GYRE_SUCCESS)
-        status = parent->bootstrap->ops->all_gather(parent->bootstrap, &mine, sizeof(mine), all);
+    status = parent->bootstrap->ops->all_gather(parent->bootstrap, &mine, sizeof(mine), all);
     gyre_health_resume(parent->health);
     if (status == GYRE_SUCCESS) {
         find_place(all, parent->n_ranks, parent->rank, &meeting->n_ranks, &meeting->rank, &first);

@@ -258,11 +258,13 @@ static gyre_status cuda_stream_create(struct gyre_device *device, gyre_stream *s
 /* CUDA's own does not wait for what is enqueued, which gyre_stream_destroy() promises. */
 static gyre_status cuda_stream_destroy(struct gyre_device *device, gyre_stream stream)
 {
-    int previous = -1;
-    GYRE_TRY(gyre_cuda_enter(device->ordinal, &previous));
+    struct gyre_cuda_apart apart = {0};
+    if (stream == NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "the default stream (NULL) stays");
+    GYRE_TRY(gyre_cuda_enter_apart(device->ordinal, &apart));
     const cudaError_t drained = cudaStreamSynchronize((cudaStream_t)stream);
     const cudaError_t error = cudaStreamDestroy((cudaStream_t)stream);
-    gyre_cuda_leave(device->ordinal, previous);
+    gyre_cuda_leave_apart(&apart);
     if (drained != cudaSuccess)
         return gyre_cuda_fail(drained, "cudaStreamSynchronize");
     return error == cudaSuccess ? GYRE_SUCCESS : gyre_cuda_fail(error, "cudaStreamDestroy");
@@ -286,19 +288,52 @@ static gyre_status cuda_stream_query(struct gyre_device *device, gyre_stream str
     return error == cudaSuccess ? GYRE_SUCCESS : gyre_cuda_fail(error, "cudaStreamQuery");
 }
 
-static gyre_status cuda_stream_follow(struct gyre_device *device, gyre_stream stream,
-                                      gyre_stream other)
+/* NULL is the same legacy default stream on every thread. */
+static gyre_status cuda_stream_resolve(struct gyre_device *device, gyre_stream stream,
+                                       gyre_stream *stream_out)
 {
-    int previous = -1;
+    (void)device;
+    *stream_out = stream;
+    return GYRE_SUCCESS;
+}
+
+/* 0: it is not being captured. */
+static gyre_status find_capture(gyre_stream stream, unsigned long long *id_out)
+{
+    enum cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
+    GYRE_CUDA_TRY(
+        cudaStreamGetCaptureInfo((cudaStream_t)stream, &capturing, id_out, NULL, NULL, NULL, NULL));
+    if (capturing != cudaStreamCaptureStatusActive)
+        *id_out = 0;
+    return GYRE_SUCCESS;
+}
+
+/* The device is current. */
+static gyre_status follow(gyre_stream stream, gyre_stream other)
+{
+    unsigned long long captures[2] = {0, 0};
     cudaEvent_t event;
     gyre_status status = GYRE_SUCCESS;
-    GYRE_TRY(gyre_cuda_enter(device->ordinal, &previous));
-    GYRE_CUDA_TRY_GOTO(status, cudaEventCreateWithFlags(&event, cudaEventDisableTiming), leave);
+    GYRE_TRY(find_capture(stream, &captures[0]));
+    GYRE_TRY(find_capture(other, &captures[1]));
+    if (captures[0] !=
+        captures[1]) /* CUDA would end the one capture, or draw the other stream in */
+        return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                         "a group's calls on two streams, which are not captured together");
+    GYRE_CUDA_TRY(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
     GYRE_CUDA_TRY_GOTO(status, cudaEventRecord(event, (cudaStream_t)other), destroy);
     GYRE_CUDA_TRY_GOTO(status, cudaStreamWaitEvent((cudaStream_t)stream, event, 0), destroy);
 destroy:
     (void)cudaEventDestroy(event); /* goes when it is reached */
-leave:
+    return status;
+}
+
+static gyre_status cuda_stream_follow(struct gyre_device *device, gyre_stream stream,
+                                      gyre_stream other)
+{
+    int previous = -1;
+    GYRE_TRY(gyre_cuda_enter(device->ordinal, &previous));
+    const gyre_status status = follow(stream, other);
     gyre_cuda_leave(device->ordinal, previous);
     return status;
 }
@@ -331,5 +366,6 @@ const struct gyre_device_ops gyre_device_cuda = {
     .stream_destroy = cuda_stream_destroy,
     .stream_synchronize = cuda_stream_synchronize,
     .stream_query = cuda_stream_query,
+    .stream_resolve = cuda_stream_resolve,
     .stream_follow = cuda_stream_follow,
 };

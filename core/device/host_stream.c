@@ -340,6 +340,14 @@ gyre_status gyre_host_stream_query(gyre_stream handle)
     return is_empty(stream) ? GYRE_SUCCESS : GYRE_IN_PROGRESS;
 }
 
+gyre_status gyre_host_stream_resolve(gyre_stream handle, gyre_stream *stream_out)
+{
+    struct host_stream *stream = NULL;
+    GYRE_TRY(resolve(handle, true, &stream));
+    *stream_out = stream;
+    return GYRE_SUCCESS;
+}
+
 /* ---- one stream behind another ------------------------------------------------------------ */
 
 /* A place in one stream's queue that another waits for. */

@@ -45,6 +45,10 @@ gyre_status gyre_host_stream_synchronize(gyre_stream stream);
  * them by asking in turn. Failures are left for synchronize. */
 gyre_status gyre_host_stream_query(gyre_stream stream);
 
+/** gyre_host_stream_resolve - the stream itself, or for NULL the calling thread's default stream,
+ * which ends with that thread. Errors: OUT_OF_MEMORY, SYSTEM. */
+gyre_status gyre_host_stream_resolve(gyre_stream stream, gyre_stream *stream_out);
+
 /** gyre_host_stream_follow - what is pushed on `stream` from now on begins after what is on `other`
  * now, however that ends. Errors: as push; then nothing was changed but a task that does nothing on
  * `other`. */

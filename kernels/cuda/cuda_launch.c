@@ -66,17 +66,37 @@ static void fill_work(const struct gyre_work *work, uint32_t first_block, struct
     to->out_offset_bytes = work->out_offset_bytes;
 }
 
-/* From now on each launch leaves an event behind. Asks at the last moment at which what the board
- * counts can be compared with what was launched: replays of graphs are counted there too. */
+static bool has_completed_all(struct gyre_cuda_executor *executor)
+{
+    return executor->base.ops->pulse(&executor->base).completed >= executor->base.n_launched;
+}
+
+/* From now on each launch leaves an event behind. Of the last one that did not, the board can tell
+ * whether it is over: replays of graphs are counted there too, but come after it. */
 static void begin_events(struct gyre_cuda_executor *executor)
 {
     if (executor->has_streams)
         return;
     executor->has_streams = true;
-    executor->lacks_event =
-        executor->has_launched &&
-        executor->base.ops->pulse(&executor->base).completed < executor->base.n_launched;
-    executor->has_launched = executor->lacks_event; /* else over, and the stream may be gone */
+    executor->lacks_event = executor->has_launched;
+}
+
+/* The event that the last launch did not leave. If that is over, its stream may be gone. */
+static gyre_status make_up_event(struct gyre_cuda_executor *executor)
+{
+    enum cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
+    if (has_completed_all(executor)) {
+        executor->lacks_event = executor->has_launched = false;
+        return GYRE_SUCCESS;
+    }
+    GYRE_CUDA_TRY(cudaStreamIsCapturing(executor->last_stream, &capturing));
+    if (capturing != cudaStreamCaptureStatusNone)
+        return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                         "a call on a second stream, while the stream of an earlier call that has "
+                         "not ended is being captured: wait for that call before the capture");
+    GYRE_CUDA_TRY(cudaEventRecord(executor->last_event, executor->last_stream));
+    executor->lacks_event = false;
+    return GYRE_SUCCESS;
 }
 
 /* Launches of one executor run in order whatever streams they are on. While there is one stream
@@ -96,11 +116,10 @@ static gyre_status order_after_last(struct gyre_cuda_executor *executor, cudaStr
     if (!executor->has_launched || executor->last_stream == stream)
         return GYRE_SUCCESS;
     begin_events(executor);
+    if (executor->lacks_event)
+        GYRE_TRY(make_up_event(executor));
     if (!executor->has_launched)
         return GYRE_SUCCESS;
-    if (executor->lacks_event)
-        GYRE_CUDA_TRY(cudaEventRecord(executor->last_event, executor->last_stream));
-    executor->lacks_event = false;
     GYRE_CUDA_TRY(cudaStreamWaitEvent(stream, executor->last_event, 0));
     return GYRE_SUCCESS;
 }

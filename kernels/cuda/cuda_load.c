@@ -79,17 +79,27 @@ static gyre_status check_load(const struct gyre_cuda_executor *executor,
     return GYRE_SUCCESS;
 }
 
-/* Loads the kernels' code and lets them have the shared memory, so that no launch does. */
+/* Process-wide, because a kernel's attributes are: one thread must not lower what another raised.
+ */
+static pthread_mutex_t attributes_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Loads the kernel's code and lets it have the shared memory, so that no launch does. */
 static gyre_status prepare_kernel(const void *kernel, uint32_t shared_bytes)
 {
     struct cudaFuncAttributes attributes;
+    gyre_status status = GYRE_SUCCESS;
     if (kernel == NULL)
         return GYRE_SUCCESS;
-    GYRE_CUDA_TRY(cudaFuncGetAttributes(&attributes, kernel));
+    pthread_mutex_lock(&attributes_lock);
+    GYRE_CUDA_TRY_GOTO(status, cudaFuncGetAttributes(&attributes, kernel), unlock);
     if ((uint32_t)attributes.maxDynamicSharedSizeBytes < shared_bytes)
-        GYRE_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                           (int)shared_bytes));
-    return GYRE_SUCCESS;
+        GYRE_CUDA_TRY_GOTO(status,
+                           cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                (int)shared_bytes),
+                           unlock);
+unlock:
+    pthread_mutex_unlock(&attributes_lock);
+    return status;
 }
 
 /* Which bit of gyre_loaded.prepared a reduction's kernel has. */
