@@ -142,6 +142,10 @@ gyre_status gyre_door_knock(const struct gyre_sock_address *address,
 gyre_status gyre_authenticate(int fd, const uint8_t secret[GYRE_SECRET_BYTES], bool is_server,
                               uint64_t deadline_ns);
 
+/** gyre_authenticate_prepare - start libcrypto; on an application's thread, before any of our own
+ * threads makes a proof: one that started it while the process exits would do so in its ruins. */
+void gyre_authenticate_prepare(void);
+
 /** gyre_authenticate_release - free what libcrypto keeps for this thread since its proofs. For our
  * own threads that nobody joins, before they say that they are done: at exit libcrypto forgets it.
  * Not for the application's threads, which may use libcrypto themselves. */

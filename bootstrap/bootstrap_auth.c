@@ -9,9 +9,47 @@
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
+#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define HELLO_MAGIC 0x31525947u /* "GYR1" */
+
+/* Process-wide, as libcrypto's state is, which its handler of exit() frees: our own threads may
+ * still make proofs then (a hub that tells the last ranks why, an init in the background). This
+ * handler is registered after libcrypto's, so it runs before: no proof begins after it. */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t proof_lock = PTHREAD_MUTEX_INITIALIZER;
+static bool is_exiting;
+
+static void stop_proofs(void)
+{
+    pthread_mutex_lock(&proof_lock);
+    is_exiting = true;
+    pthread_mutex_unlock(&proof_lock);
+}
+
+static void prepare_libcrypto(void)
+{
+    OPENSSL_init_crypto(OPENSSL_INIT_LOAD_CONFIG, NULL);
+    atexit(stop_proofs);
+}
+
+void gyre_authenticate_prepare(void)
+{
+    pthread_once(&once, prepare_libcrypto);
+}
+
+static bool make_hmac(const uint8_t *secret, const uint8_t *text, size_t n_text, uint8_t *proof_out)
+{
+    unsigned n_proof = 0;
+    gyre_authenticate_prepare();
+    pthread_mutex_lock(&proof_lock);
+    const bool is_made = !is_exiting && HMAC(EVP_sha256(), secret, GYRE_SECRET_BYTES, text, n_text,
+                                             proof_out, &n_proof) != NULL;
+    pthread_mutex_unlock(&proof_lock);
+    return is_made && n_proof == GYRE_PROOF_BYTES;
+}
 
 gyre_status gyre_hello_make(struct gyre_hello *hello_out)
 {
@@ -29,13 +67,10 @@ gyre_status gyre_proof_make(const uint8_t secret[GYRE_SECRET_BYTES], bool is_ser
                             uint8_t proof_out[GYRE_PROOF_BYTES])
 {
     uint8_t text[8 + 2 * GYRE_NONCE_BYTES];
-    unsigned n_proof = 0;
     memcpy(text, is_server ? "server1:" : "client1:", 8);
     memcpy(text + 8, client->nonce, GYRE_NONCE_BYTES);
     memcpy(text + 8 + GYRE_NONCE_BYTES, server->nonce, GYRE_NONCE_BYTES);
-    if (HMAC(EVP_sha256(), secret, GYRE_SECRET_BYTES, text, sizeof(text), proof_out, &n_proof) ==
-            NULL ||
-        n_proof != GYRE_PROOF_BYTES)
+    if (!make_hmac(secret, text, sizeof(text), proof_out))
         return gyre_fail(GYRE_ERROR_SYSTEM, "HMAC-SHA256 is not available in libcrypto");
     return GYRE_SUCCESS;
 }
@@ -91,5 +126,8 @@ gyre_status gyre_authenticate(int fd, const uint8_t secret[GYRE_SECRET_BYTES], b
 
 void gyre_authenticate_release(void)
 {
-    OPENSSL_thread_stop();
+    pthread_mutex_lock(&proof_lock);
+    if (!is_exiting)
+        OPENSSL_thread_stop();
+    pthread_mutex_unlock(&proof_lock);
 }

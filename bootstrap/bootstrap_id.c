@@ -17,6 +17,7 @@ static uint64_t id_checksum(const struct gyre_id_layout *layout)
 gyre_status gyre_unique_id_create(const struct gyre_params *params, gyre_unique_id *id_out)
 {
     struct gyre_id_layout layout;
+    gyre_authenticate_prepare();
     memset(&layout, 0, sizeof(layout));
     layout.magic = GYRE_ID_MAGIC;
     layout.wire_version = GYRE_WIRE_VERSION;

@@ -141,10 +141,15 @@ static gyre_status tcp_poll(struct gyre_bootstrap *bootstrap, int timeout_ms,
             break;
         gyre_tcp_wait(tcp, deadline_ns);
     }
-    if (event_out->kind == GYRE_EVENT_NONE)
+    gyre_status status = GYRE_SUCCESS;
+    if (event_out->kind == GYRE_EVENT_NONE) {
         tcp->is_woken = false;
+        /* Whatever was queued has been told; from now on nobody's death would be. */
+        if (tcp->is_closed && !tcp->hub_rank_left)
+            status = gyre_fail(tcp->broken, "%s", tcp->broken_text);
+    }
     pthread_mutex_unlock(&tcp->lock);
-    return GYRE_SUCCESS;
+    return status;
 }
 
 static void tcp_wake(struct gyre_bootstrap *bootstrap)

@@ -251,6 +251,31 @@ static void an_abort_ends_exchanges_of_others(void)
     munmap(shared, sizeof(*shared));
 }
 
+/* Without the rendezvous nobody can be watched any more, which is the communicator's end. */
+static void exchange_alone(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    char all[2] = {0};
+    gyre_status status = GYRE_SUCCESS;
+    (void)n_ranks;
+    (void)argument;
+    if (rank == 0)
+        CHECK(gyre_comm_exchange(comm, &all[0], 1, all) != GYRE_SUCCESS);
+    while (status == GYRE_SUCCESS) {
+        CHECK_OK(gyre_comm_async_error(comm, &status));
+        sched_yield();
+    }
+    CHECK(status == GYRE_ERROR_REMOTE);
+}
+
+static void a_rank_that_misses_an_exchange_is_everybodys_failure(void)
+{
+    if (test_most_ranks() < 2)
+        return;
+    setenv("GYRE_BOOTSTRAP_TIMEOUT", "2", 1);
+    test_on_processes(2, exchange_alone, NULL);
+    unsetenv("GYRE_BOOTSTRAP_TIMEOUT");
+}
+
 /* One thread waits in the comparison of its call for a rank that never calls; another aborts. */
 static void *abort_comm(void *argument)
 {
@@ -347,6 +372,8 @@ static const struct test_case cases[] = {
     {"an abort ends all ranks", an_abort_ends_all_ranks},
     {"an abort ends exchanges of others", an_abort_ends_exchanges_of_others},
     {"an abort ends a comparison of calls", an_abort_ends_a_comparison_of_calls},
+    {"a rank that misses an exchange is everybody's failure",
+     a_rank_that_misses_an_exchange_is_everybodys_failure},
     {"a missing rank is named", a_missing_rank_is_named},
 };
 

@@ -98,8 +98,8 @@ static void send_to_oneself_on_two_streams(gyre_comm *comm, int rank, int n_rank
     (void)argument;
     CHECK_OK(gyre_broadcast(sum.out, sum.in, N_LONG, GYRE_INT32, 0, comm, streams[0]));
     CHECK_OK(gyre_group_start());
-    CHECK_OK(gyre_send(message.out, N_LONG, GYRE_INT32, rank, comm, streams[0]));
     CHECK_OK(gyre_recv(message.in, N_LONG, GYRE_INT32, rank, comm, streams[1]));
+    CHECK_OK(gyre_send(message.out, N_LONG, GYRE_INT32, rank, comm, streams[0]));
     CHECK_OK(gyre_group_end());
     CHECK_OK(gyre_stream_synchronize(streams[1], test_device()));
     check_message(comm, &message, rank, rank);

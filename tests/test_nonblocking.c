@@ -6,6 +6,7 @@
 #include "tests/ranks.h"
 
 #include <sched.h>
+#include <time.h>
 
 static gyre_config without_blocking(int rank)
 {
@@ -239,6 +240,40 @@ static void a_parent_may_go_while_its_split_is_under_way(void)
         CHECK_OK(gyre_comm_destroy(comms[rank]));
 }
 
+static void exit_while_ranks_meet(long after_ns)
+{
+    enum { N = 3 };
+    gyre_comm *comms[N];
+    gyre_unique_id id;
+    const struct timespec pause = {0, after_ns};
+    CHECK_OK(gyre_get_unique_id(&id));
+    for (int rank = 0; rank < N; rank++) {
+        const gyre_config config = without_blocking(rank);
+        (void)gyre_comm_init_rank(&comms[rank], N, &id, rank, &config);
+    }
+    nanosleep(&pause, NULL);
+    exit(0);
+}
+
+/* libcrypto ends with the process, before the threads that prove a rank's secret do. */
+static void a_process_may_exit_while_an_init_goes_on(void)
+{
+    enum { N_PROCESSES = 12 };
+    pid_t pids[N_PROCESSES];
+    if (test_device() != GYRE_DEVICE_HOST)
+        return;
+    for (int i = 0; i < N_PROCESSES; i++) {
+        pids[i] = fork();
+        if (pids[i] == 0)
+            exit_while_ranks_meet(i * 250000L); /* each at another moment of it */
+    }
+    for (int i = 0; i < N_PROCESSES; i++) {
+        int status = 0;
+        CHECK(waitpid(pids[i], &status, 0) == pids[i]);
+        CHECK_MSG(!WIFSIGNALED(status), "signal %d in process %d", WTERMSIG(status), i);
+    }
+}
+
 static const struct test_case cases[] = {
     {"a split goes on in the background", a_split_goes_on_in_the_background},
     {"one thread makes all ranks one after the other",
@@ -250,6 +285,7 @@ static const struct test_case cases[] = {
     {"what failed in the background is the communicator's error",
      what_failed_in_the_background_is_the_communicators_error},
     {"a peer learns that an init was aborted", a_peer_learns_that_an_init_was_aborted},
+    {"a process may exit while an init goes on", a_process_may_exit_while_an_init_goes_on},
     {"a parent may go while its split is under way", a_parent_may_go_while_its_split_is_under_way},
 };
 

@@ -144,6 +144,37 @@ static gyre_status check_handle(const gyre_comm *comm)
     return GYRE_SUCCESS;
 }
 
+/* As check_handle; its memory stays until unpin(), also if another thread destroys it meanwhile. */
+static gyre_status pin(gyre_comm *comm)
+{
+    bool found = false;
+    if (comm == NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "the communicator is NULL");
+    pthread_mutex_lock(&registry.lock);
+    for (gyre_comm *at = registry.first; at != NULL && !found; at = at->next)
+        found = at == comm && !at->is_ending;
+    if (found)
+        comm->n_pins++;
+    pthread_mutex_unlock(&registry.lock);
+    return found ? GYRE_SUCCESS : check_handle(comm);
+}
+
+static void unpin(gyre_comm *comm)
+{
+    pthread_mutex_lock(&registry.lock);
+    if (--comm->n_pins == 0)
+        pthread_cond_broadcast(&registry.changed);
+    pthread_mutex_unlock(&registry.lock);
+}
+
+void gyre_registry_wait_unpinned(gyre_comm *comm)
+{
+    pthread_mutex_lock(&registry.lock);
+    while (comm->n_pins > 0)
+        pthread_cond_wait(&registry.changed, &registry.lock);
+    pthread_mutex_unlock(&registry.lock);
+}
+
 static gyre_status check_made(const gyre_comm *comm)
 {
     const enum gyre_phase phase = phase_of(comm);
@@ -297,9 +328,8 @@ gyre_status gyre_comm_give_up(gyre_comm *comm, gyre_status status)
     return gyre_fault_status(&comm->fault);
 }
 
-gyre_status gyre_comm_abort(gyre_comm *comm)
+static void abort_pinned(gyre_comm *comm)
 {
-    GYRE_TRY(check_handle(comm));
     char text[160];
     if (phase_of(comm) != GYRE_PHASE_MAKING && comm->is_made)
         snprintf(text, sizeof(text), "rank %d (pid %d) aborted communicator %s", comm->rank,
@@ -308,12 +338,19 @@ gyre_status gyre_comm_abort(gyre_comm *comm)
         snprintf(text, sizeof(text), "pid %d gave up a communicator that was being made",
                  (int)getpid());
     if (!gyre_fault_raise(&comm->fault, GYRE_ERROR_ABORTED, text))
-        return GYRE_SUCCESS;
+        return;
     pthread_mutex_lock(&registry.lock);
     const bool is_ready = phase_of(comm) != GYRE_PHASE_MAKING;
     pthread_mutex_unlock(&registry.lock);
     if (is_ready && comm->is_made)
         tell_others(comm);
+}
+
+gyre_status gyre_comm_abort(gyre_comm *comm)
+{
+    GYRE_TRY(pin(comm));
+    abort_pinned(comm);
+    unpin(comm);
     return GYRE_SUCCESS;
 }
 
@@ -355,10 +392,8 @@ gyre_status gyre_comm_exchange(gyre_comm *comm, const void *mine, size_t n_bytes
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "exchange of %zu bytes a rank: %s", n_bytes,
                          mine == NULL || all_out == NULL ? "a buffer is NULL"
                                                          : "legal is 1..1 MiB / n_ranks");
-    gyre_health_pause(comm->health);
     const gyre_status status =
         comm->bootstrap->ops->all_gather(comm->bootstrap, mine, n_bytes, all_out);
-    gyre_health_resume(comm->health);
     if (status != GYRE_SUCCESS) /* what ended the communicator, if it did, says more */
         GYRE_TRY(gyre_fault_status(&comm->fault));
     return status == GYRE_ERROR_OUT_OF_MEMORY ? gyre_comm_give_up(comm, status) : status;
@@ -373,12 +408,13 @@ const char *gyre_comm_last_error(gyre_comm *comm)
 
 gyre_status gyre_comm_async_error(gyre_comm *comm, gyre_status *status_out)
 {
-    GYRE_TRY(check_handle(comm));
     if (status_out == NULL)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "async_error: status_out is NULL");
+    GYRE_TRY(pin(comm));
     if (gyre_fault_is_raised(&comm->fault))
         *status_out = comm->fault.status;
     else
         *status_out = phase_of(comm) == GYRE_PHASE_READY ? GYRE_SUCCESS : GYRE_IN_PROGRESS;
+    unpin(comm);
     return GYRE_SUCCESS;
 }

@@ -83,6 +83,7 @@ struct gyre_comm {
     uint32_t has_left;      /* said goodbye: written by the caller, read by the health thread */
     struct gyre_comm *next; /* in the registry of comm.c */
     bool is_ending;         /* destroyed by the user; its end is under way */
+    uint32_t n_pins;        /* calls of other threads that look at it; under the registry's lock */
 };
 
 /** gyre_comm_check - is this a live handle that may take calls? Errors: INVALID_ARGUMENT (NULL),
@@ -109,6 +110,9 @@ gyre_status gyre_comm_give_up(gyre_comm *comm, gyre_status status);
 
 void gyre_registry_add(gyre_comm *comm, enum gyre_phase phase);
 void gyre_registry_remove(gyre_comm *comm);
+
+/** gyre_registry_wait_unpinned - no call of another thread looks at it any more. */
+void gyre_registry_wait_unpinned(gyre_comm *comm);
 
 /** gyre_registry_set / wait - a flag that one thread sets once and another waits for. */
 void gyre_registry_set(bool *flag);
@@ -219,11 +223,6 @@ void gyre_group_note_background(void);
 
 /** gyre_health_open - start watching: peers, stalls, mismatched calls, timeouts. */
 gyre_status gyre_health_open(gyre_comm *comm, struct gyre_health **health_out);
-
-/** gyre_health_pause / resume - keep the thread away from the bootstrap links while the caller
- * uses all_gather. */
-void gyre_health_pause(struct gyre_health *health);
-void gyre_health_resume(struct gyre_health *health);
 
 /** gyre_health_posted - a call was posted on the board: compare it with what peers asked about. */
 void gyre_health_posted(struct gyre_health *health, const struct gyre_record *record);

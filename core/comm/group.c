@@ -97,6 +97,11 @@ static gyre_status launch(gyre_comm *comm, const struct gyre_call *const *calls,
     if (!comm->executor->ops->helps)
         gyre_links_wake(comm);
 out:
+    /* The call has its number, but this rank alone is not in it: no next call of anybody's would
+     * fit. What all ranks are refused alike (usage, arguments, what is unsupported) is no failure.
+     */
+    if (status == GYRE_ERROR_OUT_OF_MEMORY || status == GYRE_ERROR_SYSTEM)
+        gyre_fault_raise(&comm->fault, status, gyre_cause());
     if (works != few)
         free(works);
     return status;
@@ -549,10 +554,8 @@ gyre_status gyre_compare_calls(gyre_comm *comm, const struct gyre_record *record
     struct gyre_record *all = malloc(n * sizeof(*all));
     if (all == NULL)
         return gyre_comm_give_up(comm, gyre_fail_errno(ENOMEM, "GYRE_CHECK=calls"));
-    gyre_health_pause(comm->health);
     gyre_status status =
         comm->bootstrap->ops->all_gather(comm->bootstrap, record, sizeof(*record), all);
-    gyre_health_resume(comm->health);
     if (status != GYRE_SUCCESS && gyre_fault_is_raised(&comm->fault))
         status = gyre_fault_status(&comm->fault); /* what ended the communicator says more */
     for (int rank = 1; rank < comm->n_ranks && status == GYRE_SUCCESS; rank++) {

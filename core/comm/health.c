@@ -55,9 +55,7 @@ struct gyre_health {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool stops;   /* under lock */
-    int n_pauses; /* callers that want the links */
-    bool is_paused;
+    bool stops;               /* under lock */
     bool *has_left;           /* by rank: said goodbye or was lost */
     uint64_t *collectives_of; /* by rank: latest heard of; 0 = nothing */
     struct question *questions;
@@ -417,19 +415,12 @@ static void check_progress(struct gyre_health *health)
 
 /* ---- the thread --------------------------------------------------------------------------- */
 
-/* Stand aside while a caller uses the links; false when it is time to stop. */
-static bool wait_while_paused(struct gyre_health *health)
+static bool goes_on(struct gyre_health *health)
 {
     pthread_mutex_lock(&health->lock);
-    while (health->n_pauses > 0 && !health->stops) {
-        health->is_paused = true;
-        pthread_cond_broadcast(&health->changed);
-        pthread_cond_wait(&health->changed, &health->lock);
-    }
-    health->is_paused = false;
-    const bool goes_on = !health->stops;
+    const bool stops = health->stops;
     pthread_mutex_unlock(&health->lock);
-    return goes_on;
+    return !stops;
 }
 
 static void *watch(void *argument)
@@ -438,14 +429,15 @@ static void *watch(void *argument)
     struct gyre_comm *comm = health->comm;
     struct gyre_event event;
     gyre_log_set_rank(comm->rank);
-    while (wait_while_paused(health)) {
+    while (goes_on(health)) {
         const gyre_status status = comm->bootstrap->ops->poll(comm->bootstrap, TICK_MS, &event);
         if (status != GYRE_SUCCESS) {
-            /* The hub is gone: nobody can be watched any more. */
+            /* The hub is gone: nobody can be watched any more, and no goodbye comes. */
             if (gyre_load_acquire_u32(&comm->has_left) == 0)
                 fail(health, GYRE_ERROR_REMOTE, gyre_cause(), true);
-            for (int rank = 0; rank < comm->n_ranks; rank++)
-                mark_left(health, rank);
+            else
+                for (int rank = 0; rank < comm->n_ranks; rank++)
+                    mark_left(health, rank);
             break;
         }
         take_event(health, &event);
@@ -484,24 +476,6 @@ gyre_status gyre_health_open(gyre_comm *comm, struct gyre_health **health_out)
     }
     *health_out = health;
     return GYRE_SUCCESS;
-}
-
-void gyre_health_pause(struct gyre_health *health)
-{
-    pthread_mutex_lock(&health->lock);
-    health->n_pauses++;
-    health->comm->bootstrap->ops->wake(health->comm->bootstrap);
-    while (!health->is_paused && !health->stops)
-        pthread_cond_wait(&health->changed, &health->lock);
-    pthread_mutex_unlock(&health->lock);
-}
-
-void gyre_health_resume(struct gyre_health *health)
-{
-    pthread_mutex_lock(&health->lock);
-    health->n_pauses--;
-    pthread_cond_broadcast(&health->changed);
-    pthread_mutex_unlock(&health->lock);
 }
 
 void gyre_health_launched(struct gyre_health *health, uint64_t work, uint64_t record)

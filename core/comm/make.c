@@ -18,6 +18,7 @@
 
 void gyre_comm_free(gyre_comm *comm)
 {
+    gyre_registry_wait_unpinned(comm);
     if (comm->health != NULL)
         gyre_health_close(comm->health);
     gyre_fault_hook(&comm->fault, NULL, NULL); /* proxies may still raise; the executor goes */
@@ -55,6 +56,7 @@ static gyre_status make_local(const gyre_config *given, gyre_comm **comm_out)
     gyre_comm *comm = calloc(1, sizeof(*comm));
     if (comm == NULL)
         return gyre_fail_errno(ENOMEM, "communicator");
+    gyre_authenticate_prepare();
     gyre_fault_init(&comm->fault);
     gyre_board_init(&comm->board);
     gyre_registrations_init(&comm->registrations);

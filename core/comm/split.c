@@ -33,7 +33,13 @@ static gyre_status child_config(const gyre_comm *parent, const gyre_config *give
 struct split_place {
     int32_t color;
     int32_t key;
-    gyre_unique_id id; /* of a rendezvous on this rank; used if it comes first of its color */
+};
+
+/* Then the first of each color makes a rendezvous, or says why it cannot. Exchanged likewise. */
+struct split_offer {
+    int32_t status;
+    gyre_unique_id id;
+    char cause[256];
 };
 
 /* How many ranks of my color there are, my place among them, and who is first. */
@@ -56,27 +62,51 @@ static void find_place(const struct split_place *all, int n_ranks, int rank, int
     }
 }
 
+/* The rendezvous of each color, of which this rank makes its own's if it comes first. */
+static gyre_status gather_offers(gyre_comm *parent, bool is_first, struct split_offer *offers)
+{
+    struct split_offer mine = {.status = GYRE_SUCCESS};
+    if (is_first)
+        mine.status = (int32_t)gyre_unique_id_create(&parent->params, &mine.id);
+    if (mine.status != GYRE_SUCCESS)
+        snprintf(mine.cause, sizeof(mine.cause), "%s", gyre_cause());
+    return parent->bootstrap->ops->all_gather(parent->bootstrap, &mine, sizeof(mine), offers);
+}
+
+static gyre_status take_offer(const gyre_comm *parent, int rank, struct split_offer *offer,
+                              gyre_unique_id *id_out)
+{
+    offer->cause[sizeof(offer->cause) - 1] = '\0';
+    if (offer->status != GYRE_SUCCESS)
+        return gyre_fail((gyre_status)offer->status, "rank %d (%s): %s", rank,
+                         parent->links.infos[rank].host_name, offer->cause);
+    *id_out = offer->id;
+    return GYRE_SUCCESS;
+}
+
 static gyre_status find_split(struct gyre_meeting *meeting, gyre_comm *child)
 {
     gyre_comm *parent = meeting->parent;
-    struct split_place mine = {.color = meeting->color, .key = meeting->key};
+    const struct split_place mine = {.color = meeting->color, .key = meeting->key};
     struct split_place *all = malloc((size_t)parent->n_ranks * sizeof(*all));
+    struct split_offer *offers = malloc((size_t)parent->n_ranks * sizeof(*offers));
+    gyre_status status = GYRE_SUCCESS;
     int first = 0;
-    gyre_status status = all != NULL ? GYRE_SUCCESS : gyre_fail_errno(ENOMEM, "split");
-    if (status == GYRE_SUCCESS && child != NULL)
-        status = gyre_unique_id_create(&parent->params, &mine.id);
-    if (status != GYRE_SUCCESS) { /* the others wait */
-        free(all);
-        return gyre_comm_give_up(parent, status);
+    if (all == NULL || offers == NULL) { /* the others wait */
+        status = gyre_comm_give_up(parent, gyre_fail_errno(ENOMEM, "split"));
+        goto out;
     }
-    gyre_health_pause(parent->health);
-    status = parent->bootstrap->ops->all_gather(parent->bootstrap, &mine, sizeof(mine), all);
-    gyre_health_resume(parent->health);
-    if (status == GYRE_SUCCESS) {
-        find_place(all, parent->n_ranks, parent->rank, &meeting->n_ranks, &meeting->rank, &first);
-        meeting->id = all[first].id;
-    }
+    GYRE_TRY_GOTO(status,
+                  parent->bootstrap->ops->all_gather(parent->bootstrap, &mine, sizeof(mine), all),
+                  out);
+    find_place(all, parent->n_ranks, parent->rank, &meeting->n_ranks, &meeting->rank, &first);
+    GYRE_TRY_GOTO(status, gather_offers(parent, child != NULL && first == parent->rank, offers),
+                  out);
+    if (child != NULL)
+        status = take_offer(parent, first, &offers[first], &meeting->id);
+out:
     free(all);
+    free(offers);
     if (status != GYRE_SUCCESS) /* what ended the parent, if it did, says more */
         GYRE_TRY(gyre_fault_status(&parent->fault));
     if (status != GYRE_SUCCESS)
