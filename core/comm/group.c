@@ -176,7 +176,7 @@ static gyre_status launch_p2p(gyre_comm *comm, const struct gyre_call **run, int
                               gyre_stream stream)
 {
     const struct gyre_call **wave = malloc((size_t)n_run * 2 * sizeof(*wave));
-    const struct gyre_call **part = wave + n_run;
+    const struct gyre_call **part = wave != NULL ? wave + n_run : NULL;
     bool *is_busy = calloc((size_t)comm->n_ranks * 2, sizeof(*is_busy));
     gyre_status status =
         wave != NULL && is_busy != NULL ? GYRE_SUCCESS : gyre_fail_errno(ENOMEM, "group");
