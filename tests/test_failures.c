@@ -244,9 +244,9 @@ static void an_abort_ends_exchanges_of_others(void)
     struct shared_counts *shared = share_counts();
     struct victim victim = {shared, 1, NULL};
     if (test_most_ranks() >= 3) {
-        test_on_threads(3, abort_or_exchange, &victim);
+        test_on_processes(3, abort_or_exchange, &victim); /* forks: before there are threads */
         memset(shared, 0, sizeof(*shared));
-        test_on_processes(3, abort_or_exchange, &victim);
+        test_on_threads(3, abort_or_exchange, &victim);
     }
     munmap(shared, sizeof(*shared));
 }

@@ -247,9 +247,9 @@ static void exchange_unevenly(gyre_comm *comm, int rank, int n_ranks, void *argu
 
 static void messages_of_a_group_may_differ_in_size(void)
 {
+    test_on_processes(2, exchange_unevenly, NULL); /* forks: before there are threads */
     test_on_threads(2, exchange_unevenly, NULL);
     test_on_threads(4, exchange_unevenly, NULL);
-    test_on_processes(2, exchange_unevenly, NULL);
 }
 
 static const struct test_case cases[] = {

@@ -12,6 +12,7 @@
 #ifdef GYRE_WITH_LIBXML2
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -319,6 +320,8 @@ gyre_status gyre_topo_xml_parse(const char *name, const char *bytes, size_t n_by
     if (n_bytes > MAX_FILE_BYTES)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s is larger than %u bytes", name,
                          MAX_FILE_BYTES);
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, xmlInitParser); /* ranks that are threads read their file side by side */
     xmlParserCtxt *context = xmlNewParserCtxt();
     if (context == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "XML parser for %s", name);
