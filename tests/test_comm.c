@@ -372,6 +372,44 @@ static void a_split_makes_smaller_communicators(void)
     test_on_threads(5, split_in_two, NULL);
 }
 
+/* Of this process. */
+static int count_threads(void)
+{
+    char line[128];
+    int n = 0;
+    FILE *file = fopen("/proc/self/status", "re");
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL)
+        if (sscanf(line, "Threads: %d", &n) == 1)
+            break;
+    if (file != NULL)
+        fclose(file);
+    return n;
+}
+
+static void split_often(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    enum { N_SPLITS = 20 };
+    const uint64_t end_ns = gyre_now_ns() + 20000000000ULL;
+    const int n_before = count_threads();
+    (void)n_ranks;
+    (void)argument;
+    for (int i = 0; i < N_SPLITS; i++) {
+        gyre_comm *child = NULL;
+        CHECK_OK(gyre_comm_split(comm, 0, rank, &child, NULL));
+        CHECK_OK(gyre_comm_destroy(child));
+    }
+    /* A rendezvous ends a moment after its communicator; one that nobody came to, much later. */
+    while (count_threads() >= n_before + N_SPLITS && gyre_now_ns() < end_ns)
+        sched_yield();
+    CHECK_MSG(count_threads() < n_before + N_SPLITS, "%d threads, %d before", count_threads(),
+              n_before);
+}
+
+static void a_split_leaves_no_rendezvous_behind(void)
+{
+    test_on_threads(3, split_often, NULL);
+}
+
 static void premultiply(gyre_comm *comm, int rank, int n_ranks, void *argument)
 {
     (void)argument;
@@ -510,6 +548,7 @@ static const struct test_case cases[] = {
     {"messages of a group do not wait for each other",
      messages_of_a_group_do_not_wait_for_each_other},
     {"a split makes smaller communicators", a_split_makes_smaller_communicators},
+    {"a split leaves no rendezvous behind", a_split_leaves_no_rendezvous_behind},
     {"a user scalar multiplies before the sum", a_user_scalar_multiplies_before_the_sum},
     {"a user scalar may go before its group ends", a_user_scalar_may_go_before_its_group_ends},
 };
