@@ -65,6 +65,8 @@ static void in_a_process(const char *path, void (*run)(void))
 
 /* ---- handed over -------------------------------------------------------------------------- */
 
+static pthread_barrier_t all_called;
+
 static void use_windows(ncclComm_t comm, int rank)
 {
     float data[16] = {0};
@@ -84,12 +86,15 @@ static void use_windows(ncclComm_t comm, int rank)
     CHECK(ncclMemFree(memory) == ncclSuccess);
     /* What gyre has stays with gyre. */
     CHECK(ncclAllReduce(data, data, 1, ncclFloat, ncclSum, comm, NULL) == ncclSuccess);
+    pthread_barrier_wait(&all_called); /* after the abort it could be refused */
     CHECK((rank == 0 ? ncclCommAbort(comm) : ncclCommDestroy(comm)) == ncclSuccess);
 }
 
 static void run_windows(void)
 {
+    pthread_barrier_init(&all_called, NULL, N);
     run_clients(use_windows);
+    pthread_barrier_destroy(&all_called);
     CHECK_MSG(counts->n_ids == 1 && counts->n_inits == N, "%d ids, %d twins", counts->n_ids,
               counts->n_inits);
     CHECK(counts->n_windows_gone == N && counts->n_allocated == N);
