@@ -657,13 +657,18 @@ def case_limits(directory, source):
         for name, n, limit, ceiling in [("allreduce", 4, 0.5, "all_reduce_push_push"),
                                         ("allgather", 4, 0.25, "push"), ("sendrecv", 2, 2, "push")]:
             command = [bench(directory, name), "-g", str(n), "--limits", path] + sizes
-            done = subprocess.run(command + ["-J", report], capture_output=True, text=True,
-                                  timeout=100, env=clean_environment())
-            if "built without json-c" in done.stderr:
-                print("the benches were built without json-c")
-                sys.exit(SKIPPED)
-            assert done.returncode == 0, done
-            check_shares(done.stdout, limit, ceiling)
+            largest = 0
+            for _ in range(20):  # a machine that is busy elsewhere may round all shares to 0
+                done = subprocess.run(command + ["-J", report], capture_output=True, text=True,
+                                      timeout=100, env=clean_environment())
+                if "built without json-c" in done.stderr:
+                    print("the benches were built without json-c")
+                    sys.exit(SKIPPED)
+                assert done.returncode == 0, done
+                largest = check_shares(done.stdout, limit, ceiling)
+                if largest > 1:
+                    break
+            assert largest > 1, "no share that could be wrong"
             with open(report, encoding="utf-8") as file, \
                     open(os.path.join(source, "bench", "report.schema.json"),
                          encoding="utf-8") as schema:
@@ -693,7 +698,8 @@ def check_limits(done, path):
 
 
 def check_shares(text, limit, ceiling):
-    """Each row ends with busbw of its two halves as a percentage of the limit."""
+    """Each row ends with busbw of its two halves as a percentage of the limit. Returns the largest
+    of the first halves."""
     assert re.search(rf"^# Limit of busbw: [\d.]+ GB/s, {ceiling} of \S+$", text, re.M), text
     rows = [line.split() for line in text.split("\n") if line and line[0] != "#"]
     assert len(rows) == 4, text
@@ -702,7 +708,7 @@ def check_shares(text, limit, ceiling):
             # busbw is printed with two decimals, its share with one
             expected, error = 100 * float(busbw) / limit, 0.51 / limit + 0.051
             assert abs(float(share) - expected) <= error, (row, expected)
-    assert any(float(row[-2]) > 1 for row in rows), "no share that could be wrong"
+    return max(float(row[-2]) for row in rows)
 
 
 if __name__ == "__main__":
