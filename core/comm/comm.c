@@ -84,11 +84,12 @@ void gyre_comm_set_job(gyre_comm *comm, uint64_t job)
     pthread_mutex_unlock(&registry.lock);
 }
 
-/* This rank's end is the others'; also of those that wait in an exchange. */
+/* This rank's end is the others'. Who waits in an exchange is told by the rendezvous, and first:
+ * who heard by the message might leave at once, and that would be all that the others learn. */
 static void tell_others(gyre_comm *comm)
 {
-    gyre_health_tell(comm->health, comm->fault.cause);
     comm->bootstrap->ops->fail(comm->bootstrap, comm->fault.cause);
+    gyre_health_tell(comm->health, comm->fault.cause);
 }
 
 /* An abort that came while the ranks were meeting could not tell them; one that comes later can.

@@ -113,8 +113,8 @@ static void pass_on(struct gyre_health *health)
     gyre_store_release_u32(&health->has_told, 1);
     snprintf(text, sizeof(text), "rank %d (%s) failed: %.900s", comm->rank,
              host_of(comm, comm->rank), comm->fault.cause);
+    comm->bootstrap->ops->fail(comm->bootstrap, text); /* first: tell_others() in comm.c says why */
     tell(comm, GYRE_ERROR_REMOTE, text);
-    comm->bootstrap->ops->fail(comm->bootstrap, text); /* who exchanges something does not listen */
 }
 
 /* The same words whichever of the two ranks finds it: the lower rank first. */
