@@ -62,32 +62,35 @@ static const struct cuda_row cuda_rows[] = {
     {GYRE_COLL_ALL_REDUCE, true, 12 << 20, &gyre_algorithm_twoshot, GYRE_PROTO_LL128, 64},
     {GYRE_COLL_ALL_REDUCE, true, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE, 0},
     {GYRE_COLL_ALL_REDUCE, false, 80 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL, 0},
-    {GYRE_COLL_ALL_REDUCE, false, 4 << 20, &gyre_algorithm_twoshot, GYRE_PROTO_LL128, 0},
+    {GYRE_COLL_ALL_REDUCE, false, 2 << 20, &gyre_algorithm_twoshot, GYRE_PROTO_LL128, 0},
+    {GYRE_COLL_ALL_REDUCE, false, 4 << 20, &gyre_algorithm_twoshot, GYRE_PROTO_LL128, 32},
+    {GYRE_COLL_ALL_REDUCE, false, 8 << 20, &gyre_algorithm_twoshot, GYRE_PROTO_LL128, 64},
     {GYRE_COLL_ALL_REDUCE, false, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE, 0},
     {GYRE_COLL_ALL_GATHER, true, 16 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL, 0},
     {GYRE_COLL_ALL_GATHER, true, 8 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL128, 0},
     {GYRE_COLL_ALL_GATHER, true, 12 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL128, 64},
     {GYRE_COLL_ALL_GATHER, true, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE, 0},
-    {GYRE_COLL_ALL_GATHER, false, 64 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL, 0},
+    {GYRE_COLL_ALL_GATHER, false, 2 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL, 0},
     {GYRE_COLL_ALL_GATHER, false, 8 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL128, 0},
+    {GYRE_COLL_ALL_GATHER, false, 12 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL128, 64},
     {GYRE_COLL_ALL_GATHER, false, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE, 0},
     {GYRE_COLL_REDUCE_SCATTER, true, 160 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL, 0},
     {GYRE_COLL_REDUCE_SCATTER, true, 4 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL128, 0},
     {GYRE_COLL_REDUCE_SCATTER, true, 12 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL128, 64},
     {GYRE_COLL_REDUCE_SCATTER, true, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE, 0},
-    {GYRE_COLL_REDUCE_SCATTER, false, 256 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL, 0},
+    {GYRE_COLL_REDUCE_SCATTER, false, 192 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL, 0},
     {GYRE_COLL_REDUCE_SCATTER, false, 4 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL128, 0},
     {GYRE_COLL_REDUCE_SCATTER, false, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE, 0},
     {GYRE_COLL_BROADCAST, true, 160 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL, 0},
     {GYRE_COLL_BROADCAST, true, 2 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL128, 0},
     {GYRE_COLL_BROADCAST, true, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE, 0},
-    {GYRE_COLL_BROADCAST, false, 256 << 10, &gyre_algorithm_ring, GYRE_PROTO_LL, 0},
+    {GYRE_COLL_BROADCAST, false, 96 << 10, &gyre_algorithm_ring, GYRE_PROTO_LL, 0},
     {GYRE_COLL_BROADCAST, false, 2 << 20, &gyre_algorithm_ring, GYRE_PROTO_LL128, 0},
     {GYRE_COLL_BROADCAST, false, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE, 0},
     {GYRE_COLL_REDUCE, true, 160 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL, 0},
     {GYRE_COLL_REDUCE, true, 2 << 20, &gyre_algorithm_ring, GYRE_PROTO_LL128, 0},
     {GYRE_COLL_REDUCE, true, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE, 0},
-    {GYRE_COLL_REDUCE, false, 256 << 10, &gyre_algorithm_ring, GYRE_PROTO_LL, 0},
+    {GYRE_COLL_REDUCE, false, 96 << 10, &gyre_algorithm_ring, GYRE_PROTO_LL, 0},
     {GYRE_COLL_REDUCE, false, 2 << 20, &gyre_algorithm_ring, GYRE_PROTO_LL128, 0},
     {GYRE_COLL_REDUCE, false, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE, 0},
 };
@@ -350,19 +353,33 @@ static bool is_pushed(const struct gyre_tuner_facts *facts, enum gyre_proto prot
 
 /* GPUs: 64 KiB to 128 KiB of a rank's part a channel, so that it is two tiles, which go through the
  * steps side by side; not under 32 channels from 2 MiB on (2 and 4 H200, 4 MiB to 64 MiB, all of
- * 16, 32, 64 channels x 16 to 256 KiB tiles: bench_cuda_exec with BENCH_TILE, 2026-11). Lines:
- * about a round of the threads that a block has for each peer (1 KiB to 4 MiB, likewise). */
+ * 16, 32, 64 channels x 16 to 256 KiB tiles: bench_cuda_exec with BENCH_TILE, 2026-11). More than
+ * two ranks take twice as much: all-gather of 16 MiB into windows 48.0 us in 32 channels, 46.1 in
+ * 16 (4 H200, likewise). Lines: about a round of the threads that a block has for each peer (1 KiB
+ * to 4 MiB, likewise). */
 static uint64_t cuda_channels(const struct gyre_tuner_facts *facts,
                               const struct gyre_choice *choice, enum gyre_collective coll,
                               uint64_t n_bytes)
 {
     const uint64_t total = all_bytes(facts, coll, n_bytes);
     if (choice->proto != GYRE_PROTO_SIMPLE && is_chain(coll, choice->algorithm))
-        return gyre_div_round_up(n_bytes, 2 * 1024);
+        /* One tile: a second one makes a broadcast of 64 KiB take 6.3 us instead of 4.0 (4 H200).
+         */
+        return gyre_div_round_up(
+            n_bytes,
+            gyre_min_u64(2 * 1024, gyre_tuner_payload_bytes(&facts->spec, choice->algorithm,
+                                                            choice->proto, false)));
     if (choice->proto != GYRE_PROTO_SIMPLE)
         return gyre_div_round_up(n_bytes, gyre_max_u64(4096 / facts->n_ranks, 512));
+    /* Of rings of chains 32 channels keep the link as busy as more, or busier: broadcast of 64 MiB
+     * to 1 GiB over 4 H200 347 to 363 GB/s, with 64 channels 337 to 358 (2026-11). */
+    if (is_chain(coll, choice->algorithm) && choice->algorithm == &gyre_algorithm_ring &&
+        facts->n_ranks > 2 && !facts->is_proxied && n_bytes >= 12 << 20)
+        return 32;
     if (is_chain(coll, choice->algorithm) || total < 2 << 20 || facts->is_proxied)
         return gyre_div_round_up(n_bytes, 64 * 1024);
+    if (facts->n_ranks > 2 && total >= 12 << 20)
+        return gyre_max_u64(gyre_div_round_up(total, facts->n_ranks * 262144ULL), 16);
     return gyre_max_u64(gyre_div_round_up(total, facts->n_ranks * 131072ULL), 32);
 }
 
@@ -427,6 +444,10 @@ static uint32_t choose_tile(const struct gyre_tuner_facts *facts, const struct g
     const bool is_ring = choice->algorithm == &gyre_algorithm_ring;
     if (choice->proto == GYRE_PROTO_LL128 && !is_chain(coll, choice->algorithm) && !is_ring)
         return lines_tile(facts, choice, coll, n_bytes, most_bytes);
+    /* Lines go on as they come, whatever the tile (4 H200, broadcast of 1 MiB in whole slots 7.6
+     * us, in tiles that fill the chain 10.1, 2026-11). */
+    if (facts->device_kind == GYRE_DEVICE_CUDA && choice->proto != GYRE_PROTO_SIMPLE)
+        return most_bytes;
     if (is_chain(coll, choice->algorithm) && !(is_ring && is_pushed(facts, choice->proto)))
         return chain_tile(facts, n_bytes / choice->n_channels, most_bytes);
     /* Broadcast and reduce along a ring: calls follow each other along the chain, so that it is

@@ -164,6 +164,17 @@ static __device__ __forceinline__ uint32_t count_rounds(const struct exchange_en
     return (n_bytes + bytes - 1) / bytes;
 }
 
+/* Rounds that are under way at the same time: of more than UNROLL about as many each time. Seven
+ * rounds are four and three; as six and one the last one waits alone (4 H200, all-reduce of 4 MiB
+ * 28.3 -> 26.0 us, reduce-scatter of 16 MiB 79.9 -> 69.6, 2026-11). */
+template <int UNROLL> static __device__ __forceinline__ uint32_t rounds_abreast(uint32_t n_rounds)
+{
+    if (UNROLL < GYRE_CUDA_LONG_UNROLL || n_rounds <= UNROLL)
+        return UNROLL;
+    const uint32_t n_turns = (n_rounds + UNROLL - 1) / UNROLL;
+    return (n_rounds + n_turns - 1) / n_turns;
+}
+
 /* Where the thread's parts of the rounds under way are: kept, or found anew wherever they are
  * needed, which takes instructions instead of registers. */
 template <int PROTO, int UNROLL> struct round_places {
@@ -211,8 +222,10 @@ static __device__ __forceinline__ void scatter_chunk(const struct gyre_cuda_args
     const unsigned char *in = args.work.in + peer.in_offset + range.skip_bytes;
     const struct line_operand to =
         exchange_slot<PROTO>(args, peer.to, end.sent + tile * exchange_uses(args.exchange));
-    for (uint32_t round = 0; round < n_rounds; round += UNROLL) {
-        const round_places<PROTO, UNROLL> places(end, round, n_rounds, range.n_bytes);
+    const uint32_t n_abreast = rounds_abreast<UNROLL>(n_rounds);
+    for (uint32_t round = 0; round < n_rounds; round += n_abreast) {
+        const round_places<PROTO, UNROLL> places(end, round, min(n_rounds, round + n_abreast),
+                                                 range.n_bytes);
         ulonglong2 values[UNROLL];
 #pragma unroll
         for (int k = 0; k < UNROLL && places.has(k); k++)
@@ -296,8 +309,10 @@ static __device__ __forceinline__ bool finish_chunk(const struct gyre_cuda_args_
     const struct line_operand from = exchange_slot<PROTO>(args, peer.from, end.received + n_before);
     const struct line_operand to =
         exchange_slot<PROTO>(args, peer.to, end.sent + n_before + exchange.reduces);
-    for (uint32_t round = 0; round < n_rounds; round += UNROLL) {
-        const round_places<PROTO, UNROLL> places(end, round, n_rounds, range.n_bytes);
+    const uint32_t n_abreast = rounds_abreast<UNROLL>(n_rounds);
+    for (uint32_t round = 0; round < n_rounds; round += n_abreast) {
+        const round_places<PROTO, UNROLL> places(end, round, min(n_rounds, round + n_abreast),
+                                                 range.n_bytes);
         ulonglong2 values[UNROLL];
 #pragma unroll
         for (int k = 0; k < UNROLL && places.has(k); k++)
@@ -337,8 +352,10 @@ static __device__ __forceinline__ bool gather_chunk(const struct gyre_cuda_args_
     unsigned char *out = args.work.out + peer.out_offset + range.skip_bytes;
     const struct line_operand from = exchange_slot<PROTO>(
         args, peer.from, end.received + tile * exchange_uses(exchange) + exchange.reduces);
-    for (uint32_t round = 0; round < n_rounds; round += UNROLL) {
-        const round_places<PROTO, UNROLL> places(end, round, n_rounds, range.n_bytes);
+    const uint32_t n_abreast = rounds_abreast<UNROLL>(n_rounds);
+    for (uint32_t round = 0; round < n_rounds; round += n_abreast) {
+        const round_places<PROTO, UNROLL> places(end, round, min(n_rounds, round + n_abreast),
+                                                 range.n_bytes);
         ulonglong2 values[UNROLL];
         if (!receive_lines<PROTO, UNROLL>(args, from, places, values))
             return false;
