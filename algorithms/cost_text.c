@@ -16,24 +16,24 @@
 #include <string.h>
 
 /* Inside a host: fitted by `build/bench/tune --from docs/performance` to 66 calls of 2 and 4 H200
- * (NVLink 4, CUDA 13.0, graphs of 20 calls, 2026-11), typical error 8 %, the worst 0.77 and 1.20;
+ * (NVLink 4, CUDA 13.0, graphs of 20 calls, 2026-11), typical error 9 %, the worst 0.69 and 1.20;
  * copies inside a GPU are hidden behind the stores. Between hosts, not measured: NCCL's model
  * (src/graph/tuning.cc, 2.28: a network hop 2.7 / 14 / 4.0 us in LL / Simple / LL128, what a step
  * costs included); one 400 Gbit/s NIC a GPU moves 49 GB/s (perftest, 1 QP). */
 const struct gyre_cost gyre_cost_h200 = {
-    .launch_ns = 2550,
-    .worker_launch_ns = 16,
-    .step_ns = {[GYRE_PROTO_SIMPLE] = 1040, [GYRE_PROTO_LL] = 78, [GYRE_PROTO_LL128] = 90},
-    .hop_ns = {[GYRE_PROTO_SIMPLE] = {270, 11000},
-               [GYRE_PROTO_LL] = {768, 2700},
-               [GYRE_PROTO_LL128] = {1630, 4000}},
+    .launch_ns = 2160,
+    .worker_launch_ns = 12.7,
+    .step_ns = {[GYRE_PROTO_SIMPLE] = 940, [GYRE_PROTO_LL] = 79, [GYRE_PROTO_LL128] = 51},
+    .hop_ns = {[GYRE_PROTO_SIMPLE] = {99, 11000},
+               [GYRE_PROTO_LL] = {500, 2700},
+               [GYRE_PROTO_LL128] = {745, 4000}},
     .wire_efficiency =
         {[GYRE_PROTO_SIMPLE] = 1, [GYRE_PROTO_LL] = 0.5, [GYRE_PROTO_LL128] = 0.9375},
-    .credit_ns = {195, 2700},
-    .worker_send_bytes_per_ns = {12.1, 24},
-    .worker_copy_bytes_per_ns = 170,
-    .egress_bytes_per_ns = {353, 49},
-    .ingress_bytes_per_ns = {353, 49},
+    .credit_ns = {71, 2700},
+    .worker_send_bytes_per_ns = {27.8, 55},
+    .worker_copy_bytes_per_ns = 193,
+    .egress_bytes_per_ns = {354, 49},
+    .ingress_bytes_per_ns = {354, 49},
     .nic_bytes_per_ns = 392,
 };
 

@@ -2,6 +2,7 @@
  *
  * The tuner: what is impossible is refused, what is predicted to be fastest is chosen.
  */
+#include "core/base/util.h"
 #include "core/comm/plan.h"
 #include "tests/check.h"
 
@@ -168,6 +169,33 @@ static void choices_on_gpus_fit_the_communicator(void)
                 }
 }
 
+/* A second tile of lines fills a FIFO's slots, or makes blocks meet: 2 to 4 us. */
+static void lines_of_small_calls_are_one_tile(void)
+{
+    static const struct {
+        enum gyre_collective coll;
+        uint64_t most_bytes;
+    } calls[] = {{GYRE_COLL_ALL_REDUCE, 4 << 20},
+                 {GYRE_COLL_BROADCAST, 512 << 10},
+                 {GYRE_COLL_REDUCE, 512 << 10}};
+    struct gyre_filter filter;
+    CHECK_OK(gyre_filter_parse("", "", "", &filter));
+    for (uint32_t n = 2; n <= 4; n += 2)
+        for (size_t i = 0; i < GYRE_ARRAY_LENGTH(calls); i++)
+            for (uint64_t n_bytes = 64; n_bytes <= calls[i].most_bytes; n_bytes *= 2) {
+                const struct gyre_tuner_facts facts = gpu_facts(n);
+                struct gyre_choice choice;
+                CHECK_OK(gyre_tuner_choose(&facts, &filter, calls[i].coll, n_bytes, &choice));
+                const uint64_t n_parts =
+                    choice.n_channels * (choice.algorithm == &gyre_algorithm_twoshot ? n : 1);
+                CHECK_MSG(choice.proto != GYRE_PROTO_SIMPLE &&
+                              gyre_div_round_up(n_bytes, n_parts) <= choice.tile_bytes,
+                          "%s of %llu bytes over %u ranks: %u channels, tiles of %u",
+                          gyre_collectives[calls[i].coll].name, (unsigned long long)n_bytes, n,
+                          choice.n_channels, choice.tile_bytes);
+            }
+}
+
 static struct gyre_choice choice_by_path(uint32_t n_ranks, const char *paths,
                                          enum gyre_collective coll, uint64_t n_bytes)
 {
@@ -299,6 +327,7 @@ static const struct test_case cases[] = {
      no_algorithm_is_predicted_to_be_faster_than_the_chosen_one},
     {"choices fit the communicator", choices_fit_the_communicator},
     {"choices on GPUs fit the communicator", choices_on_gpus_fit_the_communicator},
+    {"lines of small calls are one tile", lines_of_small_calls_are_one_tile},
     {"paths are chosen and forced", paths_are_chosen_and_forced},
     {"the constants decide", the_constants_decide},
     {"size classes are fine and ordered", size_classes_are_fine_and_ordered},
