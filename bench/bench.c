@@ -274,6 +274,8 @@ static gyre_status finish(struct sweep *sweep, gyre_status status)
     summary->least_busbw = least == NULL || sweep->n_halves == 0 ? -1 : strtod(least, NULL);
     if (sweep->output != NULL) {
         const gyre_status closed = bench_output_close(sweep->output, summary);
+        if (closed != GYRE_SUCCESS && status == GYRE_SUCCESS)
+            bench_rank_say(&sweep->rank, closed);
         status = status != GYRE_SUCCESS ? status : closed;
     }
     if (sweep->reference.ops != NULL)

@@ -97,16 +97,24 @@ void bench_rank_close(struct bench_rank *rank)
         rank->device->ops->close(rank->device);
 }
 
-/* This rank's failure: said once; the others hear of it from the communicator. */
+void bench_rank_say(const struct bench_rank *rank, gyre_status status)
+{
+    char cause[GYRE_CAUSE_MAX_BYTES];
+    bench_options_blame(rank->options, cause);
+    fprintf(stderr, "%s: rank %d: %s: %s\n", rank->kind->name, rank->member.rank,
+            gyre_status_name(status), cause);
+    gyre_set_cause(cause);
+}
+
+/* Said once; the others hear of it from the communicator. */
 static void report(struct bench_rank *rank, gyre_status status)
 {
     char cause[GYRE_CAUSE_MAX_BYTES];
     if (rank->has_failed)
         return;
     rank->has_failed = true;
-    bench_options_blame(rank->options, cause);
-    fprintf(stderr, "%s: rank %d: %s: %s\n", rank->kind->name, rank->member.rank,
-            gyre_status_name(status), cause);
+    bench_rank_say(rank, status);
+    snprintf(cause, sizeof(cause), "%s", gyre_cause());
     if (rank->comm != NULL)
         (void)gyre_comm_abort(rank->comm);
     gyre_set_cause(cause);

@@ -127,6 +127,12 @@ static bool check_together(const struct options *options)
     else if (options->predict &&
              (prints || options->verify || options->is_placed || options->file != NULL))
         wrong = "--predict does not go with --rank, --rounds, --verify, --placed or --file";
+    else if (options->file != NULL &&
+             (options->algorithm != NULL || options->collective != NULL || options->n_ranks > 0 ||
+              options->root > 0 || options->hosts != NULL || options->is_placed))
+        wrong =
+            "--algo, --coll, --ranks, --root, --hosts and --placed do not go with --file, which "
+            "says all of that";
     else if (options->rank >= 0 && options->rounds)
         wrong = "--rank does not go with --rounds, which shows all ranks";
     if (wrong != NULL)

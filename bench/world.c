@@ -101,7 +101,8 @@ const struct bench_world_ops bench_world_alone = {
 /* Processes before this one on the same real host: the same whatever the launcher says. */
 static gyre_status find_local_process(struct bench_world *world)
 {
-    const uint64_t mine = gyre_host_hash(NULL);
+    uint64_t mine = 0;
+    GYRE_TRY(gyre_host_hash(NULL, &mine));
     uint64_t *all = calloc((size_t)world->n_processes, sizeof(*all));
     if (all == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%d host names", world->n_processes);

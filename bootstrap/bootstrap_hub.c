@@ -8,11 +8,11 @@
 
 #include "core/base/log.h"
 #include "core/base/sync.h"
+#include "core/base/thread.h"
 #include "core/base/util.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -182,16 +182,8 @@ static void *run_hub(void *context)
 
 static gyre_status start_thread(struct gyre_hub *hub)
 {
-    sigset_t all;
-    sigset_t before;
     pthread_t thread;
-    sigfillset(&all);
-    /* The application's signals are for the application's threads. */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int error_number = pthread_create(&thread, NULL, run_hub, hub);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error_number != 0)
-        return gyre_fail_errno(error_number, "pthread_create of the rendezvous");
+    GYRE_TRY(gyre_thread_start(&thread, 0, run_hub, hub, "the rendezvous"));
     pthread_detach(thread);
     return GYRE_SUCCESS;
 }

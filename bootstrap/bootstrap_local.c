@@ -5,6 +5,7 @@
  */
 #include "bootstrap/bootstrap_wire.h"
 
+#include "core/base/thread.h"
 #include "core/base/util.h"
 
 #include <pthread.h>
@@ -77,9 +78,7 @@ static void tell_others(struct local *local, enum gyre_event_kind kind, const ch
 
 static void wait_changed(struct shared *shared, uint64_t deadline_ns)
 {
-    const struct timespec until = {.tv_sec = (time_t)(deadline_ns / SECOND_NS),
-                                   .tv_nsec = (long)(deadline_ns % SECOND_NS)};
-    pthread_cond_timedwait(&shared->changed, &shared->lock, &until);
+    gyre_cond_wait_until(&shared->changed, &shared->lock, deadline_ns);
 }
 
 /* ---- gathering -------------------------------------------------------------------------- */
@@ -334,7 +333,6 @@ static const struct gyre_bootstrap_ops local_ops = {
 gyre_status gyre_bootstrap_local_open(const struct gyre_params *params, int n_ranks,
                                       struct gyre_bootstrap **bootstraps_out)
 {
-    pthread_condattr_t attributes;
     uint8_t secret[GYRE_SECRET_BYTES];
     if (n_ranks < 1 || n_ranks > GYRE_MAX_RANKS)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%d ranks: 1..%d are legal", n_ranks,
@@ -348,10 +346,7 @@ gyre_status gyre_bootstrap_local_open(const struct gyre_params *params, int n_ra
     shared->n_ranks = n_ranks;
     shared->n_open = n_ranks;
     pthread_mutex_init(&shared->lock, NULL);
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&shared->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
+    gyre_cond_init(&shared->changed);
     for (int rank = 0; rank < n_ranks; rank++) {
         struct local *local = &shared->ranks[rank];
         local->base = (struct gyre_bootstrap){.ops = &local_ops, .rank = rank, .n_ranks = n_ranks};

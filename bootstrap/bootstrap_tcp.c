@@ -4,6 +4,7 @@
  */
 #include "bootstrap/bootstrap_tcp.h"
 
+#include "core/base/thread.h"
 #include "core/base/util.h"
 
 #include <errno.h>
@@ -241,11 +242,11 @@ static gyre_status join(struct gyre_tcp *tcp, uint64_t deadline_ns)
                                   .library_version = GYRE_VERSION,
                                   .n_ranks = tcp->base.n_ranks,
                                   .rank = tcp->base.rank,
-                                  .pid = getpid(),
-                                  .host_hash = gyre_host_hash(NULL)};
+                                  .pid = getpid()};
     const struct gyre_frame frame = {
         .type = GYRE_FRAME_JOIN, .rank = tcp->base.rank, .n_bytes = sizeof(who)};
     gyre_status status = GYRE_SUCCESS;
+    GYRE_TRY(gyre_host_hash(NULL, &who.host_hash));
     gethostname(who.host, sizeof(who.host) - 1);
     GYRE_TRY(gyre_tcp_send(tcp, &frame, &who, deadline_ns));
     pthread_mutex_lock(&tcp->lock);
@@ -268,7 +269,6 @@ static gyre_status join(struct gyre_tcp *tcp, uint64_t deadline_ns)
 static gyre_status make_tcp(const struct gyre_id_layout *layout,
                             const struct gyre_bootstrap_place *place, struct gyre_tcp **tcp_out)
 {
-    pthread_condattr_t attributes;
     struct gyre_tcp *tcp = calloc(1, sizeof(*tcp));
     if (tcp == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "the link to the rendezvous");
@@ -285,10 +285,7 @@ static gyre_status make_tcp(const struct gyre_id_layout *layout,
     gyre_sock_to_text(&layout->address, tcp->hub_text, sizeof(tcp->hub_text));
     pthread_mutex_init(&tcp->send_lock, NULL);
     pthread_mutex_init(&tcp->lock, NULL);
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&tcp->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
+    gyre_cond_init(&tcp->changed);
     *tcp_out = tcp;
     return GYRE_SUCCESS;
 }

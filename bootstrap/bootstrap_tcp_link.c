@@ -4,6 +4,7 @@
  */
 #include "bootstrap/bootstrap_tcp.h"
 
+#include "core/base/thread.h"
 #include "core/base/util.h"
 
 #include <errno.h>
@@ -191,9 +192,7 @@ static void read_some(struct gyre_tcp *tcp)
 
 static void wait_cond(struct gyre_tcp *tcp, uint64_t deadline_ns)
 {
-    const struct timespec until = {.tv_sec = (time_t)(deadline_ns / SECOND_NS),
-                                   .tv_nsec = (long)(deadline_ns % SECOND_NS)};
-    pthread_cond_timedwait(&tcp->changed, &tcp->lock, &until);
+    gyre_cond_wait_until(&tcp->changed, &tcp->lock, deadline_ns);
 }
 
 void gyre_tcp_wait(struct gyre_tcp *tcp, uint64_t deadline_ns)

@@ -8,6 +8,7 @@
 #include "tests/check.h"
 
 #include <errno.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 static void a_cause_keeps_its_context(void)
@@ -52,9 +53,25 @@ static void edit_distance_counts_edits(void)
 
 static void a_host_id_makes_another_host(void)
 {
-    CHECK(gyre_host_hash(NULL) == gyre_host_hash(""));
-    CHECK(gyre_host_hash("a") != gyre_host_hash("b"));
-    CHECK(gyre_host_hash("a") != gyre_host_hash(NULL));
+    uint64_t real = 0, empty = 0, a = 0, b = 0;
+    CHECK_OK(gyre_host_hash(NULL, &real));
+    CHECK_OK(gyre_host_hash("", &empty));
+    CHECK_OK(gyre_host_hash("a", &a));
+    CHECK_OK(gyre_host_hash("b", &b));
+    CHECK(real == empty && a != b && a != real);
+}
+
+static void a_rank_without_descriptors_is_no_other_host(void)
+{
+    struct rlimit before, none;
+    uint64_t hash = 0;
+    CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0);
+    none = before;
+    none.rlim_cur = 0;
+    CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    CHECK_FAILS(gyre_host_hash(NULL, &hash), GYRE_ERROR_SYSTEM, "boot_id");
+    CHECK_OK(gyre_host_hash("a", &hash));
+    CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
 }
 
 /* In a folder of its own; a pipe stands for everything that is no file. */
@@ -90,6 +107,7 @@ static const struct test_case cases[] = {
     {"the first fault wins", the_first_fault_wins},
     {"edit distance counts edits", edit_distance_counts_edits},
     {"a host id makes another host", a_host_id_makes_another_host},
+    {"a rank without descriptors is no other host", a_rank_without_descriptors_is_no_other_host},
 };
 
 TEST_MAIN(cases)

@@ -38,7 +38,7 @@ gyre_status gyre_peer_info_fill(const struct gyre_params *params, struct gyre_de
     memset(&info, 0, sizeof(info));
     info.rank = (uint32_t)rank;
     info.pid = (uint32_t)getpid();
-    info.host_hash = gyre_host_hash(gyre_param_text(params, GYRE_PARAM_HOSTID));
+    GYRE_TRY(gyre_host_hash(gyre_param_text(params, GYRE_PARAM_HOSTID), &info.host_hash));
     GYRE_TRY(get_process_id(&info.process_id));
     if (gethostname(info.host_name, sizeof(info.host_name) - 1) != 0 && errno != ENAMETOOLONG)
         return gyre_fail_errno(errno, "gethostname");

@@ -7,6 +7,7 @@
 
 #include "core/base/log.h"
 #include "core/base/sync.h"
+#include "core/base/thread.h"
 #include "core/base/util.h"
 
 #include <errno.h>
@@ -199,11 +200,8 @@ gyre_status gyre_proxy_open(const struct gyre_proxy_client *clients, int n_clien
         if (clients[i].nap_fd != NULL)
             proxy->nap_fds[proxy->n_nap_fds++] =
                 (struct pollfd){.fd = *clients[i].nap_fd, .events = POLLIN};
-    const int error = pthread_create(&proxy->thread, NULL, proxy_main, proxy);
-    if (error != 0) {
-        status = gyre_fail_errno(error, "proxy of rank %d: pthread_create", rank);
-        goto free_proxy;
-    }
+    GYRE_TRY_GOTO(status, gyre_thread_start(&proxy->thread, 0, proxy_main, proxy, "a proxy"),
+                  free_proxy);
     *proxy_out = proxy;
     return GYRE_SUCCESS;
 

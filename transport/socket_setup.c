@@ -8,6 +8,7 @@
 #include "transport/socket.h"
 
 #include "core/base/log.h"
+#include "core/base/thread.h"
 #include "core/base/util.h"
 
 #include <errno.h>
@@ -183,17 +184,13 @@ static void *guest_main(void *argument)
 static void add_guest(struct reception *reception, int fd)
 {
     struct guest *guest = calloc(1, sizeof(*guest));
-    pthread_attr_t attributes;
-    pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, GUEST_STACK_BYTES);
-    int error = ENOMEM;
+    gyre_status status = GYRE_ERROR_OUT_OF_MEMORY;
     if (guest != NULL) {
         guest->reception = reception;
         guest->fd = fd;
-        error = pthread_create(&guest->thread, &attributes, guest_main, guest);
+        status = gyre_thread_start(&guest->thread, GUEST_STACK_BYTES, guest_main, guest, "a guest");
     }
-    pthread_attr_destroy(&attributes);
-    if (error != 0) {
+    if (status != GYRE_SUCCESS) {
         /* A rank comes again; for a stranger it is no loss. */
         close(fd);
         free(guest);
@@ -269,19 +266,16 @@ static gyre_status reception_open(struct reception *reception, struct socket_tra
     reception->stop_fd = eventfd(0, EFD_CLOEXEC);
     if (reception->stop_fd < 0)
         return gyre_fail_errno(errno, "eventfd");
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&reception->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
+    gyre_cond_init(&reception->changed);
     pthread_mutex_init(&reception->lock, NULL);
-    const int error = pthread_create(&reception->thread, NULL, reception_main, reception);
-    if (error == 0)
+    const gyre_status status = gyre_thread_start(&reception->thread, 0, reception_main, reception,
+                                                 "the reception of connections");
+    if (status == GYRE_SUCCESS)
         return GYRE_SUCCESS;
     pthread_mutex_destroy(&reception->lock);
     pthread_cond_destroy(&reception->changed);
     close(reception->stop_fd);
-    return gyre_fail_errno(error, "pthread_create");
+    return status;
 }
 
 static void reception_close(struct reception *reception)
@@ -322,10 +316,8 @@ static gyre_status wait_for_all(struct reception *reception, uint64_t deadline_n
     pthread_mutex_lock(&reception->lock);
     while (reception->n_missing > 0 && status == GYRE_SUCCESS) {
         const uint64_t now_ns = gyre_now_ns();
-        const uint64_t look_ns = gyre_min_u64(deadline_ns, now_ns + 100000000ULL);
-        const struct timespec look = {(time_t)(look_ns / 1000000000ULL),
-                                      (long)(look_ns % 1000000000ULL)};
-        pthread_cond_timedwait(&reception->changed, &reception->lock, &look);
+        gyre_cond_wait_until(&reception->changed, &reception->lock,
+                             gyre_min_u64(deadline_ns, now_ns + 100000000ULL));
         status = gyre_fault_status(reception->transport->config.fault);
         if (status == GYRE_SUCCESS && reception->n_missing > 0 && now_ns >= deadline_ns)
             status = fail_missing(reception);

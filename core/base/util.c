@@ -28,23 +28,29 @@ uint64_t gyre_hash(uint64_t hash, const void *bytes, size_t n_bytes)
     return hash;
 }
 
-uint64_t gyre_host_hash(const char *host_id)
+gyre_status gyre_host_hash(const char *host_id, uint64_t *hash_out)
 {
-    if (host_id != NULL && host_id[0] != '\0')
-        return gyre_hash(GYRE_HASH_INIT, host_id, strlen(host_id));
+    static const char path[] = "/proc/sys/kernel/random/boot_id";
+    if (host_id != NULL && host_id[0] != '\0') {
+        *hash_out = gyre_hash(GYRE_HASH_INIT, host_id, strlen(host_id));
+        return GYRE_SUCCESS;
+    }
     char name[256] = "";
     gethostname(name, sizeof(name) - 1);
     uint64_t hash = gyre_hash(GYRE_HASH_INIT, name, strlen(name));
     /* Two containers can share a hostname, never a boot; two boots never share this id. */
     char boot_id[64];
-    const int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
+        return gyre_fail_errno(errno, "open(%s)", path);
     if (fd >= 0) {
         const ssize_t n_read = read(fd, boot_id, sizeof(boot_id));
         if (n_read > 0)
             hash = gyre_hash(hash, boot_id, (size_t)n_read);
         close(fd);
     }
-    return hash;
+    *hash_out = hash;
+    return GYRE_SUCCESS;
 }
 
 gyre_status gyre_random_bytes(void *bytes, size_t n_bytes)

@@ -49,8 +49,10 @@ static inline uint32_t gyre_clamp_u32(uint64_t value, uint32_t low, uint32_t hig
 uint64_t gyre_hash(uint64_t hash, const void *bytes, size_t n_bytes);
 
 /** gyre_host_hash - identifies this host: hostname and boot id, or `host_id` (GYRE_HOSTID) when it
- * is not NULL or empty, so that one machine can stand for several hosts. */
-uint64_t gyre_host_hash(const char *host_id);
+ * is not NULL or empty, so that one machine can stand for several hosts. Where the kernel has no
+ * boot id, the hostname alone.
+ * Errors: SYSTEM (no file descriptor is left: a rank must not look like another host for that). */
+gyre_status gyre_host_hash(const char *host_id, uint64_t *hash_out);
 
 /** gyre_random_bytes - from the kernel's generator. Errors: SYSTEM. */
 gyre_status gyre_random_bytes(void *bytes, size_t n_bytes);

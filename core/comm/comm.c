@@ -8,6 +8,7 @@
 
 #include "core/base/log.h"
 #include "core/base/sync.h"
+#include "core/base/thread.h"
 #include "core/base/util.h"
 
 #include <stdio.h>
@@ -256,7 +257,8 @@ gyre_status gyre_comm_finalize(gyre_comm *comm)
     comm->is_finalized = true;
     if (comm->config.blocking == 0) {
         gyre_comm_set_phase(comm, GYRE_PHASE_LEAVING);
-        if (pthread_create(&thread, NULL, finalize_in_background, comm) == 0) {
+        if (gyre_thread_start(&thread, 0, finalize_in_background, comm, "finalize") ==
+            GYRE_SUCCESS) {
             pthread_detach(thread);
             gyre_group_note_background();
             return GYRE_IN_PROGRESS;
@@ -309,8 +311,7 @@ gyre_status gyre_comm_destroy(gyre_comm *comm)
     comm->is_ending = true;
     pthread_mutex_unlock(&registry.lock);
     pthread_t thread;
-    const int error = pthread_create(&thread, NULL, end_in_background, comm);
-    if (error != 0)
+    if (gyre_thread_start(&thread, 0, end_in_background, comm, "destroy") != GYRE_SUCCESS)
         end_comm(comm);
     else
         pthread_detach(thread);

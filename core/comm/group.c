@@ -8,6 +8,7 @@
 #include "core/comm/comm.h"
 
 #include "core/base/log.h"
+#include "core/base/thread.h"
 #include "core/base/util.h"
 
 #include <errno.h>
@@ -288,9 +289,8 @@ static gyre_status launch_side_by_side(const struct pending_call *calls, size_t 
     if (launchers == NULL)
         return gyre_fail_errno(ENOMEM, "group of %zu calls", n_calls);
     size_t n = 0;
-    int error = 0;
     gyre_status status = GYRE_SUCCESS;
-    for (size_t i = 0; i < n_calls && error == 0 && status == GYRE_SUCCESS; i++) {
+    for (size_t i = 0; i < n_calls && status == GYRE_SUCCESS; i++) {
         struct launcher *launcher = &launchers[n];
         gyre_comm *comm = calls[i].comm;
         if (comm == NULL || find_first(calls, i) != i)
@@ -299,11 +299,10 @@ static gyre_status launch_side_by_side(const struct pending_call *calls, size_t 
         status = comm->device->ops->stream_resolve(comm->device, calls[i].call.stream,
                                                    &launcher->stream);
         if (status == GYRE_SUCCESS)
-            error = pthread_create(&launcher->thread, NULL, run_launcher, launcher);
-        n += status == GYRE_SUCCESS && error == 0;
+            status = gyre_thread_start(&launcher->thread, 0, run_launcher, launcher,
+                                       "a communicator's launches");
+        n += status == GYRE_SUCCESS;
     }
-    if (error != 0)
-        status = gyre_fail_errno(error, "pthread_create");
     for (size_t i = 0; i < n; i++) {
         pthread_join(launchers[i].thread, NULL);
         if (status == GYRE_SUCCESS && launchers[i].status != GYRE_SUCCESS) {

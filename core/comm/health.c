@@ -9,6 +9,7 @@
 
 #include "core/base/log.h"
 #include "core/base/sync.h"
+#include "core/base/thread.h"
 #include "core/base/util.h"
 
 #include <errno.h>
@@ -461,18 +462,20 @@ gyre_status gyre_health_open(gyre_comm *comm, struct gyre_health **health_out)
     health->collectives_of = calloc(n, sizeof(uint64_t));
     health->questions = calloc((size_t)health->max_questions, sizeof(struct question));
     pthread_mutex_init(&health->lock, NULL);
-    pthread_cond_init(&health->changed, NULL);
+    gyre_cond_init(&health->changed);
     health->still_since_ns = gyre_now_ns();
     health->started_ns = health->still_since_ns;
-    int error = ENOMEM;
-    if (health->has_left != NULL && health->collectives_of != NULL && health->questions != NULL)
-        error = pthread_create(&health->thread, NULL, watch, health);
-    if (error != 0) {
+    const bool has_memory =
+        health->has_left != NULL && health->collectives_of != NULL && health->questions != NULL;
+    const gyre_status status =
+        has_memory ? gyre_thread_start(&health->thread, 0, watch, health, "the health thread")
+                   : gyre_fail_errno(ENOMEM, "health of rank %d", comm->rank);
+    if (status != GYRE_SUCCESS) {
         free(health->has_left);
         free(health->collectives_of);
         free(health->questions);
         free(health);
-        return gyre_fail_errno(error, "health thread of rank %d", comm->rank);
+        return status;
     }
     *health_out = health;
     return GYRE_SUCCESS;
@@ -503,14 +506,8 @@ bool gyre_health_has_left(struct gyre_health *health, int rank)
 void gyre_health_wait_left(struct gyre_health *health, uint64_t deadline_ns)
 {
     pthread_mutex_lock(&health->lock);
-    while (!all_left(health) && gyre_now_ns() < deadline_ns) {
-        struct timespec until;
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_nsec += 50000000;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
-        pthread_cond_timedwait(&health->changed, &health->lock, &until);
-    }
+    while (!all_left(health) && gyre_now_ns() < deadline_ns)
+        gyre_cond_wait_until(&health->changed, &health->lock, deadline_ns);
     pthread_mutex_unlock(&health->lock);
 }
 

@@ -7,6 +7,7 @@
 #include "core/comm/comm.h"
 
 #include "core/base/log.h"
+#include "core/base/thread.h"
 #include "core/base/util.h"
 #include "core/comm/local.h"
 
@@ -74,6 +75,8 @@ static gyre_status make_local(const gyre_config *given, gyre_comm **comm_out)
     comm->config = config;
     comm->config.name = NULL;
     comm->config.transport = config.transport != NULL ? strdup(config.transport) : NULL;
+    if (config.transport != NULL && comm->config.transport == NULL)
+        GYRE_TRY_GOTO(status, gyre_fail_errno(ENOMEM, "communicator"), undo);
     snprintf(comm->name, sizeof(comm->name), "%s", config.name != NULL ? config.name : "");
     const struct gyre_device_ops *ops;
     GYRE_TRY_GOTO(status, gyre_device_find((gyre_device_kind)config.device_kind, &ops), undo);
@@ -266,8 +269,9 @@ static gyre_status start(struct gyre_making *making)
         gyre_registry_add(making->comm, GYRE_PHASE_MAKING);
     if (parent != NULL)
         gyre_comm_set_phase(parent, GYRE_PHASE_EXCHANGING);
-    const int error = pthread_create(&thread, NULL, run_making, making);
-    if (error == 0) {
+    const gyre_status status =
+        gyre_thread_start(&thread, 0, run_making, making, "making a communicator");
+    if (status == GYRE_SUCCESS) {
         pthread_detach(thread);
         return GYRE_SUCCESS;
     }
@@ -275,7 +279,7 @@ static gyre_status start(struct gyre_making *making)
         gyre_comm_set_phase(parent, GYRE_PHASE_READY);
     if (making->comm != NULL)
         gyre_registry_remove(making->comm);
-    return gyre_fail_errno(error, "pthread_create");
+    return status;
 }
 
 gyre_status gyre_making_finish(struct gyre_making *making)
@@ -449,12 +453,10 @@ gyre_status gyre_comm_init_all(gyre_comm **comms_out, int n_ranks, const int *de
         free(inits);
         return status;
     }
-    int error = 0;
     int n_started = 0;
-    for (; n_started < n_ranks && error == 0; n_started += error == 0)
-        error = pthread_create(&inits[n_started].thread, NULL, run_local_init, &inits[n_started]);
-    if (error != 0)
-        status = gyre_fail_errno(error, "pthread_create");
+    for (; n_started < n_ranks && status == GYRE_SUCCESS; n_started += status == GYRE_SUCCESS)
+        status = gyre_thread_start(&inits[n_started].thread, 0, run_local_init, &inits[n_started],
+                                   "a rank's init");
     for (int rank = n_started; rank < n_ranks; rank++) {
         inits[rank].comm->bootstrap->ops->fail(inits[rank].comm->bootstrap, "no thread for a rank");
         inits[rank].status = status;

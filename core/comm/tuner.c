@@ -353,10 +353,10 @@ static bool is_pushed(const struct gyre_tuner_facts *facts, enum gyre_proto prot
 
 /* GPUs: 64 KiB to 128 KiB of a rank's part a channel, so that it is two tiles, which go through the
  * steps side by side; not under 32 channels from 2 MiB on (2 and 4 H200, 4 MiB to 64 MiB, all of
- * 16, 32, 64 channels x 16 to 256 KiB tiles: bench_cuda_exec with BENCH_TILE, 2026-11). More than
- * two ranks take twice as much: all-gather of 16 MiB into windows 48.0 us in 32 channels, 46.1 in
- * 16 (4 H200, likewise). Lines: about a round of the threads that a block has for each peer (1 KiB
- * to 4 MiB, likewise). */
+ * 16, 32, 64 channels x 16 to 256 KiB tiles: bench_cuda_exec with BENCH_TILE, 2026-11). From
+ * 12 MiB on more than two ranks take twice as much a channel, in 16 or more: all-gather of 16 MiB
+ * into windows 48.0 us in 32 channels, 46.1 in 16 (4 H200, likewise). Lines: about a round of the
+ * threads that a block has for each peer (1 KiB to 4 MiB, likewise). */
 static uint64_t cuda_channels(const struct gyre_tuner_facts *facts,
                               const struct gyre_choice *choice, enum gyre_collective coll,
                               uint64_t n_bytes)
@@ -444,7 +444,7 @@ static uint32_t choose_tile(const struct gyre_tuner_facts *facts, const struct g
     const bool is_ring = choice->algorithm == &gyre_algorithm_ring;
     if (choice->proto == GYRE_PROTO_LL128 && !is_chain(coll, choice->algorithm) && !is_ring)
         return lines_tile(facts, choice, coll, n_bytes, most_bytes);
-    /* Lines go on as they come, whatever the tile (4 H200, broadcast of 1 MiB in whole slots 7.6
+    /* Lines go on as they come, whatever the tile (4 H200, broadcast of 1 MiB in whole slots 7.9
      * us, in tiles that fill the chain 10.1, 2026-11). */
     if (facts->device_kind == GYRE_DEVICE_CUDA && choice->proto != GYRE_PROTO_SIMPLE)
         return most_bytes;

@@ -10,6 +10,7 @@
 #include "core/device/host_stream.h"
 
 #include "core/base/sync.h"
+#include "core/base/thread.h"
 #include "core/base/util.h"
 
 #include <errno.h>
@@ -121,9 +122,7 @@ static void help(struct host_stream *stream)
 /* Wait on `wake` for at most n_ns; the caller holds lock. */
 static void helper_nap(struct host_stream *stream, uint64_t n_ns)
 {
-    const uint64_t end_ns = gyre_now_ns() + n_ns;
-    const struct timespec end = {(time_t)(end_ns / 1000000000), (long)(end_ns % 1000000000)};
-    (void)pthread_cond_timedwait(&stream->wake, &stream->lock, &end);
+    gyre_cond_wait_until(&stream->wake, &stream->lock, gyre_now_ns() + n_ns);
 }
 
 static void helper_deep_sleep(struct host_stream *stream)
@@ -174,11 +173,7 @@ static gyre_status open_stream(struct host_stream **stream_out)
     struct host_stream *stream = calloc(1, sizeof(*stream));
     if (stream == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate a host stream");
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&stream->wake, &attributes);
-    pthread_condattr_destroy(&attributes);
+    gyre_cond_init(&stream->wake);
     pthread_mutex_init(&stream->lock, NULL);
     pthread_mutex_init(&stream->run_lock, NULL);
     *stream_out = stream;
@@ -287,10 +282,11 @@ gyre_status gyre_host_stream_push(gyre_stream handle, struct gyre_task *task)
     task->next = NULL;
     pthread_mutex_lock(&stream->lock);
     if (!stream->has_helper) {
-        const int error_number = pthread_create(&stream->helper, NULL, helper_main, stream);
-        if (error_number != 0) {
+        const gyre_status status =
+            gyre_thread_start(&stream->helper, 0, helper_main, stream, "a host stream's helper");
+        if (status != GYRE_SUCCESS) {
             pthread_mutex_unlock(&stream->lock);
-            return gyre_fail_errno(error_number, "pthread_create for a host stream's helper");
+            return status;
         }
         stream->has_helper = true;
     }

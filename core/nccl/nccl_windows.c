@@ -5,6 +5,7 @@
 #include "core/nccl/nccl_windows.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -96,6 +97,20 @@ static void *run_job(void *argument)
     return NULL;
 }
 
+/* All but the first. The process's signals are for the application's threads. */
+static void start_jobs(struct job *jobs, size_t n_jobs)
+{
+    static const int own_signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
+    sigset_t blocked, before;
+    sigfillset(&blocked);
+    for (size_t i = 0; i < sizeof(own_signals) / sizeof(own_signals[0]); i++)
+        sigdelset(&blocked, own_signals[i]);
+    pthread_sigmask(SIG_BLOCK, &blocked, &before);
+    for (size_t i = 1; i < n_jobs; i++)
+        jobs[i].is_started = pthread_create(&jobs[i].thread, NULL, run_job, &jobs[i]) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
 gyre_status nccl_windows_make(const struct nccl_window_wish *wishes, size_t n_wishes,
                               char *cause_out, size_t cause_bytes)
 {
@@ -119,8 +134,7 @@ gyre_status nccl_windows_make(const struct nccl_window_wish *wishes, size_t n_wi
         jobs[n_jobs].comm = wishes[i].comm;
         jobs[n_jobs++].asker = this_thread();
     }
-    for (size_t i = 1; i < n_jobs; i++)
-        jobs[i].is_started = pthread_create(&jobs[i].thread, NULL, run_job, &jobs[i]) == 0;
+    start_jobs(jobs, n_jobs);
     if (n_jobs > 0)
         run_job(&jobs[0]);
     for (size_t i = 0; i < n_jobs; i++) {

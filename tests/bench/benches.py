@@ -9,6 +9,7 @@ import csv
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -82,9 +83,9 @@ def clean_environment():
     return {k: v for k, v in os.environ.items() if not k.startswith(drop) and k not in names}
 
 
-def run(command, status=0, environment=None, timeout=100):
+def run(command, status=0, environment=None, timeout=100, **options):
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout,
-                          env={**clean_environment(), **(environment or {})})
+                          env={**clean_environment(), **(environment or {})}, **options)
     assert (done.returncode == 0) == (status == 0), \
         f"{command} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
@@ -254,6 +255,19 @@ def case_streams(directory, _):
         assert done.stderr.count("standard output: No space left") == 1, (command, done.stderr)
         run(["sh", "-c", '"$@" <&- >&-', "sh"] + command)
         run(command)
+    done = run([bench(directory, "allreduce")] + one + ["--csv", "/dev/full"], status=1)
+    assert done.stderr.count("--csv /dev/full: No space left") == 1, done
+    # The rows fit, the report's last 147 bytes, about, do not.
+    with tempfile.TemporaryDirectory() as work:
+        report = os.path.join(work, "report.json")
+        command = [bench(directory, "allreduce")] + one + ["-J", report]
+        run(command)
+        most = os.path.getsize(report) - 100
+        def limit():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+        done = run(command, status=1, preexec_fn=limit)
+        assert done.stderr.count("File too large") == 1, done
     # Sockets between two processes must not get the number of a closed stream.
     ranks = start_ranks(directory, 2, free_port(), launcher=["sh", "-c", '"$@" >&-', "sh"])
     for rank in ranks:
@@ -615,7 +629,8 @@ def case_schedule(directory, _):
         done = run(schedule + options, status=1)
         assert words in done.stderr and "GYRE_" not in done.stderr, (options, done.stderr)
     for options, words in [(["--channels", "2"], "need --predict"), (["--cost", "x"], "need --pre"),
-                           (["--rank", "1", "--rounds"], "--rank does not go with --rounds")]:
+                           (["--rank", "1", "--rounds"], "--rank does not go with --rounds"),
+                           (["--file", "x"], "do not go with --file")]:
         done = run([bench(directory, "schedule"), "--algo", "ring", "--coll", "all_reduce",
                     "--ranks", "4"] + options, status=1)
         assert words in done.stderr, (options, done.stderr)

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/base/thread.h"
+
+#include <signal.h>
+#include <time.h>
+
+#define SECOND_NS 1000000000ULL
+
+/* Left to the thread that causes them, with the application's handlers. */
+static const int own_signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
+
+gyre_status gyre_thread_start(pthread_t *thread_out, size_t stack_bytes, void *(*run)(void *),
+                              void *argument, const char *what)
+{
+    sigset_t blocked, before;
+    pthread_attr_t attributes;
+    sigfillset(&blocked);
+    for (size_t i = 0; i < sizeof(own_signals) / sizeof(own_signals[0]); i++)
+        sigdelset(&blocked, own_signals[i]);
+    pthread_attr_init(&attributes);
+    if (stack_bytes > 0)
+        pthread_attr_setstacksize(&attributes, stack_bytes);
+    pthread_sigmask(SIG_SETMASK, &blocked, &before);
+    const int error = pthread_create(thread_out, &attributes, run, argument);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    if (error != 0)
+        return gyre_fail_errno(error, "%s: pthread_create", what);
+    return GYRE_SUCCESS;
+}
+
+void gyre_cond_init(pthread_cond_t *cond)
+{
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(cond, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
+void gyre_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t deadline_ns)
+{
+    const struct timespec until = {.tv_sec = (time_t)(deadline_ns / SECOND_NS),
+                                   .tv_nsec = (long)(deadline_ns % SECOND_NS)};
+    (void)pthread_cond_timedwait(cond, lock, &until);
+}
