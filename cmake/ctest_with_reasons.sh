@@ -12,13 +12,17 @@ ctest --output-on-failure "$@" | awk -v summary="$summary" '
     /^[0-9]+% tests passed/ { ended = 1 }
     { if (ended) print > summary; else { print; fflush() } }'
 status=${PIPESTATUS[0]}
-# A test says why it cannot run in its last line before it exits with 77.
+# The summary names the tests that did not run; a test says why in its last line.
 awk '
+    FNR == NR { if (/\((Skipped|Not Run)\)$/) skipped[$3] = 1; next }
     /^[0-9]+\/[0-9]+ Testing: / { name = $3; reason = ""; inside = 0 }
-    /^<end of output>/ { inside = 0 }
+    /^<end of output>/ {
+        sub(/^skipped: /, "", reason)
+        if (name in skipped) print "skipped: " name ": " reason
+        inside = 0
+    }
     inside && NF { reason = $0 }
     /^Output:/ { inside = 1; getline; next }
-    /^Test (Skipped|Not Run)/ { print "skipped: " name ": " reason }
-' Testing/Temporary/LastTest.log 2>/dev/null
+' "$summary" Testing/Temporary/LastTest.log 2>/dev/null
 cat "$summary"
 exit "$status"
