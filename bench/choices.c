@@ -21,6 +21,15 @@ static uint64_t call_bytes(const struct bench_case *what)
     return what->count * gyre_dtype_bytes(what->dtype);
 }
 
+static struct gyre_call call_of(const struct bench_case *what)
+{
+    return (struct gyre_call){.coll = what->coll,
+                              .count = what->count,
+                              .dtype = what->dtype,
+                              .op = what->op,
+                              .is_send = true};
+}
+
 static bool is_same(const struct gyre_choice *a, const struct gyre_choice *b)
 {
     return a->algorithm == b->algorithm && a->proto == b->proto && a->n_channels == b->n_channels &&
@@ -34,12 +43,8 @@ static void add_trial(const struct bench_rank *rank, const struct bench_case *wh
     struct bench_trial trial = {.what = *what, .is_tuned = forced == NULL};
     gyre_plan_force(rank->comm, forced);
     struct gyre_plan_summary summary;
-    const struct gyre_call call = {.coll = what->coll,
-                                   .count = what->count,
-                                   .dtype = what->dtype,
-                                   .op = what->op,
-                                   .is_send = true};
-    gyre_status status = gyre_plan_choice(rank->comm, what->coll, call_bytes(what), &trial.choice);
+    const struct gyre_call call = call_of(what);
+    gyre_status status = gyre_plan_choice(rank->comm, &call, &trial.choice);
     if (status == GYRE_SUCCESS)
         status = gyre_plan_describe(rank->comm, &call, &summary);
     gyre_plan_force(rank->comm, NULL);
@@ -77,19 +82,20 @@ static void add_algorithm(const struct bench_rank *rank, const struct bench_case
 gyre_status bench_add_trials(const struct bench_rank *rank, const struct bench_case *what,
                              struct bench_trials *trials)
 {
-    const struct gyre_tuner_facts *facts = gyre_plan_facts(rank->comm);
+    const struct gyre_call call = call_of(what);
+    const struct gyre_tuner_facts facts = gyre_plan_facts_of(rank->comm, &call);
     const int first = trials->n_trials;
     add_trial(rank, what, NULL, first, trials);
     if (trials->n_trials == first) {
         struct gyre_choice choice;
-        return gyre_plan_choice(rank->comm, what->coll, call_bytes(what), &choice);
+        return gyre_plan_choice(rank->comm, &call, &choice);
     }
     for (int i = 0; gyre_algorithms[i] != NULL; i++)
         for (int proto = 0; proto < GYRE_N_PROTOS; proto++) {
             const struct gyre_choice algorithm = {.algorithm = gyre_algorithms[i],
                                                   .proto = (enum gyre_proto)proto};
             if (gyre_algorithm_has(gyre_algorithms[i], what->coll) &&
-                gyre_tuner_proto_obstacle(facts, (enum gyre_proto)proto) == NULL)
+                gyre_tuner_proto_obstacle(&facts, (enum gyre_proto)proto) == NULL)
                 add_algorithm(rank, what, &algorithm, first, trials);
         }
     if (trials->n_trials == BENCH_MAX_TRIALS)

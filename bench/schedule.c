@@ -42,29 +42,30 @@ struct job {
 
 static void print_usage(FILE *out)
 {
-    fprintf(out,
-            "usage: schedule --algo NAME --coll NAME --ranks N [options]\n"
-            "       schedule --file PROGRAMS [options]\n"
-            "       schedule --predict --coll NAME --ranks N [options]\n"
-            "  -a, --algo NAME     algorithm\n"
-            "  -c, --coll NAME     collective\n"
-            "  -n, --ranks N       number of ranks, 1 to %d\n"
-            "  -r, --root R        root (default 0)\n"
-            "  -k, --rank R        print this rank's program only\n"
-            "  -H, --hosts LIST    host of every rank, as 0,0,1,1, or 2x8: 2 hosts of 8 ranks\n"
-            "                      (default: one host)\n"
-            "  -R, --rounds        print all ranks side by side, a line a round\n"
-            "  -P, --placed        results in windows: finished data are placed where they may be\n"
-            "  -v, --verify        prove the programs; exit status 1 if they are refused\n"
-            "  -f, --file FILE     read the programs from FILE (- = standard input)\n"
-            "  -p, --predict       how long they take, by size; without --algo: all algorithms\n"
-            "      --bytes SIZES   with --predict: 1M, or 1K:1G by factors of 4 (default)\n"
-            "      --cost NAME     with --predict: the machine: host, h200 (default), or a file\n"
-            "                      that build/bench/tune wrote\n"
-            "      --proto NAME    with --predict: simple, ll, ll128 (default: the tuner's)\n"
-            "      --channels N, --tile BYTES, --depth SLOTS    with --predict: likewise\n"
-            "  -h, --help          this text\n\nalgorithms:\n",
-            GYRE_MAX_RANKS);
+    fprintf(
+        out,
+        "usage: schedule --algo NAME --coll NAME --ranks N [options]\n"
+        "       schedule --file PROGRAMS [options]\n"
+        "       schedule --predict --coll NAME --ranks N [options]\n"
+        "  -a, --algo NAME     algorithm\n"
+        "  -c, --coll NAME     collective\n"
+        "  -n, --ranks N       number of ranks, 1 to %d\n"
+        "  -r, --root R        root (default 0)\n"
+        "  -k, --rank R        print this rank's program only\n"
+        "  -H, --hosts LIST    host of every rank, as 0,0,1,1, or 2x8: 2 hosts of 8 ranks\n"
+        "                      (default: one host)\n"
+        "  -R, --rounds        print all ranks side by side, a line a round\n"
+        "  -P, --placed        results in windows: finished data are placed where they may be\n"
+        "  -v, --verify        prove the programs; exit status 1 if they are refused\n"
+        "  -f, --file FILE     read the programs from FILE (- = standard input)\n"
+        "  -p, --predict       how long they take, by size; without --algo: all algorithms\n"
+        "      --bytes SIZES   with --predict: 1M, or 1K:1G by factors of 4 (default)\n"
+        "      --cost NAME     with --predict: the machine: host, h200 (default), or a file\n"
+        "                      that build/bench/tune wrote\n"
+        "      --proto NAME    with --predict: simple, ll, ll128, lamport (default: the tuner's)\n"
+        "      --channels N, --tile BYTES, --depth SLOTS    with --predict: likewise\n"
+        "  -h, --help          this text\n\nalgorithms:\n",
+        GYRE_MAX_RANKS);
     for (int i = 0; gyre_algorithms[i] != NULL; i++) {
         fprintf(out, "  %-10s %s:", gyre_algorithms[i]->name, gyre_algorithms[i]->summary);
         for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)

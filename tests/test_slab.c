@@ -28,7 +28,7 @@ static size_t collect(const struct gyre_fifo_spec *spec, const struct gyre_slab_
                                        sizeof(struct gyre_inbox)};
             parts[n++] = (struct part){gyre_slab_credit_offset(layout, peer, fifo),
                                        sizeof(struct gyre_credit)};
-            for (unsigned proto = 0; proto < GYRE_N_PROTOS; proto++) {
+            for (unsigned proto = 0; proto < GYRE_N_SLOT_PROTOS; proto++) {
                 CHECK((layout->area_bytes[proto] > 0) == (spec->slot_bytes[proto] > 0));
                 if (layout->area_bytes[proto] == 0)
                     continue;

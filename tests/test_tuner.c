@@ -142,17 +142,20 @@ static void choices_fit_the_communicator(void)
 /* By the tables of GPUs, in windows and not: every size has a tile that its slots hold. */
 static void choices_on_gpus_fit_the_communicator(void)
 {
-    static const char *const protos[] = {"", "simple", "ll", "ll128"};
+    static const char *const protos[] = {"", "simple", "ll", "ll128", "", "lamport"};
     for (uint32_t n = 2; n <= 9; n++)
         for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
-            for (int p = 0; p < 8; p++)
+            for (int p = 0; p < 12; p++)
                 for (uint64_t n_bytes = 0; n_bytes <= 4ULL << 30; n_bytes = n_bytes * 4 + 2) {
                     struct gyre_tuner_facts facts = gpu_facts(n);
                     struct gyre_filter filter;
                     struct gyre_choice choice;
-                    facts.in_window = p >= 4 && coll != GYRE_COLL_SEND_RECV;
+                    facts.in_window = p >= 6 && coll != GYRE_COLL_SEND_RECV;
                     facts.has_large_pages = facts.in_window;
-                    CHECK_OK(gyre_filter_parse("", protos[p % 4], "", &filter));
+                    facts.adds_floats = p % 6 >= 4;
+                    if (facts.adds_floats && !gyre_collectives[coll].reduces)
+                        continue;
+                    CHECK_OK(gyre_filter_parse("", protos[p % 6], "", &filter));
                     CHECK_OK(gyre_tuner_choose(&facts, &filter, (enum gyre_collective)coll, n_bytes,
                                                &choice));
                     const uint32_t most = gyre_tuner_payload_bytes(
@@ -180,20 +183,49 @@ static void lines_of_small_calls_are_one_tile(void)
                  {GYRE_COLL_REDUCE, 512 << 10}};
     struct gyre_filter filter;
     CHECK_OK(gyre_filter_parse("", "", "", &filter));
-    for (uint32_t n = 2; n <= 4; n += 2)
+    for (uint32_t n = 2; n <= 5; n++) /* 2 and 4 ranks, of integers and of floating point */
         for (size_t i = 0; i < GYRE_ARRAY_LENGTH(calls); i++)
             for (uint64_t n_bytes = 64; n_bytes <= calls[i].most_bytes; n_bytes *= 2) {
-                const struct gyre_tuner_facts facts = gpu_facts(n);
+                struct gyre_tuner_facts facts = gpu_facts(n / 2 * 2);
                 struct gyre_choice choice;
+                facts.adds_floats = n % 2 != 0 && gyre_collectives[calls[i].coll].reduces;
                 CHECK_OK(gyre_tuner_choose(&facts, &filter, calls[i].coll, n_bytes, &choice));
                 const uint64_t n_parts =
-                    choice.n_channels * (choice.algorithm == &gyre_algorithm_twoshot ? n : 1);
+                    choice.n_channels *
+                    (choice.algorithm == &gyre_algorithm_twoshot ? facts.n_ranks : 1);
                 CHECK_MSG(choice.proto != GYRE_PROTO_SIMPLE &&
                               gyre_div_round_up(n_bytes, n_parts) <= choice.tile_bytes,
                           "%s of %llu bytes over %u ranks: %u channels, tiles of %u",
-                          gyre_collectives[calls[i].coll].name, (unsigned long long)n_bytes, n,
-                          choice.n_channels, choice.tile_bytes);
+                          gyre_collectives[calls[i].coll].name, (unsigned long long)n_bytes,
+                          facts.n_ranks, choice.n_channels, choice.tile_bytes);
             }
+}
+
+static void lamport_is_for_sums_of_floating_point(void)
+{
+    struct gyre_tuner_facts facts = gpu_facts(4);
+    struct gyre_choice choice;
+    CHECK_FAILS(choose(&facts, "", "lamport", GYRE_COLL_ALL_REDUCE, &choice),
+                GYRE_ERROR_INVALID_USAGE, "lamport is for sums of floating point");
+    CHECK_OK(choose(&facts, "", "", GYRE_COLL_ALL_REDUCE, &choice));
+    CHECK(choice.proto == GYRE_PROTO_LL);
+    facts.adds_floats = true;
+    CHECK_OK(choose(&facts, "", "", GYRE_COLL_ALL_REDUCE, &choice));
+    CHECK(choice.proto == GYRE_PROTO_LAMPORT);
+    CHECK_OK(choose(&facts, "ring", "lamport", GYRE_COLL_ALL_REDUCE, &choice));
+    CHECK(choice.proto == GYRE_PROTO_LAMPORT && choice.algorithm == &gyre_algorithm_ring);
+    /* Without it all is chosen as if it were not there. */
+    struct gyre_tuner_facts integers = gpu_facts(4);
+    for (uint64_t n_bytes = 64; n_bytes <= 64 << 20; n_bytes *= 2) {
+        struct gyre_filter no_lamport, any;
+        struct gyre_choice other;
+        CHECK_OK(gyre_filter_parse("", "^lamport", "", &no_lamport));
+        CHECK_OK(gyre_filter_parse("", "", "", &any));
+        CHECK_OK(gyre_tuner_choose(&facts, &no_lamport, GYRE_COLL_ALL_REDUCE, n_bytes, &choice));
+        CHECK_OK(gyre_tuner_choose(&integers, &any, GYRE_COLL_ALL_REDUCE, n_bytes, &other));
+        CHECK(choice.algorithm == other.algorithm && choice.proto == other.proto &&
+              choice.n_channels == other.n_channels && choice.tile_bytes == other.tile_bytes);
+    }
 }
 
 static struct gyre_choice choice_by_path(uint32_t n_ranks, const char *paths,
@@ -328,6 +360,7 @@ static const struct test_case cases[] = {
     {"choices fit the communicator", choices_fit_the_communicator},
     {"choices on GPUs fit the communicator", choices_on_gpus_fit_the_communicator},
     {"lines of small calls are one tile", lines_of_small_calls_are_one_tile},
+    {"lamport is for sums of floating point", lamport_is_for_sums_of_floating_point},
     {"paths are chosen and forced", paths_are_chosen_and_forced},
     {"the constants decide", the_constants_decide},
     {"size classes are fine and ordered", size_classes_are_fine_and_ordered},

@@ -138,7 +138,7 @@ static size_t make_lanes(const struct rig_rank *rank, struct gyre_connector *con
     size_t n = 0;
     for (int peer = 0; peer < rank->options->n_ranks; peer++)
         for (uint32_t end = 0; peer != rank->rank && end < spec->n_fifos * 2; end++)
-            for (unsigned proto = 0; proto < GYRE_N_PROTOS; proto++) {
+            for (unsigned proto = 0; proto < GYRE_N_SLOT_PROTOS; proto++) {
                 const bool is_send = end % 2;
                 const int from = is_send ? rank->rank : peer;
                 const int to = is_send ? peer : rank->rank;
@@ -166,7 +166,7 @@ bool rig_traffic(struct rig_rank *rank, struct gyre_connector *connectors)
 {
     const struct rig_options *options = rank->options;
     struct lane *lanes = calloc(
-        (size_t)options->n_ranks * options->spec.n_fifos * 2 * GYRE_N_PROTOS, sizeof(*lanes));
+        (size_t)options->n_ranks * options->spec.n_fifos * 2 * GYRE_N_SLOT_PROTOS, sizeof(*lanes));
     const size_t n_lanes = make_lanes(rank, connectors, lanes);
     const uint64_t deadline_ns = gyre_now_ns() + RIG_PATIENCE_NS;
     const uint64_t total = n_lanes * (uint64_t)options->n_slots;

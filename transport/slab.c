@@ -84,7 +84,7 @@ gyre_status gyre_slab_layout_make(const struct gyre_fifo_spec *spec, uint32_t n_
     fits = fits && multiply_add(n_ends, sizeof(struct gyre_credit), layout.credits_offset_bytes,
                                 &layout.n_bytes);
     layout.n_bytes = gyre_round_up(layout.n_bytes, GYRE_SLAB_PAGE_BYTES);
-    for (unsigned proto = 0; proto < GYRE_N_PROTOS; proto++) {
+    for (unsigned proto = 0; proto < GYRE_N_SLOT_PROTOS; proto++) {
         layout.area_bytes[proto] = area_bytes(spec, spec->slot_bytes[proto]);
         layout.proto_offset_bytes[proto] = layout.n_bytes;
         fits =
@@ -270,7 +270,7 @@ static struct gyre_connector make_connector(const struct gyre_fifo_spec *spec,
         .is_proxied = 0,
         .slot_bytes = is_near ? spec->near_slot_bytes : spec->slot_bytes[GYRE_PROTO_SIMPLE],
     };
-    for (unsigned proto = 0; proto < GYRE_N_PROTOS; proto++)
+    for (unsigned proto = 0; proto < GYRE_N_SLOT_PROTOS; proto++)
         if (slots_in->layout->area_bytes[proto] > 0)
             connector.slots[proto] =
                 at(slots_in->mapping,

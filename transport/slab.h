@@ -30,10 +30,10 @@ struct gyre_slab_layout {
     uint32_t near_peer; /* index of the peer with large SIMPLE slots; n_peers = none */
     uint64_t inboxes_offset_bytes;
     uint64_t credits_offset_bytes;
-    uint64_t proto_offset_bytes[GYRE_N_PROTOS]; /* of a protocol's first area */
-    uint64_t area_bytes[GYRE_N_PROTOS];         /* of a FIFO's slots; 0 = no such protocol */
-    uint64_t near_area_bytes;                   /* likewise, SIMPLE, from the near peer */
-    uint64_t n_bytes;                           /* of the whole slab, in whole pages */
+    uint64_t proto_offset_bytes[GYRE_N_SLOT_PROTOS]; /* of a protocol's first area */
+    uint64_t area_bytes[GYRE_N_SLOT_PROTOS];         /* of a FIFO's slots; 0 = no such protocol */
+    uint64_t near_area_bytes;                        /* likewise, SIMPLE, from the near peer */
+    uint64_t n_bytes;                                /* of the whole slab, in whole pages */
 };
 
 #define GYRE_SLAB_NO_NEAR_PEER UINT32_MAX

@@ -159,8 +159,7 @@ static gyre_status launch_wave(gyre_comm *comm, const struct gyre_call *const *w
         int n_part = 0;
         for (int i = 0; i < n_wave; i++) {
             struct gyre_choice choice;
-            GYRE_TRY(gyre_plan_choice(comm, wave[i]->coll,
-                                      wave[i]->count * gyre_dtype_bytes(wave[i]->dtype), &choice));
+            GYRE_TRY(gyre_plan_choice(comm, wave[i], &choice));
             if (choice.proto == protos[p])
                 part[n_part++] = wave[i];
         }
@@ -498,7 +497,7 @@ static gyre_status predict_call(gyre_comm *comm, const struct gyre_call *call, d
     *time_ns_out = 0;
     if (call->count == 0 || comm->n_ranks == 1)
         return GYRE_SUCCESS;
-    GYRE_TRY(gyre_plan_choice(comm, call->coll, n_bytes, &choice));
+    GYRE_TRY(gyre_plan_choice(comm, call, &choice));
     return gyre_tuner_predict(gyre_plan_facts(comm), gyre_plan_cost(comm), call->coll, &choice,
                               n_bytes, time_ns_out);
 }

@@ -215,6 +215,38 @@ static void shape_of(const struct gyre_comm *comm, const struct gyre_call *call,
     *shape_out = shape;
 }
 
+static struct gyre_reduction reduction_of(const struct gyre_comm *comm,
+                                          const struct gyre_call *call)
+{
+    struct gyre_reduction reduction = {
+        .dtype = (uint8_t)call->dtype, .op = (uint8_t)call->op, .divisor = 1};
+    if (!gyre_collectives[call->coll].reduces) {
+        reduction.op = GYRE_SUM;
+    } else if ((int)call->op >= GYRE_FIRST_USER_OP) {
+        reduction.op = GYRE_SUM;
+        reduction.premultiply = 1;
+        reduction.scalar = call->scalar;
+    } else if (call->op == GYRE_AVG) {
+        reduction.op = GYRE_SUM;
+        if (gyre_dtype_is_float(call->dtype)) {
+            reduction.premultiply = comm->n_ranks > 1;
+            reduction.scalar = gyre_premultiply_scalar(call->dtype, (uint32_t)comm->n_ranks);
+        } else {
+            reduction.divisor = (uint32_t)comm->n_ranks;
+        }
+    }
+    return reduction;
+}
+
+struct gyre_tuner_facts gyre_plan_facts_of(const struct gyre_comm *comm,
+                                           const struct gyre_call *call)
+{
+    struct gyre_tuner_facts facts = comm->plans->facts;
+    facts.adds_floats = gyre_collectives[call->coll].reduces && gyre_dtype_is_float(call->dtype) &&
+                        reduction_of(comm, call).op == GYRE_SUM;
+    return facts;
+}
+
 static gyre_status find_choice(struct gyre_plan_cache *cache, const struct gyre_tuner_facts *facts,
                                enum gyre_collective coll, uint64_t n_bytes,
                                struct gyre_choice *choice_out)
@@ -286,10 +318,12 @@ static gyre_status choose_way(struct gyre_plan_cache *cache, const struct gyre_t
                      : find_choice(cache, facts, coll, n_bytes, choice_out);
 }
 
-gyre_status gyre_plan_choice(struct gyre_comm *comm, enum gyre_collective coll, uint64_t n_bytes,
+gyre_status gyre_plan_choice(struct gyre_comm *comm, const struct gyre_call *call,
                              struct gyre_choice *choice_out)
 {
-    return choose_way(comm->plans, &comm->plans->facts, coll, n_bytes, choice_out);
+    const struct gyre_tuner_facts facts = gyre_plan_facts_of(comm, call);
+    return choose_way(comm->plans, &facts, call->coll, call->count * gyre_dtype_bytes(call->dtype),
+                      choice_out);
 }
 
 const struct gyre_tuner_facts *gyre_plan_facts(const struct gyre_comm *comm)
@@ -331,7 +365,7 @@ static gyre_status choose(struct gyre_plan_cache *cache, const struct gyre_call 
 {
     const struct gyre_comm *comm = cache->comm;
     const uint64_t n_bytes = call->count * gyre_dtype_bytes(call->dtype);
-    struct gyre_tuner_facts facts = cache->facts;
+    struct gyre_tuner_facts facts = gyre_plan_facts_of(comm, call);
     struct gyre_shape shape;
     uint64_t offset;
     int rank;
@@ -362,29 +396,6 @@ static gyre_status choose(struct gyre_plan_cache *cache, const struct gyre_call 
         choice_out->n_channels =
             (uint32_t)gyre_min_u64(choice_out->n_channels, spec->n_fifos / program->n_lanes);
     return GYRE_SUCCESS;
-}
-
-static struct gyre_reduction reduction_of(const struct gyre_comm *comm,
-                                          const struct gyre_call *call)
-{
-    struct gyre_reduction reduction = {
-        .dtype = (uint8_t)call->dtype, .op = (uint8_t)call->op, .divisor = 1};
-    if (!gyre_collectives[call->coll].reduces) {
-        reduction.op = GYRE_SUM;
-    } else if ((int)call->op >= GYRE_FIRST_USER_OP) {
-        reduction.op = GYRE_SUM;
-        reduction.premultiply = 1;
-        reduction.scalar = call->scalar;
-    } else if (call->op == GYRE_AVG) {
-        reduction.op = GYRE_SUM;
-        if (gyre_dtype_is_float(call->dtype)) {
-            reduction.premultiply = comm->n_ranks > 1;
-            reduction.scalar = gyre_premultiply_scalar(call->dtype, (uint32_t)comm->n_ranks);
-        } else {
-            reduction.divisor = (uint32_t)comm->n_ranks;
-        }
-    }
-    return reduction;
 }
 
 static void log_choice(struct gyre_comm *comm, const struct gyre_call *call,

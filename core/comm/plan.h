@@ -34,6 +34,7 @@ struct gyre_tuner_facts {
     uint32_t n_hosts;
     bool is_proxied;      /* some pair of ranks talks through a proxy */
     bool is_ll128_safe;   /* every pair's 128-byte stores arrive whole (NVLink) */
+    bool adds_floats;     /* the call is a sum of floating point */
     bool in_window;       /* the call's result lies in a window */
     bool has_large_pages; /* that window, which copy engines need to be fast */
     uint32_t min_channels;
@@ -164,12 +165,16 @@ gyre_status gyre_plan_work(struct gyre_comm *comm, const struct gyre_call *call,
  * Point to point is not touched. A choice that is impossible fails when it is used. */
 void gyre_plan_force(struct gyre_comm *comm, const struct gyre_choice *choice);
 
-/** gyre_plan_choice - the choice that a call of `n_bytes` gets now (as gyre_tuner_choose) if its
- * result lies in no window. */
-gyre_status gyre_plan_choice(struct gyre_comm *comm, enum gyre_collective coll, uint64_t n_bytes,
+/** gyre_plan_choice - the choice that a call gets now (as gyre_tuner_choose) if its result lies in
+ * no window. */
+gyre_status gyre_plan_choice(struct gyre_comm *comm, const struct gyre_call *call,
                              struct gyre_choice *choice_out);
 
-/** gyre_plan_facts - what the choices of this communicator depend on; lives as long as it does. */
+/** gyre_plan_facts_of - what the choice for a call depends on, if its result lies in no window. */
+struct gyre_tuner_facts gyre_plan_facts_of(const struct gyre_comm *comm,
+                                           const struct gyre_call *call);
+
+/** gyre_plan_facts - the same of all calls; lives as long as the communicator does. */
 const struct gyre_tuner_facts *gyre_plan_facts(const struct gyre_comm *comm);
 
 /** gyre_plan_cost - the constants that predict for this communicator: GYRE_TUNING_FILE's, else the

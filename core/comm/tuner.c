@@ -44,7 +44,8 @@ static const struct gyre_algorithm *prefer_on_host(const struct gyre_tuner_facts
 
 /* What does best on GPUs joined by NVLink, up to so many bytes: tests/gpu/bench_cuda_exec, 2 and 4
  * H200 (18 links each, multicast off), f32 sum under CUDA graphs, 2026-11. Bytes are those of all
- * blocks. Rows of a collective and size class stand in order; more than 4 ranks take those of 4. */
+ * blocks. Rows of a collective and size class stand in order, those of LAMPORT, for sums of
+ * floating point, before the others; more than 4 ranks take those of 4. */
 struct cuda_row {
     enum gyre_collective coll;
     bool is_pair; /* 2 ranks */
@@ -55,6 +56,15 @@ struct cuda_row {
 };
 
 static const struct cuda_row cuda_rows[] = {
+    {GYRE_COLL_ALL_REDUCE, true, 3 << 20, &gyre_algorithm_direct, GYRE_PROTO_LAMPORT, 0},
+    {GYRE_COLL_ALL_REDUCE, true, 12 << 20, &gyre_algorithm_twoshot, GYRE_PROTO_LAMPORT, 48},
+    {GYRE_COLL_ALL_REDUCE, false, 160 << 10, &gyre_algorithm_direct, GYRE_PROTO_LAMPORT, 0},
+    {GYRE_COLL_ALL_REDUCE, false, 2 << 20, &gyre_algorithm_twoshot, GYRE_PROTO_LAMPORT, 0},
+    {GYRE_COLL_ALL_REDUCE, false, 9 << 20, &gyre_algorithm_twoshot, GYRE_PROTO_LAMPORT, 48},
+    {GYRE_COLL_REDUCE_SCATTER, true, 4 << 20, &gyre_algorithm_direct, GYRE_PROTO_LAMPORT, 0},
+    {GYRE_COLL_REDUCE_SCATTER, true, 16 << 20, &gyre_algorithm_direct, GYRE_PROTO_LAMPORT, 48},
+    {GYRE_COLL_REDUCE_SCATTER, false, 4 << 20, &gyre_algorithm_direct, GYRE_PROTO_LAMPORT, 0},
+    {GYRE_COLL_REDUCE_SCATTER, false, 13 << 20, &gyre_algorithm_direct, GYRE_PROTO_LAMPORT, 48},
     {GYRE_COLL_ALL_REDUCE, true, 112 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL, 0},
     {GYRE_COLL_ALL_REDUCE, true, 448 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL128, 0},
     {GYRE_COLL_ALL_REDUCE, true, 2 << 20, &gyre_algorithm_twoshot, GYRE_PROTO_LL128, 0},
@@ -109,6 +119,7 @@ static const struct cuda_row *find_cuda_row(const struct gyre_tuner_facts *facts
     for (size_t i = 0; i < sizeof(cuda_rows) / sizeof(cuda_rows[0]); i++)
         if (cuda_rows[i].coll == coll && cuda_rows[i].is_pair == (facts->n_ranks <= 2) &&
             n_bytes <= cuda_rows[i].most_bytes &&
+            (cuda_rows[i].proto != GYRE_PROTO_LAMPORT || facts->adds_floats) &&
             facts->max_channels >= cuda_rows[i].least_channels)
             return &cuda_rows[i];
     return NULL;
@@ -265,7 +276,9 @@ const char *gyre_tuner_proto_obstacle(const struct gyre_tuner_facts *facts, enum
     if (proto == GYRE_PROTO_LL128 && !facts->is_ll128_safe)
         return "ll128 needs NVLink between all ranks: elsewhere 128-byte stores may arrive in "
                "parts";
-    if (facts->spec.slot_bytes[proto] == 0)
+    if (proto == GYRE_PROTO_LAMPORT && !facts->adds_floats)
+        return "lamport is for sums of floating point";
+    if (facts->spec.slot_bytes[gyre_proto_slots(proto)] == 0)
         return "no memory was set aside for it";
     return NULL;
 }
@@ -312,7 +325,7 @@ uint32_t gyre_tuner_payload_bytes(const struct gyre_fifo_spec *spec,
                                   const struct gyre_algorithm *algorithm, enum gyre_proto proto,
                                   bool is_placed)
 {
-    const uint32_t bytes = spec->slot_bytes[proto];
+    const uint32_t bytes = spec->slot_bytes[gyre_proto_slots(proto)];
     const bool is_ring = algorithm->follows_ring || (is_placed && algorithm->stages_in_ring);
     if (proto == GYRE_PROTO_SIMPLE && is_ring && spec->near_slot_bytes > 0)
         return spec->near_slot_bytes;
@@ -411,14 +424,15 @@ static uint32_t chain_tile(const struct gyre_tuner_facts *facts, uint64_t n_byte
                           gyre_min_u64(MIN_TILE_BYTES, most_bytes) & ~15U, most_bytes);
 }
 
-/* LL128 between all pairs: no more tiles than needed, each of whole rounds of the threads that
- * serve a peer, of which a block has 512 for all, a warp moves 480 bytes; else the last tile is a
+/* LL128 and LAMPORT between all pairs: no more tiles than needed, each of whole rounds of the
+ * threads. In LL128 a block's 512 serve all peers, a warp moves 480 bytes; else the last tile is a
  * round more (4 H200, all-reduce of 4 MiB 35.8 -> 35.2 us, 2026-11). */
 static uint32_t lines_tile(const struct gyre_tuner_facts *facts, const struct gyre_choice *choice,
                            enum gyre_collective coll, uint64_t n_bytes, uint32_t most_bytes)
 {
     const uint64_t n_peers = facts->n_ranks > 1 ? facts->n_ranks - 1 : 1;
-    const uint64_t round_bytes = gyre_max_u64(512 / n_peers / 32, 1) * 480;
+    const uint64_t round_bytes =
+        choice->proto == GYRE_PROTO_LAMPORT ? 512 * 16 : gyre_max_u64(512 / n_peers / 32, 1) * 480;
     const bool is_cut =
         coll == GYRE_COLL_ALL_REDUCE && choice->algorithm == &gyre_algorithm_twoshot;
     const struct gyre_split split = {.count = n_bytes,
@@ -440,7 +454,8 @@ static uint32_t choose_tile(const struct gyre_tuner_facts *facts, const struct g
         gyre_tuner_payload_bytes(&facts->spec, choice->algorithm, choice->proto, is_placed) / 16 *
         16;
     const bool is_ring = choice->algorithm == &gyre_algorithm_ring;
-    if (choice->proto == GYRE_PROTO_LL128 && !is_chain(coll, choice->algorithm) && !is_ring)
+    if ((choice->proto == GYRE_PROTO_LL128 || choice->proto == GYRE_PROTO_LAMPORT) &&
+        !is_chain(coll, choice->algorithm) && !is_ring)
         return lines_tile(facts, choice, coll, n_bytes, most_bytes);
     /* Lines go on as they come, whatever the tile (4 H200, broadcast of 1 MiB in whole slots 7.9
      * us, in tiles that fill the chain 10.1, 2026-11). */
@@ -511,6 +526,12 @@ gyre_status gyre_tuner_choose(const struct gyre_tuner_facts *facts,
 {
     struct gyre_choice choice = {0};
     struct gyre_filter narrowed;
+    struct gyre_tuner_facts without;
+    if (facts->adds_floats && (filter->protos[coll] >> GYRE_PROTO_LAMPORT & 1U) == 0) {
+        without = *facts; /* LAMPORT's rows are of no use */
+        without.adds_floats = false;
+        facts = &without;
+    }
     if (facts->in_window && facts->n_ranks > 1 &&
         (filter->paths[coll] >> GYRE_PATH_STAGED & 1U) == 0) {
         narrowed = only_placed(filter, coll);

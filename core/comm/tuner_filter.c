@@ -112,8 +112,8 @@ gyre_status gyre_filter_parse(const char *algos, const char *protos, const char 
     list_algorithms(legal, sizeof(legal));
     GYRE_TRY(parse_filter(algos, algorithm_index, "GYRE_ALGO", legal, filter.algorithms,
                           filter.is_forced));
-    GYRE_TRY(
-        parse_filter(protos, proto_index, "GYRE_PROTO", "simple ll ll128", filter.protos, NULL));
+    GYRE_TRY(parse_filter(protos, proto_index, "GYRE_PROTO", "simple ll ll128 lamport",
+                          filter.protos, NULL));
     GYRE_TRY(parse_filter(paths, path_index, "GYRE_PATH", "staged placed copy_engine", filter.paths,
                           NULL));
     *filter_out = filter;

@@ -45,16 +45,16 @@ struct gyre_credit {
 struct gyre_fifo_spec {
     uint32_t n_fifos; /* per ordered pair of ranks: channel * lanes + lane counts into it */
     uint32_t depth;   /* slots; 2..GYRE_MAX_DEPTH */
-    uint32_t slot_bytes[GYRE_N_PROTOS]; /* memory of one slot; 0 = protocol not available.
-                                         * SIMPLE: payload. LL: twice, LL128: 16/15 of it. */
+    uint32_t slot_bytes[GYRE_N_SLOT_PROTOS]; /* memory of one slot; 0 = protocol not available.
+                                              * SIMPLE: payload. LL: twice, LL128: 16/15 of it. */
     uint32_t near_slot_bytes; /* SIMPLE slots for data from the rank before in the order of rings:
                                * rings carry the largest calls; 0 = as all others */
 };
 
 /* One end, as an executor on this rank's device can address it. Read by devices. */
 struct gyre_connector {
-    unsigned char *slots[GYRE_N_PROTOS]; /* depth slots of slot_bytes[]; sending end: where to
-                                          * write (the peer's memory, or staging of a proxy) */
+    unsigned char *slots[GYRE_N_SLOT_PROTOS]; /* depth slots of slot_bytes[]; sending end: where to
+                                               * write (the peer's memory, or staging of a proxy) */
     struct gyre_inbox *inbox;
     struct gyre_credit *credit;
     uint32_t slot_bytes; /* of SIMPLE; lines have the spec's */

@@ -58,7 +58,7 @@ enum gyre_collective {
 };
 
 /* X(enum suffix, name): how a slot's bytes and their readiness travel (docs/architecture.md) */
-#define GYRE_PROTO_TABLE(X) X(SIMPLE, simple) X(LL, ll) X(LL128, ll128)
+#define GYRE_PROTO_TABLE(X) X(SIMPLE, simple) X(LL, ll) X(LL128, ll128) X(LAMPORT, lamport)
 
 enum gyre_proto {
 #define GYRE_PROTO_ENUM(id, name) GYRE_PROTO_##id,
@@ -66,6 +66,16 @@ enum gyre_proto {
 #undef GYRE_PROTO_ENUM
         GYRE_N_PROTOS
 };
+
+/* Protocols before LAMPORT have slots and counters of their own. LAMPORT goes through those of
+ * LL128, in its turn: memory for both would take it from rings (core/comm/fifo_spec.c). */
+#define GYRE_N_SLOT_PROTOS GYRE_PROTO_LAMPORT
+
+/** gyre_proto_slots - the protocol whose slots and counters this one uses. */
+static GYRE_HOST_DEVICE inline enum gyre_proto gyre_proto_slots(enum gyre_proto proto)
+{
+    return proto == GYRE_PROTO_LAMPORT ? GYRE_PROTO_LL128 : proto;
+}
 
 static GYRE_HOST_DEVICE inline unsigned gyre_dtype_bytes(gyre_dtype dtype)
 {

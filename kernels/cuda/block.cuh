@@ -52,22 +52,23 @@ open_connection(struct connection *own, const struct gyre_cuda_common &common, u
 {
     const struct gyre_connector *end = &common.connectors[index];
     const uint64_t number = common.counters[index];
+    const enum gyre_proto proto = gyre_proto_slots((enum gyre_proto)PROTO);
     const bool is_send = (index & 1) != 0;
     struct gyre_inbox *inbox = end->inbox;
     struct gyre_credit *credit = end->credit;
     const uint32_t depth = end->depth;
     const uint32_t slot_bytes = end->slot_bytes;
-    own->slots = end->slots[PROTO];
-    own->awaited = is_send ? &credit->head[PROTO] : &inbox->tail[PROTO];
-    own->posted = is_send ? &inbox->tail[PROTO] : &credit->head[PROTO];
+    own->slots = end->slots[proto];
+    own->awaited = is_send ? &credit->head[proto] : &inbox->tail[proto];
+    own->posted = is_send ? &inbox->tail[proto] : &credit->head[proto];
     own->slot_info = inbox->slot_info;
     own->number = number;
     /* Lines carry their own readiness; credit is read before it is needed. */
-    own->seen[0] = is_send ? load_acquire_sys(&credit->head[PROTO]) : 0;
+    own->seen[0] = is_send ? load_acquire_sys(&credit->head[proto]) : 0;
     /* Lines leave the credit of a launch's last tile to the next launch: at the end of a kernel a
      * store to a peer would be waited for, here it travels beside the work. */
     if (PROTO != GYRE_PROTO_SIMPLE && !is_send)
-        store_relaxed_sys(&credit->head[PROTO], number);
+        store_relaxed_sys(&credit->head[proto], number);
     own->mask = (uint16_t)((depth & (depth - 1)) == 0 ? depth - 1 : 0);
     own->first_slot = own->mask != 0 ? (uint32_t)number & own->mask : (uint32_t)(number % depth);
     own->depth = (uint16_t)depth;

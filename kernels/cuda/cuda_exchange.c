@@ -181,7 +181,7 @@ static bool resolve_peer(struct finder *finder, unsigned p, uint32_t channel_str
 {
     struct gyre_cuda_exchange *exchange = &finder->exchange;
     struct gyre_cuda_peer *peer = &exchange->peers[p];
-    const enum gyre_proto proto = finder->config->proto;
+    const enum gyre_proto proto = gyre_proto_slots(finder->config->proto);
     const struct gyre_connector *send = &finder->connectors[peer->send_end];
     const struct gyre_connector *recv = &finder->connectors[peer->recv_end];
     peer->to = send->slots[proto];

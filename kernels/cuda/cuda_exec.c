@@ -40,7 +40,8 @@ static gyre_status allocate_all(struct gyre_cuda_executor *executor)
     struct gyre_device *device = executor->device;
     const size_t connectors_bytes = gyre_cuda_n_ends(executor) * sizeof(struct gyre_connector);
     void *ptr = NULL;
-    GYRE_TRY(zeroed(device, gyre_cuda_n_ends(executor) * sizeof(uint64_t) * GYRE_N_PROTOS, &ptr));
+    GYRE_TRY(
+        zeroed(device, gyre_cuda_n_ends(executor) * sizeof(uint64_t) * GYRE_N_SLOT_PROTOS, &ptr));
     executor->counters = ptr;
     GYRE_TRY(zeroed(device, sizeof(*executor->control), &ptr));
     executor->control = ptr;
@@ -167,7 +168,8 @@ gyre_status gyre_cuda_executor_set_epoch(struct gyre_executor *base, enum gyre_p
     for (uint32_t i = 0; i < n; i++)
         values[i] = n_slots;
     const gyre_status status = executor->device->ops->copy(
-        executor->device, executor->counters + (size_t)proto * n, values, n * sizeof(*values));
+        executor->device, executor->counters + (size_t)gyre_proto_slots(proto) * n, values,
+        n * sizeof(*values));
     free(values);
     return status;
 }

@@ -30,10 +30,11 @@ void gyre_cuda_fill_common(struct gyre_cuda_executor *executor, enum gyre_proto 
     common->n_blocks = common->n_seats = n_seats;
     common->n_reports = proto == GYRE_PROTO_SIMPLE ? 1 : n_seats;
     common->connectors = executor->device_connectors;
-    common->counters = executor->counters + (size_t)proto * gyre_cuda_n_ends(executor);
+    common->counters =
+        executor->counters + (size_t)gyre_proto_slots(proto) * gyre_cuda_n_ends(executor);
     common->control = executor->control;
     common->board = executor->board;
-    common->slot_bytes = executor->spec.slot_bytes[proto];
+    common->slot_bytes = executor->spec.slot_bytes[gyre_proto_slots(proto)];
     common->ends_per_rank = executor->spec.n_fifos * 2;
 }
 
@@ -217,10 +218,17 @@ static uint32_t block_threads(const struct gyre_loaded *loaded, const struct gyr
     if (loaded->proto == GYRE_PROTO_SIMPLE)
         return loaded->n_threads + SERVICE_THREADS;
     const uint64_t n_useful =
-        gyre_round_up(loaded->proto == GYRE_PROTO_LL ? gyre_div_round_up(bytes, 8)
-                                                     : gyre_div_round_up(bytes, 480) * 32,
+        gyre_round_up(loaded->proto == GYRE_PROTO_LL        ? gyre_div_round_up(bytes, 8)
+                      : loaded->proto == GYRE_PROTO_LAMPORT ? gyre_div_round_up(bytes, 16)
+                                                            : gyre_div_round_up(bytes, 480) * 32,
                       32);
     return (uint32_t)gyre_min_u64(loaded->n_threads, gyre_max_u64(n_useful, 64));
+}
+
+static uint32_t lamport_threads(const struct gyre_work *work)
+{
+    return gyre_cuda_lamport_threads(work->loaded->exchange.n_peers, step_bytes(work),
+                                     work->loaded->n_threads);
 }
 
 /* Threads that serve a peer. */
@@ -237,6 +245,15 @@ static uint32_t exchange_unroll(const struct gyre_work *work)
                                      gyre_tile_count(&work->split), exchange_lanes(work));
 }
 
+/* As gyre_cuda_lamport_kernel_find() asks. */
+static bool is_whole(const struct gyre_work *work)
+{
+    const uint64_t n_bytes =
+        work->split.count * gyre_dtype_bytes((gyre_dtype)work->reduction.dtype);
+    return (((uintptr_t)work->in | (uintptr_t)work->out | n_bytes) & 15) == 0 &&
+           work->reduction.premultiply == 0 && work->reduction.divisor <= 1;
+}
+
 /* The kernel that runs this work as one macro-step, if there is one: see exchange.cuh. */
 static const void *exchange_kernel(const struct gyre_work *work)
 {
@@ -245,6 +262,9 @@ static const void *exchange_kernel(const struct gyre_work *work)
     if (n_tiles > loaded->exchange.depth ||
         (loaded->exchange.reduces == 0 && !gyre_cuda_only_copies(loaded, &work->reduction)))
         return NULL;
+    if (loaded->proto == GYRE_PROTO_LAMPORT)
+        return gyre_cuda_lamport_kernel_find(&loaded->exchange, (uint32_t)n_tiles, is_whole(work),
+                                             work->reduction.dtype);
     return gyre_cuda_exchange_kernel_find(&loaded->exchange, loaded->proto, (uint32_t)n_tiles,
                                           exchange_unroll(work), work->reduction.dtype,
                                           work->reduction.op);
@@ -257,12 +277,16 @@ static gyre_status launch_exchange(struct gyre_cuda_executor *executor, const vo
     struct gyre_cuda_args_exchange *args = &executor->args.exchange;
     const uint32_t n_peers = loaded->exchange.n_peers;
     const uint32_t n_lanes = exchange_lanes(work);
+    /* LAMPORT sends to the next rank first, so that not all send to the same one. */
+    const bool is_lamport = loaded->proto == GYRE_PROTO_LAMPORT;
     const struct gyre_cuda_start launch = {
         .kernel = kernel,
         .args = args,
         .n_blocks = loaded->n_channels,
-        .n_threads = n_lanes * n_peers,
-        .shared_bytes = gyre_cuda_exchange_shared_bytes(n_peers, n_lanes, exchange_unroll(work)),
+        .n_threads = is_lamport ? lamport_threads(work) : n_lanes * n_peers,
+        .shared_bytes =
+            is_lamport ? 0
+                       : gyre_cuda_exchange_shared_bytes(n_peers, n_lanes, exchange_unroll(work)),
         .n_works = 1,
         .awaits_last = true,
     };
@@ -276,6 +300,9 @@ static gyre_status launch_exchange(struct gyre_cuda_executor *executor, const vo
     args->exchange.own_offset *= block_bytes;
     args->exchange.own_out_offset *= block_bytes;
     for (unsigned p = 0; p < n_peers; p++) {
+        if (is_lamport)
+            args->exchange.peers[p] =
+                loaded->exchange.peers[(loaded->exchange.own_place + p) % n_peers];
         args->exchange.peers[p].in_offset *= block_bytes;
         args->exchange.peers[p].out_offset *= block_bytes;
     }

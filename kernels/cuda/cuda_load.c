@@ -20,7 +20,7 @@ static uint32_t payload_bytes(uint32_t bytes, enum gyre_proto proto)
 {
     if (proto == GYRE_PROTO_LL)
         return bytes / 2;
-    return proto == GYRE_PROTO_LL128 ? bytes / 128 * 120 : bytes;
+    return proto == GYRE_PROTO_LL128 ? bytes / 128 * 120 : bytes / 16 * 16;
 }
 
 static bool program_reduces(const struct gyre_program *program)
@@ -61,6 +61,11 @@ static gyre_status check_load(const struct gyre_cuda_executor *executor,
     const struct gyre_program *program = config->program;
     if (config->n_channels == 0)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "a loaded program needs at least 1 channel");
+    if (config->proto == GYRE_PROTO_LAMPORT && !gyre_collectives[program->coll].reduces)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                         "protocol lamport is for sums of floating point; %s copies whatever there "
+                         "is",
+                         gyre_collectives[program->coll].name);
     if (program->min_depth > executor->spec.depth)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                          "algorithm %s needs FIFOs of %u slots; this communicator has %u",
@@ -117,7 +122,12 @@ static gyre_status prepare_kernels(const struct gyre_loaded *loaded,
     const uint32_t n_lanes = gyre_cuda_exchange_lanes(n_peers, loaded->n_threads);
     const unsigned n_unrolls =
         loaded->proto == GYRE_PROTO_LL128 ? GYRE_ARRAY_LENGTH(unrolls) : 1; /* LL has one kernel */
-    for (uint32_t n_tiles = 1; n_tiles <= 2; n_tiles++) /* of one tile, of more */
+    for (int is_whole = 0; is_whole < 2 && loaded->proto == GYRE_PROTO_LAMPORT; is_whole++)
+        GYRE_TRY(prepare_kernel(
+            gyre_cuda_lamport_kernel_find(&loaded->exchange, 1, is_whole != 0, reduction->dtype),
+            0));
+    for (uint32_t n_tiles = 1; n_tiles <= 2 && loaded->proto != GYRE_PROTO_LAMPORT;
+         n_tiles++) /* of one tile, of more */
         for (unsigned i = 0; i < n_unrolls; i++)
             GYRE_TRY(prepare_kernel(gyre_cuda_exchange_kernel_find(&loaded->exchange, loaded->proto,
                                                                    n_tiles, unrolls[i],
@@ -138,6 +148,11 @@ gyre_status gyre_cuda_prepare(struct gyre_executor *base, struct gyre_loaded *lo
 {
     const unsigned bit = kernel_bit(loaded, reduction);
     struct gyre_cuda_apart apart = {0};
+    if (loaded->proto == GYRE_PROTO_LAMPORT &&
+        (reduction->op != GYRE_SUM || !gyre_dtype_is_float((gyre_dtype)reduction->dtype)))
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                         "protocol lamport is for sums of floating point, not for %s of %s",
+                         gyre_op_names[reduction->op], gyre_dtype_names[reduction->dtype]);
     if ((loaded->prepared[bit / 64] >> bit % 64 & 1) != 0)
         return GYRE_SUCCESS;
     GYRE_TRY(gyre_cuda_enter_apart(gyre_cuda_own(base)->device->ordinal, &apart));
@@ -170,6 +185,8 @@ static uint32_t shared_bytes(const struct gyre_loaded *loaded, const struct gyre
 static uint32_t most_exchange_bytes(const struct gyre_loaded *loaded)
 {
     const uint32_t n_peers = loaded->exchange.n_peers;
+    if (loaded->proto == GYRE_PROTO_LAMPORT)
+        return 0;
     return gyre_cuda_exchange_shared_bytes(
         n_peers, gyre_cuda_exchange_lanes(n_peers, loaded->n_threads),
         loaded->proto == GYRE_PROTO_LL128 ? GYRE_CUDA_LONG_UNROLL : GYRE_CUDA_UNROLL);

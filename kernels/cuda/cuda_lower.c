@@ -39,6 +39,7 @@ static gyre_status find_end(struct lowering *lower, uint32_t i, uint32_t *index_
     const struct gyre_connection *connection = &program->connections[i];
     const uint32_t peer = peer_of(lower, connection);
     const enum gyre_proto proto = lower->config->proto;
+    const enum gyre_proto slots = gyre_proto_slots(proto);
     for (uint32_t channel = 0; channel < lower->config->n_channels; channel++) {
         const uint32_t fifo = channel * program->n_lanes + connection->lane;
         const struct gyre_connector *end = NULL;
@@ -49,7 +50,7 @@ static gyre_status find_end(struct lowering *lower, uint32_t i, uint32_t *index_
             return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                              "no connection %s rank %u (FIFO %u) for algorithm %s",
                              connection->is_send ? "to" : "from", peer, fifo, program->algorithm);
-        if (end->slots[proto] == NULL || lower->spec->slot_bytes[proto] == 0)
+        if (end->slots[slots] == NULL || lower->spec->slot_bytes[slots] == 0)
             return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                              "the connection %s rank %u has no slots for protocol %s",
                              connection->is_send ? "to" : "from", peer, gyre_proto_names[proto]);
@@ -187,7 +188,7 @@ gyre_status gyre_cuda_lower(const struct gyre_fifo_spec *spec,
     struct gyre_cuda_program layout;
     struct lowering lower = {
         .spec = spec, .connectors = connectors, .n_ranks = (uint32_t)n_ranks, .config = config};
-    lower.slot_bytes = spec->slot_bytes[config->proto];
+    lower.slot_bytes = spec->slot_bytes[gyre_proto_slots(config->proto)];
     if (config->proto == GYRE_PROTO_SIMPLE)
         lower.slot_bytes = (uint32_t)gyre_max_u64(lower.slot_bytes, spec->near_slot_bytes);
     layout.workers_offset = sizeof(layout);
@@ -236,6 +237,29 @@ const void *gyre_cuda_kernel_find(enum gyre_proto proto, bool copies, bool many,
     return dtype < GYRE_N_DTYPES && op <= GYRE_MIN ? by_dtype[dtype]->by_op[proto][op] : NULL;
 }
 
+/* Else credit would be needed on the way. */
+static bool fits_slots(const struct gyre_cuda_exchange *exchange, uint32_t n_tiles)
+{
+    const uint32_t n_uses = (uint32_t)exchange->reduces + exchange->gathers;
+    return exchange->n_peers > 0 && n_tiles * n_uses <= exchange->depth;
+}
+
+const void *gyre_cuda_lamport_kernel_find(const struct gyre_cuda_exchange *exchange,
+                                          uint32_t n_tiles, bool is_whole, unsigned dtype)
+{
+    const unsigned n_peers = exchange->n_peers;
+    const unsigned most = n_peers <= 1 ? 0 : n_peers <= 3 ? 1 : 2;
+    const bool is_plain =
+        is_whole && n_tiles == 1 && (n_peers == 1 || n_peers == 3 || n_peers == 7);
+    const bool is_same = exchange->peers[0].in_offset == exchange->own_offset;
+    const enum gyre_cuda_lamport kind = exchange->gathers != 0 ? GYRE_CUDA_LAMPORT_GATHERS
+                                        : is_same              ? GYRE_CUDA_LAMPORT_SAME
+                                                               : GYRE_CUDA_LAMPORT_APART;
+    return fits_slots(exchange, n_tiles) && exchange->reduces != 0
+               ? by_dtype[dtype]->lamport[most][kind][is_plain]
+               : NULL;
+}
+
 const void *gyre_cuda_exchange_kernel_find(const struct gyre_cuda_exchange *exchange,
                                            enum gyre_proto proto, uint32_t n_tiles, uint32_t unroll,
                                            unsigned dtype, unsigned op)
@@ -245,9 +269,8 @@ const void *gyre_cuda_exchange_kernel_find(const struct gyre_cuda_exchange *exch
         : unroll == GYRE_CUDA_LONG_UNROLL ? GYRE_CUDA_LINES_LL128_LONG
         : unroll == GYRE_CUDA_DEEP_UNROLL ? GYRE_CUDA_LINES_LL128_DEEP
                                           : GYRE_CUDA_LINES_LL128;
-    const uint32_t n_uses = (uint32_t)exchange->reduces + exchange->gathers;
-    if (exchange->n_peers == 0 || n_tiles * n_uses > exchange->depth)
-        return NULL; /* credit would be needed on the way */
+    if (!fits_slots(exchange, n_tiles))
+        return NULL;
     if (exchange->reduces == 0)
         return gyre_cuda_kernels_copy.exchange[lines];
     if (gyre_cuda_is_one_shot(exchange, proto, n_tiles))

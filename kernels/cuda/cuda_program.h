@@ -425,6 +425,30 @@ static inline uint32_t gyre_cuda_exchange_shared_bytes(uint32_t n_peers, uint32_
     return n_peers < 2 ? 0 : (n_peers + 1) * n_lanes * 16 * unroll * 2;
 }
 
+/* What a launch of LAMPORT's exchanges does: the peers' chunks of IN are the own one (one-shot
+ * all-reduce), or others (reduce-scatter), or others, and the result goes to all (two-shot). */
+enum gyre_cuda_lamport {
+    GYRE_CUDA_LAMPORT_SAME,
+    GYRE_CUDA_LAMPORT_APART,
+    GYRE_CUDA_LAMPORT_GATHERS,
+    GYRE_CUDA_LAMPORT_KINDS
+};
+
+/* Its kernels have registers for 1, 3 or 7 peers. */
+#define GYRE_CUDA_LAMPORT_KERNELS             3
+#define GYRE_CUDA_LAMPORT_THREADS(most_peers) ((most_peers) > 1 ? 512 : 1024)
+
+/** gyre_cuda_lamport_threads - of a block that moves chunks of so many bytes a tile, 16 in a
+ * thread. @most_threads: of blocks of the other protocols. */
+static inline uint32_t gyre_cuda_lamport_threads(uint32_t n_peers, uint64_t chunk_bytes,
+                                                 uint32_t most_threads)
+{
+    const uint64_t wanted = (chunk_bytes + 511) / 512 * 32;
+    const uint64_t room = GYRE_CUDA_LAMPORT_THREADS(n_peers);
+    const uint64_t most = gyre_cuda_min(room, 2ULL * most_threads);
+    return (uint32_t)(wanted < 64 ? 64 : gyre_cuda_min(wanted, most));
+}
+
 /** gyre_cuda_is_one_shot - it takes the short kernel. */
 static inline bool gyre_cuda_is_one_shot(const struct gyre_cuda_exchange *exchange,
                                          enum gyre_proto proto, uint64_t n_tiles)
@@ -433,8 +457,13 @@ static inline bool gyre_cuda_is_one_shot(const struct gyre_cuda_exchange *exchan
            n_tiles == 1;
 }
 
+/** gyre_cuda_lamport_kernel_find - likewise, of a sum in LAMPORT.
+ * @is_whole: all addresses and lengths are multiples of 16, nothing is multiplied or divided. */
+const void *gyre_cuda_lamport_kernel_find(const struct gyre_cuda_exchange *exchange,
+                                          uint32_t n_tiles, bool is_whole, unsigned dtype);
+
 /** gyre_cuda_exchange_kernel_find - for a launch of so many tiles. NULL if there is none: the
- * interpreter runs the steps. @unroll: gyre_cuda_exchange_unroll(). */
+ * interpreter runs the steps. Not of LAMPORT. @unroll: gyre_cuda_exchange_unroll(). */
 const void *gyre_cuda_exchange_kernel_find(const struct gyre_cuda_exchange *exchange,
                                            enum gyre_proto proto, uint32_t n_tiles, uint32_t unroll,
                                            unsigned dtype, unsigned op);

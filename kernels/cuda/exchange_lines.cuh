@@ -72,6 +72,8 @@ template <> struct line_mover<GYRE_PROTO_LL> {
         *value = {ll_data(*value), 0};
         return true;
     }
+
+    static __device__ __forceinline__ void empty(unsigned char *, const struct line_place &) {}
 };
 
 template <> struct line_mover<GYRE_PROTO_LL128> {
@@ -126,6 +128,11 @@ template <> struct line_mover<GYRE_PROTO_LL128> {
                                                    const struct line_place &own, ulonglong2 *value)
     {
         return step::receive(common, in, own, threadIdx.x % 32, value);
+    }
+
+    static __device__ __forceinline__ void empty(unsigned char *slot, const struct line_place &own)
+    {
+        step::empty(slot, own, threadIdx.x % 32);
     }
 };
 
@@ -253,6 +260,17 @@ receive_lines(const struct gyre_cuda_args_exchange &args, const struct line_oper
     return true;
 }
 
+/* After what was received has gone on: nothing waits for it. */
+template <int PROTO, int UNROLL>
+static __device__ __forceinline__ void empty_lines(const struct line_operand &from,
+                                                   const round_places<PROTO, UNROLL> &places,
+                                                   bool has_received)
+{
+#pragma unroll
+    for (int k = 0; k < UNROLL && has_received && places.has(k); k++)
+        line_mover<PROTO>::empty(from.base, places[k]);
+}
+
 /* Received values become results, in `values`, which the first group gives with its own ones. With
  * one peer a thread has both; else all groups' meet in shared memory. They read a round's before
  * the barrier of the next one, and these are written over after it. @n_before: meetings of this
@@ -335,6 +353,7 @@ static __device__ __forceinline__ bool finish_chunk(const struct gyre_cuda_args_
             if (end.group == 0)
                 mover::store(out, places[k], values[k]);
         }
+        empty_lines<PROTO, UNROLL>(from, places, DTYPE != DTYPE_NONE);
     }
     return true;
 }
@@ -365,6 +384,7 @@ static __device__ __forceinline__ bool gather_chunk(const struct gyre_cuda_args_
 #pragma unroll
         for (int k = 0; k < UNROLL && places.has(k); k++)
             mover::store(out, places[k], values[k]);
+        empty_lines<PROTO, UNROLL>(from, places, true);
     }
     return true;
 }

@@ -6,8 +6,10 @@
 #ifndef GYRE_KERNELS_CUDA_INTERP_CUH
 #define GYRE_KERNELS_CUDA_INTERP_CUH
 
+#include "kernels/cuda/exchange_lamport.cuh"
 #include "kernels/cuda/exchange_lines.cuh"
 #include "kernels/cuda/kernel_table.h"
+#include "kernels/cuda/lamport.cuh"
 #include "kernels/cuda/ll.cuh"
 #include "kernels/cuda/ll128.cuh"
 #include "kernels/cuda/simple.cuh"
@@ -26,8 +28,10 @@ run_block(const struct gyre_cuda_common &common, const struct gyre_cuda_work &wo
             run_simple<DTYPE, OP>(block);
         else if constexpr (PROTO == GYRE_PROTO_LL)
             run_lines<ll_step<DTYPE, OP>>(block);
-        else
+        else if constexpr (PROTO == GYRE_PROTO_LL128)
             run_lines<ll128_step<DTYPE, OP>>(block);
+        else
+            run_lines<lamport_step<DTYPE, OP>>(block);
     }
     close_block<PROTO>(block);
 }
@@ -79,19 +83,44 @@ __global__ void __launch_bounds__(MAX_BLOCK_THREADS(PROTO), 1)
             EXCHANGE(LL128, dtype, GYRE_CUDA_DEEP_UNROLL),                               \
             EXCHANGE(LL128, dtype, GYRE_CUDA_LONG_UNROLL)                                \
     }
+#define LAMPORT_KERNEL(dtype, peers, kind, is_plain) \
+    (const void *)&exchange_lamport<dtype, peers, GYRE_CUDA_LAMPORT_##kind, is_plain>
+/* In general one-shot inputs are loaded for each peer. */
+#define LAMPORT_EXCHANGES_AMONG(dtype, peers)                                                   \
+    {                                                                                           \
+        {LAMPORT_KERNEL(dtype, peers, APART, false), LAMPORT_KERNEL(dtype, peers, SAME, true)}, \
+            {LAMPORT_KERNEL(dtype, peers, APART, false),                                        \
+             LAMPORT_KERNEL(dtype, peers, APART, true)},                                        \
+            {LAMPORT_KERNEL(dtype, peers, GATHERS, false),                                      \
+             LAMPORT_KERNEL(dtype, peers, GATHERS, true)},                                      \
+    }
+#define LAMPORT_EXCHANGES(dtype)                                              \
+    {                                                                         \
+        LAMPORT_EXCHANGES_AMONG(dtype, 1), LAMPORT_EXCHANGES_AMONG(dtype, 3), \
+            LAMPORT_EXCHANGES_AMONG(dtype, 7)                                 \
+    }
 /* Defines the table of one element type's kernels. Exchanges, which take a quarter of a megabyte a
  * type, are for the types that are reduced most; for the others the interpreter runs the steps. */
-#define DEFINE_TABLE(id, exchanges)                                            \
-    extern "C" const struct gyre_cuda_kernels gyre_cuda_kernels_##id = {       \
-        ONE_SHOTS(GYRE_##id),                                                  \
-        exchanges,                                                             \
-        {KERNELS_OF_PROTO(SIMPLE, GYRE_##id), KERNELS_OF_PROTO(LL, GYRE_##id), \
-         KERNELS_OF_PROTO(LL128, GYRE_##id)}};
-#define NO_EXCHANGES                       \
-    {                                      \
-        nullptr, nullptr, nullptr, nullptr \
+#define DEFINE_TABLE(id, exchanges, lamport, lamport_sum)                \
+    extern "C" const struct gyre_cuda_kernels gyre_cuda_kernels_##id = { \
+        ONE_SHOTS(GYRE_##id),                                            \
+        exchanges,                                                       \
+        lamport,                                                         \
+        {KERNELS_OF_PROTO(SIMPLE, GYRE_##id),                            \
+         KERNELS_OF_PROTO(LL, GYRE_##id),                                \
+         KERNELS_OF_PROTO(LL128, GYRE_##id),                             \
+         {lamport_sum}}};
+#define NONE_OF_THEM \
+    {                \
     }
-#define DEFINE_KERNELS(id)               DEFINE_TABLE(id, NO_EXCHANGES)
-#define DEFINE_KERNELS_AND_EXCHANGES(id) DEFINE_TABLE(id, EXCHANGES(GYRE_##id))
+#define DEFINE_KERNELS(id) DEFINE_TABLE(id, NONE_OF_THEM, NONE_OF_THEM, nullptr)
+#define DEFINE_KERNELS_AND_EXCHANGES(id) \
+    DEFINE_TABLE(id, EXCHANGES(GYRE_##id), NONE_OF_THEM, nullptr)
+/* Floating point: LAMPORT has sums of it. */
+#define DEFINE_FLOAT_KERNELS(id) \
+    DEFINE_TABLE(id, NONE_OF_THEM, NONE_OF_THEM, KERNEL(LAMPORT, GYRE_##id, GYRE_SUM))
+#define DEFINE_FLOAT_KERNELS_AND_EXCHANGES(id)                           \
+    DEFINE_TABLE(id, EXCHANGES(GYRE_##id), LAMPORT_EXCHANGES(GYRE_##id), \
+                 KERNEL(LAMPORT, GYRE_##id, GYRE_SUM))
 
 #endif

@@ -9,5 +9,6 @@
 
 extern "C" const struct gyre_cuda_copy_kernels gyre_cuda_kernels_copy = {
     EXCHANGES(DTYPE_NONE),
-    {COPY_KERNEL(SIMPLE), COPY_KERNEL(LL), COPY_KERNEL(LL128)},
+    /* LAMPORT: ranks that only send what others add */
+    {COPY_KERNEL(SIMPLE), COPY_KERNEL(LL), COPY_KERNEL(LL128), COPY_KERNEL(LAMPORT)},
     {COPY_KERNELS(SIMPLE), COPY_KERNELS(LL), COPY_KERNELS(LL128)}};

@@ -3,4 +3,4 @@
  * The interpreter for float32. */
 #include "kernels/cuda/interp.cuh"
 
-DEFINE_KERNELS_AND_EXCHANGES(FLOAT32)
+DEFINE_FLOAT_KERNELS_AND_EXCHANGES(FLOAT32)

@@ -3,4 +3,4 @@
  * The interpreter for float64. */
 #include "kernels/cuda/interp.cuh"
 
-DEFINE_KERNELS_AND_EXCHANGES(FLOAT64)
+DEFINE_FLOAT_KERNELS_AND_EXCHANGES(FLOAT64)

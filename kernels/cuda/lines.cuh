@@ -188,7 +188,16 @@ static __device__ __forceinline__ bool await_credits(const struct block &block,
     return __any_sync(0xffffffffU, is_stopped) == 0;
 }
 
+/* Before credit goes back within a launch: lines that other threads emptied (before the barrier)
+ * are empty when the peer stores the next ones. (sync.cuh) */
+template <int PROTO> static __device__ __forceinline__ void order_emptied()
+{
+    if (PROTO != GYRE_PROTO_LL)
+        fence_acq_rel_sys();
+}
+
 /* After a barrier: what this step received is given back. */
+template <int PROTO>
 static __device__ __forceinline__ void post_step(const struct block &block,
                                                  const struct gyre_cuda_step *step, uint32_t tile)
 {
@@ -196,17 +205,21 @@ static __device__ __forceinline__ void post_step(const struct block &block,
     if (i >= step->n_ins || (step->recv_mask >> i & 1) == 0)
         return;
     const struct connection *own = &block.connections[step->ins[i].ref];
+    order_emptied<PROTO>();
     store_relaxed_sys(own->posted,
                       own->number + slots_before(block, own, tile, step->ins[i].use) + 1);
 }
 
 /* After a barrier: what all steps of tiles up to this one received is given back. */
+template <int PROTO>
 static __device__ __forceinline__ void post_tile(const struct block &block, uint32_t tile)
 {
     for (uint32_t i = threadIdx.x; i < block.n_connections; i += blockDim.x) {
         const struct connection *own = &block.connections[i];
-        if (own->is_send == 0)
-            store_relaxed_sys(own->posted, own->number + (uint64_t)(tile + 1) * own->n_uses);
+        if (own->is_send != 0)
+            continue;
+        order_emptied<PROTO>();
+        store_relaxed_sys(own->posted, own->number + (uint64_t)(tile + 1) * own->n_uses);
     }
 }
 
@@ -250,6 +263,21 @@ static __device__ __forceinline__ void store_8(unsigned char *to, uint64_t value
         store_bytes(to, value, n_valid);
 }
 
+/* 16 bytes of a chunk likewise; out of line, see load_bytes(). */
+static __device__ __noinline__ ulonglong2 load_part(const unsigned char *from, uint32_t n_valid)
+{
+    const uint32_t n_first = min(n_valid, 8U);
+    return {load_bytes(from, n_first), load_bytes(from + 8, n_valid - n_first)};
+}
+
+static __device__ __noinline__ void store_part(unsigned char *to, ulonglong2 value,
+                                               uint32_t n_valid)
+{
+    const uint32_t n_first = min(n_valid, 8U);
+    store_bytes(to, value.x, n_first);
+    store_bytes(to + 8, value.y, n_valid - n_first);
+}
+
 /* Some steps of a tile, resolved together; then each thread runs them. Returns true when aborted.
  */
 template <class STEP>
@@ -275,7 +303,7 @@ static __device__ __forceinline__ bool run_batch(const struct block &block, uint
             continue;
         if (__syncthreads_or(is_stopped) != 0)
             return true;
-        post_step(block, step, tile);
+        post_step<STEP::proto>(block, step, tile);
     }
     return is_stopped;
 }
@@ -298,7 +326,7 @@ template <class STEP> static __device__ __forceinline__ void run_lines(const str
             if (__syncthreads_or(is_stopped) != 0)
                 return;
             if (is_last)
-                post_tile(block, tile);
+                post_tile<STEP::proto>(block, tile);
         }
     }
 }

@@ -6,9 +6,9 @@
 #ifndef GYRE_KERNELS_CUDA_LL_CUH
 #define GYRE_KERNELS_CUDA_LL_CUH
 
-#include "kernels/cuda/lines.cuh"
+#include "kernels/cuda/own_lines.cuh"
 
-#define LL_LINE_BYTES 16
+#define LL_LINE_BYTES OWN_LINE_BYTES
 #define LL_DATA_BYTES 8
 
 static __device__ __forceinline__ bool ll_is_there(ulonglong2 halves, uint64_t flag)
@@ -29,170 +29,43 @@ static __device__ __forceinline__ void ll_store(unsigned char *slot, uint32_t li
                data >> 32 | flag << 32);
 }
 
-#define LL_GROUP 4 /* inputs whose lines are awaited at the same time */
-
-template <int DTYPE, int OP> struct ll_step {
+struct ll_form {
+    using type = uint64_t;
     static const int proto = GYRE_PROTO_LL;
+    static const int bytes = LL_DATA_BYTES;
 
-    /* Load the line again until it is there. Returns false when aborted. */
-    static __device__ __forceinline__ bool receive(const struct gyre_cuda_common &common,
-                                                   const struct line_operand &in, uint32_t at,
-                                                   ulonglong2 *halves)
+    static __device__ __forceinline__ uint64_t load(const unsigned char *from, uint32_t n_valid)
     {
-        uint32_t n_polls = 0;
-        while (!ll_is_there(*halves, in.flag)) {
-            if (must_stop(common, n_polls))
-                return false;
-            *halves = load_line(in.base + (size_t)at * LL_LINE_BYTES);
-        }
-        return true;
+        return load_8(from, n_valid);
     }
 
-    /* Lines `first`, `first` + blockDim.x, ... of a group of inputs. Returns false when aborted. */
-    template <int UNROLL>
-    static __device__ __forceinline__ bool
-    gather(const struct block &block, const struct line_step &line, uint32_t group, uint32_t first,
-           uint32_t n_lines, uint64_t (*data)[UNROLL])
+    static __device__ __forceinline__ void store(unsigned char *to, uint64_t value,
+                                                 uint32_t n_valid)
     {
-        ulonglong2 halves[LL_GROUP][UNROLL];
-#pragma unroll
-        for (int i = 0; i < LL_GROUP; i++) {
-            if (group + i >= line.n_ins)
-                break;
-            const unsigned char *base = line.operands[group + i].base;
-#pragma unroll
-            for (int k = 0; k < UNROLL; k++) {
-                const uint32_t at = first + k * blockDim.x;
-                if (at >= n_lines)
-                    continue;
-                if ((line.recv_mask >> (group + i) & 1) != 0)
-                    halves[i][k] = load_line(base + (size_t)at * LL_LINE_BYTES);
-                else
-                    data[i][k] = load_8(base + (size_t)at * LL_DATA_BYTES,
-                                        line.n_bytes - at * LL_DATA_BYTES);
-            }
-        }
-#pragma unroll
-        for (int i = 0; i < LL_GROUP; i++) {
-            if (group + i >= line.n_ins)
-                break;
-            if ((line.recv_mask >> (group + i) & 1) == 0)
-                continue;
-            const struct line_operand in = line.operands[group + i];
-#pragma unroll
-            for (int k = 0; k < UNROLL; k++) {
-                const uint32_t at = first + k * blockDim.x;
-                if (at >= n_lines)
-                    continue;
-                if (!receive(block.common, in, at, &halves[i][k]))
-                    return false;
-                data[i][k] = ll_data(halves[i][k]);
-            }
-        }
-        return true;
+        store_8(to, value, n_valid);
     }
 
-    template <int UNROLL>
-    static __device__ __forceinline__ void scatter(const struct line_step &line, uint32_t first,
-                                                   uint32_t n_lines, const uint64_t *results)
+    static __device__ __forceinline__ void send(unsigned char *slot, uint32_t at, uint64_t value,
+                                                uint64_t flag)
     {
-        for (uint32_t o = 0; o < line.n_outs; o++) {
-            const struct line_operand out = line.operands[LINE_FIRST_OUT + o];
-            const bool is_send = (line.send_mask >> o & 1) != 0;
-#pragma unroll
-            for (int k = 0; k < UNROLL; k++) {
-                const uint32_t at = first + k * blockDim.x;
-                if (at >= n_lines)
-                    continue;
-                if (is_send)
-                    ll_store(out.base, at, results[k], out.flag);
-                else
-                    store_8(out.base + (size_t)at * LL_DATA_BYTES, results[k],
-                            line.n_bytes - at * LL_DATA_BYTES);
-            }
-        }
+        ll_store(slot, at, value, flag);
     }
 
-    /* One input. */
-    template <int UNROLL>
-    static __device__ __forceinline__ bool
-    copy_lines(const struct block &block, const struct line_step &line, uint32_t n_lines)
+    static __device__ __forceinline__ bool is_there(ulonglong2 halves, uint64_t flag)
     {
-        const struct line_operand in = line.operands[0];
-        const bool is_recv = (line.recv_mask & 1) != 0;
-        const uint32_t n_bytes = line.n_bytes;
-        for (uint32_t first = threadIdx.x; first < n_lines; first += blockDim.x * UNROLL) {
-            uint64_t data[UNROLL];
-            if (is_recv) {
-                ulonglong2 halves[UNROLL];
-#pragma unroll
-                for (int k = 0; k < UNROLL; k++)
-                    if (first + k * blockDim.x < n_lines)
-                        halves[k] =
-                            load_line(in.base + (size_t)(first + k * blockDim.x) * LL_LINE_BYTES);
-#pragma unroll
-                for (int k = 0; k < UNROLL; k++) {
-                    const uint32_t at = first + k * blockDim.x;
-                    if (at < n_lines && !receive(block.common, in, at, &halves[k]))
-                        return false;
-                    data[k] = ll_data(halves[k]);
-                }
-            } else {
-#pragma unroll
-                for (int k = 0; k < UNROLL; k++) {
-                    const uint32_t at = (first + k * blockDim.x) * LL_DATA_BYTES;
-                    if (at < n_bytes)
-                        data[k] = load_8(in.base + at, n_bytes - at);
-                }
-            }
-            scatter<UNROLL>(line, first, n_lines, data);
-        }
-        return true;
+        return ll_is_there(halves, flag);
     }
 
-    static __device__ __forceinline__ pack<LL_DATA_BYTES> as_pack(uint64_t data)
+    static __device__ __forceinline__ uint64_t data(ulonglong2 halves)
     {
-        pack<LL_DATA_BYTES> own;
-        memcpy(&own, &data, LL_DATA_BYTES);
-        return own;
+        return ll_data(halves);
     }
 
-    template <int UNROLL>
-    static __device__ __forceinline__ bool
-    reduce_lines(const struct block &block, const struct line_step &line, uint32_t n_lines)
+    static __device__ __forceinline__ void empty(unsigned char *) {}
+
+    static __device__ __forceinline__ uint64_t finish(uint64_t value)
     {
-        const struct arithmetic arithmetic = line_arithmetic(block, line);
-        const uint32_t scale_mask = arithmetic.scale_mask;
-        const uint64_t scalar = arithmetic.scalar;
-        for (uint32_t first = threadIdx.x; first < n_lines; first += blockDim.x * UNROLL) {
-            reducer<DTYPE, OP, LL_DATA_BYTES> running[UNROLL];
-            uint64_t results[UNROLL];
-            for (uint32_t group = 0; group < line.n_ins; group += LL_GROUP) {
-                uint64_t data[LL_GROUP][UNROLL];
-                if (!gather<UNROLL>(block, line, group, first, n_lines, data))
-                    return false;
-#pragma unroll
-                for (int i = 0; i < LL_GROUP; i++) {
-                    const uint32_t in = group + i;
-                    if (in >= line.n_ins)
-                        break;
-                    const bool is_scaled = (scale_mask >> in & 1) != 0;
-#pragma unroll
-                    for (int k = 0; k < UNROLL; k++)
-                        if (in == 0)
-                            running[k].begin(as_pack(data[i][k]), is_scaled, scalar);
-                        else
-                            running[k].add(as_pack(data[i][k]), is_scaled, scalar);
-                }
-            }
-#pragma unroll
-            for (int k = 0; k < UNROLL; k++) {
-                const pack<LL_DATA_BYTES> whole = running[k].end(arithmetic.divisor);
-                memcpy(&results[k], &whole, LL_DATA_BYTES);
-            }
-            scatter<UNROLL>(line, first, n_lines, results);
-        }
-        return true;
+        return value;
     }
 
     /* Lines beyond the data get a fresh flag: see GYRE_CUDA_LL_CLEAN_PERIOD. */
@@ -200,7 +73,7 @@ template <int DTYPE, int OP> struct ll_step {
                                               const struct line_operand *operands, uint32_t mask,
                                               uint32_t n_lines)
     {
-        const uint32_t n_all = common.slot_bytes / LL_LINE_BYTES;
+        const uint32_t n_all = common.slot_bytes / OWN_LINE_BYTES;
         uint32_t first = threadIdx.x;
         while (first < n_lines)
             first += blockDim.x;
@@ -209,24 +82,8 @@ template <int DTYPE, int OP> struct ll_step {
                 ll_store(operands[LINE_FIRST_OUT + o].base, at, 0,
                          operands[LINE_FIRST_OUT + o].flag);
     }
-
-    static __device__ __forceinline__ bool run(const struct block &block,
-                                               const struct line_step &line)
-    {
-        const uint32_t n_lines = (line.n_bytes + LL_DATA_BYTES - 1) / LL_DATA_BYTES;
-        bool goes_on;
-        if constexpr (DTYPE == DTYPE_NONE) {
-            goes_on = copy_lines<4>(block, line, n_lines);
-        } else {
-            if (line.n_ins == 1 && line.scale_mask == 0 && line.divisor <= 1)
-                goes_on = copy_lines<4>(block, line, n_lines);
-            else
-                goes_on = reduce_lines<2>(block, line, n_lines);
-        }
-        if (line.clean_mask != 0 && goes_on)
-            clean(block.common, line.operands, line.clean_mask, n_lines);
-        return goes_on;
-    }
 };
+
+template <int DTYPE, int OP> using ll_step = own_line_step<ll_form, DTYPE, OP>;
 
 #endif

@@ -15,21 +15,6 @@
 
 #define LL128_GROUP      4 /* inputs whose lines are awaited at the same time */
 
-/* A lane's part of a chunk at any alignment, of any length; out of line, see load_bytes(). */
-static __device__ __noinline__ ulonglong2 load_part(const unsigned char *from, uint32_t n_valid)
-{
-    const uint32_t n_first = min(n_valid, 8U);
-    return {load_bytes(from, n_first), load_bytes(from + 8, n_valid - n_first)};
-}
-
-static __device__ __noinline__ void store_part(unsigned char *to, ulonglong2 value,
-                                               uint32_t n_valid)
-{
-    const uint32_t n_first = min(n_valid, 8U);
-    store_bytes(to, value.x, n_first);
-    store_bytes(to + 8, value.y, n_valid - n_first);
-}
-
 template <int DTYPE, int OP> struct ll128_step {
     static const int proto = GYRE_PROTO_LL128;
 
@@ -99,6 +84,14 @@ template <int DTYPE, int OP> struct ll128_step {
         return true;
     }
 
+    /* After receive(): the slots are LAMPORT's too. */
+    static __device__ __forceinline__ void empty(unsigned char *base, const struct line_place &own,
+                                                 uint32_t lane)
+    {
+        if (own.is_there)
+            empty_line(in_slot(base, own, lane));
+    }
+
     /* This lane's part of a group of inputs. Returns false when aborted. */
     template <int UNROLL, int GROUP>
     static __device__ __forceinline__ bool
@@ -130,6 +123,9 @@ template <int DTYPE, int OP> struct ll128_step {
             for (int k = 0; k < UNROLL; k++)
                 if (!receive(block.common, in, places[k], lane, &values[i][k]))
                     return false;
+#pragma unroll
+            for (int k = 0; k < UNROLL; k++)
+                empty(in.base, places[k], lane);
         }
         return true;
     }

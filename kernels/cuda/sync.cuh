@@ -36,6 +36,13 @@
  * slots, and loading a program then fails. The receiver loads the line again after it saw the
  * flag, so that nothing is assumed about how its own load was split.
  *
+ * LAMPORT. A half of a line is one 64-bit element of a vector store, 0 until it is stored: as in LL
+ * nothing but the element itself says that it is there. The receiver leaves 0 behind, and the
+ * sender must not have stored the next line by then. A launch's stores have been performed when the
+ * next launch begins, which gives the credit back (lines.cuh); within a launch that is a release
+ * pattern as in SIMPLE: barrier, fence.acq_rel.sys, st.relaxed.sys of head. LL128 has the same
+ * slots, so its receivers empty them too.
+ *
  * Counters of FIFO ends and turns (turn.cuh) are ordered between kernels by
  * stream order: a launch that begins while the one before it ends (programmatic dependent launch)
  * reads and writes nothing before griddepcontrol.wait, which returns when that one has completed
@@ -97,6 +104,12 @@ static __device__ __forceinline__ void store_line(void *line, uint64_t x, uint64
 {
     asm volatile("st.relaxed.sys.global.v2.b64 [%0], {%1, %2};" ::"l"(line), "l"(x), "l"(y)
                  : "memory");
+}
+
+/* A line that LL128 or LAMPORT received: 0 says that nothing has come. */
+static __device__ __forceinline__ void empty_line(void *line)
+{
+    asm volatile("st.global.v2.b64 [%0], {%1, %1};" ::"l"(line), "l"(0ULL) : "memory");
 }
 
 static __device__ __forceinline__ uint64_t global_ns()

@@ -77,9 +77,10 @@ struct rank_state {
 
 static uint32_t payload_bytes(enum gyre_proto proto)
 {
-    return proto == GYRE_PROTO_LL      ? LL_BYTES / 2
-           : proto == GYRE_PROTO_LL128 ? LL128_BYTES / 128 * 120
-                                       : SIMPLE_BYTES;
+    return proto == GYRE_PROTO_LL        ? LL_BYTES / 2
+           : proto == GYRE_PROTO_LL128   ? LL128_BYTES / 128 * 120
+           : proto == GYRE_PROTO_LAMPORT ? LL128_BYTES
+                                         : SIMPLE_BYTES;
 }
 
 static gyre_status load(struct gpu_world *world, const struct point *point,
@@ -238,7 +239,10 @@ static bool is_sensible(const struct point *point)
         return (point->algorithm->copy_tails >> point->coll & 1U) != 0;
     if (point->proto == GYRE_PROTO_LL && point->n_bytes > (4U << 20))
         return false;
-    if (point->proto == GYRE_PROTO_LL128 && point->n_bytes > (64U << 20))
+    if ((point->proto == GYRE_PROTO_LL128 || point->proto == GYRE_PROTO_LAMPORT) &&
+        point->n_bytes > (64U << 20))
+        return false;
+    if (point->proto == GYRE_PROTO_LAMPORT && !gyre_collectives[point->coll].reduces)
         return false;
     if (strcmp(point->algorithm->name, "direct") == 0 && point->coll == GYRE_COLL_ALL_REDUCE &&
         point->n_bytes > (16U << 20))

@@ -2,6 +2,7 @@
 #include "tests/gpu/decode.h"
 
 #include "kernels/cuda/ll.cuh"
+#include "kernels/cuda/lamport.cuh"
 #include "kernels/cuda/ll128.cuh"
 #include "kernels/cuda/simple.cuh"
 
@@ -53,8 +54,10 @@ __global__ void __launch_bounds__(N_THREADS, 1)
             time_simple(block, marks);
         else if constexpr (PROTO == GYRE_PROTO_LL)
             time_lines<ll_step<GYRE_FLOAT32, GYRE_SUM>>(block, marks);
-        else
+        else if constexpr (PROTO == GYRE_PROTO_LL128)
             time_lines<ll128_step<GYRE_FLOAT32, GYRE_SUM>>(block, marks);
+        else
+            time_lines<lamport_step<GYRE_FLOAT32, GYRE_SUM>>(block, marks);
         const double n = (double)N_ROUNDS * block.n_steps;
         times->decode_ns = (double)(marks[1] - marks[0]) / n;
         times->dispatch_ns = (double)(marks[2] - marks[1]) / n;
@@ -66,6 +69,7 @@ static const void *const kernels[GYRE_N_PROTOS] = {
     (const void *)&decode_alone<GYRE_PROTO_SIMPLE>,
     (const void *)&decode_alone<GYRE_PROTO_LL>,
     (const void *)&decode_alone<GYRE_PROTO_LL128>,
+    (const void *)&decode_alone<GYRE_PROTO_LAMPORT>,
 };
 
 extern "C" cudaError_t decode_measure(const struct gyre_cuda_args_one *args, enum gyre_proto proto,

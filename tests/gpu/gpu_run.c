@@ -22,7 +22,8 @@ struct gyre_split gpu_run_split(const struct gpu_run *run, uint32_t n_chunks)
     const uint32_t payload_bytes = run->proto == GYRE_PROTO_LL ? GPU_RUN_LL_BYTES / 2
                                    : run->proto == GYRE_PROTO_LL128
                                        ? GPU_RUN_LL128_BYTES / 128 * 120
-                                       : GPU_RUN_SIMPLE_BYTES;
+                                   : run->proto == GYRE_PROTO_LAMPORT ? GPU_RUN_LL128_BYTES
+                                                                      : GPU_RUN_SIMPLE_BYTES;
     struct gyre_split split = {.count = run->count,
                                .n_channels = run->n_channels,
                                .n_chunks = n_chunks,

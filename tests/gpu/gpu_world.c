@@ -50,7 +50,7 @@ static void connect_rank(const struct gpu_world *world, const struct gyre_slab_l
             end->inbox = (void *)(slab + gyre_slab_inbox_offset(layout, sender, fifo));
             end->credit =
                 (void *)(world->slabs[sender] + gyre_slab_credit_offset(layout, receiver, fifo));
-            for (unsigned proto = 0; proto < GYRE_N_PROTOS; proto++)
+            for (unsigned proto = 0; proto < GYRE_N_SLOT_PROTOS; proto++)
                 if (layout->area_bytes[proto] > 0)
                     end->slots[proto] = slab + gyre_slab_slots_offset(layout, sender, fifo, proto);
             end->slot_bytes = spec->slot_bytes[GYRE_PROTO_SIMPLE];
@@ -164,11 +164,12 @@ void gpu_world_set_epoch(struct gpu_world *world, enum gyre_proto proto, uint64_
         must(gyre_cuda_executor_set_epoch(world->executors[rank], proto, n_slots), "epoch");
         for (uint32_t i = 0; i < (uint32_t)world->n_ranks * world->spec.n_fifos; i++) {
             const uint32_t peer = i / world->spec.n_fifos, fifo = i % world->spec.n_fifos;
+            const size_t skip = gyre_proto_slots(proto) * sizeof(n_slots);
             unsigned char *inbox = world->slabs[rank] + gyre_slab_inbox_offset(&layout, peer, fifo);
             unsigned char *credit =
                 world->slabs[rank] + gyre_slab_credit_offset(&layout, peer, fifo);
-            must(device->ops->copy(device, inbox + proto * 8, &n_slots, 8), "tail");
-            must(device->ops->copy(device, credit + proto * 8, &n_slots, 8), "head");
+            must(device->ops->copy(device, inbox + skip, &n_slots, sizeof(n_slots)), "tail");
+            must(device->ops->copy(device, credit + skip, &n_slots, sizeof(n_slots)), "head");
         }
     }
 }

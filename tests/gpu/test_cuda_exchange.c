@@ -25,7 +25,7 @@ static void open_place(struct place *place, int n_ranks)
     place->connectors = calloc(n_ends, sizeof(*place->connectors));
     for (uint32_t i = 0; i < n_ends; i++) {
         struct gyre_connector *end = &place->connectors[i];
-        for (int proto = 0; proto < GYRE_N_PROTOS; proto++)
+        for (int proto = 0; proto < GYRE_N_SLOT_PROTOS; proto++)
             end->slots[proto] = (unsigned char *)(uintptr_t)(0x10000000 + i * 0x10000);
         end->inbox = (struct gyre_inbox *)(uintptr_t)(0x1000 + i * sizeof(struct gyre_inbox));
         end->credit = (struct gyre_credit *)(uintptr_t)(0x100000 + i * sizeof(struct gyre_credit));
@@ -162,7 +162,7 @@ static void check_play(const struct gyre_algorithm *algorithm, enum gyre_collect
 static void one_and_two_shots_are_exchanges_that_do_the_same(void)
 {
     for (int n_ranks = 2; n_ranks <= GYRE_CUDA_MAX_PEERS + 1; n_ranks++)
-        for (int proto = GYRE_PROTO_LL; proto <= GYRE_PROTO_LL128; proto++) {
+        for (int proto = GYRE_PROTO_LL; proto < GYRE_N_PROTOS; proto++) {
             const enum gyre_proto lines = (enum gyre_proto)proto;
             check_play(&gyre_algorithm_direct, GYRE_COLL_ALL_REDUCE, lines, n_ranks);
             check_play(&gyre_algorithm_direct, GYRE_COLL_REDUCE_SCATTER, lines, n_ranks);

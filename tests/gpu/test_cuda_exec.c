@@ -10,6 +10,8 @@
 #include "tests/gpus.h"
 #include "tests/host_world.h"
 
+#include <math.h>
+
 #define GUARD_BYTES 64
 #define GUARD       0xa5
 #define DEADLINE_S  20.0
@@ -219,6 +221,10 @@ static bool random_run(struct gpu_run *run, int n_ranks)
         return false;
     random_reduction(run, n_ranks);
     run->proto = (enum gyre_proto)below(GYRE_N_PROTOS);
+    if (run->proto == GYRE_PROTO_LAMPORT &&
+        (!gyre_collectives[run->coll].reduces || run->reduction.op != GYRE_SUM ||
+         !gyre_dtype_is_float((gyre_dtype)run->reduction.dtype)))
+        run->proto = GYRE_PROTO_LL128;
     run->count = counts[below(sizeof(counts) / sizeof(counts[0]))] + below(3) * 16;
     run->root = gyre_collectives[run->coll].has_root ? below((uint32_t)n_ranks) : 0;
     run->n_channels = 1 + below(4);
@@ -285,9 +291,98 @@ static void flags_that_wrap_never_match_stale_lines(void)
     gpu_world_close(&gpus);
 }
 
+/* What an empty line could be taken for, or what cannot be sent as it is. */
+static uint32_t special_bits(int rank, uint64_t i)
+{
+    static const uint32_t bits[8] = {0x00000000,             /* 0 */
+                                     0x80000000,             /* -0 */
+                                     0xffffffff, 0xffffffff, /* NaN, 8 bytes of ones */
+                                     0x7f800000,             /* infinity */
+                                     0x00000001,             /* the least above 0 */
+                                     0x3fc00000,             /* 1.5 */
+                                     0xffffff7f};            /* NaN */
+    const uint32_t own = bits[i % 8];
+    const bool is_nan = (own & 0x7fffffff) > 0x7f800000;
+    return is_nan && i / 8 % (uint64_t)wanted_ranks != (uint64_t)rank ? 0x3f800000 : own;
+}
+
+static float special_value(int rank, uint64_t i)
+{
+    const uint32_t bits = special_bits(rank, i);
+    float value;
+    memcpy(&value, &bits, sizeof(value));
+    return value;
+}
+
+static float special_sum(uint64_t i)
+{
+    float sum = special_value(0, i);
+    for (int rank = 1; rank < wanted_ranks; rank++)
+        sum += special_value(rank, i);
+    return sum;
+}
+
+/* A call in place; then every rank has the same bits, and they are the sums. */
+static void check_special_values(struct gpu_world *gpus, const struct gpu_run *run)
+{
+    const size_t n_bytes = run->count * sizeof(float);
+    struct gyre_program *programs[GPU_WORLD_MAX_RANKS];
+    struct gyre_loaded *loaded[GPU_WORLD_MAX_RANKS];
+    float *buffers[GPU_WORLD_MAX_RANKS], *values = malloc(n_bytes), *first = malloc(n_bytes);
+    uint64_t n_wrong = 0;
+    gpu_run_load_all(gpus, run, programs, loaded, buffers);
+    for (int rank = 0; rank < wanted_ranks; rank++) {
+        for (uint64_t i = 0; i < run->count; i++)
+            values[i] = special_value(rank, i);
+        gpu_world_use(gpus, rank);
+        GPU_OK(cudaMemcpy(buffers[rank], values, n_bytes, cudaMemcpyHostToDevice));
+    }
+    gpu_run_all_reduce(gpus, loaded, wanted_ranks, programs[0]->n_chunks, run, buffers);
+    CHECK(gpu_world_wait(gpus, DEADLINE_S));
+    for (int rank = 0; rank < wanted_ranks; rank++) {
+        GPU_OK(cudaMemcpy(values, buffers[rank], n_bytes, cudaMemcpyDeviceToHost));
+        for (uint64_t i = 0; i < run->count; i++) {
+            const float sum = special_sum(i);
+            n_wrong += isnan(sum) ? !isnan(values[i]) : memcmp(&values[i], &sum, sizeof(sum)) != 0;
+        }
+        if (rank == 0)
+            memcpy(first, values, n_bytes);
+        CHECK_MSG(memcmp(first, values, n_bytes) == 0, "rank %d has other bits: %s", rank,
+                  gpu_run_text(run));
+    }
+    CHECK_MSG(n_wrong == 0, "%llu values are wrong: %s", (unsigned long long)n_wrong,
+              gpu_run_text(run));
+    gpu_run_unload_all(gpus, programs, loaded, buffers);
+    free(values);
+    free(first);
+}
+
+/* Also when counters pass 2^32, of which lines see the lower half. */
+static void lamport_carries_every_value(void)
+{
+    static const struct gyre_algorithm *const algorithms[] = {
+        &gyre_algorithm_direct, &gyre_algorithm_twoshot, &gyre_algorithm_ring};
+    static const uint64_t counts[] = {5000, 4999}; /* whole lines, and not */
+    struct gpu_world gpus;
+    gpu_world_open(&gpus, wanted_ranks, &gpu_run_spec);
+    gpu_world_set_epoch(&gpus, GYRE_PROTO_LAMPORT, (1ULL << 32) - 4);
+    for (int round = 0; round < 3; round++)
+        for (size_t a = 0; a < GYRE_ARRAY_LENGTH(algorithms); a++)
+            for (size_t c = 0; c < GYRE_ARRAY_LENGTH(counts); c++) {
+                struct gpu_run run = gpu_run_ring;
+                run.algorithm = algorithms[a];
+                run.proto = GYRE_PROTO_LAMPORT;
+                run.count = counts[c];
+                run.n_channels = 4;
+                check_special_values(&gpus, &run);
+            }
+    gpu_world_close(&gpus);
+}
+
 static const struct test_case cases[] = {
     {"the GPU computes the same bits as the host", the_gpu_computes_the_same_bits_as_the_host},
     {"flags that wrap never match stale lines", flags_that_wrap_never_match_stale_lines},
+    {"lamport carries every value", lamport_carries_every_value},
 };
 
 /* test_cuda_exec [case [ranks [random runs [seed]]]] */
