@@ -16,30 +16,30 @@
 #include <string.h>
 
 /* Inside a host: fitted by `build/bench/tune --from docs/performance` to 66 calls of 2 and 4 H200
- * (NVLink 4, CUDA 13.0, graphs of 20 calls, 2026-11), typical error 9 %, the worst 0.69 and 1.20;
+ * (NVLink 4, CUDA 13.0, graphs of 20 calls, 2026-11), typical error 7 %, the worst 0.81 and 1.13;
  * copies inside a GPU are hidden behind the stores. Between hosts, not measured: NCCL's model
  * (src/graph/tuning.cc, 2.28: a network hop 2.7 / 14 / 4.0 us in LL / Simple / LL128, what a step
  * costs included); one 400 Gbit/s NIC a GPU moves 49 GB/s (perftest, 1 QP). */
 const struct gyre_cost gyre_cost_h200 = {
-    .launch_ns = 2160,
-    .worker_launch_ns = 12.7,
-    .step_ns = {[GYRE_PROTO_SIMPLE] = 940,
-                [GYRE_PROTO_LL] = 79,
-                [GYRE_PROTO_LL128] = 51,
-                [GYRE_PROTO_LAMPORT] = 51},
-    .hop_ns = {[GYRE_PROTO_SIMPLE] = {99, 11000},
-               [GYRE_PROTO_LL] = {500, 2700},
-               [GYRE_PROTO_LL128] = {745, 4000},
-               [GYRE_PROTO_LAMPORT] = {500, 4000}},
+    .launch_ns = 1270,
+    .worker_launch_ns = 10.9,
+    .step_ns = {[GYRE_PROTO_SIMPLE] = 1068,
+                [GYRE_PROTO_LL] = 80,
+                [GYRE_PROTO_LL128] = 80,
+                [GYRE_PROTO_LAMPORT] = 166},
+    .hop_ns = {[GYRE_PROTO_SIMPLE] = {60, 11000},
+               [GYRE_PROTO_LL] = {1515, 2700},
+               [GYRE_PROTO_LL128] = {1583, 4000},
+               [GYRE_PROTO_LAMPORT] = {853, 4000}},
     .wire_efficiency = {[GYRE_PROTO_SIMPLE] = 1,
                         [GYRE_PROTO_LL] = 0.5,
                         [GYRE_PROTO_LL128] = 0.9375,
                         [GYRE_PROTO_LAMPORT] = 1},
-    .credit_ns = {71, 2700},
-    .worker_send_bytes_per_ns = {27.8, 55},
-    .worker_copy_bytes_per_ns = 193,
-    .egress_bytes_per_ns = {354, 49},
-    .ingress_bytes_per_ns = {354, 49},
+    .credit_ns = {43, 2700},
+    .worker_send_bytes_per_ns = {24.4, 48},
+    .worker_copy_bytes_per_ns = 329,
+    .egress_bytes_per_ns = {352, 49},
+    .ingress_bytes_per_ns = {352, 49},
     .nic_bytes_per_ns = 392,
 };
 

@@ -104,11 +104,15 @@ gyre_status bench_add_trials(const struct bench_rank *rank, const struct bench_c
     return GYRE_SUCCESS;
 }
 
-/* All ranks wait for each other, on the stream: the skew is that of a small call. */
-static gyre_status meet(const struct bench_rank *rank)
+/* All ranks wait for each other, on the stream: the skew is that of a small call, which is carried
+ * out as it ever is. */
+static gyre_status meet(const struct bench_rank *rank, const struct bench_trial *trial)
 {
-    GYRE_TRY(gyre_all_reduce(rank->buffers.send, rank->buffers.send, 1, GYRE_UINT8, GYRE_SUM,
-                             rank->comm, rank->stream));
+    gyre_plan_force(rank->comm, NULL);
+    const gyre_status status = gyre_all_reduce(rank->buffers.send, rank->buffers.send, 1,
+                                               GYRE_FLOAT32, GYRE_SUM, rank->comm, rank->stream);
+    gyre_plan_force(rank->comm, &trial->choice);
+    GYRE_TRY(status);
     return bench_wait(rank);
 }
 
@@ -128,7 +132,7 @@ static gyre_status take_turn(struct bench_rank *rank, const struct bench_trial *
             status = bench_wait(rank);
         us[i] = (double)(gyre_now_ns() - start_ns) / 1e3;
         if (is_loose && status == GYRE_SUCCESS)
-            status = meet(rank);
+            status = meet(rank, trial);
     }
     gyre_plan_force(rank->comm, NULL);
     GYRE_TRY(bench_rank_agree(rank, status));

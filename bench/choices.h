@@ -8,7 +8,7 @@
 #include "bench/rank.h"
 #include "core/comm/plan.h"
 
-#define BENCH_MAX_TRIALS 1024
+#define BENCH_MAX_TRIALS 2048
 
 struct bench_trial {
     struct bench_case what;

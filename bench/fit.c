@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_CONSTANTS  16
+#define MAX_CONSTANTS  20
 #define MAX_ITERATIONS 40
 #define MAX_MODELS     128
 #define STEP           0.01 /* of a logarithm, for derivatives */

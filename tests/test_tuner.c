@@ -152,8 +152,8 @@ static void choices_on_gpus_fit_the_communicator(void)
                     struct gyre_choice choice;
                     facts.in_window = p >= 6 && coll != GYRE_COLL_SEND_RECV;
                     facts.has_large_pages = facts.in_window;
-                    facts.adds_floats = p % 6 >= 4;
-                    if (facts.adds_floats && !gyre_collectives[coll].reduces)
+                    facts.has_lamport = p % 6 >= 4;
+                    if (facts.has_lamport && !gyre_collectives[coll].reduces)
                         continue;
                     CHECK_OK(gyre_filter_parse("", protos[p % 6], "", &filter));
                     CHECK_OK(gyre_tuner_choose(&facts, &filter, (enum gyre_collective)coll, n_bytes,
@@ -188,7 +188,7 @@ static void lines_of_small_calls_are_one_tile(void)
             for (uint64_t n_bytes = 64; n_bytes <= calls[i].most_bytes; n_bytes *= 2) {
                 struct gyre_tuner_facts facts = gpu_facts(n / 2 * 2);
                 struct gyre_choice choice;
-                facts.adds_floats = n % 2 != 0 && gyre_collectives[calls[i].coll].reduces;
+                facts.has_lamport = n % 2 != 0 && gyre_collectives[calls[i].coll].reduces;
                 CHECK_OK(gyre_tuner_choose(&facts, &filter, calls[i].coll, n_bytes, &choice));
                 const uint64_t n_parts =
                     choice.n_channels *
@@ -201,19 +201,32 @@ static void lines_of_small_calls_are_one_tile(void)
             }
 }
 
+static bool is_same_choice(const struct gyre_choice *a, const struct gyre_choice *b)
+{
+    return a->algorithm == b->algorithm && a->proto == b->proto && a->n_channels == b->n_channels &&
+           a->tile_bytes == b->tile_bytes;
+}
+
 static void lamport_is_for_sums_of_floating_point(void)
 {
     struct gyre_tuner_facts facts = gpu_facts(4);
     struct gyre_choice choice;
     CHECK_FAILS(choose(&facts, "", "lamport", GYRE_COLL_ALL_REDUCE, &choice),
-                GYRE_ERROR_INVALID_USAGE, "lamport is for sums of floating point");
+                GYRE_ERROR_INVALID_USAGE,
+                "lamport is for sums of floating point, of 16 bits at least");
     CHECK_OK(choose(&facts, "", "", GYRE_COLL_ALL_REDUCE, &choice));
     CHECK(choice.proto == GYRE_PROTO_LL);
-    facts.adds_floats = true;
+    facts.has_lamport = true;
     CHECK_OK(choose(&facts, "", "", GYRE_COLL_ALL_REDUCE, &choice));
     CHECK(choice.proto == GYRE_PROTO_LAMPORT);
     CHECK_OK(choose(&facts, "ring", "lamport", GYRE_COLL_ALL_REDUCE, &choice));
     CHECK(choice.proto == GYRE_PROTO_LAMPORT && choice.algorithm == &gyre_algorithm_ring);
+    CHECK_OK(choose(&facts, "twoshot", "", GYRE_COLL_ALL_REDUCE, &choice));
+    CHECK(choice.proto == GYRE_PROTO_LAMPORT && choice.algorithm == &gyre_algorithm_twoshot);
+    CHECK_OK(choose(&facts, "", "^ll128", GYRE_COLL_ALL_REDUCE, &choice)); /* its slots */
+    CHECK(choice.proto == GYRE_PROTO_LL);
+    CHECK_OK(choose(&facts, "", "^ll,ll128", GYRE_COLL_ALL_REDUCE, &choice));
+    CHECK(choice.proto == GYRE_PROTO_SIMPLE);
     /* Without it all is chosen as if it were not there. */
     struct gyre_tuner_facts integers = gpu_facts(4);
     for (uint64_t n_bytes = 64; n_bytes <= 64 << 20; n_bytes *= 2) {
@@ -223,9 +236,20 @@ static void lamport_is_for_sums_of_floating_point(void)
         CHECK_OK(gyre_filter_parse("", "", "", &any));
         CHECK_OK(gyre_tuner_choose(&facts, &no_lamport, GYRE_COLL_ALL_REDUCE, n_bytes, &choice));
         CHECK_OK(gyre_tuner_choose(&integers, &any, GYRE_COLL_ALL_REDUCE, n_bytes, &other));
-        CHECK(choice.algorithm == other.algorithm && choice.proto == other.proto &&
-              choice.n_channels == other.n_channels && choice.tile_bytes == other.tile_bytes);
+        CHECK(is_same_choice(&choice, &other));
     }
+    /* Nor where proxies are, or no NVLink. */
+    for (uint64_t n_bytes = 64; n_bytes <= 64 << 20; n_bytes *= 2)
+        for (int is_proxied = 0; is_proxied < 2; is_proxied++) {
+            struct gyre_filter any;
+            struct gyre_choice other;
+            CHECK_OK(gyre_filter_parse("", "", "", &any));
+            facts.is_proxied = integers.is_proxied = is_proxied != 0;
+            facts.is_ll128_safe = integers.is_ll128_safe = is_proxied != 0;
+            CHECK_OK(gyre_tuner_choose(&facts, &any, GYRE_COLL_ALL_REDUCE, n_bytes, &choice));
+            CHECK_OK(gyre_tuner_choose(&integers, &any, GYRE_COLL_ALL_REDUCE, n_bytes, &other));
+            CHECK(is_same_choice(&choice, &other));
+        }
 }
 
 static struct gyre_choice choice_by_path(uint32_t n_ranks, const char *paths,
@@ -249,6 +273,11 @@ static void paths_are_chosen_and_forced(void)
     CHECK(!choice_by_path(4, "^copy_engine", GYRE_COLL_ALL_REDUCE, 1ULL << 30).by_copy_engines);
     CHECK(choice_by_path(4, "^placed", GYRE_COLL_ALL_REDUCE, 1ULL << 30).by_copy_engines);
     CHECK(choice_by_path(2, "copy_engine", GYRE_COLL_BROADCAST, 64).by_copy_engines);
+    const struct gyre_choice gathered = choice_by_path(4, "", GYRE_COLL_ALL_GATHER, 4 << 20);
+    CHECK(gathered.algorithm == &gyre_algorithm_direct && gathered.proto == GYRE_PROTO_SIMPLE &&
+          gathered.n_channels == 64);
+    CHECK(choice_by_path(4, "^placed", GYRE_COLL_ALL_GATHER, 4 << 20).algorithm !=
+          &gyre_algorithm_direct);
     struct gyre_tuner_facts facts = gpu_facts(4);
     struct gyre_filter no_kernel;
     facts.in_window = true;

@@ -40,7 +40,7 @@ X(NET_GDR_READ, GYRE_PARAM_BOOL, NCCL, "", 0, 1, "", "", "NICs may also read fro
 X(NET_GDR_FENCE, GYRE_PARAM_INT, 0, "2", 0, 2, "", "", "read through the NIC before a slot that it wrote is given to the GPU: 0 never, 1 always, 2 for GPUs before Hopper")
 X(CROSS_NIC, GYRE_PARAM_INT, NCCL|PLAN, "2", 0, 2, "", "", "may NICs of different rails be connected: 0 no, 1 yes (first to first), 2 only where no rail is common")
 X(ALGO, GYRE_PARAM_STRING, NCCL|PLAN, "", 0, 0, "", "", "only these algorithms: [^]ring,tree,direct,twoshot,... optionally per collective (all_reduce:ring;...)")
-X(PROTO, GYRE_PARAM_STRING, NCCL|PLAN, "", 0, 0, "", "", "only these protocols: [^]simple,ll,ll128,lamport")
+X(PROTO, GYRE_PARAM_STRING, NCCL|PLAN, "", 0, 0, "", "", "only these protocols: [^]simple,ll,ll128,lamport (lamport: sums of floating point)")
 X(PATH, GYRE_PARAM_STRING, PLAN, "", 0, 0, "", "", "only these ways of results into receive buffers: [^]staged,placed,copy_engine; the latter two in windows")
 X(TUNING_FILE, GYRE_PARAM_STRING, 0, "", 0, 0, "", "", "host device: choose by prediction with the constants in this file, which build/bench/tune measures and writes; the constants must be the same on all ranks")
 X(MIN_NCHANNELS, GYRE_PARAM_INT, NCCL|PLAN, "", 1, 64, "", "", "fewest channels")

@@ -167,7 +167,9 @@ static gyre_status launch_wave(gyre_comm *comm, const struct gyre_call *const *w
             GYRE_TRY(launch(comm, part, n_part, stream));
         n_launched += n_part;
     }
-    return GYRE_SUCCESS;
+    return n_launched == n_wave ? GYRE_SUCCESS
+                                : gyre_fail(GYRE_ERROR_INTERNAL, "sends and receives by a protocol "
+                                                                 "that does not copy");
 }
 
 /* Of a run of point-to-point calls, those that may run together: the first on every pair and

@@ -242,8 +242,8 @@ struct gyre_tuner_facts gyre_plan_facts_of(const struct gyre_comm *comm,
                                            const struct gyre_call *call)
 {
     struct gyre_tuner_facts facts = comm->plans->facts;
-    facts.adds_floats = gyre_collectives[call->coll].reduces && gyre_dtype_is_float(call->dtype) &&
-                        reduction_of(comm, call).op == GYRE_SUM;
+    facts.has_lamport = gyre_collectives[call->coll].reduces &&
+                        gyre_lamport_adds(call->dtype, reduction_of(comm, call).op);
     return facts;
 }
 

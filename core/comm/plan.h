@@ -34,7 +34,7 @@ struct gyre_tuner_facts {
     uint32_t n_hosts;
     bool is_proxied;      /* some pair of ranks talks through a proxy */
     bool is_ll128_safe;   /* every pair's 128-byte stores arrive whole (NVLink) */
-    bool adds_floats;     /* the call is a sum of floating point */
+    bool has_lamport;     /* the call is a sum that this protocol carries */
     bool in_window;       /* the call's result lies in a window */
     bool has_large_pages; /* that window, which copy engines need to be fast */
     uint32_t min_channels;
@@ -174,7 +174,8 @@ gyre_status gyre_plan_choice(struct gyre_comm *comm, const struct gyre_call *cal
 struct gyre_tuner_facts gyre_plan_facts_of(const struct gyre_comm *comm,
                                            const struct gyre_call *call);
 
-/** gyre_plan_facts - the same of all calls; lives as long as the communicator does. */
+/** gyre_plan_facts - the same of all calls, without what depends on the call; lives as long as the
+ * communicator does. */
 const struct gyre_tuner_facts *gyre_plan_facts(const struct gyre_comm *comm);
 
 /** gyre_plan_cost - the constants that predict for this communicator: GYRE_TUNING_FILE's, else the

@@ -111,15 +111,25 @@ static uint64_t all_bytes(const struct gyre_tuner_facts *facts, enum gyre_collec
     return traits->in_blocks || traits->out_blocks ? n_bytes * facts->n_ranks : n_bytes;
 }
 
-/* NULL: no row for this collective. */
+/* LAMPORT's rows were measured on NVLink. */
+static bool wants_lamport(const struct gyre_tuner_facts *facts)
+{
+    return facts->is_ll128_safe && facts->n_ranks > 1 &&
+           gyre_tuner_proto_obstacle(facts, GYRE_PROTO_LAMPORT) == NULL;
+}
+
+/* @algorithm: only its rows; NULL = any. NULL: no row for this collective. */
 static const struct cuda_row *find_cuda_row(const struct gyre_tuner_facts *facts,
-                                            enum gyre_collective coll, uint64_t n_bytes)
+                                            enum gyre_collective coll,
+                                            const struct gyre_algorithm *algorithm,
+                                            uint64_t n_bytes)
 {
     n_bytes = all_bytes(facts, coll, n_bytes);
     for (size_t i = 0; i < sizeof(cuda_rows) / sizeof(cuda_rows[0]); i++)
         if (cuda_rows[i].coll == coll && cuda_rows[i].is_pair == (facts->n_ranks <= 2) &&
             n_bytes <= cuda_rows[i].most_bytes &&
-            (cuda_rows[i].proto != GYRE_PROTO_LAMPORT || facts->adds_floats) &&
+            (algorithm == NULL || cuda_rows[i].algorithm == algorithm) &&
+            (cuda_rows[i].proto != GYRE_PROTO_LAMPORT || wants_lamport(facts)) &&
             facts->max_channels >= cuda_rows[i].least_channels)
             return &cuda_rows[i];
     return NULL;
@@ -128,7 +138,7 @@ static const struct cuda_row *find_cuda_row(const struct gyre_tuner_facts *facts
 static const struct gyre_algorithm *prefer_on_cuda(const struct gyre_tuner_facts *facts,
                                                    enum gyre_collective coll, uint64_t n_bytes)
 {
-    const struct cuda_row *row = find_cuda_row(facts, coll, n_bytes);
+    const struct cuda_row *row = find_cuda_row(facts, coll, NULL, n_bytes);
     return row != NULL ? row->algorithm : prefer_on_host(facts, coll, n_bytes);
 }
 
@@ -276,8 +286,8 @@ const char *gyre_tuner_proto_obstacle(const struct gyre_tuner_facts *facts, enum
     if (proto == GYRE_PROTO_LL128 && !facts->is_ll128_safe)
         return "ll128 needs NVLink between all ranks: elsewhere 128-byte stores may arrive in "
                "parts";
-    if (proto == GYRE_PROTO_LAMPORT && !facts->adds_floats)
-        return "lamport is for sums of floating point";
+    if (proto == GYRE_PROTO_LAMPORT && !facts->has_lamport)
+        return "lamport is for sums of floating point, of 16 bits at least";
     if (facts->spec.slot_bytes[gyre_proto_slots(proto)] == 0)
         return "no memory was set aside for it";
     return NULL;
@@ -286,10 +296,10 @@ const char *gyre_tuner_proto_obstacle(const struct gyre_tuner_facts *facts, enum
 static enum gyre_proto prefer_proto(const struct gyre_tuner_facts *facts, enum gyre_collective coll,
                                     const struct gyre_algorithm *algorithm, uint64_t n_bytes)
 {
-    const struct cuda_row *row = find_cuda_row(facts, coll, n_bytes);
+    const struct cuda_row *row = find_cuda_row(facts, coll, algorithm, n_bytes);
     if (facts->device_kind != GYRE_DEVICE_CUDA || facts->is_proxied)
         return GYRE_PROTO_SIMPLE;
-    if (row != NULL && row->algorithm == algorithm)
+    if (row != NULL)
         return row->proto;
     if (algorithm == &gyre_algorithm_direct)
         return n_bytes <= 1 << 20 ? GYRE_PROTO_LL : GYRE_PROTO_SIMPLE;
@@ -302,21 +312,22 @@ static gyre_status choose_proto(const struct gyre_tuner_facts *facts,
                                 enum gyre_proto *proto_out)
 {
     const enum gyre_proto preferred = prefer_proto(facts, coll, algorithm, n_bytes);
-    const char *obstacle = "none was named";
+    const char *obstacle = NULL; /* of the first that was named */
     int found = -1;
     for (int proto = 0; proto < GYRE_N_PROTOS; proto++) {
         if ((filter->protos[coll] >> proto & 1U) == 0)
             continue;
         const char *why = gyre_tuner_proto_obstacle(facts, (enum gyre_proto)proto);
         if (why != NULL)
-            obstacle = why;
+            obstacle = obstacle != NULL ? obstacle : why;
         else if (found < 0 || proto == (int)preferred)
             found = proto;
     }
     if (found < 0)
         return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                          "no protocol that GYRE_PROTO allows can be used for %s: %s",
-                         gyre_collectives[coll].name, obstacle);
+                         gyre_collectives[coll].name,
+                         obstacle != NULL ? obstacle : "results are placed by simple alone");
     *proto_out = (enum gyre_proto)found;
     return GYRE_SUCCESS;
 }
@@ -499,6 +510,34 @@ static void choose_copies(const struct gyre_tuner_facts *facts,
     *choice_out = choice;
 }
 
+/* All-gathers that blocks carry straight into all ranks' windows, in one kernel without steps
+ * (kernels/cuda/exchange_placed.cuh): 16 MiB over 4 H200 42.5 us, round the ring 47.0; over 2 29.3
+ * and 32.7; 8 MiB 24.6 and 17.2, by LL128 27.9 and 18.7 (2026-11). From where blocks choose their
+ * multiprocessors on it has no kernel. */
+static bool choose_placed(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,
+                          enum gyre_collective coll, uint64_t n_bytes,
+                          struct gyre_choice *choice_out)
+{
+    const uint64_t total = all_bytes(facts, coll, n_bytes);
+    const uint64_t most_bytes = facts->n_ranks == 2 ? 24 << 20 : 20 << 20;
+    const uint64_t block_bytes = gyre_div_round_up(total, gyre_max_u64(facts->n_ranks, 1));
+    const int direct = algorithm_index(&gyre_algorithm_direct);
+    struct gyre_choice choice = {.algorithm = &gyre_algorithm_direct, .proto = GYRE_PROTO_SIMPLE};
+    if (facts->device_kind != GYRE_DEVICE_CUDA || coll != GYRE_COLL_ALL_GATHER ||
+        facts->n_ranks < 2 || facts->n_ranks > 8 || facts->is_proxied ||
+        !gyre_tuner_may_place(facts, filter, coll, GYRE_PROTO_SIMPLE) ||
+        (filter->algorithms[coll] >> direct & 1U) == 0 || facts->max_channels < 48 ||
+        !facts->is_ll128_safe || total < 6 << 20 || total > most_bytes ||
+        block_bytes * (facts->n_ranks - 1) >= GYRE_SEATED_BYTES)
+        return false;
+    choice.n_channels = gyre_clamp_u32(64, facts->min_channels, facts->max_channels);
+    choice.tile_bytes = gyre_clamp_u32(
+        gyre_round_up(gyre_div_round_up(block_bytes, choice.n_channels), 512), 512,
+        gyre_tuner_payload_bytes(&facts->spec, choice.algorithm, choice.proto, true) / 16 * 16);
+    *choice_out = choice;
+    return true;
+}
+
 uint64_t gyre_tuner_size_class(uint64_t n_bytes)
 {
     uint64_t power = 256; /* the least class: below, only latency counts */
@@ -527,9 +566,9 @@ gyre_status gyre_tuner_choose(const struct gyre_tuner_facts *facts,
     struct gyre_choice choice = {0};
     struct gyre_filter narrowed;
     struct gyre_tuner_facts without;
-    if (facts->adds_floats && (filter->protos[coll] >> GYRE_PROTO_LAMPORT & 1U) == 0) {
+    if (facts->has_lamport && (filter->protos[coll] >> GYRE_PROTO_LAMPORT & 1U) == 0) {
         without = *facts; /* LAMPORT's rows are of no use */
-        without.adds_floats = false;
+        without.has_lamport = false;
         facts = &without;
     }
     if (facts->in_window && facts->n_ranks > 1 &&
@@ -542,6 +581,8 @@ gyre_status gyre_tuner_choose(const struct gyre_tuner_facts *facts,
         choose_copies(facts, copies, coll, n_bytes, choice_out);
         return GYRE_SUCCESS;
     }
+    if (choose_placed(facts, filter, coll, n_bytes, choice_out))
+        return GYRE_SUCCESS;
     if (facts->cost != NULL && coll != GYRE_COLL_SEND_RECV)
         GYRE_TRY(gyre_tuner_search(facts, filter, coll, n_bytes, &choice));
     if (choice.algorithm != NULL) {

@@ -114,6 +114,11 @@ gyre_status gyre_filter_parse(const char *algos, const char *protos, const char 
                           filter.is_forced));
     GYRE_TRY(parse_filter(protos, proto_index, "GYRE_PROTO", "simple ll ll128 lamport",
                           filter.protos, NULL));
+    /* Who excludes LL128 means its slots, and what else goes through them; so NCCL_PROTO=^LL,LL128
+     * leaves SIMPLE alone. */
+    for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
+        if ((filter.protos[coll] >> GYRE_PROTO_LL128 & 1U) == 0 && filter.protos[coll] >> 31 != 0)
+            filter.protos[coll] &= ~(1U << GYRE_PROTO_LAMPORT);
     GYRE_TRY(parse_filter(paths, path_index, "GYRE_PATH", "staged placed copy_engine", filter.paths,
                           NULL));
     *filter_out = filter;

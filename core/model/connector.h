@@ -9,8 +9,8 @@
  *   receiver: wait until tail > consumed (acquire);  read slot;        head = ++consumed (release)
  *
  * `posted` and `consumed` are private to the executor end that owns them. Protocols other than
- * SIMPLE carry readiness inside their lines and use `head` only. Each protocol counts for itself.
- * Valid as C11 and as CUDA.
+ * SIMPLE carry readiness inside their lines and use `head` only. Each protocol counts for itself,
+ * but LAMPORT, which has LL128's slots and counters (gyre_proto_slots()). Valid as C11 and as CUDA.
  */
 #ifndef GYRE_MODEL_CONNECTOR_H
 #define GYRE_MODEL_CONNECTOR_H

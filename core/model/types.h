@@ -101,6 +101,13 @@ static GYRE_HOST_DEVICE inline bool gyre_dtype_is_float(gyre_dtype dtype)
     return false;
 }
 
+/** gyre_lamport_adds - does protocol LAMPORT carry that reduction: sums of floating point, of two
+ * bytes at least? */
+static GYRE_HOST_DEVICE inline bool gyre_lamport_adds(gyre_dtype dtype, int op)
+{
+    return op == GYRE_SUM && gyre_dtype_is_float(dtype) && gyre_dtype_bytes(dtype) > 1;
+}
+
 struct gyre_collective_traits {
     const char *name;
     bool in_blocks;  /* IN is n_ranks blocks of count elements, chunk k = block k */

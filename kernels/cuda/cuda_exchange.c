@@ -31,7 +31,7 @@ static struct gyre_cuda_peer *find_peer(struct finder *finder, uint32_t end)
 static bool add_peer(struct finder *finder, const struct gyre_cuda_operand *from)
 {
     struct gyre_cuda_exchange *exchange = &finder->exchange;
-    const uint32_t end = finder->connections[from->ref].index;
+    const uint32_t end = finder->connections[from->ref & GYRE_CUDA_REF_INDEX_MASK].index;
     if (exchange->n_peers == GYRE_CUDA_MAX_PEERS || find_peer(finder, end) != NULL)
         return false;
     exchange->peers[exchange->n_peers].send_end = UINT32_MAX;
@@ -57,6 +57,12 @@ static bool find_chunk(const struct finder *finder, const struct gyre_cuda_step 
     return ref >> GYRE_CUDA_REF_KIND_SHIFT == kind && (in_blocks || index == part_of(finder, step));
 }
 
+/* In SIMPLE all is placed, else nothing. */
+static bool is_like_all(const struct finder *finder, uint16_t ref)
+{
+    return ((ref & GYRE_CUDA_REF_PLACED) != 0) == (finder->config->proto == GYRE_PROTO_SIMPLE);
+}
+
 static bool is_send(const struct gyre_cuda_step *step, unsigned o)
 {
     return (step->send_mask >> o & 1) != 0;
@@ -66,7 +72,9 @@ static bool is_send(const struct gyre_cuda_step *step, unsigned o)
 static struct gyre_cuda_peer *find_send(struct finder *finder, const struct gyre_cuda_operand *to,
                                         unsigned use)
 {
-    const uint32_t end = finder->connections[to->ref].index;
+    const uint32_t end = finder->connections[to->ref & GYRE_CUDA_REF_INDEX_MASK].index;
+    if (!is_like_all(finder, to->ref))
+        return NULL;
     struct gyre_cuda_peer *peer = find_peer(finder, end);
     if (peer == NULL || to->use != use || (peer->send_end != UINT32_MAX && peer->send_end != end))
         return NULL;
@@ -133,19 +141,22 @@ static unsigned find_scatter(struct finder *finder, const struct gyre_cuda_step 
     return step->n_outs;
 }
 
-/* A step that only stores a peer's result. */
+/* A step that only stores a peer's result; of placed data, that only waits for it. */
 static bool find_gather(struct finder *finder, const struct gyre_cuda_step *step)
 {
     const uint16_t reduces = finder->exchange.reduces;
-    if (step->n_ins != 1 || step->recv_mask != 1 || step->n_outs != 1 ||
-        step->ins[0].use != reduces)
+    const bool is_placed = finder->config->proto == GYRE_PROTO_SIMPLE;
+    if (step->n_ins != 1 || step->recv_mask != 1 || step->n_outs != (is_placed ? 0 : 1) ||
+        step->ins[0].use != reduces || !is_like_all(finder, step->ins[0].ref))
         return false;
-    struct gyre_cuda_peer *peer = find_peer(finder, finder->connections[step->ins[0].ref].index);
-    if (peer == NULL || peer->recv_end != finder->connections[step->ins[0].ref].index ||
+    const uint32_t end = finder->connections[step->ins[0].ref & GYRE_CUDA_REF_INDEX_MASK].index;
+    struct gyre_cuda_peer *peer = find_peer(finder, end);
+    if (peer == NULL || peer->recv_end != end ||
         (reduces != 0 && peer->chunk != part_of(finder, step)))
         return false;
     peer->chunk = part_of(finder, step);
-    return find_chunk(finder, step, step->outs[0].ref, GYRE_OPERAND_OUT, &peer->out_offset);
+    return is_placed ||
+           find_chunk(finder, step, step->outs[0].ref, GYRE_OPERAND_OUT, &peer->out_offset);
 }
 
 /* The steps before the first result, the result, the steps after it. */
@@ -176,6 +187,13 @@ static bool find_phases(struct finder *finder, const struct gyre_cuda_step *step
            n_steps - result - 1 == (exchange->gathers != 0 ? exchange->n_peers : 0U);
 }
 
+/* Lines: the slots. Placed data, which need none: the words that say how far they are. */
+static unsigned char *place_of(const struct finder *finder, const struct gyre_connector *end)
+{
+    const enum gyre_proto proto = gyre_proto_slots(finder->config->proto);
+    return proto == GYRE_PROTO_SIMPLE ? (unsigned char *)end->inbox : end->slots[proto];
+}
+
 /* The ends of one peer; channels must follow each other at the same distance everywhere. */
 static bool resolve_peer(struct finder *finder, unsigned p, uint32_t channel_stride)
 {
@@ -184,20 +202,22 @@ static bool resolve_peer(struct finder *finder, unsigned p, uint32_t channel_str
     const enum gyre_proto proto = gyre_proto_slots(finder->config->proto);
     const struct gyre_connector *send = &finder->connectors[peer->send_end];
     const struct gyre_connector *recv = &finder->connectors[peer->recv_end];
-    peer->to = send->slots[proto];
-    peer->from = recv->slots[proto];
+    peer->to = place_of(finder, send);
+    peer->from = place_of(finder, recv);
     peer->head = &send->credit->head[proto];
     peer->posted = &recv->credit->head[proto];
     for (uint32_t c = 1; c < finder->config->n_channels; c++) {
         const struct gyre_connector *send_c = &send[c * channel_stride];
         const struct gyre_connector *recv_c = &recv[c * channel_stride];
+        const uintptr_t to_c = (uintptr_t)place_of(finder, send_c);
+        const uintptr_t from_c = (uintptr_t)place_of(finder, recv_c);
         if (p == 0 && c == 1) {
-            exchange->slots_stride = (uintptr_t)send_c->slots[proto] - (uintptr_t)peer->to;
+            exchange->slots_stride = to_c - (uintptr_t)peer->to;
             exchange->credit_stride =
                 (uint32_t)((uintptr_t)send_c->credit - (uintptr_t)send->credit);
         }
-        if ((uintptr_t)send_c->slots[proto] != (uintptr_t)peer->to + c * exchange->slots_stride ||
-            (uintptr_t)recv_c->slots[proto] != (uintptr_t)peer->from + c * exchange->slots_stride ||
+        if (to_c != (uintptr_t)peer->to + c * exchange->slots_stride ||
+            from_c != (uintptr_t)peer->from + c * exchange->slots_stride ||
             (uintptr_t)send_c->credit != (uintptr_t)send->credit + c * exchange->credit_stride ||
             (uintptr_t)recv_c->credit != (uintptr_t)recv->credit + c * exchange->credit_stride)
             return false;
@@ -214,7 +234,8 @@ static bool find(struct finder *finder, const struct gyre_cuda_program *blob)
     const struct gyre_cuda_step *steps =
         (const struct gyre_cuda_step *)(const void *)(base + blob->steps_offset);
     const uint32_t depth = finder->spec->depth;
-    if (finder->config->proto == GYRE_PROTO_SIMPLE || program->n_workers != 1 ||
+    const bool is_placed = program->is_placed != 0 && program->coll == GYRE_COLL_ALL_GATHER;
+    if ((finder->config->proto == GYRE_PROTO_SIMPLE && !is_placed) || program->n_workers != 1 ||
         (depth & (depth - 1)) != 0)
         return false;
     finder->connections =

@@ -38,7 +38,8 @@ void gyre_cuda_fill_common(struct gyre_cuda_executor *executor, enum gyre_proto 
     common->ends_per_rank = executor->spec.n_fifos * 2;
 }
 
-static void fill_work(const struct gyre_work *work, uint32_t first_block, struct gyre_cuda_work *to)
+void gyre_cuda_fill_work(const struct gyre_work *work, uint32_t first_block,
+                         struct gyre_cuda_work *to)
 {
     const struct gyre_loaded *loaded = work->loaded;
     to->in = work->in;
@@ -200,8 +201,7 @@ gyre_status gyre_cuda_start(struct gyre_cuda_executor *executor,
     return GYRE_SUCCESS;
 }
 
-/* Of the largest step, about. */
-static uint64_t step_bytes(const struct gyre_work *work)
+uint64_t gyre_cuda_step_bytes(const struct gyre_work *work)
 {
     const struct gyre_split *split = &work->split;
     const uint64_t chunk_elems =
@@ -211,10 +211,10 @@ static uint64_t step_bytes(const struct gyre_work *work)
            gyre_dtype_bytes((gyre_dtype)work->reduction.dtype);
 }
 
-/* Lines: no more threads than the largest step has lines (LL128: a warp takes four at a time). */
-static uint32_t block_threads(const struct gyre_loaded *loaded, const struct gyre_work *work)
+uint32_t gyre_cuda_block_threads(const struct gyre_work *work)
 {
-    const uint64_t bytes = step_bytes(work);
+    const struct gyre_loaded *loaded = work->loaded;
+    const uint64_t bytes = gyre_cuda_step_bytes(work);
     if (loaded->proto == GYRE_PROTO_SIMPLE)
         return loaded->n_threads + SERVICE_THREADS;
     const uint64_t n_useful =
@@ -225,90 +225,6 @@ static uint32_t block_threads(const struct gyre_loaded *loaded, const struct gyr
     return (uint32_t)gyre_min_u64(loaded->n_threads, gyre_max_u64(n_useful, 64));
 }
 
-static uint32_t lamport_threads(const struct gyre_work *work)
-{
-    return gyre_cuda_lamport_threads(work->loaded->exchange.n_peers, step_bytes(work),
-                                     work->loaded->n_threads);
-}
-
-/* Threads that serve a peer. */
-static uint32_t exchange_lanes(const struct gyre_work *work)
-{
-    const struct gyre_loaded *loaded = work->loaded;
-    return gyre_min_u32(block_threads(loaded, work),
-                        gyre_cuda_exchange_lanes(loaded->exchange.n_peers, loaded->n_threads));
-}
-
-static uint32_t exchange_unroll(const struct gyre_work *work)
-{
-    return gyre_cuda_exchange_unroll(&work->loaded->exchange, work->loaded->proto, step_bytes(work),
-                                     gyre_tile_count(&work->split), exchange_lanes(work));
-}
-
-/* As gyre_cuda_lamport_kernel_find() asks. */
-static bool is_whole(const struct gyre_work *work)
-{
-    const uint64_t n_bytes =
-        work->split.count * gyre_dtype_bytes((gyre_dtype)work->reduction.dtype);
-    return (((uintptr_t)work->in | (uintptr_t)work->out | n_bytes) & 15) == 0 &&
-           work->reduction.premultiply == 0 && work->reduction.divisor <= 1;
-}
-
-/* The kernel that runs this work as one macro-step, if there is one: see exchange.cuh. */
-static const void *exchange_kernel(const struct gyre_work *work)
-{
-    const struct gyre_loaded *loaded = work->loaded;
-    const uint64_t n_tiles = gyre_tile_count(&work->split);
-    if (n_tiles > loaded->exchange.depth ||
-        (loaded->exchange.reduces == 0 && !gyre_cuda_only_copies(loaded, &work->reduction)))
-        return NULL;
-    if (loaded->proto == GYRE_PROTO_LAMPORT)
-        return gyre_cuda_lamport_kernel_find(&loaded->exchange, (uint32_t)n_tiles, is_whole(work),
-                                             work->reduction.dtype);
-    return gyre_cuda_exchange_kernel_find(&loaded->exchange, loaded->proto, (uint32_t)n_tiles,
-                                          exchange_unroll(work), work->reduction.dtype,
-                                          work->reduction.op);
-}
-
-static gyre_status launch_exchange(struct gyre_cuda_executor *executor, const void *kernel,
-                                   const struct gyre_work *work, cudaStream_t stream)
-{
-    const struct gyre_loaded *loaded = work->loaded;
-    struct gyre_cuda_args_exchange *args = &executor->args.exchange;
-    const uint32_t n_peers = loaded->exchange.n_peers;
-    const uint32_t n_lanes = exchange_lanes(work);
-    /* LAMPORT sends to the next rank first, so that not all send to the same one. */
-    const bool is_lamport = loaded->proto == GYRE_PROTO_LAMPORT;
-    const struct gyre_cuda_start launch = {
-        .kernel = kernel,
-        .args = args,
-        .n_blocks = loaded->n_channels,
-        .n_threads = is_lamport ? lamport_threads(work) : n_lanes * n_peers,
-        .shared_bytes =
-            is_lamport ? 0
-                       : gyre_cuda_exchange_shared_bytes(n_peers, n_lanes, exchange_unroll(work)),
-        .n_works = 1,
-        .awaits_last = true,
-    };
-    const uint64_t block_bytes =
-        work->split.count * gyre_dtype_bytes((gyre_dtype)work->reduction.dtype);
-    gyre_cuda_fill_common(executor, loaded->proto, launch.n_blocks, &args->common);
-    args->common.n_works = args->common.ends_works = 1;
-    fill_work(work, 0, &args->work);
-    args->exchange = loaded->exchange;
-    args->exchange.n_lanes = n_lanes;
-    args->exchange.own_offset *= block_bytes;
-    args->exchange.own_out_offset *= block_bytes;
-    for (unsigned p = 0; p < n_peers; p++) {
-        if (is_lamport)
-            args->exchange.peers[p] =
-                loaded->exchange.peers[(loaded->exchange.own_place + p) % n_peers];
-        args->exchange.peers[p].in_offset *= block_bytes;
-        args->exchange.peers[p].out_offset *= block_bytes;
-    }
-    return gyre_cuda_start(executor, &launch, stream);
-}
-
 /* Bytes between this rank and its peers, in the direction that has more; about. */
 static uint64_t transferred_bytes(const struct gyre_work *work)
 {
@@ -317,9 +233,8 @@ static uint64_t transferred_bytes(const struct gyre_work *work)
            gyre_dtype_bytes((gyre_dtype)work->reduction.dtype);
 }
 
-/* Do the blocks choose their multiprocessors (seat.cuh)? It takes 0.7 us. */
-static bool takes_seats(const struct gyre_cuda_executor *executor, const struct gyre_work *work,
-                        uint32_t n_seats)
+bool gyre_cuda_takes_seats(const struct gyre_cuda_executor *executor, const struct gyre_work *work,
+                           uint32_t n_seats)
 {
     return work->loaded->proto == GYRE_PROTO_SIMPLE && n_seats < executor->n_sms &&
            transferred_bytes(work) >= executor->min_seated_bytes;
@@ -330,17 +245,17 @@ static gyre_status launch_one(struct gyre_cuda_executor *executor, const struct 
 {
     const struct gyre_loaded *loaded = work->loaded;
     struct gyre_cuda_args_one *args = &executor->args.one;
-    const void *as_exchange = exchange_kernel(work);
+    const void *as_exchange = gyre_cuda_exchange_kernel(executor, work);
     if (as_exchange != NULL)
-        return launch_exchange(executor, as_exchange, work, stream);
+        return gyre_cuda_launch_exchange(executor, as_exchange, work, stream);
     const uint32_t n_seats = loaded->n_channels * loaded->n_workers;
     const struct gyre_cuda_start launch = {
         .kernel =
             gyre_cuda_kernel_find(loaded->proto, gyre_cuda_only_copies(loaded, &work->reduction),
                                   false, work->reduction.dtype, work->reduction.op),
         .args = args,
-        .n_blocks = takes_seats(executor, work, n_seats) ? executor->n_sms : n_seats,
-        .n_threads = block_threads(loaded, work),
+        .n_blocks = gyre_cuda_takes_seats(executor, work, n_seats) ? executor->n_sms : n_seats,
+        .n_threads = gyre_cuda_block_threads(work),
         .shared_bytes = loaded->shared_bytes,
         .n_works = 1,
         .awaits_last = true,
@@ -349,7 +264,7 @@ static gyre_status launch_one(struct gyre_cuda_executor *executor, const struct 
     args->common.n_blocks = launch.n_blocks;
     args->common.n_works = 1;
     args->common.ends_works = loaded->copies == NULL;
-    fill_work(work, 0, &args->work);
+    gyre_cuda_fill_work(work, 0, &args->work);
     args->work.inline_words = loaded->inline_words;
     if (loaded->inline_words > 0)
         memcpy(args->program, loaded->program, loaded->program->n_bytes);
@@ -395,10 +310,10 @@ static gyre_status launch_many(struct gyre_cuda_executor *executor, const struct
             loaded->copies != NULL)
             return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                              "works of one launch must only copy, by one protocol");
-        fill_work(&works[i], launch.n_blocks, &args->works[i]);
+        gyre_cuda_fill_work(&works[i], launch.n_blocks, &args->works[i]);
         launch.n_blocks += loaded->n_channels * loaded->n_workers;
         launch.n_threads =
-            (uint32_t)gyre_max_u64(launch.n_threads, block_threads(loaded, &works[i]));
+            (uint32_t)gyre_max_u64(launch.n_threads, gyre_cuda_block_threads(&works[i]));
         launch.shared_bytes = (uint32_t)gyre_max_u64(launch.shared_bytes, loaded->shared_bytes);
     }
     if (launch.n_blocks > executor->n_sms)

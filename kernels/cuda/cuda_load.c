@@ -113,26 +113,37 @@ static unsigned kernel_bit(const struct gyre_loaded *loaded, const struct gyre_r
     return gyre_cuda_only_copies(loaded, reduction) ? 127 : reduction->dtype * 4U + reduction->op;
 }
 
-static gyre_status prepare_kernels(const struct gyre_loaded *loaded,
-                                   const struct gyre_reduction *reduction)
+/* The kernels that run the program as one macro-step. */
+static gyre_status prepare_exchanges(const struct gyre_loaded *loaded,
+                                     const struct gyre_reduction *reduction)
 {
     static const uint32_t unrolls[] = {GYRE_CUDA_UNROLL, GYRE_CUDA_DEEP_UNROLL,
                                        GYRE_CUDA_LONG_UNROLL};
-    const uint32_t n_peers = loaded->exchange.n_peers;
-    const uint32_t n_lanes = gyre_cuda_exchange_lanes(n_peers, loaded->n_threads);
+    const struct gyre_cuda_exchange *exchange = &loaded->exchange;
+    const uint32_t n_lanes = gyre_cuda_exchange_lanes(exchange->n_peers, loaded->n_threads);
     const unsigned n_unrolls =
         loaded->proto == GYRE_PROTO_LL128 ? GYRE_ARRAY_LENGTH(unrolls) : 1; /* LL has one kernel */
-    for (int is_whole = 0; is_whole < 2 && loaded->proto == GYRE_PROTO_LAMPORT; is_whole++)
-        GYRE_TRY(prepare_kernel(
-            gyre_cuda_lamport_kernel_find(&loaded->exchange, 1, is_whole != 0, reduction->dtype),
-            0));
-    for (uint32_t n_tiles = 1; n_tiles <= 2 && loaded->proto != GYRE_PROTO_LAMPORT;
-         n_tiles++) /* of one tile, of more */
+    if (loaded->proto == GYRE_PROTO_SIMPLE)
+        return exchange->n_peers > 0 ? prepare_kernel(gyre_cuda_kernel_placed, 0) : GYRE_SUCCESS;
+    if (loaded->proto == GYRE_PROTO_LAMPORT) {
+        GYRE_TRY(
+            prepare_kernel(gyre_cuda_lamport_kernel_find(exchange, 1, false, reduction->dtype), 0));
+        return prepare_kernel(gyre_cuda_lamport_kernel_find(exchange, 1, true, reduction->dtype),
+                              0);
+    }
+    for (uint32_t n_tiles = 1; n_tiles <= 2; n_tiles++) /* of one tile, of more */
         for (unsigned i = 0; i < n_unrolls; i++)
-            GYRE_TRY(prepare_kernel(gyre_cuda_exchange_kernel_find(&loaded->exchange, loaded->proto,
-                                                                   n_tiles, unrolls[i],
-                                                                   reduction->dtype, reduction->op),
-                                    gyre_cuda_exchange_shared_bytes(n_peers, n_lanes, unrolls[i])));
+            GYRE_TRY(prepare_kernel(
+                gyre_cuda_exchange_kernel_find(exchange, loaded->proto, n_tiles, unrolls[i],
+                                               reduction->dtype, reduction->op),
+                gyre_cuda_exchange_shared_bytes(exchange->n_peers, n_lanes, unrolls[i])));
+    return GYRE_SUCCESS;
+}
+
+static gyre_status prepare_kernels(const struct gyre_loaded *loaded,
+                                   const struct gyre_reduction *reduction)
+{
+    GYRE_TRY(prepare_exchanges(loaded, reduction));
     if (!gyre_cuda_only_copies(loaded, reduction))
         return prepare_kernel(
             gyre_cuda_kernel_find(loaded->proto, false, false, reduction->dtype, reduction->op),
@@ -149,9 +160,10 @@ gyre_status gyre_cuda_prepare(struct gyre_executor *base, struct gyre_loaded *lo
     const unsigned bit = kernel_bit(loaded, reduction);
     struct gyre_cuda_apart apart = {0};
     if (loaded->proto == GYRE_PROTO_LAMPORT &&
-        (reduction->op != GYRE_SUM || !gyre_dtype_is_float((gyre_dtype)reduction->dtype)))
+        !gyre_lamport_adds((gyre_dtype)reduction->dtype, reduction->op))
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
-                         "protocol lamport is for sums of floating point, not for %s of %s",
+                         "protocol lamport is for sums of floating point of 16 bits at least, not "
+                         "for %s of %s",
                          gyre_op_names[reduction->op], gyre_dtype_names[reduction->dtype]);
     if ((loaded->prepared[bit / 64] >> bit % 64 & 1) != 0)
         return GYRE_SUCCESS;
@@ -185,7 +197,7 @@ static uint32_t shared_bytes(const struct gyre_loaded *loaded, const struct gyre
 static uint32_t most_exchange_bytes(const struct gyre_loaded *loaded)
 {
     const uint32_t n_peers = loaded->exchange.n_peers;
-    if (loaded->proto == GYRE_PROTO_LAMPORT)
+    if (loaded->proto == GYRE_PROTO_LAMPORT || loaded->proto == GYRE_PROTO_SIMPLE)
         return 0;
     return gyre_cuda_exchange_shared_bytes(
         n_peers, gyre_cuda_exchange_lanes(n_peers, loaded->n_threads),

@@ -256,8 +256,8 @@ struct gyre_cuda_args_many {
 
 /* A peer of an exchange (exchange.cuh): ends of channel 0, resolved. */
 struct gyre_cuda_peer {
-    unsigned char *to;         /* its slots for what I send */
-    const unsigned char *from; /* my slots for what it sends */
+    unsigned char *to;         /* its slots for what I send; SIMPLE: its inbox */
+    const unsigned char *from; /* my slots for what it sends; SIMPLE: my inbox */
     const uint64_t *head;      /* credit that it gave me */
     uint64_t *posted;          /* credit that I give it */
     uint32_t send_end;         /* connector indices */
@@ -276,7 +276,7 @@ struct gyre_cuda_peer {
 struct gyre_cuda_exchange {
     uint64_t own_offset;     /* bytes from IN to the chunk that I reduce or send */
     uint64_t own_out_offset; /* bytes from OUT to where the result goes */
-    uint64_t slots_stride;   /* bytes from a channel to the next */
+    uint64_t slots_stride;   /* of `to` and `from`: bytes from a channel to the next */
     uint32_t credit_stride;  /* likewise */
     uint32_t depth;          /* a power of two */
     uint32_t own_chunk;
@@ -285,9 +285,10 @@ struct gyre_cuda_exchange {
     uint16_t reduces;   /* the first slot of each connection in a tile */
     uint16_t gathers;   /* its next slot */
     uint32_t n_lanes;   /* threads that serve a peer, whole warps */
-    /* In the reduction's order, on all ranks the same. (The order of sends, which begins with the
-     * next rank, is 4 % faster at 4 MiB, and 0.4 us slower at any size: the reduction must then
-     * pick its inputs. 4 H200, 2026-11.) */
+    /* In the reduction's order, on all ranks the same. To begin with the next rank, so that not all
+     * send to one, LAMPORT's launches turn them round: 1 MiB 9.0 -> 8.0 us, 4 MiB 23.1 -> 22.6. (In
+     * LL128 that is 4 % faster at 4 MiB, and 0.4 us slower at any size: the reduction picks its
+     * inputs from shared memory. 4 H200, 2026-11.) */
     struct gyre_cuda_peer peers[GYRE_CUDA_MAX_PEERS];
 };
 
@@ -388,6 +389,9 @@ void gyre_cuda_exchange_find(const struct gyre_fifo_spec *spec,
                              const struct gyre_cuda_program *blob,
                              struct gyre_cuda_exchange *exchange_out);
 
+/* Of a block that runs an exchange; LAMPORT: GYRE_CUDA_LAMPORT_THREADS. */
+#define GYRE_CUDA_EXCHANGE_THREADS 512
+
 /** gyre_cuda_exchange_lanes - threads for each peer, whole warps, of a block of so many. */
 static inline uint32_t gyre_cuda_exchange_lanes(uint32_t n_peers, uint32_t n_threads)
 {
@@ -457,16 +461,16 @@ static inline bool gyre_cuda_is_one_shot(const struct gyre_cuda_exchange *exchan
            n_tiles == 1;
 }
 
-/** gyre_cuda_lamport_kernel_find - likewise, of a sum in LAMPORT.
- * @is_whole: all addresses and lengths are multiples of 16, nothing is multiplied or divided. */
-const void *gyre_cuda_lamport_kernel_find(const struct gyre_cuda_exchange *exchange,
-                                          uint32_t n_tiles, bool is_whole, unsigned dtype);
-
 /** gyre_cuda_exchange_kernel_find - for a launch of so many tiles. NULL if there is none: the
  * interpreter runs the steps. Not of LAMPORT. @unroll: gyre_cuda_exchange_unroll(). */
 const void *gyre_cuda_exchange_kernel_find(const struct gyre_cuda_exchange *exchange,
                                            enum gyre_proto proto, uint32_t n_tiles, uint32_t unroll,
                                            unsigned dtype, unsigned op);
+
+/** gyre_cuda_lamport_kernel_find - likewise, of a sum in LAMPORT.
+ * @is_whole: all addresses and lengths are multiples of 16, nothing is multiplied or divided. */
+const void *gyre_cuda_lamport_kernel_find(const struct gyre_cuda_exchange *exchange,
+                                          uint32_t n_tiles, bool is_whole, unsigned dtype);
 
 /** gyre_cuda_kernel_find - the interpreter for (protocol, dtype, op), or for copies only.
  * @copies: programs that reduce nothing; dtype and op are ignored.

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The CUDA executor's own structures, shared by its files: cuda_exec.c (life), cuda_load.c (loaded
- * programs), cuda_launch.c (launches), cuda_lanes.c (copy engines).
+ * programs), cuda_launch.c (launches), cuda_launch_exchange.c (of programs that one kernel runs),
+ * cuda_lanes.c (copy engines).
  */
 #ifndef GYRE_KERNELS_CUDA_STATE_H
 #define GYRE_KERNELS_CUDA_STATE_H
@@ -65,7 +66,7 @@ struct gyre_cuda_executor {
     struct gyre_fifo_spec spec;
     struct gyre_connector *connectors; /* host copy, for lowering */
     struct gyre_connector *device_connectors;
-    uint64_t *counters; /* [protocol][connector], device memory */
+    uint64_t *counters; /* [slots' protocol][connector], device memory */
     struct gyre_cuda_control *control;
     struct gyre_cuda_board *board;
     struct gyre_fault *fault;
@@ -131,6 +132,30 @@ gyre_status gyre_cuda_start_kernel(const struct gyre_cuda_start *launch, cudaStr
 /** gyre_cuda_fill_common - what all kernels of a protocol are told. @n_seats: blocks that work. */
 void gyre_cuda_fill_common(struct gyre_cuda_executor *executor, enum gyre_proto proto,
                            uint32_t n_seats, struct gyre_cuda_common *common);
+
+/** gyre_cuda_fill_work - what a kernel is told of a work; program and placement included. */
+void gyre_cuda_fill_work(const struct gyre_work *work, uint32_t first_block,
+                         struct gyre_cuda_work *to);
+
+/** gyre_cuda_step_bytes - of the work's largest step, about. */
+uint64_t gyre_cuda_step_bytes(const struct gyre_work *work);
+
+/** gyre_cuda_block_threads - of the interpreter's blocks. Lines: no more than the largest step has
+ * lines (LL128: a warp takes four at a time). */
+uint32_t gyre_cuda_block_threads(const struct gyre_work *work);
+
+/** gyre_cuda_takes_seats - do the blocks choose their multiprocessors (seat.cuh)? It takes 0.7 us.
+ */
+bool gyre_cuda_takes_seats(const struct gyre_cuda_executor *executor, const struct gyre_work *work,
+                           uint32_t n_seats);
+
+/** gyre_cuda_exchange_kernel - that runs this work as one macro-step; NULL if there is none. */
+const void *gyre_cuda_exchange_kernel(const struct gyre_cuda_executor *executor,
+                                      const struct gyre_work *work);
+
+/** gyre_cuda_launch_exchange - with that kernel. */
+gyre_status gyre_cuda_launch_exchange(struct gyre_cuda_executor *executor, const void *kernel,
+                                      const struct gyre_work *work, cudaStream_t stream);
 
 /** gyre_cuda_lanes_open - make the executor's lanes, if there are none yet. */
 gyre_status gyre_cuda_lanes_open(struct gyre_cuda_executor *executor);

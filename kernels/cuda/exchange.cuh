@@ -10,14 +10,13 @@
  * Here the one-shot in protocol LL, whose code is short, since small messages pay for every
  * instruction that is fetched: a group of threads serves one peer, sends to it and receives from
  * it, and the first group reduces what all groups received, in shared memory.
- * exchange_lines.cuh has the other exchanges.
+ * exchange_lines.cuh has the other exchanges, exchange_lamport.cuh those in LAMPORT,
+ * exchange_placed.cuh the one into windows.
  */
 #ifndef GYRE_KERNELS_CUDA_EXCHANGE_CUH
 #define GYRE_KERNELS_CUDA_EXCHANGE_CUH
 
 #include "kernels/cuda/ll.cuh"
-
-#define EXCHANGE_THREADS 512
 
 /* A part of IN or OUT: where it begins from the buffer's start. */
 struct line_range {
@@ -278,7 +277,7 @@ static __device__ __forceinline__ void exchange_run(const struct gyre_cuda_args_
 }
 
 template <int DTYPE, int OP>
-__global__ void __launch_bounds__(EXCHANGE_THREADS, 1)
+__global__ void __launch_bounds__(GYRE_CUDA_EXCHANGE_THREADS, 1)
     exchange_ll(const __grid_constant__ struct gyre_cuda_args_exchange args)
 {
     /* Found before the launch before this one is over. */

@@ -436,7 +436,7 @@ static __device__ __forceinline__ void run_exchange(const struct gyre_cuda_args_
 
 /* DTYPE_NONE: nothing is reduced. UNROLL: rounds of a phase that are under way at the same time. */
 template <int PROTO, int DTYPE, int OP, int UNROLL>
-__global__ void __launch_bounds__(EXCHANGE_THREADS, 1)
+__global__ void __launch_bounds__(GYRE_CUDA_EXCHANGE_THREADS, 1)
     exchange_lines(const __grid_constant__ struct gyre_cuda_args_exchange args)
 {
     const uint32_t n_slots = exchange_uses(args.exchange) * args.work.split.n_tiles;

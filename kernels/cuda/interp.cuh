@@ -116,9 +116,7 @@ __global__ void __launch_bounds__(MAX_BLOCK_THREADS(PROTO), 1)
 #define DEFINE_KERNELS(id) DEFINE_TABLE(id, NONE_OF_THEM, NONE_OF_THEM, nullptr)
 #define DEFINE_KERNELS_AND_EXCHANGES(id) \
     DEFINE_TABLE(id, EXCHANGES(GYRE_##id), NONE_OF_THEM, nullptr)
-/* Floating point: LAMPORT has sums of it. */
-#define DEFINE_FLOAT_KERNELS(id) \
-    DEFINE_TABLE(id, NONE_OF_THEM, NONE_OF_THEM, KERNEL(LAMPORT, GYRE_##id, GYRE_SUM))
+/* LAMPORT has sums of them (gyre_lamport_adds()). */
 #define DEFINE_FLOAT_KERNELS_AND_EXCHANGES(id)                           \
     DEFINE_TABLE(id, EXCHANGES(GYRE_##id), LAMPORT_EXCHANGES(GYRE_##id), \
                  KERNEL(LAMPORT, GYRE_##id, GYRE_SUM))

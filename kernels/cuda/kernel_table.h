@@ -41,6 +41,7 @@ GYRE_DTYPE_TABLE(GYRE_CUDA_KERNELS_DECLARE)
 #undef GYRE_CUDA_KERNELS_DECLARE
 
 extern const struct gyre_cuda_copy_kernels gyre_cuda_kernels_copy;
+extern const void *const gyre_cuda_kernel_placed;      /* takes struct gyre_cuda_args_exchange */
 extern const void *const gyre_cuda_kernel_gate;        /* takes struct gyre_cuda_args_gate */
 extern const void *const gyre_cuda_kernel_copy_within; /* takes struct gyre_cuda_args_copy */
 

@@ -13,10 +13,10 @@
 
 #include "kernels/cuda/own_lines.cuh"
 
-/* The lowest byte 0x7f instead of 0xff: 8 bytes of NaNs are such in every type. */
+/* Without the last element's sign: 8 bytes of ones are NaNs in every type, and so are these. */
 static __device__ __forceinline__ uint64_t lamport_word(uint64_t half)
 {
-    return half == UINT64_MAX ? half ^ 0x80 : half;
+    return half == UINT64_MAX ? UINT64_MAX >> 1 : half;
 }
 
 struct lamport_form {

@@ -39,14 +39,15 @@
  * LAMPORT. A half of a line is one 64-bit element of a vector store, 0 until it is stored: as in LL
  * nothing but the element itself says that it is there. The receiver leaves 0 behind, and the
  * sender must not have stored the next line by then. A launch's stores have been performed when the
- * next launch begins, which gives the credit back (lines.cuh); within a launch that is a release
- * pattern as in SIMPLE: barrier, fence.acq_rel.sys, st.relaxed.sys of head. LL128 has the same
- * slots, so its receivers empty them too.
+ * next launch begins, which gives the credit back (lines.cuh); within a launch barrier and
+ * fence.acq_rel.sys come before st.relaxed.sys of head. The sender reads head relaxed: its stores
+ * to the line depend on what it read, and come over a link after the zeros were performed. LL128
+ * has the same slots, so its receivers empty them too.
  *
  * Counters of FIFO ends and turns (turn.cuh) are ordered between kernels by
  * stream order: a launch that begins while the one before it ends (programmatic dependent launch)
  * reads and writes nothing before griddepcontrol.wait, which returns when that one has completed
- * and what it wrote can be seen.
+ * and what it wrote can be seen; but for tables that no launch writes (where windows begin).
  */
 #ifndef GYRE_KERNELS_CUDA_SYNC_CUH
 #define GYRE_KERNELS_CUDA_SYNC_CUH

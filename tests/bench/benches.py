@@ -615,6 +615,9 @@ def case_schedule(directory, _):
     assert re.search(r"^ +1048576( +[\d.]+)+  tree$", done.stdout, re.M), done.stdout
     done = run(schedule + ["--ranks", "8", "--algo", "ring", "--cost", "host", "--bytes", "1M"])
     assert re.search(r"^ +1048576 +simple +\d+ +\d+ ", done.stdout, re.M), done.stdout
+    done = run(schedule + ["--ranks", "4", "--algo", "twoshot", "--cost", "h200", "--proto", "lamport",
+                           "--bytes", "1M"])
+    assert re.search(r"^ +1048576 +lamport +\d+ +\d+ ", done.stdout, re.M), done.stdout
     for options, words in [
             (["--ranks", "8", "--cost", "/nonexistent"], "/nonexistent"),
             (["--ranks", "8", "--bytes", "2M:1M"], "FIRST:LAST"),

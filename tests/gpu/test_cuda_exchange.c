@@ -34,12 +34,15 @@ static void open_place(struct place *place, int n_ranks)
     }
 }
 
+static bool places; /* programs place what they can */
+
 /* The exchange that a rank's program is; n_peers is 0 if it is none. */
 static struct gyre_cuda_exchange find(const struct gyre_algorithm *algorithm,
                                       enum gyre_collective coll, enum gyre_proto proto, int n_ranks,
                                       int rank)
 {
-    const struct gyre_shape shape = {.coll = coll, .n_ranks = (uint16_t)n_ranks};
+    const struct gyre_shape shape = {
+        .coll = coll, .n_ranks = (uint16_t)n_ranks, .is_placed = places};
     struct gyre_cuda_exchange exchange = {0};
     struct gyre_cuda_program *blob = NULL;
     struct gyre_program *program = NULL;
@@ -114,9 +117,14 @@ static void finish(struct play *play, int rank)
 static void gather(struct play *play, int rank)
 {
     const struct gyre_cuda_exchange *own = &play->exchanges[rank];
-    for (unsigned p = 0; p < own->n_peers && own->gathers != 0; p++)
-        play->out[rank][out_index(play, own->peers[p].out_offset, own->peers[p].chunk)] =
-            play->sent[own->peers[p].recv_end][rank][own->reduces];
+    for (unsigned p = 0; p < own->n_peers && own->gathers != 0; p++) {
+        const struct gyre_cuda_peer *peer = &own->peers[p];
+        const struct gyre_cuda_exchange *theirs = &play->exchanges[peer->recv_end];
+        /* What is placed comes to where the peer has its own. */
+        const uint32_t index = places ? out_index(play, theirs->own_out_offset, theirs->own_chunk)
+                                      : out_index(play, peer->out_offset, peer->chunk);
+        play->out[rank][index] = play->sent[peer->recv_end][rank][own->reduces];
+    }
 }
 
 /* The collective by its definition, ranks in ascending order. */
@@ -171,6 +179,18 @@ static void one_and_two_shots_are_exchanges_that_do_the_same(void)
         }
 }
 
+/* Their words are those of SIMPLE's FIFOs. */
+static void all_gathers_into_windows_are_exchanges(void)
+{
+    places = true;
+    for (int n_ranks = 2; n_ranks <= GYRE_CUDA_MAX_PEERS + 1; n_ranks++)
+        check_play(&gyre_algorithm_direct, GYRE_COLL_ALL_GATHER, GYRE_PROTO_SIMPLE, n_ranks);
+    CHECK(find(&gyre_algorithm_ring, GYRE_COLL_ALL_GATHER, GYRE_PROTO_SIMPLE, 3, 0).n_peers == 0);
+    CHECK(find(&gyre_algorithm_ring, GYRE_COLL_ALL_REDUCE, GYRE_PROTO_SIMPLE, 3, 0).n_peers == 0);
+    places = false;
+    CHECK(find(&gyre_algorithm_direct, GYRE_COLL_ALL_GATHER, GYRE_PROTO_SIMPLE, 3, 0).n_peers == 0);
+}
+
 static void other_programs_are_run_step_by_step(void)
 {
     static const struct {
@@ -197,6 +217,7 @@ static void other_programs_are_run_step_by_step(void)
 }
 
 static const struct test_case cases[] = {
+    {"all-gathers into windows are exchanges", all_gathers_into_windows_are_exchanges},
     {"one and two shots are exchanges that do the same",
      one_and_two_shots_are_exchanges_that_do_the_same},
     {"other programs are run step by step", other_programs_are_run_step_by_step},

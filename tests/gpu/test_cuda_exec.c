@@ -222,8 +222,8 @@ static bool random_run(struct gpu_run *run, int n_ranks)
     random_reduction(run, n_ranks);
     run->proto = (enum gyre_proto)below(GYRE_N_PROTOS);
     if (run->proto == GYRE_PROTO_LAMPORT &&
-        (!gyre_collectives[run->coll].reduces || run->reduction.op != GYRE_SUM ||
-         !gyre_dtype_is_float((gyre_dtype)run->reduction.dtype)))
+        (!gyre_collectives[run->coll].reduces ||
+         !gyre_lamport_adds((gyre_dtype)run->reduction.dtype, run->reduction.op)))
         run->proto = GYRE_PROTO_LL128;
     run->count = counts[below(sizeof(counts) / sizeof(counts[0]))] + below(3) * 16;
     run->root = gyre_collectives[run->coll].has_root ? below((uint32_t)n_ranks) : 0;
@@ -343,7 +343,9 @@ static void check_special_values(struct gpu_world *gpus, const struct gpu_run *r
         GPU_OK(cudaMemcpy(values, buffers[rank], n_bytes, cudaMemcpyDeviceToHost));
         for (uint64_t i = 0; i < run->count; i++) {
             const float sum = special_sum(i);
-            n_wrong += isnan(sum) ? !isnan(values[i]) : memcmp(&values[i], &sum, sizeof(sum)) != 0;
+            const bool is_right =
+                isnan(sum) ? isnan(values[i]) : memcmp(&values[i], &sum, sizeof(sum)) == 0;
+            n_wrong += is_right ? 0 : 1;
         }
         if (rank == 0)
             memcpy(first, values, n_bytes);
