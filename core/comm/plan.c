@@ -41,6 +41,7 @@ struct loaded_entry {
 struct choice_entry {
     enum gyre_collective coll;
     bool in_window;
+    bool has_lamport;
     uint64_t class_bytes;
     struct gyre_choice choice;
     struct choice_entry *next;
@@ -255,8 +256,9 @@ static gyre_status find_choice(struct gyre_plan_cache *cache, const struct gyre_
         return gyre_tuner_choose(facts, &cache->filter, coll, n_bytes, choice_out);
     const uint64_t class_bytes = gyre_tuner_size_class(n_bytes);
     struct choice_entry *entry = cache->choices;
-    while (entry != NULL && (entry->coll != coll || entry->in_window != facts->in_window ||
-                             entry->class_bytes != class_bytes))
+    while (entry != NULL &&
+           (entry->coll != coll || entry->in_window != facts->in_window ||
+            entry->has_lamport != facts->has_lamport || entry->class_bytes != class_bytes))
         entry = entry->next;
     if (entry == NULL) {
         struct gyre_choice choice;
@@ -264,7 +266,8 @@ static gyre_status find_choice(struct gyre_plan_cache *cache, const struct gyre_
         entry = calloc(1, sizeof(*entry));
         if (entry == NULL)
             return gyre_fail_errno(ENOMEM, "choice for %s", gyre_collectives[coll].name);
-        *entry = (struct choice_entry){coll, facts->in_window, class_bytes, choice, cache->choices};
+        *entry = (struct choice_entry){coll,        facts->in_window, facts->has_lamport,
+                                       class_bytes, choice,           cache->choices};
         cache->choices = entry;
     }
     *choice_out = entry->choice;

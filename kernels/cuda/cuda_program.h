@@ -357,6 +357,14 @@ static GYRE_HOST_DEVICE inline bool gyre_cuda_ll_cleans(uint64_t slot_number, ui
     return ((uint32_t)slot_number & (GYRE_CUDA_LL_CLEAN_PERIOD - 1)) < depth;
 }
 
+/** gyre_cuda_lamport_half - what LAMPORT carries of 8 bytes: never all ones, which inverted would
+ * be an empty half. They are NaNs in every floating-point type, and so are they without the last
+ * element's sign. */
+static GYRE_HOST_DEVICE inline uint64_t gyre_cuda_lamport_half(uint64_t half)
+{
+    return half == UINT64_MAX ? UINT64_MAX >> 1 : half;
+}
+
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -13,12 +13,6 @@
 
 #include "kernels/cuda/own_lines.cuh"
 
-/* Without the last element's sign: 8 bytes of ones are NaNs in every type, and so are these. */
-static __device__ __forceinline__ uint64_t lamport_word(uint64_t half)
-{
-    return half == UINT64_MAX ? UINT64_MAX >> 1 : half;
-}
-
 struct lamport_form {
     using type = ulonglong2;
     static const int proto = GYRE_PROTO_LAMPORT;
@@ -27,7 +21,7 @@ struct lamport_form {
     /* The own data too: on all ranks the same bits are added. */
     static __device__ __forceinline__ ulonglong2 finish(ulonglong2 value)
     {
-        return {lamport_word(value.x), lamport_word(value.y)};
+        return {gyre_cuda_lamport_half(value.x), gyre_cuda_lamport_half(value.y)};
     }
 
     static __device__ __forceinline__ ulonglong2 load(const unsigned char *from, uint32_t n_valid)

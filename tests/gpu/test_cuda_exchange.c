@@ -6,7 +6,10 @@
 #include "algorithms/algorithm.h"
 #include "core/base/util.h"
 #include "kernels/cuda/cuda_program.h"
+#include "kernels/numeric.h"
 #include "tests/check.h"
+
+#include <math.h>
 
 #define MAX_RANKS  9
 #define N_CHANNELS 3
@@ -216,7 +219,38 @@ static void other_programs_are_run_step_by_step(void)
         }
 }
 
+/* Element `i` of 8 bytes, as a number. */
+static double element_of(gyre_dtype dtype, uint64_t half, unsigned i)
+{
+    const uint64_t bits = half >> 8 * gyre_dtype_bytes(dtype) * i;
+    switch (dtype) {
+    case GYRE_FLOAT16:
+        return gyre_f16_to_f32((uint16_t)bits);
+    case GYRE_BFLOAT16:
+        return gyre_bf16_to_f32((uint16_t)bits);
+    case GYRE_FLOAT32:
+        return gyre_f32_from_bits((uint32_t)bits);
+    default:
+        return gyre_f64_from_bits(bits);
+    }
+}
+
+static void what_lamport_cannot_carry_stays_nan(void)
+{
+    const uint64_t half = gyre_cuda_lamport_half(UINT64_MAX);
+    CHECK(~half != 0 && gyre_cuda_lamport_half(half) == half);
+    CHECK(gyre_cuda_lamport_half(UINT64_MAX - 1) == UINT64_MAX - 1);
+    CHECK(gyre_cuda_lamport_half(0) == 0);
+    for (int dtype = 0; dtype < GYRE_N_DTYPES; dtype++)
+        for (unsigned i = 0; gyre_lamport_adds((gyre_dtype)dtype, GYRE_SUM) &&
+                             i < 8 / gyre_dtype_bytes((gyre_dtype)dtype);
+             i++)
+            CHECK_MSG(isnan(element_of((gyre_dtype)dtype, half, i)), "element %u of %s", i,
+                      gyre_dtype_names[dtype]);
+}
+
 static const struct test_case cases[] = {
+    {"what lamport cannot carry stays NaN", what_lamport_cannot_carry_stays_nan},
     {"all-gathers into windows are exchanges", all_gathers_into_windows_are_exchanges},
     {"one and two shots are exchanges that do the same",
      one_and_two_shots_are_exchanges_that_do_the_same},
