@@ -46,7 +46,8 @@ struct gyre_fifo_spec {
     uint32_t n_fifos; /* per ordered pair of ranks: channel * lanes + lane counts into it */
     uint32_t depth;   /* slots; 2..GYRE_MAX_DEPTH */
     uint32_t slot_bytes[GYRE_N_SLOT_PROTOS]; /* memory of one slot; 0 = protocol not available.
-                                              * SIMPLE: payload. LL: twice, LL128: 16/15 of it. */
+                                              * SIMPLE: payload. LL: twice, LL128: 16/15 of it,
+                                              * or LAMPORT's payload. */
     uint32_t near_slot_bytes; /* SIMPLE slots for data from the rank before in the order of rings:
                                * rings carry the largest calls; 0 = as all others */
 };
