@@ -9,6 +9,8 @@
  *        sends to  1 2 3         2 3 0         3 0 1         0 1 2         and keeps it
  *     2  keeps     3 2 1         0 3 2         1 0 3         2 1 0         as they come
  *
+ * Where OUT of all ranks can be addressed, round 1 places sums there, and round 2 only waits.
+ *
  * Broadcast and reduce from and to a root have n-1 chunks: the root owns none, so that it sends
  * (or receives) the vector only once while the others exchange their chunks among themselves.
  *
@@ -22,13 +24,15 @@
 
 struct owners {
     int n_ranks;
-    int root; /* owns nothing; -1 = every rank owns a chunk */
+    int root;       /* owns nothing; -1 = every rank owns a chunk */
+    bool is_placed; /* finished chunks go straight to OUT of all ranks */
 };
 
 static struct owners owners_of(const struct gyre_shape *shape)
 {
     const bool has_root = gyre_collectives[shape->coll].has_root;
-    struct owners owners = {shape->n_ranks, has_root ? shape->root : -1};
+    struct owners owners = {shape->n_ranks, has_root ? shape->root : -1,
+                            shape->is_placed && shape->coll == GYRE_COLL_ALL_REDUCE};
     return owners;
 }
 
@@ -50,7 +54,9 @@ static int other_owners(struct owners owners, int rank, int direction, uint16_t 
     return n;
 }
 
-/* Send every other owner its chunk of IN; `keep`: and keep it, as the root of a broadcast does. */
+/* Send every other owner its chunk of IN; `keep`: and keep it, as the root of a broadcast does. One
+ * after the other where OUT, which may be IN, is placed into: an owner whose chunk has come knows
+ * that it was read. */
 static void send_to_owners(struct owners owners, int rank, bool keep, struct gyre_builder *builder)
 {
     uint16_t peers[GYRE_MAX_RANKS];
@@ -60,19 +66,25 @@ static void send_to_owners(struct owners owners, int rank, bool keep, struct gyr
         const struct gyre_ref in = gyre_in(chunk);
         const struct gyre_ref outs[] = {gyre_peer(peers[i], 0), gyre_out(chunk)};
         gyre_builder_step(builder, chunk, &in, 1, outs, keep ? 2 : 1,
-                          i < n_peers - 1 ? GYRE_STEP_WITH_NEXT : 0);
+                          i < n_peers - 1 && !owners.is_placed ? GYRE_STEP_WITH_NEXT : 0);
     }
 }
 
-/* Keep every other owner's chunk. */
+/* Where another owner has, or finds, a finished chunk. */
+static struct gyre_ref finished_at(struct owners owners, int owner)
+{
+    return owners.is_placed ? gyre_placed(owner, 0) : gyre_peer(owner, 0);
+}
+
+/* Keep every other owner's chunk; what is placed is there already. */
 static void keep_from_owners(struct owners owners, int rank, struct gyre_builder *builder)
 {
     uint16_t peers[GYRE_MAX_RANKS];
     const int n_peers = other_owners(owners, rank, -1, peers);
     for (int i = 0; i < n_peers; i++) {
         const int chunk = chunk_of(owners, peers[i]);
-        const struct gyre_ref in = gyre_peer(peers[i], 0), out = gyre_out(chunk);
-        gyre_builder_step(builder, chunk, &in, 1, &out, 1,
+        const struct gyre_ref in = finished_at(owners, peers[i]), out = gyre_out(chunk);
+        gyre_builder_step(builder, chunk, &in, 1, &out, owners.is_placed ? 0 : 1,
                           i < n_peers - 1 ? GYRE_STEP_WITH_NEXT : 0);
     }
 }
@@ -95,7 +107,7 @@ static int everywhere(struct owners owners, int rank, struct gyre_ref *outs)
     const int n_peers = other_owners(owners, rank, 1, peers);
     outs[0] = gyre_out(chunk_of(owners, rank));
     for (int i = 0; i < n_peers; i++)
-        outs[1 + i] = gyre_peer(peers[i], 0);
+        outs[1 + i] = finished_at(owners, peers[i]);
     return 1 + n_peers;
 }
 
@@ -172,6 +184,7 @@ const struct gyre_algorithm gyre_algorithm_twoshot = {
     .name = "twoshot",
     .summary = "all pairs, two hops; least bytes with all links at once",
     .collectives = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE,
+    .places = 1U << GYRE_COLL_ALL_REDUCE,
     .emit = emit,
     .n_chunks = n_chunks,
 };

@@ -307,7 +307,7 @@ static void mutate_all_shapes(int n_each)
                 struct gyre_shape shape = {.coll = coll, .n_ranks = (uint16_t)n};
                 shape.root = (uint16_t)(gyre_collectives[coll].has_root ? n / 2 : 0);
                 mutate_shape(gyre_algorithms[a], &shape, n_each);
-                shape.is_placed = gyre_algorithms[a] == &gyre_algorithm_ring;
+                shape.is_placed = (gyre_algorithms[a]->places >> coll & 1U) != 0;
                 if (shape.is_placed)
                     mutate_shape(gyre_algorithms[a], &shape, n_each);
                 shape.is_placed = false;

@@ -252,6 +252,105 @@ static void lamport_is_for_sums_of_floating_point(void)
         }
 }
 
+/* Kernels of two-shots take two tiles, which slots must hold, and sums of floating point. */
+static void two_shots_in_simple_are_two_tiles(void)
+{
+    for (uint32_t n_ranks = 2; n_ranks <= 9; n_ranks++) {
+        uint64_t n_found = 0;
+        for (uint64_t n_bytes = 1 << 20; n_bytes <= 64 << 20; n_bytes += (1 << 20) - 16) {
+            struct gyre_tuner_facts facts = gpu_facts(n_ranks);
+            struct gyre_filter any, forced;
+            struct gyre_choice choice;
+            CHECK_OK(gyre_filter_parse("", "", "", &any));
+            CHECK_OK(gyre_filter_parse("twoshot", "simple", "", &forced));
+            CHECK_OK(gyre_tuner_choose(&facts, &any, GYRE_COLL_ALL_REDUCE, n_bytes, &choice));
+            CHECK(choice.algorithm != &gyre_algorithm_twoshot || choice.proto != GYRE_PROTO_SIMPLE);
+            facts.has_lamport = true;
+            CHECK_OK(gyre_tuner_choose(&facts, &any, GYRE_COLL_ALL_REDUCE, n_bytes, &choice));
+            CHECK(choice.algorithm != &gyre_algorithm_twoshot || choice.proto != GYRE_PROTO_SIMPLE);
+            facts.is_plain = true;
+            CHECK_OK(gyre_tuner_choose(&facts, &any, GYRE_COLL_ALL_REDUCE, n_bytes, &choice));
+            CHECK(choice.algorithm != &gyre_algorithm_twoshot || choice.proto != GYRE_PROTO_SIMPLE);
+            if (!gyre_tuner_choose_exchange(&facts, &forced, GYRE_COLL_ALL_REDUCE, n_bytes,
+                                            &choice))
+                continue;
+            const struct gyre_split split = {.count = n_bytes,
+                                             .n_channels = choice.n_channels,
+                                             .n_chunks = n_ranks,
+                                             .tile_elems = choice.tile_bytes,
+                                             .unit_elems = 16};
+            CHECK(gyre_tile_count(&split) == 2 &&
+                  choice.tile_bytes <= facts.spec.slot_bytes[GYRE_PROTO_SIMPLE]);
+            n_found++;
+        }
+        CHECK_MSG((n_found > 0) == (n_ranks == 3 || n_ranks == 4), "%u ranks: %" PRIu64, n_ranks,
+                  n_found);
+    }
+}
+
+/* 12 MiB of a sum of floating point, or an all-gather of as much, into a window. */
+static bool is_macro_step(struct gyre_tuner_facts facts, const char *algos, const char *protos,
+                          const char *paths, enum gyre_collective coll)
+{
+    const uint64_t n_bytes = coll == GYRE_COLL_ALL_GATHER ? (12 << 20) / facts.n_ranks : 12 << 20;
+    struct gyre_filter filter;
+    struct gyre_choice choice, chosen;
+    facts.in_window = true;
+    CHECK_OK(gyre_filter_parse(algos, protos, paths, &filter));
+    CHECK_OK(gyre_tuner_choose(&facts, &filter, coll, n_bytes, &chosen));
+    const bool is_one = gyre_tuner_choose_exchange(&facts, &filter, coll, n_bytes, &choice);
+    CHECK(!is_one || is_same_choice(&choice, &chosen));
+    return is_one;
+}
+
+static void macro_steps_in_simple_can_be_forbidden(void)
+{
+    static const enum gyre_collective colls[] = {GYRE_COLL_ALL_REDUCE, GYRE_COLL_ALL_GATHER};
+    struct gyre_tuner_facts facts = gpu_facts(4);
+    facts.has_lamport = facts.is_plain = true;
+    for (int i = 0; i < 2; i++) {
+        const char *own = i == 0 ? "twoshot" : "direct";
+        struct gyre_tuner_facts few = facts, proxied = facts, far = facts, many = gpu_facts(9);
+        struct gyre_tuner_facts host = host_facts(4, NULL);
+        few.max_channels = 47;
+        proxied.is_proxied = true;
+        far.is_ll128_safe = false;
+        many.has_lamport = many.is_plain = host.is_plain = host.is_ll128_safe = true;
+        host.max_channels = 64;
+        CHECK(is_macro_step(facts, own, "", "", colls[i]));
+        CHECK(is_macro_step(facts, own, "simple", "placed", colls[i]));
+        CHECK(is_macro_step(facts, own, "", "staged", colls[i]) == (i == 0));
+        CHECK(is_macro_step(facts, "", "", "", colls[i]) == (i == 1)); /* the ring is chosen */
+        CHECK(!is_macro_step(facts, "ring", "", "", colls[i]));
+        CHECK(!is_macro_step(facts, "^direct,twoshot", "", "", colls[i]));
+        CHECK(!is_macro_step(facts, own, "ll128", "", colls[i]));
+        CHECK(!is_macro_step(facts, own, "^simple", "", colls[i]));
+        CHECK(!is_macro_step(few, own, "", "", colls[i]));
+        CHECK(!is_macro_step(proxied, own, "", "", colls[i]));
+        CHECK(!is_macro_step(far, own, "", "", colls[i]));
+        CHECK(!is_macro_step(many, own, "", "", colls[i]));
+        CHECK(!is_macro_step(host, own, "", "", colls[i]));
+    }
+}
+
+/* Long slots do not make them longer than was measured, and odd lengths have no kernel. */
+static void macro_steps_in_simple_are_of_middle_size(void)
+{
+    struct gyre_tuner_facts facts = gpu_facts(4);
+    struct gyre_filter any;
+    struct gyre_choice choice;
+    facts.has_lamport = facts.is_plain = true;
+    facts.spec = gyre_tuner_fifo_spec(GYRE_DEVICE_CUDA, 4, false, 4 << 20, UINT32_MAX);
+    CHECK_OK(gyre_filter_parse("all_reduce:twoshot", "simple", "", &any));
+    static const uint64_t others[] = {8 << 20, (16 << 20) + 16, 64 << 20, (12 << 20) + 4};
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(others); i++)
+        CHECK(!gyre_tuner_choose_exchange(&facts, &any, GYRE_COLL_ALL_REDUCE, others[i], &choice));
+    facts.in_window = true;
+    static const uint64_t blocks[] = {1 << 20, 8 << 20, (4 << 20) + 4};
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(blocks); i++)
+        CHECK(!gyre_tuner_choose_exchange(&facts, &any, GYRE_COLL_ALL_GATHER, blocks[i], &choice));
+}
+
 static struct gyre_choice choice_by_path(uint32_t n_ranks, const char *paths,
                                          enum gyre_collective coll, uint64_t n_bytes)
 {
@@ -390,6 +489,9 @@ static const struct test_case cases[] = {
     {"choices on GPUs fit the communicator", choices_on_gpus_fit_the_communicator},
     {"lines of small calls are one tile", lines_of_small_calls_are_one_tile},
     {"lamport is for sums of floating point", lamport_is_for_sums_of_floating_point},
+    {"two-shots in simple are two tiles", two_shots_in_simple_are_two_tiles},
+    {"macro-steps in simple can be forbidden", macro_steps_in_simple_can_be_forbidden},
+    {"macro-steps in simple are of middle size", macro_steps_in_simple_are_of_middle_size},
     {"paths are chosen and forced", paths_are_chosen_and_forced},
     {"the constants decide", the_constants_decide},
     {"size classes are fine and ordered", size_classes_are_fine_and_ordered},

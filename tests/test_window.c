@@ -103,6 +103,12 @@ static void placed_calls_are_right_between_threads(void)
     unsetenv("GYRE_ALGO");
     unsetenv("GYRE_PROTO");
     test_on_threads(3, place, NULL); /* whatever is chosen */
+    setenv("GYRE_ALGO", "all_reduce:twoshot", 1);
+    setenv("GYRE_PROTO", "simple", 1);
+    for (int n_ranks = 2; n_ranks <= 4; n_ranks++)
+        test_on_threads(n_ranks, place, NULL);
+    unsetenv("GYRE_ALGO");
+    unsetenv("GYRE_PROTO");
 }
 
 #define COPY_ENGINES "all_reduce:copy_engine;all_gather:placed,copy_engine;broadcast:copy_engine"

@@ -243,8 +243,10 @@ struct gyre_tuner_facts gyre_plan_facts_of(const struct gyre_comm *comm,
                                            const struct gyre_call *call)
 {
     struct gyre_tuner_facts facts = comm->plans->facts;
-    facts.has_lamport = gyre_collectives[call->coll].reduces &&
-                        gyre_lamport_adds(call->dtype, reduction_of(comm, call).op);
+    const struct gyre_reduction reduction = reduction_of(comm, call);
+    facts.has_lamport =
+        gyre_collectives[call->coll].reduces && gyre_lamport_adds(call->dtype, reduction.op);
+    facts.is_plain = reduction.premultiply == 0 && reduction.divisor <= 1;
     return facts;
 }
 

@@ -35,6 +35,7 @@ struct gyre_tuner_facts {
     bool is_proxied;      /* some pair of ranks talks through a proxy */
     bool is_ll128_safe;   /* every pair's 128-byte stores arrive whole (NVLink) */
     bool has_lamport;     /* the call is a sum that this protocol carries */
+    bool is_plain;        /* nothing is multiplied or divided */
     bool in_window;       /* the call's result lies in a window */
     bool has_large_pages; /* that window, which copy engines need to be fast */
     uint32_t min_channels;
@@ -78,6 +79,10 @@ struct gyre_filter {
 gyre_status gyre_filter_parse(const char *algos, const char *protos, const char *paths,
                               struct gyre_filter *filter_out);
 
+/** gyre_filter_allows - the algorithm, for this collective. */
+bool gyre_filter_allows(const struct gyre_filter *filter, enum gyre_collective coll,
+                        const struct gyre_algorithm *algorithm);
+
 /** gyre_tuner_choose - the way to carry out a collective of `n_bytes` (of the vector, or of one
  * block where buffers are made of blocks). Pure. With facts->cost it simulates: tens of
  * microseconds for few ranks, up to a second for a thousand; cache the result by
@@ -86,6 +91,16 @@ gyre_status gyre_filter_parse(const char *algos, const char *protos, const char 
 gyre_status gyre_tuner_choose(const struct gyre_tuner_facts *facts,
                               const struct gyre_filter *filter, enum gyre_collective coll,
                               uint64_t n_bytes, struct gyre_choice *choice_out);
+
+/** gyre_tuner_choose_exchange - is this a call of middle size that a kernel runs as one macro-step
+ * in protocol SIMPLE: an all-gather into windows, a two-shot? If so, how. Pure. */
+bool gyre_tuner_choose_exchange(const struct gyre_tuner_facts *facts,
+                                const struct gyre_filter *filter, enum gyre_collective coll,
+                                uint64_t n_bytes, struct gyre_choice *choice_out);
+
+/** gyre_tuner_all_bytes - of the vector; of all blocks where @n_bytes counts one. */
+uint64_t gyre_tuner_all_bytes(const struct gyre_tuner_facts *facts, enum gyre_collective coll,
+                              uint64_t n_bytes);
 
 /** gyre_tuner_size_class - the size that stands for all from the class below it: four classes from
  * a power of two to the next. Pure. */

@@ -103,9 +103,8 @@ static const struct cuda_row cuda_rows[] = {
     {GYRE_COLL_REDUCE, false, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE, 0},
 };
 
-/* Of all blocks; a call counts one. */
-static uint64_t all_bytes(const struct gyre_tuner_facts *facts, enum gyre_collective coll,
-                          uint64_t n_bytes)
+uint64_t gyre_tuner_all_bytes(const struct gyre_tuner_facts *facts, enum gyre_collective coll,
+                              uint64_t n_bytes)
 {
     const struct gyre_collective_traits *traits = &gyre_collectives[coll];
     return traits->in_blocks || traits->out_blocks ? n_bytes * facts->n_ranks : n_bytes;
@@ -124,7 +123,7 @@ static const struct cuda_row *find_cuda_row(const struct gyre_tuner_facts *facts
                                             const struct gyre_algorithm *algorithm,
                                             uint64_t n_bytes)
 {
-    n_bytes = all_bytes(facts, coll, n_bytes);
+    n_bytes = gyre_tuner_all_bytes(facts, coll, n_bytes);
     for (size_t i = 0; i < sizeof(cuda_rows) / sizeof(cuda_rows[0]); i++)
         if (cuda_rows[i].coll == coll && cuda_rows[i].is_pair == (facts->n_ranks <= 2) &&
             n_bytes <= cuda_rows[i].most_bytes &&
@@ -189,15 +188,6 @@ static bool takes_only(const struct gyre_filter *filter, enum gyre_collective co
 /* A gate posts or awaits a word of every peer, and counts. */
 #define MAX_COPY_RANKS 32
 
-/* Among all algorithms, as filters count them. */
-static int algorithm_index(const struct gyre_algorithm *algorithm)
-{
-    int i = 0;
-    while (gyre_algorithms[i] != algorithm)
-        i++;
-    return i;
-}
-
 /* The algorithm by which copy engines carry the call out; NULL if they do not. */
 static const struct gyre_algorithm *copy_algorithm(const struct gyre_tuner_facts *facts,
                                                    const struct gyre_filter *filter,
@@ -212,11 +202,10 @@ static const struct gyre_algorithm *copy_algorithm(const struct gyre_tuner_facts
         return NULL;
     for (size_t i = 0; i < sizeof(copy_rows) / sizeof(copy_rows[0]); i++) {
         const struct copy_row *row = &copy_rows[i];
-        const int algorithm = algorithm_index(row->algorithm);
         if (row->coll == coll && row->is_pair == (facts->n_ranks == 2) &&
-            (filter->algorithms[coll] >> algorithm & 1U) != 0 &&
+            gyre_filter_allows(filter, coll, row->algorithm) &&
             (is_forced || (facts->max_channels >= row->least_channels &&
-                           all_bytes(facts, coll, n_bytes) >= row->least_bytes)))
+                           gyre_tuner_all_bytes(facts, coll, n_bytes) >= row->least_bytes)))
             return row->algorithm;
     }
     for (int i = 0; is_forced && gyre_algorithms[i] != NULL && found == NULL; i++)
@@ -383,7 +372,7 @@ static uint64_t cuda_channels(const struct gyre_tuner_facts *facts,
                               const struct gyre_choice *choice, enum gyre_collective coll,
                               uint64_t n_bytes)
 {
-    const uint64_t total = all_bytes(facts, coll, n_bytes);
+    const uint64_t total = gyre_tuner_all_bytes(facts, coll, n_bytes);
     if (choice->proto != GYRE_PROTO_SIMPLE && is_chain(coll, choice->algorithm))
         /* One tile: a second one makes a broadcast of 64 KiB take 6.3 us instead of 4.0 (4 H200).
          */
@@ -480,7 +469,8 @@ static uint32_t choose_tile(const struct gyre_tuner_facts *facts, const struct g
         return most_bytes;
     /* Two tiles; one where a block goes straight to the only rank that wants it (2 H200, 16 MiB
      * 33.2 -> 32.6 us, 2026-11). */
-    const uint64_t part = all_bytes(facts, coll, n_bytes) / facts->n_ranks / choice->n_channels;
+    const uint64_t part =
+        gyre_tuner_all_bytes(facts, coll, n_bytes) / facts->n_ranks / choice->n_channels;
     const bool is_one_hop = is_placed && coll == GYRE_COLL_ALL_GATHER && facts->n_ranks == 2;
     return gyre_clamp_u32(gyre_round_up(is_one_hop ? part : part / 2, 512),
                           gyre_min_u64(16384, most_bytes) & ~15U, most_bytes);
@@ -508,34 +498,6 @@ static void choose_copies(const struct gyre_tuner_facts *facts,
                     : gyre_clamp_u32(gyre_round_up(n_bytes, 16), 16, most_bytes);
     }
     *choice_out = choice;
-}
-
-/* All-gathers that blocks carry straight into all ranks' windows, in one kernel without steps
- * (kernels/cuda/exchange_placed.cuh): 16 MiB over 4 H200 42.5 us, round the ring 47.0; over 2 29.3
- * and 32.7; 8 MiB 24.6 and 17.2, by LL128 27.9 and 18.7 (2026-11). From where blocks choose their
- * multiprocessors on it has no kernel. */
-static bool choose_placed(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,
-                          enum gyre_collective coll, uint64_t n_bytes,
-                          struct gyre_choice *choice_out)
-{
-    const uint64_t total = all_bytes(facts, coll, n_bytes);
-    const uint64_t most_bytes = facts->n_ranks == 2 ? 24 << 20 : 20 << 20;
-    const uint64_t block_bytes = gyre_div_round_up(total, gyre_max_u64(facts->n_ranks, 1));
-    const int direct = algorithm_index(&gyre_algorithm_direct);
-    struct gyre_choice choice = {.algorithm = &gyre_algorithm_direct, .proto = GYRE_PROTO_SIMPLE};
-    if (facts->device_kind != GYRE_DEVICE_CUDA || coll != GYRE_COLL_ALL_GATHER ||
-        facts->n_ranks < 2 || facts->n_ranks > 8 || facts->is_proxied ||
-        !gyre_tuner_may_place(facts, filter, coll, GYRE_PROTO_SIMPLE) ||
-        (filter->algorithms[coll] >> direct & 1U) == 0 || facts->max_channels < 48 ||
-        !facts->is_ll128_safe || total < 6 << 20 || total > most_bytes ||
-        block_bytes * (facts->n_ranks - 1) >= GYRE_SEATED_BYTES)
-        return false;
-    choice.n_channels = gyre_clamp_u32(64, facts->min_channels, facts->max_channels);
-    choice.tile_bytes = gyre_clamp_u32(
-        gyre_round_up(gyre_div_round_up(block_bytes, choice.n_channels), 512), 512,
-        gyre_tuner_payload_bytes(&facts->spec, choice.algorithm, choice.proto, true) / 16 * 16);
-    *choice_out = choice;
-    return true;
 }
 
 uint64_t gyre_tuner_size_class(uint64_t n_bytes)
@@ -566,11 +528,6 @@ gyre_status gyre_tuner_choose(const struct gyre_tuner_facts *facts,
     struct gyre_choice choice = {0};
     struct gyre_filter narrowed;
     struct gyre_tuner_facts without;
-    if (facts->has_lamport && (filter->protos[coll] >> GYRE_PROTO_LAMPORT & 1U) == 0) {
-        without = *facts; /* LAMPORT's rows are of no use */
-        without.has_lamport = false;
-        facts = &without;
-    }
     if (facts->in_window && facts->n_ranks > 1 &&
         (filter->paths[coll] >> GYRE_PATH_STAGED & 1U) == 0) {
         narrowed = only_placed(filter, coll);
@@ -581,8 +538,13 @@ gyre_status gyre_tuner_choose(const struct gyre_tuner_facts *facts,
         choose_copies(facts, copies, coll, n_bytes, choice_out);
         return GYRE_SUCCESS;
     }
-    if (choose_placed(facts, filter, coll, n_bytes, choice_out))
+    if (gyre_tuner_choose_exchange(facts, filter, coll, n_bytes, choice_out))
         return GYRE_SUCCESS;
+    if (facts->has_lamport && (filter->protos[coll] >> GYRE_PROTO_LAMPORT & 1U) == 0) {
+        without = *facts; /* LAMPORT's rows are of no use */
+        without.has_lamport = false;
+        facts = &without;
+    }
     if (facts->cost != NULL && coll != GYRE_COLL_SEND_RECV)
         GYRE_TRY(gyre_tuner_search(facts, filter, coll, n_bytes, &choice));
     if (choice.algorithm != NULL) {

@@ -104,6 +104,15 @@ static gyre_status parse_filter(const char *text, int (*index_of)(const char *),
     return GYRE_SUCCESS;
 }
 
+bool gyre_filter_allows(const struct gyre_filter *filter, enum gyre_collective coll,
+                        const struct gyre_algorithm *algorithm)
+{
+    int i = 0;
+    while (gyre_algorithms[i] != algorithm)
+        i++;
+    return (filter->algorithms[coll] >> i & 1U) != 0;
+}
+
 gyre_status gyre_filter_parse(const char *algos, const char *protos, const char *paths,
                               struct gyre_filter *filter_out)
 {

@@ -57,10 +57,11 @@ static bool find_chunk(const struct finder *finder, const struct gyre_cuda_step 
     return ref >> GYRE_CUDA_REF_KIND_SHIFT == kind && (in_blocks || index == part_of(finder, step));
 }
 
-/* In SIMPLE all is placed, else nothing. */
-static bool is_like_all(const struct finder *finder, uint16_t ref)
+/* Of a program that places, all results are; nothing else is. */
+static bool is_like_all(const struct finder *finder, uint16_t ref, bool is_result)
 {
-    return ((ref & GYRE_CUDA_REF_PLACED) != 0) == (finder->config->proto == GYRE_PROTO_SIMPLE);
+    return ((ref & GYRE_CUDA_REF_PLACED) != 0) ==
+           (is_result && finder->config->program->is_placed != 0);
 }
 
 static bool is_send(const struct gyre_cuda_step *step, unsigned o)
@@ -70,10 +71,10 @@ static bool is_send(const struct gyre_cuda_step *step, unsigned o)
 
 /* An output that is a send to a peer, its connection's `use`-th in the tile. */
 static struct gyre_cuda_peer *find_send(struct finder *finder, const struct gyre_cuda_operand *to,
-                                        unsigned use)
+                                        unsigned use, bool is_result)
 {
     const uint32_t end = finder->connections[to->ref & GYRE_CUDA_REF_INDEX_MASK].index;
-    if (!is_like_all(finder, to->ref))
+    if (!is_like_all(finder, to->ref, is_result))
         return NULL;
     struct gyre_cuda_peer *peer = find_peer(finder, end);
     if (peer == NULL || to->use != use || (peer->send_end != UINT32_MAX && peer->send_end != end))
@@ -89,7 +90,8 @@ static bool find_inputs(struct finder *finder, const struct gyre_cuda_step *step
     bool has_own = false;
     for (unsigned i = 0; i < step->n_ins; i++) {
         if ((step->recv_mask >> i & 1) != 0) {
-            if (step->ins[i].use != 0 || !add_peer(finder, &step->ins[i]))
+            if (step->ins[i].use != 0 || !is_like_all(finder, step->ins[i].ref, false) ||
+                !add_peer(finder, &step->ins[i]))
                 return false;
             continue;
         }
@@ -111,7 +113,7 @@ static bool find_outputs(struct finder *finder, const struct gyre_cuda_step *ste
     unsigned n_sends = 0;
     for (unsigned o = 0; o < step->n_outs; o++) {
         if (is_send(step, o)) {
-            if (find_send(finder, &step->outs[o], exchange->reduces) == NULL)
+            if (find_send(finder, &step->outs[o], exchange->reduces, true) == NULL)
                 return false;
             n_sends++;
         } else if (!find_chunk(finder, step, step->outs[o].ref, GYRE_OPERAND_OUT,
@@ -132,7 +134,7 @@ static unsigned find_scatter(struct finder *finder, const struct gyre_cuda_step 
         return 0;
     for (unsigned o = 0; o < step->n_outs; o++) {
         struct gyre_cuda_peer *peer =
-            is_send(step, o) ? find_send(finder, &step->outs[o], 0) : NULL;
+            is_send(step, o) ? find_send(finder, &step->outs[o], 0, false) : NULL;
         if (peer == NULL)
             return 0;
         peer->in_offset = block;
@@ -145,9 +147,9 @@ static unsigned find_scatter(struct finder *finder, const struct gyre_cuda_step 
 static bool find_gather(struct finder *finder, const struct gyre_cuda_step *step)
 {
     const uint16_t reduces = finder->exchange.reduces;
-    const bool is_placed = finder->config->proto == GYRE_PROTO_SIMPLE;
+    const bool is_placed = finder->config->program->is_placed != 0;
     if (step->n_ins != 1 || step->recv_mask != 1 || step->n_outs != (is_placed ? 0 : 1) ||
-        step->ins[0].use != reduces || !is_like_all(finder, step->ins[0].ref))
+        step->ins[0].use != reduces || !is_like_all(finder, step->ins[0].ref, true))
         return false;
     const uint32_t end = finder->connections[step->ins[0].ref & GYRE_CUDA_REF_INDEX_MASK].index;
     struct gyre_cuda_peer *peer = find_peer(finder, end);
@@ -187,7 +189,8 @@ static bool find_phases(struct finder *finder, const struct gyre_cuda_step *step
            n_steps - result - 1 == (exchange->gathers != 0 ? exchange->n_peers : 0U);
 }
 
-/* Lines: the slots. Placed data, which need none: the words that say how far they are. */
+/* Lines: the slots. SIMPLE, whose slots each connector knows: the words that say how far they are.
+ */
 static unsigned char *place_of(const struct finder *finder, const struct gyre_connector *end)
 {
     const enum gyre_proto proto = gyre_proto_slots(finder->config->proto);
@@ -202,6 +205,8 @@ static bool resolve_peer(struct finder *finder, unsigned p, uint32_t channel_str
     const enum gyre_proto proto = gyre_proto_slots(finder->config->proto);
     const struct gyre_connector *send = &finder->connectors[peer->send_end];
     const struct gyre_connector *recv = &finder->connectors[peer->recv_end];
+    if (send->is_proxied || recv->is_proxied)
+        return false;
     peer->to = place_of(finder, send);
     peer->from = place_of(finder, recv);
     peer->head = &send->credit->head[proto];
@@ -225,6 +230,14 @@ static bool resolve_peer(struct finder *finder, unsigned p, uint32_t channel_str
     return true;
 }
 
+/* SIMPLE has all-gathers into windows and two-shots. */
+static bool is_in_simple(const struct finder *finder)
+{
+    const struct gyre_cuda_exchange *exchange = &finder->exchange;
+    return exchange->gathers != 0 &&
+           (exchange->reduces != 0 || finder->config->program->is_placed != 0);
+}
+
 static bool find(struct finder *finder, const struct gyre_cuda_program *blob)
 {
     const unsigned char *base = (const unsigned char *)blob;
@@ -234,15 +247,14 @@ static bool find(struct finder *finder, const struct gyre_cuda_program *blob)
     const struct gyre_cuda_step *steps =
         (const struct gyre_cuda_step *)(const void *)(base + blob->steps_offset);
     const uint32_t depth = finder->spec->depth;
-    const bool is_placed = program->is_placed != 0 && program->coll == GYRE_COLL_ALL_GATHER;
-    if ((finder->config->proto == GYRE_PROTO_SIMPLE && !is_placed) || program->n_workers != 1 ||
-        (depth & (depth - 1)) != 0)
+    if (program->n_workers != 1 || (depth & (depth - 1)) != 0)
         return false;
     finder->connections =
         (const struct gyre_cuda_connection *)(const void *)(base + blob->connections_offset);
     finder->exchange.depth = depth;
     if (!find_phases(finder, steps, worker->n_steps) ||
-        worker->n_connections != 2U * finder->exchange.n_peers)
+        worker->n_connections != 2U * finder->exchange.n_peers ||
+        (finder->config->proto == GYRE_PROTO_SIMPLE && !is_in_simple(finder)))
         return false;
     for (unsigned p = 0; p < finder->exchange.n_peers; p++)
         if (!resolve_peer(finder, p, program->n_lanes * 2U))

@@ -8,8 +8,6 @@
 
 #include <string.h>
 
-#define SERVICE_THREADS 64
-
 static gyre_status check_work(const struct gyre_work *work)
 {
     const struct gyre_loaded *loaded = work->loaded;
@@ -216,7 +214,7 @@ uint32_t gyre_cuda_block_threads(const struct gyre_work *work)
     const struct gyre_loaded *loaded = work->loaded;
     const uint64_t bytes = gyre_cuda_step_bytes(work);
     if (loaded->proto == GYRE_PROTO_SIMPLE)
-        return loaded->n_threads + SERVICE_THREADS;
+        return loaded->n_threads + GYRE_CUDA_SERVICE_THREADS;
     const uint64_t n_useful =
         gyre_round_up(loaded->proto == GYRE_PROTO_LL        ? gyre_div_round_up(bytes, 8)
                       : loaded->proto == GYRE_PROTO_LAMPORT ? gyre_div_round_up(bytes, 16)

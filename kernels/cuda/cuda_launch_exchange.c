@@ -45,15 +45,32 @@ static bool is_placed_whole(const struct gyre_cuda_executor *executor, const str
     return (address & 15) == 0;
 }
 
-/* Blocks that choose their multiprocessors are the interpreter's. */
-static const void *placed_kernel(const struct gyre_cuda_executor *executor,
-                                 const struct gyre_work *work)
+const void *gyre_cuda_simple_kernel(const struct gyre_loaded *loaded, uint32_t n_tiles,
+                                    const struct gyre_reduction *reduction)
+{
+    const struct gyre_cuda_exchange *exchange = &loaded->exchange;
+    if (exchange->n_peers == 0 || loaded->copies != NULL)
+        return NULL;
+    return exchange->reduces == 0
+               ? gyre_cuda_kernel_placed
+               : gyre_cuda_twoshot_kernel_find(exchange, n_tiles, loaded->is_placed,
+                                               reduction->dtype, reduction->op);
+}
+
+/* All-gathers whose blocks choose their multiprocessors are the interpreter's; so are more tiles of
+ * an all-reduce than go side by side. */
+static const void *choose_simple_kernel(const struct gyre_cuda_executor *executor,
+                                        const struct gyre_work *work)
 {
     const struct gyre_loaded *loaded = work->loaded;
-    return loaded->exchange.n_peers > 0 && loaded->copies == NULL && is_whole(work) &&
-                   is_placed_whole(executor, work) &&
-                   !gyre_cuda_takes_seats(executor, work, loaded->n_channels)
-               ? gyre_cuda_kernel_placed
+    const uint32_t n_tiles = (uint32_t)gyre_tile_count(&work->split);
+    const void *kernel = gyre_cuda_simple_kernel(loaded, n_tiles, &work->reduction);
+    const bool fits = loaded->exchange.reduces != 0
+                          ? n_tiles <= loaded->n_abreast
+                          : !gyre_cuda_takes_seats(executor, work, loaded->n_channels);
+    return kernel != NULL && fits && is_whole(work) &&
+                   (!loaded->is_placed || is_placed_whole(executor, work))
+               ? kernel
                : NULL;
 }
 
@@ -67,7 +84,7 @@ const void *gyre_cuda_exchange_kernel(const struct gyre_cuda_executor *executor,
         return NULL;
     switch (loaded->proto) {
     case GYRE_PROTO_SIMPLE:
-        return placed_kernel(executor, work);
+        return choose_simple_kernel(executor, work);
     case GYRE_PROTO_LAMPORT:
         return gyre_cuda_lamport_kernel_find(&loaded->exchange, (uint32_t)n_tiles, is_whole(work),
                                              work->reduction.dtype);
@@ -83,10 +100,10 @@ static void choose_size(const struct gyre_work *work, struct gyre_cuda_start *la
     const struct gyre_loaded *loaded = work->loaded;
     const uint32_t n_peers = loaded->exchange.n_peers;
     const uint32_t n_lanes = exchange_lanes(work);
-    launch->n_blocks = loaded->n_channels;
     switch (loaded->proto) {
     case GYRE_PROTO_SIMPLE:
-        launch->n_threads = gyre_min_u32(loaded->n_threads, GYRE_CUDA_EXCHANGE_THREADS);
+        launch->n_threads = gyre_min_u32(loaded->n_threads, GYRE_CUDA_EXCHANGE_THREADS) +
+                            (loaded->exchange.reduces != 0 ? GYRE_CUDA_SERVICE_THREADS : 0);
         break;
     case GYRE_PROTO_LAMPORT:
         launch->n_threads =
@@ -100,12 +117,15 @@ static void choose_size(const struct gyre_work *work, struct gyre_cuda_start *la
     }
 }
 
-/* Its offsets in bytes. LAMPORT begins with the next rank, so that not all send to the same one. */
+/* Its offsets in bytes. LAMPORT and two-shots in SIMPLE begin with the next rank, so that not
+ * all send to the same one. */
 static void fill_exchange(const struct gyre_work *work, struct gyre_cuda_exchange *exchange)
 {
     const struct gyre_loaded *loaded = work->loaded;
     const uint32_t n_peers = loaded->exchange.n_peers;
-    const uint32_t first = loaded->proto == GYRE_PROTO_LAMPORT ? loaded->exchange.own_place : 0;
+    const bool is_turned = loaded->proto == GYRE_PROTO_LAMPORT ||
+                           (loaded->proto == GYRE_PROTO_SIMPLE && loaded->exchange.reduces != 0);
+    const uint32_t first = is_turned ? loaded->exchange.own_place : 0;
     const uint64_t n_bytes = block_bytes(work);
     *exchange = loaded->exchange;
     exchange->n_lanes = exchange_lanes(work);
@@ -125,7 +145,10 @@ gyre_status gyre_cuda_launch_exchange(struct gyre_cuda_executor *executor, const
     struct gyre_cuda_start launch = {
         .kernel = kernel, .args = args, .n_works = 1, .awaits_last = true};
     choose_size(work, &launch);
-    gyre_cuda_fill_common(executor, work->loaded->proto, launch.n_blocks, &args->common);
+    const uint32_t n_seats = work->loaded->n_channels;
+    launch.n_blocks = gyre_cuda_takes_seats(executor, work, n_seats) ? executor->n_sms : n_seats;
+    gyre_cuda_fill_common(executor, work->loaded->proto, n_seats, &args->common);
+    args->common.n_blocks = launch.n_blocks;
     args->common.n_works = args->common.ends_works = 1;
     gyre_cuda_fill_work(work, 0, &args->work);
     fill_exchange(work, &args->exchange);

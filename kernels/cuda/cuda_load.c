@@ -124,7 +124,7 @@ static gyre_status prepare_exchanges(const struct gyre_loaded *loaded,
     const unsigned n_unrolls =
         loaded->proto == GYRE_PROTO_LL128 ? GYRE_ARRAY_LENGTH(unrolls) : 1; /* LL has one kernel */
     if (loaded->proto == GYRE_PROTO_SIMPLE)
-        return exchange->n_peers > 0 ? prepare_kernel(gyre_cuda_kernel_placed, 0) : GYRE_SUCCESS;
+        return prepare_kernel(gyre_cuda_simple_kernel(loaded, 1, reduction), 0);
     if (loaded->proto == GYRE_PROTO_LAMPORT) {
         GYRE_TRY(
             prepare_kernel(gyre_cuda_lamport_kernel_find(exchange, 1, false, reduction->dtype), 0));
@@ -204,12 +204,14 @@ static uint32_t most_exchange_bytes(const struct gyre_loaded *loaded)
         loaded->proto == GYRE_PROTO_LL128 ? GYRE_CUDA_LONG_UNROLL : GYRE_CUDA_UNROLL);
 }
 
-/* Two tiles side by side need twice the slots. The same on all ranks: a program's depth is. */
+/* Tiles side by side need slots each. The same on all ranks: a program's depth is. */
 static uint16_t choose_abreast(const struct gyre_cuda_executor *executor,
                                const struct gyre_load_config *config)
 {
     const uint32_t depth = config->program->min_depth;
-    return config->proto == GYRE_PROTO_SIMPLE && depth * 2 <= executor->spec.depth ? 2 : 1;
+    return config->proto == GYRE_PROTO_SIMPLE && depth * GYRE_TILES_ABREAST <= executor->spec.depth
+               ? GYRE_TILES_ABREAST
+               : 1;
 }
 
 static void fill_sizes(const struct gyre_load_config *config, struct gyre_loaded *loaded)

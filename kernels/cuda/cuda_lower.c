@@ -244,11 +244,16 @@ static bool fits_slots(const struct gyre_cuda_exchange *exchange, uint32_t n_til
     return exchange->n_peers > 0 && n_tiles * n_uses <= exchange->depth;
 }
 
+/* Which of the kernels for 1, 3, 7 peers. */
+static unsigned peers_kernel(unsigned n_peers)
+{
+    return n_peers <= 1 ? 0 : n_peers <= 3 ? 1 : 2;
+}
+
 const void *gyre_cuda_lamport_kernel_find(const struct gyre_cuda_exchange *exchange,
                                           uint32_t n_tiles, bool is_whole, unsigned dtype)
 {
     const unsigned n_peers = exchange->n_peers;
-    const unsigned most = n_peers <= 1 ? 0 : n_peers <= 3 ? 1 : 2;
     const bool is_plain =
         is_whole && n_tiles == 1 && (n_peers == 1 || n_peers == 3 || n_peers == 7);
     const bool is_same = exchange->peers[0].in_offset == exchange->own_offset;
@@ -256,7 +261,17 @@ const void *gyre_cuda_lamport_kernel_find(const struct gyre_cuda_exchange *excha
                                         : is_same              ? GYRE_CUDA_LAMPORT_SAME
                                                                : GYRE_CUDA_LAMPORT_APART;
     return fits_slots(exchange, n_tiles) && exchange->reduces != 0
-               ? by_dtype[dtype]->lamport[most][kind][is_plain]
+               ? by_dtype[dtype]->lamport[peers_kernel(n_peers)][kind][is_plain]
+               : NULL;
+}
+
+const void *gyre_cuda_twoshot_kernel_find(const struct gyre_cuda_exchange *exchange,
+                                          uint32_t n_tiles, bool is_placed, unsigned dtype,
+                                          unsigned op)
+{
+    return fits_slots(exchange, n_tiles) && exchange->reduces != 0 && exchange->gathers != 0 &&
+                   op == GYRE_SUM
+               ? by_dtype[dtype]->twoshot[peers_kernel(exchange->n_peers)][is_placed]
                : NULL;
 }
 

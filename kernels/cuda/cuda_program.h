@@ -286,9 +286,9 @@ struct gyre_cuda_exchange {
     uint16_t gathers;   /* its next slot */
     uint32_t n_lanes;   /* threads that serve a peer, whole warps */
     /* In the reduction's order, on all ranks the same. To begin with the next rank, so that not all
-     * send to one, LAMPORT's launches turn them round: 1 MiB 9.0 -> 8.0 us, 4 MiB 23.1 -> 22.6. (In
-     * LL128 that is 4 % faster at 4 MiB, and 0.4 us slower at any size: the reduction picks its
-     * inputs from shared memory. 4 H200, 2026-11.) */
+     * send to one, launches of LAMPORT and SIMPLE turn them round: 1 MiB 9.0 -> 8.0 us, 4 MiB 23.1
+     * -> 22.6. (In LL128 that is 4 % faster at 4 MiB, and 0.4 us slower at any size: the reduction
+     * picks its inputs from shared memory. 4 H200, 2026-11.) */
     struct gyre_cuda_peer peers[GYRE_CUDA_MAX_PEERS];
 };
 
@@ -397,6 +397,9 @@ void gyre_cuda_exchange_find(const struct gyre_fifo_spec *spec,
                              const struct gyre_cuda_program *blob,
                              struct gyre_cuda_exchange *exchange_out);
 
+/* Of a block of SIMPLE, beside those that move bytes: who waits and who publishes. */
+#define GYRE_CUDA_SERVICE_THREADS 64
+
 /* Of a block that runs an exchange; LAMPORT: GYRE_CUDA_LAMPORT_THREADS. */
 #define GYRE_CUDA_EXCHANGE_THREADS 512
 
@@ -446,8 +449,8 @@ enum gyre_cuda_lamport {
     GYRE_CUDA_LAMPORT_KINDS
 };
 
-/* Its kernels have registers for 1, 3 or 7 peers. */
-#define GYRE_CUDA_LAMPORT_KERNELS             3
+/* Kernels of exchanges that have registers for 1, 3 or 7 peers. */
+#define GYRE_CUDA_PEERS_KERNELS               3
 #define GYRE_CUDA_LAMPORT_THREADS(most_peers) ((most_peers) > 1 ? 512 : 1024)
 
 /** gyre_cuda_lamport_threads - of a block that moves chunks of so many bytes a tile, 16 in a
@@ -479,6 +482,11 @@ const void *gyre_cuda_exchange_kernel_find(const struct gyre_cuda_exchange *exch
  * @is_whole: all addresses and lengths are multiples of 16, nothing is multiplied or divided. */
 const void *gyre_cuda_lamport_kernel_find(const struct gyre_cuda_exchange *exchange,
                                           uint32_t n_tiles, bool is_whole, unsigned dtype);
+
+/** gyre_cuda_twoshot_kernel_find - likewise, of an all-reduce in SIMPLE. */
+const void *gyre_cuda_twoshot_kernel_find(const struct gyre_cuda_exchange *exchange,
+                                          uint32_t n_tiles, bool is_placed, unsigned dtype,
+                                          unsigned op);
 
 /** gyre_cuda_kernel_find - the interpreter for (protocol, dtype, op), or for copies only.
  * @copies: programs that reduce nothing; dtype and op are ignored.

@@ -149,6 +149,11 @@ uint32_t gyre_cuda_block_threads(const struct gyre_work *work);
 bool gyre_cuda_takes_seats(const struct gyre_cuda_executor *executor, const struct gyre_work *work,
                            uint32_t n_seats);
 
+/** gyre_cuda_simple_kernel - that runs a program of protocol SIMPLE as one macro-step, where tiles
+ * and addresses allow it; NULL if there is none. */
+const void *gyre_cuda_simple_kernel(const struct gyre_loaded *loaded, uint32_t n_tiles,
+                                    const struct gyre_reduction *reduction);
+
 /** gyre_cuda_exchange_kernel - that runs this work as one macro-step; NULL if there is none. */
 const void *gyre_cuda_exchange_kernel(const struct gyre_cuda_executor *executor,
                                       const struct gyre_work *work);

@@ -11,7 +11,7 @@
  * instruction that is fetched: a group of threads serves one peer, sends to it and receives from
  * it, and the first group reduces what all groups received, in shared memory.
  * exchange_lines.cuh has the other exchanges, exchange_lamport.cuh those in LAMPORT,
- * exchange_placed.cuh the one into windows.
+ * exchange_placed.cuh and exchange_twoshot.cuh those in SIMPLE.
  */
 #ifndef GYRE_KERNELS_CUDA_EXCHANGE_CUH
 #define GYRE_KERNELS_CUDA_EXCHANGE_CUH
@@ -25,11 +25,18 @@ struct line_range {
 };
 
 static __device__ __forceinline__ struct line_range
-exchange_range(const struct gyre_cuda_work &work, uint32_t chunk, uint32_t tile)
+exchange_range_of(const struct gyre_cuda_work &work, const struct gyre_cuda_share &share,
+                  uint32_t chunk, uint32_t tile)
 {
-    const struct gyre_cuda_share share = gyre_cuda_share_make(&work.split, blockIdx.x);
     const struct gyre_range range = gyre_cuda_tile_range(&share, chunk, tile);
     return {range.first_elem * work.elem_bytes, (uint32_t)range.n_elems * work.elem_bytes};
+}
+
+/* Where blocks have the channels' numbers. */
+static __device__ __forceinline__ struct line_range
+exchange_range(const struct gyre_cuda_work &work, uint32_t chunk, uint32_t tile)
+{
+    return exchange_range_of(work, gyre_cuda_share_make(&work.split, blockIdx.x), chunk, tile);
 }
 
 /* One thread's ends: of the peer that its group serves. */
@@ -188,6 +195,42 @@ static __device__ __forceinline__ VALUE exchange_reduce(const struct gyre_cuda_a
     value = {};
     memcpy(&value, &words, BYTES);
     return value;
+}
+
+/* A sum of 16 bytes, likewise, of peers that stand from the next rank on: the i-th in the program's
+ * order is the j-th here. Up to PEERS of them; IS_PLAIN: exactly so many, and nothing is divided.
+ */
+template <int DTYPE, int PEERS, bool IS_PLAIN>
+static __device__ __forceinline__ ulonglong2 exchange_reduce_turned(
+    const struct gyre_cuda_args_exchange &args, ulonglong2 own, const ulonglong2 *received)
+{
+    if constexpr (PEERS == 1) {
+        return exchange_reduce_pair<DTYPE, GYRE_SUM, 16>(args, own, received[0]);
+    } else {
+        const uint32_t place = args.exchange.own_place;
+        const uint32_t n_peers = IS_PLAIN ? PEERS : args.exchange.n_peers;
+        reducer<DTYPE, GYRE_SUM, 16> result;
+        pack<16> words;
+#pragma unroll
+        for (uint32_t i = 0; i <= PEERS; i++) {
+            const uint32_t j = i < place ? i + n_peers - place : i - 1 - place;
+            ulonglong2 value = own;
+            if (i > n_peers)
+                break;
+#pragma unroll
+            for (uint32_t k = 0; k < PEERS; k++)
+                if (i != place && k == j)
+                    value = received[k];
+            memcpy(&words, &value, 16);
+            if (i == 0)
+                result.begin(words, false, 0);
+            else
+                result.add(words, false, 0);
+        }
+        words = result.end(IS_PLAIN ? 1 : args.work.divisor);
+        memcpy(&own, &words, 16);
+        return own;
+    }
 }
 
 template <int DTYPE, int OP>

@@ -79,41 +79,6 @@ static __device__ __forceinline__ void lamport_empty(const struct gyre_cuda_args
             empty_line(from[k] + at);
 }
 
-/* In the program's order, as exchange_reduce(); values in registers. */
-template <int DTYPE, int PEERS, bool IS_PLAIN>
-static __device__ __forceinline__ ulonglong2 lamport_reduce(
-    const struct gyre_cuda_args_exchange &args, ulonglong2 own, const ulonglong2 *received)
-{
-    if constexpr (PEERS == 1) {
-        return exchange_reduce_pair<DTYPE, GYRE_SUM, OWN_LINE_BYTES>(args, own, received[0]);
-    } else {
-        /* Peers stand from the next rank on: the i-th in the program's order is the j-th here. */
-        const uint32_t place = args.exchange.own_place;
-        const uint32_t n_peers = IS_PLAIN ? PEERS : args.exchange.n_peers;
-        reducer<DTYPE, GYRE_SUM, OWN_LINE_BYTES> result;
-        pack<OWN_LINE_BYTES> words;
-#pragma unroll
-        for (uint32_t i = 0; i <= PEERS; i++) {
-            const uint32_t j = i < place ? i + n_peers - place : i - 1 - place;
-            ulonglong2 value = own;
-            if (i > n_peers)
-                break;
-#pragma unroll
-            for (uint32_t k = 0; k < PEERS; k++)
-                if (i != place && k == j)
-                    value = received[k];
-            memcpy(&words, &value, OWN_LINE_BYTES);
-            if (i == 0)
-                result.begin(words, false, 0);
-            else
-                result.add(words, false, 0);
-        }
-        words = result.end(IS_PLAIN ? 1 : args.work.divisor);
-        memcpy(&own, &words, OWN_LINE_BYTES);
-        return own;
-    }
-}
-
 /* A launch in this protocol, as one thread sees it. */
 template <int DTYPE, int PEERS, int KIND, bool IS_PLAIN> struct lamport_run {
     static const bool gathers = KIND == GYRE_CUDA_LAMPORT_GATHERS;
@@ -235,7 +200,7 @@ template <int DTYPE, int PEERS, int KIND, bool IS_PLAIN> struct lamport_run {
                 return false;
             if (tile == 0) /* all peers' blocks have begun */
                 exchange_invite(at);
-            ulonglong2 result = lamport_reduce<DTYPE, PEERS, IS_PLAIN>(args, own, received);
+            ulonglong2 result = exchange_reduce_turned<DTYPE, PEERS, IS_PLAIN>(args, own, received);
             if (gathers || DTYPE == GYRE_FLOAT64) /* of the others no NaN has such bits */
                 result = lamport_form::finish(result);
             if (gathers) {

@@ -7,56 +7,10 @@
 #ifndef GYRE_KERNELS_CUDA_EXCHANGE_PLACED_CUH
 #define GYRE_KERNELS_CUDA_EXCHANGE_PLACED_CUH
 
-#include "kernels/cuda/block.cuh"
-#include "kernels/cuda/exchange.cuh"
 #include "kernels/cuda/move.cuh"
+#include "kernels/cuda/simple_ends.cuh"
 
 #define PLACED_UNROLL 4
-
-/* The words of a peer, in this block's channel, and how far its ends are. */
-struct placed_peer {
-    struct gyre_inbox *inbox_there;
-    const struct gyre_inbox *inbox_here;
-    struct gyre_credit *credit_there;
-    const struct gyre_credit *credit_here;
-    uint64_t sent; /* slots before this launch */
-    uint64_t received;
-    uint32_t send_index; /* connectors */
-    uint32_t recv_index;
-};
-
-static __device__ __forceinline__ struct placed_peer
-placed_peer_find(const struct gyre_cuda_args_exchange &args, uint32_t k)
-{
-    const struct gyre_cuda_exchange &exchange = args.exchange;
-    const struct gyre_cuda_peer &peer = exchange.peers[k];
-    const size_t inbox_skip = (size_t)blockIdx.x * exchange.slots_stride;
-    const size_t credit_skip = (size_t)blockIdx.x * exchange.credit_stride;
-    const uint32_t skip = blockIdx.x * args.work.channel_stride;
-    return {(struct gyre_inbox *)(peer.to + inbox_skip),
-            (const struct gyre_inbox *)(peer.from + inbox_skip),
-            (struct gyre_credit *)((unsigned char *)peer.posted + credit_skip),
-            (const struct gyre_credit *)((const unsigned char *)peer.head + credit_skip),
-            0,
-            0,
-            peer.send_end + skip,
-            peer.recv_end + skip};
-}
-
-/* The peer is in this call, and has room for its slots. Returns false when aborted. */
-static __device__ __forceinline__ bool
-placed_await_entry(const struct gyre_cuda_args_exchange &args, const struct placed_peer &peer,
-                   uint32_t n_slots)
-{
-    const uint64_t *head = peer.credit_here->head;
-    const uint64_t least = peer.sent + n_slots - args.exchange.depth;
-    uint32_t n_polls = 0;
-    while ((int64_t)(load_acquire_sys(&head[GYRE_HEAD_ENTERED]) - (peer.sent + 1)) < 0 ||
-           (int64_t)(load_acquire_sys(&head[GYRE_PROTO_SIMPLE]) - least) < 0)
-        if (must_stop(args.common, n_polls))
-            return false;
-    return true;
-}
 
 static __device__ __forceinline__ uint32_t placed_tile_bytes(const struct gyre_cuda_work &work,
                                                              uint32_t n_bytes, uint32_t tile)
@@ -68,7 +22,7 @@ static __device__ __forceinline__ uint32_t placed_tile_bytes(const struct gyre_c
 /* After a barrier, as SIMPLE publishes (sync.cuh): fence, then tail, over what all the block's
  * threads stored. */
 static __device__ __forceinline__ void placed_publish(const struct gyre_cuda_args_exchange &args,
-                                                      const struct placed_peer &peer,
+                                                      const struct simple_peer &peer,
                                                       uint32_t n_bytes)
 {
     const uint32_t n_slots = args.work.split.n_tiles;
@@ -83,22 +37,12 @@ static __device__ __forceinline__ void placed_publish(const struct gyre_cuda_arg
 /* What the peer stored here is complete; its slots are given back. Of those only slot_info was
  * read, and compared: head needs no fence. */
 static __device__ __forceinline__ void placed_take(const struct gyre_cuda_args_exchange &args,
-                                                   const struct placed_peer &peer, uint32_t n_bytes)
+                                                   const struct simple_peer &peer, uint32_t n_bytes)
 {
     const uint32_t n_slots = args.work.split.n_tiles;
-    for (uint32_t tile = 0; tile < n_slots; tile++) {
-        uint32_t n_polls = 0;
-        while ((int64_t)(load_acquire_sys(&peer.inbox_here->tail[GYRE_PROTO_SIMPLE]) -
-                         (peer.received + tile + 1)) < 0)
-            if (must_stop(args.common, n_polls))
-                return;
-        const uint32_t slot = (uint32_t)(peer.received + tile) & (args.exchange.depth - 1);
-        if (load_relaxed_sys(&peer.inbox_here->slot_info[slot]) !=
-            gyre_slot_info(placed_tile_bytes(args.work, n_bytes, tile), args.work.signature)) {
-            report_mismatch(args.common, peer.recv_index);
+    for (uint32_t tile = 0; tile < n_slots; tile++)
+        if (!simple_await_slot(args, peer, tile, placed_tile_bytes(args.work, n_bytes, tile)))
             return;
-        }
-    }
     store_relaxed_sys(&peer.credit_there->head[GYRE_PROTO_SIMPLE], peer.received + n_slots);
 }
 
@@ -127,19 +71,17 @@ static __global__ void __launch_bounds__(GYRE_CUDA_EXCHANGE_THREADS, 1)
     __shared__ unsigned char *outs[GYRE_CUDA_MAX_PEERS + 1];
     const struct gyre_cuda_exchange &exchange = args.exchange;
     const struct gyre_cuda_work &work = args.work;
-    const struct line_range range = exchange_range(work, 0, 0);
     const struct gyre_cuda_share share = gyre_cuda_share_make(&work.split, blockIdx.x);
+    const uint64_t skip_bytes = share.begin * work.elem_bytes;
     const uint32_t n_bytes = (uint32_t)(share.end - share.begin) * work.elem_bytes;
-    const unsigned char *in = work.in + exchange.own_offset + range.skip_bytes;
-    unsigned char *own_out = work.out + exchange.own_out_offset + range.skip_bytes;
+    const unsigned char *in = work.in + exchange.own_offset + skip_bytes;
+    unsigned char *own_out = work.out + exchange.own_out_offset + skip_bytes;
     const uint32_t k = threadIdx.x, n_slots = work.split.n_tiles;
     const bool serves = k < exchange.n_peers, is_in_place = in == own_out;
-    struct placed_peer peer = {};
+    struct simple_peer peer = {};
     if (serves) {
-        peer = placed_peer_find(args, k);
-        /* A window's table does not change while calls use it. */
-        outs[k] = (unsigned char *)work.bases[peer.send_index / args.common.ends_per_rank] +
-                  work.out_offset_bytes + (own_out - work.out);
+        peer = simple_peer_find(args, blockIdx.x, k);
+        outs[k] = simple_out(args, peer) + skip_bytes;
     }
     if (k == 0)
         outs[exchange.n_peers] = own_out;
@@ -147,14 +89,12 @@ static __global__ void __launch_bounds__(GYRE_CUDA_EXCHANGE_THREADS, 1)
     const uint64_t turn = take_turn(args.common);
     bool is_stopped = load_relaxed_sys(&args.common.control->is_aborted) != 0;
     if (serves) {
-        peer.received = args.common.counters[peer.recv_index];
-        /* What this rank did to its OUT before is over. */
-        store_relaxed_sys(&peer.credit_there->head[GYRE_HEAD_ENTERED], peer.received + 1);
-        peer.sent = args.common.counters[peer.send_index];
+        simple_peer_count(args, &peer);
+        simple_enter(peer);
     }
     announce_turn(args.common, turn);
     if (serves && !is_stopped)
-        is_stopped = !placed_await_entry(args, peer, n_slots);
+        is_stopped = !simple_await_entry(args, peer) || !simple_await_room(args, peer, n_slots);
     is_stopped = __syncthreads_or(is_stopped) != 0;
     if (!is_stopped)
         placed_copy(in, outs, exchange.n_peers + (is_in_place ? 0 : 1), n_bytes);
@@ -166,10 +106,8 @@ static __global__ void __launch_bounds__(GYRE_CUDA_EXCHANGE_THREADS, 1)
     __syncthreads();
     if (k == 0)
         invite_next_launch();
-    if (serves) {
-        args.common.counters[peer.send_index] = peer.sent + n_slots;
-        args.common.counters[peer.recv_index] = peer.received + n_slots;
-    }
+    if (serves)
+        simple_close(args, peer, n_slots);
     end_turn(args.common, turn, blockIdx.x);
 }
 

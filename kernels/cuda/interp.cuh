@@ -8,6 +8,7 @@
 
 #include "kernels/cuda/exchange_lamport.cuh"
 #include "kernels/cuda/exchange_lines.cuh"
+#include "kernels/cuda/exchange_twoshot.cuh"
 #include "kernels/cuda/kernel_table.h"
 #include "kernels/cuda/lamport.cuh"
 #include "kernels/cuda/ll.cuh"
@@ -99,12 +100,22 @@ __global__ void __launch_bounds__(MAX_BLOCK_THREADS(PROTO), 1)
         LAMPORT_EXCHANGES_AMONG(dtype, 1), LAMPORT_EXCHANGES_AMONG(dtype, 3), \
             LAMPORT_EXCHANGES_AMONG(dtype, 7)                                 \
     }
+#define TWOSHOT(dtype, peers)                                   \
+    {                                                           \
+        (const void *)&exchange_twoshot<dtype, peers, false>,   \
+            (const void *)&exchange_twoshot<dtype, peers, true> \
+    }
+#define TWOSHOTS(dtype)                                         \
+    {                                                           \
+        TWOSHOT(dtype, 1), TWOSHOT(dtype, 3), TWOSHOT(dtype, 7) \
+    }
 /* Defines the table of one element type's kernels. Exchanges, which take a quarter of a megabyte a
  * type, are for the types that are reduced most; for the others the interpreter runs the steps. */
-#define DEFINE_TABLE(id, exchanges, lamport, lamport_sum)                \
+#define DEFINE_TABLE(id, exchanges, twoshots, lamport, lamport_sum)      \
     extern "C" const struct gyre_cuda_kernels gyre_cuda_kernels_##id = { \
         ONE_SHOTS(GYRE_##id),                                            \
         exchanges,                                                       \
+        twoshots,                                                        \
         lamport,                                                         \
         {KERNELS_OF_PROTO(SIMPLE, GYRE_##id),                            \
          KERNELS_OF_PROTO(LL, GYRE_##id),                                \
@@ -113,12 +124,10 @@ __global__ void __launch_bounds__(MAX_BLOCK_THREADS(PROTO), 1)
 #define NONE_OF_THEM \
     {                \
     }
-#define DEFINE_KERNELS(id) DEFINE_TABLE(id, NONE_OF_THEM, NONE_OF_THEM, nullptr)
-#define DEFINE_KERNELS_AND_EXCHANGES(id) \
-    DEFINE_TABLE(id, EXCHANGES(GYRE_##id), NONE_OF_THEM, nullptr)
+#define DEFINE_KERNELS(id) DEFINE_TABLE(id, NONE_OF_THEM, NONE_OF_THEM, NONE_OF_THEM, nullptr)
 /* LAMPORT has sums of them (gyre_lamport_adds()). */
-#define DEFINE_FLOAT_KERNELS_AND_EXCHANGES(id)                           \
-    DEFINE_TABLE(id, EXCHANGES(GYRE_##id), LAMPORT_EXCHANGES(GYRE_##id), \
+#define DEFINE_FLOAT_KERNELS_AND_EXCHANGES(id)                                                \
+    DEFINE_TABLE(id, EXCHANGES(GYRE_##id), TWOSHOTS(GYRE_##id), LAMPORT_EXCHANGES(GYRE_##id), \
                  KERNEL(LAMPORT, GYRE_##id, GYRE_SUM))
 
 #endif

@@ -24,8 +24,10 @@ enum gyre_cuda_lines {
 struct gyre_cuda_kernels {
     const void *one_shot[GYRE_MIN + 1];      /* in LL, in few instructions */
     const void *exchange[GYRE_CUDA_N_LINES]; /* sums */
-    /* Sums of floating point: for 1, 3, 7 peers; by kind; in general, and the plain ones. */
-    const void *lamport[GYRE_CUDA_LAMPORT_KERNELS][GYRE_CUDA_LAMPORT_KINDS][2];
+    /* Sums of floating point, for 1, 3, 7 peers. SIMPLE's two-shot: staged, placed; LAMPORT's
+     * exchanges by kind: in general, plain. */
+    const void *twoshot[GYRE_CUDA_PEERS_KERNELS][2];
+    const void *lamport[GYRE_CUDA_PEERS_KERNELS][GYRE_CUDA_LAMPORT_KINDS][2];
     const void *by_op[GYRE_N_PROTOS][GYRE_MIN + 1];
 };
 

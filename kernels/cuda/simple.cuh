@@ -23,7 +23,7 @@
 #define READY_BARRIER   1 /* to 4: waiter arrives, workers sync */
 #define DONE_BARRIER    5 /* to 8: workers arrive, poster syncs */
 #define POSTED_BARRIER  9 /* to 12: poster arrives, waiter syncs */
-#define SERVICE_THREADS 64
+#define SERVICE_THREADS GYRE_CUDA_SERVICE_THREADS
 #define FIRST_OUT_LANE  16 /* lanes 0..9 serve inputs, 16..24 outputs */
 
 static_assert(GYRE_STEP_MAX_INS <= FIRST_OUT_LANE && FIRST_OUT_LANE + GYRE_STEP_MAX_OUTS <= 32,

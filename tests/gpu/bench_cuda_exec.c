@@ -19,7 +19,7 @@
 #define SIMPLE_BYTES (256 * 1024)
 #define LL_BYTES     (64 * 1024)
 #define LL128_BYTES  (128 * 1024)
-#define UNIT_ELEMS   32                  /* 128 bytes */
+#define UNIT_ELEMS   4                   /* 16 bytes, as of communicators */
 #define PLACED       GYRE_N_PROTOS       /* beside the protocols: SIMPLE with placed data */
 #define COPIED       (GYRE_N_PROTOS + 1) /* likewise, by copy engines */
 

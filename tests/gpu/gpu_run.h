@@ -22,6 +22,7 @@ struct gpu_run {
     uint32_t n_channels;
     uint32_t n_threads;
     uint32_t misaligned_elems;
+    bool misaligns_last; /* only the last rank's buffers are */
     bool in_place;
     bool is_placed;
     bool by_copy_engines;

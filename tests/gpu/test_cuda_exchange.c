@@ -183,11 +183,16 @@ static void one_and_two_shots_are_exchanges_that_do_the_same(void)
 }
 
 /* Their words are those of SIMPLE's FIFOs. */
-static void all_gathers_into_windows_are_exchanges(void)
+static void so_are_two_shots_in_simple_and_all_gathers_into_windows(void)
 {
-    places = true;
     for (int n_ranks = 2; n_ranks <= GYRE_CUDA_MAX_PEERS + 1; n_ranks++)
+        check_play(&gyre_algorithm_twoshot, GYRE_COLL_ALL_REDUCE, GYRE_PROTO_SIMPLE, n_ranks);
+    places = true;
+    for (int n_ranks = 2; n_ranks <= GYRE_CUDA_MAX_PEERS + 1; n_ranks++) {
         check_play(&gyre_algorithm_direct, GYRE_COLL_ALL_GATHER, GYRE_PROTO_SIMPLE, n_ranks);
+        check_play(&gyre_algorithm_twoshot, GYRE_COLL_ALL_REDUCE, GYRE_PROTO_SIMPLE, n_ranks);
+    }
+    CHECK(find(&gyre_algorithm_ring, GYRE_COLL_ALL_REDUCE, GYRE_PROTO_SIMPLE, 2, 0).n_peers == 1);
     CHECK(find(&gyre_algorithm_ring, GYRE_COLL_ALL_GATHER, GYRE_PROTO_SIMPLE, 3, 0).n_peers == 0);
     CHECK(find(&gyre_algorithm_ring, GYRE_COLL_ALL_REDUCE, GYRE_PROTO_SIMPLE, 3, 0).n_peers == 0);
     places = false;
@@ -251,9 +256,10 @@ static void what_lamport_cannot_carry_stays_nan(void)
 
 static const struct test_case cases[] = {
     {"what lamport cannot carry stays NaN", what_lamport_cannot_carry_stays_nan},
-    {"all-gathers into windows are exchanges", all_gathers_into_windows_are_exchanges},
     {"one and two shots are exchanges that do the same",
      one_and_two_shots_are_exchanges_that_do_the_same},
+    {"so are two-shots in simple, and all-gathers into windows",
+     so_are_two_shots_in_simple_and_all_gathers_into_windows},
     {"other programs are run step by step", other_programs_are_run_step_by_step},
 };
 

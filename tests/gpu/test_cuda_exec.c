@@ -5,6 +5,7 @@
  */
 #include "kernels/cuda/cuda_copies.h"
 #include "kernels/cuda/cuda_exec.h"
+#include "kernels/cuda/cuda_state.h"
 #include "tests/check.h"
 #include "tests/gpu/gpu_run.h"
 #include "tests/gpus.h"
@@ -72,9 +73,12 @@ static void make_buffers(const struct gpu_run *run, int n_ranks, int rank, struc
     const size_t out_bytes = buffer_elems(run, true, n_ranks) * elem_bytes;
     const struct gyre_collective_traits *traits = &gyre_collectives[run->coll];
     const size_t block_bytes = run->count * elem_bytes * (size_t)rank;
-    const size_t start = GUARD_BYTES + run->misaligned_elems * elem_bytes;
+    const bool is_misaligned = !run->misaligns_last || rank == n_ranks - 1;
+    const size_t start = GUARD_BYTES + (is_misaligned ? run->misaligned_elems * elem_bytes : 0);
     buffers->in_offset = start;
     buffers->out_offset = run->in_place ? start : start + (in_bytes + 15) / 16 * 16 + GUARD_BYTES;
+    if (run->misaligns_last && !run->in_place) /* a window is where its peers' are */
+        buffers->out_offset = (buffers->out_offset + 15) / 16 * 16;
     if (run->in_place && traits->in_blocks && !traits->out_blocks)
         buffers->out_offset = start + block_bytes;
     if (run->in_place && traits->out_blocks && !traits->in_blocks)
@@ -111,6 +115,8 @@ static struct gyre_work make_work(const struct gpu_run *run, struct gyre_loaded 
                              .sequence = 1};
     return work;
 }
+
+static uint32_t n_macro_steps[GYRE_N_PROTOS]; /* launches so far */
 
 /* Both executors, all ranks. Returns whether every byte is the same. */
 static bool run_both(struct gpu_world *gpus, struct world *hosts, const struct gpu_run *run)
@@ -156,6 +162,8 @@ static bool run_both(struct gpu_world *gpus, struct world *hosts, const struct g
         struct gyre_work work =
             make_work(run, on_gpu[rank], buffers[rank].device, &buffers[rank], n_chunks);
         work.placement = &placements[rank];
+        n_macro_steps[run->proto] +=
+            gyre_cuda_exchange_kernel(gyre_cuda_own(gpus->executors[rank]), &work) != NULL;
         CHECK_OK(gyre_executor_cuda.launch(gpus->executors[rank], &work, 1, gpus->streams[rank]));
         work = make_work(run, on_host[rank], buffers[rank].host, &buffers[rank], n_chunks);
         work.placement = &on_hosts;
@@ -230,6 +238,7 @@ static bool random_run(struct gpu_run *run, int n_ranks)
     run->n_channels = 1 + below(4);
     run->n_threads = 32U << below(5);
     run->misaligned_elems = below(3) == 0 ? 1 + below(15) : 0;
+    run->misaligns_last = below(2) != 0;
     run->is_placed = run->proto == GYRE_PROTO_SIMPLE && below(2) != 0;
     run->by_copy_engines = run->is_placed && n_ranks > 1 && below(2) != 0 &&
                            (run->algorithm->copy_tails >> run->coll & 1U) != 0;
@@ -240,10 +249,39 @@ static bool random_run(struct gpu_run *run, int n_ranks)
     return true;
 }
 
+/* A call that kernels run as one macro-step, on ranks whose buffers allow it. */
+static bool random_exchange(struct gpu_run *run, int n_ranks)
+{
+    static const enum gyre_collective colls[] = {GYRE_COLL_ALL_REDUCE, GYRE_COLL_ALL_REDUCE,
+                                                 GYRE_COLL_REDUCE_SCATTER, GYRE_COLL_ALL_GATHER};
+    static const gyre_dtype dtypes[] = {GYRE_FLOAT16, GYRE_BFLOAT16, GYRE_FLOAT32, GYRE_FLOAT64};
+    if (!random_run(run, n_ranks))
+        return false;
+    run->algorithm = below(2) != 0 ? &gyre_algorithm_twoshot : &gyre_algorithm_direct;
+    run->coll = colls[below(GYRE_ARRAY_LENGTH(colls))];
+    if (run->algorithm == &gyre_algorithm_twoshot)
+        run->coll = GYRE_COLL_ALL_REDUCE;
+    run->by_copy_engines = false;
+    run->root = 0;
+    run->reduction = (struct gyre_reduction){
+        .dtype = (uint8_t)dtypes[below(GYRE_ARRAY_LENGTH(dtypes))], .op = GYRE_SUM, .divisor = 1};
+    if (gyre_collectives[run->coll].reduces && below(4) == 0) {
+        run->reduction.premultiply = 1;
+        run->reduction.scalar =
+            gyre_premultiply_scalar((gyre_dtype)run->reduction.dtype, (uint32_t)n_ranks);
+    }
+    run->proto = (enum gyre_proto)below(GYRE_N_PROTOS);
+    if (run->coll == GYRE_COLL_ALL_GATHER && run->proto == GYRE_PROTO_LAMPORT)
+        run->proto = GYRE_PROTO_SIMPLE;
+    run->is_placed = run->proto == GYRE_PROTO_SIMPLE && below(2) != 0;
+    run->count = 16 * (1 + below(below(2) != 0 ? 1500 : 100));
+    return true;
+}
+
 static int wanted_ranks = 4;
 static uint32_t wanted_runs = 400;
 
-static void the_gpu_computes_the_same_bits_as_the_host(void)
+static void run_many(bool (*random)(struct gpu_run *run, int n_ranks))
 {
     struct gpu_world gpus;
     struct world hosts;
@@ -252,7 +290,7 @@ static void the_gpu_computes_the_same_bits_as_the_host(void)
     world_open(&hosts, wanted_ranks, GPU_RUN_FIFOS, gpu_run_spec.depth, GPU_RUN_SIMPLE_BYTES);
     while (n_done < wanted_runs && n_wrong < 10) {
         struct gpu_run run;
-        if (!random_run(&run, wanted_ranks))
+        if (!random(&run, wanted_ranks))
             continue;
         n_done++;
         n_wrong += run_both(&gpus, &hosts, &run) ? 0 : 1;
@@ -260,6 +298,20 @@ static void the_gpu_computes_the_same_bits_as_the_host(void)
     CHECK_MSG(n_wrong == 0, "%u of %u random calls differ", n_wrong, n_done);
     world_close(&hosts);
     gpu_world_close(&gpus);
+}
+
+static void the_gpu_computes_the_same_bits_as_the_host(void)
+{
+    run_many(random_run);
+}
+
+/* Some in another way than their peers, whose buffers begin elsewhere. */
+static void so_do_its_macro_steps(void)
+{
+    run_many(random_exchange);
+    for (int proto = 0; proto < GYRE_N_PROTOS; proto++)
+        CHECK_MSG(n_macro_steps[proto] > 0 || wanted_runs < 100, "none in %s",
+                  gyre_proto_names[proto]);
 }
 
 /* Stale lines of a full slot, then a jump so that the old flags come round again. */
@@ -383,6 +435,7 @@ static void lamport_carries_every_value(void)
 
 static const struct test_case cases[] = {
     {"the GPU computes the same bits as the host", the_gpu_computes_the_same_bits_as_the_host},
+    {"so do its macro-steps", so_do_its_macro_steps},
     {"flags that wrap never match stale lines", flags_that_wrap_never_match_stale_lines},
     {"lamport carries every value", lamport_carries_every_value},
 };

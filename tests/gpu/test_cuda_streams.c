@@ -475,13 +475,14 @@ static void an_abort_ends_kernels_that_wait_and_those_behind_them(void)
         }
 }
 
-static void a_call_that_does_not_fit_is_reported_and_waits_for_the_abort(void)
+static void check_mismatch(uint64_t count)
 {
     struct gpu_world gpus;
     struct gyre_program *programs[GPU_WORLD_MAX_RANKS];
     struct gyre_loaded *loaded[GPU_WORLD_MAX_RANKS];
     float *buffers[GPU_WORLD_MAX_RANKS];
     struct gpu_run run = gpu_run_ring;
+    run.count = count;
     gpu_world_open(&gpus, 2, &gpu_run_spec);
     gpu_run_load_all(&gpus, &run, programs, loaded, buffers);
     for (int rank = 0; rank < 2; rank++) {
@@ -501,6 +502,13 @@ static void a_call_that_does_not_fit_is_reported_and_waits_for_the_abort(void)
     CHECK(gpu_world_wait(&gpus, 1.0));
     gpu_run_unload_all(&gpus, programs, loaded, buffers);
     gpu_world_close(&gpus);
+}
+
+/* Whole lines are one macro-step, others are steps. */
+static void a_call_that_does_not_fit_is_reported_and_waits_for_the_abort(void)
+{
+    check_mismatch(5000);
+    check_mismatch(4999);
 }
 
 static const struct test_case cases[] = {
