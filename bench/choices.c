@@ -116,43 +116,81 @@ static gyre_status meet(const struct bench_rank *rank, const struct bench_trial 
     return bench_wait(rank);
 }
 
+/* n calls, waited for one by one. */
+static gyre_status time_calls(const struct bench_rank *rank, const struct bench_trial *trial,
+                              const struct bench_call *call, double *us, size_t n)
+{
+    const bool is_loose = gyre_collectives[trial->what.coll].has_root;
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t start_ns = gyre_now_ns();
+        GYRE_TRY(bench_enqueue(rank, call));
+        GYRE_TRY(bench_wait(rank));
+        us[i] = (double)(gyre_now_ns() - start_ns) / 1e3;
+        if (is_loose)
+            GYRE_TRY(meet(rank, trial));
+    }
+    return GYRE_SUCCESS;
+}
+
+/* -G: n calls of a graph; all get the same time. */
+static gyre_status time_captured(const struct bench_rank *rank, const struct bench_call *call,
+                                 double *us, size_t n)
+{
+    GYRE_TRY(bench_enqueue(rank, call)); /* what is loaded on first use cannot be captured */
+    GYRE_TRY(bench_wait(rank));
+    GYRE_TRY(bench_time_graph(rank, call, (int)n, &us[0]));
+    for (size_t i = 1; i < n; i++)
+        us[i] = us[0];
+    return GYRE_SUCCESS;
+}
+
 /* One trial's turn: n calls; us[i] becomes the longest over the ranks. */
 static gyre_status take_turn(struct bench_rank *rank, const struct bench_trial *trial, double *us,
                              size_t n)
 {
     const struct bench_call call = bench_call_of(rank, &rank->buffers, &trial->what, false);
-    gyre_status status = GYRE_SUCCESS;
-    const bool is_loose = gyre_collectives[trial->what.coll].has_root;
     gyre_plan_force(rank->comm, &trial->choice);
     GYRE_TRY(bench_team_barrier(&rank->member));
-    for (size_t i = 0; i < n && status == GYRE_SUCCESS; i++) {
-        const uint64_t start_ns = gyre_now_ns();
-        status = bench_enqueue(rank, &call);
-        if (status == GYRE_SUCCESS)
-            status = bench_wait(rank);
-        us[i] = (double)(gyre_now_ns() - start_ns) / 1e3;
-        if (is_loose && status == GYRE_SUCCESS)
-            status = meet(rank, trial);
-    }
+    const gyre_status status = rank->options->n_graph_launches > 0
+                                   ? time_captured(rank, &call, us, n)
+                                   : time_calls(rank, trial, &call, us, n);
     gyre_plan_force(rank->comm, NULL);
     GYRE_TRY(bench_rank_agree(rank, status));
     return bench_longest(rank, us, n);
 }
 
-/* Warm a trial up and see how many calls fill a turn; the same number on all ranks. */
-static gyre_status choose_n_calls(struct bench_rank *rank, const struct bench_trial *trial,
-                                  size_t *n_calls_out)
+/* Warm a trial up, then take two first looks, of which the better one counts; the same on all
+ * ranks.
+ */
+static gyre_status look_at(struct bench_rank *rank, struct bench_trial *trial)
 {
-    double us[PROBE_CALLS], median_us = 0;
-    for (int pass = 0; pass < 2; pass++) { /* the first pass only warms */
+    double us[PROBE_CALLS];
+    for (int pass = 0; pass < 3; pass++) {
         GYRE_TRY(take_turn(rank, trial, us, PROBE_CALLS));
-        median_us = bench_median_of(us, PROBE_CALLS);
+        const double median_us = bench_median_of(us, PROBE_CALLS);
+        if (pass <= 1 || median_us < trial->us) /* the first pass only warms */
+            trial->us = median_us;
     }
-    const double n_calls = TURN_US / (median_us > 0.1 ? median_us : 0.1);
-    *n_calls_out = n_calls > MAX_CALLS   ? MAX_CALLS
-                   : n_calls < MIN_CALLS ? MIN_CALLS
-                                         : (size_t)n_calls;
     return GYRE_SUCCESS;
+}
+
+/* How many calls fill a turn of the trial. */
+static size_t choose_n_calls(const struct bench_trial *trial)
+{
+    const double n_calls = TURN_US / (trial->us > 0.1 ? trial->us : 0.1);
+    return n_calls > MAX_CALLS ? MAX_CALLS : n_calls < MIN_CALLS ? MIN_CALLS : (size_t)n_calls;
+}
+
+/* After the first looks. */
+static bool is_too_slow(const struct bench_trials *trials, const struct bench_trial *trial)
+{
+    double fastest_us = trial->us;
+    for (int i = 0; i < trials->n_trials; i++)
+        if (trials->trials[i].what.n_bytes == trial->what.n_bytes &&
+            trials->trials[i].us < fastest_us)
+            fastest_us = trials->trials[i].us;
+    return trials->most_slowness > 0 && !trial->is_tuned &&
+           trial->us > trials->most_slowness * fastest_us;
 }
 
 /* By trial: n_calls, and medians of all rounds. */
@@ -162,14 +200,21 @@ static gyre_status run_rounds(struct bench_rank *rank, struct bench_trials *tria
     const size_t n_rounds = (size_t)rank->options->n_rounds;
     double us[MAX_CALLS];
     for (int i = 0; i < trials->n_trials; i++)
-        GYRE_TRY(choose_n_calls(rank, &trials->trials[i], &n_calls[i]));
+        GYRE_TRY(look_at(rank, &trials->trials[i]));
+    for (int i = 0; i < trials->n_trials; i++)
+        trials->trials[i].is_dropped = is_too_slow(trials, &trials->trials[i]);
+    for (int i = 0; i < trials->n_trials; i++)
+        n_calls[i] = choose_n_calls(&trials->trials[i]);
     for (size_t round = 0; round < n_rounds; round++)
         for (int i = 0; i < trials->n_trials; i++) {
+            if (trials->trials[i].is_dropped)
+                continue;
             GYRE_TRY(take_turn(rank, &trials->trials[i], us, n_calls[i]));
             medians[(size_t)i * n_rounds + round] = bench_median_of(us, n_calls[i]);
         }
     for (int i = 0; i < trials->n_trials; i++)
-        trials->trials[i].us = bench_median_of(&medians[(size_t)i * n_rounds], n_rounds);
+        if (!trials->trials[i].is_dropped)
+            trials->trials[i].us = bench_median_of(&medians[(size_t)i * n_rounds], n_rounds);
     return GYRE_SUCCESS;
 }
 

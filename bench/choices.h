@@ -14,6 +14,7 @@ struct bench_trial {
     struct bench_case what;
     struct gyre_choice choice;
     bool is_tuned;       /* the tuner's; the first of its case */
+    bool is_dropped;     /* after a first look, which is all that `us` stands on */
     double us;           /* median over rounds of the round's median; of a call, the longest rank */
     double predicted_us; /* 0 = no prediction */
 };
@@ -21,6 +22,9 @@ struct bench_trial {
 struct bench_trials {
     struct bench_trial trials[BENCH_MAX_TRIALS];
     int n_trials;
+    /* Others than the tuner's that are at least so many times as slow as the fastest of their case
+     * at two first looks are dropped; 0 = none are. */
+    double most_slowness;
 };
 
 /** bench_add_trials - of one case: the tuner's choice, then for each algorithm and protocol that
@@ -30,8 +34,9 @@ gyre_status bench_add_trials(const struct bench_rank *rank, const struct bench_c
                              struct bench_trials *trials);
 
 /** bench_time_trials - fill in us; collective; the same result on all ranks. Calls are waited for
- * one by one; where a call does not make all ranks wait for each other (there is a root), something
- * else does in between. The communicator is as tuned afterwards. */
+ * one by one, or captured (-G); of those waited for, where a call does not make all ranks wait for
+ * each other (there is a root), something else does in between. The communicator is as tuned
+ * afterwards. */
 gyre_status bench_time_trials(struct bench_rank *rank, struct bench_trials *trials);
 
 /** bench_predict - --predict: for every size what was predicted, what was measured and what the

@@ -18,6 +18,10 @@
 #define MAX_CALLS   2000
 #define MIN_CALLS   3
 #define PROBE_CALLS 3
+/* Replays of a graph follow each other for about this long before they are waited for, so that
+ * launch, wait and the ranks' skew, ten microseconds or more, are a small part of a call. */
+#define REPLAYS_US   1000.0
+#define MOST_REPLAYS 50
 
 gyre_status bench_reference_find(const char *name, const struct bench_reference_ops **ops_out)
 {
@@ -37,13 +41,13 @@ gyre_status bench_reference_find(const char *name, const struct bench_reference_
     return gyre_fail(GYRE_ERROR_UNSUPPORTED, "--compare %s: this bench was built without it", name);
 }
 
-/* A sample: n_batch calls of one engine, then one wait. @graph: the same calls captured, or NULL.
- */
+/* A sample: n_batch calls of one engine, then one wait; captured, they are replayed. */
 struct batch {
     const struct bench_reference *engine; /* NULL = gyre */
     const struct bench_call *call;
     int n_batch;
-    struct bench_graph *graph;
+    struct bench_graph *graph; /* NULL = not captured */
+    int n_replays;
 };
 
 static gyre_status enqueue_batch(struct bench_rank *rank, const struct batch *batch)
@@ -57,8 +61,10 @@ static gyre_status enqueue_batch(struct bench_rank *rank, const struct batch *ba
 
 static gyre_status run_batch(struct bench_rank *rank, const struct batch *batch)
 {
-    GYRE_TRY(batch->graph != NULL ? bench_graph_launch(batch->graph, rank->stream)
-                                  : enqueue_batch(rank, batch));
+    if (batch->graph == NULL)
+        GYRE_TRY(enqueue_batch(rank, batch));
+    for (int i = 0; i < batch->n_replays && batch->graph != NULL; i++)
+        GYRE_TRY(bench_graph_launch(batch->graph, rank->stream));
     const bool is_done = batch->engine != NULL && !batch->engine->ops->is_on_stream;
     return is_done ? GYRE_SUCCESS : bench_wait(rank);
 }
@@ -84,7 +90,7 @@ static gyre_status take_turn(struct bench_rank *rank, const struct batch *batch,
     for (size_t i = 0; i < n && status == GYRE_SUCCESS; i++) {
         const uint64_t start_ns = gyre_now_ns();
         status = run_batch(rank, batch);
-        us[i] = (double)(gyre_now_ns() - start_ns) / 1e3 / batch->n_batch;
+        us[i] = (double)(gyre_now_ns() - start_ns) / 1e3 / (batch->n_batch * batch->n_replays);
     }
     GYRE_TRY(bench_rank_agree(rank, status));
     return bench_longest(rank, us, n);
@@ -97,22 +103,32 @@ struct line_up {
     int n;
 };
 
-/* Warm all up and see how many calls fill a turn; the same number on all ranks. */
-static gyre_status choose_n_calls(struct bench_rank *rank, const struct line_up *line_up,
+static int clamp(double value, int least, int most)
+{
+    return value > most ? most : value < least ? least : (int)value;
+}
+
+/* Warm all up and see how many replays fill a sample and how many samples a turn; the same numbers
+ * on all ranks. */
+static gyre_status choose_n_calls(struct bench_rank *rank, struct line_up *line_up,
                                   int *n_calls_out)
 {
     double us[PROBE_CALLS];
     double slowest_us = 0;
     for (int pass = 0; pass < 2; pass++) { /* the first pass only warms */
+        slowest_us = 0;
         for (int i = 0; i < line_up->n; i++) {
             GYRE_TRY(take_turn(rank, &line_up->batches[i], us, PROBE_CALLS));
             const double median = bench_median_of(us, PROBE_CALLS);
-            slowest_us = pass == 0 || median > slowest_us ? median : slowest_us;
+            slowest_us = median > slowest_us ? median : slowest_us;
         }
     }
-    const double n_calls =
-        TURN_US / line_up->batches[0].n_batch / (slowest_us > 0.1 ? slowest_us : 0.1);
-    *n_calls_out = n_calls > MAX_CALLS ? MAX_CALLS : n_calls < MIN_CALLS ? MIN_CALLS : (int)n_calls;
+    const double batch_us = line_up->batches[0].n_batch * (slowest_us > 0.1 ? slowest_us : 0.1);
+    const bool is_captured = line_up->batches[0].graph != NULL;
+    const int n_replays = is_captured ? clamp(REPLAYS_US / batch_us, 1, MOST_REPLAYS) : 1;
+    for (int i = 0; i < line_up->n; i++)
+        line_up->batches[i].n_replays = n_replays;
+    *n_calls_out = clamp(TURN_US / (batch_us * n_replays), MIN_CALLS, MAX_CALLS);
     return GYRE_SUCCESS;
 }
 
@@ -203,10 +219,11 @@ static gyre_status run_rounds(struct bench_rank *rank, const struct line_up *lin
 }
 
 /* Samples are allocated once it is known how many. */
-static gyre_status compare_batches(struct bench_rank *rank, const struct line_up *line_up,
+static gyre_status compare_batches(struct bench_rank *rank, struct line_up *line_up,
                                    struct bench_comparison *result)
 {
     GYRE_TRY(choose_n_calls(rank, line_up, &result->n_calls));
+    result->n_batch = line_up->batches[0].n_batch * line_up->batches[0].n_replays;
     const size_t n_calls = (size_t)result->n_calls;
     const size_t n_rounds = (size_t)result->n_rounds;
     const size_t n_engines = (size_t)line_up->n;
@@ -228,6 +245,7 @@ static void line_up_of(const struct bench_rank *rank, const struct bench_referen
                        struct bench_comparison *result)
 {
     struct bench_mode modes[BENCH_MAX_MODES];
+    const int n_batch = reference->ops->is_on_stream ? rank->options->n_iters : 1;
     result->n_modes = reference->ops->modes(reference->state, modes);
     *line_up_out = (struct line_up){.calls = {*call}, .n = 1 + result->n_modes};
     for (int i = 0; i < result->n_modes; i++) {
@@ -239,16 +257,15 @@ static void line_up_of(const struct bench_rank *rank, const struct bench_referen
     for (int i = 0; i < line_up_out->n; i++)
         line_up_out->batches[i] = (struct batch){.engine = i == 0 ? NULL : reference,
                                                  .call = &line_up_out->calls[i],
-                                                 .n_batch = result->n_batch};
+                                                 .n_batch = n_batch,
+                                                 .n_replays = 1};
 }
 
 gyre_status bench_compare(struct bench_rank *rank, const struct bench_reference *reference,
                           const struct bench_call *call, struct bench_comparison *comparison_out)
 {
     const bool is_on_stream = reference->ops->is_on_stream;
-    struct bench_comparison result = {.is_present = true,
-                                      .n_rounds = rank->options->n_rounds,
-                                      .n_batch = is_on_stream ? rank->options->n_iters : 1};
+    struct bench_comparison result = {.is_present = true, .n_rounds = rank->options->n_rounds};
     struct line_up line_up;
     line_up_of(rank, reference, call, &line_up, &result);
     bench_progress_begin(rank->progress, call->what.n_bytes, "comparing");

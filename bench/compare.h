@@ -62,11 +62,11 @@ struct bench_comparison {
     double ratio_high;
     double gyre_min_us;
     double reference_min_us;
-    double gyre_p99_us; /* of all calls of all rounds */
+    double gyre_p99_us; /* of all samples of all rounds */
     double reference_p99_us;
     int n_rounds;
     int n_calls; /* samples of one engine in one round */
-    int n_batch; /* calls of a sample: 1, or as many as one wait (or graph) covers */
+    int n_batch; /* calls of a sample: 1, or as many as one wait covers */
 };
 
 /** bench_comparison_judge - the reference is the mode with the lowest median, so that having
@@ -76,9 +76,10 @@ struct bench_comparison {
  * @comparison: times, mode and ratios are filled in. */
 void bench_comparison_judge(double *medians, struct bench_comparison *comparison);
 
-/** bench_compare - collective; the result is the same on all ranks. Single calls are timed, each
- * until it is done, and count as the longest over the ranks. Errors: UNSUPPORTED (the engine cannot
- * run this), INTERNAL (the engine's own result is wrong). */
+/** bench_compare - collective; the result is the same on all ranks. Samples are timed, each until
+ * it is done, and count as the longest over the ranks: a call, or -n of them on a stream, or (-G)
+ * replays of a graph of -n of them, as many as a millisecond has, whatever -G says. Errors:
+ * UNSUPPORTED (the engine cannot run this), INTERNAL (the engine's own result is wrong). */
 gyre_status bench_compare(struct bench_rank *rank, const struct bench_reference *reference,
                           const struct bench_call *call, struct bench_comparison *comparison_out);
 

@@ -47,15 +47,14 @@ static gyre_status run_iterations(const struct bench_rank *rank, const struct be
     return GYRE_SUCCESS;
 }
 
-/* -G: the iterations are captured once; what is timed is the replays. */
-static gyre_status time_graph(const struct bench_rank *rank, const struct bench_call *call,
-                              double *us_out)
+gyre_status bench_time_graph(const struct bench_rank *rank, const struct bench_call *call,
+                             int n_iters, double *us_out)
 {
     const int n_launches = rank->options->n_graph_launches;
     struct bench_graph *graph = NULL;
     GYRE_TRY(bench_graph_begin(rank->stream));
     gyre_status status = GYRE_SUCCESS;
-    for (int i = 0; i < rank->options->n_iters && status == GYRE_SUCCESS; i++)
+    for (int i = 0; i < n_iters && status == GYRE_SUCCESS; i++)
         status = iterate(rank, call);
     const gyre_status ended = bench_graph_end(rank->stream, &graph);
     status = status != GYRE_SUCCESS ? status : ended;
@@ -69,7 +68,7 @@ static gyre_status time_graph(const struct bench_rank *rank, const struct bench_
     if (status == GYRE_SUCCESS)
         status = bench_wait(rank);
     *us_out = (double)(gyre_now_ns() - start_ns) / 1e3 /
-              ((double)n_launches * rank->options->n_iters * rank->options->n_aggregated);
+              ((double)n_launches * n_iters * rank->options->n_aggregated);
     bench_graph_close(graph);
     return status;
 }
@@ -78,7 +77,7 @@ static gyre_status time_batch(const struct bench_rank *rank, const struct bench_
                               double *us_out)
 {
     if (rank->options->n_graph_launches > 0)
-        return time_graph(rank, call, us_out);
+        return bench_time_graph(rank, call, rank->options->n_iters, us_out);
     const uint64_t start_ns = gyre_now_ns();
     GYRE_TRY(run_iterations(rank, call, rank->options->n_iters));
     const uint64_t called_ns = gyre_now_ns();

@@ -16,6 +16,11 @@ struct bench_timing {
     struct bench_stats us; /* of single calls, each the longest over the ranks */
 };
 
+/** bench_time_graph - so many iterations of a call, captured once; what is timed, per operation, is
+ * the -G replays. What the call loads on first use is loaded. Local. */
+gyre_status bench_time_graph(const struct bench_rank *rank, const struct bench_call *call,
+                             int n_iters, double *us_out);
+
 /** bench_measure - warm up, time, sample and check one call; collective; the result is the same on
  * all ranks.
  * @wants_samples: also time single calls. */

@@ -94,7 +94,7 @@ static void print_columns(const struct bench_setting *setting)
     if (has_limit) /* after the time stamp's column and its blank */
         printf("%*s  %% of limit", width, "");
     if (compares)
-        printf("  median of %d rounds, single calls", options->n_rounds);
+        printf("  median of %d rounds", options->n_rounds);
     printf("\n# %10s  %12s  %8s  %6s  %6s  %7s  %6s  %6s  %6s  %7s  %6s  %6s  %6s %*s", "size",
            "count", "type", "redop", "root", time_name, "algbw", "busbw", "#wrong", time_name,
            "algbw", "busbw", "#wrong", width, stamp);

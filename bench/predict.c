@@ -19,6 +19,8 @@ struct tally {
 
 /* The tuner may lose this much to the best choice. */
 #define MOST_LOSS 0.05
+/* Choices that twice look so many times as slow as the fastest are hardly the best. */
+#define MOST_SLOWNESS 3.0
 
 static void print_head(const struct bench_rank *rank)
 {
@@ -27,8 +29,9 @@ static void print_head(const struct bench_rank *rank)
            gyre_collectives[rank->kind->coll].name, rank->member.n_ranks, facts->n_hosts,
            facts->cost != NULL ? "GYRE_TUNING_FILE" : "shipped",
            facts->cost != NULL ? "prediction" : "the shipped tables");
-    printf("# medians of %d interleaved rounds; a call ends everywhere before the next starts\n",
-           rank->options->n_rounds);
+    printf("# medians of %d interleaved rounds; %s\n", rank->options->n_rounds,
+           rank->options->n_graph_launches > 0 ? "calls of a graph"
+                                               : "a call ends everywhere before the next starts");
     printf("#%11s  %-8s %-7s %3s %7s %10s %10s %6s  %-8s %-7s %3s %7s %10s %6s\n", "bytes", "tuner",
            "proto", "ch", "tile", "predicted", "measured", "ratio", "best", "proto", "ch", "tile",
            "measured", "loss");
@@ -51,7 +54,7 @@ static const struct bench_trial *find_rival(const struct bench_trial *trials, in
 {
     const struct bench_trial *best = &trials[n_trials > 1];
     for (int i = 1; i < n_trials; i++)
-        if (trials[i].us < best->us)
+        if (best->is_dropped || (!trials[i].is_dropped && trials[i].us < best->us))
             best = &trials[i];
     return best;
 }
@@ -132,8 +135,10 @@ gyre_status bench_predict(struct bench_rank *rank)
     gyre_status status = trials == NULL || duels == NULL
                              ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "trials")
                              : check_options(rank);
-    if (status == GYRE_SUCCESS)
+    if (status == GYRE_SUCCESS) {
+        trials->most_slowness = MOST_SLOWNESS;
         status = list_trials(rank, trials);
+    }
     status = bench_rank_agree(rank, status);
     if (status == GYRE_SUCCESS && rank->member.rank == 0)
         print_head(rank);
