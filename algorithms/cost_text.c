@@ -15,11 +15,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Inside a host: fitted by `build/bench/tune --from docs/performance` to 66 calls of 2 and 4 H200
- * (NVLink 4, CUDA 13.0, graphs of 20 calls, 2026-11), typical error 7 %, the worst 0.81 and 1.13;
- * copies inside a GPU are hidden behind the stores. Between hosts, not measured: NCCL's model
- * (src/graph/tuning.cc, 2.28: a network hop 2.7 / 14 / 4.0 us in LL / Simple / LL128, what a step
- * costs included); one 400 Gbit/s NIC a GPU moves 49 GB/s (perftest, 1 QP). */
+/* Inside a host: fitted by `build/bench/tune --from docs/performance`, as it was in commit b7aab6a,
+ * to 66 calls of 2 and 4 H200 (NVLink 4, CUDA 13.0, graphs of 20 calls, 2026-11), typical error 7
+ * %, the worst 0.81 and 1.13; copies inside a GPU are hidden behind the stores. Between hosts, not
+ * measured: NCCL's model (src/graph/tuning.cc, 2.28: a network hop 2.7 / 14 / 4.0 us in LL / Simple
+ * / LL128, what a step costs included); one 400 Gbit/s NIC a GPU moves 49 GB/s (perftest, 1 QP). */
 const struct gyre_cost gyre_cost_h200 = {
     .launch_ns = 1270,
     .worker_launch_ns = 10.9,

@@ -159,9 +159,7 @@ static gyre_status take_turn(struct bench_rank *rank, const struct bench_trial *
     return bench_longest(rank, us, n);
 }
 
-/* Warm a trial up, then take two first looks, of which the better one counts; the same on all
- * ranks.
- */
+/* Warm a trial up, then look at it twice; the better look counts. The same on all ranks. */
 static gyre_status look_at(struct bench_rank *rank, struct bench_trial *trial)
 {
     double us[PROBE_CALLS];

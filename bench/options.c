@@ -57,7 +57,8 @@ enum {
     X('z', "blocking", "0|1", "wait after each iteration [0]")                                   \
     X('y', "stream_null", "0|1", "use the default stream [0]")                                   \
     X('T', "timeout", "s", "an operation that takes longer fails; 0 = never [0]")                \
-    X('G', "cudagraph", "n", "capture the iterations, replay them n times [0]")                  \
+    X('G', "cudagraph", "n",                                                                     \
+      "capture the iterations, replay them n times; --compare: for 1 ms [0]")                    \
     X('C', "report_cputime", "0|1", "report the time of the calls alone [0]")                    \
     X('a', "average", "0..3", "time over ranks: 0 rank 0, 1 mean, 2 min, 3 max [1]")             \
     X('S', "report_timestamps", "0|1", "a time stamp at the end of every line [0]")              \

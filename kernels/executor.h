@@ -44,8 +44,7 @@ struct gyre_executor_config {
 /* Below it, choosing multiprocessors gains nothing (2 H200, 2026-11). */
 #define GYRE_SEATED_BYTES ((uint64_t)(16 << 20))
 
-/* In protocol SIMPLE so many tiles go through a program's steps side by side, where slots allow it.
- */
+/* Tiles that go through a program's steps side by side in protocol SIMPLE, where slots allow it. */
 #define GYRE_TILES_ABREAST 2
 
 /* Most blocks of the kernels beside copy engines, which copy within a GPU's memory. */

@@ -57,8 +57,8 @@ static bool find_chunk(const struct finder *finder, const struct gyre_cuda_step 
     return ref >> GYRE_CUDA_REF_KIND_SHIFT == kind && (in_blocks || index == part_of(finder, step));
 }
 
-/* Of a program that places, all results are; nothing else is. */
-static bool is_like_all(const struct finder *finder, uint16_t ref, bool is_result)
+/* Of a program that places, all results are placed and nothing else is; of others nothing is. */
+static bool is_placed_as_due(const struct finder *finder, uint16_t ref, bool is_result)
 {
     return ((ref & GYRE_CUDA_REF_PLACED) != 0) ==
            (is_result && finder->config->program->is_placed != 0);
@@ -74,7 +74,7 @@ static struct gyre_cuda_peer *find_send(struct finder *finder, const struct gyre
                                         unsigned use, bool is_result)
 {
     const uint32_t end = finder->connections[to->ref & GYRE_CUDA_REF_INDEX_MASK].index;
-    if (!is_like_all(finder, to->ref, is_result))
+    if (!is_placed_as_due(finder, to->ref, is_result))
         return NULL;
     struct gyre_cuda_peer *peer = find_peer(finder, end);
     if (peer == NULL || to->use != use || (peer->send_end != UINT32_MAX && peer->send_end != end))
@@ -90,7 +90,7 @@ static bool find_inputs(struct finder *finder, const struct gyre_cuda_step *step
     bool has_own = false;
     for (unsigned i = 0; i < step->n_ins; i++) {
         if ((step->recv_mask >> i & 1) != 0) {
-            if (step->ins[i].use != 0 || !is_like_all(finder, step->ins[i].ref, false) ||
+            if (step->ins[i].use != 0 || !is_placed_as_due(finder, step->ins[i].ref, false) ||
                 !add_peer(finder, &step->ins[i]))
                 return false;
             continue;
@@ -149,7 +149,7 @@ static bool find_gather(struct finder *finder, const struct gyre_cuda_step *step
     const uint16_t reduces = finder->exchange.reduces;
     const bool is_placed = finder->config->program->is_placed != 0;
     if (step->n_ins != 1 || step->recv_mask != 1 || step->n_outs != (is_placed ? 0 : 1) ||
-        step->ins[0].use != reduces || !is_like_all(finder, step->ins[0].ref, true))
+        step->ins[0].use != reduces || !is_placed_as_due(finder, step->ins[0].ref, true))
         return false;
     const uint32_t end = finder->connections[step->ins[0].ref & GYRE_CUDA_REF_INDEX_MASK].index;
     struct gyre_cuda_peer *peer = find_peer(finder, end);
@@ -189,8 +189,7 @@ static bool find_phases(struct finder *finder, const struct gyre_cuda_step *step
            n_steps - result - 1 == (exchange->gathers != 0 ? exchange->n_peers : 0U);
 }
 
-/* Lines: the slots. SIMPLE, whose slots each connector knows: the words that say how far they are.
- */
+/* Lines: the slots. SIMPLE: the words that say how far they are; a connector knows its slots. */
 static unsigned char *place_of(const struct finder *finder, const struct gyre_connector *end)
 {
     const enum gyre_proto proto = gyre_proto_slots(finder->config->proto);
