@@ -259,10 +259,9 @@ static void two_shots_in_simple_are_two_tiles(void)
         uint64_t n_found = 0;
         for (uint64_t n_bytes = 1 << 20; n_bytes <= 64 << 20; n_bytes += (1 << 20) - 16) {
             struct gyre_tuner_facts facts = gpu_facts(n_ranks);
-            struct gyre_filter any, forced;
+            struct gyre_filter any;
             struct gyre_choice choice;
             CHECK_OK(gyre_filter_parse("", "", "", &any));
-            CHECK_OK(gyre_filter_parse("twoshot", "simple", "", &forced));
             CHECK_OK(gyre_tuner_choose(&facts, &any, GYRE_COLL_ALL_REDUCE, n_bytes, &choice));
             CHECK(choice.algorithm != &gyre_algorithm_twoshot || choice.proto != GYRE_PROTO_SIMPLE);
             facts.has_lamport = true;
@@ -270,9 +269,7 @@ static void two_shots_in_simple_are_two_tiles(void)
             CHECK(choice.algorithm != &gyre_algorithm_twoshot || choice.proto != GYRE_PROTO_SIMPLE);
             facts.is_plain = true;
             CHECK_OK(gyre_tuner_choose(&facts, &any, GYRE_COLL_ALL_REDUCE, n_bytes, &choice));
-            CHECK(choice.algorithm != &gyre_algorithm_twoshot || choice.proto != GYRE_PROTO_SIMPLE);
-            if (!gyre_tuner_choose_exchange(&facts, &forced, GYRE_COLL_ALL_REDUCE, n_bytes,
-                                            &choice))
+            if (choice.algorithm != &gyre_algorithm_twoshot || choice.proto != GYRE_PROTO_SIMPLE)
                 continue;
             const struct gyre_split split = {.count = n_bytes,
                                              .n_channels = choice.n_channels,
@@ -320,7 +317,7 @@ static void macro_steps_in_simple_can_be_forbidden(void)
         CHECK(is_macro_step(facts, own, "", "", colls[i]));
         CHECK(is_macro_step(facts, own, "simple", "placed", colls[i]));
         CHECK(is_macro_step(facts, own, "", "staged", colls[i]) == (i == 0));
-        CHECK(is_macro_step(facts, "", "", "", colls[i]) == (i == 1)); /* the ring is chosen */
+        CHECK(is_macro_step(facts, "", "", "", colls[i]));
         CHECK(!is_macro_step(facts, "ring", "", "", colls[i]));
         CHECK(!is_macro_step(facts, "^direct,twoshot", "", "", colls[i]));
         CHECK(!is_macro_step(facts, own, "ll128", "", colls[i]));
@@ -333,22 +330,32 @@ static void macro_steps_in_simple_can_be_forbidden(void)
     }
 }
 
+static bool is_in_macro_steps(const struct gyre_tuner_facts *facts, enum gyre_collective coll,
+                              uint64_t n_bytes)
+{
+    struct gyre_filter any;
+    struct gyre_choice choice;
+    CHECK_OK(gyre_filter_parse("", "", "", &any));
+    return gyre_tuner_choose_exchange(facts, &any, coll, n_bytes, &choice);
+}
+
 /* Long slots do not make them longer than was measured, and odd lengths have no kernel. */
 static void macro_steps_in_simple_are_of_middle_size(void)
 {
     struct gyre_tuner_facts facts = gpu_facts(4);
-    struct gyre_filter any;
-    struct gyre_choice choice;
     facts.has_lamport = facts.is_plain = true;
     facts.spec = gyre_tuner_fifo_spec(GYRE_DEVICE_CUDA, 4, false, 4 << 20, UINT32_MAX);
-    CHECK_OK(gyre_filter_parse("all_reduce:twoshot", "simple", "", &any));
-    static const uint64_t others[] = {8 << 20, (16 << 20) + 16, 64 << 20, (12 << 20) + 4};
-    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(others); i++)
-        CHECK(!gyre_tuner_choose_exchange(&facts, &any, GYRE_COLL_ALL_REDUCE, others[i], &choice));
-    facts.in_window = true;
+    for (int i = 0; i < 2; i++) { /* staged; in windows from less bytes on */
+        facts.in_window = i == 1;
+        CHECK(is_in_macro_steps(&facts, GYRE_COLL_ALL_REDUCE, 16 << 20));
+        CHECK(is_in_macro_steps(&facts, GYRE_COLL_ALL_REDUCE, 6 << 20) == (i == 1));
+        static const uint64_t others[] = {5 << 20, (16 << 20) + 16, 64 << 20, (12 << 20) + 4};
+        for (size_t k = 0; k < GYRE_ARRAY_LENGTH(others); k++)
+            CHECK(!is_in_macro_steps(&facts, GYRE_COLL_ALL_REDUCE, others[k]));
+    }
     static const uint64_t blocks[] = {1 << 20, 8 << 20, (4 << 20) + 4};
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(blocks); i++)
-        CHECK(!gyre_tuner_choose_exchange(&facts, &any, GYRE_COLL_ALL_GATHER, blocks[i], &choice));
+        CHECK(!is_in_macro_steps(&facts, GYRE_COLL_ALL_GATHER, blocks[i]));
 }
 
 static struct gyre_choice choice_by_path(uint32_t n_ranks, const char *paths,

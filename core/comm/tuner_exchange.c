@@ -48,10 +48,10 @@ static bool choose_gather(const struct gyre_tuner_facts *facts, const struct gyr
 }
 
 /* All-reduces of sums of floating point, longer than LAMPORT is faster, in as many tiles as go side
- * by side. Two ranks have the same as a ring (16 MiB in windows 57.3 -> 53.5 us, else 59.3 -> 56.4,
- * 2 H200, 2026-11); of more than four, slots are short. What is multiplied or of an odd length has
- * no kernel. Where a ring is allowed it stays the choice of three and four: nobody has measured
- * which is faster there. */
+ * by side. Over 4 H200 16 MiB take 78.6 us in windows, round the ring 83.2, else 81.8 and 87.5;
+ * over 3 72.0 and 75.2, else 73.9 and 79.8; by LAMPORT 6 MiB 36.5 and 37.8 in windows, and else 8
+ * MiB as long (2026-11). Two ranks have the same as a ring; of more than four, slots are short.
+ * What is multiplied or of an odd length has no kernel. */
 static bool choose_twoshot(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,
                            uint64_t n_bytes, struct gyre_choice *choice)
 {
@@ -61,17 +61,17 @@ static bool choose_twoshot(const struct gyre_tuner_facts *facts, const struct gy
                                      .n_chunks = facts->n_ranks,
                                      .tile_elems = UINT32_MAX,
                                      .unit_elems = 16};
+    const bool is_placed = gyre_tuner_may_place(facts, filter, coll, choice->proto);
+    const uint64_t least_bytes = is_placed ? 5 << 20 : 8 << 20;
     choice->algorithm = &gyre_algorithm_twoshot;
     if (facts->n_ranks == 2 || facts->n_ranks > 4 || !facts->has_lamport || !facts->is_plain ||
-        n_bytes <= 9 << 20 || n_bytes > 16 << 20 || n_bytes % 16 != 0 ||
+        n_bytes <= least_bytes || n_bytes > 16 << 20 || n_bytes % 16 != 0 ||
         (filter->protos[coll] >> GYRE_PROTO_SIMPLE & 1U) == 0 ||
-        !gyre_filter_allows(filter, coll, choice->algorithm) ||
-        gyre_filter_allows(filter, coll, &gyre_algorithm_ring))
+        !gyre_filter_allows(filter, coll, choice->algorithm))
         return false;
     const uint64_t part = gyre_chunk_range(&split, 0, 0).n_elems; /* the longest */
     const uint64_t tile_bytes = gyre_round_up(gyre_div_round_up(part, GYRE_TILES_ABREAST), 16);
-    if (tile_bytes >
-        most_tile_bytes(facts, choice, gyre_tuner_may_place(facts, filter, coll, choice->proto)))
+    if (tile_bytes > most_tile_bytes(facts, choice, is_placed))
         return false;
     choice->tile_bytes = (uint32_t)tile_bytes;
     return true;

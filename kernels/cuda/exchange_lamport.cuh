@@ -9,6 +9,7 @@
 #ifndef GYRE_KERNELS_CUDA_EXCHANGE_LAMPORT_CUH
 #define GYRE_KERNELS_CUDA_EXCHANGE_LAMPORT_CUH
 
+#include "kernels/cuda/bulk.cuh"
 #include "kernels/cuda/lamport.cuh"
 #include "kernels/cuda/lamport_ends.cuh"
 
@@ -83,16 +84,21 @@ static __device__ __forceinline__ void lamport_empty(const struct gyre_cuda_args
 template <int DTYPE, int PEERS, int KIND, bool IS_PLAIN> struct lamport_run {
     static const bool gathers = KIND == GYRE_CUDA_LAMPORT_GATHERS;
     static const uint32_t n_uses = gathers ? 2 : 1;
+    /* Two-shots empty what they have reduced in bulk, while the second half is on its way. What is
+     * emptied last is faster by the threads' own stores: a launch would wait for the bulk ones. */
+    static const bool in_bulk = gathers && HAS_BULK_STORES;
 
     const struct gyre_cuda_args_exchange &args;
     const struct gyre_cuda_exchange &exchange;
     const struct lamport_share share;
+    const struct bulk_zeros *zeros;
     struct lamport_ends<PEERS> ends;
     ulonglong2 first[PEERS]; /* of tile 0: the first line of each peer's chunk of IN, */
     ulonglong2 first_own;    /* and of the own one: loaded while credit is */
 
-    __device__ __forceinline__ lamport_run(const struct gyre_cuda_args_exchange &a)
-        : args(a), exchange(a.exchange), share(lamport_share_make(a.work))
+    __device__ __forceinline__ lamport_run(const struct gyre_cuda_args_exchange &a,
+                                           const struct bulk_zeros *z)
+        : args(a), exchange(a.exchange), share(lamport_share_make(a.work)), zeros(z)
     {
     }
 
@@ -176,12 +182,51 @@ template <int DTYPE, int PEERS, int KIND, bool IS_PLAIN> struct lamport_run {
         }
     }
 
-    /* The own chunk: reduced, to OUT and, if the program gathers, to all peers. Returns false when
-     * aborted. */
+    /* Line `at` of the own chunk, whose value is `own`: reduced, to OUT and, if the program
+     * gathers, to all peers. Returns false when aborted. */
+    __device__ __forceinline__ bool finish_line(const struct lamport_range &range, uint32_t tile,
+                                                uint32_t at, ulonglong2 own,
+                                                unsigned char *const *from,
+                                                unsigned char *const *to) const
+    {
+        unsigned char *out = args.work.out + exchange.own_out_offset + range.skip;
+        ulonglong2 received[PEERS];
+        if (!lamport_receive<PEERS, IS_PLAIN>(args, from, at, ~0U, received))
+            return false;
+        if (tile == 0) /* all peers' blocks have begun */
+            exchange_invite(at);
+        ulonglong2 result = exchange_reduce_turned<DTYPE, PEERS, IS_PLAIN>(args, own, received);
+        if (gathers || DTYPE == GYRE_FLOAT64) /* of the others no NaN has such bits */
+            result = lamport_form::finish(result);
+        if (gathers) {
+#pragma unroll
+            for (int k = 0; k < PEERS && has(k); k++)
+                lamport_form::send(to[k] + at, 0, result, 0);
+        }
+        lamport_store<IS_PLAIN>(out + at, result, range.n_bytes - at);
+        if (!in_bulk)
+            lamport_empty<PEERS, IS_PLAIN>(args, from, at, ~0U);
+        return true;
+    }
+
+    /* A warp's lines, after all its lanes have read them; `at` is its first one. */
+    __device__ __forceinline__ void empty_in_bulk(const struct lamport_range &range, uint32_t at,
+                                                  unsigned char *const *from) const
+    {
+        if (threadIdx.x % 32 != 0)
+            return;
+        const uint32_t n_lines = (range.n_bytes - at + OWN_LINE_BYTES - 1) / OWN_LINE_BYTES;
+        const uint32_t n_bytes = min(n_lines * OWN_LINE_BYTES, BULK_BYTES);
+#pragma unroll
+        for (int k = 0; k < PEERS && has(k); k++)
+            bulk_clear(zeros, from[k] + at, n_bytes);
+    }
+
+    /* The own chunk. Returns false when aborted. */
     __device__ __forceinline__ bool finish(uint32_t tile) const
     {
         const struct lamport_range range = range_of(exchange.own_chunk, tile);
-        unsigned char *out = args.work.out + exchange.own_out_offset + range.skip;
+        const uint32_t lane_skip = in_bulk ? threadIdx.x % 32 * OWN_LINE_BYTES : 0;
         unsigned char *from[PEERS], *to[PEERS];
 #pragma unroll
         for (int k = 0; k < PEERS && has(k); k++) {
@@ -191,25 +236,16 @@ template <int DTYPE, int PEERS, int KIND, bool IS_PLAIN> struct lamport_run {
         }
         ulonglong2 own = first_own;
 #pragma unroll 1
-        for (uint32_t at = threadIdx.x * OWN_LINE_BYTES; at < range.n_bytes;
+        for (uint32_t at = threadIdx.x * OWN_LINE_BYTES; at - lane_skip < range.n_bytes;
              at += blockDim.x * OWN_LINE_BYTES) {
-            ulonglong2 received[PEERS];
-            if (tile != 0 || at >= blockDim.x * OWN_LINE_BYTES)
+            const bool is_own = !in_bulk || at < range.n_bytes;
+            if (is_own && (tile != 0 || at >= blockDim.x * OWN_LINE_BYTES))
                 own = load(exchange.own_offset, range, at);
-            if (!lamport_receive<PEERS, IS_PLAIN>(args, from, at, ~0U, received))
+            const bool goes_on = !is_own || finish_line(range, tile, at, own, from, to);
+            if (in_bulk ? __all_sync(0xffffffffU, goes_on) == 0 : !goes_on)
                 return false;
-            if (tile == 0) /* all peers' blocks have begun */
-                exchange_invite(at);
-            ulonglong2 result = exchange_reduce_turned<DTYPE, PEERS, IS_PLAIN>(args, own, received);
-            if (gathers || DTYPE == GYRE_FLOAT64) /* of the others no NaN has such bits */
-                result = lamport_form::finish(result);
-            if (gathers) {
-#pragma unroll
-                for (int k = 0; k < PEERS && has(k); k++)
-                    lamport_form::send(to[k] + at, 0, result, 0);
-            }
-            lamport_store<IS_PLAIN>(out + at, result, range.n_bytes - at);
-            lamport_empty<PEERS, IS_PLAIN>(args, from, at, ~0U);
+            if (in_bulk)
+                empty_in_bulk(range, at - lane_skip, from);
         }
         return true;
     }
@@ -262,6 +298,8 @@ template <int DTYPE, int PEERS, int KIND, bool IS_PLAIN> struct lamport_run {
 #pragma unroll 1
         for (uint32_t tile = 0; gathers && tile < n_tiles && goes_on; tile++)
             goes_on = gather(tile);
+        if (in_bulk)
+            bulk_await();
         lamport_close<PEERS, IS_PLAIN>(args, ends, n_uses * n_tiles);
     }
 };
@@ -270,7 +308,13 @@ template <int DTYPE, int PEERS, int KIND, bool IS_PLAIN>
 __global__ void __launch_bounds__(GYRE_CUDA_LAMPORT_THREADS(PEERS), 1)
     exchange_lamport(const __grid_constant__ struct gyre_cuda_args_exchange args)
 {
-    lamport_run<DTYPE, PEERS, KIND, IS_PLAIN> launch(args);
+    using run = lamport_run<DTYPE, PEERS, KIND, IS_PLAIN>;
+    __shared__ struct bulk_zeros zeros;
+    if (run::in_bulk) { /* while the launch before may still run */
+        bulk_prepare(&zeros);
+        __syncthreads();
+    }
+    run launch(args, &zeros);
     launch.run();
 }
 

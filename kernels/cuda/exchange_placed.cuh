@@ -43,7 +43,7 @@ static __device__ __forceinline__ void placed_take(const struct gyre_cuda_args_e
     for (uint32_t tile = 0; tile < n_slots; tile++)
         if (!simple_await_slot(args, peer, tile, placed_tile_bytes(args.work, n_bytes, tile)))
             return;
-    store_relaxed_sys(&peer.credit_there->head[GYRE_PROTO_SIMPLE], peer.received + n_slots);
+    simple_give_back(peer, n_slots);
 }
 
 /* The block's part of IN into `n_outs` places, all of them at once. */

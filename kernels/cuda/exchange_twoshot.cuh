@@ -30,6 +30,25 @@ struct twoshot_place {
 
 static_assert(GYRE_TILES_ABREAST <= 2, "barriers");
 
+/* Where a peer's slots and its OUT are, in this block's channel. */
+struct twoshot_ends {
+    unsigned char *to; /* slot 0 */
+    const unsigned char *from;
+    uint32_t to_bytes; /* of a slot */
+    uint32_t from_bytes;
+    unsigned char *out; /* IS_PLACED */
+};
+
+template <bool IS_PLACED>
+static __device__ __forceinline__ struct twoshot_ends
+twoshot_ends_find(const struct gyre_cuda_args_exchange &args, const struct simple_peer &peer)
+{
+    const struct gyre_connector *send = &args.common.connectors[peer.send_index];
+    const struct gyre_connector *recv = &args.common.connectors[peer.recv_index];
+    return {send->slots[GYRE_PROTO_SIMPLE], recv->slots[GYRE_PROTO_SIMPLE], send->slot_bytes,
+            recv->slot_bytes, IS_PLACED ? simple_out(args, peer) : NULL};
+}
+
 template <int PEERS> struct twoshot_shared {
     struct twoshot_place places[PEERS];
     uint32_t stopped_at; /* aborted: the first step that is not taken; all threads agree on it */
@@ -225,40 +244,39 @@ template <int DTYPE, int PEERS, bool IS_PLACED> struct twoshot_run {
     }
 
     __device__ __forceinline__ void find_place(const struct simple_peer &peer,
+                                               const struct twoshot_ends &ends,
                                                struct twoshot_place *place) const
     {
-        const struct gyre_connector *send = &args.common.connectors[peer.send_index];
-        const struct gyre_connector *recv = &args.common.connectors[peer.recv_index];
         for (uint32_t i = 0; i < 2 * GYRE_TILES_ABREAST; i++) {
             const uint32_t to = (uint32_t)(peer.sent + i) & (exchange.depth - 1);
             const uint32_t from = (uint32_t)(peer.received + i) & (exchange.depth - 1);
-            place->to[i] = send->slots[GYRE_PROTO_SIMPLE] + (size_t)to * send->slot_bytes;
-            place->from[i] = recv->slots[GYRE_PROTO_SIMPLE] + (size_t)from * recv->slot_bytes;
+            place->to[i] = ends.to + (size_t)to * ends.to_bytes;
+            place->from[i] = ends.from + (size_t)from * ends.from_bytes;
         }
-        if (IS_PLACED)
-            place->out = simple_out(args, peer);
+        place->out = ends.out;
     }
 
-    /* What peer k placed here is complete; its slots are given back: since this thread's last fence
-     * only slot_info was read. */
-    __device__ __forceinline__ void take_placed(const struct simple_peer &peer, uint32_t k) const
+    /* What peer k placed here is complete. Returns false when aborted. */
+    __device__ __forceinline__ bool await_placed(const struct simple_peer &peer, uint32_t k) const
     {
         for (uint32_t tile = 0; tile < n_tiles; tile++)
             if (!simple_await_slot(args, peer, n_tiles + tile,
                                    range_of(exchange.peers[k].chunk, tile).n_bytes))
-                return;
-        store_relaxed_sys(&peer.credit_there->head[GYRE_PROTO_SIMPLE], peer.received + 2 * n_tiles);
+                return false;
+        return true;
     }
 
-    /* One warp; lane k serves peer k. */
-    __device__ __forceinline__ void wait(const struct simple_peer &peer, uint32_t k,
+    /* One warp; lane k serves peer k. Returns whether nothing was aborted; then, if IS_PLACED, OUT
+     * is complete. */
+    __device__ __forceinline__ bool wait(const struct simple_peer &peer,
+                                         const struct twoshot_ends &ends, uint32_t k,
                                          bool is_aborted) const
     {
         const bool serves = k < exchange.n_peers;
         if (serves) {
             if (IS_PLACED)
                 simple_enter(peer);
-            find_place(peer, &shared->places[k]);
+            find_place(peer, ends, &shared->places[k]);
         }
         if (k == 0)
             shared->stopped_at = UINT32_MAX;
@@ -271,10 +289,11 @@ template <int DTYPE, int PEERS, bool IS_PLACED> struct twoshot_run {
             __syncwarp();
             barrier_arrive(TWOSHOT_READY + (int)i, n_barrier());
             if (is_stopped)
-                return;
+                return false;
             if (k == 0 && i == n_tiles) /* all peers' blocks have begun */
                 invite_next_launch();
         }
+        return !IS_PLACED || !serves || await_placed(peer, k);
     }
 
     /* The movers' i-th step is done: slot i is filled, slot i - n_tiles is free. */
@@ -292,8 +311,7 @@ template <int DTYPE, int PEERS, bool IS_PLACED> struct twoshot_run {
         if (sends)
             store_relaxed_sys(&peer.inbox_there->tail[GYRE_PROTO_SIMPLE], peer.sent + i + 1);
         if (i >= n_tiles)
-            store_relaxed_sys(&peer.credit_there->head[GYRE_PROTO_SIMPLE],
-                              peer.received + i - n_tiles + 1);
+            simple_give_back(peer, i - n_tiles + 1);
     }
 
     /* One warp; lane k serves peer k. */
@@ -307,8 +325,6 @@ template <int DTYPE, int PEERS, bool IS_PLACED> struct twoshot_run {
                 publish(peer, k, i);
             __syncwarp();
         }
-        if (IS_PLACED && k < exchange.n_peers)
-            take_placed(peer, k);
     }
 };
 
@@ -322,7 +338,13 @@ static __global__ void __launch_bounds__(GYRE_CUDA_EXCHANGE_THREADS + SERVICE_TH
     const bool is_service = threadIdx.x >= n_workers,
                serves = is_service && k < args.exchange.n_peers;
     const bool waits = is_service && threadIdx.x < n_workers + 32;
+    const bool has_number = args.common.n_seats == args.common.n_blocks;
     struct simple_peer peer = {};
+    struct twoshot_ends ends = {};
+    if (has_number && serves) { /* while the launch before may still run */
+        peer = simple_peer_find(args, blockIdx.x, k);
+        ends = twoshot_ends_find<IS_PLACED>(args, peer);
+    }
     await_last_launch();
     const uint32_t channel = take_seat(args.common);
     if (channel == NO_SEAT) {
@@ -331,22 +353,29 @@ static __global__ void __launch_bounds__(GYRE_CUDA_EXCHANGE_THREADS + SERVICE_TH
     }
     const struct twoshot_run<DTYPE, PEERS, IS_PLACED> launch(args, channel, &shared);
     const uint64_t turn = take_turn(args.common);
-    if (serves) {
+    if (!has_number && serves) {
         peer = simple_peer_find(args, channel, k);
-        simple_peer_count(args, &peer);
+        ends = twoshot_ends_find<IS_PLACED>(args, peer);
     }
+    if (serves)
+        simple_peer_count(args, &peer);
     announce_turn(args.common, turn);
+    bool is_complete = false;
     if (!is_service)
         launch.move();
     else if (waits)
-        launch.wait(peer, k, load_relaxed_sys(&args.common.control->is_aborted) != 0);
+        is_complete =
+            launch.wait(peer, ends, k, load_relaxed_sys(&args.common.control->is_aborted) != 0);
     else
         launch.post(peer, k);
     __syncthreads();
     if (threadIdx.x == 0)
         invite_next_launch();
-    if (waits && serves)
+    if (waits && serves) {
+        if (IS_PLACED && is_complete)
+            simple_give_back(peer, 2 * launch.n_tiles);
         simple_close(args, peer, 2 * launch.n_tiles);
+    }
     end_turn(args.common, turn, channel);
 }
 

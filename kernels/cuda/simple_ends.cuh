@@ -17,6 +17,7 @@ struct simple_peer {
     const struct gyre_credit *credit_here;
     uint64_t sent; /* slots before this launch */
     uint64_t received;
+    uint64_t head;       /* credit: the last value seen */
     uint32_t send_index; /* connectors */
     uint32_t recv_index;
 };
@@ -35,16 +36,18 @@ simple_peer_find(const struct gyre_cuda_args_exchange &args, uint32_t channel, u
             (const struct gyre_credit *)((const unsigned char *)peer.head + credit_skip),
             0,
             0,
+            0,
             peer.send_end + skip,
             peer.recv_end + skip};
 }
 
-/* The launch before is over. */
+/* The launch before is over: counters and credit in one trip. */
 static __device__ __forceinline__ void simple_peer_count(const struct gyre_cuda_args_exchange &args,
                                                          struct simple_peer *peer)
 {
     peer->sent = args.common.counters[peer->send_index];
     peer->received = args.common.counters[peer->recv_index];
+    peer->head = load_acquire_sys(&peer->credit_here->head[GYRE_PROTO_SIMPLE]);
 }
 
 /* Returns false when aborted. */
@@ -76,8 +79,9 @@ static __device__ __forceinline__ bool simple_await_room(const struct gyre_cuda_
                                                          const struct simple_peer &peer,
                                                          uint32_t n_slots)
 {
-    return simple_await(args, &peer.credit_here->head[GYRE_PROTO_SIMPLE],
-                        peer.sent + n_slots - args.exchange.depth);
+    const uint64_t least = peer.sent + n_slots - args.exchange.depth;
+    return (int64_t)(peer.head - least) >= 0 ||
+           simple_await(args, &peer.credit_here->head[GYRE_PROTO_SIMPLE], least);
 }
 
 /* Its slot that comes so many after the launch's first one is there, and as this call wants it.
@@ -103,6 +107,13 @@ simple_out(const struct gyre_cuda_args_exchange &args, const struct simple_peer 
 {
     return (unsigned char *)args.work.bases[peer.send_index / args.common.ends_per_rank] +
            args.work.out_offset_bytes + args.exchange.own_out_offset;
+}
+
+/* So many slots of this launch may be filled again. */
+static __device__ __forceinline__ void simple_give_back(const struct simple_peer &peer,
+                                                        uint32_t n_slots)
+{
+    store_relaxed_sys(&peer.credit_there->head[GYRE_PROTO_SIMPLE], peer.received + n_slots);
 }
 
 static __device__ __forceinline__ void simple_close(const struct gyre_cuda_args_exchange &args,

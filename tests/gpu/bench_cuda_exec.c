@@ -119,10 +119,10 @@ static void launch(struct gpu_world *world, const struct point *point, struct ra
                    int rank)
 {
     struct rank_state *own = &states[rank];
-    const char *tile = getenv("BENCH_TILE"); /* of SIMPLE; 0 or unset = a whole slot */
-    const uint32_t most = tile != NULL && point->proto == GYRE_PROTO_SIMPLE
-                              ? (uint32_t)atoi(tile)
-                              : payload_bytes(point->proto);
+    const char *tile = getenv("BENCH_TILE"); /* bytes; 0 or unset = a whole slot */
+    const uint32_t wanted = tile != NULL ? (uint32_t)atoi(tile) : 0;
+    const uint32_t room = payload_bytes(point->proto);
+    const uint32_t most = wanted > 0 ? gyre_min_u32(wanted, room) : room;
     const uint32_t tile_bytes = most / (UNIT_ELEMS * 4) * (UNIT_ELEMS * 4);
     const struct gyre_work work = {.loaded = own->loaded,
                                    .in = own->in,

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Bulk stores of zeros: one thread has many bytes overwritten, beside what the threads load and
+ * store themselves (PTX ISA, cp.async.bulk). GPUs from sm_90 on.
+ */
+#ifndef GYRE_KERNELS_CUDA_BULK_CUH
+#define GYRE_KERNELS_CUDA_BULK_CUH
+
+#include <stdint.h>
+
+#if __CUDA_ARCH__ >= 900
+#define HAS_BULK_STORES true
+#else
+#define HAS_BULK_STORES false
+#endif
+
+#define BULK_BYTES 512 /* a warp's lines of 16 bytes */
+
+/* In shared memory: where the zeros come from. */
+struct __align__(16) bulk_zeros
+{
+    uint64_t words[BULK_BYTES / sizeof(uint64_t)];
+};
+
+/* All threads of a block, which meet before the first bulk store. */
+static __device__ __forceinline__ void bulk_prepare(struct bulk_zeros *zeros)
+{
+#if __CUDA_ARCH__ >= 900
+    for (uint32_t i = threadIdx.x; i < BULK_BYTES / sizeof(uint64_t); i += blockDim.x)
+        zeros->words[i] = 0;
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#else
+    (void)zeros;
+#endif
+}
+
+/* @n_bytes: a multiple of 16, up to BULK_BYTES. */
+static __device__ __forceinline__ void bulk_clear(const struct bulk_zeros *zeros, void *to,
+                                                  uint32_t n_bytes)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(
+                     __cvta_generic_to_global(to)),
+                 "r"((uint32_t)__cvta_generic_to_shared(zeros->words)), "r"(n_bytes)
+                 : "memory");
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+#else
+    (void)zeros, (void)to, (void)n_bytes;
+#endif
+}
+
+/* This thread's bulk stores are over. */
+static __device__ __forceinline__ void bulk_await()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+#endif
+}
+
+#endif
