@@ -227,7 +227,7 @@ static void lamport_is_for_sums_of_floating_point(void)
     CHECK(choice.proto == GYRE_PROTO_LL);
     CHECK_OK(choose(&facts, "", "^ll,ll128", GYRE_COLL_ALL_REDUCE, &choice));
     CHECK(choice.proto == GYRE_PROTO_SIMPLE);
-    /* Without it all is chosen as if it were not there. */
+    /* Without it all is chosen as if it were not there; but for plain sums' macro-steps. */
     struct gyre_tuner_facts integers = gpu_facts(4);
     for (uint64_t n_bytes = 64; n_bytes <= 64 << 20; n_bytes *= 2) {
         struct gyre_filter no_lamport, any;
@@ -312,7 +312,8 @@ static void macro_steps_in_simple_can_be_forbidden(void)
         few.max_channels = 47;
         proxied.is_proxied = true;
         far.is_ll128_safe = false;
-        many.has_lamport = many.is_plain = host.is_plain = host.is_ll128_safe = true;
+        many.has_lamport = many.is_plain = true;
+        host.has_lamport = host.is_plain = host.is_ll128_safe = true;
         host.max_channels = 64;
         CHECK(is_macro_step(facts, own, "", "", colls[i]));
         CHECK(is_macro_step(facts, own, "simple", "placed", colls[i]));
@@ -347,12 +348,16 @@ static void macro_steps_in_simple_are_of_middle_size(void)
     facts.spec = gyre_tuner_fifo_spec(GYRE_DEVICE_CUDA, 4, false, 4 << 20, UINT32_MAX);
     for (int i = 0; i < 2; i++) { /* staged; in windows from less bytes on */
         facts.in_window = i == 1;
+        CHECK(is_in_macro_steps(&facts, GYRE_COLL_ALL_REDUCE, (8 << 20) + 16));
         CHECK(is_in_macro_steps(&facts, GYRE_COLL_ALL_REDUCE, 16 << 20));
-        CHECK(is_in_macro_steps(&facts, GYRE_COLL_ALL_REDUCE, 6 << 20) == (i == 1));
+        CHECK(is_in_macro_steps(&facts, GYRE_COLL_ALL_REDUCE, 8 << 20) == (i == 1));
+        CHECK(is_in_macro_steps(&facts, GYRE_COLL_ALL_REDUCE, (5 << 20) + 16) == (i == 1));
         static const uint64_t others[] = {5 << 20, (16 << 20) + 16, 64 << 20, (12 << 20) + 4};
         for (size_t k = 0; k < GYRE_ARRAY_LENGTH(others); k++)
             CHECK(!is_in_macro_steps(&facts, GYRE_COLL_ALL_REDUCE, others[k]));
     }
+    facts.in_window = true;
+    CHECK(is_in_macro_steps(&facts, GYRE_COLL_ALL_GATHER, 4 << 20));
     static const uint64_t blocks[] = {1 << 20, 8 << 20, (4 << 20) + 4};
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(blocks); i++)
         CHECK(!is_in_macro_steps(&facts, GYRE_COLL_ALL_GATHER, blocks[i]));

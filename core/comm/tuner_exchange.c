@@ -47,11 +47,13 @@ static bool choose_gather(const struct gyre_tuner_facts *facts, const struct gyr
     return true;
 }
 
-/* All-reduces of sums of floating point, longer than LAMPORT is faster, in as many tiles as go side
- * by side. Over 4 H200 16 MiB take 78.6 us in windows, round the ring 83.2, else 81.8 and 87.5;
- * over 3 72.0 and 75.2, else 73.9 and 79.8; by LAMPORT 6 MiB 36.5 and 37.8 in windows, and else 8
- * MiB as long (2026-11). Two ranks have the same as a ring; of more than four, slots are short.
- * What is multiplied or of an odd length has no kernel. */
+/* All-reduces of sums of floating point, in as many tiles as go side by side. us between processes,
+ * so and as it would be otherwise (2026-11):
+ *   4 H200, in windows: 5 MiB 32.8, by LAMPORT 33.0; 6 MiB 35.6, 37.8; 16 MiB 78.7, by ring 83.6
+ *           staged: 8 MiB 48.9, by LAMPORT 48.8; 16 MiB 81.8, by ring 87.3
+ *   3 H200, 16 MiB: in windows 71.7, by ring 75.2; staged 74.1, 79.8
+ * Two ranks have the same as a ring; of more than four, slots are short. What is multiplied or of
+ * an odd length has no kernel. */
 static bool choose_twoshot(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,
                            uint64_t n_bytes, struct gyre_choice *choice)
 {

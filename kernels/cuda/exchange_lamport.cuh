@@ -288,6 +288,8 @@ template <int DTYPE, int PEERS, int KIND, bool IS_PLAIN> struct lamport_run {
     {
         const uint32_t n_tiles = IS_PLAIN ? 1 : args.work.split.n_tiles;
         bool goes_on = open(n_uses * n_tiles);
+        if (in_bulk) /* finish() takes whole warps */
+            goes_on = __all_sync(0xffffffffU, goes_on) != 0;
 #pragma unroll 1
         for (uint32_t tile = 0; tile < n_tiles && goes_on; tile++)
             scatter(tile);

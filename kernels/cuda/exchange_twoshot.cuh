@@ -6,9 +6,9 @@
  * peer may well run those), in up to two tiles, which go through the phases side by side: what one
  * tile waits for is under way while the other is moved.
  *
- * As in simple.cuh the block's threads only move bytes; a warp more waits for peers, another one
- * fences, publishes, and at last awaits what peers placed. What is not a peer's is loaded before
- * the wait.
+ * As in simple.cuh the block's threads only move bytes; a warp more waits for peers, at last for
+ * what they placed, another one fences and publishes. What is not a peer's is loaded before the
+ * wait.
  */
 #ifndef GYRE_KERNELS_CUDA_EXCHANGE_TWOSHOT_CUH
 #define GYRE_KERNELS_CUDA_EXCHANGE_TWOSHOT_CUH
@@ -337,11 +337,11 @@ static __global__ void __launch_bounds__(GYRE_CUDA_EXCHANGE_THREADS + SERVICE_TH
     const uint32_t k = (threadIdx.x - n_workers) % 32;
     const bool is_service = threadIdx.x >= n_workers,
                serves = is_service && k < args.exchange.n_peers;
-    const bool waits = is_service && threadIdx.x < n_workers + 32;
-    const bool has_number = args.common.n_seats == args.common.n_blocks;
+    const bool waits = is_service && threadIdx.x < n_workers + 32, posts = serves && !waits;
+    const bool has_channel = args.common.n_seats == args.common.n_blocks; /* without a seat */
     struct simple_peer peer = {};
     struct twoshot_ends ends = {};
-    if (has_number && serves) { /* while the launch before may still run */
+    if (has_channel && serves) { /* while the launch before may still run */
         peer = simple_peer_find(args, blockIdx.x, k);
         ends = twoshot_ends_find<IS_PLACED>(args, peer);
     }
@@ -353,14 +353,14 @@ static __global__ void __launch_bounds__(GYRE_CUDA_EXCHANGE_THREADS + SERVICE_TH
     }
     const struct twoshot_run<DTYPE, PEERS, IS_PLACED> launch(args, channel, &shared);
     const uint64_t turn = take_turn(args.common);
-    if (!has_number && serves) {
+    if (!has_channel && serves) {
         peer = simple_peer_find(args, channel, k);
         ends = twoshot_ends_find<IS_PLACED>(args, peer);
     }
     if (serves)
         simple_peer_count(args, &peer);
     announce_turn(args.common, turn);
-    bool is_complete = false;
+    bool is_complete = true;
     if (!is_service)
         launch.move();
     else if (waits)
@@ -368,14 +368,13 @@ static __global__ void __launch_bounds__(GYRE_CUDA_EXCHANGE_THREADS + SERVICE_TH
             launch.wait(peer, ends, k, load_relaxed_sys(&args.common.control->is_aborted) != 0);
     else
         launch.post(peer, k);
-    __syncthreads();
+    is_complete = __syncthreads_and(is_complete) != 0;
     if (threadIdx.x == 0)
         invite_next_launch();
-    if (waits && serves) {
-        if (IS_PLACED && is_complete)
-            simple_give_back(peer, 2 * launch.n_tiles);
+    if (IS_PLACED && is_complete && posts)
+        simple_give_back(peer, 2 * launch.n_tiles);
+    if (waits && serves)
         simple_close(args, peer, 2 * launch.n_tiles);
-    }
     end_turn(args.common, turn, channel);
 }
 

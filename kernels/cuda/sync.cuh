@@ -42,12 +42,16 @@
  * next launch begins, which gives the credit back (lines.cuh); within a launch barrier and
  * fence.acq_rel.sys come before st.relaxed.sys of head. The sender reads head relaxed: its stores
  * to the line depend on what it read, and come over a link after the zeros were performed. LL128
- * has the same slots, so its receivers empty them too.
+ * has the same slots, so its receivers empty them too. Zeros that are stored in bulk (bulk.cuh)
+ * come from another thread and by the asynchronous proxy: after a vote that takes what all lanes of
+ * the warp received, which therefore is in this GPU's memory; and they have been performed, for
+ * this launch and the next one, when cp.async.bulk.wait_group returns.
  *
  * Counters of FIFO ends and turns (turn.cuh) are ordered between kernels by
  * stream order: a launch that begins while the one before it ends (programmatic dependent launch)
  * reads and writes nothing before griddepcontrol.wait, which returns when that one has completed
- * and what it wrote can be seen; but for tables that no launch writes (where windows begin).
+ * and what it wrote can be seen; but for tables that no launch writes (where slots and windows
+ * are).
  */
 #ifndef GYRE_KERNELS_CUDA_SYNC_CUH
 #define GYRE_KERNELS_CUDA_SYNC_CUH
