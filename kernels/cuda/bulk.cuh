@@ -34,7 +34,8 @@ static __device__ __forceinline__ void bulk_prepare(struct bulk_zeros *zeros)
 #endif
 }
 
-/* @n_bytes: a multiple of 16, up to BULK_BYTES. */
+/* One thread: zeros over @n_bytes at `to`, a multiple of 16, up to BULK_BYTES. Where there are no
+ * bulk stores (HAS_BULK_STORES) it does nothing. */
 static __device__ __forceinline__ void bulk_clear(const struct bulk_zeros *zeros, void *to,
                                                   uint32_t n_bytes)
 {

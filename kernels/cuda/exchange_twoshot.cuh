@@ -159,7 +159,8 @@ template <int DTYPE, int PEERS, bool IS_PLACED> struct twoshot_run {
         return result;
     }
 
-    /* The own chunk's sum to OUT of all ranks. Returns false when aborted. */
+    /* The own chunk's sum to OUT of all ranks; not IS_PLACED: to the own one and the peers' slots.
+     * Returns false when aborted. */
     __device__ __forceinline__ bool finish(uint32_t tile) const
     {
         const uint32_t round = unroll * n_workers * 16;
@@ -338,7 +339,7 @@ static __global__ void __launch_bounds__(GYRE_CUDA_EXCHANGE_THREADS + SERVICE_TH
     const bool is_service = threadIdx.x >= n_workers,
                serves = is_service && k < args.exchange.n_peers;
     const bool waits = is_service && threadIdx.x < n_workers + 32, posts = serves && !waits;
-    const bool has_channel = args.common.n_seats == args.common.n_blocks; /* without a seat */
+    const bool has_channel = args.common.n_seats == args.common.n_blocks; /* it needs no seat */
     struct simple_peer peer = {};
     struct twoshot_ends ends = {};
     if (has_channel && serves) { /* while the launch before may still run */
