@@ -461,6 +461,30 @@ static void a_user_scalar_may_go_before_its_group_ends(void)
         test_on_threads(3, premultiply_in_a_group, NULL);
 }
 
+/* The second call differs from the first in nothing but what its operation's number stands for. */
+static void premultiply_again(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    static const float scalars[2] = {2.0F, 10.0F};
+    float value;
+    (void)rank;
+    (void)argument;
+    for (int i = 0; i < 2; i++) {
+        gyre_op op;
+        value = 1.0F;
+        CHECK_OK(gyre_op_create_premul_sum(&op, &scalars[i], GYRE_FLOAT32, comm));
+        CHECK_OK(gyre_all_reduce(&value, &value, 1, GYRE_FLOAT32, op, comm, NULL));
+        CHECK_OK(gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST));
+        CHECK(value == scalars[i] * (float)n_ranks);
+        CHECK_OK(gyre_op_destroy(op, comm));
+    }
+}
+
+static void an_operations_number_may_mean_another_scalar_later(void)
+{
+    if (test_device() == GYRE_DEVICE_HOST)
+        test_on_threads(3, premultiply_again, NULL);
+}
+
 /* Nothing is moved; more data take longer; later calls run again. */
 static void simulate(gyre_comm *comm, int rank, int n_ranks, void *argument)
 {
@@ -551,6 +575,8 @@ static const struct test_case cases[] = {
     {"a split leaves no rendezvous behind", a_split_leaves_no_rendezvous_behind},
     {"a user scalar multiplies before the sum", a_user_scalar_multiplies_before_the_sum},
     {"a user scalar may go before its group ends", a_user_scalar_may_go_before_its_group_ends},
+    {"an operation's number may mean another scalar later",
+     an_operations_number_may_mean_another_scalar_later},
 };
 
 TEST_MAIN(cases)

@@ -132,6 +132,47 @@ static void copy_engines_place_in_windows_of_threads(void)
     unsetenv("GYRE_PATH");
 }
 
+/* The same call before there is a window, in it, and after it: each is carried out as it must be
+ * then. */
+static void come_and_go(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    float *in = make_buffer(comm, N_ELEMS, (float)rank), *out = make_buffer(comm, N_ELEMS, 0);
+    const float sum = (float)(n_ranks * (n_ranks - 1) / 2);
+    const struct gyre_call call = {.coll = GYRE_COLL_ALL_REDUCE,
+                                   .send = in,
+                                   .recv = out,
+                                   .count = N_ELEMS,
+                                   .dtype = GYRE_FLOAT32,
+                                   .op = GYRE_SUM,
+                                   .root = -1};
+    gyre_stream stream = make_stream(comm);
+    gyre_window window = 0;
+    (void)argument;
+    for (int round = 0; round < 5; round++) {
+        struct gyre_work work;
+        if (round % 2 == 1)
+            CHECK_OK(gyre_window_register(comm, out, N_ELEMS * sizeof(float), &window));
+        CHECK_OK(gyre_all_reduce(in, out, N_ELEMS, GYRE_FLOAT32, GYRE_SUM, comm, stream));
+        check_buffer(comm, stream, out, sum, (float)n_ranks);
+        CHECK_OK(gyre_plan_work(comm, &call, &work));
+        CHECK((work.placement != NULL) == (round % 2 == 1));
+        if (round % 2 == 1)
+            CHECK_OK(gyre_window_deregister(comm, window));
+    }
+    CHECK_OK(gyre_stream_destroy(stream, test_device()));
+    CHECK_OK(gyre_mem_free(in, test_device()));
+    CHECK_OK(gyre_mem_free(out, test_device()));
+}
+
+static void a_window_changes_calls_that_came_before_it(void)
+{
+    setenv("GYRE_ALGO", "ring", 1);
+    setenv("GYRE_PROTO", "simple", 1);
+    test_on_threads(2, come_and_go, NULL);
+    unsetenv("GYRE_ALGO");
+    unsetenv("GYRE_PROTO");
+}
+
 /* @argument: what the error says of an all-reduce whose result lies in a window, or in none. */
 static void refuse_path(gyre_comm *comm, int rank, int n_ranks, void *argument)
 {
@@ -270,6 +311,7 @@ static const struct test_case cases[] = {
     {"copy engines place in windows of threads", copy_engines_place_in_windows_of_threads},
     {"ranks that give back different windows are told",
      ranks_that_give_back_different_windows_are_told},
+    {"a window changes calls that came before it", a_window_changes_calls_that_came_before_it},
     {"a path that cannot be is an error", a_path_that_cannot_be_is_an_error},
 };
 

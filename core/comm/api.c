@@ -128,154 +128,154 @@ static gyre_status check_buffers(gyre_comm *comm, const struct gyre_call *call)
     const struct buffers b = buffers_of(comm, call);
     if (b.reads)
         GYRE_TRY(check_pointer(comm, name, "send", call->send));
-    if (b.writes)
+    if (b.writes && (!b.reads || call->recv != call->send))
         GYRE_TRY(check_pointer(comm, name, "recv", call->recv));
     if (!b.reads || !b.writes || (b.in_place != NULL && call->recv == b.in_place))
         return GYRE_SUCCESS;
     const uintptr_t in = (uintptr_t)call->send;
     const uintptr_t out = (uintptr_t)call->recv;
+    if (in >= out + b.out_bytes || out >= in + b.in_bytes)
+        return GYRE_SUCCESS;
     char in_place[80] = "; it has no in-place form";
     if (b.in_place != NULL)
         snprintf(in_place, sizeof(in_place), ", and not in the in-place form (recv == %p)",
                  (const void *)b.in_place);
-    if (in < out + b.out_bytes && out < in + b.in_bytes)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "%s: send [%p, +%" PRIu64 ") and recv [%p, +%" PRIu64 ") overlap%s", name,
-                         call->send, b.in_bytes, call->recv, b.out_bytes, in_place);
-    return GYRE_SUCCESS;
+    return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                     "%s: send [%p, +%" PRIu64 ") and recv [%p, +%" PRIu64 ") overlap%s", name,
+                     call->send, b.in_bytes, call->recv, b.out_bytes, in_place);
 }
 
-static gyre_status submit(gyre_comm *comm, struct gyre_call call)
+static gyre_status submit(gyre_comm *comm, struct gyre_call *call)
 {
     GYRE_TRY(gyre_comm_check(comm));
-    GYRE_TRY(check_types(comm, &call));
-    GYRE_TRY(check_rank(comm, &call));
-    GYRE_TRY(check_buffers(comm, &call));
-    if (gyre_collectives[call.coll].reduces && (int)call.op >= GYRE_FIRST_USER_OP)
-        call.scalar = comm->user_ops[(int)call.op - GYRE_FIRST_USER_OP].scalar;
-    return gyre_group_submit(comm, &call);
+    GYRE_TRY(check_types(comm, call));
+    GYRE_TRY(check_rank(comm, call));
+    GYRE_TRY(check_buffers(comm, call));
+    if (gyre_collectives[call->coll].reduces && (int)call->op >= GYRE_FIRST_USER_OP)
+        call->scalar = comm->user_ops[(int)call->op - GYRE_FIRST_USER_OP].scalar;
+    return gyre_group_submit(comm, call);
 }
 
 gyre_status gyre_all_reduce(const void *send, void *recv, size_t count, gyre_dtype dtype,
                             gyre_op op, gyre_comm *comm, gyre_stream stream)
 {
-    return submit(comm, (struct gyre_call){.coll = GYRE_COLL_ALL_REDUCE,
-                                           .send = send,
-                                           .recv = recv,
-                                           .count = count,
-                                           .dtype = dtype,
-                                           .op = op,
-                                           .root = -1,
-                                           .stream = stream});
+    return submit(comm, &(struct gyre_call){.coll = GYRE_COLL_ALL_REDUCE,
+                                            .send = send,
+                                            .recv = recv,
+                                            .count = count,
+                                            .dtype = dtype,
+                                            .op = op,
+                                            .root = -1,
+                                            .stream = stream});
 }
 
 gyre_status gyre_broadcast(const void *send, void *recv, size_t count, gyre_dtype dtype, int root,
                            gyre_comm *comm, gyre_stream stream)
 {
-    return submit(comm, (struct gyre_call){.coll = GYRE_COLL_BROADCAST,
-                                           .send = send,
-                                           .recv = recv,
-                                           .count = count,
-                                           .dtype = dtype,
-                                           .root = root,
-                                           .stream = stream});
+    return submit(comm, &(struct gyre_call){.coll = GYRE_COLL_BROADCAST,
+                                            .send = send,
+                                            .recv = recv,
+                                            .count = count,
+                                            .dtype = dtype,
+                                            .root = root,
+                                            .stream = stream});
 }
 
 gyre_status gyre_reduce(const void *send, void *recv, size_t count, gyre_dtype dtype, gyre_op op,
                         int root, gyre_comm *comm, gyre_stream stream)
 {
-    return submit(comm, (struct gyre_call){.coll = GYRE_COLL_REDUCE,
-                                           .send = send,
-                                           .recv = recv,
-                                           .count = count,
-                                           .dtype = dtype,
-                                           .op = op,
-                                           .root = root,
-                                           .stream = stream});
+    return submit(comm, &(struct gyre_call){.coll = GYRE_COLL_REDUCE,
+                                            .send = send,
+                                            .recv = recv,
+                                            .count = count,
+                                            .dtype = dtype,
+                                            .op = op,
+                                            .root = root,
+                                            .stream = stream});
 }
 
 gyre_status gyre_all_gather(const void *send, void *recv, size_t count, gyre_dtype dtype,
                             gyre_comm *comm, gyre_stream stream)
 {
-    return submit(comm, (struct gyre_call){.coll = GYRE_COLL_ALL_GATHER,
-                                           .send = send,
-                                           .recv = recv,
-                                           .count = count,
-                                           .dtype = dtype,
-                                           .root = -1,
-                                           .stream = stream});
+    return submit(comm, &(struct gyre_call){.coll = GYRE_COLL_ALL_GATHER,
+                                            .send = send,
+                                            .recv = recv,
+                                            .count = count,
+                                            .dtype = dtype,
+                                            .root = -1,
+                                            .stream = stream});
 }
 
 gyre_status gyre_reduce_scatter(const void *send, void *recv, size_t count, gyre_dtype dtype,
                                 gyre_op op, gyre_comm *comm, gyre_stream stream)
 {
-    return submit(comm, (struct gyre_call){.coll = GYRE_COLL_REDUCE_SCATTER,
-                                           .send = send,
-                                           .recv = recv,
-                                           .count = count,
-                                           .dtype = dtype,
-                                           .op = op,
-                                           .root = -1,
-                                           .stream = stream});
+    return submit(comm, &(struct gyre_call){.coll = GYRE_COLL_REDUCE_SCATTER,
+                                            .send = send,
+                                            .recv = recv,
+                                            .count = count,
+                                            .dtype = dtype,
+                                            .op = op,
+                                            .root = -1,
+                                            .stream = stream});
 }
 
 gyre_status gyre_all_to_all(const void *send, void *recv, size_t count, gyre_dtype dtype,
                             gyre_comm *comm, gyre_stream stream)
 {
-    return submit(comm, (struct gyre_call){.coll = GYRE_COLL_ALL_TO_ALL,
-                                           .send = send,
-                                           .recv = recv,
-                                           .count = count,
-                                           .dtype = dtype,
-                                           .root = -1,
-                                           .stream = stream});
+    return submit(comm, &(struct gyre_call){.coll = GYRE_COLL_ALL_TO_ALL,
+                                            .send = send,
+                                            .recv = recv,
+                                            .count = count,
+                                            .dtype = dtype,
+                                            .root = -1,
+                                            .stream = stream});
 }
 
 gyre_status gyre_gather(const void *send, void *recv, size_t count, gyre_dtype dtype, int root,
                         gyre_comm *comm, gyre_stream stream)
 {
-    return submit(comm, (struct gyre_call){.coll = GYRE_COLL_GATHER,
-                                           .send = send,
-                                           .recv = recv,
-                                           .count = count,
-                                           .dtype = dtype,
-                                           .root = root,
-                                           .stream = stream});
+    return submit(comm, &(struct gyre_call){.coll = GYRE_COLL_GATHER,
+                                            .send = send,
+                                            .recv = recv,
+                                            .count = count,
+                                            .dtype = dtype,
+                                            .root = root,
+                                            .stream = stream});
 }
 
 gyre_status gyre_scatter(const void *send, void *recv, size_t count, gyre_dtype dtype, int root,
                          gyre_comm *comm, gyre_stream stream)
 {
-    return submit(comm, (struct gyre_call){.coll = GYRE_COLL_SCATTER,
-                                           .send = send,
-                                           .recv = recv,
-                                           .count = count,
-                                           .dtype = dtype,
-                                           .root = root,
-                                           .stream = stream});
+    return submit(comm, &(struct gyre_call){.coll = GYRE_COLL_SCATTER,
+                                            .send = send,
+                                            .recv = recv,
+                                            .count = count,
+                                            .dtype = dtype,
+                                            .root = root,
+                                            .stream = stream});
 }
 
 gyre_status gyre_send(const void *send, size_t count, gyre_dtype dtype, int peer, gyre_comm *comm,
                       gyre_stream stream)
 {
-    return submit(comm, (struct gyre_call){.coll = GYRE_COLL_SEND_RECV,
-                                           .send = send,
-                                           .count = count,
-                                           .dtype = dtype,
-                                           .root = peer,
-                                           .is_send = true,
-                                           .stream = stream});
+    return submit(comm, &(struct gyre_call){.coll = GYRE_COLL_SEND_RECV,
+                                            .send = send,
+                                            .count = count,
+                                            .dtype = dtype,
+                                            .root = peer,
+                                            .is_send = true,
+                                            .stream = stream});
 }
 
 gyre_status gyre_recv(void *recv, size_t count, gyre_dtype dtype, int peer, gyre_comm *comm,
                       gyre_stream stream)
 {
-    return submit(comm, (struct gyre_call){.coll = GYRE_COLL_SEND_RECV,
-                                           .recv = recv,
-                                           .count = count,
-                                           .dtype = dtype,
-                                           .root = peer,
-                                           .stream = stream});
+    return submit(comm, &(struct gyre_call){.coll = GYRE_COLL_SEND_RECV,
+                                            .recv = recv,
+                                            .count = count,
+                                            .dtype = dtype,
+                                            .root = peer,
+                                            .stream = stream});
 }
 
 gyre_status gyre_op_create_premul_sum(gyre_op *op_out, const void *scalar, gyre_dtype dtype,

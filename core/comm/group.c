@@ -43,6 +43,7 @@ bool gyre_group_is_open(void)
 
 /* ---- launching ---------------------------------------------------------------------------- */
 
+/* The number of a collective is the board's to give. */
 static struct gyre_record make_record(gyre_comm *comm, const struct gyre_call *call)
 {
     const bool is_p2p = call->coll == GYRE_COLL_SEND_RECV;
@@ -57,13 +58,8 @@ static struct gyre_record make_record(gyre_comm *comm, const struct gyre_call *c
     };
     const struct gyre_window_entry *window = gyre_window_of(comm, call, &record.window_offset);
     record.window = window != NULL ? window->number : 0;
-    if (is_p2p) {
+    if (is_p2p)
         record.sequence = ++comm->n_p2p[call->root * 2 + call->is_send];
-    } else {
-        pthread_mutex_lock(&comm->board.lock);
-        record.sequence = ++comm->board.n_collectives;
-        pthread_mutex_unlock(&comm->board.lock);
-    }
     return record;
 }
 
@@ -82,7 +78,7 @@ static gyre_status launch(gyre_comm *comm, const struct gyre_call *const *calls,
     gyre_status status = GYRE_SUCCESS;
     int n_works = 0;
     for (int i = 0; i < n_calls; i++) {
-        const struct gyre_record record = make_record(comm, calls[i]);
+        struct gyre_record record = make_record(comm, calls[i]);
         const uint64_t index = gyre_board_post(&comm->board, &record);
         gyre_health_posted(comm->health, &record);
         if (compares && record.coll != GYRE_COLL_SEND_RECV)

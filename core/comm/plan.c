@@ -8,6 +8,7 @@
 #include "core/base/log.h"
 #include "core/base/util.h"
 #include "core/comm/comm.h"
+#include "core/comm/recent.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -55,6 +56,7 @@ struct gyre_plan_cache {
     struct shape_entry *shapes;
     struct loaded_entry *loads;
     struct choice_entry *choices;
+    struct gyre_recent recent;
 };
 
 gyre_status gyre_plan_cache_open(struct gyre_comm *comm, struct gyre_plan_cache **cache_out)
@@ -312,6 +314,12 @@ void gyre_plan_force(struct gyre_comm *comm, const struct gyre_choice *choice)
 {
     const struct gyre_choice none = {0};
     comm->plans->forced = choice != NULL ? *choice : none;
+    gyre_plan_forget(comm);
+}
+
+void gyre_plan_forget(struct gyre_comm *comm)
+{
+    gyre_recent_forget(&comm->plans->recent);
 }
 
 static gyre_status choose_way(struct gyre_plan_cache *cache, const struct gyre_tuner_facts *facts,
@@ -440,11 +448,13 @@ gyre_status gyre_plan_prepare(struct gyre_comm *comm, const struct gyre_call *ca
     const struct gyre_program *program;
     struct gyre_choice choice;
     struct gyre_loaded *loaded = NULL;
+    if (gyre_recent_find(&comm->plans->recent, call) != NULL)
+        return GYRE_SUCCESS;
     return make_ready(comm, call, &reduction, &choice, &program, &loaded);
 }
 
-gyre_status gyre_plan_work(struct gyre_comm *comm, const struct gyre_call *call,
-                           struct gyre_work *work_out)
+static gyre_status make_work(struct gyre_comm *comm, const struct gyre_call *call,
+                             struct gyre_work *work_out)
 {
     const struct gyre_reduction reduction = reduction_of(comm, call);
     const uint32_t element = gyre_dtype_bytes(call->dtype);
@@ -467,6 +477,21 @@ gyre_status gyre_plan_work(struct gyre_comm *comm, const struct gyre_call *call,
         work_out->placement = &gyre_window_of(comm, call, &work_out->out_offset_bytes)->placement;
     if (gyre_log_enabled(GYRE_LOG_INFO, GYRE_LOG_TUNING))
         log_choice(comm, call, &choice, path_of(&choice, program));
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_plan_work(struct gyre_comm *comm, const struct gyre_call *call,
+                           struct gyre_work *work_out)
+{
+    struct gyre_recent *recent = &comm->plans->recent;
+    const bool tells = gyre_log_enabled(GYRE_LOG_INFO, GYRE_LOG_TUNING); /* each call's choice */
+    const struct gyre_work *known = tells ? NULL : gyre_recent_find(recent, call);
+    if (known != NULL) {
+        *work_out = *known;
+        return GYRE_SUCCESS;
+    }
+    GYRE_TRY(make_work(comm, call, work_out));
+    gyre_recent_keep(recent, call, work_out);
     return GYRE_SUCCESS;
 }
 

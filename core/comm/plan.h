@@ -180,6 +180,10 @@ gyre_status gyre_plan_work(struct gyre_comm *comm, const struct gyre_call *call,
  * Point to point is not touched. A choice that is impossible fails when it is used. */
 void gyre_plan_force(struct gyre_comm *comm, const struct gyre_choice *choice);
 
+/** gyre_plan_forget - calls may get other works now than the same calls before: a window came or
+ * goes. Before what they refer to is freed. */
+void gyre_plan_forget(struct gyre_comm *comm);
+
 /** gyre_plan_choice - the choice that a call gets now (as gyre_tuner_choose) if its result lies in
  * no window. */
 gyre_status gyre_plan_choice(struct gyre_comm *comm, const struct gyre_call *call,

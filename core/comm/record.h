@@ -57,8 +57,9 @@ struct gyre_board {
 void gyre_board_init(struct gyre_board *board);
 void gyre_board_fini(struct gyre_board *board);
 
-/** gyre_board_post - add a record; its index on the board. */
-uint64_t gyre_board_post(struct gyre_board *board, const struct gyre_record *record);
+/** gyre_board_post - add a record; its index on the board. A collective gets its number,
+ * record->sequence. */
+uint64_t gyre_board_post(struct gyre_board *board, struct gyre_record *record);
 
 /** gyre_board_get - record `index`; false if it was not posted yet or was overwritten. */
 bool gyre_board_get(struct gyre_board *board, uint64_t index, struct gyre_record *record_out);

@@ -175,6 +175,7 @@ gyre_status gyre_window_register(gyre_comm *comm, void *buffer, size_t n_bytes,
     entry->number = ++comm->windows.n_made;
     entry->next = comm->windows.newest;
     comm->windows.newest = entry;
+    gyre_plan_forget(comm);
     *window_out = entry->number;
     if (!entry->has_large_pages && entry->n_bytes >= GYRE_LARGE_PAGE_BYTES && comm->rank == 0)
         GYRE_WARN(
@@ -200,6 +201,7 @@ gyre_status gyre_window_deregister(gyre_comm *comm, gyre_window window)
     if (all == NULL)
         return gyre_comm_give_up(comm, gyre_fail_errno(ENOMEM, "window"));
     *at = entry->next;
+    gyre_plan_forget(comm);
     free_entry(comm, entry);
     /* Whoever frees its buffer after this frees memory that nobody maps any more. */
     gyre_status status = gyre_comm_exchange(comm, &window, sizeof(window), all);

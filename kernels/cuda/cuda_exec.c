@@ -82,10 +82,12 @@ static gyre_status find_version(struct gyre_cuda_executor *executor)
 static gyre_status cuda_open(const struct gyre_executor_config *config,
                              struct gyre_executor **executor_out)
 {
+    const struct gyre_cuda_driver *driver;
     struct gyre_device_info info;
     gyre_status status;
     int most_shared_bytes = 0;
     GYRE_TRY(config->device->ops->info(config->device, &info));
+    GYRE_TRY(gyre_cuda_driver_find(&driver));
     GYRE_CUDA_TRY(cudaDeviceGetAttribute(
         &most_shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, config->device->ordinal));
     struct gyre_cuda_executor *executor = calloc(1, sizeof(*executor));
@@ -93,6 +95,7 @@ static gyre_status cuda_open(const struct gyre_executor_config *config,
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "the executor of rank %d", config->rank);
     executor->base.ops = &gyre_executor_cuda;
     executor->device = config->device;
+    executor->driver = driver;
     executor->rank = config->rank;
     executor->n_ranks = config->n_ranks;
     executor->n_sms = gyre_min_u32(info.n_sms, GYRE_CUDA_MAX_BLOCKS);

@@ -171,15 +171,30 @@ static gyre_status find_overlap(const struct gyre_cuda_executor *executor, cudaS
     return GYRE_SUCCESS;
 }
 
+/* The capture that the stream takes part in; 0 = none, as the driver says for a third of the
+ * runtime's price. */
+static gyre_status find_capture(const struct gyre_cuda_executor *executor, cudaStream_t stream,
+                                uint64_t *capture_out)
+{
+    CUstreamCaptureStatus is_captured;
+    enum cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
+    unsigned long long capture = 0;
+    *capture_out = 0;
+    if (executor->driver->cuStreamIsCapturing(stream, &is_captured) == CUDA_SUCCESS &&
+        is_captured == CU_STREAM_CAPTURE_STATUS_NONE)
+        return GYRE_SUCCESS;
+    GYRE_CUDA_TRY(cudaStreamGetCaptureInfo(stream, &capturing, &capture, NULL, NULL, NULL, NULL));
+    if (capturing == cudaStreamCaptureStatusActive)
+        *capture_out = capture;
+    return GYRE_SUCCESS;
+}
+
 gyre_status gyre_cuda_start(struct gyre_cuda_executor *executor,
                             const struct gyre_cuda_start *launch, cudaStream_t stream)
 {
-    enum cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
-    unsigned long long capture = 0;
+    uint64_t capture = 0;
     bool overlaps = false;
-    GYRE_CUDA_TRY(cudaStreamGetCaptureInfo(stream, &capturing, &capture, NULL, NULL, NULL, NULL));
-    if (capturing != cudaStreamCaptureStatusActive)
-        capture = 0;
+    GYRE_TRY(find_capture(executor, stream, &capture));
     GYRE_TRY(order_after_last(executor, stream, capture));
     if (capture != 0 && launch->awaits_last)
         GYRE_TRY(find_overlap(executor, stream, capture, &overlaps));

@@ -9,6 +9,7 @@
 
 #include "core/base/util.h"
 #include "core/device/cuda_error.h"
+#include "core/device/driver_cuda.h"
 #include "kernels/cuda/cuda_copies.h"
 #include "kernels/cuda/cuda_exec.h"
 #include "kernels/cuda/cuda_program.h"
@@ -58,6 +59,7 @@ struct gyre_cuda_lanes {
 struct gyre_cuda_executor {
     struct gyre_executor base; /* first: what the interface hands out */
     struct gyre_device *device;
+    const struct gyre_cuda_driver *driver;
     int rank;
     int n_ranks;
     uint32_t n_sms;

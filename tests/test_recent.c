@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Works that are kept for calls that come again.
+ */
+#include "core/comm/recent.h"
+#include "tests/check.h"
+
+static struct gyre_recent recent;
+
+static const struct gyre_call a_call = {.coll = GYRE_COLL_SEND_RECV,
+                                        .send = &recent,
+                                        .recv = &recent.works[1],
+                                        .count = 100,
+                                        .dtype = GYRE_FLOAT32,
+                                        .op = GYRE_SUM,
+                                        .root = 1,
+                                        .scalar = 5};
+
+static const struct gyre_work *keep_and_find(const struct gyre_call *kept,
+                                             const struct gyre_call *sought)
+{
+    const struct gyre_work work = {.in = kept->send, .out_offset_bytes = kept->count};
+    gyre_recent_forget(&recent);
+    gyre_recent_keep(&recent, kept, &work);
+    return gyre_recent_find(&recent, sought);
+}
+
+static void the_same_call_finds_its_work_on_any_stream(void)
+{
+    struct gyre_call again = a_call;
+    again.stream = &again;
+    const struct gyre_work *work = keep_and_find(&a_call, &again);
+    CHECK(work != NULL && work->in == a_call.send && work->out_offset_bytes == a_call.count);
+}
+
+/* Of the fields that the place does not depend on as well as of those that it does. */
+static void another_call_finds_nothing(void)
+{
+    struct gyre_call others[9];
+    for (int i = 0; i < 9; i++)
+        others[i] = a_call;
+    others[0].coll = GYRE_COLL_BROADCAST;
+    others[1].send = &recent.works[2];
+    others[2].recv = &recent.works[3];
+    others[3].count++;
+    others[4].dtype = GYRE_INT32;
+    others[5].op = GYRE_MAX;
+    others[6].root = 0;
+    others[7].is_send = true;
+    others[8].scalar = 6;
+    for (int i = 0; i < 9; i++)
+        CHECK_MSG(keep_and_find(&a_call, &others[i]) == NULL, "call %d is taken for the first", i);
+}
+
+static void nothing_is_found_before_and_after(void)
+{
+    static struct gyre_recent fresh;
+    const struct gyre_call none = {.count = 0};
+    CHECK(gyre_recent_find(&fresh, &none) == NULL);
+    CHECK(gyre_recent_find(&fresh, &a_call) == NULL);
+    CHECK(keep_and_find(&none, &none) == NULL);
+    CHECK(keep_and_find(&a_call, &a_call) != NULL);
+    gyre_recent_forget(&recent);
+    CHECK(gyre_recent_find(&recent, &a_call) == NULL);
+}
+
+/* As a training step repeats them: a few dozen buffers of one size, one after the other in memory.
+ */
+static void most_of_a_steps_calls_are_kept(void)
+{
+    const struct gyre_work work = {.in = NULL};
+    int n_found = 0;
+    gyre_recent_forget(&recent);
+    struct gyre_call calls[32];
+    for (int i = 0; i < 32; i++) {
+        char *buffer = (char *)((uintptr_t)0x7f0000000000 + (uintptr_t)i * (25U << 20));
+        calls[i] = a_call;
+        calls[i].send = calls[i].recv = buffer;
+        calls[i].count = (25U << 20) / sizeof(float);
+        gyre_recent_keep(&recent, &calls[i], &work);
+    }
+    for (int i = 0; i < 32; i++)
+        n_found += gyre_recent_find(&recent, &calls[i]) != NULL;
+    CHECK_MSG(n_found >= 16, "%d of 32 are kept", n_found);
+}
+
+static const struct test_case cases[] = {
+    {"the same call finds its work on any stream", the_same_call_finds_its_work_on_any_stream},
+    {"another call finds nothing", another_call_finds_nothing},
+    {"nothing is found before and after", nothing_is_found_before_and_after},
+    {"most of a step's calls are kept", most_of_a_steps_calls_are_kept},
+};
+
+TEST_MAIN(cases)
