@@ -139,6 +139,8 @@ static gyre_status take_row(struct sweep *sweep, const struct bench_row *row)
     const struct bench_timing *const halves[] = {&row->out_of_place, &row->in_place};
     for (int i = 0; i < 2; i++) {
         sweep->summary.busbw += halves[i]->busbw;
+        sweep->summary.time_us += halves[i]->time_us;
+        sweep->summary.launch_us += halves[i]->launch_us;
         sweep->n_halves++;
         if (halves[i]->n_wrong > 0)
             sweep->summary.n_wrong += halves[i]->n_wrong;
@@ -269,7 +271,11 @@ static gyre_status finish(struct sweep *sweep, gyre_status status)
 {
     const char *least = getenv("NCCL_TESTS_MIN_BW"); /* job scripts set it for nccl-tests */
     struct bench_summary *summary = &sweep->summary;
-    summary->busbw = sweep->n_halves == 0 ? 0 : summary->busbw / sweep->n_halves;
+    if (sweep->n_halves > 0) {
+        summary->busbw /= sweep->n_halves;
+        summary->time_us /= sweep->n_halves;
+        summary->launch_us /= sweep->n_halves;
+    }
     summary->has_failed = status != GYRE_SUCCESS;
     summary->least_busbw = least == NULL || sweep->n_halves == 0 ? -1 : strtod(least, NULL);
     if (sweep->output != NULL) {

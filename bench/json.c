@@ -165,6 +165,8 @@ static void add_timing(struct json_object *row, const char *key, const struct be
     add_number(object, "time_us", timing->time_us);
     add_number(object, "algbw_gbytes_per_s", timing->algbw);
     add_number(object, "busbw_gbytes_per_s", timing->busbw);
+    if (timing->launch_us > 0)
+        add_number(object, "launch_us", timing->launch_us);
     if (timing->n_wrong >= 0)
         add_int(object, "wrong", timing->n_wrong);
     else

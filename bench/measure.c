@@ -6,6 +6,7 @@
 #include "bench/measure.h"
 
 #include "bench/graph.h"
+#include "bench/launches.h"
 #include "core/base/util.h"
 
 #include <stdlib.h>
@@ -71,6 +72,27 @@ gyre_status bench_time_graph(const struct bench_rank *rank, const struct bench_c
               ((double)n_launches * n_iters * rank->options->n_aggregated);
     bench_graph_close(graph);
     return status;
+}
+
+/* What the host cannot save: as many launches of an empty kernel, per launch. */
+static gyre_status time_launches(const struct bench_rank *rank, double *us_out)
+{
+    *us_out = 0;
+#ifdef GYRE_WITH_CUDA
+    if (rank->device_kind != GYRE_DEVICE_CUDA)
+        return GYRE_SUCCESS;
+    for (int i = 0; i < rank->options->n_warmup; i++)
+        GYRE_TRY(bench_enqueue_nothing(rank->stream));
+    GYRE_TRY(bench_wait(rank));
+    const uint64_t start_ns = gyre_now_ns();
+    for (int i = 0; i < rank->options->n_iters; i++)
+        GYRE_TRY(bench_enqueue_nothing(rank->stream));
+    *us_out = (double)(gyre_now_ns() - start_ns) / 1e3 / rank->options->n_iters;
+    return bench_wait(rank);
+#else
+    (void)rank;
+    return GYRE_SUCCESS;
+#endif
 }
 
 static gyre_status time_batch(const struct bench_rank *rank, const struct bench_call *call,
@@ -213,7 +235,7 @@ gyre_status bench_measure(struct bench_rank *rank, const struct bench_call *call
                           bool wants_samples, struct bench_timing *timing_out)
 {
     struct bench_timing timing = {0};
-    double mine = 0;
+    double mine = 0, launch_us = 0;
     bench_progress_begin(rank->progress, call->what.n_bytes, "warming up");
     gyre_status status = bench_fill(rank, call);
     if (status == GYRE_SUCCESS)
@@ -225,6 +247,11 @@ gyre_status bench_measure(struct bench_rank *rank, const struct bench_call *call
     status = time_batch(rank, call, &mine);
     GYRE_TRY(bench_rank_agree(rank, status));
     GYRE_TRY(reduce_time(rank, mine, &timing.time_us));
+    if (rank->options->is_cputime) {
+        status = time_launches(rank, &launch_us);
+        GYRE_TRY(bench_rank_agree(rank, status));
+        GYRE_TRY(reduce_time(rank, launch_us, &timing.launch_us));
+    }
     timing.algbw = timing.time_us > 0 ? (double)call->what.n_bytes / timing.time_us / 1e3 : 0;
     timing.busbw = timing.algbw * rank->kind->bus_factor(rank->member.n_ranks);
     if (wants_samples)

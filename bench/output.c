@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The text table. Header, columns and footer are those of nccl-tests, byte for byte, because
- * scripts parse them; more columns appear only with --compare, --limits and -S.
+ * scripts parse them; more columns appear only with --compare, --limits and -S, and with -C on GPUs
+ * a line of the footer.
  */
 #include "bench/output.h"
 
@@ -198,6 +199,9 @@ gyre_status bench_output_close(struct bench_output *output, const struct bench_s
     printf("# %-20s : %lld %s\n", "Out of bounds values", (long long)summary->n_wrong,
            summary->n_wrong != 0 || summary->has_failed ? "FAILED" : "OK");
     printf("# %-20s : %g %s\n", "Avg bus bandwidth", summary->busbw, verdict);
+    if (summary->launch_us > 0)
+        printf("# %-20s : %.2f us, a call takes %.2f us more\n", "Empty launch", summary->launch_us,
+               summary->time_us - summary->launch_us);
     printf("#\n# Collective test concluded: %s\n#\n", output->setting->kind->name);
     gyre_status status = bench_json_close(output->json, summary);
     if (output->csv != NULL && fclose(output->csv) != 0 && status == GYRE_SUCCESS)

@@ -53,6 +53,8 @@ struct bench_row {
 struct bench_summary {
     int64_t n_wrong;
     double busbw;       /* mean over rows, both halves */
+    double time_us;     /* likewise */
+    double launch_us;   /* likewise; 0 = not known */
     double least_busbw; /* NCCL_TESTS_MIN_BW, or -1 */
     bool is_interrupted;
     bool has_failed; /* an error ended the run */
