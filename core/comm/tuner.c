@@ -75,7 +75,7 @@ static const struct cuda_row cuda_rows[] = {
     {GYRE_COLL_ALL_REDUCE, false, 2 << 20, &gyre_algorithm_twoshot, GYRE_PROTO_LL128, 0},
     {GYRE_COLL_ALL_REDUCE, false, 4 << 20, &gyre_algorithm_twoshot, GYRE_PROTO_LL128, 32},
     {GYRE_COLL_ALL_REDUCE, false, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE, 0},
-    {GYRE_COLL_ALL_GATHER, true, 16 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL, 0},
+    {GYRE_COLL_ALL_GATHER, true, 512, &gyre_algorithm_direct, GYRE_PROTO_LL, 0},
     {GYRE_COLL_ALL_GATHER, true, 8 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL128, 0},
     {GYRE_COLL_ALL_GATHER, true, 12 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL128, 64},
     {GYRE_COLL_ALL_GATHER, true, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE, 0},
@@ -362,12 +362,23 @@ static bool is_pushed(const struct gyre_tuner_facts *facts, enum gyre_proto prot
            proto == GYRE_PROTO_SIMPLE;
 }
 
+/* Between all pairs: about a round of the threads that a block has for each peer (2 and 4 H200,
+ * 1 KiB to 4 MiB: bench_cuda_exec, 2026-11). All-gathers of two ranks are four blocks early: 8 KiB
+ * in 2, 4, 8 of them 2.80, 2.74, 2.82 us (docs/performance/kernels/gather-channels-2.txt). */
+static uint64_t line_channels(const struct gyre_tuner_facts *facts, enum gyre_collective coll,
+                              uint64_t n_bytes)
+{
+    const uint64_t n_rounds = gyre_div_round_up(n_bytes, gyre_max_u64(4096 / facts->n_ranks, 512));
+    return coll == GYRE_COLL_ALL_GATHER && facts->n_ranks == 2
+               ? gyre_max_u64(n_rounds, gyre_min_u64(gyre_div_round_up(n_bytes, 128), 4))
+               : n_rounds;
+}
+
 /* GPUs: 64 KiB to 128 KiB of a rank's part a channel, so that it is two tiles, which go through the
  * steps side by side; not under 32 channels from 2 MiB on (2 and 4 H200, 4 MiB to 64 MiB, all of
  * 16, 32, 64 channels x 16 to 256 KiB tiles: bench_cuda_exec with BENCH_TILE, 2026-11). From
  * 12 MiB on more than two ranks take twice as much a channel, in 16 or more: all-gather of 16 MiB
- * into windows 48.0 us in 32 channels, 46.1 in 16 (4 H200, likewise). Lines: about a round of the
- * threads that a block has for each peer (1 KiB to 4 MiB, likewise). */
+ * into windows 48.0 us in 32 channels, 46.1 in 16 (4 H200, likewise). */
 static uint64_t cuda_channels(const struct gyre_tuner_facts *facts,
                               const struct gyre_choice *choice, enum gyre_collective coll,
                               uint64_t n_bytes)
@@ -381,7 +392,7 @@ static uint64_t cuda_channels(const struct gyre_tuner_facts *facts,
             gyre_min_u64(2 * 1024, gyre_tuner_payload_bytes(&facts->spec, choice->algorithm,
                                                             choice->proto, false)));
     if (choice->proto != GYRE_PROTO_SIMPLE)
-        return gyre_div_round_up(n_bytes, gyre_max_u64(4096 / facts->n_ranks, 512));
+        return line_channels(facts, coll, n_bytes);
     /* Of rings of chains 32 channels keep the link as busy as more, or busier: broadcast of 64 MiB
      * to 1 GiB over 4 H200 347 to 363 GB/s, with 64 channels 337 to 358 (2026-11). */
     if (is_chain(coll, choice->algorithm) && choice->algorithm == &gyre_algorithm_ring &&
