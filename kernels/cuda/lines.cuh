@@ -9,8 +9,8 @@
 #ifndef GYRE_KERNELS_CUDA_LINES_CUH
 #define GYRE_KERNELS_CUDA_LINES_CUH
 
+#include "kernels/cuda/access.cuh"
 #include "kernels/cuda/block.cuh"
-#include "kernels/cuda/element.cuh"
 
 /* One operand of a step: where its bytes begin, and of a connection the flag that marks them. */
 struct line_operand {
@@ -221,61 +221,6 @@ static __device__ __forceinline__ void post_tile(const struct block &block, uint
         order_emptied<PROTO>();
         store_relaxed_sys(own->posted, own->number + (uint64_t)(tile + 1) * own->n_uses);
     }
-}
-
-/* Out of line: code that is seldom run would lie between what every message fetches. */
-static __device__ __noinline__ uint64_t load_bytes(const unsigned char *from, uint32_t n_valid)
-{
-    uint64_t value = 0;
-    if (n_valid >= 8 && ((uintptr_t)from & 3U) == 0)
-        return *(const uint32_t *)from | (uint64_t) * (const uint32_t *)(from + 4) << 32;
-#pragma unroll 1
-    for (uint32_t i = 0; i < n_valid && i < 8; i++)
-        value |= (uint64_t)from[i] << 8 * i;
-    return value;
-}
-
-static __device__ __noinline__ void store_bytes(unsigned char *to, uint64_t value, uint32_t n_valid)
-{
-    if (n_valid >= 8 && ((uintptr_t)to & 3U) == 0) {
-        *(uint32_t *)to = (uint32_t)value;
-        *(uint32_t *)(to + 4) = (uint32_t)(value >> 32);
-        return;
-    }
-#pragma unroll 1
-    for (uint32_t i = 0; i < n_valid && i < 8; i++)
-        to[i] = (unsigned char)(value >> 8 * i);
-}
-
-/* 8 bytes of a chunk of which n_valid exist, at any alignment. */
-static __device__ __forceinline__ uint64_t load_8(const unsigned char *from, uint32_t n_valid)
-{
-    if (n_valid >= 8 && ((uintptr_t)from & 7U) == 0)
-        return *(const uint64_t *)from;
-    return load_bytes(from, n_valid);
-}
-
-static __device__ __forceinline__ void store_8(unsigned char *to, uint64_t value, uint32_t n_valid)
-{
-    if (n_valid >= 8 && ((uintptr_t)to & 7U) == 0)
-        *(uint64_t *)to = value;
-    else
-        store_bytes(to, value, n_valid);
-}
-
-/* 16 bytes of a chunk likewise; out of line, see load_bytes(). */
-static __device__ __noinline__ ulonglong2 load_part(const unsigned char *from, uint32_t n_valid)
-{
-    const uint32_t n_first = min(n_valid, 8U);
-    return {load_bytes(from, n_first), load_bytes(from + 8, n_valid - n_first)};
-}
-
-static __device__ __noinline__ void store_part(unsigned char *to, ulonglong2 value,
-                                               uint32_t n_valid)
-{
-    const uint32_t n_first = min(n_valid, 8U);
-    store_bytes(to, value.x, n_first);
-    store_bytes(to + 8, value.y, n_valid - n_first);
 }
 
 /* Some steps of a tile, resolved together; then each thread runs them. Returns true when aborted.

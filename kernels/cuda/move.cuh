@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The instruction on plain memory, for the threads of one block: copies free of dtype, reductions
- * by dtype and operation. Vector accesses of 16 bytes where all addresses allow it, else of a
- * smaller power of two (copies) or of one element (reductions).
+ * by dtype and operation. Accesses are of 16 bytes; where an address is no multiple of that, of 4
+ * bytes (copies) or one element, and where these are shorter than 4 bytes, a warp shifts what it
+ * loads and stores (stretch.cuh).
  */
 #ifndef GYRE_KERNELS_CUDA_MOVE_CUH
 #define GYRE_KERNELS_CUDA_MOVE_CUH
 
-#include "kernels/cuda/element.cuh"
+#include "kernels/cuda/stretch.cuh"
 #include "kernels/cuda/sync.cuh"
 
 /* What a thread must know of a step before its first address: one word of 16 bytes. */
@@ -43,77 +44,6 @@ static __device__ __forceinline__ struct move_head read_head(const struct move *
 static __device__ __forceinline__ void write_head(struct move *move, const struct move_head &head)
 {
     memcpy(&move->head, &head, sizeof(head));
-}
-
-template <int BYTES> static __device__ __forceinline__ pack<BYTES> load(const unsigned char *from);
-
-/* Streams: what is read here is not read again, so it should not stay in L1. */
-template <> __device__ __forceinline__ pack<16> load<16>(const unsigned char *from)
-{
-    pack<16> to;
-    asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(to.words[0]), "=r"(to.words[1]), "=r"(to.words[2]), "=r"(to.words[3])
-                 : "l"(from)
-                 : "memory");
-    return to;
-}
-
-template <> __device__ __forceinline__ pack<8> load<8>(const unsigned char *from)
-{
-    pack<8> to;
-    asm volatile("ld.global.L1::no_allocate.v2.u32 {%0, %1}, [%2];"
-                 : "=r"(to.words[0]), "=r"(to.words[1])
-                 : "l"(from)
-                 : "memory");
-    return to;
-}
-
-template <> __device__ __forceinline__ pack<4> load<4>(const unsigned char *from)
-{
-    pack<4> to;
-    asm volatile("ld.global.L1::no_allocate.u32 %0, [%1];"
-                 : "=r"(to.words[0])
-                 : "l"(from)
-                 : "memory");
-    return to;
-}
-
-template <> __device__ __forceinline__ pack<2> load<2>(const unsigned char *from)
-{
-    pack<2> to;
-    uint16_t value;
-    asm volatile("ld.global.u16 %0, [%1];" : "=h"(value) : "l"(from) : "memory");
-    to.words[0] = value;
-    return to;
-}
-
-template <> __device__ __forceinline__ pack<1> load<1>(const unsigned char *from)
-{
-    pack<1> to;
-    uint16_t value;
-    asm volatile("ld.global.u8 %0, [%1];" : "=h"(value) : "l"(from) : "memory");
-    to.words[0] = value;
-    return to;
-}
-
-template <int BYTES>
-static __device__ __forceinline__ void store(unsigned char *to, const pack<BYTES> &from)
-{
-    if (BYTES == 16)
-        asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(from.words[0]),
-                     "r"(from.words[1 % ((BYTES + 3) / 4)]), "r"(from.words[2 % ((BYTES + 3) / 4)]),
-                     "r"(from.words[3 % ((BYTES + 3) / 4)])
-                     : "memory");
-    else if (BYTES == 8)
-        asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(to), "r"(from.words[0]),
-                     "r"(from.words[1 % ((BYTES + 3) / 4)])
-                     : "memory");
-    else if (BYTES == 4)
-        asm volatile("st.global.u32 [%0], %1;" ::"l"(to), "r"(from.words[0]) : "memory");
-    else if (BYTES == 2)
-        asm volatile("st.global.u16 [%0], %1;" ::"l"(to), "h"((uint16_t)from.words[0]) : "memory");
-    else
-        asm volatile("st.global.u8 [%0], %1;" ::"l"(to), "h"((uint16_t)from.words[0]) : "memory");
 }
 
 /* A thread's share: packs at begin + (thread + k * n_threads) * BYTES below end. */
@@ -154,34 +84,51 @@ static __device__ __forceinline__ void copy_packs(const struct move &move, uint3
     }
 }
 
-/* What is left at the end, or all of it at odd addresses. Out of line, like reduce_odd(): seldom
- * run code would lie between what every message fetches. */
-static __device__ __noinline__ void copy_odd(const struct move &move, uint32_t n_outs,
-                                             uint32_t misalignment, struct share share)
+/* What is left of a range behind whole packs. Out of line, like all for odd addresses: seldom run
+ * code would lie between what every message fetches. */
+static __device__ __noinline__ void copy_rest(const struct move &move, uint32_t n_outs,
+                                              struct share share)
 {
-    const bool is_all = share.begin == 0;
-    if (is_all && misalignment % 4 == 0) {
-        const uint32_t whole = share.end & ~3U;
-        copy_packs<4, 8>(move, n_outs, {0, whole, share.thread, share.n_threads});
-        share.begin = whole;
+    copy_packs<1, 1>(move, n_outs, share);
+}
+
+/* Packs at multiples of 4. Shifting takes longer than short accesses (all-gather of 256 MiB over 2
+ * H200 417 instead of 405 us, at multiples of 16 388; 2026-11). */
+static __device__ __noinline__ void copy_words(const struct move &move, uint32_t n_outs,
+                                               struct share share)
+{
+    copy_packs<4, 16>(move, n_outs, share);
+}
+
+/* Packs at other addresses. */
+static __device__ __noinline__ void copy_odd(const struct move &move, uint32_t n_outs,
+                                             uint32_t n_packs, uint32_t thread, uint32_t n_threads)
+{
+    const int n_rows = 4;
+    const uint32_t lane = thread % 32;
+    for (uint32_t first = thread / 32 * n_rows * 32; first < n_packs; first += n_threads * n_rows) {
+        struct stretch<n_rows> own;
+        fetch_stretch(move.ins[0], n_packs, first, lane, &own);
+        align_stretch(move.ins[0], lane, &own);
+        for (uint32_t o = 0; o < n_outs; o++)
+            store_stretch<n_rows>(move.outs[o] + first * 16, min(n_packs - first, n_rows * 32U),
+                                  lane, own.rows);
     }
-    if (is_all && misalignment % 4 == 2 && share.end % 2 == 0)
-        copy_packs<2, 8>(move, n_outs, share);
-    else if (is_all && misalignment % 4 != 0)
-        copy_packs<1, 8>(move, n_outs, share);
-    else
-        copy_packs<1, 1>(move, n_outs, share);
 }
 
 static __device__ __forceinline__ void copy_bytes(const struct move_head &head,
                                                   const struct move &move, uint32_t thread,
                                                   uint32_t n_threads)
 {
-    const uint32_t whole = head.misalignment == 0 ? head.n_bytes & ~15U : 0;
-    if (whole > 0)
+    const uint32_t whole = head.n_bytes & ~15U;
+    if (head.misalignment % 4 != 0)
+        copy_odd(move, head.n_outs, whole / 16, thread, n_threads);
+    else if (head.misalignment != 0)
+        copy_words(move, head.n_outs, {0, whole, thread, n_threads});
+    else if (whole > 0)
         copy_packs<16, 8>(move, head.n_outs, {0, whole, thread, n_threads});
     if (whole < head.n_bytes)
-        copy_odd(move, head.n_outs, head.misalignment, {whole, head.n_bytes, thread, n_threads});
+        copy_rest(move, head.n_outs, {whole, head.n_bytes, thread, n_threads});
 }
 
 /* The loads of the next input are issued before the last one's are used. */
@@ -270,11 +217,48 @@ static __device__ __forceinline__ uint32_t reduce_pairs(const struct move &move,
 }
 
 /* Element by element. */
+template <int DTYPE, int OP, int UNROLL>
+static __device__ __noinline__ void reduce_elements(const struct move_head &head,
+                                                    const struct move &move, struct share share)
+{
+    reduce_packs<DTYPE, OP, (int)sizeof(typename element<DTYPE>::stored), UNROLL>(head, move,
+                                                                                  share);
+}
+
+/* Packs of short elements. The next input is fetched before the last one is used. */
 template <int DTYPE, int OP>
 static __device__ __noinline__ void reduce_odd(const struct move_head &head,
-                                               const struct move &move, struct share share)
+                                               const struct move &move, uint32_t n_packs,
+                                               uint32_t thread, uint32_t n_threads)
 {
-    reduce_packs<DTYPE, OP, (int)sizeof(typename element<DTYPE>::stored), 2>(head, move, share);
+    const int n_rows = (int)sizeof(typename element<DTYPE>::stored); /* more want more registers */
+    const uint32_t lane = thread % 32;
+    const uint64_t scalar = head.scale_mask != 0 ? move.scalar : 0;
+    for (uint32_t first = thread / 32 * n_rows * 32; first < n_packs; first += n_threads * n_rows) {
+        reducer<DTYPE, OP, 16> results[n_rows];
+        struct stretch<n_rows> own, next;
+        fetch_stretch(move.ins[0], n_packs, first, lane, &own);
+        for (uint32_t i = 0; i < head.n_ins; i++) {
+            const bool is_scaled = (head.scale_mask >> i & 1) != 0;
+            if (i + 1 < head.n_ins)
+                fetch_stretch(move.ins[i + 1], n_packs, first, lane, &next);
+            align_stretch(move.ins[i], lane, &own);
+#pragma unroll
+            for (int k = 0; k < n_rows; k++) {
+                if (i == 0)
+                    results[k].begin(own.rows[k], is_scaled, scalar);
+                else
+                    results[k].add(own.rows[k], is_scaled, scalar);
+            }
+            own = next;
+        }
+#pragma unroll
+        for (int k = 0; k < n_rows; k++)
+            own.rows[k] = results[k].end(head.divisor);
+        for (uint32_t o = 0; o < head.n_outs; o++)
+            store_stretch<n_rows>(move.outs[o] + first * 16, min(n_packs - first, n_rows * 32U),
+                                  lane, own.rows);
+    }
 }
 
 template <int DTYPE, int OP>
@@ -283,16 +267,23 @@ static __device__ __forceinline__ void reduce_bytes(const struct move_head &head
                                                     uint32_t n_threads)
 {
     const int elem_bytes = (int)sizeof(typename element<DTYPE>::stored);
-    const uint32_t whole = head.misalignment == 0 ? head.n_bytes & ~15U : 0;
+    const uint32_t whole = head.n_bytes & ~15U;
     uint32_t done = 0;
-    if (whole > 0 && head.n_ins == 2 && head.scale_mask == 0 && head.divisor <= 1)
+    if (head.misalignment != 0 && whole > 0) {
+        if constexpr (elem_bytes < 4)
+            reduce_odd<DTYPE, OP>(head, move, whole / 16, thread, n_threads);
+        else
+            reduce_elements<DTYPE, OP, 32 / elem_bytes>(head, move, {0, whole, thread, n_threads});
+        done = whole;
+    } else if (whole > 0 && head.n_ins == 2 && head.scale_mask == 0 && head.divisor <= 1) {
         done = reduce_pairs<DTYPE, OP, 4>(move, head.n_outs, {0, whole, thread, n_threads});
+    }
     /* 8-bit types take 16 registers a pack in the computing type */
     if (done < whole)
         reduce_packs<DTYPE, OP, 16, elem_bytes == 1 ? 1 : 2>(head, move,
                                                              {done, whole, thread, n_threads});
     if (whole < head.n_bytes)
-        reduce_odd<DTYPE, OP>(head, move, {whole, head.n_bytes, thread, n_threads});
+        reduce_elements<DTYPE, OP, 1>(head, move, {whole, head.n_bytes, thread, n_threads});
 }
 
 template <int DTYPE, int OP>
