@@ -8,6 +8,7 @@
 #include "bench/stats.h"
 #include "core/base/util.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 /* One trial's turn of a round lasts about this long. */
@@ -15,6 +16,10 @@
 #define MAX_CALLS   500
 #define MIN_CALLS   3
 #define PROBE_CALLS 3
+
+/* The first call loads its program and finds nothing in caches; that takes less. */
+#define MOST_WARMING_US  10000.0
+#define FIRST_LOOK_DOUBT 3.0
 
 static uint64_t call_bytes(const struct bench_case *what)
 {
@@ -159,14 +164,40 @@ static gyre_status take_turn(struct bench_rank *rank, const struct bench_trial *
     return bench_longest(rank, us, n);
 }
 
-/* Warm a trial up, then look at it twice; the better look counts. The same on all ranks. */
-static gyre_status look_at(struct bench_rank *rank, struct bench_trial *trial)
+/* Of the trials of this size that were looked at. */
+static double fastest_us(const struct bench_trials *trials, size_t n_bytes)
+{
+    double fastest = INFINITY;
+    for (int i = 0; i < trials->n_trials; i++)
+        if (trials->trials[i].what.n_bytes == n_bytes && trials->trials[i].us > 0 &&
+            trials->trials[i].us < fastest)
+            fastest = trials->trials[i].us;
+    return fastest;
+}
+
+/* @doubt: factor by which the trial may be faster than it looks. */
+static bool is_too_slow(const struct bench_trials *trials, const struct bench_trial *trial,
+                        double doubt)
+{
+    return trials->most_slowness > 0 && !trial->is_tuned &&
+           trial->us > doubt * trials->most_slowness * fastest_us(trials, trial->what.n_bytes);
+}
+
+/* Warm a trial up with one call, then look at it twice; the better look counts. What is so slow
+ * that it cannot be the warming is not looked at again: large calls in one channel take dozens of
+ * times as long as the fastest. The same on all ranks. */
+static gyre_status look_at(struct bench_rank *rank, const struct bench_trials *trials,
+                           struct bench_trial *trial)
 {
     double us[PROBE_CALLS];
-    for (int pass = 0; pass < 3; pass++) {
+    GYRE_TRY(take_turn(rank, trial, us, 1));
+    trial->us = us[0];
+    if (trial->us > MOST_WARMING_US && is_too_slow(trials, trial, FIRST_LOOK_DOUBT))
+        return GYRE_SUCCESS;
+    for (int pass = 0; pass < 2; pass++) {
         GYRE_TRY(take_turn(rank, trial, us, PROBE_CALLS));
         const double median_us = bench_median_of(us, PROBE_CALLS);
-        if (pass <= 1 || median_us < trial->us) /* the first pass only warms */
+        if (pass == 0 || median_us < trial->us)
             trial->us = median_us;
     }
     return GYRE_SUCCESS;
@@ -179,18 +210,6 @@ static size_t choose_n_calls(const struct bench_trial *trial)
     return n_calls > MAX_CALLS ? MAX_CALLS : n_calls < MIN_CALLS ? MIN_CALLS : (size_t)n_calls;
 }
 
-/* After the first looks. */
-static bool is_too_slow(const struct bench_trials *trials, const struct bench_trial *trial)
-{
-    double fastest_us = trial->us;
-    for (int i = 0; i < trials->n_trials; i++)
-        if (trials->trials[i].what.n_bytes == trial->what.n_bytes &&
-            trials->trials[i].us < fastest_us)
-            fastest_us = trials->trials[i].us;
-    return trials->most_slowness > 0 && !trial->is_tuned &&
-           trial->us > trials->most_slowness * fastest_us;
-}
-
 /* By trial: n_calls, and medians of all rounds. */
 static gyre_status run_rounds(struct bench_rank *rank, struct bench_trials *trials, size_t *n_calls,
                               double *medians)
@@ -198,9 +217,9 @@ static gyre_status run_rounds(struct bench_rank *rank, struct bench_trials *tria
     const size_t n_rounds = (size_t)rank->options->n_rounds;
     double us[MAX_CALLS];
     for (int i = 0; i < trials->n_trials; i++)
-        GYRE_TRY(look_at(rank, &trials->trials[i]));
+        GYRE_TRY(look_at(rank, trials, &trials->trials[i]));
     for (int i = 0; i < trials->n_trials; i++)
-        trials->trials[i].is_dropped = is_too_slow(trials, &trials->trials[i]);
+        trials->trials[i].is_dropped = is_too_slow(trials, &trials->trials[i], 1);
     for (int i = 0; i < trials->n_trials; i++)
         n_calls[i] = choose_n_calls(&trials->trials[i]);
     for (size_t round = 0; round < n_rounds; round++)
