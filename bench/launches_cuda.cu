@@ -7,20 +7,13 @@ struct parameters {
     char bytes[BENCH_PARAMETER_BYTES];
 };
 
-static __global__ void nothing(const __grid_constant__ struct parameters) {}
+static __global__ void empty(const __grid_constant__ struct parameters) {}
 
-extern "C" gyre_status bench_load_nothing(void)
-{
-    struct cudaFuncAttributes attributes;
-    GYRE_CUDA_TRY(cudaFuncGetAttributes(&attributes, (const void *)nothing));
-    return GYRE_SUCCESS;
-}
-
-extern "C" gyre_status bench_enqueue_nothing(gyre_stream stream)
+extern "C" gyre_status bench_launch_empty(gyre_stream stream)
 {
     struct parameters parameters = {};
     void *params[] = {&parameters};
-    GYRE_CUDA_TRY(cudaLaunchKernel((const void *)nothing, dim3(1), dim3(32), params, 0,
-                                   (cudaStream_t)stream));
+    GYRE_CUDA_TRY(
+        cudaLaunchKernel((const void *)empty, dim3(1), dim3(32), params, 0, (cudaStream_t)stream));
     return GYRE_SUCCESS;
 }

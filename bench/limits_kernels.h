@@ -7,7 +7,6 @@
 #ifndef GYRE_BENCH_LIMITS_KERNELS_H
 #define GYRE_BENCH_LIMITS_KERNELS_H
 
-#include "bench/launches.h"
 #include "bench/limits.h"
 
 #include <assert.h>
@@ -72,6 +71,9 @@ gyre_status bench_enqueue_tma_copy(void *to, const void *from, uint64_t n_bytes,
 
 /** bench_enqueue_ping_pong - one thread; both GPUs' sides have to run at the same time. */
 gyre_status bench_enqueue_ping_pong(const struct bench_ping_pong *side, gyre_stream stream);
+
+/** bench_enqueue_nothing - a kernel of one warp that does nothing. */
+gyre_status bench_enqueue_nothing(gyre_stream stream);
 
 #ifdef __cplusplus
 }

@@ -74,25 +74,20 @@ gyre_status bench_time_graph(const struct bench_rank *rank, const struct bench_c
     return status;
 }
 
-/* What the host cannot save: as many launches of an empty kernel, per launch. */
+/* What the host cannot save: as many launches of an empty kernel. 0 where calls were not timed
+ * alone, and without GPUs. */
 static gyre_status time_launches(const struct bench_rank *rank, double *us_out)
 {
     *us_out = 0;
 #ifdef GYRE_WITH_CUDA
-    if (rank->device_kind != GYRE_DEVICE_CUDA)
-        return GYRE_SUCCESS;
-    for (int i = 0; i < rank->options->n_warmup; i++)
-        GYRE_TRY(bench_enqueue_nothing(rank->stream));
-    GYRE_TRY(bench_wait(rank));
-    const uint64_t start_ns = gyre_now_ns();
-    for (int i = 0; i < rank->options->n_iters; i++)
-        GYRE_TRY(bench_enqueue_nothing(rank->stream));
-    *us_out = (double)(gyre_now_ns() - start_ns) / 1e3 / rank->options->n_iters;
-    return bench_wait(rank);
+    const struct bench_options *options = rank->options;
+    if (rank->device_kind == GYRE_DEVICE_CUDA && options->n_graph_launches == 0 &&
+        !options->is_blocking)
+        return bench_time_launches(rank->ordinal, rank->stream, options->n_iters, us_out);
 #else
     (void)rank;
-    return GYRE_SUCCESS;
 #endif
+    return GYRE_SUCCESS;
 }
 
 static gyre_status time_batch(const struct bench_rank *rank, const struct bench_call *call,

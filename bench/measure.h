@@ -12,8 +12,8 @@ struct bench_timing {
     double time_us; /* mean over iterations, then over ranks as -a says */
     double algbw;   /* GB/s */
     double busbw;
-    int64_t n_wrong;  /* over all ranks; -1 = not checked */
-    double launch_us; /* with -C, on GPUs: the launches of as many empty kernels; 0 = not known */
+    int64_t n_wrong;       /* over all ranks; -1 = not checked */
+    double launch_us;      /* with -C, on GPUs: a launch of an empty kernel; 0 = not known */
     struct bench_stats us; /* of single calls, each the longest over the ranks */
 };
 

@@ -33,23 +33,38 @@ static void the_same_call_finds_its_work_on_any_stream(void)
     CHECK(work != NULL && work->in == a_call.send && work->out_offset_bytes == a_call.count);
 }
 
-/* Of the fields that the place does not depend on as well as of those that it does. */
+static bool share_a_place(const struct gyre_call *a, const struct gyre_call *b)
+{
+    const struct gyre_work work = {.in = NULL};
+    gyre_recent_forget(&recent);
+    gyre_recent_keep(&recent, a, &work);
+    gyre_recent_keep(&recent, b, &work);
+    return gyre_recent_find(&recent, a) == NULL;
+}
+
+/* Calls that share a place with the first, so that only the field tells them apart. Calls that
+ * differ in their collective alone never do. */
 static void another_call_finds_nothing(void)
 {
-    struct gyre_call others[9];
-    for (int i = 0; i < 9; i++)
-        others[i] = a_call;
-    others[0].coll = GYRE_COLL_BROADCAST;
-    others[1].send = &recent.works[2];
-    others[2].recv = &recent.works[3];
-    others[3].count++;
-    others[4].dtype = GYRE_INT32;
-    others[5].op = GYRE_MAX;
-    others[6].root = 0;
-    others[7].is_send = true;
-    others[8].scalar = 6;
-    for (int i = 0; i < 9; i++)
-        CHECK_MSG(keep_and_find(&a_call, &others[i]) == NULL, "call %d is taken for the first", i);
+    enum { SEND, RECV, COUNT, ROOT, DTYPE, OP, IS_SEND, SCALAR, N_FIELDS };
+    for (int field = 0; field < N_FIELDS; field++) {
+        struct gyre_call other = a_call;
+        int step = 0;
+        do {
+            step++;
+            other.send = field == SEND ? (const char *)a_call.send + 16 * step : a_call.send;
+            other.recv = field == RECV ? (char *)a_call.recv + 16 * step : a_call.recv;
+            other.count = field == COUNT ? a_call.count + (uint64_t)step : a_call.count;
+            other.root = field == ROOT ? a_call.root + step : a_call.root;
+            other.dtype = field == DTYPE ? GYRE_INT32 : a_call.dtype;
+            other.op = field == OP ? GYRE_MAX : a_call.op;
+            other.is_send = field == IS_SEND ? !a_call.is_send : a_call.is_send;
+            other.scalar = field == SCALAR ? a_call.scalar + 1 : a_call.scalar;
+        } while (step < 100000 && !share_a_place(&a_call, &other) &&
+                 keep_and_find(&a_call, &other) == NULL);
+        CHECK_MSG(step < 100000, "field %d: no call shares the place", field);
+        CHECK_MSG(keep_and_find(&a_call, &other) == NULL, "field %d does not count", field);
+    }
 }
 
 static void nothing_is_found_before_and_after(void)

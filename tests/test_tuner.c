@@ -492,6 +492,35 @@ static void bad_files_are_named(void)
     free(text);
 }
 
+/* Small all-gathers of two GPUs go by ll128; where it cannot be used, or is not allowed, by ll and
+ * not by simple. */
+static void what_is_next_best_stands_in_for_ll128(void)
+{
+    struct gyre_tuner_facts facts = gpu_facts(2);
+    struct gyre_choice choice;
+    CHECK_OK(choose(&facts, "", "", GYRE_COLL_ALL_GATHER, &choice));
+    CHECK(choice.proto == GYRE_PROTO_LL128);
+    CHECK_OK(choose(&facts, "", "^ll128", GYRE_COLL_ALL_GATHER, &choice));
+    CHECK(choice.proto == GYRE_PROTO_LL);
+    CHECK_OK(choose(&facts, "", "simple", GYRE_COLL_ALL_GATHER, &choice));
+    CHECK(choice.proto == GYRE_PROTO_SIMPLE);
+    facts.is_ll128_safe = false;
+    CHECK_OK(choose(&facts, "", "", GYRE_COLL_ALL_GATHER, &choice));
+    CHECK(choice.proto == GYRE_PROTO_LL);
+}
+
+/* Small sums likewise. */
+static void what_is_next_best_stands_in_for_lamport(void)
+{
+    struct gyre_tuner_facts facts = gpu_facts(2);
+    struct gyre_choice choice;
+    facts.has_lamport = true;
+    CHECK_OK(choose(&facts, "", "", GYRE_COLL_ALL_REDUCE, &choice));
+    CHECK(choice.proto == GYRE_PROTO_LAMPORT);
+    CHECK_OK(choose(&facts, "", "^lamport", GYRE_COLL_ALL_REDUCE, &choice));
+    CHECK(choice.proto == GYRE_PROTO_LL);
+}
+
 static const struct test_case cases[] = {
     {"impossible choices are errors", impossible_choices_are_errors},
     {"words that mean nothing are errors", words_that_mean_nothing_are_errors},
@@ -509,6 +538,8 @@ static const struct test_case cases[] = {
     {"size classes are fine and ordered", size_classes_are_fine_and_ordered},
     {"a file of constants counts, not its words", a_file_of_constants_counts_not_its_words},
     {"bad files are named", bad_files_are_named},
+    {"what is next best stands in for ll128", what_is_next_best_stands_in_for_ll128},
+    {"what is next best stands in for lamport", what_is_next_best_stands_in_for_lamport},
 };
 
 TEST_MAIN(cases)

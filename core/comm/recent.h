@@ -19,7 +19,7 @@ struct gyre_recent {
 };
 
 /** gyre_recent_find - the work of an earlier call that differs in its stream at most; NULL if none
- * is kept. Its signature and sequence are that call's. */
+ * is kept. Its signature and sequence are not set. */
 const struct gyre_work *gyre_recent_find(const struct gyre_recent *recent,
                                          const struct gyre_call *call);
 

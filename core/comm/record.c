@@ -53,7 +53,7 @@ uint32_t gyre_record_signature(const struct gyre_record *record, int rank)
         hash = (hash ^ words[i]) * 0x9e3779b97f4a7c15ULL;
         hash ^= hash >> 32;
     }
-    return (uint32_t)(hash ^ hash >> 32);
+    return (uint32_t)hash;
 }
 
 bool gyre_record_same_place(const struct gyre_record *a, int rank_a, const struct gyre_record *b,

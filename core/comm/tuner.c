@@ -45,7 +45,9 @@ static const struct gyre_algorithm *prefer_on_host(const struct gyre_tuner_facts
 /* What does best on GPUs joined by NVLink, up to so many bytes: tests/gpu/bench_cuda_exec, 2 and 4
  * H200 (18 links each, multicast off), f32 sum under CUDA graphs, 2026-11. Bytes are those of all
  * blocks. Rows of a collective and size class stand in order, those of LAMPORT, for sums of
- * floating point, before the others; more than 4 ranks take those of 4. */
+ * floating point, before the others, and of LL behind LL128's what is next best where that cannot
+ * be used; more than 4 ranks take those of 4. */
+#define ANY_PROTO UINT32_MAX
 struct cuda_row {
     enum gyre_collective coll;
     bool is_pair; /* 2 ranks */
@@ -78,6 +80,7 @@ static const struct cuda_row cuda_rows[] = {
     {GYRE_COLL_ALL_GATHER, true, 512, &gyre_algorithm_direct, GYRE_PROTO_LL, 0},
     {GYRE_COLL_ALL_GATHER, true, 8 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL128, 0},
     {GYRE_COLL_ALL_GATHER, true, 12 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL128, 64},
+    {GYRE_COLL_ALL_GATHER, true, 16 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL, 0},
     {GYRE_COLL_ALL_GATHER, true, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE, 0},
     {GYRE_COLL_ALL_GATHER, false, 2 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL, 0},
     {GYRE_COLL_ALL_GATHER, false, 8 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL128, 0},
@@ -117,10 +120,10 @@ static bool wants_lamport(const struct gyre_tuner_facts *facts)
            gyre_tuner_proto_obstacle(facts, GYRE_PROTO_LAMPORT) == NULL;
 }
 
-/* @algorithm: only its rows; NULL = any. NULL: no row for this collective. */
+/* @algorithm: only its rows; NULL = any. @protos: only theirs, a bit each. NULL: there is none. */
 static const struct cuda_row *find_cuda_row(const struct gyre_tuner_facts *facts,
                                             enum gyre_collective coll,
-                                            const struct gyre_algorithm *algorithm,
+                                            const struct gyre_algorithm *algorithm, uint32_t protos,
                                             uint64_t n_bytes)
 {
     n_bytes = gyre_tuner_all_bytes(facts, coll, n_bytes);
@@ -128,6 +131,7 @@ static const struct cuda_row *find_cuda_row(const struct gyre_tuner_facts *facts
         if (cuda_rows[i].coll == coll && cuda_rows[i].is_pair == (facts->n_ranks <= 2) &&
             n_bytes <= cuda_rows[i].most_bytes &&
             (algorithm == NULL || cuda_rows[i].algorithm == algorithm) &&
+            (protos >> cuda_rows[i].proto & 1U) != 0 &&
             (cuda_rows[i].proto != GYRE_PROTO_LAMPORT || wants_lamport(facts)) &&
             facts->max_channels >= cuda_rows[i].least_channels)
             return &cuda_rows[i];
@@ -137,7 +141,7 @@ static const struct cuda_row *find_cuda_row(const struct gyre_tuner_facts *facts
 static const struct gyre_algorithm *prefer_on_cuda(const struct gyre_tuner_facts *facts,
                                                    enum gyre_collective coll, uint64_t n_bytes)
 {
-    const struct cuda_row *row = find_cuda_row(facts, coll, NULL, n_bytes);
+    const struct cuda_row *row = find_cuda_row(facts, coll, NULL, ANY_PROTO, n_bytes);
     return row != NULL ? row->algorithm : prefer_on_host(facts, coll, n_bytes);
 }
 
@@ -282,10 +286,14 @@ const char *gyre_tuner_proto_obstacle(const struct gyre_tuner_facts *facts, enum
     return NULL;
 }
 
+/* @usable: protocols, a bit each. */
 static enum gyre_proto prefer_proto(const struct gyre_tuner_facts *facts, enum gyre_collective coll,
-                                    const struct gyre_algorithm *algorithm, uint64_t n_bytes)
+                                    const struct gyre_algorithm *algorithm, uint32_t usable,
+                                    uint64_t n_bytes)
 {
-    const struct cuda_row *row = find_cuda_row(facts, coll, algorithm, n_bytes);
+    const struct cuda_row *row = find_cuda_row(facts, coll, algorithm, usable, n_bytes);
+    if (row == NULL)
+        row = find_cuda_row(facts, coll, algorithm, ANY_PROTO, n_bytes);
     if (facts->device_kind != GYRE_DEVICE_CUDA || facts->is_proxied)
         return GYRE_PROTO_SIMPLE;
     if (row != NULL)
@@ -300,18 +308,23 @@ static gyre_status choose_proto(const struct gyre_tuner_facts *facts,
                                 const struct gyre_algorithm *algorithm, uint64_t n_bytes,
                                 enum gyre_proto *proto_out)
 {
-    const enum gyre_proto preferred = prefer_proto(facts, coll, algorithm, n_bytes);
     const char *obstacle = NULL; /* of the first that was named */
+    uint32_t usable = 0;
     int found = -1;
     for (int proto = 0; proto < GYRE_N_PROTOS; proto++) {
         if ((filter->protos[coll] >> proto & 1U) == 0)
             continue;
         const char *why = gyre_tuner_proto_obstacle(facts, (enum gyre_proto)proto);
-        if (why != NULL)
+        if (why != NULL) {
             obstacle = obstacle != NULL ? obstacle : why;
-        else if (found < 0 || proto == (int)preferred)
-            found = proto;
+            continue;
+        }
+        usable |= 1U << proto;
+        found = found < 0 ? proto : found;
     }
+    const enum gyre_proto preferred = prefer_proto(facts, coll, algorithm, usable, n_bytes);
+    if ((usable >> preferred & 1U) != 0)
+        found = (int)preferred;
     if (found < 0)
         return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                          "no protocol that GYRE_PROTO allows can be used for %s: %s",
@@ -364,7 +377,7 @@ static bool is_pushed(const struct gyre_tuner_facts *facts, enum gyre_proto prot
 
 /* Between all pairs: about a round of the threads that a block has for each peer (2 and 4 H200,
  * 1 KiB to 4 MiB: bench_cuda_exec, 2026-11). All-gathers of two ranks are four blocks early: 8 KiB
- * in 2, 4, 8 of them 2.80, 2.74, 2.82 us (docs/performance/kernels/gather-channels-2.txt). */
+ * in 2, 4, 8 of them 2.81, 2.73, 2.83 us (docs/performance/kernels/gather-channels-2.txt). */
 static uint64_t line_channels(const struct gyre_tuner_facts *facts, enum gyre_collective coll,
                               uint64_t n_bytes)
 {
