@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The clock around launches; the kernel itself is in launches_cuda.cu.
+ */
 #include "bench/launches.h"
 #include "core/base/util.h"
 #include "core/device/cuda_error.h"

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A kernel that does nothing, with parameters as long as those of gyre's kernels.
+ */
 #include "bench/launches.h"
 
 #include "core/device/cuda_error.h"

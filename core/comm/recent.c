@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A table without chains: of calls that share a place the latest is kept, so that finding one is a
+ * comparison and forgetting costs nothing that grows.
+ */
 #include "core/comm/recent.h"
 
 static unsigned place_of(const struct gyre_call *call)

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The driver's functions as the runtime finds them, once for the process; they do not change.
+ */
 #include "core/device/driver_cuda.h"
 
 #include "core/device/cuda_error.h"
