@@ -108,46 +108,54 @@ static __device__ __forceinline__ void store_few(unsigned char *to, uint32_t val
     }
 }
 
-/* WORDS times 4 bytes at any address, in as few accesses as its alignment allows: what stands
- * before the first multiple of 4, whole words, what stands behind the last. */
+/* n_words times 4 bytes at any address, 1 < n_words <= WORDS, in as few accesses as its alignment
+ * allows: what stands before the first multiple of 4, whole words, what stands behind the last.
+ * The words behind become 0. */
 template <int WORDS>
-static __device__ __forceinline__ void load_words(const unsigned char *from, uint32_t *words)
+static __device__ __forceinline__ void load_words(const unsigned char *from, int n_words,
+                                                  uint32_t *words)
 {
     const uint32_t n_behind = (uint32_t)(uintptr_t)from & 3U, n_before = 4 - n_behind;
     if (n_behind == 0) {
 #pragma unroll
         for (int i = 0; i < WORDS; i++)
-            words[i] = ((const uint32_t *)from)[i];
+            words[i] = i < n_words ? ((const uint32_t *)from)[i] : 0;
         return;
     }
     uint32_t whole[WORDS + 1];
     const uint32_t *aligned = (const uint32_t *)(from + n_before);
     whole[0] = load_few(from, n_before) << 8 * n_behind;
+    const uint32_t last = load_few((const unsigned char *)(aligned + n_words - 1), n_behind);
 #pragma unroll
-    for (int i = 1; i < WORDS; i++)
-        whole[i] = aligned[i - 1];
-    whole[WORDS] = load_few((const unsigned char *)(aligned + WORDS - 1), n_behind);
+    for (int i = 1; i <= WORDS; i++)
+        whole[i] = i < n_words ? aligned[i - 1] : last;
 #pragma unroll
     for (int i = 0; i < WORDS; i++)
-        words[i] = __funnelshift_r(whole[i], whole[i + 1], 8 * n_behind);
+        words[i] = i < n_words ? __funnelshift_r(whole[i], whole[i + 1], 8 * n_behind) : 0;
 }
 
 template <int WORDS>
-static __device__ __forceinline__ void store_words(unsigned char *to, const uint32_t *words)
+static __device__ __forceinline__ void store_words(unsigned char *to, int n_words,
+                                                   const uint32_t *words)
 {
     const uint32_t n_behind = (uint32_t)(uintptr_t)to & 3U, n_before = 4 - n_behind;
     if (n_behind == 0) {
 #pragma unroll
         for (int i = 0; i < WORDS; i++)
-            ((uint32_t *)to)[i] = words[i];
+            if (i < n_words)
+                ((uint32_t *)to)[i] = words[i];
         return;
     }
     uint32_t *aligned = (uint32_t *)(to + n_before);
+    uint32_t last = words[1];
     store_few(to, words[0], n_before);
 #pragma unroll
     for (int i = 1; i < WORDS; i++)
-        aligned[i - 1] = __funnelshift_r(words[i - 1], words[i], 8 * n_before);
-    store_few((unsigned char *)(aligned + WORDS - 1), words[WORDS - 1] >> 8 * n_before, n_behind);
+        if (i < n_words) {
+            aligned[i - 1] = __funnelshift_r(words[i - 1], words[i], 8 * n_before);
+            last = words[i];
+        }
+    store_few((unsigned char *)(aligned + n_words - 1), last >> 8 * n_before, n_behind);
 }
 
 /* Out of line: code that is seldom run would lie between what every message fetches. */
@@ -156,7 +164,7 @@ static __device__ __noinline__ uint64_t load_bytes(const unsigned char *from, ui
     uint64_t value = 0;
     if (n_valid >= 8) {
         uint32_t words[2];
-        load_words<2>(from, words);
+        load_words<2>(from, 2, words);
         return words[0] | (uint64_t)words[1] << 32;
     }
 #pragma unroll 1
@@ -169,7 +177,7 @@ static __device__ __noinline__ void store_bytes(unsigned char *to, uint64_t valu
 {
     if (n_valid >= 8) {
         const uint32_t words[2] = {(uint32_t)value, (uint32_t)(value >> 32)};
-        store_words<2>(to, words);
+        store_words<2>(to, 2, words);
         return;
     }
 #pragma unroll 1
@@ -197,9 +205,9 @@ static __device__ __forceinline__ void store_8(unsigned char *to, uint64_t value
 static __device__ __noinline__ ulonglong2 load_part(const unsigned char *from, uint32_t n_valid)
 {
     const uint32_t n_first = min(n_valid, 8U);
-    if (n_valid >= 16) {
+    if (n_valid == 8 || n_valid >= 16) { /* at once: LL128's lanes beside flags have 8 */
         uint32_t words[4];
-        load_words<4>(from, words);
+        load_words<4>(from, n_valid >= 16 ? 4 : 2, words);
         return {words[0] | (uint64_t)words[1] << 32, words[2] | (uint64_t)words[3] << 32};
     }
     return {load_bytes(from, n_first), load_bytes(from + 8, n_valid - n_first)};
@@ -209,10 +217,10 @@ static __device__ __noinline__ void store_part(unsigned char *to, ulonglong2 val
                                                uint32_t n_valid)
 {
     const uint32_t n_first = min(n_valid, 8U);
-    if (n_valid >= 16) {
+    if (n_valid == 8 || n_valid >= 16) {
         const uint32_t words[4] = {(uint32_t)value.x, (uint32_t)(value.x >> 32), (uint32_t)value.y,
                                    (uint32_t)(value.y >> 32)};
-        store_words<4>(to, words);
+        store_words<4>(to, n_valid >= 16 ? 4 : 2, words);
         return;
     }
     store_bytes(to, value.x, n_first);

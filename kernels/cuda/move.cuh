@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The instruction on plain memory, for the threads of one block: copies free of dtype, reductions
- * by dtype and operation. Accesses are of 16 bytes; where an address is no multiple of that, of 4
- * bytes (copies) or one element, and where these are shorter than 4 bytes, a warp shifts what it
- * loads and stores (stretch.cuh).
+ * by dtype and operation. Accesses are of 16 bytes; where an address is no multiple of that, a warp
+ * shifts what it loads and stores (stretch.cuh), or, in copies at multiples of 4, accesses are
+ * of 4.
  */
 #ifndef GYRE_KERNELS_CUDA_MOVE_CUH
 #define GYRE_KERNELS_CUDA_MOVE_CUH
@@ -84,35 +84,80 @@ static __device__ __forceinline__ void copy_packs(const struct move &move, uint3
     }
 }
 
-/* What is left of a range behind whole packs. Out of line, like all for odd addresses: seldom run
- * code would lie between what every message fetches. */
-static __device__ __noinline__ void copy_rest(const struct move &move, uint32_t n_outs,
-                                              struct share share)
+/* What is moved in whole packs of a range; the rest around it is by elements. */
+struct inner {
+    uint32_t begin;
+    uint32_t end;
+};
+
+/* The stretches of a range at any addresses, around which 16 bytes and more are left (see
+ * fetch_stretch()). They begin where an output is aligned, since what lies like it needs no
+ * shifting then: one that is aligned already, or the first. */
+static __device__ __forceinline__ struct inner
+stretches_of(const struct move_head &head, const struct move &move, uint32_t stretch_bytes)
 {
-    copy_packs<1, 1>(move, n_outs, share);
+    struct inner inner;
+    uint32_t skip = (uint32_t)(uintptr_t)move.outs[0] & 15U;
+    for (uint32_t o = 1; o < head.n_outs; o++)
+        if (((uintptr_t)move.outs[o] & 15U) == 0)
+            skip = 0;
+    inner.begin = min(16 + (-skip & 15U), head.n_bytes);
+    inner.end = inner.begin;
+    if (head.n_bytes >= inner.begin + 16)
+        inner.end += (head.n_bytes - inner.begin - 16) / stretch_bytes * stretch_bytes;
+    return inner;
+}
+
+/* Byte by byte, eight at a time. Out of line, like all for odd addresses: seldom run code would lie
+ * between what every message fetches. */
+static __device__ __noinline__ void copy_rest(const struct move_head &head, const struct move &move,
+                                              struct inner inner, uint32_t thread,
+                                              uint32_t n_threads)
+{
+    const int unroll = 8;
+    const uint32_t n_rest = inner.begin + head.n_bytes - inner.end;
+    for (uint32_t first = thread; first < n_rest; first += n_threads * unroll) {
+        pack<1> bytes[unroll];
+        uint32_t at[unroll];
+#pragma unroll
+        for (int k = 0; k < unroll; k++) {
+            at[k] = first + k * n_threads;
+            at[k] += at[k] < inner.begin ? 0 : inner.end - inner.begin;
+            if (at[k] < head.n_bytes)
+                bytes[k] = load<1>(move.ins[0] + at[k]);
+        }
+        for (uint32_t o = 0; o < head.n_outs; o++) {
+#pragma unroll
+            for (int k = 0; k < unroll; k++)
+                if (at[k] < head.n_bytes)
+                    store<1>(move.outs[o] + at[k], bytes[k]);
+        }
+    }
 }
 
 /* Packs at multiples of 4. Shifting takes longer than short accesses (all-gather of 256 MiB over 2
- * H200 417 instead of 405 us, at multiples of 16 388; 2026-11). */
+ * H200 411 instead of 401 us, at multiples of 16 388; 2026-11). */
 static __device__ __noinline__ void copy_words(const struct move &move, uint32_t n_outs,
                                                struct share share)
 {
     copy_packs<4, 16>(move, n_outs, share);
 }
 
-/* Packs at other addresses. */
-static __device__ __noinline__ void copy_odd(const struct move &move, uint32_t n_outs,
-                                             uint32_t n_packs, uint32_t thread, uint32_t n_threads)
+/* Bytes at other addresses. */
+static __device__ __noinline__ void copy_odd(const struct move_head &head, const struct move &move,
+                                             uint32_t thread, uint32_t n_threads)
 {
-    const int n_rows = 4;
+    const int n_rows = 6;
     const uint32_t lane = thread % 32;
-    for (uint32_t first = thread / 32 * n_rows * 32; first < n_packs; first += n_threads * n_rows) {
+    const struct inner inner = stretches_of(head, move, n_rows * ROW_BYTES);
+    copy_rest(head, move, inner, thread, n_threads);
+    for (uint32_t at = inner.begin + thread / 32 * n_rows * ROW_BYTES; at < inner.end;
+         at += n_threads / 32 * n_rows * ROW_BYTES) {
         struct stretch<n_rows> own;
-        fetch_stretch(move.ins[0], n_packs, first, lane, &own);
-        align_stretch(move.ins[0], lane, &own);
-        for (uint32_t o = 0; o < n_outs; o++)
-            store_stretch<n_rows>(move.outs[o] + first * 16, min(n_packs - first, n_rows * 32U),
-                                  lane, own.rows);
+        fetch_stretch(move.ins[0] + at, lane, &own);
+        align_stretch(move.ins[0] + at, lane, &own);
+        for (uint32_t o = 0; o < head.n_outs; o++)
+            store_stretch<n_rows>(move.outs[o] + at, lane, own.rows);
     }
 }
 
@@ -122,13 +167,13 @@ static __device__ __forceinline__ void copy_bytes(const struct move_head &head,
 {
     const uint32_t whole = head.n_bytes & ~15U;
     if (head.misalignment % 4 != 0)
-        copy_odd(move, head.n_outs, whole / 16, thread, n_threads);
-    else if (head.misalignment != 0)
+        return copy_odd(head, move, thread, n_threads);
+    if (head.misalignment != 0)
         copy_words(move, head.n_outs, {0, whole, thread, n_threads});
     else if (whole > 0)
         copy_packs<16, 8>(move, head.n_outs, {0, whole, thread, n_threads});
     if (whole < head.n_bytes)
-        copy_rest(move, head.n_outs, {whole, head.n_bytes, thread, n_threads});
+        copy_rest(head, move, {0, whole}, thread, n_threads);
 }
 
 /* The loads of the next input are issued before the last one's are used. */
@@ -216,48 +261,52 @@ static __device__ __forceinline__ uint32_t reduce_pairs(const struct move &move,
     return end;
 }
 
-/* Element by element. */
-template <int DTYPE, int OP, int UNROLL>
-static __device__ __noinline__ void reduce_elements(const struct move_head &head,
-                                                    const struct move &move, struct share share)
+/* What is left around whole packs, element by element. */
+template <int DTYPE, int OP>
+static __device__ __noinline__ void reduce_rest(const struct move_head &head,
+                                                const struct move &move, struct share share)
 {
-    reduce_packs<DTYPE, OP, (int)sizeof(typename element<DTYPE>::stored), UNROLL>(head, move,
-                                                                                  share);
+    reduce_packs<DTYPE, OP, (int)sizeof(typename element<DTYPE>::stored), 1>(head, move, share);
 }
 
-/* Packs of short elements. The next input is fetched before the last one is used. */
+/* Elements at addresses that are no multiples of 16. The first two inputs are fetched together. */
 template <int DTYPE, int OP>
 static __device__ __noinline__ void reduce_odd(const struct move_head &head,
-                                               const struct move &move, uint32_t n_packs,
-                                               uint32_t thread, uint32_t n_threads)
+                                               const struct move &move, uint32_t thread,
+                                               uint32_t n_threads)
 {
-    const int n_rows = (int)sizeof(typename element<DTYPE>::stored); /* more want more registers */
+    /* As many as registers hold in the computing type; fewer are up to 8 % slower */
+    const int elem_bytes = (int)sizeof(typename element<DTYPE>::stored);
+    const int n_rows = elem_bytes == 1 ? 2 : elem_bytes == 2 ? 3 : 4;
     const uint32_t lane = thread % 32;
     const uint64_t scalar = head.scale_mask != 0 ? move.scalar : 0;
-    for (uint32_t first = thread / 32 * n_rows * 32; first < n_packs; first += n_threads * n_rows) {
+    const struct inner inner = stretches_of(head, move, n_rows * ROW_BYTES);
+    reduce_rest<DTYPE, OP>(head, move, {0, inner.begin, thread, n_threads});
+    reduce_rest<DTYPE, OP>(head, move,
+                           {inner.end, head.n_bytes, n_threads - 1 - thread, n_threads});
+    for (uint32_t at = inner.begin + thread / 32 * n_rows * ROW_BYTES; at < inner.end;
+         at += n_threads / 32 * n_rows * ROW_BYTES) {
         reducer<DTYPE, OP, 16> results[n_rows];
         struct stretch<n_rows> own, next;
-        fetch_stretch(move.ins[0], n_packs, first, lane, &own);
-        for (uint32_t i = 0; i < head.n_ins; i++) {
-            const bool is_scaled = (head.scale_mask >> i & 1) != 0;
-            if (i + 1 < head.n_ins)
-                fetch_stretch(move.ins[i + 1], n_packs, first, lane, &next);
-            align_stretch(move.ins[i], lane, &own);
+        fetch_stretch(move.ins[0] + at, lane, &own);
+        fetch_stretch(move.ins[head.n_ins > 1] + at, lane, &next);
+        align_stretch(move.ins[0] + at, lane, &own);
 #pragma unroll
-            for (int k = 0; k < n_rows; k++) {
-                if (i == 0)
-                    results[k].begin(own.rows[k], is_scaled, scalar);
-                else
-                    results[k].add(own.rows[k], is_scaled, scalar);
-            }
-            own = next;
+        for (int k = 0; k < n_rows; k++)
+            results[k].begin(own.rows[k], (head.scale_mask & 1) != 0, scalar);
+        for (uint32_t i = 1; i < head.n_ins;) {
+            align_stretch(move.ins[i] + at, lane, &next);
+#pragma unroll
+            for (int k = 0; k < n_rows; k++)
+                results[k].add(next.rows[k], (head.scale_mask >> i & 1) != 0, scalar);
+            if (++i < head.n_ins)
+                fetch_stretch(move.ins[i] + at, lane, &next);
         }
 #pragma unroll
         for (int k = 0; k < n_rows; k++)
             own.rows[k] = results[k].end(head.divisor);
         for (uint32_t o = 0; o < head.n_outs; o++)
-            store_stretch<n_rows>(move.outs[o] + first * 16, min(n_packs - first, n_rows * 32U),
-                                  lane, own.rows);
+            store_stretch<n_rows>(move.outs[o] + at, lane, own.rows);
     }
 }
 
@@ -269,21 +318,16 @@ static __device__ __forceinline__ void reduce_bytes(const struct move_head &head
     const int elem_bytes = (int)sizeof(typename element<DTYPE>::stored);
     const uint32_t whole = head.n_bytes & ~15U;
     uint32_t done = 0;
-    if (head.misalignment != 0 && whole > 0) {
-        if constexpr (elem_bytes < 4)
-            reduce_odd<DTYPE, OP>(head, move, whole / 16, thread, n_threads);
-        else
-            reduce_elements<DTYPE, OP, 32 / elem_bytes>(head, move, {0, whole, thread, n_threads});
-        done = whole;
-    } else if (whole > 0 && head.n_ins == 2 && head.scale_mask == 0 && head.divisor <= 1) {
+    if (head.misalignment != 0)
+        return reduce_odd<DTYPE, OP>(head, move, thread, n_threads);
+    if (whole > 0 && head.n_ins == 2 && head.scale_mask == 0 && head.divisor <= 1)
         done = reduce_pairs<DTYPE, OP, 4>(move, head.n_outs, {0, whole, thread, n_threads});
-    }
     /* 8-bit types take 16 registers a pack in the computing type */
     if (done < whole)
         reduce_packs<DTYPE, OP, 16, elem_bytes == 1 ? 1 : 2>(head, move,
                                                              {done, whole, thread, n_threads});
     if (whole < head.n_bytes)
-        reduce_elements<DTYPE, OP, 1>(head, move, {whole, head.n_bytes, thread, n_threads});
+        reduce_rest<DTYPE, OP>(head, move, {whole, head.n_bytes, thread, n_threads});
 }
 
 template <int DTYPE, int OP>

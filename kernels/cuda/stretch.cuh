@@ -4,13 +4,15 @@
  * get from the next lane what is missing. Element by element less is under way, and stores to
  * peers are short.
  *
- * A stretch is up to 32 * ROWS packs of 16 bytes in memory order, pack p in row p / 32 of lane
- * p % 32. All lanes of the warp call these together, with the same addresses.
+ * A stretch is 32 * ROWS packs of 16 bytes in memory order, pack p in row p / 32 of lane p % 32.
+ * All lanes of the warp call these together, with the same addresses.
  */
 #ifndef GYRE_KERNELS_CUDA_STRETCH_CUH
 #define GYRE_KERNELS_CUDA_STRETCH_CUH
 
 #include "kernels/cuda/access.cuh"
+
+#define ROW_BYTES 512U
 
 /* The pack that follows each lane's, as far as shift_packs<WORDS>() wants it; after lane 31's comes
  * lane 0's of the next row. */
@@ -44,56 +46,22 @@ static __device__ __forceinline__ pack<16> shift_packs(const pack<16> &first, co
     return shifted;
 }
 
-/* Bytes `first` to `last` - 1 of a word; only these are touched. */
-static __device__ __forceinline__ pack<16> load_between(const unsigned char *word, uint32_t first,
-                                                        uint32_t last)
-{
-    uint32_t bytes[16];
-    pack<16> to;
-#pragma unroll
-    for (uint32_t i = 0; i < 16; i++)
-        bytes[i] = i >= first && i < last ? load<1>(word + i).words[0] : 0;
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-        to.words[i] =
-            bytes[4 * i] | bytes[4 * i + 1] << 8 | bytes[4 * i + 2] << 16 | bytes[4 * i + 3] << 24;
-    return to;
-}
-
 template <int ROWS> struct stretch {
     pack<16> rows[ROWS];
-    pack<16> beyond; /* fetched, not aligned: lane 0's of a further row */
+    pack<16> beyond; /* fetched, not aligned: the first of a further row */
 };
 
-/* The words that hold packs `first` to `first` + 32 * ROWS - 1 of the n_packs at `from`. */
+/* The words that hold the stretch at `from`, whole, and one more: up to 15 bytes before it and 16
+ * behind are loaded too. */
 template <int ROWS>
-static __device__ __forceinline__ void fetch_stretch(const unsigned char *from, uint32_t n_packs,
-                                                     uint32_t first, uint32_t lane,
+static __device__ __forceinline__ void fetch_stretch(const unsigned char *from, uint32_t lane,
                                                      struct stretch<ROWS> *to)
 {
-    const uint32_t skip = (uint32_t)(uintptr_t)from & 15U;
-    const unsigned char *word = from - skip + (size_t)first * 16;
-    const uint32_t n_left = n_packs - first; /* then, at odd addresses, part of a word */
-    const bool is_cut = skip != 0 && first == 0 && lane == 0;
+    const unsigned char *word = from - ((uintptr_t)from & 15U);
 #pragma unroll
-    for (int k = 0; k < ROWS; k++)
-        if (k * 32 + lane < n_left && !(k == 0 && is_cut))
-            to->rows[k] = load<16>(word + (k * 32 + lane) * 16);
-    if (skip == 0)
-        return;
-    if (is_cut)
-        to->rows[0] = load_between(word, skip, 16);
-    if (lane == 0 && ROWS * 32 < n_left)
-        to->beyond = load<16>(word + ROWS * 32 * 16);
-    if (ROWS * 32 < n_left || lane != n_left % 32)
-        return;
-    const pack<16> last = load_between(word + n_left * 16, 0, skip);
-#pragma unroll
-    for (int k = 0; k < ROWS; k++)
-        if (k == n_left / 32)
-            to->rows[k] = last;
-    if (ROWS == n_left / 32)
-        to->beyond = last;
+    for (uint32_t k = 0; k < ROWS; k++)
+        to->rows[k] = load<16>(word + (k * 32 + lane) * 16);
+    to->beyond = load<16>(word + ROWS * 32 * 16);
 }
 
 template <int WORDS, int ROWS>
@@ -146,43 +114,40 @@ static __device__ __forceinline__ void store_bytes_of(unsigned char *to, const p
 
 /* Each lane stores the word that begins in its pack. @skip: bytes of the one before it. */
 template <int WORDS, int ROWS>
-static __device__ __forceinline__ void store_by(unsigned char *to, uint32_t skip, uint32_t n_packs,
-                                                uint32_t lane, const pack<16> *rows)
+static __device__ __forceinline__ void store_by(unsigned char *to, uint32_t skip, uint32_t lane,
+                                                const pack<16> *rows)
 {
-    unsigned char *word = to + (16 - skip);
+    unsigned char *word = to + (16 - skip) + lane * 16;
     store_bytes_of(to, rows[0], 0, 16 - skip, lane);
 #pragma unroll
     for (int k = 0; k < ROWS; k++) {
-        const uint32_t p = k * 32 + lane;
         const pack<16> own = shift_packs<WORDS>(
             rows[k], follow<WORDS>(rows[k], rows[(k + 1) % ROWS], lane), (16 - skip) % 4 * 8);
-        if (p + 1 < n_packs)
-            store<16>(word + p * 16, own);
-        if ((n_packs - 1) / 32 == k)
-            store_bytes_of(word + (n_packs - 1) * 16, own, (n_packs - 1) % 32, skip, lane);
+        if (k + 1 < ROWS || lane < 31)
+            store<16>(word + k * 32 * 16, own);
+        if (k + 1 == ROWS)
+            store_bytes_of(to + ROWS * 32 * 16 - skip, own, 31, skip, lane);
     }
 }
 
-/* n_packs: 1 to 32 * ROWS. */
 template <int ROWS>
-static __device__ __forceinline__ void store_stretch(unsigned char *to, uint32_t n_packs,
-                                                     uint32_t lane, const pack<16> *rows)
+static __device__ __forceinline__ void store_stretch(unsigned char *to, uint32_t lane,
+                                                     const pack<16> *rows)
 {
     const uint32_t skip = (uint32_t)(uintptr_t)to & 15U;
     switch (skip == 0 ? 4 : (16 - skip) / 4) {
     case 0:
-        return store_by<0, ROWS>(to, skip, n_packs, lane, rows);
+        return store_by<0, ROWS>(to, skip, lane, rows);
     case 1:
-        return store_by<1, ROWS>(to, skip, n_packs, lane, rows);
+        return store_by<1, ROWS>(to, skip, lane, rows);
     case 2:
-        return store_by<2, ROWS>(to, skip, n_packs, lane, rows);
+        return store_by<2, ROWS>(to, skip, lane, rows);
     case 3:
-        return store_by<3, ROWS>(to, skip, n_packs, lane, rows);
+        return store_by<3, ROWS>(to, skip, lane, rows);
     default:
 #pragma unroll
         for (int k = 0; k < ROWS; k++)
-            if (k * 32 + lane < n_packs)
-                store<16>(to + (k * 32 + lane) * 16, rows[k]);
+            store<16>(to + (k * 32 + lane) * 16, rows[k]);
     }
 }
 
