@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The communicator, as its own files see it. Each part has one owner: connect.c makes the links,
- * plan.c the programs, group.c the order of launches, health.c watches, make.c and split.c make it,
- * comm.c keeps the live ones and ends them.
+ * plan.c the programs, group.c collects calls, launch.c launches them, health.c watches, make.c and
+ * split.c make it, comm.c keeps the live ones and ends them.
  */
 #ifndef GYRE_COMM_COMM_H
 #define GYRE_COMM_COMM_H
@@ -241,9 +241,5 @@ bool gyre_health_has_left(struct gyre_health *health, int rank);
 void gyre_health_wait_left(struct gyre_health *health, uint64_t deadline_ns);
 
 void gyre_health_close(struct gyre_health *health);
-
-/** gyre_compare_calls - GYRE_CHECK=calls: gather every rank's record and compare, before anything
- * is launched. Errors: INVALID_USAGE naming two ranks and their calls. */
-gyre_status gyre_compare_calls(gyre_comm *comm, const struct gyre_record *record);
 
 #endif

@@ -127,6 +127,16 @@ uint32_t gyre_tuner_payload_bytes(const struct gyre_fifo_spec *spec,
                                   const struct gyre_algorithm *algorithm, enum gyre_proto proto,
                                   bool is_placed);
 
+/** gyre_tuner_channels - channels of a call by the choice's algorithm and protocol, as many as
+ * configured at most. Pure. */
+uint32_t gyre_tuner_channels(const struct gyre_tuner_facts *facts, const struct gyre_choice *choice,
+                             enum gyre_collective coll, uint64_t n_bytes);
+
+/** gyre_tuner_tile - bytes of its tiles, which fit a slot; the choice's channels count too.
+ * @is_placed: the algorithm places what it can. Pure. */
+uint32_t gyre_tuner_tile(const struct gyre_tuner_facts *facts, const struct gyre_choice *choice,
+                         enum gyre_collective coll, uint64_t n_bytes, bool is_placed);
+
 /** gyre_tuner_may_place - does the kernel place what it can in a call of this collective, by this
  * protocol? */
 bool gyre_tuner_may_place(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,
