@@ -94,28 +94,28 @@ struct inner {
  * fetch_stretch()). They begin where an output is aligned, since what lies like it needs no
  * shifting then: one that is aligned already, or the first. */
 static __device__ __forceinline__ struct inner
-stretches_of(const struct move_head &head, const struct move &move, uint32_t stretch_bytes)
+stretches_of(const struct move &move, uint32_t n_outs, uint32_t n_bytes, uint32_t stretch_bytes)
 {
     struct inner inner;
     uint32_t skip = (uint32_t)(uintptr_t)move.outs[0] & 15U;
-    for (uint32_t o = 1; o < head.n_outs; o++)
+    for (uint32_t o = 1; o < n_outs; o++)
         if (((uintptr_t)move.outs[o] & 15U) == 0)
             skip = 0;
-    inner.begin = min(16 + (-skip & 15U), head.n_bytes);
+    inner.begin = min(16 + (-skip & 15U), n_bytes);
     inner.end = inner.begin;
-    if (head.n_bytes >= inner.begin + 16)
-        inner.end += (head.n_bytes - inner.begin - 16) / stretch_bytes * stretch_bytes;
+    if (n_bytes >= inner.begin + 16)
+        inner.end += (n_bytes - inner.begin - 16) / stretch_bytes * stretch_bytes;
     return inner;
 }
 
 /* Byte by byte, eight at a time. Out of line, like all for odd addresses: seldom run code would lie
  * between what every message fetches. */
-static __device__ __noinline__ void copy_rest(const struct move_head &head, const struct move &move,
-                                              struct inner inner, uint32_t thread,
+static __device__ __noinline__ void copy_rest(const struct move &move, uint32_t n_outs,
+                                              uint32_t n_bytes, struct inner inner, uint32_t thread,
                                               uint32_t n_threads)
 {
     const int unroll = 8;
-    const uint32_t n_rest = inner.begin + head.n_bytes - inner.end;
+    const uint32_t n_rest = inner.begin + n_bytes - inner.end;
     for (uint32_t first = thread; first < n_rest; first += n_threads * unroll) {
         pack<1> bytes[unroll];
         uint32_t at[unroll];
@@ -123,13 +123,13 @@ static __device__ __noinline__ void copy_rest(const struct move_head &head, cons
         for (int k = 0; k < unroll; k++) {
             at[k] = first + k * n_threads;
             at[k] += at[k] < inner.begin ? 0 : inner.end - inner.begin;
-            if (at[k] < head.n_bytes)
+            if (at[k] < n_bytes)
                 bytes[k] = load<1>(move.ins[0] + at[k]);
         }
-        for (uint32_t o = 0; o < head.n_outs; o++) {
+        for (uint32_t o = 0; o < n_outs; o++) {
 #pragma unroll
             for (int k = 0; k < unroll; k++)
-                if (at[k] < head.n_bytes)
+                if (at[k] < n_bytes)
                     store<1>(move.outs[o] + at[k], bytes[k]);
         }
     }
@@ -144,19 +144,19 @@ static __device__ __noinline__ void copy_words(const struct move &move, uint32_t
 }
 
 /* Bytes at other addresses. */
-static __device__ __noinline__ void copy_odd(const struct move_head &head, const struct move &move,
-                                             uint32_t thread, uint32_t n_threads)
+static __device__ __noinline__ void copy_odd(const struct move &move, uint32_t n_outs,
+                                             uint32_t n_bytes, uint32_t thread, uint32_t n_threads)
 {
     const int n_rows = 6;
     const uint32_t lane = thread % 32;
-    const struct inner inner = stretches_of(head, move, n_rows * ROW_BYTES);
-    copy_rest(head, move, inner, thread, n_threads);
+    const struct inner inner = stretches_of(move, n_outs, n_bytes, n_rows * ROW_BYTES);
+    copy_rest(move, n_outs, n_bytes, inner, thread, n_threads);
     for (uint32_t at = inner.begin + thread / 32 * n_rows * ROW_BYTES; at < inner.end;
          at += n_threads / 32 * n_rows * ROW_BYTES) {
         struct stretch<n_rows> own;
         fetch_stretch(move.ins[0] + at, lane, &own);
         align_stretch(move.ins[0] + at, lane, &own);
-        for (uint32_t o = 0; o < head.n_outs; o++)
+        for (uint32_t o = 0; o < n_outs; o++)
             store_stretch<n_rows>(move.outs[o] + at, lane, own.rows);
     }
 }
@@ -167,13 +167,13 @@ static __device__ __forceinline__ void copy_bytes(const struct move_head &head,
 {
     const uint32_t whole = head.n_bytes & ~15U;
     if (head.misalignment % 4 != 0)
-        return copy_odd(head, move, thread, n_threads);
+        return copy_odd(move, head.n_outs, head.n_bytes, thread, n_threads);
     if (head.misalignment != 0)
         copy_words(move, head.n_outs, {0, whole, thread, n_threads});
     else if (whole > 0)
         copy_packs<16, 8>(move, head.n_outs, {0, whole, thread, n_threads});
     if (whole < head.n_bytes)
-        copy_rest(head, move, {0, whole}, thread, n_threads);
+        copy_rest(move, head.n_outs, head.n_bytes, {0, whole}, thread, n_threads);
 }
 
 /* The loads of the next input are issued before the last one's are used. */
@@ -280,7 +280,7 @@ static __device__ __noinline__ void reduce_odd(const struct move_head &head,
     const int n_rows = elem_bytes == 1 ? 2 : elem_bytes == 2 ? 3 : 4;
     const uint32_t lane = thread % 32;
     const uint64_t scalar = head.scale_mask != 0 ? move.scalar : 0;
-    const struct inner inner = stretches_of(head, move, n_rows * ROW_BYTES);
+    const struct inner inner = stretches_of(move, head.n_outs, head.n_bytes, n_rows * ROW_BYTES);
     reduce_rest<DTYPE, OP>(head, move, {0, inner.begin, thread, n_threads});
     reduce_rest<DTYPE, OP>(head, move,
                            {inner.end, head.n_bytes, n_threads - 1 - thread, n_threads});

@@ -31,6 +31,7 @@ static_assert(GYRE_STEP_MAX_INS <= FIRST_OUT_LANE && FIRST_OUT_LANE + GYRE_STEP_
 
 struct simple_shared {
     struct move moves[N_MOVES];
+    uint32_t n_whole; /* moves before an abort; UINT32_MAX: there is none */
 };
 
 /* Which step of which tile comes next: of `n_abreast` tiles step 0, then step 1, ... */
@@ -180,20 +181,37 @@ static __device__ __forceinline__ bool prepare(const struct block &block,
     return !is_stopped;
 }
 
-static __device__ __forceinline__ void publish(const struct block &block,
-                                               const struct gyre_cuda_step *at, uint32_t tile,
-                                               uint32_t lane, uint32_t n_bytes)
+/* What a lane tells of a step when it is done, found while it is under way. */
+struct posting {
+    const struct connection *own; /* NULL: nothing */
+    uint32_t n_before;
+    uint64_t slot_info;
+};
+
+static __device__ __forceinline__ struct posting
+posting_of(const struct block &block, const struct gyre_cuda_step *at, uint32_t tile, uint32_t lane)
 {
     const struct lane_step step = read_step(at, lane);
+    const struct gyre_range range = gyre_cuda_tile_range(&block.share, step.head.chunk, tile);
+    const uint32_t n_bytes = (uint32_t)range.n_elems * block.work.elem_bytes;
+    struct posting posting = {};
     if (!step.is_connection)
+        return posting;
+    posting.own = &block.connections[step.operand.ref & GYRE_CUDA_REF_INDEX_MASK];
+    posting.n_before = slots_before(block, posting.own, tile, step.operand.use);
+    posting.slot_info = gyre_slot_info(n_bytes, block.work.signature);
+    return posting;
+}
+
+static __device__ __forceinline__ void publish(const struct posting &posting)
+{
+    const struct connection *own = posting.own;
+    if (own == NULL)
         return;
-    const struct connection *own = &block.connections[step.operand.ref & GYRE_CUDA_REF_INDEX_MASK];
-    const uint32_t n_before = slots_before(block, own, tile, step.operand.use);
     if (own->is_send != 0)
-        store_relaxed_sys(&own->slot_info[slot_index(own, n_before)],
-                          gyre_slot_info(n_bytes, block.work.signature));
+        store_relaxed_sys(&own->slot_info[slot_index(own, posting.n_before)], posting.slot_info);
     fence_acq_rel_sys();
-    store_relaxed_sys(own->posted, own->number + n_before + 1);
+    store_relaxed_sys(own->posted, own->number + posting.n_before + 1);
 }
 
 static __device__ __forceinline__ void
@@ -201,12 +219,16 @@ run_waiter(const struct block &block, struct simple_shared *shared, uint32_t lan
 {
     const uint32_t n_moves = block.work.split.n_tiles * block.n_steps;
     struct cursor cursor = first_step(block);
+    if (lane == 0)
+        shared->n_whole = UINT32_MAX;
     for (uint32_t k = 0; k < n_moves; k++, go_on(block, &cursor)) {
         const uint32_t i = k % N_MOVES;
         if (k >= N_MOVES)
             barrier_sync(POSTED_BARRIER + (int)i, SERVICE_THREADS);
         const bool goes_on =
             prepare(block, &block.steps[cursor.step], cursor.tile, lane, &shared->moves[i]);
+        if (!goes_on && lane == 0)
+            shared->n_whole = k;
         __syncwarp();
         barrier_arrive(READY_BARRIER + (int)i, n_barrier);
         if (!goes_on)
@@ -217,18 +239,20 @@ run_waiter(const struct block &block, struct simple_shared *shared, uint32_t lan
         barrier_sync(POSTED_BARRIER + (int)(k % N_MOVES), SERVICE_THREADS);
 }
 
-static __device__ __forceinline__ void
-run_poster(const struct block &block, struct simple_shared *shared, uint32_t lane, int n_barrier)
+static __device__ __forceinline__ void run_poster(const struct block &block,
+                                                  const struct simple_shared *shared, uint32_t lane,
+                                                  int n_barrier)
 {
     const uint32_t n_moves = block.work.split.n_tiles * block.n_steps;
     struct cursor cursor = first_step(block);
     for (uint32_t k = 0; k < n_moves; k++, go_on(block, &cursor)) {
         const uint32_t i = k % N_MOVES;
+        const struct posting posting =
+            posting_of(block, &block.steps[cursor.step], cursor.tile, lane);
         barrier_sync(DONE_BARRIER + (int)i, n_barrier);
-        const struct move_head head = read_head(&shared->moves[i]);
-        if (head.is_stopped != 0)
+        if (*(volatile const uint32_t *)&shared->n_whole <= k)
             return;
-        publish(block, &block.steps[cursor.step], cursor.tile, lane, head.n_bytes);
+        publish(posting);
         __syncwarp();
         barrier_arrive(POSTED_BARRIER + (int)i, SERVICE_THREADS);
     }
@@ -248,6 +272,7 @@ static __device__ __forceinline__ void run_workers(const struct block &block,
         const bool is_stopped = head.is_stopped != 0;
         if (!is_stopped)
             move_bytes<DTYPE, OP>(head, move, threadIdx.x, n_workers);
+        __syncwarp();
         barrier_arrive(DONE_BARRIER + (int)i, n_barrier);
         if (is_stopped)
             return;
