@@ -31,7 +31,9 @@ static_assert(GYRE_STEP_MAX_INS <= FIRST_OUT_LANE && FIRST_OUT_LANE + GYRE_STEP_
 
 struct simple_shared {
     struct move moves[N_MOVES];
-    uint32_t n_whole; /* moves before an abort; UINT32_MAX: there is none */
+    /* Moves before an abort; UINT32_MAX: there is none. The poster may read it while it is
+     * written: both values are above its move then. */
+    uint32_t n_whole;
 };
 
 /* Which step of which tile comes next: of `n_abreast` tiles step 0, then step 1, ... */
