@@ -73,6 +73,20 @@ gyre_status gyre_group_start(void)
     return GYRE_SUCCESS;
 }
 
+/* This thread's group, which is over. */
+static struct group take_group(void)
+{
+    const struct group ending = group;
+    memset(&group, 0, sizeof(group));
+    return ending;
+}
+
+static void free_group(const struct group *ending)
+{
+    free(ending->makings);
+    free(ending->calls);
+}
+
 /* All are waited for; the first failure is the group's. */
 static gyre_status finish_makings(const struct group *ending)
 {
@@ -96,15 +110,13 @@ gyre_status gyre_group_end(void)
         return gyre_fail(GYRE_ERROR_INVALID_USAGE, "group_end without group_start on this thread");
     if (--group.depth > 0)
         return GYRE_SUCCESS;
-    struct group ending = group;
-    memset(&group, 0, sizeof(group));
+    const struct group ending = take_group();
     gyre_status status = finish_makings(&ending);
     if (status == GYRE_SUCCESS && ending.n_calls > 0)
         status = gyre_launch_all(ending.calls, ending.n_calls);
     if (status == GYRE_SUCCESS && ending.has_background)
         status = GYRE_IN_PROGRESS;
-    free(ending.makings);
-    free(ending.calls);
+    free_group(&ending);
     return status;
 }
 
@@ -114,13 +126,11 @@ gyre_status gyre_group_cancel(void)
         return gyre_fail(GYRE_ERROR_INVALID_USAGE, "group_cancel %s",
                          group.depth == 0 ? "without group_start on this thread"
                                           : "inside another group: only the outermost ends");
-    const struct group ending = group;
-    memset(&group, 0, sizeof(group));
+    const struct group ending = take_group();
     gyre_status status = finish_makings(&ending);
     if (status == GYRE_SUCCESS && ending.has_background)
         status = GYRE_IN_PROGRESS;
-    free(ending.makings);
-    free(ending.calls);
+    free_group(&ending);
     return status;
 }
 
@@ -168,8 +178,7 @@ gyre_status gyre_group_simulate_end(double *time_us_out)
         return gyre_fail(GYRE_ERROR_INVALID_USAGE, "group_simulate_end %s",
                          group.depth == 0 ? "without group_start on this thread"
                                           : "inside another group: only the outermost knows all");
-    const struct group ending = group;
-    memset(&group, 0, sizeof(group));
+    const struct group ending = take_group();
     gyre_status status = finish_makings(&ending);
     double longest_ns = 0;
     for (size_t i = 0; i < ending.n_calls && status == GYRE_SUCCESS; i++) {
@@ -177,8 +186,7 @@ gyre_status gyre_group_simulate_end(double *time_us_out)
         status = predict_comm(ending.calls, ending.n_calls, i, &time_ns);
         longest_ns = time_ns > longest_ns ? time_ns : longest_ns;
     }
-    free(ending.makings);
-    free(ending.calls);
+    free_group(&ending);
     if (status == GYRE_SUCCESS)
         *time_us_out = longest_ns / 1e3;
     return status;
