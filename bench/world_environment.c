@@ -109,7 +109,7 @@ static gyre_status listen_there(int port, int *fd_out)
 
 static void drop(struct pending *pending, int *n_pending, int i)
 {
-    close(pending[i].fd);
+    gyre_sock_close(pending[i].fd);
     pending[i] = pending[--*n_pending];
 }
 
@@ -236,7 +236,7 @@ static gyre_status join_once(const struct bench_world *world, int port, uint64_t
         if (status == GYRE_SUCCESS && memcmp(answer, magic, sizeof(magic)) != 0)
             status = gyre_fail(GYRE_ERROR_REMOTE, "something else listens there");
         if (status != GYRE_SUCCESS)
-            close(*fd_out);
+            gyre_sock_close(*fd_out);
     }
     freeaddrinfo(list);
     return status;
@@ -262,7 +262,7 @@ static void environment_close(struct bench_world *world)
     struct star *star = world->state;
     for (int i = 0; i < star->n_links; i++)
         if (star->links[i] >= 0)
-            close(star->links[i]);
+            gyre_sock_close(star->links[i]);
     free(star->links);
     free(star);
     world->state = NULL;

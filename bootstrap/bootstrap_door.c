@@ -77,7 +77,7 @@ void gyre_door_close(struct gyre_door *door)
 {
     if (door == NULL)
         return;
-    close(door->fd);
+    gyre_sock_close(door->fd);
     free(door);
 }
 
@@ -123,7 +123,7 @@ static void send_verdict(int fd, gyre_status status, const char *text, const gyr
     /* A guest that is gone does not come to the new hub either, which says so. */
     if (gyre_sock_send(fd, &verdict, sizeof(verdict), gyre_now_ns() + ANSWER_NS) != GYRE_SUCCESS)
         gyre_set_cause(before);
-    close(fd);
+    gyre_sock_close(fd);
     explicit_bzero(&verdict, sizeof(verdict));
 }
 
@@ -147,7 +147,7 @@ static gyre_status let_in(struct serving *serving)
     if (gyre_sock_accept(serving->polls[0].fd, 0, &fd) != GYRE_SUCCESS)
         return GYRE_SUCCESS;
     if (read_claim(regroup, fd, &claim) != GYRE_SUCCESS) {
-        close(fd);
+        gyre_sock_close(fd);
         return GYRE_SUCCESS;
     }
     if (!regroup->is_member[claim.rank] || claim.n_members > serving->own.n_members) {
@@ -256,15 +256,13 @@ static gyre_status connect_door(const struct gyre_sock_address *address,
 /* The lowest member speaks when it has come to its door, and again when all have. */
 static gyre_status wait_for_word(int fd, const struct gyre_regroup *regroup, uint64_t deadline_ns)
 {
-    struct pollfd entry = {.fd = fd, .events = POLLIN};
-    while (poll(&entry, 1, SLICE_MS) <= 0) {
+    for (;;) {
+        bool has_word = false;
+        GYRE_TRY(gyre_wire_await(fd, deadline_ns, &has_word));
+        if (has_word)
+            return GYRE_SUCCESS;
         GYRE_TRY(regroup->check(regroup->context, NULL));
-        if (gyre_now_ns() >= deadline_ns)
-            return gyre_fail(GYRE_ERROR_TIMEOUT, "no word from it in time");
-        if (gyre_wire_peer_vanished(fd))
-            return gyre_fail(GYRE_ERROR_REMOTE, "its host or network is gone");
     }
-    return GYRE_SUCCESS;
 }
 
 static gyre_status talk(int fd, const struct gyre_regroup *regroup, uint64_t deadline_ns,
@@ -287,7 +285,7 @@ gyre_status gyre_door_knock(const struct gyre_sock_address *address,
     int fd = -1;
     GYRE_TRY(connect_door(address, regroup, deadline_ns, &fd));
     gyre_status status = talk(fd, regroup, deadline_ns, &verdict);
-    close(fd);
+    gyre_sock_close(fd);
     GYRE_TRY(status);
     verdict.text[sizeof(verdict.text) - 1] = '\0';
     if (verdict.status != GYRE_SUCCESS)

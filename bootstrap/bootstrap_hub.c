@@ -119,7 +119,7 @@ static void free_hub(struct gyre_hub *hub)
         gyre_hub_link_free(hub, link);
     }
     if (hub->listen_fd >= 0)
-        close(hub->listen_fd);
+        gyre_sock_close(hub->listen_fd);
     if (hub->epoll_fd >= 0)
         close(hub->epoll_fd);
     free(hub->ranks);

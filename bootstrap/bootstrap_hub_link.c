@@ -117,13 +117,13 @@ void gyre_hub_link_add(struct gyre_hub *hub, int fd)
 {
     struct gyre_hub_link *link = calloc(1, sizeof(*link));
     if (link == NULL) {
-        close(fd);
+        gyre_sock_close(fd);
         return;
     }
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = link};
     if (gyre_hello_make(&link->hello) != GYRE_SUCCESS ||
         epoll_ctl(hub->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
-        close(fd);
+        gyre_sock_close(fd);
         free(link);
         return;
     }
@@ -147,7 +147,10 @@ void gyre_hub_link_free(struct gyre_hub *hub, struct gyre_hub_link *link)
     }
     while (link->first_out != NULL)
         drop_first_out(link);
-    close(link->fd);
+    /* A copy of the descriptor, in a child that is not yet what it will execute, would keep it in
+     * the set. */
+    epoll_ctl(hub->epoll_fd, EPOLL_CTL_DEL, link->fd, NULL);
+    gyre_sock_close(link->fd);
     free(link->payload);
     free(link->gathered);
     free(link);

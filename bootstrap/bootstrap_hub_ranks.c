@@ -110,7 +110,7 @@ static void welcome_all(struct gyre_hub *hub)
     }
     hub->is_complete = true;
     /* Nobody else belongs here: from now on there is no port to knock at. */
-    close(hub->listen_fd);
+    gyre_sock_close(hub->listen_fd);
     hub->listen_fd = -1;
     struct gyre_hub_buffer *buffer =
         gyre_hub_frame(GYRE_FRAME_JOINED, -1, 0, &joined, sizeof(joined));
@@ -186,6 +186,12 @@ static void on_join(struct gyre_hub *hub, struct gyre_hub_link *link)
 static void finish_gather(struct gyre_hub *hub)
 {
     const size_t n_sizes = (size_t)hub->n_ranks * sizeof(uint32_t);
+    if (n_sizes + hub->n_gathered_bytes > GYRE_FRAME_MAX_BYTES) {
+        fail_job(hub, GYRE_ERROR_UNSUPPORTED,
+                 "%d ranks tell each other %zu bytes to connect; the rendezvous carries up to %u",
+                 hub->n_ranks, hub->n_gathered_bytes, GYRE_FRAME_MAX_BYTES);
+        return;
+    }
     struct gyre_hub_buffer *buffer = gyre_hub_frame(GYRE_FRAME_GATHERED, -1, hub->sequence, NULL,
                                                     n_sizes + hub->n_gathered_bytes);
     if (buffer == NULL) {

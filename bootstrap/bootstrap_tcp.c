@@ -18,7 +18,8 @@
 
 #define SECOND_NS        1000000000ULL
 #define GRACE_NS         (2 * SECOND_NS) /* the hub's verdict names more than ours; let it come */
-#define CONNECT_SLICE_NS (4 * SECOND_NS) /* refused for this long: nobody listens there */
+#define CONNECT_SLICE_NS (1 * SECOND_NS) /* refused for this long: nobody listens there */
+#define PROOF_NS         (5 * SECOND_NS) /* the hub's patience with strangers */
 #define POST_NS          (5 * SECOND_NS)
 #define HANDSHAKE_TRIES  5
 
@@ -180,7 +181,7 @@ static void tcp_close(struct gyre_bootstrap *bootstrap)
 {
     struct gyre_tcp *tcp = tcp_of(bootstrap);
     if (tcp->fd >= 0)
-        close(tcp->fd);
+        gyre_sock_close(tcp->fd);
     if (tcp->wake_fd >= 0)
         close(tcp->wake_fd);
     gyre_events_clear(&tcp->events);
@@ -207,10 +208,24 @@ static const struct gyre_bootstrap_ops tcp_ops = {
 
 /* ---- opening ---------------------------------------------------------------------------- */
 
+/* The hub speaks first. Its kernel takes connections also while its process is stopped. */
+static gyre_status shake_hands(struct gyre_tcp *tcp, const struct gyre_id_layout *layout,
+                               uint64_t deadline_ns)
+{
+    bool has_word = false;
+    while (!has_word) {
+        GYRE_TRY(gyre_wire_await(tcp->fd, deadline_ns, &has_word));
+        if (gyre_bootstrap_is_cancelled(&tcp->base))
+            return gyre_fail(GYRE_ERROR_ABORTED, "init was given up on rank %d", tcp->base.rank);
+    }
+    return gyre_authenticate(tcp->fd, layout->secret, false,
+                             gyre_min_u64(deadline_ns, gyre_now_ns() + PROOF_NS));
+}
+
 static gyre_status connect_hub(struct gyre_tcp *tcp, const struct gyre_id_layout *layout,
                                uint64_t deadline_ns)
 {
-    for (int try_number = 1;; try_number++) {
+    for (int n_refused = 0;;) {
         const uint64_t slice_ns = gyre_min_u64(deadline_ns, gyre_now_ns() + CONNECT_SLICE_NS);
         if (gyre_bootstrap_is_cancelled(&tcp->base))
             return gyre_fail(GYRE_ERROR_ABORTED, "init was given up on rank %d", tcp->base.rank);
@@ -220,19 +235,24 @@ static gyre_status connect_hub(struct gyre_tcp *tcp, const struct gyre_id_layout
         if (status != GYRE_SUCCESS)
             return gyre_fail_context(status, "init: rank %d cannot reach the rendezvous of %s",
                                      tcp->base.rank, tcp->hub_text);
-        status = gyre_authenticate(tcp->fd, layout->secret, false, deadline_ns);
-        if (status == GYRE_SUCCESS)
+        status = shake_hands(tcp, layout, deadline_ns);
+        if (status == GYRE_SUCCESS || status == GYRE_ERROR_ABORTED)
             return status;
-        close(tcp->fd);
+        gyre_sock_close(tcp->fd);
         tcp->fd = -1;
+        if (status == GYRE_ERROR_TIMEOUT && gyre_now_ns() < deadline_ns)
+            continue;
+        if (status == GYRE_ERROR_TIMEOUT)
+            return gyre_fail_context(status, "init: the rendezvous at %s does not answer",
+                                     tcp->hub_text);
         /* Also a crowd of strangers can push a rank out; it just comes again. */
-        if (status != GYRE_ERROR_REMOTE || try_number == HANDSHAKE_TRIES)
+        if (status != GYRE_ERROR_REMOTE || ++n_refused == HANDSHAKE_TRIES)
             return gyre_fail_context(
                 status,
                 "init: the rendezvous at %s does not take this unique id (made %lld s ago; "
                 "is it another job's?)",
                 tcp->hub_text, (long long)time(NULL) - (long long)layout->created_unix_s);
-        poll(NULL, 0, 50 * try_number);
+        poll(NULL, 0, 50 * n_refused);
     }
 }
 

@@ -15,9 +15,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SECOND_NS       1000000000ULL
-#define FRAME_MAX_BYTES (1u << 30)
-
 /* ---- sending ---------------------------------------------------------------------------- */
 
 gyre_status gyre_tcp_send(struct gyre_tcp *tcp, const struct gyre_frame *frame, const void *payload,
@@ -69,7 +66,10 @@ static void on_hub_closed(struct gyre_tcp *tcp, const char *how)
     } else if (!tcp->hub_rank_left) {
         snprintf(text, sizeof(text), "pid %d on %.64s, which carries the rendezvous, %s",
                  joined->hub_pid, joined->hub_host, how);
-        on_lost(tcp, joined->hub_rank >= 0 ? joined->hub_rank : 0, text);
+        if (joined->hub_rank >= 0)
+            on_lost(tcp, joined->hub_rank, text);
+        else
+            gyre_tcp_set_broken(tcp, GYRE_ERROR_REMOTE, text);
     } else {
         gyre_tcp_set_broken(tcp, GYRE_ERROR_REMOTE, "the rendezvous has ended");
         /* Its process may have ended in the middle of passing goodbyes on: nobody is to wait for
@@ -141,7 +141,7 @@ static bool read_target(struct gyre_tcp *tcp, uint8_t **target_out, size_t *n_wa
         return true;
     }
     if (tcp->payload == NULL) {
-        if (tcp->frame.n_bytes > FRAME_MAX_BYTES)
+        if (tcp->frame.n_bytes > GYRE_FRAME_MAX_BYTES)
             return false;
         tcp->payload = malloc((size_t)tcp->frame.n_bytes + 1);
         if (tcp->payload == NULL)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Queues of events, gathered results, and whether a peer's kernel is still there.
+ * Waiting for a peer's word and whether its kernel is still there, queues of events, gathered
+ * results.
  */
 #include "bootstrap/bootstrap_wire.h"
 
@@ -8,10 +9,12 @@
 #include "core/base/util.h"
 
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define VANISHED_AFTER_MS   8000
+#define AWAIT_MS            100
 #define MAX_QUEUED_MESSAGES 1024
 
 bool gyre_wire_peer_vanished(int fd)
@@ -23,6 +26,19 @@ bool gyre_wire_peer_vanished(int fd)
         return false;
     return info.tcpi_unacked > 0 && info.tcpi_retransmits > 0 &&
            info.tcpi_last_ack_recv > VANISHED_AFTER_MS;
+}
+
+gyre_status gyre_wire_await(int fd, uint64_t deadline_ns, bool *has_word_out)
+{
+    struct pollfd entry = {.fd = fd, .events = POLLIN};
+    *has_word_out = poll(&entry, 1, AWAIT_MS) > 0;
+    if (*has_word_out)
+        return GYRE_SUCCESS;
+    if (gyre_now_ns() >= deadline_ns)
+        return gyre_fail(GYRE_ERROR_TIMEOUT, "no word from it in time");
+    if (gyre_wire_peer_vanished(fd))
+        return gyre_fail(GYRE_ERROR_REMOTE, "its host or network is gone");
+    return GYRE_SUCCESS;
 }
 
 void gyre_events_push(struct gyre_event_queue *queue, enum gyre_event_kind kind, int rank,

@@ -76,6 +76,9 @@ struct gyre_frame_joined {
 };
 static_assert(sizeof(struct gyre_frame_joined) == 72, "wire");
 
+/* No gather of all ranks' parts is longer. */
+#define GYRE_FRAME_MAX_BYTES (1u << 30)
+
 /** gyre_gather_cap - most bytes that one rank may give to a gather. */
 static inline size_t gyre_gather_cap(int n_ranks)
 {
@@ -119,6 +122,11 @@ bool gyre_hello_is_one(const struct gyre_hello *hello);
  * A stopped process is not gone: its kernel acknowledges, or announces a full window, which leaves
  * no byte unacknowledged. */
 bool gyre_wire_peer_vanished(int fd);
+
+/** gyre_wire_await - wait a tenth of a second for the peer to say something.
+ * @has_word_out: there is something to read, or the connection has ended. Errors: TIMEOUT (it has
+ * not, and the deadline has passed), REMOTE (vanished). */
+gyre_status gyre_wire_await(int fd, uint64_t deadline_ns, bool *has_word_out);
 
 /* ---- events ----------------------------------------------------------------------------- */
 

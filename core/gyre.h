@@ -152,11 +152,15 @@ GYRE_API const char *gyre_last_error(void);
  * for split and shrink, of the parent) until it is no longer GYRE_IN_PROGRESS; other calls on it
  * are refused until then. What failed in the background is the communicator's error, and its handle
  * is to be destroyed. Abort and destroy may be called at any time. Collectives never wait for other
- * ranks, so they return as on any communicator. */
+ * ranks, so they return as on any communicator.
+ *
+ * A process may fork(). The child has none of its parent's communicators: calls with them fail with
+ * INVALID_USAGE, and it can make its own (on GPUs only if CUDA was not used before the fork). */
 
 /** gyre_get_unique_id - start a rendezvous in this process and write its name.
  * @id_out: 128 bytes, to be given to every rank of the one communicator made with it.
- * The rendezvous ends when the communicator ends, or when GYRE_BOOTSTRAP_TIMEOUT passes unused.
+ * The rendezvous ends when the communicator ends, or when GYRE_BOOTSTRAP_TIMEOUT passes unused. It
+ * is a thread of this process, rank or not: the communicator fails if the process ends before it.
  * Errors: SYSTEM (no usable interface, no socket), INVALID_ARGUMENT. */
 GYRE_API gyre_status gyre_get_unique_id(gyre_unique_id *id_out);
 

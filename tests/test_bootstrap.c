@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -377,6 +378,118 @@ static void the_death_of_the_hubs_process_is_the_loss_of_its_rank(void)
     waitpid(pid, NULL, 0);
 }
 
+/* Child: a rendezvous and no rank, until killed. */
+static pid_t fork_hub(const struct gyre_params *params, gyre_unique_id *id_out)
+{
+    int pipe_fds[2];
+    CHECK(pipe(pipe_fds) == 0);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        alarm(60);
+        if (gyre_unique_id_create(params, id_out) == GYRE_SUCCESS &&
+            write(pipe_fds[1], id_out, sizeof(*id_out)) == sizeof(*id_out))
+            for (;;)
+                pause();
+        _exit(1);
+    }
+    CHECK(read(pipe_fds[0], id_out, sizeof(*id_out)) == sizeof(*id_out));
+    close(pipe_fds[0]);
+    close(pipe_fds[1]);
+    return pid;
+}
+
+/* A launcher's hub: its end ends the communicator, but it is no rank's death. */
+static void the_death_of_a_hub_without_a_rank_is_nobodys_loss(void)
+{
+    const struct gyre_params params = params_with("30");
+    struct gyre_bootstrap *bootstrap = NULL;
+    struct gyre_event event;
+    gyre_unique_id id;
+    const pid_t pid = fork_hub(&params, &id);
+    CHECK_OK(open_tcp(&params, &id, 1, 0, &bootstrap));
+    kill(pid, SIGKILL);
+    CHECK_FAILS(bootstrap->ops->poll(bootstrap, EVENT_WAIT_MS, &event), GYRE_ERROR_REMOTE,
+                "carries the rendezvous");
+    CHECK(event.kind == GYRE_EVENT_NONE);
+    bootstrap->ops->close(bootstrap);
+    waitpid(pid, NULL, 0);
+}
+
+/* As a data loader's workers are, which may outlive the rank. */
+static pid_t fork_worker(void)
+{
+    const pid_t pid = fork();
+    if (pid == 0) {
+        alarm(60);
+        for (;;)
+            pause();
+    }
+    return pid;
+}
+
+static void a_forked_child_does_not_hide_the_death_of_its_rank(void)
+{
+    const struct gyre_params params = params_with("30");
+    struct gyre_bootstrap *bootstrap = NULL;
+    gyre_unique_id id;
+    char all[2];
+    int pipe_fds[2];
+    pid_t worker = 0;
+    CHECK(pipe(pipe_fds) == 0);
+    CHECK_OK(gyre_unique_id_create(&params, &id));
+    const pid_t pid = fork();
+    if (pid == 0) {
+        alarm(60);
+        if (open_tcp(&params, &id, 2, 1, &bootstrap) != GYRE_SUCCESS ||
+            bootstrap->ops->all_gather(bootstrap, "x", 1, all) != GYRE_SUCCESS)
+            _exit(1);
+        worker = fork_worker();
+        if (write(pipe_fds[1], &worker, sizeof(worker)) == sizeof(worker))
+            kill(getpid(), SIGKILL);
+        _exit(1);
+    }
+    CHECK_OK(open_tcp(&params, &id, 2, 0, &bootstrap));
+    CHECK_OK(bootstrap->ops->all_gather(bootstrap, "x", 1, all));
+    CHECK(read(pipe_fds[0], &worker, sizeof(worker)) == sizeof(worker));
+    const struct gyre_event event = next_event(bootstrap);
+    CHECK_MSG(event.kind == GYRE_EVENT_LOST && event.rank == 1, "%d %d", event.kind, event.rank);
+    CHECK(kill(worker, SIGKILL) == 0); /* it lives */
+    bootstrap->ops->close(bootstrap);
+    close(pipe_fds[0]);
+    close(pipe_fds[1]);
+    waitpid(pid, NULL, 0);
+}
+
+/* A child between vfork() and exec() has all descriptors, and no handler of fork() has run. The
+ * sanitizer sees a hub that follows a link which is gone. */
+static void a_descriptor_elsewhere_does_not_keep_a_link_in_the_hub(void)
+{
+    const struct gyre_params params = params_with("30");
+    struct gyre_bootstrap *bootstrap = NULL;
+    gyre_unique_id id;
+    char all[3];
+    CHECK_OK(gyre_unique_id_create(&params, &id));
+    const pid_t first = fork_rank(&params, &id, 3, 1);
+    const pid_t second = fork_rank(&params, &id, 3, 2);
+    CHECK_OK(open_tcp(&params, &id, 3, 0, &bootstrap));
+    CHECK_OK(bootstrap->ops->all_gather(bootstrap, "x", 1, all));
+    const pid_t holder = (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+    if (holder == 0)
+        for (;;)
+            syscall(SYS_ppoll, NULL, 0, NULL, NULL, 0);
+    kill(first, SIGKILL);
+    struct gyre_event event = next_event(bootstrap);
+    CHECK(event.kind == GYRE_EVENT_LOST && event.rank == 1);
+    kill(second, SIGKILL);
+    event = next_event(bootstrap);
+    CHECK(event.kind == GYRE_EVENT_LOST && event.rank == 2);
+    kill(holder, SIGKILL);
+    bootstrap->ops->close(bootstrap);
+    waitpid(first, NULL, 0);
+    waitpid(second, NULL, 0);
+    waitpid(holder, NULL, 0);
+}
+
 /* It can end between two of the goodbyes that it passes on. */
 static void nobody_waits_for_goodbyes_after_the_hubs_end(void)
 {
@@ -458,6 +571,37 @@ static void the_id_of_a_job_that_has_ended_is_an_error_soon(void)
     CHECK_FAILS(open_tcp(&params, &id, 1, 0, &bootstrap), GYRE_ERROR_SYSTEM, "refused");
     bootstrap->ops->leave(bootstrap);
     bootstrap->ops->close(bootstrap);
+}
+
+static void *raise_soon(void *fault)
+{
+    poll(NULL, 0, 300);
+    gyre_fault_raise(fault, GYRE_ERROR_ABORTED, "given up by the test");
+    return NULL;
+}
+
+/* The kernel of a stopped process takes connections all the same. */
+static void a_stopped_hub_does_not_answer_and_joining_it_can_be_given_up(void)
+{
+    const struct gyre_params patient = params_with("3600");
+    const struct gyre_params hasty = params_with("1");
+    struct gyre_bootstrap *bootstrap = NULL;
+    struct gyre_fault fault;
+    gyre_unique_id id;
+    pthread_t thread;
+    const pid_t pid = fork_hub(&patient, &id);
+    kill(pid, SIGSTOP);
+    CHECK(waitpid(pid, NULL, WUNTRACED) == pid);
+    CHECK_FAILS(open_tcp(&hasty, &id, 2, 1, &bootstrap), GYRE_ERROR_TIMEOUT, "does not answer");
+    gyre_fault_init(&fault);
+    const struct gyre_bootstrap_place place = {2, 1, &fault};
+    CHECK(pthread_create(&thread, NULL, raise_soon, &fault) == 0);
+    CHECK_FAILS(gyre_bootstrap_tcp_open(&patient, &id, &place, &bootstrap), GYRE_ERROR_ABORTED,
+                "given up");
+    pthread_join(thread, NULL);
+    gyre_fault_fini(&fault);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
 }
 
 /* Every rank's open() fails with this status and words. */
@@ -559,7 +703,7 @@ static void strangers_do_not_keep_ranks_out(void)
     for (int rank = 0; rank < 3; rank++)
         CHECK_MSG(runs[rank].open_status == GYRE_SUCCESS, "%s", runs[rank].open_cause);
     for (int i = 0; i < N_STRANGERS; i++)
-        close(fds[i]);
+        gyre_sock_close(fds[i]);
 }
 
 /* A rank that joins by hand, so that it can misbehave. */
@@ -600,7 +744,7 @@ static void check_bad_frame(uint32_t type, uint32_t n_bytes)
     CHECK_OK(bootstrap->ops->post(bootstrap, 0, "me", 3));
     CHECK(next_event(bootstrap).kind == GYRE_EVENT_MESSAGE);
     bootstrap->ops->close(bootstrap);
-    close(fd);
+    gyre_sock_close(fd);
 }
 
 static void a_malformed_frame_ends_only_its_own_link(void)
@@ -665,10 +809,18 @@ static const struct test_case cases[] = {
     {"a killed process is lost with pid and words", a_killed_process_is_lost_with_pid_and_words},
     {"the death of the hub's process is the loss of its rank",
      the_death_of_the_hubs_process_is_the_loss_of_its_rank},
+    {"the death of a hub without a rank is nobody's loss",
+     the_death_of_a_hub_without_a_rank_is_nobodys_loss},
+    {"a forked child does not hide the death of its rank",
+     a_forked_child_does_not_hide_the_death_of_its_rank},
+    {"a descriptor elsewhere does not keep a link in the hub",
+     a_descriptor_elsewhere_does_not_keep_a_link_in_the_hub},
     {"nobody waits for goodbyes after the hub's end", nobody_waits_for_goodbyes_after_the_hubs_end},
     {"a stopped process is not lost", a_stopped_process_is_not_lost},
     {"the id of a job that has ended is an error soon",
      the_id_of_a_job_that_has_ended_is_an_error_soon},
+    {"a stopped hub does not answer, and joining it can be given up",
+     a_stopped_hub_does_not_answer_and_joining_it_can_be_given_up},
     {"a missing rank is named on all others", a_missing_rank_is_named_on_all_others},
     {"a rank twice and different n_ranks are told to all",
      a_rank_twice_and_different_n_ranks_are_told_to_all},

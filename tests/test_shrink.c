@@ -270,7 +270,7 @@ static void knock_as_strangers(gyre_comm *comm, int rank, int n_ranks, void *arg
     (void)argument;
     if (rank == 1) {
         CHECK_OK(gyre_sock_connect(door, deadline_ns, &gone));
-        close(gone);
+        gyre_sock_close(gone);
         CHECK_OK(gyre_sock_connect(door, deadline_ns, &noisy));
         CHECK_OK(gyre_sock_send(noisy, noise, sizeof(noise), deadline_ns));
         CHECK_OK(gyre_sock_connect(door, deadline_ns, &silent));
@@ -279,8 +279,8 @@ static void knock_as_strangers(gyre_comm *comm, int rank, int n_ranks, void *arg
     check_sum(child, rank, (float)(n_ranks * (n_ranks - 1) / 2));
     CHECK_OK(gyre_comm_destroy(child));
     if (rank == 1) {
-        close(noisy);
-        close(silent);
+        gyre_sock_close(noisy);
+        gyre_sock_close(silent);
     }
 }
 

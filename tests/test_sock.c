@@ -138,7 +138,7 @@ static void open_pair(int *a_out, int *b_out)
     CHECK(bound.port != 0);
     CHECK_OK(gyre_sock_connect(&bound, deadline_ns, a_out));
     CHECK_OK(gyre_sock_accept(listener, deadline_ns, b_out));
-    close(listener);
+    gyre_sock_close(listener);
 }
 
 static void bytes_go_through_and_sockets_close_on_exec(void)
@@ -153,14 +153,14 @@ static void bytes_go_through_and_sockets_close_on_exec(void)
     CHECK_OK(gyre_sock_send(a, "hello", 6, deadline_ns));
     CHECK_OK(gyre_sock_recv(b, text, 6, deadline_ns));
     CHECK(strcmp(text, "hello") == 0);
-    close(a);
+    gyre_sock_close(a);
     CHECK_FAILS(gyre_sock_recv(b, text, 1, deadline_ns), GYRE_ERROR_REMOTE, "closed");
     /* The first send may still be taken; SIGPIPE would end this test. */
     gyre_status status = GYRE_SUCCESS;
     while (status == GYRE_SUCCESS && gyre_now_ns() < deadline_ns)
         status = gyre_sock_send(b, "x", 1, deadline_ns);
     CHECK(status == GYRE_ERROR_REMOTE);
-    close(b);
+    gyre_sock_close(b);
 }
 
 static void every_wait_ends_at_its_deadline(void)
@@ -175,7 +175,7 @@ static void every_wait_ends_at_its_deadline(void)
     CHECK_OK(gyre_sock_listen(&lo.address, &listener, &bound));
     CHECK_FAILS(gyre_sock_accept(listener, gyre_now_ns() + 1000000, &none), GYRE_ERROR_TIMEOUT,
                 "accept");
-    close(listener);
+    gyre_sock_close(listener);
     /* Nobody listens there now: refused until the deadline. */
     CHECK_FAILS(gyre_sock_connect(&bound, gyre_now_ns() + 20000000, &none), GYRE_ERROR_SYSTEM,
                 "refused");
@@ -187,8 +187,8 @@ static void every_wait_ends_at_its_deadline(void)
     for (int i = 0; i < 64 && status == GYRE_SUCCESS; i++) /* b reads nothing */
         status = gyre_sock_send(a, bytes, sizeof(bytes), gyre_now_ns() + 20000000);
     CHECK_FAILS(status, GYRE_ERROR_TIMEOUT, "send");
-    close(a);
-    close(b);
+    gyre_sock_close(a);
+    gyre_sock_close(b);
 }
 
 static const struct test_case cases[] = {

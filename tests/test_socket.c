@@ -137,7 +137,7 @@ static void strangers_do_not_stall_set_up(void)
         if (i % 3 == 1)
             CHECK(send(fds[i], garbage, sizeof(garbage), MSG_NOSIGNAL) > 0);
         if (i % 3 == 2) {
-            close(fds[i]);
+            gyre_sock_close(fds[i]);
             fds[i] = -1;
         }
     }
@@ -149,7 +149,7 @@ static void strangers_do_not_stall_set_up(void)
     CHECK(gyre_now_ns() - began_ns < PATIENCE_NS);
     for (int i = 0; i < N; i++)
         if (fds[i] >= 0)
-            close(fds[i]);
+            gyre_sock_close(fds[i]);
     duo_close(&duo);
 }
 
@@ -266,6 +266,22 @@ static void a_rank_that_failed_passes_its_cause_on(void)
     duo_close(&duo);
 }
 
+/* All links share the time for goodbyes, and one to a rank that does not read may take all. */
+static void a_cause_is_told_also_when_no_time_is_left(void)
+{
+    static struct duo duo;
+    duo_open(&duo, NULL);
+    duo_connect(&duo);
+    struct socket_transport *teller = (struct socket_transport *)duo.transports[1];
+    gyre_proxy_close(teller->proxy);
+    teller->proxy = NULL;
+    socket_say_bye(&teller->peers[0].links[0], "rank 1: peer rank 7 died", gyre_now_ns());
+    CHECK(waits_for_fault(&duo.faults[0]));
+    CHECK_MSG(strcmp(duo.faults[0].cause, "rank 1: peer rank 7 died") == 0, "%s",
+              duo.faults[0].cause);
+    duo_close(&duo);
+}
+
 /* Rank 1 is killed while slots move; the others must name it. */
 static void die_in_the_middle(struct gyre_transport *transport, struct gyre_connector *connectors,
                               int rank, void *context)
@@ -350,6 +366,7 @@ static const struct test_case cases[] = {
     {"an orderly end is no fault", an_orderly_end_is_no_fault},
     {"sending to a rank that left is a fault", sending_to_a_rank_that_left_is_a_fault},
     {"a rank that failed passes its cause on", a_rank_that_failed_passes_its_cause_on},
+    {"a cause is told also when no time is left", a_cause_is_told_also_when_no_time_is_left},
     {"a killed peer is named", a_killed_peer_is_named},
     {"frames that break the protocol are refused", frames_that_break_the_protocol_are_refused},
     {"slots without credit are refused", slots_without_credit_are_refused},

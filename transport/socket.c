@@ -58,7 +58,7 @@ static void socket_close(struct gyre_transport *base)
             if (had_proxy)
                 socket_say_bye(&peer->links[l], cause, deadline_ns);
             if (peer->links[l].fd >= 0)
-                close(peer->links[l].fd);
+                gyre_sock_close(peer->links[l].fd);
         }
         free(peer->links);
         free(peer->fifos);
@@ -66,7 +66,7 @@ static void socket_close(struct gyre_transport *base)
     if (transport->memory != NULL)
         config->device->ops->host_free(config->device, transport->memory);
     if (transport->listen_fd >= 0)
-        close(transport->listen_fd);
+        gyre_sock_close(transport->listen_fd);
     if (transport->epoll_fd >= 0)
         close(transport->epoll_fd);
     free(transport->peers);
@@ -255,7 +255,7 @@ static gyre_status socket_connect(struct gyre_transport *base, const void *blobs
     if (status != GYRE_SUCCESS)
         return gyre_fail_context(status, "connecting over socket %s", transport->interface.name);
     /* Nobody else is expected. */
-    close(transport->listen_fd);
+    gyre_sock_close(transport->listen_fd);
     transport->listen_fd = -1;
     for (int i = 0; i < transport->n_peers; i++)
         for (uint32_t l = 0; l < transport->peers[i].n_links; l++)

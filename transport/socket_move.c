@@ -52,7 +52,8 @@ static void blame(const struct socket_link *link, gyre_status status, const char
 
 static void drop(struct socket_link *link)
 {
-    close(link->fd); /* leaves the epoll with it */
+    epoll_ctl(link->peer->transport->epoll_fd, EPOLL_CTL_DEL, link->fd, NULL);
+    gyre_sock_close(link->fd);
     link->fd = -1;
     link->is_readable = false;
     link->is_writable = false;
@@ -460,7 +461,7 @@ static void add_last_frame(struct socket_link *link, const char *cause)
 void socket_say_bye(struct socket_link *link, const char *cause, uint64_t deadline_ns)
 {
     bool is_said = false;
-    while (link->fd >= 0 && gyre_now_ns() < deadline_ns) {
+    while (link->fd >= 0) {
         if (link->first == link->n_batch && is_said)
             break;
         if (link->first == link->n_batch) {
@@ -473,6 +474,8 @@ void socket_say_bye(struct socket_link *link, const char *cause, uint64_t deadli
         }
         if (send_batch(link))
             continue;
+        if (gyre_now_ns() >= deadline_ns) /* all links share it: each gets one try at least */
+            break;
         struct pollfd writable = {.fd = link->fd, .events = POLLOUT};
         if (poll(&writable, 1, 10) > 0 && (writable.revents & (POLLHUP | POLLERR)) != 0)
             break; /* it has closed already */

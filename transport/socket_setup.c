@@ -109,7 +109,7 @@ static gyre_status connect_link(struct socket_peer *peer, uint32_t link, uint64_
             return GYRE_SUCCESS;
         }
         if (fd >= 0)
-            close(fd);
+            gyre_sock_close(fd);
         GYRE_TRY(gyre_fault_status(fault));
         if (gyre_now_ns() >= deadline_ns) {
             char text[64];
@@ -157,7 +157,7 @@ static gyre_status receive_guest(struct guest *guest, uint64_t deadline_ns)
     pthread_mutex_lock(&reception->lock);
     /* A rank that comes again has given up its earlier try. */
     if (link->fd >= 0)
-        close(link->fd);
+        gyre_sock_close(link->fd);
     else
         reception->n_missing--;
     link->fd = guest->fd;
@@ -192,7 +192,7 @@ static void add_guest(struct reception *reception, int fd)
     }
     if (status != GYRE_SUCCESS) {
         /* A rank comes again; for a stranger it is no loss. */
-        close(fd);
+        gyre_sock_close(fd);
         free(guest);
         return;
     }
@@ -220,7 +220,7 @@ static void see_off_guests(struct reception *reception, bool all_out)
         pthread_join(guest->thread, NULL);
         *link = guest->next;
         if (guest->fd >= 0)
-            close(guest->fd);
+            gyre_sock_close(guest->fd);
         free(guest);
     }
 }

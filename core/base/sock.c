@@ -83,12 +83,12 @@ static gyre_status open_socket(const struct gyre_sock_address *address, int *fd_
     if (address->family != AF_INET && address->family != AF_INET6)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "address family %u is neither IPv4 nor IPv6",
                          address->family);
-    const int fd = socket(address->family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    const int fd = gyre_sock_new(address->family);
     if (fd < 0)
         return gyre_fail_errno(errno, "socket(family %u)", address->family);
     const gyre_status status = set_options(fd);
     if (status != GYRE_SUCCESS) {
-        close(fd);
+        gyre_sock_close(fd);
         return status;
     }
     *fd_out = fd;
@@ -138,7 +138,7 @@ gyre_status gyre_sock_listen(const struct gyre_sock_address *address, int *fd_ou
         getsockname(fd, (struct sockaddr *)&name, &n_name) != 0) {
         status =
             gyre_fail_errno(errno, "listen on %s", gyre_sock_to_text(address, text, sizeof(text)));
-        close(fd);
+        gyre_sock_close(fd);
         return status;
     }
     *bound_out = *address;
@@ -152,12 +152,12 @@ gyre_status gyre_sock_listen(const struct gyre_sock_address *address, int *fd_ou
 gyre_status gyre_sock_accept(int listen_fd, uint64_t deadline_ns, int *fd_out)
 {
     for (;;) {
-        const int fd = accept4(listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        const int fd = gyre_sock_take(listen_fd);
         if (fd >= 0) {
             /* A connection that is already dead shows on its first use; options need not hold. */
             const gyre_status status = set_options(fd);
             if (status != GYRE_SUCCESS) {
-                close(fd);
+                gyre_sock_close(fd);
                 return status;
             }
             *fd_out = fd;
@@ -200,7 +200,7 @@ static gyre_status connect_once(const struct gyre_sock_address *address, uint64_
             *refusal_out = error_number;
     }
     if (status != GYRE_SUCCESS)
-        close(fd);
+        gyre_sock_close(fd);
     else
         *fd_out = fd;
     return status;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * TCP with deadlines, and which network interface to use. Sockets made here are non-blocking,
- * close-on-exec, TCP_NODELAY, with keepalive; sends never raise SIGPIPE. Deadlines are on
- * gyre_now_ns().
+ * close-on-exec, TCP_NODELAY, with keepalive; sends never raise SIGPIPE. A child that this process
+ * forks closes them first thing. Deadlines are on gyre_now_ns().
  */
 #ifndef GYRE_BASE_SOCK_H
 #define GYRE_BASE_SOCK_H
@@ -55,6 +55,14 @@ gyre_status gyre_sock_accept(int listen_fd, uint64_t deadline_ns, int *fd_out);
 /** gyre_sock_connect - retries refused connections until the deadline. Errors: TIMEOUT, SYSTEM. */
 gyre_status gyre_sock_connect(const struct gyre_sock_address *address, uint64_t deadline_ns,
                               int *fd_out);
+
+/** gyre_sock_close - a socket made here is to be closed with this and nothing else. */
+void gyre_sock_close(int fd);
+
+/** gyre_sock_new / gyre_sock_take - socket(2) and accept4(2), without the options. -1 with errno.
+ */
+int gyre_sock_new(int family);
+int gyre_sock_take(int listen_fd);
 
 /** gyre_sock_send / gyre_sock_recv - exactly n bytes. Errors: TIMEOUT, REMOTE (closed), SYSTEM. */
 gyre_status gyre_sock_send(int fd, const void *bytes, size_t n_bytes, uint64_t deadline_ns);

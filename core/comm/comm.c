@@ -25,15 +25,47 @@
 /* ---- the registry of live handles --------------------------------------------------------- *
  *
  * Process-wide, so that a handle that was destroyed is refused instead of followed, and so that
- * the ranks of one job in one process can end together. */
+ * the ranks of one job in one process can end together. A process that fork() made has none of its
+ * parent's: their threads, sockets and devices stayed behind. */
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     gyre_comm *first;
-} registry = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, NULL};
+    gyre_comm *first_inherited; /* made before this process was forked; only told apart */
+} registry = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, NULL, NULL};
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&registry.lock);
+}
+
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&registry.lock);
+}
+
+static void after_fork_in_child(void)
+{
+    gyre_comm **at = &registry.first;
+    while (*at != NULL)
+        at = &(*at)->next;
+    *at = registry.first_inherited;
+    registry.first_inherited = registry.first;
+    registry.first = NULL;
+    pthread_cond_init(&registry.changed, NULL); /* the parent's threads that waited are not here */
+    pthread_mutex_unlock(&registry.lock);
+}
+
+static void watch_forks(void)
+{
+    /* Out of memory here, and a child's use of a handle goes unnoticed. */
+    (void)pthread_atfork(before_fork, after_fork, after_fork_in_child);
+}
 
 void gyre_registry_add(gyre_comm *comm, enum gyre_phase phase)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
     pthread_mutex_lock(&registry.lock);
     gyre_store_release_u32(&comm->phase, phase);
     comm->next = registry.first;
@@ -124,22 +156,28 @@ static void wait_until_ready(gyre_comm *comm)
     pthread_mutex_unlock(&registry.lock);
 }
 
-/* Is it a handle that the user may still use? */
-static bool registry_has(const gyre_comm *comm)
+/* Under the lock: is it a handle that the user may still use? */
+static bool is_listed(const gyre_comm *first, const gyre_comm *comm)
 {
-    bool found = false;
-    pthread_mutex_lock(&registry.lock);
-    for (const gyre_comm *at = registry.first; at != NULL && !found; at = at->next)
-        found = at == comm && !at->is_ending;
-    pthread_mutex_unlock(&registry.lock);
-    return found;
+    while (first != NULL && first != comm)
+        first = first->next;
+    return first != NULL && !first->is_ending;
 }
 
 static gyre_status check_handle(const gyre_comm *comm)
 {
     if (comm == NULL)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "the communicator is NULL");
-    if (!registry_has(comm))
+    pthread_mutex_lock(&registry.lock);
+    const bool is_live = is_listed(registry.first, comm);
+    const bool is_inherited = !is_live && is_listed(registry.first_inherited, comm);
+    pthread_mutex_unlock(&registry.lock);
+    if (is_inherited)
+        return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                         "communicator %s belongs to the process that pid %d was forked from; a "
+                         "forked process has to make its own",
+                         comm->name, (int)getpid());
+    if (!is_live)
         return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                          "communicator %p was destroyed, or never made by gyre",
                          (const void *)comm);
@@ -149,12 +187,8 @@ static gyre_status check_handle(const gyre_comm *comm)
 /* As check_handle; its memory stays until unpin(), also if another thread destroys it meanwhile. */
 static gyre_status pin(gyre_comm *comm)
 {
-    bool found = false;
-    if (comm == NULL)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "the communicator is NULL");
     pthread_mutex_lock(&registry.lock);
-    for (gyre_comm *at = registry.first; at != NULL && !found; at = at->next)
-        found = at == comm && !at->is_ending;
+    const bool found = is_listed(registry.first, comm);
     if (found)
         comm->n_pins++;
     pthread_mutex_unlock(&registry.lock);

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Sockets are this process's alone. A child that fork() made would hold every connection open:
+ * peers would hear of this process's death when the child ends. So the child closes them before
+ * anything else.
+ */
+#include "core/base/sock.h"
+
+#include "core/base/util.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define FDS_PER_WORD 64
+
+/* Process-wide, as descriptors are. A descriptor is marked and open, or neither, to who holds the
+ * lock; fork() is called under it. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t *is_marked; /* a bit a descriptor; under lock, as n_words */
+static size_t n_words;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static int once_error;
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+static void after_fork_in_child(void)
+{
+    for (size_t word = 0; word < n_words; word++) {
+        for (int bit = 0; bit < FDS_PER_WORD && is_marked[word] != 0; bit++)
+            if ((is_marked[word] >> bit & 1) != 0)
+                close((int)word * FDS_PER_WORD + bit);
+        is_marked[word] = 0;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+static void watch_forks(void)
+{
+    once_error = pthread_atfork(before_fork, after_fork, after_fork_in_child);
+}
+
+/* Under lock. Returns fd, or -1 with errno and closes it. */
+static int mark(int fd)
+{
+    const size_t word = (size_t)fd / FDS_PER_WORD;
+    if (word >= n_words) {
+        uint64_t *words = realloc(is_marked, (word + 1) * sizeof(*words));
+        if (words == NULL) {
+            close(fd);
+            errno = ENOMEM;
+            return -1;
+        }
+        memset(words + n_words, 0, (word + 1 - n_words) * sizeof(*words));
+        is_marked = words;
+        n_words = word + 1;
+    }
+    is_marked[word] |= 1ULL << fd % FDS_PER_WORD;
+    return fd;
+}
+
+static bool can_own(void)
+{
+    pthread_once(&once, watch_forks);
+    errno = once_error;
+    return once_error == 0;
+}
+
+int gyre_sock_new(int family)
+{
+    if (!can_own())
+        return -1;
+    pthread_mutex_lock(&lock);
+    int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd >= 0)
+        fd = mark(fd);
+    pthread_mutex_unlock(&lock);
+    return fd;
+}
+
+int gyre_sock_take(int listen_fd)
+{
+    if (!can_own())
+        return -1;
+    pthread_mutex_lock(&lock);
+    int fd = accept4(listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd >= 0)
+        fd = mark(fd);
+    pthread_mutex_unlock(&lock);
+    return fd;
+}
+
+void gyre_sock_close(int fd)
+{
+    const size_t word = (size_t)fd / FDS_PER_WORD;
+    pthread_mutex_lock(&lock);
+    if (word < n_words)
+        is_marked[word] &= ~(1ULL << fd % FDS_PER_WORD);
+    close(fd);
+    pthread_mutex_unlock(&lock);
+}
