@@ -76,6 +76,8 @@ gyre_status ib_world_connect(struct ib_world *world)
             break;
         blobs = realloc(blobs, offsets[r] + n_bytes);
         memcpy(blobs + offsets[r], blob, n_bytes);
+        if (r == 0 && world->spoil != NULL)
+            world->spoil(blobs + offsets[r]);
         offsets[r + 1] = offsets[r] + n_bytes;
         free(blob);
     }

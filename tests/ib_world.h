@@ -34,6 +34,7 @@ struct ib_world {
     struct ib_world_end ranks[IB_WORLD_MAX_RANKS];
     int n_ranks;
     struct gyre_fifo_spec spec;
+    void (*spoil)(unsigned char *blob); /* what rank 0 tells; NULL = it stays */
 };
 
 /** ib_world_load_params - @environment: NULL = empty. */

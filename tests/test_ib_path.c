@@ -8,7 +8,9 @@
 #include "tests/ib_world.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <sched.h>
+#include <unistd.h>
 
 static void print_faults(struct ib_world *world)
 {
@@ -239,6 +241,62 @@ static void queues_of_the_size_that_was_asked_for_never_overrun(void)
     run_exchange(devices, NULL, 2, 5, 4096);
 }
 
+static void a_rank_has_as_many_queue_pairs_as_can_be_told_apart(void)
+{
+    struct gyre_params params;
+    char *environment[] = {"GYRE_IB_QPS_PER_CONNECTION=4", NULL};
+    CHECK_OK(gyre_params_from(environment, &params));
+    struct gyre_ib_transport ib = {.config = {.params = &params, .n_peers = 820}, .n_rails = 4};
+    CHECK_FAILS(gyre_ib_lanes_open(&ib), GYRE_ERROR_UNSUPPORTED, "16400 queue pairs");
+}
+
+static void tell_of_four_rails(unsigned char *blob)
+{
+    const uint32_t n_rails = 4;
+    memcpy(blob + 2 * sizeof(n_rails), &n_rails, sizeof(n_rails));
+}
+
+static void a_peer_cannot_tell_of_more_queue_pairs_than_there_is_room_for(void)
+{
+    struct ib_world world = {.spoil = tell_of_four_rails};
+    char *environment[] = {"GYRE_IB_QPS_PER_CONNECTION=16", NULL};
+    CHECK(vm_install(ib_world_one_nic));
+    ib_world_load_params(&world, environment);
+    ib_world_describe(&world, 2, 1, 1024);
+    CHECK_FAILS(ib_world_connect(&world), GYRE_ERROR_REMOTE, "rank 0 told of 4 rails with 16 QPs");
+    ib_world_close(&world);
+}
+
+/* A NIC may write the event of a completion after the completion was seen. */
+static void an_event_that_comes_late_does_not_keep_the_proxy_awake(void)
+{
+    struct ib_world world = {.n_ranks = 0};
+    const uint64_t one = 1;
+    uint64_t event = 0;
+    CHECK(vm_install(ib_world_one_nic));
+    ib_world_load_params(&world, NULL);
+    ib_world_describe(&world, 2, 1, 1024);
+    CHECK_OK(ib_world_connect(&world));
+    struct gyre_ib_transport *ib = (struct gyre_ib_transport *)world.ranks[1].transport;
+    gyre_proxy_close(ib->proxy); /* the test plays it */
+    ib->proxy = NULL;
+    const int event_fd = ib->rails[0].channel->fd;
+    struct pollfd nap = {.fd = ib->nap_fd, .events = POLLIN};
+    while (gyre_ib_poll(ib) || gyre_ib_settle(ib))
+        continue;
+    CHECK(ib->rails[0].is_armed && poll(&nap, 1, 0) == 0);
+    CHECK(ib_world_send(&world, 0, 1, 0, 100));
+    CHECK(poll(&nap, 1, 20000) == 1);
+    CHECK(read(event_fd, &event, sizeof(event)) == sizeof(event));
+    while (gyre_ib_poll(ib) || gyre_ib_settle(ib))
+        continue;
+    CHECK(write(event_fd, &one, sizeof(one)) == sizeof(one));
+    CHECK(poll(&nap, 1, 0) == 1);
+    CHECK(!gyre_ib_poll(ib) && !gyre_ib_settle(ib));
+    CHECK(ib->rails[0].is_armed && poll(&nap, 1, 0) == 0);
+    ib_world_close(&world);
+}
+
 static void a_completion_queue_that_cannot_hold_all_is_refused(void)
 {
     struct ib_world world = {.n_ranks = 0};
@@ -413,6 +471,12 @@ static const struct test_case cases[] = {
      a_message_is_never_longer_than_the_port_takes},
     {"queues of the size that was asked for never overrun",
      queues_of_the_size_that_was_asked_for_never_overrun},
+    {"a rank has as many queue pairs as can be told apart",
+     a_rank_has_as_many_queue_pairs_as_can_be_told_apart},
+    {"a peer cannot tell of more queue pairs than there is room for",
+     a_peer_cannot_tell_of_more_queue_pairs_than_there_is_room_for},
+    {"an event that comes late does not keep the proxy awake",
+     an_event_that_comes_late_does_not_keep_the_proxy_awake},
     {"a completion queue that cannot hold all is refused",
      a_completion_queue_that_cannot_hold_all_is_refused},
     {"the path uses the class and the smaller MTU", the_path_uses_the_class_and_the_smaller_mtu},

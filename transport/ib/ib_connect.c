@@ -128,6 +128,15 @@ gyre_status gyre_ib_blob(const struct gyre_ib_transport *ib, void **blob_out, si
     return GYRE_SUCCESS;
 }
 
+static bool are_distinct(const struct blob_header *header)
+{
+    for (uint32_t i = 0; i < header->n_rails; i++)
+        for (uint32_t j = 0; j < i; j++)
+            if (header->rails[i].index == header->rails[j].index)
+                return false;
+    return true;
+}
+
 /* The peer's header and its part for this rank, checked; copies, because blobs are unaligned. */
 static gyre_status read_blob(const struct gyre_ib_transport *ib, const struct gyre_ib_peer *peer,
                              const unsigned char *blob, size_t n_bytes,
@@ -152,6 +161,9 @@ static gyre_status read_blob(const struct gyre_ib_transport *ib, const struct gy
                          "%u, %u and %u",
                          peer->rank, header->n_qps, header->n_fifos, header->depth, n_qps,
                          gyre_ib_n_fifos(ib), ib->config.spec.depth);
+    if (header->n_rails * n_qps > GYRE_IB_MAX_LANES || !are_distinct(header))
+        return gyre_fail(GYRE_ERROR_REMOTE, "ib: rank %d told of %u rails with %u QPs each",
+                         peer->rank, header->n_rails, n_qps);
     if ((header->cm_port != 0) != (ib->cm != NULL))
         return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                          "ib: GYRE_IB_CONNECT=rdmacm here or on rank %d, not on both", peer->rank);

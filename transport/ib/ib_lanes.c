@@ -104,6 +104,12 @@ gyre_status gyre_ib_lanes_open(struct gyre_ib_transport *ib)
     ib->lanes_per_rail = n_qps + 1;
     ib->lanes_per_peer = ib->n_rails * ib->lanes_per_rail;
     ib->n_lanes = ib->config.n_peers * ib->lanes_per_peer;
+    if (ib->n_lanes > GYRE_IB_MAX_ALL_LANES)
+        return gyre_fail(
+            GYRE_ERROR_UNSUPPORTED,
+            "%d peers over %d rails need %d queue pairs of this rank, at most %d can be "
+            "told apart; lower GYRE_IB_QPS_PER_CONNECTION=%d or use fewer GYRE_IB_HCA",
+            ib->config.n_peers, ib->n_rails, ib->n_lanes, GYRE_IB_MAX_ALL_LANES, n_qps);
     ib->lanes = calloc((size_t)ib->n_lanes, sizeof(*ib->lanes));
     if (ib->lanes == NULL)
         return gyre_fail_errno(ENOMEM, "%d queue pairs", ib->n_lanes);

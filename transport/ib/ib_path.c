@@ -174,6 +174,18 @@ static void post_due_receives(struct gyre_ib_transport *ib, struct gyre_ib_lane 
     lane->n_recv_due = 0;
 }
 
+/* Take back that the last completion made the channel readable: it may be written a while after the
+ * completion was seen. */
+static void disarm(struct gyre_ib_transport *ib, struct gyre_ib_rail *rail)
+{
+    struct ibv_cq *cq;
+    void *context;
+    if (ib->verbs->get_cq_event(rail->channel, &cq, &context) != 0) /* does not block */
+        return;
+    ib->verbs->ack_cq_events(rail->cq, 1);
+    rail->is_armed = false;
+}
+
 /* Make the next completion end the nap. What came before the arming does not, so the queue is
  * looked at once more. */
 bool gyre_ib_settle(void *transport)
@@ -184,23 +196,14 @@ bool gyre_ib_settle(void *transport)
         return false;
     for (int i = 0; i < ib->n_rails; i++) {
         struct gyre_ib_rail *rail = &ib->rails[i];
+        if (rail->is_armed)
+            disarm(ib, rail);
         if (rail->is_armed || ibv_req_notify_cq(rail->cq, 0) != 0)
             continue;
         rail->is_armed = true;
         has_moved = take_completions(ib, rail) || has_moved;
     }
     return has_moved;
-}
-
-static void disarm(struct gyre_ib_transport *ib, struct gyre_ib_rail *rail)
-{
-    struct ibv_cq *cq;
-    void *context;
-    /* Non-blocking; the event may not have been written yet, then the next arming finds it. */
-    if (ib->verbs->get_cq_event(rail->channel, &cq, &context) == 0) {
-        ib->verbs->ack_cq_events(rail->cq, 1);
-        rail->is_armed = false;
-    }
 }
 
 /* What is rare: asynchronous events, peers that are silent. */
@@ -230,12 +233,8 @@ bool gyre_ib_poll(void *transport)
     bool has_moved = false;
     if (ib->is_failed)
         return false;
-    for (int i = 0; i < ib->n_rails; i++) {
-        if (take_completions(ib, &ib->rails[i]))
-            has_moved = true;
-        if (ib->rails[i].is_armed && has_moved)
-            disarm(ib, &ib->rails[i]);
-    }
+    for (int i = 0; i < ib->n_rails; i++)
+        has_moved = take_completions(ib, &ib->rails[i]) || has_moved;
     has_moved = gyre_ib_fence_begin(ib) || has_moved;
     for (int i = 0; i < ib->n_lanes; i++)
         post_due_receives(ib, &ib->lanes[i]);

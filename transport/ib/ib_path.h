@@ -11,7 +11,7 @@
 /* wr_id: receive 1 | ends a part 1 | lane 14 | fifo 16 | slot 4 | n_posted 28 */
 #define GYRE_IB_POSTED_BITS  28
 #define GYRE_IB_POSTED_MASK  ((1ULL << GYRE_IB_POSTED_BITS) - 1)
-#define GYRE_IB_LANE_MASK    0x3fff
+#define GYRE_IB_LANE_MASK    (GYRE_IB_MAX_ALL_LANES - 1)
 #define GYRE_IB_WR_IS_RECV   (1ULL << 63)
 #define GYRE_IB_WR_ENDS_PART (1ULL << 62)
 #define GYRE_IB_WR_IS_FENCE  (GYRE_IB_WR_IS_RECV | GYRE_IB_WR_ENDS_PART) /* no lane */

@@ -36,8 +36,9 @@
 #include "transport/transport.h"
 
 #define GYRE_IB_MAX_RAILS      4
-#define GYRE_IB_MAX_LANES      16 /* of a pair of ranks; the imm has four bits for it */
-#define GYRE_IB_PAIR_GIDS      8  /* of a port that are told to peers */
+#define GYRE_IB_MAX_LANES      16     /* of a pair of ranks; the imm has four bits for it */
+#define GYRE_IB_MAX_ALL_LANES  0x4000 /* of a rank; the wr_id has 14 bits for it */
+#define GYRE_IB_PAIR_GIDS      8      /* of a port that are told to peers */
 
 #define GYRE_IB_CM_TOKEN_BYTES 16
 

@@ -5,6 +5,8 @@
  */
 #include "transport/ib/ib_verbs.h"
 
+#include "core/base/log.h"
+
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -60,6 +62,19 @@ static void load(struct library *library, const struct symbol *symbols, size_t n
     library->is_loaded = true;
 }
 
+static void load_verbs(void)
+{
+    load(&verbs_library, verbs_symbols, sizeof(verbs_symbols) / sizeof(verbs_symbols[0]),
+         &loaded_verbs);
+    /* Before any memory is registered. Kernels older than 5.12 would give pages that the NIC uses
+     * to a forked child, and others to this process. */
+    const int error =
+        verbs_library.is_loaded && loaded_verbs.fork_init != NULL ? loaded_verbs.fork_init() : 0;
+    if (error != 0)
+        GYRE_INFO(NET, "NET/IB : ibv_fork_init: errno %d; forking may break RDMA on old kernels",
+                  error);
+}
+
 gyre_status gyre_verbs_load(const struct gyre_verbs **verbs_out)
 {
     gyre_status status = GYRE_SUCCESS;
@@ -68,8 +83,7 @@ gyre_status gyre_verbs_load(const struct gyre_verbs **verbs_out)
         *verbs_out = installed;
     } else {
         if (!verbs_library.is_tried)
-            load(&verbs_library, verbs_symbols, sizeof(verbs_symbols) / sizeof(verbs_symbols[0]),
-                 &loaded_verbs);
+            load_verbs();
         if (verbs_library.is_loaded)
             *verbs_out = &loaded_verbs;
         else

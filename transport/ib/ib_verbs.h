@@ -16,6 +16,7 @@
 
 /* X(member, symbol, is needed, result, parameters) */
 #define GYRE_VERBS_TABLE(X)                                                                       \
+    X(fork_init, "ibv_fork_init", 0, int, (void))                                                 \
     X(get_device_list, "ibv_get_device_list", 1, struct ibv_device **, (int *))                   \
     X(free_device_list, "ibv_free_device_list", 1, void, (struct ibv_device **))                  \
     X(open_device, "ibv_open_device", 1, struct ibv_context *, (struct ibv_device *))             \
