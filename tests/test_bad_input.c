@@ -95,6 +95,26 @@ static void unknown_and_unparsable_variables_fail_at_init(void)
     unsetenv("GYRE_ALGO");
 }
 
+static void errors_name_the_variable_that_the_user_has_set(void)
+{
+    static const struct {
+        const char *variable, *value, *words;
+    } rows[] = {
+        {"NCCL_ALGO", "foo", "NCCL_ALGO: \"foo\" is none of"},
+        {"NCCL_TOPO_FILE", "/nonexistent", "NCCL_TOPO_FILE: "},
+        {"NCCL_P2P_LEVEL", "near", "NCCL_P2P_LEVEL"},
+    };
+    gyre_comm *comm;
+    gyre_config config = GYRE_CONFIG_INIT;
+    config.device_kind = HOST;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        setenv(rows[i].variable, rows[i].value, 1);
+        CHECK(gyre_comm_init_all(&comm, 1, NULL, &config) != GYRE_SUCCESS);
+        CHECK_MSG(strstr(gyre_last_error(), rows[i].words) != NULL, "%s", gyre_last_error());
+        unsetenv(rows[i].variable);
+    }
+}
+
 /* One rank's call differs from the others'. */
 struct misfit {
     enum gyre_collective coll[2];
@@ -215,6 +235,8 @@ static const struct test_case cases[] = {
     {"a bad init names what is wrong", a_bad_init_names_what_is_wrong},
     {"unknown and unparsable variables fail at init",
      unknown_and_unparsable_variables_fail_at_init},
+    {"errors name the variable that the user has set",
+     errors_name_the_variable_that_the_user_has_set},
     {"calls that do not fit name both ranks and calls",
      calls_that_do_not_fit_name_both_ranks_and_calls},
     {"GYRE_CHECK=calls refuses before data moves", check_calls_refuses_before_data_moves},

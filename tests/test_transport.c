@@ -123,9 +123,9 @@ static void p2p_says_why_not(void)
     CHECK(!gyre_transport_p2p.reachable(&params, &mine, &peer, why, sizeof(why)));
     CHECK(strstr(why, "another host") != NULL);
     peer.host_hash--;
-    params.values[GYRE_PARAM_P2P_DISABLE].number = 1;
+    CHECK_OK(gyre_param_override(&params, GYRE_PARAM_P2P_DISABLE, "NCCL_P2P_DISABLE", "1"));
     CHECK(!gyre_transport_p2p.reachable(&params, &mine, &peer, why, sizeof(why)));
-    CHECK(strstr(why, "GYRE_P2P_DISABLE") != NULL);
+    CHECK(strstr(why, "NCCL_P2P_DISABLE is set") != NULL);
 }
 
 /* ---- shm ---------------------------------------------------------------------------------- */
@@ -146,7 +146,7 @@ static void shm_says_why_not(void)
     CHECK_OK(gyre_peer_info_fill(&params, rig_device(), 1, &peer));
     CHECK(!gyre_transport_shm.reachable(&params, &mine, &peer, why, sizeof(why)));
     CHECK(strstr(why, "another host") != NULL);
-    params.values[GYRE_PARAM_SHM_DISABLE].number = 1;
+    CHECK_OK(gyre_param_override(&params, GYRE_PARAM_SHM_DISABLE, "GYRE_SHM_DISABLE", "1"));
     CHECK(!gyre_transport_shm.reachable(&params, &mine, &mine, why, sizeof(why)));
     CHECK(strstr(why, "GYRE_SHM_DISABLE") != NULL);
 }

@@ -108,7 +108,8 @@ static bool is_near_enough(const struct gyre_params *params, const struct gyre_p
     enum gyre_topo_level farthest;
     if (text[0] == '\0' || mine->device.kind != GYRE_DEVICE_CUDA)
         return true;
-    if (gyre_topo_level_parse("GYRE_P2P_LEVEL", text, &farthest) != GYRE_SUCCESS) {
+    if (gyre_topo_level_parse(gyre_param_source(params, GYRE_PARAM_P2P_LEVEL), text, &farthest) !=
+        GYRE_SUCCESS) {
         snprintf(why_out, why_bytes, "%s", gyre_cause()); /* init has refused it already */
         return false;
     }
@@ -117,9 +118,10 @@ static bool is_near_enough(const struct gyre_params *params, const struct gyre_p
         is_known ? (enum gyre_topo_level)peer->path_level : GYRE_TOPO_SYS;
     if (level <= farthest)
         return true;
-    snprintf(why_out, why_bytes, "GPUs %s and %s are %s apart%s, GYRE_P2P_LEVEL allows %s",
+    snprintf(why_out, why_bytes, "GPUs %s and %s are %s apart%s, %s allows %s",
              mine->device.pci_bus_id, peer->device.pci_bus_id, gyre_topo_level_name(level),
-             is_known ? "" : " (not in the topology)", gyre_topo_level_name(farthest));
+             is_known ? "" : " (not in the topology)",
+             gyre_param_source(params, GYRE_PARAM_P2P_LEVEL), gyre_topo_level_name(farthest));
     return false;
 }
 
@@ -128,7 +130,8 @@ static bool p2p_reachable(const struct gyre_params *params, const struct gyre_pe
 {
     const struct gyre_slab_memory_ops *memory = memory_of(mine->device.kind);
     if (gyre_param_number(params, GYRE_PARAM_P2P_DISABLE) == 1)
-        snprintf(why_out, why_bytes, "GYRE_P2P_DISABLE is set");
+        snprintf(why_out, why_bytes, "%s is set",
+                 gyre_param_source(params, GYRE_PARAM_P2P_DISABLE));
     else if (mine->host_hash != peer->host_hash)
         snprintf(why_out, why_bytes, "rank %u is on another host (%s)", peer->rank,
                  peer->host_name);

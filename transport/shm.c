@@ -41,7 +41,8 @@ static bool shm_reachable(const struct gyre_params *params, const struct gyre_pe
                           const struct gyre_peer_info *peer, char *why_out, size_t why_bytes)
 {
     if (gyre_param_number(params, GYRE_PARAM_SHM_DISABLE) == 1)
-        snprintf(why_out, why_bytes, "GYRE_SHM_DISABLE is set");
+        snprintf(why_out, why_bytes, "%s is set",
+                 gyre_param_source(params, GYRE_PARAM_SHM_DISABLE));
     else if (mine->host_hash != peer->host_hash)
         snprintf(why_out, why_bytes, "rank %u is on another host (%s)", peer->rank,
                  peer->host_name);

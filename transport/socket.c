@@ -39,7 +39,8 @@ static bool socket_reachable(const struct gyre_params *params, const struct gyre
     (void)peer;
     if (gyre_param_number(params, GYRE_PARAM_NET) != net_ib)
         return true;
-    snprintf(why_out, why_bytes, "%s=IB rules sockets out", params->values[GYRE_PARAM_NET].source);
+    snprintf(why_out, why_bytes, "%s=IB rules sockets out",
+             gyre_param_source(params, GYRE_PARAM_NET));
     return false;
 }
 

@@ -75,6 +75,13 @@ static inline bool gyre_param_is_set(const struct gyre_params *params, enum gyre
     return params->values[id].is_set;
 }
 
+/** gyre_param_source - what set it, as the user wrote it: a variable or a bench's option; "" when
+ * unset. */
+static inline const char *gyre_param_source(const struct gyre_params *params, enum gyre_param_id id)
+{
+    return params->values[id].source;
+}
+
 /** gyre_param_name - without prefix, e.g. "IB_HCA". */
 const char *gyre_param_name(enum gyre_param_id id);
 

@@ -65,10 +65,7 @@ gyre_status gyre_plan_cache_open(struct gyre_comm *comm, struct gyre_plan_cache 
     if (cache == NULL)
         return gyre_fail_errno(ENOMEM, "plan cache");
     cache->comm = comm;
-    const gyre_status status =
-        gyre_filter_parse(gyre_param_text(&comm->params, GYRE_PARAM_ALGO),
-                          gyre_param_text(&comm->params, GYRE_PARAM_PROTO),
-                          gyre_param_text(&comm->params, GYRE_PARAM_PATH), &cache->filter);
+    const gyre_status status = gyre_filter_of(&comm->params, &cache->filter);
     if (status != GYRE_SUCCESS) {
         free(cache);
         return status;

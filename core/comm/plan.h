@@ -11,6 +11,7 @@
 #include "kernels/executor.h"
 
 struct gyre_comm;
+struct gyre_params;
 
 /* How results get into OUT. X(enum suffix, word) */
 #define GYRE_PATH_TABLE(X)                                                          \
@@ -72,12 +73,17 @@ struct gyre_filter {
     uint32_t protos[GYRE_N_COLLECTIVES];
     uint32_t paths[GYRE_N_COLLECTIVES];
     bool is_forced[GYRE_N_COLLECTIVES]; /* the user named algorithms for this collective */
+    const char *algo_source; /* for messages: GYRE_ALGO, or what else the user said it by */
+    const char *proto_source;
 };
 
 /** gyre_filter_parse - "[^]ring,tree" or "all_reduce:ring;broadcast:^tree". Errors:
  * INVALID_ARGUMENT with the word and the legal ones. */
 gyre_status gyre_filter_parse(const char *algos, const char *protos, const char *paths,
                               struct gyre_filter *filter_out);
+
+/** gyre_filter_of - the same of parameters, which the filter then refers to. */
+gyre_status gyre_filter_of(const struct gyre_params *params, struct gyre_filter *filter_out);
 
 /** gyre_filter_allows - the algorithm, for this collective. */
 bool gyre_filter_allows(const struct gyre_filter *filter, enum gyre_collective coll,

@@ -26,14 +26,16 @@ gyre_status gyre_topology_open(gyre_comm *comm)
     enum gyre_topo_level level;
     gyre_topo_init(&comm->links.topo);
     if (level_text[0] != '\0')
-        GYRE_TRY(gyre_topo_level_parse("GYRE_P2P_LEVEL", level_text, &level));
+        GYRE_TRY(gyre_topo_level_parse(gyre_param_source(&comm->params, GYRE_PARAM_P2P_LEVEL),
+                                       level_text, &level));
     if (!is_wanted(comm))
         return GYRE_SUCCESS;
     if (file[0] == '\0')
         return gyre_topo_detect(NULL, &comm->links.topo);
     const gyre_status status = gyre_topo_xml_read(file, &comm->links.topo);
     if (status != GYRE_SUCCESS)
-        return gyre_fail_context(status, "GYRE_TOPO_FILE");
+        return gyre_fail_context(status, "%s",
+                                 gyre_param_source(&comm->params, GYRE_PARAM_TOPO_FILE));
     GYRE_INFO(GRAPH, "topology from %s: %d GPUs, %d network ports", file,
               gyre_topo_count(&comm->links.topo, GYRE_TOPO_GPU),
               gyre_topo_count(&comm->links.topo, GYRE_TOPO_NET));
@@ -56,7 +58,8 @@ gyre_status gyre_topology_dump(const gyre_comm *comm)
             return GYRE_SUCCESS;
     const gyre_status status = gyre_topo_xml_write(&comm->links.topo, file);
     if (status != GYRE_SUCCESS)
-        return gyre_fail_context(status, "GYRE_TOPO_DUMP_FILE");
+        return gyre_fail_context(status, "%s",
+                                 gyre_param_source(&comm->params, GYRE_PARAM_TOPO_DUMP_FILE));
     GYRE_INFO(GRAPH, "topology written to %s", file);
     return GYRE_SUCCESS;
 }

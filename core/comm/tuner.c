@@ -259,9 +259,9 @@ static gyre_status choose_algorithm(const struct gyre_tuner_facts *facts,
     }
     if (found == NULL)
         return gyre_fail(GYRE_ERROR_INVALID_USAGE,
-                         "no algorithm that GYRE_ALGO allows can do %s; \"build/bench/schedule "
+                         "no algorithm that %s allows can do %s; \"build/bench/schedule "
                          "--help\" shows which can",
-                         gyre_collectives[coll].name);
+                         filter->algo_source, gyre_collectives[coll].name);
     *algorithm_out = found;
     return GYRE_SUCCESS;
 }
@@ -325,7 +325,7 @@ static gyre_status choose_proto(const struct gyre_tuner_facts *facts,
         found = (int)preferred;
     if (found < 0)
         return gyre_fail(GYRE_ERROR_INVALID_USAGE,
-                         "no protocol that GYRE_PROTO allows can be used for %s: %s",
+                         "no protocol that %s allows can be used for %s: %s", filter->proto_source,
                          gyre_collectives[coll].name,
                          obstacle != NULL ? obstacle : "results are placed by simple alone");
     *proto_out = (enum gyre_proto)found;

@@ -113,15 +113,16 @@ bool gyre_filter_allows(const struct gyre_filter *filter, enum gyre_collective c
     return (filter->algorithms[coll] >> i & 1U) != 0;
 }
 
-gyre_status gyre_filter_parse(const char *algos, const char *protos, const char *paths,
-                              struct gyre_filter *filter_out)
+/* @sources: filled in but for what was parsed. */
+static gyre_status parse(const char *algos, const char *protos, const char *paths,
+                         const struct gyre_filter *sources, struct gyre_filter *filter_out)
 {
-    struct gyre_filter filter = {0};
+    struct gyre_filter filter = *sources;
     char legal[128];
     list_algorithms(legal, sizeof(legal));
-    GYRE_TRY(parse_filter(algos, algorithm_index, "GYRE_ALGO", legal, filter.algorithms,
+    GYRE_TRY(parse_filter(algos, algorithm_index, filter.algo_source, legal, filter.algorithms,
                           filter.is_forced));
-    GYRE_TRY(parse_filter(protos, proto_index, "GYRE_PROTO", "simple ll ll128 lamport",
+    GYRE_TRY(parse_filter(protos, proto_index, filter.proto_source, "simple ll ll128 lamport",
                           filter.protos, NULL));
     /* Who excludes LL128 means its slots, and what else goes through them; so NCCL_PROTO=^LL,LL128
      * leaves SIMPLE alone. */
@@ -132,4 +133,23 @@ gyre_status gyre_filter_parse(const char *algos, const char *protos, const char 
                           NULL));
     *filter_out = filter;
     return GYRE_SUCCESS;
+}
+
+gyre_status gyre_filter_parse(const char *algos, const char *protos, const char *paths,
+                              struct gyre_filter *filter_out)
+{
+    const struct gyre_filter sources = {.algo_source = "GYRE_ALGO", .proto_source = "GYRE_PROTO"};
+    return parse(algos, protos, paths, &sources, filter_out);
+}
+
+gyre_status gyre_filter_of(const struct gyre_params *params, struct gyre_filter *filter_out)
+{
+    struct gyre_filter sources = {.algo_source = "GYRE_ALGO", .proto_source = "GYRE_PROTO"};
+    if (gyre_param_is_set(params, GYRE_PARAM_ALGO))
+        sources.algo_source = gyre_param_source(params, GYRE_PARAM_ALGO);
+    if (gyre_param_is_set(params, GYRE_PARAM_PROTO))
+        sources.proto_source = gyre_param_source(params, GYRE_PARAM_PROTO);
+    return parse(gyre_param_text(params, GYRE_PARAM_ALGO),
+                 gyre_param_text(params, GYRE_PARAM_PROTO),
+                 gyre_param_text(params, GYRE_PARAM_PATH), &sources, filter_out);
 }

@@ -52,7 +52,8 @@ void gyre_transport_ib_probe(const struct gyre_params *params, struct gyre_peer_
     info->ib_usable = 0;
     info->ib_reason[0] = '\0';
     if (gyre_param_number(params, GYRE_PARAM_IB_DISABLE) == 1) {
-        snprintf(info->ib_reason, sizeof(info->ib_reason), "GYRE_IB_DISABLE is set");
+        snprintf(info->ib_reason, sizeof(info->ib_reason), "%s is set",
+                 gyre_param_source(params, GYRE_PARAM_IB_DISABLE));
         return;
     }
     if (probe(params) == GYRE_SUCCESS) {
@@ -68,9 +69,9 @@ static bool ib_reachable(const struct gyre_params *params, const struct gyre_pee
                          const struct gyre_peer_info *peer, char *why_out, size_t why_bytes)
 {
     if (gyre_param_number(params, GYRE_PARAM_IB_DISABLE) == 1)
-        snprintf(why_out, why_bytes, "GYRE_IB_DISABLE is set");
+        snprintf(why_out, why_bytes, "%s is set", gyre_param_source(params, GYRE_PARAM_IB_DISABLE));
     else if (strcasecmp(gyre_param_text(params, GYRE_PARAM_NET), "Socket") == 0)
-        snprintf(why_out, why_bytes, "%s=Socket", params->values[GYRE_PARAM_NET].source);
+        snprintf(why_out, why_bytes, "%s=Socket", gyre_param_source(params, GYRE_PARAM_NET));
     else if (!mine->ib_usable)
         snprintf(why_out, why_bytes, "%s", mine->ib_reason);
     else if (!peer->ib_usable)
