@@ -30,6 +30,9 @@ struct bench_reference_ops {
     bool is_on_stream;
     /* Carry out the call. */
     gyre_status (*run)(void *state, const struct bench_call *call);
+    /* Values of this call were wrong: what is known to do that and what helps, as the end of the
+     * sentence that says so; "" = nothing is known. Pure. */
+    const char *(*suspicion)(const struct bench_call *call);
     void (*close)(void *state);
 };
 
