@@ -126,20 +126,6 @@ static int reference_modes(void *state, struct bench_mode *modes_out)
     return 1;
 }
 
-static gyre_status reference_check(void *state, const struct bench_call *call)
-{
-    (void)state;
-    if (call->what.count > INT_MAX)
-        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "MPI's counts end at %d", INT_MAX);
-    if (type_of(call->what.dtype) == MPI_DATATYPE_NULL)
-        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "MPI has no type %s",
-                         gyre_dtype_names[call->what.dtype]);
-    if (gyre_collectives[call->what.coll].reduces && op_of(call->what.op) == MPI_OP_NULL)
-        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "MPI has no operation %s",
-                         gyre_op_names[call->what.op]);
-    return GYRE_SUCCESS;
-}
-
 /* MPI's broadcast has one buffer: the root's input, the others' output. */
 static void run_broadcast(const struct bench_call *call, int count, MPI_Datatype type)
 {
@@ -162,35 +148,67 @@ static void run_exchange(const struct bench_call *call, int count, MPI_Datatype 
                  (rank + n_ranks - 1) % n_ranks, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
+static void run_all_reduce(const struct bench_call *call, int count, MPI_Datatype type)
+{
+    MPI_Allreduce(call->send, call->recv, count, type, op_of(call->what.op), MPI_COMM_WORLD);
+}
+
+static void run_reduce(const struct bench_call *call, int count, MPI_Datatype type)
+{
+    MPI_Reduce(call->send, call->recv, count, type, op_of(call->what.op), call->what.root,
+               MPI_COMM_WORLD);
+}
+
+static void run_all_gather(const struct bench_call *call, int count, MPI_Datatype type)
+{
+    MPI_Allgather(call->send, count, type, call->recv, count, type, MPI_COMM_WORLD);
+}
+
+static void run_reduce_scatter(const struct bench_call *call, int count, MPI_Datatype type)
+{
+    MPI_Reduce_scatter_block(call->send, call->recv, count, type, op_of(call->what.op),
+                             MPI_COMM_WORLD);
+}
+
+static void run_all_to_all(const struct bench_call *call, int count, MPI_Datatype type)
+{
+    MPI_Alltoall(call->send, count, type, call->recv, count, type, MPI_COMM_WORLD);
+}
+
+/* What can be compared; NULL = refused before anything runs. */
+static void (*const runs[GYRE_N_COLLECTIVES])(const struct bench_call *call, int count,
+                                              MPI_Datatype type) = {
+    [GYRE_COLL_ALL_REDUCE] = run_all_reduce,
+    [GYRE_COLL_BROADCAST] = run_broadcast,
+    [GYRE_COLL_REDUCE] = run_reduce,
+    [GYRE_COLL_ALL_GATHER] = run_all_gather,
+    [GYRE_COLL_REDUCE_SCATTER] = run_reduce_scatter,
+    [GYRE_COLL_ALL_TO_ALL] = run_all_to_all,
+    [GYRE_COLL_SEND_RECV] = run_exchange,
+};
+
+static gyre_status reference_check(void *state, const struct bench_call *call)
+{
+    (void)state;
+    if (runs[call->what.coll] == NULL)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "--compare mpi: not for %s",
+                         gyre_collectives[call->what.coll].name);
+    if (call->what.count > INT_MAX)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "MPI's counts end at %d", INT_MAX);
+    if (type_of(call->what.dtype) == MPI_DATATYPE_NULL)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "MPI has no type %s",
+                         gyre_dtype_names[call->what.dtype]);
+    if (gyre_collectives[call->what.coll].reduces && op_of(call->what.op) == MPI_OP_NULL)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "MPI has no operation %s",
+                         gyre_op_names[call->what.op]);
+    return GYRE_SUCCESS;
+}
+
 static gyre_status reference_run(void *state, const struct bench_call *call)
 {
-    const int count = (int)call->what.count;
-    const MPI_Datatype type = type_of(call->what.dtype);
-    const MPI_Op op = op_of(call->what.op);
     (void)state;
-    switch (call->what.coll) {
-    case GYRE_COLL_ALL_REDUCE:
-        MPI_Allreduce(call->send, call->recv, count, type, op, MPI_COMM_WORLD);
-        return GYRE_SUCCESS;
-    case GYRE_COLL_BROADCAST:
-        run_broadcast(call, count, type);
-        return GYRE_SUCCESS;
-    case GYRE_COLL_REDUCE:
-        MPI_Reduce(call->send, call->recv, count, type, op, call->what.root, MPI_COMM_WORLD);
-        return GYRE_SUCCESS;
-    case GYRE_COLL_ALL_GATHER:
-        MPI_Allgather(call->send, count, type, call->recv, count, type, MPI_COMM_WORLD);
-        return GYRE_SUCCESS;
-    case GYRE_COLL_REDUCE_SCATTER:
-        MPI_Reduce_scatter_block(call->send, call->recv, count, type, op, MPI_COMM_WORLD);
-        return GYRE_SUCCESS;
-    case GYRE_COLL_SEND_RECV:
-        run_exchange(call, count, type);
-        return GYRE_SUCCESS;
-    default:
-        return gyre_fail(GYRE_ERROR_INTERNAL, "no MPI call for %s",
-                         gyre_collectives[call->what.coll].name);
-    }
+    runs[call->what.coll](call, (int)call->what.count, type_of(call->what.dtype));
+    return GYRE_SUCCESS;
 }
 
 /* Seen with Open MPI 4.1.4 on an AMD EPYC, 2026-11: 100 + 100 in int8 is 127, and -56 without

@@ -158,6 +158,20 @@ static void an_engines_own_buffers_are_filled_and_checked(void)
     close_alone(&alone);
 }
 
+#ifdef GYRE_BENCH_WITH_MPI
+static void what_mpi_has_no_call_for_is_refused(void)
+{
+    struct bench_call call = {.what = {.count = 1, .dtype = GYRE_FLOAT32, .op = GYRE_SUM}};
+    call.what.coll = GYRE_COLL_ALL_TO_ALL;
+    CHECK_OK(bench_reference_mpi.check(NULL, &call));
+    call.what.coll = GYRE_COLL_GATHER; /* no bench measures it */
+    CHECK_FAILS(bench_reference_mpi.check(NULL, &call), GYRE_ERROR_UNSUPPORTED, "not for gather");
+    call.what = (struct bench_case){
+        .coll = GYRE_COLL_ALL_REDUCE, .count = 1, .dtype = GYRE_FLOAT16, .op = GYRE_SUM};
+    CHECK_FAILS(bench_reference_mpi.check(NULL, &call), GYRE_ERROR_UNSUPPORTED, "no type half");
+}
+#endif
+
 /* ---- windows ----------------------------------------------------------------------------- */
 
 static struct fake_nccl_counts *open_fake(void **library_out)
@@ -230,6 +244,9 @@ static const struct test_case cases[] = {
     {"one mode is judged by itself", one_mode_is_judged_by_itself},
     {"an engine's own buffers are filled and checked",
      an_engines_own_buffers_are_filled_and_checked},
+#ifdef GYRE_BENCH_WITH_MPI
+    {"what MPI has no call for is refused", what_mpi_has_no_call_for_is_refused},
+#endif
     {"windows are symmetric and hold both buffers", windows_are_symmetric_and_hold_both_buffers},
     {"windows that cannot be had are refused", windows_that_cannot_be_had_are_refused},
 };

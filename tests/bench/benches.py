@@ -20,7 +20,7 @@ import tempfile
 import threading
 
 SKIPPED = 77
-BENCHES = ["allreduce", "allgather", "broadcast", "reduce", "reducescatter", "sendrecv"]
+BENCHES = ["allreduce", "allgather", "alltoall", "broadcast", "reduce", "reducescatter", "sendrecv"]
 SMALL = ["-b", "8", "-e", "256K", "-f", "16", "-n", "2", "-w", "1"]
 
 HEADER = [
@@ -127,7 +127,7 @@ def case_mpi(directory, _):
             done = mpirun(n, [bench(directory, name), "--device", "host"] + SMALL)
             rows = parse(done.stdout, n)
             assert len(rows) == 4, rows
-            blocks = name in ("allgather", "reducescatter")
+            blocks = name in ("allgather", "alltoall", "reducescatter")
             for size, row in zip((8, 128, 2048, 32768), rows):
                 expected = size // 4 // n // 4 * 4 * n * 4 if blocks else size
                 assert int(row[0]) == expected, row
