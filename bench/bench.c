@@ -10,6 +10,7 @@
 #include "bench/output.h"
 #include "bench/rendezvous.h"
 #include "bench/streams.h"
+#include "bench/sweep.h"
 #include "core/base/param.h"
 #include "core/base/util.h"
 
@@ -382,56 +383,41 @@ done:
     return status;
 }
 
-/* The i-th word of a comma-separated list; false past its end. NULL has one word: "". */
-static bool take_word(const char *list, int i, char word_out[32])
-{
-    list = list == NULL ? "" : list;
-    for (; i > 0 && list != NULL; i--) {
-        list = strchr(list, ',');
-        list = list == NULL ? NULL : list + 1;
-    }
-    if (list != NULL)
-        snprintf(word_out, 32, "%.*s", (int)strcspn(list, ","), list);
-    return list != NULL;
-}
-
 /* Forced choices are read when a communicator is made: one communicator each. */
-static gyre_status run_choice(struct run *run, const char *algo, const char *proto,
-                              const char *channels)
+static gyre_status run_combination(struct run *run, const struct bench_combination *combination)
 {
-    char path[4096];
-    const char *const base = run->options.json_path;
-    if (base != NULL) {
-        snprintf(path, sizeof(path), "%s.%s.%s.%s", base, algo, proto, channels);
-        run->options.json_path = path;
+    char json_path[PATH_MAX], csv_path[PATH_MAX];
+    const struct bench_options given = run->options;
+    if (given.json_path != NULL) {
+        GYRE_TRY(bench_sweep_path(given.json_path, combination, json_path));
+        run->options.json_path = json_path;
     }
-    if (*algo != '\0')
-        setenv("GYRE_ALGO", algo, 1);
-    if (*proto != '\0')
-        setenv("GYRE_PROTO", proto, 1);
-    run->options.n_channels = (int)strtol(channels, NULL, 10);
+    if (given.csv_path != NULL) {
+        GYRE_TRY(bench_sweep_path(given.csv_path, combination, csv_path));
+        run->options.csv_path = csv_path;
+    }
+    if (combination->algo[0] != '\0')
+        setenv("GYRE_ALGO", combination->algo, 1);
+    if (combination->proto[0] != '\0')
+        setenv("GYRE_PROTO", combination->proto, 1);
+    run->options.n_channels = (int)strtol(combination->channels, NULL, 10);
     gyre_status status = prepare_comms(run);
     if (status == GYRE_SUCCESS)
         status = run_ranks(run);
     free(run->comms);
     run->comms = NULL;
-    run->options.json_path = base;
+    run->options = given;
     return status;
 }
 
-static gyre_status run_choices(struct run *run)
+static gyre_status run_combinations(struct run *run)
 {
-    const struct bench_options *options = &run->options;
-    char algo[32];
-    char proto[32];
-    char channels[32];
+    struct bench_combination combination;
     int n_failed = 0;
-    for (int a = 0; take_word(options->algo, a, algo); a++)
-        for (int p = 0; take_word(options->proto, p, proto); p++)
-            for (int c = 0; take_word(options->channels, c, channels); c++) {
-                GYRE_TRY(run_choice(run, algo, proto, channels));
-                n_failed += run->exit_status != 0; /* said why; the others may still work */
-            }
+    for (int i = 0; bench_sweep_find(&run->options, i, &combination); i++) {
+        GYRE_TRY(run_combination(run, &combination));
+        n_failed += run->exit_status != 0; /* said why; the others may still work */
+    }
     run->exit_status = n_failed > 0;
     return GYRE_SUCCESS;
 }
@@ -445,7 +431,7 @@ static gyre_status run_process(struct run *run)
     if (!run->options.is_sweep)
         GYRE_TRY_GOTO(status, prepare_comms(run), close_team);
     GYRE_TRY_GOTO(status, bench_progress_open(&run->progress), close_team);
-    status = run->options.is_sweep ? run_choices(run) : run_ranks(run);
+    status = run->options.is_sweep ? run_combinations(run) : run_ranks(run);
     bench_progress_close(run->progress);
 close_team:
     free(run->comms);

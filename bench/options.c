@@ -72,7 +72,8 @@ enum {
     X(DEVICE, "device", "kind", "host, cuda or auto [auto]")                                     \
     X(COMPARE, "compare", "engine", "measure mpi or nccl beside gyre, interleaved")              \
     X(ROUNDS, "rounds", "n", "rounds of --compare [9]")                                          \
-    X(SWEEP, "sweep", "0|1", "time each of --algo x --proto x --channels, a report each [0]")    \
+    X(SWEEP, "sweep", "0|1",                                                                     \
+      "each of --algo x --proto x --channels; -J r.json: r.ring-ll-4.json [0]")                  \
     X(CHANNELS, "channels", "list", "of --sweep: numbers of channels, 1 to 64")                  \
     X(PREDICT, "predict", "0|1", "predicted against measured, and the best forced choice [0]")   \
     X(ACCURACY, "accuracy", "0|1", "errors of sums beside --compare's; all types: -d all [0]")   \

@@ -7,6 +7,7 @@
 #include "bench/output.h"
 #include "bench/rank.h"
 #include "bench/stats.h"
+#include "bench/sweep.h"
 #include "bench/world.h"
 #include "tests/check.h"
 
@@ -171,6 +172,47 @@ static void only_harmless_variables_are_reported(void)
     CHECK(!bench_is_secret("GYRE_ALGO=KEY"));
 }
 
+static void a_sweep_has_every_combination_once(void)
+{
+    static const char *const expected[] = {"ring- -1", "ring- -16", "tree- -1", "tree- -16"};
+    const struct bench_options options = {.algo = "ring,tree", .channels = "1,16"};
+    struct bench_combination found;
+    int n = 0;
+    for (; n < 5 && bench_sweep_find(&options, n, &found); n++) {
+        char text[100];
+        snprintf(text, sizeof(text), "%s-%s -%s", found.algo, found.proto, found.channels);
+        CHECK_MSG(n < 4 && strcmp(text, expected[n]) == 0, "%d: \"%s\"", n, text);
+    }
+    CHECK_MSG(n == 4, "%d", n);
+    CHECK(bench_sweep_find(&(struct bench_options){0}, 0, &found));
+    CHECK(!bench_sweep_find(&(struct bench_options){0}, 1, &found));
+}
+
+static void reports_of_a_sweep_keep_folder_and_extension(void)
+{
+    static const struct {
+        const char *path;
+        struct bench_combination combination;
+        const char *expected;
+    } names[] = {
+        {"s.json", {"ring", "", ""}, "s.ring.json"},
+        {"s.json", {"ring", "ll", "4"}, "s.ring-ll-4.json"},
+        {"a.b/s.json", {"", "ll", "4"}, "a.b/s.ll-4.json"},
+        {"a.b/s", {"", "", "4"}, "a.b/s.4"},
+        {"a/.s", {"tree", "", ""}, "a/.s.tree"},
+        {"s.t.csv", {"", "", ""}, "s.t.csv"},
+    };
+    char path[PATH_MAX], long_name[PATH_MAX];
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        CHECK_OK(bench_sweep_path(names[i].path, &names[i].combination, path));
+        CHECK_MSG(strcmp(path, names[i].expected) == 0, "%s", path);
+    }
+    memset(long_name, 'x', sizeof(long_name) - 1);
+    long_name[sizeof(long_name) - 1] = '\0';
+    CHECK_FAILS(bench_sweep_path(long_name, &names[0].combination, path),
+                GYRE_ERROR_INVALID_ARGUMENT, "too long");
+}
+
 static const struct test_case cases[] = {
     {"a fit finds the machine that was measured", a_fit_finds_the_machine_that_was_measured},
     {"order statistics are those of the definition", order_statistics_are_those_of_the_definition},
@@ -178,6 +220,8 @@ static const struct test_case cases[] = {
     {"blocks are multiples of 16 bytes", blocks_are_multiples_of_16_bytes},
     {"each launcher is recognised", each_launcher_is_recognised},
     {"only harmless variables are reported", only_harmless_variables_are_reported},
+    {"a sweep has every combination once", a_sweep_has_every_combination_once},
+    {"reports of a sweep keep folder and extension", reports_of_a_sweep_keep_folder_and_extension},
 };
 
 TEST_MAIN(cases)

@@ -466,6 +466,33 @@ def case_reports(directory, source):
         assert [int(row["bytes"]) for row in rows[::2]] == [8, 128, 2048, 32768]
 
 
+def case_sweep(directory, _):
+    """Every combination leaves reports of its own, where tune finds them."""
+    command = [bench(directory, "allreduce"), "-g", "2", "--device", "host", "--sweep", "1",
+               "--algo", "ring,tree", "--channels", "1,2"] + SMALL
+    combinations = [("ring", "1"), ("ring", "2"), ("tree", "1"), ("tree", "2")]
+    with tempfile.TemporaryDirectory() as work:
+        run(command + ["--csv", os.path.join(work, "z.csv")])
+        for algo, channels in combinations:
+            with open(os.path.join(work, f"z.{algo}-{channels}.csv"), newline="",
+                      encoding="utf-8") as file:
+                rows = list(csv.DictReader(file))
+            assert len(rows) == 8, rows
+            assert {(row["algorithm"], row["channels"]) for row in rows} == {(algo, channels)}, rows
+        if has_json(directory):
+            run(command + ["-J", os.path.join(work, "s.json")])
+            for algo, channels in combinations:
+                with open(os.path.join(work, f"s.{algo}-{channels}.json"), encoding="utf-8") as file:
+                    rows = json.load(file)["results"]
+                assert [(row["algorithm"], row["channels"]) for row in rows] == \
+                    [(algo, int(channels))] * 4, rows
+            constants = os.path.join(work, "constants")
+            run([bench(directory, "tune"), "--from", work, "--output", constants])
+            with open(constants, encoding="utf-8") as file:
+                assert "constants from 16 calls" in file.read()
+        assert len(os.listdir(work)) == (9 if has_json(directory) else 4), os.listdir(work)
+
+
 def check_comparisons(path, schema):
     """A report beside MPI, which is measured in one mode."""
     with open(path, encoding="utf-8") as file:
