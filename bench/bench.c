@@ -11,6 +11,7 @@
 #include "bench/rendezvous.h"
 #include "bench/streams.h"
 #include "bench/sweep.h"
+#include "bench/terms.h"
 #include "core/base/param.h"
 #include "core/base/util.h"
 
@@ -425,9 +426,10 @@ static gyre_status run_combinations(struct run *run)
 static gyre_status run_process(struct run *run)
 {
     GYRE_TRY(bench_world_open(&run->world));
-    gyre_status status =
-        bench_team_open(&run->world, run->options.n_threads * run->options.n_gpus, &run->team);
-    GYRE_TRY_GOTO(status, status, close_world);
+    const int n_local = run->options.n_threads * run->options.n_gpus;
+    gyre_status status;
+    GYRE_TRY_GOTO(status, bench_terms_agree(&run->world, run->kind, &run->options), close_world);
+    GYRE_TRY_GOTO(status, bench_team_open(&run->world, n_local, &run->team), close_world);
     if (!run->options.is_sweep)
         GYRE_TRY_GOTO(status, prepare_comms(run), close_team);
     GYRE_TRY_GOTO(status, bench_progress_open(&run->progress), close_team);

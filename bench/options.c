@@ -94,6 +94,8 @@ static const struct option long_options[] = {
 #undef OPTION_ROW
         {NULL, 0, NULL, 0}};
 
+const char *const bench_nccl_mode_names[] = {"plain", "window", "best"};
+
 /* -a: of rank 0, the mean, the least or the most over ranks. */
 #define MAX_AVERAGE 3
 
@@ -207,8 +209,7 @@ static gyre_status parse_compare(const char *text, const char **compare_out)
 /* What to run over which data. */
 static gyre_status take_data_option(int id, const char *text, struct bench_options *options)
 {
-    static const char *const devices[] = {"auto", "host", "cuda"};  /* enum gyre_device_kind */
-    static const char *const modes[] = {"plain", "window", "best"}; /* enum bench_nccl_mode */
+    static const char *const devices[] = {"auto", "host", "cuda"}; /* enum gyre_device_kind */
     switch (id) {
     case 'b':
         return bench_parse_bytes(text, &options->min_bytes);
@@ -273,7 +274,7 @@ static gyre_status take_data_option(int id, const char *text, struct bench_optio
         options->nccl_proto = text;
         return GYRE_SUCCESS;
     case NCCL_MODE:
-        return parse_name(text, modes, 3, false, &options->nccl_mode);
+        return parse_name(text, bench_nccl_mode_names, 3, false, &options->nccl_mode);
     case 'J':
         options->json_path = text;
         return GYRE_SUCCESS;

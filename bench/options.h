@@ -16,6 +16,7 @@ enum bench_average { BENCH_RANK_0, BENCH_AVERAGE, BENCH_MIN, BENCH_MAX };
 /* Over which buffers --compare nccl measures: those of gyre's calls, its own in symmetric windows,
  * or both, of which the faster counts. */
 enum bench_nccl_mode { BENCH_NCCL_PLAIN, BENCH_NCCL_WINDOW, BENCH_NCCL_BEST };
+extern const char *const bench_nccl_mode_names[3];
 
 struct bench_options {
     int n_threads; /* -t; ranks of a process are n_threads * n_gpus threads */

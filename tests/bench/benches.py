@@ -223,6 +223,34 @@ def case_refusal(directory, _):
                 rank.kill()
 
 
+def case_agreement(directory, _):
+    """Options that differ between processes end all of them with the option and who has what."""
+    for odd, options, words in [
+            (1, ["-e", "1M"], "-e: process 0 has 262144, 1 has 1048576: all"),
+            (0, ["-g", "2"], "-g: process 0 has 2, 1 has 1, 2 has 1: all"),
+            (2, ["-c", "0"], "-c: process 0 has 1, 2 has 0: all"),
+            (1, ["--compare", "mpi"], "--compare: process 0 has (not given), 1 has mpi: all"),
+            (1, ["--csv", "/nonexistent/x"], "--csv: process 0 has (not given), 1 has given: all")]:
+        ranks = start_ranks(directory, 3, free_port(), odd, options)
+        try:
+            for rank in ranks:
+                output, errors = rank.communicate(timeout=30)
+                assert rank.returncode == 1 and words in errors, (odd, options, errors)
+                assert output == "" and len(errors.splitlines()) == 1, (output, errors)
+        finally:
+            for rank in ranks:
+                rank.kill()
+    ranks = start_ranks(directory, 2, free_port(), 0, ["-S", "1"])  # rank 0's alone
+    for rank in ranks:
+        errors = rank.communicate(timeout=100)[1]
+        assert rank.returncode == 0, errors
+    needs_mpi_build(directory)
+    one = [bench(directory, "allreduce"), "--device", "host", "-b", "1K", "-e"]
+    for odd in (["1M"], ["1K", "-n", "3"], ["1K", "-g", "2"]):
+        done = mpirun(1, one + ["1K", ":", "-np", "1"] + one + odd, status=1, timeout=30)
+        assert ", 1 has " in done.stderr and "all need the same" in done.stderr, done.stderr
+
+
 def case_interrupt(directory, _):
     """A SIGINT ends a sweep that would last for ever, with a footer and whole files."""
     with tempfile.TemporaryDirectory() as work:
