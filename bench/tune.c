@@ -38,7 +38,7 @@ static gyre_status list_trials(const struct bench_rank *rank, struct bench_trial
 {
     const struct bench_options *options = rank->options;
     for (size_t n_bytes = options->min_bytes; n_bytes <= options->max_bytes;
-         n_bytes *= (size_t)options->step_factor)
+         n_bytes = bench_options_next_bytes(options, n_bytes))
         for (size_t c = 0; c < GYRE_ARRAY_LENGTH(tuned_colls); c++) {
             const struct bench_case what = bench_case_of(tuned_colls[c], rank->member.n_ranks,
                                                          n_bytes, GYRE_FLOAT32, GYRE_SUM, 0);

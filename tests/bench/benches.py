@@ -620,6 +620,7 @@ def case_tune(directory, source):
         path = os.path.join(place, "tuning.txt")
         done = run([bench(directory, "tune"), "--output", path] + sizes)
         assert "constants fitted" in done.stdout, done.stdout
+        run([bench(directory, "tune"), "--output", path, "-b", "0"] + sizes[2:])  # from 0 to 1
         with open(path) as file:
             text = file.read()
         assert re.search(r"^simple_host_hop_ns = [\d.e+-]+$", text, re.M), text
