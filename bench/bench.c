@@ -7,6 +7,7 @@
 #include "bench/accuracy.h"
 #include "bench/choices.h"
 #include "bench/compare.h"
+#include "bench/interrupt.h"
 #include "bench/output.h"
 #include "bench/rendezvous.h"
 #include "bench/streams.h"
@@ -15,19 +16,9 @@
 #include "core/base/param.h"
 #include "core/base/util.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-/* Set by the signal handler only: a process has one, hence not in a struct. */
-static volatile sig_atomic_t n_interrupts;
-
-static void on_interrupt(int number)
-{
-    (void)number;
-    n_interrupts = 1;
-}
 
 /* One process's part of the run. */
 struct run {
@@ -203,7 +194,7 @@ static gyre_status measure_case(struct sweep *sweep, const struct bench_case *wh
 /* Was any process interrupted? The same answer on all ranks. */
 static gyre_status is_interrupted(struct sweep *sweep, bool *is_interrupted_out)
 {
-    double any = n_interrupts;
+    double any = bench_is_interrupted();
     GYRE_TRY(bench_longest(&sweep->rank, &any, 1));
     *is_interrupted_out = any > 0;
     return GYRE_SUCCESS;
@@ -286,6 +277,8 @@ static gyre_status finish(struct sweep *sweep, gyre_status status)
             bench_rank_say(&sweep->rank, closed);
         status = status != GYRE_SUCCESS ? status : closed;
     }
+    if (sweep->rank.member.local == 0)
+        bench_interrupt_close();
     if (sweep->reference.ops != NULL)
         sweep->reference.ops->close(sweep->reference.state);
     const bool is_too_slow = summary->busbw < summary->least_busbw * 0.9;
@@ -297,6 +290,8 @@ static gyre_status finish(struct sweep *sweep, gyre_status status)
 
 static gyre_status run_table(struct sweep *sweep)
 {
+    if (sweep->rank.member.local == 0) /* before the header is out, which says that it runs */
+        bench_interrupt_open();
     GYRE_TRY(open_output(sweep));
     return run_sweep(sweep);
 }
@@ -468,9 +463,6 @@ static int run_bench(int argc, char **argv, const struct bench_kind *kind)
         gyre_params_print_help(stdout);
         return 0;
     }
-    const struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
     if (status == GYRE_SUCCESS) {
         set_variables(&run.options);
         status = run_process(&run);

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #define JOIN_NS     (120 * 1000000000ULL)  /* until all processes have come */
+#define TELL_NS     (5 * 1000000000ULL)    /* until who waits for them says so, once */
 #define HELLO_NS    (2 * 1000000000ULL)    /* until a connection has said hello */
 #define GATHER_NS   (3600 * 1000000000ULL) /* until the slowest has finished a size */
 #define SILENCE_MS  10000                  /* until a host that does not answer is gone */
@@ -146,12 +147,28 @@ static bool serve(struct bench_world *world, struct star *star, struct pending *
     return true;
 }
 
+/* The ranks that have not come, each after a blank, as far as there is room. */
+static void list_missing(const struct bench_world *world, const struct star *star, char *text_out,
+                         size_t text_bytes)
+{
+    text_out[0] = '\0';
+    for (int i = 1; i < world->n_processes && strlen(text_out) < text_bytes - 16; i++)
+        if (star->links[i] < 0)
+            snprintf(text_out + strlen(text_out), text_bytes - strlen(text_out), " %d", i);
+}
+
+static void tell_missing(const struct bench_world *world, const struct star *star)
+{
+    char missing[256];
+    list_missing(world, star, missing, sizeof(missing));
+    fprintf(stderr, "rank 0 waits for ranks%s to come to MASTER_ADDR=%s\n", missing,
+            getenv("MASTER_ADDR"));
+}
+
 static gyre_status fail_missing(const struct bench_world *world, const struct star *star)
 {
-    char missing[256] = "";
-    for (int i = 1; i < world->n_processes && strlen(missing) < sizeof(missing) - 16; i++)
-        if (star->links[i] < 0)
-            snprintf(missing + strlen(missing), sizeof(missing) - strlen(missing), " %d", i);
+    char missing[256];
+    list_missing(world, star, missing, sizeof(missing));
     return gyre_fail(GYRE_ERROR_TIMEOUT, "ranks%s never came to MASTER_ADDR=%s within 120 s",
                      missing, getenv("MASTER_ADDR"));
 }
@@ -173,6 +190,7 @@ static gyre_status gather_links(struct bench_world *world, struct star *star, in
     int n_pending = 0;
     int n_joined = 1;
     const uint64_t deadline_ns = gyre_now_ns() + JOIN_NS;
+    uint64_t tell_ns = gyre_now_ns() + TELL_NS;
     while (n_joined < world->n_processes && gyre_now_ns() < deadline_ns) {
         struct pollfd fds[MAX_PENDING + 1] = {{.fd = listen_fd, .events = POLLIN}};
         for (int i = 0; i < n_pending; i++)
@@ -189,6 +207,10 @@ static gyre_status gather_links(struct bench_world *world, struct star *star, in
         n_joined = 1;
         for (int i = 1; i < world->n_processes; i++)
             n_joined += star->links[i] >= 0;
+        if (n_joined < world->n_processes && gyre_now_ns() > tell_ns) {
+            tell_missing(world, star);
+            tell_ns = UINT64_MAX;
+        }
     }
     while (n_pending > 0)
         drop(pending, &n_pending, 0);
@@ -245,6 +267,7 @@ static gyre_status join_once(const struct bench_world *world, int port, uint64_t
 static gyre_status join(const struct bench_world *world, int port, int *fd_out)
 {
     const uint64_t deadline_ns = gyre_now_ns() + JOIN_NS;
+    uint64_t tell_ns = gyre_now_ns() + TELL_NS;
     for (;;) {
         const gyre_status status = join_once(world, port, deadline_ns, fd_out);
         if (status == GYRE_SUCCESS)
@@ -253,6 +276,11 @@ static gyre_status join(const struct bench_world *world, int port, int *fd_out)
             return gyre_fail_context(status,
                                      "rank %d cannot reach rank 0 at MASTER_ADDR=%s port %d",
                                      world->process, getenv("MASTER_ADDR"), port);
+        if (gyre_now_ns() > tell_ns) {
+            fprintf(stderr, "rank %d waits for rank 0 to listen at MASTER_ADDR=%s port %d\n",
+                    world->process, getenv("MASTER_ADDR"), port);
+            tell_ns = UINT64_MAX;
+        }
         poll(NULL, 0, 50); /* whoever listens there now may be gone soon */
     }
 }

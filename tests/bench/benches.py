@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 
 SKIPPED = 77
 BENCHES = ["allreduce", "allgather", "alltoall", "broadcast", "reduce", "reducescatter", "sendrecv"]
@@ -236,7 +237,8 @@ def case_agreement(directory, _):
             for rank in ranks:
                 output, errors = rank.communicate(timeout=30)
                 assert rank.returncode == 1 and words in errors, (odd, options, errors)
-                assert output == "" and len(errors.splitlines()) == 1, (output, errors)
+                said = [line for line in errors.splitlines() if " waits for " not in line]
+                assert output == "" and len(said) == 1, (output, errors)
         finally:
             for rank in ranks:
                 rank.kill()
@@ -251,13 +253,33 @@ def case_agreement(directory, _):
         assert ", 1 has " in done.stderr and "all need the same" in done.stderr, done.stderr
 
 
+def start(command, environment=None):
+    """Signals as a shell's foreground has them, whatever started this script ignores."""
+    def take_signals():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            env={**clean_environment(), **(environment or {})},
+                            preexec_fn=take_signals)
+
+
+def ends_by(process, number):
+    """A signal ends the process, not what it makes of it."""
+    process.send_signal(number)
+    try:
+        errors = process.communicate(timeout=20)[1]
+    finally:
+        process.kill()
+    assert process.returncode == -number, (process.args, process.returncode, errors)
+
+
 def case_interrupt(directory, _):
-    """A SIGINT ends a sweep that would last for ever, with a footer and whole files."""
+    """A SIGINT ends a sweep that would last for ever, with a footer and whole files; it ends
+    anything else, and a second one a size that would last for ever, at once."""
+    two = [bench(directory, "allreduce"), "-g", "2", "--device", "host"]
     with tempfile.TemporaryDirectory() as work:
         path = os.path.join(work, "out.json")
-        process = subprocess.Popen(
-            [bench(directory, "allreduce"), "-g", "2", "--device", "host", "-N", "0", "-J", path]
-            + SMALL, stdout=subprocess.PIPE, text=True, env=clean_environment())
+        process = start(two + ["-N", "0", "-J", path] + SMALL)
         text = ""
         while "float" not in text:
             text += process.stdout.readline()
@@ -267,6 +289,31 @@ def case_interrupt(directory, _):
         assert "# Interrupted" in text and "# Avg bus bandwidth    : " in text, text
         with open(path, encoding="utf-8") as file:
             assert json.load(file)["summary"]["interrupted"] is True
+    for first, second in [(signal.SIGINT, signal.SIGINT), (signal.SIGTERM, signal.SIGINT),
+                          (signal.SIGINT, signal.SIGTERM)]:
+        process = start(two + ["-b", "8", "-e", "8", "-n", "100000000"])
+        while "(GB/s)" not in process.stdout.readline():  # the header's last line
+            pass
+        time.sleep(0.5)  # until it is in the size
+        process.send_signal(first)
+        time.sleep(0.5)  # both at once may be taken in either order
+        assert process.poll() is None, "the first one is the sweep's"
+        ends_by(process, second)
+    for name, options in [("tune", []), ("allreduce", ["--predict", "1"]),
+                          ("allreduce", ["--accuracy", "1", "-d", "all", "-f", "2"])]:
+        process = start([bench(directory, name), "-g", "2", "--device", "host", "-b", "8", "-e",
+                         "4M", "-f", "16", "--rounds", "1000"] + options)
+        time.sleep(0.5)  # until it measures, or a little less: a signal must end it at any time
+        ends_by(process, signal.SIGINT)
+    port = free_port()
+    lonely = [start(two[:1] + ["--device", "host"], {
+        "RANK": str(rank), "WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(at)})
+        for rank, at in ((0, port), (2, free_port()))]
+    for process, words in zip(lonely, ["rank 0 waits for ranks 1 2 to come",
+                                       "rank 2 waits for rank 0 to listen"]):
+        line = process.stderr.readline()
+        assert line.startswith(words), line
+        ends_by(process, signal.SIGTERM)
 
 
 def case_streams(directory, _):
