@@ -80,12 +80,16 @@ static gyre_status open_reference(struct sweep *sweep)
                         sizeof(sweep->reference_text));
 }
 
-/* What --limits measured is one host's links. */
+/* What --limits measured are the links between one host's GPUs. */
 static gyre_status read_limit(struct sweep *sweep)
 {
     const char *path = sweep->run->options.limits_path;
     if (path == NULL)
         return GYRE_SUCCESS;
+    if (sweep->rank.device_kind != GYRE_DEVICE_CUDA)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "--limits %s: these are limits of GPUs, but the ranks are in host memory",
+                         path);
     for (int i = 1; i < sweep->setting.n_ranks; i++)
         if (strcmp(sweep->places[i].host, sweep->places[0].host) != 0)
             return gyre_fail(GYRE_ERROR_UNSUPPORTED,

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bench/limits: ceilings against figures worked out by hand from rates measured on 4 H200s, and the
- * file that --limits reads.
+ * bench/limits: ceilings against figures worked out by hand from rates measured on 4 H200s, the
+ * file that --limits reads, and what it adds to the table.
  */
 #include "bench/limits.h"
+#include "bench/output.h"
 #include "tests/check.h"
 
 #include <math.h>
@@ -69,6 +70,50 @@ static void notes_beyond_the_room_are_dropped(void)
     CHECK(strcmp(limits.notes[7].why, "number 7") == 0);
 }
 
+/* A run of one row. What it leaves on standard output, and in @json_path unless that is NULL. */
+static void run_row(const char *json_path, char *text_out, size_t text_bytes)
+{
+    const struct bench_options options = {.limits_path = "limits.json", .json_path = json_path};
+    const struct bench_kind kind = {.name = "allgather", .coll = GYRE_COLL_ALL_GATHER};
+    const struct bench_place place = {.host = "here"};
+    const struct bench_machine machine = {0};
+    const struct bench_setting setting = {.options = &options,
+                                          .kind = &kind,
+                                          .n_ranks = 1,
+                                          .places = &place,
+                                          .device = "cuda",
+                                          .reference = "",
+                                          .machine = &machine,
+                                          .limit = {.gbytes_per_s = 360, .ceiling = "push"}};
+    const struct bench_row row = {.what = {.coll = GYRE_COLL_ALL_GATHER},
+                                  .out_of_place = {.busbw = 90},
+                                  .in_place = {.busbw = 342}};
+    const struct bench_summary summary = {.least_busbw = -1};
+    struct bench_output *output = NULL;
+    FILE *file = tmpfile();
+    const int own = dup(STDOUT_FILENO);
+    fflush(stdout);
+    CHECK(file != NULL && dup2(fileno(file), STDOUT_FILENO) >= 0);
+    CHECK_OK(bench_output_open(&setting, &output));
+    CHECK_OK(bench_output_row(output, &row));
+    CHECK_OK(bench_output_close(output, &summary));
+    fflush(stdout);
+    CHECK(dup2(own, STDOUT_FILENO) >= 0 && close(own) == 0);
+    rewind(file);
+    text_out[fread(text_out, 1, text_bytes - 1, file)] = '\0';
+    fclose(file);
+}
+
+static void a_row_ends_with_busbw_of_both_halves_in_percent_of_the_limit(void)
+{
+    char text[4096];
+    run_row(NULL, text, sizeof(text));
+    CHECK_MSG(strstr(text, "\n# Limit of busbw: 360.0 GB/s, push of limits.json\n") != NULL, "%s",
+              text);
+    CHECK_MSG(strstr(text, "  % of limit\n") != NULL, "%s", text);
+    CHECK_MSG(strstr(text, "    25.0   95.0\n") != NULL, "%s", text);
+}
+
 #ifdef GYRE_BENCH_WITH_JSON
 
 /* A file of this test, gone with fini_file(). */
@@ -87,6 +132,20 @@ static struct file make_file(const char *text)
 static void fini_file(const struct file *file)
 {
     CHECK(unlink(file->path) == 0);
+}
+
+static void a_report_says_what_limit_there_was(void)
+{
+    const struct file file = make_file("");
+    char text[16384];
+    run_row(file.path, text, sizeof(text));
+    FILE *report = fopen(file.path, "r");
+    CHECK(report != NULL);
+    text[fread(text, 1, sizeof(text) - 1, report)] = '\0';
+    fclose(report);
+    CHECK_MSG(strstr(text, "\"limit\":\"push\"") != NULL, "%s", text);
+    CHECK_MSG(strstr(text, "\"limit_gbytes_per_s\":360.0") != NULL, "%s", text);
+    fini_file(&file);
 }
 
 static void what_is_written_is_read_by_ring_and_collective(void)
@@ -166,7 +225,10 @@ static const struct test_case cases[] = {
      a_rate_that_was_not_measured_gives_no_ceiling},
     {"a ceiling is of the fastest path of each way", a_ceiling_is_of_the_fastest_path_of_each_way},
     {"notes beyond the room are dropped", notes_beyond_the_room_are_dropped},
+    {"a row ends with busbw of both halves in percent of the limit",
+     a_row_ends_with_busbw_of_both_halves_in_percent_of_the_limit},
 #ifdef GYRE_BENCH_WITH_JSON
+    {"a report says what limit there was", a_report_says_what_limit_there_was},
     {"what is written is read by ring and collective",
      what_is_written_is_read_by_ring_and_collective},
     {"a file that says nothing is refused", a_file_that_says_nothing_is_refused},
