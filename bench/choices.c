@@ -41,7 +41,8 @@ static bool is_same(const struct gyre_choice *a, const struct gyre_choice *b)
            a->tile_bytes == b->tile_bytes;
 }
 
-/* What `forced` comes to, unless it is impossible or among those from `first` on already. */
+/* What `forced` comes to, unless it is impossible, forbidden, or among those from `first` on
+ * already. */
 static void add_trial(const struct bench_rank *rank, const struct bench_case *what,
                       const struct gyre_choice *forced, int first, struct bench_trials *trials)
 {
@@ -90,11 +91,12 @@ gyre_status bench_add_trials(const struct bench_rank *rank, const struct bench_c
     const struct gyre_call call = call_of(what);
     const struct gyre_tuner_facts facts = gyre_plan_facts_of(rank->comm, &call);
     const int first = trials->n_trials;
+    struct gyre_plan_summary summary;
+    const gyre_status status = gyre_plan_describe(rank->comm, &call, &summary);
+    if (status != GYRE_SUCCESS && rank->window != 0)
+        return gyre_fail_context(status, "here calls are planned as if in no window");
+    GYRE_TRY(status);
     add_trial(rank, what, NULL, first, trials);
-    if (trials->n_trials == first) {
-        struct gyre_choice choice;
-        return gyre_plan_choice(rank->comm, &call, &choice);
-    }
     for (int i = 0; gyre_algorithms[i] != NULL; i++)
         for (int proto = 0; proto < GYRE_N_PROTOS; proto++) {
             const struct gyre_choice algorithm = {.algorithm = gyre_algorithms[i],

@@ -28,7 +28,8 @@ struct bench_trials {
 };
 
 /** bench_add_trials - of one case: the tuner's choice, then for each algorithm and protocol that
- * the communicator may use a few channels and tiles, none of them twice. The same on all ranks.
+ * the communicator may use (GYRE_ALGO, GYRE_PROTO and GYRE_PATH count) a few channels and tiles,
+ * none of them twice, as if results lay in no window. The same on all ranks.
  * Errors: INVALID_ARGUMENT (there is no more room), or why the tuner has no choice. */
 gyre_status bench_add_trials(const struct bench_rank *rank, const struct bench_case *what,
                              struct bench_trials *trials);

@@ -34,6 +34,19 @@ static double bus_factor(int n_ranks)
     return 1;
 }
 
+static gyre_status check_options(const struct bench_rank *rank)
+{
+    const struct bench_options *options = rank->options;
+    if (options->step_factor < 2)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "-f: sizes are multiplied, by 2 or more");
+    if (options->from_folder != NULL &&
+        (options->algo != NULL || options->proto != NULL || options->result_path != NULL))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "--from does not go with --algo, --proto or --path: all rows of the "
+                         "reports count");
+    return GYRE_SUCCESS;
+}
+
 static gyre_status list_trials(const struct bench_rank *rank, struct bench_trials *trials)
 {
     const struct bench_options *options = rank->options;
@@ -146,9 +159,9 @@ static gyre_status tune(struct bench_rank *rank)
     gyre_status status = GYRE_SUCCESS;
     if (rows == NULL || trials == NULL)
         status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "measurements");
-    else if (rank->options->step_factor < 2)
-        status = gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "-f: sizes are multiplied, by 2 or more");
-    else if (rank->options->from_folder == NULL)
+    else
+        status = check_options(rank);
+    if (status == GYRE_SUCCESS && rank->options->from_folder == NULL)
         status = list_trials(rank, trials);
     status = bench_rank_agree(rank, status);
     if (status == GYRE_SUCCESS && rank->options->from_folder == NULL)

@@ -287,8 +287,8 @@ static gyre_status force_choice(const struct gyre_plan_cache *cache, struct gyre
         facts.min_channels = facts.max_channels = forced->n_channels;
     for (int i = 0; gyre_algorithms[i] != NULL; i++)
         if (gyre_algorithms[i] == forced->algorithm) {
-            filter.algorithms[coll] = 1U << i;
-            filter.protos[coll] = 1U << forced->proto;
+            filter.algorithms[coll] &= 1U << i;
+            filter.protos[coll] &= 1U << forced->proto;
             if (!forced->by_copy_engines)
                 filter.paths[coll] &= ~(1U << GYRE_PATH_COPY_ENGINE);
         }

@@ -193,7 +193,8 @@ gyre_status gyre_plan_work(struct gyre_comm *comm, const struct gyre_call *call,
 
 /** gyre_plan_force - from now on carry collectives out so; NULL: as tuned again. All ranks alike,
  * between calls; for benches that try every way. What is 0 in @choice is left to the tuner.
- * Point to point is not touched. A choice that is impossible fails when it is used. */
+ * Point to point is not touched. A choice that is impossible, or that GYRE_ALGO, GYRE_PROTO or
+ * GYRE_PATH forbid, fails when it is used. */
 void gyre_plan_force(struct gyre_comm *comm, const struct gyre_choice *choice);
 
 /** gyre_plan_forget - calls may get other works now than the same calls before: a window came or

@@ -660,6 +660,23 @@ PREDICTION = re.compile(r" *(\d+)  (\w+) +(\w+) +(\d+) +(\d+) +([\d.]+) +([\d.]+
                         r"  (\w+) +(\w+) +(\d+) +(\d+) +([\d.]+) +([\d.]+)%$")
 
 
+def check_restrictions(directory, sizes):
+    """What --algo forbids, or GYRE_ALGO, neither tune nor --predict tries."""
+    done = run([bench(directory, "tune"), "--algo", "ring"] + sizes)
+    tried = re.findall(r"^(?:all|reduce)_\w+ +\d+  (\w+) ", done.stdout, re.M)
+    assert len(tried) > 6 and set(tried) == {"ring"}, done.stdout
+    for options, variables in [(["--algo", "^direct,ring"], {}),
+                               ([], {"GYRE_ALGO": "broadcast:tree,twoshot"})]:
+        done = run([bench(directory, "broadcast"), "--predict", "1"] + sizes + options,
+                   environment=variables)
+        lines = [PREDICTION.match(line) for line in done.stdout.split("\n")]
+        used = [line[i] for line in lines if line for i in (2, 9)]
+        assert len(used) == 6 and set(used) <= {"tree", "twoshot"}, done.stdout
+    done = run([bench(directory, "allreduce"), "--predict", "1", "--path", "placed", "-R", "2"] +
+               sizes, status=1)
+    assert "planned as if in no window: --path wants" in done.stderr, done.stderr
+
+
 def case_tune(directory, source):
     """tune writes constants, GYRE_TUNING_FILE takes them, --predict compares with measurements."""
     sizes = ["-b", "64", "-e", "64K", "-f", "32", "--rounds", "2", "--device", "host", "-g", "2"]
@@ -701,8 +718,16 @@ def case_tune(directory, source):
             assert error and int(error.group(1)) <= 15, done.stdout
             done = run([bench(directory, "tune"), "--from", place], status=1)
             assert "no *.json there" in done.stderr, done.stderr
+        for options, words in [  # before anything is measured
+                (["--algo", "tree"], "no algorithm that --algo allows can do all_gather"),
+                (["--path", "placed"], "--path wants the results of all_reduce placed"),
+                (["--from", place, "--algo", "ring"], "--from does not go with --algo")]:
+            done = run([bench(directory, "tune"), "--rounds", "1000", "--output", path] + sizes[:6] +
+                       sizes[8:] + options, status=1)
+            assert words in done.stderr, (options, done.stderr)
         done = run([bench(directory, "tune"), "--output", "/nonexistent/x"] + sizes, status=1)
         assert "/nonexistent/x" in done.stderr, done.stderr
+    check_restrictions(directory, sizes)
     done = run([bench(directory, "sendrecv"), "--predict", "1"] + sizes, status=1)
     assert "point to point" in done.stderr, done.stderr
     needs_mpi_build(directory)
