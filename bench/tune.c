@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -34,16 +35,38 @@ static double bus_factor(int n_ranks)
     return 1;
 }
 
+/* What would take minutes to fail. Opened to add to it: what the file holds stays until there is
+ * something in its place. */
+static gyre_status check_output(const char *path)
+{
+    struct stat found;
+    const bool is_new = lstat(path, &found) != 0;
+    FILE *file = fopen(path, "a");
+    if (file == NULL)
+        return gyre_fail_errno(errno, "--output %s", path);
+    fclose(file);
+    if (is_new)
+        unlink(path);
+    return GYRE_SUCCESS;
+}
+
 static gyre_status check_options(const struct bench_rank *rank)
 {
     const struct bench_options *options = rank->options;
+    const bool measures = options->from_folder == NULL;
     if (options->step_factor < 2)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "-f: sizes are multiplied, by 2 or more");
-    if (options->from_folder != NULL &&
+    if (measures && rank->member.n_ranks < 2)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "one rank sends nothing that constants could be fitted to: give -g 2 or "
+                         "more, or start with mpirun or torchrun");
+    if (!measures &&
         (options->algo != NULL || options->proto != NULL || options->result_path != NULL))
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "--from does not go with --algo, --proto or --path: all rows of the "
                          "reports count");
+    if (options->output_path != NULL && rank->member.rank == 0)
+        return check_output(options->output_path);
     return GYRE_SUCCESS;
 }
 

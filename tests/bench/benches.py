@@ -719,14 +719,18 @@ def case_tune(directory, source):
             done = run([bench(directory, "tune"), "--from", place], status=1)
             assert "no *.json there" in done.stderr, done.stderr
         for options, words in [  # before anything is measured
+                (["--output", "/nonexistent/x"], "--output /nonexistent/x: No such file"),
+                (["-g", "1"], "one rank sends nothing"),
                 (["--algo", "tree"], "no algorithm that --algo allows can do all_gather"),
                 (["--path", "placed"], "--path wants the results of all_reduce placed"),
                 (["--from", place, "--algo", "ring"], "--from does not go with --algo")]:
             done = run([bench(directory, "tune"), "--rounds", "1000", "--output", path] + sizes[:6] +
                        sizes[8:] + options, status=1)
             assert words in done.stderr, (options, done.stderr)
-        done = run([bench(directory, "tune"), "--output", "/nonexistent/x"] + sizes, status=1)
-        assert "/nonexistent/x" in done.stderr, done.stderr
+        assert os.path.getsize(path) > 0, "a refusal has emptied the file"
+        new = os.path.join(place, "new.txt")
+        run([bench(directory, "tune"), "-g", "1", "--output", new], status=1)
+        assert not os.path.exists(new), "a refusal has left a file"
     check_restrictions(directory, sizes)
     done = run([bench(directory, "sendrecv"), "--predict", "1"] + sizes, status=1)
     assert "point to point" in done.stderr, done.stderr
