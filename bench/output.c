@@ -203,7 +203,9 @@ gyre_status bench_output_close(struct bench_output *output, const struct bench_s
         printf("# %-20s : %.2f us, a call takes %.2f us more\n", "Empty launch", summary->launch_us,
                summary->time_us - summary->launch_us);
     printf("#\n# Collective test concluded: %s\n#\n", output->setting->kind->name);
-    gyre_status status = bench_json_close(output->json, summary);
+    gyre_status status = bench_streams_flush(); /* who interrupted mpirun kills soon after */
+    const gyre_status closed = bench_json_close(output->json, summary);
+    status = status != GYRE_SUCCESS ? status : closed;
     if (output->csv != NULL && fclose(output->csv) != 0 && status == GYRE_SUCCESS)
         status = gyre_fail_errno(errno, "--csv %s", output->setting->options->csv_path);
     free(output);
