@@ -1,0 +1,151 @@
+"""Starting a bench as its users do, and reading what it prints: strictly, by nccl-tests' format."""
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+
+SKIPPED = 77
+BENCHES = ["allreduce", "allgather", "alltoall", "broadcast", "reduce", "reducescatter", "sendrecv"]
+SMALL = ["-b", "8", "-e", "256K", "-f", "16", "-n", "2", "-w", "1"]
+
+HEADER = [
+    r"# gyre version \d+\.\d+\.\d+ gyre-headers=\d+ gyre-library=\d+",
+    r"# Collective test starting: \w+",
+    r"# nThread \d+ nGpus \d+ minBytes \d+ maxBytes \d+ step: \d+\((factor|bytes)\) "
+    r"warmup iters: \d+ iters: \d+ agg iters: \d+ validation: \d+ graph: \d+",
+    r"#",
+    r"# Using devices",
+]
+PLACE = r"#  Rank [ \d]\d Group  0 Pid +\d+ on +\S+ device [ \d]\d \[[0-9a-f]{4}:\S+\] .+"
+TITLES = [
+    "#",
+    "# " + " " * 10 + "  " + " " * 12 + "  " + " " * 8 + "  " + " " * 6 + "  " + " " * 6 +
+    "           out-of-place                       in-place          ",
+    "#       size         count      type   redop    root     time   algbw   busbw  #wrong"
+    "     time   algbw   busbw  #wrong ",
+    "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)       "
+    "      (us)  (GB/s)  (GB/s)         ",
+]
+HALF = r"  [ \d.e+]{7}  [ \d.e+]{6}  [ \d.e+]{6}  (?:[ \d]{5}\d|  N/A)"
+ROW = re.compile(r"([ \d]{12})  ([ \d]{12})  ( *\w+)  ( *\w+)  ([- \d]{6})" + HALF + HALF + "$")
+FOOTER = [
+    r"# Out of bounds values : (\d+) (OK|FAILED)",
+    r"# Avg bus bandwidth    : [\d.e+-]+ ",
+    r"#",
+    r"# Collective test concluded: \w+",
+    r"#",
+]
+
+
+def parse(text, n_ranks):
+    """The rows of a run; fails on any line that is not as it must be."""
+    lines = text.split("\n")
+    assert lines.pop() == "", "does not end with a newline"
+    for pattern in HEADER:
+        line = lines.pop(0)
+        assert re.fullmatch(pattern, line), f"{line!r} is not {pattern!r}"
+    for _ in range(n_ranks):
+        line = lines.pop(0)
+        assert re.fullmatch(PLACE, line), f"{line!r} is no device line"
+    for expected in TITLES:
+        line = lines.pop(0)
+        assert line == expected, f"{line!r} is not {expected!r}"
+    for pattern in reversed(FOOTER):
+        line = lines.pop()
+        assert re.fullmatch(pattern, line), f"{line!r} is not {pattern!r}"
+    rows = []
+    for line in lines:
+        match = ROW.match(line)
+        assert match, f"{line!r} is no row"
+        rows.append([field.strip() for field in match.groups()] + [line])
+    assert rows, "no rows"
+    return rows
+
+
+def clean_environment():
+    drop = ("OMPI_", "PMIX_", "PMI_", "SLURM_", "NCCL_", "GYRE_")
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+    return {k: v for k, v in os.environ.items() if not k.startswith(drop) and k not in names}
+
+
+def run(command, status=0, environment=None, timeout=100, **options):
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout,
+                          env={**clean_environment(), **(environment or {})}, **options)
+    assert (done.returncode == 0) == (status == 0), \
+        f"{command} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+def mpirun(n, command, **options):
+    if shutil.which("mpirun") is None:
+        print("no mpirun here")
+        sys.exit(SKIPPED)
+    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    # OpenMPI leaves memory of plugins that it has unloaded (no suppression can name those) and its
+    # threads are not instrumented. What is ours shows in the same benches as threads and with
+    # torchrun's variables, where nothing is ignored.
+    root["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
+    root["TSAN_OPTIONS"] = (os.environ.get("TSAN_OPTIONS", "") +
+                            ":ignore_noninstrumented_modules=1:detect_deadlocks=0")
+    return run(["mpirun", "-np", str(n), "--oversubscribe", "--bind-to", "none"] + command,
+               environment={**root, **options.pop("environment", {})}, **options)
+
+
+def bench(directory, name):
+    return os.path.join(directory, name)
+
+
+def needs_mpi_build(directory):
+    # --compare is refused in words of its own by a bench that has no MPI
+    done = subprocess.run([bench(directory, "allreduce"), "--compare", "mpi", "--device", "host",
+                           "-b", "8", "-e", "8"], capture_output=True, text=True,
+                          env=clean_environment())
+    if "built without" in done.stderr:
+        print("the benches were built without MPI")
+        sys.exit(SKIPPED)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def start_ranks(directory, n, port, odd=-1, options=(), environment=None,
+                launcher=()):
+    """One rank, `odd`, may have options and variables that the others lack."""
+    ranks = []
+    for rank in range(n):
+        variables = {"RANK": str(rank), "WORLD_SIZE": str(n), "LOCAL_RANK": str(rank),
+                     "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+                     **(environment or {} if rank == odd else {})}
+        ranks.append(subprocess.Popen(
+            list(launcher) + [bench(directory, "allreduce"), "--device", "host"] + SMALL +
+            list(options if rank == odd else ()),
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={**clean_environment(), **variables}))
+    return ranks
+
+
+def start(command, environment=None):
+    """Signals as a shell's foreground has them, whatever started this script ignores."""
+    def take_signals():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            env={**clean_environment(), **(environment or {})},
+                            preexec_fn=take_signals)
+
+
+def ends_by(process, number):
+    """A signal ends the process, not what it makes of it."""
+    process.send_signal(number)
+    try:
+        errors = process.communicate(timeout=20)[1]
+    finally:
+        process.kill()
+    assert process.returncode == -number, (process.args, process.returncode, errors)
