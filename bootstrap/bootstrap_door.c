@@ -256,9 +256,11 @@ static gyre_status connect_door(const struct gyre_sock_address *address,
 /* The lowest member speaks when it has come to its door, and again when all have. */
 static gyre_status wait_for_word(int fd, const struct gyre_regroup *regroup, uint64_t deadline_ns)
 {
+    struct gyre_wire_watch watch;
+    gyre_wire_watch_start(fd, &watch);
     for (;;) {
         bool has_word = false;
-        GYRE_TRY(gyre_wire_await(fd, deadline_ns, &has_word));
+        GYRE_TRY(gyre_wire_await(fd, &watch, deadline_ns, &has_word));
         if (has_word)
             return GYRE_SUCCESS;
         GYRE_TRY(regroup->check(regroup->context, NULL));

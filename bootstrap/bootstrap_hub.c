@@ -95,8 +95,8 @@ static void check_time(struct gyre_hub *hub)
     for (struct gyre_hub_link *link = hub->links; link != NULL; link = link->next) {
         if (link->phase != GYRE_LINK_RANK && now_ns >= link->deadline_ns)
             gyre_hub_link_kill(link, "took too long");
-        else if (link->phase == GYRE_LINK_RANK && gyre_wire_peer_vanished(link->fd))
-            gyre_hub_link_kill(link, "stopped answering: its host or network is gone");
+        else if (link->phase == GYRE_LINK_RANK && gyre_wire_is_silent(link->fd, &link->watch))
+            gyre_hub_link_kill_silent(link);
     }
     gyre_hub_check_deadlines(hub, now_ns);
     if (!hub->is_accepting)

@@ -38,7 +38,8 @@ struct gyre_hub_link {
     bool is_dead;         /* closed by the sweep, never in the middle of an event */
     bool wants_out;
     bool has_left;
-    const char *death; /* how it ended */
+    char death[160]; /* how it ended */
+    struct gyre_wire_watch watch;
     struct gyre_hello hello;
     struct gyre_answer answer;
     struct gyre_frame frame;
@@ -88,6 +89,10 @@ void gyre_hub_link_free(struct gyre_hub *hub, struct gyre_hub_link *link);
 
 /** gyre_hub_link_kill - have the sweep end it. The first reason stays. */
 void gyre_hub_link_kill(struct gyre_hub_link *link, const char *death);
+
+/** gyre_hub_link_kill_silent - the same for a peer whose kernel says nothing any more; if it still
+ * hears this host, it learns so at once. */
+void gyre_hub_link_kill_silent(struct gyre_hub_link *link);
 
 /** gyre_hub_link_read / write - serve a readable / writable socket without blocking. */
 void gyre_hub_link_read(struct gyre_hub *hub, struct gyre_hub_link *link);

@@ -9,6 +9,7 @@
 #include "core/base/util.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -20,8 +21,22 @@
 void gyre_hub_link_kill(struct gyre_hub_link *link, const char *death)
 {
     if (!link->is_dead)
-        link->death = death;
+        snprintf(link->death, sizeof(link->death), "%s", death);
     link->is_dead = true;
+}
+
+/* The connection ended with this errno; 0 = the peer closed it. */
+static void kill_with(struct gyre_hub_link *link, int error_number)
+{
+    char text[sizeof(link->death)];
+    gyre_hub_link_kill(
+        link, gyre_wire_end_text(link->fd, error_number, &link->watch, text, sizeof(text)));
+}
+
+void gyre_hub_link_kill_silent(struct gyre_hub_link *link)
+{
+    kill_with(link, ETIMEDOUT);
+    gyre_wire_reset(link->fd);
 }
 
 struct gyre_hub_buffer *gyre_hub_frame(enum gyre_frame_type type, int rank, uint32_t sequence,
@@ -81,9 +96,7 @@ void gyre_hub_link_write(struct gyre_hub *hub, struct gyre_hub_link *link)
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             break;
         } else if (errno != EINTR) {
-            gyre_hub_link_kill(link, errno == ETIMEDOUT
-                                         ? "stopped answering: its host or network is gone"
-                                         : "exited or closed its connection");
+            kill_with(link, errno);
         }
     }
     if (link->is_dead)
@@ -128,6 +141,7 @@ void gyre_hub_link_add(struct gyre_hub *hub, int fd)
         return;
     }
     link->fd = fd;
+    gyre_wire_watch_start(fd, &link->watch);
     link->phase = GYRE_LINK_STRANGER;
     link->born_ns = gyre_now_ns();
     link->deadline_ns = link->born_ns + STRANGER_DEADLINE_NS;
@@ -272,13 +286,11 @@ void gyre_hub_link_read(struct gyre_hub *hub, struct gyre_hub_link *link)
             if (link->phase != GYRE_LINK_FINISHING)
                 on_bytes(hub, link, (size_t)n_got);
         } else if (n_got == 0) {
-            gyre_hub_link_kill(link, "exited or closed its connection");
-        } else if (errno == ETIMEDOUT || errno == EHOSTUNREACH) {
-            gyre_hub_link_kill(link, "stopped answering: its host or network is gone");
+            kill_with(link, 0);
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             return;
         } else if (errno != EINTR) {
-            gyre_hub_link_kill(link, "exited or closed its connection (reset)");
+            kill_with(link, errno);
         }
     }
 }

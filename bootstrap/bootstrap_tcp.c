@@ -213,8 +213,9 @@ static gyre_status shake_hands(struct gyre_tcp *tcp, const struct gyre_id_layout
                                uint64_t deadline_ns)
 {
     bool has_word = false;
+    gyre_wire_watch_start(tcp->fd, &tcp->watch);
     while (!has_word) {
-        GYRE_TRY(gyre_wire_await(tcp->fd, deadline_ns, &has_word));
+        GYRE_TRY(gyre_wire_await(tcp->fd, &tcp->watch, deadline_ns, &has_word));
         if (gyre_bootstrap_is_cancelled(&tcp->base))
             return gyre_fail(GYRE_ERROR_ABORTED, "init was given up on rank %d", tcp->base.rank);
     }

@@ -41,6 +41,8 @@ struct gyre_tcp {
     struct gyre_frame frame;
     uint8_t *payload;
     size_t n_read;
+    struct gyre_wire_watch watch; /* of fd; the reader's, once the link is handed out */
+    uint64_t next_look_ns;        /* likewise */
 };
 
 /** gyre_tcp_send - one whole frame, or the link cannot send any more. Any thread. */

@@ -118,15 +118,40 @@ bool gyre_proof_equal(const uint8_t a[GYRE_PROOF_BYTES], const uint8_t b[GYRE_PR
 /** gyre_hello_is_one - the magic is right; strangers are told apart by their first four bytes. */
 bool gyre_hello_is_one(const struct gyre_hello *hello);
 
-/** gyre_wire_peer_vanished - bytes sent have waited 8 s for any sign of life of the peer's kernel.
- * A stopped process is not gone: its kernel acknowledges, or announces a full window, which leaves
- * no byte unacknowledged. */
-bool gyre_wire_peer_vanished(int fd);
+/* ---- is the peer still there? -------------------------------------------------------------- *
+ * bootstrap_silence.c explains what the kernels answer, and why a stopped process is not gone. */
+
+struct gyre_wire_watch {
+    struct gyre_sock_address own; /* of this end; family 0 = unknown */
+    uint32_t n_segments;          /* that had come at the last look */
+    uint64_t n_acked_bytes;
+    uint64_t looked_ns;
+    uint64_t silent_ns;  /* no segment has come for so long */
+    uint64_t unheard_ns; /* bytes wait, and none was acknowledged for so long */
+};
+
+/** gyre_wire_watch_start - of a connected socket. */
+void gyre_wire_watch_start(int fd, struct gyre_wire_watch *watch_out);
+
+/** gyre_wire_is_silent - look: has nothing come from the peer's kernel for 7 s? To be called about
+ * once a second while the caller waits for the peer. */
+bool gyre_wire_is_silent(int fd, struct gyre_wire_watch *watch);
+
+/** gyre_wire_reset - end a connection so that the peer hears of it now, whatever waits to be sent.
+ * The descriptor stays open. */
+void gyre_wire_reset(int fd);
+
+/** gyre_wire_end_text - how a connection ended, as the words behind "pid 4321 on hostB".
+ * @error_number: 0 = the peer closed it, ETIMEDOUT = it is silent, or what recv(2) or send(2) said.
+ * @text_out: 160 bytes are enough. Returns text_out. */
+const char *gyre_wire_end_text(int fd, int error_number, const struct gyre_wire_watch *watch,
+                               char *text_out, size_t text_bytes);
 
 /** gyre_wire_await - wait a tenth of a second for the peer to say something.
- * @has_word_out: there is something to read, or the connection has ended. Errors: TIMEOUT (it has
- * not, and the deadline has passed), REMOTE (vanished). */
-gyre_status gyre_wire_await(int fd, uint64_t deadline_ns, bool *has_word_out);
+ * @watch: started for this socket. @has_word_out: there is something to read, or the connection has
+ * ended. Errors: TIMEOUT (it has not, and the deadline has passed), REMOTE (the peer is silent). */
+gyre_status gyre_wire_await(int fd, struct gyre_wire_watch *watch, uint64_t deadline_ns,
+                            bool *has_word_out);
 
 /* ---- events ----------------------------------------------------------------------------- */
 

@@ -57,7 +57,8 @@ const char *gyre_sock_to_text(const struct gyre_sock_address *address, char *tex
 /* Small frames must not wait for each other (NODELAY), and a host that vanished without a FIN must
  * end an idle connection: first probe after 2 s of silence, then 5, a second apart. The peer's
  * kernel answers them, so a stopped process does not count as gone. No TCP_USER_TIMEOUT: it would
- * also end a connection to a stopped process whose window is full. */
+ * also end a connection to a stopped process whose window is full. What keepalive does not see,
+ * because bytes wait to be sent, bootstrap/bootstrap_silence.c does. */
 static gyre_status set_options(int fd)
 {
     const struct {

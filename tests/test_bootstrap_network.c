@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The bootstrap over TCP between two network namespaces that a veth pair joins: what the ranks hear
+ * when an interface, an address or one direction of the network goes away. Needs root and ip(8);
+ * the network of this machine is not touched.
+ */
+#include "core/base/util.h"
+#include "tests/bootstrap_rig.h"
+
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Far above the 8 s after which every rank has its error, far below the minutes that TCP takes. */
+#define END_MS 15000
+
+struct net {
+    pid_t joiner; /* rank 1, in a namespace of its own */
+    int to_joiner;
+    int from_joiner;
+};
+
+static int run(const char *command)
+{
+    return system(command);
+}
+
+static int run_at(pid_t pid, const char *command)
+{
+    char line[512];
+    snprintf(line, sizeof(line), "nsenter -t %d -n %s", pid, command);
+    return system(line);
+}
+
+static struct gyre_params network_params(void)
+{
+    struct gyre_params params;
+    char timeout[] = "GYRE_BOOTSTRAP_TIMEOUT=30";
+    char family[] = "GYRE_SOCKET_FAMILY=AF_INET";
+    char *environment[] = {timeout, family, NULL};
+    CHECK_OK(gyre_params_from(environment, &params));
+    return params;
+}
+
+/* Both ranks post once in a while, as ranks do whose call makes no progress. Returns the words that
+ * the rank's end came with; "" if it did not come. */
+static const char *post_until_lost(struct gyre_bootstrap *bootstrap, char *text_out,
+                                   size_t text_bytes)
+{
+    const char message[1024] = "still waiting";
+    text_out[0] = '\0';
+    for (int passed_ms = 0; passed_ms < END_MS; passed_ms += 250) {
+        struct gyre_event event;
+        const uint64_t end_ns = gyre_now_ns() + 250000000ULL;
+        (void)bootstrap->ops->post(bootstrap, -1, message, sizeof(message));
+        while (gyre_now_ns() < end_ns) {
+            if (bootstrap->ops->poll(bootstrap, 50, &event) != GYRE_SUCCESS)
+                snprintf(text_out, text_bytes, "%s", gyre_cause());
+            else if (event.kind == GYRE_EVENT_LOST)
+                snprintf(text_out, text_bytes, "%s", event.text);
+            if (text_out[0] != '\0')
+                return text_out;
+        }
+    }
+    return text_out;
+}
+
+/* Rank 1: joins with the id that comes through the pipe, and writes how it ended. */
+static void run_joiner(int from_parent, int to_parent)
+{
+    const struct gyre_params params = network_params();
+    struct gyre_bootstrap *bootstrap = NULL;
+    gyre_unique_id id;
+    char text[512] = "";
+    char all[2];
+    alarm(60);
+    if (unshare(CLONE_NEWNET) != 0 || write(to_parent, "n", 1) != 1 ||
+        read(from_parent, &id, sizeof(id)) != sizeof(id))
+        _exit(1);
+    if (open_tcp(&params, &id, 2, 1, &bootstrap) != GYRE_SUCCESS ||
+        bootstrap->ops->all_gather(bootstrap, "x", 1, all) != GYRE_SUCCESS)
+        snprintf(text, sizeof(text), "not joined: %s", gyre_cause());
+    else
+        post_until_lost(bootstrap, text, sizeof(text));
+    _exit(write(to_parent, text, sizeof(text)) == sizeof(text) ? 0 : 1);
+}
+
+static struct net open_net(void)
+{
+    struct net net;
+    int down[2];
+    int up[2];
+    char word = 0;
+    char line[256];
+    CHECK(pipe(down) == 0 && pipe(up) == 0);
+    CHECK(unshare(CLONE_NEWNET) == 0);
+    net.joiner = fork();
+    if (net.joiner == 0)
+        run_joiner(down[0], up[1]);
+    close(up[1]);
+    net.to_joiner = down[1];
+    net.from_joiner = up[0];
+    CHECK(read(up[0], &word, 1) == 1);
+    snprintf(line, sizeof(line), "ip link add gy0 type veth peer name gy1 netns %d", net.joiner);
+    CHECK(run(line) == 0);
+    CHECK(run("ip link set lo up && ip link set gy0 up") == 0);
+    CHECK(run_at(net.joiner, "ip link set lo up") == 0);
+    CHECK(run_at(net.joiner, "ip link set gy1 up") == 0);
+    return net;
+}
+
+static void add_addresses(const struct net *net)
+{
+    CHECK(run("ip addr add 10.77.0.1/24 dev gy0") == 0);
+    CHECK(run_at(net->joiner, "ip addr add 10.77.0.2/24 dev gy1") == 0);
+}
+
+/* Rank 1's words. */
+static void close_net(const struct net *net, char *text_out, size_t text_bytes)
+{
+    struct pollfd entry = {.fd = net->from_joiner, .events = POLLIN};
+    memset(text_out, 0, text_bytes);
+    CHECK(poll(&entry, 1, 2 * END_MS) == 1 && read(net->from_joiner, text_out, text_bytes) > 0);
+    kill(net->joiner, SIGKILL);
+    waitpid(net->joiner, NULL, 0);
+    close(net->from_joiner);
+    close(net->to_joiner);
+}
+
+/* Join, let the fault happen on rank 0's side or on rank 1's, and compare both ranks' words. */
+static void lose(const char *command, bool is_at_joiner, const char *words_of_0,
+                 const char *words_of_1)
+{
+    const struct net net = open_net();
+    const struct gyre_params params = network_params();
+    struct gyre_bootstrap *bootstrap = NULL;
+    gyre_unique_id id;
+    char all[2];
+    char text[512] = "";
+    add_addresses(&net);
+    CHECK_OK(gyre_unique_id_create(&params, &id));
+    CHECK(write(net.to_joiner, &id, sizeof(id)) == sizeof(id));
+    CHECK_OK(open_tcp(&params, &id, 2, 0, &bootstrap));
+    CHECK_OK(bootstrap->ops->all_gather(bootstrap, "x", 1, all));
+    CHECK((is_at_joiner ? run_at(net.joiner, command) : run(command)) == 0);
+    post_until_lost(bootstrap, text, sizeof(text));
+    CHECK_MSG(strstr(text, words_of_0) != NULL, "rank 0: \"%s\"", text);
+    close_net(&net, text, sizeof(text));
+    CHECK_MSG(strstr(text, words_of_1) != NULL, "rank 1: \"%s\"", text);
+    bootstrap->ops->close(bootstrap);
+}
+
+static void an_interface_that_goes_down_ends_both_ranks(void)
+{
+    /* The other end of a veth pair loses its carrier, as that of a cable does. */
+    lose("ip link set gy0 down", false, "interface gy0 is down", "interface gy1 has no link");
+    lose("ip link set gy1 down", true, "interface gy0 has no link", "interface gy1 is down");
+}
+
+static void an_address_that_is_removed_ends_both_ranks(void)
+{
+    lose("ip addr del 10.77.0.1/24 dev gy0", false, "lost its address 10.77.0.1",
+         "stopped answering");
+    lose("ip addr del 10.77.0.2/24 dev gy1", true, "stopped answering",
+         "lost its address 10.77.0.2");
+}
+
+/* With a wrong hardware address for its peer, one end's packets arrive nowhere. */
+static void loss_in_one_direction_ends_both_ranks(void)
+{
+    lose("ip neigh replace 10.77.0.2 lladdr 02:00:00:00:77:99 nud permanent dev gy0", false,
+         "heard nothing from this host", "stopped answering");
+    lose("ip neigh replace 10.77.0.1 lladdr 02:00:00:00:77:99 nud permanent dev gy1", true,
+         "stopped answering", "heard nothing from this host");
+}
+
+static const struct test_case cases[] = {
+    {"an interface that goes down ends both ranks", an_interface_that_goes_down_ends_both_ranks},
+    {"an address that is removed ends both ranks", an_address_that_is_removed_ends_both_ranks},
+    {"loss in one direction ends both ranks", loss_in_one_direction_ends_both_ranks},
+};
+
+/* May this process make namespaces and the links between them? */
+static bool can_make_networks(void)
+{
+    int status = 0;
+    fflush(NULL);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        if (unshare(CLONE_NEWNET) != 0)
+            _exit(1);
+        _exit(run("ip link add gy0 type veth peer name gy1 2>/dev/null && nsenter --version "
+                  ">/dev/null 2>&1") == 0
+                  ? 0
+                  : 1);
+    }
+    return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
+           WEXITSTATUS(status) == 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (!can_make_networks()) {
+        printf("skipped: two network namespaces need root, ip (iproute2), nsenter (util-linux) and "
+               "the kernel's veth\n");
+        return TEST_SKIPPED;
+    }
+    return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+}
