@@ -19,9 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SECOND_NS      1000000000ULL
-#define EVICT_AFTER_NS (SECOND_NS / 2)
-#define MAX_STRANGERS  256
+#define SECOND_NS 1000000000ULL
 
 /* ---- the loop --------------------------------------------------------------------------- */
 
@@ -50,19 +48,19 @@ static void set_accepting(struct gyre_hub *hub, bool is_accepting)
     hub->is_accepting = is_accepting;
 }
 
-/* Room for one more stranger? The oldest goes if it had time enough; a rank proves itself in
- * milliseconds. */
 static bool make_room(struct gyre_hub *hub)
 {
     struct gyre_hub_link *oldest = NULL;
-    if (hub->n_strangers < MAX_STRANGERS)
+    if (gyre_stranger_room(hub->n_strangers, NULL) == GYRE_STRANGER_ROOM)
         return true;
     for (struct gyre_hub_link *link = hub->links; link != NULL; link = link->next) {
         if (link->phase == GYRE_LINK_STRANGER && !link->is_dead)
             oldest = link; /* the list is youngest first */
     }
-    if (oldest == NULL || gyre_now_ns() - oldest->born_ns < EVICT_AFTER_NS)
-        return false;
+    const enum gyre_stranger_room room =
+        gyre_stranger_room(hub->n_strangers, oldest != NULL ? &oldest->stranger : NULL);
+    if (room != GYRE_STRANGER_EVICT)
+        return room == GYRE_STRANGER_ROOM;
     gyre_hub_link_kill(oldest, "is a stranger");
     sweep(hub);
     return true;

@@ -33,18 +33,16 @@ struct gyre_hub_link {
     struct gyre_hub_link *next;
     int fd;
     enum gyre_link_phase phase;
-    uint64_t born_ns;
     uint64_t deadline_ns; /* of all phases but RANK */
     bool is_dead;         /* closed by the sweep, never in the middle of an event */
     bool wants_out;
     bool has_left;
     char death[160]; /* how it ended */
     struct gyre_wire_watch watch;
-    struct gyre_hello hello;
-    struct gyre_answer answer;
+    struct gyre_stranger stranger; /* in that phase */
     struct gyre_frame frame;
     uint8_t *payload; /* of `frame`, while it comes in */
-    size_t n_read;    /* of the answer, or of header + payload */
+    size_t n_read;    /* of header + payload */
     struct gyre_hub_out *first_out;
     struct gyre_hub_out *last_out;
     size_t n_out_offset; /* sent of first_out */

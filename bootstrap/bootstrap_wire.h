@@ -118,6 +118,40 @@ bool gyre_proof_equal(const uint8_t a[GYRE_PROOF_BYTES], const uint8_t b[GYRE_PR
 /** gyre_hello_is_one - the magic is right; strangers are told apart by their first four bytes. */
 bool gyre_hello_is_one(const struct gyre_hello *hello);
 
+/* ---- strangers ---------------------------------------------------------------------------- */
+
+/* A connection before its proof, on the accepting side. */
+struct gyre_stranger {
+    int fd;
+    uint64_t born_ns;
+    struct gyre_hello hello;
+    struct gyre_answer answer;
+    size_t n_read; /* of the answer */
+};
+
+/** gyre_stranger_greet - challenge a connection that was just accepted. False: it is no use. */
+bool gyre_stranger_greet(struct gyre_stranger *stranger_out, int fd);
+
+enum gyre_stranger_state {
+    GYRE_STRANGER_WAITS,  /* its answer is not whole yet */
+    GYRE_STRANGER_PROVED, /* it knows the secret, and has this side's proof */
+    GYRE_STRANGER_REFUSED /* to be closed by the caller */
+};
+
+/** gyre_stranger_read - take in what its socket has, and not a byte beyond the answer. The thread
+ * that calls it says gyre_authenticate_release() later, if nobody joins it. */
+enum gyre_stranger_state gyre_stranger_read(struct gyre_stranger *stranger,
+                                            const uint8_t secret[GYRE_SECRET_BYTES]);
+
+enum gyre_stranger_room {
+    GYRE_STRANGER_ROOM,  /* for one more */
+    GYRE_STRANGER_EVICT, /* once the oldest is dropped: it had time enough */
+    GYRE_STRANGER_FULL   /* accept nobody for now */
+};
+
+/** gyre_stranger_room - may a server that has n_strangers accept one more? @oldest: NULL = none. */
+enum gyre_stranger_room gyre_stranger_room(int n_strangers, const struct gyre_stranger *oldest);
+
 /* ---- is the peer still there? -------------------------------------------------------------- *
  * bootstrap_silence.c explains what the kernels answer, and why a stopped process is not gone. */
 
