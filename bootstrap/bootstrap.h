@@ -94,6 +94,12 @@ gyre_status gyre_bootstrap_tcp_open(const struct gyre_params *params, const gyre
                                     const struct gyre_bootstrap_place *place,
                                     struct gyre_bootstrap **bootstrap_out);
 
+/** gyre_bootstrap_tcp_give_up - instead of joining: this rank's init has failed, and the others get
+ * REMOTE with its rank and `text` instead of waiting for it. Returns within about two seconds,
+ * also where the rendezvous cannot be reached. The cause stays as it is. */
+void gyre_bootstrap_tcp_give_up(const gyre_unique_id *id, const struct gyre_bootstrap_place *place,
+                                const char *text);
+
 /** gyre_bootstrap_local_open - n_ranks bootstraps for ranks that are threads of this process.
  * @bootstraps_out: n_ranks entries, each used by its rank, each closed by it. */
 gyre_status gyre_bootstrap_local_open(const struct gyre_params *params, int n_ranks,

@@ -54,15 +54,16 @@ struct gyre_hub_link {
 };
 
 struct gyre_hub {
-    int listen_fd; /* -1 once all have joined */
+    struct gyre_sock_listeners listeners; /* none once all have joined */
     int epoll_fd;
     bool is_accepting;
-    struct gyre_sock_address address;
+    char address_text[256];
     uint8_t secret[GYRE_SECRET_BYTES];
     uint64_t timeout_ns;
     uint64_t deadline_ns; /* of joining */
     uint64_t first_join_ns;
     uint64_t next_progress_ns;
+    uint64_t progress_ns; /* how long after that the next line comes */
     struct gyre_hub_link *links;
     int n_strangers;
     uint64_t n_dropped;
@@ -111,7 +112,8 @@ void gyre_hub_on_frame(struct gyre_hub *hub, struct gyre_hub_link *link);
 /** gyre_hub_on_end - the link is about to be freed: if it was a rank's, tell the others. */
 void gyre_hub_on_end(struct gyre_hub *hub, struct gyre_hub_link *link);
 
-/** gyre_hub_check_deadlines - of joining (with a line of progress every 5 s) and of the gather. */
+/** gyre_hub_check_deadlines - of joining (with a line of progress now and then) and of the gather.
+ */
 void gyre_hub_check_deadlines(struct gyre_hub *hub, uint64_t now_ns);
 
 /** gyre_hub_start - listen and start the thread. @id_out: where and with which secret. */

@@ -185,8 +185,10 @@ static void read_stranger(struct gyre_hub *hub, struct gyre_hub_link *link)
 static int64_t frame_cap(const struct gyre_hub *hub, const struct gyre_hub_link *link)
 {
     const uint32_t type = link->frame.type;
-    if (link->phase == GYRE_LINK_PROVED)
-        return type == GYRE_FRAME_JOIN ? (int64_t)sizeof(struct gyre_frame_join) : -1;
+    if (link->phase == GYRE_LINK_PROVED && type == GYRE_FRAME_JOIN)
+        return (int64_t)sizeof(struct gyre_frame_join);
+    if (link->phase == GYRE_LINK_PROVED && type != GYRE_FRAME_FAIL)
+        return -1;
     switch (type) {
     case GYRE_FRAME_GATHER:
         return (int64_t)gyre_gather_cap(hub->n_ranks);

@@ -12,7 +12,7 @@
 
 #include <assert.h>
 
-#define GYRE_WIRE_VERSION       1
+#define GYRE_WIRE_VERSION       2
 #define GYRE_ID_MAGIC           0x45525947u /* "GYRE" */
 #define GYRE_HOST_MAX_BYTES     64
 #define GYRE_TEXT_MAX_BYTES     768
@@ -23,11 +23,10 @@
 struct gyre_id_layout {
     uint32_t magic;
     uint32_t wire_version;
-    struct gyre_sock_address address;
+    struct gyre_sock_list list; /* where the rendezvous listens */
     uint8_t secret[GYRE_SECRET_BYTES];
     uint64_t nonce; /* tells jobs apart in messages */
     uint64_t created_unix_s;
-    uint8_t zero[40];
     uint64_t checksum; /* of everything before it: a truncated or mangled id is not dialled */
 };
 static_assert(sizeof(struct gyre_id_layout) == GYRE_UNIQUE_ID_BYTES, "the id is 128 bytes");
@@ -42,7 +41,7 @@ enum gyre_frame_type {
     GYRE_FRAME_GATHER,   /* rank to hub: its bytes */
     GYRE_FRAME_GATHERED, /* hub to rank: uint32_t n_bytes[n_ranks], then the bytes, by rank */
     GYRE_FRAME_POST,     /* rank to hub; `rank` = receiver or -1; hub to rank: `rank` = sender */
-    GYRE_FRAME_FAIL,     /* either way: text; `rank` = who gave up */
+    GYRE_FRAME_FAIL,     /* either way: text; `rank` = who gave up, also instead of joining */
     GYRE_FRAME_LEAVE,    /* rank to hub */
     GYRE_FRAME_LEFT,     /* hub to rank */
     GYRE_FRAME_LOST,     /* hub to rank: text */

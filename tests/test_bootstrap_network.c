@@ -67,20 +67,54 @@ static const char *post_until_lost(struct gyre_bootstrap *bootstrap, char *text_
     return text_out;
 }
 
-/* Rank 1: joins with the id that comes through the pipe, and writes how it ended. */
+/* What rank 1 is handed: an id to join, or, with `knocks`, a door. */
+struct task {
+    bool knocks;
+    gyre_unique_id id;
+    struct gyre_sock_list door;
+};
+
+static gyre_status go_on(void *context, const bool *missing)
+{
+    (void)context;
+    (void)missing;
+    return GYRE_SUCCESS;
+}
+
+/* Both ranks of the old communicator go on. */
+static struct gyre_regroup regroup_of(const struct gyre_params *params, int rank)
+{
+    static const uint8_t secret[GYRE_SECRET_BYTES] = {1};
+    static const bool is_member[2] = {true, true};
+    return (struct gyre_regroup){.params = params,
+                                 .secret = secret,
+                                 .rank = rank,
+                                 .n_ranks = 2,
+                                 .is_member = is_member,
+                                 .check = go_on};
+}
+
+/* Rank 1: does what comes through the pipe, and writes how it ended. */
 static void run_joiner(int from_parent, int to_parent)
 {
     const struct gyre_params params = network_params();
+    const struct gyre_regroup regroup = regroup_of(&params, 1);
     struct gyre_bootstrap *bootstrap = NULL;
-    gyre_unique_id id;
+    struct task task;
     char text[512] = "";
     char all[2];
     alarm(60);
     if (unshare(CLONE_NEWNET) != 0 || write(to_parent, "n", 1) != 1 ||
-        read(from_parent, &id, sizeof(id)) != sizeof(id))
+        read(from_parent, &task, sizeof(task)) != sizeof(task))
         _exit(1);
-    if (open_tcp(&params, &id, 2, 1, &bootstrap) != GYRE_SUCCESS ||
-        bootstrap->ops->all_gather(bootstrap, "x", 1, all) != GYRE_SUCCESS)
+    gyre_status status = GYRE_SUCCESS;
+    if (task.knocks)
+        status = gyre_door_knock(&task.door, &regroup, &task.id);
+    if (status == GYRE_SUCCESS)
+        status = open_tcp(&params, &task.id, 2, 1, &bootstrap);
+    if (status == GYRE_SUCCESS)
+        status = bootstrap->ops->all_gather(bootstrap, "x", 1, all);
+    if (status != GYRE_SUCCESS)
         snprintf(text, sizeof(text), "not joined: %s", gyre_cause());
     else
         post_until_lost(bootstrap, text, sizeof(text));
@@ -129,6 +163,11 @@ static void close_net(const struct net *net, char *text_out, size_t text_bytes)
     close(net->to_joiner);
 }
 
+static void hand_out(const struct net *net, const struct task *task)
+{
+    CHECK(write(net->to_joiner, task, sizeof(*task)) == sizeof(*task));
+}
+
 /* Join, let the fault happen on rank 0's side or on rank 1's, and compare both ranks' words. */
 static void lose(const char *command, bool is_at_joiner, const char *words_of_0,
                  const char *words_of_1)
@@ -141,7 +180,7 @@ static void lose(const char *command, bool is_at_joiner, const char *words_of_0,
     char text[512] = "";
     add_addresses(&net);
     CHECK_OK(gyre_unique_id_create(&params, &id));
-    CHECK(write(net.to_joiner, &id, sizeof(id)) == sizeof(id));
+    hand_out(&net, &(struct task){.id = id});
     CHECK_OK(open_tcp(&params, &id, 2, 0, &bootstrap));
     CHECK_OK(bootstrap->ops->all_gather(bootstrap, "x", 1, all));
     CHECK((is_at_joiner ? run_at(net.joiner, command) : run(command)) == 0);
@@ -176,10 +215,98 @@ static void loss_in_one_direction_ends_both_ranks(void)
          "stopped answering", "heard nothing from this host");
 }
 
+/* Rank 0's interface has an address first that rank 1 has no route to. */
+static void add_two_subnets(const struct net *net)
+{
+    CHECK(run("ip addr add 172.20.9.1/16 dev gy0") == 0);
+    add_addresses(net);
+}
+
+/* Rank 0's part: meet rank 1, and leave it at once. */
+static void meet_and_part(const struct net *net, const struct gyre_params *params,
+                          const gyre_unique_id *id)
+{
+    struct gyre_bootstrap *bootstrap = NULL;
+    char text[512] = "";
+    char all[2];
+    CHECK_OK(open_tcp(params, id, 2, 0, &bootstrap));
+    if (bootstrap != NULL) {
+        CHECK_OK(bootstrap->ops->all_gather(bootstrap, "x", 1, all));
+        bootstrap->ops->close(bootstrap);
+    }
+    close_net(net, text, sizeof(text));
+    CHECK_MSG(strstr(text, "closed its connection") != NULL, "rank 1: \"%s\"", text);
+}
+
+static void ranks_meet_at_the_second_address_of_an_interface(void)
+{
+    const struct net net = open_net();
+    const struct gyre_params params = network_params();
+    gyre_unique_id id;
+    add_two_subnets(&net);
+    CHECK_OK(gyre_unique_id_create(&params, &id));
+    hand_out(&net, &(struct task){.id = id});
+    meet_and_part(&net, &params, &id);
+}
+
+static void a_door_is_found_at_the_second_address_of_an_interface(void)
+{
+    const struct net net = open_net();
+    const struct gyre_params params = network_params();
+    const struct gyre_regroup regroup = regroup_of(&params, 0);
+    struct gyre_door *door = NULL;
+    struct task task = {.knocks = true};
+    gyre_unique_id id;
+    add_two_subnets(&net);
+    CHECK_OK(gyre_door_open(&params, &door, &task.door));
+    hand_out(&net, &task);
+    CHECK_OK(gyre_door_serve(door, &regroup, &id));
+    meet_and_part(&net, &params, &id);
+    gyre_door_close(door);
+}
+
+static void the_masters_address_is_tried_first(void)
+{
+    const struct net net = open_net();
+    const struct gyre_params params = network_params();
+    struct gyre_id_layout layout;
+    gyre_unique_id id;
+    char text[64];
+    add_two_subnets(&net);
+    setenv("MASTER_ADDR", "10.77.0.1", 1);
+    CHECK_OK(gyre_unique_id_create(&params, &id));
+    memcpy(&layout, &id, sizeof(layout));
+    const struct gyre_sock_address first = address_of(&layout);
+    gyre_sock_to_text(&first, text, sizeof(text));
+    CHECK_MSG(strncmp(text, "10.77.0.1:", 10) == 0, "%s", text);
+    hand_out(&net, &(struct task){.id = id});
+    meet_and_part(&net, &params, &id);
+}
+
+/* Rank 0 has nothing but loopback, and rank 1 has a loopback of its own. */
+static void an_id_of_another_hosts_loopback_is_an_error_at_once(void)
+{
+    const struct net net = open_net();
+    const struct gyre_params params = network_params();
+    gyre_unique_id id;
+    char text[512] = "";
+    CHECK_OK(gyre_unique_id_create(&params, &id));
+    hand_out(&net, &(struct task){.id = id});
+    close_net(&net, text, sizeof(text));
+    CHECK_MSG(strstr(text, "on its own host alone") != NULL, "rank 1: \"%s\"", text);
+}
+
 static const struct test_case cases[] = {
     {"an interface that goes down ends both ranks", an_interface_that_goes_down_ends_both_ranks},
     {"an address that is removed ends both ranks", an_address_that_is_removed_ends_both_ranks},
     {"loss in one direction ends both ranks", loss_in_one_direction_ends_both_ranks},
+    {"ranks meet at the second address of an interface",
+     ranks_meet_at_the_second_address_of_an_interface},
+    {"a door is found at the second address of an interface",
+     a_door_is_found_at_the_second_address_of_an_interface},
+    {"the master's address is tried first", the_masters_address_is_tried_first},
+    {"an id of another host's loopback is an error at once",
+     an_id_of_another_hosts_loopback_is_an_error_at_once},
 };
 
 /* May this process make namespaces and the links between them? */

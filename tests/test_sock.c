@@ -2,7 +2,7 @@
  *
  * core/base/sock: the rules that choose an interface, and deadlines on loopback.
  */
-#include "core/base/sock.h"
+#include "core/base/sock_list.h"
 #include "core/base/util.h"
 #include "tests/check.h"
 
@@ -154,6 +154,49 @@ static void loopback_is_listed_only_when_it_is_alone(void)
         CHECK(!addresses[i].is_loopback && !addresses[0].is_loopback);
 }
 
+static void a_list_of_addresses_comes_back_as_it_was_packed(void)
+{
+    struct gyre_sock_address in[] = {four("", "10.0.0.1").address, six("", "2001:db8::1").address,
+                                     six("", "fe80::1").address, four("", "10.0.0.2").address};
+    struct gyre_sock_address out[GYRE_SOCK_LIST_MAX];
+    struct gyre_sock_list list;
+    char text[256];
+    memset(&list, 0, sizeof(list));
+    in[0].port = 65535;
+    in[2].scope = 7;
+    CHECK(gyre_sock_list_read(&list, out) == 0);
+    for (int i = 0; i < 3; i++)
+        CHECK(gyre_sock_list_pack(&list, &in[i]));
+    CHECK(gyre_sock_list_pack(&list, &in[3])); /* 7 + 19 + 23 + 7 = 56 bytes */
+    CHECK(!gyre_sock_list_pack(&list, &in[3]));
+    CHECK(gyre_sock_list_read(&list, out) == 4);
+    CHECK(memcmp(in, out, sizeof(in)) == 0);
+    gyre_sock_list_to_text(out, 2, text, sizeof(text));
+    CHECK_MSG(strcmp(text, "10.0.0.1:65535, [2001:db8::1]:0") == 0, "%s", text);
+    memset(list.packed, 0xff, sizeof(list.packed));
+    CHECK(gyre_sock_list_read(&list, out) == 0);
+}
+
+static void another_hosts_loopback_is_no_target(void)
+{
+    const struct gyre_sock_address loopback = four("", "127.0.0.1").address;
+    const struct gyre_sock_address real = four("", "192.0.2.1").address;
+    struct gyre_sock_address out[GYRE_SOCK_LIST_MAX];
+    struct gyre_sock_list list;
+    int n = 0;
+    memset(&list, 0, sizeof(list));
+    CHECK_OK(gyre_sock_network(&list.network));
+    CHECK(gyre_sock_list_pack(&list, &loopback));
+    CHECK_OK(gyre_sock_list_targets(&list, out, &n));
+    CHECK(n == 1);
+    list.network ^= 1;
+    CHECK_FAILS(gyre_sock_list_targets(&list, out, &n), GYRE_ERROR_INVALID_USAGE,
+                "on its own host alone");
+    CHECK(gyre_sock_list_pack(&list, &real));
+    CHECK_OK(gyre_sock_list_targets(&list, out, &n));
+    CHECK(n == 1 && gyre_sock_is_same_host(&out[0], &real));
+}
+
 static void this_machine_has_a_loopback(void)
 {
     struct gyre_params params;
@@ -254,6 +297,9 @@ static const struct test_case cases[] = {
     {"a peer's addresses are sorted by subnet", a_peers_addresses_are_sorted_by_subnet},
     {"interfaces are described with their state", interfaces_are_described_with_their_state},
     {"loopback is listed only when it is alone", loopback_is_listed_only_when_it_is_alone},
+    {"a list of addresses comes back as it was packed",
+     a_list_of_addresses_comes_back_as_it_was_packed},
+    {"another host's loopback is no target", another_hosts_loopback_is_no_target},
     {"this machine has a loopback", this_machine_has_a_loopback},
     {"addresses have a text", addresses_have_a_text},
     {"bytes go through, and sockets close on exec", bytes_go_through_and_sockets_close_on_exec},
