@@ -9,7 +9,7 @@
 
 #include "core/base/fault.h"
 #include "core/base/param.h"
-#include "core/base/sock.h"
+#include "core/base/sock_list.h"
 #include "core/device/device.h"
 #include "core/model/connector.h"
 #include "core/topo/topo.h"
@@ -29,10 +29,10 @@ struct gyre_peer_info {
     /* enum gyre_topo_level from the GPU of the rank that holds this copy, or
      * GYRE_PEER_PATH_UNKNOWN; not exchanged: gyre_peer_info_measure fills it in. */
     uint32_t path_level;
-    char ib_reason[128]; /* why not */
-    uint64_t topo_hash;  /* of its host's topology, 0 = not looked at; the communicator's */
-    struct gyre_sock_address door; /* where the rank is met when the bootstrap is gone; port 0 =
-                                    * nowhere; the communicator's */
+    char ib_reason[128];        /* why not */
+    uint64_t topo_hash;         /* of its host's topology, 0 = not looked at; the communicator's */
+    struct gyre_sock_list door; /* where the rank is met when the bootstrap is gone; all zero =
+                                 * nowhere; the communicator's */
 };
 
 struct gyre_transport_config {

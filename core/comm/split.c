@@ -179,12 +179,12 @@ static gyre_status find_shrunk(struct gyre_meeting *meeting, gyre_comm *child)
             meeting->rank = meeting->n_ranks;
         meeting->n_ranks++;
     }
-    const struct gyre_sock_address *address = &parent->links.infos[lowest].door;
+    const struct gyre_sock_list *door = &parent->links.infos[lowest].door;
     gyre_status status;
     if (lowest == parent->rank && parent->door != NULL)
         status = gyre_door_serve(parent->door, &regroup, &meeting->id);
-    else if (lowest != parent->rank && address->port != 0)
-        status = gyre_door_knock(address, &regroup, &meeting->id);
+    else if (lowest != parent->rank && door->network != 0)
+        status = gyre_door_knock(door, &regroup, &meeting->id);
     else
         status = gyre_fail(GYRE_ERROR_UNSUPPORTED,
                            "rank %d found no network interface to be met at when the parent was "
