@@ -395,6 +395,14 @@ def case_reports(directory, source):
         done = run(command + ["-J", pipe], status=1)
         assert "not a regular file" in done.stderr, done.stderr
         assert stat.S_ISFIFO(os.stat(pipe).st_mode), "the pipe is gone"
+        # Names that another user may have planted in a folder that both can write to.
+        victim = os.path.join(work, "victim")
+        with open(victim, "w", encoding="utf-8") as file:
+            file.write("mine")
+        os.symlink(victim, report + ".part")
+        run(command)
+        with open(victim, encoding="utf-8") as file:
+            assert file.read() == "mine", "written through a link that somebody has planted"
         with open(table, newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
         assert len(rows) == 8 and all(None not in row.values() for row in rows), rows
