@@ -608,6 +608,31 @@ def case_tune(directory, source):
     assert len([line for line in done.stdout.split("\n") if PREDICTION.match(line)]) == 1, done
 
 
+def case_files(directory, _):
+    """Files that never end are refused at once, whoever reads them."""
+    two = ["-g", "2", "--device", "host", "-b", "8", "-e", "8"]
+    with tempfile.TemporaryDirectory() as work:
+        pipe = os.path.join(work, "pipe.json")
+        os.mkfifo(pipe)
+        for path in (pipe, "/dev/zero"):
+            commands = [(["schedule", "--file", path], {}), (["topo", "--xml", path], {}),
+                        (["allreduce"] + two, {"GYRE_TOPO_FILE": path}),
+                        (["allreduce"] + two, {"GYRE_TUNING_FILE": path}),
+                        (["schedule", "--predict", "--coll", "all_reduce", "--ranks", "2",
+                          "--cost", path], {})]
+            if has_json(directory):
+                commands.append((["tune", "--from", work], {}))
+            for command, variables in commands:
+                done = run([bench(directory, command[0])] + command[1:], status=1, timeout=20,
+                           environment=variables)
+                assert "not a regular file" in done.stderr or "libxml2" in done.stderr, \
+                    (command, done.stderr)
+        program = run([bench(directory, "schedule"), "--algo", "ring", "--coll", "all_reduce",
+                       "--ranks", "2"]).stdout
+        done = run([bench(directory, "schedule"), "--file", "-"], input=program)
+        assert done.stdout == program, done.stdout
+
+
 def case_schedule(directory, _):
     """schedule --predict answers for machines that nobody has at hand."""
     schedule = [bench(directory, "schedule"), "--predict", "--coll", "all_reduce"]
