@@ -145,7 +145,7 @@ def case_interrupt(directory, _):
             text += process.stdout.readline()
         process.send_signal(signal.SIGINT)
         text += process.stdout.read()
-        assert process.wait(timeout=100) == 0, text
+        assert process.wait(timeout=100) == -signal.SIGINT, text
         assert "# Interrupted" in text and "# Avg bus bandwidth    : " in text, text
         with open(path, encoding="utf-8") as file:
             assert json.load(file)["summary"]["interrupted"] is True
@@ -159,6 +159,31 @@ def case_interrupt(directory, _):
         time.sleep(0.5)  # both at once may be taken in either order
         assert process.poll() is None, "the first one is the sweep's"
         ends_by(process, second)
+    for number in (signal.SIGINT, signal.SIGTERM):  # the first one is enough, a little later
+        process = start(two + ["-b", "8", "-e", "8", "-n", "100000000"])
+        while "(GB/s)" not in process.stdout.readline():
+            pass
+        ends_by(process, number)
+    ends_by(start(two[:1] + ["-g", "300"] + two[3:]), signal.SIGTERM)  # while it begins
+    ignoring = start(["sh", "-c", 'trap "" INT; exec "$@"', "sh"] + two + ["-N", "0"] + SMALL)
+    while "float" not in ignoring.stdout.readline():
+        pass
+    ignoring.send_signal(signal.SIGINT)  # as a shell has it for jobs in the background
+    for _ in range(40):
+        assert "Interrupted" not in ignoring.stdout.readline()
+    ignoring.stdout.close()
+    ignoring.kill()
+    ignoring.wait()
+    # All processes end when one is told to, and none claims that the run is whole.
+    world = [start(two[:1] + two[3:] + ["-N", "0"] + SMALL, {
+        "RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)})
+        for port in [free_port()] for rank in range(2)]
+    while "float" not in world[0].stdout.readline():
+        pass
+    world[1].send_signal(signal.SIGTERM)
+    outputs = [process.communicate(timeout=30)[0] for process in world]
+    assert [process.returncode for process in world] == [128 + signal.SIGTERM, -signal.SIGTERM]
+    assert "# Interrupted" in outputs[0], outputs
     for name, options in [("tune", []), ("allreduce", ["--predict", "1"]),
                           ("allreduce", ["--accuracy", "1", "-d", "all", "-f", "2"])]:
         process = start([bench(directory, name), "-g", "2", "--device", "host", "-b", "8", "-e",
