@@ -61,6 +61,11 @@ static bool cuda_reachable(const struct gyre_params *params, const struct gyre_p
 {
     int can_access = 0;
     (void)params;
+    if (mine->uid != peer->uid) { /* the driver shares memory between processes of one user only */
+        snprintf(why_out, why_bytes, "rank %u runs as user %u, this rank as user %u", peer->rank,
+                 peer->uid, mine->uid);
+        return false;
+    }
     const int ordinal = ordinal_here(mine, peer);
     /* A GPU that is hidden from this process cannot be asked about, but can be mapped by IPC. */
     if (ordinal < 0 || ordinal == mine->device.ordinal)

@@ -20,9 +20,11 @@
 struct gyre_peer_info {
     uint64_t host_hash;
     uint64_t process_id;    /* unique among the job's processes: random, drawn once per process */
-    uint64_t pid_namespace; /* inode of /proc/self/ns/pid */
+    uint64_t pid_namespace; /* inode of /proc/self/ns/pid; 0 = /proc is not mounted */
     uint32_t pid;
+    uint32_t uid; /* effective: other users' processes cannot map this one's memory */
     uint32_t rank;
+    uint32_t reserved; /* no padding is exchanged */
     char host_name[64];
     struct gyre_device_info device;
     uint32_t ib_usable; /* 1: gyre_transport_ib found a device and a GID */

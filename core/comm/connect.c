@@ -174,6 +174,8 @@ static uint8_t first_reachable(const gyre_comm *comm, int peer, char *whys_out, 
             snprintf(why, sizeof(why), "only %s is allowed", comm->config.transport);
         else if (ops->reachable(&comm->params, &infos[comm->rank], &infos[peer], why, sizeof(why)))
             return (uint8_t)i;
+        if (infos[comm->rank].host_hash == infos[peer].host_hash)
+            GYRE_INFO(INIT, "rank %d -> %d not via %s: %s", comm->rank, peer, ops->name, why);
         if (used < why_bytes)
             used += (size_t)snprintf(whys_out + used, why_bytes - used, "%s%s: %s",
                                      used > 0 ? "; " : "", ops->name, why);
@@ -293,6 +295,28 @@ static gyre_status open_transport(gyre_comm *comm, int index, uint64_t deadline_
     return status;
 }
 
+/* Ranks of one host that run as different users talk as if they were on two hosts: said by the
+ * host's lowest rank, once. */
+static void warn_of_users(const gyre_comm *comm)
+{
+    const struct gyre_links *links = &comm->links;
+    const struct gyre_peer_info *own = &links->infos[comm->rank];
+    for (int peer = 0; peer < comm->n_ranks; peer++) {
+        const struct gyre_peer_info *other = &links->infos[peer];
+        if (other->host_hash != own->host_hash || peer == comm->rank)
+            continue;
+        if (peer < comm->rank)
+            return;
+        if (other->uid == own->uid || !gyre_transports[links->transport_of[peer]]->is_proxied)
+            continue;
+        GYRE_WARN("rank %d runs as user %u and rank %d, on the same host, as user %u: they cannot "
+                  "map each other's memory and talk via %s; start all ranks as one user",
+                  comm->rank, own->uid, peer, other->uid,
+                  gyre_transports[links->transport_of[peer]]->name);
+        return;
+    }
+}
+
 static void log_links(gyre_comm *comm)
 {
     struct gyre_links *links = &comm->links;
@@ -392,6 +416,7 @@ gyre_status gyre_connect(gyre_comm *comm)
 {
     GYRE_TRY(end_together(comm, connect_all(comm)));
     log_links(comm);
+    warn_of_users(comm);
     return GYRE_SUCCESS;
 }
 
