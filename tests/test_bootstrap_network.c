@@ -118,7 +118,11 @@ static void run_joiner(int from_parent, int to_parent)
         snprintf(text, sizeof(text), "not joined: %s", gyre_cause());
     else
         post_until_lost(bootstrap, text, sizeof(text));
-    _exit(write(to_parent, text, sizeof(text)) == sizeof(text) ? 0 : 1);
+    if (write(to_parent, text, sizeof(text)) != sizeof(text))
+        _exit(1);
+    /* The veth pair lives as long as this namespace; rank 0 may still need its end. */
+    for (;;)
+        pause();
 }
 
 static struct net open_net(void)
