@@ -253,6 +253,16 @@ def case_memory(directory, _):
                "-w", "0", "-c", "0", "-n"]
     few, many = peak_memory(command + ["8000"]), peak_memory(command + ["80000"])
     assert many < few + 16 * 1024, f"{few} KiB for 8000 iterations, {many} for 80000"
+    large = ["--device", "host", "-e", "64G"]
+    done = run([bench(directory, "allreduce"), "-t", "4", "-g", "256"] + large, status=1)
+    assert "1024 ranks in host memory need 131" in done.stderr and "GiB are " in done.stderr, done
+    ranks = [start([bench(directory, "allreduce")] + large + ["-g", "512"], {
+        "RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)})
+        for port in [free_port()] for rank in range(2)]
+    errors = [rank.communicate(timeout=60)[1] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [1, 1], errors
+    assert "1024 ranks in host memory need 131" in errors[0], errors
+    assert "the host of process 0 has too little memory" in errors[1], errors
 
 
 def case_options(directory, _):
