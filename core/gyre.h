@@ -249,7 +249,16 @@ GYRE_API gyre_status gyre_comm_async_error(gyre_comm *comm, gyre_status *status_
  * end; needed when one thread serves several ranks, and for sends and receives that must not wait
  * for each other. Groups nest. An argument error is reported by the call itself and leaves the
  * group usable. Where a communicator's calls name several streams, all of them are enqueued as if
- * on each: they begin after what is on any of those streams, and hold up all of them. */
+ * on each: they begin after what is on any of those streams, and hold up all of them.
+ *
+ * Order: the calls of one communicator keep theirs. Communicators are launched one after the other
+ * in the order in which they were made (those that were made at the same time: in one that is the
+ * same on all their ranks). So each rank may name the communicators of a group in an order of its
+ * own, or name a communicator first by a send that no other rank has, also where they share a
+ * stream.
+ *
+ * GYRE_CHECK=calls: the group's end waits until all ranks have made the group's collectives. Each
+ * is launched when it is compared, and those before it are launched. */
 GYRE_API gyre_status gyre_group_start(void);
 GYRE_API gyre_status gyre_group_end(void);
 

@@ -32,7 +32,8 @@ static struct {
     pthread_cond_t changed;
     gyre_comm *first;
     gyre_comm *first_inherited; /* made before this process was forked; only told apart */
-} registry = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, NULL, NULL};
+    uint64_t newest_number;     /* of the communicators that were made here */
+} registry = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, NULL, NULL, 0};
 
 static void before_fork(void)
 {
@@ -110,6 +111,22 @@ void gyre_comm_set_phase(gyre_comm *comm, enum gyre_phase phase)
     pthread_mutex_unlock(&registry.lock);
 }
 
+uint64_t gyre_registry_number(void)
+{
+    pthread_mutex_lock(&registry.lock);
+    const uint64_t number = registry.newest_number;
+    pthread_mutex_unlock(&registry.lock);
+    return number;
+}
+
+void gyre_registry_note_number(uint64_t number)
+{
+    pthread_mutex_lock(&registry.lock);
+    if (registry.newest_number < number)
+        registry.newest_number = number;
+    pthread_mutex_unlock(&registry.lock);
+}
+
 void gyre_comm_set_job(gyre_comm *comm, uint64_t job)
 {
     pthread_mutex_lock(&registry.lock);
@@ -148,7 +165,7 @@ static enum gyre_phase phase_of(const gyre_comm *comm)
     return (enum gyre_phase)gyre_load_acquire_u32(&comm->phase);
 }
 
-static void wait_until_ready(gyre_comm *comm)
+void gyre_comm_wait_ready(gyre_comm *comm)
 {
     pthread_mutex_lock(&registry.lock);
     while (phase_of(comm) != GYRE_PHASE_READY)
@@ -334,7 +351,7 @@ gyre_status gyre_comm_destroy(gyre_comm *comm)
     const enum gyre_phase phase = phase_of(comm);
     if (phase == GYRE_PHASE_MAKING || phase == GYRE_PHASE_EXCHANGING)
         GYRE_TRY(gyre_comm_abort(comm)); /* nobody is left to see the end of it */
-    wait_until_ready(comm);
+    gyre_comm_wait_ready(comm);
     leave(comm);
     const size_t n_registered = gyre_registrations_count(&comm->registrations);
     if (n_registered > 0)

@@ -84,6 +84,8 @@ struct gyre_comm {
     struct gyre_comm *next; /* in the registry of comm.c */
     bool is_ending;         /* destroyed by the user; its end is under way */
     uint32_t n_pins;        /* calls of other threads that look at it; under the registry's lock */
+    uint64_t number;        /* when it was made, among the communicators of its ranks' processes:
+                             * the same on all its ranks */
 };
 
 /** gyre_comm_check - is this a live handle that may take calls? Errors: INVALID_ARGUMENT (NULL),
@@ -118,7 +120,15 @@ void gyre_registry_wait_unpinned(gyre_comm *comm);
 void gyre_registry_set(bool *flag);
 void gyre_registry_wait(const bool *flag);
 
+/** gyre_registry_number - the greatest number of a communicator that was made in this process.
+ * gyre_registry_note_number - one was made with this number. */
+uint64_t gyre_registry_number(void);
+void gyre_registry_note_number(uint64_t number);
+
 void gyre_comm_set_phase(gyre_comm *comm, enum gyre_phase phase);
+
+/** gyre_comm_wait_ready - wait until it is busy with nothing in the background. */
+void gyre_comm_wait_ready(gyre_comm *comm);
 
 /** gyre_comm_set_job - from now on it counts as one of that job; others may be counting. */
 void gyre_comm_set_job(gyre_comm *comm, uint64_t job);
