@@ -5,13 +5,44 @@
  */
 #include "core/comm/launch.h"
 
+#include "core/base/sync.h"
 #include "core/base/util.h"
 #include "core/comm/compare.h"
+#include "core/device/host_stream.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* A host stream runs one launch after the other: of two ranks of a communicator on one stream, the
+ * first would wait for the second for ever. GPUs: every rank has one of its own, and its streams.
+ */
+static gyre_status take_stream(gyre_comm *comm, gyre_stream stream)
+{
+    gyre_stream own;
+    if (comm->device_info.kind != GYRE_DEVICE_HOST)
+        return GYRE_SUCCESS;
+    GYRE_TRY(gyre_host_stream_resolve(stream, &own));
+    if (gyre_load_acquire_u64(&comm->stream) == (uint64_t)(uintptr_t)own)
+        return GYRE_SUCCESS;
+    const int other = gyre_registry_take_stream(comm, own);
+    if (other < 0)
+        return GYRE_SUCCESS;
+    return gyre_comm_give_up(
+        comm, gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                        "rank %d of communicator %s was called on the stream where a call of rank "
+                        "%d waits for it: on the host each rank of a communicator needs a stream "
+                        "of its own (gyre_stream_create; NULL is one stream a thread)",
+                        comm->rank, comm->name, other));
+}
+
+/* Does the call end without any other rank? */
+static bool is_alone(const gyre_comm *comm, const struct gyre_call *call)
+{
+    return call->count == 0 || comm->n_ranks == 1 ||
+           (call->coll == GYRE_COLL_SEND_RECV && call->root == comm->rank);
+}
 
 /* Plan, record and launch calls that run at the same time. @comparer: NULL = this thread compares.
  */
@@ -27,6 +58,7 @@ static gyre_status launch(gyre_comm *comm, const struct gyre_call *const *calls,
     const uint64_t n_launched = comm->executor->n_launched;
     const bool compares = gyre_compares_calls(comm);
     gyre_status status = GYRE_SUCCESS;
+    bool waits = false; /* for other ranks */
     int n_works = 0;
     for (int i = 0; i < n_calls; i++) {
         struct gyre_record record = gyre_launch_record(comm, calls[i]);
@@ -44,7 +76,12 @@ static gyre_status launch(gyre_comm *comm, const struct gyre_call *const *calls,
         work->signature = gyre_record_signature(&record, comm->rank);
         work->sequence = record.sequence;
         gyre_health_launched(comm->health, n_launched + (uint64_t)n_works, index);
+        waits = waits || !is_alone(comm, calls[i]);
         n_works++;
+    }
+    if (waits) {
+        GYRE_TRY_GOTO(status, take_stream(comm, stream), out);
+        gyre_store_release_u64(&comm->stream_works, n_launched + (uint64_t)n_works);
     }
     GYRE_TRY_GOTO(status, comm->executor->ops->launch(comm->executor, works, n_works, stream), out);
     if (!comm->executor->ops->helps)
@@ -223,9 +260,9 @@ static gyre_status order_streams(const struct gyre_pending *calls, size_t n_call
     return GYRE_SUCCESS;
 }
 
-/* Communicators that another thread has ended since, or that have failed, take no part; the others'
- * ranks wait for these calls. Returns the first failure. */
-static gyre_status drop_ended(struct gyre_pending *calls, size_t n_calls)
+/* The communicators become this thread's. Those that another thread has ended since, or that have
+ * failed, take no part; the others' ranks wait for these calls. Returns the first failure. */
+static gyre_status begin_all(struct gyre_pending *calls, size_t n_calls)
 {
     char cause[GYRE_CAUSE_MAX_BYTES];
     gyre_status status = GYRE_SUCCESS;
@@ -233,7 +270,7 @@ static gyre_status drop_ended(struct gyre_pending *calls, size_t n_calls)
         gyre_comm *comm = calls[i].comm;
         if (comm == NULL || find_first(calls, i) != i)
             continue;
-        const gyre_status begun = gyre_comm_check_live(comm);
+        const gyre_status begun = gyre_comm_begin_launch(comm);
         if (begun == GYRE_SUCCESS)
             continue;
         if (status == GYRE_SUCCESS) {
@@ -247,6 +284,13 @@ static gyre_status drop_ended(struct gyre_pending *calls, size_t n_calls)
     if (status != GYRE_SUCCESS)
         gyre_set_cause(cause);
     return status;
+}
+
+static void end_all(const struct gyre_pending *calls, size_t n_calls)
+{
+    for (size_t i = 0; i < n_calls; i++)
+        if (calls[i].comm != NULL && find_first(calls, i) == i)
+            gyre_comm_end_call(calls[i].comm);
 }
 
 /* Load what the calls need: that may wait for kernels that run, so no launch comes before it. */
@@ -321,8 +365,8 @@ static gyre_status launch_by_communicator(const struct gyre_pending *calls, size
     return status;
 }
 
-/* No communicator of theirs has ended. */
-static gyre_status launch_live(struct gyre_pending *calls, size_t n_calls)
+/* This thread holds the communicators. */
+static gyre_status launch_held(struct gyre_pending *calls, size_t n_calls)
 {
     GYRE_TRY(join_self_calls(calls, n_calls));
     if (n_calls > 1)
@@ -341,10 +385,11 @@ static gyre_status launch_live(struct gyre_pending *calls, size_t n_calls)
 gyre_status gyre_launch_all(struct gyre_pending *calls, size_t n_calls)
 {
     char cause[GYRE_CAUSE_MAX_BYTES];
-    const gyre_status ended = drop_ended(calls, n_calls);
+    const gyre_status ended = begin_all(calls, n_calls);
     if (ended != GYRE_SUCCESS)
         snprintf(cause, sizeof(cause), "%s", gyre_cause());
-    const gyre_status status = launch_live(calls, n_calls);
+    const gyre_status status = launch_held(calls, n_calls);
+    end_all(calls, n_calls);
     if (ended == GYRE_SUCCESS)
         return status;
     gyre_set_cause(cause);
@@ -357,5 +402,5 @@ gyre_status gyre_launch_one(gyre_comm *comm, const struct gyre_call *call)
     if (!is_self)
         return launch(comm, &call, 1, call->stream, NULL);
     struct gyre_pending alone = {comm, *call, false};
-    return launch_live(&alone, 1);
+    return launch_held(&alone, 1);
 }

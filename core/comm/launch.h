@@ -33,7 +33,7 @@ static inline struct gyre_record gyre_launch_record(const gyre_comm *comm,
 }
 
 /** gyre_launch_one - a call outside any group: plan, record and launch it. This thread is attached
- * to the communicator.
+ * to the communicator and holds it (gyre_comm_begin_call).
  * Errors: those of the call; what other ranks are not refused alike ends the communicator. */
 gyre_status gyre_launch_one(gyre_comm *comm, const struct gyre_call *call);
 
