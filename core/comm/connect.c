@@ -24,6 +24,7 @@ struct agreement {
     uint32_t device_kind;
     int32_t config[N_CONFIG_SETTINGS];
     uint64_t tuning_hash; /* of the constants in GYRE_TUNING_FILE; 0 = not set */
+    uint64_t number;      /* not compared: the newest communicator's of this process */
     struct {
         uint64_t hash;
         char text[24]; /* for the message; may be cut */
@@ -45,6 +46,7 @@ static void fill_agreement(const gyre_comm *comm, struct agreement *mine)
         mine->config[3] = (int32_t)gyre_hash(GYRE_HASH_INIT, comm->config.transport,
                                              strlen(comm->config.transport));
     mine->tuning_hash = comm->tuning.hash;
+    mine->number = gyre_registry_number();
     for (int id = 0; id < GYRE_N_PARAMS; id++) {
         if ((gyre_param_flags((enum gyre_param_id)id) & GYRE_PARAM_PLAN) == 0)
             continue;
@@ -91,6 +93,17 @@ static gyre_status compare_agreement(const struct agreement *first, const struct
     return GYRE_SUCCESS;
 }
 
+/* A Lamport clock: greater than the number of every communicator that any of these processes had,
+ * and the same on all ranks. Two communicators may get the same one, made at the same time. */
+static void take_number(gyre_comm *comm, const struct agreement *all)
+{
+    for (int rank = 0; rank < comm->n_ranks; rank++)
+        if (comm->number < all[rank].number)
+            comm->number = all[rank].number;
+    comm->number++;
+    gyre_registry_note_number(comm->number);
+}
+
 static gyre_status agree(gyre_comm *comm)
 {
     struct agreement mine;
@@ -102,6 +115,8 @@ static gyre_status agree(gyre_comm *comm)
         comm->bootstrap->ops->all_gather(comm->bootstrap, &mine, sizeof(mine), all);
     for (int rank = 1; rank < comm->n_ranks && status == GYRE_SUCCESS; rank++)
         status = compare_agreement(&all[0], &all[rank], rank);
+    if (status == GYRE_SUCCESS)
+        take_number(comm, all);
     free(all);
     return status;
 }

@@ -321,6 +321,17 @@ static void ask(struct gyre_health *health, uint64_t completed, uint64_t launche
                                    message.n_records * sizeof(struct gyre_record));
 }
 
+/* What to look at when all ranks have made the call. */
+static const char *as_many(const struct gyre_comm *comm)
+{
+    return gyre_param_is_set(&comm->params, GYRE_PARAM_CHECK)
+               ? "as many, and GYRE_CHECK=calls found them alike; look at what is ahead of the "
+                 "call "
+                 "on its stream on each rank: work of the program, or another communicator's call "
+                 "that some ranks made before this one and some after it"
+               : "as many; GYRE_CHECK=calls compares each of them";
+}
+
 static void warn_who_is_behind(struct gyre_health *health, uint64_t still_ns)
 {
     struct gyre_comm *comm = health->comm;
@@ -335,8 +346,7 @@ static void warn_who_is_behind(struct gyre_health *health, uint64_t still_ns)
                      health->collectives_of[rank] - 1);
     }
     GYRE_WARN("%s on rank %d makes no progress for %" PRIu64 " s; collectives called elsewhere: %s",
-              call, comm->rank, still_ns / 1000000000,
-              who[0] != '\0' ? who : "as many; GYRE_CHECK=calls compares each of them");
+              call, comm->rank, still_ns / 1000000000, who[0] != '\0' ? who : as_many(comm));
 }
 
 /* A peer that left, or an operation that takes longer than the user allows. */

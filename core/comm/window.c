@@ -71,7 +71,7 @@ static gyre_status end_together(gyre_comm *comm, struct window_offer *mine, gyre
     mine->status = (int32_t)status;
     if (status != GYRE_SUCCESS)
         snprintf(mine->cause, sizeof(mine->cause), "%s", gyre_cause());
-    GYRE_TRY(gyre_comm_exchange(comm, mine, sizeof(*mine), all));
+    GYRE_TRY(gyre_comm_gather(comm, mine, sizeof(*mine), all));
     for (int rank = 0; rank < comm->n_ranks; rank++) {
         all[rank].cause[sizeof(all[rank].cause) - 1] = '\0';
         if (all[rank].status != GYRE_SUCCESS)
@@ -155,10 +155,9 @@ static gyre_status make_entry(gyre_comm *comm, void *buffer, size_t n_bytes,
     return end_together(comm, &mine, status, all);
 }
 
-gyre_status gyre_window_register(gyre_comm *comm, void *buffer, size_t n_bytes,
-                                 gyre_window *window_out)
+static gyre_status register_window(gyre_comm *comm, void *buffer, size_t n_bytes,
+                                   gyre_window *window_out)
 {
-    GYRE_TRY(gyre_comm_check(comm));
     if (window_out == NULL)
         buffer = NULL; /* refused below, where the others learn of it */
     struct window_offer *all = calloc((size_t)comm->n_ranks, sizeof(*all));
@@ -187,9 +186,17 @@ gyre_status gyre_window_register(gyre_comm *comm, void *buffer, size_t n_bytes,
     return GYRE_SUCCESS;
 }
 
-gyre_status gyre_window_deregister(gyre_comm *comm, gyre_window window)
+gyre_status gyre_window_register(gyre_comm *comm, void *buffer, size_t n_bytes,
+                                 gyre_window *window_out)
 {
-    GYRE_TRY(gyre_comm_check(comm));
+    GYRE_TRY(gyre_comm_begin_call(comm));
+    const gyre_status status = register_window(comm, buffer, n_bytes, window_out);
+    gyre_comm_end_call(comm);
+    return status;
+}
+
+static gyre_status deregister_window(gyre_comm *comm, gyre_window window)
+{
     struct gyre_window_entry **at = &comm->windows.newest;
     while (*at != NULL && (*at)->number != window)
         at = &(*at)->next;
@@ -204,12 +211,20 @@ gyre_status gyre_window_deregister(gyre_comm *comm, gyre_window window)
     gyre_plan_forget(comm);
     free_entry(comm, entry);
     /* Whoever frees its buffer after this frees memory that nobody maps any more. */
-    gyre_status status = gyre_comm_exchange(comm, &window, sizeof(window), all);
+    gyre_status status = gyre_comm_gather(comm, &window, sizeof(window), all);
     for (int rank = 0; status == GYRE_SUCCESS && rank < comm->n_ranks; rank++)
         if (all[rank] != window)
             status = gyre_fail(GYRE_ERROR_INVALID_USAGE,
                                "window %u is given back here, window %u on rank %d", window,
                                all[rank], rank);
     free(all);
+    return status;
+}
+
+gyre_status gyre_window_deregister(gyre_comm *comm, gyre_window window)
+{
+    GYRE_TRY(gyre_comm_begin_call(comm));
+    const gyre_status status = deregister_window(comm, window);
+    gyre_comm_end_call(comm);
     return status;
 }

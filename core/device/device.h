@@ -65,9 +65,6 @@ struct gyre_device_ops {
     gyre_status (*stream_destroy)(struct gyre_device *device, gyre_stream stream);
     gyre_status (*stream_synchronize)(struct gyre_device *device, gyre_stream stream);
     gyre_status (*stream_query)(struct gyre_device *device, gyre_stream stream);
-    /* What `stream` means on this thread, by a name that other threads may use. */
-    gyre_status (*stream_resolve)(struct gyre_device *device, gyre_stream stream,
-                                  gyre_stream *stream_out);
     /* What is enqueued on `stream` from now on begins after what is on `other` now. */
     gyre_status (*stream_follow)(struct gyre_device *device, gyre_stream stream, gyre_stream other);
 };

@@ -306,15 +306,6 @@ static gyre_status cuda_stream_query(struct gyre_device *device, gyre_stream str
     return error == cudaSuccess ? GYRE_SUCCESS : gyre_cuda_fail(error, "cudaStreamQuery");
 }
 
-/* NULL is the same legacy default stream on every thread. */
-static gyre_status cuda_stream_resolve(struct gyre_device *device, gyre_stream stream,
-                                       gyre_stream *stream_out)
-{
-    (void)device;
-    *stream_out = stream;
-    return GYRE_SUCCESS;
-}
-
 /* 0: it is not being captured. */
 static gyre_status find_capture(gyre_stream stream, unsigned long long *id_out)
 {
@@ -384,6 +375,5 @@ const struct gyre_device_ops gyre_device_cuda = {
     .stream_destroy = cuda_stream_destroy,
     .stream_synchronize = cuda_stream_synchronize,
     .stream_query = cuda_stream_query,
-    .stream_resolve = cuda_stream_resolve,
     .stream_follow = cuda_stream_follow,
 };

@@ -149,13 +149,6 @@ static gyre_status host_stream_query(struct gyre_device *device, gyre_stream str
     return gyre_host_stream_query(stream);
 }
 
-static gyre_status host_stream_resolve(struct gyre_device *device, gyre_stream stream,
-                                       gyre_stream *stream_out)
-{
-    (void)device;
-    return gyre_host_stream_resolve(stream, stream_out);
-}
-
 static gyre_status host_stream_follow(struct gyre_device *device, gyre_stream stream,
                                       gyre_stream other)
 {
@@ -191,6 +184,5 @@ const struct gyre_device_ops gyre_device_host = {
     .stream_destroy = host_stream_destroy,
     .stream_synchronize = host_stream_synchronize,
     .stream_query = host_stream_query,
-    .stream_resolve = host_stream_resolve,
     .stream_follow = host_stream_follow,
 };
