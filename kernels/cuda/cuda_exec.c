@@ -135,17 +135,20 @@ static bool cuda_is_idle(struct gyre_executor *base)
 {
     struct gyre_cuda_executor *executor = gyre_cuda_own(base);
     pthread_mutex_lock(&executor->lock);
-    const bool result = is_idle(executor);
+    const bool has_ended = is_idle(executor);
     pthread_mutex_unlock(&executor->lock);
-    return result;
+    return has_ended;
 }
 
 uint64_t gyre_cuda_count_completed(struct gyre_cuda_executor *executor)
 {
     const uint64_t n_launched = executor->base.n_launched;
-    if (executor->last_capture != 0)
-        return is_idle(executor) ? n_launched : 0;
-    return gyre_min_u64(cuda_pulse(&executor->base).completed, n_launched);
+    if (executor->last_capture != 0) /* the board counts replays too */
+        return !executor->lacks_event && is_idle(executor) ? n_launched : 0;
+    /* A kernel reports after its last wait and still runs for a moment. It has ended when the next
+     * one has reported, which began after that. */
+    const uint64_t n_reported = gyre_min_u64(cuda_pulse(&executor->base).completed, n_launched);
+    return n_reported > 0 ? n_reported - 1 : 0;
 }
 
 /* Launches end at once when they see the abort, unless something of the user's stands before them
@@ -167,9 +170,9 @@ static void cuda_close(struct gyre_executor *base)
     if (base == NULL)
         return;
     cuda_abort(base);
-    const bool is_idle = await_idle(base);
+    const bool has_ended = await_idle(base);
     free_executor(gyre_cuda_own(base)); /* its memory is parked while other executors are open */
-    gyre_cuda_pool_leave(is_idle);
+    gyre_cuda_pool_leave(has_ended);
 }
 
 gyre_status gyre_cuda_executor_set_epoch(struct gyre_executor *base, enum gyre_proto proto,

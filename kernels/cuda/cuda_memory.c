@@ -4,6 +4,7 @@
  * of pinned host memory; programs, scratch and tables of addresses are cut out of the first
  * (cuda_arena.h). Allocating when a program is first used would wait for kernels.
  */
+#include "core/base/log.h"
 #include "kernels/cuda/cuda_state.h"
 
 /* A program takes some 200 bytes a rank where it has a step for every peer, and a communicator
@@ -74,6 +75,9 @@ gyre_status gyre_cuda_memory_open(struct gyre_cuda_executor *executor)
                               executor->connectors,
                               gyre_cuda_n_ends(executor) * sizeof(struct gyre_connector)));
     gyre_cuda_arena_open(&executor->arena, memory + layout.arena, layout.n_bytes - layout.arena);
+    GYRE_INFO(INIT, "rank %d: %zu KiB on the GPU beside the FIFOs, of which %zu KiB for programs",
+              executor->rank, layout.n_bytes >> 10,
+              (layout.n_bytes - layout.arena - layout.scratch_bytes) >> 10);
     return gyre_cuda_reserve_scratch(executor, layout.scratch_bytes);
 }
 

@@ -137,7 +137,8 @@ struct gyre_cuda_start {
 gyre_status gyre_cuda_memory_open(struct gyre_cuda_executor *executor);
 void gyre_cuda_memory_close(struct gyre_cuda_executor *executor);
 
-/** gyre_cuda_count_completed - works up to this number are over. The caller holds the lock. */
+/** gyre_cuda_count_completed - no kernel of the works up to this number runs any more. The caller
+ * holds the lock. */
 uint64_t gyre_cuda_count_completed(struct gyre_cuda_executor *executor);
 
 /** gyre_cuda_make_resident - the lowered program is on the GPU. Does nothing if it is already; else
