@@ -47,9 +47,6 @@ static void free_entry(gyre_comm *comm, struct gyre_window_entry *entry)
 {
     for (int rank = 0; entry->mappings != NULL && rank < comm->n_ranks; rank++)
         gyre_share_release(&entry->mappings[rank]);
-    if (entry->placement.device_bases != NULL)
-        (void)comm->device->ops->mem_free(comm->device,
-                                          (void *)(uintptr_t)entry->placement.device_bases);
     free(entry->mappings);
     free(entry->bases);
     free(entry);
@@ -115,13 +112,7 @@ static gyre_status import_all(gyre_comm *comm, const struct window_offer *all,
         entry->bases[rank] = entry->mappings[rank].address;
     }
     entry->placement.bases = entry->bases;
-    if (comm->device_info.kind != GYRE_DEVICE_CUDA)
-        return GYRE_SUCCESS;
-    void *table;
-    const size_t table_bytes = (size_t)comm->n_ranks * sizeof(*entry->bases);
-    GYRE_TRY(comm->device->ops->mem_alloc(comm->device, table_bytes, &table));
-    entry->placement.device_bases = table;
-    return comm->device->ops->copy(comm->device, table, entry->bases, table_bytes);
+    return comm->executor->ops->place(comm->executor, &entry->placement);
 }
 
 /* GPUs: what another process maps of an allocation that is no multiple of a large page is in small
@@ -167,8 +158,10 @@ static gyre_status register_window(gyre_comm *comm, void *buffer, size_t n_bytes
                              : make_entry(comm, buffer, n_bytes, all, entry);
     free(all);
     if (status != GYRE_SUCCESS) {
-        if (entry != NULL)
+        if (entry != NULL) {
+            comm->executor->ops->unplace(comm->executor, &entry->placement);
             free_entry(comm, entry);
+        }
         return status;
     }
     entry->number = ++comm->windows.n_made;
@@ -209,6 +202,7 @@ static gyre_status deregister_window(gyre_comm *comm, gyre_window window)
         return gyre_comm_give_up(comm, gyre_fail_errno(ENOMEM, "window"));
     *at = entry->next;
     gyre_plan_forget(comm);
+    comm->executor->ops->unplace(comm->executor, &entry->placement);
     free_entry(comm, entry);
     /* Whoever frees its buffer after this frees memory that nobody maps any more. */
     gyre_status status = gyre_comm_gather(comm, &window, sizeof(window), all);
