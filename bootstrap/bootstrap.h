@@ -40,8 +40,9 @@ struct gyre_bootstrap {
     const struct gyre_bootstrap_ops *ops;
     int rank;
     int n_ranks;
-    uint8_t secret[GYRE_SECRET_BYTES]; /* of the job; proves data sockets */
-    const struct gyre_fault *fault;    /* raised: waits for other ranks end; NULL = never */
+    uint8_t secret[GYRE_SECRET_BYTES];    /* of the job; proves data sockets */
+    const struct gyre_fault *fault;       /* raised: waits for other ranks end; NULL = never */
+    struct gyre_sock_address own_address; /* of the link to the rendezvous; family 0 = none */
 };
 
 /** gyre_bootstrap_is_cancelled - was the communicator given up while somebody waits for ranks? */

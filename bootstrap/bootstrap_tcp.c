@@ -319,6 +319,7 @@ gyre_status gyre_bootstrap_tcp_open(const struct gyre_params *params, const gyre
     tcp->timeout_ns = (uint64_t)gyre_param_number(params, GYRE_PARAM_BOOTSTRAP_TIMEOUT) * SECOND_NS;
     const uint64_t deadline_ns = gyre_now_ns() + tcp->timeout_ns + GRACE_NS;
     GYRE_TRY_GOTO(status, gyre_tcp_connect(tcp, &layout, deadline_ns), close_tcp);
+    GYRE_TRY_GOTO(status, gyre_sock_own_address(tcp->fd, &tcp->base.own_address), close_tcp);
     is_joining = true;
     GYRE_TRY_GOTO(status, join(tcp, deadline_ns), fail);
     *bootstrap_out = &tcp->base;

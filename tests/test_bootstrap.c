@@ -8,6 +8,7 @@
 #include "tests/bootstrap_rig.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <unistd.h>
 
 /* ---- ranks as threads ------------------------------------------------------------------- */
@@ -244,6 +245,31 @@ static void fail_body(struct gyre_bootstrap *bootstrap)
 static void giving_up_ends_the_others_wait_with_the_reason(void)
 {
     over_both(2, fail_body);
+}
+
+/* A rank that waits for something else than an exchange. */
+static void check_body(struct gyre_bootstrap *bootstrap)
+{
+    const uint64_t deadline_ns = gyre_now_ns() + TIMEOUT_NS;
+    gyre_status status = GYRE_SUCCESS;
+    CHECK_OK(bootstrap->ops->check(bootstrap));
+    barrier(bootstrap);
+    if (bootstrap->rank == 1) {
+        bootstrap->ops->fail(bootstrap, "the switch is on fire");
+        return;
+    }
+    while (status == GYRE_SUCCESS && gyre_now_ns() < deadline_ns) {
+        status = bootstrap->ops->check(bootstrap);
+        sched_yield();
+    }
+    CHECK_MSG(status == GYRE_ERROR_REMOTE &&
+                  strstr(gyre_cause(), "rank 1 gave up: the switch is on fire") != NULL,
+              "%s", gyre_cause());
+}
+
+static void a_check_tells_of_a_rank_that_gave_up(void)
+{
+    over_both(3, check_body);
 }
 
 static void *poll_until_woken(void *context)
@@ -560,6 +586,7 @@ static const struct test_case cases[] = {
     {"a rank that closes without goodbye is lost", a_rank_that_closes_without_goodbye_is_lost},
     {"giving up ends the others' wait with the reason",
      giving_up_ends_the_others_wait_with_the_reason},
+    {"a check tells of a rank that gave up", a_check_tells_of_a_rank_that_gave_up},
     {"a gather passes a polling thread and wake ends it",
      a_gather_passes_a_polling_thread_and_wake_ends_it},
     {"the id of a job that has ended is an error soon",

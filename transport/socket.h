@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside the socket transport: its state, shared by set-up (socket_setup.c,
- * socket_call.c), data path
- * (socket_move.c) and the transport's slots (socket.c). A pair of ranks has n_links TCP
- * connections; FIFO f travels over link f % n_links, its credit the other way over the same one.
+ * Inside the socket transport: its state, shared by set-up (socket_address.c,
+ * socket_setup.c, socket_call.c), data path
+ * (socket_move.c) and the transport's slots (socket.c). A pair of ranks has n_links
+ * TCP connections; FIFO f travels over link f % n_links, its credit the other way over the same
+ * one.
  *
  * On the wire: a frame is a header and, for data, the slot's bytes. A sender sends a slot only when
  * it has credit for it, so a receiver always has a free slot for what arrives and never stops
@@ -22,6 +23,7 @@
 #error "frames are little endian"
 #endif
 
+#define SOCKET_MAX_ADDRESSES 8    /* of a rank */
 #define SOCKET_MAX_LINKS     16   /* of a pair; SOCKET_NSOCKS's highest */
 #define SOCKET_STAGING_BYTES 4096 /* headers are read here, together with small slots */
 #define SOCKET_BATCH_FRAMES  32   /* of one sendmsg */
@@ -75,6 +77,8 @@ struct socket_link {
     bool is_writable; /* until a write comes back short */
     bool is_ending;   /* the peer closed: read until the end of the stream */
     bool has_bye;
+    struct gyre_sock_address remote; /* the peer's end */
+    const char *interface;           /* name of the one that this end's address belongs to */
 
     /* receiving */
     unsigned char staging[SOCKET_STAGING_BYTES];
@@ -96,17 +100,21 @@ struct socket_peer {
     struct socket_transport *transport;
     int rank;
     uint32_t n_links;
-    struct gyre_sock_address address; /* where it listens */
-    struct socket_link *links;        /* n_links */
-    struct socket_fifo *fifos;        /* spec.n_fifos */
+    /* Where it listens, likeliest first. The last one that worked is tried first. */
+    struct gyre_sock_address addresses[SOCKET_MAX_ADDRESSES];
+    int n_addresses;
+    int preferred;
+    struct socket_link *links; /* n_links */
+    struct socket_fifo *fifos; /* spec.n_fifos */
 };
 
 struct socket_transport {
     struct gyre_transport base;
     struct gyre_transport_config config;
-    struct gyre_sock_interface interface;
-    int n_links; /* that this rank wants */
-    int listen_fd;
+    struct gyre_sock_interface addresses[SOCKET_MAX_ADDRESSES]; /* this rank's, ports included */
+    int listen_fds[SOCKET_MAX_ADDRESSES];
+    int n_addresses; /* of both */
+    int n_links;     /* that this rank wants */
     int epoll_fd;
     int n_peers;
     struct socket_peer *peers; /* as config.peers */
@@ -114,6 +122,39 @@ struct socket_transport {
     size_t memory_bytes;
     struct gyre_proxy *proxy;
 };
+
+/* Where a rank listens. Exchanged between hosts. */
+struct socket_blob {
+    uint64_t magic;
+    uint64_t network_id; /* of its network namespace: within it, loopback is a way */
+    uint32_t rank;
+    uint32_t n_links;
+    uint32_t n_addresses; /* loopback ones are alone */
+    uint32_t pad;
+    struct {
+        struct gyre_sock_address address;
+        uint32_t place; /* of the interface in the rank's order of preference */
+    } addresses[SOCKET_MAX_ADDRESSES];
+};
+
+/** socket_listen - on every usable address of the interfaces that the user allows. The order is
+ * that of gyre_sock_list_addresses; of one interface, config->rendezvous comes first. Fills
+ * addresses and listen_fds. Errors: INVALID_ARGUMENT (no interface), SYSTEM. */
+gyre_status socket_listen(struct socket_transport *transport);
+void socket_stop_listening(struct socket_transport *transport);
+
+/** socket_make_blob - @blob_out: malloc'ed. */
+gyre_status socket_make_blob(const struct socket_transport *transport,
+                             struct socket_blob **blob_out);
+
+/** socket_read_blob - take over where the peer listens: sorted by how likely this rank reaches it,
+ * interface by interface. Errors: REMOTE (not a blob), INVALID_USAGE when one of the two has only
+ * loopback addresses and the other is in another network; the cause names the interfaces. */
+gyre_status socket_read_blob(struct socket_peer *peer, const unsigned char *bytes, size_t n_bytes,
+                             uint32_t *n_links_out);
+
+/** socket_note_ends - fill in `remote` and `interface` of a connected link. */
+gyre_status socket_note_ends(struct socket_link *link);
 
 /* First thing on an authenticated link, from both sides. */
 struct socket_hello {

@@ -15,7 +15,8 @@
 #include <time.h>
 
 #define HELLO_MAGIC    0x74656b636f736779ULL /* "gysocket", little endian */
-#define CONNECT_TRY_NS 500000000ULL          /* after which the caller may be stopped */
+#define FIRST_TRY_NS   100000000ULL          /* for one address */
+#define CONNECT_TRY_NS 1000000000ULL         /* the longest such try; a stop waits for its end */
 #define RETRY_NAP_NS   10000000L
 
 struct socket_hello socket_make_hello(const struct socket_peer *peer, uint32_t link)
@@ -57,12 +58,13 @@ static bool show_fd(struct socket_caller *caller, int fd)
     return goes_on;
 }
 
-static gyre_status try_link(struct socket_caller *caller, struct socket_peer *peer, uint32_t link)
+static gyre_status try_address(struct socket_caller *caller, struct socket_peer *peer,
+                               uint32_t link, int index, uint64_t try_ns)
 {
     int fd = -1;
     const uint64_t now_ns = gyre_now_ns();
-    GYRE_TRY(gyre_sock_connect(&peer->address,
-                               gyre_min_u64(caller->deadline_ns, now_ns + CONNECT_TRY_NS), &fd));
+    GYRE_TRY(gyre_sock_connect(&peer->addresses[index],
+                               gyre_min_u64(caller->deadline_ns, now_ns + try_ns), &fd));
     gyre_status status = GYRE_ERROR_ABORTED; /* nobody asks for it any more */
     if (show_fd(caller, fd))
         status = introduce(peer, link, fd,
@@ -75,20 +77,40 @@ static gyre_status try_link(struct socket_caller *caller, struct socket_peer *pe
     return status;
 }
 
+/* All addresses in turn, beginning with the one that worked last. @whys_out: what each said. */
+static gyre_status try_addresses(struct socket_caller *caller, struct socket_peer *peer,
+                                 uint32_t link, uint64_t try_ns, char *whys_out, size_t why_bytes)
+{
+    gyre_status status = GYRE_ERROR_REMOTE;
+    size_t used = 0;
+    snprintf(whys_out, why_bytes, "it told of no address that this rank could reach");
+    for (int i = 0; i < peer->n_addresses && show_fd(caller, -1); i++) {
+        const int index = (peer->preferred + i) % peer->n_addresses;
+        status = try_address(caller, peer, link, index, try_ns);
+        if (status == GYRE_SUCCESS) {
+            peer->preferred = index;
+            return status;
+        }
+        if (used < why_bytes)
+            used += (size_t)snprintf(whys_out + used, why_bytes - used, "%s%s", i > 0 ? "; " : "",
+                                     gyre_cause());
+    }
+    return status;
+}
+
 static gyre_status connect_link(struct socket_caller *caller, struct socket_peer *peer,
                                 uint32_t link)
 {
     const struct timespec retry_nap = {0, RETRY_NAP_NS};
-    for (;;) {
-        const gyre_status status = try_link(caller, peer, link);
+    char whys[600];
+    /* Short at first: behind an address that answers nothing there may be one that does. */
+    for (uint64_t try_ns = FIRST_TRY_NS;; try_ns = gyre_min_u64(2 * try_ns, CONNECT_TRY_NS)) {
+        const gyre_status status = try_addresses(caller, peer, link, try_ns, whys, sizeof(whys));
         if (status == GYRE_SUCCESS || !show_fd(caller, -1))
             return status;
-        if (gyre_now_ns() >= caller->deadline_ns) {
-            char text[64];
-            return gyre_fail_context(status, "rank %d (%s) at %s", peer->rank,
-                                     peer->transport->config.infos[peer->rank].host_name,
-                                     gyre_sock_to_text(&peer->address, text, sizeof(text)));
-        }
+        if (gyre_now_ns() >= caller->deadline_ns)
+            return gyre_fail(status, "rank %d (%s): %s", peer->rank,
+                             peer->transport->config.infos[peer->rank].host_name, whys);
         nanosleep(&retry_nap, NULL);
     }
 }

@@ -45,8 +45,8 @@ static void blame(const struct socket_link *link, gyre_status status, const char
     char address[64];
     snprintf(text, sizeof(text), "rank %d: peer rank %d (%s, pid %u) over socket %s at %s: %s",
              config->rank, peer->rank, config->infos[peer->rank].host_name,
-             config->infos[peer->rank].pid, peer->transport->interface.name,
-             gyre_sock_to_text(&peer->address, address, sizeof(address)), words);
+             config->infos[peer->rank].pid, link->interface,
+             gyre_sock_to_text(&link->remote, address, sizeof(address)), words);
     gyre_fault_raise(config->fault, status, text);
 }
 

@@ -153,24 +153,33 @@ static void see_off_guests(struct reception *reception, bool all_out)
     }
 }
 
+static void take_guest(struct reception *reception, int listen_fd)
+{
+    /* Out of descriptors, say: the connection waits in the queue, and so do we. */
+    const struct timespec retry_nap = {0, RETRY_NAP_NS};
+    int fd = -1;
+    if (gyre_sock_accept(listen_fd, gyre_now_ns() + RETRY_NAP_NS, &fd) == GYRE_SUCCESS)
+        add_guest(reception, fd);
+    else
+        nanosleep(&retry_nap, NULL);
+}
+
 static void *reception_main(void *argument)
 {
     struct reception *reception = argument;
-    struct pollfd watched[2] = {
+    const struct socket_transport *transport = reception->transport;
+    struct pollfd watched[1 + SOCKET_MAX_ADDRESSES] = {
         {.fd = reception->stop_fd, .events = POLLIN},
-        {.fd = reception->transport->listen_fd, .events = POLLIN},
     };
+    for (int i = 0; i < transport->n_addresses; i++)
+        watched[1 + i] = (struct pollfd){.fd = transport->listen_fds[i], .events = POLLIN};
+    const nfds_t n_watched = 1 + (nfds_t)transport->n_addresses;
     while (watched[0].revents == 0) {
-        int fd = -1;
         /* The bound lets guests that are done be joined soon. */
-        if (poll(watched, 2, 100) > 0 && watched[1].revents != 0) {
-            /* Out of descriptors, say: the connection waits in the queue, and so do we. */
-            const struct timespec retry_nap = {0, RETRY_NAP_NS};
-            if (gyre_sock_accept(watched[1].fd, gyre_now_ns() + RETRY_NAP_NS, &fd) == GYRE_SUCCESS)
-                add_guest(reception, fd);
-            else
-                nanosleep(&retry_nap, NULL);
-        }
+        if (poll(watched, n_watched, 100) > 0)
+            for (nfds_t i = 1; i < n_watched; i++)
+                if (watched[i].revents != 0)
+                    take_guest(reception, watched[i].fd);
         see_off_guests(reception, false);
     }
     see_off_guests(reception, true);
@@ -235,7 +244,7 @@ static gyre_status fail_missing(const struct reception *reception)
     }
     return gyre_fail(GYRE_ERROR_TIMEOUT,
                      "no connection came to %s from rank(s)%s; %d others were dropped",
-                     transport->interface.name, text, reception->n_strangers);
+                     transport->addresses[0].name, text, reception->n_strangers);
 }
 
 /* Wait until all links are there, while looking at the ranks: one that died or gave up never comes,

@@ -48,7 +48,9 @@ struct gyre_transport_config {
     struct gyre_fifo_spec spec;
     const uint16_t *before; /* by rank: who comes before it in the order of rings; read when
                              * spec.near_slot_bytes is not 0 */
-    const uint8_t *secret;  /* GYRE_SECRET_BYTES (bootstrap.h): data sockets prove it */
+    const struct gyre_sock_address *rendezvous; /* this rank's address on its link to the
+                                                 * rendezvous; NULL or family 0 = not known */
+    const uint8_t *secret; /* GYRE_SECRET_BYTES (bootstrap.h): data sockets prove it */
     /* gyre_authenticate of bootstrap.h, handed in because transports do not know the bootstrap. */
     gyre_status (*authenticate)(int fd, const uint8_t *secret, bool is_server,
                                 uint64_t deadline_ns);

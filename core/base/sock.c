@@ -154,24 +154,37 @@ gyre_status gyre_sock_listen(const struct gyre_sock_address *address, int *fd_ou
     return GYRE_SUCCESS;
 }
 
+static struct gyre_sock_address from_sockaddr(const struct sockaddr_storage *name)
+{
+    struct gyre_sock_address address = {.family = name->ss_family, .port = port_of(name)};
+    if (name->ss_family == AF_INET6) {
+        const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)name;
+        memcpy(address.bytes, &six->sin6_addr, sizeof(six->sin6_addr));
+        address.scope = six->sin6_scope_id;
+    } else {
+        const struct sockaddr_in *four = (const struct sockaddr_in *)name;
+        memcpy(address.bytes, &four->sin_addr, sizeof(four->sin_addr));
+    }
+    return address;
+}
+
 gyre_status gyre_sock_own_address(int fd, struct gyre_sock_address *address_out)
 {
     struct sockaddr_storage name;
     socklen_t n_name = sizeof(name);
-    memset(&name, 0, sizeof(name));
-    memset(address_out, 0, sizeof(*address_out));
     if (getsockname(fd, (struct sockaddr *)&name, &n_name) != 0)
         return gyre_fail_errno(errno, "getsockname");
-    address_out->family = name.ss_family;
-    address_out->port = port_of(&name);
-    if (name.ss_family == AF_INET6) {
-        const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)&name;
-        memcpy(address_out->bytes, &six->sin6_addr, sizeof(six->sin6_addr));
-        address_out->scope = six->sin6_scope_id;
-    } else {
-        const struct sockaddr_in *four = (const struct sockaddr_in *)&name;
-        memcpy(address_out->bytes, &four->sin_addr, sizeof(four->sin_addr));
-    }
+    *address_out = from_sockaddr(&name);
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_sock_peer_address(int fd, struct gyre_sock_address *address_out)
+{
+    struct sockaddr_storage name;
+    socklen_t n_name = sizeof(name);
+    if (getpeername(fd, (struct sockaddr *)&name, &n_name) != 0)
+        return gyre_fail_errno(errno, "getpeername");
+    *address_out = from_sockaddr(&name);
     return GYRE_SUCCESS;
 }
 

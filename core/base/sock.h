@@ -69,8 +69,10 @@ void gyre_sock_order_for(const struct gyre_sock_interface *own, int n_own,
  * with their addresses and state: "lo (127.0.0.1), eth0 (10.0.0.1, up but without a link)". */
 const char *gyre_sock_describe_interfaces(char *text_out, size_t text_bytes);
 
-/** gyre_sock_own_address - of a connected socket: the address on this side, port included. */
+/** gyre_sock_own_address / gyre_sock_peer_address - of a connected socket: the address on this side
+ * and on the other one, ports included. */
 gyre_status gyre_sock_own_address(int fd, struct gyre_sock_address *address_out);
+gyre_status gyre_sock_peer_address(int fd, struct gyre_sock_address *address_out);
 
 /** gyre_sock_is_loopback / gyre_sock_is_link_local - by the address alone. */
 bool gyre_sock_is_loopback(const struct gyre_sock_address *address);

@@ -289,6 +289,7 @@ static gyre_status open_transport(gyre_comm *comm, int index, uint64_t deadline_
         .n_peers = n_peers,
         .spec = links->spec,
         .before = links->before,
+        .rendezvous = &comm->bootstrap->own_address,
         .secret = comm->bootstrap->secret,
         .traffic_class = comm->config.traffic_class,
         .service_level = comm->config.service_level,
