@@ -164,6 +164,7 @@ static gyre_status watch_link(const struct socket_transport *transport, struct s
     link->is_readable = true;
     link->is_writable = true;
     GYRE_TRY(socket_note_ends(link));
+    GYRE_TRY(socket_watch_begin(link));
     /* Only a finer queue: nothing depends on it. */
     if (setsockopt(link->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &lowat_bytes, sizeof(lowat_bytes)) !=
         0)

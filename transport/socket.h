@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside the socket transport: its state, shared by set-up (socket_address.c,
- * socket_setup.c, socket_call.c), data path
- * (socket_move.c) and the transport's slots (socket.c). A pair of ranks has n_links
- * TCP connections; FIFO f travels over link f % n_links, its credit the other way over the same
- * one.
+ * Inside the socket transport: its state, shared by set-up (socket_address.c, socket_setup.c,
+ * socket_call.c), data path (socket_move.c, socket_watch.c) and the transport's slots (socket.c). A
+ * pair of ranks has n_links TCP connections; FIFO f travels over link f % n_links, its credit the
+ * other way over the same one.
  *
  * On the wire: a frame is a header and, for data, the slot's bytes. A sender sends a slot only when
  * it has credit for it, so a receiver always has a free slot for what arrives and never stops
@@ -79,6 +78,7 @@ struct socket_link {
     bool has_bye;
     struct gyre_sock_address remote; /* the peer's end */
     const char *interface;           /* name of the one that this end's address belongs to */
+    uint64_t silent_since_ns;        /* something waits for an answer since then; 0 = nothing */
 
     /* receiving */
     unsigned char staging[SOCKET_STAGING_BYTES];
@@ -121,6 +121,7 @@ struct socket_transport {
     void *memory;              /* of all FIFO ends */
     size_t memory_bytes;
     struct gyre_proxy *proxy;
+    uint64_t watched_ns; /* when the links were last looked at for silence */
 };
 
 /* Where a rank listens. Exchanged between hosts. */
@@ -212,6 +213,13 @@ bool socket_move(void *context);
 /** socket_is_behind - has the kernel not taken all published slots (has_credit: that may be sent)?
  */
 bool socket_is_behind(const void *context, bool has_credit);
+
+/** socket_watch_begin - prepare a connected link for socket_watch. */
+gyre_status socket_watch_begin(const struct socket_link *link);
+
+/** socket_watch - raise the fault for a link that the peer's kernel has not answered for 10 s. To
+ * be called whenever there is nothing to move; looks a few times a second. */
+void socket_watch(struct socket_transport *transport);
 
 /** socket_say_bye - after the proxy has stopped: send what a batch still holds and a last frame
  * that makes the end of the stream a regular one, or that gives the cause of this rank's failure

@@ -415,6 +415,8 @@ bool socket_move(void *context)
     for (int i = 0; i < transport->n_peers; i++)
         for (uint32_t l = 0; l < transport->peers[i].n_links; l++)
             has_moved = move_link(&transport->peers[i].links[l]) || has_moved;
+    if (!has_moved)
+        socket_watch(transport);
     return has_moved;
 }
 

@@ -104,6 +104,9 @@ static void on_fault(void *context)
     gyre_comm *comm = context;
     comm->executor->ops->abort(comm->executor);
     gyre_links_wake(comm);
+    /* The health thread tells the others now: this rank's program may end with the error at once.
+     */
+    comm->bootstrap->ops->wake(comm->bootstrap);
 }
 
 /* From now on a raised fault ends the executor's works; also one that was raised before. */
