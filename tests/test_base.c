@@ -4,6 +4,7 @@
  */
 #include "core/base/fault.h"
 #include "core/base/file.h"
+#include "core/base/thread.h"
 #include "core/base/util.h"
 #include "tests/check.h"
 
@@ -192,7 +193,21 @@ static void what_may_never_end_is_not_read(void)
     CHECK(unlink("pipe") == 0 && unlink("file") == 0 && rmdir(folder) == 0);
 }
 
+static void *return_at_once(void *argument)
+{
+    return argument;
+}
+
+/* A stack that no address space holds stands for every limit on threads. */
+static void a_thread_that_cannot_start_names_the_limits(void)
+{
+    pthread_t thread;
+    CHECK_FAILS(gyre_thread_start(&thread, (size_t)1 << 50, return_at_once, NULL, "a helper"),
+                GYRE_ERROR_SYSTEM, "a helper: no thread can be started: raise ulimit -u");
+}
+
 static const struct test_case cases[] = {
+    {"a thread that cannot start names the limits", a_thread_that_cannot_start_names_the_limits},
     {"only a regular file is replaced", only_a_regular_file_is_replaced},
     {"a file is replaced as a whole or not at all", a_file_is_replaced_as_a_whole_or_not_at_all},
     {"a planted link is not written through", a_planted_link_is_not_written_through},
