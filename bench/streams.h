@@ -8,7 +8,8 @@
 #include "core/base/status.h"
 
 /** bench_streams_open - first thing in main(): a standard stream that is closed becomes /dev/null.
- * Else the next socket would take its number, and what is printed would go to a peer. */
+ * Else the next socket would take its number, and what is printed would go to a peer. Writing past
+ * the limit of a file's size becomes an error of that write. */
 void bench_streams_open(void);
 
 /** bench_streams_flush - write what was printed so far. Errors: SYSTEM. */

@@ -8,6 +8,8 @@
 #include "tests/check.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static char directory[64];
@@ -145,7 +147,24 @@ static void loading_the_variables_says_what_is_ignored(void)
     CHECK(strstr(text, "NCCL_RAS_ENABLE has no counterpart") != NULL);
 }
 
+static void a_pipe_without_a_reader_is_no_log_file(void)
+{
+    char path[128], line[256] = "";
+    snprintf(path, sizeof(path), "%s/pipe", directory);
+    CHECK(mkfifo(path, 0600) == 0);
+    CHECK_FAILS(gyre_log_configure("WARN", "", path), GYRE_ERROR_SYSTEM, "that no process reads");
+    const int reader = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    CHECK(reader >= 0);
+    CHECK_OK(gyre_log_configure("WARN", "", path));
+    GYRE_WARN("through the pipe");
+    CHECK(read(reader, line, sizeof(line) - 1) > 0 && strstr(line, "through the pipe") != NULL);
+    CHECK_OK(gyre_log_configure("WARN", "", NULL));
+    close(reader);
+    CHECK(unlink(path) == 0);
+}
+
 static const struct test_case cases[] = {
+    {"a pipe without a reader is no log file", a_pipe_without_a_reader_is_no_log_file},
     {"levels and subsystems decide what is written", levels_and_subsystems_decide_what_is_written},
     {"a line names host, process, thread and rank", a_line_names_host_process_thread_and_rank},
     {"logging changes neither errno nor the cause", logging_changes_neither_errno_nor_the_cause},

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -90,7 +91,14 @@ gyre_status gyre_file_replace(const char *path, const void *bytes, size_t n_byte
 {
     char target[PATH_MAX], beside[PATH_MAX];
     struct stat there;
+    struct rlimit limit;
     int fd = -1;
+    /* Past this limit the kernel sends SIGXFSZ, which ends the process; so ask first. */
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+        n_bytes > limit.rlim_cur)
+        return gyre_fail(GYRE_ERROR_SYSTEM,
+                         "%s: File too large: needs %zu bytes, but files may have %llu (ulimit -f)",
+                         path, n_bytes, (unsigned long long)limit.rlim_cur);
     GYRE_TRY(gyre_file_to_replace(path, target));
     const bool exists = stat(target, &there) == 0;
     GYRE_TRY(create_beside(target, exists ? there.st_mode & 0777 : 0666, beside, &fd));

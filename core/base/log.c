@@ -193,9 +193,12 @@ static gyre_status open_file(const char *file, int *fd_out)
     }
     GYRE_TRY(expand_file(file, path, sizeof(path)));
     /* Appending: ranks that share the name share the file, and a line stays whole. */
-    const int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    const int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
+    if (fd < 0 && errno == ENXIO) /* opening it to block would wait for a reader */
+        return gyre_fail(GYRE_ERROR_SYSTEM, "log file %s: a pipe that no process reads", path);
     if (fd < 0)
         return gyre_fail_errno(errno, "log file %s", path);
+    (void)fcntl(fd, F_SETFL, O_APPEND); /* lines are not lost where the reader is slow */
     *fd_out = fd;
     return GYRE_SUCCESS;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/base/thread.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <time.h>
 
@@ -24,6 +25,11 @@ gyre_status gyre_thread_start(pthread_t *thread_out, size_t stack_bytes, void *(
     const int error = pthread_create(thread_out, &attributes, run, argument);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
+    if (error == EAGAIN) /* the kernel does not say which limit it was */
+        return gyre_fail(GYRE_ERROR_SYSTEM,
+                         "%s: no thread can be started: raise ulimit -u (processes and threads of "
+                         "the user), ulimit -v, or the container's limit of pids (errno %d)",
+                         what, error);
     if (error != 0)
         return gyre_fail_errno(error, "%s: pthread_create", what);
     return GYRE_SUCCESS;

@@ -224,10 +224,18 @@ def case_streams(directory, _):
         run(command)
         most = os.path.getsize(report) - 100
         def limit():
-            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
             resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
         done = run(command, status=1, preexec_fn=limit)
         assert done.stderr.count("File too large") == 1, done
+        most = 0
+        table, constants = os.path.join(work, "table.csv"), os.path.join(work, "constants")
+        for command in ([bench(directory, "allreduce")] + one + ["--csv", table],
+                        [bench(directory, "topo"), "--dump", report],
+                        [bench(directory, "tune")] + fit + ["--output", constants]):
+            done = run(command, status=1, preexec_fn=limit)
+            assert done.stderr.count("File too large") == 1, done
+        assert not [name for name in os.listdir(work) if ".part" in name], os.listdir(work)
     # Sockets between two processes must not get the number of a closed stream.
     ranks = start_ranks(directory, 2, free_port(), launcher=["sh", "-c", '"$@" >&-', "sh"])
     for rank in ranks:
