@@ -56,9 +56,12 @@ struct gyre_health {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool stops;               /* under lock */
-    bool *has_left;           /* by rank: said goodbye or was lost */
-    uint64_t *collectives_of; /* by rank: latest heard of; 0 = nothing */
+    bool stops;                   /* under lock */
+    bool *has_left;               /* by rank: said goodbye or was lost */
+    bool *was_lost;               /* by rank */
+    struct gyre_origin *children; /* under lock */
+    bool has_told_children;       /* the watcher's own */
+    uint64_t *collectives_of;     /* by rank: latest heard of; 0 = nothing */
     struct question *questions;
     int n_questions;
     int max_questions;
@@ -108,12 +111,13 @@ static void pass_on(struct gyre_health *health)
 {
     struct gyre_comm *comm = health->comm;
     char text[GYRE_CAUSE_MAX_BYTES];
+    char name[GYRE_RANK_NAME_BYTES];
     if (gyre_load_acquire_u32(&health->has_told) != 0 ||
         gyre_load_acquire_u32(&comm->has_left) != 0)
         return;
     gyre_store_release_u32(&health->has_told, 1);
-    snprintf(text, sizeof(text), "rank %d (%s) failed: %.900s", comm->rank,
-             host_of(comm, comm->rank), comm->fault.cause);
+    snprintf(text, sizeof(text), "%s failed: %.800s", gyre_rank_name(comm, comm->rank, name),
+             comm->fault.cause);
     comm->bootstrap->ops->fail(comm->bootstrap, text); /* first: tell_others() in comm.c says why */
     tell(comm, GYRE_ERROR_REMOTE, text);
 }
@@ -268,6 +272,24 @@ static void take_message(struct gyre_health *health, const struct gyre_event *ev
     }
 }
 
+/* The communicator has failed: its children whose ranks have not met yet may never meet.
+ * @lost_rank, @how: who died of what; -1 = nobody. */
+static void tell_children(struct gyre_health *health, int lost_rank, const char *how,
+                          const char *text)
+{
+    pthread_mutex_lock(&health->lock);
+    for (struct gyre_origin *at = health->children; at != NULL; at = at->next)
+        gyre_origin_tell(at, lost_rank, how, text);
+    pthread_mutex_unlock(&health->lock);
+}
+
+static void mark_lost(struct gyre_health *health, int rank)
+{
+    pthread_mutex_lock(&health->lock);
+    health->was_lost[rank] = true;
+    pthread_mutex_unlock(&health->lock);
+}
+
 static void mark_left(struct gyre_health *health, int rank)
 {
     pthread_mutex_lock(&health->lock);
@@ -276,26 +298,38 @@ static void mark_left(struct gyre_health *health, int rank)
     pthread_mutex_unlock(&health->lock);
 }
 
+static void take_loss(struct gyre_health *health, const struct gyre_event *event)
+{
+    gyre_comm *comm = health->comm;
+    char call[160];
+    char name[GYRE_RANK_NAME_BYTES];
+    char before[GYRE_CAUSE_MAX_BYTES];
+    char text[GYRE_CAUSE_MAX_BYTES];
+    current_call(health, call, sizeof(call));
+    gyre_rank_name(comm, event->rank, name);
+    const int n_text =
+        snprintf(text, sizeof(text), "%s died: %s; rank %d%s was in %s", name, event->text,
+                 comm->rank, comm->origin != NULL ? " of it" : "", call);
+    /* The rank may only have given up for what ended the parent. */
+    if (gyre_origin_word(comm->origin, before) && strstr(before, name) == NULL)
+        snprintf(text + n_text, sizeof(text) - (size_t)n_text, "; before that %.300s", before);
+    if (gyre_load_acquire_u32(&comm->has_left) == 0)
+        fail(health, GYRE_ERROR_REMOTE, text, comm->rank == (event->rank == 0 ? 1 : 0));
+    mark_lost(health, event->rank);
+    mark_left(health, event->rank);
+    tell_children(health, event->rank, event->text, text);
+}
+
 static void take_event(struct gyre_health *health, const struct gyre_event *event)
 {
-    struct gyre_comm *comm = health->comm;
-    if (event->kind == GYRE_EVENT_NONE || event->rank < 0 || event->rank >= comm->n_ranks)
+    if (event->kind == GYRE_EVENT_NONE || event->rank < 0 || event->rank >= health->comm->n_ranks)
         return;
-    if (event->kind == GYRE_EVENT_MESSAGE) {
+    if (event->kind == GYRE_EVENT_MESSAGE)
         take_message(health, event);
-    } else if (event->kind == GYRE_EVENT_LEFT) {
+    else if (event->kind == GYRE_EVENT_LEFT)
         mark_left(health, event->rank);
-    } else {
-        char call[160];
-        char text[GYRE_CAUSE_MAX_BYTES];
-        current_call(health, call, sizeof(call));
-        snprintf(text, sizeof(text), "rank %d (%s pid %u) died: %s; rank %d was in %s", event->rank,
-                 host_of(comm, event->rank), comm->links.infos[event->rank].pid, event->text,
-                 comm->rank, call);
-        if (gyre_load_acquire_u32(&comm->has_left) == 0)
-            fail(health, GYRE_ERROR_REMOTE, text, comm->rank == (event->rank == 0 ? 1 : 0));
-        mark_left(health, event->rank);
-    }
+    else
+        take_loss(health, event);
 }
 
 /* ---- stalls ------------------------------------------------------------------------------- */
@@ -442,12 +476,32 @@ static void *watch(void *argument)
             break;
         }
         take_event(health, &event);
-        if (gyre_fault_is_raised(&comm->fault))
-            pass_on(health);
-        else
+        if (!gyre_fault_is_raised(&comm->fault)) {
             check_progress(health);
+            continue;
+        }
+        pass_on(health);
+        if (!health->has_told_children)
+            tell_children(health, -1, "", comm->fault.cause);
+        health->has_told_children = true;
     }
     return NULL;
+}
+
+static void free_health(struct gyre_health *health)
+{
+    while (health->children != NULL) {
+        struct gyre_origin *next = health->children->next;
+        gyre_origin_release(health->children);
+        health->children = next;
+    }
+    pthread_cond_destroy(&health->changed);
+    pthread_mutex_destroy(&health->lock);
+    free(health->has_left);
+    free(health->was_lost);
+    free(health->collectives_of);
+    free(health->questions);
+    free(health);
 }
 
 gyre_status gyre_health_open(gyre_comm *comm, struct gyre_health **health_out)
@@ -459,26 +513,56 @@ gyre_status gyre_health_open(gyre_comm *comm, struct gyre_health **health_out)
     health->comm = comm;
     health->max_questions = (int)n * MAX_ASKED;
     health->has_left = calloc(n, sizeof(bool));
+    health->was_lost = calloc(n, sizeof(bool));
     health->collectives_of = calloc(n, sizeof(uint64_t));
     health->questions = calloc((size_t)health->max_questions, sizeof(struct question));
     pthread_mutex_init(&health->lock, NULL);
     gyre_cond_init(&health->changed);
     health->still_since_ns = gyre_now_ns();
     health->started_ns = health->still_since_ns;
-    const bool has_memory =
-        health->has_left != NULL && health->collectives_of != NULL && health->questions != NULL;
+    const bool has_memory = health->has_left != NULL && health->was_lost != NULL &&
+                            health->collectives_of != NULL && health->questions != NULL;
     const gyre_status status =
         has_memory ? gyre_thread_start(&health->thread, 0, watch, health, "the health thread")
                    : gyre_fail_errno(ENOMEM, "health of rank %d", comm->rank);
     if (status != GYRE_SUCCESS) {
-        free(health->has_left);
-        free(health->collectives_of);
-        free(health->questions);
-        free(health);
+        free_health(health);
         return status;
     }
     *health_out = health;
     return GYRE_SUCCESS;
+}
+
+/* Under the lock: forget the children that are gone. */
+static void drop_children(struct gyre_health *health)
+{
+    for (struct gyre_origin **at = &health->children; *at != NULL;) {
+        struct gyre_origin *child = *at;
+        if (gyre_origin_is_alone(child)) {
+            *at = child->next;
+            gyre_origin_release(child);
+        } else {
+            at = &child->next;
+        }
+    }
+}
+
+void gyre_health_watch_child(struct gyre_health *health, struct gyre_origin *origin)
+{
+    gyre_comm *comm = health->comm;
+    pthread_mutex_lock(&health->lock);
+    drop_children(health);
+    origin->next = health->children;
+    health->children = origin;
+    /* What has happened before nobody tells again. */
+    const bool has_failed = gyre_fault_is_raised(&comm->fault);
+    const char *cause = has_failed ? comm->fault.cause : "";
+    for (int rank = 0; rank < comm->n_ranks; rank++)
+        if (health->was_lost[rank])
+            gyre_origin_tell(origin, rank, "its process ended", cause);
+    if (has_failed)
+        gyre_origin_tell(origin, -1, "", cause);
+    pthread_mutex_unlock(&health->lock);
 }
 
 void gyre_health_launched(struct gyre_health *health, uint64_t work, uint64_t record)
@@ -521,10 +605,5 @@ void gyre_health_close(struct gyre_health *health)
     pthread_mutex_unlock(&health->lock);
     health->comm->bootstrap->ops->wake(health->comm->bootstrap);
     pthread_join(health->thread, NULL);
-    pthread_cond_destroy(&health->changed);
-    pthread_mutex_destroy(&health->lock);
-    free(health->has_left);
-    free(health->collectives_of);
-    free(health->questions);
-    free(health);
+    free_health(health);
 }
