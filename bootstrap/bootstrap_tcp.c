@@ -327,6 +327,9 @@ gyre_status gyre_bootstrap_tcp_open(const struct gyre_params *params, const gyre
     const uint64_t deadline_ns = gyre_now_ns() + tcp->timeout_ns + GRACE_NS;
     GYRE_TRY_GOTO(status, connect_hub(tcp, &layout, deadline_ns), close_tcp);
     GYRE_TRY_GOTO(status, join(tcp, deadline_ns), close_tcp);
+    tcp->base.hub_rank = tcp->joined.hub_rank;
+    snprintf(tcp->base.hub_text, sizeof(tcp->base.hub_text), "pid %d on %.64s", tcp->joined.hub_pid,
+             tcp->joined.hub_host);
     *bootstrap_out = &tcp->base;
     return GYRE_SUCCESS;
 

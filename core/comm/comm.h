@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The communicator, as its own files see it. Each part has one owner: connect.c makes the links,
- * plan.c the programs, group.c collects calls, launch.c launches them, health.c watches, make.c and
- * split.c make it, origin.c knows its parent, comm.c keeps the live ones and ends them.
+ * plan.c the programs, group.c collects calls, launch.c launches them, health.c and health_stall.c
+ * watch, make.c and split.c make it, origin.c knows its parent, comm.c keeps the live ones and ends
+ * them.
  */
 #ifndef GYRE_COMM_COMM_H
 #define GYRE_COMM_COMM_H
