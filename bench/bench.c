@@ -8,6 +8,7 @@
 #include "bench/choices.h"
 #include "bench/compare.h"
 #include "bench/interrupt.h"
+#include "bench/memory.h"
 #include "bench/output.h"
 #include "bench/rendezvous.h"
 #include "bench/streams.h"
@@ -30,8 +31,9 @@ struct run {
     struct bench_team team;
     struct bench_progress *progress;
     gyre_unique_id id;
-    gyre_comm **comms; /* by local rank, when all ranks live here; else NULL */
-    int exit_status;   /* written by local rank 0 */
+    gyre_comm **comms;  /* by local rank, when all ranks live here; else NULL */
+    int exit_status;    /* written by local rank 0 */
+    int interrupted_by; /* likewise; the signal that some process got, 0 = none */
 };
 
 /* One rank thread's part. */
@@ -163,7 +165,9 @@ static gyre_status describe_row(struct sweep *sweep, struct bench_row *row)
                                       .op = what->op,
                                       .root = what->root,
                                       .is_send = true};
-    if (gyre_plan_describe(rank->comm, &planned, &row->plan) != GYRE_SUCCESS)
+    /* It simulates the call, which for many ranks takes memory and time: once is enough. */
+    if (sweep->output != NULL &&
+        gyre_plan_describe(rank->comm, &planned, &row->plan) != GYRE_SUCCESS)
         row->plan = (struct gyre_plan_summary){0}; /* then the report leaves it out */
     if (sweep->run->options.json_path == NULL)
         return GYRE_SUCCESS;
@@ -198,9 +202,11 @@ static gyre_status measure_case(struct sweep *sweep, const struct bench_case *wh
 /* Was any process interrupted? The same answer on all ranks. */
 static gyre_status is_interrupted(struct sweep *sweep, bool *is_interrupted_out)
 {
-    double any = bench_is_interrupted();
+    double any = bench_interrupt_number();
     GYRE_TRY(bench_longest(&sweep->rank, &any, 1));
     *is_interrupted_out = any > 0;
+    if (sweep->rank.member.local == 0)
+        sweep->run->interrupted_by = (int)any;
     return GYRE_SUCCESS;
 }
 
@@ -289,6 +295,9 @@ static gyre_status finish(struct sweep *sweep, gyre_status status)
     if (sweep->rank.member.local == 0)
         sweep->run->exit_status = status != GYRE_SUCCESS || summary->n_wrong > 0 || is_too_slow ||
                                   sweep->n_inaccurate > 0;
+    /* As a shell reports the signal, for processes that did not get it themselves. */
+    if (sweep->rank.member.local == 0 && sweep->run->interrupted_by != 0)
+        sweep->run->exit_status = 128 + sweep->run->interrupted_by;
     return status;
 }
 
@@ -417,6 +426,8 @@ static gyre_status run_combinations(struct run *run)
     for (int i = 0; bench_sweep_find(&run->options, i, &combination); i++) {
         GYRE_TRY(run_combination(run, &combination));
         n_failed += run->exit_status != 0; /* said why; the others may still work */
+        if (run->interrupted_by != 0)
+            return GYRE_SUCCESS;
     }
     run->exit_status = n_failed > 0;
     return GYRE_SUCCESS;
@@ -428,6 +439,8 @@ static gyre_status run_process(struct run *run)
     const int n_local = run->options.n_threads * run->options.n_gpus;
     gyre_status status;
     GYRE_TRY_GOTO(status, bench_terms_agree(&run->world, run->kind, &run->options), close_world);
+    GYRE_TRY_GOTO(status, bench_memory_agree(&run->world, run->kind, &run->options, n_local),
+                  close_world);
     GYRE_TRY_GOTO(status, bench_team_open(&run->world, n_local, &run->team), close_world);
     if (!run->options.is_sweep)
         GYRE_TRY_GOTO(status, prepare_comms(run), close_team);
@@ -483,5 +496,7 @@ static int run_bench(int argc, char **argv, const struct bench_kind *kind)
 int bench_main(int argc, char **argv, const struct bench_kind *kind)
 {
     bench_streams_open();
-    return bench_streams_close(kind->name, run_bench(argc, argv, kind));
+    const int exit_status = bench_streams_close(kind->name, run_bench(argc, argv, kind));
+    bench_interrupt_exit();
+    return exit_status;
 }

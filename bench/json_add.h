@@ -54,8 +54,11 @@ static inline void add_time(struct json_object *object, const char *key)
 }
 
 /** bench_json_write - a whole new file takes the place of the old one, so that no reader ever sees
- * half of it. Errors: SYSTEM, INVALID_ARGUMENT (the name is too long, or something else than a file
- * has it). */
+ * half of it. Errors: as gyre_file_replace. */
 gyre_status bench_json_write(struct json_object *root, const char *path);
+
+/** bench_json_read - the value in a file, to be released with json_object_put.
+ * Errors: as gyre_file_read; INVALID_ARGUMENT for what is not JSON. All name the path. */
+gyre_status bench_json_read(const char *path, struct json_object **root_out);
 
 #endif

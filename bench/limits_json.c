@@ -9,8 +9,6 @@
 
 #include "bench/json_add.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -102,20 +100,6 @@ static struct json_object *find(struct json_object *object, const char *key, enu
     return child;
 }
 
-static gyre_status read_file(const char *path, struct json_object **root_out)
-{
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return gyre_fail_errno(errno, "cannot be read");
-    *root_out = json_object_from_fd(fd);
-    (void)close(fd);
-    if (*root_out != NULL)
-        return GYRE_SUCCESS;
-    const char *cause = json_util_get_last_err();
-    return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "is not JSON: %s",
-                     cause == NULL ? "nothing in it" : cause);
-}
-
 static gyre_status check_kind(struct json_object *root)
 {
     struct json_object *bench = find(root, "bench", json_type_string);
@@ -180,9 +164,10 @@ gyre_status bench_limits_read(const char *path, enum gyre_collective coll, int n
             bench_ceiling_names[coll == GYRE_COLL_ALL_REDUCE ? BENCH_CEILING_all_reduce_push_push
                                                              : BENCH_CEILING_push]};
     struct json_object *root = NULL;
-    gyre_status status = read_file(path, &root);
-    if (status == GYRE_SUCCESS)
-        status = read_limit(root, n_ranks, &limit);
+    gyre_status status = bench_json_read(path, &root);
+    if (status != GYRE_SUCCESS)
+        return gyre_fail_context(status, "--limits");
+    status = read_limit(root, n_ranks, &limit);
     json_object_put(root);
     if (status != GYRE_SUCCESS)
         return gyre_fail_context(status, "--limits %s", path);

@@ -123,9 +123,8 @@ static gyre_status read_report(struct reading *reading, struct json_object *root
 
 static gyre_status read_file(struct reading *reading, const char *path)
 {
-    struct json_object *root = json_object_from_file(path);
-    if (root == NULL)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s: %s", path, json_util_get_last_err());
+    struct json_object *root = NULL;
+    GYRE_TRY(bench_json_read(path, &root));
     const gyre_status status = read_report(reading, root);
     json_object_put(root);
     return status == GYRE_SUCCESS ? status : gyre_fail_context(status, "%s", path);

@@ -98,7 +98,8 @@ const struct bench_world_ops bench_world_alone = {
     .close = alone_close,
 };
 
-/* Processes before this one on the same real host: the same whatever the launcher says. */
+/* Processes on the same real host, and those of them before this one: the same whatever the
+ * launcher says. */
 static gyre_status find_local_process(struct bench_world *world)
 {
     uint64_t mine = 0;
@@ -107,8 +108,10 @@ static gyre_status find_local_process(struct bench_world *world)
     if (all == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%d host names", world->n_processes);
     const gyre_status status = world->ops->all_gather(world, &mine, sizeof(mine), all);
-    for (int i = 0; status == GYRE_SUCCESS && i < world->process; i++)
-        world->local_process += all[i] == mine;
+    for (int i = 0; status == GYRE_SUCCESS && i < world->n_processes; i++) {
+        world->local_process += i < world->process && all[i] == mine;
+        world->n_local_processes += all[i] == mine;
+    }
     free(all);
     return status;
 }

@@ -15,8 +15,9 @@ struct bench_world {
     const struct bench_world_ops *ops;
     int process;
     int n_processes;
-    int local_process; /* index among the processes of this host */
-    void *state;       /* the launcher's */
+    int local_process;     /* index among the processes of this host */
+    int n_local_processes; /* of this host */
+    void *state;           /* the launcher's */
 };
 
 struct bench_world_ops {

@@ -11,6 +11,7 @@
 #include "core/base/fault.h"
 #include "core/base/param.h"
 #include "core/base/sock.h"
+#include "core/base/sock_list.h"
 #include "core/base/status.h"
 
 #define GYRE_SECRET_BYTES      32
@@ -39,8 +40,9 @@ struct gyre_bootstrap {
     const struct gyre_bootstrap_ops *ops;
     int rank;
     int n_ranks;
-    uint8_t secret[GYRE_SECRET_BYTES]; /* of the job; proves data sockets */
-    const struct gyre_fault *fault;    /* raised: waits for other ranks end; NULL = never */
+    uint8_t secret[GYRE_SECRET_BYTES];    /* of the job; proves data sockets */
+    const struct gyre_fault *fault;       /* raised: waits for other ranks end; NULL = never */
+    struct gyre_sock_address own_address; /* of the link to the rendezvous; family 0 = none */
     int hub_rank;      /* the lowest rank in the process that passes messages on; -1 = in none */
     char hub_text[96]; /* that process, "pid 4321 on hostB"; "" = this one */
 };
@@ -62,6 +64,11 @@ struct gyre_bootstrap_ops {
      * offsets_out[r], offsets_out[n_ranks] is the end. */
     gyre_status (*all_gather_v)(struct gyre_bootstrap *bootstrap, const void *mine, size_t n_bytes,
                                 void **all_out, size_t *offsets_out);
+    /* Could a collective still succeed? Looks at what has arrived and does not wait, so that a rank
+     * which waits for something else during set-up (a data connection) also hears of the others'
+     * end. Not while another thread polls. Errors: those of all_gather, ABORTED when the fault is
+     * raised. */
+    gyre_status (*check)(struct gyre_bootstrap *bootstrap);
     /* Give up while others wait in a collective: they get REMOTE with this text. */
     void (*fail)(struct gyre_bootstrap *bootstrap, const char *text);
 
@@ -95,6 +102,12 @@ gyre_status gyre_bootstrap_tcp_open(const struct gyre_params *params, const gyre
                                     const struct gyre_bootstrap_place *place,
                                     struct gyre_bootstrap **bootstrap_out);
 
+/** gyre_bootstrap_tcp_give_up - instead of joining: this rank's init has failed, and the others get
+ * REMOTE with its rank and `text` instead of waiting for it. Returns within about two seconds,
+ * also where the rendezvous cannot be reached. The cause stays as it is. */
+void gyre_bootstrap_tcp_give_up(const gyre_unique_id *id, const struct gyre_bootstrap_place *place,
+                                const char *text);
+
 /** gyre_bootstrap_local_open - n_ranks bootstraps for ranks that are threads of this process.
  * @bootstraps_out: n_ranks entries, each used by its rank, each closed by it. */
 gyre_status gyre_bootstrap_local_open(const struct gyre_params *params, int n_ranks,
@@ -108,9 +121,10 @@ gyre_status gyre_bootstrap_local_open(const struct gyre_params *params, int n_ra
 
 struct gyre_door;
 
-/** gyre_door_open - listen on the bootstrap's interface. @address_out: for the other ranks. */
+/** gyre_door_open - listen on all addresses of the bootstrap's interfaces. @list_out: for the other
+ * ranks. */
 gyre_status gyre_door_open(const struct gyre_params *params, struct gyre_door **door_out,
-                           struct gyre_sock_address *address_out);
+                           struct gyre_sock_list *list_out);
 void gyre_door_close(struct gyre_door *door);
 
 /* The same on all ranks that meet, but for `rank`, `check` and `context`. */
@@ -133,10 +147,10 @@ struct gyre_regroup {
 gyre_status gyre_door_serve(struct gyre_door *door, const struct gyre_regroup *regroup,
                             gyre_unique_id *id_out);
 
-/** gyre_door_knock - the other members. @address: of the lowest member's door. Errors: REMOTE (the
+/** gyre_door_knock - the other members. @list: of the lowest member's door. Errors: REMOTE (the
  * lowest member is gone), what gyre_door_serve() ended with, TIMEOUT. */
-gyre_status gyre_door_knock(const struct gyre_sock_address *address,
-                            const struct gyre_regroup *regroup, gyre_unique_id *id_out);
+gyre_status gyre_door_knock(const struct gyre_sock_list *list, const struct gyre_regroup *regroup,
+                            gyre_unique_id *id_out);
 
 /** gyre_authenticate - prove to each other, over a connected socket, that both know the secret
  * (challenge and response, HMAC-SHA256). Used by data sockets. @is_server: the accepting side.

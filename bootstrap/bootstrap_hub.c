@@ -12,6 +12,7 @@
 #include "core/base/util.h"
 
 #include <errno.h>
+#include <netdb.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,9 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SECOND_NS      1000000000ULL
-#define EVICT_AFTER_NS (SECOND_NS / 2)
-#define MAX_STRANGERS  256
+#define SECOND_NS 1000000000ULL
 
 /* ---- the loop --------------------------------------------------------------------------- */
 
@@ -45,38 +44,38 @@ static void sweep(struct gyre_hub *hub)
 static void set_accepting(struct gyre_hub *hub, bool is_accepting)
 {
     struct epoll_event event = {.events = is_accepting ? (uint32_t)EPOLLIN : 0U, .data.ptr = NULL};
-    if (hub->listen_fd >= 0 && hub->is_accepting != is_accepting)
-        epoll_ctl(hub->epoll_fd, EPOLL_CTL_MOD, hub->listen_fd, &event);
+    for (int i = 0; i < hub->listeners.n && hub->is_accepting != is_accepting; i++)
+        epoll_ctl(hub->epoll_fd, EPOLL_CTL_MOD, hub->listeners.fds[i], &event);
     hub->is_accepting = is_accepting;
 }
 
-/* Room for one more stranger? The oldest goes if it had time enough; a rank proves itself in
- * milliseconds. */
 static bool make_room(struct gyre_hub *hub)
 {
     struct gyre_hub_link *oldest = NULL;
-    if (hub->n_strangers < MAX_STRANGERS)
+    if (gyre_stranger_room(hub->n_strangers, NULL) == GYRE_STRANGER_ROOM)
         return true;
     for (struct gyre_hub_link *link = hub->links; link != NULL; link = link->next) {
         if (link->phase == GYRE_LINK_STRANGER && !link->is_dead)
             oldest = link; /* the list is youngest first */
     }
-    if (oldest == NULL || gyre_now_ns() - oldest->born_ns < EVICT_AFTER_NS)
-        return false;
+    const enum gyre_stranger_room room =
+        gyre_stranger_room(hub->n_strangers, oldest != NULL ? &oldest->stranger : NULL);
+    if (room != GYRE_STRANGER_EVICT)
+        return room == GYRE_STRANGER_ROOM;
     gyre_hub_link_kill(oldest, "is a stranger");
     sweep(hub);
     return true;
 }
 
-static void accept_some(struct gyre_hub *hub)
+static void accept_some(struct gyre_hub *hub, int listen_fd)
 {
-    for (int i = 0; i < 64 && hub->listen_fd >= 0; i++) {
+    for (int i = 0; i < 64; i++) {
         int fd = -1;
         if (!make_room(hub)) {
             set_accepting(hub, false);
             return;
         }
-        const gyre_status status = gyre_sock_accept(hub->listen_fd, 0, &fd);
+        const gyre_status status = gyre_sock_accept(listen_fd, 0, &fd);
         if (status == GYRE_SUCCESS) {
             gyre_hub_link_add(hub, fd);
         } else {
@@ -95,8 +94,8 @@ static void check_time(struct gyre_hub *hub)
     for (struct gyre_hub_link *link = hub->links; link != NULL; link = link->next) {
         if (link->phase != GYRE_LINK_RANK && now_ns >= link->deadline_ns)
             gyre_hub_link_kill(link, "took too long");
-        else if (link->phase == GYRE_LINK_RANK && gyre_wire_peer_vanished(link->fd))
-            gyre_hub_link_kill(link, "stopped answering: its host or network is gone");
+        else if (link->phase == GYRE_LINK_RANK && gyre_wire_is_silent(link->fd, &link->watch))
+            gyre_hub_link_kill_silent(link);
     }
     gyre_hub_check_deadlines(hub, now_ns);
     if (!hub->is_accepting)
@@ -118,8 +117,7 @@ static void free_hub(struct gyre_hub *hub)
         hub->links = link->next;
         gyre_hub_link_free(hub, link);
     }
-    if (hub->listen_fd >= 0)
-        gyre_sock_close(hub->listen_fd);
+    gyre_sock_close_all(&hub->listeners);
     if (hub->epoll_fd >= 0)
         close(hub->epoll_fd);
     free(hub->ranks);
@@ -155,8 +153,10 @@ static void *run_hub(void *context)
         }
         const bool is_joining = !hub->is_complete || hub->n_gathered > 0;
         const int n_events = epoll_wait(hub->epoll_fd, events, MAX_EVENTS, is_joining ? 100 : 1000);
+        bool is_called = false;
         for (int i = 0; i < n_events; i++) {
             struct gyre_hub_link *link = events[i].data.ptr;
+            is_called = is_called || link == NULL;
             if (link == NULL)
                 continue; /* accepting may sweep, so it comes after the links' own events */
             if (!link->is_dead && (events[i].events & (uint32_t)EPOLLOUT) != 0)
@@ -164,9 +164,9 @@ static void *run_hub(void *context)
             if (!link->is_dead && (events[i].events & ~(uint32_t)EPOLLOUT) != 0)
                 gyre_hub_link_read(hub, link);
         }
-        for (int i = 0; i < n_events; i++) {
-            if (events[i].data.ptr == NULL)
-                accept_some(hub);
+        if (is_called) {
+            for (int i = 0; i < hub->listeners.n; i++)
+                accept_some(hub, hub->listeners.fds[i]);
         }
         if (gyre_now_ns() >= next_check_ns) {
             check_time(hub);
@@ -188,30 +188,58 @@ static gyre_status start_thread(struct gyre_hub *hub)
     return GYRE_SUCCESS;
 }
 
+static gyre_status watch_listeners(struct gyre_hub *hub)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
+    hub->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    bool is_watched = hub->epoll_fd >= 0;
+    for (int i = 0; i < hub->listeners.n && is_watched; i++)
+        is_watched = epoll_ctl(hub->epoll_fd, EPOLL_CTL_ADD, hub->listeners.fds[i], &event) == 0;
+    return is_watched ? GYRE_SUCCESS : gyre_fail_errno(errno, "epoll of the rendezvous");
+}
+
+/* The address that the launcher gave the ranks for their first meeting has just worked for that, so
+ * it is the one that a rank should try first. */
+static bool find_master(struct gyre_sock_address *address_out)
+{
+    const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+    const char *name = gyre_param_master_address();
+    struct addrinfo *list = NULL;
+    if (name == NULL || name[0] == '\0' || getaddrinfo(name, NULL, &hints, &list) != 0)
+        return false;
+    memset(address_out, 0, sizeof(*address_out));
+    address_out->family = (uint16_t)list->ai_family;
+    if (list->ai_family == AF_INET)
+        memcpy(address_out->bytes, &((const struct sockaddr_in *)(void *)list->ai_addr)->sin_addr,
+               4);
+    else
+        memcpy(address_out->bytes, &((const struct sockaddr_in6 *)(void *)list->ai_addr)->sin6_addr,
+               16);
+    freeaddrinfo(list);
+    return true;
+}
+
 gyre_status gyre_hub_start(const struct gyre_params *params, struct gyre_id_layout *id_out)
 {
-    struct gyre_sock_interface interface;
     gyre_status status = GYRE_SUCCESS;
-    GYRE_TRY(gyre_sock_choose(params, &interface));
+    struct gyre_sock_address master;
+    const bool has_master = find_master(&master);
     struct gyre_hub *hub = calloc(1, sizeof(*hub));
     if (hub == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "the rendezvous");
     hub->epoll_fd = -1;
-    hub->listen_fd = -1;
     hub->is_accepting = true;
     hub->timeout_ns = (uint64_t)gyre_param_number(params, GYRE_PARAM_BOOTSTRAP_TIMEOUT) * SECOND_NS;
     hub->deadline_ns = gyre_now_ns() + hub->timeout_ns;
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
     GYRE_TRY_GOTO(status, gyre_random_bytes(hub->secret, sizeof(hub->secret)), free_hub);
-    GYRE_TRY_GOTO(status, gyre_sock_listen(&interface.address, &hub->listen_fd, &hub->address),
-                  free_hub);
-    hub->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (hub->epoll_fd < 0 || epoll_ctl(hub->epoll_fd, EPOLL_CTL_ADD, hub->listen_fd, &event) != 0) {
-        status = gyre_fail_errno(errno, "epoll of the rendezvous");
-        goto free_hub;
-    }
-    /* Before the thread owns them. */
-    id_out->address = hub->address;
+    GYRE_TRY_GOTO(
+        status,
+        gyre_sock_listen_all(params, has_master ? &master : NULL, &hub->listeners, &id_out->list),
+        free_hub);
+    gyre_sock_list_to_text(hub->listeners.addresses, hub->listeners.n, hub->address_text,
+                           sizeof(hub->address_text));
+    GYRE_TRY_GOTO(status, watch_listeners(hub), free_hub);
+    /* Before the thread owns it. */
     memcpy(id_out->secret, hub->secret, sizeof(id_out->secret));
     gyre_store_release_u32(&serving_pid, (uint32_t)getpid());
     GYRE_TRY_GOTO(status, start_thread(hub), free_hub);

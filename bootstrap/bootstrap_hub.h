@@ -33,17 +33,16 @@ struct gyre_hub_link {
     struct gyre_hub_link *next;
     int fd;
     enum gyre_link_phase phase;
-    uint64_t born_ns;
     uint64_t deadline_ns; /* of all phases but RANK */
     bool is_dead;         /* closed by the sweep, never in the middle of an event */
     bool wants_out;
     bool has_left;
-    const char *death; /* how it ended */
-    struct gyre_hello hello;
-    struct gyre_answer answer;
+    char death[160]; /* how it ended */
+    struct gyre_wire_watch watch;
+    struct gyre_stranger stranger; /* in that phase */
     struct gyre_frame frame;
     uint8_t *payload; /* of `frame`, while it comes in */
-    size_t n_read;    /* of the answer, or of header + payload */
+    size_t n_read;    /* of header + payload */
     struct gyre_hub_out *first_out;
     struct gyre_hub_out *last_out;
     size_t n_out_offset; /* sent of first_out */
@@ -55,15 +54,16 @@ struct gyre_hub_link {
 };
 
 struct gyre_hub {
-    int listen_fd; /* -1 once all have joined */
+    struct gyre_sock_listeners listeners; /* none once all have joined */
     int epoll_fd;
     bool is_accepting;
-    struct gyre_sock_address address;
+    char address_text[256];
     uint8_t secret[GYRE_SECRET_BYTES];
     uint64_t timeout_ns;
     uint64_t deadline_ns; /* of joining */
     uint64_t first_join_ns;
     uint64_t next_progress_ns;
+    uint64_t progress_ns; /* how long after that the next line comes */
     struct gyre_hub_link *links;
     int n_strangers;
     uint64_t n_dropped;
@@ -89,6 +89,10 @@ void gyre_hub_link_free(struct gyre_hub *hub, struct gyre_hub_link *link);
 /** gyre_hub_link_kill - have the sweep end it. The first reason stays. */
 void gyre_hub_link_kill(struct gyre_hub_link *link, const char *death);
 
+/** gyre_hub_link_kill_silent - the same for a peer whose kernel says nothing any more; if it still
+ * hears this host, it learns so at once. */
+void gyre_hub_link_kill_silent(struct gyre_hub_link *link);
+
 /** gyre_hub_link_read / write - serve a readable / writable socket without blocking. */
 void gyre_hub_link_read(struct gyre_hub *hub, struct gyre_hub_link *link);
 void gyre_hub_link_write(struct gyre_hub *hub, struct gyre_hub_link *link);
@@ -108,7 +112,8 @@ void gyre_hub_on_frame(struct gyre_hub *hub, struct gyre_hub_link *link);
 /** gyre_hub_on_end - the link is about to be freed: if it was a rank's, tell the others. */
 void gyre_hub_on_end(struct gyre_hub *hub, struct gyre_hub_link *link);
 
-/** gyre_hub_check_deadlines - of joining (with a line of progress every 5 s) and of the gather. */
+/** gyre_hub_check_deadlines - of joining (with a line of progress now and then) and of the gather.
+ */
 void gyre_hub_check_deadlines(struct gyre_hub *hub, uint64_t now_ns);
 
 /** gyre_hub_start - listen and start the thread. @id_out: where and with which secret. */

@@ -9,6 +9,7 @@
 #include "core/base/util.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -20,8 +21,22 @@
 void gyre_hub_link_kill(struct gyre_hub_link *link, const char *death)
 {
     if (!link->is_dead)
-        link->death = death;
+        snprintf(link->death, sizeof(link->death), "%s", death);
     link->is_dead = true;
+}
+
+/* The connection ended with this errno; 0 = the peer closed it. */
+static void kill_with(struct gyre_hub_link *link, int error_number)
+{
+    char text[sizeof(link->death)];
+    gyre_hub_link_kill(
+        link, gyre_wire_end_text(link->fd, error_number, &link->watch, text, sizeof(text)));
+}
+
+void gyre_hub_link_kill_silent(struct gyre_hub_link *link)
+{
+    kill_with(link, ETIMEDOUT);
+    gyre_wire_reset(link->fd);
 }
 
 struct gyre_hub_buffer *gyre_hub_frame(enum gyre_frame_type type, int rank, uint32_t sequence,
@@ -86,9 +101,7 @@ void gyre_hub_link_write(struct gyre_hub *hub, struct gyre_hub_link *link)
             while (link->first_out != NULL)
                 drop_first_out(link);
         } else if (errno != EINTR) {
-            gyre_hub_link_kill(link, errno == ETIMEDOUT
-                                         ? "stopped answering: its host or network is gone"
-                                         : "exited or closed its connection");
+            kill_with(link, errno);
         }
     }
     if (link->is_dead)
@@ -126,22 +139,19 @@ void gyre_hub_link_add(struct gyre_hub *hub, int fd)
         return;
     }
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = link};
-    if (gyre_hello_make(&link->hello) != GYRE_SUCCESS ||
+    if (!gyre_stranger_greet(&link->stranger, fd) ||
         epoll_ctl(hub->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
         gyre_sock_close(fd);
         free(link);
         return;
     }
     link->fd = fd;
+    gyre_wire_watch_start(fd, &link->watch);
     link->phase = GYRE_LINK_STRANGER;
-    link->born_ns = gyre_now_ns();
-    link->deadline_ns = link->born_ns + STRANGER_DEADLINE_NS;
+    link->deadline_ns = link->stranger.born_ns + STRANGER_DEADLINE_NS;
     link->next = hub->links;
     hub->links = link;
     hub->n_strangers++;
-    /* 36 bytes into an empty socket buffer: all or nothing. */
-    if (send(fd, &link->hello, sizeof(link->hello), MSG_NOSIGNAL) != sizeof(link->hello))
-        gyre_hub_link_kill(link, "closed its connection");
 }
 
 void gyre_hub_link_free(struct gyre_hub *hub, struct gyre_hub_link *link)
@@ -163,38 +173,27 @@ void gyre_hub_link_free(struct gyre_hub *hub, struct gyre_hub_link *link)
 
 /* ---- reading ---------------------------------------------------------------------------- */
 
-/* Is the link's answer right? Then proof_out is ours. */
-static bool check_answer(struct gyre_hub *hub, struct gyre_hub_link *link,
-                         uint8_t proof_out[GYRE_PROOF_BYTES])
+static void read_stranger(struct gyre_hub *hub, struct gyre_hub_link *link)
 {
-    const struct gyre_hello *client = &link->answer.hello;
-    const bool is_right =
-        gyre_proof_make(hub->secret, false, client, &link->hello, proof_out) == GYRE_SUCCESS &&
-        gyre_proof_equal(proof_out, link->answer.proof) &&
-        gyre_proof_make(hub->secret, true, client, &link->hello, proof_out) == GYRE_SUCCESS;
-    gyre_authenticate_release();
-    return is_right;
-}
-
-static void on_answer(struct gyre_hub *hub, struct gyre_hub_link *link)
-{
-    uint8_t proof[GYRE_PROOF_BYTES];
-    if (!check_answer(hub, link, proof) ||
-        send(link->fd, proof, sizeof(proof), MSG_NOSIGNAL) != sizeof(proof)) {
-        gyre_hub_link_kill(link, "does not know the secret");
-        return;
+    const enum gyre_stranger_state state = gyre_stranger_read(&link->stranger, hub->secret);
+    if (state != GYRE_STRANGER_WAITS)
+        gyre_authenticate_release();
+    if (state == GYRE_STRANGER_REFUSED) {
+        gyre_hub_link_kill(link, "is a stranger");
+    } else if (state == GYRE_STRANGER_PROVED) {
+        hub->n_strangers--;
+        link->phase = GYRE_LINK_PROVED;
     }
-    hub->n_strangers--;
-    link->phase = GYRE_LINK_PROVED;
-    link->n_read = 0;
 }
 
 /* The most bytes that a frame of this type may carry from a link in this phase; -1 = none. */
 static int64_t frame_cap(const struct gyre_hub *hub, const struct gyre_hub_link *link)
 {
     const uint32_t type = link->frame.type;
-    if (link->phase == GYRE_LINK_PROVED)
-        return type == GYRE_FRAME_JOIN ? (int64_t)sizeof(struct gyre_frame_join) : -1;
+    if (link->phase == GYRE_LINK_PROVED && type == GYRE_FRAME_JOIN)
+        return (int64_t)sizeof(struct gyre_frame_join);
+    if (link->phase == GYRE_LINK_PROVED && type != GYRE_FRAME_FAIL)
+        return -1;
     switch (type) {
     case GYRE_FRAME_GATHER:
         return (int64_t)gyre_gather_cap(hub->n_ranks);
@@ -226,14 +225,6 @@ static void on_header(struct gyre_hub *hub, struct gyre_hub_link *link)
 static void on_bytes(struct gyre_hub *hub, struct gyre_hub_link *link, size_t n_bytes)
 {
     link->n_read += n_bytes;
-    if (link->phase == GYRE_LINK_STRANGER) {
-        if (link->n_read >= sizeof(link->answer.hello.magic) &&
-            !gyre_hello_is_one(&link->answer.hello))
-            gyre_hub_link_kill(link, "is a stranger");
-        else if (link->n_read == sizeof(link->answer))
-            on_answer(hub, link);
-        return;
-    }
     if (link->n_read == sizeof(link->frame))
         on_header(hub, link);
     if (link->is_dead || link->n_read < sizeof(link->frame) ||
@@ -254,10 +245,6 @@ static uint8_t *read_target(struct gyre_hub_link *link, uint8_t *trash, size_t n
         *n_wanted_out = n_trash;
         return trash;
     }
-    if (link->phase == GYRE_LINK_STRANGER) {
-        *n_wanted_out = sizeof(link->answer) - n_read;
-        return (uint8_t *)&link->answer + n_read;
-    }
     if (n_read < sizeof(link->frame)) {
         *n_wanted_out = sizeof(link->frame) - n_read;
         return (uint8_t *)&link->frame + n_read;
@@ -269,7 +256,10 @@ static uint8_t *read_target(struct gyre_hub_link *link, uint8_t *trash, size_t n
 void gyre_hub_link_read(struct gyre_hub *hub, struct gyre_hub_link *link)
 {
     uint8_t trash[4096];
-    for (int turn = 0; turn < READS_PER_TURN && !link->is_dead; turn++) {
+    if (link->phase == GYRE_LINK_STRANGER)
+        read_stranger(hub, link);
+    for (int turn = 0; turn < READS_PER_TURN && !link->is_dead && link->phase != GYRE_LINK_STRANGER;
+         turn++) {
         size_t n_wanted = 0;
         uint8_t *target = read_target(link, trash, sizeof(trash), &n_wanted);
         const ssize_t n_got = recv(link->fd, target, n_wanted, 0);
@@ -277,13 +267,11 @@ void gyre_hub_link_read(struct gyre_hub *hub, struct gyre_hub_link *link)
             if (link->phase != GYRE_LINK_FINISHING)
                 on_bytes(hub, link, (size_t)n_got);
         } else if (n_got == 0) {
-            gyre_hub_link_kill(link, "exited or closed its connection");
-        } else if (errno == ETIMEDOUT || errno == EHOSTUNREACH) {
-            gyre_hub_link_kill(link, "stopped answering: its host or network is gone");
+            kill_with(link, 0);
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             return;
         } else if (errno != EINTR) {
-            gyre_hub_link_kill(link, "exited or closed its connection (reset)");
+            kill_with(link, errno);
         }
     }
 }

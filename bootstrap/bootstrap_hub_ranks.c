@@ -16,8 +16,9 @@
 
 #define SECOND_NS        1000000000ULL
 #define PROGRESS_NS      (5 * SECOND_NS)
+#define PROGRESS_MAX_NS  (60 * SECOND_NS)
 #define FINISH_NS        (5 * SECOND_NS)  /* for the last word to arrive */
-#define LINGER_NS        (10 * SECOND_NS) /* latecomers of a failed job learn why */
+#define LINGER_NS        (60 * SECOND_NS) /* latecomers of a failed job learn why */
 #define MAX_POSTED_BYTES (4u << 20)       /* waiting for one rank; more is dropped */
 
 static bool is_one_process(const struct gyre_frame_join *who, const char *host)
@@ -110,8 +111,7 @@ static void welcome_all(struct gyre_hub *hub)
     }
     hub->is_complete = true;
     /* Nobody else belongs here: from now on there is no port to knock at. */
-    gyre_sock_close(hub->listen_fd);
-    hub->listen_fd = -1;
+    gyre_sock_close_all(&hub->listeners);
     struct gyre_hub_buffer *buffer =
         gyre_hub_frame(GYRE_FRAME_JOINED, -1, 0, &joined, sizeof(joined));
     broadcast(hub, -1, buffer);
@@ -154,6 +154,14 @@ static bool admit(struct gyre_hub *hub, struct gyre_hub_link *link)
     return !hub->has_failed;
 }
 
+/* A rank gives up before all have joined, before it has joined itself or after that. */
+static void on_early_failure(struct gyre_hub *hub, struct gyre_hub_link *link)
+{
+    fail_job(hub, GYRE_ERROR_REMOTE, "init: rank %d failed: %s", link->frame.rank,
+             (const char *)link->payload);
+    gyre_hub_link_kill(link, "gave up");
+}
+
 static void on_join(struct gyre_hub *hub, struct gyre_hub_link *link)
 {
     if (link->frame.n_bytes != sizeof(link->who)) {
@@ -173,6 +181,7 @@ static void on_join(struct gyre_hub *hub, struct gyre_hub_link *link)
         hub->n_ranks = link->who.n_ranks;
         hub->first_join_ns = gyre_now_ns();
         hub->next_progress_ns = hub->first_join_ns + PROGRESS_NS;
+        hub->progress_ns = PROGRESS_NS;
         hub->deadline_ns = hub->first_join_ns + hub->timeout_ns;
     }
     link->phase = GYRE_LINK_RANK;
@@ -266,6 +275,10 @@ static void tell_all(struct gyre_hub *hub, struct gyre_hub_link *link, enum gyre
 
 void gyre_hub_on_frame(struct gyre_hub *hub, struct gyre_hub_link *link)
 {
+    if (!hub->is_complete && link->frame.type == GYRE_FRAME_FAIL) {
+        on_early_failure(hub, link);
+        return;
+    }
     if (link->phase == GYRE_LINK_PROVED) {
         on_join(hub, link);
         return;
@@ -320,20 +333,20 @@ void gyre_hub_on_end(struct gyre_hub *hub, struct gyre_hub_link *link)
 static void check_joining(struct gyre_hub *hub, uint64_t now_ns)
 {
     char missing[400];
-    char address[64];
     const unsigned long long waited_s = (now_ns - hub->first_join_ns) / SECOND_NS;
-    gyre_sock_to_text(&hub->address, address, sizeof(address));
     name_missing(hub, false, missing, sizeof(missing));
     if (now_ns >= hub->deadline_ns) {
         fail_job(hub, GYRE_ERROR_TIMEOUT,
                  "init: after %llu s %d of %d ranks have not joined: %s (they never reached the "
                  "rendezvous at %s)",
-                 waited_s, hub->n_ranks - hub->n_joined, hub->n_ranks, missing, address);
+                 waited_s, hub->n_ranks - hub->n_joined, hub->n_ranks, missing, hub->address_text);
     } else if (now_ns >= hub->next_progress_ns) {
         GYRE_WARN("init: waiting %llu s for %d of %d ranks: %s (they never reached the rendezvous "
                   "at %s; check the launcher and that their hosts reach it)",
-                  waited_s, hub->n_ranks - hub->n_joined, hub->n_ranks, missing, address);
-        hub->next_progress_ns = now_ns + PROGRESS_NS;
+                  waited_s, hub->n_ranks - hub->n_joined, hub->n_ranks, missing, hub->address_text);
+        /* After 5, 10, 20, 40 and 80 s, then once a minute. */
+        hub->next_progress_ns += hub->progress_ns;
+        hub->progress_ns = gyre_min_u64(2 * hub->progress_ns, PROGRESS_MAX_NS);
     }
 }
 

@@ -8,20 +8,16 @@
 #include "core/base/util.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
-#define SECOND_NS        1000000000ULL
-#define GRACE_NS         (2 * SECOND_NS) /* the hub's verdict names more than ours; let it come */
-#define CONNECT_SLICE_NS (1 * SECOND_NS) /* refused for this long: nobody listens there */
-#define PROOF_NS         (5 * SECOND_NS) /* the hub's patience with strangers */
-#define POST_NS          (5 * SECOND_NS)
-#define HANDSHAKE_TRIES  5
+#define SECOND_NS  1000000000ULL
+#define GRACE_NS   (2 * SECOND_NS) /* the hub's verdict names more than ours; let it come */
+#define GIVE_UP_NS (2 * SECOND_NS) /* a failed rank's own error waits for this */
+#define POST_NS    (5 * SECOND_NS)
 
 static struct gyre_tcp *tcp_of(struct gyre_bootstrap *bootstrap)
 {
@@ -97,6 +93,21 @@ static gyre_status tcp_all_gather_v(struct gyre_bootstrap *bootstrap, const void
     if (status == GYRE_SUCCESS)
         status = gyre_gathered_v(result, bootstrap->n_ranks, all_out, offsets_out);
     free(result);
+    return status;
+}
+
+static gyre_status tcp_check(struct gyre_bootstrap *bootstrap)
+{
+    struct gyre_tcp *tcp = tcp_of(bootstrap);
+    gyre_status status = GYRE_SUCCESS;
+    pthread_mutex_lock(&tcp->lock);
+    if (tcp->broken == GYRE_SUCCESS)
+        gyre_tcp_wait(tcp, 0);
+    if (tcp->broken != GYRE_SUCCESS)
+        status = gyre_fail(tcp->broken, "%s", tcp->broken_text);
+    else if (gyre_bootstrap_is_cancelled(bootstrap))
+        status = gyre_fail(GYRE_ERROR_ABORTED, "init was given up on rank %d", bootstrap->rank);
+    pthread_mutex_unlock(&tcp->lock);
     return status;
 }
 
@@ -198,6 +209,7 @@ static const struct gyre_bootstrap_ops tcp_ops = {
     .name = "tcp",
     .all_gather = tcp_all_gather,
     .all_gather_v = tcp_all_gather_v,
+    .check = tcp_check,
     .fail = tcp_fail,
     .post = tcp_post,
     .poll = tcp_poll,
@@ -207,54 +219,6 @@ static const struct gyre_bootstrap_ops tcp_ops = {
 };
 
 /* ---- opening ---------------------------------------------------------------------------- */
-
-/* The hub speaks first. Its kernel takes connections also while its process is stopped. */
-static gyre_status shake_hands(struct gyre_tcp *tcp, const struct gyre_id_layout *layout,
-                               uint64_t deadline_ns)
-{
-    bool has_word = false;
-    while (!has_word) {
-        GYRE_TRY(gyre_wire_await(tcp->fd, deadline_ns, &has_word));
-        if (gyre_bootstrap_is_cancelled(&tcp->base))
-            return gyre_fail(GYRE_ERROR_ABORTED, "init was given up on rank %d", tcp->base.rank);
-    }
-    return gyre_authenticate(tcp->fd, layout->secret, false,
-                             gyre_min_u64(deadline_ns, gyre_now_ns() + PROOF_NS));
-}
-
-static gyre_status connect_hub(struct gyre_tcp *tcp, const struct gyre_id_layout *layout,
-                               uint64_t deadline_ns)
-{
-    for (int n_refused = 0;;) {
-        const uint64_t slice_ns = gyre_min_u64(deadline_ns, gyre_now_ns() + CONNECT_SLICE_NS);
-        if (gyre_bootstrap_is_cancelled(&tcp->base))
-            return gyre_fail(GYRE_ERROR_ABORTED, "init was given up on rank %d", tcp->base.rank);
-        gyre_status status = gyre_sock_connect(&layout->address, slice_ns, &tcp->fd);
-        if (status == GYRE_ERROR_TIMEOUT && gyre_now_ns() < deadline_ns)
-            continue; /* a busy listener drops connection requests */
-        if (status != GYRE_SUCCESS)
-            return gyre_fail_context(status, "init: rank %d cannot reach the rendezvous of %s",
-                                     tcp->base.rank, tcp->hub_text);
-        status = shake_hands(tcp, layout, deadline_ns);
-        if (status == GYRE_SUCCESS || status == GYRE_ERROR_ABORTED)
-            return status;
-        gyre_sock_close(tcp->fd);
-        tcp->fd = -1;
-        if (status == GYRE_ERROR_TIMEOUT && gyre_now_ns() < deadline_ns)
-            continue;
-        if (status == GYRE_ERROR_TIMEOUT)
-            return gyre_fail_context(status, "init: the rendezvous at %s does not answer",
-                                     tcp->hub_text);
-        /* Also a crowd of strangers can push a rank out; it just comes again. */
-        if (status != GYRE_ERROR_REMOTE || ++n_refused == HANDSHAKE_TRIES)
-            return gyre_fail_context(
-                status,
-                "init: the rendezvous at %s does not take this unique id (made %lld s ago; "
-                "is it another job's?)",
-                tcp->hub_text, (long long)time(NULL) - (long long)layout->created_unix_s);
-        poll(NULL, 0, 50 * n_refused);
-    }
-}
 
 static gyre_status join(struct gyre_tcp *tcp, uint64_t deadline_ns)
 {
@@ -302,12 +266,40 @@ static gyre_status make_tcp(const struct gyre_id_layout *layout,
     memcpy(tcp->base.secret, layout->secret, sizeof(tcp->base.secret));
     tcp->fd = -1;
     tcp->joined.hub_rank = -1;
-    gyre_sock_to_text(&layout->address, tcp->hub_text, sizeof(tcp->hub_text));
+    struct gyre_sock_address addresses[GYRE_SOCK_LIST_MAX];
+    gyre_sock_list_to_text(addresses, gyre_sock_list_read(&layout->list, addresses), tcp->hub_text,
+                           sizeof(tcp->hub_text));
     pthread_mutex_init(&tcp->send_lock, NULL);
     pthread_mutex_init(&tcp->lock, NULL);
     gyre_cond_init(&tcp->changed);
     *tcp_out = tcp;
     return GYRE_SUCCESS;
+}
+
+void gyre_bootstrap_tcp_give_up(const gyre_unique_id *id, const struct gyre_bootstrap_place *place,
+                                const char *text)
+{
+    struct gyre_id_layout layout;
+    struct gyre_tcp *tcp = NULL;
+    /* Not to be given up in its turn: a fault may be why. */
+    const struct gyre_bootstrap_place own = {place->n_ranks, place->rank, NULL};
+    char before[GYRE_CAUSE_MAX_BYTES];
+    char words[GYRE_TEXT_MAX_BYTES];
+    char end = 0;
+    const uint64_t deadline_ns = gyre_now_ns() + GIVE_UP_NS;
+    snprintf(before, sizeof(before), "%s", gyre_cause());
+    snprintf(words, sizeof(words), "%s", text);
+    /* With one rank nobody waits. */
+    if (place->n_ranks != 1 && gyre_id_read(id, &layout) == GYRE_SUCCESS &&
+        make_tcp(&layout, &own, &tcp) == GYRE_SUCCESS) {
+        /* The hub closes the link when it has read the frame. */
+        if (gyre_tcp_connect(tcp, &layout, deadline_ns) == GYRE_SUCCESS) {
+            tcp_fail(&tcp->base, words);
+            (void)gyre_sock_recv(tcp->fd, &end, sizeof(end), deadline_ns);
+        }
+        tcp_close(&tcp->base);
+    }
+    gyre_set_cause(before);
 }
 
 gyre_status gyre_bootstrap_tcp_open(const struct gyre_params *params, const gyre_unique_id *id,
@@ -317,6 +309,7 @@ gyre_status gyre_bootstrap_tcp_open(const struct gyre_params *params, const gyre
     struct gyre_id_layout layout;
     struct gyre_tcp *tcp = NULL;
     gyre_status status = GYRE_SUCCESS;
+    bool is_joining = false;
     if (place->n_ranks < 1 || place->n_ranks > GYRE_MAX_RANKS || place->rank < 0 ||
         place->rank >= place->n_ranks)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "rank %d of %d ranks is out of range",
@@ -325,15 +318,22 @@ gyre_status gyre_bootstrap_tcp_open(const struct gyre_params *params, const gyre
     GYRE_TRY(make_tcp(&layout, place, &tcp));
     tcp->timeout_ns = (uint64_t)gyre_param_number(params, GYRE_PARAM_BOOTSTRAP_TIMEOUT) * SECOND_NS;
     const uint64_t deadline_ns = gyre_now_ns() + tcp->timeout_ns + GRACE_NS;
-    GYRE_TRY_GOTO(status, connect_hub(tcp, &layout, deadline_ns), close_tcp);
-    GYRE_TRY_GOTO(status, join(tcp, deadline_ns), close_tcp);
+    GYRE_TRY_GOTO(status, gyre_tcp_connect(tcp, &layout, deadline_ns), close_tcp);
+    GYRE_TRY_GOTO(status, gyre_sock_own_address(tcp->fd, &tcp->base.own_address), close_tcp);
+    is_joining = true;
+    GYRE_TRY_GOTO(status, join(tcp, deadline_ns), fail);
     tcp->base.hub_rank = tcp->joined.hub_rank;
     snprintf(tcp->base.hub_text, sizeof(tcp->base.hub_text), "pid %d on %.64s", tcp->joined.hub_pid,
              tcp->joined.hub_host);
     *bootstrap_out = &tcp->base;
     return GYRE_SUCCESS;
 
+fail:
+    /* The others wait for this rank; where they gave up first, the hub does not read this. */
+    tcp_fail(&tcp->base, gyre_cause());
 close_tcp:
     tcp_close(&tcp->base);
+    if (status == GYRE_ERROR_ABORTED && !is_joining)
+        gyre_bootstrap_tcp_give_up(id, place, gyre_cause());
     return status;
 }

@@ -15,6 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#define LOOK_EVERY_NS 250000000ULL
+
 /* ---- sending ---------------------------------------------------------------------------- */
 
 gyre_status gyre_tcp_send(struct gyre_tcp *tcp, const struct gyre_frame *frame, const void *payload,
@@ -54,12 +56,17 @@ static void on_lost(struct gyre_tcp *tcp, int rank, const char *text)
 
 static void on_hub_closed(struct gyre_tcp *tcp, const char *how)
 {
-    char text[256];
+    char text[GYRE_TEXT_MAX_BYTES];
     const struct gyre_frame_joined *joined = &tcp->joined;
     if (tcp->is_closed)
         return;
     tcp->is_closed = true;
-    if (!tcp->is_joined) {
+    if (tcp->is_joined && joined->hub_rank == tcp->base.rank) {
+        /* This rank has not died, so nobody is lost; nobody can be watched any more either. */
+        snprintf(text, sizeof(text), "rank %d's own rendezvous at %s %s", tcp->base.rank,
+                 tcp->hub_text, how);
+        gyre_tcp_set_broken(tcp, GYRE_ERROR_REMOTE, text);
+    } else if (!tcp->is_joined) {
         snprintf(text, sizeof(text), "the rendezvous at %s %s before all ranks had joined",
                  tcp->hub_text, how);
         gyre_tcp_set_broken(tcp, GYRE_ERROR_REMOTE, text);
@@ -165,9 +172,9 @@ static void read_some(struct gyre_tcp *tcp)
             continue;
         if (n_got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             return;
-        const char *how = n_got < 0 && errno == ETIMEDOUT
-                              ? "stopped answering: its host or network is gone"
-                              : "exited or closed its connection";
+        char how[160] = "";
+        if (n_got <= 0 && n_wanted > 0)
+            gyre_wire_end_text(tcp->fd, n_got < 0 ? errno : 0, &tcp->watch, how, sizeof(how));
         pthread_mutex_lock(&tcp->lock);
         if (!is_usable)
             on_hub_closed(tcp, "sent a frame that is too large");
@@ -188,6 +195,20 @@ static void read_some(struct gyre_tcp *tcp)
         if (is_closed)
             return;
     }
+}
+
+/* The reader's: has the hub's kernel gone silent? Then how_out says so. */
+static bool is_hub_silent(struct gyre_tcp *tcp, char *how_out, size_t how_bytes)
+{
+    const uint64_t now_ns = gyre_now_ns();
+    if (now_ns < tcp->next_look_ns)
+        return false;
+    tcp->next_look_ns = now_ns + LOOK_EVERY_NS;
+    if (!gyre_wire_is_silent(tcp->fd, &tcp->watch))
+        return false;
+    gyre_wire_end_text(tcp->fd, ETIMEDOUT, &tcp->watch, how_out, how_bytes);
+    gyre_wire_reset(tcp->fd);
+    return true;
 }
 
 static void wait_cond(struct gyre_tcp *tcp, uint64_t deadline_ns)
@@ -214,10 +235,11 @@ void gyre_tcp_wait(struct gyre_tcp *tcp, uint64_t deadline_ns)
         n_wakes = 0; /* another wake may follow; nothing is lost */
     if (n_ready > 0 && entries[0].revents != 0)
         read_some(tcp);
-    const bool has_vanished = n_ready == 0 && gyre_wire_peer_vanished(tcp->fd);
+    char how[160] = "";
+    const bool is_silent = is_hub_silent(tcp, how, sizeof(how));
     pthread_mutex_lock(&tcp->lock);
-    if (has_vanished)
-        on_hub_closed(tcp, "stopped answering: its host or network is gone");
+    if (is_silent)
+        on_hub_closed(tcp, how);
     tcp->is_reading = false;
     pthread_cond_broadcast(&tcp->changed);
 }

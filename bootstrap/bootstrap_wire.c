@@ -1,43 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Waiting for a peer's word and whether its kernel is still there, queues of events, gathered
- * results.
+ * Waiting for a peer's word, queues of events, gathered results.
  */
 #include "bootstrap/bootstrap_wire.h"
 
 #include "core/base/log.h"
 #include "core/base/util.h"
 
-#include <netinet/tcp.h>
+#include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define VANISHED_AFTER_MS   8000
 #define AWAIT_MS            100
 #define MAX_QUEUED_MESSAGES 1024
 
-bool gyre_wire_peer_vanished(int fd)
+gyre_status gyre_wire_await(int fd, struct gyre_wire_watch *watch, uint64_t deadline_ns,
+                            bool *has_word_out)
 {
-    struct tcp_info info;
-    socklen_t n_info = sizeof(info);
-    memset(&info, 0, sizeof(info));
-    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &n_info) != 0)
-        return false;
-    return info.tcpi_unacked > 0 && info.tcpi_retransmits > 0 &&
-           info.tcpi_last_ack_recv > VANISHED_AFTER_MS;
-}
-
-gyre_status gyre_wire_await(int fd, uint64_t deadline_ns, bool *has_word_out)
-{
+    char text[160];
     struct pollfd entry = {.fd = fd, .events = POLLIN};
     *has_word_out = poll(&entry, 1, AWAIT_MS) > 0;
     if (*has_word_out)
         return GYRE_SUCCESS;
     if (gyre_now_ns() >= deadline_ns)
         return gyre_fail(GYRE_ERROR_TIMEOUT, "no word from it in time");
-    if (gyre_wire_peer_vanished(fd))
-        return gyre_fail(GYRE_ERROR_REMOTE, "its host or network is gone");
+    if (gyre_wire_is_silent(fd, watch))
+        return gyre_fail(GYRE_ERROR_REMOTE, "it %s",
+                         gyre_wire_end_text(fd, ETIMEDOUT, watch, text, sizeof(text)));
     return GYRE_SUCCESS;
 }
 

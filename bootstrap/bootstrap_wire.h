@@ -12,7 +12,7 @@
 
 #include <assert.h>
 
-#define GYRE_WIRE_VERSION       1
+#define GYRE_WIRE_VERSION       2
 #define GYRE_ID_MAGIC           0x45525947u /* "GYRE" */
 #define GYRE_HOST_MAX_BYTES     64
 #define GYRE_TEXT_MAX_BYTES     768
@@ -23,11 +23,10 @@
 struct gyre_id_layout {
     uint32_t magic;
     uint32_t wire_version;
-    struct gyre_sock_address address;
+    struct gyre_sock_list list; /* where the rendezvous listens */
     uint8_t secret[GYRE_SECRET_BYTES];
     uint64_t nonce; /* tells jobs apart in messages */
     uint64_t created_unix_s;
-    uint8_t zero[40];
     uint64_t checksum; /* of everything before it: a truncated or mangled id is not dialled */
 };
 static_assert(sizeof(struct gyre_id_layout) == GYRE_UNIQUE_ID_BYTES, "the id is 128 bytes");
@@ -42,7 +41,7 @@ enum gyre_frame_type {
     GYRE_FRAME_GATHER,   /* rank to hub: its bytes */
     GYRE_FRAME_GATHERED, /* hub to rank: uint32_t n_bytes[n_ranks], then the bytes, by rank */
     GYRE_FRAME_POST,     /* rank to hub; `rank` = receiver or -1; hub to rank: `rank` = sender */
-    GYRE_FRAME_FAIL,     /* either way: text; `rank` = who gave up */
+    GYRE_FRAME_FAIL,     /* either way: text; `rank` = who gave up, also instead of joining */
     GYRE_FRAME_LEAVE,    /* rank to hub */
     GYRE_FRAME_LEFT,     /* hub to rank */
     GYRE_FRAME_LOST,     /* hub to rank: text */
@@ -118,15 +117,74 @@ bool gyre_proof_equal(const uint8_t a[GYRE_PROOF_BYTES], const uint8_t b[GYRE_PR
 /** gyre_hello_is_one - the magic is right; strangers are told apart by their first four bytes. */
 bool gyre_hello_is_one(const struct gyre_hello *hello);
 
-/** gyre_wire_peer_vanished - bytes sent have waited 8 s for any sign of life of the peer's kernel.
- * A stopped process is not gone: its kernel acknowledges, or announces a full window, which leaves
- * no byte unacknowledged. */
-bool gyre_wire_peer_vanished(int fd);
+/* ---- strangers ---------------------------------------------------------------------------- */
+
+/* A connection before its proof, on the accepting side. */
+struct gyre_stranger {
+    int fd;
+    uint64_t born_ns;
+    struct gyre_hello hello;
+    struct gyre_answer answer;
+    size_t n_read; /* of the answer */
+};
+
+/** gyre_stranger_greet - challenge a connection that was just accepted. False: it is no use. */
+bool gyre_stranger_greet(struct gyre_stranger *stranger_out, int fd);
+
+enum gyre_stranger_state {
+    GYRE_STRANGER_WAITS,  /* its answer is not whole yet */
+    GYRE_STRANGER_PROVED, /* it knows the secret, and has this side's proof */
+    GYRE_STRANGER_REFUSED /* to be closed by the caller */
+};
+
+/** gyre_stranger_read - take in what its socket has, and not a byte beyond the answer. The thread
+ * that calls it says gyre_authenticate_release() later, if nobody joins it. */
+enum gyre_stranger_state gyre_stranger_read(struct gyre_stranger *stranger,
+                                            const uint8_t secret[GYRE_SECRET_BYTES]);
+
+enum gyre_stranger_room {
+    GYRE_STRANGER_ROOM,  /* for one more */
+    GYRE_STRANGER_EVICT, /* once the oldest is dropped: it had time enough */
+    GYRE_STRANGER_FULL   /* accept nobody for now */
+};
+
+/** gyre_stranger_room - may a server that has n_strangers accept one more? @oldest: NULL = none. */
+enum gyre_stranger_room gyre_stranger_room(int n_strangers, const struct gyre_stranger *oldest);
+
+/* ---- is the peer still there? -------------------------------------------------------------- *
+ * bootstrap_silence.c explains what the kernels answer, and why a stopped process is not gone. */
+
+struct gyre_wire_watch {
+    struct gyre_sock_address own; /* of this end; family 0 = unknown */
+    uint32_t n_segments;          /* that had come at the last look */
+    uint64_t n_acked_bytes;
+    uint64_t looked_ns;
+    uint64_t silent_ns;  /* no segment has come for so long */
+    uint64_t unheard_ns; /* bytes wait, and none was acknowledged for so long */
+};
+
+/** gyre_wire_watch_start - of a connected socket. */
+void gyre_wire_watch_start(int fd, struct gyre_wire_watch *watch_out);
+
+/** gyre_wire_is_silent - look: has nothing come from the peer's kernel for 7 s? To be called about
+ * once a second while the caller waits for the peer. */
+bool gyre_wire_is_silent(int fd, struct gyre_wire_watch *watch);
+
+/** gyre_wire_reset - end a connection so that the peer hears of it now, whatever waits to be sent.
+ * The descriptor stays open. */
+void gyre_wire_reset(int fd);
+
+/** gyre_wire_end_text - how a connection ended, as the words behind "pid 4321 on hostB".
+ * @error_number: 0 = the peer closed it, ETIMEDOUT = it is silent, or what recv(2) or send(2) said.
+ * @text_out: 160 bytes are enough. Returns text_out. */
+const char *gyre_wire_end_text(int fd, int error_number, const struct gyre_wire_watch *watch,
+                               char *text_out, size_t text_bytes);
 
 /** gyre_wire_await - wait a tenth of a second for the peer to say something.
- * @has_word_out: there is something to read, or the connection has ended. Errors: TIMEOUT (it has
- * not, and the deadline has passed), REMOTE (vanished). */
-gyre_status gyre_wire_await(int fd, uint64_t deadline_ns, bool *has_word_out);
+ * @watch: started for this socket. @has_word_out: there is something to read, or the connection has
+ * ended. Errors: TIMEOUT (it has not, and the deadline has passed), REMOTE (the peer is silent). */
+gyre_status gyre_wire_await(int fd, struct gyre_wire_watch *watch, uint64_t deadline_ns,
+                            bool *has_word_out);
 
 /* ---- events ----------------------------------------------------------------------------- */
 

@@ -143,6 +143,44 @@ GYRE_API const char *gyre_status_name(gyre_status status);
  * Valid until this thread's next gyre call. */
 GYRE_API const char *gyre_last_error(void);
 
+/* ---- threads ---------------------------------------------------------------------------- *
+ *
+ * A thread for each rank or GPU is fine, and so is one thread for all of them. Any thread may use a
+ * communicator, also one that another thread made.
+ *
+ * One communicator. One thread at a time may make calls on a rank's handle: collectives, send and
+ * recv, gyre_op_*, gyre_comm_exchange, gyre_comm_split, gyre_comm_finalize, gyre_window_*, and
+ * gyre_group_end() of a group that has calls on it. Threads may take turns, in an order that is the
+ * same on all ranks. A call that comes while another thread is in one fails with INVALID_USAGE, and
+ * the communicator ends on all ranks with that cause: no order of the two would be the same
+ * everywhere. At any time, beside a call too, any thread may use gyre_comm_abort, _async_error,
+ * _last_error, _count, _rank, _device, _register, _deregister and _shrink.
+ *
+ * Destroying. If several threads destroy one handle, one of them does; the others get
+ * INVALID_USAGE, as every later use of the handle does. A call of another thread that is under way
+ * is waited for, and aborted after a second.
+ *
+ * Several communicators. Threads may call on different communicators, and on different ranks'
+ * handles of one communicator, at the same time.
+ *
+ * Streams. Any thread may enqueue on a stream. A stream carries out one call after the other, so
+ * all ranks must enqueue the calls of communicators that share a stream in the same order; a group
+ * does that by itself (see below). On the host each rank of a communicator needs a stream of its
+ * own: a call on a stream where an unfinished call of another rank of the same communicator is the
+ * latest fails with INVALID_USAGE, and the communicator ends. NULL is one host stream for each
+ * thread, so a thread that serves several ranks needs gyre_stream_create(). On GPUs each rank has
+ * its own GPU.
+ *
+ * Groups belong to the thread that starts them: other threads' calls are not in them.
+ *
+ * GPUs. While a collective of one rank waits for another rank of the same process, that other
+ * rank's call must be able to come. cudaMalloc, cudaFree, cudaDeviceSynchronize and the first
+ * launch of a kernel, which loads its module, can wait until running kernels end. A thread that
+ * does this between two ranks' calls, or before its own rank's call, can therefore block for ever.
+ * Allocate before, use a thread for each GPU or a group, and set CUDA_MODULE_LOADING=EAGER, which
+ * loads all modules at the start. In a group, gyre loads and allocates what its calls need before
+ * it launches the first. */
+
 /* ---- communicators ---------------------------------------------------------------------- */
 
 /* Communicators that do not block (config.blocking = 0). Calls that wait for other ranks - init,
@@ -214,7 +252,8 @@ GYRE_API gyre_status gyre_comm_shrink(gyre_comm *comm, const int *excluded_ranks
 /** gyre_comm_finalize - wait for all enqueued work, then tell the peers that this rank leaves. */
 GYRE_API gyre_status gyre_comm_finalize(gyre_comm *comm);
 
-/** gyre_comm_destroy - finalize if needed, then free. The handle is dead afterwards. */
+/** gyre_comm_destroy - finalize if needed, then free. The handle is dead afterwards. Of several
+ * threads that destroy it one succeeds, the others get INVALID_USAGE. */
 GYRE_API gyre_status gyre_comm_destroy(gyre_comm *comm);
 
 /** gyre_comm_abort - end everything at once, locally, without the other ranks' help: running
@@ -249,7 +288,16 @@ GYRE_API gyre_status gyre_comm_async_error(gyre_comm *comm, gyre_status *status_
  * end; needed when one thread serves several ranks, and for sends and receives that must not wait
  * for each other. Groups nest. An argument error is reported by the call itself and leaves the
  * group usable. Where a communicator's calls name several streams, all of them are enqueued as if
- * on each: they begin after what is on any of those streams, and hold up all of them. */
+ * on each: they begin after what is on any of those streams, and hold up all of them.
+ *
+ * Order: the calls of one communicator keep theirs. Communicators are launched one after the other
+ * in the order in which they were made (those that were made at the same time: in one that is the
+ * same on all their ranks). So each rank may name the communicators of a group in an order of its
+ * own, or name a communicator first by a send that no other rank has, also where they share a
+ * stream.
+ *
+ * GYRE_CHECK=calls: the group's end waits until all ranks have made the group's collectives. Each
+ * is launched when it is compared, and those before it are launched. */
 GYRE_API gyre_status gyre_group_start(void);
 GYRE_API gyre_status gyre_group_end(void);
 

@@ -121,11 +121,16 @@ struct gyre_executor_ops {
     /* The fault was raised: make works that run, and all later ones, end at once. Any thread; does
      * not block. */
     void (*abort)(struct gyre_executor *executor);
-    /* Allocates; not between a group's first and last launch. */
+    /* Fill placement->device_bases from placement->bases, n_ranks addresses; NULL on the host.
+     * Waits for no work. */
+    gyre_status (*place)(struct gyre_executor *executor, struct gyre_placement *placement);
+    void (*unplace)(struct gyre_executor *executor, struct gyre_placement *placement);
+    /* CUDA: copies the program to the GPU and waits for that copy, not for any kernel. Not between
+     * a group's first and last launch. */
     gyre_status (*load)(struct gyre_executor *executor, const struct gyre_load_config *config,
                         struct gyre_loaded **loaded_out);
-    /* Make what runs this program for this reduction ready (load its code), before the first work
-     * that is launched with it; likewise. Nothing to do on the host. */
+    /* Check that the program can run with this reduction and let its kernel have what it needs,
+     * before the first work that is launched with it. Nothing to do on the host. */
     gyre_status (*prepare)(struct gyre_executor *executor, struct gyre_loaded *loaded,
                            const struct gyre_reduction *reduction);
     void (*unload)(struct gyre_executor *executor, struct gyre_loaded *loaded);

@@ -31,6 +31,14 @@ static inline struct gyre_params params_with(const char *timeout)
     return params;
 }
 
+/* The first address of the rendezvous, for connections that are no rank's. */
+static inline struct gyre_sock_address address_of(const struct gyre_id_layout *layout)
+{
+    struct gyre_sock_address addresses[GYRE_SOCK_LIST_MAX];
+    CHECK(gyre_sock_list_read(&layout->list, addresses) > 0);
+    return addresses[0];
+}
+
 static inline struct gyre_event next_event(struct gyre_bootstrap *bootstrap)
 {
     struct gyre_event event;

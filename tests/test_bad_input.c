@@ -48,6 +48,44 @@ static void bad_arguments_are_refused_and_lose_nothing(void)
     test_on_threads(2, bad_arguments, NULL);
 }
 
+struct lone_init {
+    gyre_unique_id id;
+    gyre_status status;
+    char cause[GYRE_CAUSE_MAX_BYTES];
+};
+
+static void *init_rank_0(void *argument)
+{
+    struct lone_init *init = argument;
+    gyre_config config = GYRE_CONFIG_INIT;
+    gyre_comm *comm = NULL;
+    config.device_kind = HOST;
+    init->status = gyre_comm_init_rank(&comm, 2, &init->id, 0, &config);
+    snprintf(init->cause, sizeof(init->cause), "%s", gyre_last_error());
+    return NULL;
+}
+
+/* Without a bound of its own: the bootstrap's timeout is an hour here. */
+static void the_others_hear_why_a_rank_cannot_init(void)
+{
+    struct lone_init other;
+    gyre_config config = GYRE_CONFIG_INIT;
+    gyre_comm *comm = NULL;
+    pthread_t thread;
+    setenv("GYRE_BOOTSTRAP_TIMEOUT", "3600", 1);
+    CHECK_OK(gyre_get_unique_id(&other.id));
+    CHECK(pthread_create(&thread, NULL, init_rank_0, &other) == 0);
+    config.device_kind = HOST;
+    config.timeout_ms = -5;
+    CHECK_FAILS(gyre_comm_init_rank(&comm, 2, &other.id, 1, &config), GYRE_ERROR_INVALID_ARGUMENT,
+                "config.timeout_ms is -5");
+    pthread_join(thread, NULL);
+    CHECK_MSG(other.status == GYRE_ERROR_REMOTE &&
+                  strstr(other.cause, "rank 1 failed: config.timeout_ms is -5") != NULL,
+              "%s", other.cause);
+    unsetenv("GYRE_BOOTSTRAP_TIMEOUT");
+}
+
 static void a_bad_init_names_what_is_wrong(void)
 {
     gyre_comm *comm;
@@ -233,6 +271,7 @@ static void records_compare_the_two_ends_of_a_message(void)
 static const struct test_case cases[] = {
     {"bad arguments are refused and lose nothing", bad_arguments_are_refused_and_lose_nothing},
     {"a bad init names what is wrong", a_bad_init_names_what_is_wrong},
+    {"the others hear why a rank cannot init", the_others_hear_why_a_rank_cannot_init},
     {"unknown and unparsable variables fail at init",
      unknown_and_unparsable_variables_fail_at_init},
     {"errors name the variable that the user has set",

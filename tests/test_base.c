@@ -7,7 +7,10 @@
 #include "core/base/util.h"
 #include "tests/check.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -100,8 +103,100 @@ static void only_a_regular_file_is_replaced(void)
     CHECK(rmdir(folder) == 0);
 }
 
+static bool holds(const char *path, const char *text)
+{
+    char *bytes = NULL;
+    size_t n_bytes = 0;
+    const bool is_read = gyre_file_read(path, 4096, &bytes, &n_bytes) == GYRE_SUCCESS;
+    const bool is_it = is_read && n_bytes == strlen(text) && strcmp(bytes, text) == 0;
+    free(bytes);
+    return is_it;
+}
+
+/* Names of the folder that hold `part`; the current folder. */
+static int count_names(const char *part)
+{
+    int n = 0;
+    DIR *folder = opendir(".");
+    CHECK(folder != NULL);
+    for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;)
+        n += strstr(entry->d_name, part) != NULL;
+    if (folder != NULL)
+        closedir(folder);
+    return n;
+}
+
+static void a_file_is_replaced_as_a_whole_or_not_at_all(void)
+{
+    char folder[] = "/tmp/gyre_base_XXXXXX";
+    struct stat there;
+    struct rlimit before, small;
+    CHECK(mkdtemp(folder) != NULL && chdir(folder) == 0);
+    const mode_t mask = umask(027);
+    CHECK_OK(gyre_file_replace("file", "one", 3));
+    CHECK(holds("file", "one") && stat("file", &there) == 0 && (there.st_mode & 0777) == 0640);
+    CHECK(chmod("file", 0604) == 0 && symlink("file", "link") == 0);
+    CHECK_OK(gyre_file_replace("link", "three", 5));
+    CHECK(holds("file", "three") && stat("file", &there) == 0 && (there.st_mode & 0777) == 0604);
+    CHECK(lstat("link", &there) == 0 && S_ISLNK(there.st_mode));
+    /* Past this limit the kernel sends a signal first. */
+    CHECK(signal(SIGXFSZ, SIG_IGN) != SIG_ERR && getrlimit(RLIMIT_FSIZE, &before) == 0);
+    small = before;
+    small.rlim_cur = 2;
+    CHECK(setrlimit(RLIMIT_FSIZE, &small) == 0);
+    const gyre_status status = gyre_file_replace("file", "four", 4);
+    CHECK(setrlimit(RLIMIT_FSIZE, &before) == 0 && signal(SIGXFSZ, SIG_DFL) != SIG_ERR);
+    CHECK_FAILS(status, GYRE_ERROR_SYSTEM, "file: File too large");
+    CHECK(holds("file", "three") && count_names(".part") == 0);
+    CHECK_FAILS(gyre_file_replace("none/file", "x", 1), GYRE_ERROR_SYSTEM, "none/file");
+    umask(mask);
+    CHECK(unlink("link") == 0 && unlink("file") == 0 && rmdir(folder) == 0);
+}
+
+/* Somebody else could name a link beforehand, and have the user write to what it leads to. */
+static void a_planted_link_is_not_written_through(void)
+{
+    char folder[] = "/tmp/gyre_base_XXXXXX";
+    CHECK(mkdtemp(folder) != NULL && chdir(folder) == 0);
+    CHECK_OK(gyre_file_replace("victim", "mine", 4));
+    CHECK(symlink("victim", "file.part") == 0);
+    CHECK_OK(gyre_file_replace("file", "report", 6));
+    CHECK(holds("file", "report") && holds("victim", "mine") && count_names(".part") == 1);
+    CHECK(unlink("file.part") == 0 && unlink("file") == 0 && unlink("victim") == 0);
+    CHECK(rmdir(folder) == 0);
+}
+
+static void what_may_never_end_is_not_read(void)
+{
+    char folder[] = "/tmp/gyre_base_XXXXXX";
+    char *bytes = NULL;
+    size_t n_bytes = 0;
+    CHECK(mkdtemp(folder) != NULL && chdir(folder) == 0 && mkfifo("pipe", 0600) == 0);
+    CHECK_FAILS(gyre_file_read("pipe", 10, &bytes, &n_bytes), GYRE_ERROR_INVALID_ARGUMENT,
+                "pipe: not a regular file");
+    CHECK_FAILS(gyre_file_read("/dev/zero", 10, &bytes, &n_bytes), GYRE_ERROR_INVALID_ARGUMENT,
+                "not a regular file");
+    CHECK_FAILS(gyre_file_read(folder, 10, &bytes, &n_bytes), GYRE_ERROR_INVALID_ARGUMENT,
+                "not a regular file");
+    CHECK_FAILS(gyre_file_read("none", 10, &bytes, &n_bytes), GYRE_ERROR_SYSTEM, "none: No such");
+    const int zeros = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+    CHECK_FAILS(gyre_file_read_open(zeros, "zeros", 200000, &bytes, &n_bytes),
+                GYRE_ERROR_INVALID_ARGUMENT, "zeros: more than 200000 bytes");
+    close(zeros);
+    CHECK_OK(gyre_file_replace("file", "0123456789", 10));
+    CHECK_FAILS(gyre_file_read("file", 9, &bytes, &n_bytes), GYRE_ERROR_INVALID_ARGUMENT,
+                "file: more than 9 bytes");
+    CHECK_OK(gyre_file_read("file", 10, &bytes, &n_bytes));
+    CHECK(n_bytes == 10 && strcmp(bytes, "0123456789") == 0);
+    free(bytes);
+    CHECK(unlink("pipe") == 0 && unlink("file") == 0 && rmdir(folder) == 0);
+}
+
 static const struct test_case cases[] = {
     {"only a regular file is replaced", only_a_regular_file_is_replaced},
+    {"a file is replaced as a whole or not at all", a_file_is_replaced_as_a_whole_or_not_at_all},
+    {"a planted link is not written through", a_planted_link_is_not_written_through},
+    {"what may never end is not read", what_may_never_end_is_not_read},
     {"a cause keeps its context", a_cause_keeps_its_context},
     {"a long cause loses its end, not its context", a_long_cause_loses_its_end_not_its_context},
     {"the first fault wins", the_first_fault_wins},

@@ -3,10 +3,12 @@
  * The bootstrap: one conformance suite over TCP and over threads, and what only TCP can meet: ranks
  * that do not fit, strangers. Processes that die, stop or fork: test_bootstrap_processes.c.
  */
+#include "bootstrap/bootstrap_hub.h"
 #include "core/base/util.h"
 #include "tests/bootstrap_rig.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <unistd.h>
 
 /* ---- ranks as threads ------------------------------------------------------------------- */
@@ -245,6 +247,31 @@ static void giving_up_ends_the_others_wait_with_the_reason(void)
     over_both(2, fail_body);
 }
 
+/* A rank that waits for something else than an exchange. */
+static void check_body(struct gyre_bootstrap *bootstrap)
+{
+    const uint64_t deadline_ns = gyre_now_ns() + TIMEOUT_NS;
+    gyre_status status = GYRE_SUCCESS;
+    CHECK_OK(bootstrap->ops->check(bootstrap));
+    barrier(bootstrap);
+    if (bootstrap->rank == 1) {
+        bootstrap->ops->fail(bootstrap, "the switch is on fire");
+        return;
+    }
+    while (status == GYRE_SUCCESS && gyre_now_ns() < deadline_ns) {
+        status = bootstrap->ops->check(bootstrap);
+        sched_yield();
+    }
+    CHECK_MSG(status == GYRE_ERROR_REMOTE &&
+                  strstr(gyre_cause(), "rank 1 gave up: the switch is on fire") != NULL,
+              "%s", gyre_cause());
+}
+
+static void a_check_tells_of_a_rank_that_gave_up(void)
+{
+    over_both(3, check_body);
+}
+
 static void *poll_until_woken(void *context)
 {
     struct gyre_bootstrap *bootstrap = context;
@@ -321,6 +348,78 @@ static void a_rank_twice_and_different_n_ranks_are_told_to_all(void)
     check_open_fails(differ, 2, GYRE_ERROR_INVALID_USAGE, "says n_ranks is");
 }
 
+static void a_rank_that_fails_before_it_joins_ends_the_others(void)
+{
+    const struct gyre_params params = params_with("3600");
+    struct rank_run runs[3] = {{.params = &params, .n_ranks = 4, .rank = 0},
+                               {.params = &params, .n_ranks = 4, .rank = 3},
+                               {.params = &params, .n_ranks = 4, .rank = 1}};
+    const struct gyre_bootstrap_place place = {4, 2, NULL};
+    gyre_unique_id id;
+    CHECK_OK(gyre_unique_id_create(&params, &id));
+    runs[0].id = runs[1].id = runs[2].id = &id;
+    start_runs(runs, 2);
+    gyre_bootstrap_tcp_give_up(&id, &place, "GYRE_X is no variable");
+    join_runs(runs, 2);
+    /* Also the rank that comes later. */
+    start_runs(runs + 2, 1);
+    join_runs(runs + 2, 1);
+    for (int i = 0; i < 3; i++)
+        CHECK_MSG(runs[i].open_status == GYRE_ERROR_REMOTE &&
+                      strstr(runs[i].open_cause, "rank 2 failed: GYRE_X is no variable") != NULL,
+                  "%s", runs[i].open_cause);
+}
+
+static void *raise_fault(void *fault)
+{
+    gyre_fault_raise(fault, GYRE_ERROR_ABORTED, "given up by the test");
+    return NULL;
+}
+
+static void a_rank_that_is_given_up_while_it_joins_ends_the_others(void)
+{
+    const struct gyre_params params = params_with("3600");
+    struct rank_run other = {.params = &params, .n_ranks = 3, .rank = 0};
+    struct gyre_bootstrap *bootstrap = NULL;
+    struct gyre_fault fault;
+    pthread_t thread;
+    gyre_unique_id id;
+    CHECK_OK(gyre_unique_id_create(&params, &id));
+    other.id = &id;
+    start_runs(&other, 1);
+    gyre_fault_init(&fault);
+    const struct gyre_bootstrap_place place = {3, 1, &fault};
+    CHECK(pthread_create(&thread, NULL, raise_fault, &fault) == 0);
+    CHECK_FAILS(gyre_bootstrap_tcp_open(&params, &id, &place, &bootstrap), GYRE_ERROR_ABORTED,
+                "given up");
+    pthread_join(thread, NULL);
+    join_runs(&other, 1);
+    CHECK_MSG(other.open_status == GYRE_ERROR_REMOTE &&
+                  strstr(other.open_cause, "rank 1 failed: init was given up") != NULL,
+              "%s", other.open_cause);
+    gyre_fault_fini(&fault);
+}
+
+/* By the clock that the hub is told, not by waiting. */
+static void lines_about_missing_ranks_become_rarer(void)
+{
+    static const uint64_t expected_s[] = {10, 20, 40, 80, 140, 200};
+    struct gyre_hub_link *ranks[2] = {NULL, NULL};
+    struct gyre_hub hub = {.n_ranks = 2,
+                           .ranks = ranks,
+                           .deadline_ns = UINT64_MAX,
+                           .next_progress_ns = 5000000000ULL,
+                           .progress_ns = 5000000000ULL};
+    uint64_t now_s = 5;
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(expected_s); i++) {
+        gyre_hub_check_deadlines(&hub, now_s * 1000000000ULL);
+        CHECK_MSG(hub.next_progress_ns == expected_s[i] * 1000000000ULL,
+                  "after %llu s the next line comes at %llu ns", (unsigned long long)now_s,
+                  (unsigned long long)hub.next_progress_ns);
+        now_s = expected_s[i];
+    }
+}
+
 static struct gyre_id_layout layout_of(const gyre_unique_id *id)
 {
     struct gyre_id_layout layout;
@@ -362,6 +461,7 @@ static void strangers_do_not_keep_ranks_out(void)
     int fds[N_STRANGERS];
     CHECK_OK(gyre_unique_id_create(&params, &id));
     const struct gyre_id_layout layout = layout_of(&id);
+    const struct gyre_sock_address address = address_of(&layout);
     memset(runs, 0, sizeof(runs));
     for (int rank = 0; rank < 3; rank++)
         runs[rank] = (struct rank_run){
@@ -369,7 +469,7 @@ static void strangers_do_not_keep_ranks_out(void)
     start_runs(runs, 2); /* rank 2 comes last, through the crowd */
     for (int i = 0; i < N_STRANGERS; i++) {
         uint8_t garbage[256];
-        CHECK_OK(gyre_sock_connect(&layout.address, gyre_now_ns() + TIMEOUT_NS, &fds[i]));
+        CHECK_OK(gyre_sock_connect(&address, gyre_now_ns() + TIMEOUT_NS, &fds[i]));
         CHECK_OK(gyre_random_bytes(garbage, sizeof(garbage)));
         if (i % 4 == 1)
             send(fds[i], http, sizeof(http), MSG_NOSIGNAL);
@@ -391,6 +491,7 @@ static void strangers_do_not_keep_ranks_out(void)
 static int join_by_hand(const gyre_unique_id *id, int n_ranks, int rank)
 {
     const struct gyre_id_layout layout = layout_of(id);
+    const struct gyre_sock_address address = address_of(&layout);
     const uint64_t deadline_ns = gyre_now_ns() + TIMEOUT_NS;
     struct gyre_frame_join who = {.wire_version = GYRE_WIRE_VERSION,
                                   .n_ranks = n_ranks,
@@ -399,7 +500,7 @@ static int join_by_hand(const gyre_unique_id *id, int n_ranks, int rank)
                                   .host = "elsewhere"};
     const struct gyre_frame frame = {.type = GYRE_FRAME_JOIN, .n_bytes = sizeof(who)};
     int fd = -1;
-    CHECK_OK(gyre_sock_connect(&layout.address, deadline_ns, &fd));
+    CHECK_OK(gyre_sock_connect(&address, deadline_ns, &fd));
     CHECK_OK(gyre_authenticate(fd, layout.secret, false, deadline_ns));
     CHECK_OK(gyre_sock_send(fd, &frame, sizeof(frame), deadline_ns));
     CHECK_OK(gyre_sock_send(fd, &who, sizeof(who), deadline_ns));
@@ -485,11 +586,17 @@ static const struct test_case cases[] = {
     {"a rank that closes without goodbye is lost", a_rank_that_closes_without_goodbye_is_lost},
     {"giving up ends the others' wait with the reason",
      giving_up_ends_the_others_wait_with_the_reason},
+    {"a check tells of a rank that gave up", a_check_tells_of_a_rank_that_gave_up},
     {"a gather passes a polling thread and wake ends it",
      a_gather_passes_a_polling_thread_and_wake_ends_it},
     {"the id of a job that has ended is an error soon",
      the_id_of_a_job_that_has_ended_is_an_error_soon},
     {"a missing rank is named on all others", a_missing_rank_is_named_on_all_others},
+    {"a rank that fails before it joins ends the others",
+     a_rank_that_fails_before_it_joins_ends_the_others},
+    {"a rank that is given up while it joins ends the others",
+     a_rank_that_is_given_up_while_it_joins_ends_the_others},
+    {"lines about missing ranks become rarer", lines_about_missing_ranks_become_rarer},
     {"a rank twice and different n_ranks are told to all",
      a_rank_twice_and_different_n_ranks_are_told_to_all},
     {"a wrong secret or a mangled id is refused soon",

@@ -242,6 +242,32 @@ static void a_stopped_process_is_not_lost(void)
     waitpid(pid, NULL, 0);
 }
 
+/* The rank has bytes on the way that the hub's process does not read. */
+static void a_stopped_hub_is_not_lost(void)
+{
+    const struct gyre_params params = params_with("30");
+    struct gyre_bootstrap *bootstrap = NULL;
+    struct gyre_event event;
+    gyre_unique_id id;
+    char all[2];
+    char message[GYRE_MESSAGE_MAX_BYTES] = "";
+    const pid_t pid = fork_hub(&params, 2, 0, false, &id);
+    CHECK_OK(open_tcp(&params, &id, 2, 1, &bootstrap));
+    CHECK_OK(bootstrap->ops->all_gather(bootstrap, "x", 1, all));
+    kill(pid, SIGSTOP);
+    CHECK(waitpid(pid, NULL, WUNTRACED) == pid);
+    /* More than its receive window holds, less than that and what this end buffers. */
+    for (int i = 0; i < 256; i++)
+        CHECK_OK(bootstrap->ops->post(bootstrap, 0, message, sizeof(message)));
+    CHECK_OK(bootstrap->ops->poll(bootstrap, 12000, &event));
+    CHECK_MSG(event.kind == GYRE_EVENT_NONE, "%s", event.text);
+    kill(pid, SIGKILL);
+    event = next_event(bootstrap);
+    CHECK(event.kind == GYRE_EVENT_LOST && event.rank == 0);
+    bootstrap->ops->close(bootstrap);
+    waitpid(pid, NULL, 0);
+}
+
 static void *raise_soon(void *fault)
 {
     poll(NULL, 0, 300);
@@ -285,6 +311,7 @@ static const struct test_case cases[] = {
      a_descriptor_elsewhere_does_not_keep_a_link_in_the_hub},
     {"nobody waits for goodbyes after the hub's end", nobody_waits_for_goodbyes_after_the_hubs_end},
     {"a stopped process is not lost", a_stopped_process_is_not_lost},
+    {"a stopped hub is not lost", a_stopped_hub_is_not_lost},
     {"a stopped hub does not answer, and joining it can be given up",
      a_stopped_hub_does_not_answer_and_joining_it_can_be_given_up},
 };

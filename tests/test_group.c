@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Groups of sends and receives: of several streams, and of messages that differ in size.
+ * Groups: of several streams, of messages that differ in size, of several communicators that share
+ * a stream.
  */
 #include "core/base/util.h"
 #include "core/comm/comm.h"
@@ -146,13 +147,13 @@ static void communicators_of_a_group_may_share_streams(void)
 {
     if (test_device() == GYRE_DEVICE_HOST) {
         serve_two_ranks_on_shared_streams();
-        setenv("GYRE_CHECK", "calls", 1); /* launched by a thread each */
+        setenv("GYRE_CHECK", "calls", 1);
         serve_two_ranks_on_shared_streams();
         unsetenv("GYRE_CHECK");
     }
 }
 
-/* The threads that launch have default streams of their own: the caller's is meant. */
+/* The threads that compare have default streams of their own: the caller's is meant. */
 static void calls_that_are_compared_keep_the_callers_default_stream(void)
 {
     enum { COUNT = 200000 };

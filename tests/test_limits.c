@@ -201,9 +201,9 @@ static void a_file_that_says_nothing_is_refused(void)
     }
     struct bench_limit limit;
     CHECK_FAILS(bench_limits_read("/nonexistent/x", GYRE_COLL_REDUCE, 2, &limit), GYRE_ERROR_SYSTEM,
-                "--limits /nonexistent/x: cannot be read: No such file");
+                "--limits: /nonexistent/x: No such file");
     CHECK_FAILS(bench_limits_read("/tmp", GYRE_COLL_REDUCE, 2, &limit), GYRE_ERROR_INVALID_ARGUMENT,
-                "--limits /tmp: is not JSON");
+                "--limits: /tmp: not a regular file");
 }
 
 #else

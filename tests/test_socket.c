@@ -24,10 +24,7 @@ struct duo {
     struct gyre_peer_info infos[2];
     struct gyre_fault faults[2];
     struct gyre_transport *transports[2];
-    struct socket_blob_view {
-        uint64_t magic;
-        struct gyre_sock_address address;
-    } views[2];
+    struct socket_blob views[2];
     unsigned char blobs[2 * RIG_BLOB_BYTES];
     size_t offsets[3];
     struct gyre_connector connectors[2][2 * 4 * 2];
@@ -121,7 +118,8 @@ static bool waits_for_fault(struct gyre_fault *fault)
 static int call(const struct duo *duo, int rank)
 {
     int fd = -1;
-    CHECK_OK(gyre_sock_connect(&duo->views[rank].address, gyre_now_ns() + PATIENCE_NS, &fd));
+    CHECK_OK(gyre_sock_connect(&duo->views[rank].addresses[0].address, gyre_now_ns() + PATIENCE_NS,
+                               &fd));
     return fd;
 }
 
@@ -207,6 +205,39 @@ static void a_blob_that_is_none_is_refused(void)
     connect_one(&self);
     CHECK(duo.statuses[0] == GYRE_ERROR_REMOTE);
     CHECK_MSG(strstr(duo.causes[0], "rank 1") != NULL, "%s", duo.causes[0]);
+    duo_close(&duo);
+}
+
+/* As the second subnet of an interface that the other host has no route to. */
+static void an_address_that_cannot_be_reached_is_passed_over(void)
+{
+    static struct duo duo;
+    duo_open(&duo, NULL);
+    struct socket_blob *blob = &duo.views[1];
+    const struct gyre_sock_address reachable = blob->addresses[0].address;
+    blob->n_addresses = 3;
+    blob->addresses[2].address = reachable;
+    blob->addresses[0].address.bytes[0] = 240; /* reserved: no host has it */
+    blob->addresses[1].address.port = 1;       /* nobody listens */
+    memcpy(duo.blobs + duo.offsets[1], blob, sizeof(*blob));
+    duo_connect(&duo);
+    CHECK_MSG(duo.statuses[0] == GYRE_SUCCESS, "%s", duo.causes[0]);
+    CHECK_MSG(duo.statuses[1] == GYRE_SUCCESS, "%s", duo.causes[1]);
+    duo_close(&duo);
+}
+
+static void loopback_alone_is_refused_between_networks(void)
+{
+    static struct duo duo;
+    duo_open(&duo, NULL);
+    duo.views[1].network_id ^= 1;
+    memcpy(duo.blobs + duo.offsets[1], &duo.views[1], sizeof(duo.views[1]));
+    struct duo_rank self = {&duo, 0};
+    connect_one(&self);
+    CHECK(duo.statuses[0] == GYRE_ERROR_INVALID_USAGE);
+    CHECK_MSG(strstr(duo.causes[0], "has only loopback addresses") != NULL &&
+                  strstr(duo.causes[0], "lo (127.0.0.1") != NULL,
+              "%s", duo.causes[0]);
     duo_close(&duo);
 }
 
@@ -362,6 +393,9 @@ static const struct test_case cases[] = {
     {"a rank with another secret is not let in", a_rank_with_another_secret_is_not_let_in},
     {"who waits in vain names the missing rank", who_waits_in_vain_names_the_missing_rank},
     {"set-up ends when the fault is raised", set_up_ends_when_the_fault_is_raised},
+    {"an address that cannot be reached is passed over",
+     an_address_that_cannot_be_reached_is_passed_over},
+    {"loopback alone is refused between networks", loopback_alone_is_refused_between_networks},
     {"a blob that is none is refused", a_blob_that_is_none_is_refused},
     {"an orderly end is no fault", an_orderly_end_is_no_fault},
     {"sending to a rank that left is a fault", sending_to_a_rank_that_left_is_a_fault},

@@ -142,6 +142,9 @@ static void shm_says_why_not(void)
     peer.pid_namespace++;
     CHECK(!gyre_transport_shm.reachable(&params, &mine, &peer, why, sizeof(why)));
     CHECK(strstr(why, "pid namespace") != NULL);
+    peer.pid_namespace = 0;
+    CHECK(!gyre_transport_shm.reachable(&params, &mine, &peer, why, sizeof(why)));
+    CHECK(strstr(why, "/proc is not mounted where rank 1 runs") != NULL);
     snprintf(params.values[GYRE_PARAM_HOSTID].text, GYRE_PARAM_MAX_BYTES, "another");
     CHECK_OK(gyre_peer_info_fill(&params, rig_device(), 1, &peer));
     CHECK(!gyre_transport_shm.reachable(&params, &mine, &peer, why, sizeof(why)));

@@ -479,7 +479,7 @@ static void bad_files_are_named(void)
     struct gyre_tuning tuning;
     CHECK_FAILS(gyre_tuning_load("/nonexistent/tuning", &tuning), GYRE_ERROR_SYSTEM,
                 "/nonexistent/tuning: No such file");
-    CHECK_FAILS(gyre_tuning_load("/", &tuning), GYRE_ERROR_SYSTEM, "/: ");
+    CHECK_FAILS(gyre_tuning_load("/", &tuning), GYRE_ERROR_INVALID_ARGUMENT, "/: ");
     write_file(path, "launch_ns = 1\nlunch_ns = 2\n");
     CHECK_FAILS(gyre_tuning_load(path, &tuning), GYRE_ERROR_INVALID_ARGUMENT, path);
     CHECK_FAILS(gyre_tuning_load(path, &tuning), GYRE_ERROR_INVALID_ARGUMENT, "line 2");

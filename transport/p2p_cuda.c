@@ -11,6 +11,7 @@
 #include "core/base/status.h"
 #include "core/base/util.h"
 #include "core/device/cuda_error.h"
+#include "core/device/pool_cuda.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -61,6 +62,11 @@ static bool cuda_reachable(const struct gyre_params *params, const struct gyre_p
 {
     int can_access = 0;
     (void)params;
+    if (mine->uid != peer->uid) { /* the driver shares memory between processes of one user only */
+        snprintf(why_out, why_bytes, "rank %u runs as user %u, this rank as user %u", peer->rank,
+                 peer->uid, mine->uid);
+        return false;
+    }
     const int ordinal = ordinal_here(mine, peer);
     /* A GPU that is hidden from this process cannot be asked about, but can be mapped by IPC. */
     if (ordinal < 0 || ordinal == mine->device.ordinal)
@@ -75,6 +81,12 @@ static bool cuda_reachable(const struct gyre_params *params, const struct gyre_p
         snprintf(why_out, why_bytes, "GPU %s has no peer access to GPU %s", mine->device.pci_bus_id,
                  peer->device.pci_bus_id);
     return can_access != 0;
+}
+
+static void free_pooled_slab(void *base, size_t n_bytes)
+{
+    (void)n_bytes;
+    (void)gyre_cuda_pool_free(base);
 }
 
 /* cudaFree() finds the GPU by the address. */
@@ -99,18 +111,31 @@ static bool has_other_processes(const struct gyre_transport_config *config)
     return false;
 }
 
+/* Memory that other processes map is no pool's: a peer that aborts late may still write to it, and
+ * nobody here can know. */
+static gyre_status alloc_slab(const struct gyre_transport_config *config, size_t n_bytes,
+                              void **base_out, void (**release_out)(void *base, size_t n_bytes))
+{
+    struct gyre_device *device = config->device;
+    const bool is_exported = has_other_processes(config);
+    *release_out = is_exported ? free_slab : free_pooled_slab;
+    return is_exported ? device->ops->mem_alloc(device, n_bytes, base_out)
+                       : device->ops->pool_alloc(device, n_bytes, base_out);
+}
+
 static gyre_status cuda_alloc(const struct gyre_transport_config *config, size_t n_bytes,
                               struct gyre_slab_handle *handle,
                               struct gyre_slab_mapping *mapping_out)
 {
     struct gyre_device *device = config->device;
     struct cuda_state *state = calloc(1, sizeof(*state));
+    void (*release)(void *, size_t) = NULL;
     void *base = NULL;
     gyre_status status = GYRE_SUCCESS;
     if (state == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "slots of %zu bytes", n_bytes);
     const size_t n_rounded = (size_t)gyre_round_up(n_bytes, IPC_PAGE_BYTES);
-    GYRE_TRY_GOTO(status, device->ops->mem_alloc(device, n_rounded, &base), fail_state);
+    GYRE_TRY_GOTO(status, alloc_slab(config, n_rounded, &base, &release), fail_state);
     GYRE_TRY_GOTO(status, device->ops->zero(device, base, n_rounded), fail_base);
     /* The first page is ours: it lets an importer see that it mapped the right memory. */
     GYRE_TRY_GOTO(status, device->ops->copy(device, base, handle->token, GYRE_SLAB_TOKEN_BYTES),
@@ -118,12 +143,12 @@ static gyre_status cuda_alloc(const struct gyre_transport_config *config, size_t
     if (has_other_processes(config))
         GYRE_TRY_GOTO(status, gyre_ipc_export(base, handle->bytes), fail_base);
     GYRE_TRY_GOTO(status,
-                  gyre_slab_registry_add(handle->token, base, n_bytes, free_slab, &state->entry),
+                  gyre_slab_registry_add(handle->token, base, n_bytes, release, &state->entry),
                   fail_base);
     *mapping_out = (struct gyre_slab_mapping){base, n_bytes, state};
     return GYRE_SUCCESS;
 fail_base:
-    free_slab(base, n_bytes);
+    release(base, n_bytes);
 fail_state:
     free(state);
     return gyre_fail_context(status, "slots of %zu bytes on the GPU", n_bytes);

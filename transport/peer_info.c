@@ -38,14 +38,16 @@ gyre_status gyre_peer_info_fill(const struct gyre_params *params, struct gyre_de
     memset(&info, 0, sizeof(info));
     info.rank = (uint32_t)rank;
     info.pid = (uint32_t)getpid();
+    info.uid = (uint32_t)geteuid();
     GYRE_TRY(gyre_host_hash(gyre_param_text(params, GYRE_PARAM_HOSTID), &info.host_hash));
     GYRE_TRY(get_process_id(&info.process_id));
     if (gethostname(info.host_name, sizeof(info.host_name) - 1) != 0 && errno != ENAMETOOLONG)
         return gyre_fail_errno(errno, "gethostname");
     struct stat stats;
-    if (stat("/proc/self/ns/pid", &stats) != 0)
-        return gyre_fail_errno(errno, "stat(/proc/self/ns/pid): is /proc mounted?");
-    info.pid_namespace = stats.st_ino;
+    if (stat("/proc/self/ns/pid", &stats) == 0)
+        info.pid_namespace = stats.st_ino;
+    else if (errno != ENOENT) /* without /proc there is no shm, and nothing else is missing */
+        return gyre_fail_errno(errno, "stat(/proc/self/ns/pid)");
     GYRE_TRY(device->ops->info(device, &info.device));
     info.path_level = GYRE_PEER_PATH_UNKNOWN;
     gyre_transport_ib_probe(params, &info);

@@ -37,6 +37,33 @@ struct shm_handle {
 
 GYRE_STATIC_ASSERT(sizeof(struct shm_handle) <= GYRE_SLAB_HANDLE_BYTES, "handles have room");
 
+/* The steps of shm_import that the kernel may refuse: enter the folder of the peer's descriptors,
+ * and follow a link of its process. It asks for the same user and group (root may do it to others,
+ * they not to root) and for a process that has not given up its identity: setuid(), file
+ * capabilities and prctl(PR_SET_DUMPABLE) close its descriptors to everybody else. */
+static bool can_open_descriptors(const struct gyre_peer_info *mine,
+                                 const struct gyre_peer_info *peer, char *why_out, size_t why_bytes)
+{
+    char path[64];
+    struct stat stats;
+    if (mine->process_id == peer->process_id)
+        return true;
+    snprintf(path, sizeof(path), "/proc/%u/fd", peer->pid);
+    int error = faccessat(AT_FDCWD, path, X_OK, AT_EACCESS) != 0 ? errno : 0;
+    snprintf(path, sizeof(path), "/proc/%u/ns/pid", peer->pid);
+    if (error == 0 && stat(path, &stats) != 0)
+        error = errno;
+    if (error == 0)
+        return true;
+    if (mine->uid != peer->uid)
+        snprintf(why_out, why_bytes, "rank %u (pid %u) runs as user %u, this rank as user %u",
+                 peer->rank, peer->pid, peer->uid, mine->uid);
+    else
+        snprintf(why_out, why_bytes, "this rank may not open descriptors of rank %u (pid %u): %s",
+                 peer->rank, peer->pid, strerror(error));
+    return false;
+}
+
 static bool shm_reachable(const struct gyre_params *params, const struct gyre_peer_info *mine,
                           const struct gyre_peer_info *peer, char *why_out, size_t why_bytes)
 {
@@ -46,11 +73,14 @@ static bool shm_reachable(const struct gyre_params *params, const struct gyre_pe
     else if (mine->host_hash != peer->host_hash)
         snprintf(why_out, why_bytes, "rank %u is on another host (%s)", peer->rank,
                  peer->host_name);
+    else if (mine->pid_namespace == 0 || peer->pid_namespace == 0)
+        snprintf(why_out, why_bytes, "/proc is not mounted where rank %u runs",
+                 mine->pid_namespace == 0 ? mine->rank : peer->rank);
     else if (mine->pid_namespace != peer->pid_namespace)
         snprintf(why_out, why_bytes, "rank %u is in another pid namespace (a container of its own)",
                  peer->rank);
     else
-        return true;
+        return can_open_descriptors(mine, peer, why_out, why_bytes);
     return false;
 }
 

@@ -16,20 +16,10 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#define SOCKET_MAGIC 0x6e696f6a736f6b63ULL
 /* Bytes that may wait in the kernel unsent: more only makes credit wait behind them. */
 #define NOTSENT_LOWAT_BYTES 262144
 #define BYE_NS              500000000ULL
 #define BYE_FAULT_NS        100000000ULL /* peers may have stopped reading */
-
-struct socket_blob {
-    uint64_t magic;
-    struct gyre_sock_address address;
-    uint32_t rank;
-    uint32_t n_links;
-};
-
-GYRE_STATIC_ASSERT(sizeof(struct socket_blob) == 40, "exchanged between hosts");
 
 static bool socket_reachable(const struct gyre_params *params, const struct gyre_peer_info *mine,
                              const struct gyre_peer_info *peer, char *why_out, size_t why_bytes)
@@ -66,8 +56,7 @@ static void socket_close(struct gyre_transport *base)
     }
     if (transport->memory != NULL)
         config->device->ops->host_free(config->device, transport->memory);
-    if (transport->listen_fd >= 0)
-        gyre_sock_close(transport->listen_fd);
+    socket_stop_listening(transport);
     if (transport->epoll_fd >= 0)
         close(transport->epoll_fd);
     free(transport->peers);
@@ -108,29 +97,12 @@ free_ends:
     return status;
 }
 
-static gyre_status make_blob(const struct socket_transport *transport,
-                             const struct gyre_sock_address *bound, void **blob_out,
-                             size_t *blob_bytes_out)
-{
-    struct socket_blob *blob = calloc(1, sizeof(*blob));
-    if (blob == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "blob of %zu bytes", sizeof(*blob));
-    blob->magic = SOCKET_MAGIC;
-    blob->address = *bound;
-    blob->rank = (uint32_t)transport->config.rank;
-    blob->n_links = (uint32_t)transport->n_links;
-    *blob_out = blob;
-    *blob_bytes_out = sizeof(*blob);
-    return GYRE_SUCCESS;
-}
-
 static gyre_status socket_open(const struct gyre_transport_config *config,
                                struct gyre_transport **transport_out, void **blob_out,
                                size_t *blob_bytes_out)
 {
     gyre_status status;
-    struct gyre_sock_address bound;
-    char text[64];
+    struct socket_blob *blob = NULL;
     struct socket_transport *transport = calloc(1, sizeof(*transport));
     if (transport == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "socket transport of rank %d", config->rank);
@@ -138,7 +110,6 @@ static gyre_status socket_open(const struct gyre_transport_config *config,
     transport->config = *config;
     transport->n_peers = config->n_peers;
     transport->n_links = (int)gyre_param_number(config->params, GYRE_PARAM_SOCKET_NSOCKS);
-    transport->listen_fd = -1;
     transport->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     transport->peers = calloc((size_t)config->n_peers + 1, sizeof(*transport->peers));
     if (transport->epoll_fd < 0) {
@@ -150,14 +121,11 @@ static gyre_status socket_open(const struct gyre_transport_config *config,
         goto close_transport;
     }
     GYRE_TRY_GOTO(status, alloc_fifos(transport), close_transport);
-    GYRE_TRY_GOTO(status, gyre_sock_choose(config->params, &transport->interface), close_transport);
-    GYRE_TRY_GOTO(status,
-                  gyre_sock_listen(&transport->interface.address, &transport->listen_fd, &bound),
-                  close_transport);
-    GYRE_TRY_GOTO(status, make_blob(transport, &bound, blob_out, blob_bytes_out), close_transport);
+    GYRE_TRY_GOTO(status, socket_listen(transport), close_transport);
+    GYRE_TRY_GOTO(status, socket_make_blob(transport, &blob), close_transport);
     transport->config.peers = NULL; /* the caller's; copied above */
-    GYRE_INFO(NET, "NET/Socket : Using [0]%s:%s, %d connections a pair", transport->interface.name,
-              gyre_sock_to_text(&bound, text, sizeof(text)), transport->n_links);
+    *blob_out = blob;
+    *blob_bytes_out = sizeof(*blob);
     *transport_out = &transport->base;
     return GYRE_SUCCESS;
 
@@ -168,30 +136,14 @@ close_transport:
 
 /* ---- connecting --------------------------------------------------------------------------- */
 
-static bool is_link_local(const struct gyre_sock_address *address)
-{
-    return address->family == AF_INET6 && address->bytes[0] == 0xfe &&
-           (address->bytes[1] & 0xc0) == 0x80;
-}
-
-static gyre_status read_blob(struct socket_peer *peer, const unsigned char *bytes, size_t n_bytes)
+static gyre_status make_links(struct socket_peer *peer, const unsigned char *blob, size_t n_bytes)
 {
     const struct socket_transport *transport = peer->transport;
-    struct socket_blob blob;
-    if (n_bytes != sizeof(blob))
-        return gyre_fail(GYRE_ERROR_REMOTE, "announced its address in %zu bytes, expected %zu",
-                         n_bytes, sizeof(blob));
-    memcpy(&blob, bytes, sizeof(blob));
-    if (blob.magic != SOCKET_MAGIC || blob.rank != (uint32_t)peer->rank || blob.n_links < 1 ||
-        blob.n_links > SOCKET_MAX_LINKS)
-        return gyre_fail(GYRE_ERROR_REMOTE, "announced an address that is not one");
-    peer->address = blob.address;
-    /* A scope names an interface of the host that it is used on. */
-    if (is_link_local(&blob.address))
-        peer->address.scope = transport->interface.address.scope;
+    uint32_t n_links = 0;
+    GYRE_TRY(socket_read_blob(peer, blob, n_bytes, &n_links));
     /* Ranks may be set differently: a pair takes the lower number. A link without a FIFO would
      * have nothing to do. */
-    peer->n_links = (uint32_t)gyre_min_u64(gyre_min_u64(blob.n_links, (uint64_t)transport->n_links),
+    peer->n_links = (uint32_t)gyre_min_u64(gyre_min_u64(n_links, (uint64_t)transport->n_links),
                                            transport->config.spec.n_fifos);
     peer->links = calloc(peer->n_links, sizeof(*peer->links));
     if (peer->links == NULL)
@@ -211,6 +163,8 @@ static gyre_status watch_link(const struct socket_transport *transport, struct s
                                 .data = {.ptr = link}};
     link->is_readable = true;
     link->is_writable = true;
+    GYRE_TRY(socket_note_ends(link));
+    GYRE_TRY(socket_watch_begin(link));
     /* Only a finer queue: nothing depends on it. */
     if (setsockopt(link->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &lowat_bytes, sizeof(lowat_bytes)) !=
         0)
@@ -246,18 +200,17 @@ static gyre_status socket_connect(struct gyre_transport *base, const void *blobs
     for (int i = 0; i < transport->n_peers; i++) {
         struct socket_peer *peer = &transport->peers[i];
         const gyre_status status =
-            read_blob(peer, (const unsigned char *)blobs + offsets[peer->rank],
-                      offsets[peer->rank + 1] - offsets[peer->rank]);
+            make_links(peer, (const unsigned char *)blobs + offsets[peer->rank],
+                       offsets[peer->rank + 1] - offsets[peer->rank]);
         if (status != GYRE_SUCCESS)
             return gyre_fail_context(status, "rank %d (%s) over socket", peer->rank,
                                      config->infos[peer->rank].host_name);
     }
     const gyre_status status = socket_setup_links(transport, deadline_ns);
     if (status != GYRE_SUCCESS)
-        return gyre_fail_context(status, "connecting over socket %s", transport->interface.name);
+        return gyre_fail_context(status, "connecting over socket %s", transport->addresses[0].name);
     /* Nobody else is expected. */
-    gyre_sock_close(transport->listen_fd);
-    transport->listen_fd = -1;
+    socket_stop_listening(transport);
     for (int i = 0; i < transport->n_peers; i++)
         for (uint32_t l = 0; l < transport->peers[i].n_links; l++)
             GYRE_TRY(watch_link(transport, &transport->peers[i].links[l]));

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside the socket transport: its state, shared by set-up (socket_setup.c), data path
- * (socket_move.c) and the transport's slots (socket.c). A pair of ranks has n_links TCP
- * connections; FIFO f travels over link f % n_links, its credit the other way over the same one.
+ * Inside the socket transport: its state, shared by set-up (socket_address.c, socket_setup.c,
+ * socket_call.c), data path (socket_move.c, socket_watch.c) and the transport's slots (socket.c). A
+ * pair of ranks has n_links TCP connections; FIFO f travels over link f % n_links, its credit the
+ * other way over the same one.
  *
  * On the wire: a frame is a header and, for data, the slot's bytes. A sender sends a slot only when
  * it has credit for it, so a receiver always has a free slot for what arrives and never stops
@@ -15,13 +16,19 @@
 #include "transport/proxy.h"
 #include "transport/transport.h"
 
+#include <pthread.h>
+
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "frames are little endian"
 #endif
 
+#define SOCKET_MAX_ADDRESSES 8    /* of a rank */
 #define SOCKET_MAX_LINKS     16   /* of a pair; SOCKET_NSOCKS's highest */
 #define SOCKET_STAGING_BYTES 4096 /* headers are read here, together with small slots */
 #define SOCKET_BATCH_FRAMES  32   /* of one sendmsg */
+/* A rank needs a few round trips to prove itself; even a very slow network does them in this time.
+ */
+#define SOCKET_HANDSHAKE_NS 5000000000ULL
 /* Payload of one batch: a credit waits behind at most one batch, and a batch is large enough that
  * its system call does not count. */
 #define SOCKET_BATCH_BYTES 262144
@@ -69,6 +76,9 @@ struct socket_link {
     bool is_writable; /* until a write comes back short */
     bool is_ending;   /* the peer closed: read until the end of the stream */
     bool has_bye;
+    struct gyre_sock_address remote; /* the peer's end */
+    const char *interface;           /* name of the one that this end's address belongs to */
+    uint64_t silent_since_ns;        /* something waits for an answer since then; 0 = nothing */
 
     /* receiving */
     unsigned char staging[SOCKET_STAGING_BYTES];
@@ -90,28 +100,110 @@ struct socket_peer {
     struct socket_transport *transport;
     int rank;
     uint32_t n_links;
-    struct gyre_sock_address address; /* where it listens */
-    struct socket_link *links;        /* n_links */
-    struct socket_fifo *fifos;        /* spec.n_fifos */
+    /* Where it listens, likeliest first. The last one that worked is tried first. */
+    struct gyre_sock_address addresses[SOCKET_MAX_ADDRESSES];
+    int n_addresses;
+    int preferred;
+    struct socket_link *links; /* n_links */
+    struct socket_fifo *fifos; /* spec.n_fifos */
 };
 
 struct socket_transport {
     struct gyre_transport base;
     struct gyre_transport_config config;
-    struct gyre_sock_interface interface;
-    int n_links; /* that this rank wants */
-    int listen_fd;
+    struct gyre_sock_interface addresses[SOCKET_MAX_ADDRESSES]; /* this rank's, ports included */
+    int listen_fds[SOCKET_MAX_ADDRESSES];
+    int n_addresses; /* of both */
+    int n_links;     /* that this rank wants */
     int epoll_fd;
     int n_peers;
     struct socket_peer *peers; /* as config.peers */
     void *memory;              /* of all FIFO ends */
     size_t memory_bytes;
     struct gyre_proxy *proxy;
+    uint64_t watched_ns; /* when the links were last looked at for silence */
 };
+
+/* Where a rank listens. Exchanged between hosts. */
+struct socket_blob {
+    uint64_t magic;
+    uint64_t network_id; /* of its network namespace: within it, loopback is a way */
+    uint32_t rank;
+    uint32_t n_links;
+    uint32_t n_addresses; /* loopback ones are alone */
+    uint32_t pad;
+    struct {
+        struct gyre_sock_address address;
+        uint32_t place; /* of the interface in the rank's order of preference */
+    } addresses[SOCKET_MAX_ADDRESSES];
+};
+
+/** socket_listen - on every usable address of the interfaces that the user allows. The order is
+ * that of gyre_sock_list_addresses; of one interface, config->rendezvous comes first. Fills
+ * addresses and listen_fds. Errors: INVALID_ARGUMENT (no interface), SYSTEM. */
+gyre_status socket_listen(struct socket_transport *transport);
+void socket_stop_listening(struct socket_transport *transport);
+
+/** socket_make_blob - @blob_out: malloc'ed. */
+gyre_status socket_make_blob(const struct socket_transport *transport,
+                             struct socket_blob **blob_out);
+
+/** socket_read_blob - take over where the peer listens: sorted by how likely this rank reaches it,
+ * interface by interface. Errors: REMOTE (not a blob), INVALID_USAGE when one of the two has only
+ * loopback addresses and the other is in another network; the cause names the interfaces. */
+gyre_status socket_read_blob(struct socket_peer *peer, const unsigned char *bytes, size_t n_bytes,
+                             uint32_t *n_links_out);
+
+/** socket_note_ends - fill in `remote` and `interface` of a connected link. */
+gyre_status socket_note_ends(struct socket_link *link);
+
+/* First thing on an authenticated link, from both sides. */
+struct socket_hello {
+    uint64_t magic;
+    uint32_t from_rank;
+    uint32_t to_rank;
+    uint32_t link;
+    uint32_t n_links;
+    uint32_t n_fifos;
+    uint32_t slot_bytes;
+};
+
+GYRE_STATIC_ASSERT(sizeof(struct socket_hello) == 32, "a wire format");
+
+/** socket_make_hello - what this rank says on that link of the peer. */
+struct socket_hello socket_make_hello(const struct socket_peer *peer, uint32_t link);
+
+/* Connects to higher ranks on a thread of its own. */
+struct socket_caller {
+    struct socket_transport *transport;
+    uint64_t deadline_ns;
+    pthread_t thread;
+    bool has_thread; /* there are higher ranks */
+    pthread_mutex_t *lock;
+    pthread_cond_t *changed;
+    /* under lock: */
+    bool stops;
+    bool is_done;
+    int handshake_fd; /* -1: none */
+    gyre_status status;
+    char cause[GYRE_CAUSE_MAX_BYTES];
+};
+
+/** socket_caller_start - begin; is_done and `changed` tell of the end. */
+gyre_status socket_caller_start(struct socket_caller *caller, struct socket_transport *transport,
+                                uint64_t deadline_ns, pthread_mutex_t *lock,
+                                pthread_cond_t *changed);
+
+/** socket_caller_result - how it ended, with its cause; under lock, once it is_done. */
+gyre_status socket_caller_result(const struct socket_caller *caller);
+
+/** socket_caller_stop - end it within CONNECT_TRY_NS and join. */
+void socket_caller_stop(struct socket_caller *caller);
 
 /** socket_setup_links - connect to higher ranks and accept lower ones, all links of all peers,
  * each of them authenticated. Strangers are dropped and never waited for.
- * Errors: TIMEOUT naming the ranks that are missing, the fault's, SYSTEM. */
+ * Errors: TIMEOUT naming the ranks that are missing, the fault's, REMOTE naming a rank that died or
+ * gave up meanwhile (within a second or so), SYSTEM. */
 gyre_status socket_setup_links(struct socket_transport *transport, uint64_t deadline_ns);
 
 /** socket_move - the proxy client: move whatever can be moved. @context: struct socket_transport.
@@ -121,6 +213,13 @@ bool socket_move(void *context);
 /** socket_is_behind - has the kernel not taken all published slots (has_credit: that may be sent)?
  */
 bool socket_is_behind(const void *context, bool has_credit);
+
+/** socket_watch_begin - prepare a connected link for socket_watch. */
+gyre_status socket_watch_begin(const struct socket_link *link);
+
+/** socket_watch - raise the fault for a link that the peer's kernel has not answered for 10 s. To
+ * be called whenever there is nothing to move; looks a few times a second. */
+void socket_watch(struct socket_transport *transport);
 
 /** socket_say_bye - after the proxy has stopped: send what a batch still holds and a last frame
  * that makes the end of the stream a regular one, or that gives the cause of this rank's failure

@@ -45,8 +45,8 @@ static void blame(const struct socket_link *link, gyre_status status, const char
     char address[64];
     snprintf(text, sizeof(text), "rank %d: peer rank %d (%s, pid %u) over socket %s at %s: %s",
              config->rank, peer->rank, config->infos[peer->rank].host_name,
-             config->infos[peer->rank].pid, peer->transport->interface.name,
-             gyre_sock_to_text(&peer->address, address, sizeof(address)), words);
+             config->infos[peer->rank].pid, link->interface,
+             gyre_sock_to_text(&link->remote, address, sizeof(address)), words);
     gyre_fault_raise(config->fault, status, text);
 }
 
@@ -415,6 +415,8 @@ bool socket_move(void *context)
     for (int i = 0; i < transport->n_peers; i++)
         for (uint32_t l = 0; l < transport->peers[i].n_links; l++)
             has_moved = move_link(&transport->peers[i].links[l]) || has_moved;
+    if (!has_moved)
+        socket_watch(transport);
     return has_moved;
 }
 

@@ -9,7 +9,7 @@
 
 #include "core/base/fault.h"
 #include "core/base/param.h"
-#include "core/base/sock.h"
+#include "core/base/sock_list.h"
 #include "core/device/device.h"
 #include "core/model/connector.h"
 #include "core/topo/topo.h"
@@ -20,19 +20,21 @@
 struct gyre_peer_info {
     uint64_t host_hash;
     uint64_t process_id;    /* unique among the job's processes: random, drawn once per process */
-    uint64_t pid_namespace; /* inode of /proc/self/ns/pid */
+    uint64_t pid_namespace; /* inode of /proc/self/ns/pid; 0 = /proc is not mounted */
     uint32_t pid;
+    uint32_t uid; /* effective: other users' processes cannot map this one's memory */
     uint32_t rank;
+    uint32_t reserved; /* no padding is exchanged */
     char host_name[64];
     struct gyre_device_info device;
     uint32_t ib_usable; /* 1: gyre_transport_ib found a device and a GID */
     /* enum gyre_topo_level from the GPU of the rank that holds this copy, or
      * GYRE_PEER_PATH_UNKNOWN; not exchanged: gyre_peer_info_measure fills it in. */
     uint32_t path_level;
-    char ib_reason[128]; /* why not */
-    uint64_t topo_hash;  /* of its host's topology, 0 = not looked at; the communicator's */
-    struct gyre_sock_address door; /* where the rank is met when the bootstrap is gone; port 0 =
-                                    * nowhere; the communicator's */
+    char ib_reason[128];        /* why not */
+    uint64_t topo_hash;         /* of its host's topology, 0 = not looked at; the communicator's */
+    struct gyre_sock_list door; /* where the rank is met when the bootstrap is gone; all zero =
+                                 * nowhere; the communicator's */
 };
 
 struct gyre_transport_config {
@@ -46,14 +48,25 @@ struct gyre_transport_config {
     struct gyre_fifo_spec spec;
     const uint16_t *before; /* by rank: who comes before it in the order of rings; read when
                              * spec.near_slot_bytes is not 0 */
-    const uint8_t *secret;  /* GYRE_SECRET_BYTES (bootstrap.h): data sockets prove it */
+    const struct gyre_sock_address *rendezvous; /* this rank's address on its link to the
+                                                 * rendezvous; NULL or family 0 = not known */
+    const uint8_t *secret; /* GYRE_SECRET_BYTES (bootstrap.h): data sockets prove it */
     /* gyre_authenticate of bootstrap.h, handed in because transports do not know the bootstrap. */
     gyre_status (*authenticate)(int fd, const uint8_t *secret, bool is_server,
                                 uint64_t deadline_ns);
     int traffic_class;        /* -1 = from params */
     int service_level;        /* likewise */
     struct gyre_fault *fault; /* raised by proxies, polled by them */
+    /* Are all ranks still there? Handed in as authenticate is; NULL = not known. Not SUCCESS: the
+     * cause names the rank that died or gave up. For gyre_transport_check. */
+    gyre_status (*check_ranks)(void *context);
+    void *check_context;
 };
+
+/** gyre_transport_check - for every wait of open and connect, a few times a second: not SUCCESS
+ * when the communicator was given up here, or when another rank died or reported an error. The wait
+ * ends with that status and cause. Does not block. One thread at a time. */
+gyre_status gyre_transport_check(const struct gyre_transport_config *config);
 
 struct gyre_transport_ops;
 

@@ -1,14 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a new file may take the place of.
+ * Reading and replacing whole files. Only regular files are read by name, because a pipe or a
+ * device may never end. Nothing that another user has put into the folder beforehand, such as a
+ * link with the name of a temporary file, is ever written to.
  */
 #include "core/base/file.h"
 
+#include "core/base/util.h"
+
 #include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
+
+#define FIRST_READ_BYTES 65536
+#define N_NAMES          16 /* random names that are tried before giving up */
 
 /* Nothing is found at the end of `path`: a new name, or a link that leads nowhere. */
 static gyre_status take_new_name(const char *path, char *target_out)
@@ -30,10 +41,128 @@ gyre_status gyre_file_to_replace(const char *path, char *target_out)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "-: give the path of a file");
     if (stat(path, &there) != 0 && errno == ENOENT)
         return take_new_name(path, target_out);
-    if (realpath(path, target_out) == NULL || stat(target_out, &there) != 0)
+    if (stat(path, &there) != 0)
         return gyre_fail_errno(errno, "%s", path);
-    if (!S_ISREG(there.st_mode))
+    if (!S_ISREG(there.st_mode)) /* before realpath(), which knows no name for a pipe */
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "%s: not a regular file, and a new file would replace it", path);
+    if (realpath(path, target_out) == NULL || stat(target_out, &there) != 0)
+        return gyre_fail_errno(errno, "%s", path);
     return GYRE_SUCCESS;
+}
+
+/* A new file beside `target`. O_EXCL never follows a link, and the random part keeps others from
+ * taking the name first and files of killed processes from being in the way. */
+static gyre_status create_beside(const char *target, mode_t mode, char *beside_out, int *fd_out)
+{
+    for (int i = 0; i < N_NAMES; i++) {
+        uint64_t random = 0;
+        GYRE_TRY(gyre_random_bytes(&random, sizeof(random)));
+        if (snprintf(beside_out, PATH_MAX, "%s.%016" PRIx64 ".part", target, random) >= PATH_MAX)
+            return gyre_fail_errno(ENAMETOOLONG, "%.64s...", target);
+        const int fd = open(beside_out, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+        if (fd >= 0) {
+            *fd_out = fd;
+            return GYRE_SUCCESS;
+        }
+        if (errno != EEXIST)
+            break;
+    }
+    return gyre_fail_errno(errno, "cannot make a new file in the folder of %s", target);
+}
+
+static int write_all(int fd, const void *bytes, size_t n_bytes)
+{
+    const char *at = bytes;
+    while (n_bytes > 0) {
+        const ssize_t n_written = write(fd, at, n_bytes);
+        if (n_written < 0 && errno == EINTR)
+            continue;
+        if (n_written < 0)
+            return errno;
+        at += n_written;
+        n_bytes -= (size_t)n_written;
+    }
+    return 0;
+}
+
+gyre_status gyre_file_replace(const char *path, const void *bytes, size_t n_bytes)
+{
+    char target[PATH_MAX], beside[PATH_MAX];
+    struct stat there;
+    int fd = -1;
+    GYRE_TRY(gyre_file_to_replace(path, target));
+    const bool exists = stat(target, &there) == 0;
+    GYRE_TRY(create_beside(target, exists ? there.st_mode & 0777 : 0666, beside, &fd));
+    int error = exists && fchmod(fd, there.st_mode & 0777) != 0 ? errno : 0; /* the umask took */
+    if (error == 0)
+        error = write_all(fd, bytes, n_bytes);
+    if (close(fd) != 0 && error == 0)
+        error = errno;
+    if (error == 0 && rename(beside, target) != 0)
+        error = errno;
+    if (error == 0)
+        return GYRE_SUCCESS;
+    unlink(beside);
+    return gyre_fail_errno(error, "%s", path);
+}
+
+gyre_status gyre_file_read_open(int fd, const char *name, size_t max_bytes, char **bytes_out,
+                                size_t *n_bytes_out)
+{
+    char *bytes = NULL;
+    size_t n_bytes = 0, capacity_bytes = 0;
+    gyre_status status = GYRE_SUCCESS;
+    for (;;) {
+        if (n_bytes + 1 >= capacity_bytes) {
+            capacity_bytes = capacity_bytes == 0 ? FIRST_READ_BYTES : 2 * capacity_bytes;
+            char *larger = realloc(bytes, capacity_bytes);
+            if (larger == NULL) {
+                status = gyre_fail_errno(ENOMEM, "%s", name);
+                break;
+            }
+            bytes = larger;
+        }
+        const ssize_t n_read = read(fd, bytes + n_bytes, capacity_bytes - 1 - n_bytes);
+        if (n_read < 0 && errno == EINTR)
+            continue;
+        if (n_read < 0)
+            status = gyre_fail_errno(errno, "%s", name);
+        if (n_read <= 0)
+            break;
+        n_bytes += (size_t)n_read;
+        if (n_bytes > max_bytes) {
+            status =
+                gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s: more than %zu bytes", name, max_bytes);
+            break;
+        }
+    }
+    if (status != GYRE_SUCCESS) {
+        free(bytes);
+        return status;
+    }
+    bytes[n_bytes] = '\0';
+    *bytes_out = bytes;
+    if (n_bytes_out != NULL)
+        *n_bytes_out = n_bytes;
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_file_read(const char *path, size_t max_bytes, char **bytes_out,
+                           size_t *n_bytes_out)
+{
+    struct stat found;
+    /* O_NONBLOCK: opening a pipe waits for a writer otherwise. */
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0)
+        return gyre_fail_errno(errno, "%s", path);
+    gyre_status status = GYRE_SUCCESS;
+    if (fstat(fd, &found) != 0)
+        status = gyre_fail_errno(errno, "%s", path);
+    else if (!S_ISREG(found.st_mode))
+        status = gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s: not a regular file", path);
+    else
+        status = gyre_file_read_open(fd, path, max_bytes, bytes_out, n_bytes_out);
+    close(fd);
+    return status;
 }

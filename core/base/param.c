@@ -11,6 +11,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
@@ -350,4 +351,9 @@ void gyre_params_print_help(FILE *file)
                 (row->flags & GYRE_PARAM_IDLE) != 0 ? " [no effect yet]" : "");
         print_wrapped(file, row->help);
     }
+}
+
+const char *gyre_param_master_address(void)
+{
+    return getenv("MASTER_ADDR");
 }

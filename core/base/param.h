@@ -96,4 +96,8 @@ gyre_status gyre_param_override(struct gyre_params *params, enum gyre_param_id i
 /** gyre_params_print_help - the table for people (--help-vars). */
 void gyre_params_print_help(FILE *file);
 
+/** gyre_param_master_address - MASTER_ADDR, which launchers give all ranks for their first meeting;
+ * NULL or "" = none. */
+const char *gyre_param_master_address(void);
+
 #endif

@@ -57,7 +57,8 @@ const char *gyre_sock_to_text(const struct gyre_sock_address *address, char *tex
 /* Small frames must not wait for each other (NODELAY), and a host that vanished without a FIN must
  * end an idle connection: first probe after 2 s of silence, then 5, a second apart. The peer's
  * kernel answers them, so a stopped process does not count as gone. No TCP_USER_TIMEOUT: it would
- * also end a connection to a stopped process whose window is full. */
+ * also end a connection to a stopped process whose window is full. What keepalive does not see,
+ * because bytes wait to be sent, bootstrap/bootstrap_silence.c does. */
 static gyre_status set_options(int fd)
 {
     const struct {
@@ -125,6 +126,12 @@ static bool would_block(int error_number)
     return error_number == EAGAIN || error_number == EWOULDBLOCK;
 }
 
+static uint16_t port_of(const struct sockaddr_storage *name)
+{
+    return ntohs(name->ss_family == AF_INET6 ? ((const struct sockaddr_in6 *)name)->sin6_port
+                                             : ((const struct sockaddr_in *)name)->sin_port);
+}
+
 gyre_status gyre_sock_listen(const struct gyre_sock_address *address, int *fd_out,
                              struct gyre_sock_address *bound_out)
 {
@@ -142,10 +149,42 @@ gyre_status gyre_sock_listen(const struct gyre_sock_address *address, int *fd_ou
         return status;
     }
     *bound_out = *address;
-    bound_out->port =
-        ntohs(address->family == AF_INET6 ? ((const struct sockaddr_in6 *)&name)->sin6_port
-                                          : ((const struct sockaddr_in *)&name)->sin_port);
+    bound_out->port = port_of(&name);
     *fd_out = fd;
+    return GYRE_SUCCESS;
+}
+
+static struct gyre_sock_address from_sockaddr(const struct sockaddr_storage *name)
+{
+    struct gyre_sock_address address = {.family = name->ss_family, .port = port_of(name)};
+    if (name->ss_family == AF_INET6) {
+        const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)name;
+        memcpy(address.bytes, &six->sin6_addr, sizeof(six->sin6_addr));
+        address.scope = six->sin6_scope_id;
+    } else {
+        const struct sockaddr_in *four = (const struct sockaddr_in *)name;
+        memcpy(address.bytes, &four->sin_addr, sizeof(four->sin_addr));
+    }
+    return address;
+}
+
+gyre_status gyre_sock_own_address(int fd, struct gyre_sock_address *address_out)
+{
+    struct sockaddr_storage name;
+    socklen_t n_name = sizeof(name);
+    if (getsockname(fd, (struct sockaddr *)&name, &n_name) != 0)
+        return gyre_fail_errno(errno, "getsockname");
+    *address_out = from_sockaddr(&name);
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_sock_peer_address(int fd, struct gyre_sock_address *address_out)
+{
+    struct sockaddr_storage name;
+    socklen_t n_name = sizeof(name);
+    if (getpeername(fd, (struct sockaddr *)&name, &n_name) != 0)
+        return gyre_fail_errno(errno, "getpeername");
+    *address_out = from_sockaddr(&name);
     return GYRE_SUCCESS;
 }
 

@@ -30,15 +30,19 @@ uint64_t gyre_hash(uint64_t hash, const void *bytes, size_t n_bytes)
 
 gyre_status gyre_host_hash(const char *host_id, uint64_t *hash_out)
 {
-    static const char path[] = "/proc/sys/kernel/random/boot_id";
     if (host_id != NULL && host_id[0] != '\0') {
         *hash_out = gyre_hash(GYRE_HASH_INIT, host_id, strlen(host_id));
         return GYRE_SUCCESS;
     }
     char name[256] = "";
     gethostname(name, sizeof(name) - 1);
-    uint64_t hash = gyre_hash(GYRE_HASH_INIT, name, strlen(name));
     /* Two containers can share a hostname, never a boot; two boots never share this id. */
+    return gyre_boot_hash(gyre_hash(GYRE_HASH_INIT, name, strlen(name)), hash_out);
+}
+
+gyre_status gyre_boot_hash(uint64_t hash, uint64_t *hash_out)
+{
+    static const char path[] = "/proc/sys/kernel/random/boot_id";
     char boot_id[64];
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))

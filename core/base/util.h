@@ -54,6 +54,10 @@ uint64_t gyre_hash(uint64_t hash, const void *bytes, size_t n_bytes);
  * Errors: SYSTEM (no file descriptor is left: a rank must not look like another host for that). */
 gyre_status gyre_host_hash(const char *host_id, uint64_t *hash_out);
 
+/** gyre_boot_hash - add the id of the running kernel's boot to a hash. Errors: SYSTEM when it
+ * cannot be read for want of descriptors or memory; a kernel without one adds nothing. */
+gyre_status gyre_boot_hash(uint64_t hash, uint64_t *hash_out);
+
 /** gyre_random_bytes - from the kernel's generator. Errors: SYSTEM. */
 gyre_status gyre_random_bytes(void *bytes, size_t n_bytes);
 

@@ -145,15 +145,22 @@ static gyre_status check_buffers(gyre_comm *comm, const struct gyre_call *call)
                      call->send, b.in_bytes, call->recv, b.out_bytes, in_place);
 }
 
-static gyre_status submit(gyre_comm *comm, struct gyre_call *call)
+static gyre_status check_and_submit(gyre_comm *comm, struct gyre_call *call)
 {
-    GYRE_TRY(gyre_comm_check(comm));
     GYRE_TRY(check_types(comm, call));
     GYRE_TRY(check_rank(comm, call));
     GYRE_TRY(check_buffers(comm, call));
     if (gyre_collectives[call->coll].reduces && (int)call->op >= GYRE_FIRST_USER_OP)
         call->scalar = comm->user_ops[(int)call->op - GYRE_FIRST_USER_OP].scalar;
     return gyre_group_submit(comm, call);
+}
+
+static gyre_status submit(gyre_comm *comm, struct gyre_call *call)
+{
+    GYRE_TRY(gyre_comm_begin_call(comm));
+    const gyre_status status = check_and_submit(comm, call);
+    gyre_comm_end_call(comm);
+    return status;
 }
 
 gyre_status gyre_all_reduce(const void *send, void *recv, size_t count, gyre_dtype dtype,
@@ -278,10 +285,9 @@ gyre_status gyre_recv(void *recv, size_t count, gyre_dtype dtype, int peer, gyre
                                             .stream = stream});
 }
 
-gyre_status gyre_op_create_premul_sum(gyre_op *op_out, const void *scalar, gyre_dtype dtype,
-                                      gyre_comm *comm)
+static gyre_status create_premul_sum(gyre_op *op_out, const void *scalar, gyre_dtype dtype,
+                                     gyre_comm *comm)
 {
-    GYRE_TRY(gyre_comm_check(comm));
     if (op_out == NULL || scalar == NULL)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "op_create_premul_sum: %s is NULL",
                          op_out == NULL ? "op_out" : "scalar");
@@ -303,13 +309,29 @@ gyre_status gyre_op_create_premul_sum(gyre_op *op_out, const void *scalar, gyre_
                      GYRE_MAX_USER_OPS);
 }
 
-gyre_status gyre_op_destroy(gyre_op op, gyre_comm *comm)
+gyre_status gyre_op_create_premul_sum(gyre_op *op_out, const void *scalar, gyre_dtype dtype,
+                                      gyre_comm *comm)
 {
-    GYRE_TRY(gyre_comm_check(comm));
+    GYRE_TRY(gyre_comm_begin_call(comm));
+    const gyre_status status = create_premul_sum(op_out, scalar, dtype, comm);
+    gyre_comm_end_call(comm);
+    return status;
+}
+
+static gyre_status destroy_op(gyre_op op, gyre_comm *comm)
+{
     const int user = (int)op - GYRE_FIRST_USER_OP;
     if (user < 0 || user >= GYRE_MAX_USER_OPS || !comm->user_ops[user].is_used)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "op_destroy: %d is not an operation made on this communicator", (int)op);
     comm->user_ops[user].is_used = false;
     return GYRE_SUCCESS;
+}
+
+gyre_status gyre_op_destroy(gyre_op op, gyre_comm *comm)
+{
+    GYRE_TRY(gyre_comm_begin_call(comm));
+    const gyre_status status = destroy_op(op, comm);
+    gyre_comm_end_call(comm);
+    return status;
 }

@@ -2,8 +2,8 @@
  *
  * The communicator, as its own files see it. Each part has one owner: connect.c makes the links,
  * plan.c the programs, group.c collects calls, launch.c launches them, health.c and health_stall.c
- * watch, make.c and split.c make it, origin.c knows its parent, comm.c keeps the live ones and ends
- * them.
+ * watch, make.c and split.c make it, origin.c knows its parent, registry.c keeps the live ones,
+ * comm.c ends them.
  */
 #ifndef GYRE_COMM_COMM_H
 #define GYRE_COMM_COMM_H
@@ -82,34 +82,66 @@ struct gyre_comm {
     uint64_t stage_ns;      /* when the stage of its making that goes on began */
     uint32_t phase;         /* enum gyre_phase; written under the registry's lock, release */
     bool is_made;           /* rank, links, health and the rest are there */
-    bool is_finalized;      /* no more calls */
+    uint32_t is_finalized;  /* no more calls; written by the caller, release */
     uint32_t has_left;      /* said goodbye: written by the caller, read by the health thread */
-    struct gyre_comm *next; /* in the registry of comm.c */
+    struct gyre_comm *next; /* in the registry */
+    bool is_destroyed;      /* a thread is in gyre_comm_destroy(); under the registry's lock */
     bool is_ending;         /* destroyed by the user; its end is under way */
     uint32_t n_pins;        /* calls of other threads that look at it; under the registry's lock */
+    uint32_t in_call;      /* 1: a thread makes a call on it. Set under the registry's lock, cleared
+                            * by that thread, release */
+    uint64_t number;       /* when it was made, among the communicators of its ranks' processes:
+                            * the same on all its ranks */
+    uint64_t stream;       /* host: address of the stream of this rank's latest launch, 0 = none.
+                            * Set under the registry's lock; the caller reads it without */
+    uint64_t stream_works; /* n_launched behind that launch; one writer: the caller; release */
 };
 
-/** gyre_comm_check - is this a live handle that may take calls? Errors: INVALID_ARGUMENT (NULL),
- * INVALID_USAGE (destroyed, finalized, still being made), or what the communicator failed with. */
+/** gyre_comm_check - of a communicator that the caller holds or has pinned: may it take calls?
+ * Errors: INVALID_USAGE (finalized, still being made), or what it failed with. */
 gyre_status gyre_comm_check(gyre_comm *comm);
 
-/** gyre_comm_check_made - may be asked about its ranks and devices: as gyre_comm_check, but failed
- * and finalized communicators are fine. */
-gyre_status gyre_comm_check_made(const gyre_comm *comm);
-
-/** gyre_comm_check_live - of gyre_comm_check() all but the phase: for calls that were taken before
- * a split of the same group began. */
-gyre_status gyre_comm_check_live(gyre_comm *comm);
+/** gyre_comm_gather - gyre_comm_exchange() inside a call: this thread holds the communicator. */
+gyre_status gyre_comm_gather(gyre_comm *comm, const void *mine, size_t n_bytes, void *all_out);
 
 /** gyre_comm_attach - the communicator's device is this thread's, which is one of gyre's own.
  * @comm: may be NULL. */
 void gyre_comm_attach(const gyre_comm *comm);
 
+/** gyre_comm_set_made - its making has ended, one way or the other: READY. */
+void gyre_comm_set_made(gyre_comm *comm);
+
 /** gyre_comm_give_up - this rank cannot take part in an exchange that the others wait in: the
  * communicator ends here with `status` and the thread's cause, and at once on all ranks. */
 gyre_status gyre_comm_give_up(gyre_comm *comm, gyre_status status);
 
-/* ---- comm.c: the registry of live handles ------------------------------------------------- */
+/* ---- registry.c: the live handles --------------------------------------------------------- */
+
+/** gyre_comm_begin_call - is this a live handle that may take calls? Then it is this thread's until
+ * gyre_comm_end_call(), and is not freed before that. A thread that comes while another one is in a
+ * call is refused, and the communicator ends on all ranks: no order of the two calls is the same on
+ * every rank. Errors: INVALID_ARGUMENT (NULL), INVALID_USAGE (destroyed, finalized, still being
+ * made, another thread's), or what the communicator failed with. */
+gyre_status gyre_comm_begin_call(gyre_comm *comm);
+
+/** gyre_comm_begin_launch - as gyre_comm_begin_call(), but of a communicator that is busy with a
+ * split too: for calls that were taken before a split of the same group began. */
+gyre_status gyre_comm_begin_launch(gyre_comm *comm);
+void gyre_comm_end_call(gyre_comm *comm);
+
+/** gyre_comm_pin - gyre_registry_check(), and the memory of the handle stays until
+ * gyre_comm_unpin(), whatever other threads do with it. */
+gyre_status gyre_comm_pin(gyre_comm *comm);
+void gyre_comm_unpin(gyre_comm *comm);
+
+/** gyre_comm_pin_made - may it be asked about its ranks and devices, by any thread at any time? As
+ * gyre_comm_begin_call(), but failed and finalized communicators are fine, and other threads' calls
+ * too. Then it is pinned. */
+gyre_status gyre_comm_pin_made(gyre_comm *comm);
+
+/** gyre_registry_check - is it a handle that may still be used? Errors: INVALID_ARGUMENT (NULL),
+ * INVALID_USAGE (destroyed, or of the process that this one was forked from). */
+gyre_status gyre_registry_check(const gyre_comm *comm);
 
 void gyre_registry_add(gyre_comm *comm, enum gyre_phase phase);
 void gyre_registry_remove(gyre_comm *comm);
@@ -117,17 +149,47 @@ void gyre_registry_remove(gyre_comm *comm);
 /** gyre_registry_wait_unpinned - no call of another thread looks at it any more. */
 void gyre_registry_wait_unpinned(gyre_comm *comm);
 
+/** gyre_registry_claim_end - of several threads that destroy a communicator, one does. From now on
+ * no thread may begin a call. Errors: INVALID_USAGE (another thread does), as gyre_registry_check.
+ */
+gyre_status gyre_registry_claim_end(gyre_comm *comm);
+
+/** gyre_registry_end - the user has no more to do with it: it can no longer be pinned. */
+void gyre_registry_end(gyre_comm *comm);
+
+/** gyre_registry_wait_job - one thread may destroy several ranks of a job one after the other: if
+ * no rank of it is in use here any more, wait until all of them are freed. */
+void gyre_registry_wait_job(uint64_t job);
+
 /** gyre_registry_set / wait - a flag that one thread sets once and another waits for. */
 void gyre_registry_set(bool *flag);
 void gyre_registry_wait(const bool *flag);
 
+/** gyre_registry_number - the greatest number of a communicator that was made in this process.
+ * gyre_registry_note_number - one was made with this number. */
+uint64_t gyre_registry_number(void);
+void gyre_registry_note_number(uint64_t number);
+
+/** gyre_registry_take_stream - on the host: this rank's next launch goes to the stream, which is
+ * not the one of its latest. Returns another rank of the communicator in this process whose launch
+ * on the stream is not finished, and then changes nothing; -1: there is none. */
+int gyre_registry_take_stream(gyre_comm *comm, gyre_stream stream);
+
 void gyre_comm_set_phase(gyre_comm *comm, enum gyre_phase phase);
+enum gyre_phase gyre_comm_phase(const gyre_comm *comm);
+
+/** gyre_registry_set_ready - its phase is READY from now on, unless it has failed: then nothing
+ * changes, and false. */
+bool gyre_registry_set_ready(gyre_comm *comm);
+
+/** gyre_registry_is_making - false: gyre_registry_set_ready() is over. */
+bool gyre_registry_is_making(const gyre_comm *comm);
+
+/** gyre_comm_wait_ready - wait until it is busy with nothing in the background. */
+void gyre_comm_wait_ready(gyre_comm *comm);
 
 /** gyre_comm_set_job - from now on it counts as one of that job; others may be counting. */
 void gyre_comm_set_job(gyre_comm *comm, uint64_t job);
-
-/** gyre_comm_set_made - its making has ended, one way or the other: READY. */
-void gyre_comm_set_made(gyre_comm *comm);
 
 /* ---- config.c ----------------------------------------------------------------------------- */
 

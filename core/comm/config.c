@@ -6,6 +6,7 @@
 
 #include "core/base/util.h"
 
+#include <limits.h>
 #include <string.h>
 #include <strings.h>
 
@@ -67,6 +68,7 @@ gyre_status gyre_config_resolve(const gyre_config *given, struct gyre_params *pa
     GYRE_TRY(check_range("sm_budget", config.sm_budget, 1, 1024));
     GYRE_TRY(check_range("traffic_class", config.traffic_class, 0, 255));
     GYRE_TRY(check_range("service_level", config.service_level, 0, 15));
+    GYRE_TRY(check_range("timeout_ms", config.timeout_ms, 0, INT_MAX));
     if (config.min_channels > 0 && config.max_channels > 0 &&
         config.min_channels > config.max_channels)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "min_channels %d is above max_channels %d",

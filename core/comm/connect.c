@@ -24,6 +24,7 @@ struct agreement {
     uint32_t device_kind;
     int32_t config[N_CONFIG_SETTINGS];
     uint64_t tuning_hash; /* of the constants in GYRE_TUNING_FILE; 0 = not set */
+    uint64_t number;      /* not compared: the newest communicator's of this process */
     struct {
         uint64_t hash;
         char text[24]; /* for the message; may be cut */
@@ -45,6 +46,7 @@ static void fill_agreement(const gyre_comm *comm, struct agreement *mine)
         mine->config[3] = (int32_t)gyre_hash(GYRE_HASH_INIT, comm->config.transport,
                                              strlen(comm->config.transport));
     mine->tuning_hash = comm->tuning.hash;
+    mine->number = gyre_registry_number();
     for (int id = 0; id < GYRE_N_PARAMS; id++) {
         if ((gyre_param_flags((enum gyre_param_id)id) & GYRE_PARAM_PLAN) == 0)
             continue;
@@ -91,6 +93,17 @@ static gyre_status compare_agreement(const struct agreement *first, const struct
     return GYRE_SUCCESS;
 }
 
+/* A Lamport clock: greater than the number of every communicator that any of these processes had,
+ * and the same on all ranks. Two communicators may get the same one, made at the same time. */
+static void take_number(gyre_comm *comm, const struct agreement *all)
+{
+    for (int rank = 0; rank < comm->n_ranks; rank++)
+        if (comm->number < all[rank].number)
+            comm->number = all[rank].number;
+    comm->number++;
+    gyre_registry_note_number(comm->number);
+}
+
 static gyre_status agree(gyre_comm *comm)
 {
     struct agreement mine;
@@ -102,6 +115,8 @@ static gyre_status agree(gyre_comm *comm)
         comm->bootstrap->ops->all_gather(comm->bootstrap, &mine, sizeof(mine), all);
     for (int rank = 1; rank < comm->n_ranks && status == GYRE_SUCCESS; rank++)
         status = compare_agreement(&all[0], &all[rank], rank);
+    if (status == GYRE_SUCCESS)
+        take_number(comm, all);
     free(all);
     return status;
 }
@@ -174,6 +189,8 @@ static uint8_t first_reachable(const gyre_comm *comm, int peer, char *whys_out, 
             snprintf(why, sizeof(why), "only %s is allowed", comm->config.transport);
         else if (ops->reachable(&comm->params, &infos[comm->rank], &infos[peer], why, sizeof(why)))
             return (uint8_t)i;
+        if (infos[comm->rank].host_hash == infos[peer].host_hash)
+            GYRE_INFO(INIT, "rank %d -> %d not via %s: %s", comm->rank, peer, ops->name, why);
         if (used < why_bytes)
             used += (size_t)snprintf(whys_out + used, why_bytes - used, "%s%s: %s",
                                      used > 0 ? "; " : "", ops->name, why);
@@ -247,6 +264,12 @@ static gyre_status choose_transports(gyre_comm *comm)
 
 /* ---- connecting --------------------------------------------------------------------------- */
 
+static gyre_status check_ranks(void *context)
+{
+    struct gyre_bootstrap *bootstrap = context;
+    return bootstrap->ops->check(bootstrap);
+}
+
 static gyre_status open_transport(gyre_comm *comm, int index, uint64_t deadline_ns)
 {
     struct gyre_links *links = &comm->links;
@@ -266,11 +289,14 @@ static gyre_status open_transport(gyre_comm *comm, int index, uint64_t deadline_
         .n_peers = n_peers,
         .spec = links->spec,
         .before = links->before,
+        .rendezvous = &comm->bootstrap->own_address,
         .secret = comm->bootstrap->secret,
         .traffic_class = comm->config.traffic_class,
         .service_level = comm->config.service_level,
         .fault = &comm->fault,
         .authenticate = gyre_authenticate,
+        .check_ranks = check_ranks,
+        .check_context = comm->bootstrap,
     };
     void *blob = NULL;
     size_t blob_bytes = 0;
@@ -291,6 +317,28 @@ static gyre_status open_transport(gyre_comm *comm, int index, uint64_t deadline_
     free(blobs);
     free(offsets);
     return status;
+}
+
+/* Ranks of one host that run as different users talk as if they were on two hosts: said by the
+ * host's lowest rank, once. */
+static void warn_of_users(const gyre_comm *comm)
+{
+    const struct gyre_links *links = &comm->links;
+    const struct gyre_peer_info *own = &links->infos[comm->rank];
+    for (int peer = 0; peer < comm->n_ranks; peer++) {
+        const struct gyre_peer_info *other = &links->infos[peer];
+        if (other->host_hash != own->host_hash || peer == comm->rank)
+            continue;
+        if (peer < comm->rank)
+            return;
+        if (other->uid == own->uid || !gyre_transports[links->transport_of[peer]]->is_proxied)
+            continue;
+        GYRE_WARN("rank %d runs as user %u and rank %d, on the same host, as user %u: they cannot "
+                  "map each other's memory and talk via %s; start all ranks as one user",
+                  comm->rank, own->uid, peer, other->uid,
+                  gyre_transports[links->transport_of[peer]]->name);
+        return;
+    }
 }
 
 static void log_links(gyre_comm *comm)
@@ -393,6 +441,7 @@ gyre_status gyre_connect(gyre_comm *comm)
 {
     GYRE_TRY(end_together(comm, connect_all(comm)));
     log_links(comm);
+    warn_of_users(comm);
     return GYRE_SUCCESS;
 }
 

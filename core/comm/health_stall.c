@@ -30,7 +30,7 @@
 #define MAX_ASKED_DONE 8 /* finished calls among those asked about */
 #define MAX_NAMED      4 /* ranks of a kind in a message, with host and call */
 #define MAX_NUMBERS    16
-#define WHO_BYTES      600
+#define WHO_BYTES      640
 
 /* ---- where this rank is -------------------------------------------------------------------- */
 
@@ -349,7 +349,9 @@ static void name_who(struct gyre_health *health, uint64_t now_ns, char *who_out)
     }
     if (name_culprits(health, health->standings, now_ns, who_out) == 0)
         append(who_out, "all ranks answer and none is behind: their data are slow or stuck, or on "
-                        "some rank other work is ahead of the call on its stream");
+                        "some rank something is ahead of the call on its stream: work of the "
+                        "program, or another communicator's call that some ranks made before this "
+                        "one and some after it");
     if (n_of[IS_IN_THE_CALL] > 1) {
         append(who_out, "; waiting in the same call: ranks ");
         list_numbers(health->standings, comm->n_ranks, IS_IN_THE_CALL, who_out);

@@ -1,69 +1,53 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Launching what a group has collected: which calls run at the same time, in which order and on
- * which streams; the record of each on the board, and their comparison before (GYRE_CHECK=calls).
+ * which streams; and the record of each on the board.
  */
 #include "core/comm/launch.h"
 
-#include "core/base/thread.h"
+#include "core/base/sync.h"
 #include "core/base/util.h"
+#include "core/comm/compare.h"
+#include "core/device/host_stream.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The number of a collective is the board's to give. */
-static struct gyre_record make_record(gyre_comm *comm, const struct gyre_call *call)
+/* A host stream runs one launch after the other: of two ranks of a communicator on one stream, the
+ * first would wait for the second for ever. GPUs: every rank has one of its own, and its streams.
+ */
+static gyre_status take_stream(gyre_comm *comm, gyre_stream stream)
 {
-    const bool is_p2p = call->coll == GYRE_COLL_SEND_RECV;
-    const int op = gyre_collectives[call->coll].reduces ? (int)call->op : 0;
-    struct gyre_record record = {
-        .count = call->count,
-        .coll = (uint8_t)call->coll,
-        .dtype = (uint8_t)call->dtype,
-        .op = (uint8_t)(op >= GYRE_FIRST_USER_OP ? GYRE_FIRST_USER_OP : op),
-        .is_send = call->is_send,
-        .root = gyre_collectives[call->coll].has_root ? call->root : -1,
-    };
-    const struct gyre_window_entry *window = gyre_window_of(comm, call, &record.window_offset);
-    record.window = window != NULL ? window->number : 0;
-    if (is_p2p)
-        record.sequence = ++comm->n_p2p[call->root * 2 + call->is_send];
-    return record;
+    gyre_stream own;
+    if (comm->device_info.kind != GYRE_DEVICE_HOST)
+        return GYRE_SUCCESS;
+    GYRE_TRY(gyre_host_stream_resolve(stream, &own));
+    if (gyre_load_acquire_u64(&comm->stream) == (uint64_t)(uintptr_t)own)
+        return GYRE_SUCCESS;
+    const int other = gyre_registry_take_stream(comm, own);
+    if (other < 0)
+        return GYRE_SUCCESS;
+    return gyre_comm_give_up(
+        comm, gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                        "rank %d of communicator %s was called on the stream where a call of rank "
+                        "%d waits for it: on the host each rank of a communicator needs a stream "
+                        "of its own (gyre_stream_create; NULL is one stream a thread)",
+                        comm->rank, comm->name, other));
 }
 
-/* GYRE_CHECK=calls: every rank's record is gathered and compared before anything is launched. */
-static gyre_status compare_calls(gyre_comm *comm, const struct gyre_record *record)
+/* Does the call end without any other rank? */
+static bool is_alone(const gyre_comm *comm, const struct gyre_call *call)
 {
-    const size_t n = (size_t)comm->n_ranks;
-    struct gyre_record *all = malloc(n * sizeof(*all));
-    if (all == NULL)
-        return gyre_comm_give_up(comm, gyre_fail_errno(ENOMEM, "GYRE_CHECK=calls"));
-    gyre_status status =
-        comm->bootstrap->ops->all_gather(comm->bootstrap, record, sizeof(*record), all);
-    if (status != GYRE_SUCCESS && gyre_fault_is_raised(&comm->fault))
-        status = gyre_fault_status(&comm->fault); /* what ended the communicator says more */
-    for (int rank = 1; rank < comm->n_ranks && status == GYRE_SUCCESS; rank++) {
-        if (gyre_record_fits(&all[0], &all[rank]) && all[0].sequence == all[rank].sequence)
-            continue;
-        char first[160];
-        char other[160];
-        status = gyre_fail(
-            GYRE_ERROR_INVALID_USAGE,
-            "calls do not fit: rank 0 (%s) called %s, rank %d (%s) called %s; no data "
-            "was moved",
-            comm->links.infos[0].host_name, gyre_record_text(&all[0], first, sizeof(first)), rank,
-            comm->links.infos[rank].host_name, gyre_record_text(&all[rank], other, sizeof(other)));
-        gyre_fault_raise(&comm->fault, status, gyre_cause());
-    }
-    free(all);
-    return status;
+    return call->count == 0 || comm->n_ranks == 1 ||
+           (call->coll == GYRE_COLL_SEND_RECV && call->root == comm->rank);
 }
 
-/* Plan, record and launch calls that run at the same time. */
+/* Plan, record and launch calls that run at the same time. @comparer: NULL = this thread compares.
+ */
 static gyre_status launch(gyre_comm *comm, const struct gyre_call *const *calls, int n_calls,
-                          gyre_stream stream)
+                          gyre_stream stream, struct gyre_comparer *comparer)
 {
     struct gyre_work few[8];
     struct gyre_work *works = few;
@@ -72,21 +56,32 @@ static gyre_status launch(gyre_comm *comm, const struct gyre_call *const *calls,
     if (works == NULL)
         return gyre_fail_errno(ENOMEM, "group of %d calls", n_calls);
     const uint64_t n_launched = comm->executor->n_launched;
-    const bool compares = gyre_param_is_set(&comm->params, GYRE_PARAM_CHECK);
+    const bool compares = gyre_compares_calls(comm);
     gyre_status status = GYRE_SUCCESS;
+    bool waits = false; /* for other ranks */
     int n_works = 0;
     for (int i = 0; i < n_calls; i++) {
-        struct gyre_record record = make_record(comm, calls[i]);
+        struct gyre_record record = gyre_launch_record(comm, calls[i]);
+        if (record.coll == GYRE_COLL_SEND_RECV) /* collectives get theirs from the board */
+            record.sequence = ++comm->n_p2p[calls[i]->root * 2 + calls[i]->is_send];
         const uint64_t index = gyre_board_post(&comm->board, &record);
         gyre_health_posted(comm->health, &record);
         if (compares && record.coll != GYRE_COLL_SEND_RECV)
-            GYRE_TRY_GOTO(status, compare_calls(comm, &record), out);
+            GYRE_TRY_GOTO(status,
+                          comparer != NULL ? gyre_comparer_take(comparer)
+                                           : gyre_compare_call(comm, &record),
+                          out);
         struct gyre_work *work = &works[n_works];
         GYRE_TRY_GOTO(status, gyre_plan_work(comm, calls[i], work), out);
         work->signature = gyre_record_signature(&record, comm->rank);
         work->sequence = record.sequence;
         gyre_health_launched(comm->health, n_launched + (uint64_t)n_works, index);
+        waits = waits || !is_alone(comm, calls[i]);
         n_works++;
+    }
+    if (waits) {
+        GYRE_TRY_GOTO(status, take_stream(comm, stream), out);
+        gyre_store_release_u64(&comm->stream_works, n_launched + (uint64_t)n_works);
     }
     GYRE_TRY_GOTO(status, comm->executor->ops->launch(comm->executor, works, n_works, stream), out);
     if (!comm->executor->ops->helps)
@@ -158,7 +153,7 @@ static gyre_status launch_wave(gyre_comm *comm, const struct gyre_call *const *w
                 part[n_part++] = wave[i];
         }
         if (n_part > 0)
-            GYRE_TRY(launch(comm, part, n_part, stream));
+            GYRE_TRY(launch(comm, part, n_part, stream, NULL));
         n_launched += n_part;
     }
     return n_launched == n_wave ? GYRE_SUCCESS
@@ -196,16 +191,25 @@ static gyre_status launch_p2p(gyre_comm *comm, const struct gyre_call **run, int
     return status;
 }
 
+/* One communicator's part of a group. */
+struct turn {
+    gyre_comm *comm;
+    size_t first; /* its first call, on whose stream all of its calls are launched */
+    struct gyre_comparer *comparer;
+};
+
 /* All calls of one communicator, in order, on one stream. */
-static gyre_status launch_in_order(gyre_comm *comm, const struct gyre_pending *calls,
-                                   size_t n_calls, gyre_stream stream)
+static gyre_status launch_in_order(const struct turn *turn, const struct gyre_pending *calls,
+                                   size_t n_calls)
 {
+    gyre_comm *comm = turn->comm;
+    const gyre_stream stream = calls[turn->first].call.stream;
     const struct gyre_call **run = malloc(n_calls * sizeof(*run));
     if (run == NULL)
         return gyre_fail_errno(ENOMEM, "group of %zu calls", n_calls);
     gyre_status status = GYRE_SUCCESS;
     int n_run = 0;
-    for (size_t i = 0; i < n_calls && status == GYRE_SUCCESS; i++) {
+    for (size_t i = turn->first; i < n_calls && status == GYRE_SUCCESS; i++) {
         const struct gyre_call *call = &calls[i].call;
         if (calls[i].comm != comm || calls[i].is_joined)
             continue;
@@ -217,7 +221,7 @@ static gyre_status launch_in_order(gyre_comm *comm, const struct gyre_pending *c
             status = launch_p2p(comm, run, n_run, stream);
         n_run = 0;
         if (status == GYRE_SUCCESS)
-            status = launch(comm, &call, 1, stream);
+            status = launch(comm, &call, 1, stream, turn->comparer);
     }
     if (status == GYRE_SUCCESS && n_run > 0)
         status = launch_p2p(comm, run, n_run, stream);
@@ -256,74 +260,37 @@ static gyre_status order_streams(const struct gyre_pending *calls, size_t n_call
     return GYRE_SUCCESS;
 }
 
-/* One thread a communicator, for GYRE_CHECK=calls: the comparison waits for the other ranks, which
- * may be served by this very thread. */
-struct launcher {
-    pthread_t thread;
-    gyre_comm *comm;
-    const struct gyre_pending *calls;
-    size_t n_calls;
-    gyre_stream stream;
-    gyre_status status;
+/* The communicators become this thread's. Those that another thread has ended since, or that have
+ * failed, take no part; the others' ranks wait for these calls. Returns the first failure. */
+static gyre_status begin_all(struct gyre_pending *calls, size_t n_calls)
+{
     char cause[GYRE_CAUSE_MAX_BYTES];
-};
-
-static void *run_launcher(void *argument)
-{
-    struct launcher *launcher = argument;
-    gyre_comm_attach(launcher->comm);
-    launcher->status =
-        launch_in_order(launcher->comm, launcher->calls, launcher->n_calls, launcher->stream);
-    memcpy(launcher->cause, gyre_cause(), strlen(gyre_cause()) + 1);
-    return NULL;
-}
-
-static gyre_status launch_side_by_side(const struct gyre_pending *calls, size_t n_calls)
-{
-    struct launcher *launchers = calloc(n_calls, sizeof(*launchers));
-    if (launchers == NULL)
-        return gyre_fail_errno(ENOMEM, "group of %zu calls", n_calls);
-    size_t n = 0;
-    gyre_status status = GYRE_SUCCESS;
-    for (size_t i = 0; i < n_calls && status == GYRE_SUCCESS; i++) {
-        struct launcher *launcher = &launchers[n];
-        gyre_comm *comm = calls[i].comm;
-        if (comm == NULL || find_first(calls, i) != i)
-            continue;
-        *launcher = (struct launcher){.comm = comm, .calls = calls, .n_calls = n_calls};
-        status = comm->device->ops->stream_resolve(comm->device, calls[i].call.stream,
-                                                   &launcher->stream);
-        if (status == GYRE_SUCCESS)
-            status = gyre_thread_start(&launcher->thread, 0, run_launcher, launcher,
-                                       "a communicator's launches");
-        n += status == GYRE_SUCCESS;
-    }
-    for (size_t i = 0; i < n; i++) {
-        pthread_join(launchers[i].thread, NULL);
-        if (status == GYRE_SUCCESS && launchers[i].status != GYRE_SUCCESS) {
-            status = launchers[i].status;
-            gyre_set_cause(launchers[i].cause);
-        }
-    }
-    free(launchers);
-    return status;
-}
-
-/* Communicators that another thread has ended since, or that have failed, take no part; the others'
- * ranks wait for these calls. Returns the first failure. */
-static gyre_status drop_ended(struct gyre_pending *calls, size_t n_calls)
-{
     gyre_status status = GYRE_SUCCESS;
     for (size_t i = 0; i < n_calls; i++) {
         gyre_comm *comm = calls[i].comm;
-        const gyre_status ended = comm != NULL ? gyre_comm_check_live(comm) : GYRE_SUCCESS;
-        if (status == GYRE_SUCCESS)
-            status = ended;
-        for (size_t j = i; j < n_calls && ended != GYRE_SUCCESS; j++)
+        if (comm == NULL || find_first(calls, i) != i)
+            continue;
+        const gyre_status begun = gyre_comm_begin_launch(comm);
+        if (begun == GYRE_SUCCESS)
+            continue;
+        if (status == GYRE_SUCCESS) {
+            status = begun;
+            snprintf(cause, sizeof(cause), "%s", gyre_cause());
+        }
+        for (size_t j = i; j < n_calls; j++)
             if (calls[j].comm == comm)
                 calls[j].comm = NULL;
     }
+    if (status != GYRE_SUCCESS)
+        gyre_set_cause(cause);
     return status;
+}
+
+static void end_all(const struct gyre_pending *calls, size_t n_calls)
+{
+    for (size_t i = 0; i < n_calls; i++)
+        if (calls[i].comm != NULL && find_first(calls, i) == i)
+            gyre_comm_end_call(calls[i].comm);
 }
 
 /* Load what the calls need: that may wait for kernels that run, so no launch comes before it. */
@@ -335,54 +302,105 @@ static void prepare_all(const struct gyre_pending *calls, size_t n_calls)
             (void)gyre_plan_prepare(calls[i].comm, &calls[i].call);
 }
 
-static gyre_status launch_one_by_one(const struct gyre_pending *calls, size_t n_calls)
+/* Communicators in the order in which they were made. It is a total order of what all ranks of a
+ * communicator know alike, so two ranks that share communicators launch these in one order, also
+ * where a rank's own calls of them come in another. Ranks of one communicator that this thread
+ * serves keep the order of their calls. */
+static int compare_turns(const void *left, const void *right)
+{
+    const struct turn *a = left;
+    const struct turn *b = right;
+    if (a->comm->number != b->comm->number)
+        return a->comm->number < b->comm->number ? -1 : 1;
+    if (a->comm->job != b->comm->job) /* made at the same time */
+        return a->comm->job < b->comm->job ? -1 : 1;
+    return a->first < b->first ? -1 : 1;
+}
+
+static gyre_status launch_turns(struct turn *turns, size_t n_turns,
+                                const struct gyre_pending *calls, size_t n_calls)
 {
     gyre_status status = GYRE_SUCCESS;
-    for (size_t i = 0; i < n_calls; i++) {
-        if (calls[i].comm == NULL || find_first(calls, i) != i)
-            continue;
+    char cause[GYRE_CAUSE_MAX_BYTES] = "";
+    for (size_t i = 0; i < n_turns && n_turns > 1; i++)
+        if (gyre_compares_calls(turns[i].comm))
+            /* What fails here ends the communicator, and its launches say so. */
+            (void)gyre_comparer_start(turns[i].comm, calls, n_calls, &turns[i].comparer);
+    for (size_t i = 0; i < n_turns; i++) {
         /* The other communicators' ranks wait for these calls: launch them all the same. */
-        const gyre_status launched =
-            launch_in_order(calls[i].comm, calls, n_calls, calls[i].call.stream);
-        if (status == GYRE_SUCCESS)
-            status = launched;
+        const gyre_status launched = launch_in_order(&turns[i], calls, n_calls);
+        if (status != GYRE_SUCCESS || launched == GYRE_SUCCESS)
+            continue;
+        status = launched;
+        snprintf(cause, sizeof(cause), "%s", gyre_cause());
     }
+    for (size_t i = 0; i < n_turns; i++)
+        if (turns[i].comparer != NULL)
+            gyre_comparer_finish(turns[i].comparer);
+    if (status != GYRE_SUCCESS)
+        gyre_set_cause(cause);
+    return status;
+}
+
+static gyre_status launch_by_communicator(const struct gyre_pending *calls, size_t n_calls)
+{
+    struct turn few[8];
+    struct turn *turns = few;
+    size_t n_turns = 0;
+    for (size_t i = 0; i < n_calls; i++)
+        n_turns += calls[i].comm != NULL && find_first(calls, i) == i;
+    if (n_turns > GYRE_ARRAY_LENGTH(few))
+        turns = malloc(n_turns * sizeof(*turns));
+    if (turns == NULL)
+        return gyre_fail_errno(ENOMEM, "group of %zu communicators", n_turns);
+    n_turns = 0;
+    for (size_t i = 0; i < n_calls; i++)
+        if (calls[i].comm != NULL && find_first(calls, i) == i)
+            turns[n_turns++] = (struct turn){calls[i].comm, i, NULL};
+    if (n_turns > 1)
+        qsort(turns, n_turns, sizeof(*turns), compare_turns);
+    const gyre_status status = launch_turns(turns, n_turns, calls, n_calls);
+    if (turns != few)
+        free(turns);
+    return status;
+}
+
+/* This thread holds the communicators. */
+static gyre_status launch_held(struct gyre_pending *calls, size_t n_calls)
+{
+    GYRE_TRY(join_self_calls(calls, n_calls));
+    if (n_calls > 1)
+        prepare_all(calls, n_calls);
+    GYRE_TRY(order_streams(calls, n_calls, true));
+    const gyre_status status = launch_by_communicator(calls, n_calls);
+    if (status == GYRE_SUCCESS)
+        return order_streams(calls, n_calls, false);
+    char cause[GYRE_CAUSE_MAX_BYTES];
+    snprintf(cause, sizeof(cause), "%s", gyre_cause());
+    (void)order_streams(calls, n_calls, false); /* also behind what was launched before it failed */
+    gyre_set_cause(cause);
     return status;
 }
 
 gyre_status gyre_launch_all(struct gyre_pending *calls, size_t n_calls)
 {
     char cause[GYRE_CAUSE_MAX_BYTES];
-    const gyre_status ended = drop_ended(calls, n_calls);
-    snprintf(cause, sizeof(cause), "%s", gyre_cause());
-    GYRE_TRY(join_self_calls(calls, n_calls));
-    if (n_calls > 1)
-        prepare_all(calls, n_calls);
-    const gyre_comm *one = NULL;
-    const gyre_comm *another = NULL;
-    for (size_t i = 0; i < n_calls; i++) {
-        another = one != NULL && calls[i].comm != NULL && calls[i].comm != one ? one : another;
-        one = calls[i].comm != NULL ? calls[i].comm : one;
-    }
-    GYRE_TRY(order_streams(calls, n_calls, true));
-    gyre_status status = another != NULL && gyre_param_is_set(&one->params, GYRE_PARAM_CHECK)
-                             ? launch_side_by_side(calls, n_calls)
-                             : launch_one_by_one(calls, n_calls);
-    if (ended == GYRE_SUCCESS && status != GYRE_SUCCESS)
+    const gyre_status ended = begin_all(calls, n_calls);
+    if (ended != GYRE_SUCCESS)
         snprintf(cause, sizeof(cause), "%s", gyre_cause());
-    /* Also behind what was launched before a failure. */
-    const gyre_status ordered = order_streams(calls, n_calls, false);
-    if (ended == GYRE_SUCCESS && status == GYRE_SUCCESS)
-        return ordered;
+    const gyre_status status = launch_held(calls, n_calls);
+    end_all(calls, n_calls);
+    if (ended == GYRE_SUCCESS)
+        return status;
     gyre_set_cause(cause);
-    return ended != GYRE_SUCCESS ? ended : status;
+    return ended;
 }
 
 gyre_status gyre_launch_one(gyre_comm *comm, const struct gyre_call *call)
 {
     const bool is_self = call->coll == GYRE_COLL_SEND_RECV && call->root == comm->rank;
     if (!is_self)
-        return launch(comm, &call, 1, call->stream);
+        return launch(comm, &call, 1, call->stream, NULL);
     struct gyre_pending alone = {comm, *call, false};
-    return gyre_launch_all(&alone, 1);
+    return launch_held(&alone, 1);
 }

@@ -105,6 +105,9 @@ static void on_fault(void *context)
     gyre_comm *comm = context;
     comm->executor->ops->abort(comm->executor);
     gyre_links_wake(comm);
+    /* The health thread tells the others now: this rank's program may end with the error at once.
+     */
+    comm->bootstrap->ops->wake(comm->bootstrap);
 }
 
 /* From now on a raised fault ends the executor's works; also one that was raised before. */
@@ -208,6 +211,14 @@ static gyre_status find(gyre_comm *comm, struct gyre_meeting *meeting, bool in_b
     return status;
 }
 
+/* This rank cannot join: the others are told instead of being left to wait. */
+static gyre_status give_up_joining(const struct gyre_meeting *meeting, gyre_status status)
+{
+    const struct gyre_bootstrap_place place = {meeting->n_ranks, meeting->rank, NULL};
+    gyre_bootstrap_tcp_give_up(&meeting->id, &place, gyre_cause());
+    return status;
+}
+
 static gyre_status meet(gyre_comm *comm, const struct gyre_meeting *meeting)
 {
     const struct gyre_bootstrap_place place = {meeting->n_ranks, meeting->rank, &comm->fault};
@@ -215,7 +226,9 @@ static gyre_status meet(gyre_comm *comm, const struct gyre_meeting *meeting)
     comm->rank = meeting->rank;
     /* Before the others wait for this rank, and so that the figures below are gyre's own. */
     comm->stage_ns = gyre_now_ns();
-    GYRE_TRY(comm->device->ops->start(comm->device));
+    const gyre_status status = comm->device->ops->start(comm->device);
+    if (status != GYRE_SUCCESS)
+        return give_up_joining(meeting, status);
     gyre_comm_end_stage(comm, "starting the device");
     const uint64_t start_ns = gyre_now_ns();
     const gyre_status met =
@@ -365,7 +378,8 @@ gyre_status gyre_comm_make(const gyre_config *config, const struct gyre_meeting 
         if (meeting->takes_failures)
             pass_failure_on(config, meeting, status);
         free(meeting->is_member);
-        return status;
+        /* A split or shrink has no rendezvous yet. */
+        return meeting->find == NULL ? give_up_joining(meeting, status) : status;
     }
     if (making != NULL) {
         *making = (struct gyre_making){.comm = comm, .comm_out = comm_out, .meeting = *meeting};
@@ -402,11 +416,14 @@ gyre_status gyre_comm_init_rank(gyre_comm **comm_out, int n_ranks, const gyre_un
                                 int rank, const gyre_config *config)
 {
     gyre_config taken;
-    GYRE_TRY(check_init(comm_out, n_ranks, rank));
     if (id == NULL)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "init: the unique id is NULL");
-    GYRE_TRY(gyre_config_take(config, &taken));
     const struct gyre_meeting meeting = {.n_ranks = n_ranks, .rank = rank, .id = *id};
+    gyre_status status = check_init(comm_out, n_ranks, rank);
+    if (status == GYRE_SUCCESS)
+        status = gyre_config_take(config, &taken);
+    if (status != GYRE_SUCCESS)
+        return give_up_joining(&meeting, status);
     return gyre_comm_make(&taken, &meeting, comm_out);
 }
 

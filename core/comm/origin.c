@@ -14,7 +14,7 @@
 #include <time.h>
 
 #define SETTLE_NS     200000000ULL
-#define SETTLE_NAP_MS 10
+#define SETTLE_NAP_NS 5000000
 #define MAX_NAMED     8 /* ranks of the parent in a message */
 
 static const char *kind_text(const struct gyre_origin *origin)
@@ -176,43 +176,38 @@ static gyre_status add_origin(const struct gyre_origin *origin, gyre_status stat
                              origin->n_ranks > MAX_NAMED ? ", ..." : "");
 }
 
-/* Wait a moment for the bootstrap to tell of a death; the first one that it tells of stays. */
-static void poll_lost(const gyre_comm *comm, struct gyre_event *lost)
+/* Has the rendezvous said what ended the set-up? Then that is the thread's cause. Its first word
+ * counts: later ones are about ranks that gave up because of it. */
+static bool has_word(const gyre_comm *comm)
 {
-    struct gyre_event event;
-    if (comm->bootstrap == NULL ||
-        comm->bootstrap->ops->poll(comm->bootstrap, SETTLE_NAP_MS, &event) != GYRE_SUCCESS) {
-        const struct timespec nap = {0, SETTLE_NAP_MS * 1000000L};
-        nanosleep(&nap, NULL);
-        return;
-    }
-    if (event.kind == GYRE_EVENT_LOST && event.rank >= 0 && event.rank < comm->n_ranks &&
-        lost->kind == GYRE_EVENT_NONE)
-        *lost = event;
+    return comm->bootstrap != NULL &&
+           comm->bootstrap->ops->check(comm->bootstrap) == GYRE_ERROR_REMOTE;
 }
 
 gyre_status gyre_comm_settle(gyre_comm *comm, gyre_status status)
 {
+    const struct timespec nap = {0, SETTLE_NAP_NS};
     const uint64_t deadline_ns = gyre_now_ns() + SETTLE_NS;
-    struct gyre_event lost = {.kind = GYRE_EVENT_NONE};
-    char before[GYRE_CAUSE_MAX_BYTES];
+    char cause[GYRE_CAUSE_MAX_BYTES];
     char word[GYRE_CAUSE_MAX_BYTES];
-    char name[GYRE_RANK_NAME_BYTES];
-    snprintf(before, sizeof(before), "%s", gyre_cause());
+    snprintf(cause, sizeof(cause), "%s", gyre_cause());
+    bool is_heard = false;
     bool waits = status == GYRE_ERROR_REMOTE && (comm->bootstrap != NULL || comm->origin != NULL);
     while (waits && !gyre_fault_is_raised(&comm->fault)) {
         if (gyre_origin_word(comm->origin, word))
             return gyre_fail(status, "%s", word);
-        poll_lost(comm, &lost);
+        if (!is_heard && has_word(comm)) {
+            is_heard = true;
+            snprintf(cause, sizeof(cause), "%s", gyre_cause());
+        }
         /* A rank that gave up and one that died look alike on the child's links; what the parent
          * has heard tells them apart. */
-        waits =
-            gyre_now_ns() < deadline_ns && (lost.kind == GYRE_EVENT_NONE || comm->origin != NULL);
+        waits = gyre_now_ns() < deadline_ns && (!is_heard || comm->origin != NULL);
+        if (waits)
+            nanosleep(&nap, NULL);
     }
     if (gyre_fault_is_raised(&comm->fault))
         return gyre_fault_status(&comm->fault);
-    if (lost.kind == GYRE_EVENT_LOST)
-        return gyre_fail(status, "%s died: %s", gyre_rank_name(comm, lost.rank, name), lost.text);
-    gyre_set_cause(before);
+    gyre_set_cause(cause);
     return add_origin(comm->origin, status);
 }

@@ -113,8 +113,8 @@ size_t gyre_registrations_count(struct gyre_registrations *registrations)
 
 /* ---- the public calls --------------------------------------------------------------------- */
 
-gyre_status gyre_comm_register(gyre_comm *comm, const void *buffer, size_t n_bytes,
-                               gyre_registration *handle_out)
+static gyre_status register_buffer(gyre_comm *comm, const void *buffer, size_t n_bytes,
+                                   gyre_registration *handle_out)
 {
     GYRE_TRY(gyre_comm_check(comm));
     if (buffer == NULL || n_bytes == 0 || handle_out == NULL)
@@ -132,9 +132,20 @@ gyre_status gyre_comm_register(gyre_comm *comm, const void *buffer, size_t n_byt
     return gyre_registrations_add(&comm->registrations, buffer, n_bytes, handle_out);
 }
 
+gyre_status gyre_comm_register(gyre_comm *comm, const void *buffer, size_t n_bytes,
+                               gyre_registration *handle_out)
+{
+    GYRE_TRY(gyre_comm_pin_made(comm));
+    const gyre_status status = register_buffer(comm, buffer, n_bytes, handle_out);
+    gyre_comm_unpin(comm);
+    return status;
+}
+
 gyre_status gyre_comm_deregister(gyre_comm *comm, gyre_registration handle)
 {
     /* Of a failed communicator too: its buffers must come free. */
-    GYRE_TRY(gyre_comm_check_made(comm));
-    return gyre_registrations_drop(&comm->registrations, handle);
+    GYRE_TRY(gyre_comm_pin_made(comm));
+    const gyre_status status = gyre_registrations_drop(&comm->registrations, handle);
+    gyre_comm_unpin(comm);
+    return status;
 }

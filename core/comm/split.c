@@ -176,11 +176,10 @@ static gyre_status find_split(struct gyre_meeting *meeting, gyre_comm *child)
     return gyre_fail_context(status, "split(color %d, key %d)", meeting->color, meeting->key);
 }
 
-gyre_status gyre_comm_split(gyre_comm *comm, int color, int key, gyre_comm **comm_out,
-                            const gyre_config *config)
+static gyre_status split(gyre_comm *comm, int color, int key, gyre_comm **comm_out,
+                         const gyre_config *config)
 {
     gyre_config own;
-    GYRE_TRY(gyre_comm_check(comm));
     if (comm_out == NULL)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "split: comm_out is NULL");
     if (color < 0 && color != GYRE_SPLIT_NOCOLOR)
@@ -193,6 +192,15 @@ gyre_status gyre_comm_split(gyre_comm *comm, int color, int key, gyre_comm **com
         return gyre_comm_make(&own, &meeting, comm_out);
     *comm_out = NULL;
     return gyre_comm_make(&own, &meeting, NULL);
+}
+
+gyre_status gyre_comm_split(gyre_comm *comm, int color, int key, gyre_comm **comm_out,
+                            const gyre_config *config)
+{
+    GYRE_TRY(gyre_comm_begin_call(comm));
+    const gyre_status status = split(comm, color, key, comm_out, config);
+    gyre_comm_end_call(comm);
+    return status;
 }
 
 /* ---- shrink ------------------------------------------------------------------------------- */
@@ -257,12 +265,12 @@ static gyre_status find_shrunk(struct gyre_meeting *meeting, gyre_comm *child)
             meeting->rank = meeting->n_ranks;
         meeting->n_ranks++;
     }
-    const struct gyre_sock_address *address = &parent->links.infos[lowest].door;
+    const struct gyre_sock_list *door = &parent->links.infos[lowest].door;
     gyre_status status;
     if (lowest == parent->rank && parent->door != NULL)
         status = gyre_door_serve(parent->door, &regroup, &meeting->id);
-    else if (lowest != parent->rank && address->port != 0)
-        status = gyre_door_knock(address, &regroup, &meeting->id);
+    else if (lowest != parent->rank && door->network != 0)
+        status = gyre_door_knock(door, &regroup, &meeting->id);
     else
         status = gyre_fail(GYRE_ERROR_UNSUPPORTED,
                            "rank %d found no network interface to be met at when the parent was "
@@ -296,11 +304,10 @@ static gyre_status take_excluded(const gyre_comm *comm, const int *ranks, int n_
     return GYRE_SUCCESS;
 }
 
-gyre_status gyre_comm_shrink(gyre_comm *comm, const int *excluded_ranks, int n_excluded, int flags,
-                             gyre_comm **comm_out, const gyre_config *config)
+static gyre_status shrink(gyre_comm *comm, const int *excluded_ranks, int n_excluded, int flags,
+                          gyre_comm **comm_out, const gyre_config *config)
 {
     gyre_config own;
-    GYRE_TRY(gyre_comm_check_made(comm));
     if (comm_out == NULL || n_excluded < 0 || (n_excluded > 0 && excluded_ranks == NULL))
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "shrink: %s",
                          comm_out == NULL ? "comm_out is NULL" : "no list of excluded ranks");
@@ -324,4 +331,14 @@ gyre_status gyre_comm_shrink(gyre_comm *comm, const int *excluded_ranks, int n_e
         return status;
     }
     return gyre_comm_make(&own, &meeting, comm_out);
+}
+
+gyre_status gyre_comm_shrink(gyre_comm *comm, const int *excluded_ranks, int n_excluded, int flags,
+                             gyre_comm **comm_out, const gyre_config *config)
+{
+    /* Not as a call: another thread's may wait for the ranks that are to be excluded. */
+    GYRE_TRY(gyre_comm_pin_made(comm));
+    const gyre_status status = shrink(comm, excluded_ranks, n_excluded, flags, comm_out, config);
+    gyre_comm_unpin(comm);
+    return status;
 }

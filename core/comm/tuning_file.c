@@ -5,42 +5,23 @@
  */
 #include "core/comm/plan.h"
 
+#include "core/base/file.h"
 #include "core/base/util.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 
-#define MAX_FILE_BYTES 16384
+#define MAX_FILE_BYTES 16383
 
 gyre_status gyre_tuning_load(const char *path, struct gyre_tuning *tuning_out)
 {
-    char *text = malloc(MAX_FILE_BYTES);
-    if (text == NULL)
-        return gyre_fail_errno(ENOMEM, "%s", path);
-    FILE *file = fopen(path, "re");
-    gyre_status status = file != NULL ? GYRE_SUCCESS : gyre_fail_errno(errno, "%s", path);
-    size_t n_bytes = 0;
-    if (status == GYRE_SUCCESS) {
-        n_bytes = fread(text, 1, MAX_FILE_BYTES, file);
-        if (ferror(file) != 0)
-            status = gyre_fail_errno(errno, "%s", path);
-        else if (n_bytes == MAX_FILE_BYTES)
-            status = gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s: more than %d bytes", path,
-                               MAX_FILE_BYTES - 1);
-        fclose(file);
-    }
+    char *text = NULL;
     struct gyre_tuning tuning = {.is_set = true};
-    if (status == GYRE_SUCCESS) {
-        text[n_bytes] = '\0';
-        status = gyre_cost_from_text(text, &gyre_cost_host, &tuning.cost);
-        if (status != GYRE_SUCCESS)
-            status = gyre_fail_context(status, "%s", path);
-    }
+    GYRE_TRY(gyre_file_read(path, MAX_FILE_BYTES, &text, NULL));
+    const gyre_status status = gyre_cost_from_text(text, &gyre_cost_host, &tuning.cost);
     free(text);
-    if (status == GYRE_SUCCESS) {
-        tuning.hash = gyre_hash(GYRE_HASH_INIT, &tuning.cost, sizeof(tuning.cost));
-        *tuning_out = tuning;
-    }
-    return status;
+    if (status != GYRE_SUCCESS)
+        return gyre_fail_context(status, "%s", path);
+    tuning.hash = gyre_hash(GYRE_HASH_INIT, &tuning.cost, sizeof(tuning.cost));
+    *tuning_out = tuning;
+    return GYRE_SUCCESS;
 }

@@ -47,9 +47,6 @@ static void free_entry(gyre_comm *comm, struct gyre_window_entry *entry)
 {
     for (int rank = 0; entry->mappings != NULL && rank < comm->n_ranks; rank++)
         gyre_share_release(&entry->mappings[rank]);
-    if (entry->placement.device_bases != NULL)
-        (void)comm->device->ops->mem_free(comm->device,
-                                          (void *)(uintptr_t)entry->placement.device_bases);
     free(entry->mappings);
     free(entry->bases);
     free(entry);
@@ -71,7 +68,7 @@ static gyre_status end_together(gyre_comm *comm, struct window_offer *mine, gyre
     mine->status = (int32_t)status;
     if (status != GYRE_SUCCESS)
         snprintf(mine->cause, sizeof(mine->cause), "%s", gyre_cause());
-    GYRE_TRY(gyre_comm_exchange(comm, mine, sizeof(*mine), all));
+    GYRE_TRY(gyre_comm_gather(comm, mine, sizeof(*mine), all));
     for (int rank = 0; rank < comm->n_ranks; rank++) {
         all[rank].cause[sizeof(all[rank].cause) - 1] = '\0';
         if (all[rank].status != GYRE_SUCCESS)
@@ -115,13 +112,7 @@ static gyre_status import_all(gyre_comm *comm, const struct window_offer *all,
         entry->bases[rank] = entry->mappings[rank].address;
     }
     entry->placement.bases = entry->bases;
-    if (comm->device_info.kind != GYRE_DEVICE_CUDA)
-        return GYRE_SUCCESS;
-    void *table;
-    const size_t table_bytes = (size_t)comm->n_ranks * sizeof(*entry->bases);
-    GYRE_TRY(comm->device->ops->mem_alloc(comm->device, table_bytes, &table));
-    entry->placement.device_bases = table;
-    return comm->device->ops->copy(comm->device, table, entry->bases, table_bytes);
+    return comm->executor->ops->place(comm->executor, &entry->placement);
 }
 
 /* GPUs: what another process maps of an allocation that is no multiple of a large page is in small
@@ -155,10 +146,9 @@ static gyre_status make_entry(gyre_comm *comm, void *buffer, size_t n_bytes,
     return end_together(comm, &mine, status, all);
 }
 
-gyre_status gyre_window_register(gyre_comm *comm, void *buffer, size_t n_bytes,
-                                 gyre_window *window_out)
+static gyre_status register_window(gyre_comm *comm, void *buffer, size_t n_bytes,
+                                   gyre_window *window_out)
 {
-    GYRE_TRY(gyre_comm_check(comm));
     if (window_out == NULL)
         buffer = NULL; /* refused below, where the others learn of it */
     struct window_offer *all = calloc((size_t)comm->n_ranks, sizeof(*all));
@@ -168,8 +158,10 @@ gyre_status gyre_window_register(gyre_comm *comm, void *buffer, size_t n_bytes,
                              : make_entry(comm, buffer, n_bytes, all, entry);
     free(all);
     if (status != GYRE_SUCCESS) {
-        if (entry != NULL)
+        if (entry != NULL) {
+            comm->executor->ops->unplace(comm->executor, &entry->placement);
             free_entry(comm, entry);
+        }
         return status;
     }
     entry->number = ++comm->windows.n_made;
@@ -187,9 +179,17 @@ gyre_status gyre_window_register(gyre_comm *comm, void *buffer, size_t n_bytes,
     return GYRE_SUCCESS;
 }
 
-gyre_status gyre_window_deregister(gyre_comm *comm, gyre_window window)
+gyre_status gyre_window_register(gyre_comm *comm, void *buffer, size_t n_bytes,
+                                 gyre_window *window_out)
 {
-    GYRE_TRY(gyre_comm_check(comm));
+    GYRE_TRY(gyre_comm_begin_call(comm));
+    const gyre_status status = register_window(comm, buffer, n_bytes, window_out);
+    gyre_comm_end_call(comm);
+    return status;
+}
+
+static gyre_status deregister_window(gyre_comm *comm, gyre_window window)
+{
     struct gyre_window_entry **at = &comm->windows.newest;
     while (*at != NULL && (*at)->number != window)
         at = &(*at)->next;
@@ -202,14 +202,23 @@ gyre_status gyre_window_deregister(gyre_comm *comm, gyre_window window)
         return gyre_comm_give_up(comm, gyre_fail_errno(ENOMEM, "window"));
     *at = entry->next;
     gyre_plan_forget(comm);
+    comm->executor->ops->unplace(comm->executor, &entry->placement);
     free_entry(comm, entry);
     /* Whoever frees its buffer after this frees memory that nobody maps any more. */
-    gyre_status status = gyre_comm_exchange(comm, &window, sizeof(window), all);
+    gyre_status status = gyre_comm_gather(comm, &window, sizeof(window), all);
     for (int rank = 0; status == GYRE_SUCCESS && rank < comm->n_ranks; rank++)
         if (all[rank] != window)
             status = gyre_fail(GYRE_ERROR_INVALID_USAGE,
                                "window %u is given back here, window %u on rank %d", window,
                                all[rank], rank);
     free(all);
+    return status;
+}
+
+gyre_status gyre_window_deregister(gyre_comm *comm, gyre_window window)
+{
+    GYRE_TRY(gyre_comm_begin_call(comm));
+    const gyre_status status = deregister_window(comm, window);
+    gyre_comm_end_call(comm);
     return status;
 }

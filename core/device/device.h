@@ -47,7 +47,12 @@ struct gyre_device_ops {
     /* Memory of the device; zero-filled only where said so. */
     gyre_status (*mem_alloc)(struct gyre_device *device, size_t n_bytes, void **ptr_out);
     gyre_status (*mem_free)(struct gyre_device *device, void *ptr);
-    /* Host memory that the device can address at the same address (pinned for CUDA), zeroed. */
+    /* Memory of the device for a communicator's own use. Freeing it waits for no kernel: CUDA's
+     * free does, and a kernel may wait for a rank whose thread is in that free (pool_cuda.h). */
+    gyre_status (*pool_alloc)(struct gyre_device *device, size_t n_bytes, void **ptr_out);
+    gyre_status (*pool_free)(struct gyre_device *device, void *ptr);
+    /* Host memory that the device can address at the same address (pinned for CUDA), zeroed; freed
+     * as pool_free does. */
     gyre_status (*host_alloc)(struct gyre_device *device, size_t n_bytes, void **ptr_out);
     gyre_status (*host_free)(struct gyre_device *device, void *ptr);
     /* Let the device address host memory that is mapped already (shared between processes), at the
@@ -65,9 +70,6 @@ struct gyre_device_ops {
     gyre_status (*stream_destroy)(struct gyre_device *device, gyre_stream stream);
     gyre_status (*stream_synchronize)(struct gyre_device *device, gyre_stream stream);
     gyre_status (*stream_query)(struct gyre_device *device, gyre_stream stream);
-    /* What `stream` means on this thread, by a name that other threads may use. */
-    gyre_status (*stream_resolve)(struct gyre_device *device, gyre_stream stream,
-                                  gyre_stream *stream_out);
     /* What is enqueued on `stream` from now on begins after what is on `other` now. */
     gyre_status (*stream_follow)(struct gyre_device *device, gyre_stream stream, gyre_stream other);
 };

@@ -9,53 +9,27 @@
 #include "core/base/status.h"
 #include "core/device/cuda_error.h"
 #include "core/device/driver_cuda.h"
+#include "core/device/pool_cuda.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-gyre_status gyre_cuda_fail(cudaError_t error, const char *call)
-{
-    (void)cudaGetLastError();
-    return gyre_fail(error == cudaErrorMemoryAllocation ? GYRE_ERROR_OUT_OF_MEMORY
-                                                        : GYRE_ERROR_DEVICE,
-                     "%s: %s (%s)", call, cudaGetErrorString(error), cudaGetErrorName(error));
-}
+struct cuda_device {
+    struct gyre_device base; /* first: what the interface hands out */
+    pthread_mutex_t lock;
+    /* Of copies that are waited for; of the highest priority, so that they share no hardware queue
+     * with the user's. Made by start(): creating streams and events may allocate. */
+    cudaStream_t stream;
+    /* Orders one stream after another. One is enough, because a stream that waits for an event
+     * waits for what was recorded before. */
+    cudaEvent_t follow_event;
+};
 
-gyre_status gyre_cuda_enter(int ordinal, int *previous_out)
+static struct cuda_device *own(struct gyre_device *device)
 {
-    int previous = -1;
-    GYRE_CUDA_TRY(cudaGetDevice(&previous));
-    if (previous != ordinal)
-        GYRE_CUDA_TRY(cudaSetDevice(ordinal));
-    *previous_out = previous;
-    return GYRE_SUCCESS;
-}
-
-void gyre_cuda_leave(int ordinal, int previous)
-{
-    if (previous != ordinal && previous >= 0)
-        (void)cudaSetDevice(previous);
-}
-
-gyre_status gyre_cuda_enter_apart(int ordinal, struct gyre_cuda_apart *apart_out)
-{
-    struct gyre_cuda_apart apart = {ordinal, -1, cudaStreamCaptureModeRelaxed};
-    GYRE_TRY(gyre_cuda_enter(ordinal, &apart.previous));
-    const cudaError_t error = cudaThreadExchangeStreamCaptureMode(&apart.mode);
-    if (error != cudaSuccess) {
-        gyre_cuda_leave(ordinal, apart.previous);
-        return gyre_cuda_fail(error, "cudaThreadExchangeStreamCaptureMode");
-    }
-    *apart_out = apart;
-    return GYRE_SUCCESS;
-}
-
-void gyre_cuda_leave_apart(const struct gyre_cuda_apart *apart)
-{
-    enum cudaStreamCaptureMode mode = apart->mode;
-    (void)cudaThreadExchangeStreamCaptureMode(&mode);
-    gyre_cuda_leave(apart->ordinal, apart->previous);
+    return (struct cuda_device *)device;
 }
 
 /* Runs one CUDA call with the device current. */
@@ -102,22 +76,56 @@ static gyre_status cuda_open(int ordinal, struct gyre_device **device_out)
         GYRE_CUDA_TRY(cudaGetDevice(&ordinal));
     if (ordinal >= n_devices)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "CUDA device %d of %d", ordinal, n_devices);
-    struct gyre_device *device = malloc(sizeof(*device));
+    struct cuda_device *device = calloc(1, sizeof(*device));
     if (device == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "CUDA device %d", ordinal);
-    *device = (struct gyre_device){&gyre_device_cuda, ordinal};
-    *device_out = device;
+    device->base = (struct gyre_device){&gyre_device_cuda, ordinal};
+    pthread_mutex_init(&device->lock, NULL);
+    *device_out = &device->base;
     return GYRE_SUCCESS;
 }
 
 static void cuda_close(struct gyre_device *device)
 {
+    if (own(device)->follow_event != NULL)
+        (void)cudaEventDestroy(own(device)->follow_event);
+    if (own(device)->stream != NULL)
+        (void)cudaStreamDestroy(own(device)->stream);
+    pthread_mutex_destroy(&own(device)->lock);
     free(device);
+}
+
+/* The device is current. */
+static gyre_status make_own(struct cuda_device *device)
+{
+    gyre_status status = GYRE_SUCCESS;
+    int least = 0, greatest = 0;
+    pthread_mutex_lock(&device->lock);
+    if (device->stream == NULL) {
+        GYRE_CUDA_TRY_GOTO(status, cudaDeviceGetStreamPriorityRange(&least, &greatest), unlock);
+        GYRE_CUDA_TRY_GOTO(
+            status, cudaStreamCreateWithPriority(&device->stream, cudaStreamNonBlocking, greatest),
+            unlock);
+    }
+    if (device->follow_event == NULL)
+        GYRE_CUDA_TRY_GOTO(status,
+                           cudaEventCreateWithFlags(&device->follow_event, cudaEventDisableTiming),
+                           unlock);
+unlock:
+    pthread_mutex_unlock(&device->lock);
+    return status;
 }
 
 static gyre_status cuda_start(struct gyre_device *device)
 {
-    ON_DEVICE_APART(device, cudaFree(NULL));
+    struct gyre_cuda_apart apart = {0};
+    gyre_status status = GYRE_SUCCESS;
+    GYRE_TRY(gyre_cuda_enter_apart(device->ordinal, &apart));
+    GYRE_CUDA_TRY_GOTO(status, cudaFree(NULL), leave);
+    status = make_own(own(device));
+leave:
+    gyre_cuda_leave_apart(&apart);
+    return status;
 }
 
 static gyre_status cuda_info(struct gyre_device *device, struct gyre_device_info *info_out)
@@ -140,13 +148,17 @@ static gyre_status cuda_info(struct gyre_device *device, struct gyre_device_info
 /* A GPU's large pages. cudaMalloc takes whole ones anyway, but what another process maps of an
  * allocation is as long as the allocation was asked to be, and if that is no multiple, in small
  * pages. */
-static gyre_status cuda_mem_alloc(struct gyre_device *device, size_t n_bytes, void **ptr_out)
+static size_t round_to_pages(size_t n_bytes)
 {
     const bool is_large =
         n_bytes >= GYRE_LARGE_PAGE_BYTES && n_bytes <= SIZE_MAX - GYRE_LARGE_PAGE_BYTES;
-    const size_t n_rounded =
-        is_large ? (n_bytes + GYRE_LARGE_PAGE_BYTES - 1) & ~(GYRE_LARGE_PAGE_BYTES - 1) : n_bytes;
-    ON_DEVICE_APART(device, cudaMalloc(ptr_out, n_rounded > 0 ? n_rounded : 1));
+    return is_large ? (n_bytes + GYRE_LARGE_PAGE_BYTES - 1) & ~(GYRE_LARGE_PAGE_BYTES - 1)
+                    : n_bytes;
+}
+
+static gyre_status cuda_mem_alloc(struct gyre_device *device, size_t n_bytes, void **ptr_out)
+{
+    ON_DEVICE_APART(device, cudaMalloc(ptr_out, n_bytes > 0 ? round_to_pages(n_bytes) : 1));
 }
 
 static gyre_status cuda_mem_free(struct gyre_device *device, void *ptr)
@@ -154,24 +166,25 @@ static gyre_status cuda_mem_free(struct gyre_device *device, void *ptr)
     ON_DEVICE_APART(device, cudaFree(ptr));
 }
 
+static gyre_status cuda_pool_alloc(struct gyre_device *device, size_t n_bytes, void **ptr_out)
+{
+    return gyre_cuda_pool_alloc(device->ordinal, GYRE_CUDA_POOL_DEVICE, round_to_pages(n_bytes),
+                                ptr_out);
+}
+
+static gyre_status cuda_pool_free(struct gyre_device *device, void *ptr)
+{
+    (void)device;
+    return gyre_cuda_pool_free(ptr);
+}
+
 static gyre_status cuda_host_alloc(struct gyre_device *device, size_t n_bytes, void **ptr_out)
 {
-    struct gyre_cuda_apart apart = {0};
     void *ptr = NULL;
-    GYRE_TRY(gyre_cuda_enter_apart(device->ordinal, &apart));
-    const cudaError_t error =
-        cudaHostAlloc(&ptr, n_bytes > 0 ? n_bytes : 1, cudaHostAllocPortable | cudaHostAllocMapped);
-    gyre_cuda_leave_apart(&apart);
-    if (error != cudaSuccess)
-        return gyre_cuda_fail(error, "cudaHostAlloc");
+    GYRE_TRY(gyre_cuda_pool_alloc(device->ordinal, GYRE_CUDA_POOL_HOST, n_bytes, &ptr));
     memset(ptr, 0, n_bytes);
     *ptr_out = ptr;
     return GYRE_SUCCESS;
-}
-
-static gyre_status cuda_host_free(struct gyre_device *device, void *ptr)
-{
-    ON_DEVICE_APART(device, cudaFreeHost(ptr));
 }
 
 static gyre_status cuda_host_register(struct gyre_device *device, void *ptr, size_t n_bytes)
@@ -197,36 +210,43 @@ static gyre_status cuda_host_unregister(struct gyre_device *device, void *ptr)
     ON_DEVICE_APART(device, cudaHostUnregister(ptr));
 }
 
-/* On a stream of its own: the legacy default stream would wait for others' work. */
-static gyre_status on_private_stream(struct gyre_device *device, void *to, const void *from,
-                                     size_t n_bytes)
+/* On the device's own stream: the legacy default stream would wait for others' work. The wait is
+ * for that stream alone. The device is current. */
+static gyre_status on_own_stream(struct cuda_device *device, void *to, const void *from,
+                                 size_t n_bytes)
 {
-    cudaStream_t stream;
-    struct gyre_cuda_apart apart = {0};
     gyre_status status = GYRE_SUCCESS;
-    GYRE_TRY(gyre_cuda_enter_apart(device->ordinal, &apart));
-    GYRE_CUDA_TRY_GOTO(status, cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), leave);
+    GYRE_TRY(make_own(device));
+    pthread_mutex_lock(&device->lock);
     if (from != NULL)
-        GYRE_CUDA_TRY_GOTO(status, cudaMemcpyAsync(to, from, n_bytes, cudaMemcpyDefault, stream),
-                           destroy);
+        GYRE_CUDA_TRY_GOTO(
+            status, cudaMemcpyAsync(to, from, n_bytes, cudaMemcpyDefault, device->stream), unlock);
     else
-        GYRE_CUDA_TRY_GOTO(status, cudaMemsetAsync(to, 0, n_bytes, stream), destroy);
-    GYRE_CUDA_TRY_GOTO(status, cudaStreamSynchronize(stream), destroy);
-destroy:
-    (void)cudaStreamDestroy(stream);
-leave:
+        GYRE_CUDA_TRY_GOTO(status, cudaMemsetAsync(to, 0, n_bytes, device->stream), unlock);
+    GYRE_CUDA_TRY_GOTO(status, cudaStreamSynchronize(device->stream), unlock);
+unlock:
+    pthread_mutex_unlock(&device->lock);
+    return status;
+}
+
+static gyre_status copy_apart(struct gyre_device *device, void *to, const void *from,
+                              size_t n_bytes)
+{
+    struct gyre_cuda_apart apart = {0};
+    GYRE_TRY(gyre_cuda_enter_apart(device->ordinal, &apart));
+    const gyre_status status = on_own_stream(own(device), to, from, n_bytes);
     gyre_cuda_leave_apart(&apart);
     return status;
 }
 
 static gyre_status cuda_copy(struct gyre_device *device, void *to, const void *from, size_t n_bytes)
 {
-    return on_private_stream(device, to, from, n_bytes);
+    return copy_apart(device, to, from, n_bytes);
 }
 
 static gyre_status cuda_zero(struct gyre_device *device, void *ptr, size_t n_bytes)
 {
-    return on_private_stream(device, ptr, NULL, n_bytes);
+    return copy_apart(device, ptr, NULL, n_bytes);
 }
 
 /* The common case, at two thirds of the runtime's price: each call comes here. */
@@ -306,15 +326,6 @@ static gyre_status cuda_stream_query(struct gyre_device *device, gyre_stream str
     return error == cudaSuccess ? GYRE_SUCCESS : gyre_cuda_fail(error, "cudaStreamQuery");
 }
 
-/* NULL is the same legacy default stream on every thread. */
-static gyre_status cuda_stream_resolve(struct gyre_device *device, gyre_stream stream,
-                                       gyre_stream *stream_out)
-{
-    (void)device;
-    *stream_out = stream;
-    return GYRE_SUCCESS;
-}
-
 /* 0: it is not being captured. */
 static gyre_status find_capture(gyre_stream stream, unsigned long long *id_out)
 {
@@ -327,10 +338,9 @@ static gyre_status find_capture(gyre_stream stream, unsigned long long *id_out)
 }
 
 /* The device is current. */
-static gyre_status follow(gyre_stream stream, gyre_stream other)
+static gyre_status follow(struct cuda_device *device, gyre_stream stream, gyre_stream other)
 {
     unsigned long long captures[2] = {0, 0};
-    cudaEvent_t event;
     gyre_status status = GYRE_SUCCESS;
     GYRE_TRY(find_capture(stream, &captures[0]));
     GYRE_TRY(find_capture(other, &captures[1]));
@@ -338,11 +348,12 @@ static gyre_status follow(gyre_stream stream, gyre_stream other)
         captures[1]) /* CUDA would end the one capture, or draw the other stream in */
         return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                          "a group's calls on two streams, which are not captured together");
-    GYRE_CUDA_TRY(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
-    GYRE_CUDA_TRY_GOTO(status, cudaEventRecord(event, (cudaStream_t)other), destroy);
-    GYRE_CUDA_TRY_GOTO(status, cudaStreamWaitEvent((cudaStream_t)stream, event, 0), destroy);
-destroy:
-    (void)cudaEventDestroy(event); /* goes when it is reached */
+    pthread_mutex_lock(&device->lock); /* nobody records the event between the two calls */
+    GYRE_CUDA_TRY_GOTO(status, cudaEventRecord(device->follow_event, (cudaStream_t)other), unlock);
+    GYRE_CUDA_TRY_GOTO(status, cudaStreamWaitEvent((cudaStream_t)stream, device->follow_event, 0),
+                       unlock);
+unlock:
+    pthread_mutex_unlock(&device->lock);
     return status;
 }
 
@@ -351,7 +362,7 @@ static gyre_status cuda_stream_follow(struct gyre_device *device, gyre_stream st
 {
     int previous = -1;
     GYRE_TRY(gyre_cuda_enter(device->ordinal, &previous));
-    const gyre_status status = follow(stream, other);
+    const gyre_status status = follow(own(device), stream, other);
     gyre_cuda_leave(device->ordinal, previous);
     return status;
 }
@@ -373,8 +384,10 @@ const struct gyre_device_ops gyre_device_cuda = {
     .info = cuda_info,
     .mem_alloc = cuda_mem_alloc,
     .mem_free = cuda_mem_free,
+    .pool_alloc = cuda_pool_alloc,
+    .pool_free = cuda_pool_free,
     .host_alloc = cuda_host_alloc,
-    .host_free = cuda_host_free,
+    .host_free = cuda_pool_free,
     .host_register = cuda_host_register,
     .host_unregister = cuda_host_unregister,
     .copy = cuda_copy,
@@ -384,6 +397,5 @@ const struct gyre_device_ops gyre_device_cuda = {
     .stream_destroy = cuda_stream_destroy,
     .stream_synchronize = cuda_stream_synchronize,
     .stream_query = cuda_stream_query,
-    .stream_resolve = cuda_stream_resolve,
     .stream_follow = cuda_stream_follow,
 };

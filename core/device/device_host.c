@@ -149,13 +149,6 @@ static gyre_status host_stream_query(struct gyre_device *device, gyre_stream str
     return gyre_host_stream_query(stream);
 }
 
-static gyre_status host_stream_resolve(struct gyre_device *device, gyre_stream stream,
-                                       gyre_stream *stream_out)
-{
-    (void)device;
-    return gyre_host_stream_resolve(stream, stream_out);
-}
-
 static gyre_status host_stream_follow(struct gyre_device *device, gyre_stream stream,
                                       gyre_stream other)
 {
@@ -180,6 +173,8 @@ const struct gyre_device_ops gyre_device_host = {
     .info = host_info,
     .mem_alloc = host_mem_alloc,
     .mem_free = host_mem_free,
+    .pool_alloc = host_mem_alloc,
+    .pool_free = host_mem_free,
     .host_alloc = host_alloc,
     .host_free = host_mem_free,
     .host_register = host_register,
@@ -191,6 +186,5 @@ const struct gyre_device_ops gyre_device_host = {
     .stream_destroy = host_stream_destroy,
     .stream_synchronize = host_stream_synchronize,
     .stream_query = host_stream_query,
-    .stream_resolve = host_stream_resolve,
     .stream_follow = host_stream_follow,
 };

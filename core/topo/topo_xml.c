@@ -11,6 +11,8 @@
 
 #ifdef GYRE_WITH_LIBXML2
 
+#include "core/base/file.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -352,23 +354,12 @@ gyre_status gyre_topo_xml_parse(const char *name, const char *bytes, size_t n_by
 gyre_status gyre_topo_xml_read(const char *path, struct gyre_topo *topo_out)
 {
     char *bytes = NULL;
-    gyre_status status = GYRE_SUCCESS;
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
-        return gyre_fail_errno(errno, "cannot read topology %s", path);
-    bytes = malloc(MAX_FILE_BYTES + 1);
-    if (bytes == NULL) {
-        status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "topology %s", path);
-    } else {
-        /* One byte more than is allowed, so that a larger file shows. */
-        const size_t n_bytes = fread(bytes, 1, MAX_FILE_BYTES + 1, file);
-        if (ferror(file))
-            status = gyre_fail_errno(errno, "cannot read topology %s", path);
-        else
-            status = gyre_topo_xml_parse(path, bytes, n_bytes, topo_out);
-    }
+    size_t n_bytes = 0;
+    gyre_status status = gyre_file_read(path, MAX_FILE_BYTES, &bytes, &n_bytes);
+    if (status != GYRE_SUCCESS)
+        return gyre_fail_context(status, "cannot read topology");
+    status = gyre_topo_xml_parse(path, bytes, n_bytes, topo_out);
     free(bytes);
-    fclose(file);
     return status;
 }
 

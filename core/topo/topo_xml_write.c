@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* What NCCL writes as the address of the NVSwitch when the GPU's links do not name one. */
 #define NVSWITCH_TARGET "fffffff:ffff:ff"
@@ -173,24 +172,8 @@ gyre_status gyre_topo_xml_format(const struct gyre_topo *topo, char **text_out)
 gyre_status gyre_topo_xml_write(const struct gyre_topo *topo, const char *path)
 {
     char *text = NULL;
-    char target[PATH_MAX], beside[PATH_MAX];
-    GYRE_TRY(gyre_file_to_replace(path, target));
-    if (snprintf(beside, sizeof(beside), "%s.%ld.tmp", target, (long)getpid()) >=
-        (int)sizeof(beside))
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "path of %zu bytes", strlen(target));
     GYRE_TRY(gyre_topo_xml_format(topo, &text));
-    gyre_status status = GYRE_SUCCESS;
-    FILE *file = fopen(beside, "we");
-    if (file == NULL) {
-        status = gyre_fail_errno(errno, "cannot write topology to %s", beside);
-        goto free_text;
-    }
-    const bool failed = fputs(text, file) == EOF;
-    if (fclose(file) != 0 || failed || rename(beside, target) != 0) {
-        status = gyre_fail_errno(errno, "cannot write topology to %s", path);
-        unlink(beside);
-    }
-free_text:
+    const gyre_status status = gyre_file_replace(path, text, strlen(text));
     free(text);
-    return status;
+    return status == GYRE_SUCCESS ? status : gyre_fail_context(status, "cannot write topology");
 }

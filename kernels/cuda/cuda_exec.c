@@ -7,76 +7,59 @@
 #include "kernels/cuda/cuda_state.h"
 
 #include "core/base/sync.h"
+#include "core/device/pool_cuda.h"
 #include "kernels/cuda/kernel_table.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+/* How long a closed executor's memory waits for launches that end by the abort. */
+#define IDLE_PATIENCE_NS 1000000000ULL
+#define IDLE_NAP_NS      50000
 
 static void free_executor(struct gyre_cuda_executor *executor)
 {
-    struct gyre_device *device = executor->device;
     gyre_cuda_lanes_close(executor);
     if (executor->last_event != NULL)
         (void)cudaEventDestroy(executor->last_event);
     if (executor->captured_event != NULL)
         (void)cudaEventDestroy(executor->captured_event);
-    (void)device->ops->mem_free(device, executor->device_connectors);
-    (void)device->ops->mem_free(device, executor->counters);
-    (void)device->ops->mem_free(device, executor->control);
-    (void)device->ops->host_free(device, executor->board);
+    gyre_cuda_memory_close(executor);
     pthread_mutex_destroy(&executor->lock);
     free(executor->connectors);
     free(executor);
-}
-
-static gyre_status zeroed(struct gyre_device *device, size_t n_bytes, void **ptr_out)
-{
-    GYRE_TRY(device->ops->mem_alloc(device, n_bytes, ptr_out));
-    return device->ops->zero(device, *ptr_out, n_bytes);
-}
-
-static gyre_status allocate_all(struct gyre_cuda_executor *executor)
-{
-    struct gyre_device *device = executor->device;
-    const size_t connectors_bytes = gyre_cuda_n_ends(executor) * sizeof(struct gyre_connector);
-    void *ptr = NULL;
-    GYRE_TRY(
-        zeroed(device, gyre_cuda_n_ends(executor) * sizeof(uint64_t) * GYRE_N_SLOT_PROTOS, &ptr));
-    executor->counters = ptr;
-    GYRE_TRY(zeroed(device, sizeof(*executor->control), &ptr));
-    executor->control = ptr;
-    GYRE_TRY(device->ops->mem_alloc(device, connectors_bytes, &ptr));
-    executor->device_connectors = ptr;
-    GYRE_TRY(device->ops->host_alloc(device, sizeof(*executor->board), &ptr));
-    executor->board = ptr;
-    return device->ops->copy(device, executor->device_connectors, executor->connectors,
-                             connectors_bytes);
-}
-
-static gyre_status make_events(struct gyre_cuda_executor *executor)
-{
-    int previous;
-    GYRE_TRY(gyre_cuda_enter(executor->device->ordinal, &previous));
-    cudaError_t error = cudaEventCreateWithFlags(&executor->last_event, cudaEventDisableTiming);
-    if (error == cudaSuccess)
-        error = cudaEventCreateWithFlags(&executor->captured_event, cudaEventDisableTiming);
-    gyre_cuda_leave(executor->device->ordinal, previous);
-    return error == cudaSuccess ? GYRE_SUCCESS : gyre_cuda_fail(error, "cudaEventCreateWithFlags");
 }
 
 /* Code for GPUs before Hopper, which newer ones can run too (PTX), does not wait for the launch
  * before. */
 static gyre_status find_version(struct gyre_cuda_executor *executor)
 {
-    struct gyre_cuda_apart apart = {0};
     struct cudaFuncAttributes attributes;
-    GYRE_TRY(gyre_cuda_enter_apart(executor->device->ordinal, &apart));
-    const cudaError_t error = cudaFuncGetAttributes(&attributes, gyre_cuda_kernel_gate);
-    gyre_cuda_leave_apart(&apart);
-    if (error != cudaSuccess)
-        return gyre_cuda_fail(error, "cudaFuncGetAttributes");
+    GYRE_CUDA_TRY(cudaFuncGetAttributes(&attributes, gyre_cuda_kernel_gate));
     executor->overlaps_launches = attributes.ptxVersion >= 90;
     return GYRE_SUCCESS;
+}
+
+/* Everything that a call may need: no call allocates, loads or creates anything. The device is
+ * current. */
+static gyre_status make_all(struct gyre_cuda_executor *executor, bool overlaps_launches)
+{
+    GYRE_TRY(gyre_cuda_memory_open(executor));
+    GYRE_TRY(gyre_cuda_preload(executor, &executor->default_shared_bytes));
+    GYRE_TRY(gyre_cuda_lanes_open(executor));
+    GYRE_CUDA_TRY(cudaEventCreateWithFlags(&executor->last_event, cudaEventDisableTiming));
+    GYRE_CUDA_TRY(cudaEventCreateWithFlags(&executor->captured_event, cudaEventDisableTiming));
+    return overlaps_launches ? find_version(executor) : GYRE_SUCCESS;
+}
+
+static gyre_status make_apart(struct gyre_cuda_executor *executor, bool overlaps_launches)
+{
+    struct gyre_cuda_apart apart = {0};
+    GYRE_TRY(gyre_cuda_enter_apart(executor->device->ordinal, &apart));
+    const gyre_status status = make_all(executor, overlaps_launches);
+    gyre_cuda_leave_apart(&apart);
+    return status;
 }
 
 static gyre_status cuda_open(const struct gyre_executor_config *config,
@@ -86,6 +69,7 @@ static gyre_status cuda_open(const struct gyre_executor_config *config,
     struct gyre_device_info info;
     gyre_status status;
     int most_shared_bytes = 0;
+    GYRE_TRY(config->device->ops->start(config->device));
     GYRE_TRY(config->device->ops->info(config->device, &info));
     GYRE_TRY(gyre_cuda_driver_find(&driver));
     GYRE_CUDA_TRY(cudaDeviceGetAttribute(
@@ -105,6 +89,7 @@ static gyre_status cuda_open(const struct gyre_executor_config *config,
     executor->spec = config->spec;
     executor->fault = config->fault;
     pthread_mutex_init(&executor->lock, NULL);
+    gyre_cuda_pool_enter();
     const size_t connectors_bytes = gyre_cuda_n_ends(executor) * sizeof(struct gyre_connector);
     executor->connectors = malloc(connectors_bytes > 0 ? connectors_bytes : 1);
     if (executor->connectors == NULL) {
@@ -112,14 +97,12 @@ static gyre_status cuda_open(const struct gyre_executor_config *config,
         goto fail;
     }
     memcpy(executor->connectors, config->connectors, connectors_bytes);
-    GYRE_TRY_GOTO(status, allocate_all(executor), fail);
-    GYRE_TRY_GOTO(status, make_events(executor), fail);
-    if (config->overlaps_launches)
-        GYRE_TRY_GOTO(status, find_version(executor), fail);
+    GYRE_TRY_GOTO(status, make_apart(executor, config->overlaps_launches), fail);
     *executor_out = &executor->base;
     return GYRE_SUCCESS;
 fail:
     free_executor(executor);
+    gyre_cuda_pool_leave(true);
     return gyre_fail_context(status, "the executor of rank %d", config->rank);
 }
 
@@ -128,36 +111,68 @@ static void cuda_abort(struct gyre_executor *base)
     gyre_store_release_u32(&gyre_cuda_own(base)->board->abort, 1);
 }
 
-static void cuda_close(struct gyre_executor *base)
-{
-    if (base == NULL)
-        return;
-    cuda_abort(base);
-    free_executor(gyre_cuda_own(base)); /* freeing device memory waits for kernels that still end */
-}
-
 static struct gyre_pulse cuda_pulse(const struct gyre_executor *base)
 {
     return gyre_cuda_board_read(((const struct gyre_cuda_executor *)base)->board);
 }
 
-/* What the board counts has replays of graphs in it. */
+/* What the board counts has replays of graphs in it. The caller holds the lock. */
+static bool is_idle(struct gyre_cuda_executor *executor)
+{
+    struct gyre_cuda_apart apart = {0};
+    if (executor->last_capture == 0 || executor->lacks_event)
+        return cuda_pulse(&executor->base).completed >= executor->base.n_launched;
+    if (!executor->has_launched ||
+        gyre_cuda_enter_apart(executor->device->ordinal, &apart) != GYRE_SUCCESS)
+        return true;
+    const bool has_ended = cudaEventQuery(executor->last_event) != cudaErrorNotReady;
+    (void)cudaGetLastError();
+    gyre_cuda_leave_apart(&apart);
+    return has_ended;
+}
+
 static bool cuda_is_idle(struct gyre_executor *base)
 {
     struct gyre_cuda_executor *executor = gyre_cuda_own(base);
-    struct gyre_cuda_apart apart = {0};
-    bool is_idle = true;
     pthread_mutex_lock(&executor->lock);
-    if (executor->last_capture == 0 || executor->lacks_event) {
-        is_idle = cuda_pulse(base).completed >= base->n_launched;
-    } else if (executor->has_launched &&
-               gyre_cuda_enter_apart(executor->device->ordinal, &apart) == GYRE_SUCCESS) {
-        is_idle = cudaEventQuery(executor->last_event) != cudaErrorNotReady;
-        (void)cudaGetLastError();
-        gyre_cuda_leave_apart(&apart);
-    }
+    const bool has_ended = is_idle(executor);
     pthread_mutex_unlock(&executor->lock);
-    return is_idle;
+    return has_ended;
+}
+
+uint64_t gyre_cuda_count_completed(struct gyre_cuda_executor *executor)
+{
+    const uint64_t n_launched = executor->base.n_launched;
+    if (executor->last_capture != 0) /* the board counts replays too */
+        return !executor->lacks_event && is_idle(executor) ? n_launched : 0;
+    /* A kernel reports after its last wait and still runs for a moment. It has ended when the next
+     * one has reported, which began after that. */
+    const uint64_t n_reported = gyre_min_u64(cuda_pulse(&executor->base).completed, n_launched);
+    return n_reported > 0 ? n_reported - 1 : 0;
+}
+
+/* Launches end at once when they see the abort, unless something of the user's stands before them
+ * in their stream. */
+static bool await_idle(struct gyre_executor *base)
+{
+    const struct timespec nap = {0, IDLE_NAP_NS};
+    const uint64_t end_ns = gyre_now_ns() + IDLE_PATIENCE_NS;
+    while (!cuda_is_idle(base)) {
+        if (gyre_now_ns() > end_ns)
+            return false;
+        nanosleep(&nap, NULL);
+    }
+    return true;
+}
+
+static void cuda_close(struct gyre_executor *base)
+{
+    if (base == NULL)
+        return;
+    cuda_abort(base);
+    const bool has_ended = await_idle(base);
+    free_executor(gyre_cuda_own(base)); /* its memory is parked while other executors are open */
+    gyre_cuda_pool_leave(has_ended);
 }
 
 gyre_status gyre_cuda_executor_set_epoch(struct gyre_executor *base, enum gyre_proto proto,
@@ -184,6 +199,8 @@ const struct gyre_executor_ops gyre_executor_cuda = {
     .pulse = cuda_pulse,
     .is_idle = cuda_is_idle,
     .abort = cuda_abort,
+    .place = gyre_cuda_place,
+    .unplace = gyre_cuda_unplace,
     .load = gyre_cuda_load,
     .prepare = gyre_cuda_prepare,
     .unload = gyre_cuda_unload,

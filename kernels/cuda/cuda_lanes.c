@@ -32,16 +32,25 @@ static gyre_status open_lanes(struct gyre_cuda_lanes *lanes)
     return GYRE_SUCCESS;
 }
 
+/* CUDA makes ready what a kind of copy needs when the first one comes: a strided copy within a GPU
+ * may be a kernel, for instance. The executor's memory is not in use yet. */
+static gyre_status use_copies_once(struct gyre_cuda_executor *executor)
+{
+    enum { ROW_BYTES = 16, PITCH_BYTES = 32, N_ROWS = 2 };
+    unsigned char *from = executor->arena.base;
+    unsigned char *to = from + PITCH_BYTES * N_ROWS;
+    const cudaStream_t stream = executor->lanes[0].streams[0];
+    GYRE_CUDA_TRY(cudaMemcpyAsync(to, from, ROW_BYTES, cudaMemcpyDefault, stream));
+    GYRE_CUDA_TRY(cudaMemcpy2DAsync(to, PITCH_BYTES, from, PITCH_BYTES, ROW_BYTES, N_ROWS,
+                                    cudaMemcpyDefault, stream));
+    return gyre_cuda_await_stream(stream, executor->fault);
+}
+
 gyre_status gyre_cuda_lanes_open(struct gyre_cuda_executor *executor)
 {
-    gyre_status status = GYRE_SUCCESS;
-    if (executor->lanes[1].fork != NULL)
-        return GYRE_SUCCESS;
-    for (int set = 0; set < 2 && status == GYRE_SUCCESS; set++)
-        status = open_lanes(&executor->lanes[set]);
-    if (status != GYRE_SUCCESS)
-        gyre_cuda_lanes_close(executor);
-    return status;
+    for (int set = 0; set < 2; set++)
+        GYRE_TRY(open_lanes(&executor->lanes[set]));
+    return use_copies_once(executor);
 }
 
 void gyre_cuda_lanes_close(struct gyre_cuda_executor *executor)

@@ -36,14 +36,14 @@ void gyre_cuda_fill_common(struct gyre_cuda_executor *executor, enum gyre_proto 
     common->ends_per_rank = executor->spec.n_fifos * 2;
 }
 
-void gyre_cuda_fill_work(const struct gyre_work *work, uint32_t first_block,
-                         struct gyre_cuda_work *to)
+void gyre_cuda_fill_work(const struct gyre_cuda_executor *executor, const struct gyre_work *work,
+                         uint32_t first_block, struct gyre_cuda_work *to)
 {
     const struct gyre_loaded *loaded = work->loaded;
     to->in = work->in;
     to->out = work->out;
-    to->scratch = loaded->scratch;
-    to->program = loaded->device_program;
+    to->scratch = loaded->n_areas > 0 ? executor->scratch->address : NULL;
+    to->program = loaded->block->address;
     to->split = gyre_cuda_split_make(&work->split);
     to->scalar = work->reduction.scalar;
     to->signature = work->signature;
@@ -277,7 +277,7 @@ static gyre_status launch_one(struct gyre_cuda_executor *executor, const struct 
     args->common.n_blocks = launch.n_blocks;
     args->common.n_works = 1;
     args->common.ends_works = loaded->copies == NULL;
-    gyre_cuda_fill_work(work, 0, &args->work);
+    gyre_cuda_fill_work(executor, work, 0, &args->work);
     args->work.inline_words = loaded->inline_words;
     if (loaded->inline_words > 0)
         memcpy(args->program, loaded->program, loaded->program->n_bytes);
@@ -320,10 +320,11 @@ static gyre_status launch_many(struct gyre_cuda_executor *executor, const struct
     for (uint32_t i = 0; i < n_works; i++) {
         const struct gyre_loaded *loaded = works[i].loaded;
         if (!gyre_cuda_only_copies(loaded, &works[i].reduction) || loaded->proto != proto ||
-            loaded->copies != NULL)
+            loaded->copies != NULL || loaded->n_areas > 0)
             return gyre_fail(GYRE_ERROR_UNSUPPORTED,
-                             "works of one launch must only copy, by one protocol");
-        gyre_cuda_fill_work(&works[i], launch.n_blocks, &args->works[i]);
+                             "works of one launch must only copy, by one protocol, and without "
+                             "scratch");
+        gyre_cuda_fill_work(executor, &works[i], launch.n_blocks, &args->works[i]);
         launch.n_blocks += loaded->n_channels * loaded->n_workers;
         launch.n_threads =
             (uint32_t)gyre_max_u64(launch.n_threads, gyre_cuda_block_threads(&works[i]));
@@ -338,6 +339,37 @@ static gyre_status launch_many(struct gyre_cuda_executor *executor, const struct
     args->common.n_works = (uint16_t)n_works;
     args->common.ends_works = 1;
     return gyre_cuda_start(executor, &launch, stream);
+}
+
+/* The works' programs are on the GPU, and stay until the launch is over. */
+static gyre_status hold_programs(struct gyre_cuda_executor *executor, const struct gyre_work *works,
+                                 uint32_t n_works)
+{
+    const uint64_t last_work = executor->base.n_launched + n_works;
+    for (uint32_t i = 0; i < n_works; i++) {
+        struct gyre_loaded *loaded = works[i].loaded;
+        if (loaded->program == NULL)
+            continue;
+        if (loaded->block == NULL)
+            GYRE_TRY(gyre_cuda_make_resident(executor, loaded));
+        loaded->block->last_work = last_work;
+        if (loaded->n_areas > 0)
+            executor->scratch->last_work = last_work;
+    }
+    return GYRE_SUCCESS;
+}
+
+/* The graph that captured the launch may be launched at any time: their memory is not used again.
+ */
+static void hold_captured(struct gyre_cuda_executor *executor, const struct gyre_work *works,
+                          uint32_t n_works)
+{
+    for (uint32_t i = 0; i < n_works; i++) {
+        if (works[i].loaded->block != NULL)
+            works[i].loaded->block->is_captured = true;
+        if (works[i].loaded->n_areas > 0)
+            executor->scratch->is_captured = true;
+    }
 }
 
 gyre_status gyre_cuda_launch(struct gyre_executor *base, const struct gyre_work *works, int n_works,
@@ -355,9 +387,13 @@ gyre_status gyre_cuda_launch(struct gyre_executor *base, const struct gyre_work 
     GYRE_TRY(gyre_cuda_enter(executor->device->ordinal, &previous));
     pthread_mutex_lock(&executor->lock);
     const uint64_t launched_before = executor->base.n_launched;
-    const gyre_status status =
-        n_works == 1 ? launch_whole(executor, works, (cudaStream_t)stream)
+    gyre_status status = hold_programs(executor, works, (uint32_t)n_works);
+    if (status == GYRE_SUCCESS)
+        status = n_works == 1
+                     ? launch_whole(executor, works, (cudaStream_t)stream)
                      : launch_many(executor, works, (uint32_t)n_works, (cudaStream_t)stream);
+    if (executor->base.n_launched == launched_before) /* captured launches are not counted */
+        hold_captured(executor, works, (uint32_t)n_works);
     pthread_mutex_unlock(&executor->lock);
     end_if_begun(executor, launched_before, status);
     gyre_cuda_leave(executor->device->ordinal, previous);

@@ -150,7 +150,7 @@ gyre_status gyre_cuda_launch_exchange(struct gyre_cuda_executor *executor, const
     gyre_cuda_fill_common(executor, work->loaded->proto, n_seats, &args->common);
     args->common.n_blocks = launch.n_blocks;
     args->common.n_works = args->common.ends_works = 1;
-    gyre_cuda_fill_work(work, 0, &args->work);
+    gyre_cuda_fill_work(executor, work, 0, &args->work);
     fill_exchange(work, &args->exchange);
     return gyre_cuda_start(executor, &launch, stream);
 }

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Loaded programs of the CUDA executor: lowered and copied to the GPU once, kernels loaded when the
- * first work with their type and operation is planned, so that no launch has to.
+ * Loaded programs of the CUDA executor: lowered once and copied to the GPU. Their kernels were
+ * loaded when the executor was opened (cuda_preload.c).
  */
 #include "kernels/cuda/cuda_state.h"
-#include "kernels/cuda/kernel_table.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -47,9 +46,9 @@ static uint32_t count_transfers(const struct gyre_program *program)
 
 static void unload(struct gyre_cuda_executor *executor, struct gyre_loaded *loaded)
 {
-    struct gyre_device *device = executor->device;
-    (void)device->ops->mem_free(device, loaded->device_program);
-    (void)device->ops->mem_free(device, loaded->scratch);
+    pthread_mutex_lock(&executor->lock);
+    gyre_cuda_arena_give_back(loaded->block, executor->base.n_launched);
+    pthread_mutex_unlock(&executor->lock);
     gyre_cuda_copies_free(loaded->copies);
     free(loaded->program);
     free(loaded);
@@ -84,100 +83,28 @@ static gyre_status check_load(const struct gyre_cuda_executor *executor,
     return GYRE_SUCCESS;
 }
 
-/* Process-wide, because a kernel's attributes are: one thread must not lower what another raised.
- */
-static pthread_mutex_t attributes_lock = PTHREAD_MUTEX_INITIALIZER;
-
-/* Loads the kernel's code and lets it have the shared memory, so that no launch does. */
-static gyre_status prepare_kernel(const void *kernel, uint32_t shared_bytes)
-{
-    struct cudaFuncAttributes attributes;
-    gyre_status status = GYRE_SUCCESS;
-    if (kernel == NULL)
-        return GYRE_SUCCESS;
-    pthread_mutex_lock(&attributes_lock);
-    GYRE_CUDA_TRY_GOTO(status, cudaFuncGetAttributes(&attributes, kernel), unlock);
-    if ((uint32_t)attributes.maxDynamicSharedSizeBytes < shared_bytes)
-        GYRE_CUDA_TRY_GOTO(status,
-                           cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                (int)shared_bytes),
-                           unlock);
-unlock:
-    pthread_mutex_unlock(&attributes_lock);
-    return status;
-}
-
-/* Which bit of gyre_loaded.prepared a reduction's kernel has. */
-static unsigned kernel_bit(const struct gyre_loaded *loaded, const struct gyre_reduction *reduction)
-{
-    return gyre_cuda_only_copies(loaded, reduction) ? 127 : reduction->dtype * 4U + reduction->op;
-}
-
-/* The kernels that run the program as one macro-step. */
-static gyre_status prepare_exchanges(const struct gyre_loaded *loaded,
-                                     const struct gyre_reduction *reduction)
-{
-    static const uint32_t unrolls[] = {GYRE_CUDA_UNROLL, GYRE_CUDA_DEEP_UNROLL,
-                                       GYRE_CUDA_LONG_UNROLL};
-    const struct gyre_cuda_exchange *exchange = &loaded->exchange;
-    const uint32_t n_lanes = gyre_cuda_exchange_lanes(exchange->n_peers, loaded->n_threads);
-    const unsigned n_unrolls =
-        loaded->proto == GYRE_PROTO_LL128 ? GYRE_ARRAY_LENGTH(unrolls) : 1; /* LL has one kernel */
-    if (loaded->proto == GYRE_PROTO_SIMPLE)
-        return prepare_kernel(gyre_cuda_simple_kernel(loaded, 1, reduction), 0);
-    if (loaded->proto == GYRE_PROTO_LAMPORT) {
-        GYRE_TRY(
-            prepare_kernel(gyre_cuda_lamport_kernel_find(exchange, 1, false, reduction->dtype), 0));
-        return prepare_kernel(gyre_cuda_lamport_kernel_find(exchange, 1, true, reduction->dtype),
-                              0);
-    }
-    for (uint32_t n_tiles = 1; n_tiles <= 2; n_tiles++) /* of one tile, of more */
-        for (unsigned i = 0; i < n_unrolls; i++)
-            GYRE_TRY(prepare_kernel(
-                gyre_cuda_exchange_kernel_find(exchange, loaded->proto, n_tiles, unrolls[i],
-                                               reduction->dtype, reduction->op),
-                gyre_cuda_exchange_shared_bytes(exchange->n_peers, n_lanes, unrolls[i])));
-    return GYRE_SUCCESS;
-}
-
-static gyre_status prepare_kernels(const struct gyre_loaded *loaded,
-                                   const struct gyre_reduction *reduction)
-{
-    GYRE_TRY(prepare_exchanges(loaded, reduction));
-    if (!gyre_cuda_only_copies(loaded, reduction))
-        return prepare_kernel(
-            gyre_cuda_kernel_find(loaded->proto, false, false, reduction->dtype, reduction->op),
-            loaded->shared_bytes);
-    GYRE_TRY(prepare_kernel(gyre_cuda_kernel_find(loaded->proto, true, false, 0, 0),
-                            loaded->shared_bytes));
-    return prepare_kernel(gyre_cuda_kernel_find(loaded->proto, true, true, 0, 0),
-                          loaded->shared_bytes);
-}
-
 gyre_status gyre_cuda_prepare(struct gyre_executor *base, struct gyre_loaded *loaded,
                               const struct gyre_reduction *reduction)
 {
-    const unsigned bit = kernel_bit(loaded, reduction);
-    struct gyre_cuda_apart apart = {0};
     if (loaded->proto == GYRE_PROTO_LAMPORT &&
         !gyre_lamport_adds((gyre_dtype)reduction->dtype, reduction->op))
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                          "protocol lamport is for sums of floating point of 16 bits at least, not "
                          "for %s of %s",
                          gyre_op_names[reduction->op], gyre_dtype_names[reduction->dtype]);
-    if ((loaded->prepared[bit / 64] >> bit % 64 & 1) != 0)
+    if (loaded->program == NULL ||
+        loaded->shared_bytes <= gyre_cuda_own(base)->default_shared_bytes)
         return GYRE_SUCCESS;
+    struct gyre_cuda_apart apart = {0};
     GYRE_TRY(gyre_cuda_enter_apart(gyre_cuda_own(base)->device->ordinal, &apart));
-    gyre_status status = GYRE_SUCCESS;
-    if (loaded->copies != NULL)
-        status = prepare_kernel(gyre_cuda_kernel_gate, 0);
-    if (status == GYRE_SUCCESS && loaded->copies != NULL)
-        status = prepare_kernel(gyre_cuda_kernel_copy_within, 0);
-    if (status == GYRE_SUCCESS && loaded->program != NULL)
-        status = prepare_kernels(loaded, reduction);
+    const bool copies = gyre_cuda_only_copies(loaded, reduction);
+    gyre_status status = gyre_cuda_allow_shared(
+        gyre_cuda_kernel_find(loaded->proto, copies, false, reduction->dtype, reduction->op),
+        loaded->shared_bytes);
+    if (status == GYRE_SUCCESS && copies)
+        status = gyre_cuda_allow_shared(gyre_cuda_kernel_find(loaded->proto, true, true, 0, 0),
+                                        loaded->shared_bytes);
     gyre_cuda_leave_apart(&apart);
-    if (status == GYRE_SUCCESS)
-        loaded->prepared[bit / 64] |= 1ULL << bit % 64;
     return status;
 }
 
@@ -235,10 +162,8 @@ static void fill_sizes(const struct gyre_load_config *config, struct gyre_loaded
 static gyre_status load_steps(struct gyre_cuda_executor *executor,
                               const struct gyre_load_config *config, struct gyre_loaded *loaded)
 {
-    struct gyre_device *device = executor->device;
     const struct gyre_program *program = config->program;
     struct gyre_cuda_shape shape;
-    void *ptr = NULL;
     GYRE_TRY(gyre_cuda_lower(&executor->spec, executor->connectors, executor->n_ranks, config,
                              &loaded->program, &shape));
     gyre_cuda_exchange_find(&executor->spec, executor->connectors, config, loaded->program,
@@ -259,17 +184,14 @@ static gyre_status load_steps(struct gyre_cuda_executor *executor,
     if (loaded->shared_bytes > executor->most_shared_bytes)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "algorithm %s: %u connections of one worker",
                          program->algorithm, shape.max_connections);
-    GYRE_TRY(device->ops->mem_alloc(device, loaded->program->n_bytes, &ptr));
-    loaded->device_program = ptr;
-    GYRE_TRY(device->ops->copy(device, ptr, loaded->program, loaded->program->n_bytes));
-    if (loaded->n_areas > 0) {
-        GYRE_TRY(device->ops->mem_alloc(device,
-                                        (size_t)loaded->n_areas * loaded->n_abreast *
-                                            loaded->n_channels * loaded->area_bytes,
-                                        &ptr));
-        loaded->scratch = ptr;
-    }
-    return GYRE_SUCCESS;
+    pthread_mutex_lock(&executor->lock);
+    gyre_status status =
+        gyre_cuda_reserve_scratch(executor, (size_t)loaded->n_areas * loaded->n_abreast *
+                                                loaded->n_channels * loaded->area_bytes);
+    if (status == GYRE_SUCCESS)
+        status = gyre_cuda_make_resident(executor, loaded);
+    pthread_mutex_unlock(&executor->lock);
+    return status;
 }
 
 /* The tail for copy engines, and the steps before it for the kernel. */
@@ -279,13 +201,8 @@ static gyre_status load_in_two(struct gyre_cuda_executor *executor,
     struct gyre_load_config first_config = *config;
     struct gyre_program first = *config->program;
     struct gyre_worker worker;
-    struct gyre_cuda_apart apart = {0};
     GYRE_TRY(gyre_cuda_copies_make(&executor->spec, executor->connectors, executor->n_ranks, config,
                                    &loaded->copies));
-    GYRE_TRY(gyre_cuda_enter_apart(executor->device->ordinal, &apart));
-    const gyre_status status = gyre_cuda_lanes_open(executor);
-    gyre_cuda_leave_apart(&apart);
-    GYRE_TRY(status);
     first.n_steps = gyre_program_copy_tail(config->program);
     if (first.n_steps == 0) {
         loaded->n_connections = 0; /* no slot holds a tile */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The CUDA executor's own structures, shared by its files: cuda_exec.c (life), cuda_load.c (loaded
- * programs), cuda_launch.c (launches), cuda_launch_exchange.c (of programs that one kernel runs),
- * cuda_lanes.c (copy engines).
+ * The CUDA executor's own structures, shared by its files: cuda_exec.c (life), cuda_memory.c (its
+ * memory on the GPU), cuda_preload.c (its kernels), cuda_load.c (loaded programs), cuda_launch.c
+ * (launches), cuda_launch_exchange.c (of programs that one kernel runs), cuda_lanes.c (copy
+ * engines).
  */
 #ifndef GYRE_KERNELS_CUDA_STATE_H
 #define GYRE_KERNELS_CUDA_STATE_H
@@ -10,16 +11,17 @@
 #include "core/base/util.h"
 #include "core/device/cuda_error.h"
 #include "core/device/driver_cuda.h"
+#include "kernels/cuda/cuda_arena.h"
 #include "kernels/cuda/cuda_copies.h"
 #include "kernels/cuda/cuda_exec.h"
 #include "kernels/cuda/cuda_program.h"
+#include "kernels/cuda/cuda_upload.h"
 
 #include <pthread.h>
 
 struct gyre_loaded {
     struct gyre_cuda_program *program;
-    unsigned char *device_program;
-    unsigned char *scratch;
+    struct gyre_cuda_arena_block *block; /* the program on the GPU; NULL = not there (any more) */
     uint32_t n_channels;
     uint32_t n_workers;
     uint32_t n_chunks;
@@ -41,7 +43,6 @@ struct gyre_loaded {
     uint16_t n_abreast;
     bool posts_late;
     bool shares_steps;
-    uint64_t prepared[2]; /* bit dtype * 4 + op: kernels that are loaded; copies: the last bit */
     struct gyre_cuda_exchange exchange;
     struct gyre_cuda_copies
         *copies; /* the tail that copy engines run; NULL = the kernel runs all */
@@ -72,8 +73,15 @@ struct gyre_cuda_executor {
     struct gyre_cuda_control *control;
     struct gyre_cuda_board *board;
     struct gyre_fault *fault;
+    void *memory;                  /* on the GPU: counters, control, connectors, then the arena */
+    void *host_memory;             /* pinned: the board, then the uploads' staging */
+    uint32_t default_shared_bytes; /* that every kernel may share without being told */
 
-    pthread_mutex_t lock; /* guards what follows: the order of launches */
+    pthread_mutex_t lock; /* guards what follows: memory, and the order of launches */
+    struct gyre_cuda_arena arena;
+    struct gyre_cuda_uploader uploader;
+    /* Of all programs: launches of an executor never overlap. NULL = none needs any. */
+    struct gyre_cuda_arena_block *scratch;
     cudaStream_t last_stream;
     cudaEvent_t last_event;        /* recorded after every launch once has_streams */
     bool overlaps_launches;        /* in graphs; as asked, where the kernels can */
@@ -84,7 +92,7 @@ struct gyre_cuda_executor {
     cudaStream_t captured_stream;  /* of that launch */
     cudaGraphNode_t captured_node; /* likewise */
     cudaEvent_t captured_event;
-    struct gyre_cuda_lanes lanes[2]; /* for captures: the second; made with the first tail */
+    struct gyre_cuda_lanes lanes[2]; /* for captures: the second */
     union {
         struct gyre_cuda_args_one one;
         struct gyre_cuda_args_many many;
@@ -122,6 +130,44 @@ struct gyre_cuda_start {
     bool awaits_last; /* the kernel does (await_last_launch): it may begin before that has ended */
 };
 
+/* ---- cuda_memory.c ------------------------------------------------------------------------ */
+
+/** gyre_cuda_memory_open - everything that the executor and its programs need on the GPU, and the
+ * pinned memory beside it; nothing is allocated later. The device is current. */
+gyre_status gyre_cuda_memory_open(struct gyre_cuda_executor *executor);
+void gyre_cuda_memory_close(struct gyre_cuda_executor *executor);
+
+/** gyre_cuda_count_completed - no kernel of the works up to this number runs any more. The caller
+ * holds the lock. */
+uint64_t gyre_cuda_count_completed(struct gyre_cuda_executor *executor);
+
+/** gyre_cuda_make_resident - the lowered program is on the GPU. Does nothing if it is already; else
+ * copies it there and waits for that copy alone. The caller holds the lock.
+ * Errors: OUT_OF_MEMORY (the arena is full of programs in use), DEVICE, TIMEOUT, the fault's. */
+gyre_status gyre_cuda_make_resident(struct gyre_cuda_executor *executor,
+                                    struct gyre_loaded *loaded);
+
+/** gyre_cuda_reserve_scratch - the executor's scratch has so many bytes at least. The caller holds
+ * the lock. Errors: OUT_OF_MEMORY. */
+gyre_status gyre_cuda_reserve_scratch(struct gyre_cuda_executor *executor, size_t n_bytes);
+
+/** The slots place and unplace of the executor's table. */
+gyre_status gyre_cuda_place(struct gyre_executor *base, struct gyre_placement *placement);
+void gyre_cuda_unplace(struct gyre_executor *base, struct gyre_placement *placement);
+
+/* ---- cuda_preload.c ----------------------------------------------------------------------- */
+
+/** gyre_cuda_preload - load all kernels that executors of so many ranks can launch; once a process
+ * and device. Loading later would wait for running kernels. The device is current.
+ * @default_shared_bytes_out: that all of them may share without gyre_cuda_allow_shared(). */
+gyre_status gyre_cuda_preload(const struct gyre_cuda_executor *executor,
+                              uint32_t *default_shared_bytes_out);
+
+/** gyre_cuda_allow_shared - let a loaded kernel share so many bytes. NULL: does nothing. */
+gyre_status gyre_cuda_allow_shared(const void *kernel, uint32_t shared_bytes);
+
+/* ---- launches ----------------------------------------------------------------------------- */
+
 /** gyre_cuda_start - launch a kernel, ordered after the executor's last one. */
 gyre_status gyre_cuda_start(struct gyre_cuda_executor *executor,
                             const struct gyre_cuda_start *launch, cudaStream_t stream);
@@ -136,8 +182,8 @@ void gyre_cuda_fill_common(struct gyre_cuda_executor *executor, enum gyre_proto 
                            uint32_t n_seats, struct gyre_cuda_common *common);
 
 /** gyre_cuda_fill_work - what a kernel is told of a work; program and placement included. */
-void gyre_cuda_fill_work(const struct gyre_work *work, uint32_t first_block,
-                         struct gyre_cuda_work *to);
+void gyre_cuda_fill_work(const struct gyre_cuda_executor *executor, const struct gyre_work *work,
+                         uint32_t first_block, struct gyre_cuda_work *to);
 
 /** gyre_cuda_step_bytes - of the work's largest step, about. */
 uint64_t gyre_cuda_step_bytes(const struct gyre_work *work);
@@ -164,7 +210,8 @@ const void *gyre_cuda_exchange_kernel(const struct gyre_cuda_executor *executor,
 gyre_status gyre_cuda_launch_exchange(struct gyre_cuda_executor *executor, const void *kernel,
                                       const struct gyre_work *work, cudaStream_t stream);
 
-/** gyre_cuda_lanes_open - make the executor's lanes, if there are none yet. */
+/** gyre_cuda_lanes_open - make the executor's lanes and use every kind of copy once, so that no
+ * call is the first. The device is current. */
 gyre_status gyre_cuda_lanes_open(struct gyre_cuda_executor *executor);
 void gyre_cuda_lanes_close(struct gyre_cuda_executor *executor);
 

@@ -369,6 +369,19 @@ static gyre_status host_launch(struct gyre_executor *base, const struct gyre_wor
     return status;
 }
 
+static gyre_status host_place(struct gyre_executor *executor, struct gyre_placement *placement)
+{
+    (void)executor;
+    placement->device_bases = NULL;
+    return GYRE_SUCCESS;
+}
+
+static void host_unplace(struct gyre_executor *executor, struct gyre_placement *placement)
+{
+    (void)executor;
+    (void)placement;
+}
+
 const struct gyre_executor_ops gyre_executor_host = {
     .name = "host",
     .helps = true,
@@ -377,6 +390,8 @@ const struct gyre_executor_ops gyre_executor_host = {
     .pulse = host_pulse,
     .is_idle = host_is_idle,
     .abort = host_abort,
+    .place = host_place,
+    .unplace = host_unplace,
     .load = gyre_host_load,
     .prepare = gyre_host_prepare,
     .unload = gyre_host_unload,

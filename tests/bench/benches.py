@@ -145,7 +145,7 @@ def case_interrupt(directory, _):
             text += process.stdout.readline()
         process.send_signal(signal.SIGINT)
         text += process.stdout.read()
-        assert process.wait(timeout=100) == 0, text
+        assert process.wait(timeout=100) == -signal.SIGINT, text
         assert "# Interrupted" in text and "# Avg bus bandwidth    : " in text, text
         with open(path, encoding="utf-8") as file:
             assert json.load(file)["summary"]["interrupted"] is True
@@ -159,6 +159,31 @@ def case_interrupt(directory, _):
         time.sleep(0.5)  # both at once may be taken in either order
         assert process.poll() is None, "the first one is the sweep's"
         ends_by(process, second)
+    for number in (signal.SIGINT, signal.SIGTERM):  # the first one is enough, a little later
+        process = start(two + ["-b", "8", "-e", "8", "-n", "100000000"])
+        while "(GB/s)" not in process.stdout.readline():
+            pass
+        ends_by(process, number)
+    ends_by(start(two[:1] + ["-g", "300"] + two[3:]), signal.SIGTERM)  # while it begins
+    ignoring = start(["sh", "-c", 'trap "" INT; exec "$@"', "sh"] + two + ["-N", "0"] + SMALL)
+    while "float" not in ignoring.stdout.readline():
+        pass
+    ignoring.send_signal(signal.SIGINT)  # as a shell has it for jobs in the background
+    for _ in range(40):
+        assert "Interrupted" not in ignoring.stdout.readline()
+    ignoring.stdout.close()
+    ignoring.kill()
+    ignoring.wait()
+    # All processes end when one is told to, and none claims that the run is whole.
+    world = [start(two[:1] + two[3:] + ["-N", "0"] + SMALL, {
+        "RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)})
+        for port in [free_port()] for rank in range(2)]
+    while "float" not in world[0].stdout.readline():
+        pass
+    world[1].send_signal(signal.SIGTERM)
+    outputs = [process.communicate(timeout=30)[0] for process in world]
+    assert [process.returncode for process in world] == [128 + signal.SIGTERM, -signal.SIGTERM]
+    assert "# Interrupted" in outputs[0], outputs
     for name, options in [("tune", []), ("allreduce", ["--predict", "1"]),
                           ("allreduce", ["--accuracy", "1", "-d", "all", "-f", "2"])]:
         process = start([bench(directory, name), "-g", "2", "--device", "host", "-b", "8", "-e",
@@ -228,6 +253,16 @@ def case_memory(directory, _):
                "-w", "0", "-c", "0", "-n"]
     few, many = peak_memory(command + ["8000"]), peak_memory(command + ["80000"])
     assert many < few + 16 * 1024, f"{few} KiB for 8000 iterations, {many} for 80000"
+    large = ["--device", "host", "-e", "64G"]
+    done = run([bench(directory, "allreduce"), "-t", "4", "-g", "256"] + large, status=1)
+    assert "1024 ranks in host memory need 131" in done.stderr and "GiB are " in done.stderr, done
+    ranks = [start([bench(directory, "allreduce")] + large + ["-g", "512"], {
+        "RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)})
+        for port in [free_port()] for rank in range(2)]
+    errors = [rank.communicate(timeout=60)[1] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [1, 1], errors
+    assert "1024 ranks in host memory need 131" in errors[0], errors
+    assert "the host of process 0 has too little memory" in errors[1], errors
 
 
 def case_options(directory, _):
@@ -395,6 +430,14 @@ def case_reports(directory, source):
         done = run(command + ["-J", pipe], status=1)
         assert "not a regular file" in done.stderr, done.stderr
         assert stat.S_ISFIFO(os.stat(pipe).st_mode), "the pipe is gone"
+        # Names that another user may have planted in a folder that both can write to.
+        victim = os.path.join(work, "victim")
+        with open(victim, "w", encoding="utf-8") as file:
+            file.write("mine")
+        os.symlink(victim, report + ".part")
+        run(command)
+        with open(victim, encoding="utf-8") as file:
+            assert file.read() == "mine", "written through a link that somebody has planted"
         with open(table, newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
         assert len(rows) == 8 and all(None not in row.values() for row in rows), rows
@@ -598,6 +641,31 @@ def case_tune(directory, source):
     done = mpirun(2, [bench(directory, "allreduce"), "--predict", "1", "-b", "64", "-e", "64",
                       "--device", "host", "--rounds", "2"])
     assert len([line for line in done.stdout.split("\n") if PREDICTION.match(line)]) == 1, done
+
+
+def case_files(directory, _):
+    """Files that never end are refused at once, whoever reads them."""
+    two = ["-g", "2", "--device", "host", "-b", "8", "-e", "8"]
+    with tempfile.TemporaryDirectory() as work:
+        pipe = os.path.join(work, "pipe.json")
+        os.mkfifo(pipe)
+        for path in (pipe, "/dev/zero"):
+            commands = [(["schedule", "--file", path], {}), (["topo", "--xml", path], {}),
+                        (["allreduce"] + two, {"GYRE_TOPO_FILE": path}),
+                        (["allreduce"] + two, {"GYRE_TUNING_FILE": path}),
+                        (["schedule", "--predict", "--coll", "all_reduce", "--ranks", "2",
+                          "--cost", path], {})]
+            if has_json(directory):
+                commands.append((["tune", "--from", work], {}))
+            for command, variables in commands:
+                done = run([bench(directory, command[0])] + command[1:], status=1, timeout=20,
+                           environment=variables)
+                assert "not a regular file" in done.stderr or "libxml2" in done.stderr, \
+                    (command, done.stderr)
+        program = run([bench(directory, "schedule"), "--algo", "ring", "--coll", "all_reduce",
+                       "--ranks", "2"]).stdout
+        done = run([bench(directory, "schedule"), "--file", "-"], input=program)
+        assert done.stdout == program, done.stdout
 
 
 def case_schedule(directory, _):

@@ -168,7 +168,7 @@ def main():
     roce_lab.clean_up_when_told_to_end()
     n_failed = 0
     try:
-        with roce_lab.Lab(smp=args.smp, mtu=args.mtu) as lab:
+        with roce_lab.Lab(smp=args.smp, mtu=args.mtu, keep=[args.build]) as lab:
             print(f"two machines of {args.smp} processors, MTU {args.mtu}, {args.rounds} rounds\n",
                   flush=True)
             for part in args.part or PARTS:

@@ -44,8 +44,16 @@ STAGE2 = r"""#!/bin/sh
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
 for word in $(cat /proc/cmdline); do case $word in lab.*=*) eval "lab_${word#lab.}";; esac; done
 mkdir -p /dev/pts /dev/shm /run /tmp
+n=0
+while IFS= read -r kept; do
+    n=$((n+1)); mkdir -p /lab-kept/$n; mount --bind "$kept" /lab-kept/$n || echo "lab: no $kept"
+done <GUEST_DIR/kept
 mount -t devpts devpts /dev/pts; mount -t tmpfs tmpfs /dev/shm; mount -t tmpfs tmpfs /run
 mount -t tmpfs tmpfs /tmp; chmod 1777 /tmp /dev/shm; mkdir -p /run/sshd
+n=0
+while IFS= read -r kept; do
+    n=$((n+1)); mkdir -p "$kept"; mount --move /lab-kept/$n "$kept"
+done <GUEST_DIR/kept
 mkdir -p /lab; mount -t 9p -o rw,trans=virtio,version=9p2000.L,cache=none,msize=512000 lab /lab
 hostname vm$lab_id
 ip link set lo up
@@ -84,8 +92,49 @@ SSH_OPTIONS = ("-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o L
                "-o BatchMode=yes -o ConnectTimeout=20 -o GSSAPIAuthentication=no").split()
 
 
+# Programs that the lab starts, and Debian's packages that have them.
+PACKAGES = {"qemu-system-x86_64": "qemu-system-x86", "busybox": "busybox-static",
+            "ssh": "openssh-client", "ssh-keygen": "openssh-client", "sshd": "openssh-server",
+            "ip": "iproute2", "rdma": "iproute2", "dpkg-deb": "dpkg", "tshark": "tshark"}
+ONLY_SOME_CASES = {"tshark"}
+# The driver of Soft-RoCE in user space, which is no program.
+RXE_DRIVER = "/usr/lib/*/libibverbs/librxe-rdmav*.so"
+
+
 class Unavailable(Exception):
     """This machine cannot run the lab; the text says why. The caller skips."""
+
+
+def missing_packages(optional=()):
+    """Names of Debian packages that the lab needs and that are not installed."""
+    missing = {package for name, package in PACKAGES.items()
+               if name not in optional and find_tool(name) is None}
+    # busybox runs before the machine has a dynamic linker.
+    busybox = find_tool("busybox")
+    if busybox is not None and b"ld-linux" in read(busybox)[:4096]:
+        missing.add("busybox-static")
+    if not glob.glob(RXE_DRIVER):
+        missing.add("ibverbs-providers")
+    return sorted(missing)
+
+
+def check_installed():
+    missing = missing_packages(ONLY_SOME_CASES)
+    if missing:
+        raise Unavailable(f"the lab needs what is not installed: apt-get install {' '.join(missing)}")
+
+
+def folders_to_keep(folders):
+    """Of these folders, those that a machine's own /tmp and /run would hide; none within another."""
+    kept = []
+    for folder in sorted({os.path.realpath(folder) for folder in folders}):
+        if folder.startswith(("/dev/", "/proc/", "/sys/")):
+            raise Unavailable(f"{folder} is not there on the virtual machines, which have a /dev, "
+                              "/proc and /sys of their own: move it elsewhere")
+        is_within = any(folder.startswith(outer + "/") for outer in kept)
+        if folder.startswith(("/tmp/", "/run/")) and not is_within:
+            kept.append(folder)
+    return kept
 
 
 def cache_dir():
@@ -95,10 +144,14 @@ def cache_dir():
     return base
 
 
+def find_tool(name):
+    return shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+
+
 def tool(name):
-    path = shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+    path = find_tool(name)
     if path is None:
-        raise Unavailable(f"{name} is not installed")
+        raise Unavailable(f"{name} is not installed: apt-get install {PACKAGES[name]}")
     return path
 
 
@@ -189,8 +242,6 @@ def base_initramfs(modules_dir):
     path = os.path.join(cache_dir(), f"initramfs-{release}-3.cpio")
     if os.path.exists(path):
         return path
-    if b"ld-linux" in read(busybox)[:4096]:
-        raise Unavailable("busybox is linked dynamically (install busybox-static)")
     ordered, missing = module_closure(modules_dir, MODULES)
     needed = {"virtio_pci", "virtio_net", "rdma_rxe", "9p", "overlay"} & set(missing)
     if needed:
@@ -244,14 +295,18 @@ class Result:
 
 
 class Lab:
-    """N machines vm1..vmN; use with `with`. Every process started here ends with it."""
+    """N machines vm1..vmN; use with `with`. Every process started here ends with it. They see this
+    machine's files but have a /tmp and a /run of their own, in which only the current folder, this
+    checkout and the folders in `keep` are."""
 
     def __init__(self, n_vms=2, mtu=1500, ipv4=True, ipv6=True, smp=1, memory_mib=1024, pcap=None,
-                 out=None, verbose=False):
+                 out=None, verbose=False, keep=()):
         self.n_vms, self.mtu, self.ipv4, self.ipv6 = n_vms, mtu, ipv4, ipv6
         self.smp, self.memory_mib, self.pcap, self.verbose = smp, memory_mib, pcap, verbose
         self.names = [f"vm{i + 1}" for i in range(n_vms)]
         self.out = out
+        checkout = os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "..")
+        self.keep = folders_to_keep([os.getcwd(), checkout, *keep])
         self.dir = None
         self.processes = {}
         self.ssh_ports = {}
@@ -270,9 +325,8 @@ class Lab:
         self.stop()
 
     def start(self, limit_s=120):
+        check_installed()
         qemu, keygen = tool("qemu-system-x86_64"), tool("ssh-keygen")
-        for name in ("ssh", "sshd", "ip", "rdma"):
-            tool(name)
         vmlinuz, modules_dir = kernel()
         base = base_initramfs(modules_dir)
         began = time.monotonic()
@@ -337,6 +391,7 @@ class Lab:
             f"{GUEST_DIR}/host_key": (0o600, read(f"{self.dir}/host_key")),
             f"{GUEST_DIR}/id": (0o600, read(f"{self.dir}/id")),
             f"{GUEST_DIR}/id.pub": (0o644, read(f"{self.dir}/id.pub")),
+            f"{GUEST_DIR}/kept": (0o644, "".join(f"{folder}\n" for folder in self.keep).encode()),
             f"{GUEST_DIR}/hostfile": (0o644, "".join(f"{n} slots=8\n"
                                                      for n in self.names).encode()),
             "/etc/hosts": (0o644, "\n".join(lines).encode() + b"\n"),

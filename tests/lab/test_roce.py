@@ -93,6 +93,17 @@ class Rig:
         return [tuple(line.split("\t")) for line in out.splitlines()]
 
 
+def case_folders(rig):
+    """a checkout or build folder below /tmp is there on all machines, and nothing else of /tmp is"""
+    folder = os.path.dirname(rig.pcap)
+    with tempfile.NamedTemporaryFile("w", dir=folder) as kept, \
+            tempfile.NamedTemporaryFile("w", dir="/tmp") as other:
+        kept.write("here")
+        kept.flush()
+        for result in rig.lab.on_all(f"cat {kept.name} && test ! -e {other.name}"):
+            check(result.status == 0 and result.out == "here", f"{result.name}: {result.out}")
+
+
 def case_collectives(rig):
     """every bench gives right values between two machines"""
     for name in BENCHES:
@@ -508,7 +519,7 @@ def run_cases(cases, build, times):
         options = dict(shape(cases[0]))
         with tempfile.TemporaryDirectory(prefix="gyre-lab-out.") as scratch:
             pcap = f"{scratch}/wire.pcap"
-            with roce_lab.Lab(pcap=pcap, **options) as machines:
+            with roce_lab.Lab(pcap=pcap, keep=[build, scratch], **options) as machines:
                 print(f"lab: {machines.n_vms} machines {options or ''} in "
                       f"{machines.start_seconds:.1f} s", flush=True)
                 rig = Rig(machines, build, pcap, times)

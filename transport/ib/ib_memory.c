@@ -87,7 +87,7 @@ static gyre_status alloc_fifos(struct gyre_ib_transport *ib)
     if (recv_on_gpu) {
         ib->gpu_bytes = one_side * (send_on_gpu ? 2 : 1);
         GYRE_TRY(
-            ib->config.device->ops->mem_alloc(ib->config.device, ib->gpu_bytes, &ib->gpu_memory));
+            ib->config.device->ops->pool_alloc(ib->config.device, ib->gpu_bytes, &ib->gpu_memory));
     }
     for (uint32_t i = 0; i < n && recv_on_gpu; i++) {
         unsigned char *base = ib->gpu_memory;
@@ -181,7 +181,7 @@ void gyre_ib_memory_close(struct gyre_ib_transport *ib)
                 ib->verbs->dereg_mr(regions[j]);
     }
     if (ib->gpu_memory != NULL)
-        ib->config.device->ops->mem_free(ib->config.device, ib->gpu_memory);
+        ib->config.device->ops->pool_free(ib->config.device, ib->gpu_memory);
     if (ib->fifo_memory != NULL)
         ib->config.device->ops->host_free(ib->config.device, ib->fifo_memory);
     free(ib->landing);

@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The registry of live communicators: which handles may still be used, by which thread, and for
+ * what. A thread that makes a call holds its communicator; threads that only look pin it; neither
+ * is freed under them.
+ */
+#include "core/comm/comm.h"
+
+#include "core/base/sync.h"
+
+#include <unistd.h>
+
+/* Process-wide, so that a handle that was destroyed is refused instead of followed, and so that
+ * the ranks of one job in one process can end together. A process that fork() made has none of its
+ * parent's: their threads, sockets and devices stayed behind. */
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    gyre_comm *first;
+    gyre_comm *first_inherited; /* made before this process was forked; only told apart */
+    uint64_t newest_number;     /* of the communicators that were made here */
+} registry = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, NULL, NULL, 0};
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&registry.lock);
+}
+
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&registry.lock);
+}
+
+static void after_fork_in_child(void)
+{
+    gyre_comm **at = &registry.first;
+    while (*at != NULL)
+        at = &(*at)->next;
+    *at = registry.first_inherited;
+    registry.first_inherited = registry.first;
+    registry.first = NULL;
+    pthread_cond_init(&registry.changed, NULL); /* the parent's threads that waited are not here */
+    pthread_mutex_unlock(&registry.lock);
+}
+
+static void watch_forks(void)
+{
+    /* Out of memory here, and a child's use of a handle goes unnoticed. */
+    (void)pthread_atfork(before_fork, after_fork, after_fork_in_child);
+}
+
+void gyre_registry_add(gyre_comm *comm, enum gyre_phase phase)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
+    pthread_mutex_lock(&registry.lock);
+    gyre_store_release_u32(&comm->phase, phase);
+    comm->next = registry.first;
+    registry.first = comm;
+    pthread_mutex_unlock(&registry.lock);
+}
+
+void gyre_registry_remove(gyre_comm *comm)
+{
+    pthread_mutex_lock(&registry.lock);
+    for (gyre_comm **at = &registry.first; *at != NULL; at = &(*at)->next) {
+        if (*at == comm) {
+            *at = comm->next;
+            break;
+        }
+    }
+    pthread_cond_broadcast(&registry.changed);
+    pthread_mutex_unlock(&registry.lock);
+}
+
+void gyre_registry_set(bool *flag)
+{
+    pthread_mutex_lock(&registry.lock);
+    *flag = true;
+    pthread_cond_broadcast(&registry.changed);
+    pthread_mutex_unlock(&registry.lock);
+}
+
+void gyre_registry_wait(const bool *flag)
+{
+    pthread_mutex_lock(&registry.lock);
+    while (!*flag)
+        pthread_cond_wait(&registry.changed, &registry.lock);
+    pthread_mutex_unlock(&registry.lock);
+}
+
+void gyre_comm_set_phase(gyre_comm *comm, enum gyre_phase phase)
+{
+    pthread_mutex_lock(&registry.lock);
+    gyre_store_release_u32(&comm->phase, phase);
+    pthread_cond_broadcast(&registry.changed);
+    pthread_mutex_unlock(&registry.lock);
+}
+
+uint64_t gyre_registry_number(void)
+{
+    pthread_mutex_lock(&registry.lock);
+    const uint64_t number = registry.newest_number;
+    pthread_mutex_unlock(&registry.lock);
+    return number;
+}
+
+void gyre_registry_note_number(uint64_t number)
+{
+    pthread_mutex_lock(&registry.lock);
+    if (registry.newest_number < number)
+        registry.newest_number = number;
+    pthread_mutex_unlock(&registry.lock);
+}
+
+/* Under the lock: has the rank works that wait for other ranks on the stream? */
+static bool occupies(const gyre_comm *comm, uint64_t stream)
+{
+    if (comm->is_ending || gyre_load_acquire_u64(&comm->stream) != stream ||
+        gyre_fault_is_raised(&comm->fault))
+        return false;
+    const struct gyre_pulse pulse = comm->executor->ops->pulse(comm->executor);
+    return pulse.completed < gyre_load_acquire_u64(&comm->stream_works);
+}
+
+int gyre_registry_take_stream(gyre_comm *comm, gyre_stream stream)
+{
+    const uint64_t address = (uint64_t)(uintptr_t)stream;
+    int rank = -1;
+    pthread_mutex_lock(&registry.lock);
+    for (gyre_comm *at = registry.first; at != NULL && rank < 0; at = at->next) {
+        if (at == comm || at->job != comm->job)
+            continue;
+        if (occupies(at, address))
+            rank = at->rank;
+        else if (gyre_load_acquire_u64(&at->stream) == address)
+            gyre_store_release_u64(&at->stream, 0); /* its next launch there looks for us */
+    }
+    if (rank < 0)
+        gyre_store_release_u64(&comm->stream, address);
+    pthread_mutex_unlock(&registry.lock);
+    return rank;
+}
+
+void gyre_comm_set_job(gyre_comm *comm, uint64_t job)
+{
+    pthread_mutex_lock(&registry.lock);
+    comm->job = job;
+    pthread_mutex_unlock(&registry.lock);
+}
+
+bool gyre_registry_set_ready(gyre_comm *comm)
+{
+    pthread_mutex_lock(&registry.lock);
+    const bool is_healthy = !gyre_fault_is_raised(&comm->fault);
+    if (is_healthy) {
+        gyre_store_release_u32(&comm->phase, GYRE_PHASE_READY);
+        pthread_cond_broadcast(&registry.changed);
+    }
+    pthread_mutex_unlock(&registry.lock);
+    return is_healthy;
+}
+
+enum gyre_phase gyre_comm_phase(const gyre_comm *comm)
+{
+    return (enum gyre_phase)gyre_load_acquire_u32(&comm->phase);
+}
+
+bool gyre_registry_is_making(const gyre_comm *comm)
+{
+    pthread_mutex_lock(&registry.lock);
+    const bool is_making = gyre_comm_phase(comm) == GYRE_PHASE_MAKING;
+    pthread_mutex_unlock(&registry.lock);
+    return is_making;
+}
+
+void gyre_comm_wait_ready(gyre_comm *comm)
+{
+    pthread_mutex_lock(&registry.lock);
+    while (gyre_comm_phase(comm) != GYRE_PHASE_READY)
+        pthread_cond_wait(&registry.changed, &registry.lock);
+    pthread_mutex_unlock(&registry.lock);
+}
+
+/* Under the lock: is it a handle that the user may still use? */
+static bool is_listed(const gyre_comm *first, const gyre_comm *comm)
+{
+    while (first != NULL && first != comm)
+        first = first->next;
+    return first != NULL && !first->is_ending;
+}
+
+gyre_status gyre_registry_check(const gyre_comm *comm)
+{
+    if (comm == NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "the communicator is NULL");
+    pthread_mutex_lock(&registry.lock);
+    const bool is_live = is_listed(registry.first, comm);
+    const bool is_inherited = !is_live && is_listed(registry.first_inherited, comm);
+    pthread_mutex_unlock(&registry.lock);
+    if (is_inherited)
+        return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                         "communicator %s belongs to the process that pid %d was forked from; a "
+                         "forked process has to make its own",
+                         comm->name, (int)getpid());
+    if (!is_live)
+        return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                         "communicator %p was destroyed, or never made by gyre",
+                         (const void *)comm);
+    return GYRE_SUCCESS;
+}
+
+/* ---- looking and calling ------------------------------------------------------------------ */
+
+gyre_status gyre_comm_pin(gyre_comm *comm)
+{
+    pthread_mutex_lock(&registry.lock);
+    const bool found = is_listed(registry.first, comm);
+    if (found)
+        comm->n_pins++;
+    pthread_mutex_unlock(&registry.lock);
+    return found ? GYRE_SUCCESS : gyre_registry_check(comm);
+}
+
+void gyre_comm_unpin(gyre_comm *comm)
+{
+    pthread_mutex_lock(&registry.lock);
+    if (--comm->n_pins == 0)
+        pthread_cond_broadcast(&registry.changed);
+    pthread_mutex_unlock(&registry.lock);
+}
+
+void gyre_registry_wait_unpinned(gyre_comm *comm)
+{
+    pthread_mutex_lock(&registry.lock);
+    while (comm->n_pins > 0)
+        pthread_cond_wait(&registry.changed, &registry.lock);
+    pthread_mutex_unlock(&registry.lock);
+}
+
+static gyre_status check_made(const gyre_comm *comm)
+{
+    const enum gyre_phase phase = gyre_comm_phase(comm);
+    /* One that failed while it was made keeps that phase for a moment after its error is known. */
+    const bool is_lost = phase == GYRE_PHASE_MAKING && gyre_fault_is_raised(&comm->fault);
+    if (!is_lost && (phase == GYRE_PHASE_MAKING || phase == GYRE_PHASE_EXCHANGING))
+        return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                         "the communicator is still %s: poll gyre_comm_async_error until it is not "
+                         "in progress",
+                         phase == GYRE_PHASE_MAKING ? "being made" : "busy with a split or shrink");
+    if (is_lost || !comm->is_made)
+        return gyre_fail(comm->fault.status, "the communicator was never made: %s",
+                         comm->fault.cause);
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_comm_pin_made(gyre_comm *comm)
+{
+    GYRE_TRY(gyre_comm_pin(comm));
+    const gyre_status status = check_made(comm);
+    if (status != GYRE_SUCCESS)
+        gyre_comm_unpin(comm);
+    return status;
+}
+
+/* All but the phase. */
+static gyre_status check_live(gyre_comm *comm)
+{
+    GYRE_TRY(gyre_fault_status(&comm->fault));
+    if (gyre_load_acquire_u32(&comm->is_finalized) != 0)
+        return gyre_fail(GYRE_ERROR_INVALID_USAGE, "communicator %s was finalized on rank %d",
+                         comm->name, comm->rank);
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_comm_check(gyre_comm *comm)
+{
+    GYRE_TRY(check_live(comm));
+    return check_made(comm);
+}
+
+/* Of a pinned communicator that another thread destroys or calls on. */
+static gyre_status refuse_call(gyre_comm *comm, bool is_destroyed)
+{
+    if (is_destroyed)
+        return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                         "communicator %s is being destroyed by another thread", comm->name);
+    GYRE_TRY(gyre_comm_check(comm));
+    return gyre_comm_give_up(
+        comm, gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                        "two threads called on rank %d of communicator %s at the same time: the "
+                        "ranks would not all have the same order of calls; let the threads take "
+                        "turns, in an order that is the same on all ranks, or give each thread a "
+                        "communicator",
+                        comm->rank, comm->name));
+}
+
+/* The right to make a call, whatever state the communicator is in. */
+static gyre_status enter(gyre_comm *comm)
+{
+    bool is_destroyed = false;
+    pthread_mutex_lock(&registry.lock);
+    const bool is_live = is_listed(registry.first, comm);
+    const bool is_free =
+        is_live && !comm->is_destroyed && gyre_load_acquire_u32(&comm->in_call) == 0;
+    if (is_free) {
+        gyre_store_relaxed_u32(&comm->in_call, 1);
+    } else if (is_live) {
+        is_destroyed = comm->is_destroyed;
+        comm->n_pins++;
+    }
+    pthread_mutex_unlock(&registry.lock);
+    if (is_free)
+        return GYRE_SUCCESS;
+    if (!is_live)
+        return gyre_registry_check(comm);
+    const gyre_status status = refuse_call(comm, is_destroyed);
+    gyre_comm_unpin(comm);
+    return status;
+}
+
+void gyre_comm_end_call(gyre_comm *comm)
+{
+    gyre_store_release_u32(&comm->in_call, 0);
+}
+
+gyre_status gyre_comm_begin_call(gyre_comm *comm)
+{
+    GYRE_TRY(enter(comm));
+    const gyre_status status = gyre_comm_check(comm);
+    if (status != GYRE_SUCCESS)
+        gyre_comm_end_call(comm);
+    return status;
+}
+
+gyre_status gyre_comm_begin_launch(gyre_comm *comm)
+{
+    GYRE_TRY(enter(comm));
+    const gyre_status status = check_live(comm);
+    if (status != GYRE_SUCCESS)
+        gyre_comm_end_call(comm);
+    return status;
+}
+
+/* ---- ending ------------------------------------------------------------------------------- */
+
+gyre_status gyre_registry_claim_end(gyre_comm *comm)
+{
+    pthread_mutex_lock(&registry.lock);
+    const bool is_live = is_listed(registry.first, comm);
+    const bool is_claimed = is_live && comm->is_destroyed;
+    if (is_live)
+        comm->is_destroyed = true;
+    pthread_mutex_unlock(&registry.lock);
+    if (is_claimed)
+        return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                         "communicator %p is being destroyed by another thread",
+                         (const void *)comm);
+    return is_live ? GYRE_SUCCESS : gyre_registry_check(comm);
+}
+
+void gyre_registry_end(gyre_comm *comm)
+{
+    pthread_mutex_lock(&registry.lock);
+    comm->is_ending = true;
+    pthread_mutex_unlock(&registry.lock);
+}
+
+/* How many handles of the job are in use here, or still ending. */
+static int count_job(uint64_t job, bool is_ending)
+{
+    int n = 0;
+    for (const gyre_comm *at = registry.first; at != NULL; at = at->next)
+        n += at->job == job && at->is_ending == is_ending;
+    return n;
+}
+
+void gyre_registry_wait_job(uint64_t job)
+{
+    pthread_mutex_lock(&registry.lock);
+    while (count_job(job, false) == 0 && count_job(job, true) > 0)
+        pthread_cond_wait(&registry.changed, &registry.lock);
+    pthread_mutex_unlock(&registry.lock);
+}

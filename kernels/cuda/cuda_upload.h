@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Copies of programs and tables to the GPU while its kernels run: through pinned memory, on a
+ * stream of their own, waited for by asking that stream alone. Nothing in it waits for a kernel.
+ */
+#ifndef GYRE_KERNELS_CUDA_UPLOAD_H
+#define GYRE_KERNELS_CUDA_UPLOAD_H
+
+#include "core/base/fault.h"
+
+#include <cuda_runtime_api.h>
+
+/* Longer copies go piece by piece. A ring's program of 300 ranks is as long. */
+#define GYRE_CUDA_STAGING_BYTES ((size_t)(64 << 10))
+
+struct gyre_cuda_uploader {
+    cudaStream_t stream;
+    void *staging;      /* pinned, GYRE_CUDA_STAGING_BYTES */
+    bool is_unfinished; /* a copy was not waited for: it may still read the staging memory */
+};
+
+/** gyre_cuda_uploader_open - @staging: stays the caller's. The device is current. */
+gyre_status gyre_cuda_uploader_open(struct gyre_cuda_uploader *uploader, void *staging);
+void gyre_cuda_uploader_close(struct gyre_cuda_uploader *uploader);
+
+/** gyre_cuda_upload - copy to the GPU; returns when the bytes are there. The device is current, the
+ * thread apart from captures (gyre_cuda_enter_apart). One thread at a time.
+ * @fault: ends the wait when raised.
+ * Errors: DEVICE, TIMEOUT (the copy takes longer than ten seconds), the fault's. */
+gyre_status gyre_cuda_upload(struct gyre_cuda_uploader *uploader, struct gyre_fault *fault,
+                             void *to, const void *from, size_t n_bytes);
+
+/** gyre_cuda_await_stream - poll until a stream is empty; likewise. */
+gyre_status gyre_cuda_await_stream(cudaStream_t stream, struct gyre_fault *fault);
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The fuzzer's random numbers: splitmix64. A generator is one word, so that ranks can derive the
+ * same numbers from the same seed, and a generator of its own for anything that has a name.
+ */
+#ifndef GYRE_TESTS_FUZZ_RANDOM_H
+#define GYRE_TESTS_FUZZ_RANDOM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct fuzz_rng {
+    uint64_t state;
+};
+
+/** A hash of 64 bits: the finalizer of splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom
+ * number generators, 2014). */
+static inline uint64_t fuzz_mix(uint64_t x)
+{
+    x += UINT64_C(0x9e3779b97f4a7c15);
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return x ^ x >> 31;
+}
+
+static inline uint64_t fuzz_next(struct fuzz_rng *rng)
+{
+    return fuzz_mix(rng->state++);
+}
+
+/** A number of 0..n-1. */
+static inline uint64_t fuzz_below(struct fuzz_rng *rng, uint64_t n)
+{
+    return fuzz_next(rng) % n;
+}
+
+/** True once in n times. */
+static inline bool fuzz_once_in(struct fuzz_rng *rng, uint64_t n)
+{
+    return fuzz_below(rng, n) == 0;
+}
+
+#endif

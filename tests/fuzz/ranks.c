@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/fuzz/ranks.h"
+
+#include "tests/fuzz/comms.h"
+#include "tests/fuzz/report.h"
+#include "tests/fuzz/shared.h"
+#include "tests/fuzz/watchdog.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SECOND_NS 1000000000ULL
+
+struct fuzz_shared *fuzz_shared;
+
+uint64_t fuzz_now_ns(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * SECOND_NS + (uint64_t)time.tv_nsec;
+}
+
+/* ---- threads -------------------------------------------------------------------------------- */
+
+struct thread {
+    pthread_t thread;
+    struct fuzz_rank *rank;
+    gyre_comm *comm;
+};
+
+static void *run_thread(void *argument)
+{
+    struct thread *thread = argument;
+    fuzz_rank_run(thread->rank, thread->comm);
+    return NULL;
+}
+
+/* Every third seed makes the first communicator of all threads at once. */
+static void init_all(struct fuzz_rank *ranks, int n_ranks, gyre_comm **comms)
+{
+    int ordinals[FUZZ_MAX_RANKS];
+    gyre_config config = fuzz_comms_config(&ranks[0]);
+    for (int i = 0; i < n_ranks; i++)
+        ordinals[i] = ranks[i].ordinal;
+    fuzz_rank_phase(&ranks[0], "gyre_comm_init_all");
+    FUZZ_TRY(&ranks[0], gyre_comm_init_all(comms, n_ranks, ordinals, &config));
+}
+
+/* The memory of windows must live until every rank has destroyed its communicators. The watchdog
+ * ends this process if one never does; the parent does so if one fails. */
+static void wait_for_all(int n_ranks_here)
+{
+    atomic_fetch_add(&fuzz_shared->n_done, n_ranks_here);
+    while (atomic_load(&fuzz_shared->n_done) < (int)fuzz_options.n_ranks)
+        usleep(1000);
+}
+
+/* Run ranks first..first+n-1 as threads of this process. */
+static void run_threads(const struct fuzz_device *device, int first, int n_ranks)
+{
+    struct fuzz_rank *ranks = calloc((size_t)n_ranks, sizeof(*ranks));
+    struct thread threads[FUZZ_MAX_RANKS];
+    gyre_comm *comms[FUZZ_MAX_RANKS] = {NULL};
+    if (ranks == NULL)
+        fuzz_fail(NULL, FUZZ_FAILED, "no memory for %d ranks", n_ranks);
+    for (int i = 0; i < n_ranks; i++) {
+        ranks[i].world_rank = first + i;
+        ranks[i].ordinal = device->kind == GYRE_DEVICE_CUDA ? (first + i) % device->count() : -1;
+        ranks[i].device = device;
+        ranks[i].phase = "beginning";
+    }
+    fuzz_watchdog_start(ranks, n_ranks);
+    if (fuzz_options.mode == FUZZ_THREADS && fuzz_options.seed % 3 == 0)
+        init_all(ranks, n_ranks, comms);
+    for (int i = 0; i < n_ranks; i++) {
+        threads[i] = (struct thread){.rank = &ranks[i], .comm = comms[i]};
+        if (pthread_create(&threads[i].thread, NULL, run_thread, &threads[i]) != 0)
+            fuzz_fail(&ranks[i], FUZZ_FAILED, "no thread for the rank");
+    }
+    for (int i = 0; i < n_ranks; i++)
+        pthread_join(threads[i].thread, NULL);
+    wait_for_all(n_ranks);
+    for (int i = 0; i < n_ranks; i++)
+        fuzz_rank_free(&ranks[i]);
+    atomic_fetch_sub(&fuzz_shared->n_running, 1);
+    /* `ranks` stays: the watchdog may look at it until the process ends. */
+}
+
+/* ---- processes ------------------------------------------------------------------------------ */
+
+/* Rank r is on host r % H by name, and hosts reach each other by sockets only. */
+static void set_host(int rank)
+{
+    char name[32];
+    if (fuzz_options.n_hosts == 0)
+        return;
+    snprintf(name, sizeof(name), "fuzz%d", rank % (int)fuzz_options.n_hosts);
+    setenv("GYRE_HOSTID", name, 1);
+    setenv("GYRE_NET", "Socket", 1);
+}
+
+static void start_processes(const struct fuzz_device *device, pid_t *pids)
+{
+    const pid_t parent = getpid();
+    for (int rank = 0; rank < (int)fuzz_options.n_ranks; rank++) {
+        fflush(NULL);
+        pids[rank] = fork();
+        if (pids[rank] < 0)
+            fuzz_fail(NULL, FUZZ_FAILED, "no process for rank %d", rank);
+        if (pids[rank] > 0)
+            continue;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent)
+            _exit(FUZZ_FAILED);
+        set_host(rank);
+        run_threads(device, rank, 1);
+        exit(0);
+    }
+}
+
+/* How one rank's process ended: 0, or the run's status. */
+static int judge(int rank, int status)
+{
+    int none = 0;
+    int code = WIFEXITED(status) ? WEXITSTATUS(status) : FUZZ_CRASHED;
+    if (status == 0)
+        return 0;
+    if (atomic_compare_exchange_strong(&fuzz_shared->verdict, &none, code)) {
+        fprintf(stderr, "fuzz: rank %d ended by %s %d\n", rank,
+                WIFSIGNALED(status) ? "signal" : "status",
+                WIFSIGNALED(status) ? WTERMSIG(status) : code);
+        fuzz_print_command();
+    }
+    return atomic_load(&fuzz_shared->verdict);
+}
+
+/* The moment until which the processes that are left may go on. Ranks that hang end by themselves,
+ * after they have printed; ranks whose peer failed have a few seconds to say so. */
+static uint64_t find_end_ns(uint64_t last_event_ns)
+{
+    const uint64_t newest_ns = fuzz_watchdog_newest_ns();
+    const uint64_t from_ns = newest_ns > last_event_ns ? newest_ns : last_event_ns;
+    const int verdict = atomic_load(&fuzz_shared->verdict);
+    if (verdict != 0 && verdict != FUZZ_HANG)
+        return last_event_ns + 3 * SECOND_NS;
+    return from_ns + ((uint64_t)fuzz_options.timeout_s + 60) * SECOND_NS;
+}
+
+static int wait_for_processes(pid_t *pids)
+{
+    int n_left = (int)fuzz_options.n_ranks, verdict = 0, status = 0;
+    uint64_t last_event_ns = fuzz_now_ns();
+    bool is_killed = false;
+    while (n_left > 0) {
+        const pid_t pid = waitpid(-1, &status, WNOHANG);
+        if (pid == 0)
+            usleep(2000);
+        for (int rank = 0; rank < (int)fuzz_options.n_ranks; rank++) {
+            if (pid <= 0 || pids[rank] != pid)
+                continue;
+            verdict = !is_killed && verdict == 0 ? judge(rank, status) : verdict;
+            pids[rank] = 0;
+            n_left--;
+            last_event_ns = fuzz_now_ns();
+        }
+        if (is_killed || fuzz_now_ns() < find_end_ns(last_event_ns))
+            continue;
+        is_killed = true;
+        verdict = verdict == 0 ? FUZZ_HANG : verdict;
+        for (int rank = 0; rank < (int)fuzz_options.n_ranks; rank++) {
+            if (pids[rank] == 0)
+                continue;
+            fprintf(stderr, "fuzz: rank %d did not end, and is killed\n", rank);
+            kill(pids[rank], SIGKILL);
+        }
+    }
+    return verdict;
+}
+
+/* ---- both ----------------------------------------------------------------------------------- */
+
+int fuzz_ranks_run(void)
+{
+    const struct fuzz_device *device = fuzz_device_chosen();
+    pid_t pids[FUZZ_MAX_RANKS];
+    if (device == NULL || device->count() == 0) {
+        printf("skipped: %s\n", device == NULL ? "a build without CUDA" : "no GPU");
+        return FUZZ_SKIPPED;
+    }
+    fuzz_shared =
+        mmap(NULL, sizeof(*fuzz_shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (fuzz_shared == MAP_FAILED) {
+        fprintf(stderr, "fuzz: no shared memory\n");
+        return FUZZ_FAILED;
+    }
+    if (fuzz_options.mode == FUZZ_THREADS) {
+        run_threads(device, 0, (int)fuzz_options.n_ranks);
+        return FUZZ_RIGHT;
+    }
+    start_processes(device, pids);
+    return wait_for_processes(pids);
+}

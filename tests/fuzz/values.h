@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The values that ranks send, and what collectives must make of them, computed without gyre. A
+ * value depends on the call, the rank and the element. Operands of reductions are chosen so that
+ * every order of the operations gives the same bits: floating-point sums are of integers so small
+ * that every partial sum is exact in the type.
+ */
+#ifndef GYRE_TESTS_FUZZ_VALUES_H
+#define GYRE_TESTS_FUZZ_VALUES_H
+
+#include "core/gyre.h"
+
+#include <stddef.h>
+
+enum { FUZZ_N_TYPES = 12, FUZZ_PREMUL_SUM = 5, FUZZ_N_OPS = 6 };
+
+struct fuzz_type {
+    const char *name;
+    unsigned n_bytes;
+    bool is_float, is_signed;
+    int64_t exact; /* all integers of -exact..exact are values of the type (unsigned: 0..exact) */
+};
+extern const struct fuzz_type fuzz_types[FUZZ_N_TYPES]; /* by gyre_dtype */
+extern const char *const fuzz_op_names[FUZZ_N_OPS];     /* by gyre_op, then FUZZ_PREMUL_SUM */
+
+/** What the values of one call depend on. */
+struct fuzz_values {
+    bool is_reduction;
+    int type, op, n_ranks;
+    int64_t scalar; /* of FUZZ_PREMUL_SUM, else 1 */
+    uint64_t key;   /* of the call */
+};
+
+/** The bits of element i of what `rank` sends. */
+uint64_t fuzz_value_sent(const struct fuzz_values *values, int rank, size_t i);
+
+/** The bits of element i of the reduction over all ranks. */
+uint64_t fuzz_value_reduced(const struct fuzz_values *values, size_t i);
+
+/** A small integer's bits in a type. */
+uint64_t fuzz_value_encode(int type, int64_t value);
+
+#endif

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/fuzz/watchdog.h"
+
+#include "tests/fuzz/report.h"
+#include "tests/fuzz/shared.h"
+
+#include <dirent.h>
+#include <execinfo.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* gyre's threads block all signals but those of faults, and this is the one of them that no fault
+ * of a program without a debugger raises. */
+#define BACKTRACE_SIGNAL SIGTRAP
+
+#define SECOND_NS        1000000000ULL
+
+enum { MAX_FRAMES = 64 };
+
+static struct fuzz_rank *watched;
+static int n_watched;
+static atomic_int n_answers; /* threads that have printed their backtrace */
+static char command[4096];   /* for a signal handler, which may not format text */
+
+__attribute__((noinline)) static void print_backtrace(void)
+{
+    void *frames[MAX_FRAMES];
+    const int n_frames = backtrace(frames, MAX_FRAMES), n_own = 2; /* this function, the handler */
+    backtrace_symbols_fd(frames + n_own, n_frames > n_own ? n_frames - n_own : 0, STDERR_FILENO);
+}
+
+static void answer(int signal)
+{
+    (void)signal;
+    print_backtrace();
+    atomic_fetch_add(&n_answers, 1);
+}
+
+static void write_text(const char *text)
+{
+    if (write(STDERR_FILENO, text, strlen(text)) < 0)
+        _exit(FUZZ_CRASHED);
+}
+
+static void crash(int signal)
+{
+    int none = 0;
+    (void)signal;
+    atomic_compare_exchange_strong(&fuzz_shared->verdict, &none, FUZZ_CRASHED);
+    write_text("fuzz: CRASH: a rank got a signal; its thread is here:\n");
+    print_backtrace();
+    write_text("  repeat: ");
+    write_text(command);
+    write_text("\n");
+    _exit(FUZZ_CRASHED);
+}
+
+/* A sanitizer's own handlers stay. */
+static void take_signals(void)
+{
+    static const int fatal[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+    struct sigaction action = {.sa_handler = answer, .sa_flags = SA_RESTART}, before;
+    void *frame;
+    backtrace(&frame, 1); /* the first call loads a library, which a handler may not */
+    fuzz_options_command(command, sizeof(command));
+    sigaction(BACKTRACE_SIGNAL, &action, NULL);
+    action = (struct sigaction){.sa_handler = crash};
+    for (size_t i = 0; i < sizeof(fatal) / sizeof(fatal[0]); i++)
+        if (sigaction(fatal[i], NULL, &before) == 0 && before.sa_handler == SIG_DFL)
+            sigaction(fatal[i], &action, NULL);
+}
+
+/* ---- a hang --------------------------------------------------------------------------------- */
+
+/* A line of /proc about a thread, without its end of line. */
+static void read_line(long thread, const char *name, char *text_out, size_t n_bytes)
+{
+    char path[96];
+    snprintf(path, sizeof(path), "/proc/self/task/%ld/%s", thread, name);
+    FILE *file = fopen(path, "r");
+    text_out[0] = '\0';
+    if (file != NULL && fgets(text_out, (int)n_bytes, file) == NULL)
+        text_out[0] = '\0';
+    if (file != NULL)
+        fclose(file);
+    text_out[strcspn(text_out, "\n")] = '\0';
+}
+
+static void print_thread(long thread)
+{
+    char name[64], waits_in[64];
+    const int n_before = atomic_load(&n_answers);
+    read_line(thread, "comm", name, sizeof(name));
+    read_line(thread, "wchan", waits_in, sizeof(waits_in));
+    fprintf(stderr, "  thread %ld (%s, in the kernel at %s):\n", thread, name, waits_in);
+    if (syscall(SYS_tgkill, (long)getpid(), thread, BACKTRACE_SIGNAL) != 0)
+        return; /* it has ended */
+    for (int i = 0; i < 1000 && atomic_load(&n_answers) == n_before; i++)
+        usleep(1000);
+    if (atomic_load(&n_answers) == n_before)
+        fprintf(stderr, "  it blocks signals, or does not leave the kernel\n");
+}
+
+static void print_threads(void)
+{
+    DIR *folder = opendir("/proc/self/task");
+    const long own = syscall(SYS_gettid);
+    if (folder == NULL)
+        return;
+    for (struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder)) {
+        const long thread = strtol(entry->d_name, NULL, 10);
+        if (thread > 0 && thread != own)
+            print_thread(thread);
+    }
+    closedir(folder);
+}
+
+/* Wait until the condition holds, at most this long. */
+#define WAIT_FOR(condition, seconds)                             \
+    for (uint64_t end_ns_ = fuzz_now_ns() + (seconds)*SECOND_NS; \
+         !(condition) && fuzz_now_ns() < end_ns_; usleep(1000))
+
+/* An idle lock: the process that takes it prints. */
+static bool may_print(void)
+{
+    int none = 0;
+    return atomic_compare_exchange_strong(&fuzz_shared->is_printing, &none, 1);
+}
+
+/* No process ends before all have printed: the end of one would change what the others wait for. */
+_Noreturn static void report_hang(void)
+{
+    WAIT_FOR(may_print(), 20);
+    if (atomic_fetch_add(&fuzz_shared->n_printed, 1) == 0) {
+        fprintf(stderr, "fuzz: HANG: no rank went on for %ld s\n", fuzz_options.timeout_s);
+        fuzz_print_command();
+    }
+    for (int i = 0; i < n_watched; i++)
+        fuzz_print_rank(&watched[i]);
+    print_threads();
+    atomic_store(&fuzz_shared->is_printing, 0);
+    WAIT_FOR(atomic_load(&fuzz_shared->n_printed) >= atomic_load(&fuzz_shared->n_running) &&
+                 atomic_load(&fuzz_shared->is_printing) == 0,
+             25);
+    _exit(FUZZ_HANG);
+}
+
+uint64_t fuzz_watchdog_newest_ns(void)
+{
+    uint64_t newest_ns = 0;
+    for (int rank = 0; rank < (int)fuzz_options.n_ranks; rank++) {
+        const uint64_t ns = atomic_load(&fuzz_shared->progress_ns[rank]);
+        newest_ns = ns > newest_ns ? ns : newest_ns;
+    }
+    return newest_ns;
+}
+
+static void *watch(void *unused)
+{
+    const uint64_t limit_ns = (uint64_t)fuzz_options.timeout_s * SECOND_NS;
+    for (;; usleep(50000)) {
+        const uint64_t newest_ns = fuzz_watchdog_newest_ns(), now_ns = fuzz_now_ns();
+        int verdict = 0;
+        if (newest_ns == 0 || now_ns < newest_ns + limit_ns)
+            continue;
+        if (atomic_compare_exchange_strong(&fuzz_shared->verdict, &verdict, FUZZ_HANG) ||
+            verdict == FUZZ_HANG)
+            report_hang();
+    }
+    return unused;
+}
+
+void fuzz_watchdog_start(struct fuzz_rank *ranks, int n_ranks)
+{
+    pthread_t thread;
+    watched = ranks;
+    n_watched = n_ranks;
+    take_signals();
+    atomic_fetch_add(&fuzz_shared->n_running, 1);
+    if (pthread_create(&thread, NULL, watch, NULL) != 0)
+        fuzz_fail(NULL, FUZZ_FAILED, "no thread for the watchdog");
+    pthread_detach(thread);
+}

@@ -1,0 +1,455 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A thread per GPU in one process, with peer access. A call must not wait for any kernel: a kernel
+ * of one rank may wait for the very thread that makes the call. So ranks make calls whose programs
+ * and kernels nobody has used before, while kernels run that cannot end. A call that waits hangs;
+ * the test then says where each rank stands and fails.
+ */
+#include "core/base/sync.h"
+#include "core/base/util.h"
+#include "core/gyre.h"
+#include "tests/check.h"
+#include "tests/gpus.h"
+
+#include <cuda_runtime_api.h>
+#include <pthread.h>
+
+enum { RANKS = 2, MAX_COUNT = 1 << 20, N_RANDOM_CALLS = 150, DEADLINE_S = 60 };
+
+#define BUFFER_BYTES  ((size_t)MAX_COUNT * 8 * RANKS)
+#define CUDA_OK(call) cuda_ok((call), #call, __LINE__)
+
+static void cuda_ok(cudaError_t error, const char *call, int line)
+{
+    if (error == cudaSuccess)
+        return;
+    fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, line, call, cudaGetErrorString(error));
+    exit(1);
+}
+
+/* A call: the same on both ranks, made from its number. */
+struct call {
+    unsigned what; /* index of `names` */
+    gyre_dtype dtype;
+    gyre_op op;
+    size_t count;
+    int root;
+};
+
+enum { ALL_REDUCE, BROADCAST, REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, N_CALLS };
+static const char *const names[N_CALLS] = {"all_reduce", "broadcast",      "reduce",
+                                           "all_gather", "reduce_scatter", "all_to_all"};
+static const struct {
+    gyre_dtype dtype;
+    unsigned n_bytes;
+} types[] = {{GYRE_INT8, 1},    {GYRE_UINT8, 1},   {GYRE_INT32, 4},   {GYRE_UINT32, 4},
+             {GYRE_INT64, 8},   {GYRE_UINT64, 8},  {GYRE_FLOAT16, 2}, {GYRE_FLOAT32, 4},
+             {GYRE_FLOAT64, 8}, {GYRE_BFLOAT16, 2}};
+static const gyre_op ops[] = {GYRE_SUM, GYRE_MAX, GYRE_MIN};
+
+struct rank {
+    pthread_t thread;
+    gyre_comm *comm;
+    int number;
+    unsigned char *in;
+    unsigned char *out;
+    cudaStream_t stream;
+    cudaStream_t side;
+    cudaEvent_t event;
+    uint32_t call; /* where it stands: 1 + the number of the call that it makes; 0 = in none */
+};
+
+static struct rank ranks[RANKS];
+static uint32_t n_arrived[RANKS]; /* how often a stream has come to arrive() */
+static uint32_t is_over[RANKS];   /* ends hold() */
+
+static uint64_t mix(uint64_t number)
+{
+    number = (number + 0x9e3779b97f4a7c15ULL) * 0xbf58476d1ce4e5b9ULL;
+    return number ^ number >> 29;
+}
+
+static struct call make_call(unsigned number)
+{
+    const uint64_t random = mix(number);
+    const unsigned type = number % GYRE_ARRAY_LENGTH(types);
+    struct call call = {
+        .what = number % N_CALLS,
+        .dtype = types[type].dtype,
+        .op = ops[number / GYRE_ARRAY_LENGTH(types) % GYRE_ARRAY_LENGTH(ops)],
+        .count = (size_t)1 << random % 21,
+        .root = (int)(number / N_CALLS % RANKS),
+    };
+    call.count -= random >> 32 & (call.count - 1) & 7; /* some lengths are odd */
+    return call;
+}
+
+static unsigned bytes_of(gyre_dtype dtype)
+{
+    unsigned i = 0;
+    while (types[i].dtype != dtype)
+        i++;
+    return types[i].n_bytes;
+}
+
+static const char *text_of(unsigned number, char *text, size_t n_bytes)
+{
+    const struct call call = make_call(number);
+    snprintf(text, n_bytes,
+             "call %u, %s of %zu elements of %u bytes, type %d, operation %d, root %d", number,
+             names[call.what], call.count, bytes_of(call.dtype), (int)call.dtype, (int)call.op,
+             call.root);
+    return text;
+}
+
+static void submit(struct rank *own, unsigned number)
+{
+    const struct call call = make_call(number);
+    gyre_status status = GYRE_SUCCESS;
+    gyre_store_release_u32(&own->call, 1 + number);
+    switch (call.what) {
+    case ALL_REDUCE:
+        status = gyre_all_reduce(own->in, own->out, call.count, call.dtype, call.op, own->comm,
+                                 own->stream);
+        break;
+    case BROADCAST:
+        status = gyre_broadcast(own->in, own->out, call.count, call.dtype, call.root, own->comm,
+                                own->stream);
+        break;
+    case REDUCE:
+        status = gyre_reduce(own->in, own->out, call.count, call.dtype, call.op, call.root,
+                             own->comm, own->stream);
+        break;
+    case ALL_GATHER:
+        status = gyre_all_gather(own->in, own->out, call.count, call.dtype, own->comm, own->stream);
+        break;
+    case REDUCE_SCATTER:
+        status = gyre_reduce_scatter(own->in, own->out, call.count, call.dtype, call.op, own->comm,
+                                     own->stream);
+        break;
+    default:
+        status = gyre_all_to_all(own->in, own->out, call.count, call.dtype, own->comm, own->stream);
+        break;
+    }
+    CHECK_OK(status);
+    gyre_store_release_u32(&own->call, 0);
+}
+
+/* Every byte of every input is 1, so the maximum of any type is again bytes of 1. */
+static void check_last(struct rank *own, unsigned number)
+{
+    static unsigned char bytes[RANKS][64];
+    const struct call call = make_call(number);
+    const bool reduces =
+        call.what != BROADCAST && call.what != ALL_GATHER && call.what != ALL_TO_ALL;
+    const size_t n_bytes = gyre_min_u64(call.count * bytes_of(call.dtype), sizeof(bytes[0]));
+    char text[160];
+    if ((reduces && call.op == GYRE_SUM) || (call.what == REDUCE && call.root != own->number))
+        return;
+    CUDA_OK(cudaMemcpy(bytes[own->number], own->out, n_bytes, cudaMemcpyDeviceToHost));
+    for (size_t i = 0; i < n_bytes; i++)
+        CHECK_MSG(bytes[own->number][i] == 1, "rank %d: %s: byte %zu is %u", own->number,
+                  text_of(number, text, sizeof(text)), i, bytes[own->number][i]);
+}
+
+/* ---- what goes on around the calls -------------------------------------------------------- */
+
+static void wait_for(const uint32_t *word, uint32_t value)
+{
+    while (gyre_load_acquire_u32(word) < value)
+        sched_yield();
+}
+
+static void CUDART_CB arrive(void *n)
+{
+    gyre_fetch_add_u32(n, 1);
+}
+
+static void CUDART_CB hold(void *word)
+{
+    wait_for(word, 1);
+}
+
+/* What `own` enqueues from now on begins when is_over[own->number] is set: behind an event. */
+static void delay_stream(struct rank *own)
+{
+    CUDA_OK(cudaLaunchHostFunc(own->side, hold, &is_over[own->number]));
+    CUDA_OK(cudaEventRecord(own->event, own->side));
+    CUDA_OK(cudaStreamWaitEvent(own->stream, own->event, 0));
+}
+
+static void synchronize(struct rank *own)
+{
+    const cudaError_t error = cudaStreamSynchronize(own->stream);
+    CHECK_MSG(error == cudaSuccess, "%s", cudaGetErrorString(error));
+}
+
+/* Says where the ranks stand when the test hangs: nothing that waits for the GPU can be ended. */
+static void *watch(void *unused)
+{
+    const uint64_t end_ns = gyre_now_ns() + DEADLINE_S * 1000000000ULL;
+    const struct timespec nap = {0, 10000000};
+    char text[160];
+    (void)unused;
+    while (gyre_now_ns() < end_ns)
+        nanosleep(&nap, NULL);
+    for (int rank = 0; rank < RANKS; rank++) {
+        const uint32_t call = gyre_load_acquire_u32(&ranks[rank].call);
+        fprintf(stderr, "hangs: rank %d is %s%s\n", rank, call > 0 ? "inside " : "between calls",
+                call > 0 ? text_of(call - 1, text, sizeof(text)) : "");
+    }
+    fflush(stderr);
+    _exit(1);
+}
+
+static void start_watching(void)
+{
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, watch, NULL) == 0);
+    CHECK(pthread_detach(thread) == 0);
+}
+
+/* The test's own kernels, events and memory are all made here: CUDA may wait where it makes them.
+ */
+static void open_ranks(void)
+{
+    gyre_comm *comms[RANKS];
+    gyre_config config = GYRE_CONFIG_INIT;
+    config.device_kind = GYRE_DEVICE_CUDA;
+    start_watching();
+    CHECK_OK(gyre_comm_init_all(comms, RANKS, NULL, &config));
+    for (int i = 0; i < RANKS; i++) {
+        struct rank *own = &ranks[i];
+        own->comm = comms[i];
+        own->number = i;
+        CUDA_OK(cudaSetDevice(i));
+        CUDA_OK(cudaMalloc((void **)&own->in, BUFFER_BYTES));
+        CUDA_OK(cudaMalloc((void **)&own->out, BUFFER_BYTES));
+        CUDA_OK(cudaMemset(own->in, 1, BUFFER_BYTES));
+        CUDA_OK(cudaMemset(own->out, 0, BUFFER_BYTES));
+        CUDA_OK(cudaStreamCreateWithFlags(&own->stream, cudaStreamNonBlocking));
+        CUDA_OK(cudaStreamCreateWithFlags(&own->side, cudaStreamNonBlocking));
+        CUDA_OK(cudaEventCreateWithFlags(&own->event, cudaEventDisableTiming));
+        CUDA_OK(cudaDeviceSynchronize());
+    }
+}
+
+static void close_ranks(void)
+{
+    for (int i = 0; i < RANKS; i++)
+        CHECK_OK(gyre_comm_destroy(ranks[i].comm));
+}
+
+static void run_ranks(void *(*run)(void *))
+{
+    for (int i = 0; i < RANKS; i++)
+        CHECK(pthread_create(&ranks[i].thread, NULL, run, &ranks[i]) == 0);
+    for (int i = 0; i < RANKS; i++)
+        pthread_join(ranks[i].thread, NULL);
+}
+
+/* ---- the cases ---------------------------------------------------------------------------- */
+
+/* In turns, one rank's kernel runs and waits for the other rank, whose thread only then makes its
+ * call: the first of its kind. */
+static void *run_turns(void *argument)
+{
+    struct rank *own = argument;
+    CUDA_OK(cudaSetDevice(own->number));
+    for (unsigned number = 0; number < 60; number++) {
+        const int first = (int)(number % RANKS);
+        if (own->number == first)
+            CUDA_OK(cudaLaunchHostFunc(own->stream, arrive, &n_arrived[first]));
+        else
+            wait_for(&n_arrived[first], number / RANKS + 1);
+        submit(own, number);
+        synchronize(own);
+        check_last(own, number);
+    }
+    return NULL;
+}
+
+static void a_first_call_does_not_wait_for_a_peers_kernel(void)
+{
+    open_ranks();
+    run_ranks(run_turns);
+    close_ranks();
+}
+
+/* Rank 1's stream is held up, so rank 0's first kernel cannot end before both threads have made
+ * all their calls, at their own pace. */
+static void *run_at_random(void *argument)
+{
+    struct rank *own = argument;
+    uint64_t random = mix((uint64_t)own->number + 1);
+    CUDA_OK(cudaSetDevice(own->number));
+    if (own->number == 1)
+        delay_stream(own);
+    for (unsigned number = 0; number < N_RANDOM_CALLS; number++) {
+        random = mix(random);
+        for (unsigned i = 0; i < random % 64; i++)
+            sched_yield();
+        submit(own, number);
+    }
+    arrive(&n_arrived[own->number]);
+    wait_for(&n_arrived[1 - own->number], 1);
+    gyre_store_release_u32(&is_over[own->number], 1);
+    synchronize(own);
+    check_last(own, N_RANDOM_CALLS - 1);
+    return NULL;
+}
+
+static void calls_of_many_shapes_do_not_wait_for_kernels_that_cannot_end(void)
+{
+    open_ranks();
+    run_ranks(run_at_random);
+    close_ranks();
+}
+
+/* Groups whose calls name several streams, of which one is held up. */
+static void *run_groups(void *argument)
+{
+    struct rank *own = argument;
+    const int peer = 1 - own->number;
+    CUDA_OK(cudaSetDevice(own->number));
+    if (own->number == 1)
+        delay_stream(own);
+    for (unsigned i = 0; i < 12; i++) {
+        const size_t count = (size_t)1 << i;
+        gyre_store_release_u32(&own->call, 1 + i);
+        CHECK_OK(gyre_group_start());
+        CHECK_OK(gyre_send(own->in, count, GYRE_INT32, peer, own->comm, own->stream));
+        CHECK_OK(gyre_recv(own->out, count, GYRE_INT32, peer, own->comm,
+                           own->number == 0 ? own->side : own->stream));
+        CHECK_OK(gyre_group_end());
+        gyre_store_release_u32(&own->call, 0);
+    }
+    arrive(&n_arrived[own->number]);
+    wait_for(&n_arrived[peer], 1);
+    gyre_store_release_u32(&is_over[own->number], 1);
+    synchronize(own);
+    return NULL;
+}
+
+static void groups_on_several_streams_do_not_wait(void)
+{
+    open_ranks();
+    run_ranks(run_groups);
+    close_ranks();
+}
+
+/* A window is registered, used by the kernel and by copy engines, and given back, while a kernel of
+ * rank 0 waits for rank 1. */
+static void *run_windows(void *argument)
+{
+    struct rank *own = argument;
+    gyre_window window;
+    CUDA_OK(cudaSetDevice(own->number));
+    if (own->number == 1)
+        delay_stream(own);
+    submit(own, 0);
+    CHECK_OK(gyre_window_register(own->comm, own->out, BUFFER_BYTES, &window));
+    for (size_t count = 1024; count <= MAX_COUNT; count *= 32) {
+        CHECK_OK(gyre_all_gather(own->in, own->out, count, GYRE_INT64, own->comm, own->stream));
+        CHECK_OK(gyre_all_reduce(own->in, own->out, count, GYRE_FLOAT32, GYRE_MAX, own->comm,
+                                 own->stream));
+        CHECK_OK(gyre_broadcast(own->in, own->out, count, GYRE_INT64, 0, own->comm, own->stream));
+    }
+    arrive(&n_arrived[own->number]);
+    wait_for(&n_arrived[1 - own->number], 1);
+    gyre_store_release_u32(&is_over[own->number], 1);
+    synchronize(own);
+    CHECK_OK(gyre_window_deregister(own->comm, window));
+    return NULL;
+}
+
+static void windows_are_registered_and_used_while_kernels_run(void)
+{
+    open_ranks();
+    run_ranks(run_windows);
+    close_ranks();
+}
+
+static gyre_comm *others[RANKS];
+
+/* A second communicator ends on both ranks while a kernel of the first one waits for rank 1, whose
+ * call comes only after that. */
+static void *run_destroy(void *argument)
+{
+    struct rank *own = argument;
+    CUDA_OK(cudaSetDevice(own->number));
+    if (own->number == 0) {
+        CUDA_OK(cudaLaunchHostFunc(own->stream, arrive, &n_arrived[0]));
+        submit(own, 0);
+    } else {
+        wait_for(&n_arrived[0], 1);
+    }
+    CHECK_OK(gyre_comm_destroy(others[own->number]));
+    if (own->number == 1)
+        submit(own, 0);
+    synchronize(own);
+    return NULL;
+}
+
+static void a_communicator_is_destroyed_while_kernels_of_another_run(void)
+{
+    gyre_config config = GYRE_CONFIG_INIT;
+    config.device_kind = GYRE_DEVICE_CUDA;
+    open_ranks();
+    CHECK_OK(gyre_comm_init_all(others, RANKS, NULL, &config));
+    run_ranks(run_destroy);
+    close_ranks();
+}
+
+static size_t free_bytes(int ordinal)
+{
+    size_t n_free = 0, n_all = 0;
+    CUDA_OK(cudaSetDevice(ordinal));
+    CUDA_OK(cudaMemGetInfo(&n_free, &n_all));
+    return n_free;
+}
+
+/* Memory of ended communicators is used again, and is CUDA's again after the last one. */
+static void communicators_that_come_and_go_take_no_more_memory(void)
+{
+    gyre_config config = GYRE_CONFIG_INIT;
+    config.device_kind = GYRE_DEVICE_CUDA;
+    open_ranks();
+    size_t n_free = 0;
+    for (int i = 0; i < 8; i++) {
+        CHECK_OK(gyre_comm_init_all(others, RANKS, NULL, &config));
+        for (int rank = 0; rank < RANKS; rank++)
+            CHECK_OK(gyre_comm_destroy(others[rank]));
+        if (i == 1)
+            n_free = free_bytes(0);
+    }
+    CHECK_MSG(free_bytes(0) + ((size_t)8 << 20) >= n_free, "%zu bytes were free, now %zu", n_free,
+              free_bytes(0));
+    close_ranks();
+    CHECK_MSG(free_bytes(0) > n_free, "%zu bytes are free, %zu before the last communicator ended",
+              free_bytes(0), n_free);
+}
+
+static const struct test_case cases[] = {
+    {"a first call does not wait for a peer's kernel",
+     a_first_call_does_not_wait_for_a_peers_kernel},
+    {"calls of many shapes do not wait for kernels that cannot end",
+     calls_of_many_shapes_do_not_wait_for_kernels_that_cannot_end},
+    {"groups on several streams do not wait", groups_on_several_streams_do_not_wait},
+    {"windows are registered and used while kernels run",
+     windows_are_registered_and_used_while_kernels_run},
+    {"a communicator is destroyed while kernels of another run",
+     a_communicator_is_destroyed_while_kernels_of_another_run},
+    {"communicators that come and go take no more memory",
+     communicators_that_come_and_go_take_no_more_memory},
+};
+
+/* test_cuda_threads [case] */
+int main(int argc, char **argv)
+{
+    if (test_n_gpus() < RANKS) {
+        printf("skipped: it needs two GPUs\n");
+        return TEST_SKIPPED;
+    }
+    return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+}

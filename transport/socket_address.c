@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Where ranks listen for data sockets, and how they tell each other. A rank listens on all of its
+ * usable addresses, because only the other rank knows which of them it can reach: an interface may
+ * have a second subnet that the other host has no route to.
+ */
+#include "transport/socket.h"
+
+#include "core/base/log.h"
+#include "core/base/util.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define SOCKET_MAGIC 0x326e696f6a636f73ULL /* "socjoin2", little endian */
+
+GYRE_STATIC_ASSERT(sizeof(struct socket_blob) == 32 + SOCKET_MAX_ADDRESSES * 28,
+                   "exchanged between hosts");
+
+/* ---- listening ---------------------------------------------------------------------------- */
+
+/* Of each interface, the address that the rendezvous was reached from comes first. */
+static void prefer_rendezvous(const struct gyre_sock_address *rendezvous,
+                              struct gyre_sock_interface *addresses, int n)
+{
+    for (int i = 0; rendezvous != NULL && i < n; i++) {
+        const struct gyre_sock_interface moved = addresses[i];
+        if (!gyre_sock_is_same_host(rendezvous, &moved.address))
+            continue;
+        for (; i > 0 && strcmp(addresses[i - 1].name, moved.name) == 0; i--)
+            addresses[i] = addresses[i - 1];
+        addresses[i] = moved;
+        return;
+    }
+}
+
+gyre_status socket_listen(struct socket_transport *transport)
+{
+    struct gyre_sock_interface list[GYRE_MAX_INTERFACES];
+    char words[SOCKET_MAX_ADDRESSES * 96] = "";
+    char text[64];
+    int n = 0;
+    gyre_status status = GYRE_SUCCESS;
+    GYRE_TRY(gyre_sock_list_addresses(transport->config.params, list, &n));
+    prefer_rendezvous(transport->config.rendezvous, list, n);
+    for (int i = 0; i < n && transport->n_addresses < SOCKET_MAX_ADDRESSES; i++) {
+        const int at = transport->n_addresses;
+        struct gyre_sock_address bound;
+        status = gyre_sock_listen(&list[i].address, &transport->listen_fds[at], &bound);
+        if (status != GYRE_SUCCESS) { /* one that was taken away in between, say */
+            GYRE_INFO(NET, "NET/Socket : %s is left out: %s", list[i].name, gyre_cause());
+            continue;
+        }
+        transport->addresses[at] = list[i];
+        transport->addresses[at].address = bound;
+        transport->n_addresses++;
+        const size_t used = strlen(words);
+        snprintf(words + used, sizeof(words) - used, "%s[%d]%.15s:%s", at > 0 ? " " : "", at,
+                 list[i].name, gyre_sock_to_text(&bound, text, sizeof(text)));
+    }
+    if (transport->n_addresses == 0)
+        return status;
+    GYRE_INFO(NET, "NET/Socket : Using %s, %d connections a pair", words, transport->n_links);
+    return GYRE_SUCCESS;
+}
+
+void socket_stop_listening(struct socket_transport *transport)
+{
+    for (int i = 0; i < transport->n_addresses; i++) {
+        if (transport->listen_fds[i] >= 0)
+            gyre_sock_close(transport->listen_fds[i]);
+        transport->listen_fds[i] = -1;
+    }
+}
+
+/* ---- telling ------------------------------------------------------------------------------ */
+
+/* The same for two processes whose 127.0.0.1 is the same. GYRE_HOSTID does not count. */
+static gyre_status find_network_id(uint64_t *id_out)
+{
+    struct stat file;
+    uint64_t id = 0;
+    GYRE_TRY(gyre_boot_hash(GYRE_HASH_INIT, &id));
+    if (stat("/proc/self/ns/net", &file) == 0) {
+        id = gyre_hash(id, &file.st_dev, sizeof(file.st_dev));
+        id = gyre_hash(id, &file.st_ino, sizeof(file.st_ino));
+    }
+    *id_out = id;
+    return GYRE_SUCCESS;
+}
+
+gyre_status socket_make_blob(const struct socket_transport *transport,
+                             struct socket_blob **blob_out)
+{
+    struct socket_blob *blob = calloc(1, sizeof(*blob));
+    if (blob == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "blob of %zu bytes", sizeof(*blob));
+    const gyre_status status = find_network_id(&blob->network_id);
+    if (status != GYRE_SUCCESS) {
+        free(blob);
+        return status;
+    }
+    blob->magic = SOCKET_MAGIC;
+    blob->rank = (uint32_t)transport->config.rank;
+    blob->n_links = (uint32_t)transport->n_links;
+    blob->n_addresses = (uint32_t)transport->n_addresses;
+    uint32_t place = 0;
+    for (int i = 0; i < transport->n_addresses; i++) {
+        if (i > 0 && strcmp(transport->addresses[i].name, transport->addresses[i - 1].name) != 0)
+            place++;
+        blob->addresses[i].address = transport->addresses[i].address;
+        blob->addresses[i].place = place;
+    }
+    *blob_out = blob;
+    return GYRE_SUCCESS;
+}
+
+/* ---- being told --------------------------------------------------------------------------- */
+
+/* The scope of an address names an interface of the host that it is used on. */
+static void localise_scope(const struct socket_transport *transport,
+                           struct gyre_sock_address *address)
+{
+    if (!gyre_sock_is_link_local(address))
+        return;
+    for (int i = transport->n_addresses - 1; i >= 0; i--)
+        if (gyre_sock_is_link_local(&transport->addresses[i].address))
+            address->scope = transport->addresses[i].address.scope;
+}
+
+/* Loopback leads nowhere but to this network namespace. */
+static gyre_status check_loopback(const struct socket_peer *peer, struct socket_blob *blob)
+{
+    const struct socket_transport *transport = peer->transport;
+    uint64_t network_id = 0;
+    char text[512];
+    GYRE_TRY(find_network_id(&network_id));
+    if (network_id == blob->network_id)
+        return GYRE_SUCCESS;
+    /* The peer finds the same and gives up with its cause, which this rank then waits for. */
+    if (gyre_sock_is_loopback(&blob->addresses[0].address))
+        blob->n_addresses = 0;
+    if (transport->addresses[0].is_loopback)
+        return gyre_fail(
+            GYRE_ERROR_INVALID_USAGE,
+            "is on another host, and rank %d (%s) has only loopback addresses that it may use; its "
+            "interfaces: %s (%s=\"%s\")",
+            transport->config.rank, transport->config.infos[transport->config.rank].host_name,
+            gyre_sock_describe_interfaces(text, sizeof(text)),
+            gyre_param_source(transport->config.params, GYRE_PARAM_SOCKET_IFNAME),
+            gyre_param_text(transport->config.params, GYRE_PARAM_SOCKET_IFNAME));
+    return GYRE_SUCCESS;
+}
+
+static void take_addresses(struct socket_peer *peer, const struct socket_blob *blob)
+{
+    const struct socket_transport *transport = peer->transport;
+    const bool is_same_host = transport->config.infos[peer->rank].host_hash ==
+                              transport->config.infos[transport->config.rank].host_hash;
+    int first = 0;
+    peer->n_addresses = (int)blob->n_addresses;
+    for (int i = 0; i < peer->n_addresses; i++) {
+        peer->addresses[i] = blob->addresses[i].address;
+        localise_scope(transport, &peer->addresses[i]);
+    }
+    /* The peer's order of interfaces stays: the user may have chosen it. */
+    for (int i = 1; i <= peer->n_addresses && !is_same_host; i++) {
+        if (i < peer->n_addresses && blob->addresses[i].place == blob->addresses[first].place)
+            continue;
+        gyre_sock_order_for(transport->addresses, transport->n_addresses, peer->addresses + first,
+                            i - first);
+        first = i;
+    }
+}
+
+gyre_status socket_read_blob(struct socket_peer *peer, const unsigned char *bytes, size_t n_bytes,
+                             uint32_t *n_links_out)
+{
+    struct socket_blob blob;
+    if (n_bytes != sizeof(blob))
+        return gyre_fail(GYRE_ERROR_REMOTE, "announced its addresses in %zu bytes, expected %zu",
+                         n_bytes, sizeof(blob));
+    memcpy(&blob, bytes, sizeof(blob));
+    if (blob.magic != SOCKET_MAGIC || blob.rank != (uint32_t)peer->rank || blob.n_links < 1 ||
+        blob.n_links > SOCKET_MAX_LINKS || blob.n_addresses < 1 ||
+        blob.n_addresses > SOCKET_MAX_ADDRESSES)
+        return gyre_fail(GYRE_ERROR_REMOTE, "announced addresses that are none");
+    GYRE_TRY(check_loopback(peer, &blob));
+    take_addresses(peer, &blob);
+    *n_links_out = blob.n_links;
+    return GYRE_SUCCESS;
+}
+
+gyre_status socket_note_ends(struct socket_link *link)
+{
+    const struct socket_transport *transport = link->peer->transport;
+    struct gyre_sock_address own;
+    GYRE_TRY(gyre_sock_own_address(link->fd, &own));
+    GYRE_TRY(gyre_sock_peer_address(link->fd, &link->remote));
+    link->interface = transport->addresses[0].name;
+    for (int i = 0; i < transport->n_addresses; i++)
+        if (gyre_sock_is_same_host(&transport->addresses[i].address, &own))
+            link->interface = transport->addresses[i].name;
+    return GYRE_SUCCESS;
+}

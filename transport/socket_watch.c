@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Connections whose other end is not heard any more. A firewall that lost its state, or one of
+ * several network paths, can drop a single connection while the host and the health link live; the
+ * kernel alone would go on sending for a quarter of an hour. So each connection is asked a few
+ * times a second whether something sent waits for an answer, and since when.
+ *
+ * It is the peer's kernel that answers. A peer that is slow or stopped is therefore no failure:
+ * its kernel acknowledges data while there is room, and then each probe of the full window.
+ * TCP_USER_TIMEOUT cannot tell the two apart: since Linux 5.11 it also ends a connection whose
+ * window stays full although every probe is answered.
+ */
+#include "transport/socket.h"
+
+#include "core/base/util.h"
+
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+
+#define WATCH_NS 250000000ULL
+/* Together with the first retransmission and one period of looking this is at most 10 s. The health
+ * link to a host that is dead as a whole ends earlier, and its message names that cause. */
+#define SILENT_NS 9000000000ULL
+/* TCP_KEEPIDLE of core/base/sock.c. */
+#define KEEPALIVE_IDLE_NS 2000000000ULL
+/* The kernel's own end of an idle connection comes after this, so that the words below are read. */
+#define KEEPALIVE_PROBES 12
+
+/* Unanswered ones before a connection counts as dead. Late in the life of a full window the kernel
+ * probes it once in two minutes: the loss of one such probe says nothing. */
+#define MIN_TRIES 3
+
+/* What the kernel knows of a link's silence. */
+struct silence {
+    uint32_t n_tries;     /* times that something was sent again, or probes, without an answer */
+    bool is_probing;      /* a full window or, on an idle connection, the keepalive */
+    uint64_t acked_ns;    /* when the last acknowledgement came */
+    uint64_t received_ns; /* when the last data came */
+};
+
+static uint64_t ago(uint64_t now_ns, uint32_t ms)
+{
+    return now_ns - gyre_min_u64(now_ns, ms * 1000000ULL);
+}
+
+static struct silence ask_kernel(const struct socket_link *link, uint64_t now_ns)
+{
+    struct tcp_info info;
+    socklen_t n_info = sizeof(info);
+    memset(&info, 0, sizeof(info));
+    if (getsockopt(link->fd, IPPROTO_TCP, TCP_INFO, &info, &n_info) != 0)
+        return (struct silence){0};
+    return (struct silence){
+        .n_tries = info.tcpi_unacked > 0 ? info.tcpi_retransmits : info.tcpi_probes,
+        .is_probing = info.tcpi_unacked == 0,
+        .acked_ns = ago(now_ns, info.tcpi_last_ack_recv),
+        .received_ns = ago(now_ns, info.tcpi_last_data_recv),
+    };
+}
+
+static void blame_silence(const struct socket_link *link, uint64_t silent_ns)
+{
+    const struct socket_peer *peer = link->peer;
+    const struct gyre_transport_config *config = &peer->transport->config;
+    const struct gyre_peer_info *info = &config->infos[peer->rank];
+    char text[GYRE_CAUSE_MAX_BYTES];
+    char address[64];
+    snprintf(text, sizeof(text),
+             "rank %d: no acknowledgement from rank %d (%s, pid %u, %s) for %.1f s over socket %s "
+             "(connection %u of %u), while its health link shows no failure: a firewall or one "
+             "network path drops this connection",
+             config->rank, peer->rank, info->host_name, info->pid,
+             gyre_sock_to_text(&link->remote, address, sizeof(address)), (double)silent_ns / 1e9,
+             link->interface, link->index + 1, peer->n_links);
+    gyre_fault_raise(config->fault, GYRE_ERROR_REMOTE, text);
+}
+
+static void watch_one(struct socket_link *link, uint64_t now_ns)
+{
+    const struct silence silence = ask_kernel(link, now_ns);
+    if (silence.n_tries == 0) {
+        link->silent_since_ns = 0;
+        return;
+    }
+    /* The last acknowledgement may be long ago because nothing asked for one: count from the first
+     * question. The keepalive asks KEEPIDLE after the peer was last heard. */
+    if (link->silent_since_ns == 0) {
+        const uint64_t heard_ns = gyre_max_u64(silence.acked_ns, silence.received_ns);
+        const uint64_t idle_ns = now_ns - gyre_min_u64(now_ns, KEEPALIVE_IDLE_NS);
+        link->silent_since_ns = silence.is_probing ? gyre_max_u64(heard_ns, idle_ns) : now_ns;
+    } else if (silence.acked_ns > link->silent_since_ns) {
+        link->silent_since_ns = silence.acked_ns;
+    }
+    if (silence.n_tries >= MIN_TRIES && now_ns - link->silent_since_ns >= SILENT_NS)
+        blame_silence(link, now_ns - link->silent_since_ns);
+}
+
+gyre_status socket_watch_begin(const struct socket_link *link)
+{
+    const int n_probes = KEEPALIVE_PROBES;
+    if (setsockopt(link->fd, IPPROTO_TCP, TCP_KEEPCNT, &n_probes, sizeof(n_probes)) != 0)
+        return gyre_fail_errno(errno, "setsockopt(TCP_KEEPCNT)");
+    return GYRE_SUCCESS;
+}
+
+void socket_watch(struct socket_transport *transport)
+{
+    const uint64_t now_ns = gyre_now_ns();
+    if (now_ns - transport->watched_ns < WATCH_NS)
+        return;
+    transport->watched_ns = now_ns;
+    for (int i = 0; i < transport->n_peers; i++)
+        for (uint32_t l = 0; l < transport->peers[i].n_links; l++)
+            if (transport->peers[i].links[l].fd >= 0)
+                watch_one(&transport->peers[i].links[l], now_ns);
+}
