@@ -348,10 +348,13 @@ static void name_who(struct gyre_health *health, uint64_t now_ns, char *who_out)
         n_of[health->standings[rank]]++;
     }
     if (name_culprits(health, health->standings, now_ns, who_out) == 0)
-        append(who_out, "all ranks answer and none is behind: their data are slow or stuck, or on "
-                        "some rank something is ahead of the call on its stream: work of the "
-                        "program, or another communicator's call that some ranks made before this "
-                        "one and some after it");
+        append(who_out,
+               "all ranks answer, and none is behind%s; look for slow links, and at what is ahead "
+               "of the call on its stream on each rank: work of the program, or another "
+               "communicator's call that some ranks made before this one and some after it",
+               gyre_param_is_set(&comm->params, GYRE_PARAM_CHECK)
+                   ? ", and GYRE_CHECK=calls found them alike"
+                   : "");
     if (n_of[IS_IN_THE_CALL] > 1) {
         append(who_out, "; waiting in the same call: ranks ");
         list_numbers(health->standings, comm->n_ranks, IS_IN_THE_CALL, who_out);
