@@ -43,6 +43,8 @@ struct gyre_bootstrap {
     uint8_t secret[GYRE_SECRET_BYTES];    /* of the job; proves data sockets */
     const struct gyre_fault *fault;       /* raised: waits for other ranks end; NULL = never */
     struct gyre_sock_address own_address; /* of the link to the rendezvous; family 0 = none */
+    int hub_rank;      /* the lowest rank in the process that passes messages on; -1 = in none */
+    char hub_text[96]; /* that process, "pid 4321 on hostB"; "" = this one */
 };
 
 /** gyre_bootstrap_is_cancelled - was the communicator given up while somebody waits for ranks? */

@@ -95,6 +95,11 @@ void gyre_hub_link_write(struct gyre_hub *hub, struct gyre_hub_link *link)
                 drop_first_out(link);
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             break;
+        } else if (errno == EPIPE || errno == ECONNRESET) {
+            /* It has closed, but what it said before, perhaps a goodbye, may not be read yet: the
+             * end of what there is to read ends the link. */
+            while (link->first_out != NULL)
+                drop_first_out(link);
         } else if (errno != EINTR) {
             kill_with(link, errno);
         }

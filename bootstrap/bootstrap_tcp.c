@@ -322,6 +322,9 @@ gyre_status gyre_bootstrap_tcp_open(const struct gyre_params *params, const gyre
     GYRE_TRY_GOTO(status, gyre_sock_own_address(tcp->fd, &tcp->base.own_address), close_tcp);
     is_joining = true;
     GYRE_TRY_GOTO(status, join(tcp, deadline_ns), fail);
+    tcp->base.hub_rank = tcp->joined.hub_rank;
+    snprintf(tcp->base.hub_text, sizeof(tcp->base.hub_text), "pid %d on %.64s", tcp->joined.hub_pid,
+             tcp->joined.hub_host);
     *bootstrap_out = &tcp->base;
     return GYRE_SUCCESS;
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The communicator, as its own files see it. Each part has one owner: connect.c makes the links,
- * plan.c the programs, group.c collects calls, launch.c launches them, health.c watches, make.c and
- * split.c make it, registry.c keeps the live ones, comm.c ends them.
+ * plan.c the programs, group.c collects calls, launch.c launches them, health.c and health_stall.c
+ * watch, make.c and split.c make it, origin.c knows its parent, registry.c keeps the live ones,
+ * comm.c ends them.
  */
 #ifndef GYRE_COMM_COMM_H
 #define GYRE_COMM_COMM_H
@@ -10,6 +11,7 @@
 #include "bootstrap/bootstrap.h"
 #include "core/base/fault.h"
 #include "core/base/param.h"
+#include "core/comm/origin.h"
 #include "core/comm/plan.h"
 #include "core/comm/record.h"
 #include "core/comm/window.h"
@@ -72,6 +74,7 @@ struct gyre_comm {
     struct gyre_plan_cache *plans;
     struct gyre_windows windows;
     struct gyre_health *health;
+    struct gyre_origin *origin; /* of a split or shrunk one; else NULL */
     struct gyre_board board;
     uint64_t *n_p2p; /* by peer * 2 + is_send: messages so far */
     struct gyre_user_op user_ops[GYRE_MAX_USER_OPS];
@@ -219,6 +222,9 @@ struct gyre_meeting {
     gyre_comm *parent; /* with find: not used after it */
     int color;         /* split */
     int key;
+    bool takes_failures; /* find() with comm NULL tells the others of `failure` */
+    gyre_status failure; /* this rank cannot take part, for `failure_text` */
+    char failure_text[256];
     bool *is_member; /* shrink: by rank of the parent; malloc'ed, freed by gyre_comm_make */
     bool is_aborted; /* shrink: the parent was aborted */
 };
@@ -295,6 +301,10 @@ void gyre_health_launched(struct gyre_health *health, uint64_t work, uint64_t re
 
 /** gyre_health_tell - tell all peers that this communicator ends here, and why. */
 void gyre_health_tell(struct gyre_health *health, const char *text);
+
+/** gyre_health_watch_child - tell it of this communicator's failures, also of those so far. Takes
+ * one hold of it. */
+void gyre_health_watch_child(struct gyre_health *health, struct gyre_origin *origin);
 
 /** gyre_health_has_left - has this rank left, or was it lost? */
 bool gyre_health_has_left(struct gyre_health *health, int rank);

@@ -378,6 +378,7 @@ static gyre_status end_together(gyre_comm *comm, gyre_status status)
 {
     if (status != GYRE_SUCCESS) {
         char text[GYRE_CAUSE_MAX_BYTES];
+        status = gyre_comm_settle(comm, status);
         snprintf(text, sizeof(text), "init failed on rank %d: %.900s", comm->rank, gyre_cause());
         comm->bootstrap->ops->fail(comm->bootstrap, text);
         return status;
@@ -388,7 +389,7 @@ static gyre_status end_together(gyre_comm *comm, gyre_status status)
         return gyre_fail_errno(ENOMEM, "init");
     status = comm->bootstrap->ops->all_gather(comm->bootstrap, &done, sizeof(done), all);
     free(all);
-    return status;
+    return status == GYRE_SUCCESS ? status : gyre_comm_settle(comm, status);
 }
 
 static gyre_status fill_before(struct gyre_links *links, int n_ranks)

@@ -34,6 +34,7 @@ void gyre_comm_free(gyre_comm *comm)
         comm->bootstrap->ops->close(comm->bootstrap);
     if (comm->device != NULL)
         comm->device->ops->close(comm->device);
+    gyre_origin_release(comm->origin);
     free(comm->n_p2p);
     gyre_board_fini(&comm->board);
     gyre_registrations_fini(&comm->registrations);
@@ -230,7 +231,11 @@ static gyre_status meet(gyre_comm *comm, const struct gyre_meeting *meeting)
         return give_up_joining(meeting, status);
     gyre_comm_end_stage(comm, "starting the device");
     const uint64_t start_ns = gyre_now_ns();
-    GYRE_TRY(gyre_bootstrap_tcp_open(&comm->params, &meeting->id, &place, &comm->bootstrap));
+    const gyre_status met =
+        gyre_bootstrap_tcp_open(&comm->params, &meeting->id, &place, &comm->bootstrap);
+    if (met != GYRE_SUCCESS)
+        return gyre_comm_settle(comm, met);
+    gyre_origin_set_joined(comm->origin);
     gyre_comm_set_job(comm,
                       gyre_hash(GYRE_HASH_INIT, meeting->id.bytes, sizeof(meeting->id.bytes)));
     const uint64_t met_ns = gyre_now_ns();
@@ -251,6 +256,8 @@ static gyre_status carry_out(gyre_comm *comm, struct gyre_meeting *meeting, bool
         gyre_authenticate_release();
     free(meeting->is_member);
     meeting->is_member = NULL;
+    if (comm != NULL)
+        gyre_origin_set_made(comm->origin);
     if (status != GYRE_SUCCESS && comm != NULL) {
         gyre_fault_raise(&comm->fault, status, gyre_cause());
         status = gyre_fault_status(&comm->fault);
@@ -332,6 +339,28 @@ static gyre_status make_in_background(struct gyre_making *making, bool is_waited
     return GYRE_IN_PROGRESS;
 }
 
+/* This rank cannot take part in a split: it says so to the others, who wait for it. */
+static void pass_failure_on(const gyre_config *config, const struct gyre_meeting *meeting,
+                            gyre_status status)
+{
+    char cause[GYRE_CAUSE_MAX_BYTES];
+    struct gyre_making *making = calloc(1, sizeof(*making));
+    snprintf(cause, sizeof(cause), "%s", gyre_cause());
+    if (making == NULL) { /* what can be done without memory: the parent ends */
+        (void)gyre_comm_give_up(meeting->parent, status);
+        return;
+    }
+    *making = (struct gyre_making){.meeting = *meeting};
+    making->meeting.failure = status;
+    snprintf(making->meeting.failure_text, sizeof(making->meeting.failure_text), "%.255s", cause);
+    const bool in_background = config->blocking == 0 || gyre_group_is_open();
+    if (!in_background)
+        (void)carry_out(NULL, &making->meeting, false);
+    if (!in_background || start(making) != GYRE_SUCCESS)
+        free(making);
+    gyre_set_cause(cause);
+}
+
 gyre_status gyre_comm_make(const gyre_config *config, const struct gyre_meeting *meeting,
                            gyre_comm **comm_out)
 {
@@ -346,6 +375,8 @@ gyre_status gyre_comm_make(const gyre_config *config, const struct gyre_meeting 
     if (status != GYRE_SUCCESS) {
         if (comm != NULL)
             gyre_comm_free(comm);
+        if (meeting->takes_failures)
+            pass_failure_on(config, meeting, status);
         free(meeting->is_member);
         /* A split or shrink has no rendezvous yet. */
         return meeting->find == NULL ? give_up_joining(meeting, status) : status;

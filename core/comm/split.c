@@ -6,10 +6,15 @@
  */
 #include "core/comm/comm.h"
 
+#include "core/base/util.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+#define PARENT_WORD_NS 200000000ULL /* for the parent's links to tell who died */
 
 /* The caller's configuration, or the parent's; on the parent's device unless it says otherwise. */
 static gyre_status child_config(const gyre_comm *parent, const gyre_config *given,
@@ -42,76 +47,133 @@ struct split_offer {
     char cause[256];
 };
 
-/* How many ranks of my color there are, my place among them, and who is first. */
-static void find_place(const struct split_place *all, int n_ranks, int rank, int *n_out,
-                       int *rank_out, int *first_out)
+struct split_member {
+    int32_t key;
+    int rank; /* of the parent */
+};
+
+static int compare_members(const void *a, const void *b)
 {
-    const struct split_place *mine = &all[rank];
-    *n_out = 0;
-    *rank_out = 0;
-    *first_out = rank;
-    for (int other = 0; other < n_ranks; other++) {
-        if (all[other].color != mine->color)
-            continue;
-        (*n_out)++;
-        if (all[other].key < mine->key || (all[other].key == mine->key && other < rank))
-            (*rank_out)++;
-        const struct split_place *first = &all[*first_out];
-        if (all[other].key < first->key || (all[other].key == first->key && other < *first_out))
-            *first_out = other;
-    }
+    const struct split_member *first = a;
+    const struct split_member *second = b;
+    if (first->key != second->key)
+        return first->key < second->key ? -1 : 1;
+    return first->rank < second->rank ? -1 : 1;
+}
+
+/* The ranks of the parent that have the color of `rank`, in their order. Returns how many.
+ * @members_out: room for all. */
+static int find_members(const struct split_place *all, int n_ranks, int rank,
+                        struct split_member *members_out)
+{
+    int n = 0;
+    for (int other = 0; other < n_ranks; other++)
+        if (all[other].color == all[rank].color)
+            members_out[n++] = (struct split_member){all[other].key, other};
+    qsort(members_out, (size_t)n, sizeof(*members_out), compare_members);
+    return n;
 }
 
 /* The rendezvous of each color, of which this rank makes its own's if it comes first. */
-static gyre_status gather_offers(gyre_comm *parent, bool is_first, struct split_offer *offers)
+static gyre_status gather_offers(const struct gyre_meeting *meeting, bool is_first,
+                                 struct split_offer *offers)
 {
-    struct split_offer mine = {.status = GYRE_SUCCESS};
-    if (is_first)
+    gyre_comm *parent = meeting->parent;
+    struct split_offer mine = {.status = (int32_t)meeting->failure};
+    if (is_first && mine.status == GYRE_SUCCESS)
         mine.status = (int32_t)gyre_unique_id_create(&parent->params, &mine.id);
     if (mine.status != GYRE_SUCCESS)
-        snprintf(mine.cause, sizeof(mine.cause), "%s", gyre_cause());
+        snprintf(mine.cause, sizeof(mine.cause), "%s",
+                 meeting->failure != GYRE_SUCCESS ? meeting->failure_text : gyre_cause());
     return parent->bootstrap->ops->all_gather(parent->bootstrap, &mine, sizeof(mine), offers);
 }
 
-static gyre_status take_offer(const gyre_comm *parent, int rank, struct split_offer *offer,
-                              gyre_unique_id *id_out)
+/* The first member's rendezvous, unless a member cannot take part. */
+static gyre_status take_offer(const gyre_comm *parent, const int *parent_ranks, int n_ranks,
+                              struct split_offer *offers, gyre_unique_id *id_out)
 {
-    offer->cause[sizeof(offer->cause) - 1] = '\0';
-    if (offer->status != GYRE_SUCCESS)
-        return gyre_fail((gyre_status)offer->status, "rank %d (%s): %s", rank,
-                         parent->links.infos[rank].host_name, offer->cause);
-    *id_out = offer->id;
+    char name[GYRE_RANK_NAME_BYTES];
+    for (int i = 0; i < n_ranks; i++) {
+        struct split_offer *offer = &offers[parent_ranks[i]];
+        offer->cause[sizeof(offer->cause) - 1] = '\0';
+        if (offer->status != GYRE_SUCCESS)
+            return gyre_fail(offer->status > 0 && offer->status < GYRE_IN_PROGRESS
+                                 ? (gyre_status)offer->status
+                                 : GYRE_ERROR_REMOTE,
+                             "%s of the parent: %s", gyre_rank_name(parent, parent_ranks[i], name),
+                             offer->cause);
+    }
+    *id_out = offers[parent_ranks[0]].id;
     return GYRE_SUCCESS;
+}
+
+/* What ended the parent, if it did, says more than what the exchange ended with; it may be on its
+ * way. */
+static gyre_status blame_parent(gyre_comm *parent, gyre_status status)
+{
+    const struct timespec nap = {0, 1000000};
+    const uint64_t deadline_ns = gyre_now_ns() + PARENT_WORD_NS;
+    while (status == GYRE_ERROR_REMOTE && !gyre_fault_is_raised(&parent->fault) &&
+           gyre_now_ns() < deadline_ns)
+        nanosleep(&nap, NULL);
+    GYRE_TRY(gyre_fault_status(&parent->fault));
+    return status;
+}
+
+/* What the ranks tell each other; room for all ranks of the parent. */
+struct split_tables {
+    struct split_place *places;
+    struct split_member *members;
+    int *parent_ranks; /* by rank of the child */
+    struct split_offer *offers;
+};
+
+static gyre_status exchange_split(struct gyre_meeting *meeting, gyre_comm *child,
+                                  const struct split_tables *tables)
+{
+    gyre_comm *parent = meeting->parent;
+    const struct split_place mine = {.color = meeting->color, .key = meeting->key};
+    GYRE_TRY(
+        parent->bootstrap->ops->all_gather(parent->bootstrap, &mine, sizeof(mine), tables->places));
+    meeting->n_ranks = find_members(tables->places, parent->n_ranks, parent->rank, tables->members);
+    for (int rank = 0; rank < meeting->n_ranks; rank++) {
+        tables->parent_ranks[rank] = tables->members[rank].rank;
+        if (tables->members[rank].rank == parent->rank)
+            meeting->rank = rank;
+    }
+    GYRE_TRY(gather_offers(meeting, child != NULL && meeting->rank == 0, tables->offers));
+    if (child == NULL)
+        return GYRE_SUCCESS;
+    GYRE_TRY(
+        take_offer(parent, tables->parent_ranks, meeting->n_ranks, tables->offers, &meeting->id));
+    return gyre_origin_open(parent, child, GYRE_ORIGIN_SPLIT, tables->parent_ranks,
+                            meeting->n_ranks);
 }
 
 static gyre_status find_split(struct gyre_meeting *meeting, gyre_comm *child)
 {
     gyre_comm *parent = meeting->parent;
-    const struct split_place mine = {.color = meeting->color, .key = meeting->key};
-    struct split_place *all = malloc((size_t)parent->n_ranks * sizeof(*all));
-    struct split_offer *offers = malloc((size_t)parent->n_ranks * sizeof(*offers));
-    gyre_status status = GYRE_SUCCESS;
-    int first = 0;
-    if (all == NULL || offers == NULL) { /* the others wait */
+    const size_t n = (size_t)parent->n_ranks;
+    const struct split_tables tables = {
+        malloc(n * sizeof(*tables.places)), malloc(n * sizeof(*tables.members)),
+        malloc(n * sizeof(*tables.parent_ranks)), malloc(n * sizeof(*tables.offers))};
+    gyre_status status;
+    if (tables.places == NULL || tables.members == NULL || tables.parent_ranks == NULL ||
+        tables.offers == NULL) /* the others wait */
         status = gyre_comm_give_up(parent, gyre_fail_errno(ENOMEM, "split"));
-        goto out;
-    }
-    GYRE_TRY_GOTO(status,
-                  parent->bootstrap->ops->all_gather(parent->bootstrap, &mine, sizeof(mine), all),
-                  out);
-    find_place(all, parent->n_ranks, parent->rank, &meeting->n_ranks, &meeting->rank, &first);
-    GYRE_TRY_GOTO(status, gather_offers(parent, child != NULL && first == parent->rank, offers),
-                  out);
-    if (child != NULL)
-        status = take_offer(parent, first, &offers[first], &meeting->id);
-out:
-    free(all);
-    free(offers);
-    if (status != GYRE_SUCCESS) /* what ended the parent, if it did, says more */
-        GYRE_TRY(gyre_fault_status(&parent->fault));
-    if (status != GYRE_SUCCESS)
-        gyre_fail_context(status, "split(color %d, key %d)", meeting->color, meeting->key);
-    return status;
+    else
+        status = exchange_split(meeting, child, &tables);
+    free(tables.places);
+    free(tables.members);
+    free(tables.parent_ranks);
+    free(tables.offers);
+    if (status == GYRE_SUCCESS)
+        return status;
+    char cause[GYRE_CAUSE_MAX_BYTES];
+    snprintf(cause, sizeof(cause), "%s", gyre_cause());
+    GYRE_TRY(blame_parent(parent, status));
+    gyre_set_cause(cause);
+    return gyre_fail_context(status, "split(color %d, key %d)", meeting->color, meeting->key);
 }
 
 static gyre_status split(gyre_comm *comm, int color, int key, gyre_comm **comm_out,
@@ -125,7 +187,7 @@ static gyre_status split(gyre_comm *comm, int color, int key, gyre_comm **comm_o
                          "split: color %d is neither >= 0 nor GYRE_SPLIT_NOCOLOR", color);
     GYRE_TRY(child_config(comm, config, &own));
     const struct gyre_meeting meeting = {
-        .find = find_split, .parent = comm, .color = color, .key = key};
+        .find = find_split, .parent = comm, .color = color, .key = key, .takes_failures = true};
     if (color != GYRE_SPLIT_NOCOLOR)
         return gyre_comm_make(&own, &meeting, comm_out);
     *comm_out = NULL;
@@ -164,6 +226,22 @@ static gyre_status check_shrink(void *context, const bool *missing)
     return GYRE_SUCCESS;
 }
 
+/* From now on the parent's links, where they are left, tell of deaths among the members. */
+static gyre_status open_shrunk(const struct gyre_meeting *meeting, gyre_comm *child)
+{
+    gyre_comm *parent = meeting->parent;
+    int *parent_ranks = malloc((size_t)meeting->n_ranks * sizeof(*parent_ranks));
+    if (parent_ranks == NULL)
+        return gyre_fail_errno(ENOMEM, "shrink");
+    int n = 0;
+    for (int rank = 0; rank < parent->n_ranks; rank++)
+        if (meeting->is_member[rank])
+            parent_ranks[n++] = rank;
+    const gyre_status status = gyre_origin_open(parent, child, GYRE_ORIGIN_SHRUNK, parent_ranks, n);
+    free(parent_ranks);
+    return status;
+}
+
 static gyre_status find_shrunk(struct gyre_meeting *meeting, gyre_comm *child)
 {
     gyre_comm *parent = meeting->parent;
@@ -198,6 +276,8 @@ static gyre_status find_shrunk(struct gyre_meeting *meeting, gyre_comm *child)
                            "rank %d found no network interface to be met at when the parent was "
                            "made",
                            lowest);
+    if (status == GYRE_SUCCESS)
+        status = open_shrunk(meeting, child);
     if (status != GYRE_SUCCESS)
         gyre_fail_context(status, "shrink of %s to %d of %d ranks, led by rank %d (%s)",
                           parent->name, meeting->n_ranks, parent->n_ranks, lowest,

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Ranks of children and their parents; which failure a failed set-up is blamed on.
+ */
+#include "core/comm/origin.h"
+
+#include "core/base/util.h"
+#include "core/comm/comm.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define SETTLE_NS     200000000ULL
+#define SETTLE_NAP_NS 5000000
+#define MAX_NAMED     8 /* ranks of the parent in a message */
+
+static const char *kind_text(const struct gyre_origin *origin)
+{
+    return origin->kind == GYRE_ORIGIN_SPLIT ? "split" : "shrunk";
+}
+
+/* ---- names -------------------------------------------------------------------------------- */
+
+/* @host: "" = not known. */
+static const char *write_name(const struct gyre_origin *origin, int rank, const char *host,
+                              uint32_t pid, char *name_out)
+{
+    char where[96] = "";
+    if (host[0] != '\0')
+        snprintf(where, sizeof(where), "%s pid %u", host, pid);
+    if (origin != NULL)
+        snprintf(name_out, GYRE_RANK_NAME_BYTES,
+                 "rank %d of the %s communicator (rank %d of its parent, %s)", rank,
+                 kind_text(origin), origin->members[rank].parent_rank, where);
+    else
+        snprintf(name_out, GYRE_RANK_NAME_BYTES, where[0] != '\0' ? "rank %d (%s)" : "rank %d%s",
+                 rank, where);
+    return name_out;
+}
+
+const char *gyre_rank_name(const gyre_comm *comm, int rank, char *name_out)
+{
+    const struct gyre_peer_info *infos = comm->links.infos;
+    if (comm->origin != NULL) {
+        const struct gyre_origin_member *member = &comm->origin->members[rank];
+        return write_name(comm->origin, rank, member->host_name, member->pid, name_out);
+    }
+    if (infos == NULL)
+        return write_name(NULL, rank, "", 0, name_out);
+    return write_name(NULL, rank, infos[rank].host_name, infos[rank].pid, name_out);
+}
+
+/* ---- life --------------------------------------------------------------------------------- */
+
+gyre_status gyre_origin_open(gyre_comm *parent, gyre_comm *child, enum gyre_origin_kind kind,
+                             const int *parent_ranks, int n_ranks)
+{
+    struct gyre_origin *origin =
+        calloc(1, sizeof(*origin) + (size_t)n_ranks * sizeof(origin->members[0]));
+    if (origin == NULL)
+        return gyre_fail_errno(ENOMEM, "the ranks of a new communicator");
+    pthread_mutex_init(&origin->lock, NULL);
+    origin->kind = kind;
+    origin->n_ranks = n_ranks;
+    origin->n_holders = 2;
+    origin->fault = &child->fault;
+    origin->is_joining = true;
+    for (int rank = 0; rank < n_ranks; rank++) {
+        const struct gyre_peer_info *info = &parent->links.infos[parent_ranks[rank]];
+        struct gyre_origin_member *member = &origin->members[rank];
+        member->parent_rank = parent_ranks[rank];
+        member->pid = info->pid;
+        snprintf(member->host_name, sizeof(member->host_name), "%s", info->host_name);
+    }
+    child->origin = origin;
+    gyre_health_watch_child(parent->health, origin);
+    return gyre_fault_status(&child->fault);
+}
+
+void gyre_origin_set_joined(struct gyre_origin *origin)
+{
+    if (origin == NULL)
+        return;
+    pthread_mutex_lock(&origin->lock);
+    origin->is_joining = false;
+    pthread_mutex_unlock(&origin->lock);
+}
+
+void gyre_origin_set_made(struct gyre_origin *origin)
+{
+    if (origin == NULL)
+        return;
+    pthread_mutex_lock(&origin->lock);
+    origin->is_joining = false;
+    origin->fault = NULL;
+    pthread_mutex_unlock(&origin->lock);
+}
+
+bool gyre_origin_is_alone(struct gyre_origin *origin)
+{
+    pthread_mutex_lock(&origin->lock);
+    const bool is_alone = origin->n_holders == 1;
+    pthread_mutex_unlock(&origin->lock);
+    return is_alone;
+}
+
+void gyre_origin_release(struct gyre_origin *origin)
+{
+    if (origin == NULL)
+        return;
+    pthread_mutex_lock(&origin->lock);
+    const bool is_last = --origin->n_holders == 0;
+    pthread_mutex_unlock(&origin->lock);
+    if (!is_last)
+        return;
+    pthread_mutex_destroy(&origin->lock);
+    free(origin);
+}
+
+/* ---- blame -------------------------------------------------------------------------------- */
+
+void gyre_origin_tell(struct gyre_origin *origin, int lost_rank, const char *how, const char *text)
+{
+    char word[GYRE_CAUSE_MAX_BYTES];
+    char name[GYRE_RANK_NAME_BYTES];
+    int member = -1;
+    for (int rank = 0; rank < origin->n_ranks && lost_rank >= 0 && member < 0; rank++)
+        if (origin->members[rank].parent_rank == lost_rank)
+            member = rank;
+    if (member >= 0)
+        snprintf(word, sizeof(word), "%s died: %.700s",
+                 write_name(origin, member, origin->members[member].host_name,
+                            origin->members[member].pid, name),
+                 how);
+    else
+        snprintf(word, sizeof(word), "the parent of the %s communicator failed: %.900s",
+                 kind_text(origin), text);
+    /* A shrink is made because its parent failed. */
+    const bool concerns_joining = origin->kind == GYRE_ORIGIN_SPLIT;
+    pthread_mutex_lock(&origin->lock);
+    if (origin->word[0] == '\0' && (member >= 0 || concerns_joining))
+        memcpy(origin->word, word, sizeof(word));
+    if (origin->fault != NULL && (member >= 0 || (origin->is_joining && concerns_joining)))
+        gyre_fault_raise(origin->fault, GYRE_ERROR_REMOTE, word);
+    pthread_mutex_unlock(&origin->lock);
+}
+
+bool gyre_origin_word(struct gyre_origin *origin, char *word_out)
+{
+    if (origin == NULL)
+        return false;
+    pthread_mutex_lock(&origin->lock);
+    memcpy(word_out, origin->word, sizeof(origin->word));
+    pthread_mutex_unlock(&origin->lock);
+    return word_out[0] != '\0';
+}
+
+/* Rank numbers in messages of the rendezvous and of transports are the child's. */
+static gyre_status add_origin(const struct gyre_origin *origin, gyre_status status)
+{
+    char ranks[128] = "";
+    if (origin == NULL)
+        return status;
+    for (int rank = 0; rank < origin->n_ranks && rank < MAX_NAMED; rank++) {
+        const size_t used = strlen(ranks);
+        snprintf(ranks + used, sizeof(ranks) - used, "%s%d", rank > 0 ? ", " : "",
+                 origin->members[rank].parent_rank);
+    }
+    return gyre_fail_context(status,
+                             "making the %s communicator of which ranks 0..%d are its "
+                             "parent's %s%s",
+                             kind_text(origin), origin->n_ranks - 1, ranks,
+                             origin->n_ranks > MAX_NAMED ? ", ..." : "");
+}
+
+/* Has the rendezvous said what ended the set-up? Then that is the thread's cause. Its first word
+ * counts: later ones are about ranks that gave up because of it. */
+static bool has_word(const gyre_comm *comm)
+{
+    return comm->bootstrap != NULL &&
+           comm->bootstrap->ops->check(comm->bootstrap) == GYRE_ERROR_REMOTE;
+}
+
+gyre_status gyre_comm_settle(gyre_comm *comm, gyre_status status)
+{
+    const struct timespec nap = {0, SETTLE_NAP_NS};
+    const uint64_t deadline_ns = gyre_now_ns() + SETTLE_NS;
+    char cause[GYRE_CAUSE_MAX_BYTES];
+    char word[GYRE_CAUSE_MAX_BYTES];
+    snprintf(cause, sizeof(cause), "%s", gyre_cause());
+    bool is_heard = false;
+    bool waits = status == GYRE_ERROR_REMOTE && (comm->bootstrap != NULL || comm->origin != NULL);
+    while (waits && !gyre_fault_is_raised(&comm->fault)) {
+        if (gyre_origin_word(comm->origin, word))
+            return gyre_fail(status, "%s", word);
+        if (!is_heard && has_word(comm)) {
+            is_heard = true;
+            snprintf(cause, sizeof(cause), "%s", gyre_cause());
+        }
+        /* A rank that gave up and one that died look alike on the child's links; what the parent
+         * has heard tells them apart. */
+        waits = gyre_now_ns() < deadline_ns && (!is_heard || comm->origin != NULL);
+        if (waits)
+            nanosleep(&nap, NULL);
+    }
+    if (gyre_fault_is_raised(&comm->fault))
+        return gyre_fault_status(&comm->fault);
+    gyre_set_cause(cause);
+    return add_origin(comm->origin, status);
+}
