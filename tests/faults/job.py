@@ -10,6 +10,8 @@ import tempfile
 import time
 
 BOOTSTRAP_TIMEOUT_S = 6
+# Where a silent network is to be found within 10 s, the time of set-up must not end the job before.
+NETWORK_BOOTSTRAP_TIMEOUT_S = 15
 LINE = re.compile(r"(\d+\.\d+) (\d+) (\w+) ?(.*)")
 
 
@@ -25,6 +27,7 @@ class Job:
                  options=(), environment=None, rank_options=None, rank_environment=None):
         self.n_ranks, self.phase, self.transport = n_ranks, phase, transport
         self.network = network
+        self.setup_s = BOOTSTRAP_TIMEOUT_S if network is None else NETWORK_BOOTSTRAP_TIMEOUT_S
         self.directory = tempfile.mkdtemp(prefix="gyre-faults-")
         self.lines = {rank: [] for rank in range(n_ranks)}
         self.processes = {}  # by the first rank that it runs
@@ -47,7 +50,7 @@ class Job:
     def start(self, build, rank, options, environment):
         kept = {name: value for name, value in os.environ.items()
                 if not name.startswith(("GYRE_", "NCCL_"))}
-        kept.update(GYRE_BOOTSTRAP_TIMEOUT=str(BOOTSTRAP_TIMEOUT_S), **environment)
+        kept.update(GYRE_BOOTSTRAP_TIMEOUT=str(self.setup_s), **environment)
         command = [os.path.join(build, "tests", "fault_victim"), f"rank={rank}", *options]
         if self.network is not None:
             kept.update(GYRE_NET="Socket", GYRE_HOSTID=f"host{self.host(rank)}")

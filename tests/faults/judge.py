@@ -3,11 +3,10 @@
 import re
 import signal
 
-import job
+import network
 
-TIMEOUT = 7         # gyre_status
-INTERNAL = 10
-SETUP_S = job.BOOTSTRAP_TIMEOUT_S
+INTERNAL = 10       # of gyre_status
+END_S = 5.0         # to destroy a communicator that has failed
 # Who an error says has failed, died, or is missing.
 BLAMED = re.compile(r"ranks? (\d+)(?: \([^)]*\))? (?:died|is gone|ended before|destroyed|gave up|"
                     r"has left|does not answer)")
@@ -20,7 +19,8 @@ MISSED = re.compile(r"have not joined: ([\d, ]+)|never reached|cannot reach the 
 def mentioned(text):
     """All ranks that a text mentions."""
     found = set()
-    for listed in re.findall(r"\branks?:? ?(?:\(s\))?((?:[ ,]*(?:and )?\d+\b)+)", text):
+    plain = re.sub(r" ?\([^)]*\)", "", text.replace("rank(s)", "ranks"))
+    for listed in re.findall(r"\branks?:?((?:[ ,]*(?:and )?\d+\b)+)", plain):
         found.update(int(number) for number in re.findall(r"\d+", listed))
     for groups in MISSED.findall(text):
         found.update(int(number) for listed in groups for number in re.findall(r"\d+", listed))
@@ -29,6 +29,8 @@ def mentioned(text):
 
 def right_ranks(fault, rank):
     """The ranks of which an error on `rank` must mention one."""
+    if fault.kind.names == "flow":
+        return set(fault.flow_ends) - {rank}
     if fault.kind.names == "other host":
         here = fault.job.host(rank)
         return {other for other in range(fault.n_ranks) if fault.job.host(other) != here}
@@ -40,9 +42,13 @@ def names_right(fault, rank, text):
     # Rank 0's process serves the rendezvous, and who cannot reach it may not know rank 0 by name.
     if 0 in right and "rendezvous" in text:
         return True
+    here = fault.job.host(rank)
+    if fault.kind.name in ("interface down", "address lost") and \
+            here == fault.job.host(fault.victim) and network.address(here) in text:
+        return True
     wrong = {int(number) for number in BLAMED.findall(text)} - right
-    if fault.kind.names == "other host":
-        wrong -= {rank}  # its own network is what this rank has lost
+    if fault.kind.names != "victim":
+        wrong -= {rank}  # its own network may be what this rank has lost
     return bool(mentioned(text) & right) and not wrong
 
 
@@ -52,8 +58,8 @@ def judge_error(fault, rank, line, verdict):
     status, _, text = line.text.partition(" ")
     verdict.times_s.append(max(0.0, took_s))
     bound_s = fault.kind.bound_s
-    if MISSED.search(text) and fault.kind.bound_s < SETUP_S + 2:
-        bound_s = SETUP_S + 2
+    if MISSED.search(text) and not fault.can_tell:
+        bound_s = max(bound_s, fault.job.setup_s + 2)
     if took_s > bound_s * fault.slack:
         verdict.complain("late", f"rank {rank} came to its error after {took_s:.1f} s, bound "
                                  f"{bound_s:g} s: {text}")
@@ -65,11 +71,19 @@ def judge_error(fault, rank, line, verdict):
     else:
         verdict.complain("name", f"rank {rank} does not name rank "
                                  f"{sorted(right_ranks(fault, rank))}: {text}")
+    ended = fault.job.find(rank, "destroyed")
+    if ended:
+        end_s = float(ended.text)
+        verdict.ends_s.append(end_s)
+        if end_s > END_S * fault.slack:
+            verdict.complain("end", f"rank {rank} took {end_s:.1f} s to destroy what had failed, "
+                                    f"bound {END_S:g} s")
 
 
 class Verdict:
     def __init__(self):
-        self.times_s = []
+        self.times_s = []  # from the fault to a rank's error
+        self.ends_s = []   # from its error until all is destroyed
         self.n_named = self.n_named_right = 0
         self.problems = []  # (sort, words)
         self.note = ""
@@ -118,8 +132,15 @@ def judge_recovery(fault, verdict):
 
 def judge_clean(fault, verdict):
     """The victim's own error tells when the fault was noticed; the others name the victim."""
+    if fault.transport == "threads":  # one process: the call belongs to the rank that fails first
+        failed = [(line.time_s, rank) for rank in fault.living
+                  if (line := fault.job.find(rank, "error"))]
+        fault.victim = min(failed)[1] if failed else fault.victim
+        fault.victims = list(range(fault.n_ranks))  # and nobody can name another process
     own = fault.job.find(fault.victim, "error")
     others = [rank for rank in fault.living if rank != fault.victim]
+    injected = [line for line in fault.job.stderr(fault.victim).split("\n") if "injected" in line]
+    verdict.note = f"{' '.join(injected)} {own.text if own else ''}"
     errors = {rank: fault.job.find(rank, "error") for rank in others}
     if own is None:
         for rank, line in errors.items():
@@ -128,12 +149,11 @@ def judge_clean(fault, verdict):
         return
     if int(own.text.split(" ")[0]) == INTERNAL:
         verdict.complain("crash", f"rank {fault.victim}: internal error: {own.text}")
-    verdict.note = own.text
     fault.began_s = own.time_s
     for rank, line in errors.items():
         if line:
             judge_error(fault, rank, line, verdict)
-        elif not fault.job.find(rank, "done", "noid"):
+        elif not fault.job.find(rank, "done", "noid") and "init_all" not in own.text:
             verdict.complain("hang", f"rank {rank} came to no error")
 
 

@@ -6,7 +6,6 @@ outcome of a kind:
   clean     either of the two; the rank whose calls fail need not be named by itself
 """
 
-import os
 import signal
 import socket
 import threading
@@ -18,6 +17,7 @@ import network
 
 MOVING = ("data", "group", "split", "shrink", "window", "idle")  # one communicator for all rounds
 MAKING = ("init", "destroy")                                      # a communicator a round
+LASTING = ("data", "group", "window", "idle")                    # connections that stay, too
 ALL = MOVING + MAKING
 LOCAL = ("shm", "socket")
 
@@ -34,7 +34,7 @@ class Kind:
     weight: int = 2            # how often, of all that are drawn
     run_s: float = 60.0        # a job that is to fail runs until it does
     prepare: object = None     # what the Job is made with
-    names: str = "victim"      # or "other host", whose ranks are cut off
+    names: str = "victim"      # or "other host", whose ranks are cut off, or the ends of a "flow"
     victim_lives: bool = False # the victim need not end
     injects: str = ""          # needs tests/faults/inject.c, with this class of calls
     settings: dict = field(default_factory=dict)
@@ -46,20 +46,17 @@ class Kind:
 def kill(fault):
     fault.began_s = time.monotonic()
     fault.job.signal(fault.victim, signal.SIGKILL)
-    fault.job.mark_dead()
 
 
 def terminate(fault):
     fault.began_s = time.monotonic()
     fault.job.signal(fault.victim, signal.SIGTERM)
-    fault.job.mark_dead()
 
 
 def kill_two(fault):
     fault.began_s = time.monotonic()
     for rank in fault.victims:
         fault.job.signal(rank, signal.SIGKILL)
-    fault.job.mark_dead()
 
 
 def abort(fault):
@@ -155,8 +152,10 @@ def failing_calls(fault):
     """The n-th call of the class fails in the victim; n is anywhere in what a run makes."""
     of_class = fault.kind.injects
     counted = fault.campaign.count_calls(fault.transport, fault.n_ranks, fault.phase, of_class)
-    first = 1 + int(fault.random.random() * max(1, counted))
+    # As many at the beginning as at the end: most calls of set-up are among the first.
+    first = round(counted ** fault.random.random())
     n_failing = fault.random.choice((1, 1, 1, 4))
+    fault.can_tell = n_failing == 1
     return {"rank_environment": {fault.victim: fault.campaign.injection(
         f"{of_class} {first} {n_failing}")}}
 
@@ -171,6 +170,7 @@ def signal_storm(fault):
 
 
 def few_descriptors(fault):
+    fault.can_tell = False  # without a socket
     return {"rank_options": {fault.victim: (f"descriptors={fault.random.randrange(6, 60)}",)}}
 
 
@@ -187,16 +187,9 @@ class Strangers(threading.Thread):
         self.job, self.ends, self.known, self.sockets = the_job, threading.Event(), set(), []
 
     def listening_ports(self):
-        inodes = set()
         pids = [process.pid for process in self.job.processes.values()]
-        for pid in pids:
-            try:
-                for fd in os.listdir(f"/proc/{pid}/fd"):
-                    inodes.add(os.readlink(f"/proc/{pid}/fd/{fd}"))
-            except OSError:
-                continue
-        rows = network.tcp_rows("self")
-        return {row[1] for row in rows if row[4] == 10 and f"socket:[{row[5]}]" in inodes}
+        inodes = set().union(*map(network.sockets_of, pids))
+        return {row[1] for row in network.tcp_rows("self") if row[4] == 10 and row[5] in inodes}
 
     def run(self):
         while not self.ends.wait(0.01) and len(self.sockets) < 800:
@@ -251,10 +244,10 @@ KINDS = [
     Kind("short outage", "no packet passes for 0.5 to 2 s", short_outage, "recovers", run_s=1.5,
          transports=("network",)),
     Kind("data flow lost", "packets of one TCP connection for data are lost", data_flow, "error",
-         bound_s=10, transports=("network",), phases=MOVING, names="other host"),
+         bound_s=10, transports=("network",), phases=LASTING, names="flow"),
     Kind("control flow lost", "packets of a rank's connection to the rendezvous are lost",
-         control_flow, "error", bound_s=10, transports=("network",), phases=MOVING,
-         names="other host"),
+         control_flow, "error", bound_s=10, transports=("network",), phases=LASTING,
+         names="flow"),
     Kind("interface down", "ip link set eth0 down on one host", interface_down, "error", bound_s=10,
          transports=("network",), names="other host"),
     Kind("address lost", "the only address of one host is removed", address_lost, "error",
@@ -270,7 +263,7 @@ KINDS = [
          transports=LOCAL, prepare=failing_calls, injects="descriptor", run_s=0.2),
     Kind("few descriptors", "one rank may have 6 to 59 descriptors", nothing, "clean",
          prepare=few_descriptors, run_s=0.2),
-    Kind("interrupted calls", "each 2nd to 50th system call returns EINTR", nothing, "recovers",
+    Kind("interrupted calls", "each 2nd to 50th call that may wait returns EINTR", nothing, "recovers",
          prepare=interrupted_calls, injects="interrupt", run_s=0.5, weight=1),
     Kind("signal storm", "a signal handler runs 2000 times a second", nothing, "recovers",
          prepare=signal_storm, run_s=0.5, weight=1),

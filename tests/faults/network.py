@@ -29,7 +29,8 @@ def ip(*words, check=True):
 
 
 def tcp_rows(pid):
-    """The TCP sockets of a process's network: (local address, port, remote address, port, state)."""
+    """The TCP sockets of a process's network: (local address, port, remote address, port, state,
+    inode)."""
     rows = []
     with open(f"/proc/{pid}/net/tcp") as table:
         for line in list(table)[1:]:
@@ -39,9 +40,24 @@ def tcp_rows(pid):
     return rows
 
 
-class Network:
-    """Host 0 has 10.77.0.1 and host 1 has 10.77.0.2."""
+def sockets_of(pid):
+    """The inodes of a process's sockets, as tcp_rows() has them."""
+    inodes = set()
+    try:
+        for fd in os.listdir(f"/proc/{pid}/fd"):
+            match = re.fullmatch(r"socket:\[(\d+)\]", os.readlink(f"/proc/{pid}/fd/{fd}"))
+            if match:
+                inodes.add(match[1])
+    except OSError:
+        pass  # the process or the descriptor has just gone
+    return inodes
 
+
+def address(host):
+    return f"10.77.0.{host + 1}"
+
+
+class Network:
     def __init__(self, wire_program, slot):
         self.names = [f"gyf{os.getpid()}s{slot}h{host}" for host in range(2)]
         self.wire = None
@@ -62,7 +78,7 @@ class Network:
             raise
 
     def give_address(self, host):
-        ip("-n", self.names[host], "addr", "replace", f"10.77.0.{host + 1}/24", "dev", DEVICE)
+        ip("-n", self.names[host], "addr", "replace", f"{address(host)}/24", "dev", DEVICE)
 
     def wait_for_carrier(self):
         """The kernel reports the carrier a moment later than it is there."""
@@ -92,15 +108,23 @@ class Network:
             self.give_address(host)
         self.wait_for_carrier()
 
-    def flows(self, pid_of_rank_0):
-        """Ports of the established connections between the hosts, those of data and those of the
-        rendezvous. Rank 0's process serves the rendezvous and is connected to it by its own
-        address, which tells its port."""
-        rows = [row for row in tcp_rows(pid_of_rank_0) if row[4] == 1]
+    def flows(self, pids):
+        """The established connections between the hosts, (port on host 1, rank on host 0, rank on
+        host 1): those of data, and those to the rendezvous, which is in rank 0's process. Rank 0
+        is connected to it by its own address, which tells its port.
+        @pids: by rank."""
+        rows = [row for row in tcp_rows(pids[0]) if row[4] == 1]
         served = {port for row in rows if row[0] == row[2] for port in (row[1], row[3])}
-        across = [row for row in rows if row[0] != row[2]]
-        data = sorted({row[3] for row in across if row[1] not in served})
-        return data, sorted({row[3] for row in across if row[1] in served})
+        owners = [(sockets_of(pid), rank) for rank, pid in pids.items()]
+        far = [row for pid in pids.values() for row in tcp_rows(pid) if row[4] == 1]
+        flows = ([], [])
+        for row in sorted(row for row in rows if row[0] != row[2]):
+            ends = [other for other in far if other[1] == row[3] and other[3] == row[1]]
+            near_rank = [rank for inodes, rank in owners if row[5] in inodes]
+            far_rank = [rank for inodes, rank in owners if ends and ends[0][5] in inodes]
+            if near_rank and far_rank:
+                flows[row[1] in served].append((row[3], near_rank[0], far_rank[0]))
+        return flows
 
     def close(self):
         if self.wire is not None:

@@ -186,6 +186,16 @@ static gyre_status go_on_without(struct victim_rank *own, int dead_rank)
     return status;
 }
 
+/* The campaign's file "dead". */
+static void write_dead(const struct victim_rank *own)
+{
+    char path[512];
+    snprintf(path, sizeof(path), "%s/dead", own->options->directory);
+    const int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    if (fd >= 0)
+        close(fd);
+}
+
 static void *run_rank(void *argument)
 {
     struct victim_rank *own = argument;
@@ -194,6 +204,8 @@ static void *run_rank(void *argument)
     /* The first ranks' calls of go_on_without() must be alike: they failed at different calls. */
     own->random = own->options->seed;
     own->n_calls = 0;
+    if (status != GYRE_SUCCESS)
+        write_dead(own); /* this rank makes no more ids */
     if (status != GYRE_SUCCESS && own->options->dead_rank >= 0 && own->comm != NULL)
         go_on_without(own, own->options->dead_rank);
     if (own->second != NULL)
