@@ -60,6 +60,11 @@ struct gyre_bootstrap_ops {
      * offsets_out[r], offsets_out[n_ranks] is the end. */
     gyre_status (*all_gather_v)(struct gyre_bootstrap *bootstrap, const void *mine, size_t n_bytes,
                                 void **all_out, size_t *offsets_out);
+    /* Could a collective still succeed? Looks at what has arrived and does not wait, so that a rank
+     * which waits for something else during set-up (a data connection) also hears of the others'
+     * end. Not while another thread polls. Errors: those of all_gather, ABORTED when the fault is
+     * raised. */
+    gyre_status (*check)(struct gyre_bootstrap *bootstrap);
     /* Give up while others wait in a collective: they get REMOTE with this text. */
     void (*fail)(struct gyre_bootstrap *bootstrap, const char *text);
 

@@ -215,6 +215,19 @@ static gyre_status local_all_gather_v(struct gyre_bootstrap *bootstrap, const vo
 
 /* ---- events ----------------------------------------------------------------------------- */
 
+static gyre_status local_check(struct gyre_bootstrap *bootstrap)
+{
+    struct local *local = local_of(bootstrap);
+    gyre_status status = GYRE_SUCCESS;
+    pthread_mutex_lock(&local->shared->lock);
+    if (local->broken != GYRE_SUCCESS)
+        status = gyre_fail(local->broken, "%s", local->broken_text);
+    else if (gyre_bootstrap_is_cancelled(bootstrap))
+        status = gyre_fail(GYRE_ERROR_ABORTED, "init was given up on rank %d", bootstrap->rank);
+    pthread_mutex_unlock(&local->shared->lock);
+    return status;
+}
+
 static void local_fail(struct gyre_bootstrap *bootstrap, const char *text)
 {
     struct local *local = local_of(bootstrap);
@@ -322,6 +335,7 @@ static const struct gyre_bootstrap_ops local_ops = {
     .name = "local",
     .all_gather = local_all_gather,
     .all_gather_v = local_all_gather_v,
+    .check = local_check,
     .fail = local_fail,
     .post = local_post,
     .poll = local_poll,

@@ -100,6 +100,21 @@ static gyre_status tcp_all_gather_v(struct gyre_bootstrap *bootstrap, const void
     return status;
 }
 
+static gyre_status tcp_check(struct gyre_bootstrap *bootstrap)
+{
+    struct gyre_tcp *tcp = tcp_of(bootstrap);
+    gyre_status status = GYRE_SUCCESS;
+    pthread_mutex_lock(&tcp->lock);
+    if (tcp->broken == GYRE_SUCCESS)
+        gyre_tcp_wait(tcp, 0);
+    if (tcp->broken != GYRE_SUCCESS)
+        status = gyre_fail(tcp->broken, "%s", tcp->broken_text);
+    else if (gyre_bootstrap_is_cancelled(bootstrap))
+        status = gyre_fail(GYRE_ERROR_ABORTED, "init was given up on rank %d", bootstrap->rank);
+    pthread_mutex_unlock(&tcp->lock);
+    return status;
+}
+
 static void tcp_fail(struct gyre_bootstrap *bootstrap, const char *text)
 {
     struct gyre_tcp *tcp = tcp_of(bootstrap);
@@ -198,6 +213,7 @@ static const struct gyre_bootstrap_ops tcp_ops = {
     .name = "tcp",
     .all_gather = tcp_all_gather,
     .all_gather_v = tcp_all_gather_v,
+    .check = tcp_check,
     .fail = tcp_fail,
     .post = tcp_post,
     .poll = tcp_poll,

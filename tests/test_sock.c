@@ -14,7 +14,8 @@
 
 static struct gyre_sock_interface four(const char *name, const char *address)
 {
-    struct gyre_sock_interface interface = {.address.family = AF_INET, .is_up = true};
+    struct gyre_sock_interface interface = {
+        .address.family = AF_INET, .prefix_bits = 24, .is_up = true, .is_running = true};
     snprintf(interface.name, sizeof(interface.name), "%s", name);
     inet_pton(AF_INET, address, interface.address.bytes);
     interface.is_loopback = strcmp(name, "lo") == 0;
@@ -102,6 +103,55 @@ static void no_match_lists_what_exists(void)
     CHECK_FAILS(gyre_sock_select(table, 2, "ens", 0, out, &n), GYRE_ERROR_INVALID_ARGUMENT,
                 "SOCKET_IFNAME=\"ens\"; there are: eth0 (10.0.0.1), eth1 ([2001:db8::1], down)");
     CHECK_FAILS(gyre_sock_select(table, 0, "", 0, out, &n), GYRE_ERROR_INVALID_ARGUMENT, "none");
+}
+
+static void a_link_that_is_not_there_comes_after_those_that_are_and_before_loopback(void)
+{
+    struct gyre_sock_interface table[] = {four("lo", "127.0.0.1"), four("eth0", "10.0.0.1"),
+                                          four("docker0", "172.17.0.1")};
+    table[1].is_running = false;
+    CHECK_CHOSEN(table, "", 0, "docker0/4 eth0/4 lo/4");
+    CHECK_CHOSEN(table, "eth,docker", 0, "docker0/4 eth0/4");
+    CHECK_CHOSEN(table, "^docker", 0, "eth0/4 lo/4");
+}
+
+static void a_peers_addresses_are_sorted_by_subnet(void)
+{
+    struct gyre_sock_interface own[] = {four("eth0", "10.77.0.2"), four("docker0", "172.17.0.1"),
+                                        six("eth0", "2001:db8::2")};
+    struct gyre_sock_address theirs[] = {
+        four("", "172.17.0.1").address, four("", "172.20.9.1").address,
+        four("", "10.77.0.1").address, six("", "2001:db8:10::1").address,
+        six("", "2001:db8::1").address};
+    const char *const expected[] = {"10.77.0.1:0", "[2001:db8::1]:0", "172.20.9.1:0",
+                                    "[2001:db8:10::1]:0", "172.17.0.1:0"};
+    own[2].prefix_bits = 44; /* 2001:db8:10:: differs in the 44th bit */
+    gyre_sock_order_for(own, 3, theirs, 5);
+    for (int i = 0; i < 5; i++) {
+        char text[64];
+        gyre_sock_to_text(&theirs[i], text, sizeof(text));
+        CHECK_MSG(strcmp(text, expected[i]) == 0, "place %d: %s", i, text);
+    }
+}
+
+static void interfaces_are_described_with_their_state(void)
+{
+    char text[1024];
+    gyre_sock_describe_interfaces(text, sizeof(text));
+    CHECK_MSG(strstr(text, "lo (127.0.0.1") != NULL, "%s", text);
+}
+
+static void loopback_is_listed_only_when_it_is_alone(void)
+{
+    struct gyre_params params;
+    struct gyre_sock_interface addresses[GYRE_MAX_INTERFACES];
+    char *environment[] = {NULL};
+    int n = 0;
+    CHECK_OK(gyre_params_from(environment, &params));
+    CHECK_OK(gyre_sock_list_addresses(&params, addresses, &n));
+    CHECK(n >= 1);
+    for (int i = 1; i < n; i++)
+        CHECK(!addresses[i].is_loopback && !addresses[0].is_loopback);
 }
 
 static void this_machine_has_a_loopback(void)
@@ -199,6 +249,11 @@ static const struct test_case cases[] = {
     {"families filter, and scoped addresses come last",
      families_filter_and_scoped_addresses_come_last},
     {"no match lists what exists", no_match_lists_what_exists},
+    {"a link that is not there comes after those that are, and before loopback",
+     a_link_that_is_not_there_comes_after_those_that_are_and_before_loopback},
+    {"a peer's addresses are sorted by subnet", a_peers_addresses_are_sorted_by_subnet},
+    {"interfaces are described with their state", interfaces_are_described_with_their_state},
+    {"loopback is listed only when it is alone", loopback_is_listed_only_when_it_is_alone},
     {"this machine has a loopback", this_machine_has_a_loopback},
     {"addresses have a text", addresses_have_a_text},
     {"bytes go through, and sockets close on exec", bytes_go_through_and_sockets_close_on_exec},

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside the socket transport: its state, shared by set-up (socket_setup.c), data path
+ * Inside the socket transport: its state, shared by set-up (socket_setup.c,
+ * socket_call.c), data path
  * (socket_move.c) and the transport's slots (socket.c). A pair of ranks has n_links TCP
  * connections; FIFO f travels over link f % n_links, its credit the other way over the same one.
  *
@@ -15,6 +16,8 @@
 #include "transport/proxy.h"
 #include "transport/transport.h"
 
+#include <pthread.h>
+
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "frames are little endian"
 #endif
@@ -22,6 +25,9 @@
 #define SOCKET_MAX_LINKS     16   /* of a pair; SOCKET_NSOCKS's highest */
 #define SOCKET_STAGING_BYTES 4096 /* headers are read here, together with small slots */
 #define SOCKET_BATCH_FRAMES  32   /* of one sendmsg */
+/* A rank needs a few round trips to prove itself; even a very slow network does them in this time.
+ */
+#define SOCKET_HANDSHAKE_NS 5000000000ULL
 /* Payload of one batch: a credit waits behind at most one batch, and a batch is large enough that
  * its system call does not count. */
 #define SOCKET_BATCH_BYTES 262144
@@ -109,9 +115,53 @@ struct socket_transport {
     struct gyre_proxy *proxy;
 };
 
+/* First thing on an authenticated link, from both sides. */
+struct socket_hello {
+    uint64_t magic;
+    uint32_t from_rank;
+    uint32_t to_rank;
+    uint32_t link;
+    uint32_t n_links;
+    uint32_t n_fifos;
+    uint32_t slot_bytes;
+};
+
+GYRE_STATIC_ASSERT(sizeof(struct socket_hello) == 32, "a wire format");
+
+/** socket_make_hello - what this rank says on that link of the peer. */
+struct socket_hello socket_make_hello(const struct socket_peer *peer, uint32_t link);
+
+/* Connects to higher ranks on a thread of its own. */
+struct socket_caller {
+    struct socket_transport *transport;
+    uint64_t deadline_ns;
+    pthread_t thread;
+    bool has_thread; /* there are higher ranks */
+    pthread_mutex_t *lock;
+    pthread_cond_t *changed;
+    /* under lock: */
+    bool stops;
+    bool is_done;
+    int handshake_fd; /* -1: none */
+    gyre_status status;
+    char cause[GYRE_CAUSE_MAX_BYTES];
+};
+
+/** socket_caller_start - begin; is_done and `changed` tell of the end. */
+gyre_status socket_caller_start(struct socket_caller *caller, struct socket_transport *transport,
+                                uint64_t deadline_ns, pthread_mutex_t *lock,
+                                pthread_cond_t *changed);
+
+/** socket_caller_result - how it ended, with its cause; under lock, once it is_done. */
+gyre_status socket_caller_result(const struct socket_caller *caller);
+
+/** socket_caller_stop - end it within CONNECT_TRY_NS and join. */
+void socket_caller_stop(struct socket_caller *caller);
+
 /** socket_setup_links - connect to higher ranks and accept lower ones, all links of all peers,
  * each of them authenticated. Strangers are dropped and never waited for.
- * Errors: TIMEOUT naming the ranks that are missing, the fault's, SYSTEM. */
+ * Errors: TIMEOUT naming the ranks that are missing, the fault's, REMOTE naming a rank that died or
+ * gave up meanwhile (within a second or so), SYSTEM. */
 gyre_status socket_setup_links(struct socket_transport *transport, uint64_t deadline_ns);
 
 /** socket_move - the proxy client: move whatever can be moved. @context: struct socket_transport.

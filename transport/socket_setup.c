@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Set-up of the socket transport: of a pair, the lower rank connects and the higher one accepts.
+ * Set-up of the socket transport: of a pair, the lower rank connects (socket_call.c) and the higher
+ * one accepts. A thread connects, another one accepts, and the caller's looks at the other ranks.
  * Whoever connects is a guest until it has proved that it knows the secret and said who it is; each
  * guest has a thread and a short deadline of its own, so that a stranger delays nobody. When guests
  * crowd, the oldest is shown out; a rank that this hits tries again.
@@ -21,26 +22,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define HELLO_MAGIC 0x74656b636f736779ULL /* "gysocket", little endian */
-/* A rank needs a few round trips; even a very slow network does them in this time. */
-#define HANDSHAKE_NS      5000000000ULL
-#define CONNECT_TRY_NS    1000000000ULL /* after which the fault is looked at again */
+/* How late a rank that waits hears of the others' end. */
+#define CHECK_NS          100000000ULL
 #define RETRY_NAP_NS      10000000L
 #define MAX_GUESTS        128
 #define GUEST_STACK_BYTES (256 << 10)
-
-/* First thing on an authenticated link, from both sides. */
-struct hello {
-    uint64_t magic;
-    uint32_t from_rank;
-    uint32_t to_rank;
-    uint32_t link;
-    uint32_t n_links;
-    uint32_t n_fifos;
-    uint32_t slot_bytes;
-};
-
-GYRE_STATIC_ASSERT(sizeof(struct hello) == 32, "a wire format");
 
 struct guest {
     struct guest *next; /* newest first */
@@ -62,69 +48,11 @@ struct reception {
     struct guest *first; /* the thread's */
 };
 
-static struct hello make_hello(const struct socket_peer *peer, uint32_t link)
-{
-    const struct gyre_transport_config *config = &peer->transport->config;
-    return (struct hello){
-        .magic = HELLO_MAGIC,
-        .from_rank = (uint32_t)config->rank,
-        .to_rank = (uint32_t)peer->rank,
-        .link = link,
-        .n_links = peer->n_links,
-        .n_fifos = config->spec.n_fifos,
-        .slot_bytes = config->spec.slot_bytes[GYRE_PROTO_SIMPLE],
-    };
-}
-
-/* ---- connecting --------------------------------------------------------------------------- */
-
-static gyre_status introduce(const struct socket_peer *peer, uint32_t link, int fd,
-                             uint64_t deadline_ns)
-{
-    const struct gyre_transport_config *config = &peer->transport->config;
-    const struct hello mine = make_hello(peer, link);
-    struct hello theirs;
-    GYRE_TRY(config->authenticate(fd, config->secret, false, deadline_ns));
-    GYRE_TRY(gyre_sock_send(fd, &mine, sizeof(mine), deadline_ns));
-    GYRE_TRY(gyre_sock_recv(fd, &theirs, sizeof(theirs), deadline_ns));
-    if (theirs.magic != HELLO_MAGIC || theirs.from_rank != mine.to_rank ||
-        theirs.to_rank != mine.from_rank || theirs.link != link)
-        return gyre_fail(GYRE_ERROR_REMOTE, "answered as rank %u", theirs.from_rank);
-    return GYRE_SUCCESS;
-}
-
-static gyre_status connect_link(struct socket_peer *peer, uint32_t link, uint64_t deadline_ns)
-{
-    struct gyre_fault *fault = peer->transport->config.fault;
-    const struct timespec retry_nap = {0, RETRY_NAP_NS};
-    for (;;) {
-        int fd = -1;
-        const uint64_t now_ns = gyre_now_ns();
-        gyre_status status = gyre_sock_connect(
-            &peer->address, gyre_min_u64(deadline_ns, now_ns + CONNECT_TRY_NS), &fd);
-        if (status == GYRE_SUCCESS)
-            status = introduce(peer, link, fd, gyre_min_u64(deadline_ns, now_ns + HANDSHAKE_NS));
-        if (status == GYRE_SUCCESS) {
-            peer->links[link].fd = fd;
-            return GYRE_SUCCESS;
-        }
-        if (fd >= 0)
-            gyre_sock_close(fd);
-        GYRE_TRY(gyre_fault_status(fault));
-        if (gyre_now_ns() >= deadline_ns) {
-            char text[64];
-            return gyre_fail_context(status, "rank %d (%s) at %s", peer->rank,
-                                     peer->transport->config.infos[peer->rank].host_name,
-                                     gyre_sock_to_text(&peer->address, text, sizeof(text)));
-        }
-        nanosleep(&retry_nap, NULL);
-    }
-}
-
 /* ---- accepting ---------------------------------------------------------------------------- */
 
 /* The link that an authenticated guest asks for; NULL when there is no such one. */
-static struct socket_link *find_link(struct socket_transport *transport, const struct hello *hello)
+static struct socket_link *find_link(struct socket_transport *transport,
+                                     const struct socket_hello *hello)
 {
     for (int i = 0; i < transport->n_peers; i++) {
         struct socket_peer *peer = &transport->peers[i];
@@ -132,7 +60,7 @@ static struct socket_link *find_link(struct socket_transport *transport, const s
             continue;
         if (hello->link >= peer->n_links)
             return NULL;
-        struct hello expected = make_hello(peer, hello->link);
+        struct socket_hello expected = socket_make_hello(peer, hello->link);
         expected.from_rank = hello->from_rank;
         expected.to_rank = (uint32_t)transport->config.rank;
         return memcmp(hello, &expected, sizeof(expected)) == 0 ? &peer->links[hello->link] : NULL;
@@ -145,14 +73,14 @@ static gyre_status receive_guest(struct guest *guest, uint64_t deadline_ns)
 {
     struct reception *reception = guest->reception;
     const struct gyre_transport_config *config = &reception->transport->config;
-    struct hello theirs;
+    struct socket_hello theirs;
     GYRE_TRY(config->authenticate(guest->fd, config->secret, true, deadline_ns));
     GYRE_TRY(gyre_sock_recv(guest->fd, &theirs, sizeof(theirs), deadline_ns));
     struct socket_link *link = find_link(reception->transport, &theirs);
     if (link == NULL)
         return gyre_fail(GYRE_ERROR_REMOTE, "rank %u asks for link %u of %u", theirs.from_rank,
                          theirs.link, theirs.n_links);
-    const struct hello mine = make_hello(link->peer, link->index);
+    const struct socket_hello mine = socket_make_hello(link->peer, link->index);
     GYRE_TRY(gyre_sock_send(guest->fd, &mine, sizeof(mine), deadline_ns));
     pthread_mutex_lock(&reception->lock);
     /* A rank that comes again has given up its earlier try. */
@@ -171,7 +99,7 @@ static void *guest_main(void *argument)
 {
     struct guest *guest = argument;
     struct reception *reception = guest->reception;
-    const gyre_status status = receive_guest(guest, gyre_now_ns() + HANDSHAKE_NS);
+    const gyre_status status = receive_guest(guest, gyre_now_ns() + SOCKET_HANDSHAKE_NS);
     if (status != GYRE_SUCCESS)
         GYRE_INFO(NET, "dropped a connection: %s", gyre_cause());
     pthread_mutex_lock(&reception->lock);
@@ -310,15 +238,22 @@ static gyre_status fail_missing(const struct reception *reception)
                      transport->interface.name, text, reception->n_strangers);
 }
 
-static gyre_status wait_for_all(struct reception *reception, uint64_t deadline_ns)
+/* Wait until all links are there, while looking at the ranks: one that died or gave up never comes,
+ * and a link to it would be tried until the deadline. */
+static gyre_status wait_for_all(struct reception *reception, struct socket_caller *caller,
+                                uint64_t deadline_ns)
 {
     gyre_status status = GYRE_SUCCESS;
     pthread_mutex_lock(&reception->lock);
-    while (reception->n_missing > 0 && status == GYRE_SUCCESS) {
+    while (status == GYRE_SUCCESS && (reception->n_missing > 0 || !caller->is_done)) {
         const uint64_t now_ns = gyre_now_ns();
         gyre_cond_wait_until(&reception->changed, &reception->lock,
-                             gyre_min_u64(deadline_ns, now_ns + 100000000ULL));
-        status = gyre_fault_status(reception->transport->config.fault);
+                             gyre_min_u64(deadline_ns, now_ns + CHECK_NS));
+        pthread_mutex_unlock(&reception->lock);
+        status = gyre_transport_check(&reception->transport->config);
+        pthread_mutex_lock(&reception->lock);
+        if (status == GYRE_SUCCESS && caller->is_done)
+            status = socket_caller_result(caller);
         if (status == GYRE_SUCCESS && reception->n_missing > 0 && now_ns >= deadline_ns)
             status = fail_missing(reception);
     }
@@ -329,14 +264,15 @@ static gyre_status wait_for_all(struct reception *reception, uint64_t deadline_n
 gyre_status socket_setup_links(struct socket_transport *transport, uint64_t deadline_ns)
 {
     struct reception reception;
+    struct socket_caller caller;
     gyre_status status;
     GYRE_TRY(reception_open(&reception, transport));
-    for (int i = 0; i < transport->n_peers; i++) {
-        struct socket_peer *peer = &transport->peers[i];
-        for (uint32_t l = 0; peer->rank > transport->config.rank && l < peer->n_links; l++)
-            GYRE_TRY_GOTO(status, connect_link(peer, l, deadline_ns), close_reception);
-    }
-    status = wait_for_all(&reception, deadline_ns);
+    GYRE_TRY_GOTO(
+        status,
+        socket_caller_start(&caller, transport, deadline_ns, &reception.lock, &reception.changed),
+        close_reception);
+    status = wait_for_all(&reception, &caller, deadline_ns);
+    socket_caller_stop(&caller);
 
 close_reception:
     reception_close(&reception);

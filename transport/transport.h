@@ -53,7 +53,16 @@ struct gyre_transport_config {
     int traffic_class;        /* -1 = from params */
     int service_level;        /* likewise */
     struct gyre_fault *fault; /* raised by proxies, polled by them */
+    /* Are all ranks still there? Handed in as authenticate is; NULL = not known. Not SUCCESS: the
+     * cause names the rank that died or gave up. For gyre_transport_check. */
+    gyre_status (*check_ranks)(void *context);
+    void *check_context;
 };
+
+/** gyre_transport_check - for every wait of open and connect, a few times a second: not SUCCESS
+ * when the communicator was given up here, or when another rank died or reported an error. The wait
+ * ends with that status and cause. Does not block. One thread at a time. */
+gyre_status gyre_transport_check(const struct gyre_transport_config *config);
 
 struct gyre_transport_ops;
 

@@ -125,6 +125,12 @@ static bool would_block(int error_number)
     return error_number == EAGAIN || error_number == EWOULDBLOCK;
 }
 
+static uint16_t port_of(const struct sockaddr_storage *name)
+{
+    return ntohs(name->ss_family == AF_INET6 ? ((const struct sockaddr_in6 *)name)->sin6_port
+                                             : ((const struct sockaddr_in *)name)->sin_port);
+}
+
 gyre_status gyre_sock_listen(const struct gyre_sock_address *address, int *fd_out,
                              struct gyre_sock_address *bound_out)
 {
@@ -142,10 +148,29 @@ gyre_status gyre_sock_listen(const struct gyre_sock_address *address, int *fd_ou
         return status;
     }
     *bound_out = *address;
-    bound_out->port =
-        ntohs(address->family == AF_INET6 ? ((const struct sockaddr_in6 *)&name)->sin6_port
-                                          : ((const struct sockaddr_in *)&name)->sin_port);
+    bound_out->port = port_of(&name);
     *fd_out = fd;
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_sock_own_address(int fd, struct gyre_sock_address *address_out)
+{
+    struct sockaddr_storage name;
+    socklen_t n_name = sizeof(name);
+    memset(&name, 0, sizeof(name));
+    memset(address_out, 0, sizeof(*address_out));
+    if (getsockname(fd, (struct sockaddr *)&name, &n_name) != 0)
+        return gyre_fail_errno(errno, "getsockname");
+    address_out->family = name.ss_family;
+    address_out->port = port_of(&name);
+    if (name.ss_family == AF_INET6) {
+        const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)&name;
+        memcpy(address_out->bytes, &six->sin6_addr, sizeof(six->sin6_addr));
+        address_out->scope = six->sin6_scope_id;
+    } else {
+        const struct sockaddr_in *four = (const struct sockaddr_in *)&name;
+        memcpy(address_out->bytes, &four->sin_addr, sizeof(four->sin_addr));
+    }
     return GYRE_SUCCESS;
 }
 

@@ -23,27 +23,61 @@ struct gyre_sock_address {
 
 #define GYRE_MAX_INTERFACES 32
 
+/* One address of one interface. */
 struct gyre_sock_interface {
     char name[16];
     struct gyre_sock_address address; /* port 0 */
-    bool is_up;
+    uint8_t prefix_bits;              /* of the address's subnet: 24 of 10.0.0.1/24 */
+    bool is_up;                       /* the administrator has enabled the interface */
+    bool is_running;                  /* and its link is there: a cable, a carrier */
     bool is_loopback;
 };
 
-/** gyre_sock_interfaces - all interfaces that have an address. */
+/** gyre_sock_interfaces - all addresses of all interfaces. */
 gyre_status gyre_sock_interfaces(struct gyre_sock_interface *interfaces_out, int *n_out);
 
 /** gyre_sock_select - pure: which of them SOCKET_IFNAME's rules take, best first. Without a rule:
- * ib* first, then other real ones, then docker*, virbr*, veth* and last loopback.
+ * ib* first, then other real ones, then docker*, virbr*, veth*, then those that are up but not
+ * running (a link that may still come), and last loopback. A list's own order comes before that;
+ * interfaces of it that are not running still come after those that are.
  * @ifname: [^][=]name,... or "". @family: AF_INET, AF_INET6 or 0 = both.
  * Errors: INVALID_ARGUMENT listing the interfaces that exist when none matches. */
 gyre_status gyre_sock_select(const struct gyre_sock_interface *interfaces, int n,
                              const char *ifname, int family, struct gyre_sock_interface *chosen_out,
                              int *n_chosen_out);
 
-/** gyre_sock_choose - gyre_sock_interfaces + gyre_sock_select with the params; the best one. */
+/** gyre_sock_list_addresses - every address that other ranks may reach this process at, best first:
+ * gyre_sock_interfaces + gyre_sock_select with the params. A loopback address is listed only when
+ * there is no other, and then all entries have is_loopback set: such a list is good for ranks of
+ * this network namespace alone. A link-local IPv6 address likewise only when there is no better
+ * one. @addresses_out: GYRE_MAX_INTERFACES entries; *n_out is at least 1 on success. */
+gyre_status gyre_sock_list_addresses(const struct gyre_params *params,
+                                     struct gyre_sock_interface *addresses_out, int *n_out);
+
+/** gyre_sock_choose - the first one of gyre_sock_list_addresses. */
 gyre_status gyre_sock_choose(const struct gyre_params *params,
                              struct gyre_sock_interface *chosen_out);
+
+/** gyre_sock_order_for - sort a peer's addresses by how likely this process reaches them: first
+ * those that share a subnet with an address of `own`, last those that `own` has itself (two hosts
+ * may both have a bridge 172.17.0.1). Equals keep their order. A peer on this host has this host's
+ * addresses: leave its list as it is. */
+void gyre_sock_order_for(const struct gyre_sock_interface *own, int n_own,
+                         struct gyre_sock_address *addresses, int n_addresses);
+
+/** gyre_sock_describe_interfaces - for messages: all interfaces, also those without an address,
+ * with their addresses and state: "lo (127.0.0.1), eth0 (10.0.0.1, up but without a link)". */
+const char *gyre_sock_describe_interfaces(char *text_out, size_t text_bytes);
+
+/** gyre_sock_own_address - of a connected socket: the address on this side, port included. */
+gyre_status gyre_sock_own_address(int fd, struct gyre_sock_address *address_out);
+
+/** gyre_sock_is_loopback / gyre_sock_is_link_local - by the address alone. */
+bool gyre_sock_is_loopback(const struct gyre_sock_address *address);
+bool gyre_sock_is_link_local(const struct gyre_sock_address *address);
+
+/** gyre_sock_is_same_host - the addresses without their ports (and without scope) are equal. */
+bool gyre_sock_is_same_host(const struct gyre_sock_address *a, const struct gyre_sock_address *b);
 
 /** gyre_sock_listen - on that interface's address, a port of the kernel's choice. */
 gyre_status gyre_sock_listen(const struct gyre_sock_address *address, int *fd_out,

@@ -15,15 +15,50 @@
 /* Names of virtual bridges and containers: reachable from other hosts only by luck. */
 static const char *const virtual_prefixes[] = {"docker", "virbr", "veth", "br-"};
 
+/* More words than fit a parameter's text. */
+#define MAX_LIST_WORDS 100000
+
 static bool has_prefix(const char *text, const char *prefix)
 {
     return strncmp(text, prefix, strlen(prefix)) == 0;
 }
 
-static bool is_link_local(const struct gyre_sock_address *address)
+bool gyre_sock_is_link_local(const struct gyre_sock_address *address)
 {
     return address->family == AF_INET6 && address->bytes[0] == 0xfe &&
            (address->bytes[1] & 0xc0) == 0x80;
+}
+
+bool gyre_sock_is_loopback(const struct gyre_sock_address *address)
+{
+    static const uint8_t six[16] = {[15] = 1};
+    return address->family == AF_INET6 ? memcmp(address->bytes, six, sizeof(six)) == 0
+                                       : address->bytes[0] == 127;
+}
+
+static size_t address_bytes(const struct gyre_sock_address *address)
+{
+    return address->family == AF_INET6 ? 16 : 4;
+}
+
+bool gyre_sock_is_same_host(const struct gyre_sock_address *a, const struct gyre_sock_address *b)
+{
+    return a->family == b->family && memcmp(a->bytes, b->bytes, address_bytes(a)) == 0;
+}
+
+static uint8_t count_prefix_bits(const struct sockaddr *mask)
+{
+    uint8_t bytes[16] = {0};
+    uint8_t n_bits = 0;
+    if (mask == NULL)
+        return 0;
+    if (mask->sa_family == AF_INET6)
+        memcpy(bytes, &((const struct sockaddr_in6 *)(const void *)mask)->sin6_addr, 16);
+    else
+        memcpy(bytes, &((const struct sockaddr_in *)(const void *)mask)->sin_addr, 4);
+    while (n_bits < 128 && (bytes[n_bits / 8] >> (7 - n_bits % 8) & 1) != 0)
+        n_bits++;
+    return n_bits;
 }
 
 static bool read_interface(const struct ifaddrs *entry, struct gyre_sock_interface *interface_out)
@@ -44,8 +79,9 @@ static bool read_interface(const struct ifaddrs *entry, struct gyre_sock_interfa
         return false;
     }
     snprintf(interface_out->name, sizeof(interface_out->name), "%s", entry->ifa_name);
-    const unsigned up = IFF_UP | IFF_RUNNING;
-    interface_out->is_up = (entry->ifa_flags & up) == up;
+    interface_out->prefix_bits = count_prefix_bits(entry->ifa_netmask);
+    interface_out->is_up = (entry->ifa_flags & IFF_UP) != 0;
+    interface_out->is_running = interface_out->is_up && (entry->ifa_flags & IFF_RUNNING) != 0;
     interface_out->is_loopback = (entry->ifa_flags & IFF_LOOPBACK) != 0;
     return true;
 }
@@ -78,10 +114,12 @@ static int match_position(const char *list, bool exact, const char *name)
     return -1;
 }
 
-/* Lower is better: fabric, real, virtual, loopback. */
+/* Lower is better: fabric, real, virtual, without a link, loopback. */
 static int kind_of(const struct gyre_sock_interface *interface)
 {
     if (interface->is_loopback)
+        return 4;
+    if (!interface->is_running)
         return 3;
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(virtual_prefixes); i++) {
         if (has_prefix(interface->name, virtual_prefixes[i]))
@@ -103,11 +141,29 @@ static int score(const struct gyre_sock_interface *interface, const char *ifname
         return -1;
     /* A list's own order counts first. An address that needs a scope comes last of its kind. */
     const bool by_list = list[0] != '\0' && !inverted;
-    const int order = by_list ? position : kind_of(interface);
-    const int address_order = is_link_local(&interface->address)      ? 2
-                              : interface->address.family == AF_INET6 ? 1
-                                                                      : 0;
+    const int order = !by_list                ? kind_of(interface)
+                      : interface->is_running ? position
+                                              : position + MAX_LIST_WORDS;
+    const int address_order = gyre_sock_is_link_local(&interface->address) ? 2
+                              : interface->address.family == AF_INET6      ? 1
+                                                                           : 0;
     return order * 3 + address_order;
+}
+
+static const char *state_of(const struct gyre_sock_interface *interface)
+{
+    return !interface->is_up ? ", down" : !interface->is_running ? ", up but without a link" : "";
+}
+
+/* The address without a port. */
+static const char *host_text(const struct gyre_sock_address *address, char *text_out,
+                             size_t text_bytes)
+{
+    gyre_sock_to_text(address, text_out, text_bytes);
+    char *port = strrchr(text_out, ':');
+    if (port != NULL)
+        *port = '\0';
+    return text_out;
 }
 
 static gyre_status fail_no_match(const struct gyre_sock_interface *interfaces, int n,
@@ -117,13 +173,10 @@ static gyre_status fail_no_match(const struct gyre_sock_interface *interfaces, i
     size_t n_list = 0;
     for (int i = 0; i < n && n_list < sizeof(list) - 96; i++) {
         char text[64];
-        gyre_sock_to_text(&interfaces[i].address, text, sizeof(text));
-        char *port = strrchr(text, ':');
-        if (port != NULL)
-            *port = '\0'; /* an interface has none */
+        host_text(&interfaces[i].address, text, sizeof(text));
         n_list += (size_t)snprintf(list + n_list, sizeof(list) - n_list, "%s%s (%s%s)",
                                    i == 0 ? "" : ", ", interfaces[i].name, text,
-                                   interfaces[i].is_up ? "" : ", down");
+                                   state_of(&interfaces[i]));
     }
     return gyre_fail(
         GYRE_ERROR_INVALID_ARGUMENT,
@@ -163,19 +216,126 @@ gyre_status gyre_sock_select(const struct gyre_sock_interface *interfaces, int n
     return GYRE_SUCCESS;
 }
 
-gyre_status gyre_sock_choose(const struct gyre_params *params,
-                             struct gyre_sock_interface *chosen_out)
+/* Keep the leading entries, or those of them that are better than the last resort. */
+static int drop_unless_alone(struct gyre_sock_interface *addresses, int n,
+                             bool (*is_last_resort)(const struct gyre_sock_address *))
+{
+    int n_kept = 0;
+    for (int i = 0; i < n; i++)
+        if (!is_last_resort(&addresses[i].address))
+            addresses[n_kept++] = addresses[i];
+    return n_kept > 0 ? n_kept : n;
+}
+
+gyre_status gyre_sock_list_addresses(const struct gyre_params *params,
+                                     struct gyre_sock_interface *addresses_out, int *n_out)
 {
     static const int families[] = {AF_INET, AF_INET6}; /* in the order of the table's words */
     struct gyre_sock_interface all[GYRE_MAX_INTERFACES];
-    struct gyre_sock_interface chosen[GYRE_MAX_INTERFACES];
     int n = 0;
-    int n_chosen = 0;
     const int64_t word = gyre_param_number(params, GYRE_PARAM_SOCKET_FAMILY);
     const int family = word == 0 || word == 1 ? families[word] : 0;
     GYRE_TRY(gyre_sock_interfaces(all, &n));
     GYRE_TRY(gyre_sock_select(all, n, gyre_param_text(params, GYRE_PARAM_SOCKET_IFNAME), family,
-                              chosen, &n_chosen));
-    *chosen_out = chosen[0];
+                              addresses_out, &n));
+    /* In this order: a link-local address reaches another host, loopback does not. */
+    n = drop_unless_alone(addresses_out, n, gyre_sock_is_loopback);
+    *n_out = drop_unless_alone(addresses_out, n, gyre_sock_is_link_local);
     return GYRE_SUCCESS;
+}
+
+gyre_status gyre_sock_choose(const struct gyre_params *params,
+                             struct gyre_sock_interface *chosen_out)
+{
+    struct gyre_sock_interface addresses[GYRE_MAX_INTERFACES];
+    int n = 0;
+    GYRE_TRY(gyre_sock_list_addresses(params, addresses, &n));
+    *chosen_out = addresses[0];
+    return GYRE_SUCCESS;
+}
+
+/* ---- a peer's addresses ------------------------------------------------------------------- */
+
+static bool is_in_subnet(const struct gyre_sock_interface *own,
+                         const struct gyre_sock_address *address)
+{
+    const size_t n_bytes = own->prefix_bits / 8;
+    const unsigned n_bits = own->prefix_bits % 8;
+    if (own->prefix_bits == 0 || own->address.family != address->family)
+        return false;
+    if (memcmp(own->address.bytes, address->bytes, n_bytes) != 0)
+        return false;
+    return n_bits == 0 ||
+           (own->address.bytes[n_bytes] ^ address->bytes[n_bytes]) >> (8 - n_bits) == 0;
+}
+
+/* Lower is better: in a common subnet, elsewhere, this host's own. */
+static int distance_of(const struct gyre_sock_interface *own, int n_own,
+                       const struct gyre_sock_address *address)
+{
+    int distance = 1;
+    for (int i = 0; i < n_own; i++) {
+        if (gyre_sock_is_same_host(&own[i].address, address))
+            return 2;
+        if (is_in_subnet(&own[i], address))
+            distance = 0;
+    }
+    return distance;
+}
+
+void gyre_sock_order_for(const struct gyre_sock_interface *own, int n_own,
+                         struct gyre_sock_address *addresses, int n_addresses)
+{
+    /* Insertion keeps the order among equals. */
+    for (int i = 1; i < n_addresses; i++) {
+        const struct gyre_sock_address moved = addresses[i];
+        const int distance = distance_of(own, n_own, &moved);
+        int at = i;
+        for (; at > 0 && distance_of(own, n_own, &addresses[at - 1]) > distance; at--)
+            addresses[at] = addresses[at - 1];
+        addresses[at] = moved;
+    }
+}
+
+/* ---- words -------------------------------------------------------------------------------- */
+
+/* Appends the interface called `name`: its addresses, then its state. */
+static void describe_one(const struct ifaddrs *list, const struct ifaddrs *link, char *text_out,
+                         size_t text_bytes)
+{
+    struct gyre_sock_interface interface = {
+        .is_up = (link->ifa_flags & IFF_UP) != 0,
+        .is_running = (link->ifa_flags & IFF_RUNNING) != 0,
+    };
+    const char *state = state_of(&interface);
+    size_t used = strlen(text_out);
+    int n_addresses = 0;
+    snprintf(text_out + used, text_bytes - used, "%s%s (", used > 0 ? ", " : "", link->ifa_name);
+    for (const struct ifaddrs *entry = list; entry != NULL; entry = entry->ifa_next) {
+        char text[64];
+        if (strcmp(entry->ifa_name, link->ifa_name) != 0 || !read_interface(entry, &interface))
+            continue;
+        used = strlen(text_out);
+        snprintf(text_out + used, text_bytes - used, "%s%s", n_addresses++ > 0 ? ", " : "",
+                 host_text(&interface.address, text, sizeof(text)));
+    }
+    used = strlen(text_out);
+    snprintf(text_out + used, text_bytes - used, "%s%s)", n_addresses > 0 ? "" : "no address",
+             state);
+}
+
+const char *gyre_sock_describe_interfaces(char *text_out, size_t text_bytes)
+{
+    struct ifaddrs *list = NULL;
+    snprintf(text_out, text_bytes, "%s", "");
+    if (getifaddrs(&list) != 0) {
+        snprintf(text_out, text_bytes, "unknown (getifaddrs: errno %d)", errno);
+        return text_out;
+    }
+    /* Every interface has one entry of the link layer, with or without addresses. */
+    for (const struct ifaddrs *entry = list; entry != NULL; entry = entry->ifa_next)
+        if (entry->ifa_addr != NULL && entry->ifa_addr->sa_family == AF_PACKET)
+            describe_one(list, entry, text_out, text_bytes);
+    freeifaddrs(list);
+    return text_out;
 }

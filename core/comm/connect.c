@@ -247,6 +247,12 @@ static gyre_status choose_transports(gyre_comm *comm)
 
 /* ---- connecting --------------------------------------------------------------------------- */
 
+static gyre_status check_ranks(void *context)
+{
+    struct gyre_bootstrap *bootstrap = context;
+    return bootstrap->ops->check(bootstrap);
+}
+
 static gyre_status open_transport(gyre_comm *comm, int index, uint64_t deadline_ns)
 {
     struct gyre_links *links = &comm->links;
@@ -271,6 +277,8 @@ static gyre_status open_transport(gyre_comm *comm, int index, uint64_t deadline_
         .service_level = comm->config.service_level,
         .fault = &comm->fault,
         .authenticate = gyre_authenticate,
+        .check_ranks = check_ranks,
+        .check_context = comm->bootstrap,
     };
     void *blob = NULL;
     size_t blob_bytes = 0;

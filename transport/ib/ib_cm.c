@@ -359,8 +359,7 @@ gyre_status gyre_ib_cm_connect(struct gyre_ib_cm *cm, uint64_t deadline_ns)
     }
     while (cm->n_connected < cm->n_lines) {
         struct pollfd entry = {.fd = cm->channel->fd, .events = POLLIN};
-        if (gyre_fault_is_raised(cm->ib->config.fault))
-            return gyre_fault_status(cm->ib->config.fault);
+        GYRE_TRY(gyre_transport_check(&cm->ib->config));
         if (gyre_now_ns() >= deadline_ns)
             return gyre_fail(GYRE_ERROR_TIMEOUT, "rdma_cm: %d of %d queue pairs are not connected",
                              cm->n_lines - cm->n_connected, cm->n_lines);

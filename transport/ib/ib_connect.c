@@ -14,9 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOB_MAGIC 0x67796962u /* and the byte order */
+#define BLOB_MAGIC  0x67796962u /* and the byte order */
 
-#define MAX_QPS    (GYRE_IB_MAX_LANES + GYRE_IB_MAX_RAILS)
+#define QP_SLICE_NS 500000000ULL
+
+#define MAX_QPS     (GYRE_IB_MAX_LANES + GYRE_IB_MAX_RAILS)
 
 struct blob_rail {
     uint32_t mtu;
@@ -220,6 +222,20 @@ static gyre_status pair_lane(const struct gyre_ib_transport *ib, struct gyre_ib_
     return GYRE_SUCCESS;
 }
 
+/* The kernel looks for the peer's address in each try; between tries the ranks are looked at, so
+ * that nobody goes on looking for a peer that died. */
+static gyre_status connect_qp(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane,
+                              uint64_t deadline_ns)
+{
+    for (;;) {
+        const uint64_t slice_ns = gyre_min_u64(deadline_ns, gyre_now_ns() + QP_SLICE_NS);
+        const gyre_status status = gyre_ib_qp_connect(ib->verbs, lane->qp, &lane->path, slice_ns);
+        if (status != GYRE_ERROR_TIMEOUT || gyre_now_ns() >= deadline_ns)
+            return status;
+        GYRE_TRY(gyre_transport_check(&ib->config));
+    }
+}
+
 /* Connect a lane to the peer's lane of number `nth` on rail `remote_rail`. */
 static gyre_status connect_lane(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane,
                                 const struct blob_header *header, const struct blob_peer *theirs,
@@ -237,7 +253,7 @@ static gyre_status connect_lane(struct gyre_ib_transport *ib, struct gyre_ib_lan
                          lane->max_msg_bytes);
     if (ib->cm != NULL)
         return gyre_ib_cm_add(ib->cm, lane, header->cm_port, theirs->cm_token);
-    return gyre_ib_qp_connect(ib->verbs, lane->qp, &lane->path, deadline_ns);
+    return connect_qp(ib, lane, deadline_ns);
 }
 
 /* Rails of this rank and of the peer that are connected to each other. */

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The connecting half of the socket transport's set-up, on a thread of its own: a handshake with a
+ * rank that is stopped takes seconds, and whoever waits for it must hear of other ranks' ends
+ * meanwhile.
+ */
+#include "transport/socket.h"
+
+#include "core/base/thread.h"
+#include "core/base/util.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#define HELLO_MAGIC    0x74656b636f736779ULL /* "gysocket", little endian */
+#define CONNECT_TRY_NS 500000000ULL          /* after which the caller may be stopped */
+#define RETRY_NAP_NS   10000000L
+
+struct socket_hello socket_make_hello(const struct socket_peer *peer, uint32_t link)
+{
+    const struct gyre_transport_config *config = &peer->transport->config;
+    return (struct socket_hello){
+        .magic = HELLO_MAGIC,
+        .from_rank = (uint32_t)config->rank,
+        .to_rank = (uint32_t)peer->rank,
+        .link = link,
+        .n_links = peer->n_links,
+        .n_fifos = config->spec.n_fifos,
+        .slot_bytes = config->spec.slot_bytes[GYRE_PROTO_SIMPLE],
+    };
+}
+
+static gyre_status introduce(const struct socket_peer *peer, uint32_t link, int fd,
+                             uint64_t deadline_ns)
+{
+    const struct gyre_transport_config *config = &peer->transport->config;
+    const struct socket_hello mine = socket_make_hello(peer, link);
+    struct socket_hello theirs;
+    GYRE_TRY(config->authenticate(fd, config->secret, false, deadline_ns));
+    GYRE_TRY(gyre_sock_send(fd, &mine, sizeof(mine), deadline_ns));
+    GYRE_TRY(gyre_sock_recv(fd, &theirs, sizeof(theirs), deadline_ns));
+    if (theirs.magic != HELLO_MAGIC || theirs.from_rank != mine.to_rank ||
+        theirs.to_rank != mine.from_rank || theirs.link != link)
+        return gyre_fail(GYRE_ERROR_REMOTE, "answered as rank %u", theirs.from_rank);
+    return GYRE_SUCCESS;
+}
+
+/* The descriptor that socket_caller_stop shuts down; -1 = none. False: the caller is stopped. */
+static bool show_fd(struct socket_caller *caller, int fd)
+{
+    pthread_mutex_lock(caller->lock);
+    const bool goes_on = !caller->stops;
+    caller->handshake_fd = goes_on ? fd : -1;
+    pthread_mutex_unlock(caller->lock);
+    return goes_on;
+}
+
+static gyre_status try_link(struct socket_caller *caller, struct socket_peer *peer, uint32_t link)
+{
+    int fd = -1;
+    const uint64_t now_ns = gyre_now_ns();
+    GYRE_TRY(gyre_sock_connect(&peer->address,
+                               gyre_min_u64(caller->deadline_ns, now_ns + CONNECT_TRY_NS), &fd));
+    gyre_status status = GYRE_ERROR_ABORTED; /* nobody asks for it any more */
+    if (show_fd(caller, fd))
+        status = introduce(peer, link, fd,
+                           gyre_min_u64(caller->deadline_ns, now_ns + SOCKET_HANDSHAKE_NS));
+    show_fd(caller, -1);
+    if (status == GYRE_SUCCESS)
+        peer->links[link].fd = fd;
+    else
+        gyre_sock_close(fd);
+    return status;
+}
+
+static gyre_status connect_link(struct socket_caller *caller, struct socket_peer *peer,
+                                uint32_t link)
+{
+    const struct timespec retry_nap = {0, RETRY_NAP_NS};
+    for (;;) {
+        const gyre_status status = try_link(caller, peer, link);
+        if (status == GYRE_SUCCESS || !show_fd(caller, -1))
+            return status;
+        if (gyre_now_ns() >= caller->deadline_ns) {
+            char text[64];
+            return gyre_fail_context(status, "rank %d (%s) at %s", peer->rank,
+                                     peer->transport->config.infos[peer->rank].host_name,
+                                     gyre_sock_to_text(&peer->address, text, sizeof(text)));
+        }
+        nanosleep(&retry_nap, NULL);
+    }
+}
+
+static gyre_status connect_all(struct socket_caller *caller)
+{
+    struct socket_transport *transport = caller->transport;
+    for (int i = 0; i < transport->n_peers; i++) {
+        struct socket_peer *peer = &transport->peers[i];
+        for (uint32_t l = 0; peer->rank > transport->config.rank && l < peer->n_links; l++)
+            GYRE_TRY(connect_link(caller, peer, l));
+    }
+    return GYRE_SUCCESS;
+}
+
+static void *caller_main(void *argument)
+{
+    struct socket_caller *caller = argument;
+    const gyre_status status = connect_all(caller);
+    pthread_mutex_lock(caller->lock);
+    caller->status = status;
+    snprintf(caller->cause, sizeof(caller->cause), "%s", gyre_cause());
+    caller->is_done = true;
+    pthread_cond_broadcast(caller->changed);
+    pthread_mutex_unlock(caller->lock);
+    return NULL;
+}
+
+gyre_status socket_caller_start(struct socket_caller *caller, struct socket_transport *transport,
+                                uint64_t deadline_ns, pthread_mutex_t *lock,
+                                pthread_cond_t *changed)
+{
+    const int n_peers = transport->n_peers;
+    *caller = (struct socket_caller){.transport = transport,
+                                     .deadline_ns = deadline_ns,
+                                     .lock = lock,
+                                     .changed = changed,
+                                     .handshake_fd = -1};
+    /* Peers are in ascending order. */
+    caller->has_thread = n_peers > 0 && transport->peers[n_peers - 1].rank > transport->config.rank;
+    caller->is_done = !caller->has_thread;
+    if (!caller->has_thread)
+        return GYRE_SUCCESS;
+    return gyre_thread_start(&caller->thread, 0, caller_main, caller, "connecting to other ranks");
+}
+
+gyre_status socket_caller_result(const struct socket_caller *caller)
+{
+    if (caller->status != GYRE_SUCCESS)
+        gyre_set_cause(caller->cause);
+    return caller->status;
+}
+
+void socket_caller_stop(struct socket_caller *caller)
+{
+    if (!caller->has_thread)
+        return;
+    pthread_mutex_lock(caller->lock);
+    caller->stops = true;
+    if (caller->handshake_fd >= 0)
+        shutdown(caller->handshake_fd, SHUT_RDWR); /* ends the thread's waits */
+    pthread_mutex_unlock(caller->lock);
+    pthread_join(caller->thread, NULL);
+}
