@@ -9,16 +9,30 @@
  *
  * Rate 0 = as fast as it goes. Rate, delay and loss act on each direction; a lost packet is a whole
  * segment. Prints "ready" when both devices exist; ends with its parent or by a signal.
+ *
+ *   wire NAMESPACE0 NAMESPACE1 DEVICE control
+ *
+ * starts as a perfect wire of single packets with checksums, and obeys lines on standard input. WAY
+ * is 0 (from NAMESPACE0), 1 or 2 (both):
+ *
+ *   loss WAY PERCENT | corrupt WAY PERCENT | duplicate WAY PERCENT | delay US | port WAY NUMBER
+ *
+ * "port" loses all TCP packets from or to that port as well, up to 16 of them; "port 2 0" forgets
+ * all. It answers each line with "ok".
  */
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
+#endif
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/if.h>
 #include <linux/if_tun.h>
 #include <linux/virtio_net.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,6 +46,8 @@
 #define PACKET_MAX_BYTES (65536 + 64)
 #define QUEUE_PACKETS    4096 /* what does not fit is dropped, as a switch does */
 
+#define MAX_PORTS        16
+
 struct packet {
     uint64_t due_ns;
     size_t n_bytes;
@@ -41,14 +57,18 @@ struct packet {
 struct direction {
     int from_fd;
     int to_fd;
-    uint64_t free_at_ns; /* when the wire has sent what it has accepted */
+    uint64_t free_at_ns;                  /* when the wire has sent what it has accepted */
+    double loss, corruption, duplication; /* percent */
+    int n_ports;
+    unsigned ports[MAX_PORTS]; /* TCP ports whose packets are lost */
     uint32_t first, n;
     struct packet queue[QUEUE_PACKETS];
 };
 
 static double bytes_per_ns;
 static uint64_t delay_ns;
-static double loss;
+static bool is_controlled;
+static struct direction ways[2];
 
 static void die(const char *what)
 {
@@ -78,9 +98,61 @@ static int open_device(const char *namespace, const char *device)
     snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", device);
     if (fd < 0 || ioctl(fd, TUNSETIFF, &request) != 0)
         die("/dev/net/tun");
-    if (ioctl(fd, TUNSETOFFLOAD, TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6) != 0)
+    /* A packet can be corrupted only if its checksum is done. */
+    const unsigned offloads = is_controlled ? 0 : TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6;
+    if (ioctl(fd, TUNSETOFFLOAD, offloads) != 0)
         die("TUNSETOFFLOAD");
     return fd;
+}
+
+static bool happens(double percent)
+{
+    return percent > 0 && drand48() * 100 < percent;
+}
+
+/* Is it a TCP packet over IPv4 with one of the lost ports? */
+static bool has_lost_port(const struct direction *way, const unsigned char *bytes, size_t n_bytes)
+{
+    const unsigned char *ip = bytes + sizeof(struct virtio_net_hdr);
+    if (way->n_ports == 0 || n_bytes < sizeof(struct virtio_net_hdr) + 20 || ip[0] >> 4 != 4 ||
+        ip[9] != IPPROTO_TCP)
+        return false;
+    const unsigned char *tcp = ip + (ip[0] & 15) * 4;
+    if (tcp + 4 > bytes + n_bytes)
+        return false;
+    const unsigned from = (unsigned)tcp[0] << 8 | tcp[1], to = (unsigned)tcp[2] << 8 | tcp[3];
+    for (int i = 0; i < way->n_ports; i++)
+        if (way->ports[i] == from || way->ports[i] == to)
+            return true;
+    return false;
+}
+
+/* Flip one bit behind the IP header, which the receiver's TCP checksum covers. */
+static void corrupt(unsigned char *bytes, size_t n_bytes)
+{
+    const size_t n_headers = sizeof(struct virtio_net_hdr) + 20;
+    if (n_bytes > n_headers)
+        bytes[n_headers + (size_t)lrand48() % (n_bytes - n_headers)] ^=
+            (unsigned char)(1 << lrand48() % 8);
+}
+
+static void enqueue(struct direction *way, const unsigned char *bytes, size_t n_bytes)
+{
+    if (way->n == QUEUE_PACKETS)
+        return;
+    struct packet *packet = &way->queue[(way->first + way->n) % QUEUE_PACKETS];
+    packet->bytes = malloc(n_bytes);
+    if (packet->bytes == NULL)
+        die("malloc");
+    memcpy(packet->bytes, bytes, n_bytes);
+    packet->n_bytes = n_bytes;
+    const uint64_t now = now_ns();
+    if (way->free_at_ns < now)
+        way->free_at_ns = now;
+    if (bytes_per_ns > 0)
+        way->free_at_ns += (uint64_t)((double)n_bytes / bytes_per_ns);
+    packet->due_ns = way->free_at_ns + delay_ns;
+    way->n++;
 }
 
 static void take_in(struct direction *way)
@@ -90,21 +162,13 @@ static void take_in(struct direction *way)
         const ssize_t n_read = read(way->from_fd, bytes, sizeof(bytes));
         if (n_read <= 0)
             return;
-        if (way->n == QUEUE_PACKETS || drand48() * 100 < loss)
+        if (happens(way->loss) || has_lost_port(way, bytes, (size_t)n_read))
             continue;
-        struct packet *packet = &way->queue[(way->first + way->n) % QUEUE_PACKETS];
-        packet->bytes = malloc((size_t)n_read);
-        if (packet->bytes == NULL)
-            die("malloc");
-        memcpy(packet->bytes, bytes, (size_t)n_read);
-        packet->n_bytes = (size_t)n_read;
-        const uint64_t now = now_ns();
-        if (way->free_at_ns < now)
-            way->free_at_ns = now;
-        if (bytes_per_ns > 0)
-            way->free_at_ns += (uint64_t)((double)n_read / bytes_per_ns);
-        packet->due_ns = way->free_at_ns + delay_ns;
-        way->n++;
+        if (happens(way->corruption))
+            corrupt(bytes, (size_t)n_read);
+        enqueue(way, bytes, (size_t)n_read);
+        if (happens(way->duplication))
+            enqueue(way, bytes, (size_t)n_read);
     }
 }
 
@@ -123,40 +187,106 @@ static void let_out(struct direction *way)
     }
 }
 
+/* ---- control ------------------------------------------------------------------------------ */
+
+static void obey_for(struct direction *way, const char *word, double value)
+{
+    if (strcmp(word, "loss") == 0)
+        way->loss = value;
+    else if (strcmp(word, "corrupt") == 0)
+        way->corruption = value;
+    else if (strcmp(word, "duplicate") == 0)
+        way->duplication = value;
+    else if (strcmp(word, "port") == 0 && value == 0)
+        way->n_ports = 0;
+    else if (strcmp(word, "port") == 0 && way->n_ports < MAX_PORTS)
+        way->ports[way->n_ports++] = (unsigned)value;
+}
+
+static void obey(const char *line)
+{
+    char word[16];
+    unsigned which = 0;
+    double value = 0;
+    if (sscanf(line, "delay %lf", &value) == 1)
+        delay_ns = (uint64_t)(value * 1000);
+    else if (sscanf(line, "%15s %u %lf", word, &which, &value) == 3)
+        for (unsigned i = 0; i < 2; i++)
+            if (which == i || which == 2)
+                obey_for(&ways[i], word, value);
+    printf("ok\n");
+    fflush(stdout);
+}
+
+/* The end of standard input ends the wire: whoever controls it is gone. */
+static void read_control(void)
+{
+    static char line[256];
+    static size_t n_line;
+    char byte;
+    ssize_t n_read;
+    while ((n_read = read(STDIN_FILENO, &byte, 1)) == 1) {
+        if (byte != '\n' && n_line < sizeof(line) - 1) {
+            line[n_line++] = byte;
+            continue;
+        }
+        line[n_line] = '\0';
+        n_line = 0;
+        obey(line);
+    }
+    if (n_read == 0)
+        exit(0);
+}
+
+/* Wait until a packet is due or something can be read. */
+static void wait_for_work(const int *fds)
+{
+    uint64_t due = UINT64_MAX;
+    for (int i = 0; i < 2; i++)
+        if (ways[i].n > 0 && ways[i].queue[ways[i].first].due_ns < due)
+            due = ways[i].queue[ways[i].first].due_ns;
+    struct pollfd watched[3] = {{.fd = fds[0], .events = POLLIN},
+                                {.fd = fds[1], .events = POLLIN},
+                                {.fd = is_controlled ? STDIN_FILENO : -1, .events = POLLIN}};
+    const uint64_t now = now_ns();
+    const uint64_t wait_ns = due <= now ? 0 : due - now;
+    const struct timespec wait = {(time_t)(wait_ns / 1000000000ULL),
+                                  (long)(wait_ns % 1000000000ULL)};
+    if (ppoll(watched, 3, due == UINT64_MAX ? NULL : &wait, NULL) < 0 && errno != EINTR)
+        die("ppoll");
+    for (int i = 0; i < 2; i++)
+        if (watched[i].revents != 0)
+            take_in(&ways[i]);
+    if (watched[2].revents != 0)
+        read_control();
+}
+
 int main(int argc, char **argv)
 {
-    static struct direction ways[2];
-    if (argc != 7) {
-        fprintf(stderr, "usage: %s NAMESPACE0 NAMESPACE1 DEVICE GBIT_PER_S DELAY_US LOSS_PERCENT\n",
-                argv[0]);
+    is_controlled = argc == 5 && strcmp(argv[4], "control") == 0;
+    if (argc != 7 && !is_controlled) {
+        fprintf(
+            stderr,
+            "usage: %s NAMESPACE0 NAMESPACE1 DEVICE (GBIT_PER_S DELAY_US LOSS_PERCENT | control)\n",
+            argv[0]);
         return 2;
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     const int fds[2] = {open_device(argv[1], argv[3]), open_device(argv[2], argv[3])};
-    bytes_per_ns = atof(argv[4]) / 8;
-    delay_ns = (uint64_t)(atof(argv[5]) * 1000);
-    loss = atof(argv[6]);
+    if (is_controlled) {
+        fcntl(STDIN_FILENO, F_SETFL, O_NONBLOCK);
+    } else {
+        bytes_per_ns = atof(argv[4]) / 8;
+        delay_ns = (uint64_t)(atof(argv[5]) * 1000);
+        ways[0].loss = ways[1].loss = atof(argv[6]);
+    }
     ways[0].from_fd = ways[1].to_fd = fds[0];
     ways[1].from_fd = ways[0].to_fd = fds[1];
     printf("ready\n");
     fflush(stdout);
     for (;;) {
-        uint64_t due = UINT64_MAX;
+        wait_for_work(fds);
         for (int i = 0; i < 2; i++)
-            if (ways[i].n > 0 && ways[i].queue[ways[i].first].due_ns < due)
-                due = ways[i].queue[ways[i].first].due_ns;
-        struct pollfd watched[2] = {{.fd = fds[0], .events = POLLIN},
-                                    {.fd = fds[1], .events = POLLIN}};
-        const uint64_t now = now_ns();
-        const uint64_t wait_ns = due <= now ? 0 : due - now;
-        const struct timespec wait = {(time_t)(wait_ns / 1000000000ULL),
-                                      (long)(wait_ns % 1000000000ULL)};
-        if (ppoll(watched, 2, due == UINT64_MAX ? NULL : &wait, NULL) < 0 && errno != EINTR)
-            die("ppoll");
-        for (int i = 0; i < 2; i++) {
-            if (watched[i].revents != 0)
-                take_in(&ways[i]);
             let_out(&ways[i]);
-        }
     }
 }

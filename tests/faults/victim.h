@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One rank of a job that the fault campaign attacks: its options, its report lines, and the phases
+ * that it repeats. Written against the installed header alone, as a user's program is.
+ */
+#ifndef GYRE_TESTS_FAULTS_VICTIM_H
+#define GYRE_TESTS_FAULTS_VICTIM_H
+
+#include "core/gyre.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define VICTIM_MAX_ELEMS 65536 /* of one rank in one call */
+
+struct victim_options {
+    int n_ranks;
+    int first_rank; /* this process runs ranks first_rank .. first_rank + n_threads - 1 */
+    int n_threads;
+    const char *directory; /* where rank 0 writes the unique ids of all rounds */
+    const char *phase;
+    double run_s;
+    uint64_t seed;
+    int dead_rank;         /* survivors shrink without it after their error; -1 = they do not */
+    const char *misbehave; /* "", "hang" or "misname": what the campaign must notice */
+};
+
+struct victim_rank {
+    const struct victim_options *options;
+    int rank;
+    gyre_comm *comm;
+    gyre_comm *second; /* the phase's own communicator, if one is open */
+    int32_t *in;
+    int32_t *out;
+    uint64_t random;
+    uint64_t n_calls;
+    double end_s;
+    pthread_mutex_t lock; /* a signal's abort and the end of `comm` exclude each other */
+    bool is_done;
+};
+
+/** victim_now_s - CLOCK_MONOTONIC in seconds, which the campaign reads as well. */
+double victim_now_s(void);
+
+/** victim_say - one line "TIME RANK text" on standard output. */
+void victim_say(const struct victim_rank *own, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/** victim_ended - report what a call returned: nothing for SUCCESS, an "error" line else.
+ * Calls that take over 2 s get a "slow" line. Returns the status. */
+gyre_status victim_ended(const struct victim_rank *own, const char *call, gyre_comm *comm,
+                         double began_s, gyre_status status);
+
+/** VICTIM_TRY - run a call; return its status from the enclosing function when it fails. */
+#define VICTIM_TRY(own, call, comm, expr)                                           \
+    do {                                                                            \
+        const double began_s_ = victim_now_s();                                     \
+        const gyre_status status_ = (expr);                                         \
+        if (victim_ended((own), (call), (comm), began_s_, status_) != GYRE_SUCCESS) \
+            return status_;                                                         \
+    } while (0)
+
+/** victim_call - one collective of a random kind and size over `comm`, awaited and checked. */
+gyre_status victim_call(struct victim_rank *own, gyre_comm *comm);
+
+/** victim_end_group - end the open group, or cancel it if a call in it failed with `of_calls`. */
+gyre_status victim_end_group(gyre_status of_calls);
+
+/** victim_phase - the phase of this name, which is one round; NULL if there is none. It sets
+ * is_done once rank 0's time is over. */
+typedef gyre_status (*victim_phase)(struct victim_rank *own);
+victim_phase victim_find_phase(const char *name);
+
+/** victim_makes_comm - true if each round of this phase makes the communicator anew. */
+bool victim_makes_comm(const char *phase);
+
+/** victim_init / victim_destroy - own->comm. victim_init takes the id of the next round. */
+gyre_status victim_init(struct victim_rank *own);
+gyre_status victim_destroy(struct victim_rank *own);
+
+#endif
