@@ -48,7 +48,11 @@ gyre_status gyre_boot_hash(uint64_t hash, uint64_t *hash_out)
     if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
         return gyre_fail_errno(errno, "open(%s)", path);
     if (fd >= 0) {
-        const ssize_t n_read = read(fd, boot_id, sizeof(boot_id));
+        ssize_t n_read;
+        do
+            n_read = read(fd, boot_id, sizeof(boot_id));
+        while (n_read < 0 &&
+               errno == EINTR); /* a rank without it would seem to be another host's */
         if (n_read > 0)
             hash = gyre_hash(hash, boot_id, (size_t)n_read);
         close(fd);

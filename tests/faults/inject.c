@@ -6,8 +6,8 @@
  *   memory      malloc, calloc, realloc, posix_memalign return no memory
  *   map         mmap, memfd_create and pthread_create fail with ENOMEM or EAGAIN
  *   descriptor  socket, accept4, eventfd, epoll_create1, open fail with EMFILE
- *   interrupt   read, poll, epoll_wait and nanosleep return EINTR, as calls that wait can; here
- * each FIRST-th call fails, and COUNT is not used
+ *   interrupt   poll, epoll_wait and nanosleep return EINTR, as calls that wait can; here each
+ *               FIRST-th call fails, and COUNT is not used
  *
  * The calls FIRST .. FIRST + COUNT - 1 of the class fail; FIRST = 0 only counts. Standard error
  * gets "injected CLASS N +OFFSET" at the first failure and "counted CLASS N" at the end of the
@@ -186,7 +186,6 @@ int open(const char *path, int flags, ...)
     return real(path, flags, mode);
 }
 
-FAKE(ssize_t, read, (int fd, void *bytes, size_t n), (fd, bytes, n), CLASS_INTERRUPT, -1, EINTR)
 FAKE(int, poll, (struct pollfd * watched, nfds_t n, int wait_ms), (watched, n, wait_ms),
      CLASS_INTERRUPT, -1, EINTR)
 FAKE(int, epoll_wait, (int fd, struct epoll_event *events_out, int n, int wait_ms),

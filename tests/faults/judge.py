@@ -6,7 +6,7 @@ import signal
 import network
 
 INTERNAL = 10       # of gyre_status
-END_S = 5.0         # to destroy a communicator that has failed
+END_S = 15  # two communicators: at most 2 s for the failed one, 10 s for one that waits for others to leave
 # Who an error says has failed, died, or is missing.
 BLAMED = re.compile(r"ranks? (\d+)(?: \([^)]*\))? (?:died|is gone|ended before|destroyed|gave up|"
                     r"has left|does not answer)")
@@ -39,6 +39,13 @@ def right_ranks(fault, rank):
 
 def names_right(fault, rank, text):
     right = right_ranks(fault, rank)
+    if fault.transport == "threads":
+        return True  # there is no other process to name
+    # A latecomer cannot learn the reason from a rendezvous that has ended with rank 0's process.
+    of_rank_0 = fault.job.find(0, "error")
+    if "cannot reach the rendezvous" in text and of_rank_0 and rank != 0 and \
+            of_rank_0.time_s < fault.job.find(rank, "error").time_s:
+        return True
     # Rank 0's process serves the rendezvous, and who cannot reach it may not know rank 0 by name.
     if 0 in right and "rendezvous" in text:
         return True
@@ -123,8 +130,8 @@ def judge_recovery(fault, verdict):
     for rank in fault.living:
         line = fault.job.find(rank, "error")
         if line:
-            verdict.complain("error", f"rank {rank} came to an error {line.time_s - fault.began_s:.1f}"
-                                      f" s after the fault began: {line.text}")
+            verdict.complain("error", f"rank {rank} came to an error after "
+                                      f"{line.time_s - fault.began_s:.1f} s: {line.text}")
         slow = fault.job.find(rank, "slow") if fault.kind.name == "strangers" else None
         if slow and float(slow.text.split()[-1]) > 10 * fault.slack:
             verdict.complain("late", f"rank {rank}: strangers held up {slow.text} s")
@@ -136,7 +143,6 @@ def judge_clean(fault, verdict):
         failed = [(line.time_s, rank) for rank in fault.living
                   if (line := fault.job.find(rank, "error"))]
         fault.victim = min(failed)[1] if failed else fault.victim
-        fault.victims = list(range(fault.n_ranks))  # and nobody can name another process
     own = fault.job.find(fault.victim, "error")
     others = [rank for rank in fault.living if rank != fault.victim]
     injected = [line for line in fault.job.stderr(fault.victim).split("\n") if "injected" in line]
@@ -171,7 +177,8 @@ def judge(fault):
                 judge_error(fault, rank, line, verdict)
             elif fault.job.find(rank, "done") or (
                     not fault.job.find(rank, "noid") and not verdict.is_hang):
-                verdict.complain("missed", f"rank {rank} came to no error: {last_line(fault, rank)}")
+                verdict.complain("missed", f"rank {rank} came to no error: "
+                                           f"{last_line(fault, rank)}")
             if fault.kind.name == "kill and shrink" and line and not fault.job.find(rank, "shrunk"):
                 verdict.complain("shrink", f"rank {rank} did not go on: {last_line(fault, rank)}")
     return verdict
