@@ -182,6 +182,7 @@ static void abort_or_hear_of_it(int rank)
     CHECK(join(rank, 0, &comm) == GYRE_IN_PROGRESS);
     wait_until_connecting();
     CHECK_OK(gyre_comm_abort(comm));
+    CHECK_OK(gyre_comm_destroy(comm)); /* waits for the thread that made it */
 }
 
 static void an_abort_ends_set_up_on_all_ranks(void)
