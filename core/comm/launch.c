@@ -293,7 +293,8 @@ static void end_all(const struct gyre_pending *calls, size_t n_calls)
             gyre_comm_end_call(calls[i].comm);
 }
 
-/* Load what the calls need: that may wait for kernels that run, so no launch comes before it. */
+/* Load what the calls need before the first is launched, so that launches follow each other
+ * closely. */
 static void prepare_all(const struct gyre_pending *calls, size_t n_calls)
 {
     for (size_t i = 0; i < n_calls; i++)

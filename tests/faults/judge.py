@@ -6,7 +6,7 @@ import signal
 import network
 
 INTERNAL = 10       # of gyre_status
-END_S = 15  # two communicators: at most 2 s for the failed one, 10 s for one that waits for others to leave
+END_S = 5.0         # to destroy a communicator that has failed
 # Who an error says has failed, died, or is missing.
 BLAMED = re.compile(r"ranks? (\d+)(?: \([^)]*\))? (?:died|is gone|ended before|destroyed|gave up|"
                     r"has left|does not answer)")
