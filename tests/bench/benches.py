@@ -228,7 +228,9 @@ def case_streams(directory, _):
             resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
         done = run(command, status=1, preexec_fn=limit)
         assert done.stderr.count("File too large") == 1, done
-        most = 0
+        # Not 0: ThreadSanitizer's runtime writes a file before main(), and a write of which nothing
+        # fits ends the process.
+        most = 16
         table, constants = os.path.join(work, "table.csv"), os.path.join(work, "constants")
         for command in ([bench(directory, "allreduce")] + one + ["--csv", table],
                         [bench(directory, "topo"), "--dump", report],
