@@ -29,7 +29,7 @@ ALLOWED = {
                           "algorithms/algorithm.h", "algorithms/simulate.h",
                           "transport/transport.h", "kernels/executor.h"],
     "core/nccl": ["core/gyre.h"],
-    "bench": MODEL + ["core/model", "core/device", "core/topo", "core/comm/plan.h",
+    "bench": MODEL + ["core/model", "core/device", "core/topo", "core/plan/plan.h",
                       "core/comm/local.h", "algorithms", "kernels/executor.h", "kernels/pattern.h",
                       "kernels/accuracy.h"],
     "tests": None,  # anything
@@ -39,9 +39,9 @@ ALLOWED = {
 HOMES = [
     (r"(infiniband|rdma)/", r"transport/ib/"),
     (r"(cuda|cuda_runtime|cuda_fp16|cuda_bf16|cuda_fp8|cudaTypedefs|nvml|cuda_runtime_api)\b",
-     r"kernels/cuda/|core/device/[^/]*cuda[^/]*$|(transport|core/topo|bench)/[^/]*_(cuda|nccl)\.[ch]u?$|tests/"),
-    (r"mpi\.h$", r"bootstrap/bootstrap_mpi\.c$|bench/mpi\.c$|tests/"),
-    (r"nccl\.h$", r"bench/compare_nccl\.c$|core/nccl/|tests/"),
+     r"kernels/cuda/|core/device/[^/]*cuda[^/]*$|(transport|core/topo|bench)/([^/]*/)?[^/]*_(cuda|nccl)\.[ch]u?$|tests/"),
+    (r"mpi\.h$", r"bootstrap/bootstrap_mpi\.c$|bench/launch/mpi\.c$|tests/"),
+    (r"nccl\.h$", r"bench/engines/compare_nccl\.c$|core/nccl/|tests/"),
 ]
 
 # Call -> the only files that may contain it.
@@ -58,8 +58,14 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]', re.M)
 COMMENT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.S)
 
 
+# Folders that may still include each other count as one.
+COMM_FOLDERS = ("core/links/", "core/plan/", "core/call/", "core/health/")
+
+
 def room(path):
     """The folder of the table that a path belongs to."""
+    if path.startswith(COMM_FOLDERS):
+        return "core/comm"
     best = ""
     for folder in ALLOWED:
         if path.startswith(folder + "/") and len(folder) > len(best):

@@ -2,7 +2,7 @@
  *
  * All-gather: every rank receives all blocks but its own.
  */
-#include "bench/bench.h"
+#include "bench/driver/bench.h"
 
 static double bus_factor(int n_ranks)
 {

@@ -2,7 +2,7 @@
  *
  * All-reduce: every rank sends and receives 2(n-1)/n of the data, however it is done.
  */
-#include "bench/bench.h"
+#include "bench/driver/bench.h"
 
 static double bus_factor(int n_ranks)
 {

@@ -3,7 +3,7 @@
  * All-to-all: every rank sends each other rank a block of its own. It has no in-place form; both
  * halves of the row are out of place.
  */
-#include "bench/bench.h"
+#include "bench/driver/bench.h"
 
 static double bus_factor(int n_ranks)
 {

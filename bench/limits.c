@@ -4,9 +4,9 @@
  *
  *   limits -J limits.json       then       allreduce -g 4 --limits limits.json
  */
-#include "bench/limits.h"
-#include "bench/streams.h"
-#include "bench/world.h"
+#include "bench/limits/limits.h"
+#include "bench/driver/streams.h"
+#include "bench/launch/world.h"
 #include "core/topo/topo.h"
 
 #include <stdio.h>

@@ -2,7 +2,7 @@
  *
  * Reduce: the data leaves every other rank once.
  */
-#include "bench/bench.h"
+#include "bench/driver/bench.h"
 
 static double bus_factor(int n_ranks)
 {

@@ -2,7 +2,7 @@
  *
  * Reduce-scatter: every rank sends all blocks but its own.
  */
-#include "bench/bench.h"
+#include "bench/driver/bench.h"
 
 static double bus_factor(int n_ranks)
 {

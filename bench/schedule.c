@@ -7,9 +7,9 @@
  */
 #include "algorithms/algorithm.h"
 #include "algorithms/verify.h"
-#include "bench/options.h"
-#include "bench/schedule_predict.h"
-#include "bench/streams.h"
+#include "bench/driver/options.h"
+#include "bench/tools/schedule_predict.h"
+#include "bench/driver/streams.h"
 #include "core/base/file.h"
 
 #include <ctype.h>

@@ -3,7 +3,7 @@
  * Send and receive: every rank sends to the next and receives from the one before. In place the
  * input would be overwritten while it is sent, so only the time of that half means anything.
  */
-#include "bench/bench.h"
+#include "bench/driver/bench.h"
 
 static double bus_factor(int n_ranks)
 {

@@ -3,7 +3,7 @@
  * topo: what gyre sees of this machine (or of a topology file), and the matrix of path levels
  * between GPUs and network ports.
  */
-#include "bench/streams.h"
+#include "bench/driver/streams.h"
 #include "core/topo/topo.h"
 
 #include <inttypes.h>

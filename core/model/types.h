@@ -68,7 +68,7 @@ enum gyre_proto {
 };
 
 /* Protocols before LAMPORT have slots and counters of their own. LAMPORT goes through those of
- * LL128, in its turn: memory for both would take it from rings (core/comm/fifo_spec.c). */
+ * LL128, in its turn: memory for both would take it from rings (core/links/fifo_spec.c). */
 #define GYRE_N_SLOT_PROTOS GYRE_PROTO_LAMPORT
 
 /** gyre_proto_slots - the protocol whose slots and counters this one uses. */

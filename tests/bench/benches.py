@@ -363,7 +363,7 @@ def case_launchers(directory, _):
 
 
 def check_schema(value, schema, where="report"):
-    """The part of JSON Schema that bench/report.schema.json uses."""
+    """The part of JSON Schema that bench/report/report.schema.json uses."""
     kinds = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None),
              "number": (int, float), "integer": int}
     types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
@@ -387,7 +387,7 @@ def check_schema(value, schema, where="report"):
 
 
 def schema_of_reports(source):
-    with open(os.path.join(source, "bench", "report.schema.json"), encoding="utf-8") as file:
+    with open(os.path.join(source, "bench", "report", "report.schema.json"), encoding="utf-8") as file:
         return json.load(file)
 
 
@@ -748,7 +748,7 @@ def case_limits(directory, source):
             done = run([bench(directory, "allreduce"), "-g", "2", "--device", "host"] + limited +
                        options, status=1)
             assert words in done.stderr, (options, done.stderr)
-        # Without GPUs tests/test_limits.c alone has seen the columns.
+        # Without GPUs tests/bench/test_limits.c alone has seen the columns.
         for name, n, limit, ceiling in [("allreduce", 4, 0.5, "all_reduce_push_push"),
                                         ("allgather", 4, 0.25, "push"), ("sendrecv", 2, 2, "push")]:
             if n > n_gpus:
@@ -757,7 +757,7 @@ def case_limits(directory, source):
                        limited)
             assert check_shares(done.stdout, limit, ceiling) > 1, "no share that could be wrong"
             with open(report, encoding="utf-8") as file, \
-                    open(os.path.join(source, "bench", "report.schema.json"),
+                    open(os.path.join(source, "bench", "report", "report.schema.json"),
                          encoding="utf-8") as schema:
                 parsed = json.load(file)
                 check_schema(parsed, json.load(schema))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/fuzz/device.h"
 
-#include "tests/gpus.h"
+#include "tests/support/gpus.h"
 
 #include <cuda_runtime_api.h>
 

@@ -9,9 +9,9 @@
  */
 #include "algorithms/algorithm.h"
 #include "core/base/util.h"
-#include "kernels/cuda/cuda_exec.h"
-#include "kernels/cuda/cuda_state.h"
-#include "tests/check.h"
+#include "kernels/cuda/runtime/exec.h"
+#include "kernels/cuda/runtime/state.h"
+#include "tests/support/check.h"
 #include "tests/gpu/decode.h"
 #include "tests/gpu/gpu_world.h"
 

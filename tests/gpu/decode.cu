@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/gpu/decode.h"
 
-#include "kernels/cuda/ll.cuh"
-#include "kernels/cuda/lamport.cuh"
-#include "kernels/cuda/ll128.cuh"
-#include "kernels/cuda/simple.cuh"
+#include "kernels/cuda/protocol/ll.cuh"
+#include "kernels/cuda/protocol/lamport.cuh"
+#include "kernels/cuda/protocol/ll128.cuh"
+#include "kernels/cuda/protocol/simple.cuh"
 
 #define N_ROUNDS  20
 #define N_THREADS 512

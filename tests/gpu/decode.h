@@ -5,7 +5,7 @@
 #ifndef GYRE_TESTS_GPU_DECODE_H
 #define GYRE_TESTS_GPU_DECODE_H
 
-#include "kernels/cuda/cuda_program.h"
+#include "kernels/cuda/host/program.h"
 
 #include <cuda_runtime_api.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/gpu/gpu_run.h"
 
-#include "kernels/cuda/cuda_exec.h"
-#include "tests/check.h"
+#include "kernels/cuda/runtime/exec.h"
+#include "tests/support/check.h"
 
 const struct gyre_fifo_spec gpu_run_spec = {
     .n_fifos = GPU_RUN_FIFOS,

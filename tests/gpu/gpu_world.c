@@ -2,8 +2,8 @@
 #include "tests/gpu/gpu_world.h"
 
 #include "core/base/util.h"
-#include "kernels/cuda/cuda_exec.h"
-#include "tests/check.h"
+#include "kernels/cuda/runtime/exec.h"
+#include "tests/support/check.h"
 #include "transport/slab.h"
 
 #include <sched.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/gpu/hog.h"
 
-#include "kernels/cuda/sync.cuh"
+#include "kernels/cuda/device/sync.cuh"
 
 #define LONGEST_NS 10000000000ULL
 

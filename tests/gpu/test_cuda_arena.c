@@ -2,8 +2,8 @@
  *
  * The memory of programs on a GPU, played with an address that nothing reads. No GPU.
  */
-#include "kernels/cuda/cuda_arena.h"
-#include "tests/check.h"
+#include "kernels/cuda/host/arena.h"
+#include "tests/support/check.h"
 
 #define UNIT    ((size_t)GYRE_CUDA_ARENA_ALIGN_BYTES)
 #define N_UNITS 8

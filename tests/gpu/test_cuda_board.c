@@ -2,8 +2,8 @@
  *
  * What the host makes of the words that kernels leave for it. No GPU: launches are played by hand.
  */
-#include "kernels/cuda/cuda_program.h"
-#include "tests/check.h"
+#include "kernels/cuda/host/program.h"
+#include "tests/support/check.h"
 
 static struct gyre_cuda_board board;
 

@@ -5,8 +5,8 @@
  * definition of the collective says.
  */
 #include "algorithms/algorithm.h"
-#include "kernels/cuda/cuda_copies.h"
-#include "tests/check.h"
+#include "kernels/cuda/host/copies.h"
+#include "tests/support/check.h"
 
 #include <pthread.h>
 

@@ -5,9 +5,9 @@
  */
 #include "algorithms/algorithm.h"
 #include "core/base/util.h"
-#include "kernels/cuda/cuda_program.h"
+#include "kernels/cuda/host/program.h"
 #include "kernels/numeric.h"
-#include "tests/check.h"
+#include "tests/support/check.h"
 
 #include <math.h>
 

@@ -3,13 +3,13 @@
  * The CUDA executor against the host executor: the same programs, the same inputs, the same bits.
  * All ranks are in this process; with fewer GPUs than ranks they share them.
  */
-#include "kernels/cuda/cuda_copies.h"
-#include "kernels/cuda/cuda_exec.h"
-#include "kernels/cuda/cuda_state.h"
-#include "tests/check.h"
+#include "kernels/cuda/host/copies.h"
+#include "kernels/cuda/runtime/exec.h"
+#include "kernels/cuda/runtime/state.h"
+#include "tests/support/check.h"
 #include "tests/gpu/gpu_run.h"
-#include "tests/gpus.h"
-#include "tests/host_world.h"
+#include "tests/support/gpus.h"
+#include "tests/support/host_world.h"
 
 #include <math.h>
 

@@ -5,12 +5,12 @@
  */
 #include "core/base/sync.h"
 #include "core/base/util.h"
-#include "kernels/cuda/cuda_exec.h"
-#include "kernels/cuda/cuda_state.h"
-#include "tests/check.h"
+#include "kernels/cuda/runtime/exec.h"
+#include "kernels/cuda/runtime/state.h"
+#include "tests/support/check.h"
 #include "tests/gpu/gpu_run.h"
 #include "tests/gpu/hog.h"
-#include "tests/gpus.h"
+#include "tests/support/gpus.h"
 
 #include <math.h>
 #include <pthread.h>

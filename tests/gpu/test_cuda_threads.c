@@ -8,8 +8,8 @@
 #include "core/base/sync.h"
 #include "core/base/util.h"
 #include "core/gyre.h"
-#include "tests/check.h"
-#include "tests/gpus.h"
+#include "tests/support/check.h"
+#include "tests/support/gpus.h"
 
 #include <cuda_runtime_api.h>
 #include <pthread.h>

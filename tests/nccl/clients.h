@@ -7,7 +7,7 @@
 
 #include "core/gyre.h"
 #include "core/nccl/nccl.h"
-#include "tests/check.h"
+#include "tests/support/check.h"
 
 #include <pthread.h>
 #include <time.h>

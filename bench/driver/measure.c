@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How a time is taken: a barrier, n iterations enqueued one after the other, one wait; the time of
+ * the batch over n. That is nccl-tests' method, so the figures mean the same.
+ */
+#include "bench/driver/measure.h"
+
+#include "bench/driver/graph.h"
+#include "bench/driver/launches.h"
+#include "core/base/util.h"
+
+#include <stdlib.h>
+
+#define MAX_SAMPLES      10000
+#define MAX_QUEUED_CALLS 8192 /* at least -m's largest */
+
+/* One iteration: one operation, or several in a group. */
+static gyre_status iterate(const struct bench_rank *rank, const struct bench_call *call)
+{
+    const int n = rank->options->n_aggregated;
+    if (n == 1)
+        return bench_enqueue(rank, call);
+    GYRE_TRY(gyre_group_start());
+    gyre_status status = GYRE_SUCCESS;
+    for (int i = 0; i < n && status == GYRE_SUCCESS; i++)
+        status = bench_enqueue(rank, call);
+    const gyre_status ended = gyre_group_end();
+    return status != GYRE_SUCCESS ? status : ended;
+}
+
+/* A stream of the host keeps about 550 bytes of each call until somebody waits, and -n goes up to
+ * 100000000. What a wait costs (microseconds, while the ranks meet again) is nothing beside so many
+ * calls; runs of fewer are one batch, as in nccl-tests. CUDA bounds its queues itself. */
+static bool is_queue_full(const struct bench_rank *rank, int n_enqueued)
+{
+    const int n_iters = MAX_QUEUED_CALLS / rank->options->n_aggregated;
+    return rank->device_kind == GYRE_DEVICE_HOST && n_enqueued % n_iters == 0;
+}
+
+static gyre_status run_iterations(const struct bench_rank *rank, const struct bench_call *call,
+                                  int n)
+{
+    for (int i = 0; i < n; i++) {
+        GYRE_TRY(iterate(rank, call));
+        if (rank->options->is_blocking || is_queue_full(rank, i + 1))
+            GYRE_TRY(bench_wait(rank));
+    }
+    return GYRE_SUCCESS;
+}
+
+gyre_status bench_time_graph(const struct bench_rank *rank, const struct bench_call *call,
+                             int n_iters, double *us_out)
+{
+    const int n_launches = rank->options->n_graph_launches;
+    struct bench_graph *graph = NULL;
+    GYRE_TRY(bench_graph_begin(rank->stream));
+    gyre_status status = GYRE_SUCCESS;
+    for (int i = 0; i < n_iters && status == GYRE_SUCCESS; i++)
+        status = iterate(rank, call);
+    const gyre_status ended = bench_graph_end(rank->stream, &graph);
+    status = status != GYRE_SUCCESS ? status : ended;
+    if (status == GYRE_SUCCESS) /* the first launch uploads the graph */
+        status = bench_graph_launch(graph, rank->stream);
+    if (status == GYRE_SUCCESS)
+        status = bench_wait(rank);
+    const uint64_t start_ns = gyre_now_ns();
+    for (int i = 0; i < n_launches && status == GYRE_SUCCESS; i++)
+        status = bench_graph_launch(graph, rank->stream);
+    if (status == GYRE_SUCCESS)
+        status = bench_wait(rank);
+    *us_out = (double)(gyre_now_ns() - start_ns) / 1e3 /
+              ((double)n_launches * n_iters * rank->options->n_aggregated);
+    bench_graph_close(graph);
+    return status;
+}
+
+/* What the host cannot save: as many launches of an empty kernel. 0 where calls were not timed
+ * alone, and without GPUs. */
+static gyre_status time_launches(const struct bench_rank *rank, double *us_out)
+{
+    *us_out = 0;
+#ifdef GYRE_WITH_CUDA
+    const struct bench_options *options = rank->options;
+    if (rank->device_kind == GYRE_DEVICE_CUDA && options->n_graph_launches == 0 &&
+        !options->is_blocking)
+        return bench_time_launches(rank->ordinal, rank->stream, options->n_iters, us_out);
+#else
+    (void)rank;
+#endif
+    return GYRE_SUCCESS;
+}
+
+static gyre_status time_batch(const struct bench_rank *rank, const struct bench_call *call,
+                              double *us_out)
+{
+    if (rank->options->n_graph_launches > 0)
+        return bench_time_graph(rank, call, rank->options->n_iters, us_out);
+    const uint64_t start_ns = gyre_now_ns();
+    GYRE_TRY(run_iterations(rank, call, rank->options->n_iters));
+    const uint64_t called_ns = gyre_now_ns();
+    GYRE_TRY(bench_wait(rank));
+    const uint64_t end_ns = rank->options->is_cputime ? called_ns : gyre_now_ns();
+    *us_out = (double)(end_ns - start_ns) / 1e3 /
+              ((double)rank->options->n_iters * rank->options->n_aggregated);
+    return GYRE_SUCCESS;
+}
+
+/* One figure from every rank's, as -a says. */
+static gyre_status reduce_time(struct bench_rank *rank, double mine, double *time_out)
+{
+    const int n_ranks = rank->member.n_ranks;
+    double *all = calloc((size_t)n_ranks, sizeof(*all));
+    gyre_status status =
+        all == NULL ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%d times", n_ranks) : GYRE_SUCCESS;
+    GYRE_TRY_GOTO(status, bench_rank_agree(rank, status), done);
+    GYRE_TRY_GOTO(status, bench_team_all_gather(&rank->member, &mine, sizeof(mine), all), done);
+    const double first = all[0];
+    const struct bench_stats stats = bench_stats_of(all, (size_t)n_ranks);
+    switch (rank->options->average) {
+    case BENCH_RANK_0:
+        *time_out = first;
+        break;
+    case BENCH_MIN:
+        *time_out = stats.min;
+        break;
+    case BENCH_MAX:
+        *time_out = stats.max;
+        break;
+    default:
+        *time_out = stats.mean;
+        break;
+    }
+done:
+    free(all);
+    return status;
+}
+
+gyre_status bench_longest(struct bench_rank *rank, double *values, size_t n)
+{
+    const size_t n_ranks = (size_t)rank->member.n_ranks;
+    double *all = calloc(n_ranks * n, sizeof(*all));
+    gyre_status status =
+        all == NULL ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%zu samples", n) : GYRE_SUCCESS;
+    GYRE_TRY_GOTO(status, bench_rank_agree(rank, status), done);
+    GYRE_TRY_GOTO(status, bench_team_all_gather(&rank->member, values, n * sizeof(*values), all),
+                  done);
+    for (size_t i = 0; i < n_ranks * n; i++)
+        if (values[i % n] < all[i])
+            values[i % n] = all[i];
+done:
+    free(all);
+    return status;
+}
+
+static gyre_status take_samples(const struct bench_rank *rank, const struct bench_call *call,
+                                double *us, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t start_ns = gyre_now_ns();
+        GYRE_TRY(bench_enqueue(rank, call));
+        GYRE_TRY(bench_wait(rank));
+        us[i] = (double)(gyre_now_ns() - start_ns) / 1e3;
+    }
+    return GYRE_SUCCESS;
+}
+
+static gyre_status sample(struct bench_rank *rank, const struct bench_call *call,
+                          struct bench_stats *stats_out)
+{
+    const size_t n = gyre_min_u64((uint64_t)rank->options->n_iters, MAX_SAMPLES);
+    double *us = calloc(n, sizeof(*us));
+    gyre_status status =
+        us == NULL ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%zu samples", n) : GYRE_SUCCESS;
+    GYRE_TRY_GOTO(status, bench_rank_agree(rank, status), done);
+    status = take_samples(rank, call, us, n);
+    GYRE_TRY_GOTO(status, bench_rank_agree(rank, status), done);
+    GYRE_TRY_GOTO(status, bench_longest(rank, us, n), done);
+    *stats_out = bench_stats_of(us, n);
+done:
+    free(us);
+    return status;
+}
+
+gyre_status bench_check_all(struct bench_rank *rank, const struct bench_call *call,
+                            gyre_status (*run)(void *context, const struct bench_call *call),
+                            void *context, int64_t *n_wrong_out)
+{
+    uint64_t n_mine = 0;
+    uint64_t *all = calloc((size_t)rank->member.n_ranks, sizeof(*all));
+    gyre_status status = bench_fill(rank, call);
+    if (all == NULL)
+        status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%d results", rank->member.n_ranks);
+    GYRE_TRY_GOTO(status, bench_rank_agree(rank, status), done);
+    status = run(context, call);
+    if (status == GYRE_SUCCESS)
+        status = bench_check(rank, call, &n_mine);
+    GYRE_TRY_GOTO(status, bench_rank_agree(rank, status), done);
+    GYRE_TRY_GOTO(status, bench_team_all_gather(&rank->member, &n_mine, sizeof(n_mine), all), done);
+    *n_wrong_out = 0;
+    for (int i = 0; i < rank->member.n_ranks; i++)
+        *n_wrong_out += (int64_t)all[i];
+done:
+    free(all);
+    return status;
+}
+
+static gyre_status run_gyre(void *context, const struct bench_call *call)
+{
+    const struct bench_rank *rank = context;
+    GYRE_TRY(bench_enqueue(rank, call));
+    return bench_wait(rank);
+}
+
+static gyre_status check(struct bench_rank *rank, const struct bench_call *call,
+                         int64_t *n_wrong_out)
+{
+    *n_wrong_out = -1;
+    if (rank->options->n_checks == 0 || (call->is_in_place && !rank->kind->is_in_place_checkable))
+        return GYRE_SUCCESS;
+    *n_wrong_out = 0;
+    for (int i = 0; i < rank->options->n_checks; i++) {
+        int64_t n_wrong = 0;
+        GYRE_TRY(bench_check_all(rank, call, run_gyre, rank, &n_wrong));
+        *n_wrong_out += n_wrong;
+    }
+    return GYRE_SUCCESS;
+}
+
+gyre_status bench_measure(struct bench_rank *rank, const struct bench_call *call,
+                          bool wants_samples, struct bench_timing *timing_out)
+{
+    struct bench_timing timing = {0};
+    double mine = 0, launch_us = 0;
+    bench_progress_begin(rank->progress, call->what.n_bytes, "warming up");
+    gyre_status status = bench_fill(rank, call);
+    if (status == GYRE_SUCCESS)
+        status = run_iterations(rank, call, rank->options->n_warmup);
+    if (status == GYRE_SUCCESS)
+        status = bench_wait(rank);
+    GYRE_TRY(bench_rank_agree(rank, status)); /* also the barrier before the batch */
+    bench_progress_begin(rank->progress, call->what.n_bytes, "timing");
+    status = time_batch(rank, call, &mine);
+    GYRE_TRY(bench_rank_agree(rank, status));
+    GYRE_TRY(reduce_time(rank, mine, &timing.time_us));
+    if (rank->options->is_cputime) {
+        status = time_launches(rank, &launch_us);
+        GYRE_TRY(bench_rank_agree(rank, status));
+        GYRE_TRY(reduce_time(rank, launch_us, &timing.launch_us));
+    }
+    timing.algbw = timing.time_us > 0 ? (double)call->what.n_bytes / timing.time_us / 1e3 : 0;
+    timing.busbw = timing.algbw * rank->kind->bus_factor(rank->member.n_ranks);
+    if (wants_samples)
+        GYRE_TRY(sample(rank, call, &timing.us));
+    bench_progress_begin(rank->progress, call->what.n_bytes, "checking");
+    GYRE_TRY(check(rank, call, &timing.n_wrong));
+    *timing_out = timing;
+    return GYRE_SUCCESS;
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Options that do not go together, or that nothing would read, are refused: who gave them expects
+ * something of them.
+ */
+#include "bench/driver/options.h"
+
+#include "core/base/util.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* Which sizes, and what measuring them needs. */
+static gyre_status check_sizes(const struct bench_options *options)
+{
+    if (options->min_bytes > options->max_bytes)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "-b %zu is larger than -e %zu",
+                         options->min_bytes, options->max_bytes);
+    if (options->step_factor <= 1 && options->step_bytes == 0)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "-i 0 never reaches -e %zu",
+                         options->max_bytes);
+    if (options->n_graph_launches > 0 && options->device == GYRE_DEVICE_HOST)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "-G: the host device has no graphs to capture");
+    if (options->n_threads * options->n_gpus > 1024)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "-t %d times -g %d are over 1024 ranks",
+                         options->n_threads, options->n_gpus);
+    return GYRE_SUCCESS;
+}
+
+/* What is done instead of the table or beside it. */
+static gyre_status check_modes(const struct bench_options *options)
+{
+    const bool reports = options->json_path != NULL || options->csv_path != NULL;
+    if (options->is_predict && (options->is_sweep || options->compare != NULL || reports))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "--predict 1 does not go with --sweep, --compare, --json or --csv");
+    if (options->is_accuracy && (options->is_sweep || options->is_predict || reports))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "--accuracy 1 does not go with --sweep, --predict, --json or --csv");
+    if (options->is_predict && options->limits_path != NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--limits does not go with --predict 1");
+    return GYRE_SUCCESS;
+}
+
+/* Options of one bench, and of all others. */
+static gyre_status check_kind(const struct bench_options *options, const struct bench_kind *kind)
+{
+    if (kind->run == NULL && (options->from_folder != NULL || options->output_path != NULL))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "--from and --output do not go with %s: they "
+                         "are tune's",
+                         kind->name);
+    if (kind->run != NULL && (options->json_path != NULL || options->csv_path != NULL ||
+                              options->compare != NULL || options->limits_path != NULL ||
+                              options->is_predict || options->is_accuracy || options->is_sweep))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "%s does not go with --json, --csv, --compare, --limits, --predict, "
+                         "--accuracy or --sweep",
+                         kind->name);
+    return GYRE_SUCCESS;
+}
+
+static gyre_status check_nccl(const struct bench_options *options)
+{
+    const struct {
+        const char *option;
+        bool is_given;
+    } needy[] = {{"--nccl-lib", options->nccl_library != NULL},
+                 {"--nccl-algo", options->nccl_algo != NULL},
+                 {"--nccl-proto", options->nccl_proto != NULL},
+                 {"--nccl-mode", options->nccl_mode != BENCH_NCCL_PLAIN}};
+    if (options->compare != NULL && strcmp(options->compare, "nccl") == 0)
+        return GYRE_SUCCESS;
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(needy); i++)
+        if (needy[i].is_given)
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s needs --compare nccl",
+                             needy[i].option);
+    return GYRE_SUCCESS;
+}
+
+/* A list of --sweep: an empty word would stand for the tuner's choice, unnamed. */
+static gyre_status check_list(const char *option, const char *list)
+{
+    const char *at = list;
+    while (at != NULL) {
+        if (*at == ',' || *at == '\0')
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s %s: a word of the list is empty",
+                             option, list);
+        at = strchr(at, ',');
+        at = at == NULL ? NULL : at + 1;
+    }
+    return GYRE_SUCCESS;
+}
+
+static gyre_status check_sweep(const struct bench_options *options)
+{
+    if (options->channels != NULL && !options->is_sweep)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--channels needs --sweep 1");
+    if (!options->is_sweep)
+        return GYRE_SUCCESS;
+    GYRE_TRY(check_list("--algo", options->algo));
+    GYRE_TRY(check_list("--proto", options->proto));
+    GYRE_TRY(check_list("--channels", options->channels));
+    for (const char *at = options->channels; at != NULL;) {
+        char *end = NULL;
+        const long n_channels = strtol(at, &end, 10);
+        if ((*end != ',' && *end != '\0') || n_channels < 1 || n_channels > 64)
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                             "--channels: \"%.*s\" is not a number from 1 to 64",
+                             (int)strcspn(at, ","), at);
+        at = *end == ',' ? end + 1 : NULL;
+    }
+    return GYRE_SUCCESS;
+}
+
+static bool is_same_file(const char *a, const char *b)
+{
+    struct stat of_a, of_b;
+    return strcmp(a, b) == 0 || (stat(a, &of_a) == 0 && stat(b, &of_b) == 0 &&
+                                 of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino);
+}
+
+static gyre_status check_paths(const struct bench_options *options)
+{
+    const struct {
+        const char *option;
+        const char *path;
+    } written[] = {{"--json", options->json_path},
+                   {"--csv", options->csv_path},
+                   {"--output", options->output_path}};
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(written); i++)
+        if (written[i].path != NULL && strcmp(written[i].path, "-") == 0)
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s -: give the path of a file",
+                             written[i].option);
+    if (options->json_path != NULL && options->csv_path != NULL &&
+        is_same_file(options->json_path, options->csv_path))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--json and --csv are the same file, %s",
+                         options->csv_path);
+    return GYRE_SUCCESS;
+}
+
+gyre_status bench_options_check(const struct bench_options *options, const struct bench_kind *kind)
+{
+    GYRE_TRY(check_sizes(options));
+    GYRE_TRY(check_modes(options));
+    GYRE_TRY(check_kind(options, kind));
+    GYRE_TRY(check_nccl(options));
+    GYRE_TRY(check_sweep(options));
+    return check_paths(options);
+}

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A rank's life: join, buffers, calls, leave.
+ */
+#include "bench/driver/rank.h"
+
+#include "core/base/util.h"
+#include "kernels/pattern.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Its place on the host, over again where ranks outnumber GPUs (or each sees one GPU only). */
+static gyre_status choose_ordinal(const struct bench_rank *rank, int *ordinal_out)
+{
+    const int place =
+        rank->member.team->world->local_process * rank->member.team->n_local + rank->member.local;
+    const struct gyre_device_ops *ops;
+    int n_devices = 0;
+    GYRE_TRY(gyre_device_find((gyre_device_kind)rank->options->device, &ops));
+    GYRE_TRY(ops->count(&n_devices));
+    *ordinal_out = ops->kind == GYRE_DEVICE_CUDA && n_devices > 0 ? place % n_devices : place;
+    return GYRE_SUCCESS;
+}
+
+static gyre_status open_comm(struct bench_rank *rank, const gyre_unique_id *id,
+                             gyre_comm *const *comms_of_process)
+{
+    if (comms_of_process != NULL) {
+        rank->comm = comms_of_process[rank->member.local];
+        return GYRE_SUCCESS;
+    }
+    gyre_config config = GYRE_CONFIG_INIT;
+    config.device_kind = rank->options->device;
+    GYRE_TRY(choose_ordinal(rank, &config.device_ordinal));
+    if (rank->options->n_channels > 0)
+        config.min_channels = config.max_channels = rank->options->n_channels;
+    if (rank->options->timeout_s > 0)
+        config.timeout_ms = rank->options->timeout_s * 1000;
+    return gyre_comm_init_rank(&rank->comm, rank->member.n_ranks, id, rank->member.rank, &config);
+}
+
+static gyre_status register_buffers(struct bench_rank *rank)
+{
+    if (rank->options->registration == 2)
+        return gyre_window_register(rank->comm, rank->buffers.recv, rank->buffers.n_bytes,
+                                    &rank->window);
+    if (rank->options->registration == 0)
+        return GYRE_SUCCESS;
+    GYRE_TRY(gyre_comm_register(rank->comm, rank->buffers.send, rank->buffers.n_bytes,
+                                &rank->registrations[0]));
+    return gyre_comm_register(rank->comm, rank->buffers.recv, rank->buffers.n_bytes,
+                              &rank->registrations[1]);
+}
+
+static gyre_status open_buffers(struct bench_rank *rank)
+{
+    const struct gyre_device_ops *ops;
+    GYRE_TRY(gyre_comm_device(rank->comm, &rank->device_kind, &rank->ordinal));
+    GYRE_TRY(gyre_device_find(rank->device_kind, &ops));
+    GYRE_TRY(ops->open(rank->ordinal, &rank->device));
+    if (!rank->options->is_stream_null)
+        GYRE_TRY(gyre_stream_create(&rank->stream, rank->device_kind, rank->ordinal));
+    /* one element more, for -u */
+    rank->buffers.n_bytes = gyre_round_up(rank->options->max_bytes, 16) + 16;
+    GYRE_TRY(gyre_mem_alloc(&rank->buffers.send, rank->buffers.n_bytes, rank->device_kind,
+                            rank->ordinal));
+    GYRE_TRY(gyre_mem_alloc(&rank->buffers.recv, rank->buffers.n_bytes, rank->device_kind,
+                            rank->ordinal));
+    return register_buffers(rank);
+}
+
+gyre_status bench_rank_open(struct bench_rank *rank, const gyre_unique_id *id,
+                            gyre_comm *const *comms_of_process)
+{
+    GYRE_TRY(open_comm(rank, id, comms_of_process));
+    return open_buffers(rank);
+}
+
+void bench_rank_close(struct bench_rank *rank)
+{
+    /* Failures were reported where they happened; what is left here is to let go. */
+    if (rank->stream != NULL)
+        (void)gyre_stream_destroy(rank->stream, rank->device_kind);
+    for (int i = 0; i < 2; i++)
+        if (rank->registrations[i] != NULL)
+            (void)gyre_comm_deregister(rank->comm, rank->registrations[i]);
+    if (rank->window != 0 && !rank->has_failed)
+        (void)gyre_window_deregister(rank->comm, rank->window);
+    if (rank->comm != NULL)
+        (void)gyre_comm_destroy(rank->comm);
+    if (rank->buffers.send != NULL)
+        (void)gyre_mem_free(rank->buffers.send, rank->device_kind);
+    if (rank->buffers.recv != NULL)
+        (void)gyre_mem_free(rank->buffers.recv, rank->device_kind);
+    if (rank->device != NULL)
+        rank->device->ops->close(rank->device);
+}
+
+void bench_rank_say(const struct bench_rank *rank, gyre_status status)
+{
+    char cause[GYRE_CAUSE_MAX_BYTES];
+    bench_options_blame(rank->options, cause);
+    fprintf(stderr, "%s: rank %d: %s: %s\n", rank->kind->name, rank->member.rank,
+            gyre_status_name(status), cause);
+    gyre_set_cause(cause);
+}
+
+/* Said once; the others hear of it from the communicator. */
+static void report(struct bench_rank *rank, gyre_status status)
+{
+    char cause[GYRE_CAUSE_MAX_BYTES];
+    if (rank->has_failed)
+        return;
+    rank->has_failed = true;
+    bench_rank_say(rank, status);
+    snprintf(cause, sizeof(cause), "%s", gyre_cause());
+    if (rank->comm != NULL)
+        (void)gyre_comm_abort(rank->comm);
+    gyre_set_cause(cause);
+}
+
+gyre_status bench_rank_agree(struct bench_rank *rank, gyre_status status)
+{
+    int failed = -1;
+    if (status != GYRE_SUCCESS)
+        report(rank, status);
+    const gyre_status agreed = bench_team_agree_on(&rank->member, status, &failed);
+    if (agreed != GYRE_SUCCESS && failed < 0) /* a rank is gone, and nobody else says so */
+        report(rank, agreed);
+    return agreed;
+}
+
+struct bench_case bench_case_of(enum gyre_collective coll, int n_ranks, size_t n_bytes,
+                                gyre_dtype dtype, gyre_op op, int root)
+{
+    const struct gyre_collective_traits *traits = &gyre_collectives[coll];
+    const size_t element = gyre_dtype_bytes(dtype);
+    struct bench_case what = {
+        .coll = coll, .count = n_bytes / element, .dtype = dtype, .op = op, .root = root};
+    size_t n_blocks = 1;
+    if (traits->in_blocks || traits->out_blocks) {
+        n_blocks = (size_t)n_ranks;
+        what.count = what.count / n_blocks / (16 / element) * (16 / element);
+    }
+    what.n_bytes = what.count * n_blocks * element;
+    return what;
+}
+
+struct bench_call bench_call_of(const struct bench_rank *rank, const struct bench_buffers *buffers,
+                                const struct bench_case *what, bool is_in_place)
+{
+    const struct gyre_collective_traits *traits = &gyre_collectives[what->coll];
+    const size_t element = gyre_dtype_bytes(what->dtype);
+    const size_t block = what->count * element * (size_t)rank->member.rank;
+    const size_t offset = rank->options->is_unaligned ? element : 0;
+    unsigned char *send = (unsigned char *)buffers->send + offset;
+    unsigned char *recv = (unsigned char *)buffers->recv + offset;
+    if (what->coll == GYRE_COLL_ALL_TO_ALL)
+        is_in_place = false; /* it has no such form */
+    if (is_in_place && traits->in_blocks)
+        recv = send + (traits->out_blocks ? 0 : block);
+    else if (is_in_place)
+        send = recv + (traits->out_blocks ? block : 0);
+    return (struct bench_call){
+        .what = *what, .buffers = buffers, .send = send, .recv = recv, .is_in_place = is_in_place};
+}
+
+/* Each rank sends to the next and receives from the one before. */
+static gyre_status enqueue_exchange(const struct bench_rank *rank, const struct bench_call *call)
+{
+    const int n_ranks = rank->member.n_ranks;
+    const int next = (rank->member.rank + 1) % n_ranks;
+    const int before = (rank->member.rank + n_ranks - 1) % n_ranks;
+    GYRE_TRY(gyre_group_start());
+    gyre_status status =
+        gyre_send(call->send, call->what.count, call->what.dtype, next, rank->comm, rank->stream);
+    if (status == GYRE_SUCCESS)
+        status = gyre_recv(call->recv, call->what.count, call->what.dtype, before, rank->comm,
+                           rank->stream);
+    const gyre_status ended = gyre_group_end();
+    return status != GYRE_SUCCESS ? status : ended;
+}
+
+gyre_status bench_enqueue(const struct bench_rank *rank, const struct bench_call *call)
+{
+    const struct bench_case *what = &call->what;
+    switch (what->coll) {
+    case GYRE_COLL_ALL_REDUCE:
+        return gyre_all_reduce(call->send, call->recv, what->count, what->dtype, what->op,
+                               rank->comm, rank->stream);
+    case GYRE_COLL_BROADCAST:
+        return gyre_broadcast(call->send, call->recv, what->count, what->dtype, what->root,
+                              rank->comm, rank->stream);
+    case GYRE_COLL_REDUCE:
+        return gyre_reduce(call->send, call->recv, what->count, what->dtype, what->op, what->root,
+                           rank->comm, rank->stream);
+    case GYRE_COLL_ALL_GATHER:
+        return gyre_all_gather(call->send, call->recv, what->count, what->dtype, rank->comm,
+                               rank->stream);
+    case GYRE_COLL_REDUCE_SCATTER:
+        return gyre_reduce_scatter(call->send, call->recv, what->count, what->dtype, what->op,
+                                   rank->comm, rank->stream);
+    case GYRE_COLL_ALL_TO_ALL:
+        return gyre_all_to_all(call->send, call->recv, what->count, what->dtype, rank->comm,
+                               rank->stream);
+    case GYRE_COLL_SEND_RECV:
+        return enqueue_exchange(rank, call);
+    default:
+        return gyre_fail(GYRE_ERROR_INTERNAL, "no bench calls %s",
+                         gyre_collectives[what->coll].name);
+    }
+}
+
+gyre_status bench_wait(const struct bench_rank *rank)
+{
+    GYRE_TRY(gyre_stream_synchronize(rank->stream, rank->device_kind));
+    gyre_status status = GYRE_SUCCESS;
+    GYRE_TRY(gyre_comm_async_error(rank->comm, &status));
+    if (status != GYRE_SUCCESS)
+        gyre_set_cause(gyre_comm_last_error(rank->comm));
+    return status;
+}
+
+static struct gyre_pattern pattern_of(const struct bench_rank *rank, const struct bench_case *what)
+{
+    const bool reduces = gyre_collectives[what->coll].reduces;
+    return (struct gyre_pattern){.dtype = what->dtype,
+                                 .op = reduces ? what->op : GYRE_SUM,
+                                 .n_ranks = (uint32_t)rank->member.n_ranks,
+                                 .seed = rank->seed};
+}
+
+gyre_status bench_fill(struct bench_rank *rank, const struct bench_call *call)
+{
+    const struct gyre_collective_traits *traits = &gyre_collectives[call->what.coll];
+    const size_t n_blocks = traits->in_blocks ? (size_t)rank->member.n_ranks : 1;
+    rank->seed++;
+    const struct gyre_pattern pattern = pattern_of(rank, &call->what);
+    GYRE_TRY(rank->device->ops->zero(rank->device, call->buffers->recv, call->buffers->n_bytes));
+    /* In place the input lies in the memory just zeroed, or takes the place of the output. The
+     * cast only gives back what bench_call_of() took. */
+    return gyre_pattern_fill(rank->device, &pattern, (uint32_t)rank->member.rank, 0,
+                             call->what.count * n_blocks, (void *)(uintptr_t)call->send);
+}
+
+gyre_status bench_check(const struct bench_rank *rank, const struct bench_call *call,
+                        uint64_t *n_wrong_out)
+{
+    const struct bench_case *what = &call->what;
+    const struct gyre_collective_traits *traits = &gyre_collectives[what->coll];
+    const struct gyre_pattern pattern = pattern_of(rank, what);
+    const uint32_t me = (uint32_t)rank->member.rank;
+    const uint32_t n_ranks = (uint32_t)rank->member.n_ranks;
+    struct gyre_pattern_errors errors = {0};
+    *n_wrong_out = 0;
+    if (what->count == 0 || (what->coll == GYRE_COLL_REDUCE && rank->member.rank != what->root))
+        return GYRE_SUCCESS;
+    if (traits->reduces) {
+        const uint64_t first = traits->in_blocks ? me * (uint64_t)what->count : 0;
+        GYRE_TRY(gyre_pattern_check_reduced(rank->device, &pattern, first, what->count, call->recv,
+                                            &errors));
+        *n_wrong_out = errors.n_wrong;
+        return GYRE_SUCCESS;
+    }
+    const size_t block_bytes = what->count * gyre_dtype_bytes(what->dtype);
+    const uint32_t n_blocks = traits->out_blocks ? n_ranks : 1;
+    for (uint32_t block = 0; block < n_blocks; block++) {
+        uint32_t source = block;
+        if (what->coll == GYRE_COLL_BROADCAST)
+            source = (uint32_t)what->root;
+        else if (what->coll == GYRE_COLL_SEND_RECV)
+            source = (me + n_ranks - 1) % n_ranks;
+        const uint64_t first = traits->in_blocks ? me * (uint64_t)what->count : 0;
+        GYRE_TRY(gyre_pattern_check_copy(rank->device, &pattern, source, first, what->count,
+                                         (const char *)call->recv + block * block_bytes, &errors));
+        *n_wrong_out += errors.n_wrong;
+    }
+    return GYRE_SUCCESS;
+}

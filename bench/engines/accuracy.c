@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Both engines get the same inputs, call after call with new ones, until there are enough results
+ * for their largest error to mean something at small sizes too.
+ */
+#include "bench/engines/accuracy.h"
+
+#include "bench/driver/measure.h"
+#include "core/base/util.h"
+#include "core/plan/plan.h"
+#include "kernels/accuracy.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Results of a line, at least. */
+#define MIN_RESULTS (1 << 18)
+
+/* What chance may do. Two sums of the same inputs in different orders with as many roundings have
+ * the same bound and the same distribution of errors, so their means over MIN_RESULTS differ by
+ * less than 1 %, but their largest errors are single draws from the tail: at most a factor of 1.19
+ * apart in 180 trials of 2, 4 and 8 addends, of five types and 65536 and 262144 results each
+ * (simulated on the host, 2026-11). With two ranks there is one addition, and right engines do not
+ * differ. */
+#define MAX_FACTOR  1.25
+#define MEAN_FACTOR 1.02
+
+bool bench_is_as_accurate(const struct bench_accuracy *gyre, const struct bench_accuracy *reference)
+{
+    return gyre->max <= reference->max * MAX_FACTOR && gyre->mean <= reference->mean * MEAN_FACTOR;
+}
+
+/* gyre, or the reference in one of its modes. */
+struct side {
+    const struct bench_reference *engine; /* NULL = gyre */
+    const char *mode;
+    const struct bench_buffers *buffers;
+    struct gyre_accuracy_error error;
+    struct bench_accuracy accuracy; /* the same on all ranks */
+};
+
+struct line_up {
+    struct side sides[1 + BENCH_MAX_MODES];
+    int n;
+};
+
+struct tally {
+    int n_lines;
+    int n_failed;
+    bool is_told[GYRE_N_DTYPES]; /* that the reference does not have the type */
+};
+
+static gyre_status check_options(const struct bench_rank *rank)
+{
+    const struct bench_options *options = rank->options;
+    if (rank->kind->coll != GYRE_COLL_ALL_REDUCE)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "--accuracy is of allreduce only");
+    if (options->op != GYRE_SUM)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--accuracy is of sums only (-o sum)");
+    if (options->dtype != BENCH_ALL && !gyre_dtype_is_float((gyre_dtype)options->dtype))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "--accuracy is of floating-point types only: sums of %s are exact",
+                         gyre_dtype_names[options->dtype]);
+    return GYRE_SUCCESS;
+}
+
+static gyre_status run_side(struct bench_rank *rank, const struct side *side,
+                            const struct bench_call *call)
+{
+    if (side->engine == NULL) {
+        GYRE_TRY(bench_enqueue(rank, call));
+        return bench_wait(rank);
+    }
+    GYRE_TRY(side->engine->ops->run(side->engine->state, call));
+    return side->engine->ops->is_on_stream ? bench_wait(rank) : GYRE_SUCCESS;
+}
+
+/* One call. The result is cleared first: what the other engine left must not pass for it. */
+static gyre_status measure_call(struct bench_rank *rank, const struct bench_case *what,
+                                struct side *side)
+{
+    struct gyre_device *device = rank->device;
+    const struct bench_call call = bench_call_of(rank, side->buffers, what, false);
+    const struct gyre_accuracy_inputs inputs = {what->dtype, (uint32_t)rank->member.n_ranks,
+                                                rank->seed};
+    GYRE_TRY(device->ops->zero(device, call.recv, what->n_bytes));
+    /* The cast only gives back what bench_call_of() took. */
+    GYRE_TRY(gyre_accuracy_fill(device, &inputs, (uint32_t)rank->member.rank, what->count,
+                                (void *)(uintptr_t)call.send));
+    GYRE_TRY(run_side(rank, side, &call));
+    return gyre_accuracy_check(device, &inputs, what->count, call.recv, &side->error);
+}
+
+static gyre_status measure_sides(struct bench_rank *rank, const struct bench_case *what,
+                                 struct line_up *line_up)
+{
+    for (size_t n_results = 0; n_results < MIN_RESULTS; n_results += what->count) {
+        rank->seed++;
+        for (int i = 0; i < line_up->n; i++)
+            GYRE_TRY(measure_call(rank, what, &line_up->sides[i]));
+    }
+    return GYRE_SUCCESS;
+}
+
+/* The reference's modes, where it can do the case at all; rank 0 says once a type if not. */
+static void line_up_of(const struct bench_rank *rank, const struct bench_reference *reference,
+                       const struct bench_case *what, struct tally *tally,
+                       struct line_up *line_up_out)
+{
+    const struct bench_call call = bench_call_of(rank, &rank->buffers, what, false);
+    struct bench_mode modes[BENCH_MAX_MODES];
+    *line_up_out = (struct line_up){.sides = {{.buffers = &rank->buffers}}, .n = 1};
+    if (reference->ops == NULL)
+        return;
+    if (reference->ops->check(reference->state, &call) != GYRE_SUCCESS) {
+        if (rank->member.rank == 0 && !tally->is_told[what->dtype])
+            printf("# not compared: %s\n", gyre_cause());
+        tally->is_told[what->dtype] = true;
+        return;
+    }
+    line_up_out->n += reference->ops->modes(reference->state, modes);
+    for (int i = 1; i < line_up_out->n; i++)
+        line_up_out->sides[i] = (struct side){
+            .engine = reference,
+            .mode = modes[i - 1].name,
+            .buffers = modes[i - 1].buffers == NULL ? &rank->buffers : modes[i - 1].buffers};
+}
+
+static void print_head(const struct bench_rank *rank, const struct bench_reference *reference)
+{
+    const char *name = reference->ops == NULL ? "none" : reference->ops->name;
+    char text[192] = "";
+    if (reference->ops != NULL &&
+        reference->ops->version(reference->state, text, sizeof(text)) != GYRE_SUCCESS)
+        text[0] = '\0';
+    printf(
+        "# Error of sums over %d ranks, relative to the sum of magnitudes; at least %d results a "
+        "line\n",
+        rank->member.n_ranks, MIN_RESULTS);
+    if (text[0] != '\0')
+        printf("# Comparing with %s\n", text);
+    printf("#%11s  %-8s  %-8s  %-6s  %9s  %9s  %9s  %9s  %-6s  %9s\n", "size", "type", "algo",
+           "proto", "gyre max", "mean", name, "mean", "mode", "bound");
+}
+
+static void print_line(const struct bench_rank *rank, const struct bench_case *what,
+                       const struct side *gyre, const struct side *reference, const char *verdict)
+{
+    const struct gyre_call planned = {
+        .coll = what->coll, .count = what->count, .dtype = what->dtype, .op = what->op};
+    struct gyre_plan_summary plan;
+    if (gyre_plan_describe(rank->comm, &planned, &plan) != GYRE_SUCCESS)
+        plan = (struct gyre_plan_summary){.algorithm = "-", .proto = "-"};
+    printf("%12zu  %-8s  %-8s  %-6s  %9.3e  %9.3e", what->n_bytes, gyre_dtype_names[what->dtype],
+           plan.algorithm, plan.proto, gyre->accuracy.max, gyre->accuracy.mean);
+    if (reference != NULL)
+        printf("  %9.3e  %9.3e  %-6s", reference->accuracy.max, reference->accuracy.mean,
+               reference->mode);
+    else
+        printf("  %9s  %9s  %-6s", "-", "-", "-");
+    printf("  %9.3e  %s\n", gyre_accuracy_bound(what->dtype, (uint32_t)rank->member.n_ranks),
+           verdict);
+    fflush(stdout);
+}
+
+/* gyre against one mode of the reference, or (NULL) against what may be at all. */
+static void take_line(const struct bench_rank *rank, const struct bench_case *what,
+                      const struct side *gyre, const struct side *reference, struct tally *tally)
+{
+    const double bound = gyre_accuracy_bound(what->dtype, (uint32_t)rank->member.n_ranks);
+    const char *verdict = "OK";
+    if (gyre->accuracy.max > bound)
+        verdict = "FAILED: over the bound";
+    else if (reference != NULL && !bench_is_as_accurate(&gyre->accuracy, &reference->accuracy))
+        verdict = "FAILED: worse";
+    tally->n_lines++;
+    tally->n_failed += strcmp(verdict, "OK") != 0;
+    if (rank->member.rank == 0)
+        print_line(rank, what, gyre, reference, verdict);
+}
+
+static gyre_status measure_case(struct bench_rank *rank, const struct bench_reference *reference,
+                                const struct bench_case *what, struct tally *tally)
+{
+    struct line_up line_up;
+    if (what->count == 0)
+        return GYRE_SUCCESS;
+    bench_progress_begin(rank->progress, what->n_bytes, "measuring errors");
+    line_up_of(rank, reference, what, tally, &line_up);
+    GYRE_TRY(bench_rank_agree(rank, measure_sides(rank, what, &line_up)));
+    for (int i = 0; i < line_up.n; i++) {
+        struct side *side = &line_up.sides[i];
+        double worst[] = {side->error.max, side->error.sum / (double)side->error.n_elems};
+        GYRE_TRY(bench_longest(rank, worst, 2));
+        side->accuracy = (struct bench_accuracy){worst[0], worst[1]};
+    }
+    if (line_up.n == 1)
+        take_line(rank, what, &line_up.sides[0], NULL, tally);
+    for (int i = 1; i < line_up.n; i++)
+        take_line(rank, what, &line_up.sides[0], &line_up.sides[i], tally);
+    return GYRE_SUCCESS;
+}
+
+gyre_status bench_accuracy(struct bench_rank *rank, const struct bench_reference *reference,
+                           int *n_failed_out)
+{
+    const struct bench_options *options = rank->options;
+    struct tally tally = {0};
+    GYRE_TRY(bench_rank_agree(rank, check_options(rank)));
+    if (rank->member.rank == 0)
+        print_head(rank, reference);
+    for (int dtype = 0; dtype < GYRE_N_DTYPES; dtype++) {
+        if ((options->dtype != BENCH_ALL && options->dtype != dtype) ||
+            !gyre_dtype_is_float((gyre_dtype)dtype))
+            continue;
+        for (size_t n_bytes = options->min_bytes; n_bytes <= options->max_bytes;
+             n_bytes = bench_options_next_bytes(options, n_bytes)) {
+            const struct bench_case what = bench_case_of(rank->kind->coll, rank->member.n_ranks,
+                                                         n_bytes, (gyre_dtype)dtype, GYRE_SUM, 0);
+            GYRE_TRY(measure_case(rank, reference, &what, &tally));
+        }
+    }
+    if (rank->member.rank == 0)
+        printf("# Accuracy: %d of %d lines FAILED\n", tally.n_failed, tally.n_lines);
+    *n_failed_out = tally.n_failed;
+    return GYRE_SUCCESS;
+}

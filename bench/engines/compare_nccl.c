@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The only file that includes nccl.h: NCCL as the reference engine, loaded at run time, on the
+ * rank's stream, over the buffers of gyre's calls or its own in symmetric windows (--nccl-mode).
+ * Types and operations have the same numbers in both libraries.
+ */
+#include "bench/engines/compare.h"
+#include "bench/engines/nccl_window.h"
+#include "core/device/cuda_error.h"
+
+#include <dlfcn.h>
+#include <nccl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* clang-format off */
+#define NCCL_SYMBOLS(X)                                                                        \
+    X(ncclGetVersion) X(ncclGetUniqueId) X(ncclGetErrorString) X(ncclCommInitRank)             \
+    X(ncclCommDestroy) X(ncclCommAbort) X(ncclAllReduce) X(ncclBroadcast) X(ncclReduce)        \
+    X(ncclAllGather) X(ncclReduceScatter) X(ncclSend) X(ncclRecv) X(ncclGroupStart)            \
+    X(ncclGroupEnd)
+/* clang-format on */
+
+struct reference {
+    const struct bench_rank *rank;
+    void *library;
+    ncclComm_t comm;
+    struct bench_nccl_windows windows; /* open unless --nccl-mode plain */
+#define NCCL_MEMBER(name) __typeof__(&name) name;
+    NCCL_SYMBOLS(NCCL_MEMBER)
+#undef NCCL_MEMBER
+};
+
+static gyre_status check_result(const struct reference *nccl, ncclResult_t result, const char *call)
+{
+    if (result == ncclSuccess)
+        return GYRE_SUCCESS;
+    return gyre_fail(GYRE_ERROR_DEVICE, "%s: %s", call, nccl->ncclGetErrorString(result));
+}
+
+static const char *path_of(const struct bench_options *options)
+{
+    return options->nccl_library == NULL ? "libnccl.so.2" : options->nccl_library;
+}
+
+static gyre_status load(struct reference *nccl, const char *path)
+{
+    nccl->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (nccl->library == NULL)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "--compare nccl: %s (see --nccl-lib)", dlerror());
+    /* gyre's own libnccl.so.2 depends on libgyre, and dlsym looks into dependencies */
+    if (dlsym(nccl->library, "gyre_get_version") != NULL)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                         "--compare nccl: %s is gyre itself; name NCCL's with --nccl-lib", path);
+#define NCCL_LOAD(name)                                  \
+    *(void **)&nccl->name = dlsym(nccl->library, #name); \
+    if (nccl->name == NULL)                              \
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "--compare nccl: %s has no %s", path, #name);
+    NCCL_SYMBOLS(NCCL_LOAD)
+#undef NCCL_LOAD
+    return GYRE_SUCCESS;
+}
+
+static bool wants_windows(const struct reference *nccl)
+{
+    return nccl->rank->options->nccl_mode != BENCH_NCCL_PLAIN;
+}
+
+/* @is_orderly: all ranks do so; else nothing may wait for the others, as destroy would. */
+static void leave(struct reference *nccl, bool is_orderly)
+{
+    if (nccl == NULL)
+        return;
+    if (nccl->comm != NULL && !is_orderly)
+        (void)nccl->ncclCommAbort(nccl->comm);
+    bench_nccl_windows_close(&nccl->windows, is_orderly);
+    if (nccl->comm != NULL && is_orderly)
+        (void)nccl->ncclCommDestroy(nccl->comm);
+    /* the library stays loaded: its threads may still be on their way out */
+    free(nccl);
+}
+
+static void nccl_close(void *state)
+{
+    struct reference *nccl = state;
+    leave(nccl, !nccl->rank->has_failed);
+}
+
+/* What NCCL reads at init. Local rank 0 alone writes; the gather of the id comes after it. */
+static void pin(const struct bench_options *options)
+{
+    if (options->nccl_algo != NULL)
+        setenv("NCCL_ALGO", options->nccl_algo, 1);
+    if (options->nccl_proto != NULL)
+        setenv("NCCL_PROTO", options->nccl_proto, 1);
+}
+
+struct introduction {
+    gyre_status status;
+    ncclUniqueId id;
+};
+
+static gyre_status join(struct reference *nccl, struct introduction *all)
+{
+    const struct bench_rank *rank = nccl->rank;
+    struct introduction mine;
+    memset(&mine, 0, sizeof(mine));
+    if (rank->device_kind != GYRE_DEVICE_CUDA)
+        mine.status = gyre_fail(GYRE_ERROR_UNSUPPORTED, "--compare nccl: needs --device cuda");
+    if (mine.status == GYRE_SUCCESS)
+        mine.status = load(nccl, path_of(rank->options));
+    if (mine.status == GYRE_SUCCESS && wants_windows(nccl))
+        mine.status =
+            bench_nccl_windows_load(nccl->library, path_of(rank->options), &nccl->windows);
+    int previous; /* the thread is this rank's alone: its GPU stays current */
+    if (mine.status == GYRE_SUCCESS)
+        mine.status = gyre_cuda_enter(rank->ordinal, &previous);
+    if (mine.status == GYRE_SUCCESS && rank->member.local == 0)
+        pin(rank->options);
+    if (mine.status == GYRE_SUCCESS && rank->member.rank == 0)
+        mine.status = check_result(nccl, nccl->ncclGetUniqueId(&mine.id), "ncclGetUniqueId");
+    GYRE_TRY(bench_team_all_gather(&rank->member, &mine, sizeof(mine), all));
+    if (mine.status != GYRE_SUCCESS)
+        return mine.status;
+    for (int i = 0; i < rank->member.n_ranks; i++) /* a join without all would wait for ever */
+        if (all[i].status != GYRE_SUCCESS)
+            return gyre_fail(GYRE_ERROR_REMOTE, "--compare nccl: rank %d cannot: %s", i,
+                             gyre_status_name(all[i].status));
+    return check_result(
+        nccl,
+        nccl->ncclCommInitRank(&nccl->comm, rank->member.n_ranks, all[0].id, rank->member.rank),
+        "ncclCommInitRank");
+}
+
+static gyre_status nccl_open(const struct bench_rank *rank, void **state_out)
+{
+    struct reference *nccl = calloc(1, sizeof(*nccl));
+    struct introduction *all = calloc((size_t)rank->member.n_ranks, sizeof(*all));
+    gyre_status status = nccl == NULL || all == NULL
+                             ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "NCCL's side")
+                             : GYRE_SUCCESS;
+    status = bench_team_agree(&rank->member, status);
+    if (status == GYRE_SUCCESS) {
+        nccl->rank = rank;
+        status = bench_team_agree(&rank->member, join(nccl, all));
+        if (status == GYRE_SUCCESS && wants_windows(nccl))
+            status = bench_nccl_windows_open(&rank->member, nccl->comm, rank->buffers.n_bytes,
+                                             &nccl->windows);
+    }
+    free(all);
+    if (status == GYRE_SUCCESS)
+        *state_out = nccl;
+    else
+        leave(nccl, false);
+    return status;
+}
+
+static gyre_status nccl_version(void *state, char *text_out, size_t n_bytes)
+{
+    static const char *const buffers[] = {
+        [BENCH_NCCL_PLAIN] = "plain buffers",
+        [BENCH_NCCL_WINDOW] = "its own buffers in symmetric windows",
+        [BENCH_NCCL_BEST] = "the faster of plain buffers and its own in symmetric windows",
+    };
+    const struct reference *nccl = state;
+    int version = 0;
+    GYRE_TRY(check_result(nccl, nccl->ncclGetVersion(&version), "ncclGetVersion"));
+    const char *multicast = getenv("NCCL_NVLS_ENABLE");
+    const char *algo = getenv("NCCL_ALGO");
+    const char *proto = getenv("NCCL_PROTO");
+    snprintf(text_out, n_bytes, "NCCL %d.%d.%d, %s, algo %.16s, proto %.16s%s", version / 10000,
+             version / 100 % 100, version % 100, buffers[nccl->rank->options->nccl_mode],
+             algo == NULL ? "auto" : algo, proto == NULL ? "auto" : proto,
+             multicast != NULL && strcmp(multicast, "0") == 0
+                 ? ", NVLink multicast off (NCCL_NVLS_ENABLE=0)"
+                 : "");
+    return GYRE_SUCCESS;
+}
+
+static int nccl_modes(void *state, struct bench_mode *modes_out)
+{
+    const struct reference *nccl = state;
+    const int mode = nccl->rank->options->nccl_mode;
+    int n = 0;
+    if (mode != BENCH_NCCL_WINDOW)
+        modes_out[n++] = (struct bench_mode){"plain", NULL};
+    if (mode != BENCH_NCCL_PLAIN)
+        modes_out[n++] = (struct bench_mode){"window", &nccl->windows.buffers};
+    return n;
+}
+
+static gyre_status nccl_check(void *state, const struct bench_call *call)
+{
+    (void)state;
+    if (call->what.coll == GYRE_COLL_ALL_TO_ALL)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "--compare nccl: not for %s",
+                         gyre_collectives[call->what.coll].name);
+    return GYRE_SUCCESS;
+}
+
+static ncclResult_t exchange(const struct reference *nccl, const struct bench_call *call,
+                             ncclDataType_t type, cudaStream_t stream)
+{
+    const int n_ranks = nccl->rank->member.n_ranks;
+    const int me = nccl->rank->member.rank;
+    ncclResult_t result = nccl->ncclGroupStart();
+    if (result != ncclSuccess)
+        return result;
+    result =
+        nccl->ncclSend(call->send, call->what.count, type, (me + 1) % n_ranks, nccl->comm, stream);
+    if (result == ncclSuccess)
+        result = nccl->ncclRecv(call->recv, call->what.count, type, (me + n_ranks - 1) % n_ranks,
+                                nccl->comm, stream);
+    const ncclResult_t ended = nccl->ncclGroupEnd();
+    return result != ncclSuccess ? result : ended;
+}
+
+static gyre_status nccl_run(void *state, const struct bench_call *call)
+{
+    const struct reference *nccl = state;
+    const struct bench_case *what = &call->what;
+    const ncclDataType_t type = (ncclDataType_t)what->dtype;
+    const ncclRedOp_t op = (ncclRedOp_t)what->op;
+    const cudaStream_t stream = nccl->rank->stream;
+    ncclResult_t result = ncclInvalidArgument;
+    switch (what->coll) {
+    case GYRE_COLL_ALL_REDUCE:
+        result =
+            nccl->ncclAllReduce(call->send, call->recv, what->count, type, op, nccl->comm, stream);
+        break;
+    case GYRE_COLL_BROADCAST:
+        result = nccl->ncclBroadcast(call->send, call->recv, what->count, type, what->root,
+                                     nccl->comm, stream);
+        break;
+    case GYRE_COLL_REDUCE:
+        result = nccl->ncclReduce(call->send, call->recv, what->count, type, op, what->root,
+                                  nccl->comm, stream);
+        break;
+    case GYRE_COLL_ALL_GATHER:
+        result = nccl->ncclAllGather(call->send, call->recv, what->count, type, nccl->comm, stream);
+        break;
+    case GYRE_COLL_REDUCE_SCATTER:
+        result = nccl->ncclReduceScatter(call->send, call->recv, what->count, type, op, nccl->comm,
+                                         stream);
+        break;
+    case GYRE_COLL_SEND_RECV:
+        result = exchange(nccl, call, type, stream);
+        break;
+    default:
+        break;
+    }
+    return check_result(nccl, result, gyre_collectives[what->coll].name);
+}
+
+static const char *nccl_suspicion(const struct bench_call *call)
+{
+    (void)call;
+    return "";
+}
+
+const struct bench_reference_ops bench_reference_nccl = {
+    .name = "nccl",
+    .is_on_stream = true,
+    .open = nccl_open,
+    .version = nccl_version,
+    .modes = nccl_modes,
+    .check = nccl_check,
+    .run = nccl_run,
+    .suspicion = nccl_suspicion,
+    .close = nccl_close,
+};

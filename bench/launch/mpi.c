@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The only bench file that includes mpi.h: starting under mpirun, and OpenMPI's own collectives as
+ * the reference engine. MPI calls come from the main thread only. Its default error handler ends
+ * the job with a message, so results need no check.
+ */
+#include "bench/engines/compare.h"
+#include "bench/launch/world.h"
+
+#include <limits.h>
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static gyre_status mpi_open(struct bench_world *world)
+{
+    int provided;
+    MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided);
+    MPI_Comm_rank(MPI_COMM_WORLD, &world->process);
+    MPI_Comm_size(MPI_COMM_WORLD, &world->n_processes);
+    const char *promised = getenv("OMPI_COMM_WORLD_SIZE");
+    if (promised != NULL && strtol(promised, NULL, 10) != world->n_processes) {
+        MPI_Finalize();
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                         "mpirun started %s processes, but MPI sees %d: this bench was built with "
+                         "another MPI; build it with the one whose mpirun you use",
+                         promised, world->n_processes);
+    }
+    return GYRE_SUCCESS;
+}
+
+static gyre_status mpi_all_gather(struct bench_world *world, const void *mine, size_t n_bytes,
+                                  void *all_out)
+{
+    (void)world;
+    if (n_bytes > INT_MAX)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "%zu bytes from one process", n_bytes);
+    MPI_Allgather(mine, (int)n_bytes, MPI_BYTE, all_out, (int)n_bytes, MPI_BYTE, MPI_COMM_WORLD);
+    return GYRE_SUCCESS;
+}
+
+static void mpi_close(struct bench_world *world)
+{
+    (void)world;
+    MPI_Finalize();
+}
+
+const struct bench_world_ops bench_world_mpi = {
+    .name = "mpi",
+    .open = mpi_open,
+    .all_gather = mpi_all_gather,
+    .close = mpi_close,
+};
+
+/* ---- the reference engine --------------------------------------------------------------- */
+
+static MPI_Datatype type_of(gyre_dtype dtype)
+{
+    switch (dtype) {
+    case GYRE_INT8:
+        return MPI_INT8_T;
+    case GYRE_UINT8:
+        return MPI_UINT8_T;
+    case GYRE_INT32:
+        return MPI_INT32_T;
+    case GYRE_UINT32:
+        return MPI_UINT32_T;
+    case GYRE_INT64:
+        return MPI_INT64_T;
+    case GYRE_UINT64:
+        return MPI_UINT64_T;
+    case GYRE_FLOAT32:
+        return MPI_FLOAT;
+    case GYRE_FLOAT64:
+        return MPI_DOUBLE;
+    default:
+        return MPI_DATATYPE_NULL;
+    }
+}
+
+static MPI_Op op_of(gyre_op op)
+{
+    switch (op) {
+    case GYRE_SUM:
+        return MPI_SUM;
+    case GYRE_PROD:
+        return MPI_PROD;
+    case GYRE_MAX:
+        return MPI_MAX;
+    case GYRE_MIN:
+        return MPI_MIN;
+    default:
+        return MPI_OP_NULL;
+    }
+}
+
+static gyre_status reference_open(const struct bench_rank *rank, void **state_out)
+{
+    if (rank->member.team->world->ops != &bench_world_mpi)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "--compare mpi: start with mpirun");
+    if (rank->member.team->n_local != 1)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                         "--compare mpi: MPI's ranks are processes; leave -g and -t at 1");
+    if (rank->device_kind != GYRE_DEVICE_HOST)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "--compare mpi: host memory only (--device host)");
+    *state_out = NULL;
+    return GYRE_SUCCESS;
+}
+
+static gyre_status reference_version(void *state, char *text_out, size_t n_bytes)
+{
+    char text[MPI_MAX_LIBRARY_VERSION_STRING];
+    int n_text;
+    (void)state;
+    MPI_Get_library_version(text, &n_text);
+    text[strcspn(text, ",\n")] = '\0'; /* what follows is how it was packaged */
+    snprintf(text_out, n_bytes, "%s", text);
+    return GYRE_SUCCESS;
+}
+
+static int reference_modes(void *state, struct bench_mode *modes_out)
+{
+    (void)state;
+    modes_out[0] = (struct bench_mode){"plain", NULL};
+    return 1;
+}
+
+/* MPI's broadcast has one buffer: the root's input, the others' output. */
+static void run_broadcast(const struct bench_call *call, int count, MPI_Datatype type)
+{
+    int rank;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    void *buffer = rank == call->what.root ? (void *)(uintptr_t)call->send : call->recv;
+    MPI_Bcast(buffer, count, type, call->what.root, MPI_COMM_WORLD);
+    /* gyre's root also writes its recv buffer, and so must this one */
+    if (rank == call->what.root && call->recv != call->send)
+        memcpy(call->recv, call->send, call->what.n_bytes);
+}
+
+static void run_exchange(const struct bench_call *call, int count, MPI_Datatype type)
+{
+    int rank;
+    int n_ranks;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &n_ranks);
+    MPI_Sendrecv(call->send, count, type, (rank + 1) % n_ranks, 0, call->recv, count, type,
+                 (rank + n_ranks - 1) % n_ranks, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+static void run_all_reduce(const struct bench_call *call, int count, MPI_Datatype type)
+{
+    MPI_Allreduce(call->send, call->recv, count, type, op_of(call->what.op), MPI_COMM_WORLD);
+}
+
+static void run_reduce(const struct bench_call *call, int count, MPI_Datatype type)
+{
+    MPI_Reduce(call->send, call->recv, count, type, op_of(call->what.op), call->what.root,
+               MPI_COMM_WORLD);
+}
+
+static void run_all_gather(const struct bench_call *call, int count, MPI_Datatype type)
+{
+    MPI_Allgather(call->send, count, type, call->recv, count, type, MPI_COMM_WORLD);
+}
+
+static void run_reduce_scatter(const struct bench_call *call, int count, MPI_Datatype type)
+{
+    MPI_Reduce_scatter_block(call->send, call->recv, count, type, op_of(call->what.op),
+                             MPI_COMM_WORLD);
+}
+
+static void run_all_to_all(const struct bench_call *call, int count, MPI_Datatype type)
+{
+    MPI_Alltoall(call->send, count, type, call->recv, count, type, MPI_COMM_WORLD);
+}
+
+/* What can be compared; NULL = refused before anything runs. */
+static void (*const runs[GYRE_N_COLLECTIVES])(const struct bench_call *call, int count,
+                                              MPI_Datatype type) = {
+    [GYRE_COLL_ALL_REDUCE] = run_all_reduce,
+    [GYRE_COLL_BROADCAST] = run_broadcast,
+    [GYRE_COLL_REDUCE] = run_reduce,
+    [GYRE_COLL_ALL_GATHER] = run_all_gather,
+    [GYRE_COLL_REDUCE_SCATTER] = run_reduce_scatter,
+    [GYRE_COLL_ALL_TO_ALL] = run_all_to_all,
+    [GYRE_COLL_SEND_RECV] = run_exchange,
+};
+
+static gyre_status reference_check(void *state, const struct bench_call *call)
+{
+    (void)state;
+    if (runs[call->what.coll] == NULL)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "--compare mpi: not for %s",
+                         gyre_collectives[call->what.coll].name);
+    if (call->what.count > INT_MAX)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "MPI's counts end at %d", INT_MAX);
+    if (type_of(call->what.dtype) == MPI_DATATYPE_NULL)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "MPI has no type %s",
+                         gyre_dtype_names[call->what.dtype]);
+    if (gyre_collectives[call->what.coll].reduces && op_of(call->what.op) == MPI_OP_NULL)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "MPI has no operation %s",
+                         gyre_op_names[call->what.op]);
+    return GYRE_SUCCESS;
+}
+
+static gyre_status reference_run(void *state, const struct bench_call *call)
+{
+    (void)state;
+    runs[call->what.coll](call, (int)call->what.count, type_of(call->what.dtype));
+    return GYRE_SUCCESS;
+}
+
+/* Seen with Open MPI 4.1.4 on an AMD EPYC, 2026-11: 100 + 100 in int8 is 127, and -56 without
+ * that component. */
+static const char *reference_suspicion(const struct bench_call *call)
+{
+    const bool is_byte = gyre_dtype_bytes(call->what.dtype) == 1;
+    const bool is_sum = gyre_collectives[call->what.coll].reduces && call->what.op == GYRE_SUM;
+    return is_byte && is_sum ? " (Open MPI's op/avx saturates where sums of 8-bit integers should "
+                               "wrap: try mpirun --mca op ^avx)"
+                             : "";
+}
+
+static void reference_close(void *state)
+{
+    (void)state;
+}
+
+const struct bench_reference_ops bench_reference_mpi = {
+    .name = "mpi",
+    .open = reference_open,
+    .version = reference_version,
+    .modes = reference_modes,
+    .check = reference_check,
+    .run = reference_run,
+    .suspicion = reference_suspicion,
+    .close = reference_close,
+};

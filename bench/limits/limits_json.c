@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The file of limits: written whole, and read for one ceiling of one ring. Keys:
+ * docs/performance.md.
+ */
+#include "bench/limits/limits.h"
+
+#ifdef GYRE_BENCH_WITH_JSON
+
+#include "bench/report/json_add.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SCHEMA_VERSION 1
+
+static void add_gpus(struct json_object *root, const struct bench_limits *limits)
+{
+    struct json_object *list = add_array(root, "gpus");
+    for (int i = 0; i < limits->n_gpus; i++) {
+        struct json_object *gpu = json_object_new_object();
+        add_int(gpu, "device", i);
+        add_text(gpu, "name", limits->gpus[i].name);
+        add_text(gpu, "pci", limits->gpus[i].pci);
+        add_int(gpu, "arch", limits->gpus[i].arch);
+        add_int(gpu, "sms", limits->gpus[i].n_sms);
+        json_object_array_add(list, gpu);
+    }
+}
+
+static void add_measured(struct json_object *object, const char *key, double value)
+{
+    if (value > 0)
+        add_number(object, key, value);
+}
+
+static void add_ring(struct json_object *list, const struct bench_limits_ring *ring)
+{
+    struct json_object *object = json_object_new_object();
+    add_int(object, "gpus", ring->n_gpus);
+    struct json_object *rates = add_array(object, "rates");
+    for (int i = 0; i < BENCH_LIMITS_N_PATHS; i++)
+        for (int point = 0; point < BENCH_LIMITS_N_POINTS; point++) {
+            const struct bench_limits_path_traits *path = &bench_limits_paths[i];
+            if (!(ring->gbytes_per_s[i][point] > 0))
+                continue;
+            struct json_object *rate = json_object_new_object();
+            add_text(rate, "path", path->name);
+            add_int(rate, path->unit, (int64_t)path->points[point]);
+            add_number(rate, "gbytes_per_s", ring->gbytes_per_s[i][point]);
+            json_object_array_add(rates, rate);
+        }
+    struct json_object *ceilings = add_object(object, "ceilings_gbytes_per_s");
+    for (int i = 0; i < BENCH_N_CEILINGS; i++)
+        add_measured(ceilings, bench_ceiling_names[i],
+                     bench_limits_ceiling(ring, (enum bench_ceiling)i));
+    json_object_array_add(list, object);
+}
+
+gyre_status bench_limits_write(const struct bench_limits *limits, const char *path)
+{
+    char host[64] = "";
+    struct json_object *root = json_object_new_object();
+    gethostname(host, sizeof(host) - 1);
+    add_int(root, "schema_version", SCHEMA_VERSION);
+    add_text(root, "bench", "limits");
+    add_text(root, "host", host);
+    add_time(root, "measured");
+    add_gpus(root, limits);
+    add_int(root, "pass_bytes", (int64_t)limits->buffer_bytes);
+    add_measured(root, "flag_us", limits->flag_us);
+    add_measured(root, "launch_us", limits->launch_us);
+    add_measured(root, "launch_wait_us", limits->launch_wait_us);
+    add_measured(root, "graph_launch_us", limits->graph_launch_us);
+    add_measured(root, "local_copy_gbytes_per_s", limits->local_copy_gbytes_per_s);
+    struct json_object *rings = add_array(root, "rings");
+    for (int i = 0; i < limits->n_rings; i++)
+        add_ring(rings, &limits->rings[i]);
+    struct json_object *notes = add_array(root, "not_measured");
+    for (int i = 0; i < limits->n_notes; i++) {
+        struct json_object *note = json_object_new_object();
+        add_text(note, "what", limits->notes[i].what);
+        add_text(note, "why", limits->notes[i].why);
+        json_object_array_add(notes, note);
+    }
+    const gyre_status status = bench_json_write(root, path);
+    json_object_put(root);
+    return status;
+}
+
+/* The member of an object if it has the type; else NULL. */
+static struct json_object *find(struct json_object *object, const char *key, enum json_type type)
+{
+    struct json_object *child = NULL;
+    if (!json_object_is_type(object, json_type_object) ||
+        !json_object_object_get_ex(object, key, &child) || !json_object_is_type(child, type))
+        return NULL;
+    return child;
+}
+
+static gyre_status check_kind(struct json_object *root)
+{
+    struct json_object *bench = find(root, "bench", json_type_string);
+    struct json_object *version = find(root, "schema_version", json_type_int);
+    if (bench == NULL || strcmp(json_object_get_string(bench), "limits") != 0)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "was not written by build/bench/limits (\"bench\" is not \"limits\")");
+    if (version == NULL || json_object_get_int64(version) != SCHEMA_VERSION)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "its schema_version is not %d: measure again",
+                         SCHEMA_VERSION);
+    return GYRE_SUCCESS;
+}
+
+/* The ring of n GPUs, or an error that lists those that there are. */
+static gyre_status find_ring(struct json_object *root, int n_gpus, struct json_object **ring_out)
+{
+    char known[96] = "";
+    size_t used = 0;
+    struct json_object *rings = find(root, "rings", json_type_array);
+    const size_t n_rings = rings == NULL ? 0 : json_object_array_length(rings);
+    for (size_t i = 0; i < n_rings; i++) {
+        struct json_object *ring = json_object_array_get_idx(rings, i);
+        struct json_object *count = find(ring, "gpus", json_type_int);
+        const int n = count == NULL ? 0 : json_object_get_int(count);
+        if (n == n_gpus) {
+            *ring_out = ring;
+            return GYRE_SUCCESS;
+        }
+        if (used < sizeof(known))
+            used += (size_t)snprintf(&known[used], sizeof(known) - used, " %d", n);
+    }
+    return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "has no ring of %d GPUs, but of%s", n_gpus,
+                     known[0] == '\0' ? " none" : known);
+}
+
+static gyre_status read_limit(struct json_object *root, int n_ranks, struct bench_limit *limit)
+{
+    struct json_object *ring = NULL;
+    GYRE_TRY(check_kind(root));
+    GYRE_TRY(find_ring(root, n_ranks, &ring));
+    struct json_object *ceilings = find(ring, "ceilings_gbytes_per_s", json_type_object);
+    struct json_object *number = NULL;
+    if (ceilings == NULL || !json_object_object_get_ex(ceilings, limit->ceiling, &number))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "the ring of %d GPUs has no ceiling %s",
+                         n_ranks, limit->ceiling);
+    limit->gbytes_per_s =
+        json_object_is_type(number, json_type_double) || json_object_is_type(number, json_type_int)
+            ? json_object_get_double(number)
+            : 0;
+    if (!isfinite(limit->gbytes_per_s) || limit->gbytes_per_s <= 0)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "ring of %d GPUs: %s = %.40s: expected a number above 0", n_ranks,
+                         limit->ceiling, json_object_to_json_string(number));
+    return GYRE_SUCCESS;
+}
+
+gyre_status bench_limits_read(const char *path, enum gyre_collective coll, int n_ranks,
+                              struct bench_limit *limit_out)
+{
+    struct bench_limit limit = {
+        .ceiling =
+            bench_ceiling_names[coll == GYRE_COLL_ALL_REDUCE ? BENCH_CEILING_all_reduce_push_push
+                                                             : BENCH_CEILING_push]};
+    struct json_object *root = NULL;
+    gyre_status status = bench_json_read(path, &root);
+    if (status != GYRE_SUCCESS)
+        return gyre_fail_context(status, "--limits");
+    status = read_limit(root, n_ranks, &limit);
+    json_object_put(root);
+    if (status != GYRE_SUCCESS)
+        return gyre_fail_context(status, "--limits %s", path);
+    *limit_out = limit;
+    return GYRE_SUCCESS;
+}
+
+#else
+
+static gyre_status refuse(const char *option)
+{
+    return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                     "%s: built without json-c; install libjson-c-dev and build again", option);
+}
+
+gyre_status bench_limits_write(const struct bench_limits *limits, const char *path)
+{
+    (void)limits;
+    (void)path;
+    return refuse("--json");
+}
+
+gyre_status bench_limits_read(const char *path, enum gyre_collective coll, int n_ranks,
+                              struct bench_limit *limit_out)
+{
+    (void)path;
+    (void)coll;
+    (void)n_ranks;
+    (void)limit_out;
+    return refuse("--limits");
+}
+
+#endif

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * CSV: one line a size and half (out of place, in place), plain numbers, no spaces.
+ */
+#include "bench/report/output.h"
+
+void bench_csv_header(FILE *file)
+{
+    fputs("collective,bytes,count,type,op,root,in_place,time_us,algbw_gbytes_per_s,"
+          "busbw_gbytes_per_s,wrong,min_us,median_us,mean_us,p99_us,max_us,algorithm,protocol,"
+          "channels,transports,reference_us,ratio,reference_mode\n",
+          file);
+}
+
+static void write_half(FILE *file, const struct bench_row *row, bool is_in_place)
+{
+    const struct bench_timing *timing = is_in_place ? &row->in_place : &row->out_of_place;
+    const struct gyre_collective_traits *traits = &gyre_collectives[row->what.coll];
+    fprintf(file, "%s,%zu,%zu,%s,%s,%d,%d,%.3f,%.6f,%.6f,", traits->name, row->what.n_bytes,
+            row->what.count, gyre_dtype_names[row->what.dtype],
+            traits->reduces ? gyre_op_names[row->what.op] : "",
+            traits->has_root && row->what.coll != GYRE_COLL_SEND_RECV ? row->what.root : -1,
+            is_in_place, timing->time_us, timing->algbw, timing->busbw);
+    if (timing->n_wrong >= 0)
+        fprintf(file, "%lld", (long long)timing->n_wrong);
+    fprintf(file, ",%.3f,%.3f,%.3f,%.3f,%.3f,%s,%s,%u,\"%s\",", timing->us.min, timing->us.median,
+            timing->us.mean, timing->us.p99, timing->us.max, row->plan.algorithm, row->plan.proto,
+            row->plan.n_channels, row->plan.transports);
+    if (row->comparison.is_present && !is_in_place)
+        fprintf(file, "%.3f,%.4f,%s", row->comparison.reference_us, row->comparison.ratio,
+                row->comparison.mode_names[row->comparison.mode]);
+    else
+        fputs(",,", file);
+    fputc('\n', file);
+}
+
+void bench_csv_row(FILE *file, const struct bench_row *row)
+{
+    write_half(file, row, false);
+    write_half(file, row, true);
+}

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The text table. Header, columns and footer are those of nccl-tests, byte for byte, because
+ * scripts parse them; more columns appear only with --compare, --limits and -S, and with -C on GPUs
+ * a line of the footer.
+ */
+#include "bench/report/output.h"
+
+#include "bench/driver/streams.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct bench_output {
+    const struct bench_setting *setting;
+    FILE *csv;
+    struct bench_json *json;
+};
+
+#define TIME_FORMAT "%Y-%m-%d %H:%M:%S"
+
+/* At most `width` characters where that is possible: as many decimals as fit, up to two. */
+static void print_figure(double value, int width)
+{
+    int n_digits = 0;
+    for (double power = 1; value >= power; power *= 10)
+        n_digits++;
+    if (n_digits < width - 2)
+        printf("  %*.2f", width, value);
+    else if (n_digits < width - 1)
+        printf("  %*.1f", width, value);
+    else if (n_digits < width + 1)
+        printf("  %*.0f", width, value);
+    else
+        printf("  %*.*e", width, width >= 7 ? 1 : 0, value);
+}
+
+static void print_timing(const struct bench_timing *timing)
+{
+    print_figure(timing->time_us, 7);
+    print_figure(timing->algbw, 6);
+    print_figure(timing->busbw, 6);
+    if (timing->n_wrong < 0)
+        printf("    N/A");
+    else
+        printf("  %6g", (double)timing->n_wrong);
+}
+
+static void print_settings(const struct bench_setting *setting)
+{
+    const struct bench_options *options = setting->options;
+    const bool is_factor = options->step_factor > 1;
+    int library = 0;
+    (void)gyre_get_version(&library);
+    printf("# gyre version %d.%d.%d gyre-headers=%d gyre-library=%d\n", library / 10000,
+           library / 100 % 100, library % 100, GYRE_VERSION, library);
+    printf("# Collective test starting: %s\n", setting->kind->name);
+    printf("# nThread %d nGpus %d minBytes %zu maxBytes %zu step: %zu(%s) warmup iters: %d iters: "
+           "%d agg iters: %d validation: %d graph: %d\n",
+           options->n_threads, options->n_gpus, options->min_bytes, options->max_bytes,
+           is_factor ? (size_t)options->step_factor : options->step_bytes,
+           is_factor ? "factor" : "bytes", options->n_warmup, options->n_iters,
+           options->n_aggregated, options->n_checks, options->n_graph_launches);
+    if (options->is_blocking)
+        printf("# Blocking Enabled: wait for completion and barrier after each collective \n");
+    printf("#\n# Using devices\n");
+    for (int i = 0; i < setting->n_ranks; i++) {
+        const struct bench_place *place = &setting->places[i];
+        printf("#  Rank %2d Group %2d Pid %6d on %10s device %2d [%s] %s\n", place->rank, 0,
+               place->pid, place->host, place->device, place->pci, place->words);
+    }
+    if (setting->reference[0] != '\0')
+        printf("# Comparing with %s\n", setting->reference);
+    if (setting->limit.gbytes_per_s > 0)
+        printf("# Limit of busbw: %.1f GB/s, %s of %s\n", setting->limit.gbytes_per_s,
+               setting->limit.ceiling, options->limits_path);
+}
+
+static void print_columns(const struct bench_setting *setting)
+{
+    const struct bench_options *options = setting->options;
+    const char *time_name = options->is_cputime ? "cputime" : "time";
+    const char *stamp = options->has_timestamps ? "timestamp" : "";
+    const char *format = options->has_timestamps ? TIME_FORMAT : "";
+    const int width = options->has_timestamps ? 19 : 0;
+    const bool compares = options->compare != NULL;
+    const bool has_limit = setting->limit.gbytes_per_s > 0;
+    printf("#\n");
+    printf(
+        "# %10s  %12s  %8s  %6s  %6s           out-of-place                       in-place       "
+        "   ",
+        "", "", "", "", "");
+    if (has_limit) /* after the time stamp's column and its blank */
+        printf("%*s  %% of limit", width, "");
+    if (compares)
+        printf("  median of %d rounds", options->n_rounds);
+    printf("\n# %10s  %12s  %8s  %6s  %6s  %7s  %6s  %6s  %6s  %7s  %6s  %6s  %6s %*s", "size",
+           "count", "type", "redop", "root", time_name, "algbw", "busbw", "#wrong", time_name,
+           "algbw", "busbw", "#wrong", width, stamp);
+    if (has_limit)
+        printf("  %5s  %5s", "out", "in");
+    if (compares)
+        printf("  %9s  %9s  %6s  %9s  %9s%s", "gyre", options->compare, "ratio", "p99 gyre", "p99",
+               options->nccl_mode == BENCH_NCCL_BEST ? "    mode" : "");
+    printf("\n# %10s  %12s  %8s  %6s  %6s  %7s  %6s  %6s  %6s  %7s  %6s  %6s  %6s %*s", "(B)",
+           "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(GB/s)", "(GB/s)", "",
+           width, format);
+    if (has_limit)
+        printf("  %5s  %5s", "(%)", "(%)");
+    if (compares)
+        printf("  %9s  %9s  %6s  %9s  %9s", "(us)", "(us)", "", "(us)", "(us)");
+    printf("\n");
+}
+
+gyre_status bench_output_open(const struct bench_setting *setting, struct bench_output **output_out)
+{
+    struct bench_output *output = calloc(1, sizeof(*output));
+    if (output == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "output");
+    output->setting = setting;
+    gyre_status status = GYRE_SUCCESS;
+    if (setting->options->json_path != NULL)
+        GYRE_TRY_GOTO(status, bench_json_open(setting, &output->json), free_output);
+    if (setting->options->csv_path != NULL) {
+        output->csv = fopen(setting->options->csv_path, "w");
+        if (output->csv == NULL) {
+            status = gyre_fail_errno(errno, "--csv %s", setting->options->csv_path);
+            goto free_output;
+        }
+        bench_csv_header(output->csv);
+    }
+    print_settings(setting);
+    print_columns(setting);
+    GYRE_TRY_GOTO(status, bench_streams_flush(), free_output);
+    *output_out = output;
+    return GYRE_SUCCESS;
+free_output:
+    if (output->csv != NULL)
+        fclose(output->csv);
+    (void)bench_json_close(output->json, NULL);
+    free(output);
+    return status;
+}
+
+static void print_row(const struct bench_setting *setting, const struct bench_row *row)
+{
+    const struct gyre_collective_traits *traits = &gyre_collectives[row->what.coll];
+    const bool has_root = traits->has_root && row->what.coll != GYRE_COLL_SEND_RECV;
+    printf("%12zu  %12zu  %8s  %6s  %6d", row->what.n_bytes, row->what.count,
+           gyre_dtype_names[row->what.dtype],
+           traits->reduces ? gyre_op_names[row->what.op] : "none", has_root ? row->what.root : -1);
+    print_timing(&row->out_of_place);
+    print_timing(&row->in_place);
+    if (setting->options->has_timestamps) {
+        char stamp[32];
+        const time_t now = time(NULL);
+        struct tm parts;
+        strftime(stamp, sizeof(stamp), TIME_FORMAT, localtime_r(&now, &parts));
+        printf("%21s", stamp);
+    }
+    if (setting->limit.gbytes_per_s > 0)
+        printf("   %5.1f  %5.1f", 100 * row->out_of_place.busbw / setting->limit.gbytes_per_s,
+               100 * row->in_place.busbw / setting->limit.gbytes_per_s);
+    const struct bench_comparison *compared = &row->comparison;
+    if (compared->is_present)
+        printf("   %9.2f  %9.2f  %6.2f  %9.2f  %9.2f", compared->gyre_us, compared->reference_us,
+               compared->ratio, compared->gyre_p99_us, compared->reference_p99_us);
+    if (compared->n_modes > 1)
+        printf("  %6s", compared->mode_names[compared->mode]);
+    printf("\n");
+}
+
+gyre_status bench_output_row(struct bench_output *output, const struct bench_row *row)
+{
+    print_row(output->setting, row);
+    GYRE_TRY(bench_streams_flush());
+    if (output->csv != NULL) {
+        bench_csv_row(output->csv, row);
+        if (fflush(output->csv) != 0)
+            return gyre_fail_errno(errno, "--csv %s", output->setting->options->csv_path);
+    }
+    return output->json == NULL ? GYRE_SUCCESS : bench_json_row(output->json, row);
+}
+
+gyre_status bench_output_close(struct bench_output *output, const struct bench_summary *summary)
+{
+    if (output == NULL)
+        return GYRE_SUCCESS;
+    const char *verdict = "";
+    if (summary->least_busbw >= 0)
+        verdict =
+            summary->busbw < summary->least_busbw * 0.9 || summary->has_failed ? "FAILED" : "OK";
+    if (summary->is_interrupted)
+        printf("# Interrupted: what follows is of the sizes above\n");
+    if (summary->has_failed)
+        printf("# Ended by an error: what follows is of the sizes above\n");
+    printf("# %-20s : %lld %s\n", "Out of bounds values", (long long)summary->n_wrong,
+           summary->n_wrong != 0 || summary->has_failed ? "FAILED" : "OK");
+    printf("# %-20s : %g %s\n", "Avg bus bandwidth", summary->busbw, verdict);
+    if (summary->launch_us > 0)
+        printf("# %-20s : %.2f us, a call takes %.2f us more\n", "Empty launch", summary->launch_us,
+               summary->time_us - summary->launch_us);
+    printf("#\n# Collective test concluded: %s\n#\n", output->setting->kind->name);
+    gyre_status status = bench_streams_flush(); /* who interrupted mpirun kills soon after */
+    const gyre_status closed = bench_json_close(output->json, summary);
+    status = status != GYRE_SUCCESS ? status : closed;
+    if (output->csv != NULL && fclose(output->csv) != 0 && status == GYRE_SUCCESS)
+        status = gyre_fail_errno(errno, "--csv %s", output->setting->options->csv_path);
+    free(output);
+    return status;
+}

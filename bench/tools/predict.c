@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * --predict: is the model right, and is the tuner? A line a size; a summary.
+ */
+#include "bench/tools/choices.h"
+#include "bench/driver/measure.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct tally {
+    int n_sizes;
+    double log_sum;    /* of |log(predicted / measured)| */
+    double worst_loss; /* of the tuner against the best forced choice */
+    size_t worst_bytes;
+    int n_losses; /* sizes with more than the limit */
+};
+
+/* The tuner may lose this much to the best choice. */
+#define MOST_LOSS 0.05
+/* Choices that twice look so many times as slow as the fastest are hardly the best. */
+#define MOST_SLOWNESS 3.0
+
+static void print_head(const struct bench_rank *rank)
+{
+    const struct gyre_tuner_facts *facts = gyre_plan_facts(rank->comm);
+    printf("# %s, %d ranks on %u hosts; constants: %s; choices by %s\n",
+           gyre_collectives[rank->kind->coll].name, rank->member.n_ranks, facts->n_hosts,
+           facts->cost != NULL ? "GYRE_TUNING_FILE" : "shipped",
+           facts->cost != NULL ? "prediction" : "the shipped tables");
+    printf("# medians of %d interleaved rounds; %s\n", rank->options->n_rounds,
+           rank->options->n_graph_launches > 0 ? "calls of a graph"
+                                               : "a call ends everywhere before the next starts");
+    printf("#%11s  %-8s %-7s %3s %7s %10s %10s %6s  %-8s %-7s %3s %7s %10s %6s\n", "bytes", "tuner",
+           "proto", "ch", "tile", "predicted", "measured", "ratio", "best", "proto", "ch", "tile",
+           "measured", "loss");
+}
+
+static void print_line(const struct bench_case *what, const struct bench_trial *tuned,
+                       const struct bench_trial *best, double loss)
+{
+    printf("%12zu  %-8s %-7s %3u %7u %10.2f %10.2f %6.2f  %-8s %-7s %3u %7u %10.2f %5.1f%%\n",
+           what->n_bytes, tuned->choice.algorithm->name, gyre_proto_names[tuned->choice.proto],
+           tuned->choice.n_channels, tuned->choice.tile_bytes, tuned->predicted_us, tuned->us,
+           tuned->us > 0 ? tuned->predicted_us / tuned->us : 0, best->choice.algorithm->name,
+           gyre_proto_names[best->choice.proto], best->choice.n_channels, best->choice.tile_bytes,
+           best->us, loss * 100);
+    fflush(stdout);
+}
+
+/* The fastest of a size's trials, which begin with the tuner's; another than that if there is. */
+static const struct bench_trial *find_rival(const struct bench_trial *trials, int n_trials)
+{
+    const struct bench_trial *best = &trials[n_trials > 1];
+    for (int i = 1; i < n_trials; i++)
+        if (best->is_dropped || (!trials[i].is_dropped && trials[i].us < best->us))
+            best = &trials[i];
+    return best;
+}
+
+/* The fastest of many looks faster than it is, so it meets the tuner's choice once more: what this
+ * second pass measures is what is reported. @duels_out: pairs. */
+static void pair_up(const struct bench_trials *trials, struct bench_trials *duels_out)
+{
+    for (int i = 0, next; i < trials->n_trials; i = next) {
+        for (next = i + 1; next < trials->n_trials && !trials->trials[next].is_tuned; next++)
+            ;
+        duels_out->trials[duels_out->n_trials++] = trials->trials[i];
+        duels_out->trials[duels_out->n_trials++] = *find_rival(&trials->trials[i], next - i);
+    }
+}
+
+static void take_duel(const struct bench_rank *rank, const struct bench_trial *duel,
+                      struct tally *tally)
+{
+    const struct bench_trial *tuned = &duel[0], *rival = &duel[1];
+    const struct bench_trial *best = rival->us < tuned->us ? rival : tuned;
+    const double loss = best->us > 0 ? tuned->us / best->us - 1 : 0;
+    tally->n_sizes++;
+    if (tuned->predicted_us > 0 && tuned->us > 0)
+        tally->log_sum += fabs(log(tuned->predicted_us / tuned->us));
+    tally->n_losses += loss > MOST_LOSS;
+    if (loss > tally->worst_loss) {
+        tally->worst_loss = loss;
+        tally->worst_bytes = tuned->what.n_bytes;
+    }
+    if (rank->member.rank == 0)
+        print_line(&tuned->what, tuned, best, loss);
+}
+
+static gyre_status list_trials(const struct bench_rank *rank, struct bench_trials *trials)
+{
+    const struct bench_options *options = rank->options;
+    size_t n_bytes = options->min_bytes;
+    while (n_bytes <= options->max_bytes) {
+        const struct bench_case what =
+            bench_case_of(rank->kind->coll, rank->member.n_ranks, n_bytes,
+                          (gyre_dtype)options->dtype, (gyre_op)options->op, options->root);
+        if (what.count > 0)
+            GYRE_TRY(bench_add_trials(rank, &what, trials));
+        n_bytes = bench_options_next_bytes(options, n_bytes);
+    }
+    return GYRE_SUCCESS;
+}
+
+static gyre_status check_options(const struct bench_rank *rank)
+{
+    const struct bench_options *options = rank->options;
+    if (rank->kind->coll == GYRE_COLL_SEND_RECV)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "--predict: point to point has one way only");
+    if (options->dtype == BENCH_ALL || options->op == BENCH_ALL || options->root == BENCH_ALL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--predict takes one of -d, -o and -r");
+    return GYRE_SUCCESS;
+}
+
+static void print_tally(const struct tally *tally)
+{
+    if (tally->n_sizes == 0)
+        return;
+    printf("# predicted and measured differ by a factor of %.2f (geometric mean)\n",
+           exp(tally->log_sum / tally->n_sizes));
+    printf(
+        "# the tuner loses over %.0f%% to the best choice at %d of %d sizes, at most %.1f%% (%zu "
+        "B)\n",
+        MOST_LOSS * 100, tally->n_losses, tally->n_sizes, tally->worst_loss * 100,
+        tally->worst_bytes);
+}
+
+gyre_status bench_predict(struct bench_rank *rank)
+{
+    struct tally tally = {0};
+    struct bench_trials *trials = calloc(1, sizeof(*trials));
+    struct bench_trials *duels = calloc(1, sizeof(*duels));
+    gyre_status status = trials == NULL || duels == NULL
+                             ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "trials")
+                             : check_options(rank);
+    if (status == GYRE_SUCCESS) {
+        trials->most_slowness = MOST_SLOWNESS;
+        status = list_trials(rank, trials);
+    }
+    status = bench_rank_agree(rank, status);
+    if (status == GYRE_SUCCESS && rank->member.rank == 0)
+        print_head(rank);
+    if (status == GYRE_SUCCESS)
+        status = bench_time_trials(rank, trials);
+    if (status == GYRE_SUCCESS) {
+        pair_up(trials, duels);
+        status = bench_time_trials(rank, duels);
+    }
+    for (int i = 0; status == GYRE_SUCCESS && i + 1 < duels->n_trials; i += 2)
+        take_duel(rank, &duels->trials[i], &tally);
+    if (status == GYRE_SUCCESS && rank->member.rank == 0)
+        print_tally(&tally);
+    free(duels);
+    free(trials);
+    return status;
+}

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From options to a table of predictions. Protocol, channels and tile come from the tuner's tables,
+ * as in a communicator of that size, unless they are given.
+ */
+#include "bench/tools/schedule_predict.h"
+
+#include "algorithms/simulate.h"
+#include "bench/driver/options.h"
+#include "core/base/util.h"
+#include "core/plan/plan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_ALGORITHMS 16
+#define SIZE_FACTOR    4
+
+/* Everything that stays the same from size to size. */
+struct table {
+    const struct predict_request *request;
+    struct gyre_cost cost;
+    struct gyre_tuner_facts facts;
+    struct gyre_filter filter;
+    const struct gyre_algorithm *algorithms[MAX_ALGORITHMS];
+    struct gyre_simulator *simulators[MAX_ALGORITHMS];
+    int n_algorithms;
+};
+
+/* One answer. */
+struct cell {
+    struct gyre_choice choice;
+    struct gyre_prediction prediction;
+};
+
+static gyre_status open_costs(struct table *table)
+{
+    const char *name = table->request->cost == NULL ? "h200" : table->request->cost;
+    const struct gyre_cost *shipped = gyre_cost_find(name);
+    table->facts.device_kind =
+        shipped == &gyre_cost_h200 ? GYRE_DEVICE_CUDA : GYRE_DEVICE_HOST; /* a file is a host's */
+    if (shipped != NULL) {
+        table->cost = *shipped;
+        return GYRE_SUCCESS;
+    }
+    struct gyre_tuning tuning;
+    const gyre_status status = gyre_tuning_load(name, &tuning);
+    if (status != GYRE_SUCCESS)
+        return gyre_fail_context(status, "--cost is host, h200 or a file");
+    table->cost = tuning.cost;
+    return GYRE_SUCCESS;
+}
+
+static gyre_status open_facts(struct table *table)
+{
+    const struct predict_request *request = table->request;
+    struct gyre_tuner_facts *facts = &table->facts;
+    facts->n_ranks = request->n_ranks;
+    facts->grouping = request->grouping;
+    facts->n_hosts = request->grouping == NULL ? 1 : request->grouping->n_hosts;
+    facts->is_proxied = facts->n_hosts > 1;
+    facts->is_ll128_safe = facts->device_kind == GYRE_DEVICE_CUDA && facts->n_hosts == 1;
+    facts->has_lamport = gyre_collectives[request->coll].reduces; /* of f32, as benches have it */
+    facts->spec =
+        gyre_tuner_fifo_spec(facts->device_kind, facts->n_ranks, facts->is_proxied, 0, UINT32_MAX);
+    facts->min_channels = 1;
+    facts->max_channels = facts->spec.n_fifos;
+    return gyre_filter_parse("", request->proto == NULL ? "" : request->proto, "", &table->filter);
+}
+
+static gyre_status open_table(struct table *table)
+{
+    const struct predict_request *request = table->request;
+    const struct gyre_shape shape = {.coll = request->coll,
+                                     .n_ranks = (uint16_t)request->n_ranks,
+                                     .root = (uint16_t)request->root,
+                                     .grouping = request->grouping};
+    const struct gyre_machine machine = {.grouping = request->grouping};
+    GYRE_TRY(open_costs(table));
+    GYRE_TRY(open_facts(table));
+    for (int i = 0; gyre_algorithms[i] != NULL && table->n_algorithms < MAX_ALGORITHMS; i++) {
+        const bool is_asked = request->algorithm == gyre_algorithms[i];
+        if (!is_asked &&
+            (request->algorithm != NULL || !gyre_algorithm_has(gyre_algorithms[i], request->coll)))
+            continue;
+        struct gyre_simulator **simulator = &table->simulators[table->n_algorithms];
+        const gyre_status status =
+            gyre_simulator_open(gyre_algorithms[i], &shape, &machine, false, simulator);
+        if (status == GYRE_ERROR_UNSUPPORTED && !is_asked) {
+            printf("# left out: %s\n", gyre_cause());
+            continue;
+        }
+        GYRE_TRY(status);
+        table->algorithms[table->n_algorithms++] = gyre_algorithms[i];
+    }
+    return GYRE_SUCCESS;
+}
+
+static void close_table(struct table *table)
+{
+    for (int i = 0; i < table->n_algorithms; i++)
+        gyre_simulator_close(table->simulators[i]);
+}
+
+/* @n_bytes: as the collective's parameter counts. */
+static gyre_status predict(struct table *table, int column, uint64_t n_bytes, struct cell *cell)
+{
+    const struct predict_request *request = table->request;
+    struct gyre_simulator *simulator = table->simulators[column];
+    struct gyre_choice *choice = &cell->choice;
+    struct gyre_filter filter = table->filter;
+    for (int i = 0; gyre_algorithms[i] != NULL; i++)
+        if (gyre_algorithms[i] == table->algorithms[column])
+            filter.algorithms[request->coll] = 1U << i;
+    GYRE_TRY(gyre_tuner_choose(&table->facts, &filter, request->coll, n_bytes, choice));
+    const uint32_t most = table->facts.spec.n_fifos / gyre_simulator_lanes(simulator);
+    choice->n_channels =
+        (uint32_t)gyre_max_u64(1, gyre_min_u64(choice->n_channels, most)); /* as plans do */
+    if (request->n_channels > 0)
+        choice->n_channels = (uint32_t)request->n_channels;
+    if (request->tile_bytes > 0)
+        choice->tile_bytes = (uint32_t)request->tile_bytes;
+    const struct gyre_simulation simulation = {
+        .cost = &table->cost,
+        .proto = choice->proto,
+        .n_channels = choice->n_channels,
+        .tile_bytes = choice->tile_bytes,
+        .depth = request->depth > 0 ? (uint32_t)request->depth : table->facts.spec.depth,
+        .n_bytes = n_bytes};
+    return gyre_simulator_run(simulator, &simulation, &cell->prediction);
+}
+
+/* Of nccl-tests: what crosses the busiest link of an ideal algorithm, over the bytes. */
+static double bus_factor(enum gyre_collective coll, unsigned n_ranks)
+{
+    const struct gyre_collective_traits *traits = &gyre_collectives[coll];
+    const double others = (double)(n_ranks - 1) / n_ranks;
+    if (coll == GYRE_COLL_ALL_REDUCE)
+        return 2 * others;
+    return traits->in_blocks || traits->out_blocks ? others : 1;
+}
+
+static void print_one(const struct table *table, uint64_t n_bytes, const struct cell *cell)
+{
+    const double time_ns = cell->prediction.time_ns;
+    const double algbw = time_ns > 0 ? (double)n_bytes / time_ns : 0;
+    printf("%14llu %8s %8u %10u %14.2f %10.2f %10.2f  %s %.0f%%%s\n", (unsigned long long)n_bytes,
+           gyre_proto_names[cell->choice.proto], cell->choice.n_channels, cell->choice.tile_bytes,
+           time_ns / 1e3, algbw, algbw * bus_factor(table->request->coll, table->request->n_ranks),
+           gyre_resource_names[cell->prediction.bottleneck], cell->prediction.busy_share * 100,
+           cell->prediction.is_extrapolated ? "" : ", all tiles");
+}
+
+static gyre_status print_line(struct table *table, uint64_t n_bytes)
+{
+    const struct gyre_collective_traits *traits = &gyre_collectives[table->request->coll];
+    const bool in_blocks = traits->in_blocks || traits->out_blocks;
+    const uint64_t n_call = in_blocks ? n_bytes / table->request->n_ranks : n_bytes;
+    struct cell cells[MAX_ALGORITHMS];
+    int best = 0;
+    for (int i = 0; i < table->n_algorithms; i++) {
+        GYRE_TRY(predict(table, i, n_call, &cells[i]));
+        if (cells[i].prediction.time_ns < cells[best].prediction.time_ns)
+            best = i;
+    }
+    if (table->request->algorithm != NULL) {
+        print_one(table, n_bytes, &cells[0]);
+        return GYRE_SUCCESS;
+    }
+    printf("%14llu", (unsigned long long)n_bytes);
+    for (int i = 0; i < table->n_algorithms; i++)
+        printf(" %14.2f", cells[i].prediction.time_ns / 1e3);
+    printf("  %s\n", table->n_algorithms > 0 ? table->algorithms[best]->name : "");
+    return GYRE_SUCCESS;
+}
+
+static void print_head(const struct table *table)
+{
+    const struct predict_request *request = table->request;
+    printf("# %s of %u ranks on %u hosts, constants: %s\n", gyre_collectives[request->coll].name,
+           request->n_ranks, table->facts.n_hosts, request->cost == NULL ? "h200" : request->cost);
+    if (request->algorithm != NULL) {
+        printf("# %s\n#%13s %8s %8s %10s %14s %10s %10s  %s\n", request->algorithm->name, "bytes",
+               "proto", "channels", "tile", "predicted us", "algbw GB/s", "busbw GB/s", "busiest");
+        return;
+    }
+    printf("#%13s", "bytes");
+    for (int i = 0; i < table->n_algorithms; i++)
+        printf(" %11s us", table->algorithms[i]->name);
+    printf("  fastest\n");
+}
+
+static gyre_status parse_sizes(const char *text, uint64_t *first_out, uint64_t *last_out)
+{
+    char first[32];
+    size_t first_bytes = 0, last_bytes = 0;
+    const char *colon = strchr(text, ':');
+    snprintf(first, sizeof(first), "%.*s", (int)strcspn(text, ":"), text);
+    GYRE_TRY(bench_parse_bytes(first, &first_bytes));
+    GYRE_TRY(bench_parse_bytes(colon == NULL ? first : colon + 1, &last_bytes));
+    if (first_bytes == 0 || first_bytes > last_bytes)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--bytes %s: expected FIRST:LAST from 1 on",
+                         text);
+    *first_out = first_bytes;
+    *last_out = last_bytes;
+    return GYRE_SUCCESS;
+}
+
+gyre_status predict_print(const struct predict_request *request)
+{
+    struct table table = {.request = request};
+    uint64_t n_bytes = 0, last_bytes = 0;
+    GYRE_TRY(parse_sizes(request->bytes == NULL ? "1K:1G" : request->bytes, &n_bytes, &last_bytes));
+    gyre_status status = open_table(&table);
+    if (status == GYRE_SUCCESS)
+        print_head(&table);
+    for (; n_bytes <= last_bytes && status == GYRE_SUCCESS; n_bytes *= SIZE_FACTOR)
+        status = print_line(&table, n_bytes);
+    close_table(&table);
+    return status;
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Comparing calls between ranks before they are launched: one at a time by the calling thread, or
+ * those of a group by a thread for each communicator.
+ */
+#include "core/call/compare.h"
+
+#include "core/base/thread.h"
+#include "core/base/util.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+bool gyre_compares_calls(const gyre_comm *comm)
+{
+    return gyre_param_is_set(&comm->params, GYRE_PARAM_CHECK);
+}
+
+gyre_status gyre_compare_call(gyre_comm *comm, const struct gyre_record *record)
+{
+    const size_t n = (size_t)comm->n_ranks;
+    struct gyre_record *all = malloc(n * sizeof(*all));
+    if (all == NULL)
+        return gyre_comm_give_up(comm, gyre_fail_errno(ENOMEM, "GYRE_CHECK=calls"));
+    gyre_comm_wait_ready(comm); /* a split of the same group uses the bootstrap too */
+    gyre_status status =
+        comm->bootstrap->ops->all_gather(comm->bootstrap, record, sizeof(*record), all);
+    if (status != GYRE_SUCCESS && gyre_fault_is_raised(&comm->fault))
+        status = gyre_fault_status(&comm->fault); /* what ended the communicator says more */
+    for (int rank = 1; rank < comm->n_ranks && status == GYRE_SUCCESS; rank++) {
+        if (gyre_record_fits(&all[0], &all[rank]) && all[0].sequence == all[rank].sequence)
+            continue;
+        char first[160];
+        char other[160];
+        status = gyre_fail(
+            GYRE_ERROR_INVALID_USAGE,
+            "calls do not fit: rank 0 (%s) called %s, rank %d (%s) called %s; no data "
+            "was moved",
+            comm->links.infos[0].host_name, gyre_record_text(&all[0], first, sizeof(first)), rank,
+            comm->links.infos[rank].host_name, gyre_record_text(&all[rank], other, sizeof(other)));
+        gyre_fault_raise(&comm->fault, status, gyre_cause());
+    }
+    free(all);
+    return status;
+}
+
+/* ---- the calls of a group ----------------------------------------------------------------- */
+
+struct gyre_comparer {
+    gyre_comm *comm;
+    const struct gyre_pending *calls;
+    size_t n_calls;
+    uint64_t n_before; /* collectives of the communicator before the group */
+    size_t n_taken;    /* the launching thread's own */
+    pthread_t thread;
+    pthread_mutex_t lock; /* the rest */
+    pthread_cond_t changed;
+    size_t n_compared;
+    gyre_status status; /* not SUCCESS: the end of comparing */
+    char cause[GYRE_CAUSE_MAX_BYTES];
+};
+
+static void report(struct gyre_comparer *comparer, gyre_status status)
+{
+    pthread_mutex_lock(&comparer->lock);
+    comparer->n_compared += status == GYRE_SUCCESS;
+    comparer->status = status;
+    if (status != GYRE_SUCCESS)
+        snprintf(comparer->cause, sizeof(comparer->cause), "%s", gyre_cause());
+    pthread_cond_signal(&comparer->changed);
+    pthread_mutex_unlock(&comparer->lock);
+}
+
+static void *run_comparer(void *argument)
+{
+    struct gyre_comparer *comparer = argument;
+    uint64_t sequence = comparer->n_before;
+    gyre_status status = GYRE_SUCCESS;
+    for (size_t i = 0; i < comparer->n_calls && status == GYRE_SUCCESS; i++) {
+        const struct gyre_pending *pending = &comparer->calls[i];
+        if (pending->comm != comparer->comm || pending->call.coll == GYRE_COLL_SEND_RECV)
+            continue;
+        struct gyre_record record = gyre_launch_record(comparer->comm, &pending->call);
+        record.sequence = ++sequence; /* the one that the board gives when it is launched */
+        status = gyre_compare_call(comparer->comm, &record);
+        report(comparer, status);
+    }
+    return NULL;
+}
+
+gyre_status gyre_comparer_start(gyre_comm *comm, const struct gyre_pending *calls, size_t n_calls,
+                                struct gyre_comparer **comparer_out)
+{
+    struct gyre_comparer *comparer = calloc(1, sizeof(*comparer));
+    if (comparer == NULL)
+        return gyre_comm_give_up(comm, gyre_fail_errno(ENOMEM, "GYRE_CHECK=calls"));
+    comparer->comm = comm;
+    comparer->calls = calls;
+    comparer->n_calls = n_calls;
+    pthread_mutex_lock(&comm->board.lock);
+    comparer->n_before = comm->board.n_collectives;
+    pthread_mutex_unlock(&comm->board.lock);
+    pthread_mutex_init(&comparer->lock, NULL);
+    pthread_cond_init(&comparer->changed, NULL);
+    const gyre_status status =
+        gyre_thread_start(&comparer->thread, 0, run_comparer, comparer, "comparing calls");
+    if (status == GYRE_SUCCESS) {
+        *comparer_out = comparer;
+        return GYRE_SUCCESS;
+    }
+    pthread_cond_destroy(&comparer->changed);
+    pthread_mutex_destroy(&comparer->lock);
+    free(comparer);
+    return gyre_comm_give_up(comm, status);
+}
+
+gyre_status gyre_comparer_take(struct gyre_comparer *comparer)
+{
+    pthread_mutex_lock(&comparer->lock);
+    /* Not for ever: the comparer's exchange with the other ranks has a deadline. */
+    while (comparer->n_compared == comparer->n_taken && comparer->status == GYRE_SUCCESS)
+        pthread_cond_wait(&comparer->changed, &comparer->lock);
+    const bool is_compared = comparer->n_compared > comparer->n_taken;
+    const gyre_status status = is_compared ? GYRE_SUCCESS : comparer->status;
+    pthread_mutex_unlock(&comparer->lock);
+    comparer->n_taken += is_compared;
+    if (!is_compared)
+        gyre_set_cause(comparer->cause);
+    return status;
+}
+
+void gyre_comparer_finish(struct gyre_comparer *comparer)
+{
+    pthread_join(comparer->thread, NULL);
+    pthread_cond_destroy(&comparer->changed);
+    pthread_mutex_destroy(&comparer->lock);
+    free(comparer);
+}

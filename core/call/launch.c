@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Launching what a group has collected: which calls run at the same time, in which order and on
+ * which streams; and the record of each on the board.
+ */
+#include "core/call/launch.h"
+
+#include "core/base/sync.h"
+#include "core/base/util.h"
+#include "core/call/compare.h"
+#include "core/device/host_stream.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A host stream runs one launch after the other: of two ranks of a communicator on one stream, the
+ * first would wait for the second for ever. GPUs: every rank has one of its own, and its streams.
+ */
+static gyre_status take_stream(gyre_comm *comm, gyre_stream stream)
+{
+    gyre_stream own;
+    if (comm->device_info.kind != GYRE_DEVICE_HOST)
+        return GYRE_SUCCESS;
+    GYRE_TRY(gyre_host_stream_resolve(stream, &own));
+    if (gyre_load_acquire_u64(&comm->stream) == (uint64_t)(uintptr_t)own)
+        return GYRE_SUCCESS;
+    const int other = gyre_registry_take_stream(comm, own);
+    if (other < 0)
+        return GYRE_SUCCESS;
+    return gyre_comm_give_up(
+        comm, gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                        "rank %d of communicator %s was called on the stream where a call of rank "
+                        "%d waits for it: on the host each rank of a communicator needs a stream "
+                        "of its own (gyre_stream_create; NULL is one stream a thread)",
+                        comm->rank, comm->name, other));
+}
+
+/* Does the call end without any other rank? */
+static bool is_alone(const gyre_comm *comm, const struct gyre_call *call)
+{
+    return call->count == 0 || comm->n_ranks == 1 ||
+           (call->coll == GYRE_COLL_SEND_RECV && call->root == comm->rank);
+}
+
+/* Plan, record and launch calls that run at the same time. @comparer: NULL = this thread compares.
+ */
+static gyre_status launch(gyre_comm *comm, const struct gyre_call *const *calls, int n_calls,
+                          gyre_stream stream, struct gyre_comparer *comparer)
+{
+    struct gyre_work few[8];
+    struct gyre_work *works = few;
+    if (n_calls > 8)
+        works = malloc((size_t)n_calls * sizeof(*works));
+    if (works == NULL)
+        return gyre_fail_errno(ENOMEM, "group of %d calls", n_calls);
+    const uint64_t n_launched = comm->executor->n_launched;
+    const bool compares = gyre_compares_calls(comm);
+    gyre_status status = GYRE_SUCCESS;
+    bool waits = false; /* for other ranks */
+    int n_works = 0;
+    for (int i = 0; i < n_calls; i++) {
+        struct gyre_record record = gyre_launch_record(comm, calls[i]);
+        if (record.coll == GYRE_COLL_SEND_RECV) /* collectives get theirs from the board */
+            record.sequence = ++comm->n_p2p[calls[i]->root * 2 + calls[i]->is_send];
+        const uint64_t index = gyre_board_post(&comm->board, &record);
+        gyre_health_posted(comm->health, &record);
+        if (compares && record.coll != GYRE_COLL_SEND_RECV)
+            GYRE_TRY_GOTO(status,
+                          comparer != NULL ? gyre_comparer_take(comparer)
+                                           : gyre_compare_call(comm, &record),
+                          out);
+        struct gyre_work *work = &works[n_works];
+        GYRE_TRY_GOTO(status, gyre_plan_work(comm, calls[i], work), out);
+        work->signature = gyre_record_signature(&record, comm->rank);
+        work->sequence = record.sequence;
+        gyre_health_launched(comm->health, n_launched + (uint64_t)n_works, index);
+        waits = waits || !is_alone(comm, calls[i]);
+        n_works++;
+    }
+    if (waits) {
+        GYRE_TRY_GOTO(status, take_stream(comm, stream), out);
+        gyre_store_release_u64(&comm->stream_works, n_launched + (uint64_t)n_works);
+    }
+    GYRE_TRY_GOTO(status, comm->executor->ops->launch(comm->executor, works, n_works, stream), out);
+    if (!comm->executor->ops->helps)
+        gyre_links_wake(comm);
+out:
+    /* The call has its number, but this rank alone is not in it: no next call of anybody's would
+     * fit. What all ranks are refused alike (usage, arguments, what is unsupported) is no failure.
+     */
+    if (status == GYRE_ERROR_OUT_OF_MEMORY || status == GYRE_ERROR_SYSTEM)
+        gyre_fault_raise(&comm->fault, status, gyre_cause());
+    if (works != few)
+        free(works);
+    return status;
+}
+
+/* A send to oneself is one local copy: it takes the receive that matches it. */
+static struct gyre_pending *find_self_recv(struct gyre_pending *calls, size_t n_calls,
+                                           const gyre_comm *comm)
+{
+    for (size_t i = 0; i < n_calls; i++)
+        if (calls[i].comm == comm && !calls[i].is_joined &&
+            calls[i].call.coll == GYRE_COLL_SEND_RECV && !calls[i].call.is_send &&
+            calls[i].call.root == comm->rank)
+            return &calls[i];
+    return NULL;
+}
+
+static gyre_status join_self_calls(struct gyre_pending *calls, size_t n_calls)
+{
+    for (size_t i = 0; i < n_calls; i++) {
+        gyre_comm *comm = calls[i].comm;
+        struct gyre_call *call = &calls[i].call;
+        if (comm == NULL || call->coll != GYRE_COLL_SEND_RECV || call->root != comm->rank ||
+            !call->is_send)
+            continue;
+        struct gyre_pending *recv = find_self_recv(calls, n_calls, comm);
+        if (recv == NULL || recv->call.count != call->count || recv->call.dtype != call->dtype)
+            return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                             "rank %d sends %zu x %s to itself: the same group needs a recv from "
+                             "itself of as many elements of that type",
+                             comm->rank, (size_t)call->count, gyre_dtype_names[call->dtype]);
+        call->recv = recv->call.recv;
+        recv->is_joined = true;
+    }
+    for (size_t i = 0; i < n_calls; i++)
+        if (calls[i].comm != NULL && !calls[i].is_joined &&
+            calls[i].call.coll == GYRE_COLL_SEND_RECV && !calls[i].call.is_send &&
+            calls[i].call.root == calls[i].comm->rank)
+            return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                             "rank %d receives from itself without a send to itself in the group",
+                             calls[i].comm->rank);
+    return GYRE_SUCCESS;
+}
+
+/* Those of a wave that go by one protocol run at the same time, the protocols one after the other:
+ * both ends of a message choose alike, by its size. Short messages go first: they may end without
+ * their receivers. */
+static gyre_status launch_wave(gyre_comm *comm, const struct gyre_call *const *wave, int n_wave,
+                               const struct gyre_call **part, gyre_stream stream)
+{
+    static const enum gyre_proto protos[] = {GYRE_PROTO_LL, GYRE_PROTO_LL128, GYRE_PROTO_SIMPLE};
+    int n_launched = 0;
+    for (size_t p = 0; p < GYRE_ARRAY_LENGTH(protos) && n_launched < n_wave; p++) {
+        int n_part = 0;
+        for (int i = 0; i < n_wave; i++) {
+            struct gyre_choice choice;
+            GYRE_TRY(gyre_plan_choice(comm, wave[i], &choice));
+            if (choice.proto == protos[p])
+                part[n_part++] = wave[i];
+        }
+        if (n_part > 0)
+            GYRE_TRY(launch(comm, part, n_part, stream, NULL));
+        n_launched += n_part;
+    }
+    return n_launched == n_wave ? GYRE_SUCCESS
+                                : gyre_fail(GYRE_ERROR_INTERNAL, "sends and receives by a protocol "
+                                                                 "that does not copy");
+}
+
+/* Of a run of point-to-point calls, those that may run together: the first on every pair and
+ * direction. Both ends count alike, so wave k here meets wave k there. */
+static gyre_status launch_p2p(gyre_comm *comm, const struct gyre_call **run, int n_run,
+                              gyre_stream stream)
+{
+    const struct gyre_call **wave = malloc((size_t)n_run * 2 * sizeof(*wave));
+    const struct gyre_call **part = wave != NULL ? wave + n_run : NULL;
+    bool *is_busy = calloc((size_t)comm->n_ranks * 2, sizeof(*is_busy));
+    gyre_status status =
+        wave != NULL && is_busy != NULL ? GYRE_SUCCESS : gyre_fail_errno(ENOMEM, "group");
+    while (status == GYRE_SUCCESS && n_run > 0) {
+        int n_wave = 0;
+        int n_later = 0;
+        memset(is_busy, 0, (size_t)comm->n_ranks * 2 * sizeof(*is_busy));
+        for (int i = 0; i < n_run; i++) {
+            bool *busy = &is_busy[run[i]->root * 2 + run[i]->is_send];
+            if (!*busy)
+                wave[n_wave++] = run[i];
+            else
+                run[n_later++] = run[i];
+            *busy = true;
+        }
+        n_run = n_later;
+        status = launch_wave(comm, wave, n_wave, part, stream);
+    }
+    free(is_busy);
+    free(wave);
+    return status;
+}
+
+/* One communicator's part of a group. */
+struct turn {
+    gyre_comm *comm;
+    size_t first; /* its first call, on whose stream all of its calls are launched */
+    struct gyre_comparer *comparer;
+};
+
+/* All calls of one communicator, in order, on one stream. */
+static gyre_status launch_in_order(const struct turn *turn, const struct gyre_pending *calls,
+                                   size_t n_calls)
+{
+    gyre_comm *comm = turn->comm;
+    const gyre_stream stream = calls[turn->first].call.stream;
+    const struct gyre_call **run = malloc(n_calls * sizeof(*run));
+    if (run == NULL)
+        return gyre_fail_errno(ENOMEM, "group of %zu calls", n_calls);
+    gyre_status status = GYRE_SUCCESS;
+    int n_run = 0;
+    for (size_t i = turn->first; i < n_calls && status == GYRE_SUCCESS; i++) {
+        const struct gyre_call *call = &calls[i].call;
+        if (calls[i].comm != comm || calls[i].is_joined)
+            continue;
+        if (call->coll == GYRE_COLL_SEND_RECV) {
+            run[n_run++] = call;
+            continue;
+        }
+        if (n_run > 0)
+            status = launch_p2p(comm, run, n_run, stream);
+        n_run = 0;
+        if (status == GYRE_SUCCESS)
+            status = launch(comm, &call, 1, stream, turn->comparer);
+    }
+    if (status == GYRE_SUCCESS && n_run > 0)
+        status = launch_p2p(comm, run, n_run, stream);
+    free(run);
+    return status;
+}
+
+/* The first call of calls[at]'s communicator, on whose stream all of them are launched: on streams
+ * of their own a receive would wait for a send before it. */
+static size_t find_first(const struct gyre_pending *calls, size_t at)
+{
+    size_t first = 0;
+    while (calls[first].comm != calls[at].comm)
+        first++;
+    return first;
+}
+
+/* Every other stream that a communicator's calls name goes ahead of the one that they are launched
+ * on, or follows it. All communicators go ahead before the first is launched: they may share
+ * streams. */
+static gyre_status order_streams(const struct gyre_pending *calls, size_t n_calls, bool go_ahead)
+{
+    for (size_t i = 0; i < n_calls; i++) {
+        if (calls[i].comm == NULL)
+            continue;
+        struct gyre_device *device = calls[i].comm->device;
+        const gyre_stream stream = calls[find_first(calls, i)].call.stream;
+        const gyre_stream other = calls[i].call.stream;
+        bool is_done = other == stream;
+        for (size_t j = 0; j < i && !is_done; j++)
+            is_done = calls[j].comm == calls[i].comm && calls[j].call.stream == other;
+        if (!is_done)
+            GYRE_TRY(go_ahead ? device->ops->stream_follow(device, stream, other)
+                              : device->ops->stream_follow(device, other, stream));
+    }
+    return GYRE_SUCCESS;
+}
+
+/* The communicators become this thread's. Those that another thread has ended since, or that have
+ * failed, take no part; the others' ranks wait for these calls. Returns the first failure. */
+static gyre_status begin_all(struct gyre_pending *calls, size_t n_calls)
+{
+    char cause[GYRE_CAUSE_MAX_BYTES];
+    gyre_status status = GYRE_SUCCESS;
+    for (size_t i = 0; i < n_calls; i++) {
+        gyre_comm *comm = calls[i].comm;
+        if (comm == NULL || find_first(calls, i) != i)
+            continue;
+        const gyre_status begun = gyre_comm_begin_launch(comm);
+        if (begun == GYRE_SUCCESS)
+            continue;
+        if (status == GYRE_SUCCESS) {
+            status = begun;
+            snprintf(cause, sizeof(cause), "%s", gyre_cause());
+        }
+        for (size_t j = i; j < n_calls; j++)
+            if (calls[j].comm == comm)
+                calls[j].comm = NULL;
+    }
+    if (status != GYRE_SUCCESS)
+        gyre_set_cause(cause);
+    return status;
+}
+
+static void end_all(const struct gyre_pending *calls, size_t n_calls)
+{
+    for (size_t i = 0; i < n_calls; i++)
+        if (calls[i].comm != NULL && find_first(calls, i) == i)
+            gyre_comm_end_call(calls[i].comm);
+}
+
+/* Load what the calls need before the first is launched, so that launches follow each other
+ * closely. */
+static void prepare_all(const struct gyre_pending *calls, size_t n_calls)
+{
+    for (size_t i = 0; i < n_calls; i++)
+        if (calls[i].comm != NULL && !calls[i].is_joined)
+            /* What fails here fails again, and is told, when it is launched. */
+            (void)gyre_plan_prepare(calls[i].comm, &calls[i].call);
+}
+
+/* Communicators in the order in which they were made. It is a total order of what all ranks of a
+ * communicator know alike, so two ranks that share communicators launch these in one order, also
+ * where a rank's own calls of them come in another. Ranks of one communicator that this thread
+ * serves keep the order of their calls. */
+static int compare_turns(const void *left, const void *right)
+{
+    const struct turn *a = left;
+    const struct turn *b = right;
+    if (a->comm->number != b->comm->number)
+        return a->comm->number < b->comm->number ? -1 : 1;
+    if (a->comm->job != b->comm->job) /* made at the same time */
+        return a->comm->job < b->comm->job ? -1 : 1;
+    return a->first < b->first ? -1 : 1;
+}
+
+static gyre_status launch_turns(struct turn *turns, size_t n_turns,
+                                const struct gyre_pending *calls, size_t n_calls)
+{
+    gyre_status status = GYRE_SUCCESS;
+    char cause[GYRE_CAUSE_MAX_BYTES] = "";
+    for (size_t i = 0; i < n_turns && n_turns > 1; i++)
+        if (gyre_compares_calls(turns[i].comm))
+            /* What fails here ends the communicator, and its launches say so. */
+            (void)gyre_comparer_start(turns[i].comm, calls, n_calls, &turns[i].comparer);
+    for (size_t i = 0; i < n_turns; i++) {
+        /* The other communicators' ranks wait for these calls: launch them all the same. */
+        const gyre_status launched = launch_in_order(&turns[i], calls, n_calls);
+        if (status != GYRE_SUCCESS || launched == GYRE_SUCCESS)
+            continue;
+        status = launched;
+        snprintf(cause, sizeof(cause), "%s", gyre_cause());
+    }
+    for (size_t i = 0; i < n_turns; i++)
+        if (turns[i].comparer != NULL)
+            gyre_comparer_finish(turns[i].comparer);
+    if (status != GYRE_SUCCESS)
+        gyre_set_cause(cause);
+    return status;
+}
+
+static gyre_status launch_by_communicator(const struct gyre_pending *calls, size_t n_calls)
+{
+    struct turn few[8];
+    struct turn *turns = few;
+    size_t n_turns = 0;
+    for (size_t i = 0; i < n_calls; i++)
+        n_turns += calls[i].comm != NULL && find_first(calls, i) == i;
+    if (n_turns > GYRE_ARRAY_LENGTH(few))
+        turns = malloc(n_turns * sizeof(*turns));
+    if (turns == NULL)
+        return gyre_fail_errno(ENOMEM, "group of %zu communicators", n_turns);
+    n_turns = 0;
+    for (size_t i = 0; i < n_calls; i++)
+        if (calls[i].comm != NULL && find_first(calls, i) == i)
+            turns[n_turns++] = (struct turn){calls[i].comm, i, NULL};
+    if (n_turns > 1)
+        qsort(turns, n_turns, sizeof(*turns), compare_turns);
+    const gyre_status status = launch_turns(turns, n_turns, calls, n_calls);
+    if (turns != few)
+        free(turns);
+    return status;
+}
+
+/* This thread holds the communicators. */
+static gyre_status launch_held(struct gyre_pending *calls, size_t n_calls)
+{
+    GYRE_TRY(join_self_calls(calls, n_calls));
+    if (n_calls > 1)
+        prepare_all(calls, n_calls);
+    GYRE_TRY(order_streams(calls, n_calls, true));
+    const gyre_status status = launch_by_communicator(calls, n_calls);
+    if (status == GYRE_SUCCESS)
+        return order_streams(calls, n_calls, false);
+    char cause[GYRE_CAUSE_MAX_BYTES];
+    snprintf(cause, sizeof(cause), "%s", gyre_cause());
+    (void)order_streams(calls, n_calls, false); /* also behind what was launched before it failed */
+    gyre_set_cause(cause);
+    return status;
+}
+
+gyre_status gyre_launch_all(struct gyre_pending *calls, size_t n_calls)
+{
+    char cause[GYRE_CAUSE_MAX_BYTES];
+    const gyre_status ended = begin_all(calls, n_calls);
+    if (ended != GYRE_SUCCESS)
+        snprintf(cause, sizeof(cause), "%s", gyre_cause());
+    const gyre_status status = launch_held(calls, n_calls);
+    end_all(calls, n_calls);
+    if (ended == GYRE_SUCCESS)
+        return status;
+    gyre_set_cause(cause);
+    return ended;
+}
+
+gyre_status gyre_launch_one(gyre_comm *comm, const struct gyre_call *call)
+{
+    const bool is_self = call->coll == GYRE_COLL_SEND_RECV && call->root == comm->rank;
+    if (!is_self)
+        return launch(comm, &call, 1, call->stream, NULL);
+    struct gyre_pending alone = {comm, *call, false};
+    return launch_held(&alone, 1);
+}

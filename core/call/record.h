@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a rank called: records of calls, how they are compared between ranks, and how they read in
+ * an error. A rank posts a record of every call on its own board and waits for nobody; boards are
+ * compared only when a wait stalls (core/health/health.c) or when GYRE_CHECK=calls asks for it.
+ */
+#ifndef GYRE_COMM_RECORD_H
+#define GYRE_COMM_RECORD_H
+
+#include "core/model/types.h"
+
+#include <pthread.h>
+
+/* One call. Exchanged between ranks: fixed layout. */
+struct gyre_record {
+    uint64_t sequence; /* collectives: n-th of the communicator; point to point: n-th of this pair
+                        * and direction; from 1, 0 = no call */
+    uint64_t count;
+    uint8_t coll; /* enum gyre_collective; SEND_RECV for both directions */
+    uint8_t dtype;
+    uint8_t op; /* 0 where nothing is reduced; GYRE_FIRST_USER_OP for every user operation */
+    uint8_t is_send;
+    int32_t root;           /* or the peer; -1 where the collective has none */
+    uint64_t window_offset; /* of recv, where data may be placed */
+    uint32_t window;        /* in which; 0 = none */
+    uint32_t pad;
+};
+
+_Static_assert(sizeof(struct gyre_record) == 40, "exchanged between ranks");
+
+/** gyre_record_text - "all_reduce(1048576 B, 262144 x float sum, seq 41)". @text_out: >= 128 bytes.
+ */
+const char *gyre_record_text(const struct gyre_record *record, char *text_out, size_t text_bytes);
+
+/** gyre_record_signature - equal for calls that fit each other; travels with every slot.
+ * @rank: the caller's, for point to point. */
+uint32_t gyre_record_signature(const struct gyre_record *record, int rank);
+
+/** gyre_record_same_place - are these two ranks' records of calls that must fit each other (the
+ * same collective call number, or the two ends of the same message)? */
+bool gyre_record_same_place(const struct gyre_record *a, int rank_a, const struct gyre_record *b,
+                            int rank_b);
+
+/** gyre_record_fits - given gyre_record_same_place: do they agree? */
+bool gyre_record_fits(const struct gyre_record *a, const struct gyre_record *b);
+
+#define GYRE_BOARD_RECORDS 256
+
+/* The latest calls of one rank. Posted by the caller's thread, read by the health thread. */
+struct gyre_board {
+    pthread_mutex_t lock;
+    uint64_t n_posted; /* record i (from 0) stands in records[i % GYRE_BOARD_RECORDS] */
+    uint64_t n_collectives;
+    struct gyre_record records[GYRE_BOARD_RECORDS];
+};
+
+void gyre_board_init(struct gyre_board *board);
+void gyre_board_fini(struct gyre_board *board);
+
+/** gyre_board_post - add a record; its index on the board. A collective gets its number,
+ * record->sequence. */
+uint64_t gyre_board_post(struct gyre_board *board, struct gyre_record *record);
+
+/** gyre_board_get - record `index`; false if it was not posted yet or was overwritten. */
+bool gyre_board_get(struct gyre_board *board, uint64_t index, struct gyre_record *record_out);
+
+/** gyre_board_find - this rank's record that must fit the other rank's; false if there is none
+ * (yet, or any more). */
+bool gyre_board_find(struct gyre_board *board, int rank, const struct gyre_record *other,
+                     int other_rank, struct gyre_record *record_out);
+
+#endif

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How a communicator's FIFOs are dimensioned: a pure function of the device, the ranks, whether
+ * proxies serve them, GYRE_BUFFSIZE and the most channels, so that all ranks find the same.
+ */
+#include "core/plan/plan.h"
+
+#include "core/base/util.h"
+
+#define MIN_SLOT_BYTES   4096
+#define MAX_SIMPLE_BYTES (512 * 1024) /* on GPUs */
+#define MAX_HOST_BYTES   (128 * 1024)
+#define NEAR_SLOT_BYTES  (128 * 1024)
+#define MAX_LANES        2 /* of a channel: trees */
+#define MIN_LL_BYTES     3072
+#define MAX_LL_BYTES     (16 * 1024)
+#define MAX_LL128_BYTES  (64 * 1024)
+#define ENDS_BYTES       64 /* a slot's share of inboxes and credits, about */
+
+static uint32_t floor_to_power_of_two(uint64_t value)
+{
+    uint64_t power = 1;
+    while (power * 2 <= value)
+        power *= 2;
+    return (uint32_t)power;
+}
+
+/* A multiple of NEAR_SLOT_BYTES; a power of two, where there is less. */
+static uint64_t floor_to_slot(uint64_t value)
+{
+    return value < NEAR_SLOT_BYTES ? floor_to_power_of_two(value)
+                                   : value / NEAR_SLOT_BYTES * NEAR_SLOT_BYTES;
+}
+
+/* SIMPLE on GPUs without a proxy. A ring of 64 channels reaches 330 GB/s with slots of 64 KiB and
+ * 357 GB/s with 128 KiB (4 H200, 1 GiB, 2026-11): what comes from the rank before gets those, and
+ * everything else shares the rest of the budget. @near_bytes: what those should be. */
+static void divide_between_rings_and_others(struct gyre_fifo_spec *spec, uint32_t n_peers,
+                                            uint64_t near_bytes, uint64_t budget_bytes)
+{
+    const uint64_t n_slots = (uint64_t)spec->n_fifos * spec->depth; /* of one peer */
+    const uint64_t near =
+        floor_to_slot(gyre_min_u64(gyre_min_u64(near_bytes, MAX_SIMPLE_BYTES),
+                                   n_peers > 1 ? budget_bytes / 3 * 2 / n_slots : UINT64_MAX));
+    const uint64_t rest = budget_bytes - gyre_min_u64(budget_bytes, near * n_slots);
+    uint64_t other = near;
+    if (n_peers > 1)
+        other = gyre_min_u64(near, floor_to_power_of_two(rest / ((n_peers - 1) * n_slots)));
+    spec->slot_bytes[GYRE_PROTO_SIMPLE] =
+        gyre_clamp_u32(other / 16 * 16, MIN_SLOT_BYTES, MAX_SIMPLE_BYTES);
+    if (near > spec->slot_bytes[GYRE_PROTO_SIMPLE])
+        spec->near_slot_bytes = (uint32_t)near;
+}
+
+static uint64_t simple_bytes(const struct gyre_fifo_spec *spec, uint32_t n_peers)
+{
+    const uint64_t n_slots = (uint64_t)n_peers * spec->n_fifos * spec->depth;
+    const uint64_t n_near = (uint64_t)spec->n_fifos * spec->depth;
+    const uint64_t extra =
+        spec->near_slot_bytes > 0 ? spec->near_slot_bytes - spec->slot_bytes[GYRE_PROTO_SIMPLE] : 0;
+    return n_slots * spec->slot_bytes[GYRE_PROTO_SIMPLE] + n_near * extra;
+}
+
+/* FIFOs of an ordered pair of GPUs. */
+static uint32_t count_fifos(uint32_t n_peers, uint32_t max_channels, uint32_t *n_joined_out)
+{
+    const uint32_t most = n_peers > 4 ? gyre_clamp_u32(256 / n_peers, 2, 64) : 64;
+    uint32_t n_fifos = most;
+    while (n_fifos % 2 == 0 && n_fifos / 2 >= (uint64_t)max_channels * MAX_LANES)
+        n_fifos /= 2;
+    *n_joined_out = most / n_fifos;
+    return n_fifos;
+}
+
+/* Few channels leave room for longer slots, which they need: all-reduce of 1 GiB on 16 channels 276
+ * GB/s with slots of 128 KiB, 316 with 256 KiB; in a window 348 with 256 KiB, 355 with 384 KiB, 356
+ * with 512 KiB (2 H200, 2026-11). Of two ranks the budget has room for half as much again. */
+static uint64_t near_bytes(uint32_t n_peers, uint32_t n_joined)
+{
+    const uint64_t joined = (uint64_t)NEAR_SLOT_BYTES * n_joined;
+    return n_peers == 1 && n_joined > 1 ? joined / 2 * 3 : joined;
+}
+
+/* LL, for small messages, a sixth, LL128 the rest: a two-shot all-reduce of 4 MiB in 64 channels is
+ * one tile of 16 KiB in slots of 18 KiB. In two tiles it fills all slots, so that a launch waits
+ * until the peers are in it: 31 us instead of 26 (4 H200, 2026-11). @slot_bytes: of both. */
+static void divide_between_lines(struct gyre_fifo_spec *spec, uint64_t slot_bytes)
+{
+    const uint32_t ll = gyre_clamp_u32(slot_bytes / 6 / 1024 * 1024, MIN_LL_BYTES, MAX_LL_BYTES);
+    spec->slot_bytes[GYRE_PROTO_LL] = ll;
+    spec->slot_bytes[GYRE_PROTO_LL128] =
+        gyre_clamp_u32((slot_bytes - gyre_min_u64(slot_bytes, ll + ENDS_BYTES)) / 1024 * 1024,
+                       MIN_SLOT_BYTES, MAX_LL128_BYTES);
+}
+
+struct gyre_fifo_spec gyre_tuner_fifo_spec(gyre_device_kind kind, uint32_t n_ranks, bool is_proxied,
+                                           uint64_t buffer_bytes, uint32_t max_channels)
+{
+    const bool is_cuda = kind == GYRE_DEVICE_CUDA;
+    const uint32_t n_peers = n_ranks > 1 ? n_ranks - 1 : 1;
+    struct gyre_fifo_spec spec = {.n_fifos = 4, .depth = 4};
+    uint32_t n_joined = 1; /* FIFOs whose memory one has */
+    if (is_cuda)
+        spec.n_fifos = count_fifos(n_peers, max_channels, &n_joined);
+    /* A proxied pair has slots at both ends on each rank. */
+    const uint64_t n_slots = (uint64_t)n_peers * spec.n_fifos * spec.depth * (is_proxied ? 2 : 1);
+    const uint64_t share = GYRE_FIFO_BUDGET_BYTES / n_slots;
+    const uint32_t most = is_cuda ? MAX_SIMPLE_BYTES : MAX_HOST_BYTES;
+    if (is_proxied || !is_cuda) {
+        const uint64_t simple = buffer_bytes > 0
+                                    ? buffer_bytes / spec.depth
+                                    : floor_to_power_of_two(is_cuda ? share / 5 * 4 : share);
+        spec.slot_bytes[GYRE_PROTO_SIMPLE] = gyre_clamp_u32(simple / 16 * 16, MIN_SLOT_BYTES, most);
+        return spec;
+    }
+    /* Of the budget SIMPLE takes up to four fifths, the lines what is left. */
+    divide_between_rings_and_others(&spec, n_peers, near_bytes(n_peers, n_joined),
+                                    GYRE_FIFO_BUDGET_BYTES / 5 * 4);
+    const uint64_t rest =
+        GYRE_FIFO_BUDGET_BYTES - gyre_min_u64(GYRE_FIFO_BUDGET_BYTES, simple_bytes(&spec, n_peers));
+    divide_between_lines(&spec, rest / n_slots);
+    if (buffer_bytes > 0) {
+        spec.slot_bytes[GYRE_PROTO_SIMPLE] =
+            gyre_clamp_u32(buffer_bytes / spec.depth / 16 * 16, MIN_SLOT_BYTES, most);
+        spec.near_slot_bytes = 0;
+    }
+    return spec;
+}

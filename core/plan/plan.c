@@ -1,0 +1,521 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Plans of one communicator: programs by shape, loaded programs by (program, protocol, channels),
+ * and the work that a call becomes. Only the caller's thread of the communicator comes here.
+ */
+#include "core/plan/plan.h"
+
+#include "core/base/log.h"
+#include "core/base/util.h"
+#include "core/comm/comm.h"
+#include "core/plan/recent.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One rank's program of one shape. */
+struct shape_entry {
+    const struct gyre_algorithm *algorithm;
+    enum gyre_collective coll;
+    uint16_t n_ranks;
+    uint16_t root;
+    bool is_placed;
+    int rank; /* in the shape */
+    struct gyre_program *program;
+    struct shape_entry *next;
+};
+
+struct loaded_entry {
+    const struct gyre_program *program;
+    enum gyre_proto proto;
+    bool by_copy_engines;
+    uint32_t n_channels;
+    uint16_t rank_of[2]; /* of a point-to-point program; else unused */
+    struct gyre_loaded *loaded;
+    struct loaded_entry *next;
+};
+
+/* A choice by prediction, which takes too long to make for each call. */
+struct choice_entry {
+    enum gyre_collective coll;
+    bool in_window;
+    bool has_lamport;
+    uint64_t class_bytes;
+    struct gyre_choice choice;
+    struct choice_entry *next;
+};
+
+struct gyre_plan_cache {
+    struct gyre_comm *comm;
+    struct gyre_tuner_facts facts;
+    struct gyre_filter filter;
+    struct gyre_choice forced; /* by gyre_plan_force(); zeros = by nobody */
+    struct shape_entry *shapes;
+    struct loaded_entry *loads;
+    struct choice_entry *choices;
+    struct gyre_recent recent;
+};
+
+gyre_status gyre_plan_cache_open(struct gyre_comm *comm, struct gyre_plan_cache **cache_out)
+{
+    struct gyre_plan_cache *cache = calloc(1, sizeof(*cache));
+    if (cache == NULL)
+        return gyre_fail_errno(ENOMEM, "plan cache");
+    cache->comm = comm;
+    const gyre_status status = gyre_filter_of(&comm->params, &cache->filter);
+    if (status != GYRE_SUCCESS) {
+        free(cache);
+        return status;
+    }
+    const uint32_t most =
+        (uint32_t)gyre_min_u64(comm->links.spec.n_fifos, gyre_config_max_channels(&comm->config));
+    const uint64_t least = comm->config.min_channels > 0 ? (uint64_t)comm->config.min_channels : 1;
+    cache->facts = (struct gyre_tuner_facts){
+        .device_kind = (gyre_device_kind)comm->device_info.kind,
+        .n_ranks = (uint32_t)comm->n_ranks,
+        .n_hosts = comm->links.grouping.n_hosts,
+        .is_proxied = comm->links.is_proxied,
+        .is_ll128_safe = comm->links.is_ll128_safe,
+        .min_channels = (uint32_t)gyre_min_u64(least, most),
+        .max_channels = most,
+        .spec = comm->links.spec,
+        .grouping = &comm->links.grouping,
+    };
+    if (least > most && comm->rank == 0)
+        GYRE_WARN("%d channels are wanted at least, but this communicator has room for %u",
+                  comm->config.min_channels, most);
+    const bool is_host = cache->facts.device_kind == GYRE_DEVICE_HOST;
+    if (comm->tuning.is_set && is_host)
+        cache->facts.cost = &comm->tuning.cost;
+    else if (comm->tuning.is_set && comm->rank == 0)
+        GYRE_WARN("GYRE_TUNING_FILE has no effect on GPUs: their table was measured");
+    *cache_out = cache;
+    return GYRE_SUCCESS;
+}
+
+void gyre_plan_cache_close(struct gyre_plan_cache *cache)
+{
+    if (cache == NULL)
+        return;
+    struct gyre_executor *executor = cache->comm->executor;
+    while (cache->loads != NULL) {
+        struct loaded_entry *entry = cache->loads;
+        cache->loads = entry->next;
+        executor->ops->unload(executor, entry->loaded);
+        free(entry);
+    }
+    while (cache->choices != NULL) {
+        struct choice_entry *entry = cache->choices;
+        cache->choices = entry->next;
+        free(entry);
+    }
+    while (cache->shapes != NULL) {
+        struct shape_entry *entry = cache->shapes;
+        cache->shapes = entry->next;
+        gyre_program_free(entry->program);
+        free(entry);
+    }
+    free(cache);
+}
+
+static gyre_status find_program(struct gyre_plan_cache *cache,
+                                const struct gyre_algorithm *algorithm,
+                                const struct gyre_shape *shape, int rank,
+                                const struct gyre_program **program_out)
+{
+    for (struct shape_entry *entry = cache->shapes; entry != NULL; entry = entry->next) {
+        if (entry->algorithm == algorithm && entry->coll == shape->coll &&
+            entry->n_ranks == shape->n_ranks && entry->root == shape->root &&
+            entry->is_placed == shape->is_placed && entry->rank == rank) {
+            *program_out = entry->program;
+            return GYRE_SUCCESS;
+        }
+    }
+    struct shape_entry *entry = calloc(1, sizeof(*entry));
+    if (entry == NULL)
+        return gyre_fail_errno(ENOMEM, "plan of %s", gyre_collectives[shape->coll].name);
+    const gyre_status status = gyre_algorithm_emit(algorithm, shape, rank, &entry->program);
+    if (status != GYRE_SUCCESS) {
+        free(entry);
+        return status;
+    }
+    entry->algorithm = algorithm;
+    entry->coll = shape->coll;
+    entry->n_ranks = shape->n_ranks;
+    entry->root = shape->root;
+    entry->is_placed = shape->is_placed;
+    entry->rank = rank;
+    entry->next = cache->shapes;
+    cache->shapes = entry;
+    *program_out = entry->program;
+    return GYRE_SUCCESS;
+}
+
+static gyre_status find_loaded(struct gyre_plan_cache *cache, const struct gyre_program *program,
+                               const struct gyre_choice *choice, const uint16_t *rank_of,
+                               struct gyre_loaded **loaded_out)
+{
+    const uint16_t no_map[2] = {0, 0};
+    const uint16_t *key = rank_of != NULL ? rank_of : no_map;
+    for (struct loaded_entry *entry = cache->loads; entry != NULL; entry = entry->next) {
+        if (entry->program == program && entry->proto == choice->proto &&
+            entry->by_copy_engines == choice->by_copy_engines &&
+            entry->n_channels == choice->n_channels &&
+            memcmp(entry->rank_of, key, sizeof(entry->rank_of)) == 0) {
+            *loaded_out = entry->loaded;
+            return GYRE_SUCCESS;
+        }
+    }
+    struct loaded_entry *entry = calloc(1, sizeof(*entry));
+    if (entry == NULL)
+        return gyre_fail_errno(ENOMEM, "loaded program");
+    const struct gyre_load_config config = {.program = program,
+                                            .rank_of = rank_of,
+                                            .n_channels = choice->n_channels,
+                                            .proto = choice->proto,
+                                            .by_copy_engines = choice->by_copy_engines};
+    struct gyre_executor *executor = cache->comm->executor;
+    const gyre_status status = executor->ops->load(executor, &config, &entry->loaded);
+    if (status != GYRE_SUCCESS) {
+        free(entry);
+        return status;
+    }
+    entry->program = program;
+    entry->proto = choice->proto;
+    entry->by_copy_engines = choice->by_copy_engines;
+    entry->n_channels = choice->n_channels;
+    memcpy(entry->rank_of, key, sizeof(entry->rank_of));
+    entry->next = cache->loads;
+    cache->loads = entry;
+    *loaded_out = entry->loaded;
+    return GYRE_SUCCESS;
+}
+
+/* The shape of a call, this rank's number in it, and for point to point the two ranks. */
+static void shape_of(const struct gyre_comm *comm, const struct gyre_call *call,
+                     struct gyre_shape *shape_out, int *rank_out, uint16_t rank_of_out[2])
+{
+    struct gyre_shape shape = {.coll = call->coll,
+                               .n_ranks = (uint16_t)comm->n_ranks,
+                               .root = (uint16_t)(call->root < 0 ? 0 : call->root),
+                               .grouping = &comm->links.grouping};
+    *rank_out = comm->rank;
+    if (call->coll == GYRE_COLL_SEND_RECV) {
+        const bool is_self = call->root == comm->rank;
+        shape.n_ranks = is_self ? 1 : 2;
+        shape.root = 0;
+        shape.grouping = NULL;
+        *rank_out = call->is_send || is_self ? 0 : 1;
+        rank_of_out[*rank_out] = (uint16_t)comm->rank;
+        rank_of_out[1 - *rank_out] = (uint16_t)call->root;
+    }
+    *shape_out = shape;
+}
+
+static struct gyre_reduction reduction_of(const struct gyre_comm *comm,
+                                          const struct gyre_call *call)
+{
+    struct gyre_reduction reduction = {
+        .dtype = (uint8_t)call->dtype, .op = (uint8_t)call->op, .divisor = 1};
+    if (!gyre_collectives[call->coll].reduces) {
+        reduction.op = GYRE_SUM;
+    } else if ((int)call->op >= GYRE_FIRST_USER_OP) {
+        reduction.op = GYRE_SUM;
+        reduction.premultiply = 1;
+        reduction.scalar = call->scalar;
+    } else if (call->op == GYRE_AVG) {
+        reduction.op = GYRE_SUM;
+        if (gyre_dtype_is_float(call->dtype)) {
+            reduction.premultiply = comm->n_ranks > 1;
+            reduction.scalar = gyre_premultiply_scalar(call->dtype, (uint32_t)comm->n_ranks);
+        } else {
+            reduction.divisor = (uint32_t)comm->n_ranks;
+        }
+    }
+    return reduction;
+}
+
+struct gyre_tuner_facts gyre_plan_facts_of(const struct gyre_comm *comm,
+                                           const struct gyre_call *call)
+{
+    struct gyre_tuner_facts facts = comm->plans->facts;
+    const struct gyre_reduction reduction = reduction_of(comm, call);
+    facts.has_lamport =
+        gyre_collectives[call->coll].reduces && gyre_lamport_adds(call->dtype, reduction.op);
+    facts.is_plain = reduction.premultiply == 0 && reduction.divisor <= 1;
+    return facts;
+}
+
+static gyre_status find_choice(struct gyre_plan_cache *cache, const struct gyre_tuner_facts *facts,
+                               enum gyre_collective coll, uint64_t n_bytes,
+                               struct gyre_choice *choice_out)
+{
+    if (facts->cost == NULL)
+        return gyre_tuner_choose(facts, &cache->filter, coll, n_bytes, choice_out);
+    const uint64_t class_bytes = gyre_tuner_size_class(n_bytes);
+    struct choice_entry *entry = cache->choices;
+    while (entry != NULL &&
+           (entry->coll != coll || entry->in_window != facts->in_window ||
+            entry->has_lamport != facts->has_lamport || entry->class_bytes != class_bytes))
+        entry = entry->next;
+    if (entry == NULL) {
+        struct gyre_choice choice;
+        GYRE_TRY(gyre_tuner_choose(facts, &cache->filter, coll, class_bytes, &choice));
+        entry = calloc(1, sizeof(*entry));
+        if (entry == NULL)
+            return gyre_fail_errno(ENOMEM, "choice for %s", gyre_collectives[coll].name);
+        *entry = (struct choice_entry){coll,        facts->in_window, facts->has_lamport,
+                                       class_bytes, choice,           cache->choices};
+        cache->choices = entry;
+    }
+    *choice_out = entry->choice;
+    return GYRE_SUCCESS;
+}
+
+/* The tables' choice where it is free, with what is forced in its place. */
+static gyre_status force_choice(const struct gyre_plan_cache *cache, struct gyre_tuner_facts facts,
+                                enum gyre_collective coll, uint64_t n_bytes,
+                                struct gyre_choice *choice_out)
+{
+    const struct gyre_choice *forced = &cache->forced;
+    struct gyre_filter filter = cache->filter;
+    facts.cost = NULL;
+    if (forced->n_channels > 0)
+        facts.min_channels = facts.max_channels = forced->n_channels;
+    for (int i = 0; gyre_algorithms[i] != NULL; i++)
+        if (gyre_algorithms[i] == forced->algorithm) {
+            filter.algorithms[coll] &= 1U << i;
+            filter.protos[coll] &= 1U << forced->proto;
+            if (!forced->by_copy_engines)
+                filter.paths[coll] &= ~(1U << GYRE_PATH_COPY_ENGINE);
+        }
+    GYRE_TRY(gyre_tuner_choose(&facts, &filter, coll, n_bytes, choice_out));
+    if (choice_out->by_copy_engines)
+        return GYRE_SUCCESS;
+    if (forced->tile_bytes > 0)
+        choice_out->tile_bytes = forced->tile_bytes;
+    const uint32_t most_bytes =
+        gyre_tuner_payload_bytes(&facts.spec, choice_out->algorithm, choice_out->proto,
+                                 gyre_tuner_may_place(&facts, &filter, coll, choice_out->proto));
+    if (choice_out->tile_bytes > most_bytes || choice_out->tile_bytes % 16 != 0)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "tiles of %u bytes: a slot of %s holds %u, in units of 16",
+                         choice_out->tile_bytes, gyre_proto_names[choice_out->proto], most_bytes);
+    return GYRE_SUCCESS;
+}
+
+void gyre_plan_force(struct gyre_comm *comm, const struct gyre_choice *choice)
+{
+    const struct gyre_choice none = {0};
+    comm->plans->forced = choice != NULL ? *choice : none;
+    gyre_plan_forget(comm);
+}
+
+void gyre_plan_forget(struct gyre_comm *comm)
+{
+    gyre_recent_forget(&comm->plans->recent);
+}
+
+static gyre_status choose_way(struct gyre_plan_cache *cache, const struct gyre_tuner_facts *facts,
+                              enum gyre_collective coll, uint64_t n_bytes,
+                              struct gyre_choice *choice_out)
+{
+    const bool is_forced = cache->forced.algorithm != NULL && coll != GYRE_COLL_SEND_RECV;
+    return is_forced ? force_choice(cache, *facts, coll, n_bytes, choice_out)
+                     : find_choice(cache, facts, coll, n_bytes, choice_out);
+}
+
+gyre_status gyre_plan_choice(struct gyre_comm *comm, const struct gyre_call *call,
+                             struct gyre_choice *choice_out)
+{
+    const struct gyre_tuner_facts facts = gyre_plan_facts_of(comm, call);
+    return choose_way(comm->plans, &facts, call->coll, call->count * gyre_dtype_bytes(call->dtype),
+                      choice_out);
+}
+
+const struct gyre_tuner_facts *gyre_plan_facts(const struct gyre_comm *comm)
+{
+    return &comm->plans->facts;
+}
+
+const struct gyre_cost *gyre_plan_cost(const struct gyre_comm *comm)
+{
+    const struct gyre_tuner_facts *facts = &comm->plans->facts;
+    if (facts->cost != NULL)
+        return facts->cost;
+    return facts->device_kind == GYRE_DEVICE_CUDA ? &gyre_cost_h200 : &gyre_cost_host;
+}
+
+/* 0 where nothing can be said. */
+static double predict_us(struct gyre_comm *comm, enum gyre_collective coll,
+                         const struct gyre_choice *choice, uint64_t n_bytes)
+{
+    double time_ns;
+    if (coll == GYRE_COLL_SEND_RECV || choice->by_copy_engines ||
+        gyre_tuner_predict(&comm->plans->facts, gyre_plan_cost(comm), coll, choice, n_bytes,
+                           &time_ns) != GYRE_SUCCESS)
+        return 0;
+    return time_ns / 1e3;
+}
+
+static enum gyre_path path_of(const struct gyre_choice *choice, const struct gyre_program *program)
+{
+    if (choice->by_copy_engines)
+        return GYRE_PATH_COPY_ENGINE;
+    return program->is_placed != 0 ? GYRE_PATH_PLACED : GYRE_PATH_STAGED;
+}
+
+/* Algorithm, protocol, channels and program of a call; the channels fit the program's lanes. */
+static gyre_status choose(struct gyre_plan_cache *cache, const struct gyre_call *call,
+                          struct gyre_choice *choice_out, const struct gyre_program **program_out,
+                          uint16_t rank_of_out[2])
+{
+    const struct gyre_comm *comm = cache->comm;
+    const uint64_t n_bytes = call->count * gyre_dtype_bytes(call->dtype);
+    struct gyre_tuner_facts facts = gyre_plan_facts_of(comm, call);
+    struct gyre_shape shape;
+    uint64_t offset;
+    int rank;
+    const struct gyre_window_entry *window = gyre_window_of(comm, call, &offset);
+    facts.in_window = window != NULL;
+    facts.has_large_pages = window != NULL && window->has_large_pages;
+    GYRE_TRY(choose_way(cache, &facts, call->coll, n_bytes, choice_out));
+    shape_of(comm, call, &shape, &rank, rank_of_out);
+    shape.is_placed = choice_out->by_copy_engines ||
+                      gyre_tuner_may_place(&facts, &cache->filter, call->coll, choice_out->proto);
+    GYRE_TRY(find_program(cache, choice_out->algorithm, &shape, rank, program_out));
+    const struct gyre_program *program = *program_out;
+    GYRE_TRY(gyre_tuner_check_path(&facts, &cache->filter, call->coll, choice_out->algorithm,
+                                   path_of(choice_out, program)));
+    const struct gyre_fifo_spec *spec = &comm->links.spec;
+    if (program->n_lanes > spec->n_fifos || program->min_depth > spec->depth)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                         "%s %s needs %u connections of depth %u a pair, this communicator has %u "
+                         "of depth %u",
+                         program->algorithm, gyre_collectives[call->coll].name, program->n_lanes,
+                         program->min_depth, spec->n_fifos, spec->depth);
+    /* The sends and receives of a group run together, and on a GPU all their blocks at once: at
+     * most one pair with every rank, on a GPU of 128 multiprocessors or more. */
+    if (call->coll == GYRE_COLL_SEND_RECV && cache->facts.device_kind == GYRE_DEVICE_CUDA)
+        choice_out->n_channels = (uint32_t)gyre_min_u64(
+            choice_out->n_channels, gyre_max_u64(1, 64 / (uint64_t)comm->n_ranks));
+    if (program->n_lanes > 0)
+        choice_out->n_channels =
+            (uint32_t)gyre_min_u64(choice_out->n_channels, spec->n_fifos / program->n_lanes);
+    return GYRE_SUCCESS;
+}
+
+static void log_choice(struct gyre_comm *comm, const struct gyre_call *call,
+                       const struct gyre_choice *choice, enum gyre_path path)
+{
+    const uint64_t n_bytes = call->count * gyre_dtype_bytes(call->dtype);
+    const double us = predict_us(comm, call->coll, choice, n_bytes);
+    char prediction[64] = "";
+    if (us > 0)
+        snprintf(prediction, sizeof(prediction), ", predicted %.2f us (%s constants)", us,
+                 comm->plans->facts.cost != NULL ? "measured" : "shipped");
+    const char *path_name = path == GYRE_PATH_STAGED ? "" : gyre_path_names[path];
+    GYRE_INFO(TUNING, "%s %" PRIu64 " B: %s %s%s%s, %u channels, tiles of %u B%s",
+              gyre_collectives[call->coll].name, n_bytes, choice->algorithm->name,
+              gyre_proto_names[choice->proto], path_name[0] != '\0' ? " " : "", path_name,
+              choice->n_channels, choice->tile_bytes, prediction);
+}
+
+/* The call's choice and its program, loaded and ready to be launched with this reduction. */
+static gyre_status make_ready(struct gyre_comm *comm, const struct gyre_call *call,
+                              const struct gyre_reduction *reduction,
+                              struct gyre_choice *choice_out,
+                              const struct gyre_program **program_out,
+                              struct gyre_loaded **loaded_out)
+{
+    const bool is_p2p = call->coll == GYRE_COLL_SEND_RECV;
+    uint16_t rank_of[2] = {0, 0};
+    GYRE_TRY(choose(comm->plans, call, choice_out, program_out, rank_of));
+    GYRE_TRY(
+        find_loaded(comm->plans, *program_out, choice_out, is_p2p ? rank_of : NULL, loaded_out));
+    return comm->executor->ops->prepare(comm->executor, *loaded_out, reduction);
+}
+
+gyre_status gyre_plan_prepare(struct gyre_comm *comm, const struct gyre_call *call)
+{
+    const struct gyre_reduction reduction = reduction_of(comm, call);
+    const struct gyre_program *program;
+    struct gyre_choice choice;
+    struct gyre_loaded *loaded = NULL;
+    if (gyre_recent_find(&comm->plans->recent, call) != NULL)
+        return GYRE_SUCCESS;
+    return make_ready(comm, call, &reduction, &choice, &program, &loaded);
+}
+
+static gyre_status make_work(struct gyre_comm *comm, const struct gyre_call *call,
+                             struct gyre_work *work_out)
+{
+    const struct gyre_reduction reduction = reduction_of(comm, call);
+    const uint32_t element = gyre_dtype_bytes(call->dtype);
+    const struct gyre_program *program;
+    struct gyre_choice choice;
+    struct gyre_loaded *loaded = NULL;
+    GYRE_TRY(make_ready(comm, call, &reduction, &choice, &program, &loaded));
+    *work_out = (struct gyre_work){
+        .loaded = loaded,
+        .in = call->send,
+        .out = call->recv,
+        .split = {.count = call->count,
+                  .n_channels = choice.n_channels,
+                  .n_chunks = program->n_chunks,
+                  .tile_elems = choice.tile_bytes / element,
+                  .unit_elems = 16 / element},
+        .reduction = reduction,
+    };
+    if (program->is_placed)
+        work_out->placement = &gyre_window_of(comm, call, &work_out->out_offset_bytes)->placement;
+    if (gyre_log_enabled(GYRE_LOG_INFO, GYRE_LOG_TUNING))
+        log_choice(comm, call, &choice, path_of(&choice, program));
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_plan_work(struct gyre_comm *comm, const struct gyre_call *call,
+                           struct gyre_work *work_out)
+{
+    struct gyre_recent *recent = &comm->plans->recent;
+    const bool tells = gyre_log_enabled(GYRE_LOG_INFO, GYRE_LOG_TUNING); /* each call's choice */
+    const struct gyre_work *known = tells ? NULL : gyre_recent_find(recent, call);
+    if (known != NULL) {
+        *work_out = *known;
+        return GYRE_SUCCESS;
+    }
+    GYRE_TRY(make_work(comm, call, work_out));
+    gyre_recent_keep(recent, call, work_out);
+    return GYRE_SUCCESS;
+}
+
+/* Where copy engines run all of it, only the own block is copied by a kernel. */
+static unsigned n_blocks_of(const struct gyre_choice *choice, const struct gyre_program *program)
+{
+    return choice->by_copy_engines && gyre_program_copy_tail(program) == 0
+               ? GYRE_COPY_BLOCKS
+               : choice->n_channels * program->n_workers;
+}
+
+gyre_status gyre_plan_describe(struct gyre_comm *comm, const struct gyre_call *call,
+                               struct gyre_plan_summary *summary_out)
+{
+    struct gyre_choice choice;
+    const struct gyre_program *program;
+    uint16_t rank_of[2];
+    GYRE_TRY(choose(comm->plans, call, &choice, &program, rank_of));
+    struct gyre_plan_summary summary = {.n_channels = choice.n_channels,
+                                        .slot_bytes = choice.tile_bytes,
+                                        .n_blocks = n_blocks_of(&choice, program)};
+    summary.predicted_us =
+        predict_us(comm, call->coll, &choice, call->count * gyre_dtype_bytes(call->dtype));
+    snprintf(summary.algorithm, sizeof(summary.algorithm), "%s", choice.algorithm->name);
+    snprintf(summary.proto, sizeof(summary.proto), "%s", gyre_proto_names[choice.proto]);
+    snprintf(summary.path, sizeof(summary.path), "%s", gyre_path_names[path_of(&choice, program)]);
+    snprintf(summary.transports, sizeof(summary.transports), "%s", comm->links.summary);
+    *summary_out = summary;
+    return GYRE_SUCCESS;
+}

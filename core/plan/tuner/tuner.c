@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which algorithm, protocol and path a call gets. Pure functions of what all ranks agreed on, so
+ * that every rank chooses the same. Thresholds cite the measurement they come from.
+ */
+#include "core/plan/plan.h"
+
+#include "core/base/util.h"
+
+/* What does best on the host device, by total bytes: bench allreduce --compare mpi, 2 cores (AMD
+ * EPYC), 2..8 ranks over shared memory, 2026-11; between hosts TCP on loopback and Soft-RoCE.
+ * One-shot has the fewest hand-overs, two-shot two, ring moves the fewest bytes through caches. */
+static const struct gyre_algorithm *prefer_on_host(const struct gyre_tuner_facts *facts,
+                                                   enum gyre_collective coll, uint64_t n_bytes)
+{
+    const bool is_remote = facts->n_hosts > 1;
+    switch (coll) {
+    case GYRE_COLL_ALL_REDUCE:
+        /* Two hosts: the same bytes cross the wire, once instead of twice after each other. */
+        if (n_bytes <= (is_remote && facts->n_ranks == 2 ? 131072 : 8192))
+            return &gyre_algorithm_direct;
+        if (n_bytes <= 1 << 20 || facts->n_ranks == 2)
+            return &gyre_algorithm_twoshot;
+        return &gyre_algorithm_ring;
+    case GYRE_COLL_BROADCAST:
+        if (n_bytes <= 65536 || !is_remote)
+            return facts->n_ranks <= 4 ? &gyre_algorithm_direct : &gyre_algorithm_tree;
+        return &gyre_algorithm_ring;
+    case GYRE_COLL_REDUCE:
+        if (n_bytes <= 65536)
+            return facts->n_ranks <= 4 ? &gyre_algorithm_direct : &gyre_algorithm_tree;
+        return &gyre_algorithm_ring;
+    case GYRE_COLL_ALL_GATHER:
+    case GYRE_COLL_REDUCE_SCATTER:
+        return n_bytes <= 65536 ? &gyre_algorithm_direct : &gyre_algorithm_ring;
+    case GYRE_COLL_SEND_RECV:
+        return &gyre_algorithm_sendrecv;
+    default:
+        return &gyre_algorithm_direct;
+    }
+}
+
+/* What does best on GPUs joined by NVLink, up to so many bytes: tests/gpu/bench_cuda_exec, 2 and 4
+ * H200 (18 links each, multicast off), f32 sum under CUDA graphs, 2026-11. Bytes are those of all
+ * blocks. Rows of a collective and size class stand in order, those of LAMPORT, for sums of
+ * floating point, before the others, and of LL behind LL128's what is next best where that cannot
+ * be used; more than 4 ranks take those of 4. */
+#define ANY_PROTO UINT32_MAX
+struct cuda_row {
+    enum gyre_collective coll;
+    bool is_pair; /* 2 ranks */
+    uint64_t most_bytes;
+    const struct gyre_algorithm *algorithm;
+    enum gyre_proto proto;
+    uint32_t least_channels; /* with fewer, blocks or their slots are too few */
+};
+
+static const struct cuda_row cuda_rows[] = {
+    {GYRE_COLL_ALL_REDUCE, true, 3 << 20, &gyre_algorithm_direct, GYRE_PROTO_LAMPORT, 0},
+    {GYRE_COLL_ALL_REDUCE, true, 12 << 20, &gyre_algorithm_twoshot, GYRE_PROTO_LAMPORT, 48},
+    {GYRE_COLL_ALL_REDUCE, false, 160 << 10, &gyre_algorithm_direct, GYRE_PROTO_LAMPORT, 0},
+    {GYRE_COLL_ALL_REDUCE, false, 2 << 20, &gyre_algorithm_twoshot, GYRE_PROTO_LAMPORT, 0},
+    {GYRE_COLL_ALL_REDUCE, false, 9 << 20, &gyre_algorithm_twoshot, GYRE_PROTO_LAMPORT, 48},
+    {GYRE_COLL_REDUCE_SCATTER, true, 4 << 20, &gyre_algorithm_direct, GYRE_PROTO_LAMPORT, 0},
+    {GYRE_COLL_REDUCE_SCATTER, true, 16 << 20, &gyre_algorithm_direct, GYRE_PROTO_LAMPORT, 48},
+    {GYRE_COLL_REDUCE_SCATTER, false, 4 << 20, &gyre_algorithm_direct, GYRE_PROTO_LAMPORT, 0},
+    {GYRE_COLL_REDUCE_SCATTER, false, 13 << 20, &gyre_algorithm_direct, GYRE_PROTO_LAMPORT, 48},
+    {GYRE_COLL_ALL_REDUCE, true, 112 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL, 0},
+    {GYRE_COLL_ALL_REDUCE, true, 448 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL128, 0},
+    {GYRE_COLL_ALL_REDUCE, true, 2 << 20, &gyre_algorithm_twoshot, GYRE_PROTO_LL128, 0},
+    {GYRE_COLL_ALL_REDUCE, true, 4 << 20, &gyre_algorithm_twoshot, GYRE_PROTO_LL128, 32},
+    {GYRE_COLL_ALL_REDUCE, true, 12 << 20, &gyre_algorithm_twoshot, GYRE_PROTO_LL128, 64},
+    {GYRE_COLL_ALL_REDUCE, true, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE, 0},
+    {GYRE_COLL_ALL_REDUCE, false, 80 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL, 0},
+    {GYRE_COLL_ALL_REDUCE, false, 2 << 20, &gyre_algorithm_twoshot, GYRE_PROTO_LL128, 0},
+    {GYRE_COLL_ALL_REDUCE, false, 4 << 20, &gyre_algorithm_twoshot, GYRE_PROTO_LL128, 32},
+    {GYRE_COLL_ALL_REDUCE, false, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE, 0},
+    {GYRE_COLL_ALL_GATHER, true, 512, &gyre_algorithm_direct, GYRE_PROTO_LL, 0},
+    {GYRE_COLL_ALL_GATHER, true, 8 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL128, 0},
+    {GYRE_COLL_ALL_GATHER, true, 12 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL128, 64},
+    {GYRE_COLL_ALL_GATHER, true, 16 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL, 0},
+    {GYRE_COLL_ALL_GATHER, true, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE, 0},
+    {GYRE_COLL_ALL_GATHER, false, 2 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL, 0},
+    {GYRE_COLL_ALL_GATHER, false, 8 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL128, 0},
+    {GYRE_COLL_ALL_GATHER, false, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE, 0},
+    {GYRE_COLL_REDUCE_SCATTER, true, 160 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL, 0},
+    {GYRE_COLL_REDUCE_SCATTER, true, 4 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL128, 0},
+    {GYRE_COLL_REDUCE_SCATTER, true, 12 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL128, 64},
+    {GYRE_COLL_REDUCE_SCATTER, true, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE, 0},
+    {GYRE_COLL_REDUCE_SCATTER, false, 192 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL, 0},
+    {GYRE_COLL_REDUCE_SCATTER, false, 4 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL128, 0},
+    {GYRE_COLL_REDUCE_SCATTER, false, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE, 0},
+    {GYRE_COLL_BROADCAST, true, 160 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL, 0},
+    {GYRE_COLL_BROADCAST, true, 2 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL128, 0},
+    {GYRE_COLL_BROADCAST, true, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE, 0},
+    {GYRE_COLL_BROADCAST, false, 96 << 10, &gyre_algorithm_ring, GYRE_PROTO_LL, 0},
+    {GYRE_COLL_BROADCAST, false, 2 << 20, &gyre_algorithm_ring, GYRE_PROTO_LL128, 0},
+    {GYRE_COLL_BROADCAST, false, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE, 0},
+    {GYRE_COLL_REDUCE, true, 160 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL, 0},
+    {GYRE_COLL_REDUCE, true, 2 << 20, &gyre_algorithm_ring, GYRE_PROTO_LL128, 0},
+    {GYRE_COLL_REDUCE, true, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE, 0},
+    {GYRE_COLL_REDUCE, false, 96 << 10, &gyre_algorithm_ring, GYRE_PROTO_LL, 0},
+    {GYRE_COLL_REDUCE, false, 2 << 20, &gyre_algorithm_ring, GYRE_PROTO_LL128, 0},
+    {GYRE_COLL_REDUCE, false, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE, 0},
+};
+
+uint64_t gyre_tuner_all_bytes(const struct gyre_tuner_facts *facts, enum gyre_collective coll,
+                              uint64_t n_bytes)
+{
+    const struct gyre_collective_traits *traits = &gyre_collectives[coll];
+    return traits->in_blocks || traits->out_blocks ? n_bytes * facts->n_ranks : n_bytes;
+}
+
+/* LAMPORT's rows were measured on NVLink. */
+static bool wants_lamport(const struct gyre_tuner_facts *facts)
+{
+    return facts->is_ll128_safe && facts->n_ranks > 1 &&
+           gyre_tuner_proto_obstacle(facts, GYRE_PROTO_LAMPORT) == NULL;
+}
+
+/* @algorithm: only its rows; NULL = any. @protos: only theirs, a bit each. NULL: there is none. */
+static const struct cuda_row *find_cuda_row(const struct gyre_tuner_facts *facts,
+                                            enum gyre_collective coll,
+                                            const struct gyre_algorithm *algorithm, uint32_t protos,
+                                            uint64_t n_bytes)
+{
+    n_bytes = gyre_tuner_all_bytes(facts, coll, n_bytes);
+    for (size_t i = 0; i < sizeof(cuda_rows) / sizeof(cuda_rows[0]); i++)
+        if (cuda_rows[i].coll == coll && cuda_rows[i].is_pair == (facts->n_ranks <= 2) &&
+            n_bytes <= cuda_rows[i].most_bytes &&
+            (algorithm == NULL || cuda_rows[i].algorithm == algorithm) &&
+            (protos >> cuda_rows[i].proto & 1U) != 0 &&
+            (cuda_rows[i].proto != GYRE_PROTO_LAMPORT || wants_lamport(facts)) &&
+            facts->max_channels >= cuda_rows[i].least_channels)
+            return &cuda_rows[i];
+    return NULL;
+}
+
+static const struct gyre_algorithm *prefer_on_cuda(const struct gyre_tuner_facts *facts,
+                                                   enum gyre_collective coll, uint64_t n_bytes)
+{
+    const struct cuda_row *row = find_cuda_row(facts, coll, NULL, ANY_PROTO, n_bytes);
+    return row != NULL ? row->algorithm : prefer_on_host(facts, coll, n_bytes);
+}
+
+/* Ranks can write into each other's window. */
+static bool can_place(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,
+                      enum gyre_collective coll)
+{
+    return facts->in_window && (filter->protos[coll] >> GYRE_PROTO_SIMPLE & 1U) != 0;
+}
+
+bool gyre_tuner_may_place(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,
+                          enum gyre_collective coll, enum gyre_proto proto)
+{
+    /* A chain of calls: what is staged need not wait until the receiver is in the call (broadcast
+     * of 16 MiB, 4 H200: staged 55 us, placed 81; 64 MiB 205 and 238; from 256 MiB on alike,
+     * 2026-11). */
+    const bool is_slower = facts->device_kind == GYRE_DEVICE_CUDA && coll == GYRE_COLL_BROADCAST &&
+                           (filter->paths[coll] >> GYRE_PATH_STAGED & 1U) != 0;
+    return proto == GYRE_PROTO_SIMPLE && !is_slower && can_place(facts, filter, coll) &&
+           (filter->paths[coll] >> GYRE_PATH_PLACED & 1U) != 0;
+}
+
+/* From so many bytes on copy engines are faster, where the result lies in a window: 2 and 4 H200,
+ * bench -R 2 with GYRE_PATH, 2026-11. Bytes are those of all blocks. */
+struct copy_row {
+    enum gyre_collective coll;
+    bool is_pair; /* 2 ranks */
+    uint64_t least_bytes;
+    uint32_t least_channels; /* with fewer, what multiprocessors do before takes too long */
+    const struct gyre_algorithm *algorithm;
+};
+
+static const struct copy_row copy_rows[] = {
+    {GYRE_COLL_ALL_REDUCE, true, 384 << 20, 48, &gyre_algorithm_spread},
+    {GYRE_COLL_ALL_REDUCE, false, 384 << 20, GYRE_COPY_BLOCKS, &gyre_algorithm_spread},
+    {GYRE_COLL_ALL_GATHER, true, 64 << 20, GYRE_COPY_BLOCKS, &gyre_algorithm_direct},
+    {GYRE_COLL_ALL_GATHER, false, 192 << 20, GYRE_COPY_BLOCKS, &gyre_algorithm_direct},
+    {GYRE_COLL_BROADCAST, true, 48 << 20, GYRE_COPY_BLOCKS, &gyre_algorithm_ring},
+    {GYRE_COLL_BROADCAST, false, 768 << 20, GYRE_COPY_BLOCKS, &gyre_algorithm_ring},
+};
+
+static bool takes_only(const struct gyre_filter *filter, enum gyre_collective coll,
+                       enum gyre_path path)
+{
+    return (filter->paths[coll] & ((1U << GYRE_N_PATHS) - 1)) == 1U << path;
+}
+
+/* A gate posts or awaits a word of every peer, and counts. */
+#define MAX_COPY_RANKS 32
+
+/* The algorithm by which copy engines carry the call out; NULL if they do not. */
+static const struct gyre_algorithm *copy_algorithm(const struct gyre_tuner_facts *facts,
+                                                   const struct gyre_filter *filter,
+                                                   enum gyre_collective coll, uint64_t n_bytes)
+{
+    const bool is_forced = takes_only(filter, coll, GYRE_PATH_COPY_ENGINE);
+    const struct gyre_algorithm *found = NULL;
+    if (facts->device_kind != GYRE_DEVICE_CUDA || facts->n_ranks < 2 ||
+        facts->n_ranks > MAX_COPY_RANKS || !can_place(facts, filter, coll) ||
+        (filter->paths[coll] >> GYRE_PATH_COPY_ENGINE & 1U) == 0 ||
+        (!is_forced && !facts->has_large_pages))
+        return NULL;
+    for (size_t i = 0; i < sizeof(copy_rows) / sizeof(copy_rows[0]); i++) {
+        const struct copy_row *row = &copy_rows[i];
+        if (row->coll == coll && row->is_pair == (facts->n_ranks == 2) &&
+            gyre_filter_allows(filter, coll, row->algorithm) &&
+            (is_forced || (facts->max_channels >= row->least_channels &&
+                           gyre_tuner_all_bytes(facts, coll, n_bytes) >= row->least_bytes)))
+            return row->algorithm;
+    }
+    for (int i = 0; is_forced && gyre_algorithms[i] != NULL && found == NULL; i++)
+        if ((filter->algorithms[coll] >> i & 1U) != 0 &&
+            (gyre_algorithms[i]->copy_tails >> coll & 1U) != 0)
+            found = gyre_algorithms[i];
+    return found;
+}
+
+gyre_status gyre_tuner_check_path(const struct gyre_tuner_facts *facts,
+                                  const struct gyre_filter *filter, enum gyre_collective coll,
+                                  const struct gyre_algorithm *algorithm, enum gyre_path path)
+{
+    const char *name = gyre_collectives[coll].name;
+    if (coll == GYRE_COLL_SEND_RECV || facts->n_ranks == 1 ||
+        (filter->paths[coll] >> path & 1U) != 0)
+        return GYRE_SUCCESS;
+    if (!facts->in_window && path == GYRE_PATH_STAGED)
+        return gyre_fail(
+            GYRE_ERROR_INVALID_USAGE,
+            "GYRE_PATH wants the results of %s placed; that takes a receive buffer in "
+            "a window (gyre_window_register, ncclCommWindowRegister, -R 2 of benches), "
+            "of all_reduce, all_gather or broadcast",
+            name);
+    if (facts->device_kind != GYRE_DEVICE_CUDA && takes_only(filter, coll, GYRE_PATH_COPY_ENGINE))
+        return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                         "GYRE_PATH=copy_engine: the host device has none");
+    return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                     "GYRE_PATH: %s by algorithm %s goes by path %s, which is not among those "
+                     "allowed",
+                     name, algorithm->name, gyre_path_names[path]);
+}
+
+/* The preferred algorithm if allowed, else the first that is. */
+static gyre_status choose_algorithm(const struct gyre_tuner_facts *facts,
+                                    const struct gyre_filter *filter, enum gyre_collective coll,
+                                    uint64_t n_bytes, const struct gyre_algorithm **algorithm_out)
+{
+    const struct gyre_algorithm *preferred = facts->device_kind == GYRE_DEVICE_CUDA
+                                                 ? prefer_on_cuda(facts, coll, n_bytes)
+                                                 : prefer_on_host(facts, coll, n_bytes);
+    const uint32_t allowed = filter->algorithms[coll];
+    const struct gyre_algorithm *found = NULL;
+    for (int i = 0; gyre_algorithms[i] != NULL; i++) {
+        if ((allowed >> i & 1U) == 0 || !gyre_algorithm_has(gyre_algorithms[i], coll))
+            continue;
+        if (found == NULL || gyre_algorithms[i] == preferred)
+            found = gyre_algorithms[i];
+    }
+    if (found == NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                         "no algorithm that %s allows can do %s; \"build/bench/schedule "
+                         "--help\" shows which can",
+                         filter->algo_source, gyre_collectives[coll].name);
+    *algorithm_out = found;
+    return GYRE_SUCCESS;
+}
+
+const char *gyre_tuner_proto_obstacle(const struct gyre_tuner_facts *facts, enum gyre_proto proto)
+{
+    if (proto == GYRE_PROTO_SIMPLE)
+        return NULL;
+    if (facts->device_kind != GYRE_DEVICE_CUDA)
+        return "the host device has simple only";
+    if (facts->is_proxied)
+        return "connections that a proxy serves have simple only";
+    if (proto == GYRE_PROTO_LL128 && !facts->is_ll128_safe)
+        return "ll128 needs NVLink between all ranks: elsewhere 128-byte stores may arrive in "
+               "parts";
+    if (proto == GYRE_PROTO_LAMPORT && !facts->has_lamport)
+        return "lamport is for sums of floating point, of 16 bits at least";
+    if (facts->spec.slot_bytes[gyre_proto_slots(proto)] == 0)
+        return "no memory was set aside for it";
+    return NULL;
+}
+
+/* @usable: protocols, a bit each. */
+static enum gyre_proto prefer_proto(const struct gyre_tuner_facts *facts, enum gyre_collective coll,
+                                    const struct gyre_algorithm *algorithm, uint32_t usable,
+                                    uint64_t n_bytes)
+{
+    const struct cuda_row *row = find_cuda_row(facts, coll, algorithm, usable, n_bytes);
+    if (row == NULL)
+        row = find_cuda_row(facts, coll, algorithm, ANY_PROTO, n_bytes);
+    if (facts->device_kind != GYRE_DEVICE_CUDA || facts->is_proxied)
+        return GYRE_PROTO_SIMPLE;
+    if (row != NULL)
+        return row->proto;
+    if (algorithm == &gyre_algorithm_direct)
+        return n_bytes <= 1 << 20 ? GYRE_PROTO_LL : GYRE_PROTO_SIMPLE;
+    return n_bytes <= 2 << 20 ? GYRE_PROTO_LL : GYRE_PROTO_SIMPLE;
+}
+
+static gyre_status choose_proto(const struct gyre_tuner_facts *facts,
+                                const struct gyre_filter *filter, enum gyre_collective coll,
+                                const struct gyre_algorithm *algorithm, uint64_t n_bytes,
+                                enum gyre_proto *proto_out)
+{
+    const char *obstacle = NULL; /* of the first that was named */
+    uint32_t usable = 0;
+    int found = -1;
+    for (int proto = 0; proto < GYRE_N_PROTOS; proto++) {
+        if ((filter->protos[coll] >> proto & 1U) == 0)
+            continue;
+        const char *why = gyre_tuner_proto_obstacle(facts, (enum gyre_proto)proto);
+        if (why != NULL) {
+            obstacle = obstacle != NULL ? obstacle : why;
+            continue;
+        }
+        usable |= 1U << proto;
+        found = found < 0 ? proto : found;
+    }
+    const enum gyre_proto preferred = prefer_proto(facts, coll, algorithm, usable, n_bytes);
+    if ((usable >> preferred & 1U) != 0)
+        found = (int)preferred;
+    if (found < 0)
+        return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                         "no protocol that %s allows can be used for %s: %s", filter->proto_source,
+                         gyre_collectives[coll].name,
+                         obstacle != NULL ? obstacle : "results are placed by simple alone");
+    *proto_out = (enum gyre_proto)found;
+    return GYRE_SUCCESS;
+}
+
+/* Copies: an all-gather's blocks go whole. A chain's tiles do in two channels, of which one copies
+ * while the other's gate is passed; a tile is 1/16 of the channel (1 GiB over 4 H200: 360 GB/s,
+ * with 1/32 350), and not under 4 MiB, which take a copy engine 14 us. An all-reduce sums as the
+ * ring does. */
+static void choose_copies(const struct gyre_tuner_facts *facts,
+                          const struct gyre_algorithm *algorithm, enum gyre_collective coll,
+                          uint64_t n_bytes, struct gyre_choice *choice_out)
+{
+    const uint64_t most_bytes = 1 << 30;
+    struct gyre_choice choice = {
+        .algorithm = algorithm, .proto = GYRE_PROTO_SIMPLE, .by_copy_engines = true};
+    if (coll == GYRE_COLL_ALL_REDUCE) {
+        choice.n_channels = gyre_tuner_channels(facts, &choice, coll, n_bytes);
+        choice.tile_bytes = gyre_tuner_tile(facts, &choice, coll, n_bytes, true);
+    } else {
+        const bool is_pipe = coll == GYRE_COLL_BROADCAST && facts->n_ranks > 2;
+        choice.n_channels = is_pipe ? 2 : 1;
+        choice.tile_bytes =
+            is_pipe ? gyre_clamp_u32(gyre_round_up(n_bytes / 32, 512), 4 << 20, most_bytes)
+                    : gyre_clamp_u32(gyre_round_up(n_bytes, 16), 16, most_bytes);
+    }
+    *choice_out = choice;
+}
+
+uint64_t gyre_tuner_size_class(uint64_t n_bytes)
+{
+    uint64_t power = 256; /* the least class: below, only latency counts */
+    if (n_bytes <= power)
+        return power;
+    while (power < n_bytes - power)
+        power *= 2;
+    return gyre_round_up(n_bytes, power / 4);
+}
+
+/* Where results must be placed: what does that. */
+static struct gyre_filter only_placed(const struct gyre_filter *filter, enum gyre_collective coll)
+{
+    struct gyre_filter only = *filter;
+    only.protos[coll] &= 1U << GYRE_PROTO_SIMPLE;
+    for (int i = 0; gyre_algorithms[i] != NULL; i++)
+        if ((gyre_algorithms[i]->places >> coll & 1U) == 0)
+            only.algorithms[coll] &= ~(1U << i);
+    return only;
+}
+
+gyre_status gyre_tuner_choose(const struct gyre_tuner_facts *facts,
+                              const struct gyre_filter *filter, enum gyre_collective coll,
+                              uint64_t n_bytes, struct gyre_choice *choice_out)
+{
+    struct gyre_choice choice = {0};
+    struct gyre_filter narrowed;
+    struct gyre_tuner_facts without;
+    if (facts->in_window && facts->n_ranks > 1 &&
+        (filter->paths[coll] >> GYRE_PATH_STAGED & 1U) == 0) {
+        narrowed = only_placed(filter, coll);
+        filter = &narrowed;
+    }
+    const struct gyre_algorithm *copies = copy_algorithm(facts, filter, coll, n_bytes);
+    if (copies != NULL) {
+        choose_copies(facts, copies, coll, n_bytes, choice_out);
+        return GYRE_SUCCESS;
+    }
+    if (gyre_tuner_choose_exchange(facts, filter, coll, n_bytes, choice_out))
+        return GYRE_SUCCESS;
+    if (facts->has_lamport && (filter->protos[coll] >> GYRE_PROTO_LAMPORT & 1U) == 0) {
+        without = *facts; /* LAMPORT's rows are of no use */
+        without.has_lamport = false;
+        facts = &without;
+    }
+    if (facts->cost != NULL && coll != GYRE_COLL_SEND_RECV)
+        GYRE_TRY(gyre_tuner_search(facts, filter, coll, n_bytes, &choice));
+    if (choice.algorithm != NULL) {
+        *choice_out = choice;
+        return GYRE_SUCCESS;
+    }
+    /* Also where nothing was found: this says why. */
+    GYRE_TRY(choose_algorithm(facts, filter, coll, n_bytes, &choice.algorithm));
+    GYRE_TRY(choose_proto(facts, filter, coll, choice.algorithm, n_bytes, &choice.proto));
+    choice.n_channels = gyre_tuner_channels(facts, &choice, coll, n_bytes);
+    choice.tile_bytes = gyre_tuner_tile(facts, &choice, coll, n_bytes,
+                                        gyre_tuner_may_place(facts, filter, coll, choice.proto));
+    *choice_out = choice;
+    return GYRE_SUCCESS;
+}

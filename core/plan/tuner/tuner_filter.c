@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * GYRE_ALGO, GYRE_PROTO and GYRE_PATH: what the tuner may choose from. Pure.
+ */
+#include "core/plan/plan.h"
+
+#include "core/base/param.h"
+#include "core/base/util.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+const char *const gyre_path_names[GYRE_N_PATHS] = {
+#define NAME(id, name) #name,
+    GYRE_PATH_TABLE(NAME)
+#undef NAME
+};
+
+static int algorithm_index(const char *name)
+{
+    for (int i = 0; gyre_algorithms[i] != NULL; i++)
+        if (strcasecmp(gyre_algorithms[i]->name, name) == 0)
+            return i;
+    return -1;
+}
+
+static int proto_index(const char *name)
+{
+    return gyre_name_find(gyre_proto_names, GYRE_N_PROTOS, name);
+}
+
+static int path_index(const char *name)
+{
+    return gyre_name_find(gyre_path_names, GYRE_N_PATHS, name);
+}
+
+static void list_algorithms(char *text_out, size_t text_bytes)
+{
+    text_out[0] = '\0';
+    for (int i = 0; gyre_algorithms[i] != NULL; i++) {
+        const size_t used = strlen(text_out);
+        snprintf(text_out + used, text_bytes - used, "%s%s", i > 0 ? " " : "",
+                 gyre_algorithms[i]->name);
+    }
+}
+
+/* One "[^]a,b" list into a bit mask. */
+static gyre_status parse_list(const char *text, int (*index_of)(const char *), const char *variable,
+                              const char *legal, uint32_t *mask_out)
+{
+    char list[GYRE_PARAM_MAX_BYTES];
+    const bool inverts = text[0] == '^';
+    snprintf(list, sizeof(list), "%s", text + inverts);
+    uint32_t mask = 0;
+    char *rest = NULL;
+    for (char *word = strtok_r(list, ", ", &rest); word != NULL;
+         word = strtok_r(NULL, ", ", &rest)) {
+        const int index = index_of(word);
+        if (index < 0)
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s: \"%s\" is none of: %s", variable,
+                             word, legal);
+        mask |= 1U << index;
+    }
+    if (mask == 0)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s: \"%s\" names nothing; legal: %s",
+                         variable, text, legal);
+    *mask_out = inverts ? ~mask : mask;
+    return GYRE_SUCCESS;
+}
+
+/* "list" for all collectives, or "all_reduce:list;broadcast:list". */
+static gyre_status parse_filter(const char *text, int (*index_of)(const char *),
+                                const char *variable, const char *legal,
+                                uint32_t masks_out[GYRE_N_COLLECTIVES], bool *forced_out)
+{
+    for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
+        masks_out[coll] = UINT32_MAX;
+    char copy[GYRE_PARAM_MAX_BYTES];
+    snprintf(copy, sizeof(copy), "%s", text);
+    char *rest = NULL;
+    for (char *part = strtok_r(copy, ";", &rest); part != NULL; part = strtok_r(NULL, ";", &rest)) {
+        char *colon = strchr(part, ':');
+        int only = -1;
+        if (colon != NULL) {
+            *colon = '\0';
+            only = gyre_collective_find(part);
+            if (only < 0)
+                return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                                 "%s: \"%s\" is not a collective (all_reduce, broadcast, ...)",
+                                 variable, part);
+        }
+        uint32_t mask = 0;
+        GYRE_TRY(parse_list(colon != NULL ? colon + 1 : part, index_of, variable, legal, &mask));
+        for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++) {
+            /* Point to point has one algorithm and is meant only when named. */
+            if (only >= 0 ? coll != only : coll == GYRE_COLL_SEND_RECV)
+                continue;
+            masks_out[coll] = mask;
+            if (forced_out != NULL)
+                forced_out[coll] = true;
+        }
+    }
+    return GYRE_SUCCESS;
+}
+
+bool gyre_filter_allows(const struct gyre_filter *filter, enum gyre_collective coll,
+                        const struct gyre_algorithm *algorithm)
+{
+    int i = 0;
+    while (gyre_algorithms[i] != algorithm)
+        i++;
+    return (filter->algorithms[coll] >> i & 1U) != 0;
+}
+
+/* @sources: filled in but for what was parsed. */
+static gyre_status parse(const char *algos, const char *protos, const char *paths,
+                         const struct gyre_filter *sources, struct gyre_filter *filter_out)
+{
+    struct gyre_filter filter = *sources;
+    char legal[128];
+    list_algorithms(legal, sizeof(legal));
+    GYRE_TRY(parse_filter(algos, algorithm_index, filter.algo_source, legal, filter.algorithms,
+                          filter.is_forced));
+    GYRE_TRY(parse_filter(protos, proto_index, filter.proto_source, "simple ll ll128 lamport",
+                          filter.protos, NULL));
+    /* Who excludes LL128 means its slots, and what else goes through them; so NCCL_PROTO=^LL,LL128
+     * leaves SIMPLE alone. */
+    for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
+        if ((filter.protos[coll] >> GYRE_PROTO_LL128 & 1U) == 0 && filter.protos[coll] >> 31 != 0)
+            filter.protos[coll] &= ~(1U << GYRE_PROTO_LAMPORT);
+    GYRE_TRY(parse_filter(paths, path_index, "GYRE_PATH", "staged placed copy_engine", filter.paths,
+                          NULL));
+    *filter_out = filter;
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_filter_parse(const char *algos, const char *protos, const char *paths,
+                              struct gyre_filter *filter_out)
+{
+    const struct gyre_filter sources = {.algo_source = "GYRE_ALGO", .proto_source = "GYRE_PROTO"};
+    return parse(algos, protos, paths, &sources, filter_out);
+}
+
+gyre_status gyre_filter_of(const struct gyre_params *params, struct gyre_filter *filter_out)
+{
+    struct gyre_filter sources = {.algo_source = "GYRE_ALGO", .proto_source = "GYRE_PROTO"};
+    if (gyre_param_is_set(params, GYRE_PARAM_ALGO))
+        sources.algo_source = gyre_param_source(params, GYRE_PARAM_ALGO);
+    if (gyre_param_is_set(params, GYRE_PARAM_PROTO))
+        sources.proto_source = gyre_param_source(params, GYRE_PARAM_PROTO);
+    return parse(gyre_param_text(params, GYRE_PARAM_ALGO),
+                 gyre_param_text(params, GYRE_PARAM_PROTO),
+                 gyre_param_text(params, GYRE_PARAM_PATH), &sources, filter_out);
+}

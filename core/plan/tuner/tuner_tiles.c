@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * In how many channels and how long tiles a call goes, its algorithm and protocol given. Pure, as
+ * tuner.c is. Thresholds cite the measurement they come from.
+ */
+#include "core/plan/plan.h"
+
+#include "core/base/util.h"
+
+#define MIN_TILE_BYTES 4096
+
+uint32_t gyre_tuner_payload_bytes(const struct gyre_fifo_spec *spec,
+                                  const struct gyre_algorithm *algorithm, enum gyre_proto proto,
+                                  bool is_placed)
+{
+    const uint32_t bytes = spec->slot_bytes[gyre_proto_slots(proto)];
+    const bool is_ring = algorithm->follows_ring || (is_placed && algorithm->stages_in_ring);
+    if (proto == GYRE_PROTO_SIMPLE && is_ring && spec->near_slot_bytes > 0)
+        return spec->near_slot_bytes;
+    switch (proto) {
+    case GYRE_PROTO_LL:
+        return bytes / 2;
+    case GYRE_PROTO_LL128:
+        return bytes / 128 * 120;
+    default:
+        return bytes;
+    }
+}
+
+static uint64_t square_root(uint64_t value)
+{
+    uint64_t root = 0;
+    for (uint64_t bit = 1ULL << 31; bit > 0; bit >>= 1)
+        if ((root + bit) * (root + bit) <= value)
+            root += bit;
+    return root;
+}
+
+/* Where all data pass through every rank, tile by tile; elsewhere each rank has a part of them. */
+static bool is_chain(enum gyre_collective coll, const struct gyre_algorithm *algorithm)
+{
+    return coll == GYRE_COLL_BROADCAST || coll == GYRE_COLL_REDUCE ||
+           algorithm == &gyre_algorithm_tree;
+}
+
+/* SIMPLE over GPUs' own links: a tile is pushed by the blocks themselves. */
+static bool is_pushed(const struct gyre_tuner_facts *facts, enum gyre_proto proto)
+{
+    return facts->device_kind == GYRE_DEVICE_CUDA && !facts->is_proxied &&
+           proto == GYRE_PROTO_SIMPLE;
+}
+
+/* Between all pairs: about a round of the threads that a block has for each peer (2 and 4 H200,
+ * 1 KiB to 4 MiB: bench_cuda_exec, 2026-11). All-gathers of two ranks are four blocks early: 8 KiB
+ * in 2, 4, 8 of them 2.81, 2.73, 2.83 us (docs/performance/kernels/gather-channels-2.txt). */
+static uint64_t line_channels(const struct gyre_tuner_facts *facts, enum gyre_collective coll,
+                              uint64_t n_bytes)
+{
+    const uint64_t n_rounds = gyre_div_round_up(n_bytes, gyre_max_u64(4096 / facts->n_ranks, 512));
+    return coll == GYRE_COLL_ALL_GATHER && facts->n_ranks == 2
+               ? gyre_max_u64(n_rounds, gyre_min_u64(gyre_div_round_up(n_bytes, 128), 4))
+               : n_rounds;
+}
+
+/* GPUs: 64 KiB to 128 KiB of a rank's part a channel, so that it is two tiles, which go through the
+ * steps side by side; not under 32 channels from 2 MiB on (2 and 4 H200, 4 MiB to 64 MiB, all of
+ * 16, 32, 64 channels x 16 to 256 KiB tiles: bench_cuda_exec with BENCH_TILE, 2026-11). From
+ * 12 MiB on more than two ranks take twice as much a channel, in 16 or more: all-gather of 16 MiB
+ * into windows 48.0 us in 32 channels, 46.1 in 16 (4 H200, likewise). */
+static uint64_t cuda_channels(const struct gyre_tuner_facts *facts,
+                              const struct gyre_choice *choice, enum gyre_collective coll,
+                              uint64_t n_bytes)
+{
+    const uint64_t total = gyre_tuner_all_bytes(facts, coll, n_bytes);
+    if (choice->proto != GYRE_PROTO_SIMPLE && is_chain(coll, choice->algorithm))
+        /* One tile: a second one makes a broadcast of 64 KiB take 6.3 us instead of 4.0 (4 H200).
+         */
+        return gyre_div_round_up(
+            n_bytes,
+            gyre_min_u64(2 * 1024, gyre_tuner_payload_bytes(&facts->spec, choice->algorithm,
+                                                            choice->proto, false)));
+    if (choice->proto != GYRE_PROTO_SIMPLE)
+        return line_channels(facts, coll, n_bytes);
+    /* Of rings of chains 32 channels keep the link as busy as more, or busier: broadcast of 64 MiB
+     * to 1 GiB over 4 H200 347 to 363 GB/s, with 64 channels 337 to 358 (2026-11). */
+    if (is_chain(coll, choice->algorithm) && choice->algorithm == &gyre_algorithm_ring &&
+        facts->n_ranks > 2 && !facts->is_proxied && n_bytes >= 12 << 20)
+        return 32;
+    if (is_chain(coll, choice->algorithm) || total < 2 << 20 || facts->is_proxied)
+        return gyre_div_round_up(n_bytes, 64 * 1024);
+    if (facts->n_ranks > 2 && total >= 12 << 20)
+        return gyre_max_u64(gyre_div_round_up(total, facts->n_ranks * 262144ULL), 16);
+    return gyre_max_u64(gyre_div_round_up(total, facts->n_ranks * 131072ULL), 32);
+}
+
+uint32_t gyre_tuner_channels(const struct gyre_tuner_facts *facts, const struct gyre_choice *choice,
+                             enum gyre_collective coll, uint64_t n_bytes)
+{
+    uint64_t wanted = 1;
+    if (facts->device_kind == GYRE_DEVICE_CUDA)
+        wanted = cuda_channels(facts, choice, coll, n_bytes);
+    else if (facts->is_proxied && n_bytes > 65536)
+        /* Slots of several FIFOs in flight fill a link whose round trip is long: 48% of a 1 Gbit/s,
+         * 1 ms link with one channel, 99% with four (tests/lab, 2026-11). */
+        wanted = 4;
+    return gyre_clamp_u32(wanted, facts->min_channels, facts->max_channels);
+}
+
+/* Chains pass a tile on before the next comes: enough tiles to fill the chain, none too small. */
+static uint32_t chain_tile(const struct gyre_tuner_facts *facts, uint64_t n_bytes,
+                           uint32_t most_bytes)
+{
+    /* A channel's B bytes in tiles of t take (n - 1 + B / t) steps of (o + t / r); with o = 1.5 us
+     * and r = 6 bytes/ns a channel on H200s the best t is sqrt(B o r / (n - 1)). */
+    if (facts->device_kind == GYRE_DEVICE_CUDA) {
+        const uint64_t hops = facts->n_ranks > 1 ? facts->n_ranks - 1 : 1;
+        return gyre_clamp_u32(gyre_round_up(square_root(n_bytes * 9000 / hops), 512), 2048,
+                              most_bytes);
+    }
+    const uint64_t wanted = n_bytes / (4ULL * facts->n_ranks);
+    return gyre_clamp_u32(gyre_round_up(wanted, 4096),
+                          gyre_min_u64(MIN_TILE_BYTES, most_bytes) & ~15U, most_bytes);
+}
+
+/* LL128 and LAMPORT between all pairs: no more tiles than needed, each of whole rounds of the
+ * threads. In LL128 a block's 512 serve all peers, a warp moves 480 bytes; else the last tile is a
+ * round more (4 H200, all-reduce of 4 MiB 35.8 -> 35.2 us, 2026-11). */
+static uint32_t lines_tile(const struct gyre_tuner_facts *facts, const struct gyre_choice *choice,
+                           enum gyre_collective coll, uint64_t n_bytes, uint32_t most_bytes)
+{
+    const uint64_t n_peers = facts->n_ranks > 1 ? facts->n_ranks - 1 : 1;
+    const uint64_t round_bytes =
+        choice->proto == GYRE_PROTO_LAMPORT ? 512 * 16 : gyre_max_u64(512 / n_peers / 32, 1) * 480;
+    const bool is_cut =
+        coll == GYRE_COLL_ALL_REDUCE && choice->algorithm == &gyre_algorithm_twoshot;
+    const struct gyre_split split = {.count = n_bytes,
+                                     .n_channels = choice->n_channels,
+                                     .n_chunks = is_cut ? facts->n_ranks : 1,
+                                     .tile_elems = most_bytes,
+                                     .unit_elems = 16};
+    const uint64_t part = gyre_chunk_range(&split, 0, 0).n_elems; /* the longest */
+    const uint64_t n_tiles = gyre_max_u64(gyre_div_round_up(part, most_bytes), 1);
+    const uint64_t wanted =
+        gyre_round_up(gyre_max_u64(gyre_div_round_up(part, n_tiles), 1), round_bytes);
+    return (uint32_t)gyre_min_u64(wanted, most_bytes);
+}
+
+uint32_t gyre_tuner_tile(const struct gyre_tuner_facts *facts, const struct gyre_choice *choice,
+                         enum gyre_collective coll, uint64_t n_bytes, bool is_placed)
+{
+    const uint32_t most_bytes =
+        gyre_tuner_payload_bytes(&facts->spec, choice->algorithm, choice->proto, is_placed) / 16 *
+        16;
+    const bool is_ring = choice->algorithm == &gyre_algorithm_ring;
+    if ((choice->proto == GYRE_PROTO_LL128 || choice->proto == GYRE_PROTO_LAMPORT) &&
+        !is_chain(coll, choice->algorithm) && !is_ring)
+        return lines_tile(facts, choice, coll, n_bytes, most_bytes);
+    /* Lines go on as they come, whatever the tile (4 H200, broadcast of 1 MiB in whole slots 7.9
+     * us, in tiles that fill the chain 10.1, 2026-11). */
+    if (facts->device_kind == GYRE_DEVICE_CUDA && choice->proto != GYRE_PROTO_SIMPLE)
+        return most_bytes;
+    if (is_chain(coll, choice->algorithm) && !(is_ring && is_pushed(facts, choice->proto)))
+        return chain_tile(facts, n_bytes / choice->n_channels, most_bytes);
+    /* Broadcast and reduce along a ring: calls follow each other along the chain, so that it is
+     * their steps that count, not the way through it (4 H200, 4 MiB to 1 GiB, 2026-11). */
+    if (is_chain(coll, choice->algorithm) || !is_pushed(facts, choice->proto))
+        return most_bytes;
+    /* Two tiles; one where a block goes straight to the only rank that wants it (2 H200, 16 MiB
+     * 33.2 -> 32.6 us, 2026-11). */
+    const uint64_t part =
+        gyre_tuner_all_bytes(facts, coll, n_bytes) / facts->n_ranks / choice->n_channels;
+    const bool is_one_hop = is_placed && coll == GYRE_COLL_ALL_GATHER && facts->n_ranks == 2;
+    return gyre_clamp_u32(gyre_round_up(is_one_hop ? part : part / 2, 512),
+                          gyre_min_u64(16384, most_bytes) & ~15U, most_bytes);
+}

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tails of copies on a GPU: gates and copies on the caller's stream and, where something may stand
+ * beside that, on lanes, streams of the executor's own.
+ */
+#include "kernels/cuda/runtime/state.h"
+#include "kernels/cuda/runtime/kernel_table.h"
+
+#include <string.h>
+
+#define MAX_PITCH_BYTES INT32_MAX /* cudaDevAttrMaxPitch */
+
+/* One launch of a tail. */
+struct tail_launch {
+    struct gyre_cuda_executor *executor;
+    const struct gyre_work *work;
+    struct gyre_cuda_lanes *lanes; /* NULL: everything on the caller's stream */
+    cudaStream_t stream;           /* the caller's */
+    uint32_t n_works;
+    bool is_forked[GYRE_CUDA_LANES];
+};
+
+/* ---- lanes -------------------------------------------------------------------------------- */
+
+static gyre_status open_lanes(struct gyre_cuda_lanes *lanes)
+{
+    for (int i = 0; i < GYRE_CUDA_LANES; i++) {
+        GYRE_CUDA_TRY(cudaStreamCreateWithFlags(&lanes->streams[i], cudaStreamNonBlocking));
+        GYRE_CUDA_TRY(cudaEventCreateWithFlags(&lanes->joins[i], cudaEventDisableTiming));
+    }
+    GYRE_CUDA_TRY(cudaEventCreateWithFlags(&lanes->fork, cudaEventDisableTiming));
+    return GYRE_SUCCESS;
+}
+
+/* CUDA makes ready what a kind of copy needs when the first one comes: a strided copy within a GPU
+ * may be a kernel, for instance. The executor's memory is not in use yet. */
+static gyre_status use_copies_once(struct gyre_cuda_executor *executor)
+{
+    enum { ROW_BYTES = 16, PITCH_BYTES = 32, N_ROWS = 2 };
+    unsigned char *from = executor->arena.base;
+    unsigned char *to = from + PITCH_BYTES * N_ROWS;
+    const cudaStream_t stream = executor->lanes[0].streams[0];
+    GYRE_CUDA_TRY(cudaMemcpyAsync(to, from, ROW_BYTES, cudaMemcpyDefault, stream));
+    GYRE_CUDA_TRY(cudaMemcpy2DAsync(to, PITCH_BYTES, from, PITCH_BYTES, ROW_BYTES, N_ROWS,
+                                    cudaMemcpyDefault, stream));
+    return gyre_cuda_await_stream(stream, executor->fault);
+}
+
+gyre_status gyre_cuda_lanes_open(struct gyre_cuda_executor *executor)
+{
+    for (int set = 0; set < 2; set++)
+        GYRE_TRY(open_lanes(&executor->lanes[set]));
+    return use_copies_once(executor);
+}
+
+void gyre_cuda_lanes_close(struct gyre_cuda_executor *executor)
+{
+    for (int set = 0; set < 2; set++) {
+        struct gyre_cuda_lanes *lanes = &executor->lanes[set];
+        for (int i = 0; i < GYRE_CUDA_LANES; i++) {
+            if (lanes->streams[i] != NULL)
+                (void)cudaStreamDestroy(lanes->streams[i]);
+            if (lanes->joins[i] != NULL)
+                (void)cudaEventDestroy(lanes->joins[i]);
+        }
+        if (lanes->fork != NULL)
+            (void)cudaEventDestroy(lanes->fork);
+        memset(lanes, 0, sizeof(*lanes));
+    }
+}
+
+/* A lane that was forked in a capture belongs to it until the capture ends. While another capture
+ * has the lanes, a launch does without. */
+static gyre_status choose_lanes(struct tail_launch *launch)
+{
+    struct gyre_cuda_executor *executor = launch->executor;
+    enum cudaStreamCaptureStatus capturing;
+    unsigned long long capture = 0, other = 0;
+    GYRE_CUDA_TRY(
+        cudaStreamGetCaptureInfo(launch->stream, &capturing, &capture, NULL, NULL, NULL, NULL));
+    launch->lanes = &executor->lanes[0];
+    if (capturing != cudaStreamCaptureStatusActive)
+        return GYRE_SUCCESS;
+    launch->lanes = &executor->lanes[1];
+    for (int i = 0; i < GYRE_CUDA_LANES; i++) {
+        GYRE_CUDA_TRY(cudaStreamGetCaptureInfo(executor->lanes[1].streams[i], &capturing, &other,
+                                               NULL, NULL, NULL, NULL));
+        if (capturing != cudaStreamCaptureStatusNone && other != capture)
+            launch->lanes = NULL;
+    }
+    return GYRE_SUCCESS;
+}
+
+/* The stream of a lane; lane 0 is the caller's. */
+static gyre_status lane_stream(struct tail_launch *launch, uint32_t lane, cudaStream_t *stream_out)
+{
+    *stream_out = launch->stream;
+    if (lane == 0 || launch->lanes == NULL)
+        return GYRE_SUCCESS;
+    *stream_out = launch->lanes->streams[lane - 1];
+    if (launch->is_forked[lane - 1])
+        return GYRE_SUCCESS;
+    launch->is_forked[lane - 1] = true;
+    GYRE_CUDA_TRY(cudaStreamWaitEvent(*stream_out, launch->lanes->fork, 0));
+    return GYRE_SUCCESS;
+}
+
+static gyre_status fork_lanes(struct tail_launch *launch)
+{
+    if (launch->lanes != NULL)
+        GYRE_CUDA_TRY(cudaEventRecord(launch->lanes->fork, launch->stream));
+    return GYRE_SUCCESS;
+}
+
+static gyre_status join_lanes(struct tail_launch *launch)
+{
+    for (int i = 0; i < GYRE_CUDA_LANES; i++) {
+        if (!launch->is_forked[i])
+            continue;
+        GYRE_CUDA_TRY(cudaEventRecord(launch->lanes->joins[i], launch->lanes->streams[i]));
+        GYRE_CUDA_TRY(cudaStreamWaitEvent(launch->stream, launch->lanes->joins[i], 0));
+    }
+    return GYRE_SUCCESS;
+}
+
+/* ---- what a walk of the tail enqueues ----------------------------------------------------- */
+
+static struct gyre_cuda_start gate_start(struct tail_launch *launch,
+                                         const struct gyre_cuda_gate_entry *entries,
+                                         uint32_t n_entries)
+{
+    struct gyre_cuda_args_gate *args = &launch->executor->args.gate;
+    gyre_cuda_fill_common(launch->executor, GYRE_PROTO_SIMPLE, 1, &args->common);
+    args->common.n_works = args->common.ends_works = 0;
+    args->signature = launch->work->signature;
+    args->n_entries = n_entries;
+    memcpy(args->entries, entries, n_entries * sizeof(*entries));
+    return (struct gyre_cuda_start){.kernel = gyre_cuda_kernel_gate,
+                                    .args = args,
+                                    .n_blocks = 1,
+                                    .n_threads = GYRE_CUDA_GATE_THREADS};
+}
+
+static gyre_status enqueue_gate(void *context, uint32_t channel,
+                                const struct gyre_cuda_gate_entry *entries, uint32_t n_entries)
+{
+    struct tail_launch *launch = context;
+    const struct gyre_cuda_start start = gate_start(launch, entries, n_entries);
+    cudaStream_t stream;
+    GYRE_TRY(lane_stream(launch, channel, &stream));
+    return gyre_cuda_start_kernel(&start, stream, false);
+}
+
+static gyre_status enqueue_ends(void *context, bool is_last,
+                                const struct gyre_cuda_gate_entry *entries, uint32_t n_entries)
+{
+    struct tail_launch *launch = context;
+    struct gyre_cuda_common *common = &launch->executor->args.gate.common;
+    if (is_last)
+        GYRE_TRY(join_lanes(launch));
+    struct gyre_cuda_start start = gate_start(launch, entries, n_entries);
+    if (is_last)
+        common->n_works = common->ends_works = 1;
+    else
+        common->n_works = (uint16_t)(start.n_works = launch->n_works);
+    GYRE_TRY(gyre_cuda_start(launch->executor, &start, launch->stream));
+    return is_last ? GYRE_SUCCESS : fork_lanes(launch);
+}
+
+static gyre_status copy_within(struct tail_launch *launch, unsigned char *to,
+                               const unsigned char *from, uint64_t n_bytes)
+{
+    struct gyre_cuda_args_copy args = {from, to, n_bytes};
+    const struct gyre_cuda_start start = {
+        .kernel = gyre_cuda_kernel_copy_within,
+        .args = &args,
+        .n_blocks = (uint32_t)gyre_min_u64(gyre_div_round_up(n_bytes, GYRE_CUDA_COPY_PIECE),
+                                           GYRE_COPY_BLOCKS),
+        .n_threads = GYRE_CUDA_COPY_THREADS,
+    };
+    cudaStream_t stream;
+    GYRE_TRY(lane_stream(launch, GYRE_CUDA_LANES, &stream));
+    return gyre_cuda_start_kernel(&start, stream, false);
+}
+
+static gyre_status enqueue_copy(void *context, uint32_t channel, const struct gyre_cuda_copy *copy)
+{
+    struct tail_launch *launch = context;
+    const struct gyre_work *work = launch->work;
+    const unsigned char *from =
+        (copy->from_in ? (const unsigned char *)work->in : (unsigned char *)work->out) +
+        copy->from_offset;
+    unsigned char *to = (unsigned char *)work->out + copy->to_offset;
+    cudaStream_t stream;
+    if (copy->peer >= 0)
+        to = (unsigned char *)work->placement->bases[copy->peer] + work->out_offset_bytes +
+             copy->to_offset;
+    if (to == from)
+        return GYRE_SUCCESS; /* in place */
+    if (copy->peer < 0 && copy->n_rows == 1)
+        return copy_within(launch, to, from, copy->row_bytes);
+    GYRE_TRY(lane_stream(launch, copy->peer < 0 ? GYRE_CUDA_LANES : channel, &stream));
+    if (copy->n_rows > 1 && copy->pitch_bytes <= MAX_PITCH_BYTES) {
+        GYRE_CUDA_TRY(cudaMemcpy2DAsync(to, copy->pitch_bytes, from, copy->pitch_bytes,
+                                        copy->row_bytes, copy->n_rows, cudaMemcpyDefault, stream));
+        return GYRE_SUCCESS;
+    }
+    for (uint64_t row = 0; row < copy->n_rows; row++)
+        GYRE_CUDA_TRY(cudaMemcpyAsync(to + row * copy->pitch_bytes, from + row * copy->pitch_bytes,
+                                      copy->row_bytes, cudaMemcpyDefault, stream));
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_cuda_launch_copies(struct gyre_cuda_executor *executor,
+                                    const struct gyre_work *work, uint32_t n_works,
+                                    cudaStream_t stream)
+{
+    struct tail_launch launch = {
+        .executor = executor, .work = work, .stream = stream, .n_works = n_works};
+    const struct gyre_cuda_copies_sink sink = {
+        .context = &launch, .gate = enqueue_gate, .copy = enqueue_copy, .ends = enqueue_ends};
+    GYRE_TRY(choose_lanes(&launch));
+    return gyre_cuda_copies_walk(work->loaded->copies, &work->split,
+                                 gyre_dtype_bytes((gyre_dtype)work->reduction.dtype), &sink);
+}

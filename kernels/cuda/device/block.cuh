@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One block: which worker of which channel of which work it is, its connections and steps in
+ * shared memory, and what it leaves behind for the next launch.
+ */
+#ifndef GYRE_KERNELS_CUDA_BLOCK_CUH
+#define GYRE_KERNELS_CUDA_BLOCK_CUH
+
+#include "kernels/cuda/device/turn.cuh"
+
+/* A FIFO end of this worker; in shared memory. */
+struct connection {
+    unsigned char *slots;
+    uint64_t *awaited;   /* tail (receiving end) or head (sending end) */
+    uint64_t *posted;    /* the other one of the two */
+    uint64_t *slot_info; /* of the inbox */
+    uint64_t number;     /* slots posted or consumed before this launch */
+    uint64_t seen[2];    /* values read from `awaited`; lines: for even and odd tiles */
+    uint32_t first_slot; /* number % depth */
+    uint16_t depth;
+    uint16_t mask; /* depth - 1, if that is a power of two; else 0 */
+    uint32_t n_uses;
+    uint32_t index;
+    uint32_t slot_bytes;
+    uint16_t is_send;
+    uint16_t has_entered; /* placed data: the receiver is in this call */
+};
+
+static_assert(sizeof(struct connection) == 80, "load.c sizes shared memory by it");
+
+struct block {
+    const struct gyre_cuda_common &common;
+    const struct gyre_cuda_work &work;
+    struct gyre_cuda_share share;   /* of this channel */
+    struct connection *connections; /* shared memory */
+    const struct gyre_cuda_step *steps;
+    uint4 *rest; /* shared memory that the protocol may use */
+    uint32_t n_connections;
+    uint32_t n_steps;
+    uint32_t channel;
+    uint32_t number; /* of this block among those that work */
+    uint64_t turn;   /* turn.cuh */
+    bool is_aborted; /* before it began */
+};
+
+extern __shared__ uint4 shared_words[];
+
+template <int PROTO>
+static __device__ __forceinline__ void
+open_connection(struct connection *own, const struct gyre_cuda_common &common, uint32_t index,
+                const struct gyre_cuda_connection &use)
+{
+    const struct gyre_connector *end = &common.connectors[index];
+    const uint64_t number = common.counters[index];
+    const enum gyre_proto proto = gyre_proto_slots((enum gyre_proto)PROTO);
+    const bool is_send = (index & 1) != 0;
+    struct gyre_inbox *inbox = end->inbox;
+    struct gyre_credit *credit = end->credit;
+    const uint32_t depth = end->depth;
+    const uint32_t slot_bytes = end->slot_bytes;
+    own->slots = end->slots[proto];
+    own->awaited = is_send ? &credit->head[proto] : &inbox->tail[proto];
+    own->posted = is_send ? &inbox->tail[proto] : &credit->head[proto];
+    own->slot_info = inbox->slot_info;
+    own->number = number;
+    /* Lines carry their own readiness; credit is read before it is needed. */
+    own->seen[0] = is_send ? load_acquire_sys(&credit->head[proto]) : 0;
+    /* Lines leave the credit of a launch's last tile to the next launch: at the end of a kernel a
+     * store to a peer would be waited for, here it travels beside the work. */
+    if (PROTO != GYRE_PROTO_SIMPLE && !is_send)
+        store_relaxed_sys(&credit->head[proto], number);
+    own->mask = (uint16_t)((depth & (depth - 1)) == 0 ? depth - 1 : 0);
+    own->first_slot = own->mask != 0 ? (uint32_t)number & own->mask : (uint32_t)(number % depth);
+    own->depth = (uint16_t)depth;
+    own->slot_bytes = PROTO == GYRE_PROTO_SIMPLE ? slot_bytes : common.slot_bytes;
+    own->n_uses = use.n_uses;
+    own->has_entered = 0;
+    /* What this rank did to its OUT before is over: launches of a stream follow each other. */
+    if (PROTO == GYRE_PROTO_SIMPLE && use.is_placed != 0 && !is_send)
+        store_relaxed_sys(&credit->head[GYRE_HEAD_ENTERED], number + 1);
+    own->index = index;
+    own->is_send = is_send;
+}
+
+/* The program where all threads reach it quickly: short ones are copied from the kernel's
+ * parameters, where an address that differs from thread to thread is slow, to shared memory. */
+static __device__ __forceinline__ const unsigned char *
+fetch_program(const struct gyre_cuda_work &work, const unsigned char *parameters,
+              uint32_t n_connections_words)
+{
+    uint4 *copy = shared_words + n_connections_words;
+    if (work.inline_words == 0)
+        return work.program;
+    for (uint32_t i = threadIdx.x; i < work.inline_words; i += blockDim.x)
+        copy[i] = ((const uint4 *)parameters)[i];
+    __syncthreads();
+    return (const unsigned char *)copy;
+}
+
+/* Everything a block needs, read from memory at the same time; ends with a barrier.
+ * @parameters: the program among the kernel's parameters, used if the work says so. */
+template <int PROTO>
+static __device__ __forceinline__ struct block
+open_block(const struct gyre_cuda_common &common, const struct gyre_cuda_work &work,
+           const unsigned char *parameters, uint32_t block_of_work)
+{
+    await_last_launch();
+    const uint64_t turn = take_turn(common);
+    const uint32_t is_aborted_before = load_relaxed_sys(&common.control->is_aborted);
+    const uint32_t connections_words =
+        work.max_connections * (uint32_t)(sizeof(struct connection) / 16);
+    const unsigned char *program = fetch_program(work, parameters, connections_words);
+    const struct gyre_cuda_program *header = (const struct gyre_cuda_program *)program;
+    const uint32_t channel = work.n_workers == 1 ? block_of_work : block_of_work / work.n_workers;
+    const struct gyre_cuda_worker worker =
+        ((const struct gyre_cuda_worker
+              *)(program + header->workers_offset))[block_of_work - channel * work.n_workers];
+    const struct gyre_cuda_connection *connections =
+        (const struct gyre_cuda_connection *)(program + header->connections_offset) +
+        worker.first_connection;
+    const struct gyre_cuda_step *steps =
+        (const struct gyre_cuda_step *)(program + header->steps_offset) + worker.first_step;
+    struct connection *own = (struct connection *)shared_words;
+    uint4 *rest = shared_words + connections_words + work.inline_words;
+    for (uint32_t i = threadIdx.x; i < worker.n_connections; i += blockDim.x)
+        open_connection<PROTO>(
+            &own[i], common, connections[i].index + channel * work.channel_stride, connections[i]);
+    if (work.shares_steps != 0) {
+        const uint32_t n_words = worker.n_steps * (uint32_t)(sizeof(struct gyre_cuda_step) / 16);
+        /* From the last thread down: the first ones are busy with connections. */
+        for (uint32_t i = blockDim.x - 1 - threadIdx.x; i < n_words; i += blockDim.x)
+            rest[i] = ((const uint4 *)steps)[i];
+        steps = (const struct gyre_cuda_step *)rest;
+        rest += n_words;
+    }
+    announce_turn(common, turn);
+    const bool is_aborted = __syncthreads_or(is_aborted_before != 0) != 0;
+    return {common,
+            work,
+            gyre_cuda_share_make(&work.split, channel),
+            own,
+            steps,
+            rest,
+            worker.n_connections,
+            worker.n_steps,
+            channel,
+            work.first_block + block_of_work,
+            turn,
+            is_aborted};
+}
+
+template <int PROTO> static __device__ __forceinline__ void close_block(const struct block &block)
+{
+    const struct gyre_cuda_common &common = block.common;
+    const uint32_t n_tiles = block.work.split.n_tiles;
+    __syncthreads();
+    if (threadIdx.x == 0)
+        invite_next_launch();
+    for (uint32_t i = threadIdx.x; i < block.n_connections; i += blockDim.x) {
+        const struct connection *own = &block.connections[i];
+        common.counters[own->index] = own->number + (uint64_t)own->n_uses * n_tiles;
+    }
+    end_turn(common, block.turn, block.number);
+}
+
+/* A slot of another call: say whose, then wait for the abort that follows. */
+static __device__ __noinline__ void report_mismatch(const struct gyre_cuda_common &common,
+                                                    uint32_t index)
+{
+    uint32_t n_polls = 0;
+    uint64_t *mismatch = &common.board->mismatch;
+    if (load_relaxed_sys(mismatch) == 0)
+        store_relaxed_sys(mismatch, (uint64_t)(index / common.ends_per_rank) + 1);
+    while (!must_stop(common, n_polls))
+        ;
+}
+
+/* How many of its FIFO's slots this launch moves before the one of that tile and use. Of the tiles
+ * that go side by side, the first use of each comes before the second of any. */
+static __device__ __forceinline__ uint32_t slots_before(const struct block &block,
+                                                        const struct connection *own, uint32_t tile,
+                                                        uint32_t use)
+{
+    const uint32_t n_abreast = block.work.n_abreast;
+    if (n_abreast == 1)
+        return tile * own->n_uses + use;
+    const uint32_t place = tile % n_abreast;
+    const uint32_t first = tile - place;
+    const uint32_t n_side = min(n_abreast, block.work.split.n_tiles - first);
+    return first * own->n_uses + use * n_side + place;
+}
+
+/* Of the slot that comes so many after the launch's first one. */
+static __device__ __forceinline__ uint32_t slot_index(const struct connection *own,
+                                                      uint32_t n_before)
+{
+    const uint32_t number = own->first_slot + n_before;
+    return own->mask != 0 ? number & own->mask : number % own->depth;
+}
+
+static __device__ __forceinline__ unsigned char *slot_address(const struct connection *own,
+                                                              uint32_t n_before)
+{
+    return own->slots + (size_t)slot_index(own, n_before) * own->slot_bytes;
+}
+
+/* Where a chunk's part of the step begins. @range: of the step's own chunk. */
+static __device__ __forceinline__ unsigned char *chunk_address(const struct block &block,
+                                                               uint32_t ref, uint32_t tile,
+                                                               uint32_t step_chunk,
+                                                               struct gyre_range range)
+{
+    const struct gyre_cuda_work &work = block.work;
+    const uint32_t kind = ref >> GYRE_CUDA_REF_KIND_SHIFT;
+    const uint32_t index = ref & GYRE_CUDA_REF_INDEX_MASK;
+    if (kind == GYRE_OPERAND_SCRATCH)
+        return work.scratch +
+               (size_t)((block.channel * work.n_abreast + tile % work.n_abreast) * work.n_areas +
+                        index) *
+                   work.area_bytes;
+    uint64_t first = range.first_elem;
+    if (kind == GYRE_OPERAND_IN ? work.in_blocks : work.out_blocks)
+        first += index * work.split.count;
+    else if (index != step_chunk)
+        first = gyre_cuda_tile_range(&block.share, index, tile).first_elem;
+    unsigned char *base = kind == GYRE_OPERAND_IN ? (unsigned char *)work.in : work.out;
+    return base + first * work.elem_bytes;
+}
+
+/* Placed data of a step: in OUT at its chunk, of this rank or, to be written, of the peer. */
+static __device__ __forceinline__ unsigned char *placed_address(const struct block &block,
+                                                                const struct connection *own,
+                                                                uint32_t tile, uint32_t step_chunk,
+                                                                struct gyre_range range)
+{
+    const struct gyre_cuda_work &work = block.work;
+    const uint32_t ref = (uint32_t)GYRE_OPERAND_OUT << GYRE_CUDA_REF_KIND_SHIFT | step_chunk;
+    unsigned char *here = chunk_address(block, ref, tile, step_chunk, range);
+    if (own->is_send == 0)
+        return here;
+    unsigned char *base = (unsigned char *)work.bases[own->index / block.common.ends_per_rank];
+    return base + work.out_offset_bytes + (here - work.out);
+}
+
+/* Is there data (receiving end) or room (sending end) for the slot of that number? */
+static __device__ __forceinline__ bool has_reached(const struct connection *own, uint64_t seen,
+                                                   uint64_t number)
+{
+    return (int64_t)(seen - (number + 1 - (own->is_send != 0 ? own->depth : 0))) >= 0;
+}
+
+#endif

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Blocks on chosen multiprocessors. The first n blocks of a launch are put on multiprocessors of
+ * few clusters (GPCs), which share what a cluster can send; all have the same to move, and the
+ * slowest decides. Multiprocessors 0 to n - 1 lie in all clusters alike: broadcast of 1 GiB by 16,
+ * 32 and 64 blocks 330, 326 and 358 GB/s as they come, 366, 371 and 370 there (bench_cuda_exec, 2
+ * H200, 2026-11). So there is a block for every multiprocessor, and those that are on one of the
+ * first n have a seat.
+ *
+ * Which block gets where is not promised. One whose seat is taken, or that has none, waits a moment
+ * for the others and leaves; but no more blocks leave than there are too many, and the rest take
+ * the seats that are left. Nobody waits for a block that has not begun.
+ */
+#ifndef GYRE_KERNELS_CUDA_SEAT_CUH
+#define GYRE_KERNELS_CUDA_SEAT_CUH
+
+#include "kernels/cuda/device/sync.cuh"
+
+#define NO_SEAT      UINT32_MAX
+#define SEAT_WAIT_NS 5000
+
+static __device__ __forceinline__ bool claim_seat(struct gyre_cuda_seats *seats, uint32_t seat)
+{
+    const uint32_t bit = 1U << seat % 32;
+    if ((atomicOr(&seats->taken[seat / 32], bit) & bit) != 0)
+        return false;
+    atomicAdd(&seats->n_taken, 1U);
+    return true;
+}
+
+/* One thread of the block. */
+static __device__ __noinline__ uint32_t find_seat(struct gyre_cuda_seats *seats, uint32_t n_seats,
+                                                  uint32_t n_blocks)
+{
+    uint32_t own;
+    asm volatile("mov.u32 %0, %%smid;" : "=r"(own));
+    if (own < n_seats && claim_seat(seats, own))
+        return own;
+    /* Gone at once, it would make room for a block that belongs elsewhere. One wait for all: where
+     * other kernels take most of the GPU, blocks come in many waves. */
+    const uint64_t now_ns = global_ns();
+    const uint64_t first_ns = atomicCAS((unsigned long long *)&seats->begin_ns, 0ULL, now_ns);
+    const uint64_t begin_ns = first_ns == 0 ? now_ns : first_ns;
+    while (load_relaxed_sys(&seats->n_taken) < n_seats && global_ns() - begin_ns < SEAT_WAIT_NS)
+        ;
+    if (atomicAdd(&seats->n_leaving, 1U) < n_blocks - n_seats)
+        return NO_SEAT;
+    /* As many blocks are left as seats. */
+    uint32_t seat = 0;
+    while (!claim_seat(seats, seat % n_seats))
+        seat++;
+    return seat % n_seats;
+}
+
+/* All threads; the launch before is over. */
+static __device__ __forceinline__ uint32_t take_seat(const struct gyre_cuda_common &common)
+{
+    __shared__ uint32_t seat;
+    if (common.n_seats == common.n_blocks)
+        return blockIdx.x;
+    if (threadIdx.x == 0)
+        seat = find_seat(&common.control->seats, common.n_seats, common.n_blocks);
+    __syncthreads();
+    return seat;
+}
+
+/* The last block of a launch. */
+static __device__ __forceinline__ void clear_seats(const struct gyre_cuda_common &common)
+{
+    struct gyre_cuda_seats *seats = &common.control->seats;
+    if (common.n_seats == common.n_blocks)
+        return;
+    for (uint32_t i = 0; i < GYRE_CUDA_MAX_BLOCKS / 32; i++)
+        seats->taken[i] = 0;
+    seats->n_taken = seats->n_leaving = 0;
+    seats->begin_ns = 0;
+}
+
+#endif

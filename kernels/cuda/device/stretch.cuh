@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Memory at any address, 16 bytes a lane: the lanes of a warp access whole words side by side and
+ * get from the next lane what is missing. Element by element less is under way, and stores to
+ * peers are short.
+ *
+ * A stretch is 32 * ROWS packs of 16 bytes in memory order, pack p in row p / 32 of lane p % 32.
+ * All lanes of the warp call these together, with the same addresses.
+ */
+#ifndef GYRE_KERNELS_CUDA_STRETCH_CUH
+#define GYRE_KERNELS_CUDA_STRETCH_CUH
+
+#include "kernels/cuda/device/access.cuh"
+
+#define ROW_BYTES 512U
+
+/* The pack that follows each lane's, as far as shift_packs<WORDS>() wants it; after lane 31's comes
+ * lane 0's of the next row. */
+template <int WORDS>
+static __device__ __forceinline__ pack<16> follow(const pack<16> &own, const pack<16> &next_row,
+                                                  uint32_t lane)
+{
+    pack<16> next = {};
+#pragma unroll
+    for (int i = 0; i <= WORDS; i++)
+        next.words[i] = __shfl_sync(0xffffffffU, lane == 0 ? next_row.words[i] : own.words[i],
+                                    (int)((lane + 1) % 32));
+    return next;
+}
+
+/* 16 bytes of two packs side by side, from word WORDS and `bits` on. */
+template <int WORDS>
+static __device__ __forceinline__ pack<16> shift_packs(const pack<16> &first, const pack<16> &next,
+                                                       uint32_t bits)
+{
+    uint32_t words[8];
+    pack<16> shifted;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        words[i] = first.words[i];
+        words[4 + i] = next.words[i];
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        shifted.words[i] = __funnelshift_r(words[WORDS + i], words[WORDS + i + 1], bits);
+    return shifted;
+}
+
+template <int ROWS> struct stretch {
+    pack<16> rows[ROWS];
+    pack<16> beyond; /* fetched, not aligned: the first of a further row */
+};
+
+/* The words that hold the stretch at `from`, whole, and one more: up to 15 bytes before it and 16
+ * behind are loaded too. */
+template <int ROWS>
+static __device__ __forceinline__ void fetch_stretch(const unsigned char *from, uint32_t lane,
+                                                     struct stretch<ROWS> *to)
+{
+    const unsigned char *word = from - ((uintptr_t)from & 15U);
+#pragma unroll
+    for (uint32_t k = 0; k < ROWS; k++)
+        to->rows[k] = load<16>(word + (k * 32 + lane) * 16);
+    to->beyond = load<16>(word + ROWS * 32 * 16);
+}
+
+template <int WORDS, int ROWS>
+static __device__ __forceinline__ void align_by(uint32_t bits, uint32_t lane,
+                                                struct stretch<ROWS> *own)
+{
+#pragma unroll
+    for (int k = 0; k < ROWS; k++) {
+        const pack<16> &next_row = k + 1 < ROWS ? own->rows[(k + 1) % ROWS] : own->beyond;
+        own->rows[k] =
+            shift_packs<WORDS>(own->rows[k], follow<WORDS>(own->rows[k], next_row, lane), bits);
+    }
+}
+
+/* From words to packs, in place. */
+template <int ROWS>
+static __device__ __forceinline__ void align_stretch(const unsigned char *from, uint32_t lane,
+                                                     struct stretch<ROWS> *own)
+{
+    const uint32_t skip = (uint32_t)(uintptr_t)from & 15U, bits = skip % 4 * 8;
+    if (skip == 0)
+        return;
+    switch (skip / 4) {
+    case 0:
+        return align_by<0>(bits, lane, own);
+    case 1:
+        return align_by<1>(bits, lane, own);
+    case 2:
+        return align_by<2>(bits, lane, own);
+    default:
+        return align_by<3>(bits, lane, own);
+    }
+}
+
+/* The first n_bytes < 16 of one lane's pack, a byte a lane. */
+static __device__ __forceinline__ void store_bytes_of(unsigned char *to, const pack<16> &from,
+                                                      uint32_t owner, uint32_t n_bytes,
+                                                      uint32_t lane)
+{
+    uint32_t word = 0;
+#pragma unroll
+    for (uint32_t i = 0; i < 4; i++) {
+        const uint32_t own = __shfl_sync(0xffffffffU, from.words[i], (int)owner);
+        word = lane / 4 == i ? own : word;
+    }
+    const pack<1> byte = {{word >> lane % 4 * 8}};
+    if (lane < n_bytes)
+        store<1>(to + lane, byte);
+}
+
+/* Each lane stores the word that begins in its pack. @skip: bytes of the one before it. */
+template <int WORDS, int ROWS>
+static __device__ __forceinline__ void store_by(unsigned char *to, uint32_t skip, uint32_t lane,
+                                                const pack<16> *rows)
+{
+    unsigned char *word = to + (16 - skip) + lane * 16;
+    store_bytes_of(to, rows[0], 0, 16 - skip, lane);
+#pragma unroll
+    for (int k = 0; k < ROWS; k++) {
+        const pack<16> own = shift_packs<WORDS>(
+            rows[k], follow<WORDS>(rows[k], rows[(k + 1) % ROWS], lane), (16 - skip) % 4 * 8);
+        if (k + 1 < ROWS || lane < 31)
+            store<16>(word + k * 32 * 16, own);
+        if (k + 1 == ROWS)
+            store_bytes_of(to + ROWS * 32 * 16 - skip, own, 31, skip, lane);
+    }
+}
+
+template <int ROWS>
+static __device__ __forceinline__ void store_stretch(unsigned char *to, uint32_t lane,
+                                                     const pack<16> *rows)
+{
+    const uint32_t skip = (uint32_t)(uintptr_t)to & 15U;
+    switch (skip == 0 ? 4 : (16 - skip) / 4) {
+    case 0:
+        return store_by<0, ROWS>(to, skip, lane, rows);
+    case 1:
+        return store_by<1, ROWS>(to, skip, lane, rows);
+    case 2:
+        return store_by<2, ROWS>(to, skip, lane, rows);
+    case 3:
+        return store_by<3, ROWS>(to, skip, lane, rows);
+    default:
+#pragma unroll
+        for (int k = 0; k < ROWS; k++)
+            store<16>(to + (k * 32 + lane) * 16, rows[k]);
+    }
+}
+
+#endif

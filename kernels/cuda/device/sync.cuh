@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Every access to a word that another GPU, the host or another block writes or reads, by the
+ * ordering that it needs (PTX ISA, "Memory Consistency Model"; numbers below are its sections'
+ * names).
+ *
+ * SIMPLE, data to the peer. All worker threads store the slot with weak stores. `bar.sync` makes
+ * those stores precede, in causality order, what the posting thread does next ("Causality order":
+ * base causality order through synchronising barriers). That thread stores slot_info, executes
+ * fence.acq_rel.sys and stores tail with st.relaxed.sys: a release pattern on tail at system scope
+ * ("Release and acquire patterns"), cumulative over what was ordered before the fence, so it covers
+ * the other threads' stores as well. The receiver's waiting thread reads tail with ld.acquire.sys:
+ * if it sees the value, the two patterns synchronise ("Synchronizes-with"), and after its own
+ * barrier all worker threads may read the slot with weak loads. st.release.sys would do the
+ * same; the fence is apart because one fence serves up to nine connections.
+ *
+ * SIMPLE, the slot back to the sender. Workers' loads of the slot precede the barrier; the posting
+ * thread's fence and st.relaxed.sys of head are a release pattern again; the sender's waiting
+ * thread reads head with ld.acquire.sys before its workers overwrite the slot. Without the release
+ * a load might observe the overwriting store.
+ *
+ * LL. Each half of a line is one 64-bit element {data, flag} of a vector store
+ * st.relaxed.sys.v2.b64 and is read by ld.relaxed.sys.v2.b64. A vector access is a set of scalar
+ * accesses in no order
+ * ("Vector data types"), each of them single-copy atomic: data of a half is there when its flag is.
+ * Nothing else is communicated, so no fence. Credit: values of a slot's lines are used (compared,
+ * reduced) before the barrier, then one thread stores head with st.relaxed.sys. The model does
+ * not order earlier relaxed loads before a later relaxed store by dependency alone; a load whose
+ * value was used has been performed on every GPU, and the sender's store to that line happens
+ * only after a round trip. A fence here would cost up to a microsecond, since it also waits for the
+ * block's own lines under way to other peers.
+ *
+ * LL128. The flag is the last word of a 128-byte line which eight lanes store in one instruction.
+ * That such a store becomes visible as a whole is no promise of PTX but a property of NVLink and of
+ * the memory system behind it; a transport that cannot promise it gives connections no LL128
+ * slots, and loading a program then fails. The receiver loads the line again after it saw the
+ * flag, so that nothing is assumed about how its own load was split.
+ *
+ * LAMPORT. A half of a line is one 64-bit element of a vector store, 0 until it is stored: as in LL
+ * nothing but the element itself says that it is there. The receiver leaves 0 behind, and the
+ * sender must not have stored the next line by then. A launch's stores have been performed when the
+ * next launch begins, which gives the credit back (lines.cuh); within a launch barrier and
+ * fence.acq_rel.sys come before st.relaxed.sys of head. The sender reads head relaxed: its stores
+ * to the line depend on what it read, and come over a link after the zeros were performed. LL128
+ * has the same slots, so its receivers empty them too. Zeros that are stored in bulk (bulk.cuh)
+ * come from another thread and by the asynchronous proxy: after a vote that takes what all lanes of
+ * the warp received, which therefore is in this GPU's memory; and they have been performed, for
+ * this launch and the next one, when cp.async.bulk.wait_group returns.
+ *
+ * Counters of FIFO ends and turns (turn.cuh) are ordered between kernels by
+ * stream order: a launch that begins while the one before it ends (programmatic dependent launch)
+ * reads and writes nothing before griddepcontrol.wait, which returns when that one has completed
+ * and what it wrote can be seen; but for tables that no launch writes (where slots and windows
+ * are).
+ */
+#ifndef GYRE_KERNELS_CUDA_SYNC_CUH
+#define GYRE_KERNELS_CUDA_SYNC_CUH
+
+#include "kernels/cuda/host/program.h"
+
+static __device__ __forceinline__ uint64_t load_acquire_sys(const uint64_t *word)
+{
+    uint64_t value;
+    asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+    return value;
+}
+
+static __device__ __forceinline__ uint64_t load_relaxed_sys(const uint64_t *word)
+{
+    uint64_t value;
+    asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+    return value;
+}
+
+static __device__ __forceinline__ uint32_t load_relaxed_sys(const uint32_t *word)
+{
+    uint32_t value;
+    asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
+    return value;
+}
+
+static __device__ __forceinline__ void store_relaxed_sys(uint64_t *word, uint64_t value)
+{
+    asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
+}
+
+static __device__ __forceinline__ void store_relaxed_sys(uint32_t *word, uint32_t value)
+{
+    asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
+}
+
+static __device__ __forceinline__ void fence_acq_rel_sys()
+{
+    asm volatile("fence.acq_rel.sys;" ::: "memory");
+}
+
+/* Two 64-bit elements. */
+static __device__ __forceinline__ ulonglong2 load_line(const void *line)
+{
+    ulonglong2 value;
+    asm volatile("ld.relaxed.sys.global.v2.b64 {%0, %1}, [%2];"
+                 : "=l"(value.x), "=l"(value.y)
+                 : "l"(line)
+                 : "memory");
+    return value;
+}
+
+static __device__ __forceinline__ void store_line(void *line, uint64_t x, uint64_t y)
+{
+    asm volatile("st.relaxed.sys.global.v2.b64 [%0], {%1, %2};" ::"l"(line), "l"(x), "l"(y)
+                 : "memory");
+}
+
+/* A line that LL128 or LAMPORT received: 0 says that nothing has come. */
+static __device__ __forceinline__ void empty_line(void *line)
+{
+    asm volatile("st.global.v2.b64 [%0], {%1, %1};" ::"l"(line), "l"(0ULL) : "memory");
+}
+
+static __device__ __forceinline__ uint64_t global_ns()
+{
+    uint64_t ns;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns)::"memory");
+    return ns;
+}
+
+/* Every thread, before it touches memory: the launch before this one in the stream is over. */
+static __device__ __forceinline__ void await_last_launch()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+/* One thread of each block, when it waits for no peer's block any more that may not have begun: the
+ * next launch may take its place on the GPU, where it waits for the end of this one. Invited at the
+ * beginning it would hold multiprocessors that a block this one waits for may need: launches of two
+ * communicators could fill two GPUs in different orders, and wait for each other. */
+static __device__ __forceinline__ void invite_next_launch()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+/* Named barriers: the whole warp takes part. @n_threads: all that wait or arrive. */
+static __device__ __forceinline__ void barrier_sync(int id, int n_threads)
+{
+    asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(n_threads) : "memory");
+}
+
+static __device__ __forceinline__ void barrier_arrive(int id, int n_threads)
+{
+    asm volatile("barrier.arrive %0, %1;" ::"r"(id), "r"(n_threads) : "memory");
+}
+
+/* Polls since the wait began; looks for an abort now and then. A poll of local memory takes about
+ * 0.5 us, so the device's word is read every half millisecond and the host's, which costs a
+ * microsecond or two over PCIe, every 8 ms. */
+#define ABORT_POLLS      1024U
+#define ABORT_HOST_POLLS 16384U
+
+static __device__ __forceinline__ bool must_stop(const struct gyre_cuda_common &common,
+                                                 uint32_t &n_polls)
+{
+    n_polls++;
+    if (n_polls % ABORT_POLLS != 0)
+        return false;
+    if (load_relaxed_sys(&common.control->is_aborted) != 0)
+        return true;
+    if (n_polls % ABORT_HOST_POLLS != 0 || load_relaxed_sys(&common.board->abort) == 0)
+        return false;
+    store_relaxed_sys(&common.control->is_aborted, 1U);
+    return true;
+}
+
+#endif

@@ -1,0 +1,452 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Exchanges (exchange.cuh) of any number of phases, in LL and LL128: scatter the chunks of IN,
+ * reduce the own one, gather the results. A group of threads serves one peer; groups meet where the
+ * own chunk is reduced, over shared memory, and each sends the result to its own peer. In place the
+ * chunk is in shared memory, or in the same thread's registers, before it is overwritten.
+ */
+#ifndef GYRE_KERNELS_CUDA_EXCHANGE_LINES_CUH
+#define GYRE_KERNELS_CUDA_EXCHANGE_LINES_CUH
+
+#include "kernels/cuda/fused/exchange.cuh"
+#include "kernels/cuda/protocol/ll128.cuh"
+
+/* A protocol's way to move what one thread moves at once (struct line_place). */
+template <int PROTO> struct line_mover;
+
+template <> struct line_mover<GYRE_PROTO_LL> {
+    using step = ll_step<DTYPE_NONE, GYRE_SUM>;
+    static const int bytes = LL_DATA_BYTES;
+
+    /* Bytes of a chunk that so many threads move at once. */
+    static __device__ __forceinline__ uint32_t round_bytes(uint32_t n_lanes)
+    {
+        return LL_DATA_BYTES * n_lanes;
+    }
+
+    static __device__ __forceinline__ struct line_place place(const struct exchange_end &end,
+                                                              uint32_t round, uint32_t n_bytes)
+    {
+        const uint32_t line = round * end.n_lanes + end.lane;
+        const uint32_t at = line * LL_DATA_BYTES;
+        return {line, at, at < n_bytes ? n_bytes - at : 0, at < n_bytes};
+    }
+
+    static __device__ __forceinline__ ulonglong2 load(const unsigned char *base,
+                                                      const struct line_place &own)
+    {
+        return {own.is_there ? load_8(base + own.data_bytes, own.n_valid) : 0, 0};
+    }
+
+    static __device__ __forceinline__ void store(unsigned char *base, const struct line_place &own,
+                                                 ulonglong2 value)
+    {
+        if (own.is_there)
+            store_8(base + own.data_bytes, value.x, own.n_valid);
+    }
+
+    static __device__ __forceinline__ void send(unsigned char *slot, const struct line_place &own,
+                                                ulonglong2 value, uint64_t flag)
+    {
+        if (own.is_there)
+            ll_store(slot, own.line, value.x, flag);
+    }
+
+    /* What receive() then begins with. */
+    static __device__ __forceinline__ ulonglong2 peek(const unsigned char *slot,
+                                                      const struct line_place &own)
+    {
+        ulonglong2 halves = {0, 0};
+        if (own.is_there)
+            halves = load_line(slot + (size_t)own.line * LL_LINE_BYTES);
+        return halves;
+    }
+
+    /* Returns false when aborted. */
+    static __device__ __forceinline__ bool receive(const struct gyre_cuda_common &common,
+                                                   const struct line_operand &in,
+                                                   const struct line_place &own, ulonglong2 *value)
+    {
+        if (own.is_there && !step::receive(common, in, own.line, value))
+            return false;
+        *value = {ll_data(*value), 0};
+        return true;
+    }
+
+    static __device__ __forceinline__ void empty(unsigned char *, const struct line_place &) {}
+};
+
+template <> struct line_mover<GYRE_PROTO_LL128> {
+    using step = ll128_step<DTYPE_NONE, GYRE_SUM>;
+    static const int bytes = 16;
+
+    static __device__ __forceinline__ uint32_t round_bytes(uint32_t n_lanes)
+    {
+        return LL128_DATA_BYTES * (n_lanes / LL128_LANES);
+    }
+
+    static __device__ __forceinline__ struct line_place place(const struct exchange_end &end,
+                                                              uint32_t round, uint32_t n_bytes)
+    {
+        return step::place(round * (end.n_lanes / 32) + end.lane / 32, end.lane % 32, n_bytes,
+                           (n_bytes + LL128_DATA_BYTES - 1) / LL128_DATA_BYTES);
+    }
+
+    static __device__ __forceinline__ ulonglong2 load(const unsigned char *base,
+                                                      const struct line_place &own)
+    {
+        return step::load_chunk(base, own);
+    }
+
+    static __device__ __forceinline__ void store(unsigned char *base, const struct line_place &own,
+                                                 ulonglong2 value)
+    {
+        step::store_chunk(base, own, value);
+    }
+
+    static __device__ __forceinline__ void send(unsigned char *slot, const struct line_place &own,
+                                                ulonglong2 value, uint64_t flag)
+    {
+        const uint32_t lane = threadIdx.x % 32;
+        __syncwarp(); /* the lanes of a line store together, whatever they did before */
+        if (own.is_there)
+            store_line(step::in_slot(slot, own, lane), value.x,
+                       lane % LL128_LANES == LL128_LANES - 1 ? flag : value.y);
+    }
+
+    static __device__ __forceinline__ ulonglong2 peek(unsigned char *slot,
+                                                      const struct line_place &own)
+    {
+        ulonglong2 value = {0, 0};
+        if (own.is_there)
+            value = load_line(step::in_slot(slot, own, threadIdx.x % 32));
+        return value;
+    }
+
+    static __device__ __forceinline__ bool receive(const struct gyre_cuda_common &common,
+                                                   const struct line_operand &in,
+                                                   const struct line_place &own, ulonglong2 *value)
+    {
+        return step::receive(common, in, own, threadIdx.x % 32, value);
+    }
+
+    static __device__ __forceinline__ void empty(unsigned char *slot, const struct line_place &own)
+    {
+        step::empty(slot, own, threadIdx.x % 32);
+    }
+};
+
+/* The slot of that number of a FIFO whose slots of channel 0 begin at `slots`, and its flag. */
+template <int PROTO>
+static __device__ __forceinline__ struct line_operand
+exchange_slot(const struct gyre_cuda_args_exchange &args, const unsigned char *slots,
+              uint64_t number)
+{
+    const struct gyre_cuda_exchange &exchange = args.exchange;
+    const uint32_t slot = (uint32_t)number & (exchange.depth - 1);
+    return {(unsigned char *)(uintptr_t)slots + (size_t)blockIdx.x * exchange.slots_stride +
+                slot * (size_t)args.common.slot_bytes,
+            line_flag<PROTO>(number)};
+}
+
+/* Own input: multiplied if the operation asks. */
+template <int PROTO, int DTYPE, int OP>
+static __device__ __forceinline__ ulonglong2 load_input(const struct gyre_cuda_work &work,
+                                                        const unsigned char *base,
+                                                        const struct line_place &place)
+{
+    const ulonglong2 value = line_mover<PROTO>::load(base, place);
+    if constexpr (DTYPE == DTYPE_NONE)
+        return value;
+    else
+        return exchange_scale<DTYPE, OP, line_mover<PROTO>::bytes>(work, value);
+}
+
+/* Rounds of a chunk, the same number for all groups. */
+template <int PROTO>
+static __device__ __forceinline__ uint32_t count_rounds(const struct exchange_end &end,
+                                                        uint32_t n_bytes)
+{
+    const uint32_t bytes = line_mover<PROTO>::round_bytes(end.n_lanes);
+    return (n_bytes + bytes - 1) / bytes;
+}
+
+/* Rounds that are under way at the same time: of more than UNROLL about as many each time. Seven
+ * rounds are four and three; as six and one the last one waits alone (4 H200, all-reduce of 4 MiB
+ * 28.3 -> 26.0 us, reduce-scatter of 16 MiB 79.9 -> 69.6, 2026-11). */
+template <int UNROLL> static __device__ __forceinline__ uint32_t rounds_abreast(uint32_t n_rounds)
+{
+    if (UNROLL < GYRE_CUDA_LONG_UNROLL || n_rounds <= UNROLL)
+        return UNROLL;
+    const uint32_t n_turns = (n_rounds + UNROLL - 1) / UNROLL;
+    return (n_rounds + n_turns - 1) / n_turns;
+}
+
+/* Where the thread's parts of the rounds under way are: kept, or found anew wherever they are
+ * needed, which takes instructions instead of registers. */
+template <int PROTO, int UNROLL> struct round_places {
+    static const bool keeps = UNROLL < GYRE_CUDA_LONG_UNROLL;
+    const struct exchange_end &end;
+    uint32_t round; /* the first */
+    uint32_t n_rounds;
+    uint32_t n_bytes;
+    struct line_place kept[keeps ? UNROLL : 1];
+
+    __device__ __forceinline__ round_places(const struct exchange_end &own, uint32_t first,
+                                            uint32_t n_all, uint32_t n_chunk_bytes)
+        : end(own), round(first), n_rounds(n_all - first), n_bytes(n_chunk_bytes)
+    {
+        if constexpr (keeps)
+#pragma unroll
+            for (int k = 0; k < UNROLL && has(k); k++)
+                kept[k] = line_mover<PROTO>::place(end, round + k, n_bytes);
+    }
+
+    /* Of LL all rounds are taken to be there: a line that is not costs less than the branch. */
+    __device__ __forceinline__ bool has(int k) const
+    {
+        return PROTO == GYRE_PROTO_LL || (uint32_t)k < n_rounds;
+    }
+
+    __device__ __forceinline__ struct line_place operator[](int k) const
+    {
+        if constexpr (keeps)
+            return kept[k];
+        else
+            return line_mover<PROTO>::place(end, round + k, n_bytes);
+    }
+};
+
+/* The peer's chunk of IN to its slot. */
+template <int PROTO, int DTYPE, int OP, int UNROLL>
+static __device__ __forceinline__ void scatter_chunk(const struct gyre_cuda_args_exchange &args,
+                                                     const struct exchange_end &end, uint32_t tile)
+{
+    using mover = line_mover<PROTO>;
+    const struct gyre_cuda_peer &peer = args.exchange.peers[end.group];
+    const struct line_range range = exchange_range(args.work, peer.chunk, tile);
+    const uint32_t n_rounds = count_rounds<PROTO>(end, range.n_bytes);
+    const unsigned char *in = args.work.in + peer.in_offset + range.skip_bytes;
+    const struct line_operand to =
+        exchange_slot<PROTO>(args, peer.to, end.sent + tile * exchange_uses(args.exchange));
+    const uint32_t n_abreast = rounds_abreast<UNROLL>(n_rounds);
+    for (uint32_t round = 0; round < n_rounds; round += n_abreast) {
+        const round_places<PROTO, UNROLL> places(end, round, min(n_rounds, round + n_abreast),
+                                                 range.n_bytes);
+        ulonglong2 values[UNROLL];
+#pragma unroll
+        for (int k = 0; k < UNROLL && places.has(k); k++)
+            values[k] = load_input<PROTO, DTYPE, OP>(args.work, in, places[k]);
+#pragma unroll
+        for (int k = 0; k < UNROLL && places.has(k); k++)
+            mover::send(to.base, places[k], values[k], to.flag);
+    }
+}
+
+/* The peer's lines at these places. Returns false when aborted. */
+template <int PROTO, int UNROLL>
+static __device__ __forceinline__ bool
+receive_lines(const struct gyre_cuda_args_exchange &args, const struct line_operand &from,
+              const round_places<PROTO, UNROLL> &places, ulonglong2 *values)
+{
+    using mover = line_mover<PROTO>;
+#pragma unroll
+    for (int k = 0; k < UNROLL && places.has(k); k++)
+        values[k] = mover::peek(from.base, places[k]);
+#pragma unroll
+    for (int k = 0; k < UNROLL && places.has(k); k++)
+        if (!mover::receive(args.common, from, places[k], &values[k]))
+            return false;
+    return true;
+}
+
+/* After what was received has gone on: nothing waits for it. */
+template <int PROTO, int UNROLL>
+static __device__ __forceinline__ void empty_lines(const struct line_operand &from,
+                                                   const round_places<PROTO, UNROLL> &places,
+                                                   bool has_received)
+{
+#pragma unroll
+    for (int k = 0; k < UNROLL && has_received && places.has(k); k++)
+        line_mover<PROTO>::empty(from.base, places[k]);
+}
+
+/* Received values become results, in `values`, which the first group gives with its own ones. With
+ * one peer a thread has both; else all groups' meet in shared memory. They read a round's before
+ * the barrier of the next one, and these are written over after it. @n_before: meetings of this
+ * launch. Returns false when aborted: on all threads that meet, if one says so. */
+template <int PROTO, int DTYPE, int OP, int UNROLL>
+static __device__ __forceinline__ bool
+meet(const struct gyre_cuda_args_exchange &args, const struct exchange_end &end, uint32_t n_before,
+     bool is_stopped, const round_places<PROTO, UNROLL> &places, const ulonglong2 *received,
+     ulonglong2 *values)
+{
+    const int bytes = line_mover<PROTO>::bytes;
+    const uint32_t n_peers = args.exchange.n_peers;
+    const uint32_t n_values = (n_peers + 1) * end.n_lanes;
+    ulonglong2 *shared = (ulonglong2 *)shared_words + n_before % 2 * UNROLL * n_values + end.lane;
+    if (n_peers == 1) {
+#pragma unroll
+        for (int k = 0; k < UNROLL && places.has(k); k++)
+            values[k] = exchange_reduce_pair<DTYPE, OP, bytes>(args, values[k], received[k]);
+        return !is_stopped;
+    }
+#pragma unroll
+    for (int k = 0; k < UNROLL && places.has(k); k++) {
+        shared[k * n_values + end.group * end.n_lanes] = received[k];
+        if (end.group == 0)
+            shared[k * n_values + n_peers * end.n_lanes] = values[k];
+    }
+    if (__syncthreads_or(is_stopped) != 0)
+        return false;
+#pragma unroll
+    for (int k = 0; k < UNROLL && places.has(k); k++) {
+        const ulonglong2 *of_place = shared + k * n_values;
+        values[k] = exchange_reduce<DTYPE, OP, bytes>(
+            args, of_place[n_peers * end.n_lanes],
+            [&](uint32_t i) { return of_place[i * end.n_lanes]; });
+    }
+    return true;
+}
+
+/* The own chunk: reduced, if the program does, to OUT and, if it gathers, to all peers. Returns
+ * false when aborted. */
+template <int PROTO, int DTYPE, int OP, int UNROLL>
+static __device__ __forceinline__ bool finish_chunk(const struct gyre_cuda_args_exchange &args,
+                                                    const struct exchange_end &end, uint32_t tile,
+                                                    bool is_stopped, uint32_t *n_meetings)
+{
+    using mover = line_mover<PROTO>;
+    const struct gyre_cuda_exchange &exchange = args.exchange;
+    const struct gyre_cuda_peer &peer = exchange.peers[end.group];
+    const struct line_range range = exchange_range(args.work, exchange.own_chunk, tile);
+    const uint32_t n_rounds = count_rounds<PROTO>(end, range.n_bytes);
+    const unsigned char *in = args.work.in + exchange.own_offset + range.skip_bytes;
+    unsigned char *out = args.work.out + exchange.own_out_offset + range.skip_bytes;
+    const uint32_t n_before = tile * exchange_uses(exchange);
+    const struct line_operand from = exchange_slot<PROTO>(args, peer.from, end.received + n_before);
+    const struct line_operand to =
+        exchange_slot<PROTO>(args, peer.to, end.sent + n_before + exchange.reduces);
+    const uint32_t n_abreast = rounds_abreast<UNROLL>(n_rounds);
+    for (uint32_t round = 0; round < n_rounds; round += n_abreast) {
+        const round_places<PROTO, UNROLL> places(end, round, min(n_rounds, round + n_abreast),
+                                                 range.n_bytes);
+        ulonglong2 values[UNROLL];
+#pragma unroll
+        for (int k = 0; k < UNROLL && places.has(k); k++)
+            if (DTYPE == DTYPE_NONE || end.group == 0)
+                values[k] = load_input<PROTO, DTYPE, OP>(args.work, in, places[k]);
+        if constexpr (DTYPE != DTYPE_NONE) {
+            ulonglong2 received[UNROLL];
+            is_stopped = is_stopped || !receive_lines<PROTO, UNROLL>(args, from, places, received);
+            if (!meet<PROTO, DTYPE, OP, UNROLL>(args, end, *n_meetings, is_stopped, places,
+                                                received, values))
+                return false;
+            if (UNROLL == GYRE_CUDA_UNROLL) /* what takes long must not hold room for two */
+                exchange_invite(*n_meetings);
+            (*n_meetings)++;
+        }
+#pragma unroll
+        for (int k = 0; k < UNROLL && places.has(k); k++) {
+            if (exchange.gathers != 0)
+                mover::send(to.base, places[k], values[k], to.flag);
+            if (end.group == 0)
+                mover::store(out, places[k], values[k]);
+        }
+        empty_lines<PROTO, UNROLL>(from, places, DTYPE != DTYPE_NONE);
+    }
+    return true;
+}
+
+/* What the peer finished, to OUT. Returns false when aborted. */
+template <int PROTO, int UNROLL>
+static __device__ __forceinline__ bool gather_chunk(const struct gyre_cuda_args_exchange &args,
+                                                    const struct exchange_end &end, uint32_t tile)
+{
+    using mover = line_mover<PROTO>;
+    const struct gyre_cuda_exchange &exchange = args.exchange;
+    const struct gyre_cuda_peer &peer = exchange.peers[end.group];
+    const struct line_range range = exchange_range(args.work, peer.chunk, tile);
+    const uint32_t n_rounds = count_rounds<PROTO>(end, range.n_bytes);
+    unsigned char *out = args.work.out + peer.out_offset + range.skip_bytes;
+    const struct line_operand from = exchange_slot<PROTO>(
+        args, peer.from, end.received + tile * exchange_uses(exchange) + exchange.reduces);
+    const uint32_t n_abreast = rounds_abreast<UNROLL>(n_rounds);
+    for (uint32_t round = 0; round < n_rounds; round += n_abreast) {
+        const round_places<PROTO, UNROLL> places(end, round, min(n_rounds, round + n_abreast),
+                                                 range.n_bytes);
+        ulonglong2 values[UNROLL];
+        if (!receive_lines<PROTO, UNROLL>(args, from, places, values))
+            return false;
+        if (tile + 1 == args.work.split.n_tiles &&
+            (exchange.n_peers == 1 || exchange.reduces != 0)) /* little is left */
+            exchange_invite(round);
+#pragma unroll
+        for (int k = 0; k < UNROLL && places.has(k); k++)
+            mover::store(out, places[k], values[k]);
+        empty_lines<PROTO, UNROLL>(from, places, true);
+    }
+    return true;
+}
+
+/* LL: once in a long while slots are written whole, see GYRE_CUDA_LL_CLEAN_PERIOD. */
+static __device__ __forceinline__ void clean_slots(const struct gyre_cuda_args_exchange &args,
+                                                   const struct exchange_end &end, uint32_t tile)
+{
+    const struct gyre_cuda_exchange &exchange = args.exchange;
+    const struct gyre_cuda_peer &peer = exchange.peers[end.group];
+    const uint32_t n_uses = exchange_uses(exchange);
+    for (uint32_t use = 0; use < n_uses; use++) {
+        const uint64_t number = end.sent + tile * n_uses + use;
+        if (!gyre_cuda_ll_cleans(number, exchange.depth))
+            continue;
+        const uint32_t chunk = use < exchange.reduces ? peer.chunk : exchange.own_chunk;
+        const uint32_t n_bytes = exchange_range(args.work, chunk, tile).n_bytes;
+        const struct line_operand to = exchange_slot<GYRE_PROTO_LL>(args, peer.to, number);
+        exchange_clean(to.base, (n_bytes + LL_DATA_BYTES - 1) / LL_DATA_BYTES + end.lane,
+                       end.n_lanes, args.common.slot_bytes / LL_LINE_BYTES, to.flag);
+    }
+}
+
+/* Phase by phase, each of all tiles: what one waits for is on its way since the one before. */
+template <int PROTO, int DTYPE, int OP, int UNROLL>
+static __device__ __forceinline__ void run_exchange(const struct gyre_cuda_args_exchange &args,
+                                                    const struct exchange_end &end, bool is_stopped)
+{
+    const uint32_t n_tiles = args.work.split.n_tiles;
+    uint32_t n_meetings = 0;
+    for (uint32_t tile = 0; DTYPE != DTYPE_NONE && tile < n_tiles && !is_stopped; tile++)
+        scatter_chunk<PROTO, DTYPE, OP, UNROLL>(args, end, tile);
+    if (DTYPE != DTYPE_NONE)
+        announce_turn(args.common, end.turn);
+    for (uint32_t tile = 0; (DTYPE != DTYPE_NONE || !is_stopped) && tile < n_tiles; tile++)
+        if (!finish_chunk<PROTO, DTYPE, OP, UNROLL>(args, end, tile, is_stopped, &n_meetings))
+            return;
+    if (DTYPE == DTYPE_NONE) { /* so far it only sent */
+        announce_turn(args.common, end.turn);
+        if (is_stopped)
+            return;
+    }
+    for (uint32_t tile = 0; args.exchange.gathers != 0 && tile < n_tiles; tile++)
+        if (!gather_chunk<PROTO, UNROLL>(args, end, tile))
+            return;
+    for (uint32_t tile = 0; PROTO == GYRE_PROTO_LL && tile < n_tiles; tile++)
+        clean_slots(args, end, tile);
+}
+
+/* DTYPE_NONE: nothing is reduced. UNROLL: rounds of a phase that are under way at the same time. */
+template <int PROTO, int DTYPE, int OP, int UNROLL>
+__global__ void __launch_bounds__(GYRE_CUDA_EXCHANGE_THREADS, 1)
+    exchange_lines(const __grid_constant__ struct gyre_cuda_args_exchange args)
+{
+    const uint32_t n_slots = exchange_uses(args.exchange) * args.work.split.n_tiles;
+    struct exchange_end end;
+    const bool is_aborted = exchange_open(args, &end);
+    bool is_stopped = is_aborted || !exchange_await(args, end, n_slots);
+    /* Warps stay together (LL128). */
+    is_stopped = __any_sync(0xffffffffU, is_stopped) != 0;
+    run_exchange<PROTO, DTYPE, OP, UNROLL>(args, end, is_stopped);
+    exchange_close(args, end, n_slots);
+}
+
+#endif

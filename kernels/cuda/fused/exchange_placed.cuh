@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The one-shot all-gather into windows as one macro-step: every block stores its part of IN into
+ * the OUT of all ranks. In protocol SIMPLE, with the words that the steps would post and await (a
+ * peer may well run those), but in one kernel without service warps: a thread serves a peer.
+ */
+#ifndef GYRE_KERNELS_CUDA_EXCHANGE_PLACED_CUH
+#define GYRE_KERNELS_CUDA_EXCHANGE_PLACED_CUH
+
+#include "kernels/cuda/device/move.cuh"
+#include "kernels/cuda/protocol/simple_ends.cuh"
+
+#define PLACED_UNROLL 4
+
+static __device__ __forceinline__ uint32_t placed_tile_bytes(const struct gyre_cuda_work &work,
+                                                             uint32_t n_bytes, uint32_t tile)
+{
+    const uint32_t tile_bytes = work.split.tile_elems * work.elem_bytes;
+    return min(n_bytes - min(n_bytes, tile * tile_bytes), tile_bytes);
+}
+
+/* After a barrier, as SIMPLE publishes (sync.cuh): fence, then tail, over what all the block's
+ * threads stored. */
+static __device__ __forceinline__ void placed_publish(const struct gyre_cuda_args_exchange &args,
+                                                      const struct simple_peer &peer,
+                                                      uint32_t n_bytes)
+{
+    const uint32_t n_slots = args.work.split.n_tiles;
+    for (uint32_t tile = 0; tile < n_slots; tile++)
+        store_relaxed_sys(
+            &peer.inbox_there->slot_info[(peer.sent + tile) & (args.exchange.depth - 1)],
+            gyre_slot_info(placed_tile_bytes(args.work, n_bytes, tile), args.work.signature));
+    fence_acq_rel_sys();
+    store_relaxed_sys(&peer.inbox_there->tail[GYRE_PROTO_SIMPLE], peer.sent + n_slots);
+}
+
+/* What the peer stored here is complete; its slots are given back. Of those only slot_info was
+ * read, and compared: head needs no fence. */
+static __device__ __forceinline__ void placed_take(const struct gyre_cuda_args_exchange &args,
+                                                   const struct simple_peer &peer, uint32_t n_bytes)
+{
+    const uint32_t n_slots = args.work.split.n_tiles;
+    for (uint32_t tile = 0; tile < n_slots; tile++)
+        if (!simple_await_slot(args, peer, tile, placed_tile_bytes(args.work, n_bytes, tile)))
+            return;
+    simple_give_back(peer, n_slots);
+}
+
+/* The block's part of IN into `n_outs` places, all of them at once. */
+static __device__ __forceinline__ void
+placed_copy(const unsigned char *in, unsigned char *const *outs, uint32_t n_outs, uint32_t n_bytes)
+{
+    const uint32_t stride = blockDim.x * 16;
+    for (uint32_t at = threadIdx.x * 16; at < n_bytes; at += PLACED_UNROLL * stride) {
+        pack<16> packs[PLACED_UNROLL];
+#pragma unroll
+        for (int i = 0; i < PLACED_UNROLL; i++)
+            if (at + i * stride < n_bytes)
+                packs[i] = load<16>(in + at + i * stride);
+        for (uint32_t o = 0; o < n_outs; o++)
+#pragma unroll
+            for (int i = 0; i < PLACED_UNROLL; i++)
+                if (at + i * stride < n_bytes)
+                    store<16>(outs[o] + at + i * stride, packs[i]);
+    }
+}
+
+static __global__ void __launch_bounds__(GYRE_CUDA_EXCHANGE_THREADS, 1)
+    exchange_placed(const __grid_constant__ struct gyre_cuda_args_exchange args)
+{
+    __shared__ unsigned char *outs[GYRE_CUDA_MAX_PEERS + 1];
+    const struct gyre_cuda_exchange &exchange = args.exchange;
+    const struct gyre_cuda_work &work = args.work;
+    const struct gyre_cuda_share share = gyre_cuda_share_make(&work.split, blockIdx.x);
+    const uint64_t skip_bytes = share.begin * work.elem_bytes;
+    const uint32_t n_bytes = (uint32_t)(share.end - share.begin) * work.elem_bytes;
+    const unsigned char *in = work.in + exchange.own_offset + skip_bytes;
+    unsigned char *own_out = work.out + exchange.own_out_offset + skip_bytes;
+    const uint32_t k = threadIdx.x, n_slots = work.split.n_tiles;
+    const bool serves = k < exchange.n_peers, is_in_place = in == own_out;
+    struct simple_peer peer = {};
+    if (serves) {
+        peer = simple_peer_find(args, blockIdx.x, k);
+        outs[k] = simple_out(args, peer) + skip_bytes;
+    }
+    if (k == 0)
+        outs[exchange.n_peers] = own_out;
+    await_last_launch();
+    const uint64_t turn = take_turn(args.common);
+    bool is_stopped = load_relaxed_sys(&args.common.control->is_aborted) != 0;
+    if (serves) {
+        simple_peer_count(args, &peer);
+        simple_enter(peer);
+    }
+    announce_turn(args.common, turn);
+    if (serves && !is_stopped)
+        is_stopped = !simple_await_entry(args, peer) || !simple_await_room(args, peer, n_slots);
+    is_stopped = __syncthreads_or(is_stopped) != 0;
+    if (!is_stopped)
+        placed_copy(in, outs, exchange.n_peers + (is_in_place ? 0 : 1), n_bytes);
+    __syncthreads();
+    if (serves && !is_stopped) {
+        placed_publish(args, peer, n_bytes);
+        placed_take(args, peer, n_bytes);
+    }
+    __syncthreads();
+    if (k == 0)
+        invite_next_launch();
+    if (serves)
+        simple_close(args, peer, n_slots);
+    end_turn(args.common, turn, blockIdx.x);
+}
+
+#endif

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The tail of a program that only copies (gyre_program_copy_tail) as what a rank enqueues: gates,
+ * which are launches of one block that post and await, and copies between them. Pure but for the
+ * sink that it is told to: tested without a GPU.
+ */
+#ifndef GYRE_KERNELS_CUDA_COPIES_H
+#define GYRE_KERNELS_CUDA_COPIES_H
+
+#include "kernels/cuda/host/program.h"
+
+/* Channels of a chain, each on a stream of its own, so that one channel's gate stands beside
+ * another's copy. */
+#define GYRE_CUDA_COPY_CHANNELS 3
+
+/* n_rows rows of row_bytes, pitch_bytes apart on both sides. */
+struct gyre_cuda_copy {
+    int32_t peer; /* whose OUT is written; -1 = this rank's */
+    bool from_in; /* read from IN; else from this rank's OUT */
+    uint64_t from_offset;
+    uint64_t to_offset;
+    uint64_t row_bytes;
+    uint64_t pitch_bytes;
+    uint64_t n_rows;
+};
+
+/* Calls come in the order in which the rank's operations must be enqueued. What is of one channel
+ * is in order; copies within this rank's memory are in order with the last gate only. */
+struct gyre_cuda_copies_sink {
+    void *context;
+    gyre_status (*gate)(void *context, uint32_t channel, const struct gyre_cuda_gate_entry *entries,
+                        uint32_t n_entries);
+    gyre_status (*copy)(void *context, uint32_t channel, const struct gyre_cuda_copy *copy);
+    /* The first gate, before all else, and the last, after all else, of all channels. */
+    gyre_status (*ends)(void *context, bool is_last, const struct gyre_cuda_gate_entry *entries,
+                        uint32_t n_entries);
+};
+
+struct gyre_cuda_copies;
+
+/** gyre_cuda_copies_make - of a program with a tail of copies.
+ * Errors: UNSUPPORTED (no tail, connections that do not exist or that cannot place, too many
+ * peers), OUT_OF_MEMORY. */
+gyre_status gyre_cuda_copies_make(const struct gyre_fifo_spec *spec,
+                                  const struct gyre_connector *connectors, int n_ranks,
+                                  const struct gyre_load_config *config,
+                                  struct gyre_cuda_copies **copies_out);
+
+void gyre_cuda_copies_free(struct gyre_cuda_copies *copies);
+
+/** gyre_cuda_copies_walk - tell the sink what to enqueue for one call. One thread at a time.
+ * @split: of the call; n_channels as loaded. */
+gyre_status gyre_cuda_copies_walk(struct gyre_cuda_copies *copies, const struct gyre_split *split,
+                                  uint32_t elem_bytes, const struct gyre_cuda_copies_sink *sink);
+
+#endif

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Lowering: a program becomes one blob of fixed-width records, connections resolved to indices in
+ * the executor's table, each use of a connection numbered within the tile. Pure: runs, and is
+ * tested, without a GPU.
+ */
+#include "kernels/cuda/runtime/kernel_table.h"
+
+#include "core/base/util.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What one lowering works on. */
+struct lowering {
+    const struct gyre_fifo_spec *spec;
+    const struct gyre_connector *connectors;
+    uint32_t n_ranks;
+    const struct gyre_load_config *config;
+    struct gyre_cuda_program *blob;
+    struct gyre_cuda_worker *workers;
+    struct gyre_cuda_connection *connections;
+    struct gyre_cuda_step *steps;
+    uint32_t slot_bytes;  /* the smallest so far */
+    uint16_t *own_number; /* by the program's connection: its number in its worker, or NONE */
+};
+
+#define NONE UINT16_MAX
+
+static uint32_t peer_of(const struct lowering *lower, const struct gyre_connection *connection)
+{
+    const uint16_t *rank_of = lower->config->rank_of;
+    return rank_of != NULL ? rank_of[connection->peer] : connection->peer;
+}
+
+static gyre_status find_end(struct lowering *lower, uint32_t i, uint32_t *index_out)
+{
+    const struct gyre_program *program = lower->config->program;
+    const struct gyre_connection *connection = &program->connections[i];
+    const uint32_t peer = peer_of(lower, connection);
+    const enum gyre_proto proto = lower->config->proto;
+    const enum gyre_proto slots = gyre_proto_slots(proto);
+    for (uint32_t channel = 0; channel < lower->config->n_channels; channel++) {
+        const uint32_t fifo = channel * program->n_lanes + connection->lane;
+        const struct gyre_connector *end = NULL;
+        if (peer < lower->n_ranks && fifo < lower->spec->n_fifos)
+            end = &lower->connectors[gyre_connector_index(lower->spec, peer, fifo,
+                                                          connection->is_send != 0)];
+        if (end == NULL || end->inbox == NULL)
+            return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                             "no connection %s rank %u (FIFO %u) for algorithm %s",
+                             connection->is_send ? "to" : "from", peer, fifo, program->algorithm);
+        if (end->slots[slots] == NULL || lower->spec->slot_bytes[slots] == 0)
+            return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                             "the connection %s rank %u has no slots for protocol %s",
+                             connection->is_send ? "to" : "from", peer, gyre_proto_names[proto]);
+        if (end->is_proxied && program->is_placed != 0)
+            return gyre_fail(
+                GYRE_ERROR_UNSUPPORTED,
+                "the connection %s rank %u goes through a proxy: nothing can be placed",
+                connection->is_send ? "to" : "from", peer);
+        if (end->is_proxied && proto != GYRE_PROTO_SIMPLE)
+            return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                             "the connection %s rank %u goes through a proxy: no protocol %s",
+                             connection->is_send ? "to" : "from", peer, gyre_proto_names[proto]);
+    }
+    *index_out =
+        gyre_connector_index(lower->spec, peer, connection->lane, connection->is_send != 0);
+    return GYRE_SUCCESS;
+}
+
+/* Slots hold a tile, but for what is placed. */
+static void use_slots(struct lowering *lower, uint32_t i)
+{
+    const struct gyre_program *program = lower->config->program;
+    const struct gyre_connection *connection = &program->connections[i];
+    const uint32_t peer = peer_of(lower, connection);
+    for (uint32_t channel = 0; channel < lower->config->n_channels; channel++) {
+        const uint32_t fifo = channel * program->n_lanes + connection->lane;
+        const struct gyre_connector *end = &lower->connectors[gyre_connector_index(
+            lower->spec, peer, fifo, connection->is_send != 0)];
+        lower->slot_bytes = (uint32_t)gyre_min_u64(lower->slot_bytes, end->slot_bytes);
+    }
+}
+
+/* A use of a program's connection by a worker; the first one makes it the worker's own. */
+static gyre_status use_connection(struct lowering *lower, struct gyre_cuda_worker *worker,
+                                  const struct gyre_operand *operand,
+                                  struct gyre_cuda_operand *operand_out)
+{
+    const uint16_t i = operand->index;
+    if (operand->is_placed != 0 && lower->config->proto != GYRE_PROTO_SIMPLE)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "algorithm %s places data: only by protocol %s",
+                         lower->config->program->algorithm, gyre_proto_names[GYRE_PROTO_SIMPLE]);
+    if (lower->own_number[i] == NONE) {
+        struct gyre_cuda_connection *added =
+            &lower->connections[worker->first_connection + worker->n_connections];
+        GYRE_TRY(find_end(lower, i, &added->index));
+        lower->own_number[i] = (uint16_t)worker->n_connections++;
+    }
+    if (lower->config->proto == GYRE_PROTO_SIMPLE && operand->is_placed == 0)
+        use_slots(lower, i);
+    struct gyre_cuda_connection *own =
+        &lower->connections[worker->first_connection + lower->own_number[i]];
+    own->is_placed = (uint16_t)(own->is_placed | operand->is_placed);
+    operand_out->ref =
+        (uint16_t)(lower->own_number[i] | (operand->is_placed != 0 ? GYRE_CUDA_REF_PLACED : 0));
+    operand_out->use = own->n_uses++;
+    return GYRE_SUCCESS;
+}
+
+static gyre_status lower_operand(struct lowering *lower, struct gyre_cuda_worker *worker,
+                                 const struct gyre_operand *operand,
+                                 struct gyre_cuda_operand *operand_out)
+{
+    if (operand->kind == GYRE_OPERAND_CONNECTION)
+        return use_connection(lower, worker, operand, operand_out);
+    if (operand->index > GYRE_CUDA_REF_INDEX_MASK)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "algorithm %s: chunk %u is beyond %u",
+                         lower->config->program->algorithm, operand->index,
+                         GYRE_CUDA_REF_INDEX_MASK);
+    operand_out->ref =
+        (uint16_t)((unsigned)operand->kind << GYRE_CUDA_REF_KIND_SHIFT | operand->index);
+    operand_out->use = 0;
+    return GYRE_SUCCESS;
+}
+
+static gyre_status lower_step(struct lowering *lower, struct gyre_cuda_worker *worker,
+                              const struct gyre_step *step, struct gyre_cuda_step *own)
+{
+    own->n_ins = step->n_ins;
+    own->n_outs = step->n_outs;
+    own->is_final = (step->flags & GYRE_STEP_FINAL) != 0;
+    own->chunk = step->chunk;
+    for (unsigned i = 0; i < step->n_ins; i++) {
+        const unsigned kind = step->ins[i].kind;
+        GYRE_TRY(lower_operand(lower, worker, &step->ins[i], &own->ins[i]));
+        if (kind == GYRE_OPERAND_CONNECTION)
+            own->recv_mask = (uint16_t)(own->recv_mask | 1U << i);
+        if (kind == GYRE_OPERAND_IN)
+            own->caller_mask = (uint16_t)(own->caller_mask | 1U << i);
+    }
+    for (unsigned i = 0; i < step->n_outs; i++) {
+        GYRE_TRY(lower_operand(lower, worker, &step->outs[i], &own->outs[i]));
+        if (step->outs[i].kind == GYRE_OPERAND_CONNECTION)
+            own->send_mask = (uint16_t)(own->send_mask | 1U << i);
+    }
+    return GYRE_SUCCESS;
+}
+
+static gyre_status lower_all(struct lowering *lower, struct gyre_cuda_shape *shape_out)
+{
+    const struct gyre_program *program = lower->config->program;
+    struct gyre_cuda_shape shape = {0, 0, 0, 0};
+    uint32_t n_connections = 0;
+    for (uint32_t w = 0; w < program->n_workers; w++) {
+        struct gyre_cuda_worker *worker = &lower->workers[w];
+        worker->first_step = program->workers[w].first_step;
+        worker->n_steps = program->workers[w].n_steps;
+        worker->first_connection = n_connections;
+        for (uint32_t s = worker->first_step; s < worker->first_step + worker->n_steps; s++)
+            GYRE_TRY(lower_step(lower, worker, &program->steps[s], &lower->steps[s]));
+        for (uint32_t c = 0; c < worker->n_connections; c++)
+            shape.max_uses = (uint32_t)gyre_max_u64(
+                shape.max_uses, lower->connections[worker->first_connection + c].n_uses);
+        n_connections += worker->n_connections;
+        if (worker->n_connections > shape.max_connections)
+            shape.max_connections = worker->n_connections;
+        if (worker->n_steps > shape.max_steps)
+            shape.max_steps = worker->n_steps;
+    }
+    shape.slot_bytes = lower->slot_bytes;
+    *shape_out = shape;
+    return GYRE_SUCCESS;
+}
+
+static void *blob_at(const struct gyre_cuda_program *blob, uint32_t offset)
+{
+    return (unsigned char *)(uintptr_t)blob + offset;
+}
+
+gyre_status gyre_cuda_lower(const struct gyre_fifo_spec *spec,
+                            const struct gyre_connector *connectors, int n_ranks,
+                            const struct gyre_load_config *config,
+                            struct gyre_cuda_program **blob_out, struct gyre_cuda_shape *shape_out)
+{
+    const struct gyre_program *program = config->program;
+    struct gyre_cuda_program layout;
+    struct lowering lower = {
+        .spec = spec, .connectors = connectors, .n_ranks = (uint32_t)n_ranks, .config = config};
+    lower.slot_bytes = spec->slot_bytes[gyre_proto_slots(config->proto)];
+    if (config->proto == GYRE_PROTO_SIMPLE)
+        lower.slot_bytes = (uint32_t)gyre_max_u64(lower.slot_bytes, spec->near_slot_bytes);
+    layout.workers_offset = sizeof(layout);
+    layout.connections_offset =
+        layout.workers_offset + program->n_workers * (uint32_t)sizeof(struct gyre_cuda_worker);
+    layout.steps_offset = (uint32_t)gyre_round_up(
+        layout.connections_offset + program->n_connections * sizeof(struct gyre_cuda_connection),
+        16);
+    layout.n_bytes =
+        layout.steps_offset + program->n_steps * (uint32_t)sizeof(struct gyre_cuda_step);
+    lower.blob = calloc(1, layout.n_bytes);
+    lower.own_number = malloc((program->n_connections + 1U) * sizeof(*lower.own_number));
+    gyre_status status = GYRE_SUCCESS;
+    if (lower.blob == NULL || lower.own_number == NULL) {
+        status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot load algorithm %s: %u bytes",
+                           program->algorithm, layout.n_bytes);
+        goto out;
+    }
+    memset(lower.own_number, 0xff, (program->n_connections + 1U) * sizeof(*lower.own_number));
+    *lower.blob = layout;
+    lower.workers = blob_at(lower.blob, layout.workers_offset);
+    lower.connections = blob_at(lower.blob, layout.connections_offset);
+    lower.steps = blob_at(lower.blob, layout.steps_offset);
+    GYRE_TRY_GOTO(status, lower_all(&lower, shape_out), out);
+    *blob_out = lower.blob;
+    lower.blob = NULL;
+out:
+    free(lower.own_number);
+    free(lower.blob);
+    return status;
+}
+
+static const struct gyre_cuda_kernels *const by_dtype[GYRE_N_DTYPES] = {
+#define ROW(id, name, bytes, is_float) [GYRE_##id] = &gyre_cuda_kernels_##id,
+    GYRE_DTYPE_TABLE(ROW)
+#undef ROW
+};
+
+const void *gyre_cuda_kernel_find(enum gyre_proto proto, bool copies, bool many, unsigned dtype,
+                                  unsigned op)
+{
+    if (many)
+        return copies ? gyre_cuda_kernels_copy.many[proto] : NULL;
+    if (copies)
+        return gyre_cuda_kernels_copy.one[proto];
+    return dtype < GYRE_N_DTYPES && op <= GYRE_MIN ? by_dtype[dtype]->by_op[proto][op] : NULL;
+}
+
+/* Else credit would be needed on the way. */
+static bool fits_slots(const struct gyre_cuda_exchange *exchange, uint32_t n_tiles)
+{
+    const uint32_t n_uses = (uint32_t)exchange->reduces + exchange->gathers;
+    return exchange->n_peers > 0 && n_tiles * n_uses <= exchange->depth;
+}
+
+/* Which of the kernels for 1, 3, 7 peers. */
+static unsigned peers_kernel(unsigned n_peers)
+{
+    return n_peers <= 1 ? 0 : n_peers <= 3 ? 1 : 2;
+}
+
+const void *gyre_cuda_lamport_kernel_find(const struct gyre_cuda_exchange *exchange,
+                                          uint32_t n_tiles, bool is_whole, unsigned dtype)
+{
+    const unsigned n_peers = exchange->n_peers;
+    const bool is_plain =
+        is_whole && n_tiles == 1 && (n_peers == 1 || n_peers == 3 || n_peers == 7);
+    const bool is_same = exchange->peers[0].in_offset == exchange->own_offset;
+    const enum gyre_cuda_lamport kind = exchange->gathers != 0 ? GYRE_CUDA_LAMPORT_GATHERS
+                                        : is_same              ? GYRE_CUDA_LAMPORT_SAME
+                                                               : GYRE_CUDA_LAMPORT_APART;
+    return fits_slots(exchange, n_tiles) && exchange->reduces != 0
+               ? by_dtype[dtype]->lamport[peers_kernel(n_peers)][kind][is_plain]
+               : NULL;
+}
+
+const void *gyre_cuda_twoshot_kernel_find(const struct gyre_cuda_exchange *exchange,
+                                          uint32_t n_tiles, bool is_placed, unsigned dtype,
+                                          unsigned op)
+{
+    return fits_slots(exchange, n_tiles) && exchange->reduces != 0 && exchange->gathers != 0 &&
+                   op == GYRE_SUM
+               ? by_dtype[dtype]->twoshot[peers_kernel(exchange->n_peers)][is_placed]
+               : NULL;
+}
+
+const void *gyre_cuda_exchange_kernel_find(const struct gyre_cuda_exchange *exchange,
+                                           enum gyre_proto proto, uint32_t n_tiles, uint32_t unroll,
+                                           unsigned dtype, unsigned op)
+{
+    const enum gyre_cuda_lines lines =
+        proto == GYRE_PROTO_LL            ? GYRE_CUDA_LINES_LL
+        : unroll == GYRE_CUDA_LONG_UNROLL ? GYRE_CUDA_LINES_LL128_LONG
+        : unroll == GYRE_CUDA_DEEP_UNROLL ? GYRE_CUDA_LINES_LL128_DEEP
+                                          : GYRE_CUDA_LINES_LL128;
+    if (!fits_slots(exchange, n_tiles))
+        return NULL;
+    if (exchange->reduces == 0)
+        return gyre_cuda_kernels_copy.exchange[lines];
+    if (gyre_cuda_is_one_shot(exchange, proto, n_tiles))
+        return by_dtype[dtype]->one_shot[op];
+    return op == GYRE_SUM ? by_dtype[dtype]->exchange[lines] : NULL;
+}

@@ -1,6 +1,0 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The interpreter for float32. */
-#include "kernels/cuda/interp.cuh"
-
-DEFINE_FLOAT_KERNELS_AND_EXCHANGES(FLOAT32)

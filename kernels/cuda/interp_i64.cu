@@ -1,7 +1,0 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * The interpreter for int64 and uint64. */
-#include "kernels/cuda/interp.cuh"
-
-DEFINE_KERNELS(INT64)
-DEFINE_KERNELS(UINT64)

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The interpreter kernel: one block is one worker of one channel. Included by the interp_*.cu
+ * files, each of which instantiates it for some element types, so that they compile in parallel.
+ */
+#ifndef GYRE_KERNELS_CUDA_INTERP_CUH
+#define GYRE_KERNELS_CUDA_INTERP_CUH
+
+#include "kernels/cuda/fused/exchange_lamport.cuh"
+#include "kernels/cuda/fused/exchange_lines.cuh"
+#include "kernels/cuda/fused/exchange_twoshot.cuh"
+#include "kernels/cuda/runtime/kernel_table.h"
+#include "kernels/cuda/protocol/lamport.cuh"
+#include "kernels/cuda/protocol/ll.cuh"
+#include "kernels/cuda/protocol/ll128.cuh"
+#include "kernels/cuda/protocol/simple.cuh"
+
+/* Threads of the largest block: 65536 registers are 128 for each of 512 threads, 96 of 640. */
+#define MAX_BLOCK_THREADS(proto) ((proto) == GYRE_PROTO_SIMPLE ? 640 : 512)
+
+template <int PROTO, int DTYPE, int OP>
+static __device__ __forceinline__ void
+run_block(const struct gyre_cuda_common &common, const struct gyre_cuda_work &work,
+          const unsigned char *parameters, uint32_t block_of_work)
+{
+    const struct block block = open_block<PROTO>(common, work, parameters, block_of_work);
+    if (!block.is_aborted) {
+        if constexpr (PROTO == GYRE_PROTO_SIMPLE)
+            run_simple<DTYPE, OP>(block);
+        else if constexpr (PROTO == GYRE_PROTO_LL)
+            run_lines<ll_step<DTYPE, OP>>(block);
+        else if constexpr (PROTO == GYRE_PROTO_LL128)
+            run_lines<ll128_step<DTYPE, OP>>(block);
+        else
+            run_lines<lamport_step<DTYPE, OP>>(block);
+    }
+    close_block<PROTO>(block);
+}
+
+template <int PROTO, int DTYPE, int OP>
+__global__ void __launch_bounds__(MAX_BLOCK_THREADS(PROTO), 1)
+    interpret_one(const __grid_constant__ struct gyre_cuda_args_one args)
+{
+    uint32_t seat = blockIdx.x;
+    if constexpr (PROTO == GYRE_PROTO_SIMPLE) {
+        await_last_launch();
+        seat = take_seat(args.common);
+        if (seat == NO_SEAT) {
+            end_without_seat(args.common);
+            return;
+        }
+    }
+    run_block<PROTO, DTYPE, OP>(args.common, args.work, args.program, seat);
+}
+
+template <int PROTO>
+__global__ void __launch_bounds__(MAX_BLOCK_THREADS(PROTO), 1)
+    interpret_many(const __grid_constant__ struct gyre_cuda_args_many args)
+{
+    uint32_t i = 0;
+    while (i + 1 < args.common.n_works && args.works[i + 1].first_block <= blockIdx.x)
+        i++;
+    run_block<PROTO, DTYPE_NONE, GYRE_SUM>(args.common, args.works[i], nullptr,
+                                           blockIdx.x - args.works[i].first_block);
+}
+
+#define KERNEL(proto, dtype, op) (const void *)&interpret_one<GYRE_PROTO_##proto, dtype, op>
+#define KERNELS_OF_PROTO(proto, dtype)                                     \
+    {                                                                      \
+        KERNEL(proto, dtype, GYRE_SUM), KERNEL(proto, dtype, GYRE_PROD),   \
+            KERNEL(proto, dtype, GYRE_MAX), KERNEL(proto, dtype, GYRE_MIN) \
+    }
+#define ONE_SHOT(dtype, op) (const void *)&exchange_ll<dtype, op>
+#define ONE_SHOTS(dtype)                                                                  \
+    {                                                                                     \
+        ONE_SHOT(dtype, GYRE_SUM), ONE_SHOT(dtype, GYRE_PROD), ONE_SHOT(dtype, GYRE_MAX), \
+            ONE_SHOT(dtype, GYRE_MIN)                                                     \
+    }
+#define EXCHANGE(proto, dtype, unroll) \
+    (const void *)&exchange_lines<GYRE_PROTO_##proto, dtype, GYRE_SUM, unroll>
+#define EXCHANGES(dtype)                                                                 \
+    {                                                                                    \
+        EXCHANGE(LL, dtype, GYRE_CUDA_UNROLL), EXCHANGE(LL128, dtype, GYRE_CUDA_UNROLL), \
+            EXCHANGE(LL128, dtype, GYRE_CUDA_DEEP_UNROLL),                               \
+            EXCHANGE(LL128, dtype, GYRE_CUDA_LONG_UNROLL)                                \
+    }
+#define LAMPORT_KERNEL(dtype, peers, kind, is_plain) \
+    (const void *)&exchange_lamport<dtype, peers, GYRE_CUDA_LAMPORT_##kind, is_plain>
+/* In general one-shot inputs are loaded for each peer. */
+#define LAMPORT_EXCHANGES_AMONG(dtype, peers)                                                   \
+    {                                                                                           \
+        {LAMPORT_KERNEL(dtype, peers, APART, false), LAMPORT_KERNEL(dtype, peers, SAME, true)}, \
+            {LAMPORT_KERNEL(dtype, peers, APART, false),                                        \
+             LAMPORT_KERNEL(dtype, peers, APART, true)},                                        \
+            {LAMPORT_KERNEL(dtype, peers, GATHERS, false),                                      \
+             LAMPORT_KERNEL(dtype, peers, GATHERS, true)},                                      \
+    }
+#define LAMPORT_EXCHANGES(dtype)                                              \
+    {                                                                         \
+        LAMPORT_EXCHANGES_AMONG(dtype, 1), LAMPORT_EXCHANGES_AMONG(dtype, 3), \
+            LAMPORT_EXCHANGES_AMONG(dtype, 7)                                 \
+    }
+#define TWOSHOT(dtype, peers)                                   \
+    {                                                           \
+        (const void *)&exchange_twoshot<dtype, peers, false>,   \
+            (const void *)&exchange_twoshot<dtype, peers, true> \
+    }
+#define TWOSHOTS(dtype)                                         \
+    {                                                           \
+        TWOSHOT(dtype, 1), TWOSHOT(dtype, 3), TWOSHOT(dtype, 7) \
+    }
+/* Defines the table of one element type's kernels. Exchanges, which take a quarter of a megabyte a
+ * type, are for the types that are reduced most; for the others the interpreter runs the steps. */
+#define DEFINE_TABLE(id, exchanges, twoshots, lamport, lamport_sum)      \
+    extern "C" const struct gyre_cuda_kernels gyre_cuda_kernels_##id = { \
+        ONE_SHOTS(GYRE_##id),                                            \
+        exchanges,                                                       \
+        twoshots,                                                        \
+        lamport,                                                         \
+        {KERNELS_OF_PROTO(SIMPLE, GYRE_##id),                            \
+         KERNELS_OF_PROTO(LL, GYRE_##id),                                \
+         KERNELS_OF_PROTO(LL128, GYRE_##id),                             \
+         {lamport_sum}}};
+#define NONE_OF_THEM \
+    {                \
+    }
+#define DEFINE_KERNELS(id) DEFINE_TABLE(id, NONE_OF_THEM, NONE_OF_THEM, NONE_OF_THEM, nullptr)
+/* LAMPORT has sums of them (gyre_lamport_adds()). */
+#define DEFINE_FLOAT_KERNELS_AND_EXCHANGES(id)                                                \
+    DEFINE_TABLE(id, EXCHANGES(GYRE_##id), TWOSHOTS(GYRE_##id), LAMPORT_EXCHANGES(GYRE_##id), \
+                 KERNEL(LAMPORT, GYRE_##id, GYRE_SUM))
+
+#endif

@@ -1,0 +1,6 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The interpreter for float64. */
+#include "kernels/cuda/interpreter/interp.cuh"
+
+DEFINE_FLOAT_KERNELS_AND_EXCHANGES(FLOAT64)

@@ -1,0 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The interpreter for int64 and uint64. */
+#include "kernels/cuda/interpreter/interp.cuh"
+
+DEFINE_KERNELS(INT64)
+DEFINE_KERNELS(UINT64)

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Protocol LAMPORT: lines of 16 bytes, all of it data. A half that is 0 has not come; data travel
+ * inverted, and no half of floating-point data is all ones: one that is, NaNs only, becomes another
+ * NaN. Whoever received a line leaves it empty. (Lamport, "Concurrent reading and writing", 1977;
+ * TensorRT-LLM and FlashInfer have such lines with -0.0 in each word.)
+ *
+ * Against LL: twice the data a line. Against LL128: no flags, nothing is loaded twice, and no
+ * thread waits for another.
+ */
+#ifndef GYRE_KERNELS_CUDA_LAMPORT_CUH
+#define GYRE_KERNELS_CUDA_LAMPORT_CUH
+
+#include "kernels/cuda/protocol/own_lines.cuh"
+
+struct lamport_form {
+    using type = ulonglong2;
+    static const int proto = GYRE_PROTO_LAMPORT;
+    static const int bytes = OWN_LINE_BYTES;
+
+    /* The own data too: on all ranks the same bits are added. */
+    static __device__ __forceinline__ ulonglong2 finish(ulonglong2 value)
+    {
+        return {gyre_cuda_lamport_half(value.x), gyre_cuda_lamport_half(value.y)};
+    }
+
+    static __device__ __forceinline__ ulonglong2 load(const unsigned char *from, uint32_t n_valid)
+    {
+        if (n_valid >= OWN_LINE_BYTES && ((uintptr_t)from & 15U) == 0)
+            return finish(*(const ulonglong2 *)from);
+        return finish(load_part(from, n_valid));
+    }
+
+    static __device__ __forceinline__ void store(unsigned char *to, ulonglong2 value,
+                                                 uint32_t n_valid)
+    {
+        if (n_valid >= OWN_LINE_BYTES && ((uintptr_t)to & 15U) == 0)
+            *(ulonglong2 *)to = value;
+        else
+            store_part(to, value, n_valid);
+    }
+
+    static __device__ __forceinline__ void send(unsigned char *slot, uint32_t at, ulonglong2 value,
+                                                uint64_t)
+    {
+        store_line(slot + (size_t)at * OWN_LINE_BYTES, ~value.x, ~value.y);
+    }
+
+    static __device__ __forceinline__ bool is_there(ulonglong2 halves, uint64_t)
+    {
+        return halves.x != 0 && halves.y != 0;
+    }
+
+    static __device__ __forceinline__ ulonglong2 data(ulonglong2 halves)
+    {
+        return {~halves.x, ~halves.y};
+    }
+
+    static __device__ __forceinline__ void empty(unsigned char *line)
+    {
+        empty_line(line);
+    }
+
+    static __device__ __forceinline__ void clean(const struct gyre_cuda_common &,
+                                                 const struct line_operand *, uint32_t, uint32_t)
+    {
+    }
+};
+
+template <int DTYPE, int OP> using lamport_step = own_line_step<lamport_form, DTYPE, OP>;
+
+#endif

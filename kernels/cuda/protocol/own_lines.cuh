@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Steps of protocols whose lines are one thread's: it stores a line whole, and it waits for its own
+ * lines whatever other threads do (LL, LAMPORT). FORM says what a line looks like:
+ *
+ *   type       what it carries, in registers; `bytes` of it
+ *   load       that much of a chunk, of which n_valid bytes exist; store likewise
+ *   send       into line `at` of a slot
+ *   is_there   does this line carry data?  data: which
+ *   empty      the line was used
+ *   finish     a result, before it is stored or sent
+ *   clean      what a slot's lines beyond the data need, where line_head.clean_mask asks
+ */
+#ifndef GYRE_KERNELS_CUDA_OWN_LINES_CUH
+#define GYRE_KERNELS_CUDA_OWN_LINES_CUH
+
+#include "kernels/cuda/protocol/lines.cuh"
+
+#define OWN_LINE_BYTES 16
+#define OWN_LINE_GROUP 4 /* inputs whose lines are awaited at the same time */
+
+template <class FORM, int DTYPE, int OP> struct own_line_step {
+    using type = typename FORM::type;
+    static const int proto = FORM::proto;
+    static const int bytes = FORM::bytes;
+
+    /* Load the line again until it is there. Returns false when aborted. */
+    static __device__ __forceinline__ bool receive(const struct gyre_cuda_common &common,
+                                                   const struct line_operand &in, uint32_t at,
+                                                   ulonglong2 *halves)
+    {
+        unsigned char *line = in.base + (size_t)at * OWN_LINE_BYTES;
+        uint32_t n_polls = 0;
+        while (!FORM::is_there(*halves, in.flag)) {
+            if (must_stop(common, n_polls))
+                return false;
+            *halves = load_line(line);
+        }
+        FORM::empty(line);
+        return true;
+    }
+
+    /* Lines `first`, `first` + blockDim.x, ... of a group of inputs. Returns false when aborted. */
+    template <int UNROLL>
+    static __device__ __forceinline__ bool
+    gather(const struct block &block, const struct line_step &line, uint32_t group, uint32_t first,
+           uint32_t n_lines, type (*data)[UNROLL])
+    {
+        ulonglong2 halves[OWN_LINE_GROUP][UNROLL];
+#pragma unroll
+        for (int i = 0; i < OWN_LINE_GROUP; i++) {
+            if (group + i >= line.n_ins)
+                break;
+            const unsigned char *base = line.operands[group + i].base;
+#pragma unroll
+            for (int k = 0; k < UNROLL; k++) {
+                const uint32_t at = first + k * blockDim.x;
+                if (at >= n_lines)
+                    continue;
+                if ((line.recv_mask >> (group + i) & 1) != 0)
+                    halves[i][k] = load_line(base + (size_t)at * OWN_LINE_BYTES);
+                else
+                    data[i][k] = FORM::load(base + (size_t)at * bytes, line.n_bytes - at * bytes);
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < OWN_LINE_GROUP; i++) {
+            if (group + i >= line.n_ins)
+                break;
+            if ((line.recv_mask >> (group + i) & 1) == 0)
+                continue;
+            const struct line_operand in = line.operands[group + i];
+#pragma unroll
+            for (int k = 0; k < UNROLL; k++) {
+                const uint32_t at = first + k * blockDim.x;
+                if (at >= n_lines)
+                    continue;
+                if (!receive(block.common, in, at, &halves[i][k]))
+                    return false;
+                data[i][k] = FORM::data(halves[i][k]);
+            }
+        }
+        return true;
+    }
+
+    template <int UNROLL>
+    static __device__ __forceinline__ void scatter(const struct line_step &line, uint32_t first,
+                                                   uint32_t n_lines, const type *results)
+    {
+        for (uint32_t o = 0; o < line.n_outs; o++) {
+            const struct line_operand out = line.operands[LINE_FIRST_OUT + o];
+            const bool is_send = (line.send_mask >> o & 1) != 0;
+#pragma unroll
+            for (int k = 0; k < UNROLL; k++) {
+                const uint32_t at = first + k * blockDim.x;
+                if (at >= n_lines)
+                    continue;
+                if (is_send)
+                    FORM::send(out.base, at, results[k], out.flag);
+                else
+                    FORM::store(out.base + (size_t)at * bytes, results[k],
+                                line.n_bytes - at * bytes);
+            }
+        }
+    }
+
+    /* One input. */
+    template <int UNROLL>
+    static __device__ __forceinline__ bool
+    copy_lines(const struct block &block, const struct line_step &line, uint32_t n_lines)
+    {
+        const struct line_operand in = line.operands[0];
+        const bool is_recv = (line.recv_mask & 1) != 0;
+        const uint32_t n_bytes = line.n_bytes;
+        for (uint32_t first = threadIdx.x; first < n_lines; first += blockDim.x * UNROLL) {
+            type data[UNROLL];
+            if (is_recv) {
+                ulonglong2 halves[UNROLL];
+#pragma unroll
+                for (int k = 0; k < UNROLL; k++)
+                    if (first + k * blockDim.x < n_lines)
+                        halves[k] =
+                            load_line(in.base + (size_t)(first + k * blockDim.x) * OWN_LINE_BYTES);
+#pragma unroll
+                for (int k = 0; k < UNROLL; k++) {
+                    const uint32_t at = first + k * blockDim.x;
+                    if (at < n_lines && !receive(block.common, in, at, &halves[k]))
+                        return false;
+                    data[k] = FORM::data(halves[k]);
+                }
+            } else {
+#pragma unroll
+                for (int k = 0; k < UNROLL; k++) {
+                    const uint32_t at = (first + k * blockDim.x) * bytes;
+                    if (at < n_bytes)
+                        data[k] = FORM::load(in.base + at, n_bytes - at);
+                }
+            }
+            scatter<UNROLL>(line, first, n_lines, data);
+        }
+        return true;
+    }
+
+    static __device__ __forceinline__ pack<bytes> as_pack(type data)
+    {
+        pack<bytes> own;
+        memcpy(&own, &data, bytes);
+        return own;
+    }
+
+    template <int UNROLL>
+    static __device__ __forceinline__ bool
+    reduce_lines(const struct block &block, const struct line_step &line, uint32_t n_lines)
+    {
+        const struct arithmetic arithmetic = line_arithmetic(block, line);
+        const uint32_t scale_mask = arithmetic.scale_mask;
+        const uint64_t scalar = arithmetic.scalar;
+        for (uint32_t first = threadIdx.x; first < n_lines; first += blockDim.x * UNROLL) {
+            reducer<DTYPE, OP, bytes> running[UNROLL];
+            type results[UNROLL];
+            for (uint32_t group = 0; group < line.n_ins; group += OWN_LINE_GROUP) {
+                type data[OWN_LINE_GROUP][UNROLL];
+                if (!gather<UNROLL>(block, line, group, first, n_lines, data))
+                    return false;
+#pragma unroll
+                for (int i = 0; i < OWN_LINE_GROUP; i++) {
+                    const uint32_t in = group + i;
+                    if (in >= line.n_ins)
+                        break;
+                    const bool is_scaled = (scale_mask >> in & 1) != 0;
+#pragma unroll
+                    for (int k = 0; k < UNROLL; k++)
+                        if (in == 0)
+                            running[k].begin(as_pack(data[i][k]), is_scaled, scalar);
+                        else
+                            running[k].add(as_pack(data[i][k]), is_scaled, scalar);
+                }
+            }
+#pragma unroll
+            for (int k = 0; k < UNROLL; k++) {
+                const pack<bytes> whole = running[k].end(arithmetic.divisor);
+                memcpy(&results[k], &whole, bytes);
+                results[k] = FORM::finish(results[k]);
+            }
+            scatter<UNROLL>(line, first, n_lines, results);
+        }
+        return true;
+    }
+
+    static __device__ __forceinline__ bool run(const struct block &block,
+                                               const struct line_step &line)
+    {
+        const uint32_t n_lines = (line.n_bytes + bytes - 1) / bytes;
+        bool goes_on;
+        if constexpr (DTYPE == DTYPE_NONE) {
+            goes_on = copy_lines<4>(block, line, n_lines);
+        } else {
+            if (line.n_ins == 1 && line.scale_mask == 0 && line.divisor <= 1)
+                goes_on = copy_lines<4>(block, line, n_lines);
+            else
+                goes_on = reduce_lines<2>(block, line, n_lines);
+        }
+        if (line.clean_mask != 0 && goes_on)
+            FORM::clean(block.common, line.operands, line.clean_mask, n_lines);
+        return goes_on;
+    }
+};
+
+#endif

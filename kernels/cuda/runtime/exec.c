@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The CUDA executor: its life and its table. Everything that changes from call to call (counters,
+ * turns, abort) lives in device memory and is kept by the kernels themselves, so captured launches
+ * replay without the host; what the host wants to know of them they write on a board.
+ */
+#include "kernels/cuda/runtime/state.h"
+
+#include "core/base/sync.h"
+#include "core/device/pool_cuda.h"
+#include "kernels/cuda/runtime/kernel_table.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* How long a closed executor's memory waits for launches that end by the abort. */
+#define IDLE_PATIENCE_NS 1000000000ULL
+#define IDLE_NAP_NS      50000
+
+static void free_executor(struct gyre_cuda_executor *executor)
+{
+    gyre_cuda_lanes_close(executor);
+    if (executor->last_event != NULL)
+        (void)cudaEventDestroy(executor->last_event);
+    if (executor->captured_event != NULL)
+        (void)cudaEventDestroy(executor->captured_event);
+    gyre_cuda_memory_close(executor);
+    pthread_mutex_destroy(&executor->lock);
+    free(executor->connectors);
+    free(executor);
+}
+
+/* Code for GPUs before Hopper, which newer ones can run too (PTX), does not wait for the launch
+ * before. */
+static gyre_status find_version(struct gyre_cuda_executor *executor)
+{
+    struct cudaFuncAttributes attributes;
+    GYRE_CUDA_TRY(cudaFuncGetAttributes(&attributes, gyre_cuda_kernel_gate));
+    executor->overlaps_launches = attributes.ptxVersion >= 90;
+    return GYRE_SUCCESS;
+}
+
+/* Everything that a call may need: no call allocates, loads or creates anything. The device is
+ * current. */
+static gyre_status make_all(struct gyre_cuda_executor *executor, bool overlaps_launches)
+{
+    GYRE_TRY(gyre_cuda_memory_open(executor));
+    GYRE_TRY(gyre_cuda_preload(executor, &executor->default_shared_bytes));
+    GYRE_TRY(gyre_cuda_lanes_open(executor));
+    GYRE_CUDA_TRY(cudaEventCreateWithFlags(&executor->last_event, cudaEventDisableTiming));
+    GYRE_CUDA_TRY(cudaEventCreateWithFlags(&executor->captured_event, cudaEventDisableTiming));
+    return overlaps_launches ? find_version(executor) : GYRE_SUCCESS;
+}
+
+static gyre_status make_apart(struct gyre_cuda_executor *executor, bool overlaps_launches)
+{
+    struct gyre_cuda_apart apart = {0};
+    GYRE_TRY(gyre_cuda_enter_apart(executor->device->ordinal, &apart));
+    const gyre_status status = make_all(executor, overlaps_launches);
+    gyre_cuda_leave_apart(&apart);
+    return status;
+}
+
+static gyre_status cuda_open(const struct gyre_executor_config *config,
+                             struct gyre_executor **executor_out)
+{
+    const struct gyre_cuda_driver *driver;
+    struct gyre_device_info info;
+    gyre_status status;
+    int most_shared_bytes = 0;
+    GYRE_TRY(config->device->ops->start(config->device));
+    GYRE_TRY(config->device->ops->info(config->device, &info));
+    GYRE_TRY(gyre_cuda_driver_find(&driver));
+    GYRE_CUDA_TRY(cudaDeviceGetAttribute(
+        &most_shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, config->device->ordinal));
+    struct gyre_cuda_executor *executor = calloc(1, sizeof(*executor));
+    if (executor == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "the executor of rank %d", config->rank);
+    executor->base.ops = &gyre_executor_cuda;
+    executor->device = config->device;
+    executor->driver = driver;
+    executor->rank = config->rank;
+    executor->n_ranks = config->n_ranks;
+    executor->n_sms = gyre_min_u32(info.n_sms, GYRE_CUDA_MAX_BLOCKS);
+    executor->most_shared_bytes = (uint32_t)most_shared_bytes;
+    /* Which multiprocessors share a way out is known of Hopper. */
+    executor->min_seated_bytes = info.arch / 10 == 9 ? config->min_seated_bytes : UINT64_MAX;
+    executor->spec = config->spec;
+    executor->fault = config->fault;
+    pthread_mutex_init(&executor->lock, NULL);
+    gyre_cuda_pool_enter();
+    const size_t connectors_bytes = gyre_cuda_n_ends(executor) * sizeof(struct gyre_connector);
+    executor->connectors = malloc(connectors_bytes > 0 ? connectors_bytes : 1);
+    if (executor->connectors == NULL) {
+        status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%u connectors", gyre_cuda_n_ends(executor));
+        goto fail;
+    }
+    memcpy(executor->connectors, config->connectors, connectors_bytes);
+    GYRE_TRY_GOTO(status, make_apart(executor, config->overlaps_launches), fail);
+    *executor_out = &executor->base;
+    return GYRE_SUCCESS;
+fail:
+    free_executor(executor);
+    gyre_cuda_pool_leave(true);
+    return gyre_fail_context(status, "the executor of rank %d", config->rank);
+}
+
+static void cuda_abort(struct gyre_executor *base)
+{
+    gyre_store_release_u32(&gyre_cuda_own(base)->board->abort, 1);
+}
+
+static struct gyre_pulse cuda_pulse(const struct gyre_executor *base)
+{
+    return gyre_cuda_board_read(((const struct gyre_cuda_executor *)base)->board);
+}
+
+/* What the board counts has replays of graphs in it. The caller holds the lock. */
+static bool is_idle(struct gyre_cuda_executor *executor)
+{
+    struct gyre_cuda_apart apart = {0};
+    if (executor->last_capture == 0 || executor->lacks_event)
+        return cuda_pulse(&executor->base).completed >= executor->base.n_launched;
+    if (!executor->has_launched ||
+        gyre_cuda_enter_apart(executor->device->ordinal, &apart) != GYRE_SUCCESS)
+        return true;
+    const bool has_ended = cudaEventQuery(executor->last_event) != cudaErrorNotReady;
+    (void)cudaGetLastError();
+    gyre_cuda_leave_apart(&apart);
+    return has_ended;
+}
+
+static bool cuda_is_idle(struct gyre_executor *base)
+{
+    struct gyre_cuda_executor *executor = gyre_cuda_own(base);
+    pthread_mutex_lock(&executor->lock);
+    const bool has_ended = is_idle(executor);
+    pthread_mutex_unlock(&executor->lock);
+    return has_ended;
+}
+
+uint64_t gyre_cuda_count_completed(struct gyre_cuda_executor *executor)
+{
+    const uint64_t n_launched = executor->base.n_launched;
+    if (executor->last_capture != 0) /* the board counts replays too */
+        return !executor->lacks_event && is_idle(executor) ? n_launched : 0;
+    /* A kernel reports after its last wait and still runs for a moment. It has ended when the next
+     * one has reported, which began after that. */
+    const uint64_t n_reported = gyre_min_u64(cuda_pulse(&executor->base).completed, n_launched);
+    return n_reported > 0 ? n_reported - 1 : 0;
+}
+
+/* Launches end at once when they see the abort, unless something of the user's stands before them
+ * in their stream. */
+static bool await_idle(struct gyre_executor *base)
+{
+    const struct timespec nap = {0, IDLE_NAP_NS};
+    const uint64_t end_ns = gyre_now_ns() + IDLE_PATIENCE_NS;
+    while (!cuda_is_idle(base)) {
+        if (gyre_now_ns() > end_ns)
+            return false;
+        nanosleep(&nap, NULL);
+    }
+    return true;
+}
+
+static void cuda_close(struct gyre_executor *base)
+{
+    if (base == NULL)
+        return;
+    cuda_abort(base);
+    const bool has_ended = await_idle(base);
+    free_executor(gyre_cuda_own(base)); /* its memory is parked while other executors are open */
+    gyre_cuda_pool_leave(has_ended);
+}
+
+gyre_status gyre_cuda_executor_set_epoch(struct gyre_executor *base, enum gyre_proto proto,
+                                         uint64_t n_slots)
+{
+    struct gyre_cuda_executor *executor = gyre_cuda_own(base);
+    const uint32_t n = gyre_cuda_n_ends(executor);
+    uint64_t *values = malloc(n * sizeof(*values));
+    if (values == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%u counters", n);
+    for (uint32_t i = 0; i < n; i++)
+        values[i] = n_slots;
+    const gyre_status status = executor->device->ops->copy(
+        executor->device, executor->counters + (size_t)gyre_proto_slots(proto) * n, values,
+        n * sizeof(*values));
+    free(values);
+    return status;
+}
+
+const struct gyre_executor_ops gyre_executor_cuda = {
+    .name = "cuda",
+    .open = cuda_open,
+    .close = cuda_close,
+    .pulse = cuda_pulse,
+    .is_idle = cuda_is_idle,
+    .abort = cuda_abort,
+    .place = gyre_cuda_place,
+    .unplace = gyre_cuda_unplace,
+    .load = gyre_cuda_load,
+    .prepare = gyre_cuda_prepare,
+    .unload = gyre_cuda_unload,
+    .launch = gyre_cuda_launch,
+};

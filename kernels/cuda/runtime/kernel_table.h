@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Where the interpreter's instances are found: a table for each element type, defined by the
+ * interp_*.cu files. Valid as C11 and as CUDA.
+ */
+#ifndef GYRE_KERNELS_CUDA_KERNEL_TABLE_H
+#define GYRE_KERNELS_CUDA_KERNEL_TABLE_H
+
+#include "kernels/cuda/host/program.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Of the line protocols, by unroll (gyre_cuda_exchange_unroll()). */
+enum gyre_cuda_lines {
+    GYRE_CUDA_LINES_LL,
+    GYRE_CUDA_LINES_LL128,
+    GYRE_CUDA_LINES_LL128_DEEP,
+    GYRE_CUDA_LINES_LL128_LONG,
+    GYRE_CUDA_N_LINES
+};
+
+struct gyre_cuda_kernels {
+    const void *one_shot[GYRE_MIN + 1];      /* in LL, in few instructions */
+    const void *exchange[GYRE_CUDA_N_LINES]; /* sums */
+    /* Sums of floating point, for 1, 3, 7 peers. SIMPLE's two-shot: staged, placed; LAMPORT's
+     * exchanges by kind: in general, plain. */
+    const void *twoshot[GYRE_CUDA_PEERS_KERNELS][2];
+    const void *lamport[GYRE_CUDA_PEERS_KERNELS][GYRE_CUDA_LAMPORT_KINDS][2];
+    const void *by_op[GYRE_N_PROTOS][GYRE_MIN + 1];
+};
+
+struct gyre_cuda_copy_kernels {
+    const void *exchange[GYRE_CUDA_N_LINES];
+    const void *one[GYRE_N_PROTOS];
+    const void *many[GYRE_N_PROTOS];
+};
+
+#define GYRE_CUDA_KERNELS_DECLARE(id, name, bytes, is_float) \
+    extern const struct gyre_cuda_kernels gyre_cuda_kernels_##id;
+GYRE_DTYPE_TABLE(GYRE_CUDA_KERNELS_DECLARE)
+#undef GYRE_CUDA_KERNELS_DECLARE
+
+extern const struct gyre_cuda_copy_kernels gyre_cuda_kernels_copy;
+extern const void *const gyre_cuda_kernel_placed;      /* takes struct gyre_cuda_args_exchange */
+extern const void *const gyre_cuda_kernel_gate;        /* takes struct gyre_cuda_args_gate */
+extern const void *const gyre_cuda_kernel_copy_within; /* takes struct gyre_cuda_args_copy */
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Loaded programs of the CUDA executor: lowered once and copied to the GPU. Their kernels were
+ * loaded when the executor was opened (preload.c).
+ */
+#include "kernels/cuda/runtime/state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define DEFAULT_THREADS  512
+#define MAX_THREADS      576 /* of a block, without SIMPLE's two warps of service */
+#define MAX_LINE_THREADS 512
+/* As in block.cuh: a worker's connection, in shared memory. */
+#define CONNECTION_BYTES 80
+
+/* Payload of one slot: what a tile may have at most. */
+static uint32_t payload_bytes(uint32_t bytes, enum gyre_proto proto)
+{
+    if (proto == GYRE_PROTO_LL)
+        return bytes / 2;
+    return proto == GYRE_PROTO_LL128 ? bytes / 128 * 120 : bytes / 16 * 16;
+}
+
+static bool program_reduces(const struct gyre_program *program)
+{
+    for (uint32_t i = 0; i < program->n_steps; i++)
+        if (program->steps[i].n_ins > 1)
+            return true;
+    return false;
+}
+
+/* Chunks that come from peers in a tile, or that go to them if those are more. */
+static uint32_t count_transfers(const struct gyre_program *program)
+{
+    uint32_t n_sends = 0, n_recvs = 0;
+    for (uint32_t i = 0; i < program->n_steps; i++) {
+        const struct gyre_step *step = &program->steps[i];
+        for (uint32_t k = 0; k < step->n_outs; k++)
+            n_sends += step->outs[k].kind == GYRE_OPERAND_CONNECTION;
+        for (uint32_t k = 0; k < step->n_ins; k++)
+            n_recvs += step->ins[k].kind == GYRE_OPERAND_CONNECTION;
+    }
+    return (uint32_t)gyre_max_u64(n_sends, n_recvs);
+}
+
+static void unload(struct gyre_cuda_executor *executor, struct gyre_loaded *loaded)
+{
+    pthread_mutex_lock(&executor->lock);
+    gyre_cuda_arena_give_back(loaded->block, executor->base.n_launched);
+    pthread_mutex_unlock(&executor->lock);
+    gyre_cuda_copies_free(loaded->copies);
+    free(loaded->program);
+    free(loaded);
+}
+
+static gyre_status check_load(const struct gyre_cuda_executor *executor,
+                              const struct gyre_load_config *config)
+{
+    const struct gyre_program *program = config->program;
+    if (config->n_channels == 0)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "a loaded program needs at least 1 channel");
+    if (config->proto == GYRE_PROTO_LAMPORT && !gyre_collectives[program->coll].reduces)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                         "protocol lamport is for sums of floating point; %s copies whatever there "
+                         "is",
+                         gyre_collectives[program->coll].name);
+    if (program->min_depth > executor->spec.depth)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                         "algorithm %s needs FIFOs of %u slots; this communicator has %u",
+                         program->algorithm, program->min_depth, executor->spec.depth);
+    if (config->n_channels * program->n_workers > executor->n_sms)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                         "algorithm %s in %u channels takes %u blocks, which must all run at the "
+                         "same time; the GPU has %u multiprocessors",
+                         program->algorithm, config->n_channels,
+                         config->n_channels * program->n_workers, executor->n_sms);
+    const uint32_t most = config->proto == GYRE_PROTO_SIMPLE ? MAX_THREADS : MAX_LINE_THREADS;
+    if (config->n_threads % 32 != 0 || config->n_threads > most)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "%u threads a block: a multiple of 32 up to %u is possible",
+                         config->n_threads, most);
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_cuda_prepare(struct gyre_executor *base, struct gyre_loaded *loaded,
+                              const struct gyre_reduction *reduction)
+{
+    if (loaded->proto == GYRE_PROTO_LAMPORT &&
+        !gyre_lamport_adds((gyre_dtype)reduction->dtype, reduction->op))
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                         "protocol lamport is for sums of floating point of 16 bits at least, not "
+                         "for %s of %s",
+                         gyre_op_names[reduction->op], gyre_dtype_names[reduction->dtype]);
+    if (loaded->program == NULL ||
+        loaded->shared_bytes <= gyre_cuda_own(base)->default_shared_bytes)
+        return GYRE_SUCCESS;
+    struct gyre_cuda_apart apart = {0};
+    GYRE_TRY(gyre_cuda_enter_apart(gyre_cuda_own(base)->device->ordinal, &apart));
+    const bool copies = gyre_cuda_only_copies(loaded, reduction);
+    gyre_status status = gyre_cuda_allow_shared(
+        gyre_cuda_kernel_find(loaded->proto, copies, false, reduction->dtype, reduction->op),
+        loaded->shared_bytes);
+    if (status == GYRE_SUCCESS && copies)
+        status = gyre_cuda_allow_shared(gyre_cuda_kernel_find(loaded->proto, true, true, 0, 0),
+                                        loaded->shared_bytes);
+    gyre_cuda_leave_apart(&apart);
+    return status;
+}
+
+/* As in open_block(): connections, the program, and what the protocol wants beside them. */
+static uint32_t shared_bytes(const struct gyre_loaded *loaded, const struct gyre_cuda_shape *shape)
+{
+    uint32_t bytes = shape->max_connections * CONNECTION_BYTES + loaded->inline_words * 16;
+    if (loaded->shares_steps)
+        bytes += shape->max_steps * (uint32_t)sizeof(struct gyre_cuda_step);
+    if (loaded->proto != GYRE_PROTO_SIMPLE)
+        bytes += (uint32_t)gyre_min_u64(shape->max_steps, GYRE_CUDA_LINE_STEPS) *
+                 GYRE_CUDA_LINE_STEP_BYTES;
+    return bytes + 16;
+}
+
+/* The most that a kernel of its exchange shares. */
+static uint32_t most_exchange_bytes(const struct gyre_loaded *loaded)
+{
+    const uint32_t n_peers = loaded->exchange.n_peers;
+    if (loaded->proto == GYRE_PROTO_LAMPORT || loaded->proto == GYRE_PROTO_SIMPLE)
+        return 0;
+    return gyre_cuda_exchange_shared_bytes(
+        n_peers, gyre_cuda_exchange_lanes(n_peers, loaded->n_threads),
+        loaded->proto == GYRE_PROTO_LL128 ? GYRE_CUDA_LONG_UNROLL : GYRE_CUDA_UNROLL);
+}
+
+/* Tiles side by side need slots each. The same on all ranks: a program's depth is. */
+static uint16_t choose_abreast(const struct gyre_cuda_executor *executor,
+                               const struct gyre_load_config *config)
+{
+    const uint32_t depth = config->program->min_depth;
+    return config->proto == GYRE_PROTO_SIMPLE && depth * GYRE_TILES_ABREAST <= executor->spec.depth
+               ? GYRE_TILES_ABREAST
+               : 1;
+}
+
+static void fill_sizes(const struct gyre_load_config *config, struct gyre_loaded *loaded)
+{
+    const struct gyre_program *program = config->program;
+    loaded->proto = config->proto;
+    loaded->n_channels = config->n_channels;
+    loaded->n_workers = program->n_workers;
+    loaded->n_chunks = program->n_chunks;
+    loaded->n_connections = program->n_connections;
+    loaded->channel_stride = program->n_lanes * 2U;
+    loaded->n_areas = program->n_scratch;
+    loaded->n_threads = config->n_threads != 0 ? config->n_threads : DEFAULT_THREADS;
+    loaded->in_blocks = gyre_collectives[program->coll].in_blocks;
+    loaded->out_blocks = gyre_collectives[program->coll].out_blocks;
+    loaded->reduces = program_reduces(program);
+    loaded->is_placed = program->is_placed != 0;
+}
+
+/* What the kernel runs: the whole program, or what is left of it. */
+static gyre_status load_steps(struct gyre_cuda_executor *executor,
+                              const struct gyre_load_config *config, struct gyre_loaded *loaded)
+{
+    const struct gyre_program *program = config->program;
+    struct gyre_cuda_shape shape;
+    GYRE_TRY(gyre_cuda_lower(&executor->spec, executor->connectors, executor->n_ranks, config,
+                             &loaded->program, &shape));
+    gyre_cuda_exchange_find(&executor->spec, executor->connectors, config, loaded->program,
+                            &loaded->exchange);
+    if (most_exchange_bytes(loaded) > executor->most_shared_bytes) /* then steps are interpreted */
+        memset(&loaded->exchange, 0, sizeof(loaded->exchange));
+    loaded->tile_bytes = payload_bytes(shape.slot_bytes, config->proto);
+    loaded->area_bytes = (uint32_t)gyre_round_up(loaded->tile_bytes, 256);
+    loaded->max_connections = shape.max_connections;
+    loaded->n_transfers = count_transfers(program);
+    loaded->inline_words = loaded->program->n_bytes <= GYRE_CUDA_INLINE_BYTES
+                               ? (uint32_t)gyre_div_round_up(loaded->program->n_bytes, 16)
+                               : 0;
+    loaded->shares_steps = loaded->inline_words == 0 && shape.max_steps <= GYRE_CUDA_SHARED_STEPS;
+    loaded->n_abreast = choose_abreast(executor, config);
+    loaded->posts_late = shape.max_uses <= executor->spec.depth;
+    loaded->shared_bytes = shared_bytes(loaded, &shape);
+    if (loaded->shared_bytes > executor->most_shared_bytes)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "algorithm %s: %u connections of one worker",
+                         program->algorithm, shape.max_connections);
+    pthread_mutex_lock(&executor->lock);
+    gyre_status status =
+        gyre_cuda_reserve_scratch(executor, (size_t)loaded->n_areas * loaded->n_abreast *
+                                                loaded->n_channels * loaded->area_bytes);
+    if (status == GYRE_SUCCESS)
+        status = gyre_cuda_make_resident(executor, loaded);
+    pthread_mutex_unlock(&executor->lock);
+    return status;
+}
+
+/* The tail for copy engines, and the steps before it for the kernel. */
+static gyre_status load_in_two(struct gyre_cuda_executor *executor,
+                               const struct gyre_load_config *config, struct gyre_loaded *loaded)
+{
+    struct gyre_load_config first_config = *config;
+    struct gyre_program first = *config->program;
+    struct gyre_worker worker;
+    GYRE_TRY(gyre_cuda_copies_make(&executor->spec, executor->connectors, executor->n_ranks, config,
+                                   &loaded->copies));
+    first.n_steps = gyre_program_copy_tail(config->program);
+    if (first.n_steps == 0) {
+        loaded->n_connections = 0; /* no slot holds a tile */
+        return GYRE_SUCCESS;
+    }
+    worker = first.workers[0];
+    worker.n_steps = first.n_steps;
+    first.workers = &worker;
+    first_config.program = &first;
+    return load_steps(executor, &first_config, loaded);
+}
+
+gyre_status gyre_cuda_load(struct gyre_executor *base, const struct gyre_load_config *config,
+                           struct gyre_loaded **loaded_out)
+{
+    struct gyre_cuda_executor *executor = gyre_cuda_own(base);
+    GYRE_TRY(check_load(executor, config));
+    struct gyre_loaded *loaded = calloc(1, sizeof(*loaded));
+    if (loaded == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot load algorithm %s",
+                         config->program->algorithm);
+    fill_sizes(config, loaded);
+    const gyre_status status = config->by_copy_engines ? load_in_two(executor, config, loaded)
+                                                       : load_steps(executor, config, loaded);
+    if (status != GYRE_SUCCESS) {
+        unload(executor, loaded);
+        return status;
+    }
+    *loaded_out = loaded;
+    return GYRE_SUCCESS;
+}
+
+void gyre_cuda_unload(struct gyre_executor *base, struct gyre_loaded *loaded)
+{
+    if (loaded != NULL)
+        unload(gyre_cuda_own(base), loaded);
+}

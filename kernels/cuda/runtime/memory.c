@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The memory of a CUDA executor. Two allocations are made when it is opened, one on the GPU and one
+ * of pinned host memory; programs, scratch and tables of addresses are cut out of the first
+ * (arena.h). Allocating when a program is first used would wait for kernels.
+ */
+#include "core/base/log.h"
+#include "kernels/cuda/runtime/state.h"
+
+/* A program takes some 200 bytes a rank where it has a step for every peer, and a communicator
+ * rarely uses more than the programs of three such collectives by a few algorithms and protocols:
+ * 16 KiB a rank. The least is what CUDA reserves for any allocation, less the executor's own part.
+ */
+#define PROGRAM_BYTES_A_RANK ((uint64_t)(16 << 10))
+#define MIN_PROGRAM_BYTES    ((uint64_t)(1 << 20))
+#define MAX_PROGRAM_BYTES    ((uint64_t)(16 << 20))
+
+struct layout {
+    size_t control;
+    size_t connectors;
+    size_t arena;
+    size_t scratch_bytes;
+    size_t n_bytes;
+};
+
+/* Chains of more than one step reduce what comes from more peers than a step takes; each keeps a
+ * sum of a slot's length, in every channel and for the tiles that go side by side. */
+static size_t most_scratch_bytes(const struct gyre_cuda_executor *executor)
+{
+    const struct gyre_fifo_spec *spec = &executor->spec;
+    uint64_t slot_bytes = 0;
+    if (executor->n_ranks - 1 <= GYRE_STEP_MAX_RECVS)
+        return 0;
+    for (unsigned proto = 0; proto < GYRE_N_SLOT_PROTOS; proto++)
+        slot_bytes = gyre_max_u64(slot_bytes, spec->slot_bytes[proto]);
+    return (size_t)(spec->n_fifos * GYRE_TILES_ABREAST * gyre_round_up(slot_bytes, 256));
+}
+
+static struct layout make_layout(const struct gyre_cuda_executor *executor)
+{
+    const size_t n_ends = gyre_cuda_n_ends(executor);
+    const uint64_t program_bytes = gyre_min_u64(
+        MAX_PROGRAM_BYTES,
+        gyre_max_u64(MIN_PROGRAM_BYTES, (uint64_t)executor->n_ranks * PROGRAM_BYTES_A_RANK));
+    struct layout layout;
+    layout.scratch_bytes = most_scratch_bytes(executor);
+    layout.control = (size_t)gyre_round_up(n_ends * sizeof(uint64_t) * GYRE_N_SLOT_PROTOS,
+                                           GYRE_CUDA_ARENA_ALIGN_BYTES);
+    layout.connectors = layout.control + (size_t)gyre_round_up(sizeof(struct gyre_cuda_control),
+                                                               GYRE_CUDA_ARENA_ALIGN_BYTES);
+    layout.arena = layout.connectors + (size_t)gyre_round_up(n_ends * sizeof(struct gyre_connector),
+                                                             GYRE_CUDA_ARENA_ALIGN_BYTES);
+    layout.n_bytes = (size_t)gyre_round_up(layout.arena + layout.scratch_bytes + program_bytes,
+                                           GYRE_LARGE_PAGE_BYTES);
+    return layout;
+}
+
+gyre_status gyre_cuda_memory_open(struct gyre_cuda_executor *executor)
+{
+    struct gyre_device *device = executor->device;
+    const struct layout layout = make_layout(executor);
+    const size_t board_bytes = (size_t)gyre_round_up(sizeof(*executor->board), 256);
+    GYRE_TRY(device->ops->pool_alloc(device, layout.n_bytes, &executor->memory));
+    GYRE_TRY(device->ops->host_alloc(device, board_bytes + GYRE_CUDA_STAGING_BYTES,
+                                     &executor->host_memory));
+    unsigned char *memory = executor->memory;
+    executor->counters = executor->memory;
+    executor->control = (void *)(memory + layout.control);
+    executor->device_connectors = (void *)(memory + layout.connectors);
+    executor->board = executor->host_memory;
+    GYRE_TRY(device->ops->zero(device, memory, layout.connectors));
+    GYRE_TRY(gyre_cuda_uploader_open(&executor->uploader,
+                                     (unsigned char *)executor->host_memory + board_bytes));
+    GYRE_TRY(gyre_cuda_upload(&executor->uploader, executor->fault, executor->device_connectors,
+                              executor->connectors,
+                              gyre_cuda_n_ends(executor) * sizeof(struct gyre_connector)));
+    gyre_cuda_arena_open(&executor->arena, memory + layout.arena, layout.n_bytes - layout.arena);
+    GYRE_INFO(INIT, "rank %d: %zu KiB on the GPU beside the FIFOs, of which %zu KiB for programs",
+              executor->rank, layout.n_bytes >> 10,
+              (layout.n_bytes - layout.arena - layout.scratch_bytes) >> 10);
+    return gyre_cuda_reserve_scratch(executor, layout.scratch_bytes);
+}
+
+void gyre_cuda_memory_close(struct gyre_cuda_executor *executor)
+{
+    struct gyre_device *device = executor->device;
+    gyre_cuda_arena_close(&executor->arena);
+    gyre_cuda_uploader_close(&executor->uploader);
+    (void)device->ops->pool_free(device, executor->memory);
+    (void)device->ops->host_free(device, executor->host_memory);
+}
+
+gyre_status gyre_cuda_make_resident(struct gyre_cuda_executor *executor, struct gyre_loaded *loaded)
+{
+    struct gyre_cuda_apart apart = {0};
+    struct gyre_cuda_arena_block *block = NULL;
+    if (loaded->program == NULL || loaded->block != NULL)
+        return GYRE_SUCCESS;
+    GYRE_TRY(gyre_cuda_arena_take(&executor->arena, loaded->program->n_bytes,
+                                  gyre_cuda_count_completed(executor), &loaded->block, &block));
+    /* No later program takes its place before the works that were launched until now are over. */
+    block->last_work = executor->base.n_launched;
+    gyre_status status = gyre_cuda_enter_apart(executor->device->ordinal, &apart);
+    if (status == GYRE_SUCCESS) {
+        status = gyre_cuda_upload(&executor->uploader, executor->fault, block->address,
+                                  loaded->program, loaded->program->n_bytes);
+        gyre_cuda_leave_apart(&apart);
+    }
+    if (status == GYRE_SUCCESS)
+        loaded->block = block;
+    else
+        gyre_cuda_arena_give_back(block, executor->base.n_launched);
+    return status;
+}
+
+gyre_status gyre_cuda_reserve_scratch(struct gyre_cuda_executor *executor, size_t n_bytes)
+{
+    struct gyre_cuda_arena_block *block = NULL;
+    if (n_bytes == 0 || (executor->scratch != NULL && executor->scratch->n_bytes >= n_bytes))
+        return GYRE_SUCCESS;
+    GYRE_TRY(gyre_cuda_arena_take(&executor->arena, n_bytes, gyre_cuda_count_completed(executor),
+                                  NULL, &block));
+    gyre_cuda_arena_give_back(executor->scratch, executor->base.n_launched);
+    executor->scratch = block;
+    return GYRE_SUCCESS;
+}
+
+/* ---- tables of addresses ------------------------------------------------------------------ */
+
+static gyre_status put_table(struct gyre_cuda_executor *executor, struct gyre_placement *placement)
+{
+    const size_t n_bytes = (size_t)executor->n_ranks * sizeof(*placement->bases);
+    struct gyre_cuda_arena_block *block = NULL;
+    GYRE_TRY(gyre_cuda_arena_take(&executor->arena, n_bytes, gyre_cuda_count_completed(executor),
+                                  NULL, &block));
+    const gyre_status status = gyre_cuda_upload(&executor->uploader, executor->fault,
+                                                block->address, placement->bases, n_bytes);
+    if (status == GYRE_SUCCESS)
+        placement->device_bases = (void *const *)(void *)block->address;
+    else
+        gyre_cuda_arena_give_back(block, executor->base.n_launched);
+    return status;
+}
+
+gyre_status gyre_cuda_place(struct gyre_executor *base, struct gyre_placement *placement)
+{
+    struct gyre_cuda_executor *executor = gyre_cuda_own(base);
+    struct gyre_cuda_apart apart = {0};
+    GYRE_TRY(gyre_cuda_enter_apart(executor->device->ordinal, &apart));
+    pthread_mutex_lock(&executor->lock);
+    const gyre_status status = put_table(executor, placement);
+    pthread_mutex_unlock(&executor->lock);
+    gyre_cuda_leave_apart(&apart);
+    return status;
+}
+
+void gyre_cuda_unplace(struct gyre_executor *base, struct gyre_placement *placement)
+{
+    struct gyre_cuda_executor *executor = gyre_cuda_own(base);
+    const unsigned char *address = (const unsigned char *)placement->device_bases;
+    pthread_mutex_lock(&executor->lock);
+    for (struct gyre_cuda_arena_block *at = executor->arena.first; at != NULL; at = at->next)
+        if (address != NULL && at->address == address)
+            gyre_cuda_arena_give_back(at, executor->base.n_launched);
+    pthread_mutex_unlock(&executor->lock);
+    placement->device_bases = NULL;
+}

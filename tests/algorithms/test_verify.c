@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Proves every algorithm for every shape that the table below names, and shows that an algorithm
+ * is one file: the toy at the end of this one is proved and printed like the others.
+ *
+ * TEST_MAX_RANKS: prove only up to so many ranks (for sanitizers).
+ */
+#include "algorithms/verify.h"
+#include "tests/support/check.h"
+#include "tests/support/shapes.h"
+
+static const int many_ranks[] = {48, 64, 96, 128, 256};
+
+static long n_proved;
+
+/* What was found over all shapes of one algorithm and collective. */
+struct summary {
+    uint32_t max_depth;
+    bool elidable;
+    long n_programs;
+};
+
+static int max_ranks(void)
+{
+    const char *text = getenv("TEST_MAX_RANKS");
+    return text == NULL ? 256 : atoi(text);
+}
+
+static uint64_t hash_all(struct gyre_program **programs, int n_ranks)
+{
+    uint64_t hash = 0;
+    for (int rank = 0; rank < n_ranks; rank++)
+        hash = hash * 31 + gyre_program_hash(programs[rank]);
+    return hash;
+}
+
+static void prove(struct gyre_program **programs, int n_ranks, bool in_place, const char *hosts,
+                  struct summary *summary)
+{
+    const struct gyre_verify_options options = {.in_place = in_place};
+    struct gyre_verify_report report;
+    const struct gyre_program *p = programs[0];
+    const gyre_status status =
+        gyre_verify((const struct gyre_program *const *)programs, n_ranks, &options, &report);
+    CHECK_MSG(status == GYRE_SUCCESS && report.reason[0] == '\0',
+              "%s %s, %d ranks, root %u, %s%s: %s", p->algorithm, gyre_collectives[p->coll].name,
+              n_ranks, p->root, hosts, in_place ? ", in place" : "", report.reason);
+    /* Neither more nor less than is needed: a depth costs memory. A single rank, and a pair, may
+     * need less than the shape's family. */
+    CHECK(p->min_depth >= report.min_depth);
+    if (report.min_depth > summary->max_depth)
+        summary->max_depth = report.min_depth;
+    if (n_ranks > 1)
+        summary->elidable &= report.credits_elidable;
+    summary->n_programs += n_ranks;
+    n_proved += n_ranks;
+}
+
+static bool any_placed(struct gyre_program **programs, int n_ranks)
+{
+    for (int rank = 0; rank < n_ranks; rank++)
+        if (programs[rank]->is_placed)
+            return true;
+    return false;
+}
+
+/* All groupings whose programs differ from those of one host. */
+static void prove_groupings(const struct gyre_algorithm *algorithm, struct gyre_shape shape,
+                            struct summary *summary)
+{
+    struct gyre_grouping storage;
+    uint64_t hash_of_one_host = 0;
+    for (int g = 0; g < N_GROUPINGS; g++) {
+        shape.grouping = make_grouping(g, shape.n_ranks, &storage);
+        struct gyre_program **programs = emit_all(algorithm, &shape);
+        CHECK_MSG(programs != NULL, "%s", gyre_cause());
+        if (programs == NULL)
+            return;
+        const uint64_t hash = hash_all(programs, shape.n_ranks);
+        if (shape.is_placed && !any_placed(programs, shape.n_ranks)) {
+            free_programs(programs, shape.n_ranks);
+            return; /* it has nothing that could be placed: proved already */
+        }
+        if (g == 0)
+            hash_of_one_host = hash;
+        if (g == 0 || hash != hash_of_one_host) {
+            prove(programs, shape.n_ranks, false, grouping_names[g], summary);
+            prove(programs, shape.n_ranks, true, grouping_names[g], summary);
+        }
+        free_programs(programs, shape.n_ranks);
+    }
+}
+
+static void prove_ranks(const struct gyre_algorithm *algorithm, enum gyre_collective coll,
+                        int n_ranks, struct summary *summary)
+{
+    struct gyre_shape shape = {.coll = coll, .n_ranks = (uint16_t)n_ranks};
+    const int few[] = {0, n_ranks / 2, n_ranks - 1};
+    const int n_roots = !gyre_collectives[coll].has_root ? 1 : n_ranks <= 9 ? n_ranks : 3;
+    for (int i = 0; i < n_roots; i++) {
+        shape.root = (uint16_t)(n_ranks <= 9 ? i : few[i]);
+        shape.is_placed = false;
+        prove_groupings(algorithm, shape, summary);
+        shape.is_placed = true;
+        prove_groupings(algorithm, shape, summary);
+    }
+}
+
+static void prove_algorithm(const struct gyre_algorithm *algorithm)
+{
+    for (int c = 0; c < GYRE_N_COLLECTIVES; c++) {
+        const enum gyre_collective coll = (enum gyre_collective)c;
+        struct summary summary = {.elidable = true};
+        if (!gyre_algorithm_has(algorithm, coll))
+            continue;
+        const int most = coll == GYRE_COLL_SEND_RECV ? 2 : max_ranks();
+        for (int n = 1; n <= 33 && n <= most; n++)
+            prove_ranks(algorithm, coll, n, &summary);
+        for (size_t i = 0; i < sizeof(many_ranks) / sizeof(many_ranks[0]); i++)
+            if (many_ranks[i] <= most)
+                prove_ranks(algorithm, coll, many_ranks[i], &summary);
+        printf("%-10s %-15s depth %u  credits %s  %ld programs\n", algorithm->name,
+               gyre_collectives[coll].name, summary.max_depth,
+               summary.elidable ? "elidable" : "needed", summary.n_programs);
+        fflush(stdout);
+    }
+}
+
+static void every_algorithm_is_proved(void)
+{
+    n_proved = 0;
+    for (int i = 0; gyre_algorithms[i] != NULL; i++)
+        prove_algorithm(gyre_algorithms[i]);
+    printf("programs proved: %ld\n", n_proved);
+    CHECK(n_proved > 0);
+}
+
+#define EVERY_RANK (-1)
+
+/* The verifier's word on a shape whose programs, one rank's or all, were spoiled. */
+static gyre_status verify_with(const struct gyre_algorithm *algorithm, struct gyre_shape shape,
+                               void (*spoil)(struct gyre_program *program), int victim,
+                               bool in_place, struct gyre_verify_report *report)
+{
+    const struct gyre_verify_options options = {.in_place = in_place};
+    struct gyre_program **programs = emit_all(algorithm, &shape);
+    if (programs == NULL)
+        return GYRE_ERROR_INTERNAL;
+    for (int rank = 0; rank < shape.n_ranks; rank++)
+        if (victim == rank || victim == EVERY_RANK)
+            spoil(programs[rank]);
+    const gyre_status status =
+        gyre_verify((const struct gyre_program *const *)programs, shape.n_ranks, &options, report);
+    free_programs(programs, shape.n_ranks);
+    return status;
+}
+
+#define CHECK_REFUSED(algorithm, collective, n, victim, spoil, in_place, words)                 \
+    do {                                                                                        \
+        struct gyre_verify_report report_;                                                      \
+        const struct gyre_shape shape_ = {.coll = (collective), .n_ranks = (n)};                \
+        const gyre_status status_ =                                                             \
+            verify_with((algorithm), shape_, (spoil), (victim), (in_place), &report_);          \
+        CHECK_MSG(status_ == GYRE_ERROR_INVALID_ARGUMENT, "%s", gyre_status_name(status_));     \
+        CHECK_MSG(strstr(report_.reason, (words)) != NULL, "reason is \"%s\"", report_.reason); \
+    } while (0)
+
+static void no_final(struct gyre_program *program)
+{
+    for (uint32_t i = 0; i < program->n_steps; i++)
+        program->steps[i].flags &= (uint8_t)~GYRE_STEP_FINAL;
+}
+
+static void all_final(struct gyre_program *program)
+{
+    for (uint32_t i = 0; i < program->n_steps; i++)
+        program->steps[i].flags |= GYRE_STEP_FINAL;
+}
+
+static void first_input_twice(struct gyre_program *program)
+{
+    /* Ring, rank 1: the first chunk that is sent is added once more by the next rank. */
+    program->steps[1].ins[1] = program->steps[0].ins[0];
+    program->steps[1].chunk = program->steps[0].chunk;
+}
+
+static void reversed_order(struct gyre_program *program)
+{
+    struct gyre_step *step = &program->steps[program->n_steps - 1];
+    const struct gyre_operand first = step->ins[0];
+    step->ins[0] = step->ins[1];
+    step->ins[1] = first;
+}
+
+static void receive_before_send(struct gyre_program *program)
+{
+    const struct gyre_step first = program->steps[0];
+    program->steps[0] = program->steps[1];
+    program->steps[1] = first;
+}
+
+static void claims_depth_one(struct gyre_program *program)
+{
+    program->min_depth = 1;
+}
+
+static void all_at_once(struct gyre_program *program)
+{
+    for (uint32_t i = 0; i + 1 < program->n_steps; i++)
+        program->steps[i].flags |= GYRE_STEP_WITH_NEXT;
+}
+
+static void root_keeps_quiet(struct gyre_program *program)
+{
+    program->steps[0].n_outs--; /* direct broadcast: the last output is OUT */
+}
+
+static void each_mistake_is_refused_with_its_reason(void)
+{
+    const struct gyre_algorithm *ring = &gyre_algorithm_ring, *direct = &gyre_algorithm_direct;
+    CHECK_REFUSED(ring, GYRE_COLL_ALL_REDUCE, 4, 1, no_final, false, "is not final");
+    CHECK_REFUSED(ring, GYRE_COLL_ALL_REDUCE, 4, 1, all_final, false,
+                  "is final, but holds the contributions of");
+    CHECK_REFUSED(ring, GYRE_COLL_ALL_REDUCE, 4, 1, first_input_twice, false, "gets chunk");
+    CHECK_REFUSED(direct, GYRE_COLL_ALL_REDUCE, 4, 2, reversed_order, false,
+                  "reduced in another order");
+    CHECK_REFUSED(direct, GYRE_COLL_ALL_REDUCE, 4, EVERY_RANK, receive_before_send, false,
+                  "deadlock");
+    CHECK_REFUSED(direct, GYRE_COLL_ALL_TO_ALL, 4, 2, all_at_once, true, "may");
+    CHECK_REFUSED(ring, GYRE_COLL_ALL_REDUCE, 4, 0, claims_depth_one, false, "rank 1 has");
+    CHECK_REFUSED(ring, GYRE_COLL_ALL_REDUCE, 4, EVERY_RANK, claims_depth_one, false,
+                  "depth 1 is enough, but they need 2");
+    CHECK_REFUSED(direct, GYRE_COLL_BROADCAST, 4, 0, root_keeps_quiet, false, "never written");
+}
+
+#define HEAD(rank, lanes, depth)                                                                  \
+    "program hand all_reduce\nranks 2 rank " rank " root 0 chunks 1 lanes " lanes " depth " depth \
+    "\nworker 0\n"
+
+/* The verifier's word on two programs written by hand. */
+static void check_texts(const char *text_of_0, const char *text_of_1, bool in_place,
+                        const char *words)
+{
+    const struct gyre_verify_options options = {.in_place = in_place};
+    struct gyre_verify_report report = {.reason = "not read"};
+    struct gyre_program *programs[2] = {NULL, NULL};
+    CHECK_OK(gyre_program_from_text(text_of_0, &programs[0]));
+    CHECK_OK(gyre_program_from_text(text_of_1, &programs[1]));
+    if (programs[0] != NULL && programs[1] != NULL)
+        gyre_verify((const struct gyre_program *const *)programs, 2, &options, &report);
+    CHECK_MSG(words[0] == '\0' ? report.reason[0] == '\0' : strstr(report.reason, words) != NULL,
+              "expected \"%s\", reason is \"%s\"", words, report.reason);
+    gyre_program_free(programs[0]);
+    gyre_program_free(programs[1]);
+}
+
+static void hazards_are_found_exactly_where_memory_is_shared(void)
+{
+    static const char answer[] =
+        HEAD("1", "1", "1") "chunk 0: from 0 + in 0 -> out 0, to 0 final\nend\n";
+    static const char keeps_early[] =
+        HEAD("0", "1", "1") "chunk 0: in 0 -> out 0\nchunk 0: in 0 -> to 1\n"
+                            "chunk 0: from 1 -> out 0\nend\n";
+    static const char twice[] = HEAD("0", "1", "1") "chunk 0: in 0 -> scratch 0\n"
+                                                    "chunk 0: scratch 0 + in 0 -> to 1\n"
+                                                    "chunk 0: from 1 -> out 0\nend\n";
+    static const char unwritten[] = HEAD("0", "1", "1") "chunk 0: in 0 -> to 1\n"
+                                                        "chunk 0: scratch 0 -> out 0\n"
+                                                        "chunk 0: from 1 -> scratch 0\nend\n";
+    static const char two_workers[] = HEAD("0", "1", "1") "chunk 0: in 0 -> to 1\nworker 1\n"
+                                                          "chunk 0: from 1 -> out 0\nend\n";
+    /* The second reading of in 0 is not what the answer waits for. */
+    static const char race[] =
+        HEAD("0", "2", "1") "chunk 0: in 0 -> to 1\nchunk 0: in 0 -> to 1/1\n"
+                            "worker 1\nchunk 0: from 1 -> out 0\nend\n";
+    static const char race_answer[] =
+        HEAD("1", "2", "1") "chunk 0: from 0 + in 0 -> out 0, to 0 final\n"
+                            "chunk 0: from 0/1 -> scratch 0\nend\n";
+    check_texts(keeps_early, answer, false, "");
+    check_texts(keeps_early, answer, true, "overwrote it in place");
+    check_texts(twice, answer, false, "counts a contribution twice");
+    check_texts(unwritten, answer, false, "before it is written in this tile");
+    check_texts(two_workers, answer, true, "");
+    check_texts(race, race_answer, false, "");
+    check_texts(race, race_answer, true, "while its worker");
+}
+
+static void placed_data_must_not_meet_what_is_still_needed(void)
+{
+    static const char places[] =
+        HEAD("0", "1", "1") "chunk 0: in 0 -> into 1\nchunk 0: from 1 -> out 0\nend\n";
+    static const char sends[] =
+        HEAD("0", "1", "1") "chunk 0: in 0 -> to 1\nchunk 0: from 1 -> out 0\nend\n";
+    static const char adds[] = HEAD("1", "1", "1") "chunk 0: placed 0 ->\n"
+                                                   "chunk 0: out 0 + in 0 -> out 0, to 0 final\n"
+                                                   "end\n";
+    /* The result is placed while rank 0 may still read out 0 for something else. */
+    static const char rereads[] =
+        HEAD("0", "2", "1") "chunk 0: in 0 -> to 1\nchunk 0: placed 1 ->\nworker 1\n"
+                            "chunk 0: in 0 -> to 1/1\nend\n";
+    static const char answers[] =
+        HEAD("1", "2", "1") "chunk 0: from 0 + in 0 -> out 0, into 0 final\n"
+                            "chunk 0: from 0/1 -> scratch 0\nend\n";
+    check_texts(places, adds, false, "");
+    check_texts(places, adds, true, "overwrote it in place");
+    check_texts(sends, adds, false, "sends what this step expects in place");
+    check_texts(rereads, answers, false, "");
+    check_texts(rereads, answers, true, "of rank 0 while its worker 1");
+}
+
+/* ---- a toy algorithm: this is all that a new one takes ------------------------------------- */
+
+/* A line: partial sums run up from rank 0, the result runs down again. */
+static void toy_emit(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
+{
+    const bool is_first = rank == 0, is_last = rank == shape->n_ranks - 1;
+    const struct gyre_ref above = gyre_peer(rank + 1, 0), below = gyre_peer(rank - 1, 0);
+    const struct gyre_ref sum[] = {gyre_in(0), below};
+    const struct gyre_ref keep[] = {gyre_out(0), below};
+    if (is_last) {
+        gyre_builder_step(builder, 0, sum, 2, keep, 2, GYRE_STEP_FINAL);
+        return;
+    }
+    gyre_builder_step(builder, 0, sum, is_first ? 1 : 2, &above, 1, 0);
+    gyre_builder_step(builder, 0, &above, 1, keep, is_first ? 1 : 2, 0);
+}
+
+static int toy_n_chunks(const struct gyre_shape *shape)
+{
+    (void)shape;
+    return 1;
+}
+
+static const struct gyre_algorithm toy = {
+    .name = "toy",
+    .summary = "up and down a line",
+    .collectives = 1U << GYRE_COLL_ALL_REDUCE,
+    .emit = toy_emit,
+    .n_chunks = toy_n_chunks,
+};
+
+static void a_new_algorithm_is_one_struct_proved_and_printed(void)
+{
+    const struct gyre_shape shape = {.coll = GYRE_COLL_ALL_REDUCE, .n_ranks = 3};
+    prove_algorithm(&toy);
+    struct gyre_program **programs = emit_all(&toy, &shape);
+    char *text = NULL;
+    CHECK(programs != NULL);
+    if (programs == NULL)
+        return;
+    CHECK_OK(gyre_program_to_text(programs[1], &text));
+    CHECK(text != NULL && strstr(text, "toy") != NULL);
+    printf("%s", text == NULL ? "" : text);
+    free(text);
+    text = NULL;
+    CHECK_OK(gyre_rounds_to_text((const struct gyre_program *const *)programs, 3, &text));
+    printf("%s", text == NULL ? "" : text);
+    free(text);
+    free_programs(programs, 3);
+}
+
+static const struct test_case cases[] = {
+    {"every algorithm is proved", every_algorithm_is_proved},
+    {"each mistake is refused with its reason", each_mistake_is_refused_with_its_reason},
+    {"hazards are found exactly where memory is shared",
+     hazards_are_found_exactly_where_memory_is_shared},
+    {"placed data must not meet what is still needed",
+     placed_data_must_not_meet_what_is_still_needed},
+    {"a new algorithm is one struct, proved and printed",
+     a_new_algorithm_is_one_struct_proved_and_printed},
+};
+
+TEST_MAIN(cases)

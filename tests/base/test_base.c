@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/base: causes, faults, small helpers.
+ */
+#include "core/base/fault.h"
+#include "core/base/file.h"
+#include "core/base/thread.h"
+#include "core/base/util.h"
+#include "tests/support/check.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+static void a_cause_keeps_its_context(void)
+{
+    CHECK(gyre_fail(GYRE_ERROR_SYSTEM, "inner %d", 7) == GYRE_ERROR_SYSTEM);
+    gyre_fail_context(GYRE_ERROR_SYSTEM, "outer");
+    CHECK(strcmp(gyre_cause(), "outer: inner 7") == 0);
+    gyre_fail(GYRE_ERROR_SYSTEM, "of a library\n");
+    CHECK(strcmp(gyre_cause(), "of a library") == 0);
+    CHECK_FAILS(gyre_fail_errno(ENOMEM, "x"), GYRE_ERROR_OUT_OF_MEMORY, "errno 12");
+}
+
+static void a_long_cause_loses_its_end_not_its_context(void)
+{
+    char text[2 * GYRE_CAUSE_MAX_BYTES];
+    memset(text, 'a', sizeof(text) - 1);
+    text[sizeof(text) - 1] = '\0';
+    gyre_fail(GYRE_ERROR_SYSTEM, "%s", text);
+    gyre_fail_context(GYRE_ERROR_SYSTEM, "who");
+    CHECK(strncmp(gyre_cause(), "who: aaa", 8) == 0);
+    CHECK(strlen(gyre_cause()) < GYRE_CAUSE_MAX_BYTES);
+}
+
+static void the_first_fault_wins(void)
+{
+    struct gyre_fault fault;
+    gyre_fault_init(&fault);
+    CHECK_OK(gyre_fault_status(&fault));
+    CHECK(gyre_fault_raise(&fault, GYRE_ERROR_REMOTE, "first"));
+    CHECK(!gyre_fault_raise(&fault, GYRE_ERROR_SYSTEM, "second"));
+    CHECK_FAILS(gyre_fault_status(&fault), GYRE_ERROR_REMOTE, "first");
+    gyre_fault_fini(&fault);
+}
+
+static void edit_distance_counts_edits(void)
+{
+    CHECK(gyre_edit_distance("IB_HCA", "IB_HCA") == 0);
+    CHECK(gyre_edit_distance("IB_HCAS", "IB_HCA") == 1);
+    CHECK(gyre_edit_distance("", "abc") == 3);
+    CHECK(gyre_edit_distance("kitten", "sitting") == 3);
+}
+
+static void a_host_id_makes_another_host(void)
+{
+    uint64_t real = 0, empty = 0, a = 0, b = 0;
+    CHECK_OK(gyre_host_hash(NULL, &real));
+    CHECK_OK(gyre_host_hash("", &empty));
+    CHECK_OK(gyre_host_hash("a", &a));
+    CHECK_OK(gyre_host_hash("b", &b));
+    CHECK(real == empty && a != b && a != real);
+}
+
+static void a_rank_without_descriptors_is_no_other_host(void)
+{
+    struct rlimit before, none;
+    uint64_t hash = 0;
+    CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0);
+    none = before;
+    none.rlim_cur = 0;
+    CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    CHECK_FAILS(gyre_host_hash(NULL, &hash), GYRE_ERROR_SYSTEM, "boot_id");
+    CHECK_OK(gyre_host_hash("a", &hash));
+    CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
+}
+
+/* In a folder of its own; a pipe stands for everything that is no file. */
+static void only_a_regular_file_is_replaced(void)
+{
+    char folder[] = "/tmp/gyre_base_XXXXXX", target[PATH_MAX];
+    CHECK(mkdtemp(folder) != NULL && chdir(folder) == 0);
+    CHECK_OK(gyre_file_to_replace("new", target));
+    CHECK(strcmp(target, "new") == 0);
+    CHECK(mkfifo("pipe", 0600) == 0 && symlink("pipe", "to_pipe") == 0);
+    CHECK_FAILS(gyre_file_to_replace("pipe", target), GYRE_ERROR_INVALID_ARGUMENT, "not a regular");
+    CHECK_FAILS(gyre_file_to_replace("to_pipe", target), GYRE_ERROR_INVALID_ARGUMENT,
+                "not a regular");
+    CHECK_FAILS(gyre_file_to_replace(folder, target), GYRE_ERROR_INVALID_ARGUMENT, "not a regular");
+    CHECK(symlink("nothing", "to_nothing") == 0);
+    CHECK_FAILS(gyre_file_to_replace("to_nothing", target), GYRE_ERROR_INVALID_ARGUMENT,
+                "leads nowhere");
+    CHECK_FAILS(gyre_file_to_replace("-", target), GYRE_ERROR_INVALID_ARGUMENT, "give the path");
+    CHECK(mknod("file", S_IFREG | 0600, 0) == 0 && symlink("file", "to_file") == 0);
+    CHECK_OK(gyre_file_to_replace("to_file", target));
+    CHECK_MSG(strcmp(strrchr(target, '/'), "/file") == 0, "%s", target);
+    CHECK_FAILS(gyre_file_to_replace("file/below", target), GYRE_ERROR_SYSTEM, "file/below");
+    static const char *const made[] = {"pipe", "to_pipe", "to_nothing", "file", "to_file"};
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(made); i++)
+        CHECK(unlink(made[i]) == 0);
+    CHECK(rmdir(folder) == 0);
+}
+
+static bool holds(const char *path, const char *text)
+{
+    char *bytes = NULL;
+    size_t n_bytes = 0;
+    const bool is_read = gyre_file_read(path, 4096, &bytes, &n_bytes) == GYRE_SUCCESS;
+    const bool is_it = is_read && n_bytes == strlen(text) && strcmp(bytes, text) == 0;
+    free(bytes);
+    return is_it;
+}
+
+/* Names of the folder that hold `part`; the current folder. */
+static int count_names(const char *part)
+{
+    int n = 0;
+    DIR *folder = opendir(".");
+    CHECK(folder != NULL);
+    for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;)
+        n += strstr(entry->d_name, part) != NULL;
+    if (folder != NULL)
+        closedir(folder);
+    return n;
+}
+
+static void a_file_is_replaced_as_a_whole_or_not_at_all(void)
+{
+    char folder[] = "/tmp/gyre_base_XXXXXX";
+    struct stat there;
+    struct rlimit before, small;
+    CHECK(mkdtemp(folder) != NULL && chdir(folder) == 0);
+    const mode_t mask = umask(027);
+    CHECK_OK(gyre_file_replace("file", "one", 3));
+    CHECK(holds("file", "one") && stat("file", &there) == 0 && (there.st_mode & 0777) == 0640);
+    CHECK(chmod("file", 0604) == 0 && symlink("file", "link") == 0);
+    CHECK_OK(gyre_file_replace("link", "three", 5));
+    CHECK(holds("file", "three") && stat("file", &there) == 0 && (there.st_mode & 0777) == 0604);
+    CHECK(lstat("link", &there) == 0 && S_ISLNK(there.st_mode));
+    /* Writing past this limit would end the process by SIGXFSZ. */
+    CHECK(getrlimit(RLIMIT_FSIZE, &before) == 0);
+    small = before;
+    small.rlim_cur = 2;
+    CHECK(setrlimit(RLIMIT_FSIZE, &small) == 0);
+    const gyre_status status = gyre_file_replace("file", "four", 4);
+    CHECK(setrlimit(RLIMIT_FSIZE, &before) == 0);
+    CHECK_FAILS(status, GYRE_ERROR_SYSTEM,
+                "file: File too large: needs 4 bytes, but files may have 2 (ulimit -f)");
+    CHECK(holds("file", "three") && count_names(".part") == 0);
+    CHECK_FAILS(gyre_file_replace("none/file", "x", 1), GYRE_ERROR_SYSTEM, "none/file");
+    umask(mask);
+    CHECK(unlink("link") == 0 && unlink("file") == 0 && rmdir(folder) == 0);
+}
+
+/* Somebody else could name a link beforehand, and have the user write to what it leads to. */
+static void a_planted_link_is_not_written_through(void)
+{
+    char folder[] = "/tmp/gyre_base_XXXXXX";
+    CHECK(mkdtemp(folder) != NULL && chdir(folder) == 0);
+    CHECK_OK(gyre_file_replace("victim", "mine", 4));
+    CHECK(symlink("victim", "file.part") == 0);
+    CHECK_OK(gyre_file_replace("file", "report", 6));
+    CHECK(holds("file", "report") && holds("victim", "mine") && count_names(".part") == 1);
+    CHECK(unlink("file.part") == 0 && unlink("file") == 0 && unlink("victim") == 0);
+    CHECK(rmdir(folder) == 0);
+}
+
+static void what_may_never_end_is_not_read(void)
+{
+    char folder[] = "/tmp/gyre_base_XXXXXX";
+    char *bytes = NULL;
+    size_t n_bytes = 0;
+    CHECK(mkdtemp(folder) != NULL && chdir(folder) == 0 && mkfifo("pipe", 0600) == 0);
+    CHECK_FAILS(gyre_file_read("pipe", 10, &bytes, &n_bytes), GYRE_ERROR_INVALID_ARGUMENT,
+                "pipe: not a regular file");
+    CHECK_FAILS(gyre_file_read("/dev/zero", 10, &bytes, &n_bytes), GYRE_ERROR_INVALID_ARGUMENT,
+                "not a regular file");
+    CHECK_FAILS(gyre_file_read(folder, 10, &bytes, &n_bytes), GYRE_ERROR_INVALID_ARGUMENT,
+                "not a regular file");
+    CHECK_FAILS(gyre_file_read("none", 10, &bytes, &n_bytes), GYRE_ERROR_SYSTEM, "none: No such");
+    const int zeros = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+    CHECK_FAILS(gyre_file_read_open(zeros, "zeros", 200000, &bytes, &n_bytes),
+                GYRE_ERROR_INVALID_ARGUMENT, "zeros: more than 200000 bytes");
+    close(zeros);
+    CHECK_OK(gyre_file_replace("file", "0123456789", 10));
+    CHECK_FAILS(gyre_file_read("file", 9, &bytes, &n_bytes), GYRE_ERROR_INVALID_ARGUMENT,
+                "file: more than 9 bytes");
+    CHECK_OK(gyre_file_read("file", 10, &bytes, &n_bytes));
+    CHECK(n_bytes == 10 && strcmp(bytes, "0123456789") == 0);
+    free(bytes);
+    CHECK(unlink("pipe") == 0 && unlink("file") == 0 && rmdir(folder) == 0);
+}
+
+static void *return_at_once(void *argument)
+{
+    return argument;
+}
+
+/* A stack that no address space holds stands for every limit on threads. */
+static void a_thread_that_cannot_start_names_the_limits(void)
+{
+    pthread_t thread;
+    CHECK_FAILS(gyre_thread_start(&thread, (size_t)1 << 50, return_at_once, NULL, "a helper"),
+                GYRE_ERROR_SYSTEM, "a helper: no thread can be started: raise ulimit -u");
+}
+
+static const struct test_case cases[] = {
+    {"a thread that cannot start names the limits", a_thread_that_cannot_start_names_the_limits},
+    {"only a regular file is replaced", only_a_regular_file_is_replaced},
+    {"a file is replaced as a whole or not at all", a_file_is_replaced_as_a_whole_or_not_at_all},
+    {"a planted link is not written through", a_planted_link_is_not_written_through},
+    {"what may never end is not read", what_may_never_end_is_not_read},
+    {"a cause keeps its context", a_cause_keeps_its_context},
+    {"a long cause loses its end, not its context", a_long_cause_loses_its_end_not_its_context},
+    {"the first fault wins", the_first_fault_wins},
+    {"edit distance counts edits", edit_distance_counts_edits},
+    {"a host id makes another host", a_host_id_makes_another_host},
+    {"a rank without descriptors is no other host", a_rank_without_descriptors_is_no_other_host},
+};
+
+TEST_MAIN(cases)

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/base/log: levels, subsystems, the file, and what gyre_params_load() says into it.
+ */
+#include "core/base/log.h"
+#include "core/base/param.h"
+#include "core/base/util.h"
+#include "tests/support/check.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char directory[64];
+
+/* Configure into a fresh file of this process and host. */
+static void start_log(const char *level, const char *subsystems)
+{
+    char path[128];
+    snprintf(path, sizeof(path), "%s/log.%%h.%%p", directory);
+    CHECK_OK(gyre_log_configure(level, subsystems, path));
+}
+
+/* End it: what was written, in a buffer that the next call reuses. */
+static const char *end_log(void)
+{
+    static char text[8192];
+    char host[65] = "";
+    char path[256];
+    gethostname(host, sizeof(host) - 1);
+    snprintf(path, sizeof(path), "%s/log.%s.%ld", directory, host, (long)getpid());
+    memset(text, 0, sizeof(text));
+    CHECK_OK(gyre_log_configure("WARN", "", NULL));
+    FILE *file = fopen(path, "r");
+    CHECK_MSG(file != NULL, "%s", path);
+    if (file != NULL) {
+        if (fread(text, 1, sizeof(text) - 1, file) == 0)
+            text[0] = '\0';
+        fclose(file);
+    }
+    unlink(path);
+    return text;
+}
+
+static void log_one_of_each(void)
+{
+    gyre_log(GYRE_LOG_VERSION, GYRE_LOG_INIT, "a-version");
+    GYRE_WARN("a-warning %d", 7);
+    GYRE_INFO(INIT, "an-init");
+    GYRE_INFO(TUNING, "a-tuning");
+    gyre_log(GYRE_LOG_TRACE, GYRE_LOG_INIT, "a-trace");
+}
+
+static void check_words(const char *level, const char *subsystems, const char *expected)
+{
+    static const char *const words[] = {"a-version", "a-warning 7", "an-init", "a-tuning",
+                                        "a-trace"};
+    start_log(level, subsystems);
+    log_one_of_each();
+    const char *text = end_log();
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(words); i++)
+        CHECK_MSG((strstr(text, words[i]) != NULL) == (expected[i] == '1'), "%s %s: %s", level,
+                  subsystems, words[i]);
+}
+
+static void levels_and_subsystems_decide_what_is_written(void)
+{
+    check_words("NONE", "ALL", "00000");
+    check_words("VERSION", "ALL", "10000");
+    check_words("WARN", "", "11000");
+    check_words("error", "", "11000");
+    check_words("INFO", "", "11100");
+    check_words("ABORT", "", "11100");
+    check_words("INFO", "TUNING,NVLS", "11010");
+    check_words("INFO", "^tuning", "11100");
+    check_words("INFO", "ALL", "11110");
+    check_words("TRACE", "ALL", "11111");
+    CHECK_FAILS(gyre_log_configure("INFO", "TUNIN", NULL), GYRE_ERROR_INVALID_ARGUMENT,
+                "did you mean TUNING?");
+    CHECK_FAILS(gyre_log_configure("LOUD", "", NULL), GYRE_ERROR_INVALID_ARGUMENT, "LOUD");
+    CHECK_FAILS(gyre_log_configure("INFO", "", "/nonexistent/x"), GYRE_ERROR_SYSTEM, "/nonexist");
+}
+
+static void a_line_names_host_process_thread_and_rank(void)
+{
+    char head[128];
+    char host[65] = "";
+    gethostname(host, sizeof(host) - 1);
+    start_log("INFO", "");
+    gyre_log_set_rank(5);
+    GYRE_WARN("five");
+    gyre_log_set_rank(-1);
+    GYRE_INFO(INIT, "none");
+    const char *text = end_log();
+    snprintf(head, sizeof(head), "%s:%ld:%ld [5] GYRE WARN five\n", host, (long)getpid(),
+             (long)getpid());
+    CHECK_MSG(strncmp(text, head, strlen(head)) == 0, "%s", text);
+    snprintf(head, sizeof(head), "%s:%ld:%ld GYRE INFO none\n", host, (long)getpid(),
+             (long)getpid());
+    CHECK_MSG(strstr(text, head) != NULL, "%s", text);
+}
+
+static void logging_changes_neither_errno_nor_the_cause(void)
+{
+    start_log("INFO", "");
+    gyre_fail(GYRE_ERROR_SYSTEM, "the cause");
+    errno = EXDEV;
+    GYRE_WARN("x");
+    CHECK(errno == EXDEV);
+    CHECK(strcmp(gyre_cause(), "the cause") == 0);
+    end_log();
+}
+
+static void a_long_line_is_cut_and_stays_one_line(void)
+{
+    char text[5000];
+    memset(text, 'y', sizeof(text) - 1);
+    text[sizeof(text) - 1] = '\0';
+    start_log("WARN", "");
+    GYRE_WARN("%s", text);
+    GYRE_WARN("next");
+    const char *log = end_log();
+    const char *newline = strchr(log, '\n');
+    CHECK(newline != NULL && newline[-1] == 'y' && strstr(newline, "WARN next\n") != NULL);
+    CHECK(newline - log < 2048);
+}
+
+/* Last: it sets the process's log up for good. */
+static void loading_the_variables_says_what_is_ignored(void)
+{
+    struct gyre_params params;
+    char path[128];
+    snprintf(path, sizeof(path), "%s/log.%%h.%%p", directory);
+    setenv("GYRE_DEBUG", "INFO", 1);
+    setenv("GYRE_DEBUG_FILE", path, 1);
+    setenv("GYRE_DEBUG_SUBSYS", "nonsense", 1);
+    setenv("NCCL_IB_HCAS", "x", 1);
+    setenv("NCCL_RAS_ENABLE", "0", 1);
+    CHECK_FAILS(gyre_params_load(&params), GYRE_ERROR_INVALID_ARGUMENT, "nonsense");
+    unsetenv("GYRE_DEBUG_SUBSYS");
+    CHECK_OK(gyre_params_load(&params));
+    CHECK_OK(gyre_params_load(&params));
+    const char *text = end_log();
+    const char *first = strstr(text, "unknown variable NCCL_IB_HCAS: did you mean NCCL_IB_HCA?");
+    CHECK_MSG(first != NULL && strstr(first + 1, "unknown variable") == NULL, "%s", text);
+    CHECK(strstr(text, "NCCL_RAS_ENABLE has no counterpart") != NULL);
+}
+
+static void a_pipe_without_a_reader_is_no_log_file(void)
+{
+    char path[128], line[256] = "";
+    snprintf(path, sizeof(path), "%s/pipe", directory);
+    CHECK(mkfifo(path, 0600) == 0);
+    CHECK_FAILS(gyre_log_configure("WARN", "", path), GYRE_ERROR_SYSTEM, "that no process reads");
+    const int reader = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    CHECK(reader >= 0);
+    CHECK_OK(gyre_log_configure("WARN", "", path));
+    GYRE_WARN("through the pipe");
+    CHECK(read(reader, line, sizeof(line) - 1) > 0 && strstr(line, "through the pipe") != NULL);
+    CHECK_OK(gyre_log_configure("WARN", "", NULL));
+    close(reader);
+    CHECK(unlink(path) == 0);
+}
+
+static const struct test_case cases[] = {
+    {"a pipe without a reader is no log file", a_pipe_without_a_reader_is_no_log_file},
+    {"levels and subsystems decide what is written", levels_and_subsystems_decide_what_is_written},
+    {"a line names host, process, thread and rank", a_line_names_host_process_thread_and_rank},
+    {"logging changes neither errno nor the cause", logging_changes_neither_errno_nor_the_cause},
+    {"a long line is cut and stays one line", a_long_line_is_cut_and_stays_one_line},
+    {"loading the variables says what is ignored", loading_the_variables_says_what_is_ignored},
+};
+
+int main(int argc, char **argv)
+{
+    snprintf(directory, sizeof(directory), "/tmp/gyre_test_log.XXXXXX");
+    if (mkdtemp(directory) == NULL)
+        return 1;
+    const int status = test_main(argc, argv, cases, GYRE_ARRAY_LENGTH(cases));
+    rmdir(directory);
+    return status;
+}

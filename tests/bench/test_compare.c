@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * bench: another engine beside gyre, in one mode and in two, and NCCL's windows over a stand-in.
+ */
+#include "bench/engines/accuracy.h"
+#include "bench/engines/compare.h"
+#include "bench/engines/nccl_window.h"
+#include "tests/support/check.h"
+#include "tests/nccl/fake_nccl.h"
+
+#include <dlfcn.h>
+#include <math.h>
+
+static void the_fastest_mode_is_the_reference(void)
+{
+    /* three rounds: gyre, mode 0, mode 1, scratch; mode 1 has the lower median */
+    double medians[] = {10, 20, 30, 40, 44, 48, 30, 25, 60, 0, 0, 0};
+    struct bench_comparison comparison = {.n_rounds = 3, .n_modes = 2};
+    bench_comparison_judge(medians, &comparison);
+    CHECK(comparison.mode == 1 && comparison.reference_us == 30);
+    CHECK(comparison.mode_us[0] == 44 && comparison.mode_us[1] == 30);
+    CHECK(comparison.gyre_us == 20);
+    /* by round 30/10, 25/20, 60/30; too few rounds for an interval: all of them */
+    CHECK(comparison.ratio == 2 && comparison.ratio_low == 1.25 && comparison.ratio_high == 3);
+}
+
+static void one_mode_is_judged_by_itself(void)
+{
+    double medians[] = {10, 20, 30, 40, 44, 48, 0, 0, 0};
+    struct bench_comparison comparison = {.n_rounds = 3, .n_modes = 1};
+    bench_comparison_judge(medians, &comparison);
+    CHECK(comparison.mode == 0 && comparison.reference_us == 44);
+    CHECK_MSG(comparison.ratio == 44.0 / 20, "%g", comparison.ratio);
+}
+
+static void accuracy_may_differ_by_chance_only(void)
+{
+    const struct bench_accuracy reference = {1e-6, 1e-7};
+    CHECK(bench_is_as_accurate(&reference, &reference));
+    CHECK(bench_is_as_accurate(&(struct bench_accuracy){1.2e-6, 1.01e-7}, &reference));
+    CHECK(bench_is_as_accurate(&(struct bench_accuracy){0, 0}, &reference));
+    CHECK(!bench_is_as_accurate(&(struct bench_accuracy){1.3e-6, 1e-7}, &reference));
+    CHECK(!bench_is_as_accurate(&(struct bench_accuracy){1e-6, 1.03e-7}, &reference));
+    CHECK(!bench_is_as_accurate(&(struct bench_accuracy){INFINITY, 1e-7}, &reference));
+    const struct bench_accuracy exact = {0, 0};
+    CHECK(!bench_is_as_accurate(&reference, &exact));
+}
+
+/* ---- an engine with two modes, of one rank: an all-reduce is a copy ---------------------- */
+
+struct engine {
+    struct bench_buffers own;
+    int n_plain;
+    int n_own;
+    bool is_wrong; /* over its own buffers */
+};
+
+static int engine_modes(void *state, struct bench_mode *modes_out)
+{
+    struct engine *engine = state;
+    modes_out[0] = (struct bench_mode){"plain", NULL};
+    modes_out[1] = (struct bench_mode){"window", &engine->own};
+    return 2;
+}
+
+static gyre_status engine_check(void *state, const struct bench_call *call)
+{
+    (void)state;
+    (void)call;
+    return GYRE_SUCCESS;
+}
+
+static gyre_status engine_run(void *state, const struct bench_call *call)
+{
+    struct engine *engine = state;
+    const bool is_own = call->buffers == &engine->own;
+    CHECK((call->recv == engine->own.recv) == is_own);
+    *(is_own ? &engine->n_own : &engine->n_plain) += 1;
+    if (call->recv != call->send)
+        memcpy(call->recv, call->send, call->what.n_bytes);
+    if (is_own && engine->is_wrong)
+        ((unsigned char *)call->recv)[call->what.n_bytes - 1] ^= 0x40;
+    return GYRE_SUCCESS;
+}
+
+static const char *engine_suspicion(const struct bench_call *call)
+{
+    (void)call;
+    return " (a bit is flipped)";
+}
+
+/* bench_compare() neither opens nor names nor closes the engine. */
+static const struct bench_reference_ops engine_ops = {
+    .name = "engine",
+    .is_on_stream = false,
+    .modes = engine_modes,
+    .check = engine_check,
+    .run = engine_run,
+    .suspicion = engine_suspicion,
+};
+
+/* A run of one rank on host memory. */
+struct alone {
+    struct bench_world world;
+    struct bench_team team;
+    struct bench_options options;
+    gyre_comm *comm;
+    struct bench_rank rank;
+};
+
+static void open_alone(struct alone *alone)
+{
+    static const struct bench_kind kind = {.name = "test", .coll = GYRE_COLL_ALL_REDUCE};
+    gyre_config config = GYRE_CONFIG_INIT;
+    config.device_kind = GYRE_DEVICE_HOST;
+    *alone = (struct alone){.world = {.ops = &bench_world_alone, .n_processes = 1},
+                            .options = {.n_rounds = 3,
+                                        .n_iters = 1,
+                                        .n_checks = 1,
+                                        .max_bytes = 4096,
+                                        .device = GYRE_DEVICE_HOST}};
+    CHECK_OK(bench_team_open(&alone->world, 1, &alone->team));
+    CHECK_OK(gyre_comm_init_all(&alone->comm, 1, NULL, &config));
+    alone->rank = (struct bench_rank){
+        .member = {&alone->team, 0, 0, 1}, .options = &alone->options, .kind = &kind};
+    CHECK_OK(bench_rank_open(&alone->rank, NULL, &alone->comm));
+}
+
+static void close_alone(struct alone *alone)
+{
+    bench_rank_close(&alone->rank);
+    bench_team_close(&alone->team);
+}
+
+static void an_engines_own_buffers_are_filled_and_checked(void)
+{
+    struct alone alone;
+    open_alone(&alone);
+    unsigned char send[4112], recv[4112];
+    struct engine engine = {.own = {send, recv, sizeof(send)}};
+    const struct bench_reference reference = {&engine_ops, &engine};
+    const struct bench_case what =
+        bench_case_of(GYRE_COLL_ALL_REDUCE, 1, 4096, GYRE_FLOAT32, GYRE_SUM, 0);
+    const struct bench_call call = bench_call_of(&alone.rank, &alone.rank.buffers, &what, false);
+    struct bench_comparison comparison = {.is_present = false};
+    CHECK_OK(bench_compare(&alone.rank, &reference, &call, &comparison));
+    CHECK(comparison.is_present && comparison.n_modes == 2);
+    CHECK_MSG(engine.n_plain == engine.n_own && engine.n_own > 3 * comparison.n_calls, "%d and %d",
+              engine.n_plain, engine.n_own);
+    CHECK(comparison.mode_us[0] >= comparison.reference_us &&
+          comparison.mode_us[1] >= comparison.reference_us);
+    CHECK(strcmp(comparison.mode_names[comparison.mode],
+                 comparison.mode == 0 ? "plain" : "window") == 0);
+    engine.is_wrong = true;
+    CHECK_FAILS(bench_compare(&alone.rank, &reference, &call, &comparison), GYRE_ERROR_INTERNAL,
+                "engine itself gave 1 wrong values (a bit is flipped)");
+    CHECK(alone.rank.has_failed); /* and has said so, once */
+    close_alone(&alone);
+}
+
+#ifdef GYRE_BENCH_WITH_MPI
+static void what_mpi_has_no_call_for_is_refused(void)
+{
+    struct bench_call call = {.what = {.count = 1, .dtype = GYRE_FLOAT32, .op = GYRE_SUM}};
+    call.what.coll = GYRE_COLL_ALL_TO_ALL;
+    CHECK_OK(bench_reference_mpi.check(NULL, &call));
+    call.what.coll = GYRE_COLL_GATHER; /* no bench measures it */
+    CHECK_FAILS(bench_reference_mpi.check(NULL, &call), GYRE_ERROR_UNSUPPORTED, "not for gather");
+    call.what = (struct bench_case){
+        .coll = GYRE_COLL_ALL_REDUCE, .count = 1, .dtype = GYRE_FLOAT16, .op = GYRE_SUM};
+    CHECK_FAILS(bench_reference_mpi.check(NULL, &call), GYRE_ERROR_UNSUPPORTED, "no type half");
+}
+#endif
+
+/* ---- windows ----------------------------------------------------------------------------- */
+
+static struct fake_nccl_counts *open_fake(void **library_out)
+{
+    *library_out = dlopen(FAKE_NCCL, RTLD_NOW | RTLD_LOCAL);
+    CHECK_MSG(*library_out != NULL, "%s", dlerror());
+    return *library_out == NULL ? NULL : dlsym(*library_out, "fake_nccl_counts");
+}
+
+static void windows_are_symmetric_and_hold_both_buffers(void)
+{
+    struct alone alone;
+    void *library;
+    struct bench_nccl_windows windows;
+    struct fake_nccl_counts *counts = open_fake(&library);
+    if (counts == NULL)
+        return;
+    open_alone(&alone);
+    CHECK_OK(bench_nccl_windows_load(library, "fake", &windows));
+    CHECK_OK(bench_nccl_windows_open(&alone.rank.member, &alone, 5000, &windows));
+    CHECK(counts->n_windows == 2 && counts->window_flags == 1); /* NCCL_WIN_COLL_SYMMETRIC */
+    CHECK(counts->n_window_bytes == 8192 && windows.buffers.n_bytes == 8192);
+    memset(windows.buffers.send, 1, windows.buffers.n_bytes);
+    memset(windows.buffers.recv, 2, windows.buffers.n_bytes);
+    bench_nccl_windows_close(&windows, true);
+    CHECK(counts->n_windows_gone == 2 && counts->n_freed == 2);
+    bench_nccl_windows_close(&windows, true); /* nothing twice */
+    CHECK(counts->n_windows_gone == 2 && counts->n_freed == 2);
+
+    CHECK_OK(bench_nccl_windows_load(library, "fake", &windows));
+    CHECK_OK(bench_nccl_windows_open(&alone.rank.member, &alone, 1, &windows));
+    bench_nccl_windows_close(&windows, false); /* nobody to deregister with */
+    CHECK(counts->n_windows_gone == 2 && counts->n_freed == 4);
+    close_alone(&alone);
+}
+
+static void windows_that_cannot_be_had_are_refused(void)
+{
+    struct alone alone;
+    void *library;
+    struct bench_nccl_windows windows = {.comm = NULL};
+    struct fake_nccl_counts *counts = open_fake(&library);
+    if (counts == NULL)
+        return;
+    open_alone(&alone);
+    void *stranger = dlopen("libc.so.6", RTLD_NOW | RTLD_LOCAL);
+    CHECK_FAILS(bench_nccl_windows_load(stranger, "old.so", &windows), GYRE_ERROR_UNSUPPORTED,
+                "old.so has no ncclMemAlloc");
+    bench_nccl_windows_close(&windows, true);
+
+    CHECK_OK(bench_nccl_windows_load(library, "fake", &windows));
+    counts->makes_no_windows = 1;
+    CHECK_FAILS(bench_nccl_windows_open(&alone.rank.member, &alone, 1, &windows),
+                GYRE_ERROR_UNSUPPORTED, "no symmetric windows");
+    bench_nccl_windows_close(&windows, true);
+    CHECK(counts->n_freed == 2 && counts->n_windows_gone == 0);
+
+    CHECK_OK(bench_nccl_windows_load(library, "fake", &windows));
+    counts->fails = 1;
+    CHECK_FAILS(bench_nccl_windows_open(&alone.rank.member, &alone, 1, &windows), GYRE_ERROR_DEVICE,
+                "ncclMemAlloc(4096 bytes): the fake's error");
+    bench_nccl_windows_close(&windows, true);
+    close_alone(&alone);
+}
+
+static const struct test_case cases[] = {
+    {"accuracy may differ by chance only", accuracy_may_differ_by_chance_only},
+    {"the fastest mode is the reference, and ratios are against it",
+     the_fastest_mode_is_the_reference},
+    {"one mode is judged by itself", one_mode_is_judged_by_itself},
+    {"an engine's own buffers are filled and checked",
+     an_engines_own_buffers_are_filled_and_checked},
+#ifdef GYRE_BENCH_WITH_MPI
+    {"what MPI has no call for is refused", what_mpi_has_no_call_for_is_refused},
+#endif
+    {"windows are symmetric and hold both buffers", windows_are_symmetric_and_hold_both_buffers},
+    {"windows that cannot be had are refused", windows_that_cannot_be_had_are_refused},
+};
+
+TEST_MAIN(cases)

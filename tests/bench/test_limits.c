@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * bench/limits: ceilings against figures worked out by hand from rates measured on 4 H200s, the
+ * file that --limits reads, and what it adds to the table.
+ */
+#include "bench/limits/limits.h"
+#include "bench/report/output.h"
+#include "tests/support/check.h"
+
+#include <math.h>
+
+static const double pull = 336, push = 364, copy_engine = 390; /* GB/s */
+
+static void two_phases_take_the_sum_of_their_times(void)
+{
+    CHECK(lround(bench_ceiling_of_phases(pull, pull)) == 336);
+    CHECK(lround(bench_ceiling_of_phases(pull, push)) == 349);
+    CHECK(lround(bench_ceiling_of_phases(push, push)) == 364);
+    CHECK(lround(bench_ceiling_of_phases(push, copy_engine)) == 377);
+    CHECK(lround(bench_ceiling_of_phases(copy_engine, copy_engine)) == 390);
+}
+
+static void a_rate_that_was_not_measured_gives_no_ceiling(void)
+{
+    CHECK(bench_ceiling_of_phases(0, push) <= 0);
+    CHECK(bench_ceiling_of_phases(push, -1) <= 0);
+    CHECK(bench_ceiling_of_phases((double)NAN, push) <= 0);
+    CHECK(bench_ceiling_of_phases(push, (double)INFINITY) <= 0);
+}
+
+/* A machine of 4 GPUs; in the ring of 2 nothing but stores was measured. */
+static struct bench_limits make_limits(void)
+{
+    struct bench_limits limits = {.n_gpus = 4, .buffer_bytes = 512 << 20, .n_rings = 2};
+    for (int i = 0; i < limits.n_gpus; i++)
+        limits.gpus[i] = (struct bench_limits_gpu){"a \"GPU\"", "0000:18:00.0", 90, 132};
+    struct bench_limits_ring *four = &limits.rings[0], *two = &limits.rings[1];
+    four->n_gpus = 4;
+    four->gbytes_per_s[BENCH_LIMITS_STORE][3] = 361;
+    four->gbytes_per_s[BENCH_LIMITS_STORE][1] = 334;
+    four->gbytes_per_s[BENCH_LIMITS_TMA_STORE][0] = push;
+    four->gbytes_per_s[BENCH_LIMITS_LOAD][4] = pull;
+    four->gbytes_per_s[BENCH_LIMITS_STORE_ALL][4] = 999; /* to all: no ceiling of a ring */
+    four->gbytes_per_s[BENCH_LIMITS_COPY][4] = copy_engine;
+    two->n_gpus = 2;
+    two->gbytes_per_s[BENCH_LIMITS_STORE][4] = 370;
+    bench_limits_note(&limits, "NICs", "no RDMA device");
+    return limits;
+}
+
+static void a_ceiling_is_of_the_fastest_path_of_each_way(void)
+{
+    static const long expected[2][BENCH_N_CEILINGS] = {{336, 364, 390, 349, 364, 377, 390},
+                                                       {0, 370, 0, 0, 370, 0, 0}};
+    const struct bench_limits limits = make_limits();
+    for (int ring = 0; ring < 2; ring++)
+        for (int i = 0; i < BENCH_N_CEILINGS; i++) {
+            const double found = bench_limits_ceiling(&limits.rings[ring], (enum bench_ceiling)i);
+            CHECK_MSG(lround(found) == expected[ring][i], "ring %d, %s: %g", ring,
+                      bench_ceiling_names[i], found);
+        }
+}
+
+static void notes_beyond_the_room_are_dropped(void)
+{
+    struct bench_limits limits = {0};
+    for (int i = 0; i < BENCH_LIMITS_MAX_NOTES + 3; i++)
+        bench_limits_note(&limits, "ring", "number %d", i);
+    CHECK(limits.n_notes == BENCH_LIMITS_MAX_NOTES);
+    CHECK(strcmp(limits.notes[7].why, "number 7") == 0);
+}
+
+/* A run of one row. What it leaves on standard output, and in @json_path unless that is NULL. */
+static void run_row(const char *json_path, char *text_out, size_t text_bytes)
+{
+    const struct bench_options options = {.limits_path = "limits.json", .json_path = json_path};
+    const struct bench_kind kind = {.name = "allgather", .coll = GYRE_COLL_ALL_GATHER};
+    const struct bench_place place = {.host = "here"};
+    const struct bench_machine machine = {0};
+    const struct bench_setting setting = {.options = &options,
+                                          .kind = &kind,
+                                          .n_ranks = 1,
+                                          .places = &place,
+                                          .device = "cuda",
+                                          .reference = "",
+                                          .machine = &machine,
+                                          .limit = {.gbytes_per_s = 360, .ceiling = "push"}};
+    const struct bench_row row = {.what = {.coll = GYRE_COLL_ALL_GATHER},
+                                  .out_of_place = {.busbw = 90},
+                                  .in_place = {.busbw = 342}};
+    const struct bench_summary summary = {.least_busbw = -1};
+    struct bench_output *output = NULL;
+    FILE *file = tmpfile();
+    const int own = dup(STDOUT_FILENO);
+    fflush(stdout);
+    CHECK(file != NULL && dup2(fileno(file), STDOUT_FILENO) >= 0);
+    CHECK_OK(bench_output_open(&setting, &output));
+    CHECK_OK(bench_output_row(output, &row));
+    CHECK_OK(bench_output_close(output, &summary));
+    fflush(stdout);
+    CHECK(dup2(own, STDOUT_FILENO) >= 0 && close(own) == 0);
+    rewind(file);
+    text_out[fread(text_out, 1, text_bytes - 1, file)] = '\0';
+    fclose(file);
+}
+
+static void a_row_ends_with_busbw_of_both_halves_in_percent_of_the_limit(void)
+{
+    char text[4096];
+    run_row(NULL, text, sizeof(text));
+    CHECK_MSG(strstr(text, "\n# Limit of busbw: 360.0 GB/s, push of limits.json\n") != NULL, "%s",
+              text);
+    CHECK_MSG(strstr(text, "  % of limit\n") != NULL, "%s", text);
+    CHECK_MSG(strstr(text, "    25.0   95.0\n") != NULL, "%s", text);
+}
+
+#ifdef GYRE_BENCH_WITH_JSON
+
+/* A file of this test, gone with fini_file(). */
+struct file {
+    char path[32];
+};
+
+static struct file make_file(const char *text)
+{
+    struct file file = {"/tmp/test_limits.XXXXXX"};
+    const int fd = mkstemp(file.path);
+    CHECK(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text) && close(fd) == 0);
+    return file;
+}
+
+static void fini_file(const struct file *file)
+{
+    CHECK(unlink(file->path) == 0);
+}
+
+static void a_report_says_what_limit_there_was(void)
+{
+    const struct file file = make_file("");
+    char text[16384];
+    run_row(file.path, text, sizeof(text));
+    FILE *report = fopen(file.path, "r");
+    CHECK(report != NULL);
+    text[fread(text, 1, sizeof(text) - 1, report)] = '\0';
+    fclose(report);
+    CHECK_MSG(strstr(text, "\"limit\":\"push\"") != NULL, "%s", text);
+    CHECK_MSG(strstr(text, "\"limit_gbytes_per_s\":360.0") != NULL, "%s", text);
+    fini_file(&file);
+}
+
+static void what_is_written_is_read_by_ring_and_collective(void)
+{
+    const struct bench_limits limits = make_limits();
+    const struct file file = make_file("");
+    struct bench_limit limit = {0};
+    CHECK_OK(bench_limits_write(&limits, file.path));
+    CHECK_OK(bench_limits_read(file.path, GYRE_COLL_ALL_REDUCE, 4, &limit));
+    CHECK(lround(limit.gbytes_per_s) == 364 && strcmp(limit.ceiling, "all_reduce_push_push") == 0);
+    CHECK_OK(bench_limits_read(file.path, GYRE_COLL_ALL_GATHER, 2, &limit));
+    CHECK(lround(limit.gbytes_per_s) == 370 && strcmp(limit.ceiling, "push") == 0);
+    CHECK_FAILS(bench_limits_read(file.path, GYRE_COLL_BROADCAST, 3, &limit),
+                GYRE_ERROR_INVALID_ARGUMENT, "has no ring of 3 GPUs, but of 4 2");
+    fini_file(&file);
+    CHECK_FAILS(bench_limits_write(&limits, "/nonexistent/x"), GYRE_ERROR_SYSTEM, "/nonexistent/x");
+}
+
+#define HEAD "{\"bench\": \"limits\", \"schema_version\": 1"
+
+static void a_file_that_says_nothing_is_refused(void)
+{
+    static const char *const wrong[][2] = {
+        {"", "is not JSON"},
+        {"limits", "is not JSON"},
+        {HEAD, "is not JSON"}, /* cut off */
+        {"null", "is not JSON"},
+        {"[]", "\"bench\" is not \"limits\""},
+        {"{\"bench\": \"allreduce\", \"schema_version\": 1}", "\"bench\" is not \"limits\""},
+        {"{\"bench\": \"limits\", \"schema_version\": 2}", "schema_version is not 1"},
+        {HEAD "}", "has no ring of 2 GPUs, but of none"},
+        {HEAD ", \"rings\": [7, {\"gpus\": \"2\"}]}", "has no ring of 2 GPUs, but of 0 0"},
+        {HEAD ", \"rings\": [{\"gpus\": 2}]}", "has no ceiling push"},
+        {HEAD ", \"rings\": [{\"gpus\": 2, \"ceilings_gbytes_per_s\": {\"pull\": 1}}]}",
+         "has no ceiling push"},
+        {HEAD ", \"rings\": [{\"gpus\": 2, \"ceilings_gbytes_per_s\": {\"push\": \"1\"}}]}",
+         "push = \"1\": expected a number above 0"},
+        {HEAD ", \"rings\": [{\"gpus\": 2, \"ceilings_gbytes_per_s\": {\"push\": null}}]}",
+         "push = null: expected a number above 0"},
+        {HEAD ", \"rings\": [{\"gpus\": 2, \"ceilings_gbytes_per_s\": {\"push\": -364.5}}]}",
+         "push = -364.5: expected a number above 0"},
+        {HEAD ", \"rings\": [{\"gpus\": 2, \"ceilings_gbytes_per_s\": {\"push\": NaN}}]}",
+         "push = NaN: expected a number above 0"},
+    };
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        const struct file file = make_file(wrong[i][0]);
+        struct bench_limit limit = {.gbytes_per_s = 5};
+        CHECK_FAILS(bench_limits_read(file.path, GYRE_COLL_REDUCE, 2, &limit),
+                    GYRE_ERROR_INVALID_ARGUMENT, wrong[i][1]);
+        CHECK_MSG(strstr(gyre_cause(), file.path) != NULL, "%s", gyre_cause());
+        CHECK(lround(limit.gbytes_per_s) == 5); /* outputs are set on success only */
+        fini_file(&file);
+    }
+    struct bench_limit limit;
+    CHECK_FAILS(bench_limits_read("/nonexistent/x", GYRE_COLL_REDUCE, 2, &limit), GYRE_ERROR_SYSTEM,
+                "--limits: /nonexistent/x: No such file");
+    CHECK_FAILS(bench_limits_read("/tmp", GYRE_COLL_REDUCE, 2, &limit), GYRE_ERROR_INVALID_ARGUMENT,
+                "--limits: /tmp: not a regular file");
+}
+
+#else
+
+static void without_json_c_files_are_refused_with_the_remedy(void)
+{
+    const struct bench_limits limits = make_limits();
+    struct bench_limit limit;
+    CHECK_FAILS(bench_limits_write(&limits, "/tmp/x"), GYRE_ERROR_UNSUPPORTED, "libjson-c-dev");
+    CHECK_FAILS(bench_limits_read("/tmp/x", GYRE_COLL_REDUCE, 2, &limit), GYRE_ERROR_UNSUPPORTED,
+                "libjson-c-dev");
+}
+
+#endif
+
+static const struct test_case cases[] = {
+    {"two phases take the sum of their times", two_phases_take_the_sum_of_their_times},
+    {"a rate that was not measured gives no ceiling",
+     a_rate_that_was_not_measured_gives_no_ceiling},
+    {"a ceiling is of the fastest path of each way", a_ceiling_is_of_the_fastest_path_of_each_way},
+    {"notes beyond the room are dropped", notes_beyond_the_room_are_dropped},
+    {"a row ends with busbw of both halves in percent of the limit",
+     a_row_ends_with_busbw_of_both_halves_in_percent_of_the_limit},
+#ifdef GYRE_BENCH_WITH_JSON
+    {"a report says what limit there was", a_report_says_what_limit_there_was},
+    {"what is written is read by ring and collective",
+     what_is_written_is_read_by_ring_and_collective},
+    {"a file that says nothing is refused", a_file_that_says_nothing_is_refused},
+#else
+    {"without json-c files are refused with the remedy",
+     without_json_c_files_are_refused_with_the_remedy},
+#endif
+};
+
+TEST_MAIN(cases)

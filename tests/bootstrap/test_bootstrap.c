@@ -1,0 +1,608 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The bootstrap: one conformance suite over TCP and over threads, and what only TCP can meet: ranks
+ * that do not fit, strangers. Processes that die, stop or fork: test_bootstrap_processes.c.
+ */
+#include "bootstrap/bootstrap_hub.h"
+#include "core/base/util.h"
+#include "tests/support/bootstrap_rig.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <unistd.h>
+
+/* ---- ranks as threads ------------------------------------------------------------------- */
+
+struct rank_run {
+    pthread_t thread;
+    const struct gyre_params *params;
+    const gyre_unique_id *id;
+    int n_ranks;
+    int rank;
+    struct gyre_bootstrap *bootstrap;
+    gyre_status open_status;
+    char open_cause[GYRE_CAUSE_MAX_BYTES];
+    void (*body)(struct gyre_bootstrap *bootstrap);
+};
+
+static void *run_rank(void *context)
+{
+    struct rank_run *run = context;
+    if (run->bootstrap == NULL)
+        run->open_status = open_tcp(run->params, run->id, run->n_ranks, run->rank, &run->bootstrap);
+    snprintf(run->open_cause, sizeof(run->open_cause), "%s", gyre_cause());
+    if (run->bootstrap != NULL && run->body != NULL)
+        run->body(run->bootstrap);
+    if (run->bootstrap != NULL)
+        run->bootstrap->ops->close(run->bootstrap);
+    return NULL;
+}
+
+static void start_runs(struct rank_run *runs, int n)
+{
+    for (int i = 0; i < n; i++)
+        CHECK(pthread_create(&runs[i].thread, NULL, run_rank, &runs[i]) == 0);
+}
+
+static void join_runs(struct rank_run *runs, int n)
+{
+    for (int i = 0; i < n; i++)
+        pthread_join(runs[i].thread, NULL);
+}
+
+static void over(bool is_tcp, int n_ranks, void (*body)(struct gyre_bootstrap *bootstrap))
+{
+    const struct gyre_params params = params_with("30");
+    struct gyre_bootstrap *locals[MAX_RANKS];
+    struct rank_run runs[MAX_RANKS];
+    gyre_unique_id id;
+    memset(runs, 0, sizeof(runs));
+    if (is_tcp)
+        CHECK_OK(gyre_unique_id_create(&params, &id));
+    else
+        CHECK_OK(gyre_bootstrap_local_open(&params, n_ranks, locals));
+    for (int rank = 0; rank < n_ranks; rank++)
+        runs[rank] = (struct rank_run){.params = &params,
+                                       .id = &id,
+                                       .n_ranks = n_ranks,
+                                       .rank = rank,
+                                       .bootstrap = is_tcp ? NULL : locals[rank],
+                                       .body = body};
+    start_runs(runs, n_ranks);
+    join_runs(runs, n_ranks);
+    for (int rank = 0; rank < n_ranks; rank++)
+        CHECK_MSG(runs[rank].open_status == GYRE_SUCCESS, "%s", runs[rank].open_cause);
+}
+
+static void over_both(int n_ranks, void (*body)(struct gyre_bootstrap *bootstrap))
+{
+    over(true, n_ranks, body);
+    over(false, n_ranks, body);
+}
+
+/* Nobody goes on before all are here. */
+static void barrier(struct gyre_bootstrap *bootstrap)
+{
+    uint8_t all[MAX_RANKS];
+    CHECK_OK(bootstrap->ops->all_gather(bootstrap, "b", 1, all));
+}
+
+static void gather_body(struct gyre_bootstrap *bootstrap)
+{
+    const int n = bootstrap->n_ranks;
+    for (uint32_t round = 0; round < 50; round++) {
+        uint32_t mine[3] = {round, (uint32_t)bootstrap->rank, ~round};
+        uint32_t all[MAX_RANKS][3];
+        CHECK_OK(bootstrap->ops->all_gather(bootstrap, mine, sizeof(mine), all));
+        for (int rank = 0; rank < n; rank++)
+            CHECK(all[rank][0] == round && all[rank][1] == (uint32_t)rank &&
+                  all[rank][2] == ~round);
+    }
+    const size_t n_big = 1u << 20;
+    uint8_t *big = malloc(n_big);
+    uint8_t *all_big = malloc(n_big * (size_t)n);
+    memset(big, bootstrap->rank + 1, n_big);
+    CHECK_OK(bootstrap->ops->all_gather(bootstrap, big, n_big, all_big));
+    for (int rank = 0; rank < n; rank++)
+        CHECK(all_big[(size_t)rank * n_big] == rank + 1 &&
+              all_big[(size_t)(rank + 1) * n_big - 1] == rank + 1);
+    free(big);
+    free(all_big);
+    CHECK_OK(bootstrap->ops->all_gather(bootstrap, NULL, 0, NULL));
+    CHECK_FAILS(bootstrap->ops->all_gather(bootstrap, "", (16u << 20) / (unsigned)n + 1, NULL),
+                GYRE_ERROR_INVALID_ARGUMENT, "at most");
+    barrier(bootstrap);
+    bootstrap->ops->leave(bootstrap);
+}
+
+static void all_gather_brings_every_ranks_bytes(void)
+{
+    over_both(1, gather_body);
+    over_both(5, gather_body);
+}
+
+static void gather_v_body(struct gyre_bootstrap *bootstrap)
+{
+    char mine[MAX_RANKS * 100];
+    size_t offsets[MAX_RANKS + 1];
+    void *all = NULL;
+    const size_t n_mine = (size_t)bootstrap->rank * 100; /* rank 0 gives nothing */
+    memset(mine, 'a' + bootstrap->rank, sizeof(mine));
+    CHECK_OK(bootstrap->ops->all_gather_v(bootstrap, mine, n_mine, &all, offsets));
+    for (int rank = 0; rank < bootstrap->n_ranks; rank++) {
+        CHECK(offsets[rank + 1] - offsets[rank] == (size_t)rank * 100);
+        for (size_t at = offsets[rank]; at < offsets[rank + 1]; at++)
+            CHECK(((char *)all)[at] == 'a' + rank);
+    }
+    free(all);
+    barrier(bootstrap);
+    bootstrap->ops->leave(bootstrap);
+}
+
+static void all_gather_v_takes_a_size_per_rank(void)
+{
+    over_both(4, gather_v_body);
+}
+
+static void uneven_body(struct gyre_bootstrap *bootstrap)
+{
+    char all[MAX_RANKS * 8];
+    const size_t n_mine = bootstrap->rank == 1 ? 8 : 4;
+    CHECK_FAILS(bootstrap->ops->all_gather(bootstrap, "12345678", n_mine, all),
+                GYRE_ERROR_INVALID_USAGE, "same step");
+    barrier(bootstrap);
+    bootstrap->ops->leave(bootstrap);
+}
+
+static void different_sizes_in_all_gather_are_an_error_on_every_rank(void)
+{
+    over_both(3, uneven_body);
+}
+
+static void post_body(struct gyre_bootstrap *bootstrap)
+{
+    const int n = bootstrap->n_ranks;
+    const int next = (bootstrap->rank + 1) % n;
+    int n_from_all = 0;
+    char big[GYRE_MESSAGE_MAX_BYTES + 1] = "to all";
+    barrier(bootstrap);
+    CHECK_OK(bootstrap->ops->post(bootstrap, next, "to next", 8));
+    CHECK_OK(bootstrap->ops->post(bootstrap, -1, big, GYRE_MESSAGE_MAX_BYTES));
+    CHECK_FAILS(bootstrap->ops->post(bootstrap, -1, big, sizeof(big)), GYRE_ERROR_INVALID_ARGUMENT,
+                "at most 2048");
+    CHECK_FAILS(bootstrap->ops->post(bootstrap, n, "x", 1), GYRE_ERROR_INVALID_ARGUMENT, "rank");
+    for (int i = 0; i < n; i++) {
+        const struct gyre_event event = next_event(bootstrap);
+        CHECK_MSG(event.kind == GYRE_EVENT_MESSAGE, "kind %d from %d", event.kind, event.rank);
+        if (event.n_bytes == GYRE_MESSAGE_MAX_BYTES)
+            n_from_all += strcmp((const char *)event.message, "to all") == 0;
+        else
+            CHECK((event.rank + 1) % n == bootstrap->rank &&
+                  strcmp((const char *)event.message, "to next") == 0);
+    }
+    CHECK(n_from_all == n - 1);
+    barrier(bootstrap);
+    bootstrap->ops->leave(bootstrap);
+}
+
+static void posts_reach_one_or_all_others(void)
+{
+    over_both(4, post_body);
+}
+
+static void left_body(struct gyre_bootstrap *bootstrap)
+{
+    barrier(bootstrap);
+    if (bootstrap->rank == 1) {
+        bootstrap->ops->leave(bootstrap);
+        return;
+    }
+    const struct gyre_event event = next_event(bootstrap);
+    CHECK_MSG(event.kind == GYRE_EVENT_LEFT && event.rank == 1, "%d %d", event.kind, event.rank);
+    char all[MAX_RANKS];
+    CHECK_FAILS(bootstrap->ops->all_gather(bootstrap, "x", 1, all), GYRE_ERROR_REMOTE, "rank 1");
+    bootstrap->ops->leave(bootstrap);
+}
+
+static void goodbye_is_told_and_is_no_loss(void)
+{
+    over_both(2, left_body);
+}
+
+static void lost_body(struct gyre_bootstrap *bootstrap)
+{
+    char all[MAX_RANKS];
+    barrier(bootstrap);
+    if (bootstrap->rank == 2)
+        return; /* closed without goodbye */
+    CHECK_FAILS(bootstrap->ops->all_gather(bootstrap, "x", 1, all), GYRE_ERROR_REMOTE, "rank 2");
+    /* The event that came during the gather waits for the next poll. */
+    struct gyre_event event = next_event(bootstrap);
+    while (event.kind == GYRE_EVENT_LEFT || (event.kind == GYRE_EVENT_LOST && event.rank != 2))
+        event = next_event(bootstrap);
+    CHECK_MSG(event.kind == GYRE_EVENT_LOST && event.rank == 2, "%d %d", event.kind, event.rank);
+    CHECK_MSG(strstr(event.text, "closed its connection") != NULL, "%s", event.text);
+    bootstrap->ops->leave(bootstrap);
+}
+
+static void a_rank_that_closes_without_goodbye_is_lost(void)
+{
+    over_both(3, lost_body);
+}
+
+static void fail_body(struct gyre_bootstrap *bootstrap)
+{
+    char all[MAX_RANKS];
+    barrier(bootstrap);
+    if (bootstrap->rank == 0)
+        bootstrap->ops->fail(bootstrap, "no GPU left");
+    else
+        CHECK_FAILS(bootstrap->ops->all_gather(bootstrap, "x", 1, all), GYRE_ERROR_REMOTE,
+                    "rank 0 gave up: no GPU left");
+    bootstrap->ops->leave(bootstrap);
+}
+
+static void giving_up_ends_the_others_wait_with_the_reason(void)
+{
+    over_both(2, fail_body);
+}
+
+/* A rank that waits for something else than an exchange. */
+static void check_body(struct gyre_bootstrap *bootstrap)
+{
+    const uint64_t deadline_ns = gyre_now_ns() + TIMEOUT_NS;
+    gyre_status status = GYRE_SUCCESS;
+    CHECK_OK(bootstrap->ops->check(bootstrap));
+    barrier(bootstrap);
+    if (bootstrap->rank == 1) {
+        bootstrap->ops->fail(bootstrap, "the switch is on fire");
+        return;
+    }
+    while (status == GYRE_SUCCESS && gyre_now_ns() < deadline_ns) {
+        status = bootstrap->ops->check(bootstrap);
+        sched_yield();
+    }
+    CHECK_MSG(status == GYRE_ERROR_REMOTE &&
+                  strstr(gyre_cause(), "rank 1 gave up: the switch is on fire") != NULL,
+              "%s", gyre_cause());
+}
+
+static void a_check_tells_of_a_rank_that_gave_up(void)
+{
+    over_both(3, check_body);
+}
+
+static void *poll_until_woken(void *context)
+{
+    struct gyre_bootstrap *bootstrap = context;
+    struct gyre_event event;
+    CHECK_OK(bootstrap->ops->poll(bootstrap, 600000, &event));
+    CHECK(event.kind == GYRE_EVENT_NONE);
+    return NULL;
+}
+
+static void wake_body(struct gyre_bootstrap *bootstrap)
+{
+    pthread_t poller;
+    CHECK(pthread_create(&poller, NULL, poll_until_woken, bootstrap) == 0);
+    for (int i = 0; i < 20; i++)
+        barrier(bootstrap); /* gathers pass while the other thread polls */
+    bootstrap->ops->wake(bootstrap);
+    pthread_join(poller, NULL);
+    barrier(bootstrap);
+    bootstrap->ops->leave(bootstrap);
+}
+
+static void a_gather_passes_a_polling_thread_and_wake_ends_it(void)
+{
+    over_both(3, wake_body);
+}
+
+/* ---- only over TCP ---------------------------------------------------------------------- */
+
+static void the_id_of_a_job_that_has_ended_is_an_error_soon(void)
+{
+    const struct gyre_params params = params_with("3600");
+    struct gyre_bootstrap *bootstrap = NULL;
+    gyre_unique_id id;
+    CHECK_OK(gyre_unique_id_create(&params, &id));
+    CHECK_OK(open_tcp(&params, &id, 1, 0, &bootstrap));
+    CHECK_FAILS(open_tcp(&params, &id, 1, 0, &bootstrap), GYRE_ERROR_SYSTEM, "refused");
+    bootstrap->ops->leave(bootstrap);
+    bootstrap->ops->close(bootstrap);
+}
+
+/* Every rank's open() fails with this status and words. */
+static void check_open_fails(struct rank_run *runs, int n, gyre_status status, const char *words)
+{
+    start_runs(runs, n);
+    join_runs(runs, n);
+    for (int i = 0; i < n; i++) {
+        CHECK_MSG(runs[i].open_status == status, "rank %d: %s", runs[i].rank, runs[i].open_cause);
+        CHECK_MSG(strstr(runs[i].open_cause, words) != NULL, "%s", runs[i].open_cause);
+    }
+}
+
+static void a_missing_rank_is_named_on_all_others(void)
+{
+    const struct gyre_params params = params_with("1");
+    struct rank_run runs[2] = {{.params = &params, .n_ranks = 3, .rank = 0},
+                               {.params = &params, .n_ranks = 3, .rank = 2}};
+    gyre_unique_id id;
+    CHECK_OK(gyre_unique_id_create(&params, &id));
+    runs[0].id = runs[1].id = &id;
+    check_open_fails(runs, 2, GYRE_ERROR_TIMEOUT, "1 of 3 ranks have not joined: 1 ");
+}
+
+static void a_rank_twice_and_different_n_ranks_are_told_to_all(void)
+{
+    const struct gyre_params params = params_with("30");
+    gyre_unique_id id;
+    struct rank_run twice[2] = {{.params = &params, .id = &id, .n_ranks = 3, .rank = 1},
+                                {.params = &params, .id = &id, .n_ranks = 3, .rank = 1}};
+    struct rank_run differ[2] = {{.params = &params, .id = &id, .n_ranks = 3, .rank = 1},
+                                 {.params = &params, .id = &id, .n_ranks = 4, .rank = 0}};
+    CHECK_OK(gyre_unique_id_create(&params, &id));
+    check_open_fails(twice, 2, GYRE_ERROR_INVALID_USAGE, "rank 1 joined twice");
+    CHECK_OK(gyre_unique_id_create(&params, &id));
+    check_open_fails(differ, 2, GYRE_ERROR_INVALID_USAGE, "says n_ranks is");
+}
+
+static void a_rank_that_fails_before_it_joins_ends_the_others(void)
+{
+    const struct gyre_params params = params_with("3600");
+    struct rank_run runs[3] = {{.params = &params, .n_ranks = 4, .rank = 0},
+                               {.params = &params, .n_ranks = 4, .rank = 3},
+                               {.params = &params, .n_ranks = 4, .rank = 1}};
+    const struct gyre_bootstrap_place place = {4, 2, NULL};
+    gyre_unique_id id;
+    CHECK_OK(gyre_unique_id_create(&params, &id));
+    runs[0].id = runs[1].id = runs[2].id = &id;
+    start_runs(runs, 2);
+    gyre_bootstrap_tcp_give_up(&id, &place, "GYRE_X is no variable");
+    join_runs(runs, 2);
+    /* Also the rank that comes later. */
+    start_runs(runs + 2, 1);
+    join_runs(runs + 2, 1);
+    for (int i = 0; i < 3; i++)
+        CHECK_MSG(runs[i].open_status == GYRE_ERROR_REMOTE &&
+                      strstr(runs[i].open_cause, "rank 2 failed: GYRE_X is no variable") != NULL,
+                  "%s", runs[i].open_cause);
+}
+
+static void *raise_fault(void *fault)
+{
+    gyre_fault_raise(fault, GYRE_ERROR_ABORTED, "given up by the test");
+    return NULL;
+}
+
+static void a_rank_that_is_given_up_while_it_joins_ends_the_others(void)
+{
+    const struct gyre_params params = params_with("3600");
+    struct rank_run other = {.params = &params, .n_ranks = 3, .rank = 0};
+    struct gyre_bootstrap *bootstrap = NULL;
+    struct gyre_fault fault;
+    pthread_t thread;
+    gyre_unique_id id;
+    CHECK_OK(gyre_unique_id_create(&params, &id));
+    other.id = &id;
+    start_runs(&other, 1);
+    gyre_fault_init(&fault);
+    const struct gyre_bootstrap_place place = {3, 1, &fault};
+    CHECK(pthread_create(&thread, NULL, raise_fault, &fault) == 0);
+    CHECK_FAILS(gyre_bootstrap_tcp_open(&params, &id, &place, &bootstrap), GYRE_ERROR_ABORTED,
+                "given up");
+    pthread_join(thread, NULL);
+    join_runs(&other, 1);
+    CHECK_MSG(other.open_status == GYRE_ERROR_REMOTE &&
+                  strstr(other.open_cause, "rank 1 failed: init was given up") != NULL,
+              "%s", other.open_cause);
+    gyre_fault_fini(&fault);
+}
+
+/* By the clock that the hub is told, not by waiting. */
+static void lines_about_missing_ranks_become_rarer(void)
+{
+    static const uint64_t expected_s[] = {10, 20, 40, 80, 140, 200};
+    struct gyre_hub_link *ranks[2] = {NULL, NULL};
+    struct gyre_hub hub = {.n_ranks = 2,
+                           .ranks = ranks,
+                           .deadline_ns = UINT64_MAX,
+                           .next_progress_ns = 5000000000ULL,
+                           .progress_ns = 5000000000ULL};
+    uint64_t now_s = 5;
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(expected_s); i++) {
+        gyre_hub_check_deadlines(&hub, now_s * 1000000000ULL);
+        CHECK_MSG(hub.next_progress_ns == expected_s[i] * 1000000000ULL,
+                  "after %llu s the next line comes at %llu ns", (unsigned long long)now_s,
+                  (unsigned long long)hub.next_progress_ns);
+        now_s = expected_s[i];
+    }
+}
+
+static struct gyre_id_layout layout_of(const gyre_unique_id *id)
+{
+    struct gyre_id_layout layout;
+    memcpy(&layout, id, sizeof(layout));
+    return layout;
+}
+
+static void a_wrong_secret_or_a_mangled_id_is_refused_soon(void)
+{
+    const struct gyre_params params = params_with("30");
+    struct gyre_bootstrap *bootstrap = NULL;
+    gyre_unique_id id;
+    CHECK_OK(gyre_unique_id_create(&params, &id));
+    gyre_unique_id other = id;
+    struct gyre_id_layout layout = layout_of(&id);
+    other.bytes[40] ^= 1;
+    CHECK_FAILS(open_tcp(&params, &other, 1, 0, &bootstrap), GYRE_ERROR_INVALID_ARGUMENT,
+                "not a unique id");
+    layout.secret[3] ^= 1;
+    layout.checksum = gyre_hash(GYRE_HASH_INIT, &layout, offsetof(struct gyre_id_layout, checksum));
+    memcpy(&other, &layout, sizeof(other));
+    CHECK_FAILS(open_tcp(&params, &other, 1, 0, &bootstrap), GYRE_ERROR_REMOTE, "another job");
+    CHECK_FAILS(open_tcp(&params, &id, 2, 2, &bootstrap), GYRE_ERROR_INVALID_ARGUMENT,
+                "out of range");
+    /* The rightful rank still gets in. */
+    CHECK_OK(open_tcp(&params, &id, 1, 0, &bootstrap));
+    bootstrap->ops->leave(bootstrap);
+    bootstrap->ops->close(bootstrap);
+}
+
+static void strangers_do_not_keep_ranks_out(void)
+{
+    enum { N_STRANGERS = 200 };
+    static const char http[] = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+    static const char tls[] = "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";
+    const struct gyre_params params = params_with("30");
+    struct rank_run runs[3];
+    gyre_unique_id id;
+    int fds[N_STRANGERS];
+    CHECK_OK(gyre_unique_id_create(&params, &id));
+    const struct gyre_id_layout layout = layout_of(&id);
+    const struct gyre_sock_address address = address_of(&layout);
+    memset(runs, 0, sizeof(runs));
+    for (int rank = 0; rank < 3; rank++)
+        runs[rank] = (struct rank_run){
+            .params = &params, .id = &id, .n_ranks = 3, .rank = rank, .body = post_body};
+    start_runs(runs, 2); /* rank 2 comes last, through the crowd */
+    for (int i = 0; i < N_STRANGERS; i++) {
+        uint8_t garbage[256];
+        CHECK_OK(gyre_sock_connect(&address, gyre_now_ns() + TIMEOUT_NS, &fds[i]));
+        CHECK_OK(gyre_random_bytes(garbage, sizeof(garbage)));
+        if (i % 4 == 1)
+            send(fds[i], http, sizeof(http), MSG_NOSIGNAL);
+        else if (i % 4 == 2)
+            send(fds[i], tls, sizeof(tls), MSG_NOSIGNAL);
+        else if (i % 4 == 3)
+            send(fds[i], garbage, sizeof(garbage), MSG_NOSIGNAL);
+        /* the others only hold their connection */
+    }
+    start_runs(runs + 2, 1);
+    join_runs(runs, 3);
+    for (int rank = 0; rank < 3; rank++)
+        CHECK_MSG(runs[rank].open_status == GYRE_SUCCESS, "%s", runs[rank].open_cause);
+    for (int i = 0; i < N_STRANGERS; i++)
+        gyre_sock_close(fds[i]);
+}
+
+/* A rank that joins by hand, so that it can misbehave. */
+static int join_by_hand(const gyre_unique_id *id, int n_ranks, int rank)
+{
+    const struct gyre_id_layout layout = layout_of(id);
+    const struct gyre_sock_address address = address_of(&layout);
+    const uint64_t deadline_ns = gyre_now_ns() + TIMEOUT_NS;
+    struct gyre_frame_join who = {.wire_version = GYRE_WIRE_VERSION,
+                                  .n_ranks = n_ranks,
+                                  .rank = rank,
+                                  .pid = 1,
+                                  .host = "elsewhere"};
+    const struct gyre_frame frame = {.type = GYRE_FRAME_JOIN, .n_bytes = sizeof(who)};
+    int fd = -1;
+    CHECK_OK(gyre_sock_connect(&address, deadline_ns, &fd));
+    CHECK_OK(gyre_authenticate(fd, layout.secret, false, deadline_ns));
+    CHECK_OK(gyre_sock_send(fd, &frame, sizeof(frame), deadline_ns));
+    CHECK_OK(gyre_sock_send(fd, &who, sizeof(who), deadline_ns));
+    return fd;
+}
+
+static void check_bad_frame(uint32_t type, uint32_t n_bytes)
+{
+    const struct gyre_params params = params_with("30");
+    const struct gyre_frame frame = {.type = type, .n_bytes = n_bytes};
+    struct gyre_bootstrap *bootstrap = NULL;
+    gyre_unique_id id;
+    CHECK_OK(gyre_unique_id_create(&params, &id));
+    const int fd = join_by_hand(&id, 2, 1);
+    CHECK_OK(open_tcp(&params, &id, 2, 0, &bootstrap));
+    CHECK_OK(gyre_sock_send(fd, &frame, sizeof(frame), gyre_now_ns() + TIMEOUT_NS));
+    const struct gyre_event event = next_event(bootstrap);
+    CHECK(event.kind == GYRE_EVENT_LOST && event.rank == 1);
+    CHECK_MSG(strstr(event.text, "pid 1 on elsewhere closed its connection after a malformed") !=
+                  NULL,
+              "%s", event.text);
+    /* The own link has not suffered. */
+    CHECK_OK(bootstrap->ops->post(bootstrap, 0, "me", 3));
+    CHECK(next_event(bootstrap).kind == GYRE_EVENT_MESSAGE);
+    bootstrap->ops->close(bootstrap);
+    gyre_sock_close(fd);
+}
+
+static void a_malformed_frame_ends_only_its_own_link(void)
+{
+    check_bad_frame(GYRE_FRAME_GATHER, UINT32_MAX);
+    check_bad_frame(GYRE_FRAME_POST, GYRE_MESSAGE_MAX_BYTES + 1);
+    check_bad_frame(GYRE_FRAME_JOINED, 0);
+    check_bad_frame(12345, 4);
+}
+
+struct auth_side {
+    int fd;
+    const uint8_t *secret;
+    bool is_server;
+    gyre_status status;
+};
+
+static void *run_auth(void *context)
+{
+    struct auth_side *side = context;
+    side->status =
+        gyre_authenticate(side->fd, side->secret, side->is_server, gyre_now_ns() + TIMEOUT_NS);
+    if (side->status != GYRE_SUCCESS)
+        shutdown(side->fd, SHUT_RDWR);
+    return NULL;
+}
+
+static void only_the_same_secret_authenticates(void)
+{
+    uint8_t secrets[2][GYRE_SECRET_BYTES];
+    CHECK_OK(gyre_random_bytes(secrets, sizeof(secrets)));
+    for (int other = 0; other < 2; other++) {
+        struct auth_side sides[2];
+        pthread_t threads[2];
+        int fds[2];
+        CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds) == 0);
+        for (int i = 0; i < 2; i++) {
+            sides[i] = (struct auth_side){fds[i], secrets[i * other], i == 0, GYRE_SUCCESS};
+            CHECK(pthread_create(&threads[i], NULL, run_auth, &sides[i]) == 0);
+        }
+        for (int i = 0; i < 2; i++) {
+            pthread_join(threads[i], NULL);
+            CHECK(sides[i].status == (other == 0 ? GYRE_SUCCESS : GYRE_ERROR_REMOTE));
+            close(fds[i]);
+        }
+    }
+}
+
+static const struct test_case cases[] = {
+    {"only the same secret authenticates", only_the_same_secret_authenticates},
+    {"all_gather brings every rank's bytes", all_gather_brings_every_ranks_bytes},
+    {"all_gather_v takes a size per rank", all_gather_v_takes_a_size_per_rank},
+    {"different sizes in all_gather are an error on every rank",
+     different_sizes_in_all_gather_are_an_error_on_every_rank},
+    {"posts reach one or all others", posts_reach_one_or_all_others},
+    {"goodbye is told and is no loss", goodbye_is_told_and_is_no_loss},
+    {"a rank that closes without goodbye is lost", a_rank_that_closes_without_goodbye_is_lost},
+    {"giving up ends the others' wait with the reason",
+     giving_up_ends_the_others_wait_with_the_reason},
+    {"a check tells of a rank that gave up", a_check_tells_of_a_rank_that_gave_up},
+    {"a gather passes a polling thread and wake ends it",
+     a_gather_passes_a_polling_thread_and_wake_ends_it},
+    {"the id of a job that has ended is an error soon",
+     the_id_of_a_job_that_has_ended_is_an_error_soon},
+    {"a missing rank is named on all others", a_missing_rank_is_named_on_all_others},
+    {"a rank that fails before it joins ends the others",
+     a_rank_that_fails_before_it_joins_ends_the_others},
+    {"a rank that is given up while it joins ends the others",
+     a_rank_that_is_given_up_while_it_joins_ends_the_others},
+    {"lines about missing ranks become rarer", lines_about_missing_ranks_become_rarer},
+    {"a rank twice and different n_ranks are told to all",
+     a_rank_twice_and_different_n_ranks_are_told_to_all},
+    {"a wrong secret or a mangled id is refused soon",
+     a_wrong_secret_or_a_mangled_id_is_refused_soon},
+    {"strangers do not keep ranks out", strangers_do_not_keep_ranks_out},
+    {"a malformed frame ends only its own link", a_malformed_frame_ends_only_its_own_link},
+};
+
+TEST_MAIN(cases)

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The bootstrap over TCP between processes that die, stop or fork; the hub's process among them.
+ */
+#include "tests/support/bootstrap_rig.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Child: join, take part in one gather, then sit until killed. */
+static pid_t fork_rank(const struct gyre_params *params, const gyre_unique_id *id, int n_ranks,
+                       int rank)
+{
+    const pid_t pid = fork();
+    if (pid == 0) {
+        struct gyre_bootstrap *bootstrap = NULL;
+        char all[MAX_RANKS];
+        alarm(60);
+        if (open_tcp(params, id, n_ranks, rank, &bootstrap) == GYRE_SUCCESS)
+            bootstrap->ops->all_gather(bootstrap, "x", 1, all);
+        for (;;)
+            pause();
+    }
+    return pid;
+}
+
+/* Child: a rendezvous, and with rank >= 0 that rank of it, which takes part in one gather and, if
+ * it leaves, says goodbye; then sits until killed. */
+static pid_t fork_hub(const struct gyre_params *params, int n_ranks, int rank, bool leaves,
+                      gyre_unique_id *id_out)
+{
+    int pipe_fds[2];
+    CHECK(pipe(pipe_fds) == 0);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        struct gyre_bootstrap *bootstrap = NULL;
+        char all[MAX_RANKS];
+        alarm(60);
+        if (gyre_unique_id_create(params, id_out) != GYRE_SUCCESS ||
+            write(pipe_fds[1], id_out, sizeof(*id_out)) != sizeof(*id_out))
+            _exit(1);
+        if (rank >= 0 && open_tcp(params, id_out, n_ranks, rank, &bootstrap) == GYRE_SUCCESS)
+            bootstrap->ops->all_gather(bootstrap, "x", 1, all);
+        if (leaves && bootstrap != NULL)
+            bootstrap->ops->leave(bootstrap);
+        for (;;)
+            pause();
+    }
+    CHECK(read(pipe_fds[0], id_out, sizeof(*id_out)) == sizeof(*id_out));
+    close(pipe_fds[0]);
+    close(pipe_fds[1]);
+    return pid;
+}
+
+static void a_killed_process_is_lost_with_pid_and_words(void)
+{
+    const struct gyre_params params = params_with("30");
+    struct gyre_bootstrap *bootstrap = NULL;
+    gyre_unique_id id;
+    char all[2];
+    char pid_text[32];
+    CHECK_OK(gyre_unique_id_create(&params, &id));
+    const pid_t pid = fork_rank(&params, &id, 2, 1);
+    CHECK_OK(open_tcp(&params, &id, 2, 0, &bootstrap));
+    CHECK_OK(bootstrap->ops->all_gather(bootstrap, "x", 1, all));
+    kill(pid, SIGKILL);
+    const struct gyre_event event = next_event(bootstrap);
+    snprintf(pid_text, sizeof(pid_text), "pid %d on ", pid);
+    CHECK(event.kind == GYRE_EVENT_LOST && event.rank == 1);
+    CHECK_MSG(strstr(event.text, pid_text) != NULL && strstr(event.text, "exited") != NULL, "%s",
+              event.text);
+    CHECK_FAILS(bootstrap->ops->all_gather(bootstrap, "x", 1, all), GYRE_ERROR_REMOTE, "rank 1");
+    bootstrap->ops->close(bootstrap);
+    waitpid(pid, NULL, 0);
+}
+
+static void the_death_of_the_hubs_process_is_the_loss_of_its_rank(void)
+{
+    const struct gyre_params params = params_with("30");
+    struct gyre_bootstrap *bootstrap = NULL;
+    gyre_unique_id id;
+    char all[2];
+    const pid_t pid = fork_hub(&params, 2, 1, false, &id);
+    CHECK_OK(open_tcp(&params, &id, 2, 0, &bootstrap));
+    CHECK_OK(bootstrap->ops->all_gather(bootstrap, "x", 1, all));
+    kill(pid, SIGKILL);
+    const struct gyre_event event = next_event(bootstrap);
+    CHECK_MSG(event.kind == GYRE_EVENT_LOST && event.rank == 1, "%d %d", event.kind, event.rank);
+    CHECK_MSG(strstr(event.text, "carries the rendezvous") != NULL, "%s", event.text);
+    bootstrap->ops->close(bootstrap);
+    waitpid(pid, NULL, 0);
+}
+
+/* A launcher's hub: its end ends the communicator, but it is no rank's death. */
+static void the_death_of_a_hub_without_a_rank_is_nobodys_loss(void)
+{
+    const struct gyre_params params = params_with("30");
+    struct gyre_bootstrap *bootstrap = NULL;
+    struct gyre_event event;
+    gyre_unique_id id;
+    const pid_t pid = fork_hub(&params, 0, -1, false, &id);
+    CHECK_OK(open_tcp(&params, &id, 1, 0, &bootstrap));
+    kill(pid, SIGKILL);
+    CHECK_FAILS(bootstrap->ops->poll(bootstrap, EVENT_WAIT_MS, &event), GYRE_ERROR_REMOTE,
+                "carries the rendezvous");
+    CHECK(event.kind == GYRE_EVENT_NONE);
+    bootstrap->ops->close(bootstrap);
+    waitpid(pid, NULL, 0);
+}
+
+/* As a data loader's workers are, which may outlive the rank. */
+static pid_t fork_worker(void)
+{
+    const pid_t pid = fork();
+    if (pid == 0) {
+        alarm(60);
+        for (;;)
+            pause();
+    }
+    return pid;
+}
+
+static void a_forked_child_does_not_hide_the_death_of_its_rank(void)
+{
+    const struct gyre_params params = params_with("30");
+    struct gyre_bootstrap *bootstrap = NULL;
+    gyre_unique_id id;
+    char all[2];
+    int pipe_fds[2];
+    pid_t worker = 0;
+    CHECK(pipe(pipe_fds) == 0);
+    CHECK_OK(gyre_unique_id_create(&params, &id));
+    const pid_t pid = fork();
+    if (pid == 0) {
+        alarm(60);
+        if (open_tcp(&params, &id, 2, 1, &bootstrap) != GYRE_SUCCESS ||
+            bootstrap->ops->all_gather(bootstrap, "x", 1, all) != GYRE_SUCCESS)
+            _exit(1);
+        worker = fork_worker();
+        if (write(pipe_fds[1], &worker, sizeof(worker)) == sizeof(worker))
+            kill(getpid(), SIGKILL);
+        _exit(1);
+    }
+    CHECK_OK(open_tcp(&params, &id, 2, 0, &bootstrap));
+    CHECK_OK(bootstrap->ops->all_gather(bootstrap, "x", 1, all));
+    CHECK(read(pipe_fds[0], &worker, sizeof(worker)) == sizeof(worker));
+    const struct gyre_event event = next_event(bootstrap);
+    CHECK_MSG(event.kind == GYRE_EVENT_LOST && event.rank == 1, "%d %d", event.kind, event.rank);
+    CHECK(kill(worker, SIGKILL) == 0); /* it lives */
+    bootstrap->ops->close(bootstrap);
+    close(pipe_fds[0]);
+    close(pipe_fds[1]);
+    waitpid(pid, NULL, 0);
+}
+
+/* A child between vfork() and exec() has all descriptors, and no handler of fork() has run. The
+ * sanitizer sees a hub that follows a link which is gone. */
+static void a_descriptor_elsewhere_does_not_keep_a_link_in_the_hub(void)
+{
+    const struct gyre_params params = params_with("30");
+    struct gyre_bootstrap *bootstrap = NULL;
+    gyre_unique_id id;
+    char all[3];
+    CHECK_OK(gyre_unique_id_create(&params, &id));
+    const pid_t first = fork_rank(&params, &id, 3, 1);
+    const pid_t second = fork_rank(&params, &id, 3, 2);
+    CHECK_OK(open_tcp(&params, &id, 3, 0, &bootstrap));
+    CHECK_OK(bootstrap->ops->all_gather(bootstrap, "x", 1, all));
+    const pid_t holder = (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+    if (holder == 0)
+        for (;;)
+            syscall(SYS_ppoll, NULL, 0, NULL, NULL, 0);
+    kill(first, SIGKILL);
+    struct gyre_event event = next_event(bootstrap);
+    CHECK(event.kind == GYRE_EVENT_LOST && event.rank == 1);
+    kill(second, SIGKILL);
+    event = next_event(bootstrap);
+    CHECK(event.kind == GYRE_EVENT_LOST && event.rank == 2);
+    kill(holder, SIGKILL);
+    bootstrap->ops->close(bootstrap);
+    waitpid(first, NULL, 0);
+    waitpid(second, NULL, 0);
+    waitpid(holder, NULL, 0);
+}
+
+/* It can end between two of the goodbyes that it passes on. */
+static void nobody_waits_for_goodbyes_after_the_hubs_end(void)
+{
+    const struct gyre_params params = params_with("30");
+    struct gyre_bootstrap *bootstrap = NULL;
+    bool has_left[3] = {false};
+    gyre_unique_id id;
+    char all[3];
+    const pid_t hub = fork_hub(&params, 3, 0, true, &id);
+    const pid_t silent = fork_rank(&params, &id, 3, 2); /* never says goodbye */
+    CHECK_OK(open_tcp(&params, &id, 3, 1, &bootstrap));
+    CHECK_OK(bootstrap->ops->all_gather(bootstrap, "x", 1, all));
+    struct gyre_event event = next_event(bootstrap);
+    CHECK_MSG(event.kind == GYRE_EVENT_LEFT && event.rank == 0, "%d %d", event.kind, event.rank);
+    kill(hub, SIGKILL);
+    while (!has_left[2] && event.kind == GYRE_EVENT_LEFT) {
+        event = next_event(bootstrap);
+        CHECK_MSG(event.kind == GYRE_EVENT_LEFT, "%d %d", event.kind, event.rank);
+        has_left[event.rank] = true;
+    }
+    CHECK(has_left[2]);
+    bootstrap->ops->close(bootstrap);
+    kill(silent, SIGKILL);
+    waitpid(silent, NULL, 0);
+    waitpid(hub, NULL, 0);
+}
+
+static void a_stopped_process_is_not_lost(void)
+{
+    const struct gyre_params params = params_with("30");
+    struct gyre_bootstrap *bootstrap = NULL;
+    struct gyre_event event;
+    gyre_unique_id id;
+    char all[2];
+    char message[GYRE_MESSAGE_MAX_BYTES] = "";
+    int wait_status = 0;
+    CHECK_OK(gyre_unique_id_create(&params, &id));
+    const pid_t pid = fork_rank(&params, &id, 2, 1);
+    CHECK_OK(open_tcp(&params, &id, 2, 0, &bootstrap));
+    CHECK_OK(bootstrap->ops->all_gather(bootstrap, "x", 1, all));
+    kill(pid, SIGSTOP);
+    CHECK(waitpid(pid, &wait_status, WUNTRACED) == pid && WIFSTOPPED(wait_status));
+    /* Far more than sockets hold: neither does posting block, nor is the stopped one given up
+     * because its window is full. Longer than the 8 s after which a silent host is gone. */
+    for (int i = 0; i < 8192; i++)
+        CHECK_OK(bootstrap->ops->post(bootstrap, 1, message, sizeof(message)));
+    CHECK_OK(bootstrap->ops->poll(bootstrap, 10000, &event));
+    CHECK_MSG(event.kind == GYRE_EVENT_NONE, "%s", event.text);
+    kill(pid, SIGKILL);
+    event = next_event(bootstrap);
+    CHECK(event.kind == GYRE_EVENT_LOST && event.rank == 1);
+    bootstrap->ops->close(bootstrap);
+    waitpid(pid, NULL, 0);
+}
+
+/* The rank has bytes on the way that the hub's process does not read. */
+static void a_stopped_hub_is_not_lost(void)
+{
+    const struct gyre_params params = params_with("30");
+    struct gyre_bootstrap *bootstrap = NULL;
+    struct gyre_event event;
+    gyre_unique_id id;
+    char all[2];
+    char message[GYRE_MESSAGE_MAX_BYTES] = "";
+    const pid_t pid = fork_hub(&params, 2, 0, false, &id);
+    CHECK_OK(open_tcp(&params, &id, 2, 1, &bootstrap));
+    CHECK_OK(bootstrap->ops->all_gather(bootstrap, "x", 1, all));
+    kill(pid, SIGSTOP);
+    CHECK(waitpid(pid, NULL, WUNTRACED) == pid);
+    /* More than its receive window holds, less than that and what this end buffers. */
+    for (int i = 0; i < 256; i++)
+        CHECK_OK(bootstrap->ops->post(bootstrap, 0, message, sizeof(message)));
+    CHECK_OK(bootstrap->ops->poll(bootstrap, 12000, &event));
+    CHECK_MSG(event.kind == GYRE_EVENT_NONE, "%s", event.text);
+    kill(pid, SIGKILL);
+    event = next_event(bootstrap);
+    CHECK(event.kind == GYRE_EVENT_LOST && event.rank == 0);
+    bootstrap->ops->close(bootstrap);
+    waitpid(pid, NULL, 0);
+}
+
+static void *raise_soon(void *fault)
+{
+    poll(NULL, 0, 300);
+    gyre_fault_raise(fault, GYRE_ERROR_ABORTED, "given up by the test");
+    return NULL;
+}
+
+/* The kernel of a stopped process takes connections all the same. */
+static void a_stopped_hub_does_not_answer_and_joining_it_can_be_given_up(void)
+{
+    const struct gyre_params patient = params_with("3600");
+    const struct gyre_params hasty = params_with("1");
+    struct gyre_bootstrap *bootstrap = NULL;
+    struct gyre_fault fault;
+    gyre_unique_id id;
+    pthread_t thread;
+    const pid_t pid = fork_hub(&patient, 0, -1, false, &id);
+    kill(pid, SIGSTOP);
+    CHECK(waitpid(pid, NULL, WUNTRACED) == pid);
+    CHECK_FAILS(open_tcp(&hasty, &id, 2, 1, &bootstrap), GYRE_ERROR_TIMEOUT, "does not answer");
+    gyre_fault_init(&fault);
+    const struct gyre_bootstrap_place place = {2, 1, &fault};
+    CHECK(pthread_create(&thread, NULL, raise_soon, &fault) == 0);
+    CHECK_FAILS(gyre_bootstrap_tcp_open(&patient, &id, &place, &bootstrap), GYRE_ERROR_ABORTED,
+                "given up");
+    pthread_join(thread, NULL);
+    gyre_fault_fini(&fault);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+}
+
+static const struct test_case cases[] = {
+    {"a killed process is lost with pid and words", a_killed_process_is_lost_with_pid_and_words},
+    {"the death of the hub's process is the loss of its rank",
+     the_death_of_the_hubs_process_is_the_loss_of_its_rank},
+    {"the death of a hub without a rank is nobody's loss",
+     the_death_of_a_hub_without_a_rank_is_nobodys_loss},
+    {"a forked child does not hide the death of its rank",
+     a_forked_child_does_not_hide_the_death_of_its_rank},
+    {"a descriptor elsewhere does not keep a link in the hub",
+     a_descriptor_elsewhere_does_not_keep_a_link_in_the_hub},
+    {"nobody waits for goodbyes after the hub's end", nobody_waits_for_goodbyes_after_the_hubs_end},
+    {"a stopped process is not lost", a_stopped_process_is_not_lost},
+    {"a stopped hub is not lost", a_stopped_hub_is_not_lost},
+    {"a stopped hub does not answer, and joining it can be given up",
+     a_stopped_hub_does_not_answer_and_joining_it_can_be_given_up},
+};
+
+TEST_MAIN(cases)

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Groups: of several streams, of messages that differ in size, of several communicators that share
+ * a stream.
+ */
+#include "core/base/util.h"
+#include "core/comm/comm.h"
+#include "tests/support/ranks.h"
+
+/* More than the FIFOs of a pair hold. */
+#define N_LONG ((size_t)8 << 20)
+
+static int32_t value_of(int from, int to, size_t i)
+{
+    return (int32_t)(i * 31U) + from * 1000003 + to * 7919;
+}
+
+struct message {
+    int32_t *out;
+    int32_t *in;
+    size_t n_elems;
+};
+
+static void copy(gyre_comm *comm, void *to, const void *from, size_t n_elems)
+{
+    CHECK_OK(comm->device->ops->copy(comm->device, to, from, n_elems * sizeof(int32_t)));
+}
+
+static gyre_stream make_stream(gyre_comm *comm)
+{
+    gyre_stream stream = NULL;
+    CHECK_OK(gyre_stream_create(&stream, test_device(), comm->device_info.ordinal));
+    return stream;
+}
+
+/* What `rank` sends to `to`, and room for as much. */
+static struct message make_message(gyre_comm *comm, int rank, int to, size_t n_elems)
+{
+    struct message message = {.n_elems = n_elems};
+    const size_t n_bytes = n_elems * sizeof(int32_t);
+    const int ordinal = comm->device_info.ordinal;
+    int32_t *values = calloc(n_elems, sizeof(*values));
+    CHECK_OK(gyre_mem_alloc((void **)&message.out, n_bytes, test_device(), ordinal));
+    CHECK_OK(gyre_mem_alloc((void **)&message.in, n_bytes, test_device(), ordinal));
+    copy(comm, message.in, values, n_elems);
+    for (size_t i = 0; i < n_elems; i++)
+        values[i] = value_of(rank, to, i);
+    copy(comm, message.out, values, n_elems);
+    free(values);
+    return message;
+}
+
+/* As `from` sent it; frees the message. */
+static void check_message(gyre_comm *comm, struct message *message, int from, int rank)
+{
+    int32_t *values = malloc(message->n_elems * sizeof(*values));
+    size_t n_wrong = 0;
+    copy(comm, values, message->in, message->n_elems);
+    for (size_t i = 0; i < message->n_elems; i++)
+        n_wrong += values[i] != value_of(from, rank, i);
+    CHECK_MSG(n_wrong == 0, "%zu of %zu elements from rank %d are wrong", n_wrong, message->n_elems,
+              from);
+    free(values);
+    CHECK_OK(gyre_mem_free(message->out, test_device()));
+    CHECK_OK(gyre_mem_free(message->in, test_device()));
+}
+
+/* Launched one after the other, both sends would wait for receives that wait for them. */
+static void swap_on_two_streams(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    const int peer = n_ranks - 1 - rank;
+    struct message message = make_message(comm, rank, peer, N_LONG);
+    gyre_stream streams[2] = {make_stream(comm), make_stream(comm)};
+    (void)argument;
+    CHECK_OK(gyre_group_start());
+    CHECK_OK(gyre_send(message.out, N_LONG, GYRE_INT32, peer, comm, streams[0]));
+    CHECK_OK(gyre_recv(message.in, N_LONG, GYRE_INT32, peer, comm, streams[1]));
+    CHECK_OK(gyre_group_end());
+    CHECK_OK(gyre_stream_synchronize(streams[1], test_device()));
+    CHECK_OK(gyre_stream_synchronize(streams[0], test_device()));
+    check_message(comm, &message, peer, rank);
+    for (int i = 0; i < 2; i++)
+        CHECK_OK(gyre_stream_destroy(streams[i], test_device()));
+}
+
+static void a_send_and_a_receive_may_be_on_two_streams(void)
+{
+    test_on_threads(2, swap_on_two_streams, NULL);
+}
+
+/* Every stream of a group waits for all of it, and the group for every stream: here the receiving
+ * stream for the copy, which waits for the all-reduce ahead of the send. */
+static void send_to_oneself_on_two_streams(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    struct message sum = make_message(comm, 0, 0, N_LONG);
+    struct message message = make_message(comm, rank, rank, N_LONG);
+    gyre_stream streams[2] = {make_stream(comm), make_stream(comm)};
+    (void)n_ranks;
+    (void)argument;
+    CHECK_OK(gyre_broadcast(sum.out, sum.in, N_LONG, GYRE_INT32, 0, comm, streams[0]));
+    CHECK_OK(gyre_group_start());
+    CHECK_OK(gyre_recv(message.in, N_LONG, GYRE_INT32, rank, comm, streams[1]));
+    CHECK_OK(gyre_send(message.out, N_LONG, GYRE_INT32, rank, comm, streams[0]));
+    CHECK_OK(gyre_group_end());
+    CHECK_OK(gyre_stream_synchronize(streams[1], test_device()));
+    check_message(comm, &message, rank, rank);
+    check_message(comm, &sum, 0, 0);
+    for (int i = 0; i < 2; i++)
+        CHECK_OK(gyre_stream_destroy(streams[i], test_device()));
+}
+
+static void a_copy_within_a_rank_holds_up_the_receiving_stream(void)
+{
+    test_on_threads(2, send_to_oneself_on_two_streams, NULL);
+}
+
+/* One thread serves both ranks, which have a stream in common: neither rank's calls may begin to
+ * hold it up before the other's wait for it. GPUs: a thread has one device current. */
+static void serve_two_ranks_on_shared_streams(void)
+{
+    enum { COUNT = 1000 };
+    static int32_t out[2][COUNT], in[2][COUNT];
+    gyre_comm *comms[2];
+    gyre_stream streams[3];
+    const gyre_config config = test_config(0);
+    CHECK_OK(gyre_comm_init_all(comms, 2, NULL, &config));
+    for (int i = 0; i < 3; i++)
+        CHECK_OK(gyre_stream_create(&streams[i], GYRE_DEVICE_HOST, -1));
+    CHECK_OK(gyre_group_start());
+    for (int rank = 0; rank < 2; rank++) {
+        for (size_t i = 0; i < COUNT; i++)
+            out[rank][i] = value_of(rank, 1 - rank, i);
+        CHECK_OK(gyre_send(out[rank], COUNT, GYRE_INT32, 1 - rank, comms[rank], streams[rank]));
+        CHECK_OK(gyre_recv(in[rank], COUNT, GYRE_INT32, 1 - rank, comms[rank], streams[2]));
+    }
+    CHECK_OK(gyre_group_end());
+    CHECK_OK(gyre_stream_synchronize(streams[2], GYRE_DEVICE_HOST));
+    for (int rank = 0; rank < 2; rank++)
+        CHECK(memcmp(in[rank], out[1 - rank], sizeof(in[rank])) == 0);
+    for (int i = 0; i < 3; i++)
+        CHECK_OK(gyre_stream_destroy(streams[i], GYRE_DEVICE_HOST));
+    for (int rank = 0; rank < 2; rank++)
+        CHECK_OK(gyre_comm_destroy(comms[rank]));
+}
+
+static void communicators_of_a_group_may_share_streams(void)
+{
+    if (test_device() == GYRE_DEVICE_HOST) {
+        serve_two_ranks_on_shared_streams();
+        setenv("GYRE_CHECK", "calls", 1);
+        serve_two_ranks_on_shared_streams();
+        unsetenv("GYRE_CHECK");
+    }
+}
+
+/* The threads that compare have default streams of their own: the caller's is meant. */
+static void calls_that_are_compared_keep_the_callers_default_stream(void)
+{
+    enum { COUNT = 200000 };
+    static int32_t values[2][COUNT];
+    gyre_comm *comms[2];
+    gyre_stream streams[2] = {NULL, NULL};
+    const gyre_config config = test_config(0);
+    if (test_device() != GYRE_DEVICE_HOST)
+        return;
+    setenv("GYRE_CHECK", "calls", 1);
+    CHECK_OK(gyre_comm_init_all(comms, 2, NULL, &config));
+    CHECK_OK(gyre_stream_create(&streams[1], GYRE_DEVICE_HOST, -1));
+    for (int round = 0; round < 3; round++) {
+        for (size_t i = 0; i < COUNT; i++)
+            values[0][i] = values[1][i] = 1;
+        for (int call = 0; call < 2; call++) { /* the second reads what the first wrote */
+            CHECK_OK(gyre_group_start());
+            for (int rank = 0; rank < 2; rank++)
+                CHECK_OK(gyre_all_reduce(values[rank], values[rank], COUNT, GYRE_INT32, GYRE_SUM,
+                                         comms[rank], streams[rank]));
+            CHECK_OK(gyre_group_end());
+        }
+        for (int rank = 0; rank < 2; rank++) {
+            CHECK_OK(gyre_stream_synchronize(streams[rank], GYRE_DEVICE_HOST));
+            CHECK(values[rank][COUNT - 1] == 4);
+        }
+    }
+    CHECK_OK(gyre_stream_destroy(streams[1], GYRE_DEVICE_HOST));
+    for (int rank = 0; rank < 2; rank++)
+        CHECK_OK(gyre_comm_destroy(comms[rank]));
+    unsetenv("GYRE_CHECK");
+}
+
+/* The split is under way when the group's calls are launched. */
+static void call_and_split(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    gyre_comm *child = NULL;
+    gyre_config config = test_config(rank);
+    gyre_status status = GYRE_IN_PROGRESS;
+    struct message message = make_message(comm, 0, 0, 1000);
+    gyre_stream stream = make_stream(comm);
+    (void)n_ranks;
+    (void)argument;
+    config.blocking = 0;
+    CHECK_OK(gyre_group_start());
+    CHECK_OK(gyre_broadcast(message.out, message.in, 1000, GYRE_INT32, 0, comm, stream));
+    CHECK(gyre_comm_split(comm, 0, rank, &child, &config) == GYRE_IN_PROGRESS);
+    CHECK(gyre_group_end() == GYRE_IN_PROGRESS);
+    while (status == GYRE_IN_PROGRESS)
+        CHECK_OK(gyre_comm_async_error(child, &status));
+    CHECK_OK(gyre_stream_synchronize(stream, test_device()));
+    check_message(comm, &message, 0, 0);
+    CHECK_OK(gyre_stream_destroy(stream, test_device()));
+    CHECK_OK(gyre_comm_destroy(child));
+}
+
+static void a_group_may_end_while_a_split_of_it_goes_on(void)
+{
+    test_on_threads(2, call_and_split, NULL);
+}
+
+/* Every rank sends to every other: 0, 1, a few, many elements, by other protocols on GPUs. */
+static void exchange_unevenly(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    static const size_t sizes[] = {1, 1 << 20, 0, 1000003, 16411, 7};
+    struct message out[TEST_MAX_RANKS], in[TEST_MAX_RANKS];
+    gyre_stream stream = make_stream(comm);
+    (void)argument;
+    for (int peer = 0; peer < n_ranks; peer++) {
+        /* Both ends know how long it is. */
+        const size_t n_out = sizes[(size_t)(rank * 2 + peer) % GYRE_ARRAY_LENGTH(sizes)];
+        const size_t n_in = sizes[(size_t)(peer * 2 + rank) % GYRE_ARRAY_LENGTH(sizes)];
+        out[peer] = make_message(comm, rank, peer, n_out + 1);
+        in[peer] = make_message(comm, rank, peer, n_in + 1);
+        out[peer].n_elems = n_out;
+        in[peer].n_elems = n_in;
+    }
+    CHECK_OK(gyre_group_start());
+    for (int peer = 0; peer < n_ranks; peer++) {
+        CHECK_OK(gyre_send(out[peer].out, out[peer].n_elems, GYRE_INT32, peer, comm, stream));
+        CHECK_OK(gyre_recv(in[peer].in, in[peer].n_elems, GYRE_INT32, peer, comm, stream));
+    }
+    CHECK_OK(gyre_group_end());
+    CHECK_OK(gyre_stream_synchronize(stream, test_device()));
+    for (int peer = 0; peer < n_ranks; peer++) {
+        check_message(comm, &in[peer], peer, rank);
+        out[peer].n_elems = 0; /* nothing came there */
+        check_message(comm, &out[peer], peer, rank);
+    }
+    CHECK_OK(gyre_stream_destroy(stream, test_device()));
+}
+
+static void messages_of_a_group_may_differ_in_size(void)
+{
+    test_on_processes(2, exchange_unevenly, NULL); /* forks: before there are threads */
+    test_on_threads(2, exchange_unevenly, NULL);
+    test_on_threads(4, exchange_unevenly, NULL);
+}
+
+static const struct test_case cases[] = {
+    {"a send and a receive may be on two streams", a_send_and_a_receive_may_be_on_two_streams},
+    {"a copy within a rank holds up the receiving stream",
+     a_copy_within_a_rank_holds_up_the_receiving_stream},
+    {"communicators of a group may share streams", communicators_of_a_group_may_share_streams},
+    {"calls that are compared keep the caller's default stream",
+     calls_that_are_compared_keep_the_callers_default_stream},
+    {"a group may end while a split of it goes on", a_group_may_end_while_a_split_of_it_goes_on},
+    {"messages of a group may differ in size", messages_of_a_group_may_differ_in_size},
+};
+
+TEST_MAIN(cases)

@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Groups of several communicators that share streams: in which order they are launched, and what
+ * GYRE_CHECK=calls compares before.
+ */
+#include "core/base/util.h"
+#include "core/comm/comm.h"
+#include "core/device/host_stream.h"
+#include "tests/support/ranks.h"
+
+enum { N_COMMS = 3, N_ELEMS = 100, N_ROUNDS = 50 };
+
+/* What hangs becomes an error that names the call. */
+#define OPERATION_TIMEOUT_MS "20000"
+
+/* One communicator's buffer on a rank. */
+struct sum {
+    gyre_comm *comm;
+    int32_t *values; /* on the device */
+};
+
+static struct sum make_sum(gyre_comm *comm)
+{
+    const int32_t ones[N_ELEMS] = {1, 1, 1};
+    struct sum sum = {.comm = comm};
+    CHECK_OK(gyre_mem_alloc((void **)&sum.values, sizeof(ones), test_device(),
+                            comm->device_info.ordinal));
+    CHECK_OK(comm->device->ops->copy(comm->device, sum.values, ones, sizeof(ones)));
+    return sum;
+}
+
+/* values[0] *= n_ranks; wraps, as integers do. */
+static gyre_status add_up(struct sum *sum, gyre_stream stream)
+{
+    return gyre_all_reduce(sum->values, sum->values, N_ELEMS, GYRE_INT32, GYRE_SUM, sum->comm,
+                           stream);
+}
+
+static void check_sum(struct sum *sum, int n_ranks, int n_calls)
+{
+    int32_t values[N_ELEMS];
+    uint32_t expected = 1;
+    for (int i = 0; i < n_calls; i++)
+        expected *= (uint32_t)n_ranks;
+    CHECK_OK(sum->comm->device->ops->copy(sum->comm->device, values, sum->values, sizeof(values)));
+    CHECK_MSG((uint32_t)values[0] == expected && values[3] == 0, "%d, not %u", values[0], expected);
+    CHECK_OK(gyre_mem_free(sum->values, test_device()));
+}
+
+static gyre_stream make_stream(const gyre_comm *comm)
+{
+    gyre_stream stream = NULL;
+    CHECK_OK(gyre_stream_create(&stream, test_device(), comm->device_info.ordinal));
+    return stream;
+}
+
+static void finish_stream(gyre_stream stream)
+{
+    CHECK_OK(gyre_stream_synchronize(stream, test_device()));
+    CHECK_OK(gyre_stream_destroy(stream, test_device()));
+}
+
+/* Every rank begins with another communicator, in another order in every group. */
+static void call_in_own_orders(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    struct sum sums[N_COMMS] = {make_sum(comm)};
+    gyre_stream stream = make_stream(comm);
+    (void)argument;
+    for (int i = 1; i < N_COMMS; i++) {
+        gyre_comm *child = NULL;
+        CHECK_OK(gyre_comm_split(comm, 0, rank, &child, NULL));
+        sums[i] = make_sum(child);
+    }
+    for (int round = 0; round < N_ROUNDS; round++) {
+        CHECK_OK(gyre_group_start());
+        for (int i = 0; i < N_COMMS; i++) {
+            const int step = 1 + (round / 2 + rank) % 2;
+            CHECK_OK(add_up(&sums[(i * step + rank + round) % N_COMMS], stream));
+        }
+        CHECK_OK(gyre_group_end());
+    }
+    finish_stream(stream);
+    for (int i = 0; i < N_COMMS; i++)
+        check_sum(&sums[i], n_ranks, N_ROUNDS);
+    for (int i = 1; i < N_COMMS; i++)
+        CHECK_OK(gyre_comm_destroy(sums[i].comm));
+}
+
+static void ranks_may_name_communicators_in_any_order(void)
+{
+    setenv("GYRE_TIMEOUT", OPERATION_TIMEOUT_MS, 1);
+    test_on_processes(2, call_in_own_orders, NULL); /* forks: before there are threads */
+    test_on_threads(2, call_in_own_orders, NULL);
+    test_on_threads(3, call_in_own_orders, NULL);
+}
+
+static void compared_communicators_may_share_a_stream(void)
+{
+    setenv("GYRE_CHECK", "calls", 1);
+    ranks_may_name_communicators_in_any_order();
+}
+
+/* A rank that a message does not concern calls the pair's communicator first. */
+static void skip_a_message(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    gyre_comm *pair = NULL;
+    struct sum message = make_sum(comm), all = make_sum(comm), two = make_sum(comm);
+    gyre_stream stream = make_stream(comm);
+    (void)argument;
+    CHECK_OK(gyre_comm_split(comm, rank < 2 ? 0 : GYRE_SPLIT_NOCOLOR, rank, &pair, NULL));
+    two.comm = pair;
+    CHECK_OK(gyre_group_start());
+    if (rank == 2)
+        CHECK_OK(gyre_send(message.values, N_ELEMS, GYRE_INT32, 0, comm, stream));
+    if (rank == 0)
+        CHECK_OK(gyre_recv(message.values, N_ELEMS, GYRE_INT32, 2, comm, stream));
+    if (rank < 2)
+        CHECK_OK(add_up(&two, stream));
+    CHECK_OK(add_up(&all, stream));
+    CHECK_OK(gyre_group_end());
+    finish_stream(stream);
+    two.comm = comm;
+    check_sum(&message, n_ranks, 0);
+    check_sum(&all, n_ranks, 1);
+    check_sum(&two, 2, rank < 2 ? 1 : 0);
+    if (pair != NULL)
+        CHECK_OK(gyre_comm_destroy(pair));
+}
+
+static void a_message_may_skip_a_rank(void)
+{
+    setenv("GYRE_TIMEOUT", OPERATION_TIMEOUT_MS, 1);
+    test_on_threads(3, skip_a_message, NULL);
+}
+
+/* Two communicators of two ranks; one thread serves both ranks, each with one stream. GPUs: a
+ * thread has one device current. */
+static void serve_two_ranks(void)
+{
+    gyre_comm *comms[2][2];
+    struct sum sums[2][2];
+    gyre_stream streams[2];
+    const gyre_config config = test_config(0);
+    for (int i = 0; i < 2; i++)
+        CHECK_OK(gyre_comm_init_all(comms[i], 2, NULL, &config));
+    for (int rank = 0; rank < 2; rank++) {
+        streams[rank] = make_stream(comms[0][rank]);
+        for (int i = 0; i < 2; i++)
+            sums[i][rank] = make_sum(comms[i][rank]);
+    }
+    for (int round = 0; round < N_ROUNDS; round++) {
+        CHECK_OK(gyre_group_start());
+        for (int call = 0; call < 4; call++) { /* rank 1 has the other order */
+            const int rank = call / 2;
+            CHECK_OK(add_up(&sums[(call + rank) % 2][rank], streams[rank]));
+        }
+        CHECK_OK(gyre_group_end());
+    }
+    for (int rank = 0; rank < 2; rank++)
+        finish_stream(streams[rank]);
+    for (int i = 0; i < 2; i++)
+        for (int rank = 0; rank < 2; rank++)
+            check_sum(&sums[i][rank], 2, N_ROUNDS);
+    for (int i = 0; i < 2; i++)
+        for (int rank = 0; rank < 2; rank++)
+            CHECK_OK(gyre_comm_destroy(comms[i][rank]));
+}
+
+static void ranks_of_one_thread_may_name_communicators_in_any_order(void)
+{
+    if (test_device() != GYRE_DEVICE_HOST)
+        return;
+    setenv("GYRE_TIMEOUT", OPERATION_TIMEOUT_MS, 1);
+    serve_two_ranks();
+    setenv("GYRE_CHECK", "calls", 1);
+    serve_two_ranks();
+}
+
+/* Rank 1 has made communicators of its own before. */
+static void compare_numbers(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    const gyre_config config = test_config(rank);
+    gyre_comm *own[3], *children[2];
+    uint64_t numbers[3], all[2][3];
+    (void)n_ranks;
+    (void)argument;
+    for (int i = 0; rank == 1 && i < 3; i++) {
+        const int ordinal = rank;
+        CHECK_OK(gyre_comm_init_all(&own[i], 1, &ordinal, &config));
+    }
+    for (int i = 0; i < 2; i++)
+        CHECK_OK(gyre_comm_split(comm, 0, rank, &children[i], NULL));
+    numbers[0] = comm->number;
+    numbers[1] = children[0]->number;
+    numbers[2] = children[1]->number;
+    CHECK_OK(gyre_comm_exchange(comm, numbers, sizeof(numbers), all));
+    CHECK(memcmp(all[0], all[1], sizeof(all[0])) == 0);
+    CHECK(numbers[0] < numbers[1] && numbers[1] < numbers[2]);
+    for (int i = 0; i < 2; i++)
+        CHECK_OK(gyre_comm_destroy(children[i]));
+    for (int i = 0; rank == 1 && i < 3; i++)
+        CHECK_OK(gyre_comm_destroy(own[i]));
+}
+
+static void communicators_have_one_order_on_all_ranks(void)
+{
+    test_on_processes(2, compare_numbers, NULL);
+}
+
+/* Rank 1 waits for the first sum before it calls the second; rank 0 has both in one group. */
+static void cut_groups_differently(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    gyre_comm *child = NULL;
+    CHECK_OK(gyre_comm_split(comm, 0, rank, &child, NULL));
+    struct sum first = make_sum(comm), second = make_sum(child);
+    gyre_stream stream = make_stream(comm);
+    (void)argument;
+    CHECK_OK(gyre_group_start());
+    CHECK_OK(add_up(&first, stream));
+    if (rank == 1) {
+        CHECK_OK(gyre_group_end());
+        CHECK_OK(gyre_stream_synchronize(stream, test_device()));
+        CHECK_OK(gyre_group_start());
+    }
+    CHECK_OK(add_up(&first, stream));
+    CHECK_OK(add_up(&second, stream));
+    CHECK_OK(gyre_group_end());
+    finish_stream(stream);
+    check_sum(&first, n_ranks, 2);
+    check_sum(&second, n_ranks, 1);
+    CHECK_OK(gyre_comm_destroy(child));
+}
+
+static void compared_calls_are_launched_as_soon_as_they_are_compared(void)
+{
+    setenv("GYRE_TIMEOUT", OPERATION_TIMEOUT_MS, 1);
+    setenv("GYRE_BOOTSTRAP_TIMEOUT", "20", 1);
+    setenv("GYRE_CHECK", "calls", 1);
+    test_on_threads(2, cut_groups_differently, NULL);
+}
+
+/* The second communicator's calls differ: nothing of them moves, the first's is carried out. */
+static void differ_in_one_communicator(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    gyre_comm *child = NULL;
+    gyre_status status = GYRE_SUCCESS;
+    CHECK_OK(gyre_comm_split(comm, 0, rank, &child, NULL));
+    struct sum good = make_sum(comm), bad = make_sum(child);
+    gyre_stream stream = make_stream(comm);
+    (void)argument;
+    CHECK_OK(gyre_group_start());
+    if (rank == 0)
+        CHECK_OK(add_up(&bad, stream));
+    else
+        CHECK_OK(gyre_broadcast(bad.values, bad.values, N_ELEMS, GYRE_INT32, 0, child, stream));
+    CHECK_OK(add_up(&good, stream));
+    status = gyre_group_end();
+    CHECK_MSG(status == GYRE_ERROR_INVALID_USAGE, "%s", gyre_status_name(status));
+    CHECK_MSG(strstr(gyre_last_error(), "all_reduce(") != NULL &&
+                  strstr(gyre_last_error(), "broadcast(") != NULL &&
+                  strstr(gyre_last_error(), "no data was moved") != NULL,
+              "%s", gyre_last_error());
+    finish_stream(stream);
+    check_sum(&good, n_ranks, 1);
+    check_sum(&bad, n_ranks, 0);
+    CHECK_OK(gyre_comm_destroy(child));
+}
+
+static void calls_of_a_group_that_differ_are_refused_before_data_moves(void)
+{
+    setenv("GYRE_CHECK", "calls", 1);
+    test_on_threads(2, differ_in_one_communicator, NULL);
+}
+
+/* Both the comparison and the split tell the other ranks something through the bootstrap. */
+static void compare_during_a_split(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    gyre_comm *child = NULL;
+    gyre_config config = test_config(rank);
+    gyre_status status = GYRE_IN_PROGRESS;
+    struct sum sum = make_sum(comm);
+    gyre_stream stream = make_stream(comm);
+    (void)argument;
+    config.blocking = 0;
+    CHECK_OK(gyre_group_start());
+    CHECK_OK(add_up(&sum, stream));
+    CHECK(gyre_comm_split(comm, 0, rank, &child, &config) == GYRE_IN_PROGRESS);
+    CHECK(gyre_group_end() == GYRE_IN_PROGRESS);
+    while (status == GYRE_IN_PROGRESS)
+        CHECK_OK(gyre_comm_async_error(child, &status));
+    CHECK_OK(status);
+    finish_stream(stream);
+    check_sum(&sum, n_ranks, 1);
+    CHECK_OK(gyre_comm_destroy(child));
+}
+
+static void calls_may_be_compared_while_a_split_goes_on(void)
+{
+    setenv("GYRE_CHECK", "calls", 1);
+    setenv("GYRE_BOOTSTRAP_TIMEOUT", "20", 1);
+    for (int i = 0; i < 10; i++)
+        test_on_threads(2, compare_during_a_split, NULL);
+}
+
+/* Work of the program ahead of a call. */
+struct obstacle {
+    struct gyre_task task; /* first: what the stream hands back */
+    uint32_t is_gone;
+    uint32_t is_released;
+};
+
+static enum gyre_task_state poll_obstacle(struct gyre_task *task, gyre_status *status_out)
+{
+    const struct obstacle *obstacle = (const struct obstacle *)(void *)task;
+    (void)status_out;
+    return gyre_load_acquire_u32(&obstacle->is_gone) != 0 ? GYRE_TASK_DONE : GYRE_TASK_IDLE;
+}
+
+static void release_obstacle(struct gyre_task *task)
+{
+    gyre_store_release_u32(&((struct obstacle *)(void *)task)->is_released, 1);
+}
+
+/* Until the log says it; it is written without a buffer. */
+static bool wait_for_log(const char *path, const char *words)
+{
+    const uint64_t end_ns = gyre_now_ns() + 30000000000ULL;
+    char text[8192] = "";
+    while (gyre_now_ns() < end_ns) {
+        FILE *file = fopen(path, "r");
+        if (file == NULL)
+            continue;
+        const size_t n = fread(text, 1, sizeof(text) - 1, file);
+        fclose(file);
+        text[n] = '\0';
+        if (strstr(text, words) != NULL)
+            return true;
+        sched_yield();
+    }
+    fprintf(stderr, "log: %s\n", text);
+    return false;
+}
+
+static void stall_behind_an_obstacle(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    struct sum sum = make_sum(comm);
+    struct obstacle obstacle = {{NULL, poll_obstacle, release_obstacle}, 0, 0};
+    gyre_stream stream = make_stream(comm);
+    if (rank == 1)
+        CHECK_OK(gyre_host_stream_push(stream, &obstacle.task));
+    CHECK_OK(add_up(&sum, stream));
+    if (rank == 1) {
+        CHECK(wait_for_log(argument, "GYRE_CHECK=calls found them alike"));
+        gyre_store_release_u32(&obstacle.is_gone, 1);
+    }
+    finish_stream(stream);
+    check_sum(&sum, n_ranks, 1);
+}
+
+static void a_stall_of_compared_calls_does_not_advise_to_compare_them(void)
+{
+    char path[] = "/tmp/gyre_test_group_order_XXXXXX";
+    const int fd = mkstemp(path);
+    if (test_device() != GYRE_DEVICE_HOST)
+        return;
+    CHECK(fd >= 0);
+    setenv("GYRE_DEBUG_FILE", path, 1);
+    setenv("GYRE_STALL_WARN", "1", 1);
+    setenv("GYRE_CHECK", "calls", 1);
+    test_on_threads(2, stall_behind_an_obstacle, path);
+    unlink(path);
+    close(fd);
+}
+
+static const struct test_case cases[] = {
+    {"ranks may name a group's communicators in any order",
+     ranks_may_name_communicators_in_any_order},
+    {"communicators whose calls are compared may share a stream",
+     compared_communicators_may_share_a_stream},
+    {"a message may skip a rank", a_message_may_skip_a_rank},
+    {"ranks of one thread may name a group's communicators in any order",
+     ranks_of_one_thread_may_name_communicators_in_any_order},
+    {"communicators have one order on all ranks", communicators_have_one_order_on_all_ranks},
+    {"compared calls are launched as soon as they are compared",
+     compared_calls_are_launched_as_soon_as_they_are_compared},
+    {"calls of a group that differ are refused before data moves",
+     calls_of_a_group_that_differ_are_refused_before_data_moves},
+    {"calls may be compared while a split goes on", calls_may_be_compared_while_a_split_goes_on},
+    {"a stall of compared calls does not advise to compare them",
+     a_stall_of_compared_calls_does_not_advise_to_compare_them},
+};
+
+TEST_MAIN(cases)

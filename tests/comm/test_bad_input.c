@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Bad input: each gives a clear error with its cause, loses nothing, hangs nothing.
+ */
+#include "core/call/record.h"
+#include "tests/support/ranks.h"
+
+#define HOST GYRE_DEVICE_HOST
+
+static void bad_arguments(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    (void)rank;
+    (void)argument;
+    float data[64];
+    float out[64];
+    CHECK_FAILS(gyre_all_reduce(NULL, out, 1, GYRE_FLOAT32, GYRE_SUM, comm, NULL),
+                GYRE_ERROR_INVALID_ARGUMENT, "send buffer is NULL");
+    CHECK_FAILS(gyre_all_reduce(data, NULL, 1, GYRE_FLOAT32, GYRE_SUM, comm, NULL),
+                GYRE_ERROR_INVALID_ARGUMENT, "recv buffer is NULL");
+    CHECK_FAILS(gyre_all_reduce(data, data + 1, 8, GYRE_FLOAT32, GYRE_SUM, comm, NULL),
+                GYRE_ERROR_INVALID_ARGUMENT, "overlap");
+    CHECK_FAILS(gyre_all_gather(data, data, 4, GYRE_FLOAT32, NULL, NULL),
+                GYRE_ERROR_INVALID_ARGUMENT, "communicator is NULL");
+    CHECK_FAILS(gyre_all_reduce(data, out, SIZE_MAX / 2, GYRE_FLOAT64, GYRE_SUM, comm, NULL),
+                GYRE_ERROR_INVALID_ARGUMENT, "2^63");
+    CHECK_FAILS(gyre_all_reduce(data, out, 1, (gyre_dtype)12, GYRE_SUM, comm, NULL),
+                GYRE_ERROR_INVALID_ARGUMENT, "dtype 12");
+    CHECK_FAILS(gyre_all_reduce(data, out, 1, GYRE_FLOAT32, (gyre_op)9, comm, NULL),
+                GYRE_ERROR_INVALID_ARGUMENT, "op 9");
+    CHECK_FAILS(gyre_broadcast(data, out, 1, GYRE_FLOAT32, n_ranks, comm, NULL),
+                GYRE_ERROR_INVALID_ARGUMENT, "root");
+    CHECK_FAILS(gyre_reduce(data, out, 1, GYRE_FLOAT32, GYRE_SUM, -1, comm, NULL),
+                GYRE_ERROR_INVALID_ARGUMENT, "root");
+    CHECK_FAILS(gyre_send(data, 1, GYRE_FLOAT32, n_ranks, comm, NULL), GYRE_ERROR_INVALID_ARGUMENT,
+                "peer");
+    CHECK_FAILS(gyre_send(data, 1, GYRE_FLOAT32, rank, comm, NULL), GYRE_ERROR_INVALID_USAGE,
+                "itself");
+    CHECK_FAILS(gyre_group_end(), GYRE_ERROR_INVALID_USAGE, "without group_start");
+    /* Nothing was lost: the next good call works. */
+    data[0] = 1.0F;
+    CHECK_OK(gyre_all_reduce(data, out, 1, GYRE_FLOAT32, GYRE_SUM, comm, NULL));
+    CHECK_OK(gyre_stream_synchronize(NULL, HOST));
+    CHECK(out[0] == (float)n_ranks);
+}
+
+static void bad_arguments_are_refused_and_lose_nothing(void)
+{
+    test_on_threads(2, bad_arguments, NULL);
+}
+
+struct lone_init {
+    gyre_unique_id id;
+    gyre_status status;
+    char cause[GYRE_CAUSE_MAX_BYTES];
+};
+
+static void *init_rank_0(void *argument)
+{
+    struct lone_init *init = argument;
+    gyre_config config = GYRE_CONFIG_INIT;
+    gyre_comm *comm = NULL;
+    config.device_kind = HOST;
+    init->status = gyre_comm_init_rank(&comm, 2, &init->id, 0, &config);
+    snprintf(init->cause, sizeof(init->cause), "%s", gyre_last_error());
+    return NULL;
+}
+
+/* Without a bound of its own: the bootstrap's timeout is an hour here. */
+static void the_others_hear_why_a_rank_cannot_init(void)
+{
+    struct lone_init other;
+    gyre_config config = GYRE_CONFIG_INIT;
+    gyre_comm *comm = NULL;
+    pthread_t thread;
+    setenv("GYRE_BOOTSTRAP_TIMEOUT", "3600", 1);
+    CHECK_OK(gyre_get_unique_id(&other.id));
+    CHECK(pthread_create(&thread, NULL, init_rank_0, &other) == 0);
+    config.device_kind = HOST;
+    config.timeout_ms = -5;
+    CHECK_FAILS(gyre_comm_init_rank(&comm, 2, &other.id, 1, &config), GYRE_ERROR_INVALID_ARGUMENT,
+                "config.timeout_ms is -5");
+    pthread_join(thread, NULL);
+    CHECK_MSG(other.status == GYRE_ERROR_REMOTE &&
+                  strstr(other.cause, "rank 1 failed: config.timeout_ms is -5") != NULL,
+              "%s", other.cause);
+    unsetenv("GYRE_BOOTSTRAP_TIMEOUT");
+}
+
+static void a_bad_init_names_what_is_wrong(void)
+{
+    gyre_comm *comm;
+    gyre_unique_id id;
+    memset(&id, 0, sizeof(id));
+    gyre_config config = GYRE_CONFIG_INIT;
+    config.device_kind = HOST;
+    CHECK_FAILS(gyre_comm_init_rank(&comm, 0, &id, 0, &config), GYRE_ERROR_INVALID_ARGUMENT,
+                "n_ranks");
+    CHECK_FAILS(gyre_comm_init_rank(&comm, 2, &id, 2, &config), GYRE_ERROR_INVALID_ARGUMENT,
+                "rank 2");
+    CHECK_FAILS(gyre_comm_init_rank(&comm, 2, NULL, 0, &config), GYRE_ERROR_INVALID_ARGUMENT,
+                "NULL");
+    CHECK_FAILS(gyre_comm_init_rank(&comm, 2, &id, 0, &config), GYRE_ERROR_INVALID_ARGUMENT, "id");
+    config.traffic_class = 256;
+    CHECK_FAILS(gyre_comm_init_all(&comm, 1, NULL, &config), GYRE_ERROR_INVALID_ARGUMENT,
+                "traffic_class");
+    config.traffic_class = GYRE_CONFIG_UNDEFINED;
+    config.transport = "carrier pigeon";
+    CHECK_FAILS(gyre_comm_init_all(&comm, 1, NULL, &config), GYRE_ERROR_INVALID_ARGUMENT,
+                "carrier pigeon");
+    config.transport = NULL;
+    config.net = "smoke";
+    CHECK_FAILS(gyre_comm_init_all(&comm, 1, NULL, &config), GYRE_ERROR_INVALID_ARGUMENT,
+                "config.net=smoke is not legal: expected IB Socket");
+    config.struct_bytes = offsetof(gyre_config, net); /* of a caller that does not know the field */
+    CHECK_OK(gyre_comm_init_all(&comm, 1, NULL, &config));
+    CHECK_OK(gyre_comm_destroy(comm));
+}
+
+static void unknown_and_unparsable_variables_fail_at_init(void)
+{
+    gyre_comm *comm;
+    gyre_config config = GYRE_CONFIG_INIT;
+    config.device_kind = HOST;
+    setenv("GYRE_IB_HCAS", "mlx5_0", 1);
+    CHECK_FAILS(gyre_comm_init_all(&comm, 1, NULL, &config), GYRE_ERROR_INVALID_ARGUMENT,
+                "GYRE_IB_HCA");
+    unsetenv("GYRE_IB_HCAS");
+    setenv("GYRE_IB_TC", "abc", 1);
+    CHECK_FAILS(gyre_comm_init_all(&comm, 1, NULL, &config), GYRE_ERROR_INVALID_ARGUMENT, "abc");
+    unsetenv("GYRE_IB_TC");
+    setenv("GYRE_ALGO", "rign", 1);
+    CHECK_FAILS(gyre_comm_init_all(&comm, 1, NULL, &config), GYRE_ERROR_INVALID_ARGUMENT, "ring");
+    unsetenv("GYRE_ALGO");
+}
+
+static void errors_name_the_variable_that_the_user_has_set(void)
+{
+    static const struct {
+        const char *variable, *value, *words;
+    } rows[] = {
+        {"NCCL_ALGO", "foo", "NCCL_ALGO: \"foo\" is none of"},
+        {"NCCL_TOPO_FILE", "/nonexistent", "NCCL_TOPO_FILE: "},
+        {"NCCL_P2P_LEVEL", "near", "NCCL_P2P_LEVEL"},
+    };
+    gyre_comm *comm;
+    gyre_config config = GYRE_CONFIG_INIT;
+    config.device_kind = HOST;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        setenv(rows[i].variable, rows[i].value, 1);
+        CHECK(gyre_comm_init_all(&comm, 1, NULL, &config) != GYRE_SUCCESS);
+        CHECK_MSG(strstr(gyre_last_error(), rows[i].words) != NULL, "%s", gyre_last_error());
+        unsetenv(rows[i].variable);
+    }
+}
+
+/* One rank's call differs from the others'. */
+struct misfit {
+    enum gyre_collective coll[2];
+    size_t count[2];
+    gyre_dtype dtype[2];
+    gyre_op op[2];
+    int root[2];
+};
+
+static void misfitting_call(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    const struct misfit *misfit = argument;
+    const int i = rank == n_ranks - 1;
+    float in[4096] = {0};
+    float out[4096];
+    gyre_status status = misfit->coll[i] == GYRE_COLL_ALL_REDUCE
+                             ? gyre_all_reduce(in, out, misfit->count[i], misfit->dtype[i],
+                                               misfit->op[i], comm, NULL)
+                             : gyre_broadcast(in, out, misfit->count[i], misfit->dtype[i],
+                                              misfit->root[i], comm, NULL);
+    if (status == GYRE_SUCCESS)
+        status = gyre_stream_synchronize(NULL, HOST);
+    /* A root that has sent everything may not notice before its next call. */
+    for (int more = 0; more < 1000 && status == GYRE_SUCCESS; more++) {
+        status = gyre_all_reduce(in, out, 1, GYRE_FLOAT32, GYRE_SUM, comm, NULL);
+        if (status == GYRE_SUCCESS)
+            status = gyre_stream_synchronize(NULL, HOST);
+    }
+    CHECK_MSG(status == GYRE_ERROR_INVALID_USAGE, "%s: %s", gyre_status_name(status),
+              gyre_last_error());
+    char expected[32];
+    snprintf(expected, sizeof(expected), "rank %d (", n_ranks - 1);
+    CHECK_MSG(strstr(gyre_last_error(), expected) != NULL, "%s", gyre_last_error());
+    CHECK_MSG(strstr(gyre_last_error(), " called ") != NULL, "%s", gyre_last_error());
+    gyre_status async = GYRE_SUCCESS;
+    CHECK_OK(gyre_comm_async_error(comm, &async));
+    CHECK(async == GYRE_ERROR_INVALID_USAGE);
+    CHECK(strstr(gyre_comm_last_error(comm), " called ") != NULL);
+    CHECK_FAILS(gyre_all_reduce(in, out, 1, GYRE_FLOAT32, GYRE_SUM, comm, NULL),
+                GYRE_ERROR_INVALID_USAGE, "called");
+}
+
+static const struct misfit misfits[] = {
+    {{GYRE_COLL_ALL_REDUCE, GYRE_COLL_ALL_REDUCE}, {1024, 1000}, {7, 7}, {0, 0}, {0, 0}},
+    {{GYRE_COLL_ALL_REDUCE, GYRE_COLL_ALL_REDUCE}, {1024, 1024}, {7, 2}, {0, 0}, {0, 0}},
+    {{GYRE_COLL_ALL_REDUCE, GYRE_COLL_ALL_REDUCE}, {1024, 1024}, {7, 7}, {0, 2}, {0, 0}},
+    {{GYRE_COLL_ALL_REDUCE, GYRE_COLL_BROADCAST}, {1024, 1024}, {7, 7}, {0, 0}, {0, 0}},
+    {{GYRE_COLL_BROADCAST, GYRE_COLL_BROADCAST}, {1024, 1024}, {7, 7}, {0, 0}, {0, 1}},
+    {{GYRE_COLL_BROADCAST, GYRE_COLL_BROADCAST}, {16, 4000}, {7, 7}, {0, 0}, {0, 0}},
+    {{GYRE_COLL_BROADCAST, GYRE_COLL_BROADCAST}, {10, 10}, {7, 7}, {0, 0}, {0, 1}},
+};
+
+static void calls_that_do_not_fit_name_both_ranks_and_calls(void)
+{
+    for (size_t i = 0; i < sizeof(misfits) / sizeof(misfits[0]); i++) {
+        struct misfit misfit = misfits[i];
+        test_on_threads(3, misfitting_call, &misfit);
+        test_on_threads(2, misfitting_call,
+                        &misfit); /* both roots, if they differ: neither waits */
+    }
+}
+
+static void check_calls_refuses_before_data_moves(void)
+{
+    setenv("GYRE_CHECK", "calls", 1);
+    struct misfit misfit = misfits[0];
+    test_on_threads(3, misfitting_call, &misfit);
+    unsetenv("GYRE_CHECK");
+}
+
+static void a_dead_handle_is_refused(void)
+{
+    gyre_comm *comm;
+    float data = 1.0F;
+    gyre_config config = GYRE_CONFIG_INIT;
+    config.device_kind = HOST;
+    CHECK_OK(gyre_comm_init_all(&comm, 1, NULL, &config));
+    CHECK_OK(gyre_comm_abort(comm));
+    CHECK_FAILS(gyre_all_reduce(&data, &data, 1, GYRE_FLOAT32, GYRE_SUM, comm, NULL),
+                GYRE_ERROR_ABORTED, "aborted");
+    CHECK_OK(gyre_comm_destroy(comm));
+    CHECK_FAILS(gyre_all_reduce(&data, &data, 1, GYRE_FLOAT32, GYRE_SUM, comm, NULL),
+                GYRE_ERROR_INVALID_USAGE, "destroyed");
+    CHECK_FAILS(gyre_comm_destroy(comm), GYRE_ERROR_INVALID_USAGE, "destroyed");
+    CHECK_OK(gyre_comm_init_all(&comm, 1, NULL, &config));
+    CHECK_OK(gyre_comm_finalize(comm));
+    CHECK_FAILS(gyre_all_reduce(&data, &data, 1, GYRE_FLOAT32, GYRE_SUM, comm, NULL),
+                GYRE_ERROR_INVALID_USAGE, "finalized");
+    CHECK_OK(gyre_comm_destroy(comm));
+}
+
+/* A record reads like the call and is compared like one. */
+static void records_compare_the_two_ends_of_a_message(void)
+{
+    const struct gyre_record send = {.sequence = 3,
+                                     .count = 100,
+                                     .coll = GYRE_COLL_SEND_RECV,
+                                     .dtype = GYRE_FLOAT32,
+                                     .is_send = 1,
+                                     .root = 5};
+    struct gyre_record recv = send;
+    recv.is_send = 0;
+    recv.root = 2;
+    char text[160];
+    CHECK(gyre_record_same_place(&send, 2, &recv, 5));
+    CHECK(!gyre_record_same_place(&send, 2, &recv, 4));
+    CHECK(gyre_record_fits(&send, &recv));
+    CHECK(gyre_record_signature(&send, 2) == gyre_record_signature(&recv, 5));
+    recv.count = 99;
+    CHECK(!gyre_record_fits(&send, &recv));
+    CHECK(gyre_record_signature(&send, 2) != gyre_record_signature(&recv, 5));
+    CHECK(strcmp(gyre_record_text(&send, text, sizeof(text)),
+                 "send(400 B, 100 x float to rank 5, seq 3)") == 0);
+}
+
+static const struct test_case cases[] = {
+    {"bad arguments are refused and lose nothing", bad_arguments_are_refused_and_lose_nothing},
+    {"a bad init names what is wrong", a_bad_init_names_what_is_wrong},
+    {"the others hear why a rank cannot init", the_others_hear_why_a_rank_cannot_init},
+    {"unknown and unparsable variables fail at init",
+     unknown_and_unparsable_variables_fail_at_init},
+    {"errors name the variable that the user has set",
+     errors_name_the_variable_that_the_user_has_set},
+    {"calls that do not fit name both ranks and calls",
+     calls_that_do_not_fit_name_both_ranks_and_calls},
+    {"GYRE_CHECK=calls refuses before data moves", check_calls_refuses_before_data_moves},
+    {"a dead handle is refused", a_dead_handle_is_refused},
+    {"records compare the two ends of a message", records_compare_the_two_ends_of_a_message},
+};
+
+TEST_MAIN(cases)

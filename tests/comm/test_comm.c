@@ -1,0 +1,582 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The communicator through gyre.h: every collective, type, operation and root; in place and not;
+ * threads, one thread for all ranks, processes; groups, point to point, split.
+ */
+#include "core/base/util.h"
+#include "core/call/record.h"
+#include "kernels/pattern.h"
+#include "tests/support/ranks.h"
+
+/* One call of one collective. */
+struct job {
+    enum gyre_collective coll;
+    gyre_dtype dtype;
+    gyre_op op;
+    size_t count;
+    int root;
+    bool in_place;
+    uint32_t seed;
+};
+
+struct buffers {
+    void *send;
+    void *recv;
+    void *block; /* what to free */
+};
+
+/* The device of a rank, and a stream on it. */
+struct place {
+    struct gyre_device *device;
+    gyre_stream stream;
+};
+
+static struct place open_place(gyre_comm *comm)
+{
+    struct place place = {NULL, NULL};
+    const struct gyre_device_ops *ops = NULL;
+    int ordinal = -1;
+    CHECK_OK(gyre_comm_device(comm, NULL, &ordinal));
+    CHECK_OK(gyre_device_find(test_device(), &ops));
+    CHECK_OK(ops->open(ordinal, &place.device));
+    CHECK_OK(gyre_stream_create(&place.stream, test_device(), ordinal));
+    return place;
+}
+
+static void close_place(struct place *place)
+{
+    CHECK_OK(gyre_stream_destroy(place->stream, test_device()));
+    place->device->ops->close(place->device);
+}
+
+static gyre_status call(const struct job *job, const struct buffers *b, gyre_comm *comm,
+                        gyre_stream stream)
+{
+    switch (job->coll) {
+    case GYRE_COLL_ALL_REDUCE:
+        return gyre_all_reduce(b->send, b->recv, job->count, job->dtype, job->op, comm, stream);
+    case GYRE_COLL_BROADCAST:
+        return gyre_broadcast(b->send, b->recv, job->count, job->dtype, job->root, comm, stream);
+    case GYRE_COLL_REDUCE:
+        return gyre_reduce(b->send, b->recv, job->count, job->dtype, job->op, job->root, comm,
+                           stream);
+    case GYRE_COLL_ALL_GATHER:
+        return gyre_all_gather(b->send, b->recv, job->count, job->dtype, comm, stream);
+    default:
+        return gyre_reduce_scatter(b->send, b->recv, job->count, job->dtype, job->op, comm, stream);
+    }
+}
+
+static struct gyre_pattern pattern_of(const struct job *job, int n_ranks)
+{
+    const bool reduces = gyre_collectives[job->coll].reduces;
+    const struct gyre_pattern pattern = {job->dtype, reduces ? job->op : GYRE_SUM,
+                                         (uint32_t)n_ranks, job->seed};
+    return pattern;
+}
+
+/* Buffers at element alignment only, filled; in place where the job says so. */
+static struct buffers make_buffers(const struct job *job, struct gyre_device *device, int rank,
+                                   int n_ranks)
+{
+    const struct gyre_collective_traits *traits = &gyre_collectives[job->coll];
+    const size_t element = gyre_dtype_bytes(job->dtype);
+    const size_t n_in = job->count * (traits->in_blocks ? (size_t)n_ranks : 1);
+    const size_t n_out = job->count * (traits->out_blocks ? (size_t)n_ranks : 1);
+    struct buffers b;
+    CHECK_OK(device->ops->mem_alloc(device, (n_in + n_out + 64) * element, &b.block));
+    char *memory = b.block;
+    b.send = memory + element;
+    b.recv = memory + (n_in + 3) * element;
+    CHECK_OK(device->ops->zero(device, memory, (n_in + n_out + 64) * element));
+    if (job->in_place && traits->out_blocks) {
+        b.recv = memory + element;
+        b.send = memory + element + (size_t)rank * job->count * element;
+    } else if (job->in_place && traits->in_blocks) {
+        b.recv = memory + element + (size_t)rank * job->count * element;
+    } else if (job->in_place) {
+        b.recv = b.send;
+    }
+    const struct gyre_pattern pattern = pattern_of(job, n_ranks);
+    CHECK_OK(gyre_pattern_fill(device, &pattern, (uint32_t)rank, 0, n_in, b.send));
+    return b;
+}
+
+static void check_result(const struct job *job, const struct buffers *b, struct gyre_device *device,
+                         int rank, int n_ranks)
+{
+    const struct gyre_pattern pattern = pattern_of(job, n_ranks);
+    struct gyre_pattern_errors errors = {0};
+    const size_t block_bytes = job->count * gyre_dtype_bytes(job->dtype);
+    uint64_t n_wrong = 0;
+    if (job->coll == GYRE_COLL_ALL_REDUCE || (job->coll == GYRE_COLL_REDUCE && rank == job->root)) {
+        gyre_pattern_check_reduced(device, &pattern, 0, job->count, b->recv, &errors);
+        n_wrong = errors.n_wrong;
+    } else if (job->coll == GYRE_COLL_REDUCE_SCATTER) {
+        gyre_pattern_check_reduced(device, &pattern, (uint64_t)rank * job->count, job->count,
+                                   b->recv, &errors);
+        n_wrong = errors.n_wrong;
+    } else if (job->coll == GYRE_COLL_BROADCAST) {
+        gyre_pattern_check_copy(device, &pattern, (uint32_t)job->root, 0, job->count, b->recv,
+                                &errors);
+        n_wrong = errors.n_wrong;
+    } else if (job->coll == GYRE_COLL_ALL_GATHER) {
+        for (int from = 0; from < n_ranks; from++) {
+            gyre_pattern_check_copy(device, &pattern, (uint32_t)from, 0, job->count,
+                                    (char *)b->recv + (size_t)from * block_bytes, &errors);
+            n_wrong += errors.n_wrong;
+        }
+    }
+    CHECK_MSG(n_wrong == 0,
+              "%s %s %s count %zu root %d in place %d rank %d of %d: %" PRIu64
+              " wrong, first at %" PRIu64 ": %" PRIx64 " not %" PRIx64,
+              gyre_collectives[job->coll].name, gyre_dtype_names[job->dtype],
+              gyre_op_names[job->op], job->count, job->root, job->in_place, rank, n_ranks, n_wrong,
+              errors.first_wrong, errors.got, errors.expected);
+}
+
+static void run_job(const struct job *job, gyre_comm *comm, int rank, int n_ranks,
+                    const struct place *place)
+{
+    struct buffers b = make_buffers(job, place->device, rank, n_ranks);
+    CHECK_OK(call(job, &b, comm, place->stream));
+    CHECK_OK(gyre_stream_synchronize(place->stream, test_device()));
+    check_result(job, &b, place->device, rank, n_ranks);
+    CHECK_OK(place->device->ops->mem_free(place->device, b.block));
+}
+
+static const enum gyre_collective collectives[] = {GYRE_COLL_ALL_REDUCE, GYRE_COLL_BROADCAST,
+                                                   GYRE_COLL_REDUCE, GYRE_COLL_ALL_GATHER,
+                                                   GYRE_COLL_REDUCE_SCATTER};
+
+/* All types and operations at small and odd sizes, then a few sizes that take many tiles. */
+static void every_collective(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    (void)argument;
+    struct place place = open_place(comm);
+    struct job job = {.seed = 1};
+    for (size_t c = 0; c < GYRE_ARRAY_LENGTH(collectives); c++) {
+        job.coll = collectives[c];
+        for (int dtype = 0; dtype < GYRE_N_DTYPES; dtype++) {
+            for (int op = 0; op < GYRE_N_OPS; op++) {
+                job.dtype = (gyre_dtype)dtype;
+                job.op = (gyre_op)op;
+                job.root = (int)(job.seed % (unsigned)n_ranks);
+                job.in_place = job.seed % 2 == 1;
+                job.count = (size_t)(job.seed * 37 % 1031);
+                job.seed++;
+                run_job(&job, comm, rank, n_ranks, &place);
+                if (!gyre_collectives[job.coll].reduces)
+                    break;
+            }
+        }
+        const size_t counts[] = {0, 1, 3, 4099, 262147, 1000003};
+        for (size_t i = 0; i < GYRE_ARRAY_LENGTH(counts); i++) {
+            for (job.root = 0; job.root<n_ranks; job.root += n_ranks> 4 ? 3 : 1) {
+                job.dtype = GYRE_FLOAT32;
+                job.op = GYRE_SUM;
+                job.count = counts[i];
+                job.in_place = !job.in_place;
+                job.seed++;
+                run_job(&job, comm, rank, n_ranks, &place);
+                if (!gyre_collectives[job.coll].has_root)
+                    break;
+            }
+        }
+    }
+    close_place(&place);
+}
+
+/* Everybody sends to everybody, itself too, twice, in one group. */
+static void exchange(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    (void)argument;
+    enum { COUNT = 50021 };
+    struct place place = open_place(comm);
+    struct gyre_device *device = place.device;
+    const size_t n_bytes = (size_t)n_ranks * COUNT * 2 * sizeof(int32_t);
+    int32_t *expected = malloc(n_bytes);
+    void *memory[2];
+    CHECK_OK(device->ops->mem_alloc(device, n_bytes, &memory[0]));
+    CHECK_OK(device->ops->mem_alloc(device, n_bytes, &memory[1]));
+    int32_t *out = memory[0];
+    int32_t *in = memory[1];
+    for (int i = 0; i < n_ranks * COUNT * 2; i++)
+        expected[i] = rank * 1000003 + i;
+    CHECK_OK(device->ops->copy(device, out, expected, n_bytes));
+    CHECK_OK(gyre_group_start());
+    for (int turn = 0; turn < 2; turn++) {
+        for (int peer = 0; peer < n_ranks; peer++) {
+            if (peer == rank && turn == 1)
+                continue;
+            const size_t at = ((size_t)turn * (size_t)n_ranks + (size_t)peer) * COUNT;
+            CHECK_OK(gyre_send(out + at, COUNT, GYRE_INT32, peer, comm, place.stream));
+            CHECK_OK(gyre_recv(in + at, COUNT, GYRE_INT32, peer, comm, place.stream));
+        }
+    }
+    CHECK_OK(gyre_group_end());
+    CHECK_OK(gyre_stream_synchronize(place.stream, test_device()));
+    int32_t *got = malloc(n_bytes);
+    CHECK_OK(device->ops->copy(device, got, in, n_bytes));
+    int n_wrong = 0;
+    for (int turn = 0; turn < 2; turn++)
+        for (int peer = 0; peer < n_ranks; peer++)
+            for (int i = 0; i < COUNT && !(peer == rank && turn == 1); i++)
+                n_wrong += got[(turn * n_ranks + peer) * COUNT + i] !=
+                           peer * 1000003 + (turn * n_ranks + rank) * COUNT + i;
+    CHECK_MSG(n_wrong == 0, "%d wrong on rank %d", n_wrong, rank);
+    CHECK_OK(device->ops->mem_free(device, memory[0]));
+    CHECK_OK(device->ops->mem_free(device, memory[1]));
+    free(expected);
+    free(got);
+    close_place(&place);
+}
+
+static void all_collectives_are_right_between_threads(void)
+{
+    for (int n_ranks = 1; n_ranks <= 5; n_ranks++)
+        test_on_threads(n_ranks, every_collective, NULL);
+}
+
+static void all_collectives_are_right_between_processes(void)
+{
+    for (int n_ranks = 2; n_ranks <= 4; n_ranks++)
+        test_on_processes(n_ranks, every_collective, NULL);
+    test_on_processes(3, exchange, NULL);
+}
+
+static void all_collectives_are_right_with_every_algorithm(void)
+{
+    static const char *const algos[] = {"ring", "all_reduce:tree;broadcast:tree;reduce:tree",
+                                        "direct",
+                                        "all_reduce:twoshot;broadcast:twoshot;reduce:twoshot"};
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(algos); i++) {
+        setenv("GYRE_ALGO", algos[i], 1);
+        test_on_threads(3, every_collective, NULL);
+        test_on_threads(6, every_collective, NULL);
+    }
+    unsetenv("GYRE_ALGO");
+}
+
+static void all_collectives_are_right_over_sockets(void)
+{
+    setenv("GYRE_TRANSPORT", "socket", 1);
+    test_on_threads(3, every_collective, NULL);
+    unsetenv("GYRE_TRANSPORT");
+}
+
+/* One thread joins all ranks in a group, as users of NCCL do. */
+static void a_group_joins_all_ranks_of_one_thread(void)
+{
+    const int n = test_most_ranks() < 4 ? test_most_ranks() : 4;
+    gyre_comm *comms[4];
+    gyre_unique_id id;
+    CHECK_OK(gyre_get_unique_id(&id));
+    CHECK_OK(gyre_group_start());
+    for (int rank = 0; rank < n; rank++) {
+        const gyre_config config = test_config(rank);
+        CHECK_OK(gyre_comm_init_rank(&comms[rank], n, &id, rank, &config));
+    }
+    CHECK_OK(gyre_group_end());
+    for (int rank = 0; rank < n; rank++) {
+        int joined_rank = -1;
+        CHECK_OK(gyre_comm_rank(comms[rank], &joined_rank));
+        CHECK(joined_rank == rank);
+    }
+    for (int rank = 0; rank < n; rank++)
+        CHECK_OK(gyre_comm_destroy(comms[rank]));
+}
+
+static void one_thread_serves_all_ranks(void)
+{
+    const int n = test_most_ranks() < 4 ? test_most_ranks() : 4;
+    gyre_comm *comms[4];
+    struct place places[4];
+    struct buffers b[4];
+    const gyre_config config = test_config(0);
+    CHECK_OK(gyre_comm_init_all(comms, n, NULL, &config));
+    const struct job job = {GYRE_COLL_ALL_REDUCE, GYRE_FLOAT32, GYRE_SUM, 100003, -1, false, 5};
+    for (int rank = 0; rank < n; rank++) {
+        places[rank] = open_place(comms[rank]);
+        b[rank] = make_buffers(&job, places[rank].device, rank, n);
+    }
+    CHECK_OK(gyre_group_start());
+    for (int rank = 0; rank < n; rank++)
+        CHECK_OK(call(&job, &b[rank], comms[rank], places[rank].stream));
+    CHECK_OK(gyre_group_end());
+    for (int rank = 0; rank < n; rank++) {
+        CHECK_OK(gyre_stream_synchronize(places[rank].stream, test_device()));
+        check_result(&job, &b[rank], places[rank].device, rank, n);
+        CHECK_OK(places[rank].device->ops->mem_free(places[rank].device, b[rank].block));
+    }
+    for (int rank = 0; rank < n; rank++) {
+        close_place(&places[rank]);
+        CHECK_OK(gyre_comm_destroy(comms[rank]));
+    }
+}
+
+static void messages_of_a_group_do_not_wait_for_each_other(void)
+{
+    test_on_threads(1, exchange, NULL);
+    test_on_threads(2, exchange, NULL);
+    test_on_threads(4, exchange, NULL);
+}
+
+/* All-reduce one element that lives in host memory, through the rank's device. */
+static gyre_status reduce_one(gyre_comm *comm, void *value, gyre_dtype dtype, gyre_op op)
+{
+    struct place place = open_place(comm);
+    struct gyre_device *device = place.device;
+    void *memory = NULL;
+    CHECK_OK(device->ops->mem_alloc(device, 64, &memory));
+    CHECK_OK(device->ops->copy(device, memory, value, gyre_dtype_bytes(dtype)));
+    gyre_status status = gyre_all_reduce(memory, memory, 1, dtype, op, comm, place.stream);
+    if (status == GYRE_SUCCESS)
+        status = gyre_stream_synchronize(place.stream, test_device());
+    char cause[512];
+    snprintf(cause, sizeof(cause), "%s", gyre_last_error());
+    CHECK_OK(device->ops->copy(device, value, memory, gyre_dtype_bytes(dtype)));
+    CHECK_OK(device->ops->mem_free(device, memory));
+    close_place(&place);
+    gyre_set_cause(cause);
+    return status;
+}
+
+static void split_in_two(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    (void)argument;
+    gyre_comm *half = NULL;
+    const int color = rank == n_ranks - 1 ? GYRE_SPLIT_NOCOLOR : rank % 2;
+    CHECK_OK(gyre_comm_split(comm, color, -rank, &half, NULL));
+    if (color == GYRE_SPLIT_NOCOLOR) {
+        CHECK(half == NULL);
+        return;
+    }
+    int n_half = 0;
+    int half_rank = -1;
+    CHECK_OK(gyre_comm_count(half, &n_half));
+    CHECK_OK(gyre_comm_rank(half, &half_rank));
+    CHECK(n_half == (n_ranks - color) / 2);
+    CHECK(half_rank == n_half - 1 - rank / 2); /* the key reverses the order */
+    int32_t sum = rank;
+    int32_t expected = 0;
+    for (int other = color; other < n_ranks - 1; other += 2)
+        expected += other;
+    CHECK_OK(reduce_one(half, &sum, GYRE_INT32, GYRE_SUM));
+    CHECK(sum == expected);
+    CHECK_OK(gyre_comm_destroy(half));
+}
+
+static void a_split_makes_smaller_communicators(void)
+{
+    test_on_threads(5, split_in_two, NULL);
+}
+
+/* Of this process. */
+static int count_threads(void)
+{
+    char line[128];
+    int n = 0;
+    FILE *file = fopen("/proc/self/status", "re");
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL)
+        if (sscanf(line, "Threads: %d", &n) == 1)
+            break;
+    if (file != NULL)
+        fclose(file);
+    return n;
+}
+
+static void split_often(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    enum { N_SPLITS = 20 };
+    const uint64_t end_ns = gyre_now_ns() + 20000000000ULL;
+    const int n_before = count_threads();
+    (void)n_ranks;
+    (void)argument;
+    for (int i = 0; i < N_SPLITS; i++) {
+        gyre_comm *child = NULL;
+        CHECK_OK(gyre_comm_split(comm, 0, rank, &child, NULL));
+        CHECK_OK(gyre_comm_destroy(child));
+    }
+    /* A rendezvous ends a moment after its communicator; one that nobody came to, much later. */
+    while (count_threads() >= n_before + N_SPLITS && gyre_now_ns() < end_ns)
+        sched_yield();
+    CHECK_MSG(count_threads() < n_before + N_SPLITS, "%d threads, %d before", count_threads(),
+              n_before);
+}
+
+static void a_split_leaves_no_rendezvous_behind(void)
+{
+    test_on_threads(3, split_often, NULL);
+}
+
+static void premultiply(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    (void)argument;
+    const float scalar = (float)(rank + 1);
+    gyre_op op;
+    CHECK_OK(gyre_op_create_premul_sum(&op, &scalar, GYRE_FLOAT32, comm));
+    float value = 2.0F;
+    double wide[1] = {0.0};
+    float expected = 0.0F;
+    for (int r = 0; r < n_ranks; r++)
+        expected += 2.0F * (float)(r + 1);
+    CHECK_OK(reduce_one(comm, &value, GYRE_FLOAT32, op));
+    CHECK(value == expected);
+    CHECK_FAILS(reduce_one(comm, wide, GYRE_FLOAT64, op), GYRE_ERROR_INVALID_ARGUMENT,
+                "was made for float");
+    CHECK_OK(gyre_op_destroy(op, comm));
+    CHECK_FAILS(reduce_one(comm, &value, GYRE_FLOAT32, op), GYRE_ERROR_INVALID_ARGUMENT,
+                "op_create_premul_sum");
+}
+
+static void a_user_scalar_multiplies_before_the_sum(void)
+{
+    test_on_threads(3, premultiply, NULL);
+}
+
+/* An operation may go, and its number to another, before the group's end launches its call. */
+static void premultiply_in_a_group(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    static const float scalars[2] = {2.0F, 10.0F};
+    float values[2] = {1.0F, 1.0F};
+    (void)rank;
+    (void)argument;
+    CHECK_OK(gyre_group_start());
+    for (int i = 0; i < 2; i++) {
+        gyre_op op;
+        CHECK_OK(gyre_op_create_premul_sum(&op, &scalars[i], GYRE_FLOAT32, comm));
+        CHECK_OK(gyre_all_reduce(&values[i], &values[i], 1, GYRE_FLOAT32, op, comm, NULL));
+        CHECK_OK(gyre_op_destroy(op, comm));
+    }
+    CHECK_OK(gyre_group_end());
+    CHECK_OK(gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST));
+    for (int i = 0; i < 2; i++)
+        CHECK(values[i] == scalars[i] * (float)n_ranks);
+}
+
+static void a_user_scalar_may_go_before_its_group_ends(void)
+{
+    if (test_device() == GYRE_DEVICE_HOST)
+        test_on_threads(3, premultiply_in_a_group, NULL);
+}
+
+/* The second call differs from the first in nothing but what its operation's number stands for. */
+static void premultiply_again(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    static const float scalars[2] = {2.0F, 10.0F};
+    float value;
+    (void)rank;
+    (void)argument;
+    for (int i = 0; i < 2; i++) {
+        gyre_op op;
+        value = 1.0F;
+        CHECK_OK(gyre_op_create_premul_sum(&op, &scalars[i], GYRE_FLOAT32, comm));
+        CHECK_OK(gyre_all_reduce(&value, &value, 1, GYRE_FLOAT32, op, comm, NULL));
+        CHECK_OK(gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST));
+        CHECK(value == scalars[i] * (float)n_ranks);
+        CHECK_OK(gyre_op_destroy(op, comm));
+    }
+}
+
+static void an_operations_number_may_mean_another_scalar_later(void)
+{
+    if (test_device() == GYRE_DEVICE_HOST)
+        test_on_threads(3, premultiply_again, NULL);
+}
+
+/* Nothing is moved; more data take longer; later calls run again. */
+static void simulate(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    enum { N = 65536 };
+    struct place place = open_place(comm);
+    struct gyre_device *device = place.device;
+    float value = (float)rank, sum = 0;
+    double few_us = 0, many_us = 0, unset_us = -1;
+    void *memory = NULL;
+    (void)argument;
+    CHECK_OK(device->ops->mem_alloc(device, N * sizeof(float), &memory));
+    CHECK_OK(device->ops->copy(device, memory, &value, sizeof(value)));
+    CHECK_FAILS(gyre_group_simulate_end(&few_us), GYRE_ERROR_INVALID_USAGE, "without group_start");
+    CHECK_OK(gyre_group_start());
+    CHECK_FAILS(gyre_group_simulate_end(NULL), GYRE_ERROR_INVALID_ARGUMENT, "NULL");
+    CHECK_OK(gyre_all_reduce(memory, memory, 16, GYRE_FLOAT32, GYRE_SUM, comm, place.stream));
+    CHECK_OK(gyre_group_simulate_end(&few_us));
+    CHECK_OK(gyre_group_start());
+    CHECK_OK(gyre_all_reduce(memory, memory, N, GYRE_FLOAT32, GYRE_SUM, comm, place.stream));
+    CHECK_OK(gyre_group_start());
+    CHECK_FAILS(gyre_group_simulate_end(&unset_us), GYRE_ERROR_INVALID_USAGE, "inside another");
+    CHECK_OK(gyre_broadcast(memory, memory, N, GYRE_FLOAT32, 0, comm, place.stream));
+    CHECK_OK(gyre_group_end());
+    CHECK_OK(gyre_group_simulate_end(&many_us));
+    CHECK(few_us > 0 && many_us > 2 * few_us);
+    CHECK_OK(gyre_group_start());
+    CHECK_OK(gyre_send(memory, 1, GYRE_FLOAT32, (rank + 1) % n_ranks, comm, place.stream));
+    CHECK_FAILS(gyre_group_simulate_end(&unset_us), GYRE_ERROR_UNSUPPORTED, "sends or receives");
+    CHECK(unset_us == -1);
+    CHECK_OK(gyre_all_reduce(memory, memory, 1, GYRE_FLOAT32, GYRE_SUM, comm, place.stream));
+    CHECK_OK(gyre_stream_synchronize(place.stream, test_device()));
+    CHECK_OK(device->ops->copy(device, &sum, memory, sizeof(sum)));
+    CHECK(sum == (float)(n_ranks * (n_ranks - 1) / 2));
+    CHECK_OK(device->ops->mem_free(device, memory));
+    close_place(&place);
+}
+
+static void a_group_can_be_simulated(void)
+{
+    test_on_threads(3, simulate, NULL);
+}
+
+/* Nothing of it is launched, the calls of inner groups neither; what it makes is made. */
+static void cancel(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    gyre_comm *child = NULL;
+    float value = (float)rank;
+    int count = 0;
+    (void)argument;
+    CHECK_FAILS(gyre_group_cancel(), GYRE_ERROR_INVALID_USAGE, "without group_start");
+    CHECK_OK(gyre_group_start());
+    CHECK_OK(gyre_all_reduce(&value, &value, 1, GYRE_FLOAT32, GYRE_SUM, comm, NULL));
+    CHECK_OK(gyre_group_start());
+    CHECK_FAILS(gyre_group_cancel(), GYRE_ERROR_INVALID_USAGE, "inside another");
+    CHECK_OK(gyre_all_reduce(&value, &value, 1, GYRE_FLOAT32, GYRE_SUM, comm, NULL));
+    CHECK_OK(gyre_group_end());
+    CHECK_OK(gyre_comm_split(comm, 0, rank, &child, NULL));
+    CHECK_OK(gyre_group_cancel());
+    CHECK_OK(gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST));
+    CHECK(value == (float)rank);
+    CHECK_OK(gyre_comm_count(child, &count));
+    CHECK(count == n_ranks);
+    CHECK_OK(gyre_comm_destroy(child));
+    CHECK_OK(gyre_all_reduce(&value, &value, 1, GYRE_FLOAT32, GYRE_SUM, comm, NULL));
+    CHECK_OK(gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST));
+    CHECK(value == (float)(n_ranks * (n_ranks - 1) / 2));
+}
+
+static void a_group_can_be_cancelled(void)
+{
+    if (test_device() == GYRE_DEVICE_HOST)
+        test_on_threads(3, cancel, NULL);
+}
+
+static const struct test_case cases[] = {
+    {"all collectives are right between processes", all_collectives_are_right_between_processes},
+    {"all collectives are right between threads", all_collectives_are_right_between_threads},
+    {"all collectives are right with every algorithm",
+     all_collectives_are_right_with_every_algorithm},
+    {"all collectives are right over sockets", all_collectives_are_right_over_sockets},
+    {"a group joins all ranks of one thread", a_group_joins_all_ranks_of_one_thread},
+    {"one thread serves all ranks", one_thread_serves_all_ranks},
+    {"a group can be simulated", a_group_can_be_simulated},
+    {"a group can be cancelled", a_group_can_be_cancelled},
+    {"messages of a group do not wait for each other",
+     messages_of_a_group_do_not_wait_for_each_other},
+    {"a split makes smaller communicators", a_split_makes_smaller_communicators},
+    {"a split leaves no rendezvous behind", a_split_leaves_no_rendezvous_behind},
+    {"a user scalar multiplies before the sum", a_user_scalar_multiplies_before_the_sum},
+    {"a user scalar may go before its group ends", a_user_scalar_may_go_before_its_group_ends},
+    {"an operation's number may mean another scalar later",
+     an_operations_number_may_mean_another_scalar_later},
+};
+
+TEST_MAIN(cases)

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Names of ranks when communicators are split and shrunk: ranks of the new one are named with their
+ * rank in the parent, deaths while it is made reach all of its ranks, and a set-up that fails is
+ * blamed on the rank that died, not on one that gave up because of it.
+ */
+#include "core/base/util.h"
+#include "core/comm/comm.h"
+#include "tests/support/ranks.h"
+
+#include <fcntl.h>
+#include <signal.h>
+
+#define HOST    GYRE_DEVICE_HOST
+#define SOON_NS 30000000000ULL /* instead of GYRE_BOOTSTRAP_TIMEOUT, which is 120 s */
+
+enum { N = 4 };
+
+/* Between the ranks, which are processes. */
+struct shared {
+    uint32_t n_there;
+    uint32_t n_ended;
+};
+
+static struct shared *share(void)
+{
+    struct shared *shared =
+        mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    memset(shared, 0, sizeof(*shared));
+    return shared;
+}
+
+static void wait_for(const uint32_t *n_there, uint32_t n)
+{
+    const uint64_t end_ns = gyre_now_ns() + SOON_NS;
+    while (gyre_load_acquire_u32(n_there) < n && gyre_now_ns() < end_ns)
+        sched_yield();
+    CHECK(gyre_load_acquire_u32(n_there) >= n);
+}
+
+static gyre_status reduce_once(gyre_comm *comm)
+{
+    float data = 1.0F;
+    GYRE_TRY(gyre_all_reduce(&data, &data, 1, GYRE_FLOAT32, GYRE_SUM, comm, NULL));
+    return gyre_stream_synchronize(NULL, HOST);
+}
+
+static void reduce_until_lost(gyre_comm *comm, const char *words)
+{
+    gyre_status status = GYRE_SUCCESS;
+    while (status == GYRE_SUCCESS)
+        status = reduce_once(comm);
+    CHECK_MSG(status == GYRE_ERROR_REMOTE, "%s", gyre_status_name(status));
+    CHECK_MSG(strstr(gyre_comm_last_error(comm), words) != NULL, "%s", gyre_comm_last_error(comm));
+}
+
+/* All ranks but `dead` succeed. */
+static void run_ranks(test_rank_fn run, int dead)
+{
+    pid_t pids[N];
+    struct shared *shared = share();
+    if (test_device() == HOST) {
+        test_fork_ranks(N, run, shared, pids);
+        for (int rank = 0; rank < N; rank++)
+            CHECK_MSG(test_wait_rank(pids[rank]) == (rank != dead), "rank %d", rank);
+    }
+    munmap(shared, sizeof(*shared));
+}
+
+/* ---- deaths ------------------------------------------------------------------------------- */
+
+/* Ranks 1 and 3 are ranks 0 and 1 of a child, in which rank 3 dies. */
+static void die_in_a_split(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    struct shared *shared = argument;
+    gyre_comm *child = NULL;
+    (void)n_ranks;
+    CHECK_OK(gyre_comm_split(comm, rank % 2, rank, &child, NULL));
+    CHECK_OK(reduce_once(child));
+    gyre_fetch_add_u32(&shared->n_there, 1);
+    if (rank == 3) {
+        wait_for(&shared->n_there, N);
+        raise(SIGKILL);
+    }
+    if (rank == 1)
+        reduce_until_lost(child, "rank 1 of the split communicator (rank 3 of its parent, ");
+    else
+        reduce_until_lost(comm, "rank 3 (");
+    CHECK_OK(gyre_comm_destroy(child));
+}
+
+static void a_death_in_a_split_communicator_names_the_parents_rank(void)
+{
+    run_ranks(die_in_a_split, 3);
+}
+
+/* Ranks 0, 2 and 3 are ranks 0 to 2 of a child, in which rank 3 dies. */
+static void die_in_a_shrunk(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    const int excluded[] = {1};
+    struct shared *shared = argument;
+    gyre_comm *child = NULL;
+    (void)n_ranks;
+    if (rank == 1) {
+        wait_for(&shared->n_ended, N - 2);
+        return;
+    }
+    CHECK_OK(gyre_comm_shrink(comm, excluded, 1, GYRE_SHRINK_DEFAULT, &child, NULL));
+    CHECK_OK(reduce_once(child));
+    gyre_fetch_add_u32(&shared->n_there, 1);
+    if (rank == 3) {
+        wait_for(&shared->n_there, N - 1);
+        raise(SIGKILL);
+    }
+    reduce_until_lost(child, "rank 2 of the shrunk communicator (rank 3 of its parent, ");
+    gyre_fetch_add_u32(&shared->n_ended, 1);
+    CHECK_OK(gyre_comm_destroy(child));
+}
+
+static void a_death_in_a_shrunk_communicator_names_the_parents_rank(void)
+{
+    run_ranks(die_in_a_shrunk, 3);
+}
+
+/* Standard error is a pipe that nobody reads: the next line that this process logs ends it by
+ * SIGPIPE. The first one of a split comes between the exchange with the parent's ranks and the
+ * child's rendezvous, which therefore never hears of this rank. */
+static void die_at_the_next_log_line(void)
+{
+    int ends[2];
+    CHECK(pipe(ends) == 0);
+    dup2(ends[1], STDERR_FILENO);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+static void die_before_joining(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    gyre_comm *child = NULL;
+    const uint64_t start_ns = gyre_now_ns();
+    (void)n_ranks;
+    (void)argument;
+    if (rank == 3)
+        die_at_the_next_log_line();
+    if (rank % 2 == 1) {
+        CHECK_FAILS(gyre_comm_split(comm, 1, rank, &child, NULL), GYRE_ERROR_REMOTE,
+                    "rank 1 of the split communicator (rank 3 of its parent, ");
+        CHECK(child == NULL);
+    } else if (gyre_comm_split(comm, 0, rank, &child, NULL) == GYRE_SUCCESS) {
+        CHECK_OK(gyre_comm_destroy(child)); /* it may have been made before anybody heard */
+    } else {
+        CHECK_MSG(strstr(gyre_last_error(), "rank 3 (") != NULL, "%s", gyre_last_error());
+    }
+    CHECK(gyre_now_ns() - start_ns < SOON_NS);
+}
+
+static void a_rank_that_dies_before_it_joins_a_split_is_not_waited_for(void)
+{
+    char null[] = "/dev/null";
+    const int own = dup(STDERR_FILENO);
+    pid_t pids[N];
+    if (test_device() != HOST)
+        return;
+    /* The lines of other ranks; failed checks of theirs show in the exit status. */
+    setenv("GYRE_DEBUG", "INFO", 1);
+    const int fd = open(null, O_WRONLY | O_CLOEXEC);
+    dup2(fd, STDERR_FILENO);
+    test_fork_ranks(N, die_before_joining, NULL, pids);
+    dup2(own, STDERR_FILENO);
+    for (int rank = 0; rank < N; rank++) {
+        int how = 0;
+        CHECK(waitpid(pids[rank], &how, 0) == pids[rank]);
+        if (rank == 3)
+            CHECK_MSG(WIFSIGNALED(how) && WTERMSIG(how) == SIGPIPE, "%d", how);
+        else
+            CHECK_MSG(how == 0, "rank %d: %d (its words: GYRE_DEBUG_FILE=/dev/stdout)", rank, how);
+    }
+    close(fd);
+    close(own);
+    unsetenv("GYRE_DEBUG");
+}
+
+/* ---- failures on one rank ----------------------------------------------------------------- */
+
+static void fail_to_take_part(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    gyre_comm *child = NULL;
+    (void)n_ranks;
+    (void)argument;
+    const uint64_t start_ns = gyre_now_ns();
+    if (rank == 3)
+        setenv("GYRE_BUFFSIZE", "nonsense", 1);
+    const gyre_status status = gyre_comm_split(comm, rank % 2, rank, &child, NULL);
+    if (rank == 3)
+        unsetenv("GYRE_BUFFSIZE");
+    if (rank % 2 == 0)
+        CHECK_OK(status);
+    else
+        CHECK(status != GYRE_SUCCESS && strstr(gyre_last_error(), "GYRE_BUFFSIZE") != NULL);
+    if (rank == 1)
+        CHECK_MSG(strstr(gyre_last_error(), "rank 3 (") != NULL &&
+                      strstr(gyre_last_error(), "of the parent") != NULL,
+                  "%s", gyre_last_error());
+    CHECK(gyre_now_ns() - start_ns < SOON_NS);
+    CHECK_OK(reduce_once(comm)); /* the parent is as it was */
+    if (child != NULL)
+        CHECK_OK(gyre_comm_destroy(child));
+}
+
+static void a_rank_that_cannot_take_part_in_a_split_tells_the_others(void)
+{
+    run_ranks(fail_to_take_part, -1);
+}
+
+/* ---- blame -------------------------------------------------------------------------------- */
+
+/* A rendezvous that tells of a death only at the third look, or never. */
+struct late_word {
+    struct gyre_bootstrap base;
+    int n_looks;
+    int n_before;
+};
+
+static gyre_status check_late(struct gyre_bootstrap *bootstrap)
+{
+    struct late_word *late = (struct late_word *)bootstrap;
+    if (late->n_before == 0 || ++late->n_looks < late->n_before)
+        return GYRE_SUCCESS;
+    return gyre_fail(GYRE_ERROR_REMOTE, "rank 2 is gone: pid 77 on hostC exited");
+}
+
+static void check_blame(int n_before, gyre_status status, const char *expected)
+{
+    const struct gyre_bootstrap_ops ops = {.check = check_late};
+    struct late_word late = {.base = {.ops = &ops, .n_ranks = 3}, .n_before = n_before};
+    gyre_comm *comm = calloc(1, sizeof(*comm));
+    gyre_fault_init(&comm->fault);
+    comm->n_ranks = 3;
+    comm->bootstrap = &late.base;
+    gyre_fail(status, "rank 1 over shm: its process has ended");
+    const uint64_t start_ns = gyre_now_ns();
+    CHECK(gyre_comm_settle(comm, status) == status);
+    CHECK(gyre_now_ns() - start_ns < SOON_NS);
+    CHECK_MSG(strcmp(gyre_cause(), expected) == 0, "%s", gyre_cause());
+    gyre_fault_fini(&comm->fault);
+    free(comm);
+}
+
+static void a_set_up_that_fails_is_blamed_on_the_rank_that_died(void)
+{
+    check_blame(3, GYRE_ERROR_REMOTE, "rank 2 is gone: pid 77 on hostC exited");
+    /* Nobody died; and a cause of this rank's own is not waited over. */
+    check_blame(0, GYRE_ERROR_REMOTE, "rank 1 over shm: its process has ended");
+    check_blame(1, GYRE_ERROR_OUT_OF_MEMORY, "rank 1 over shm: its process has ended");
+}
+
+static const struct test_case cases[] = {
+    {"a death in a split communicator names the parent's rank",
+     a_death_in_a_split_communicator_names_the_parents_rank},
+    {"a death in a shrunk communicator names the parent's rank",
+     a_death_in_a_shrunk_communicator_names_the_parents_rank},
+    {"a rank that dies before it joins a split is not waited for",
+     a_rank_that_dies_before_it_joins_a_split_is_not_waited_for},
+    {"a rank that cannot take part in a split tells the others",
+     a_rank_that_cannot_take_part_in_a_split_tells_the_others},
+    {"a set-up that fails is blamed on the rank that died",
+     a_set_up_that_fails_is_blamed_on_the_rank_that_died},
+};
+
+TEST_MAIN(cases)

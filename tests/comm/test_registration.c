@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Registered buffers: counting, overlaps, handles that are dead or foreign, memory that is freed
+ * and comes again at the same address, and both orders of tear-down.
+ */
+#include "core/comm/comm.h"
+#include "tests/support/ranks.h"
+
+enum { BYTES = 8192 };
+
+static char *allocate(void)
+{
+    void *memory = NULL;
+    CHECK_OK(gyre_mem_alloc(&memory, BYTES, test_device(), -1));
+    return memory;
+}
+
+static gyre_comm *make_alone(void)
+{
+    gyre_comm *comm = NULL;
+    const gyre_config config = test_config(0);
+    CHECK_OK(gyre_comm_init_all(&comm, 1, NULL, &config));
+    return comm;
+}
+
+static void the_same_range_is_counted(void)
+{
+    gyre_comm *comm = make_alone();
+    gyre_registration first = NULL;
+    gyre_registration second = NULL;
+    char *memory = allocate();
+    CHECK_OK(gyre_comm_register(comm, memory, BYTES, &first));
+    CHECK_OK(gyre_comm_register(comm, memory, BYTES, &second));
+    CHECK(first != NULL && first == second);
+    CHECK(gyre_registrations_count(&comm->registrations) == 1);
+    CHECK_OK(gyre_comm_deregister(comm, first));
+    CHECK(gyre_registrations_count(&comm->registrations) == 1);
+    CHECK_OK(gyre_comm_deregister(comm, first));
+    CHECK(gyre_registrations_count(&comm->registrations) == 0);
+    CHECK_FAILS(gyre_comm_deregister(comm, first), GYRE_ERROR_INVALID_ARGUMENT, "given back");
+    CHECK_OK(gyre_comm_destroy(comm));
+    CHECK_OK(gyre_mem_free(memory, test_device()));
+}
+
+static void ranges_may_overlap(void)
+{
+    gyre_comm *comm = make_alone();
+    gyre_registration whole = NULL;
+    gyre_registration head = NULL;
+    gyre_registration middle = NULL;
+    char *memory = allocate();
+    CHECK_OK(gyre_comm_register(comm, memory, BYTES, &whole));
+    CHECK_OK(gyre_comm_register(comm, memory, BYTES / 2, &head));
+    CHECK_OK(gyre_comm_register(comm, memory + 512, BYTES / 2, &middle));
+    CHECK(whole != head && whole != middle && head != middle);
+    CHECK_OK(gyre_comm_deregister(comm, whole));
+    CHECK(gyre_registrations_count(&comm->registrations) == 2);
+    CHECK_OK(gyre_comm_deregister(comm, head));
+    CHECK_OK(gyre_comm_deregister(comm, middle));
+    CHECK_OK(gyre_comm_destroy(comm));
+    CHECK_OK(gyre_mem_free(memory, test_device()));
+}
+
+static void many_ranges_come_and_go(void)
+{
+    enum { N = 100 };
+    gyre_comm *comm = make_alone();
+    gyre_registration handles[N];
+    char *memory = allocate();
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < N; i++)
+            CHECK_OK(gyre_comm_register(comm, memory + i, (size_t)(i + 1), &handles[i]));
+        CHECK(gyre_registrations_count(&comm->registrations) == N);
+        for (int i = 0; i < N; i++)
+            CHECK_OK(gyre_comm_deregister(comm, handles[(i * 37) % N]));
+        CHECK(gyre_registrations_count(&comm->registrations) == 0);
+    }
+    CHECK(comm->registrations.n_ranges < 2 * N); /* places are used again */
+    CHECK_OK(gyre_comm_destroy(comm));
+    CHECK_OK(gyre_mem_free(memory, test_device()));
+}
+
+static void memory_that_comes_again_has_another_handle(void)
+{
+    gyre_comm *comm = make_alone();
+    gyre_registration before = NULL;
+    gyre_registration after = NULL;
+    char *memory = allocate();
+    CHECK_OK(gyre_comm_register(comm, memory, BYTES, &before));
+    CHECK_OK(gyre_comm_deregister(comm, before));
+    CHECK_OK(gyre_mem_free(memory, test_device()));
+    /* An allocator that hands out the same address is only likely, so the table is asked with the
+     * address itself as well. */
+    char *again = allocate();
+    CHECK_OK(gyre_registrations_add(&comm->registrations, memory, BYTES, &after));
+    CHECK(after != before);
+    CHECK_FAILS(gyre_comm_deregister(comm, before), GYRE_ERROR_INVALID_ARGUMENT, "given back");
+    CHECK(gyre_registrations_count(&comm->registrations) == 1);
+    CHECK_OK(gyre_comm_deregister(comm, after));
+    CHECK_OK(gyre_comm_register(comm, again, BYTES, &after));
+    CHECK(after != before);
+    CHECK_OK(gyre_comm_deregister(comm, after));
+    CHECK_OK(gyre_comm_destroy(comm));
+    CHECK_OK(gyre_mem_free(again, test_device()));
+}
+
+static void unknown_handles_are_refused(void)
+{
+    gyre_comm *comm = make_alone();
+    gyre_comm *other = make_alone();
+    gyre_registration handle = NULL;
+    gyre_registration second = NULL;
+    char *memory = allocate();
+    CHECK_FAILS(gyre_comm_deregister(comm, NULL), GYRE_ERROR_INVALID_ARGUMENT, "registration");
+    CHECK_FAILS(gyre_comm_deregister(comm, (gyre_registration)(void *)memory),
+                GYRE_ERROR_INVALID_ARGUMENT, "registration");
+    CHECK_OK(gyre_comm_register(other, memory + 1, 1, &handle));
+    CHECK_OK(gyre_comm_register(other, memory, BYTES, &handle));
+    CHECK_OK(gyre_comm_register(comm, memory, BYTES, &second));
+    CHECK_FAILS(gyre_comm_deregister(comm, handle), GYRE_ERROR_INVALID_ARGUMENT, "registration");
+    CHECK_FAILS(gyre_comm_register(comm, NULL, BYTES, &handle), GYRE_ERROR_INVALID_ARGUMENT,
+                "no buffer");
+    CHECK_FAILS(gyre_comm_register(comm, memory, 0, &handle), GYRE_ERROR_INVALID_ARGUMENT,
+                "no bytes");
+    CHECK_FAILS(gyre_comm_register(comm, memory, BYTES, NULL), GYRE_ERROR_INVALID_ARGUMENT,
+                "handle_out");
+    CHECK_FAILS(gyre_comm_register(comm, memory, SIZE_MAX, &handle), GYRE_ERROR_INVALID_ARGUMENT,
+                "past the end");
+    CHECK_OK(gyre_comm_destroy(other));
+    CHECK_OK(gyre_comm_destroy(comm));
+    CHECK_OK(gyre_mem_free(memory, test_device()));
+}
+
+static void a_failed_communicator_gives_its_buffers_back(void)
+{
+    gyre_comm *comm = make_alone();
+    gyre_registration handle = NULL;
+    gyre_registration late = NULL;
+    char *memory = allocate();
+    CHECK_OK(gyre_comm_register(comm, memory, BYTES, &handle));
+    CHECK_OK(gyre_comm_abort(comm));
+    CHECK_FAILS(gyre_comm_register(comm, memory, BYTES, &late), GYRE_ERROR_ABORTED, "aborted");
+    CHECK_OK(gyre_comm_deregister(comm, handle));
+    CHECK_OK(gyre_comm_destroy(comm));
+    CHECK_OK(gyre_mem_free(memory, test_device()));
+}
+
+static void the_communicator_may_go_first(void)
+{
+    gyre_comm *comm = make_alone();
+    gyre_registration handle = NULL;
+    char *memory = allocate();
+    CHECK_OK(gyre_comm_register(comm, memory, BYTES, &handle));
+    CHECK_OK(gyre_comm_finalize(comm));
+    CHECK_OK(gyre_comm_destroy(comm));
+    CHECK_FAILS(gyre_comm_deregister(comm, handle), GYRE_ERROR_INVALID_USAGE, "was destroyed");
+    CHECK_OK(gyre_mem_free(memory, test_device()));
+}
+
+struct registrar {
+    pthread_t thread;
+    gyre_comm *comm;
+    char *memory;
+};
+
+static void *register_often(void *argument)
+{
+    const struct registrar *registrar = argument;
+    for (int i = 0; i < 2000; i++) {
+        gyre_registration handle = NULL;
+        CHECK_OK(
+            gyre_comm_register(registrar->comm, registrar->memory, (size_t)(i % 7 + 1), &handle));
+        CHECK_OK(gyre_comm_deregister(registrar->comm, handle));
+    }
+    return NULL;
+}
+
+static void any_thread_registers(void)
+{
+    enum { N = 4 };
+    struct registrar registrars[N];
+    gyre_comm *comm = make_alone();
+    char *memory = allocate();
+    for (int i = 0; i < N; i++) {
+        registrars[i] = (struct registrar){.comm = comm, .memory = memory};
+        pthread_create(&registrars[i].thread, NULL, register_often, &registrars[i]);
+    }
+    for (int i = 0; i < N; i++)
+        pthread_join(registrars[i].thread, NULL);
+    CHECK(gyre_registrations_count(&comm->registrations) == 0);
+    CHECK_OK(gyre_comm_destroy(comm));
+    CHECK_OK(gyre_mem_free(memory, test_device()));
+}
+
+static const struct test_case cases[] = {
+    {"the same range is counted", the_same_range_is_counted},
+    {"ranges may overlap", ranges_may_overlap},
+    {"many ranges come and go", many_ranges_come_and_go},
+    {"memory that comes again has another handle", memory_that_comes_again_has_another_handle},
+    {"unknown handles are refused", unknown_handles_are_refused},
+    {"a failed communicator gives its buffers back", a_failed_communicator_gives_its_buffers_back},
+    {"the communicator may go first", the_communicator_may_go_first},
+    {"any thread registers", any_thread_registers},
+};
+
+TEST_MAIN(cases)

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Going on without some ranks: healthy ones that are left out, and ranks killed by SIGKILL in a
+ * running all-reduce, wherever the rendezvous of the parent lived.
+ */
+#include "core/base/util.h"
+#include "core/comm/comm.h"
+#include "tests/support/ranks.h"
+
+#include <signal.h>
+
+enum { COUNT = 4096 };
+
+struct shared {
+    uint64_t n_calls[TEST_MAX_RANKS]; /* so far, by rank; shared between the processes */
+};
+
+struct plan {
+    struct shared *shared;
+    int killed[2];
+    int n_killed;
+    int n_told;        /* of them; the others are found out by the first shrink */
+    const char *words; /* of the error that finds them out */
+};
+
+static struct shared *share(void)
+{
+    struct shared *shared =
+        mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    memset(shared, 0, sizeof(*shared));
+    return shared;
+}
+
+/* Every rank gives its rank in the parent; a check on the host, a call on a GPU. */
+static void check_sum(gyre_comm *comm, int parent_rank, float expected)
+{
+    float *data = NULL;
+    int ordinal = -1;
+    gyre_status status = GYRE_SUCCESS;
+    CHECK_OK(gyre_comm_device(comm, NULL, &ordinal));
+    CHECK_OK(gyre_mem_alloc((void **)&data, COUNT * sizeof(float), test_device(), ordinal));
+    if (test_device() == GYRE_DEVICE_HOST)
+        for (int i = 0; i < COUNT; i++)
+            data[i] = (float)parent_rank;
+    CHECK_OK(gyre_all_reduce(data, data, COUNT, GYRE_FLOAT32, GYRE_SUM, comm, NULL));
+    CHECK_OK(gyre_all_reduce(data, data, COUNT, GYRE_FLOAT32, GYRE_MAX, comm, NULL));
+    CHECK_OK(gyre_stream_synchronize(NULL, test_device()));
+    if (test_device() == GYRE_DEVICE_HOST)
+        CHECK_MSG(data[0] == expected && data[COUNT - 1] == expected, "%f", (double)data[0]);
+    CHECK_OK(gyre_comm_async_error(comm, &status));
+    CHECK(status == GYRE_SUCCESS);
+    CHECK_OK(gyre_mem_free(data, test_device()));
+}
+
+/* ---- healthy parents ---------------------------------------------------------------------- */
+
+static void leave_out_rank_1(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    const int excluded[] = {1};
+    gyre_comm *child = NULL;
+    int child_rank = -1;
+    int n_children = 0;
+    (void)argument;
+    if (rank != 1) {
+        CHECK_OK(gyre_comm_shrink(comm, excluded, 1, GYRE_SHRINK_DEFAULT, &child, NULL));
+        CHECK_OK(gyre_comm_rank(child, &child_rank));
+        CHECK_OK(gyre_comm_count(child, &n_children));
+        CHECK(n_children == n_ranks - 1);
+        CHECK(child_rank == (rank > 1 ? rank - 1 : rank));
+        check_sum(child, rank, (float)(n_ranks * (n_ranks - 1) / 2 - 1));
+    }
+    /* The parent is as it was, with all its ranks. */
+    check_sum(comm, rank, (float)(n_ranks * (n_ranks - 1) / 2));
+    if (child != NULL)
+        CHECK_OK(gyre_comm_destroy(child));
+}
+
+static void a_rank_is_left_out_of_a_healthy_communicator(void)
+{
+    test_on_processes(4, leave_out_rank_1, NULL);
+    test_on_threads(4, leave_out_rank_1, NULL);
+}
+
+static void shrink_to_one(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    gyre_comm *first = NULL;
+    gyre_comm *second = NULL;
+    const int all_others[] = {0, 1};
+    (void)argument;
+    CHECK_OK(gyre_comm_shrink(comm, NULL, 0, GYRE_SHRINK_DEFAULT, &first, NULL));
+    check_sum(first, rank, (float)(n_ranks * (n_ranks - 1) / 2));
+    if (rank == 2) { /* of a shrunk communicator, to the very end */
+        CHECK_OK(gyre_comm_shrink(first, all_others, 2, GYRE_SHRINK_DEFAULT, &second, NULL));
+        check_sum(second, rank, 2.0F);
+        CHECK_OK(gyre_comm_destroy(second));
+    }
+    CHECK_OK(gyre_comm_destroy(first));
+}
+
+static void a_shrunk_communicator_shrinks_again(void)
+{
+    test_on_threads(3, shrink_to_one, NULL);
+}
+
+/* Come to a point that n ranks come to. */
+static void wait_for(uint32_t *n_there, int n)
+{
+    gyre_fetch_add_u32(n_there, 1);
+    while (gyre_load_acquire_u32(n_there) < (uint32_t)n)
+        sched_yield();
+}
+
+static void exclude_different_ranks(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    const int excluded[] = {rank == 0 ? 3 : 2};
+    gyre_comm *child = NULL;
+    gyre_status status = GYRE_SUCCESS;
+    if (rank > 1) { /* whoever leaves is found out before the lists are */
+        wait_for(argument, n_ranks);
+        return;
+    }
+    CHECK_FAILS(gyre_comm_shrink(comm, excluded, 1, GYRE_SHRINK_DEFAULT, &child, NULL),
+                GYRE_ERROR_INVALID_USAGE, "ranks 0 and 1 do not go on with the same ranks");
+    CHECK(child == NULL);
+    CHECK_OK(gyre_comm_async_error(comm, &status));
+    CHECK(status == GYRE_SUCCESS);
+    wait_for(argument, n_ranks);
+}
+
+static void lists_that_differ_are_an_error_everywhere(void)
+{
+    uint32_t n_there = 0;
+    test_on_threads(4, exclude_different_ranks, &n_there);
+}
+
+static void wrong_arguments(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    const int self[] = {rank};
+    const int none[] = {n_ranks};
+    gyre_comm *child = NULL;
+    CHECK_FAILS(gyre_comm_shrink(comm, self, 1, GYRE_SHRINK_DEFAULT, &child, NULL),
+                GYRE_ERROR_INVALID_ARGUMENT, "excludes itself");
+    CHECK_FAILS(gyre_comm_shrink(comm, none, 1, GYRE_SHRINK_DEFAULT, &child, NULL),
+                GYRE_ERROR_INVALID_ARGUMENT, "not a rank");
+    CHECK_FAILS(gyre_comm_shrink(comm, NULL, 1, GYRE_SHRINK_DEFAULT, &child, NULL),
+                GYRE_ERROR_INVALID_ARGUMENT, "no list");
+    CHECK_FAILS(gyre_comm_shrink(comm, none, 0, 2, &child, NULL), GYRE_ERROR_INVALID_ARGUMENT,
+                "flags");
+    wait_for(argument, n_ranks); /* an abort ends the others' communicator too */
+    CHECK_OK(gyre_comm_abort(comm));
+    CHECK_FAILS(gyre_comm_shrink(comm, none, 0, GYRE_SHRINK_DEFAULT, &child, NULL),
+                GYRE_ERROR_INVALID_USAGE, "only GYRE_SHRINK_ABORT");
+    CHECK(child == NULL);
+}
+
+static void wrong_arguments_are_refused(void)
+{
+    uint32_t n_there = 0;
+    test_on_threads(2, wrong_arguments, &n_there);
+}
+
+/* ---- dead ranks --------------------------------------------------------------------------- */
+
+/* All-reduce until the killed ranks are noticed. */
+static void reduce_until_error(gyre_comm *comm, int rank, struct shared *shared)
+{
+    float *data = NULL;
+    int ordinal = -1;
+    gyre_status status = GYRE_SUCCESS;
+    CHECK_OK(gyre_comm_device(comm, NULL, &ordinal));
+    CHECK_OK(gyre_mem_alloc((void **)&data, COUNT * sizeof(float), test_device(), ordinal));
+    while (status == GYRE_SUCCESS) {
+        status = gyre_all_reduce(data, data, COUNT, GYRE_FLOAT32, GYRE_SUM, comm, NULL);
+        if (status == GYRE_SUCCESS)
+            status = gyre_stream_synchronize(NULL, test_device());
+        if (status == GYRE_SUCCESS)
+            CHECK_OK(gyre_comm_async_error(comm, &status));
+        gyre_fetch_add_u64(&shared->n_calls[rank], 1);
+    }
+    CHECK_MSG(status == GYRE_ERROR_REMOTE, "%s", gyre_status_name(status));
+    CHECK_OK(gyre_mem_free(data, test_device()));
+}
+
+static void go_on_without_the_dead(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    const struct plan *plan = argument;
+    gyre_comm *child = NULL;
+    int sum = n_ranks * (n_ranks - 1) / 2;
+    for (int i = 0; i < plan->n_killed; i++)
+        sum -= plan->killed[i];
+    reduce_until_error(comm, rank, plan->shared);
+    if (plan->n_told < plan->n_killed)
+        CHECK_FAILS(
+            gyre_comm_shrink(comm, plan->killed, plan->n_told, GYRE_SHRINK_ABORT, &child, NULL),
+            GYRE_ERROR_REMOTE, plan->words);
+    CHECK_OK(gyre_comm_shrink(comm, plan->killed, plan->n_killed, GYRE_SHRINK_ABORT, &child, NULL));
+    if (child == NULL)
+        return;
+    check_sum(child, rank, (float)sum);
+    /* The old one stays in error, beside the new one. */
+    gyre_status status = GYRE_SUCCESS;
+    CHECK_OK(gyre_comm_async_error(comm, &status));
+    CHECK(status == GYRE_ERROR_REMOTE);
+    CHECK_OK(gyre_comm_destroy(child));
+}
+
+static void kill_and_go_on(struct plan *plan, int n_ranks, const char *transport)
+{
+    pid_t pids[TEST_MAX_RANKS];
+    if (n_ranks > test_most_ranks())
+        return;
+    plan->shared = share();
+    setenv("GYRE_TRANSPORT", transport, 1);
+    test_fork_ranks(n_ranks, go_on_without_the_dead, plan, pids);
+    for (int rank = 0; rank < n_ranks; rank++)
+        while (gyre_load_acquire_u64(&plan->shared->n_calls[rank]) < 10)
+            sched_yield();
+    for (int i = 0; i < plan->n_killed; i++)
+        kill(pids[plan->killed[i]], SIGKILL);
+    for (int rank = 0; rank < n_ranks; rank++) {
+        bool is_killed = false;
+        for (int i = 0; i < plan->n_killed; i++)
+            is_killed = is_killed || plan->killed[i] == rank;
+        CHECK_MSG(test_wait_rank(pids[rank]) == !is_killed, "rank %d", rank);
+    }
+    munmap(plan->shared, sizeof(*plan->shared));
+    unsetenv("GYRE_TRANSPORT");
+}
+
+static const char *local_transport(void)
+{
+    return test_device() == GYRE_DEVICE_HOST ? "shm" : "p2p";
+}
+
+static void survivors_go_on_without_a_killed_rank(void)
+{
+    for (int dead = 0; dead < 3; dead++) { /* rank 0 takes the rendezvous with it */
+        struct plan plan = {.killed = {dead}, .n_killed = 1, .n_told = 1};
+        kill_and_go_on(&plan, 3, local_transport());
+    }
+}
+
+static void survivors_go_on_over_sockets(void)
+{
+    struct plan plan = {.killed = {0, 2}, .n_killed = 2, .n_told = 2};
+    kill_and_go_on(&plan, 4, "socket");
+}
+
+static void a_second_death_is_found_out_by_the_shrink(void)
+{
+    /* Dead before it came to the meeting it has its old number, after that its new one. */
+    struct plan waited = {.killed = {1, 3}, .n_killed = 2, .n_told = 1, .words = "rank "};
+    struct plan leader = {.killed = {1, 0}, .n_killed = 2, .n_told = 1, .words = "rank 0"};
+    kill_and_go_on(&waited, 4, local_transport());
+    kill_and_go_on(&leader, 4, local_transport());
+}
+
+/* ---- strangers ---------------------------------------------------------------------------- */
+
+/* Served one after the other, each for as long as a rank may take to prove itself, these would take
+ * longer than the test may. */
+enum { N_SILENT = 200 };
+
+/* Knock without knowing the secret: saying nothing, saying something else, going at once. */
+static void knock_as_strangers(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    struct gyre_sock_address doors[GYRE_SOCK_LIST_MAX];
+    const uint64_t deadline_ns = gyre_now_ns() + 10000000000ULL;
+    char noise[256] = "GET / HTTP/1.1";
+    gyre_comm *child = NULL;
+    int silent[N_SILENT];
+    int noisy = -1;
+    int gone = -1;
+    (void)argument;
+    if (rank == 1) {
+        CHECK(gyre_sock_list_read(&comm->links.infos[0].door, doors) > 0);
+        CHECK_OK(gyre_sock_connect(&doors[0], deadline_ns, &gone));
+        gyre_sock_close(gone);
+        CHECK_OK(gyre_sock_connect(&doors[0], deadline_ns, &noisy));
+        CHECK_OK(gyre_sock_send(noisy, noise, sizeof(noise), deadline_ns));
+        for (int i = 0; i < N_SILENT; i++)
+            CHECK_OK(gyre_sock_connect(&doors[0], deadline_ns, &silent[i]));
+    }
+    CHECK_OK(gyre_comm_shrink(comm, NULL, 0, GYRE_SHRINK_DEFAULT, &child, NULL));
+    check_sum(child, rank, (float)(n_ranks * (n_ranks - 1) / 2));
+    CHECK_OK(gyre_comm_destroy(child));
+    if (rank == 1) {
+        gyre_sock_close(noisy);
+        for (int i = 0; i < N_SILENT; i++)
+            gyre_sock_close(silent[i]);
+    }
+}
+
+static void strangers_at_the_door_keep_nobody_out(void)
+{
+    test_on_threads(3, knock_as_strangers, NULL);
+}
+
+/* ---- in the background -------------------------------------------------------------------- */
+
+static void shrink_and_poll(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    const int excluded[] = {0};
+    gyre_comm *child = NULL;
+    gyre_config config = test_config(rank);
+    gyre_status status = GYRE_IN_PROGRESS;
+    (void)argument;
+    config.blocking = 0;
+    if (rank == 0)
+        return;
+    CHECK(gyre_comm_shrink(comm, excluded, 1, GYRE_SHRINK_ABORT, &child, &config) ==
+          GYRE_IN_PROGRESS);
+    while (status == GYRE_IN_PROGRESS)
+        CHECK_OK(gyre_comm_async_error(child, &status));
+    CHECK_MSG(status == GYRE_SUCCESS, "%s", gyre_comm_last_error(child));
+    check_sum(child, rank, (float)(n_ranks * (n_ranks - 1) / 2));
+    CHECK_OK(gyre_comm_destroy(child));
+}
+
+static void a_shrink_goes_on_in_the_background(void)
+{
+    test_on_threads(3, shrink_and_poll, NULL);
+}
+
+static void give_up_a_shrink(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    gyre_comm *child = NULL;
+    gyre_config config = test_config(rank);
+    (void)n_ranks;
+    (void)argument;
+    config.blocking = 0;
+    if (rank == 0)
+        return; /* never shrinks */
+    CHECK(gyre_comm_shrink(comm, NULL, 0, GYRE_SHRINK_DEFAULT, &child, &config) ==
+          GYRE_IN_PROGRESS);
+    CHECK_OK(gyre_comm_destroy(child));
+}
+
+static void a_shrink_is_given_up_by_destroying_it(void)
+{
+    test_on_threads(2, give_up_a_shrink, NULL);
+}
+
+static const struct test_case cases[] = {
+    {"survivors go on without a killed rank", survivors_go_on_without_a_killed_rank},
+    {"survivors go on over sockets", survivors_go_on_over_sockets},
+    {"a second death is found out by the shrink", a_second_death_is_found_out_by_the_shrink},
+    {"a rank is left out of a healthy communicator", a_rank_is_left_out_of_a_healthy_communicator},
+    {"a shrunk communicator shrinks again", a_shrunk_communicator_shrinks_again},
+    {"lists that differ are an error everywhere", lists_that_differ_are_an_error_everywhere},
+    {"wrong arguments are refused", wrong_arguments_are_refused},
+    {"strangers at the door keep nobody out", strangers_at_the_door_keep_nobody_out},
+    {"a shrink goes on in the background", a_shrink_goes_on_in_the_background},
+    {"a shrink is given up by destroying it", a_shrink_is_given_up_by_destroying_it},
+};
+
+int main(int argc, char **argv)
+{
+    /* Whoever waits for this bound runs into the test's own limit. */
+    setenv("GYRE_BOOTSTRAP_TIMEOUT", "3600", 1);
+    return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+}

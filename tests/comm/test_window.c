@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Windows: buffers that all ranks can address, and data that are placed in them.
+ */
+#include "core/base/util.h"
+#include "core/comm/comm.h"
+#include "tests/support/ranks.h"
+
+#define N_ELEMS 100003
+
+static void copy(gyre_comm *comm, void *to, const void *from, size_t n_elems)
+{
+    CHECK_OK(comm->device->ops->copy(comm->device, to, from, n_elems * sizeof(float)));
+}
+
+/* A buffer of this rank's device: value, value + 1, ... value + 6, value, ... */
+static float *make_buffer(gyre_comm *comm, size_t n_elems, float value)
+{
+    float *buffer = NULL, *values = malloc(n_elems * sizeof(*values));
+    int ordinal = -1;
+    CHECK_OK(gyre_comm_device(comm, NULL, &ordinal));
+    CHECK_OK(gyre_mem_alloc((void **)&buffer, n_elems * sizeof(*buffer), test_device(), ordinal));
+    for (size_t i = 0; i < n_elems; i++)
+        values[i] = value + (float)(i % 7);
+    copy(comm, buffer, values, n_elems);
+    free(values);
+    return buffer;
+}
+
+/* A stream of this rank's device: what a thread calls NULL there is a stream of its current one. */
+static gyre_stream make_stream(gyre_comm *comm)
+{
+    gyre_stream stream = NULL;
+    int ordinal = -1;
+    CHECK_OK(gyre_comm_device(comm, NULL, &ordinal));
+    CHECK_OK(gyre_stream_create(&stream, test_device(), ordinal));
+    return stream;
+}
+
+static void check_buffer(gyre_comm *comm, gyre_stream stream, const float *buffer, float value,
+                         float slope)
+{
+    float *values = malloc(N_ELEMS * sizeof(*values));
+    size_t n_wrong = 0;
+    CHECK_OK(gyre_stream_synchronize(stream, test_device()));
+    copy(comm, values, buffer, N_ELEMS);
+    for (size_t i = 0; i < N_ELEMS; i++)
+        n_wrong += values[i] < value + slope * (float)(i % 7) ||
+                   values[i] > value + slope * (float)(i % 7);
+    CHECK_MSG(n_wrong == 0, "%zu of %d elements are wrong", n_wrong, N_ELEMS);
+    free(values);
+}
+
+/* All-reduce in and out of place, all-gather and broadcast, at several offsets. */
+static void place(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    const size_t n_window = (size_t)n_ranks * N_ELEMS + 16;
+    float *buffer = make_buffer(comm, n_window, 0);
+    float *in = make_buffer(comm, N_ELEMS, (float)rank);
+    const float sum = (float)(n_ranks * (n_ranks - 1) / 2);
+    gyre_stream stream = make_stream(comm);
+    gyre_window window = 0;
+    (void)argument;
+    CHECK_OK(gyre_window_register(comm, buffer, n_window * sizeof(float), &window));
+    CHECK(window == 1);
+    for (int round = 0; round < 3; round++) {
+        float *out = buffer + 5 + round;
+        CHECK_OK(gyre_all_reduce(in, out, N_ELEMS, GYRE_FLOAT32, GYRE_SUM, comm, stream));
+        check_buffer(comm, stream, out, sum, (float)n_ranks);
+        CHECK_OK(gyre_all_reduce(out, out, N_ELEMS, GYRE_FLOAT32, GYRE_MAX, comm, stream));
+        check_buffer(comm, stream, out, sum, (float)n_ranks);
+        CHECK_OK(gyre_all_gather(in, out, N_ELEMS, GYRE_FLOAT32, comm, stream));
+        for (int from = 0; from < n_ranks; from++)
+            check_buffer(comm, stream, out + (size_t)from * N_ELEMS, (float)from, 1);
+        CHECK_OK(gyre_broadcast(in, out, N_ELEMS, GYRE_FLOAT32, round % n_ranks, comm, stream));
+        check_buffer(comm, stream, out, (float)(round % n_ranks), 1);
+    }
+    CHECK_OK(gyre_window_deregister(comm, window));
+    CHECK_FAILS(gyre_window_deregister(comm, window), GYRE_ERROR_INVALID_ARGUMENT,
+                "none of this communicator");
+    CHECK_OK(gyre_stream_destroy(stream, test_device()));
+    CHECK_OK(gyre_mem_free(in, test_device()));
+    CHECK_OK(gyre_mem_free(buffer, test_device()));
+}
+
+static void placed_calls_are_right_between_processes(void)
+{
+    if (test_device() == GYRE_DEVICE_HOST)
+        return;
+    setenv("GYRE_ALGO", "ring", 1);
+    setenv("GYRE_PROTO", "simple", 1);
+    test_on_processes(2, place, NULL);
+    unsetenv("GYRE_ALGO");
+    unsetenv("GYRE_PROTO");
+}
+
+static void placed_calls_are_right_between_threads(void)
+{
+    setenv("GYRE_ALGO", "ring", 1);
+    setenv("GYRE_PROTO", "simple", 1);
+    for (int n_ranks = 1; n_ranks <= 4; n_ranks++)
+        test_on_threads(n_ranks, place, NULL);
+    unsetenv("GYRE_ALGO");
+    unsetenv("GYRE_PROTO");
+    test_on_threads(3, place, NULL); /* whatever is chosen */
+    setenv("GYRE_ALGO", "all_reduce:twoshot", 1);
+    setenv("GYRE_PROTO", "simple", 1);
+    for (int n_ranks = 2; n_ranks <= 4; n_ranks++)
+        test_on_threads(n_ranks, place, NULL);
+    unsetenv("GYRE_ALGO");
+    unsetenv("GYRE_PROTO");
+}
+
+#define COPY_ENGINES "all_reduce:copy_engine;all_gather:placed,copy_engine;broadcast:copy_engine"
+
+static void copy_engines_place_in_windows_of_processes(void)
+{
+    if (test_device() == GYRE_DEVICE_HOST)
+        return;
+    setenv("GYRE_PATH", COPY_ENGINES, 1);
+    test_on_processes(2, place, NULL);
+    unsetenv("GYRE_PATH");
+}
+
+static void copy_engines_place_in_windows_of_threads(void)
+{
+    if (test_device() == GYRE_DEVICE_HOST)
+        return;
+    setenv("GYRE_PATH", COPY_ENGINES, 1);
+    for (int n_ranks = 1; n_ranks <= 4; n_ranks++)
+        test_on_threads(n_ranks, place, NULL);
+    unsetenv("GYRE_PATH");
+}
+
+/* The same call before there is a window, in it, and after it: each is carried out as it must be
+ * then. */
+static void come_and_go(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    float *in = make_buffer(comm, N_ELEMS, (float)rank), *out = make_buffer(comm, N_ELEMS, 0);
+    const float sum = (float)(n_ranks * (n_ranks - 1) / 2);
+    const struct gyre_call call = {.coll = GYRE_COLL_ALL_REDUCE,
+                                   .send = in,
+                                   .recv = out,
+                                   .count = N_ELEMS,
+                                   .dtype = GYRE_FLOAT32,
+                                   .op = GYRE_SUM,
+                                   .root = -1};
+    gyre_stream stream = make_stream(comm);
+    gyre_window window = 0;
+    (void)argument;
+    for (int round = 0; round < 5; round++) {
+        struct gyre_work work;
+        if (round % 2 == 1)
+            CHECK_OK(gyre_window_register(comm, out, N_ELEMS * sizeof(float), &window));
+        CHECK_OK(gyre_all_reduce(in, out, N_ELEMS, GYRE_FLOAT32, GYRE_SUM, comm, stream));
+        check_buffer(comm, stream, out, sum, (float)n_ranks);
+        CHECK_OK(gyre_plan_work(comm, &call, &work));
+        CHECK((work.placement != NULL) == (round % 2 == 1));
+        if (round % 2 == 1)
+            CHECK_OK(gyre_window_deregister(comm, window));
+    }
+    CHECK_OK(gyre_stream_destroy(stream, test_device()));
+    CHECK_OK(gyre_mem_free(in, test_device()));
+    CHECK_OK(gyre_mem_free(out, test_device()));
+}
+
+static void a_window_changes_calls_that_came_before_it(void)
+{
+    setenv("GYRE_ALGO", "ring", 1);
+    setenv("GYRE_PROTO", "simple", 1);
+    test_on_threads(2, come_and_go, NULL);
+    unsetenv("GYRE_ALGO");
+    unsetenv("GYRE_PROTO");
+}
+
+/* @argument: what the error says of an all-reduce whose result lies in a window, or in none. */
+static void refuse_path(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    float *buffer = make_buffer(comm, N_ELEMS, 0), *other = make_buffer(comm, N_ELEMS, 0);
+    gyre_stream stream = make_stream(comm);
+    gyre_window window;
+    (void)rank;
+    (void)n_ranks;
+    CHECK_OK(gyre_window_register(comm, buffer, N_ELEMS * sizeof(float), &window));
+    CHECK_FAILS(gyre_all_reduce(buffer, other, N_ELEMS, GYRE_FLOAT32, GYRE_SUM, comm, stream),
+                GYRE_ERROR_INVALID_USAGE, "takes a receive buffer in a window");
+    const gyre_status status =
+        gyre_all_reduce(other, buffer, N_ELEMS, GYRE_FLOAT32, GYRE_SUM, comm, stream);
+    if (argument == NULL) {
+        CHECK(status == GYRE_SUCCESS);
+        check_buffer(comm, stream, buffer, 0, (float)n_ranks);
+    } else {
+        CHECK(status == GYRE_ERROR_INVALID_USAGE &&
+              strstr(gyre_last_error(), (const char *)argument) != NULL);
+    }
+    CHECK_OK(gyre_window_deregister(comm, window));
+    CHECK_OK(gyre_stream_destroy(stream, test_device()));
+    CHECK_OK(gyre_mem_free(buffer, test_device()));
+    CHECK_OK(gyre_mem_free(other, test_device()));
+}
+
+/* Each rank gives back another window. */
+static void deregister_apart(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    gyre_window windows[2];
+    float *buffer = make_buffer(comm, 2 * N_ELEMS, 0);
+    (void)n_ranks;
+    (void)argument;
+    for (int i = 0; i < 2; i++)
+        CHECK_OK(
+            gyre_window_register(comm, buffer + i * N_ELEMS, N_ELEMS * sizeof(float), &windows[i]));
+    CHECK_FAILS(gyre_window_deregister(comm, windows[rank % 2]), GYRE_ERROR_INVALID_USAGE,
+                "is given back here");
+    CHECK_FAILS(gyre_window_deregister(comm, windows[1 - rank % 2]), GYRE_ERROR_INVALID_USAGE,
+                "is given back here");
+    CHECK_OK(gyre_mem_free(buffer, test_device()));
+}
+
+static void ranks_that_give_back_different_windows_are_told(void)
+{
+    test_on_threads(2, deregister_apart, NULL);
+}
+
+static void a_path_that_cannot_be_is_an_error(void)
+{
+    static char none[] = "the host device has none";
+    setenv("GYRE_PATH", "placed", 1);
+    test_on_threads(2, refuse_path, NULL);
+    setenv("GYRE_PATH", "copy_engine", 1);
+    test_on_threads(2, refuse_path, test_device() == GYRE_DEVICE_HOST ? none : NULL);
+    unsetenv("GYRE_PATH");
+}
+
+/* Buffers of windows that end with their communicator, by rank. */
+static float *left[TEST_MAX_RANKS];
+
+/* Ranks whose buffers do not lie alike make calls that do not fit. */
+static void differ(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    float *buffer = make_buffer(comm, 2 * N_ELEMS, 1);
+    gyre_stream stream = make_stream(comm);
+    gyre_window window;
+    (void)n_ranks;
+    (void)argument;
+    CHECK_OK(gyre_window_register(comm, buffer, 2 * N_ELEMS * sizeof(float), &window));
+    float *out = rank == 1 ? buffer + 64 : buffer;
+    gyre_status status = gyre_all_reduce(out, out, N_ELEMS, GYRE_FLOAT32, GYRE_SUM, comm, stream);
+    if (status == GYRE_SUCCESS)
+        (void)gyre_stream_synchronize(stream, test_device());
+    status = GYRE_SUCCESS;
+    const uint64_t end_ns = gyre_now_ns() + 20000000000ULL;
+    while (status == GYRE_SUCCESS && gyre_now_ns() < end_ns)
+        CHECK_OK(gyre_comm_async_error(comm, &status));
+    CHECK_MSG(status == GYRE_ERROR_INVALID_USAGE, "%s", gyre_status_name(status));
+    CHECK_MSG(strstr(gyre_comm_last_error(comm), "at window 1 + 256") != NULL, "%s",
+              gyre_comm_last_error(comm));
+    CHECK_OK(gyre_comm_abort(comm));
+    CHECK_OK(gyre_stream_destroy(stream, test_device()));
+    left[rank] = buffer;
+}
+
+static void other_places_in_the_window_are_an_error_everywhere(void)
+{
+    setenv("GYRE_ALGO", "ring", 1);
+    setenv("GYRE_PROTO", "simple", 1);
+    test_on_threads(3, differ, NULL);
+    for (int rank = 0; rank < TEST_MAX_RANKS; rank++)
+        if (left[rank] != NULL)
+            CHECK_OK(gyre_mem_free(left[rank], test_device()));
+    unsetenv("GYRE_ALGO");
+    unsetenv("GYRE_PROTO");
+}
+
+/* One rank's mistake is every rank's error; @argument: the words, or NULL for that mistake. */
+static void refuse(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    const char *words = argument != NULL ? argument : "rank 1";
+    float *buffer = make_buffer(comm, 1, 0);
+    gyre_window window = 7;
+    (void)n_ranks;
+    const gyre_status status = gyre_window_register(
+        comm, rank == 1 && argument == NULL ? NULL : buffer, sizeof(*buffer), &window);
+    CHECK_MSG(status == (argument == NULL ? GYRE_ERROR_INVALID_ARGUMENT : GYRE_ERROR_UNSUPPORTED),
+              "%s", gyre_status_name(status));
+    CHECK_MSG(strstr(gyre_last_error(), words) != NULL, "%s", gyre_last_error());
+    CHECK(window == 7);
+    CHECK_OK(gyre_mem_free(buffer, test_device()));
+}
+
+static void memory_of_other_processes_is_refused(void)
+{
+    static char reason[] = "address each other";
+    if (test_device() == GYRE_DEVICE_HOST)
+        test_on_processes(3, refuse, reason);
+}
+
+static void one_mistake_is_refused_on_every_rank(void)
+{
+    test_on_threads(3, refuse, NULL);
+}
+
+/* Those of processes first: a process that has used CUDA cannot fork ranks. */
+static const struct test_case cases[] = {
+    {"copy engines place in windows of processes", copy_engines_place_in_windows_of_processes},
+    {"placed calls are right between processes", placed_calls_are_right_between_processes},
+    {"memory of other processes is refused", memory_of_other_processes_is_refused},
+    {"placed calls are right between threads", placed_calls_are_right_between_threads},
+    {"other places in the window are an error everywhere",
+     other_places_in_the_window_are_an_error_everywhere},
+    {"one mistake is refused on every rank", one_mistake_is_refused_on_every_rank},
+    {"copy engines place in windows of threads", copy_engines_place_in_windows_of_threads},
+    {"ranks that give back different windows are told",
+     ranks_that_give_back_different_windows_are_told},
+    {"a window changes calls that came before it", a_window_changes_calls_that_came_before_it},
+    {"a path that cannot be is an error", a_path_that_cannot_be_is_an_error},
+};
+
+TEST_MAIN(cases)

@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Failures of other ranks: kill -9 in a running all-reduce, abort, a stopped rank, a missing one.
+ */
+#include "core/base/util.h"
+#include "core/comm/comm.h"
+#include "tests/support/ranks.h"
+
+#include <signal.h>
+#include <time.h>
+
+#define HOST GYRE_DEVICE_HOST
+
+/* Calls so far, by rank, shared with the parent. */
+struct shared_counts {
+    uint64_t n_calls[TEST_MAX_RANKS];
+};
+
+struct victim {
+    struct shared_counts *shared;
+    int rank;
+    const char *expected; /* in the survivors' error */
+};
+
+/* All-reduce until an error comes; it must name the victim and come within two seconds. */
+static void reduce_until_error(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    const struct victim *victim = argument;
+    enum { COUNT = 65536 };
+    void *data = NULL;
+    int ordinal = -1;
+    gyre_status status = GYRE_SUCCESS;
+    (void)n_ranks;
+    CHECK_OK(gyre_comm_device(comm, NULL, &ordinal));
+    CHECK_OK(gyre_mem_alloc(&data, COUNT * sizeof(float), test_device(), ordinal));
+    while (status == GYRE_SUCCESS) {
+        status = gyre_all_reduce(data, data, COUNT, GYRE_FLOAT32, GYRE_SUM, comm, NULL);
+        if (status == GYRE_SUCCESS)
+            status = gyre_stream_synchronize(NULL, test_device());
+        if (status == GYRE_SUCCESS) /* a CUDA stream does not know of the communicator's failure */
+            CHECK_OK(gyre_comm_async_error(comm, &status));
+        gyre_fetch_add_u64(&victim->shared->n_calls[rank], 1);
+    }
+    CHECK_MSG(status == GYRE_ERROR_REMOTE, "%s", gyre_status_name(status));
+    CHECK_MSG(strstr(gyre_comm_last_error(comm), victim->expected) != NULL, "%s",
+              gyre_comm_last_error(comm));
+    CHECK_OK(gyre_mem_free(data, test_device()));
+}
+
+static struct shared_counts *share_counts(void)
+{
+    struct shared_counts *shared =
+        mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    memset(shared, 0, sizeof(*shared));
+    return shared;
+}
+
+static void wait_until_running(const struct shared_counts *shared, int n_ranks)
+{
+    for (int rank = 0; rank < n_ranks; rank++)
+        while (gyre_load_acquire_u64(&shared->n_calls[rank]) < 10)
+            sched_yield();
+}
+
+/* Kill each rank in turn; report how long the slowest survivor took. */
+static void kill_each(const char *transport)
+{
+    const int n = test_most_ranks() < 4 ? test_most_ranks() : 4;
+    setenv("GYRE_TRANSPORT", transport, 1);
+    for (int dead = 0; dead < n; dead++) {
+        struct shared_counts *shared = share_counts();
+        char expected[32];
+        pid_t pids[TEST_MAX_RANKS];
+        snprintf(expected, sizeof(expected), "rank %d", dead);
+        struct victim victim = {shared, dead, expected};
+        test_fork_ranks(n, reduce_until_error, &victim, pids);
+        wait_until_running(shared, n);
+        const uint64_t killed_ns = gyre_now_ns();
+        kill(pids[dead], SIGKILL);
+        for (int rank = 0; rank < n; rank++) {
+            const bool is_fine = test_wait_rank(pids[rank]);
+            CHECK_MSG(is_fine == (rank != dead), "rank %d after rank %d died", rank, dead);
+        }
+        const double took_s = (double)(gyre_now_ns() - killed_ns) / 1e9;
+        printf("     %s: rank %d killed, all survivors ended after %.2f s\n", transport, dead,
+               took_s);
+        munmap(shared, sizeof(*shared));
+    }
+    unsetenv("GYRE_TRANSPORT");
+}
+
+static void survivors_name_the_killed_rank_on_one_host(void)
+{
+    kill_each(test_device() == GYRE_DEVICE_HOST ? "shm" : "p2p");
+}
+
+static void survivors_name_the_killed_rank_over_sockets(void)
+{
+    kill_each("socket");
+}
+
+/* Where there is an RDMA device, or tests/verbs_wire in its place. */
+static void survivors_name_the_killed_rank_over_rdma(void)
+{
+    if (getenv("TEST_RDMA") != NULL)
+        kill_each("ib");
+}
+
+/* Rank 0 enqueues more than anybody keeps records of, and learns that rank 1 died. */
+static void enqueue_many_or_wait(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    enum { N_CALLS = 6000 };
+    const struct victim *victim = argument;
+    float *data = NULL;
+    gyre_status status = GYRE_SUCCESS;
+    (void)n_ranks;
+    if (rank == victim->rank) {
+        while (gyre_load_acquire_u64(&victim->shared->n_calls[0]) == 0)
+            sched_yield();
+        raise(SIGKILL);
+    }
+    CHECK_OK(gyre_mem_alloc((void **)&data, sizeof(*data), HOST, -1));
+    for (int i = 0; i < N_CALLS; i++)
+        CHECK_OK(gyre_all_reduce(data, data, 1, GYRE_FLOAT32, GYRE_SUM, comm, NULL));
+    gyre_store_release_u64(&victim->shared->n_calls[0], 1);
+    while (status == GYRE_SUCCESS) {
+        CHECK_OK(gyre_comm_async_error(comm, &status));
+        sched_yield();
+    }
+    CHECK(status == GYRE_ERROR_REMOTE);
+    CHECK_MSG(strstr(gyre_comm_last_error(comm), victim->expected) != NULL, "%s",
+              gyre_comm_last_error(comm));
+    (void)gyre_stream_synchronize(NULL, HOST);
+    CHECK_OK(gyre_mem_free(data, HOST));
+}
+
+static void an_operation_whose_record_is_gone_is_told_by_its_number(void)
+{
+    if (test_device() != GYRE_DEVICE_HOST)
+        return;
+    struct shared_counts *shared = share_counts();
+    struct victim victim = {shared, 1, "rank 0 was in operation 1 of 6000 that were enqueued"};
+    pid_t pids[2];
+    test_fork_ranks(2, enqueue_many_or_wait, &victim, pids);
+    CHECK(test_wait_rank(pids[0]));
+    CHECK(!test_wait_rank(pids[1]));
+    munmap(shared, sizeof(*shared));
+}
+
+/* What a proxy raises on one rank, e.g. for a queue pair that failed, may be visible only there. */
+static void fail_on_one_rank(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    const struct victim *victim = argument;
+    if (rank != victim->rank) {
+        reduce_until_error(comm, rank, n_ranks, argument);
+        return;
+    }
+    CHECK(gyre_fault_raise(&comm->fault, GYRE_ERROR_SYSTEM, "E401 of this rank's proxy"));
+    /* It neither calls nor ends before the others have heard. */
+    for (int other = 0; other < n_ranks; other++)
+        while (other != rank && gyre_load_acquire_u64(&victim->shared->n_calls[other]) == 0)
+            sched_yield();
+}
+
+static void a_failure_that_one_proxy_finds_reaches_all_ranks(void)
+{
+    const int n = test_most_ranks() < 3 ? test_most_ranks() : 3;
+    struct shared_counts *shared = share_counts();
+    struct victim victim = {shared, 1, "failed: E401 of this rank's proxy"};
+    pid_t pids[TEST_MAX_RANKS];
+    test_fork_ranks(n, fail_on_one_rank, &victim, pids);
+    for (int rank = 0; rank < n; rank++)
+        CHECK(test_wait_rank(pids[rank]));
+    munmap(shared, sizeof(*shared));
+}
+
+static void a_stopped_rank_is_no_error(void)
+{
+    enum { N = 3 };
+    if (test_most_ranks() < N)
+        return;
+    struct shared_counts *shared = share_counts();
+    struct victim victim = {shared, 1, "rank 2"};
+    pid_t pids[N];
+    test_fork_ranks(N, reduce_until_error, &victim, pids);
+    wait_until_running(shared, N);
+    kill(pids[1], SIGSTOP);
+    /* Long enough for every detector to look at it several times. */
+    const struct timespec pause = {3, 0};
+    nanosleep(&pause, NULL);
+    const uint64_t before = gyre_load_acquire_u64(&shared->n_calls[0]);
+    kill(pids[1], SIGCONT);
+    while (gyre_load_acquire_u64(&shared->n_calls[0]) < before + 10)
+        sched_yield();
+    kill(pids[2], SIGKILL);
+    CHECK(test_wait_rank(pids[0]));
+    CHECK(test_wait_rank(pids[1]));
+    CHECK(!test_wait_rank(pids[2]));
+    munmap(shared, sizeof(*shared));
+}
+
+static void abort_or_reduce(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    struct victim *victim = argument;
+    if (rank == victim->rank) {
+        float data = 0.0F;
+        CHECK_OK(gyre_comm_abort(comm));
+        CHECK_FAILS(gyre_all_reduce(&data, &data, 1, GYRE_FLOAT32, GYRE_SUM, comm, NULL),
+                    GYRE_ERROR_ABORTED, "aborted");
+        CHECK_OK(gyre_comm_abort(comm)); /* twice is fine */
+        return;
+    }
+    reduce_until_error(comm, rank, n_ranks, argument);
+}
+
+static void an_abort_ends_all_ranks(void)
+{
+    struct shared_counts *shared = share_counts();
+    struct victim victim = {shared, 1, "rank 1"};
+    test_on_threads(test_most_ranks() < 4 ? test_most_ranks() : 4, abort_or_reduce, &victim);
+    munmap(shared, sizeof(*shared));
+}
+
+/* The others wait in an exchange, which they would do until GYRE_BOOTSTRAP_TIMEOUT. */
+static void abort_or_exchange(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    struct victim *victim = argument;
+    char all[TEST_MAX_RANKS] = {0};
+    if (rank != victim->rank) {
+        CHECK_FAILS(gyre_comm_exchange(comm, &all[rank], 1, all), GYRE_ERROR_REMOTE,
+                    "aborted communicator");
+        gyre_store_release_u64(&victim->shared->n_calls[rank], 1);
+        return;
+    }
+    CHECK_OK(gyre_comm_abort(comm));
+    /* What it does not destroy yet, nobody hears goodbye from. */
+    for (int other = 0; other < n_ranks; other++)
+        while (other != rank && gyre_load_acquire_u64(&victim->shared->n_calls[other]) == 0)
+            sched_yield();
+}
+
+static void an_abort_ends_exchanges_of_others(void)
+{
+    struct shared_counts *shared = share_counts();
+    struct victim victim = {shared, 1, NULL};
+    if (test_most_ranks() >= 3) {
+        test_on_processes(3, abort_or_exchange, &victim); /* forks: before there are threads */
+        memset(shared, 0, sizeof(*shared));
+        test_on_threads(3, abort_or_exchange, &victim);
+    }
+    munmap(shared, sizeof(*shared));
+}
+
+/* Without the rendezvous nobody can be watched any more, which is the communicator's end. */
+static void exchange_alone(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    char all[2] = {0};
+    gyre_status status = GYRE_SUCCESS;
+    (void)n_ranks;
+    (void)argument;
+    if (rank == 0)
+        CHECK(gyre_comm_exchange(comm, &all[0], 1, all) != GYRE_SUCCESS);
+    while (status == GYRE_SUCCESS) {
+        CHECK_OK(gyre_comm_async_error(comm, &status));
+        sched_yield();
+    }
+    CHECK(status == GYRE_ERROR_REMOTE);
+}
+
+static void a_rank_that_misses_an_exchange_is_everybodys_failure(void)
+{
+    if (test_most_ranks() < 2)
+        return;
+    setenv("GYRE_BOOTSTRAP_TIMEOUT", "2", 1);
+    test_on_processes(2, exchange_alone, NULL);
+    unsetenv("GYRE_BOOTSTRAP_TIMEOUT");
+}
+
+/* One thread waits in the comparison of its call for a rank that never calls; another aborts. */
+static void *abort_comm(void *argument)
+{
+    CHECK_OK(gyre_comm_abort(argument));
+    return NULL;
+}
+
+static void an_abort_ends_a_comparison_of_calls(void)
+{
+    gyre_comm *comms[2];
+    float data = 0.0F;
+    pthread_t thread;
+    gyre_config config = test_config(0);
+    if (test_device() != GYRE_DEVICE_HOST)
+        return;
+    setenv("GYRE_CHECK", "calls", 1);
+    CHECK_OK(gyre_comm_init_all(comms, 2, NULL, &config));
+    CHECK(pthread_create(&thread, NULL, abort_comm, comms[0]) == 0);
+    /* Before the comparison or in it. */
+    CHECK_FAILS(gyre_all_reduce(&data, &data, 1, GYRE_FLOAT32, GYRE_SUM, comms[0], NULL),
+                GYRE_ERROR_ABORTED, "aborted");
+    pthread_join(thread, NULL);
+    for (int rank = 0; rank < 2; rank++)
+        CHECK_OK(gyre_comm_destroy(comms[rank]));
+    unsetenv("GYRE_CHECK");
+}
+
+static void use_in_a_forked_child(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    float data = 1.0F;
+    (void)rank;
+    (void)argument;
+    const pid_t pid = fork();
+    if (pid == 0) {
+        CHECK_FAILS(gyre_all_reduce(&data, &data, 1, GYRE_FLOAT32, GYRE_SUM, comm, NULL),
+                    GYRE_ERROR_INVALID_USAGE, "forked");
+        CHECK_FAILS(gyre_comm_abort(comm), GYRE_ERROR_INVALID_USAGE, "forked");
+        CHECK_FAILS(gyre_comm_destroy(comm), GYRE_ERROR_INVALID_USAGE, "forked");
+        _exit(test_n_failures == 0 ? 0 : 1);
+    }
+    int how = -1;
+    CHECK(waitpid(pid, &how, 0) == pid && how == 0);
+    CHECK_OK(gyre_all_reduce(&data, &data, 1, GYRE_FLOAT32, GYRE_SUM, comm, NULL));
+    CHECK_OK(gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST));
+    CHECK(data == (float)n_ranks);
+}
+
+static void a_forked_child_cannot_use_its_parents_communicator(void)
+{
+    if (test_device() == GYRE_DEVICE_HOST)
+        test_on_processes(2, use_in_a_forked_child, NULL);
+}
+
+static void a_missing_rank_is_named(void)
+{
+    gyre_comm *comm;
+    gyre_unique_id id;
+    gyre_config config = GYRE_CONFIG_INIT;
+    config.device_kind = HOST;
+    setenv("GYRE_BOOTSTRAP_TIMEOUT", "1", 1);
+    CHECK_OK(gyre_get_unique_id(&id));
+    CHECK_FAILS(gyre_comm_init_rank(&comm, 2, &id, 0, &config), GYRE_ERROR_TIMEOUT, "1");
+    unsetenv("GYRE_BOOTSTRAP_TIMEOUT");
+}
+
+/* Two ranks, of which rank 1 has `variable` set: both must say `words`. */
+static void check_difference(const char *variable, const char *value, const char *words)
+{
+    pid_t pids[2];
+    struct test_rendezvous *shared =
+        mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    for (int rank = 0; rank < 2; rank++) {
+        fflush(NULL);
+        pids[rank] = fork();
+        if (pids[rank] != 0)
+            continue;
+        gyre_comm *comm;
+        gyre_config config = GYRE_CONFIG_INIT;
+        config.device_kind = HOST;
+        if (rank == 1)
+            setenv(variable, value, 1);
+        if (rank == 0) {
+            CHECK_OK(gyre_get_unique_id(&shared->id));
+            gyre_store_release_u32(&shared->is_ready, 1);
+        }
+        while (gyre_load_acquire_u32(&shared->is_ready) == 0)
+            sched_yield();
+        test_n_failures = 0;
+        const gyre_status status = gyre_comm_init_rank(&comm, 2, &shared->id, rank, &config);
+        CHECK(status != GYRE_SUCCESS);
+        CHECK_MSG(strstr(gyre_last_error(), words) != NULL, "%s", gyre_last_error());
+        exit(test_n_failures == 0 ? 0 : 1); /* as programs do, not _exit: the rendezvous finishes */
+    }
+    CHECK(test_wait_rank(pids[0]));
+    CHECK(test_wait_rank(pids[1]));
+    munmap(shared, sizeof(*shared));
+}
+
+static void settings_that_differ_are_named(void)
+{
+    char path[] = "/tmp/gyre_test_failures_XXXXXX";
+    const int fd = mkstemp(path);
+    CHECK(fd >= 0 && write(fd, "launch_ns = 5\n", 14) == 14);
+    close(fd);
+    check_difference("GYRE_BUFFSIZE", "64K", "GYRE_BUFFSIZE differs");
+    check_difference("GYRE_TUNING_FILE", path, "the constants in GYRE_TUNING_FILE differ");
+    unlink(path);
+}
+
+static const struct test_case cases[] = {
+    {"survivors name the killed rank on one host", survivors_name_the_killed_rank_on_one_host},
+    {"survivors name the killed rank over sockets", survivors_name_the_killed_rank_over_sockets},
+    {"survivors name the killed rank over rdma", survivors_name_the_killed_rank_over_rdma},
+    {"an operation whose record is gone is told by its number",
+     an_operation_whose_record_is_gone_is_told_by_its_number},
+    {"a failure that one proxy finds reaches all ranks",
+     a_failure_that_one_proxy_finds_reaches_all_ranks},
+    {"a stopped rank is no error", a_stopped_rank_is_no_error},
+    {"settings that differ are named", settings_that_differ_are_named},
+    {"an abort ends all ranks", an_abort_ends_all_ranks},
+    {"an abort ends exchanges of others", an_abort_ends_exchanges_of_others},
+    {"an abort ends a comparison of calls", an_abort_ends_a_comparison_of_calls},
+    {"a rank that misses an exchange is everybody's failure",
+     a_rank_that_misses_an_exchange_is_everybodys_failure},
+    {"a forked child cannot use its parent's communicator",
+     a_forked_child_cannot_use_its_parents_communicator},
+    {"a missing rank is named", a_missing_rank_is_named},
+};
+
+TEST_MAIN(cases)

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Ranks that stand still in the middle of calls: a process that is stopped (SIGSTOP) is named as
+ * the one that does not answer, also where it carries the rendezvous; a rank that calls nothing is
+ * named as the one that is behind; and whoever is only slow goes on as if nothing had been.
+ */
+#include "core/base/util.h"
+#include "core/comm/comm.h"
+#include "tests/support/ranks.h"
+
+#include <poll.h>
+#include <signal.h>
+
+#define HOST    GYRE_DEVICE_HOST
+#define WAIT_NS 60000000000ULL /* for what comes within seconds: tells "bounded" from "hangs" */
+
+enum { N = 4, COUNT = 4096 };
+
+/* Between the ranks, which are processes, and the parent. */
+struct shared {
+    uint64_t n_calls[N];
+    uint32_t is_over; /* set by the parent: leave together */
+    uint32_t sleeper; /* this rank calls nothing after its 10th call; N = none */
+    uint32_t statuses[N];
+    char texts[N][GYRE_CAUSE_MAX_BYTES]; /* the communicators' errors */
+    int log[2];                          /* pipe: what the ranks print */
+};
+
+static struct shared *share(void)
+{
+    struct shared *shared =
+        mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    memset(shared, 0, sizeof(*shared));
+    shared->sleeper = N;
+    CHECK(pipe(shared->log) == 0);
+    return shared;
+}
+
+static gyre_status reduce_once(gyre_comm *comm, float *data)
+{
+    GYRE_TRY(gyre_all_reduce(data, data, COUNT, GYRE_FLOAT32, GYRE_MAX, comm, NULL));
+    return gyre_stream_synchronize(NULL, HOST);
+}
+
+/* Until an error comes, or until all ranks have seen that it is over. */
+static void reduce_on(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    struct shared *shared = argument;
+    float *data = NULL;
+    gyre_status status = GYRE_SUCCESS;
+    bool leaves = false;
+    (void)n_ranks;
+    dup2(shared->log[1], STDERR_FILENO);
+    CHECK_OK(gyre_mem_alloc((void **)&data, COUNT * sizeof(float), HOST, -1));
+    while (status == GYRE_SUCCESS && !leaves) {
+        if ((uint32_t)rank == shared->sleeper && shared->n_calls[rank] == 10) {
+            while (status == GYRE_SUCCESS) {
+                CHECK_OK(gyre_comm_async_error(comm, &status));
+                sched_yield();
+            }
+            break;
+        }
+        data[0] = gyre_load_acquire_u32(&shared->is_over) != 0 ? 1.0F : 0.0F;
+        status = reduce_once(comm, data);
+        leaves = data[0] > 0.0F;
+        gyre_fetch_add_u64(&shared->n_calls[rank], 1);
+    }
+    if (status != GYRE_SUCCESS)
+        CHECK_OK(gyre_comm_async_error(comm, &status));
+    snprintf(shared->texts[rank], sizeof(shared->texts[rank]), "%s", gyre_comm_last_error(comm));
+    shared->statuses[rank] = (uint32_t)status;
+    CHECK_OK(gyre_mem_free(data, HOST));
+}
+
+static void wait_until_running(const struct shared *shared)
+{
+    for (int rank = 0; rank < N; rank++)
+        while (gyre_load_acquire_u64(&shared->n_calls[rank]) < 10)
+            sched_yield();
+}
+
+/* Wait until a rank prints all these words in one line. */
+static bool wait_for_line(const struct shared *shared, const char *first, const char *second)
+{
+    char text[8192];
+    size_t n_text = 0;
+    const uint64_t end_ns = gyre_now_ns() + WAIT_NS;
+    struct pollfd log = {.fd = shared->log[0], .events = POLLIN};
+    while (gyre_now_ns() < end_ns && n_text + 1 < sizeof(text)) {
+        if (poll(&log, 1, 1000) != 1)
+            continue;
+        const ssize_t n = read(log.fd, text + n_text, sizeof(text) - 1 - n_text);
+        if (n <= 0)
+            break;
+        n_text += (size_t)n;
+        text[n_text] = '\0';
+        const char *at = strstr(text, first);
+        if (at != NULL && strchr(at, '\n') != NULL) {
+            const char *other = strstr(at, second);
+            printf("     %.*s\n", (int)(strchr(at, '\n') - at), at);
+            return other != NULL && other < strchr(at, '\n');
+        }
+    }
+    return false;
+}
+
+/* Ranks that end with an error do so soon; else something hangs, and is ended. */
+static void wait_ranks(const pid_t *pids, int except)
+{
+    for (int rank = 0; rank < N; rank++) {
+        int how = 0;
+        const uint64_t end_ns = gyre_now_ns() + WAIT_NS;
+        pid_t ended = 0;
+        if (rank == except)
+            continue;
+        while ((ended = waitpid(pids[rank], &how, WNOHANG)) == 0 && gyre_now_ns() < end_ns)
+            poll(NULL, 0, 10);
+        if (ended == 0) {
+            kill(pids[rank], SIGKILL);
+            waitpid(pids[rank], &how, 0);
+        }
+        CHECK_MSG(how == 0, "rank %d ended with %d", rank, how);
+    }
+}
+
+static void end_share(struct shared *shared)
+{
+    close(shared->log[0]);
+    close(shared->log[1]);
+    munmap(shared, sizeof(*shared));
+}
+
+/* ---- warnings ----------------------------------------------------------------------------- */
+
+static void warn_and_go_on(int frozen)
+{
+    pid_t pids[N];
+    char name[64];
+    struct shared *shared = share();
+    setenv("GYRE_STALL_WARN", "1", 1);
+    test_fork_ranks(N, reduce_on, shared, pids);
+    wait_until_running(shared);
+    kill(pids[frozen], SIGSTOP);
+    snprintf(name, sizeof(name), "pid %d) does not answer for ", (int)pids[frozen]);
+    CHECK_MSG(wait_for_line(shared, "makes no progress", name), "rank %d", frozen);
+    const uint64_t before = gyre_load_acquire_u64(&shared->n_calls[frozen]);
+    kill(pids[frozen], SIGCONT);
+    while (gyre_load_acquire_u64(&shared->n_calls[frozen]) < before + 10)
+        sched_yield();
+    gyre_store_release_u32(&shared->is_over, 1);
+    wait_ranks(pids, -1);
+    for (int rank = 0; rank < N; rank++)
+        CHECK_MSG(shared->statuses[rank] == GYRE_SUCCESS, "rank %d: %s", rank, shared->texts[rank]);
+    unsetenv("GYRE_STALL_WARN");
+    end_share(shared);
+}
+
+static void a_warning_names_a_frozen_rank_which_then_goes_on(void)
+{
+    warn_and_go_on(2);
+}
+
+static void a_warning_names_a_frozen_rank_that_carries_the_rendezvous(void)
+{
+    warn_and_go_on(0);
+}
+
+/* ---- errors ------------------------------------------------------------------------------- */
+
+static void check_error(const struct shared *shared, int rank, const char *words)
+{
+    CHECK_MSG(shared->statuses[rank] == GYRE_ERROR_TIMEOUT, "rank %d: %u: %s", rank,
+              shared->statuses[rank], shared->texts[rank]);
+    CHECK_MSG(strstr(shared->texts[rank], words) != NULL, "rank %d: %s", rank, shared->texts[rank]);
+}
+
+/* The victim sleeps until the others have ended, and then gets the error too. */
+static void time_out_without(int frozen, struct shared *shared)
+{
+    pid_t pids[N];
+    char words[96];
+    setenv("GYRE_TIMEOUT", "1000", 1);
+    test_fork_ranks(N, reduce_on, shared, pids);
+    wait_until_running(shared);
+    kill(pids[frozen], SIGSTOP);
+    wait_ranks(pids, frozen);
+    snprintf(words, sizeof(words), "rank %d (", frozen);
+    for (int rank = 0; rank < N; rank++)
+        if (rank != frozen)
+            check_error(shared, rank, words);
+    snprintf(words, sizeof(words), "pid %d) does not answer for ", (int)pids[frozen]);
+    for (int rank = 0; rank < N; rank++)
+        if (rank != frozen)
+            check_error(shared, rank, words);
+    kill(pids[frozen], SIGCONT);
+    CHECK(test_wait_rank(pids[frozen]));
+    check_error(shared, frozen, words);
+    printf("     %s\n", shared->texts[frozen == 0 ? 1 : 0]);
+    unsetenv("GYRE_TIMEOUT");
+}
+
+static void the_error_names_a_frozen_rank_in_the_same_words_on_all(void)
+{
+    struct shared *shared = share();
+    time_out_without(2, shared);
+    for (int rank = 1; rank < N; rank++)
+        CHECK_MSG(strcmp(shared->texts[rank], shared->texts[0]) == 0, "rank %d: %s", rank,
+                  shared->texts[rank]);
+    end_share(shared);
+}
+
+static void the_error_names_a_frozen_rank_that_carries_the_rendezvous(void)
+{
+    struct shared *shared = share();
+    time_out_without(0, shared);
+    for (int rank = 1; rank < N; rank++)
+        CHECK_MSG(strstr(shared->texts[rank], "carries the rendezvous") != NULL, "rank %d: %s",
+                  rank, shared->texts[rank]);
+    end_share(shared);
+}
+
+static void the_error_names_a_rank_that_is_behind_and_its_latest_call(void)
+{
+    pid_t pids[N];
+    struct shared *shared = share();
+    shared->sleeper = 1;
+    setenv("GYRE_TIMEOUT", "1000", 1);
+    test_fork_ranks(N, reduce_on, shared, pids);
+    wait_ranks(pids, -1);
+    for (int rank = 0; rank < N; rank++) {
+        check_error(shared, rank, "is behind: it has called nothing after all_reduce(");
+        check_error(shared, rank, "seq 10); waiting in the same call: ranks 0, 2, 3");
+        CHECK_MSG(strstr(shared->texts[rank], "does not answer") == NULL, "%s",
+                  shared->texts[rank]);
+    }
+    unsetenv("GYRE_TIMEOUT");
+    end_share(shared);
+}
+
+static const struct test_case cases[] = {
+    {"a warning names a frozen rank, which then goes on",
+     a_warning_names_a_frozen_rank_which_then_goes_on},
+    {"a warning names a frozen rank that carries the rendezvous",
+     a_warning_names_a_frozen_rank_that_carries_the_rendezvous},
+    {"the error names a frozen rank in the same words on all",
+     the_error_names_a_frozen_rank_in_the_same_words_on_all},
+    {"the error names a frozen rank that carries the rendezvous",
+     the_error_names_a_frozen_rank_that_carries_the_rendezvous},
+    {"the error names a rank that is behind and its latest call",
+     the_error_names_a_rank_that_is_behind_and_its_latest_call},
+};
+
+TEST_MAIN(cases)

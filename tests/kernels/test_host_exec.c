@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the host executor promises besides values: what happens when calls do not fit, when a fault
+ * is raised or the executor closed, and in which order launches run.
+ */
+#include "tests/support/host_programs.h"
+
+static struct gyre_work byte_work(struct gyre_loaded *loaded, const void *in, void *out,
+                                  uint64_t count)
+{
+    return (struct gyre_work){.loaded = loaded,
+                              .in = in,
+                              .out = out,
+                              .split = {count, 1, 1, 64, 1},
+                              .reduction = {.dtype = GYRE_UINT8, .op = GYRE_SUM},
+                              .signature = 7};
+}
+
+/* rank 0 broadcasts; the other rank's call differs by `count` or `signature`. */
+static void check_misfit(uint64_t count, uint32_t signature)
+{
+    struct world world;
+    unsigned char buffers[2][128] = {{0}};
+    struct gyre_loaded *loaded[2];
+    world_open(&world, 2, N_LANES, 2, 64);
+    for (int rank = 0; rank < 2; rank++) {
+        loaded[rank] = load(&world, rank, &kinds[4], 0, 1);
+        struct gyre_work work = byte_work(loaded[rank], buffers[rank], buffers[rank], 50);
+        if (rank == 1) {
+            work.split.count = count;
+            work.signature = signature;
+        }
+        CHECK_OK(gyre_executor_host.launch(world.executors[rank], &work, 1, world.streams[rank]));
+    }
+    CHECK_OK(gyre_host_stream_synchronize(world.streams[0])); /* credit is enough for the sender */
+    for (int i = 0; i < 1000; i++)
+        CHECK(gyre_host_stream_query(world.streams[1]) == GYRE_IN_PROGRESS);
+    CHECK(gyre_executor_host.pulse(world.executors[1]).mismatch == 1 + 0);
+    gyre_fault_raise(&world.faults[1], GYRE_ERROR_INVALID_USAGE, "calls differ");
+    CHECK_FAILS(gyre_host_stream_synchronize(world.streams[1]), GYRE_ERROR_INVALID_USAGE,
+                "calls differ");
+    for (int rank = 0; rank < 2; rank++)
+        gyre_executor_host.unload(world.executors[rank], loaded[rank]);
+    world_close(&world);
+}
+
+static void a_slot_of_another_call_is_noticed_and_not_used(void)
+{
+    check_misfit(50, 8);
+}
+
+static void a_slot_of_another_size_is_noticed_and_not_used(void)
+{
+    check_misfit(51, 7);
+    check_misfit(49, 7);
+}
+
+static void a_fault_ends_everything_on_every_stream(void)
+{
+    struct world world;
+    unsigned char buffer[64] = {0};
+    gyre_stream second = NULL;
+    world_open(&world, 3, N_LANES, 2, 64);
+    struct gyre_loaded *loaded = load(&world, 1, &kinds[4], 0, 1); /* waits for rank 0 */
+    const struct gyre_work work = byte_work(loaded, buffer, buffer, 60);
+    CHECK_OK(gyre_host_stream_create(&second));
+    for (int i = 0; i < 4; i++)
+        CHECK_OK(gyre_executor_host.launch(world.executors[1], &work, 1,
+                                           i % 2 == 0 ? second : world.streams[1]));
+    CHECK(gyre_host_stream_query(second) == GYRE_IN_PROGRESS);
+    gyre_fault_raise(&world.faults[1], GYRE_ERROR_REMOTE, "rank 0 died");
+    CHECK_FAILS(gyre_host_stream_synchronize(world.streams[1]), GYRE_ERROR_REMOTE, "rank 0 died");
+    CHECK_FAILS(gyre_host_stream_synchronize(second), GYRE_ERROR_REMOTE, "rank 0 died");
+    CHECK(gyre_executor_host.pulse(world.executors[1]).completed == 0);
+    gyre_executor_host.unload(world.executors[1], loaded);
+    CHECK_OK(gyre_host_stream_destroy(second));
+    world_close(&world);
+}
+
+static void a_closed_executor_touches_nothing_any_more(void)
+{
+    struct world world;
+    unsigned char *buffer = malloc(64);
+    world_open(&world, 2, N_LANES, 2, 64);
+    struct gyre_loaded *loaded = load(&world, 1, &kinds[4], 0, 1);
+    const struct gyre_work work = byte_work(loaded, buffer, buffer, 60);
+    CHECK_OK(gyre_executor_host.launch(world.executors[1], &work, 1, world.streams[1]));
+    CHECK(gyre_host_stream_query(world.streams[1]) == GYRE_IN_PROGRESS);
+    gyre_executor_host.unload(world.executors[1], loaded);
+    for (int rank = 0; rank < 2; rank++)
+        gyre_executor_host.close(world.executors[rank]);
+    free(buffer);
+    world_free_memory(&world);
+    CHECK_FAILS(gyre_host_stream_synchronize(world.streams[1]), GYRE_ERROR_ABORTED, "rank 1 ended");
+    for (int rank = 0; rank < 2; rank++)
+        CHECK_OK(gyre_host_stream_destroy(world.streams[rank]));
+}
+
+static void launches_run_in_order_over_two_streams(void)
+{
+    enum { COUNT = 50000, N_ROUNDS = 30 };
+    static unsigned char buffers[3][COUNT];
+    struct world world;
+    gyre_stream second = NULL;
+    world_open(&world, 1, N_LANES, 2, 64);
+    struct gyre_loaded *loaded = load(&world, 0, &send_recv_kind, 0, 1);
+    CHECK_OK(gyre_host_stream_create(&second));
+    for (int round = 1; round <= N_ROUNDS; round++) {
+        memset(buffers[0], round, COUNT);
+        const struct gyre_work works[] = {byte_work(loaded, buffers[0], buffers[1], COUNT),
+                                          byte_work(loaded, buffers[1], buffers[2], COUNT)};
+        CHECK_OK(gyre_executor_host.launch(world.executors[0], &works[0], 1, world.streams[0]));
+        CHECK_OK(gyre_executor_host.launch(world.executors[0], &works[1], 1, second));
+        CHECK_OK(gyre_host_stream_synchronize(second)); /* the first stream's helper runs it */
+        CHECK(memcmp(buffers[0], buffers[2], COUNT) == 0);
+    }
+    CHECK_OK(gyre_host_stream_synchronize(world.streams[0]));
+    gyre_executor_host.unload(world.executors[0], loaded);
+    CHECK_OK(gyre_host_stream_destroy(second));
+    world_close(&world);
+}
+
+/* Both ranks send and receive in one launch: each would wait for ever if one work had to end
+ * before the other begins, since a message is longer than a FIFO. */
+static void works_of_one_launch_run_at_the_same_time(void)
+{
+    enum { COUNT = 5000 };
+    static const uint16_t orders[2][2] = {{0, 1}, {1, 0}}; /* work 0: from 0 to 1; work 1: back */
+    static unsigned char in[2][COUNT];
+    static unsigned char out[2][COUNT];
+    struct world world;
+    struct gyre_loaded *loaded[2][2];
+    world_open(&world, 2, N_LANES, 2, 64);
+    for (int rank = 0; rank < 2; rank++) {
+        struct gyre_work works[2];
+        memset(in[rank], 10 + rank, COUNT);
+        for (int k = 0; k < 2; k++) {
+            struct gyre_program *program = make_program(&send_recv_kind, 2, rank ^ k, 0);
+            const struct gyre_load_config config = {
+                .program = program, .rank_of = orders[k], .n_channels = 1};
+            CHECK_OK(gyre_executor_host.load(world.executors[rank], &config, &loaded[rank][k]));
+            gyre_program_free(program);
+            works[k] = byte_work(loaded[rank][k], in[rank], out[rank], COUNT);
+        }
+        CHECK_OK(gyre_executor_host.launch(world.executors[rank], works, 2, world.streams[rank]));
+    }
+    CHECK(world_run_in_one_thread(&world));
+    for (int rank = 0; rank < 2; rank++) {
+        CHECK(memcmp(out[rank], in[1 - rank], COUNT) == 0);
+        CHECK(gyre_executor_host.pulse(world.executors[rank]).completed == 2);
+        for (int k = 0; k < 2; k++)
+            gyre_executor_host.unload(world.executors[rank], loaded[rank][k]);
+    }
+    world_close(&world);
+}
+
+static void what_cannot_be_loaded_or_launched_is_refused_with_the_reason(void)
+{
+    struct world world;
+    unsigned char buffer[64];
+    struct gyre_loaded *loaded = NULL;
+    world_open(&world, 2, 1, 2, 64);
+    struct gyre_program *program = make_program(&kinds[0], 2, 0, 0);
+    struct gyre_load_config config = {.program = program, .n_channels = 1, .proto = GYRE_PROTO_LL};
+    struct gyre_executor *executor = world.executors[0];
+    CHECK_FAILS(gyre_executor_host.load(executor, &config, &loaded), GYRE_ERROR_UNSUPPORTED,
+                "only simple");
+    config.proto = GYRE_PROTO_SIMPLE;
+    config.n_channels = 2;
+    CHECK_FAILS(gyre_executor_host.load(executor, &config, &loaded), GYRE_ERROR_INVALID_USAGE,
+                "no connection");
+    config.n_channels = 1;
+    program->min_depth = 3;
+    CHECK_FAILS(gyre_executor_host.load(executor, &config, &loaded), GYRE_ERROR_UNSUPPORTED,
+                "needs FIFOs of 3 slots");
+    program->min_depth = 2;
+    CHECK_OK(gyre_executor_host.load(executor, &config, &loaded));
+    struct gyre_work work = byte_work(loaded, buffer, buffer, 64);
+    CHECK_FAILS(gyre_executor_host.launch(executor, &work, 1, NULL), GYRE_ERROR_INTERNAL,
+                "1 chunks for a program of 1 channels, 2 chunks");
+    work.split.n_chunks = 2;
+    work.split.tile_elems = 65;
+    CHECK_FAILS(gyre_executor_host.launch(executor, &work, 1, NULL), GYRE_ERROR_INTERNAL,
+                "does not fit a slot of 64");
+    gyre_executor_host.unload(executor, loaded);
+    gyre_program_free(program);
+    world_close(&world);
+}
+
+/* As the GPUs' executor asks it, too. */
+static void a_work_that_does_not_suit_its_program_is_refused(void)
+{
+    static void *const bases[1] = {NULL};
+    const struct gyre_placement by_host = {bases, NULL}, by_gpu = {bases, bases};
+    const struct gyre_work_needs needs = {
+        .n_channels = 1, .n_chunks = 1, .most_tile_bytes = 64, .is_placed = true, .by_gpu = true};
+    unsigned char buffer[64];
+    struct gyre_work good = byte_work(NULL, buffer, buffer, 64);
+    good.placement = &by_gpu;
+    CHECK_OK(gyre_work_check(&good, &needs));
+    const struct {
+        const char *words;
+        const struct gyre_placement *placement;
+        struct gyre_split split;
+        uint8_t dtype;
+        uint8_t op;
+    } mistakes[] = {
+        {"a split of 2 channels", &by_gpu, {64, 2, 1, 64, 1}, GYRE_UINT8, GYRE_SUM},
+        {"2 chunks for a program", &by_gpu, {64, 1, 2, 64, 1}, GYRE_UINT8, GYRE_SUM},
+        {"no placement", NULL, {64, 1, 1, 64, 1}, GYRE_UINT8, GYRE_SUM},
+        {"no placement", &by_host, {64, 1, 1, 64, 1}, GYRE_UINT8, GYRE_SUM},
+        {"0 elements a tile", &by_gpu, {64, 1, 1, 0, 1}, GYRE_UINT8, GYRE_SUM},
+        {"0 a unit", &by_gpu, {64, 1, 1, 64, 0}, GYRE_UINT8, GYRE_SUM},
+        {"does not fit a slot of 64", &by_gpu, {64, 1, 1, 65, 1}, GYRE_UINT8, GYRE_SUM},
+        {"a tile of 256 bytes", &by_gpu, {64, 1, 1, 64, 1}, GYRE_FLOAT32, GYRE_SUM},
+        {"on type 12", &by_gpu, {64, 1, 1, 64, 1}, GYRE_N_DTYPES, GYRE_SUM},
+        {"operation 4", &by_gpu, {64, 1, 1, 64, 1}, GYRE_UINT8, GYRE_AVG},
+    };
+    for (size_t i = 0; i < sizeof(mistakes) / sizeof(mistakes[0]); i++) {
+        struct gyre_work work = good;
+        work.placement = mistakes[i].placement;
+        work.split = mistakes[i].split;
+        work.reduction.dtype = mistakes[i].dtype;
+        work.reduction.op = mistakes[i].op;
+        CHECK_FAILS(gyre_work_check(&work, &needs), GYRE_ERROR_INTERNAL, mistakes[i].words);
+    }
+}
+
+static const struct test_case cases[] = {
+    {"a slot of another call is noticed and not used",
+     a_slot_of_another_call_is_noticed_and_not_used},
+    {"a slot of another size is noticed and not used",
+     a_slot_of_another_size_is_noticed_and_not_used},
+    {"a fault ends everything on every stream", a_fault_ends_everything_on_every_stream},
+    {"a closed executor touches nothing any more", a_closed_executor_touches_nothing_any_more},
+    {"launches run in order over two streams", launches_run_in_order_over_two_streams},
+    {"works of one launch run at the same time", works_of_one_launch_run_at_the_same_time},
+    {"what cannot be loaded or launched is refused with the reason",
+     what_cannot_be_loaded_or_launched_is_refused_with_the_reason},
+    {"a work that does not suit its program is refused",
+     a_work_that_does_not_suit_its_program_is_refused},
+};
+
+TEST_MAIN(cases)

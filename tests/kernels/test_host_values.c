@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the host executor computes: programs of host_programs.h and those of all algorithms, run by
+ * one thread a rank and by one thread for all, over FIFOs in plain memory with slots so small that
+ * many tiles run. Types, operations, counts, channels, alignment and placement are drawn.
+ */
+#include "kernels/host/host_exec.h"
+#include "kernels/pattern.h"
+#include "tests/support/host_programs.h"
+
+#include <pthread.h>
+
+struct call {
+    const struct kind *kind;
+    struct gyre_pattern pattern;
+    int root;
+    uint64_t count;
+    uint32_t n_channels;
+    uint32_t tile_elems;
+    uint32_t unit_elems;
+    uint32_t offset_elems; /* of every buffer */
+    bool is_in_place;
+    bool has_threads;
+};
+
+struct rank_call {
+    struct world *world;
+    struct gyre_loaded *loaded;
+    int rank;
+    struct gyre_work work;
+    unsigned char *in_area;
+    unsigned char *out_area;
+};
+
+enum { GUARD_BYTES = 16 };
+
+static uint64_t random_state = 0x2545f4914f6cdd1dULL;
+
+static uint32_t random_below(uint32_t n)
+{
+    random_state = random_state * 6364136223846793005ULL + 1442695040888963407ULL;
+    return (uint32_t)((random_state >> 33) % n);
+}
+
+static uint64_t in_elems(const struct call *call)
+{
+    const uint32_t n = call->pattern.n_ranks;
+    return gyre_collectives[call->kind->coll].in_blocks ? n * call->count : call->count;
+}
+
+static uint64_t out_elems(const struct call *call)
+{
+    const uint32_t n = call->pattern.n_ranks;
+    return gyre_collectives[call->kind->coll].out_blocks ? n * call->count : call->count;
+}
+
+static struct gyre_reduction reduction_of(const struct gyre_pattern *pattern)
+{
+    struct gyre_reduction reduction = {.dtype = (uint8_t)pattern->dtype,
+                                       .op = (uint8_t)pattern->op};
+    if (pattern->op != GYRE_AVG)
+        return reduction;
+    reduction.op = GYRE_SUM;
+    reduction.divisor = gyre_dtype_is_float(pattern->dtype) ? 0 : pattern->n_ranks;
+    reduction.premultiply = gyre_dtype_is_float(pattern->dtype);
+    reduction.scalar = gyre_premultiply_scalar(pattern->dtype, pattern->n_ranks);
+    return reduction;
+}
+
+static void prepare(const struct call *call, struct world *world, int rank, struct rank_call *own)
+{
+    const size_t elem_bytes = gyre_dtype_bytes(call->pattern.dtype);
+    const size_t skip_bytes = GUARD_BYTES + call->offset_elems * elem_bytes;
+    const size_t in_bytes = (size_t)in_elems(call) * elem_bytes + skip_bytes + GUARD_BYTES;
+    const size_t out_bytes = (size_t)out_elems(call) * elem_bytes + skip_bytes + GUARD_BYTES;
+    const size_t block_bytes = (size_t)rank * (size_t)call->count * elem_bytes;
+    memset(own, 0, sizeof(*own));
+    own->world = world;
+    own->rank = rank;
+    own->loaded = load(world, rank, call->kind, call->root, call->n_channels);
+    own->in_area = malloc(in_bytes > out_bytes ? in_bytes : out_bytes);
+    own->out_area = malloc(out_bytes);
+    memset(own->in_area, 0x5a, in_bytes > out_bytes ? in_bytes : out_bytes);
+    memset(own->out_area, 0x5a, out_bytes);
+    unsigned char *in = own->in_area + skip_bytes;
+    unsigned char *out = own->out_area + skip_bytes;
+    if (call->is_in_place) {
+        out = in;
+        if (gyre_collectives[call->kind->coll].in_blocks)
+            out += block_bytes;
+        if (gyre_collectives[call->kind->coll].out_blocks)
+            in += block_bytes;
+    }
+    CHECK_OK(
+        gyre_pattern_fill(world->device, &call->pattern, (uint32_t)rank, 0, in_elems(call), in));
+    own->work = (struct gyre_work){
+        .loaded = own->loaded,
+        .in = in,
+        .out = out,
+        .split = {call->count, call->n_channels, own->loaded->n_chunks, call->tile_elems,
+                  call->unit_elems},
+        .reduction = reduction_of(&call->pattern),
+        .signature = 0xfeed0000U + call->pattern.seed,
+        .sequence = call->pattern.seed,
+    };
+}
+
+static void *run_rank(void *argument)
+{
+    struct rank_call *own = argument;
+    const gyre_stream stream = own->world->streams[own->rank];
+    CHECK_OK(gyre_executor_host.launch(own->world->executors[own->rank], &own->work, 1, stream));
+    CHECK_OK(gyre_host_stream_synchronize(stream));
+    return NULL;
+}
+
+static void run_all(const struct call *call, struct world *world, struct rank_call *ranks)
+{
+    pthread_t threads[WORLD_MAX_RANKS];
+    if (call->has_threads) {
+        for (int rank = 0; rank < world->n_ranks; rank++)
+            CHECK(pthread_create(&threads[rank], NULL, run_rank, &ranks[rank]) == 0);
+        for (int rank = 0; rank < world->n_ranks; rank++)
+            pthread_join(threads[rank], NULL);
+        return;
+    }
+    for (int rank = 0; rank < world->n_ranks; rank++)
+        CHECK_OK(gyre_executor_host.launch(world->executors[rank], &ranks[rank].work, 1,
+                                           world->streams[rank]));
+    CHECK(world_run_in_one_thread(world));
+    for (int rank = 0; rank < world->n_ranks; rank++)
+        CHECK_OK(gyre_host_stream_synchronize(world->streams[rank]));
+}
+
+static void check_block(const struct call *call, struct rank_call *own, int from, uint64_t first,
+                        const void *buffer)
+{
+    struct gyre_pattern_errors errors = {0, 0, 0, 0};
+    if (from < 0)
+        CHECK_OK(gyre_pattern_check_reduced(own->world->device, &call->pattern, first, call->count,
+                                            buffer, &errors));
+    else
+        CHECK_OK(gyre_pattern_check_copy(own->world->device, &call->pattern, (uint32_t)from, first,
+                                         call->count, buffer, &errors));
+    CHECK_MSG(errors.n_wrong == 0,
+              "%s %s %s %s n %u rank %d root %d count %" PRIu64
+              " channels %u tile %u in place %d: %" PRIu64 " wrong, first %" PRIu64,
+              call->kind->algorithm != NULL ? call->kind->algorithm->name : "test",
+              gyre_collectives[call->kind->coll].name, gyre_dtype_names[call->pattern.dtype],
+              gyre_op_names[call->pattern.op], call->pattern.n_ranks, own->rank, call->root,
+              call->count, call->n_channels, call->tile_elems, call->is_in_place, errors.n_wrong,
+              errors.first_wrong);
+}
+
+static void check_rank(const struct call *call, struct rank_call *own)
+{
+    const size_t elem_bytes = gyre_dtype_bytes(call->pattern.dtype);
+    const enum gyre_collective coll = call->kind->coll;
+    unsigned char *out = own->work.out;
+    if (coll == GYRE_COLL_ALL_GATHER)
+        for (int from = 0; from < own->world->n_ranks; from++)
+            check_block(call, own, from, 0, out + (size_t)from * (size_t)call->count * elem_bytes);
+    else if (coll == GYRE_COLL_SEND_RECV && own->rank == call->root && own->world->n_ranks > 1)
+        return;
+    else if (coll == GYRE_COLL_BROADCAST || coll == GYRE_COLL_SEND_RECV)
+        check_block(call, own, call->root, 0, out);
+    else if (coll == GYRE_COLL_REDUCE_SCATTER)
+        check_block(call, own, -1, (uint64_t)own->rank * call->count, out);
+    else if (coll == GYRE_COLL_ALL_REDUCE || own->rank == call->root)
+        check_block(call, own, -1, 0, out);
+    if (!call->is_in_place) {
+        check_block(call, own, own->rank, 0, own->work.in);
+        CHECK(out[-1] == 0x5a && out[out_elems(call) * elem_bytes] == 0x5a);
+    }
+}
+
+static void run_call(const struct call *call, struct world *world)
+{
+    enum { BEFORE_OUT = 8 };
+    struct rank_call ranks[WORLD_MAX_RANKS];
+    void *bases[WORLD_MAX_RANKS];
+    const struct gyre_placement placement = {.bases = bases};
+    for (int rank = 0; rank < world->n_ranks; rank++) {
+        prepare(call, world, rank, &ranks[rank]);
+        bases[rank] = (unsigned char *)ranks[rank].work.out - BEFORE_OUT;
+        ranks[rank].work.out_offset_bytes = BEFORE_OUT;
+        if (call->kind->is_placed)
+            ranks[rank].work.placement = &placement;
+    }
+    run_all(call, world, ranks);
+    for (int rank = 0; rank < world->n_ranks; rank++) {
+        const struct gyre_pulse pulse = gyre_executor_host.pulse(world->executors[rank]);
+        check_rank(call, &ranks[rank]);
+        CHECK(world->executors[rank]->n_launched == pulse.completed && pulse.mismatch == 0);
+        gyre_executor_host.unload(world->executors[rank], ranks[rank].loaded);
+        free(ranks[rank].in_area);
+        free(ranks[rank].out_area);
+    }
+}
+
+static struct call random_call(const struct kind *kind, const struct world *world, uint32_t seed)
+{
+    const uint32_t n = (uint32_t)world->n_ranks;
+    struct call call = {.kind = kind};
+    call.pattern =
+        (struct gyre_pattern){(gyre_dtype)random_below(GYRE_N_DTYPES), GYRE_SUM, n, seed};
+    if (gyre_collectives[kind->coll].reduces)
+        call.pattern.op = (gyre_op)random_below(GYRE_N_OPS);
+    const uint32_t slot_elems =
+        world->spec.slot_bytes[GYRE_PROTO_SIMPLE] / gyre_dtype_bytes(call.pattern.dtype);
+    call.root = (int)random_below(n);
+    call.n_channels = 1 + random_below(MAX_CHANNELS);
+    call.unit_elems = 1U << random_below(3);
+    call.tile_elems = slot_elems / call.unit_elems * call.unit_elems;
+    call.count = random_below(4) == 0 ? random_below(4) : random_below(40 * slot_elems);
+    call.offset_elems = random_below(4);
+    call.is_in_place = random_below(2) == 0;
+    call.has_threads = random_below(3) == 0;
+    return call;
+}
+
+static void every_collective_is_right_over_many_tiles(void)
+{
+    uint32_t seed = 1;
+    for (int n = 1; n <= WORLD_MAX_RANKS; n++) {
+        for (uint32_t depth = 2; depth <= 4; depth += 2) {
+            struct world world;
+            world_open(&world, n, MAX_CHANNELS * N_LANES, depth, depth == 2 ? 64 : 1000);
+            for (int k = 0; k < 60; k++) {
+                const struct call call = random_call(&kinds[k % N_KINDS], &world, seed++);
+                run_call(&call, &world);
+            }
+            world_close(&world);
+        }
+    }
+}
+
+/* The depth that all ranks' programs of all roots can run with. */
+static uint32_t depth_of(const struct kind *kind, int n)
+{
+    uint32_t depth = 2;
+    for (int root = 0; root < n; root++) {
+        for (int rank = 0; rank < n; rank++) {
+            struct gyre_program *program = make_program(kind, n, rank, root);
+            if (program->min_depth > depth)
+                depth = program->min_depth;
+            gyre_program_free(program);
+        }
+    }
+    return depth;
+}
+
+static struct gyre_grouping random_grouping(int n)
+{
+    struct gyre_grouping grouping = {.n_hosts = 0};
+    for (int rank = 0; rank < n; rank++) {
+        const uint16_t host = (uint16_t)random_below(grouping.n_hosts + 1U);
+        grouping.host_of[rank] = host;
+        if (host == grouping.n_hosts)
+            grouping.n_hosts++;
+    }
+    return grouping;
+}
+
+static uint32_t run_algorithm(const struct gyre_algorithm *algorithm, enum gyre_collective coll,
+                              int n, bool is_placed)
+{
+    enum { N_CALLS = GYRE_N_DTYPES };
+    static uint32_t seed = 1000;
+    const struct gyre_grouping grouping = random_grouping(n);
+    const struct kind kind = {.coll = coll,
+                              .algorithm = algorithm,
+                              .grouping = n % 2 == 0 ? NULL : &grouping,
+                              .is_placed = is_placed};
+    struct world world;
+    world_open(&world, n, MAX_CHANNELS * GYRE_MAX_LANES, depth_of(&kind, n), 104);
+    for (int k = 0; k < N_CALLS; k++) {
+        struct call call = random_call(&kind, &world, seed++);
+        call.pattern.dtype = (gyre_dtype)(k % GYRE_N_DTYPES);
+        call.tile_elems = 104 / gyre_dtype_bytes(call.pattern.dtype) & ~3U;
+        run_call(&call, &world);
+    }
+    world_close(&world);
+    return N_CALLS;
+}
+
+static void every_algorithm_gives_the_right_bits(void)
+{
+    uint32_t n_calls = 0;
+    for (int n = 1; n <= WORLD_MAX_RANKS; n++) {
+        for (size_t a = 0; gyre_algorithms[a] != NULL; a++) {
+            for (int coll = 0; coll <= GYRE_COLL_SEND_RECV; coll++)
+                if (gyre_algorithm_has(gyre_algorithms[a], (enum gyre_collective)coll) &&
+                    (coll != GYRE_COLL_SEND_RECV || n <= 2))
+                    n_calls +=
+                        run_algorithm(gyre_algorithms[a], (enum gyre_collective)coll, n, false);
+        }
+    }
+    CHECK_MSG(n_calls >= 1000, "only %u calls", n_calls);
+}
+
+static void placed_data_give_the_same_bits(void)
+{
+    uint32_t n_calls = 0;
+    for (int n = 2; n <= WORLD_MAX_RANKS; n++)
+        for (size_t a = 0; gyre_algorithms[a] != NULL; a++)
+            for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
+                for (int k = 0; k < 4 && (gyre_algorithms[a]->places >> coll & 1U) != 0; k++)
+                    n_calls +=
+                        run_algorithm(gyre_algorithms[a], (enum gyre_collective)coll, n, true);
+    CHECK_MSG(n_calls >= 1000, "only %u calls", n_calls);
+}
+
+/* A rank's OUT is its own until it is in the call, however early its peers are. */
+static void nothing_is_placed_before_the_receiver_is_there(void)
+{
+    const struct kind kind = {
+        .coll = GYRE_COLL_ALL_GATHER, .algorithm = &gyre_algorithm_ring, .is_placed = true};
+    struct world world;
+    unsigned char in[2][4] = {{1, 2, 3, 4}, {5, 6, 7, 8}}, out[2][8] = {{0}};
+    void *bases[2] = {out[0], out[1]};
+    const struct gyre_placement placement = {.bases = bases};
+    struct gyre_work works[2];
+    world_open(&world, 2, 1, 2, 64);
+    for (int rank = 0; rank < 2; rank++)
+        works[rank] = (struct gyre_work){.loaded = load(&world, rank, &kind, 0, 1),
+                                         .in = in[rank],
+                                         .out = out[rank],
+                                         .split = {4, 1, 1, 4, 1},
+                                         .reduction = {.dtype = GYRE_UINT8},
+                                         .placement = &placement};
+    for (int call = 0; call < 3; call++) {
+        memset(out, 0, sizeof(out));
+        CHECK_OK(gyre_executor_host.launch(world.executors[0], &works[0], 1, world.streams[0]));
+        for (int i = 0; i < 100; i++)
+            CHECK(gyre_host_stream_query(world.streams[0]) == GYRE_IN_PROGRESS);
+        for (int i = 0; i < 8; i++)
+            CHECK(out[1][i] == 0);
+        CHECK_OK(gyre_executor_host.launch(world.executors[1], &works[1], 1, world.streams[1]));
+        CHECK(world_run_in_one_thread(&world));
+        CHECK(memcmp(out[0], in, 8) == 0 && memcmp(out[1], in, 8) == 0);
+    }
+    for (int rank = 0; rank < 2; rank++)
+        gyre_executor_host.unload(world.executors[rank], works[rank].loaded);
+    world_close(&world);
+}
+
+/* A program that places data cannot run without knowing where. */
+static void a_placement_is_asked_for(void)
+{
+    const struct kind kind = {
+        .coll = GYRE_COLL_ALL_GATHER, .algorithm = &gyre_algorithm_ring, .is_placed = true};
+    struct world world;
+    world_open(&world, 2, 1, 2, 64);
+    unsigned char buffer[64];
+    const struct gyre_work work = {.loaded = load(&world, 0, &kind, 0, 1),
+                                   .in = buffer,
+                                   .out = buffer,
+                                   .split = {4, 1, 1, 4, 1},
+                                   .reduction = {.dtype = GYRE_UINT8}};
+    CHECK_FAILS(gyre_executor_host.launch(world.executors[0], &work, 1, world.streams[0]),
+                GYRE_ERROR_INTERNAL, "no placement");
+    gyre_executor_host.unload(world.executors[0], work.loaded);
+    world_close(&world);
+}
+
+static const struct test_case cases[] = {
+    {"every collective is right over many tiles", every_collective_is_right_over_many_tiles},
+    {"every algorithm gives the right bits", every_algorithm_gives_the_right_bits},
+    {"placed data give the same bits", placed_data_give_the_same_bits},
+    {"nothing is placed before the receiver is there",
+     nothing_is_placed_before_the_receiver_is_there},
+    {"a placement is asked for", a_placement_is_asked_for},
+};
+
+TEST_MAIN(cases)

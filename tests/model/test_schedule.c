@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The builder and the structural check of programs.
+ */
+#include "core/model/schedule.h"
+#include "tests/support/check.h"
+#include "tests/support/shapes.h"
+
+static const struct gyre_shape four = {.coll = GYRE_COLL_ALL_REDUCE, .n_ranks = 4};
+
+static struct gyre_builder *open_builder(const struct gyre_shape *shape, int n_chunks)
+{
+    struct gyre_builder *builder = NULL;
+    CHECK_OK(gyre_builder_open("test", shape, 0, n_chunks, &builder));
+    return builder;
+}
+
+static void a_step_is_stored_as_it_was_given(void)
+{
+    struct gyre_builder *builder = open_builder(&four, 4);
+    struct gyre_program *p = NULL;
+    const struct gyre_ref ins[] = {gyre_peer(3, 1), gyre_in(2)};
+    const struct gyre_ref outs[] = {gyre_out(2), gyre_peer(1, 0)};
+    gyre_builder_lanes(builder, 2);
+    gyre_builder_min_depth(builder, 2);
+    gyre_builder_step(builder, 2, ins, 2, outs, 2, GYRE_STEP_FINAL);
+    CHECK_OK(gyre_builder_close(builder, &p));
+    if (p == NULL)
+        return;
+    CHECK(p->n_steps == 1 && p->n_workers == 1 && p->n_connections == 2);
+    CHECK(p->n_chunks == 4 && p->n_lanes == 2 && p->min_depth == 2 && p->n_scratch == 0);
+    CHECK(p->steps[0].chunk == 2 && p->steps[0].flags == GYRE_STEP_FINAL);
+    CHECK(p->steps[0].ins[0].kind == GYRE_OPERAND_CONNECTION && p->steps[0].ins[0].index == 0);
+    CHECK(p->steps[0].ins[1].kind == GYRE_OPERAND_IN && p->steps[0].ins[1].index == 2);
+    CHECK(p->steps[0].outs[1].kind == GYRE_OPERAND_CONNECTION && p->steps[0].outs[1].index == 1);
+    CHECK(p->connections[0].peer == 3 && p->connections[0].lane == 1 && !p->connections[0].is_send);
+    CHECK(p->connections[1].peer == 1 && p->connections[1].lane == 0 && p->connections[1].is_send);
+    gyre_program_free(p);
+}
+
+static void a_worker_without_steps_is_dropped(void)
+{
+    struct gyre_builder *builder = open_builder(&four, 1);
+    struct gyre_program *p = NULL;
+    const struct gyre_ref in = gyre_in(0), out = gyre_out(0);
+    gyre_builder_worker(builder);
+    gyre_builder_worker(builder);
+    gyre_builder_step(builder, 0, &in, 1, &out, 1, 0);
+    gyre_builder_worker(builder);
+    CHECK_OK(gyre_builder_close(builder, &p));
+    CHECK(p != NULL && p->n_workers == 1 && p->workers[0].n_steps == 1);
+    gyre_program_free(p);
+}
+
+static void a_long_reduction_is_a_chain_over_groups_of_eight(void)
+{
+    const struct gyre_shape shape = {.coll = GYRE_COLL_REDUCE, .n_ranks = 20};
+    struct gyre_builder *builder = open_builder(&shape, 1);
+    struct gyre_program *p = NULL;
+    struct gyre_ref ins[20];
+    const struct gyre_ref out = gyre_out(0);
+    for (int i = 0; i < 20; i++)
+        ins[i] = i == 0 ? gyre_in(0) : gyre_peer(i, 0);
+    gyre_builder_reduce(builder, 0, ins, 20, &out, 1, GYRE_STEP_FINAL);
+    CHECK_OK(gyre_builder_close(builder, &p));
+    if (p == NULL)
+        return;
+    CHECK(p->n_steps == 3 && p->n_scratch == 1);
+    const int n_ins[] = {8, 9, 5};
+    for (int i = 0; i < 3; i++) {
+        CHECK(p->steps[i].n_ins == n_ins[i] && p->steps[i].n_outs == 1);
+        CHECK((p->steps[i].flags == GYRE_STEP_FINAL) == (i == 2));
+        if (i > 0)
+            CHECK(p->steps[i].ins[0].kind == GYRE_OPERAND_SCRATCH);
+    }
+    gyre_program_free(p);
+}
+
+static void a_scatter_orders_the_local_output_after_the_rest(void)
+{
+    const struct gyre_shape shape = {.coll = GYRE_COLL_ALL_GATHER, .n_ranks = 20};
+    for (int n = 1; n < 20; n++) {
+        struct gyre_builder *builder = open_builder(&shape, 1);
+        struct gyre_program *p = NULL;
+        struct gyre_ref outs[20];
+        int n_sends = 0;
+        outs[0] = gyre_out(0);
+        for (int i = 1; i <= n; i++)
+            outs[i] = gyre_peer(i, 0);
+        gyre_builder_scatter(builder, 0, gyre_in(0), outs, n + 1);
+        CHECK_OK(gyre_builder_close(builder, &p));
+        if (p == NULL)
+            return;
+        for (uint32_t s = 0; s < p->n_steps; s++) {
+            const bool is_last = s + 1 == p->n_steps;
+            const struct gyre_step *step = &p->steps[s];
+            n_sends += step->n_outs - is_last;
+            CHECK((step->outs[step->n_outs - 1].kind == GYRE_OPERAND_OUT) == is_last);
+            if (s + 2 >= p->n_steps)
+                CHECK((step->flags & GYRE_STEP_WITH_NEXT) == 0);
+            else
+                CHECK((step->flags & GYRE_STEP_WITH_NEXT) != 0);
+        }
+        CHECK(n_sends == n);
+        gyre_program_free(p);
+    }
+}
+
+static void the_first_error_sticks_until_close(void)
+{
+    struct gyre_builder *builder = open_builder(&four, 1);
+    struct gyre_program *p = NULL;
+    const struct gyre_ref in = gyre_in(0), out = gyre_out(0), nobody = gyre_peer(4, 0);
+    gyre_builder_step(builder, 0, &in, 1, &nobody, 1, 0);
+    gyre_builder_step(builder, 0, &in, 0, &out, 1, 0);
+    CHECK_FAILS(gyre_builder_close(builder, &p), GYRE_ERROR_INTERNAL, "rank 4 of 4");
+    CHECK(p == NULL);
+    builder = open_builder(&four, 1);
+    for (int i = 0; i < GYRE_MAX_WORKERS + 1; i++) {
+        gyre_builder_worker(builder);
+        gyre_builder_step(builder, 0, &in, 1, &out, 1, 0);
+    }
+    CHECK_FAILS(gyre_builder_close(builder, &p), GYRE_ERROR_INTERNAL, "workers");
+}
+
+/* ---- malformed programs --------------------------------------------------------------------- */
+
+/* Rank 1 of direct all-reduce of 12 ranks: a scatter of two steps, a chain of two. */
+static struct gyre_program *sample(void)
+{
+    const struct gyre_shape shape = {.coll = GYRE_COLL_ALL_REDUCE, .n_ranks = 12};
+    struct gyre_program *p = NULL;
+    CHECK_OK(gyre_algorithm_emit(&gyre_algorithm_direct, &shape, 1, &p));
+    return p;
+}
+
+static int sends_of(const struct gyre_program *p, uint32_t step)
+{
+    return p->steps[step].outs[0].index;
+}
+
+#define SPOIL(name, statement)                       \
+    static void spoil_##name(struct gyre_program *p) \
+    {                                                \
+        statement;                                   \
+    }
+
+SPOIL(no_ranks, p->n_ranks = 0)
+SPOIL(rank, p->rank = 12)
+SPOIL(root, p->root = 12)
+SPOIL(no_chunks, p->n_chunks = 0)
+SPOIL(blocks, (p->coll = GYRE_COLL_ALL_GATHER, p->n_chunks = 2))
+SPOIL(lanes, p->n_lanes = 9)
+SPOIL(depth, p->min_depth = 9)
+SPOIL(worker, p->workers[0].n_steps--)
+SPOIL(first_step, p->workers[0].first_step = 1)
+SPOIL(peer, p->connections[0].peer = 12)
+SPOIL(self, p->connections[0].peer = 1)
+SPOIL(lane, p->connections[0].lane = 1)
+SPOIL(twice, p->connections[1].peer = p->connections[0].peer)
+SPOIL(direction, p->steps[0].outs[0].index = (uint16_t)(p->n_connections - 1))
+SPOIL(no_ins, p->steps[0].n_ins = 0)
+SPOIL(many_ins, p->steps[0].n_ins = GYRE_STEP_MAX_INS + 1)
+SPOIL(no_outs, p->steps[0].n_outs = 0)
+SPOIL(many_outs, p->steps[0].n_outs = GYRE_STEP_MAX_OUTS + 1)
+SPOIL(placed_in, p->steps[0].ins[0].is_placed = 1)
+SPOIL(placed_unsaid, p->steps[0].outs[0].is_placed = 1)
+SPOIL(kind, p->steps[0].ins[0].kind = GYRE_N_OPERAND_KINDS)
+SPOIL(in_range, p->steps[0].ins[0].index = 1)
+SPOIL(connection_range, p->steps[0].outs[0].index = p->n_connections)
+SPOIL(scratch_range, p->n_scratch = 0)
+SPOIL(scratch_unused, p->n_scratch = 2)
+SPOIL(writes_in, p->steps[3].outs[0].kind = GYRE_OPERAND_IN)
+SPOIL(out_twice, p->steps[0].outs[1] = p->steps[0].outs[0])
+SPOIL(overlap, p->steps[1].outs[0].index = (uint16_t)sends_of(p, 0))
+SPOIL(last_with_next, p->steps[3].flags |= GYRE_STEP_WITH_NEXT)
+SPOIL(flags, p->steps[0].flags |= 4)
+SPOIL(final, (p->coll = GYRE_COLL_BROADCAST))
+SPOIL(chunk, p->steps[0].chunk = 1)
+SPOIL(local_ins, (p->steps[0].n_ins = 3, p->steps[0].ins[1] = (struct gyre_operand){1, 0, 0},
+                  p->steps[0].ins[2] = (struct gyre_operand){2, 0, 0}))
+
+static void each_kind_of_malformed_program_is_refused(void)
+{
+    static const struct {
+        void (*spoil)(struct gyre_program *p);
+        const char *words;
+    } mistakes[] = {
+        {spoil_no_ranks, "number of ranks"},
+        {spoil_rank, "rank"},
+        {spoil_root, "root"},
+        {spoil_no_chunks, "number of chunks"},
+        {spoil_blocks, "blocks"},
+        {spoil_lanes, "number of lanes"},
+        {spoil_depth, "minimum depth"},
+        {spoil_worker, "workers hold"},
+        {spoil_first_step, "expected at least one from 0"},
+        {spoil_peer, "peer"},
+        {spoil_self, "peer"},
+        {spoil_lane, "lane"},
+        {spoil_twice, "twice"},
+        {spoil_direction, "used as output"},
+        {spoil_no_ins, "0 inputs"},
+        {spoil_many_ins, "11 inputs"},
+        {spoil_no_outs, "no output, and nothing placed"},
+        {spoil_many_outs, "10 outputs"},
+        {spoil_placed_in, "is placed"},
+        {spoil_placed_unsaid, "the program says that nothing is"},
+        {spoil_kind, "unknown kind"},
+        {spoil_in_range, "in 1 of 1"},
+        {spoil_connection_range, "connection 22 of 22"},
+        {spoil_scratch_range, "scratch 0 of 0"},
+        {spoil_scratch_unused, "no step uses scratch 1"},
+        {spoil_writes_in, "writes in"},
+        {spoil_out_twice, "twice"},
+        {spoil_overlap, "at the same time"},
+        {spoil_last_with_next, "worker's last"},
+        {spoil_flags, "unknown flags"},
+        {spoil_final, "does not reduce"},
+        {spoil_chunk, "chunk 1 of 1"},
+        {spoil_local_ins, "local inputs"},
+    };
+    for (size_t i = 0; i < sizeof(mistakes) / sizeof(mistakes[0]); i++) {
+        struct gyre_program *p = sample();
+        if (p == NULL)
+            return;
+        CHECK_OK(gyre_program_check(p));
+        mistakes[i].spoil(p);
+        CHECK_FAILS(gyre_program_check(p), GYRE_ERROR_INTERNAL, mistakes[i].words);
+        gyre_program_free(p);
+    }
+}
+
+static void a_connection_or_scratch_of_two_workers_is_refused(void)
+{
+    const struct gyre_ref in = gyre_in(0), to = gyre_peer(1, 0), scratch = gyre_scratch(0);
+    for (int i = 0; i < 2; i++) {
+        const struct gyre_ref *out = i == 0 ? &to : &scratch;
+        struct gyre_builder *builder = open_builder(&four, 1);
+        struct gyre_program *p = NULL;
+        gyre_builder_step(builder, 0, &in, 1, out, 1, 0);
+        gyre_builder_worker(builder);
+        gyre_builder_step(builder, 0, &in, 1, out, 1, 0);
+        CHECK_FAILS(gyre_builder_close(builder, &p), GYRE_ERROR_INTERNAL, "belongs to worker 0");
+    }
+}
+
+static void a_step_keeps_to_its_own_chunk_of_a_vector(void)
+{
+    struct gyre_builder *builder = open_builder(&four, 4);
+    struct gyre_program *p = NULL;
+    const struct gyre_ref in = gyre_in(1), out = gyre_out(2);
+    gyre_builder_step(builder, 2, &in, 1, &out, 1, 0);
+    CHECK_FAILS(gyre_builder_close(builder, &p), GYRE_ERROR_INTERNAL, "moves chunk 2");
+}
+
+static void equal_programs_hash_equal_and_any_change_shows(void)
+{
+    struct gyre_program *a = sample(), *b = NULL;
+    if (a == NULL)
+        return;
+    CHECK_OK(gyre_program_clone(a, &b));
+    if (b == NULL)
+        return;
+    CHECK(a->steps != b->steps && a->workers != b->workers && a->connections != b->connections);
+    const uint64_t hash = gyre_program_hash(a);
+    CHECK(gyre_program_hash(b) == hash);
+    b->steps[1].pad = 1; /* nobody reads it */
+    CHECK(gyre_program_hash(b) == hash);
+    b->steps[3].ins[2].index ^= 1;
+    CHECK(gyre_program_hash(b) != hash);
+    b->steps[3].ins[2].index ^= 1;
+    b->steps[2].flags ^= GYRE_STEP_FINAL;
+    CHECK(gyre_program_hash(b) != hash);
+    b->steps[2].flags ^= GYRE_STEP_FINAL;
+    b->connections[5].peer ^= 1;
+    CHECK(gyre_program_hash(b) != hash);
+    b->connections[5].peer ^= 1;
+    b->min_depth++;
+    CHECK(gyre_program_hash(b) != hash);
+    CHECK(gyre_program_hash(a) == hash);
+    gyre_program_free(a);
+    gyre_program_free(b);
+}
+
+static void impossible_shapes_are_refused(void)
+{
+    struct gyre_program *p = NULL;
+    struct gyre_grouping grouping = {.n_hosts = 2, .host_of = {1, 0, 0, 0}};
+    struct gyre_shape shape = four;
+    CHECK_FAILS(gyre_algorithm_emit(&gyre_algorithm_ring, &shape, 4, &p),
+                GYRE_ERROR_INVALID_ARGUMENT, "rank 4 of 4");
+    CHECK_FAILS(gyre_algorithm_emit(&gyre_algorithm_ring, &shape, -1, &p),
+                GYRE_ERROR_INVALID_ARGUMENT, "rank -1");
+    shape.grouping = &grouping;
+    CHECK_FAILS(gyre_algorithm_emit(&gyre_algorithm_ring, &shape, 0, &p),
+                GYRE_ERROR_INVALID_ARGUMENT, "first appearance");
+    shape.grouping = NULL;
+    shape.root = 4;
+    CHECK_FAILS(gyre_algorithm_emit(&gyre_algorithm_ring, &shape, 0, &p),
+                GYRE_ERROR_INVALID_ARGUMENT, "root 4");
+    shape.root = 0;
+    shape.n_ranks = 0;
+    CHECK_FAILS(gyre_algorithm_emit(&gyre_algorithm_ring, &shape, 0, &p),
+                GYRE_ERROR_INVALID_ARGUMENT, "0 ranks");
+    shape.n_ranks = 4;
+    shape.coll = GYRE_COLL_ALL_TO_ALL;
+    CHECK_FAILS(gyre_algorithm_emit(&gyre_algorithm_ring, &shape, 0, &p),
+                GYRE_ERROR_INVALID_ARGUMENT, "no all_to_all");
+}
+
+static void every_rank_count_can_be_emitted(void)
+{
+    for (int a = 0; gyre_algorithms[a] != NULL; a++)
+        for (int c = 0; c < GYRE_N_COLLECTIVES; c++)
+            for (int n = 1; n <= GYRE_MAX_RANKS; n++) {
+                const struct gyre_shape shape = {.coll = (enum gyre_collective)c,
+                                                 .n_ranks = (uint16_t)n,
+                                                 .root = (uint16_t)(n / 3)};
+                struct gyre_program *p = NULL;
+                if (!gyre_algorithm_has(gyre_algorithms[a], shape.coll) ||
+                    (c == GYRE_COLL_SEND_RECV && n > 2) ||
+                    (n > 70 && n % 119 != 0 && n < GYRE_MAX_RANKS - 1))
+                    continue;
+                for (int rank = 0; rank < n; rank += n / 5 + 1) {
+                    CHECK_OK(gyre_algorithm_emit(gyre_algorithms[a], &shape, rank, &p));
+                    gyre_program_free(p);
+                    p = NULL;
+                }
+            }
+}
+
+static void hosts_are_kept_together_whatever_the_placement(void)
+{
+    struct gyre_grouping grouping = {.n_hosts = 3, .host_of = {0, 1, 2, 0, 1, 2, 0, 1}};
+    struct gyre_shape shape = {
+        .coll = GYRE_COLL_BROADCAST, .n_ranks = 8, .root = 4, .grouping = &grouping};
+    uint16_t order[GYRE_MAX_RANKS];
+    static const uint16_t by_host[] = {0, 3, 6, 1, 4, 7, 2, 5};
+    static const uint16_t from_root[] = {4, 7, 1, 2, 5, 0, 3, 6};
+    static const uint16_t to_root[] = {2, 5, 0, 3, 6, 7, 1, 4};
+    gyre_order_by_host(&shape, order);
+    CHECK(memcmp(order, by_host, sizeof(by_host)) == 0);
+    gyre_order_from_root(&shape, order);
+    CHECK(memcmp(order, from_root, sizeof(from_root)) == 0);
+    gyre_order_to_root(&shape, order);
+    CHECK(memcmp(order, to_root, sizeof(to_root)) == 0);
+}
+
+static const struct test_case cases[] = {
+    {"a step is stored as it was given", a_step_is_stored_as_it_was_given},
+    {"a worker without steps is dropped", a_worker_without_steps_is_dropped},
+    {"a long reduction is a chain over groups of eight",
+     a_long_reduction_is_a_chain_over_groups_of_eight},
+    {"a scatter orders the local output after the rest",
+     a_scatter_orders_the_local_output_after_the_rest},
+    {"the first error sticks until close", the_first_error_sticks_until_close},
+    {"each kind of malformed program is refused", each_kind_of_malformed_program_is_refused},
+    {"a connection or scratch of two workers is refused",
+     a_connection_or_scratch_of_two_workers_is_refused},
+    {"a step keeps to its own chunk of a vector", a_step_keeps_to_its_own_chunk_of_a_vector},
+    {"equal programs hash equal and any change shows",
+     equal_programs_hash_equal_and_any_change_shows},
+    {"impossible shapes are refused", impossible_shapes_are_refused},
+    {"every rank count can be emitted", every_rank_count_can_be_emitted},
+    {"hosts are kept together whatever the placement",
+     hosts_are_kept_together_whatever_the_placement},
+};
+
+TEST_MAIN(cases)

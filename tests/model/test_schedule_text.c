@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Programs as text: what is printed reads back as the same program, and what is not a program is
+ * refused with its line.
+ */
+#include "core/model/schedule.h"
+#include "tests/support/check.h"
+#include "tests/support/interpret.h"
+#include "tests/support/shapes.h"
+
+static const char sample[] = "# ring all-reduce of three ranks\n"
+                             "program ring all_reduce\n"
+                             "ranks 3 rank 1 root 0 chunks 3 lanes 1 depth 2\n"
+                             "\n"
+                             "worker 0\n"
+                             "  chunk 0: in 0 -> to 2        # own input\n"
+                             "  chunk 2: from 0 + in 2 -> to 2\n"
+                             "  chunk 1: from 0+in 1->out 1, to 2 final\n"
+                             "  chunk 0: from 0/0 -> out 0, to 2\n"
+                             "  chunk 2: from 0 -> out 2\n"
+                             "end\n";
+
+static void round_trip(const struct gyre_program *p)
+{
+    char *text = NULL, *again = NULL;
+    struct gyre_program *read = NULL;
+    CHECK_OK(gyre_program_to_text(p, &text));
+    if (text == NULL)
+        return;
+    CHECK_OK(gyre_program_from_text(text, &read));
+    if (read != NULL) {
+        CHECK(gyre_program_hash(read) == gyre_program_hash(p));
+        CHECK(strcmp(read->algorithm, p->algorithm) == 0);
+        CHECK_OK(gyre_program_to_text(read, &again));
+        CHECK(again != NULL && strcmp(again, text) == 0);
+    }
+    gyre_program_free(read);
+    free(text);
+    free(again);
+}
+
+static void every_program_reads_back_as_itself(void)
+{
+    static const int n_ranks_of[] = {1, 2, 3, 4, 5, 7, 8, 9, 10, 17, 33, 64};
+    struct gyre_grouping storage;
+    for (int a = 0; gyre_algorithms[a] != NULL; a++)
+        for (int c = 0; c < GYRE_N_COLLECTIVES; c++)
+            for (size_t i = 0; i < sizeof(n_ranks_of) / sizeof(n_ranks_of[0]); i++) {
+                const int n = n_ranks_of[i];
+                if (!gyre_algorithm_has(gyre_algorithms[a], (enum gyre_collective)c) ||
+                    (c == GYRE_COLL_SEND_RECV && n > 2))
+                    continue;
+                const struct gyre_shape shape = {
+                    .coll = (enum gyre_collective)c,
+                    .n_ranks = (uint16_t)n,
+                    .root = (uint16_t)(n / 2),
+                    .grouping = make_grouping((int)i % N_GROUPINGS, (unsigned)n, &storage),
+                    .is_placed = i % 2 == 0};
+                struct gyre_program **programs = emit_all(gyre_algorithms[a], &shape);
+                CHECK_MSG(programs != NULL, "%s", gyre_cause());
+                if (programs == NULL)
+                    return;
+                for (int rank = 0; rank < n; rank++)
+                    round_trip(programs[rank]);
+                free_programs(programs, n);
+            }
+}
+
+static void comments_blanks_and_tight_spacing_are_read(void)
+{
+    struct gyre_program *p = NULL, *emitted = NULL;
+    const struct gyre_shape shape = {.coll = GYRE_COLL_ALL_REDUCE, .n_ranks = 3};
+    CHECK_OK(gyre_program_from_text(sample, &p));
+    CHECK_OK(gyre_algorithm_emit(&gyre_algorithm_ring, &shape, 1, &emitted));
+    CHECK(p != NULL && emitted != NULL && gyre_program_hash(p) == gyre_program_hash(emitted));
+    gyre_program_free(p);
+    gyre_program_free(emitted);
+}
+
+#define HEAD "program x all_reduce\nranks 3 rank 1 root 0 chunks 3 lanes 1 depth 2\n"
+
+static void malformed_text_is_refused_with_its_line(void)
+{
+    static const struct {
+        const char *text;
+        const char *words;
+    } mistakes[] = {
+        {"", "line 1: the text ends"},
+        {"\n\nring\n", "line 3: expected program, found \"ring\""},
+        {"program\n", "line 1: expected an algorithm's name"},
+        {"program a_name_of_many_letters all_reduce\n", "at most 15"},
+        {"program x all_reduced\n", "line 1: expected a collective's name"},
+        {"program x all_reduce more\n", "line 1: expected the end of the line"},
+        {"program x all_reduce\nranks 3 root 0\n", "line 2: expected rank, found \"root\""},
+        {"program x all_reduce\nranks 0 rank 0 root 0 chunks 1 lanes 1 depth 1\n", "line 2"},
+        {"program x all_reduce\nranks 2 rank 2 root 0 chunks 1 lanes 1 depth 1\n", "line 2"},
+        {"program x all_reduce\nranks 9999999999 rank", "line 2: expected a number from 0 to 4096"},
+        {"program x all_reduce\nranks -1 rank", "line 2: expected a number"},
+        {HEAD "chunk 0: in 0 -> out 0\nend\n", "line 3: expected \"worker 0\""},
+        {HEAD "worker 1\n", "line 3: expected worker 0"},
+        {HEAD "worker 0\nchunk 0 in 0 -> out 0\n", "line 4: expected :, found \"in\""},
+        {HEAD "worker 0\nchunk 0: in -> out 0\n", "line 4: expected a number"},
+        {HEAD "worker 0\nchunk 0: in 0 > out 0\n", "line 4: expected ->"},
+        {HEAD "worker 0\nchunk 0: in 0 -> in 0\n", "line 4: expected out, scratch, to or into"},
+        {HEAD "worker 0\nchunk 0: to 0 -> out 0\n",
+         "line 4: expected in, out, scratch, from or placed"},
+        {HEAD "worker 0\nchunk 0: in 0 -> out 0 finally\n", "found \"finally\""},
+        {HEAD "worker 0\nchunk 0: in 0 -> to 2/9\n", "line 4: expected a number from 0 to 7"},
+        {HEAD "worker 0\nchunk 0: in 0 -> final\n", "line 4: expected out, scratch, to or into"},
+        {HEAD "worker 0\nchunk 0: in 0 ->\nend\n", "no output, and nothing placed to wait for"},
+        {HEAD "worker 0\nchunk 0: placed 2 + in 0 -> out 0\nend\n", "reduces what is placed"},
+        {HEAD "worker 0\nchunk 0: placed 2 -> out 0\nend\n", "where its input is placed"},
+        {HEAD "worker 0\nchunk 0: in 0 -> out 0\n", "the text ends before \"end\""},
+        {HEAD "worker 0\nchunk 0: in 0 -> out 0\nend\nmore\n", "nothing after"},
+        {HEAD "worker 0\nchunk 1: in 0 -> out 0\nend\n", "ends in line 5"},
+        {HEAD "worker 0\nchunk 0: in 0 -> to 1\nend\n", "ends in line 5"},
+        {HEAD "worker 0\nchunk 0: in 0 -> to 3\nend\n", "rank 3 of 3"},
+        {HEAD
+         "worker 0\nchunk 0: in 0+in 0+in 0+in 0+in 0+in 0+in 0+in 0+in 0+in 0+in 0 -> out 0\n",
+         "line 4: more than 10 inputs"},
+    };
+    for (size_t i = 0; i < sizeof(mistakes) / sizeof(mistakes[0]); i++) {
+        struct gyre_program *p = NULL;
+        CHECK_FAILS(gyre_program_from_text(mistakes[i].text, &p), GYRE_ERROR_INVALID_ARGUMENT,
+                    mistakes[i].words);
+        CHECK(p == NULL);
+        gyre_program_free(p);
+    }
+}
+
+/* Whatever is done to the text, it is read as a right program or refused; nothing else happens. */
+static void random_damage_is_refused_or_still_a_program(void)
+{
+    static const char letters[] = "0123456789 \n:,+/->#chunkfromtoinoutscratchworkerend\x80\xff";
+    uint64_t state = 7;
+    long n_read = 0, n_refused = 0;
+    for (int i = 0; i < 50000; i++) {
+        char text[sizeof(sample)];
+        struct gyre_program *p = NULL;
+        memcpy(text, sample, sizeof(sample));
+        for (uint64_t n = next_random(&state) % 4 + 1; n > 0; n--)
+            text[next_random(&state) % (sizeof(sample) - 1)] =
+                letters[next_random(&state) % (sizeof(letters) - 1)];
+        if (next_random(&state) % 8 == 0)
+            text[next_random(&state) % sizeof(sample)] = '\0';
+        if (gyre_program_from_text(text, &p) == GYRE_SUCCESS) {
+            CHECK_OK(gyre_program_check(p));
+            n_read++;
+        } else {
+            CHECK(strstr(gyre_cause(), "line ") != NULL);
+            n_refused++;
+        }
+        gyre_program_free(p);
+    }
+    printf("damaged texts: %ld refused, %ld still programs\n", n_refused, n_read);
+    CHECK(n_refused > 0 && n_read > 0);
+}
+
+static void rounds_show_all_ranks_of_a_ring(void)
+{
+    const struct gyre_shape shape = {.coll = GYRE_COLL_ALL_REDUCE, .n_ranks = 4};
+    struct gyre_program **programs = emit_all(&gyre_algorithm_ring, &shape);
+    char *text = NULL;
+    CHECK(programs != NULL);
+    if (programs == NULL)
+        return;
+    CHECK_OK(gyre_rounds_to_text((const struct gyre_program *const *)programs, 4, &text));
+    CHECK(text != NULL && strstr(text, "    6  c1:3>out ") != NULL);
+    CHECK(text != NULL && strstr(text, "    7  ") == NULL); /* 2(n-1) hops, and the first sending */
+    free(text);
+    text = NULL;
+    /* Rank 1 and others wait for a rank 0 that has nothing to say. */
+    programs[0]->workers[0].n_steps = 0;
+    CHECK_OK(gyre_rounds_to_text((const struct gyre_program *const *)programs, 4, &text));
+    CHECK(text != NULL && strstr(text, "no further step can run") != NULL);
+    free(text);
+    free_programs(programs, 4);
+}
+
+static const struct test_case cases[] = {
+    {"every program reads back as itself", every_program_reads_back_as_itself},
+    {"comments, blanks and tight spacing are read", comments_blanks_and_tight_spacing_are_read},
+    {"malformed text is refused with its line", malformed_text_is_refused_with_its_line},
+    {"random damage is refused or still a program", random_damage_is_refused_or_still_a_program},
+    {"rounds show all ranks of a ring", rounds_show_all_ranks_of_a_ring},
+};
+
+TEST_MAIN(cases)

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * transport/ib/ib_gid: the rules over tables that were seen in the field.
+ */
+#include "tests/support/check.h"
+#include "transport/ib/ib_gid.h"
+
+#include <arpa/inet.h>
+
+static struct gyre_ib_gid_row row(uint32_t index, int version, const char *address,
+                                  const char *netdev)
+{
+    struct gyre_ib_gid_row made;
+    memset(&made, 0, sizeof(made));
+    made.index = index;
+    made.type = version == 2   ? GYRE_IB_GID_ROCE_V2
+                : version == 1 ? GYRE_IB_GID_ROCE_V1
+                               : GYRE_IB_GID_UNREADABLE;
+    if (inet_pton(AF_INET, address, made.raw + 12) == 1)
+        made.raw[10] = made.raw[11] = 0xff;
+    else
+        CHECK(address[0] == '\0' || inet_pton(AF_INET6, address, made.raw) == 1);
+    snprintf(made.netdev, sizeof(made.netdev), "%s", netdev);
+    return made;
+}
+
+static struct gyre_ib_gid_rules any_rules(void)
+{
+    return (struct gyre_ib_gid_rules){.forced_index = -1, .version = 2};
+}
+
+/* The index of the row that the rules choose; -1 if none. */
+static int chosen(const struct gyre_ib_gid_row *rows, int n, const struct gyre_ib_gid_rules *rules)
+{
+    int position = -1;
+    return gyre_ib_gid_choose(rows, n, rules, &position, NULL) == GYRE_SUCCESS
+               ? (int)rows[position].index
+               : -1;
+}
+
+static void the_usual_table_gives_ipv4_over_v2(void)
+{
+    const struct gyre_ib_gid_row rows[] = {
+        row(0, 1, "fe80::1", "eth0"), row(1, 2, "fe80::1", "eth0"), row(2, 1, "10.0.0.1", "eth0"),
+        row(3, 2, "10.0.0.1", "eth0")};
+    const struct gyre_ib_gid_rules rules = any_rules();
+    CHECK(chosen(rows, 4, &rules) == 3);
+}
+
+static void a_sparse_table_of_a_container_gives_the_row_that_can_be_read(void)
+{
+    const struct gyre_ib_gid_row rows[] = {
+        row(0, 0, "fe80::1", ""), row(2, 0, "10.0.0.7", ""), row(6, 1, "10.1.0.1", "eth0"),
+        row(7, 2, "10.1.0.1", "eth0"), row(9, 0, "10.1.0.9", "")};
+    const struct gyre_ib_gid_rules rules = any_rules();
+    char reasons[5][GYRE_IB_GID_REASON_BYTES];
+    int position = -1;
+    CHECK_OK(gyre_ib_gid_choose(rows, 5, &rules, &position, reasons));
+    CHECK(position == 3);
+    CHECK(strstr(reasons[1], "network namespace") != NULL);
+    CHECK(reasons[3][0] == '\0');
+}
+
+static void of_two_ipv4_addresses_the_range_decides(void)
+{
+    const struct gyre_ib_gid_row rows[] = {row(0, 2, "192.168.1.5", "eth0"),
+                                           row(1, 2, "10.2.0.5", "eth0"),
+                                           row(2, 2, "10.3.0.5", "eth0")};
+    struct gyre_ib_gid_rules rules = any_rules();
+    CHECK(chosen(rows, 3, &rules) == 0);
+    CHECK_OK(gyre_ib_gid_parse_range("10.3.0.0/16", &rules));
+    CHECK(chosen(rows, 3, &rules) == 2);
+    CHECK_OK(gyre_ib_gid_parse_range("10.2.0.4/30", &rules));
+    CHECK(chosen(rows, 3, &rules) == 1);
+    CHECK_OK(gyre_ib_gid_parse_range("10.2.0.5", &rules));
+    CHECK(chosen(rows, 3, &rules) == 1);
+    CHECK_OK(gyre_ib_gid_parse_range("0.0.0.0/0", &rules));
+    CHECK(chosen(rows, 3, &rules) == 0);
+}
+
+static void a_range_that_matches_nothing_is_an_error_with_every_reason(void)
+{
+    const struct gyre_ib_gid_row rows[] = {
+        row(0, 1, "fe80::1", "eth0"), row(1, 2, "fe80::1", "eth0"), row(3, 2, "10.0.0.1", "eth0")};
+    struct gyre_ib_gid_rules rules = any_rules();
+    int position = 42;
+    CHECK_OK(gyre_ib_gid_parse_range("172.16.0.0/12", &rules));
+    CHECK_FAILS(gyre_ib_gid_choose(rows, 3, &rules, &position, NULL), GYRE_ERROR_UNSUPPORTED,
+                "[0] fe80::1 v1 eth0: RoCE v1, asked for v2; [1] fe80::1 v2 eth0: outside "
+                "IB_ADDR_RANGE; [3] 10.0.0.1 v2 eth0: outside IB_ADDR_RANGE");
+    CHECK(position == 42);
+}
+
+static void an_ipv6_only_fabric_works_without_any_variable(void)
+{
+    const struct gyre_ib_gid_row rows[] = {
+        row(0, 1, "fe80::1", "eth0"), row(1, 2, "fe80::1", "eth0"), row(2, 1, "fd00:1::5", "eth0"),
+        row(3, 2, "fd00:1::5", "eth0")};
+    struct gyre_ib_gid_rules rules = any_rules();
+    CHECK(chosen(rows, 4, &rules) == 3);
+    CHECK_OK(gyre_ib_gid_parse_range("fd00::/8", &rules));
+    CHECK(chosen(rows, 4, &rules) == 3);
+    rules = any_rules();
+    rules.family = AF_INET;
+    CHECK(chosen(rows, 4, &rules) == -1);
+}
+
+static void link_local_is_used_when_there_is_nothing_else(void)
+{
+    const struct gyre_ib_gid_row rows[] = {row(0, 1, "fe80::1", "eth0"),
+                                           row(1, 2, "fe80::1", "eth0")};
+    const struct gyre_ib_gid_rules rules = any_rules();
+    CHECK(chosen(rows, 2, &rules) == 1);
+}
+
+static void a_forced_family_wins_over_the_order_of_classes(void)
+{
+    const struct gyre_ib_gid_row rows[] = {row(0, 2, "10.0.0.1", "eth0"),
+                                           row(1, 2, "fd00::1", "eth0")};
+    struct gyre_ib_gid_rules rules = any_rules();
+    rules.family = AF_INET6;
+    CHECK(chosen(rows, 2, &rules) == 1);
+}
+
+static void only_v1_is_refused_unless_v1_is_asked_for(void)
+{
+    const struct gyre_ib_gid_row rows[] = {row(0, 1, "fe80::1", "eth0"),
+                                           row(1, 1, "10.0.0.1", "eth0")};
+    struct gyre_ib_gid_rules rules = any_rules();
+    CHECK(chosen(rows, 2, &rules) == -1);
+    rules.version = 1;
+    CHECK(chosen(rows, 2, &rules) == 1);
+}
+
+static void index_zero_is_chosen_for_what_it_is_only(void)
+{
+    const struct gyre_ib_gid_row good[] = {row(0, 2, "10.0.0.1", "eth0")};
+    const struct gyre_ib_gid_row outside[] = {row(0, 2, "10.0.0.1", "eth0"),
+                                              row(1, 2, "10.9.0.1", "eth0")};
+    const struct gyre_ib_gid_row empty[] = {row(0, 0, "", "")};
+    struct gyre_ib_gid_rules rules = any_rules();
+    CHECK(chosen(good, 1, &rules) == 0);
+    CHECK(chosen(empty, 1, &rules) == -1);
+    CHECK(chosen(empty, 0, &rules) == -1);
+    CHECK_OK(gyre_ib_gid_parse_range("10.9.0.0/16", &rules));
+    CHECK(chosen(outside, 2, &rules) == 1);
+}
+
+static void a_bond_s_row_is_taken_and_an_interface_that_is_down_is_not(void)
+{
+    struct gyre_ib_gid_row rows[] = {row(0, 2, "10.0.0.1", "eth0"), row(1, 2, "10.0.0.2", "bond0")};
+    const struct gyre_ib_gid_rules rules = any_rules();
+    rows[0].is_netdev_down = true;
+    CHECK(chosen(rows, 2, &rules) == 1);
+}
+
+static void the_port_s_own_interface_comes_before_a_vlan(void)
+{
+    struct gyre_ib_gid_row rows[] = {row(0, 2, "10.1.0.1", "eth0.100"),
+                                     row(1, 2, "10.0.0.1", "eth0")};
+    struct gyre_ib_gid_rules rules = any_rules();
+    rows[0].vlan = 100;
+    CHECK(chosen(rows, 2, &rules) == 1);
+    CHECK_OK(gyre_ib_gid_parse_range("10.1.0.0/24", &rules));
+    CHECK(chosen(rows, 2, &rules) == 0);
+}
+
+static void a_forced_index_must_exist_and_be_usable(void)
+{
+    const struct gyre_ib_gid_row rows[] = {row(0, 1, "fe80::1", "eth0"), row(2, 0, "10.0.0.1", "")};
+    struct gyre_ib_gid_rules rules = any_rules();
+    int position;
+    rules.forced_index = 0;
+    CHECK(chosen(rows, 2, &rules) == 0);
+    rules.forced_index = 2;
+    CHECK_FAILS(gyre_ib_gid_choose(rows, 2, &rules, &position, NULL), GYRE_ERROR_INVALID_ARGUMENT,
+                "IB_GID_INDEX=2: that row is not usable: its type cannot be read");
+    rules.forced_index = 5;
+    CHECK_FAILS(gyre_ib_gid_choose(rows, 2, &rules, &position, NULL), GYRE_ERROR_INVALID_ARGUMENT,
+                "no such usable row. GIDs: [0] fe80::1 v1 eth0");
+}
+
+static void the_index_may_differ_per_device(void)
+{
+    int index;
+    CHECK_OK(gyre_ib_gid_parse_index("", "mlx5_0", &index));
+    CHECK(index == -1);
+    CHECK_OK(gyre_ib_gid_parse_index("-1", "mlx5_0", &index));
+    CHECK(index == -1);
+    CHECK_OK(gyre_ib_gid_parse_index("3", "mlx5_0", &index));
+    CHECK(index == 3);
+    CHECK_OK(gyre_ib_gid_parse_index("mlx5_0=3,mlx5_1=5", "mlx5_1", &index));
+    CHECK(index == 5);
+    CHECK_OK(gyre_ib_gid_parse_index("mlx5_0=3,mlx5_1=5", "mlx5_10", &index));
+    CHECK(index == -1);
+    CHECK_FAILS(gyre_ib_gid_parse_index("three", "x", &index), GYRE_ERROR_INVALID_ARGUMENT,
+                "three");
+    CHECK_FAILS(gyre_ib_gid_parse_index("mlx5_0=", "x", &index), GYRE_ERROR_INVALID_ARGUMENT,
+                "\"mlx5_0=\" is not device=number");
+    CHECK_FAILS(gyre_ib_gid_parse_index("mlx5_0=1,2", "x", &index), GYRE_ERROR_INVALID_ARGUMENT,
+                "\"2\" is not device=number");
+}
+
+static void a_range_that_does_not_parse_is_refused(void)
+{
+    static const char *const wrong[] = {"10.0.0.0/33", "10.0.0/8",    "fd00::/129", "eth0",
+                                        "10.0.0.0/",   "10.0.0.0/8x", "/8",         "10.0.0.0/-1"};
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        struct gyre_ib_gid_rules rules = any_rules();
+        CHECK_FAILS(gyre_ib_gid_parse_range(wrong[i], &rules), GYRE_ERROR_INVALID_ARGUMENT,
+                    wrong[i]);
+        CHECK(!rules.has_range);
+    }
+}
+
+static void a_pair_prefers_one_subnet_whatever_the_order(void)
+{
+    const struct gyre_ib_gid_row a[] = {row(3, 2, "10.0.1.1", "eth0"),
+                                        row(5, 2, "10.0.2.1", "eth0")};
+    const struct gyre_ib_gid_row b[] = {row(1, 2, "10.0.2.9", "eth0"),
+                                        row(7, 2, "10.0.7.9", "eth0")};
+    int x = -1;
+    int y = -1;
+    CHECK_OK(gyre_ib_gid_pair(a, 2, b, 2, &x, &y));
+    CHECK(x == 1 && y == 0);
+    CHECK_OK(gyre_ib_gid_pair(b, 2, a, 2, &y, &x));
+    CHECK(x == 1 && y == 0);
+}
+
+static void a_pair_falls_back_to_the_family_that_both_have(void)
+{
+    const struct gyre_ib_gid_row a[] = {row(3, 2, "10.0.1.1", "eth0"), row(5, 2, "fd00::1", "eth0"),
+                                        row(1, 2, "fe80::1", "eth0")};
+    const struct gyre_ib_gid_row b[] = {row(1, 2, "fd00:9::2", "eth0"),
+                                        row(0, 2, "fe80::2", "eth0")};
+    int x = -1;
+    int y = -1;
+    CHECK_OK(gyre_ib_gid_pair(a, 3, b, 1, &x, &y));
+    CHECK(x == 1 && y == 0);
+    CHECK_OK(gyre_ib_gid_pair(a + 2, 1, b, 2, &x, &y));
+    CHECK(x == 0 && y == 1);
+}
+
+static void a_pair_that_does_not_fit_prints_both_tables(void)
+{
+    const struct gyre_ib_gid_row a[] = {row(3, 2, "10.0.1.1", "eth0")};
+    const struct gyre_ib_gid_row b[] = {row(1, 2, "fd00::2", "eth0")};
+    const struct gyre_ib_gid_row c[] = {row(1, 1, "10.0.1.2", "eth0")};
+    int x;
+    int y;
+    CHECK_FAILS(gyre_ib_gid_pair(a, 1, b, 1, &x, &y), GYRE_ERROR_UNSUPPORTED,
+                "one has [3] 10.0.1.1 v2 eth0; the other [1] fd00::2 v2 eth0");
+    CHECK_FAILS(gyre_ib_gid_pair(a, 1, c, 1, &x, &y), GYRE_ERROR_UNSUPPORTED, "v1");
+}
+
+static const struct test_case cases[] = {
+    {"the usual table gives IPv4 over v2", the_usual_table_gives_ipv4_over_v2},
+    {"a sparse table of a container gives the row that can be read",
+     a_sparse_table_of_a_container_gives_the_row_that_can_be_read},
+    {"of two IPv4 addresses the range decides", of_two_ipv4_addresses_the_range_decides},
+    {"a range that matches nothing is an error with every reason",
+     a_range_that_matches_nothing_is_an_error_with_every_reason},
+    {"an IPv6-only fabric works without any variable",
+     an_ipv6_only_fabric_works_without_any_variable},
+    {"link-local is used when there is nothing else",
+     link_local_is_used_when_there_is_nothing_else},
+    {"a forced family wins over the order of classes",
+     a_forced_family_wins_over_the_order_of_classes},
+    {"only v1 is refused unless v1 is asked for", only_v1_is_refused_unless_v1_is_asked_for},
+    {"index zero is chosen for what it is only", index_zero_is_chosen_for_what_it_is_only},
+    {"a bond's row is taken and an interface that is down is not",
+     a_bond_s_row_is_taken_and_an_interface_that_is_down_is_not},
+    {"the port's own interface comes before a VLAN", the_port_s_own_interface_comes_before_a_vlan},
+    {"a forced index must exist and be usable", a_forced_index_must_exist_and_be_usable},
+    {"the index may differ per device", the_index_may_differ_per_device},
+    {"a range that does not parse is refused", a_range_that_does_not_parse_is_refused},
+    {"a pair prefers one subnet whatever the order", a_pair_prefers_one_subnet_whatever_the_order},
+    {"a pair falls back to the family that both have",
+     a_pair_falls_back_to_the_family_that_both_have},
+    {"a pair that does not fit prints both tables", a_pair_that_does_not_fit_prints_both_tables},
+};
+
+TEST_MAIN(cases)

@@ -1,0 +1,496 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The ib transport over the verbs device in memory: data, what is chosen, what is refused.
+ */
+#include "core/base/sync.h"
+#include "core/base/util.h"
+#include "tests/support/check.h"
+#include "tests/nic/ib_world.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <unistd.h>
+
+static void print_faults(struct ib_world *world)
+{
+    for (int r = 0; r < world->n_ranks; r++)
+        if (gyre_fault_status(&world->ranks[r].fault) != GYRE_SUCCESS)
+            fprintf(stderr, "rank %d: %s\n", r, gyre_cause());
+}
+
+static void run_exchange(const struct vm_device *devices, char **environment, int n_ranks,
+                         uint32_t n_fifos, uint32_t slot_bytes)
+{
+    struct ib_world world = {.n_ranks = 0};
+    CHECK(vm_install(devices));
+    ib_world_load_params(&world, environment);
+    ib_world_describe(&world, n_ranks, n_fifos, slot_bytes);
+    const gyre_status status = ib_world_connect(&world);
+    CHECK_MSG(status == GYRE_SUCCESS, "%s", gyre_cause());
+    if (status == GYRE_SUCCESS) {
+        CHECK(ib_world_exchange(&world, 300));
+        CHECK_MSG(!ib_world_has_fault(&world), "a fault was raised");
+        print_faults(&world);
+        CHECK(gyre_transport_ib.memory_bytes(world.ranks[0].transport) >
+              2ULL * IB_WORLD_DEPTH * slot_bytes);
+    }
+    ib_world_close(&world);
+}
+
+/* ---- data ------------------------------------------------------------------------------------ */
+
+static void numbered_slots_pass_every_fifo_in_both_directions(void)
+{
+    run_exchange(ib_world_one_nic, NULL, 2, 5, 4096);
+}
+
+static void four_ranks_exchange_with_each_other(void)
+{
+    run_exchange(ib_world_one_nic, NULL, 4, 2, 1024);
+}
+
+static void small_slots_travel_in_one_message(void)
+{
+    struct ib_world world = {.n_ranks = 0};
+    CHECK(vm_install(ib_world_one_nic));
+    ib_world_load_params(&world, NULL);
+    ib_world_describe(&world, 2, 1, 200);
+    CHECK_OK(ib_world_connect(&world));
+    CHECK(ib_world_exchange(&world, 40));
+    const struct vm_counters counters = vm_counters();
+    CHECK(counters.n_writes == 0);
+    /* 80 slots, and not a credit for each */
+    CHECK_MSG(counters.n_imms < 80 + 80, "%" PRIu64, counters.n_imms);
+    CHECK(counters.n_inline == counters.n_imms);
+    CHECK_MSG(counters.n_cqes < 80, "%" PRIu64 " completions", counters.n_cqes);
+    ib_world_close(&world);
+}
+
+static void two_devices(struct vm_device devices[3])
+{
+    devices[0] = ib_world_one_nic[0];
+    devices[1] = ib_world_one_nic[0];
+    devices[1].name = "mem1";
+    devices[1].ports[0].gids[3].address = "10.0.1.1";
+    devices[2].name = NULL;
+}
+
+/* How many queue pairs have sent anything; waits for the last credit, which goes after the data. */
+static uint32_t queue_pairs_used(uint32_t expected)
+{
+    const uint64_t end_ns = gyre_now_ns() + 10000000000ULL;
+    while (vm_counters().n_queue_pairs_used < expected && gyre_now_ns() < end_ns)
+        sched_yield();
+    return (uint32_t)vm_counters().n_queue_pairs_used;
+}
+
+static void slots_are_striped_over_queue_pairs_and_rails(void)
+{
+    struct vm_device devices[3];
+    char *environment[] = {"GYRE_IB_QPS_PER_CONNECTION=2", NULL};
+    two_devices(devices);
+    struct ib_world world = {.n_ranks = 0};
+    CHECK(vm_install(devices));
+    ib_world_load_params(&world, environment);
+    ib_world_describe(&world, 2, 2, 300000);
+    CHECK_OK(ib_world_connect(&world));
+    CHECK(ib_world_exchange(&world, 100));
+    /* each rank: 2 rails x 2 queue pairs and the control queue pair */
+    const uint32_t n_used = queue_pairs_used(10);
+    CHECK_MSG(n_used == 10, "%u", n_used);
+    CHECK_MSG(vm_counters().largest_bytes <= 75008, "%" PRIu64, vm_counters().largest_bytes);
+    ib_world_close(&world);
+}
+
+static void check_pairs(const struct gyre_ib_rail_list *mine,
+                        const struct gyre_ib_rail_list *theirs, int cross, const char *expected)
+{
+    struct gyre_ib_rail_pairs pairs = {.n = 0};
+    struct gyre_ib_rail_pairs back = {.n = 0};
+    char text[64] = "";
+    const gyre_status status = gyre_ib_pair_rails(mine, theirs, cross, &pairs);
+    CHECK(gyre_ib_pair_rails(theirs, mine, cross, &back) == status);
+    CHECK(back.n == pairs.n);
+    for (int i = 0; i < pairs.n; i++) {
+        const size_t used = strlen(text);
+        snprintf(text + used, sizeof(text) - used, "%u-%u ", mine->indices[pairs.mine[i]],
+                 theirs->indices[pairs.theirs[i]]);
+        CHECK(back.mine[i] == pairs.theirs[i] && back.theirs[i] == pairs.mine[i]);
+    }
+    CHECK_MSG(strcmp(text, expected) == 0, "cross %d: %s instead of %s", cross, text, expected);
+}
+
+static void rails_are_paired_as_cross_nic_says(void)
+{
+    const struct gyre_ib_rail_list both = {2, {0, 1}};
+    const struct gyre_ib_rail_list turned = {2, {1, 0}};
+    const struct gyre_ib_rail_list second = {2, {1, 2}};
+    const struct gyre_ib_rail_list far = {2, {4, 5}};
+    const struct gyre_ib_rail_list one = {1, {1}};
+    struct gyre_ib_rail_pairs pairs;
+    for (int cross = 0; cross < 3; cross++)
+        check_pairs(&both, &both, cross, "0-0 1-1 ");
+    check_pairs(&both, &turned, 0, "0-0 1-1 ");
+    check_pairs(&both, &turned, 1, "0-1 1-0 ");
+    check_pairs(&both, &turned, 2, "0-0 1-1 ");
+    check_pairs(&both, &second, 0, "1-1 ");
+    check_pairs(&both, &second, 1, "0-1 1-2 ");
+    check_pairs(&both, &second, 2, "1-1 ");
+    check_pairs(&both, &one, 0, "1-1 ");
+    check_pairs(&both, &one, 1, "0-1 ");
+    check_pairs(&both, &far, 2, "0-4 1-5 ");
+    CHECK_FAILS(gyre_ib_pair_rails(&both, &far, 0, &pairs), GYRE_ERROR_UNSUPPORTED,
+                "near rails 0,1, the peer near 4,5");
+}
+
+/* Rank 1 has one rail less than rank 0, so its lanes are numbered otherwise. */
+static void ranks_with_different_numbers_of_rails_use_those_that_both_have(void)
+{
+    struct vm_device devices[3];
+    char *fewer[] = {"GYRE_IB_QPS_PER_CONNECTION=2", "GYRE_IB_HCA==mem0", NULL};
+    char *all[] = {"GYRE_IB_QPS_PER_CONNECTION=2", NULL};
+    struct gyre_params params;
+    two_devices(devices);
+    struct ib_world world = {.n_ranks = 0};
+    CHECK(vm_install(devices));
+    ib_world_load_params(&world, all);
+    CHECK_OK(gyre_params_from(fewer, &params));
+    ib_world_describe(&world, 2, 2, 300000);
+    world.ranks[1].config.params = &params;
+    CHECK_OK(ib_world_connect(&world));
+    CHECK(ib_world_exchange(&world, 50));
+    CHECK(!ib_world_has_fault(&world));
+    /* each rank: one rail of two queue pairs, and the control queue pair */
+    const uint32_t n_used = queue_pairs_used(6);
+    CHECK_MSG(n_used == 6, "%u", n_used);
+    ib_world_close(&world);
+}
+
+/* One slot from rank 0 to rank 1: are the bytes there when the tail says so? */
+static bool is_there_with_its_tail(struct ib_world *world, uint32_t n_bytes)
+{
+    const uint32_t index = gyre_connector_index(&world->spec, 0, 0, false);
+    const struct gyre_connector *connector = &world->ranks[1].connectors[index];
+    const uint64_t end_ns = gyre_now_ns() + 20000000000ULL;
+    CHECK(ib_world_send(world, 0, 1, 0, n_bytes));
+    while (gyre_load_acquire_u64(&connector->inbox->tail[0]) == 0 && gyre_now_ns() < end_ns)
+        sched_yield();
+    CHECK(gyre_load_acquire_u64(&connector->inbox->tail[0]) == 1);
+    return connector->slots[0][n_bytes - 1] == ib_world_byte(0, 1, 0, 0, n_bytes - 1);
+}
+
+/* Rails, several queue pairs, every size of slot, on memory that shows what a NIC wrote only to a
+ * read through that NIC. */
+static void a_fence_comes_between_a_nics_writes_and_the_tail(void)
+{
+    static char never[] = "GYRE_NET_GDR_FENCE=0", always[] = "GYRE_NET_GDR_FENCE=1";
+    struct vm_device devices[3];
+    two_devices(devices);
+    for (int is_fenced = 0; is_fenced < 2; is_fenced++) {
+        char *environment[] = {"GYRE_IB_QPS_PER_CONNECTION=2", is_fenced ? always : never, NULL};
+        struct ib_world world = {.n_ranks = 0};
+        CHECK(vm_install(devices));
+        vm_hide(true);
+        ib_world_load_params(&world, environment);
+        ib_world_describe(&world, 2, 2, 300000);
+        CHECK_OK(ib_world_connect(&world));
+        if (is_fenced) {
+            CHECK(ib_world_exchange(&world, 200));
+            CHECK_MSG(vm_counters().n_reads >= 2, "%" PRIu64, vm_counters().n_reads);
+        } else {
+            /* The model's other half: without fences the bytes would be missing. */
+            CHECK(!is_there_with_its_tail(&world, 300000));
+            CHECK(vm_counters().n_reads == 0);
+        }
+        CHECK(!ib_world_has_fault(&world));
+        ib_world_close(&world);
+    }
+}
+
+static void a_fence_that_fails_is_an_error(void)
+{
+    char *environment[] = {"GYRE_NET_GDR_FENCE=1", NULL};
+    struct ib_world world = {.n_ranks = 0};
+    CHECK(vm_install(ib_world_one_nic));
+    ib_world_load_params(&world, environment);
+    ib_world_describe(&world, 2, 1, 4096);
+    CHECK_OK(ib_world_connect(&world));
+    vm_fail_send(IBV_WR_RDMA_READ, IBV_WC_LOC_PROT_ERR);
+    CHECK(!ib_world_exchange(&world, 20));
+    CHECK(gyre_fault_status(&world.ranks[0].fault) == GYRE_ERROR_DEVICE ||
+          gyre_fault_status(&world.ranks[1].fault) == GYRE_ERROR_DEVICE);
+    CHECK_MSG(strstr(gyre_cause(), "lets the GPU see received data: LOC_PROT") != NULL, "%s",
+              gyre_cause());
+    ib_world_close(&world);
+}
+
+static void a_message_is_never_longer_than_the_port_takes(void)
+{
+    struct vm_device devices[2];
+    memcpy(devices, ib_world_one_nic, sizeof(devices));
+    devices[0].ports[0].max_msg_bytes = 4096;
+    run_exchange(devices, NULL, 2, 2, 30000);
+}
+
+static void queues_of_the_size_that_was_asked_for_never_overrun(void)
+{
+    struct vm_device devices[2];
+    memcpy(devices, ib_world_one_nic, sizeof(devices));
+    devices[0].max_qp_wr = 60; /* less than 5 FIFOs x 4 slots x 2 sends, enough for the receives */
+    run_exchange(devices, NULL, 2, 5, 4096);
+}
+
+static void a_rank_has_as_many_queue_pairs_as_can_be_told_apart(void)
+{
+    struct gyre_params params;
+    char *environment[] = {"GYRE_IB_QPS_PER_CONNECTION=4", NULL};
+    CHECK_OK(gyre_params_from(environment, &params));
+    struct gyre_ib_transport ib = {.config = {.params = &params, .n_peers = 820}, .n_rails = 4};
+    CHECK_FAILS(gyre_ib_lanes_open(&ib), GYRE_ERROR_UNSUPPORTED, "16400 queue pairs");
+}
+
+static void tell_of_four_rails(unsigned char *blob)
+{
+    const uint32_t n_rails = 4;
+    memcpy(blob + 2 * sizeof(n_rails), &n_rails, sizeof(n_rails));
+}
+
+static void a_peer_cannot_tell_of_more_queue_pairs_than_there_is_room_for(void)
+{
+    struct ib_world world = {.spoil = tell_of_four_rails};
+    char *environment[] = {"GYRE_IB_QPS_PER_CONNECTION=16", NULL};
+    CHECK(vm_install(ib_world_one_nic));
+    ib_world_load_params(&world, environment);
+    ib_world_describe(&world, 2, 1, 1024);
+    CHECK_FAILS(ib_world_connect(&world), GYRE_ERROR_REMOTE, "rank 0 told of 4 rails with 16 QPs");
+    ib_world_close(&world);
+}
+
+/* A NIC may write the event of a completion after the completion was seen. */
+static void an_event_that_comes_late_does_not_keep_the_proxy_awake(void)
+{
+    struct ib_world world = {.n_ranks = 0};
+    const uint64_t one = 1;
+    uint64_t event = 0;
+    CHECK(vm_install(ib_world_one_nic));
+    ib_world_load_params(&world, NULL);
+    ib_world_describe(&world, 2, 1, 1024);
+    CHECK_OK(ib_world_connect(&world));
+    struct gyre_ib_transport *ib = (struct gyre_ib_transport *)world.ranks[1].transport;
+    gyre_proxy_close(ib->proxy); /* the test plays it */
+    ib->proxy = NULL;
+    const int event_fd = ib->rails[0].channel->fd;
+    struct pollfd nap = {.fd = ib->nap_fd, .events = POLLIN};
+    while (gyre_ib_poll(ib) || gyre_ib_settle(ib))
+        continue;
+    CHECK(ib->rails[0].is_armed && poll(&nap, 1, 0) == 0);
+    CHECK(ib_world_send(&world, 0, 1, 0, 100));
+    CHECK(poll(&nap, 1, 20000) == 1);
+    CHECK(read(event_fd, &event, sizeof(event)) == sizeof(event));
+    while (gyre_ib_poll(ib) || gyre_ib_settle(ib))
+        continue;
+    CHECK(write(event_fd, &one, sizeof(one)) == sizeof(one));
+    CHECK(poll(&nap, 1, 0) == 1);
+    CHECK(!gyre_ib_poll(ib) && !gyre_ib_settle(ib));
+    CHECK(ib->rails[0].is_armed && poll(&nap, 1, 0) == 0);
+    ib_world_close(&world);
+}
+
+static void a_completion_queue_that_cannot_hold_all_is_refused(void)
+{
+    struct ib_world world = {.n_ranks = 0};
+    struct vm_device devices[2];
+    memcpy(devices, ib_world_one_nic, sizeof(devices));
+    devices[0].max_cqe = 50;
+    CHECK(vm_install(devices));
+    ib_world_load_params(&world, NULL);
+    ib_world_describe(&world, 2, 4, 1024);
+    CHECK_FAILS(ib_world_connect(&world), GYRE_ERROR_UNSUPPORTED,
+                "a queue of this device holds 50");
+    ib_world_close(&world);
+}
+
+/* ---- what was chosen --------------------------------------------------------------------------
+ */
+
+static void the_path_uses_the_class_and_the_smaller_mtu(void)
+{
+    struct ib_world world = {.n_ranks = 0};
+    struct vm_device devices[3];
+    char *environment[] = {"GYRE_IB_TC=106", NULL};
+    devices[0] = ib_world_one_nic[0];
+    devices[0].ports[0].active_mtu = IBV_MTU_1024;
+    devices[1].name = NULL;
+    CHECK(vm_install(devices));
+    ib_world_load_params(&world, environment);
+    ib_world_describe(&world, 2, 1, 1024);
+    CHECK_OK(ib_world_connect(&world));
+    CHECK(vm_counters().last_traffic_class == 106);
+    CHECK(vm_counters().last_path_mtu == IBV_MTU_1024);
+    CHECK(strcmp(gyre_transport_ib.describe(world.ranks[0].transport, 1), "NET/IB/0") == 0);
+    ib_world_close(&world);
+}
+
+static void infiniband_needs_no_gid(void)
+{
+    struct vm_device devices[2];
+    memcpy(devices, ib_world_one_nic, sizeof(devices));
+    devices[0].ports[0].is_infiniband = true;
+    memset(devices[0].ports[0].gids, 0, sizeof(devices[0].ports[0].gids));
+    run_exchange(devices, NULL, 2, 1, 512);
+}
+
+/* ---- refusals ---------------------------------------------------------------------------------
+ */
+
+static void expect_refusal(const struct vm_device *devices, char **environment, gyre_status status,
+                           const char *words)
+{
+    struct ib_world world = {.n_ranks = 0};
+    CHECK(vm_install(devices));
+    ib_world_load_params(&world, environment);
+    ib_world_describe(&world, 2, 1, 1024);
+    CHECK_FAILS(ib_world_connect(&world), status, words);
+    ib_world_close(&world);
+}
+
+static void no_usable_gid_prints_the_table_with_the_reasons(void)
+{
+    struct vm_device devices[2];
+    memcpy(devices, ib_world_one_nic, sizeof(devices));
+    char *environment[] = {"GYRE_IB_ADDR_RANGE=192.168.0.0/16", NULL};
+    expect_refusal(devices, environment, GYRE_ERROR_UNSUPPORTED,
+                   "mem0:1: no usable GID: [0] fe80::5054:ff:fe77:1 v1: RoCE v1, asked for v2; [1] "
+                   "fe80::5054:ff:fe77:1 v2: outside IB_ADDR_RANGE");
+}
+
+static void a_forced_index_of_an_empty_row_is_refused(void)
+{
+    char *environment[] = {"GYRE_IB_GID_INDEX=9", NULL};
+    expect_refusal(ib_world_one_nic, environment, GYRE_ERROR_INVALID_ARGUMENT,
+                   "IB_GID_INDEX=9: the GID table has no such usable row");
+}
+
+static void a_port_that_is_down_is_named(void)
+{
+    struct vm_device devices[2];
+    memcpy(devices, ib_world_one_nic, sizeof(devices));
+    devices[0].ports[0].state = IBV_PORT_DOWN;
+    expect_refusal(devices, NULL, GYRE_ERROR_UNSUPPORTED, "mem0:1 is not active");
+}
+
+static void a_machine_without_devices_says_so(void)
+{
+    expect_refusal(&ib_world_one_nic[1], NULL, GYRE_ERROR_UNSUPPORTED, "there is no RDMA device");
+}
+
+static void memlock_is_explained_with_numbers(void)
+{
+    for (int after = 0; after < 4; after++) {
+        struct ib_world world = {.n_ranks = 0};
+        CHECK(vm_install(ib_world_one_nic));
+        vm_fail_reg_mr(ENOMEM, after);
+        ib_world_load_params(&world, NULL);
+        ib_world_describe(&world, 2, 1, 65536);
+        CHECK_FAILS(ib_world_connect(&world), GYRE_ERROR_OUT_OF_MEMORY, "E501 ibv_reg_mr(");
+        CHECK(strstr(gyre_cause(), "memlock limit is") != NULL);
+        ib_world_close(&world);
+    }
+}
+
+static void each_errno_of_address_resolution_is_explained(void)
+{
+    static const struct {
+        int error_number;
+        const char *words;
+    } cases[] = {{ENETUNREACH, "no route from this GID's interface"},
+                 {EHOSTUNREACH, "no route from this GID's interface"},
+                 {EINVAL, "families differ"},
+                 {ENODEV, "network namespace"},
+                 {ENOMEM, "memlock"}};
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(cases); i++) {
+        struct ib_world world = {.n_ranks = 0};
+        CHECK(vm_install(ib_world_one_nic));
+        ib_world_load_params(&world, NULL);
+        ib_world_describe(&world, 2, 1, 1024);
+        vm_fail_modify(IBV_QPS_RTR, cases[i].error_number, 1);
+        CHECK_FAILS(ib_world_connect(&world), GYRE_ERROR_SYSTEM, cases[i].words);
+        CHECK(strstr(gyre_cause(), "INIT->RTR, local GID 3 10.0.0.1, remote GID 10.0.0.1") != NULL);
+        CHECK(strstr(gyre_cause(), "to rank 1 (host1) over ib") != NULL);
+        ib_world_close(&world);
+    }
+}
+
+static void a_peer_that_resolves_late_is_tried_again(void)
+{
+    struct ib_world world = {.n_ranks = 0};
+    CHECK(vm_install(ib_world_one_nic));
+    ib_world_load_params(&world, NULL);
+    ib_world_describe(&world, 2, 1, 1024);
+    vm_fail_modify(IBV_QPS_RTR, ETIMEDOUT, 3);
+    CHECK_OK(ib_world_connect(&world));
+    CHECK(ib_world_exchange(&world, 3));
+    ib_world_close(&world);
+}
+
+static void probing_says_why_there_is_no_rdma(void)
+{
+    struct gyre_params params;
+    struct gyre_peer_info info;
+    char *disabled[] = {"GYRE_IB_DISABLE=1", NULL};
+    char *other[] = {"GYRE_IB_HCA==mlx5_0", NULL};
+    char *nothing[] = {NULL};
+    CHECK(vm_install(ib_world_one_nic));
+    memset(&info, 0, sizeof(info));
+    CHECK_OK(gyre_params_from(nothing, &params));
+    gyre_transport_ib_probe(&params, &info);
+    CHECK_MSG(info.ib_usable == 1, "%s", info.ib_reason);
+    CHECK_OK(gyre_params_from(disabled, &params));
+    gyre_transport_ib_probe(&params, &info);
+    CHECK(info.ib_usable == 0 && strstr(info.ib_reason, "IB_DISABLE") != NULL);
+    CHECK_OK(gyre_params_from(other, &params));
+    gyre_transport_ib_probe(&params, &info);
+    CHECK(info.ib_usable == 0 && strstr(info.ib_reason, "left out by IB_HCA") != NULL);
+    CHECK(vm_uninstall());
+}
+
+static const struct test_case cases[] = {
+    {"numbered slots pass every FIFO in both directions",
+     numbered_slots_pass_every_fifo_in_both_directions},
+    {"four ranks exchange with each other", four_ranks_exchange_with_each_other},
+    {"small slots travel in one message", small_slots_travel_in_one_message},
+    {"slots are striped over queue pairs and rails", slots_are_striped_over_queue_pairs_and_rails},
+    {"rails are paired as GYRE_CROSS_NIC says", rails_are_paired_as_cross_nic_says},
+    {"ranks with different numbers of rails use those that both have",
+     ranks_with_different_numbers_of_rails_use_those_that_both_have},
+    {"a fence comes between a NIC's writes and the tail",
+     a_fence_comes_between_a_nics_writes_and_the_tail},
+    {"a fence that fails is an error", a_fence_that_fails_is_an_error},
+    {"a message is never longer than the port takes",
+     a_message_is_never_longer_than_the_port_takes},
+    {"queues of the size that was asked for never overrun",
+     queues_of_the_size_that_was_asked_for_never_overrun},
+    {"a rank has as many queue pairs as can be told apart",
+     a_rank_has_as_many_queue_pairs_as_can_be_told_apart},
+    {"a peer cannot tell of more queue pairs than there is room for",
+     a_peer_cannot_tell_of_more_queue_pairs_than_there_is_room_for},
+    {"an event that comes late does not keep the proxy awake",
+     an_event_that_comes_late_does_not_keep_the_proxy_awake},
+    {"a completion queue that cannot hold all is refused",
+     a_completion_queue_that_cannot_hold_all_is_refused},
+    {"the path uses the class and the smaller MTU", the_path_uses_the_class_and_the_smaller_mtu},
+    {"InfiniBand needs no GID", infiniband_needs_no_gid},
+    {"no usable GID prints the table with the reasons",
+     no_usable_gid_prints_the_table_with_the_reasons},
+    {"a forced index of an empty row is refused", a_forced_index_of_an_empty_row_is_refused},
+    {"a port that is down is named", a_port_that_is_down_is_named},
+    {"a machine without devices says so", a_machine_without_devices_says_so},
+    {"memlock is explained with numbers", memlock_is_explained_with_numbers},
+    {"each errno of address resolution is explained",
+     each_errno_of_address_resolution_is_explained},
+    {"a peer that resolves late is tried again", a_peer_that_resolves_late_is_tried_again},
+    {"probing says why there is no RDMA", probing_says_why_there_is_no_rdma},
+};
+
+TEST_MAIN(cases)

@@ -1,0 +1,545 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The tuner: what is impossible is refused, what is predicted to be fastest is chosen.
+ */
+#include "core/base/util.h"
+#include "core/plan/plan.h"
+#include "tests/support/check.h"
+
+#include <math.h>
+#include <unistd.h>
+
+static struct gyre_tuner_facts host_facts(uint32_t n_ranks, const struct gyre_cost *cost)
+{
+    struct gyre_tuner_facts facts = {
+        .device_kind = GYRE_DEVICE_HOST, .n_ranks = n_ranks, .n_hosts = 1, .cost = cost};
+    facts.spec = gyre_tuner_fifo_spec(GYRE_DEVICE_HOST, n_ranks, false, 0, UINT32_MAX);
+    facts.min_channels = 1;
+    facts.max_channels = facts.spec.n_fifos;
+    return facts;
+}
+
+static struct gyre_tuner_facts gpu_facts(uint32_t n_ranks)
+{
+    struct gyre_tuner_facts facts = host_facts(n_ranks, NULL);
+    facts.device_kind = GYRE_DEVICE_CUDA;
+    facts.is_ll128_safe = true;
+    facts.spec = gyre_tuner_fifo_spec(GYRE_DEVICE_CUDA, n_ranks, false, 0, UINT32_MAX);
+    facts.max_channels = facts.spec.n_fifos;
+    return facts;
+}
+
+/* The choice under GYRE_ALGO and GYRE_PROTO. */
+static gyre_status choose(const struct gyre_tuner_facts *facts, const char *algos,
+                          const char *protos, enum gyre_collective coll,
+                          struct gyre_choice *choice_out)
+{
+    struct gyre_filter filter;
+    GYRE_TRY(gyre_filter_parse(algos, protos, "", &filter));
+    return gyre_tuner_choose(facts, &filter, coll, 4096, choice_out);
+}
+
+/* ---- forced choices ----------------------------------------------------------------------- */
+
+static void impossible_choices_are_errors(void)
+{
+    struct gyre_choice choice;
+    for (int by_prediction = 0; by_prediction < 2; by_prediction++) {
+        struct gyre_tuner_facts facts = host_facts(4, by_prediction ? &gyre_cost_host : NULL);
+        CHECK_FAILS(choose(&facts, "tree", "", GYRE_COLL_ALL_GATHER, &choice),
+                    GYRE_ERROR_INVALID_USAGE, "can do all_gather");
+        CHECK_FAILS(choose(&facts, "sendrecv", "", GYRE_COLL_ALL_REDUCE, &choice),
+                    GYRE_ERROR_INVALID_USAGE, "can do all_reduce");
+        CHECK_FAILS(choose(&facts, "all_reduce:^ring,tree,direct,twoshot,spread", "",
+                           GYRE_COLL_ALL_REDUCE, &choice),
+                    GYRE_ERROR_INVALID_USAGE, "can do all_reduce");
+        CHECK_FAILS(choose(&facts, "", "ll", GYRE_COLL_ALL_REDUCE, &choice),
+                    GYRE_ERROR_INVALID_USAGE, "the host device has simple only");
+        CHECK_FAILS(choose(&facts, "", "^simple", GYRE_COLL_ALL_REDUCE, &choice),
+                    GYRE_ERROR_INVALID_USAGE, "the host device has simple only");
+        CHECK_OK(choose(&facts, "tree", "simple,ll", GYRE_COLL_ALL_REDUCE, &choice));
+        CHECK(choice.algorithm == &gyre_algorithm_tree && choice.proto == GYRE_PROTO_SIMPLE);
+    }
+    struct gyre_tuner_facts facts = gpu_facts(4);
+    facts.is_ll128_safe = false;
+    CHECK_FAILS(choose(&facts, "", "ll128", GYRE_COLL_ALL_REDUCE, &choice),
+                GYRE_ERROR_INVALID_USAGE, "ll128 needs NVLink");
+    facts.is_proxied = true;
+    CHECK_FAILS(choose(&facts, "", "ll", GYRE_COLL_ALL_REDUCE, &choice), GYRE_ERROR_INVALID_USAGE,
+                "a proxy serves");
+}
+
+static void words_that_mean_nothing_are_errors(void)
+{
+    struct gyre_filter filter;
+    CHECK_FAILS(gyre_filter_parse("rings", "", "", &filter), GYRE_ERROR_INVALID_ARGUMENT,
+                "GYRE_ALGO: \"rings\" is none of: ring tree direct");
+    CHECK_FAILS(gyre_filter_parse("", "ll64", "", &filter), GYRE_ERROR_INVALID_ARGUMENT,
+                "GYRE_PROTO");
+    CHECK_FAILS(gyre_filter_parse("all_sum:ring", "", "", &filter), GYRE_ERROR_INVALID_ARGUMENT,
+                "not a collective");
+    CHECK_FAILS(gyre_filter_parse("^", "", "", &filter), GYRE_ERROR_INVALID_ARGUMENT,
+                "names nothing");
+}
+
+/* ---- choices by prediction ---------------------------------------------------------------- */
+
+/* Time of the best way that is left under GYRE_ALGO=name. */
+static double best_ns(const struct gyre_tuner_facts *facts, const char *name,
+                      enum gyre_collective coll, uint64_t n_bytes)
+{
+    struct gyre_filter filter;
+    struct gyre_choice choice;
+    double time_ns = -1;
+    CHECK_OK(gyre_filter_parse(name, "", "", &filter));
+    CHECK_OK(gyre_tuner_choose(facts, &filter, coll, n_bytes, &choice));
+    CHECK_OK(gyre_tuner_predict(facts, facts->cost, coll, &choice, n_bytes, &time_ns));
+    return time_ns;
+}
+
+static void no_algorithm_is_predicted_to_be_faster_than_the_chosen_one(void)
+{
+    for (uint32_t n = 2; n <= 9; n++)
+        for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
+            for (uint64_t n_bytes = 64; n_bytes <= 16 << 20 && coll != GYRE_COLL_SEND_RECV;
+                 n_bytes *= 64) {
+                const struct gyre_tuner_facts facts = host_facts(n, &gyre_cost_host);
+                const double chosen_ns = best_ns(&facts, "", (enum gyre_collective)coll, n_bytes);
+                for (int a = 0; gyre_algorithms[a] != NULL; a++) {
+                    if (!gyre_algorithm_has(gyre_algorithms[a], (enum gyre_collective)coll))
+                        continue;
+                    const double other_ns = best_ns(&facts, gyre_algorithms[a]->name,
+                                                    (enum gyre_collective)coll, n_bytes);
+                    CHECK_MSG(chosen_ns <= other_ns, "%s, %u ranks, %llu bytes: %g ns, by %s %g",
+                              gyre_collectives[coll].name, n, (unsigned long long)n_bytes,
+                              chosen_ns, gyre_algorithms[a]->name, other_ns);
+                }
+            }
+}
+
+static void choices_fit_the_communicator(void)
+{
+    struct gyre_filter filter;
+    CHECK_OK(gyre_filter_parse("", "", "", &filter));
+    for (uint32_t n = 1; n <= 9; n++)
+        for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
+            for (uint64_t n_bytes = 0; n_bytes <= 16 << 20; n_bytes = n_bytes * 64 + 1) {
+                const struct gyre_tuner_facts facts = host_facts(n, &gyre_cost_host);
+                struct gyre_choice choice, again;
+                CHECK_OK(gyre_tuner_choose(&facts, &filter, (enum gyre_collective)coll, n_bytes,
+                                           &choice));
+                CHECK(gyre_algorithm_has(choice.algorithm, (enum gyre_collective)coll));
+                CHECK(choice.proto == GYRE_PROTO_SIMPLE);
+                CHECK(choice.n_channels >= 1 && choice.n_channels <= facts.max_channels);
+                CHECK(choice.tile_bytes >= 16 && choice.tile_bytes % 16 == 0 &&
+                      choice.tile_bytes <= facts.spec.slot_bytes[GYRE_PROTO_SIMPLE]);
+                CHECK_OK(gyre_tuner_choose(&facts, &filter, (enum gyre_collective)coll, n_bytes,
+                                           &again));
+                CHECK(memcmp(&choice, &again, sizeof(choice)) == 0);
+            }
+}
+
+/* By the tables of GPUs, in windows and not: every size has a tile that its slots hold. */
+static void choices_on_gpus_fit_the_communicator(void)
+{
+    static const char *const protos[] = {"", "simple", "ll", "ll128", "", "lamport"};
+    for (uint32_t n = 2; n <= 9; n++)
+        for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
+            for (int p = 0; p < 12; p++)
+                for (uint64_t n_bytes = 0; n_bytes <= 4ULL << 30; n_bytes = n_bytes * 4 + 2) {
+                    struct gyre_tuner_facts facts = gpu_facts(n);
+                    struct gyre_filter filter;
+                    struct gyre_choice choice;
+                    facts.in_window = p >= 6 && coll != GYRE_COLL_SEND_RECV;
+                    facts.has_large_pages = facts.in_window;
+                    facts.has_lamport = p % 6 >= 4;
+                    if (facts.has_lamport && !gyre_collectives[coll].reduces)
+                        continue;
+                    CHECK_OK(gyre_filter_parse("", protos[p % 6], "", &filter));
+                    CHECK_OK(gyre_tuner_choose(&facts, &filter, (enum gyre_collective)coll, n_bytes,
+                                               &choice));
+                    const uint32_t most = gyre_tuner_payload_bytes(
+                        &facts.spec, choice.algorithm, choice.proto,
+                        gyre_tuner_may_place(&facts, &filter, (enum gyre_collective)coll,
+                                             choice.proto));
+                    CHECK_MSG(choice.tile_bytes >= 16 && choice.tile_bytes % 16 == 0 &&
+                                  (choice.by_copy_engines || choice.tile_bytes <= most),
+                              "%s of %u ranks, %llu bytes: tiles of %u",
+                              gyre_collectives[coll].name, n, (unsigned long long)n_bytes,
+                              choice.tile_bytes);
+                    CHECK(choice.n_channels >= 1 && choice.n_channels <= facts.max_channels);
+                    CHECK(!choice.by_copy_engines || facts.in_window);
+                }
+}
+
+/* A second tile of lines fills a FIFO's slots, or makes blocks meet: 2 to 4 us. */
+static void lines_of_small_calls_are_one_tile(void)
+{
+    static const struct {
+        enum gyre_collective coll;
+        uint64_t most_bytes;
+    } calls[] = {{GYRE_COLL_ALL_REDUCE, 4 << 20},
+                 {GYRE_COLL_BROADCAST, 512 << 10},
+                 {GYRE_COLL_REDUCE, 512 << 10}};
+    struct gyre_filter filter;
+    CHECK_OK(gyre_filter_parse("", "", "", &filter));
+    for (uint32_t n = 2; n <= 5; n++) /* 2 and 4 ranks, of integers and of floating point */
+        for (size_t i = 0; i < GYRE_ARRAY_LENGTH(calls); i++)
+            for (uint64_t n_bytes = 64; n_bytes <= calls[i].most_bytes; n_bytes *= 2) {
+                struct gyre_tuner_facts facts = gpu_facts(n / 2 * 2);
+                struct gyre_choice choice;
+                facts.has_lamport = n % 2 != 0 && gyre_collectives[calls[i].coll].reduces;
+                CHECK_OK(gyre_tuner_choose(&facts, &filter, calls[i].coll, n_bytes, &choice));
+                const uint64_t n_parts =
+                    choice.n_channels *
+                    (choice.algorithm == &gyre_algorithm_twoshot ? facts.n_ranks : 1);
+                CHECK_MSG(choice.proto != GYRE_PROTO_SIMPLE &&
+                              gyre_div_round_up(n_bytes, n_parts) <= choice.tile_bytes,
+                          "%s of %llu bytes over %u ranks: %u channels, tiles of %u",
+                          gyre_collectives[calls[i].coll].name, (unsigned long long)n_bytes,
+                          facts.n_ranks, choice.n_channels, choice.tile_bytes);
+            }
+}
+
+static bool is_same_choice(const struct gyre_choice *a, const struct gyre_choice *b)
+{
+    return a->algorithm == b->algorithm && a->proto == b->proto && a->n_channels == b->n_channels &&
+           a->tile_bytes == b->tile_bytes;
+}
+
+static void lamport_is_for_sums_of_floating_point(void)
+{
+    struct gyre_tuner_facts facts = gpu_facts(4);
+    struct gyre_choice choice;
+    CHECK_FAILS(choose(&facts, "", "lamport", GYRE_COLL_ALL_REDUCE, &choice),
+                GYRE_ERROR_INVALID_USAGE,
+                "lamport is for sums of floating point, of 16 bits at least");
+    CHECK_OK(choose(&facts, "", "", GYRE_COLL_ALL_REDUCE, &choice));
+    CHECK(choice.proto == GYRE_PROTO_LL);
+    facts.has_lamport = true;
+    CHECK_OK(choose(&facts, "", "", GYRE_COLL_ALL_REDUCE, &choice));
+    CHECK(choice.proto == GYRE_PROTO_LAMPORT);
+    CHECK_OK(choose(&facts, "ring", "lamport", GYRE_COLL_ALL_REDUCE, &choice));
+    CHECK(choice.proto == GYRE_PROTO_LAMPORT && choice.algorithm == &gyre_algorithm_ring);
+    CHECK_OK(choose(&facts, "twoshot", "", GYRE_COLL_ALL_REDUCE, &choice));
+    CHECK(choice.proto == GYRE_PROTO_LAMPORT && choice.algorithm == &gyre_algorithm_twoshot);
+    CHECK_OK(choose(&facts, "", "^ll128", GYRE_COLL_ALL_REDUCE, &choice)); /* its slots */
+    CHECK(choice.proto == GYRE_PROTO_LL);
+    CHECK_OK(choose(&facts, "", "^ll,ll128", GYRE_COLL_ALL_REDUCE, &choice));
+    CHECK(choice.proto == GYRE_PROTO_SIMPLE);
+    /* Without it all is chosen as if it were not there; but for plain sums' macro-steps. */
+    struct gyre_tuner_facts integers = gpu_facts(4);
+    for (uint64_t n_bytes = 64; n_bytes <= 64 << 20; n_bytes *= 2) {
+        struct gyre_filter no_lamport, any;
+        struct gyre_choice other;
+        CHECK_OK(gyre_filter_parse("", "^lamport", "", &no_lamport));
+        CHECK_OK(gyre_filter_parse("", "", "", &any));
+        CHECK_OK(gyre_tuner_choose(&facts, &no_lamport, GYRE_COLL_ALL_REDUCE, n_bytes, &choice));
+        CHECK_OK(gyre_tuner_choose(&integers, &any, GYRE_COLL_ALL_REDUCE, n_bytes, &other));
+        CHECK(is_same_choice(&choice, &other));
+    }
+    /* Nor where proxies are, or no NVLink. */
+    for (uint64_t n_bytes = 64; n_bytes <= 64 << 20; n_bytes *= 2)
+        for (int is_proxied = 0; is_proxied < 2; is_proxied++) {
+            struct gyre_filter any;
+            struct gyre_choice other;
+            CHECK_OK(gyre_filter_parse("", "", "", &any));
+            facts.is_proxied = integers.is_proxied = is_proxied != 0;
+            facts.is_ll128_safe = integers.is_ll128_safe = is_proxied != 0;
+            CHECK_OK(gyre_tuner_choose(&facts, &any, GYRE_COLL_ALL_REDUCE, n_bytes, &choice));
+            CHECK_OK(gyre_tuner_choose(&integers, &any, GYRE_COLL_ALL_REDUCE, n_bytes, &other));
+            CHECK(is_same_choice(&choice, &other));
+        }
+}
+
+/* Kernels of two-shots take two tiles, which slots must hold, and sums of floating point. */
+static void two_shots_in_simple_are_two_tiles(void)
+{
+    for (uint32_t n_ranks = 2; n_ranks <= 9; n_ranks++) {
+        uint64_t n_found = 0;
+        for (uint64_t n_bytes = 1 << 20; n_bytes <= 64 << 20; n_bytes += (1 << 20) - 16) {
+            struct gyre_tuner_facts facts = gpu_facts(n_ranks);
+            struct gyre_filter any;
+            struct gyre_choice choice;
+            CHECK_OK(gyre_filter_parse("", "", "", &any));
+            CHECK_OK(gyre_tuner_choose(&facts, &any, GYRE_COLL_ALL_REDUCE, n_bytes, &choice));
+            CHECK(choice.algorithm != &gyre_algorithm_twoshot || choice.proto != GYRE_PROTO_SIMPLE);
+            facts.has_lamport = true;
+            CHECK_OK(gyre_tuner_choose(&facts, &any, GYRE_COLL_ALL_REDUCE, n_bytes, &choice));
+            CHECK(choice.algorithm != &gyre_algorithm_twoshot || choice.proto != GYRE_PROTO_SIMPLE);
+            facts.is_plain = true;
+            CHECK_OK(gyre_tuner_choose(&facts, &any, GYRE_COLL_ALL_REDUCE, n_bytes, &choice));
+            if (choice.algorithm != &gyre_algorithm_twoshot || choice.proto != GYRE_PROTO_SIMPLE)
+                continue;
+            const struct gyre_split split = {.count = n_bytes,
+                                             .n_channels = choice.n_channels,
+                                             .n_chunks = n_ranks,
+                                             .tile_elems = choice.tile_bytes,
+                                             .unit_elems = 16};
+            CHECK(gyre_tile_count(&split) == 2 &&
+                  choice.tile_bytes <= facts.spec.slot_bytes[GYRE_PROTO_SIMPLE]);
+            n_found++;
+        }
+        CHECK_MSG((n_found > 0) == (n_ranks == 3 || n_ranks == 4), "%u ranks: %" PRIu64, n_ranks,
+                  n_found);
+    }
+}
+
+/* 12 MiB of a sum of floating point, or an all-gather of as much, into a window. */
+static bool is_macro_step(struct gyre_tuner_facts facts, const char *algos, const char *protos,
+                          const char *paths, enum gyre_collective coll)
+{
+    const uint64_t n_bytes = coll == GYRE_COLL_ALL_GATHER ? (12 << 20) / facts.n_ranks : 12 << 20;
+    struct gyre_filter filter;
+    struct gyre_choice choice, chosen;
+    facts.in_window = true;
+    CHECK_OK(gyre_filter_parse(algos, protos, paths, &filter));
+    CHECK_OK(gyre_tuner_choose(&facts, &filter, coll, n_bytes, &chosen));
+    const bool is_one = gyre_tuner_choose_exchange(&facts, &filter, coll, n_bytes, &choice);
+    CHECK(!is_one || is_same_choice(&choice, &chosen));
+    return is_one;
+}
+
+static void macro_steps_in_simple_can_be_forbidden(void)
+{
+    static const enum gyre_collective colls[] = {GYRE_COLL_ALL_REDUCE, GYRE_COLL_ALL_GATHER};
+    struct gyre_tuner_facts facts = gpu_facts(4);
+    facts.has_lamport = facts.is_plain = true;
+    for (int i = 0; i < 2; i++) {
+        const char *own = i == 0 ? "twoshot" : "direct";
+        struct gyre_tuner_facts few = facts, proxied = facts, far = facts, many = gpu_facts(9);
+        struct gyre_tuner_facts host = host_facts(4, NULL);
+        few.max_channels = 47;
+        proxied.is_proxied = true;
+        far.is_ll128_safe = false;
+        many.has_lamport = many.is_plain = true;
+        host.has_lamport = host.is_plain = host.is_ll128_safe = true;
+        host.max_channels = 64;
+        CHECK(is_macro_step(facts, own, "", "", colls[i]));
+        CHECK(is_macro_step(facts, own, "simple", "placed", colls[i]));
+        CHECK(is_macro_step(facts, own, "", "staged", colls[i]) == (i == 0));
+        CHECK(is_macro_step(facts, "", "", "", colls[i]));
+        CHECK(!is_macro_step(facts, "ring", "", "", colls[i]));
+        CHECK(!is_macro_step(facts, "^direct,twoshot", "", "", colls[i]));
+        CHECK(!is_macro_step(facts, own, "ll128", "", colls[i]));
+        CHECK(!is_macro_step(facts, own, "^simple", "", colls[i]));
+        CHECK(!is_macro_step(few, own, "", "", colls[i]));
+        CHECK(!is_macro_step(proxied, own, "", "", colls[i]));
+        CHECK(!is_macro_step(far, own, "", "", colls[i]));
+        CHECK(!is_macro_step(many, own, "", "", colls[i]));
+        CHECK(!is_macro_step(host, own, "", "", colls[i]));
+    }
+}
+
+static bool is_in_macro_steps(const struct gyre_tuner_facts *facts, enum gyre_collective coll,
+                              uint64_t n_bytes)
+{
+    struct gyre_filter any;
+    struct gyre_choice choice;
+    CHECK_OK(gyre_filter_parse("", "", "", &any));
+    return gyre_tuner_choose_exchange(facts, &any, coll, n_bytes, &choice);
+}
+
+/* Long slots do not make them longer than was measured, and odd lengths have no kernel. */
+static void macro_steps_in_simple_are_of_middle_size(void)
+{
+    struct gyre_tuner_facts facts = gpu_facts(4);
+    facts.has_lamport = facts.is_plain = true;
+    facts.spec = gyre_tuner_fifo_spec(GYRE_DEVICE_CUDA, 4, false, 4 << 20, UINT32_MAX);
+    for (int i = 0; i < 2; i++) { /* staged; in windows from less bytes on */
+        facts.in_window = i == 1;
+        CHECK(is_in_macro_steps(&facts, GYRE_COLL_ALL_REDUCE, (8 << 20) + 16));
+        CHECK(is_in_macro_steps(&facts, GYRE_COLL_ALL_REDUCE, 16 << 20));
+        CHECK(is_in_macro_steps(&facts, GYRE_COLL_ALL_REDUCE, 8 << 20) == (i == 1));
+        CHECK(is_in_macro_steps(&facts, GYRE_COLL_ALL_REDUCE, (5 << 20) + 16) == (i == 1));
+        static const uint64_t others[] = {5 << 20, (16 << 20) + 16, 64 << 20, (12 << 20) + 4};
+        for (size_t k = 0; k < GYRE_ARRAY_LENGTH(others); k++)
+            CHECK(!is_in_macro_steps(&facts, GYRE_COLL_ALL_REDUCE, others[k]));
+    }
+    facts.in_window = true;
+    CHECK(is_in_macro_steps(&facts, GYRE_COLL_ALL_GATHER, 4 << 20));
+    static const uint64_t blocks[] = {1 << 20, 8 << 20, (4 << 20) + 4};
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(blocks); i++)
+        CHECK(!is_in_macro_steps(&facts, GYRE_COLL_ALL_GATHER, blocks[i]));
+}
+
+static struct gyre_choice choice_by_path(uint32_t n_ranks, const char *paths,
+                                         enum gyre_collective coll, uint64_t n_bytes)
+{
+    struct gyre_tuner_facts facts = gpu_facts(n_ranks);
+    struct gyre_filter filter;
+    struct gyre_choice choice;
+    facts.in_window = facts.has_large_pages = true;
+    CHECK_OK(gyre_filter_parse("", "", paths, &filter));
+    CHECK_OK(gyre_tuner_choose(&facts, &filter, coll, n_bytes, &choice));
+    return choice;
+}
+
+static void paths_are_chosen_and_forced(void)
+{
+    CHECK(choice_by_path(4, "", GYRE_COLL_ALL_REDUCE, 1ULL << 30).by_copy_engines);
+    CHECK(choice_by_path(4, "", GYRE_COLL_ALL_GATHER, 1ULL << 28).by_copy_engines);
+    CHECK(!choice_by_path(4, "", GYRE_COLL_ALL_REDUCE, 1 << 20).by_copy_engines);
+    CHECK(!choice_by_path(4, "", GYRE_COLL_REDUCE_SCATTER, 1ULL << 30).by_copy_engines);
+    CHECK(!choice_by_path(4, "^copy_engine", GYRE_COLL_ALL_REDUCE, 1ULL << 30).by_copy_engines);
+    CHECK(choice_by_path(4, "^placed", GYRE_COLL_ALL_REDUCE, 1ULL << 30).by_copy_engines);
+    CHECK(choice_by_path(2, "copy_engine", GYRE_COLL_BROADCAST, 64).by_copy_engines);
+    const struct gyre_choice gathered = choice_by_path(4, "", GYRE_COLL_ALL_GATHER, 4 << 20);
+    CHECK(gathered.algorithm == &gyre_algorithm_direct && gathered.proto == GYRE_PROTO_SIMPLE &&
+          gathered.n_channels == 64);
+    CHECK(choice_by_path(4, "^placed", GYRE_COLL_ALL_GATHER, 4 << 20).algorithm !=
+          &gyre_algorithm_direct);
+    struct gyre_tuner_facts facts = gpu_facts(4);
+    struct gyre_filter no_kernel;
+    facts.in_window = true;
+    struct gyre_choice choice; /* small pages: only where nothing else is allowed */
+    CHECK_OK(gyre_filter_parse("", "", "", &no_kernel));
+    CHECK_OK(gyre_tuner_choose(&facts, &no_kernel, GYRE_COLL_ALL_GATHER, 1ULL << 30, &choice));
+    CHECK(!choice.by_copy_engines);
+    CHECK_OK(gyre_filter_parse("", "", "^placed", &no_kernel));
+    CHECK(!gyre_tuner_may_place(&facts, &no_kernel, GYRE_COLL_ALL_REDUCE, GYRE_PROTO_SIMPLE));
+    CHECK_OK(gyre_tuner_check_path(&facts, &no_kernel, GYRE_COLL_ALL_REDUCE, &gyre_algorithm_ring,
+                                   GYRE_PATH_STAGED));
+    const struct gyre_choice placed = choice_by_path(4, "placed", GYRE_COLL_ALL_REDUCE, 64);
+    CHECK(placed.proto == GYRE_PROTO_SIMPLE && !placed.by_copy_engines &&
+          (placed.algorithm->places >> GYRE_COLL_ALL_REDUCE & 1U) != 0);
+    struct gyre_filter filter;
+    CHECK_FAILS(gyre_filter_parse("", "", "copied", &filter), GYRE_ERROR_INVALID_ARGUMENT,
+                "GYRE_PATH: \"copied\" is none of: staged placed copy_engine");
+}
+
+/* One constant at a time decides. */
+static void the_constants_decide(void)
+{
+    struct gyre_cost cost = {0};
+    cost.wire_efficiency[GYRE_PROTO_SIMPLE] = 1;
+    cost.hop_ns[GYRE_PROTO_SIMPLE][GYRE_LINK_HOST] = 1000;
+    struct gyre_tuner_facts facts = host_facts(8, &cost);
+    struct gyre_choice choice;
+    CHECK_OK(choose(&facts, "", "", GYRE_COLL_ALL_REDUCE, &choice));
+    CHECK(choice.algorithm == &gyre_algorithm_direct); /* fewest hops */
+    CHECK(choice.n_channels == 1);                     /* no gain in more */
+    cost.hop_ns[GYRE_PROTO_SIMPLE][GYRE_LINK_HOST] = 0;
+    cost.egress_bytes_per_ns[GYRE_LINK_HOST] = 1;
+    CHECK_OK(choose(&facts, "", "", GYRE_COLL_ALL_REDUCE, &choice));
+    CHECK(choice.algorithm != &gyre_algorithm_direct); /* fewest bytes */
+    cost.egress_bytes_per_ns[GYRE_LINK_HOST] = 0;
+    cost.worker_send_bytes_per_ns[GYRE_LINK_HOST] = 1;
+    CHECK_OK(choose(&facts, "ring", "", GYRE_COLL_ALL_REDUCE, &choice));
+    CHECK(choice.n_channels == facts.max_channels); /* each worker adds its rate */
+}
+
+static void size_classes_are_fine_and_ordered(void)
+{
+    uint64_t before = 0;
+    for (uint64_t n_bytes = 0; n_bytes < 1ULL << 40; n_bytes = n_bytes * 33 / 32 + 1) {
+        const uint64_t class_bytes = gyre_tuner_size_class(n_bytes);
+        CHECK(class_bytes >= n_bytes && class_bytes >= before && class_bytes >= 256);
+        CHECK(n_bytes <= 256 || class_bytes < n_bytes + n_bytes / 4 + 1);
+        CHECK(gyre_tuner_size_class(class_bytes) == class_bytes);
+        before = class_bytes;
+    }
+    CHECK(gyre_tuner_size_class(512) == 512 && gyre_tuner_size_class(513) == 640);
+}
+
+/* ---- files -------------------------------------------------------------------------------- */
+
+static void write_file(char *path, const char *text)
+{
+    strcpy(path, "/tmp/gyre_test_tuner_XXXXXX");
+    const int fd = mkstemp(path);
+    CHECK(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
+    close(fd);
+}
+
+static void a_file_of_constants_counts_not_its_words(void)
+{
+    char path[64], other_path[64];
+    struct gyre_tuning tuning, other, third;
+    write_file(path, "launch_ns = 12.5\n");
+    write_file(other_path, "# somewhere else\n\nlaunch_ns=1.25e1");
+    CHECK_OK(gyre_tuning_load(path, &tuning));
+    CHECK_OK(gyre_tuning_load(other_path, &other));
+    CHECK(tuning.is_set && tuning.hash != 0 && tuning.hash == other.hash);
+    CHECK(fabs(tuning.cost.launch_ns - 12.5) < 1e-12);
+    CHECK(fabs(tuning.cost.worker_copy_bytes_per_ns - gyre_cost_host.worker_copy_bytes_per_ns) <
+          1e-12);
+    unlink(other_path);
+    write_file(other_path, "launch_ns = 12.500000001\n");
+    CHECK_OK(gyre_tuning_load(other_path, &third));
+    CHECK(third.hash != tuning.hash);
+    unlink(path);
+    unlink(other_path);
+}
+
+static void bad_files_are_named(void)
+{
+    char path[64];
+    char *text = malloc(20000);
+    struct gyre_tuning tuning;
+    CHECK_FAILS(gyre_tuning_load("/nonexistent/tuning", &tuning), GYRE_ERROR_SYSTEM,
+                "/nonexistent/tuning: No such file");
+    CHECK_FAILS(gyre_tuning_load("/", &tuning), GYRE_ERROR_INVALID_ARGUMENT, "/: ");
+    write_file(path, "launch_ns = 1\nlunch_ns = 2\n");
+    CHECK_FAILS(gyre_tuning_load(path, &tuning), GYRE_ERROR_INVALID_ARGUMENT, path);
+    CHECK_FAILS(gyre_tuning_load(path, &tuning), GYRE_ERROR_INVALID_ARGUMENT, "line 2");
+    unlink(path);
+    memset(text, '\n', 19999);
+    text[19999] = '\0';
+    write_file(path, text);
+    CHECK_FAILS(gyre_tuning_load(path, &tuning), GYRE_ERROR_INVALID_ARGUMENT, "more than");
+    unlink(path);
+    free(text);
+}
+
+/* Small all-gathers of two GPUs go by ll128; where it cannot be used, or is not allowed, by ll and
+ * not by simple. */
+static void what_is_next_best_stands_in_for_ll128(void)
+{
+    struct gyre_tuner_facts facts = gpu_facts(2);
+    struct gyre_choice choice;
+    CHECK_OK(choose(&facts, "", "", GYRE_COLL_ALL_GATHER, &choice));
+    CHECK(choice.proto == GYRE_PROTO_LL128);
+    CHECK_OK(choose(&facts, "", "^ll128", GYRE_COLL_ALL_GATHER, &choice));
+    CHECK(choice.proto == GYRE_PROTO_LL);
+    CHECK_OK(choose(&facts, "", "simple", GYRE_COLL_ALL_GATHER, &choice));
+    CHECK(choice.proto == GYRE_PROTO_SIMPLE);
+    facts.is_ll128_safe = false;
+    CHECK_OK(choose(&facts, "", "", GYRE_COLL_ALL_GATHER, &choice));
+    CHECK(choice.proto == GYRE_PROTO_LL);
+}
+
+/* Small sums likewise. */
+static void what_is_next_best_stands_in_for_lamport(void)
+{
+    struct gyre_tuner_facts facts = gpu_facts(2);
+    struct gyre_choice choice;
+    facts.has_lamport = true;
+    CHECK_OK(choose(&facts, "", "", GYRE_COLL_ALL_REDUCE, &choice));
+    CHECK(choice.proto == GYRE_PROTO_LAMPORT);
+    CHECK_OK(choose(&facts, "", "^lamport", GYRE_COLL_ALL_REDUCE, &choice));
+    CHECK(choice.proto == GYRE_PROTO_LL);
+}
+
+static const struct test_case cases[] = {
+    {"impossible choices are errors", impossible_choices_are_errors},
+    {"words that mean nothing are errors", words_that_mean_nothing_are_errors},
+    {"no algorithm is predicted to be faster than the chosen one",
+     no_algorithm_is_predicted_to_be_faster_than_the_chosen_one},
+    {"choices fit the communicator", choices_fit_the_communicator},
+    {"choices on GPUs fit the communicator", choices_on_gpus_fit_the_communicator},
+    {"lines of small calls are one tile", lines_of_small_calls_are_one_tile},
+    {"lamport is for sums of floating point", lamport_is_for_sums_of_floating_point},
+    {"two-shots in simple are two tiles", two_shots_in_simple_are_two_tiles},
+    {"macro-steps in simple can be forbidden", macro_steps_in_simple_can_be_forbidden},
+    {"macro-steps in simple are of middle size", macro_steps_in_simple_are_of_middle_size},
+    {"paths are chosen and forced", paths_are_chosen_and_forced},
+    {"the constants decide", the_constants_decide},
+    {"size classes are fine and ordered", size_classes_are_fine_and_ordered},
+    {"a file of constants counts, not its words", a_file_of_constants_counts_not_its_words},
+    {"bad files are named", bad_files_are_named},
+    {"what is next best stands in for ll128", what_is_next_best_stands_in_for_ll128},
+    {"what is next best stands in for lamport", what_is_next_best_stands_in_for_lamport},
+};
+
+TEST_MAIN(cases)

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One rank's end of the bootstrap over TCP on loopback, for its tests.
+ */
+#ifndef GYRE_TESTS_BOOTSTRAP_RIG_H
+#define GYRE_TESTS_BOOTSTRAP_RIG_H
+
+#include "bootstrap/bootstrap_wire.h"
+#include "tests/support/check.h"
+
+#define MAX_RANKS     8
+#define TIMEOUT_NS    30000000000ULL
+#define EVENT_WAIT_MS 20000
+
+static inline gyre_status open_tcp(const struct gyre_params *params, const gyre_unique_id *id,
+                                   int n_ranks, int rank, struct gyre_bootstrap **bootstrap_out)
+{
+    const struct gyre_bootstrap_place place = {n_ranks, rank, NULL};
+    return gyre_bootstrap_tcp_open(params, id, &place, bootstrap_out);
+}
+
+static inline struct gyre_params params_with(const char *timeout)
+{
+    struct gyre_params params;
+    char text[64];
+    char ifname[] = "GYRE_SOCKET_IFNAME==lo";
+    char family[] = "GYRE_SOCKET_FAMILY=AF_INET";
+    char *environment[] = {text, ifname, family, NULL};
+    snprintf(text, sizeof(text), "GYRE_BOOTSTRAP_TIMEOUT=%s", timeout);
+    CHECK_OK(gyre_params_from(environment, &params));
+    return params;
+}
+
+/* The first address of the rendezvous, for connections that are no rank's. */
+static inline struct gyre_sock_address address_of(const struct gyre_id_layout *layout)
+{
+    struct gyre_sock_address addresses[GYRE_SOCK_LIST_MAX];
+    CHECK(gyre_sock_list_read(&layout->list, addresses) > 0);
+    return addresses[0];
+}
+
+static inline struct gyre_event next_event(struct gyre_bootstrap *bootstrap)
+{
+    struct gyre_event event;
+    CHECK_OK(bootstrap->ops->poll(bootstrap, EVENT_WAIT_MS, &event));
+    return event;
+}
+
+#endif

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Ranks for tests: as threads over gyre_comm_init_all, or as forked processes over a unique id.
+ */
+#ifndef GYRE_TESTS_RANKS_H
+#define GYRE_TESTS_RANKS_H
+
+#include "core/base/sync.h"
+#include "core/base/util.h"
+#include "core/gyre.h"
+#include "tests/support/check.h"
+#include "tests/support/gpus.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define TEST_MAX_RANKS 16
+
+/** The device that the tests run on: TEST_DEVICE=cuda, else the host. */
+static inline gyre_device_kind test_device(void)
+{
+    const char *name = getenv("TEST_DEVICE");
+    return name != NULL && strcmp(name, "cuda") == 0 ? GYRE_DEVICE_CUDA : GYRE_DEVICE_HOST;
+}
+
+/** How many ranks there can be: one a GPU. Counted without CUDA, which must not be initialised
+ * before a fork. */
+static inline int test_most_ranks(void)
+{
+    if (test_device() == GYRE_DEVICE_HOST)
+        return TEST_MAX_RANKS;
+    return test_n_gpus();
+}
+
+static inline gyre_config test_config(int rank)
+{
+    gyre_config config = GYRE_CONFIG_INIT;
+    config.device_kind = (int)test_device();
+    if (config.device_kind == GYRE_DEVICE_CUDA)
+        config.device_ordinal = rank;
+    return config;
+}
+
+/* What one rank does; its failed checks are counted. */
+typedef void (*test_rank_fn)(gyre_comm *comm, int rank, int n_ranks, void *argument);
+
+struct test_thread {
+    pthread_t thread;
+    gyre_comm *comm;
+    int rank;
+    int n_ranks;
+    test_rank_fn run;
+    void *argument;
+};
+
+static inline void *test_thread_main(void *pointer)
+{
+    struct test_thread *thread = pointer;
+    thread->run(thread->comm, thread->rank, thread->n_ranks, thread->argument);
+    CHECK_OK(gyre_comm_destroy(thread->comm));
+    return NULL;
+}
+
+/** Run `run` on n ranks, each a thread of this process with its own communicator handle. */
+static inline void test_on_threads(int n_ranks, test_rank_fn run, void *argument)
+{
+    if (n_ranks > test_most_ranks())
+        return;
+    gyre_comm *comms[TEST_MAX_RANKS];
+    const gyre_config config = test_config(0);
+    const gyre_status status = gyre_comm_init_all(comms, n_ranks, NULL, &config);
+    CHECK_OK(status);
+    if (status != GYRE_SUCCESS)
+        return;
+    struct test_thread threads[TEST_MAX_RANKS];
+    for (int rank = 0; rank < n_ranks; rank++) {
+        threads[rank] = (struct test_thread){0, comms[rank], rank, n_ranks, run, argument};
+        pthread_create(&threads[rank].thread, NULL, test_thread_main, &threads[rank]);
+    }
+    for (int rank = 0; rank < n_ranks; rank++)
+        pthread_join(threads[rank].thread, NULL);
+}
+
+/* Shared between forked ranks: rank 0 publishes the id here. */
+struct test_rendezvous {
+    gyre_unique_id id;
+    uint32_t is_ready;
+};
+
+/** Fork n processes that join one communicator (forked before any thread exists) and run `run`.
+ * @pids_out: by rank. The child's exit status is 0 when none of its checks failed. */
+static inline void test_fork_ranks(int n_ranks, test_rank_fn run, void *argument, pid_t *pids_out)
+{
+    struct test_rendezvous *shared =
+        mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    for (int rank = 0; rank < n_ranks; rank++) {
+        fflush(NULL);
+        pids_out[rank] = fork();
+        if (pids_out[rank] != 0)
+            continue;
+        test_n_failures = 0;
+        const gyre_config config = test_config(rank);
+        gyre_comm *comm = NULL;
+        if (rank == 0) {
+            CHECK_OK(gyre_get_unique_id(&shared->id));
+            gyre_store_release_u32(&shared->is_ready, 1);
+        }
+        const uint64_t end_ns = gyre_now_ns() + 60000000000ULL;
+        while (gyre_load_acquire_u32(&shared->is_ready) == 0 && gyre_now_ns() < end_ns)
+            sched_yield();
+        CHECK_MSG(gyre_load_acquire_u32(&shared->is_ready) != 0, "rank 0 published no id");
+        if (test_n_failures == 0)
+            CHECK_OK(gyre_comm_init_rank(&comm, n_ranks, &shared->id, rank, &config));
+        if (test_n_failures == 0)
+            run(comm, rank, n_ranks, argument);
+        if (comm != NULL)
+            CHECK_OK(gyre_comm_destroy(comm));
+        fflush(NULL);
+        _exit(test_n_failures == 0 ? 0 : 1);
+    }
+    munmap(shared, sizeof(*shared));
+}
+
+/** Wait for a rank; true when it exited with 0. */
+static inline bool test_wait_rank(pid_t pid)
+{
+    int status = 0;
+    return waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+/** Run `run` on n ranks, each a process of its own; all must succeed. */
+static inline void test_on_processes(int n_ranks, test_rank_fn run, void *argument)
+{
+    pid_t pids[TEST_MAX_RANKS];
+    if (n_ranks > test_most_ranks())
+        return;
+    test_fork_ranks(n_ranks, run, argument, pids);
+    for (int rank = 0; rank < n_ranks; rank++)
+        CHECK_MSG(test_wait_rank(pids[rank]), "rank %d", rank);
+}
+
+#endif

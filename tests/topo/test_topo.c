@@ -1,0 +1,559 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/topo: trees of sysfs made in a temporary directory, an NVML stand-in, and XML.
+ */
+#include "core/topo/topo.h"
+#include "core/topo/topo_nvml.h"
+#include "tests/support/check.h"
+
+#include <ftw.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- a fake sysfs -------------------------------------------------------------------------- */
+
+static char root[64];
+
+static void make_parents(char *path)
+{
+    for (char *slash = path + 1; (slash = strchr(slash, '/')) != NULL; slash++) {
+        *slash = '\0';
+        mkdir(path, 0700);
+        *slash = '/';
+    }
+}
+
+/* Write root/path; the path is a format. */
+__attribute__((format(printf, 2, 3))) static void put(const char *text, const char *format, ...)
+{
+    char path[PATH_MAX];
+    const int n_root = snprintf(path, sizeof(path), "%s/", root);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(path + n_root, sizeof(path) - (size_t)n_root, format, args);
+    va_end(args);
+    make_parents(path);
+    FILE *file = fopen(path, "w");
+    CHECK(file != NULL);
+    if (file != NULL) {
+        fprintf(file, "%s\n", text);
+        fclose(file);
+    }
+}
+
+static void put_symlink(const char *target, const char *link)
+{
+    char from[PATH_MAX], to[PATH_MAX];
+    snprintf(from, sizeof(from), "%s/%s", root, target);
+    snprintf(to, sizeof(to), "%s/%s", root, link);
+    make_parents(to);
+    CHECK(symlink(from, to) == 0);
+}
+
+static void begin_tree(int n_numa)
+{
+    snprintf(root, sizeof(root), "/tmp/gyre_topo_XXXXXX");
+    CHECK(mkdtemp(root) != NULL);
+    for (int i = 0; i < n_numa; i++) {
+        put(i == 0 ? "0-3" : "4-7", "devices/system/node/node%d/cpulist", i);
+        put(i == 0 ? "0f" : "f0", "devices/system/node/node%d/cpumap", i);
+    }
+}
+
+static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *where)
+{
+    (void)info;
+    (void)kind;
+    (void)where;
+    return remove(path);
+}
+
+static void end_tree(void)
+{
+    nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* A PCI function at devices/<path>, whose last part is its bus id. */
+static void put_pci(const char *path, const char *class, const char *vendor, int numa)
+{
+    char link[128], target[PATH_MAX], number[16];
+    const char *bus_id = strrchr(path, '/') + 1;
+    put(class, "devices/%s/class", path);
+    put(vendor, "devices/%s/vendor", path);
+    snprintf(number, sizeof(number), "%d", numa);
+    put(number, "devices/%s/numa_node", path);
+    put("32.0 GT/s PCIe", "devices/%s/max_link_speed", path);
+    put("16", "devices/%s/max_link_width", path);
+    snprintf(link, sizeof(link), "bus/pci/devices/%s", bus_id);
+    snprintf(target, sizeof(target), "devices/%s", path);
+    put_symlink(target, link);
+}
+
+static void put_gpu(const char *path, int numa)
+{
+    put_pci(path, "0x030200", "0x10de", numa);
+}
+
+static void put_rdma(const char *path, const char *name, int numa)
+{
+    char target[PATH_MAX], link[128];
+    put_pci(path, "0x020700", "0x15b3", numa);
+    put("400 Gb/sec (4X NDR)", "class/infiniband/%s/ports/1/rate", name);
+    put("4: ACTIVE", "class/infiniband/%s/ports/1/state", name);
+    put("b83f:d203:0012:3456", "class/infiniband/%s/sys_image_guid", name);
+    snprintf(target, sizeof(target), "devices/%s", path);
+    snprintf(link, sizeof(link), "class/infiniband/%s/device", name);
+    put_symlink(target, link);
+}
+
+static void put_interface(const char *path, const char *name, const char *speed)
+{
+    char target[PATH_MAX], link[128];
+    put_pci(path, "0x020000", "0x8086", 0);
+    put(speed, "class/net/%s/speed", name);
+    snprintf(target, sizeof(target), "devices/%s", path);
+    snprintf(link, sizeof(link), "class/net/%s/device", name);
+    put_symlink(target, link);
+}
+
+static void detect(const char *nvml, struct gyre_topo *topo)
+{
+    const struct gyre_topo_detect_options options = {root, nvml, NULL, 0};
+    gyre_topo_init(topo);
+    CHECK_OK(gyre_topo_detect(&options, topo));
+}
+
+static enum gyre_topo_level level(const struct gyre_topo *topo, const char *a, const char *b)
+{
+    int32_t from = gyre_topo_find_bus_id(topo, a), to = gyre_topo_find_bus_id(topo, b);
+    from = from >= 0 ? from : gyre_topo_find_net(topo, a, 0);
+    to = to >= 0 ? to : gyre_topo_find_net(topo, b, 0);
+    CHECK_MSG(from >= 0 && to >= 0, "%s %s", a, b);
+    return gyre_topo_level_between(topo, from, to);
+}
+
+#define CHECK_LEVEL(topo, a, b, expected)                                  \
+    do {                                                                   \
+        CHECK_MSG(level(topo, a, b) == (expected), "%s to %s is %s", a, b, \
+                  gyre_topo_level_name(level(topo, a, b)));                \
+        CHECK_MSG(level(topo, b, a) == (expected), "%s to %s is %s", b, a, \
+                  gyre_topo_level_name(level(topo, b, a)));                \
+    } while (0)
+
+static void two_gpus_behind_one_switch_are_pix(void)
+{
+    struct gyre_topo topo;
+    begin_tree(1);
+#define SWITCH "pci0000:00/0000:00:01.0/0000:01:00.0"
+    put_pci("pci0000:00/0000:00:01.0", "0x060400", "0x8086", 0);
+    put_pci(SWITCH, "0x060400", "0x1000", 0);
+    put_gpu(SWITCH "/0000:02:00.0/0000:03:00.0", 0);
+    put_gpu(SWITCH "/0000:02:01.0/0000:04:00.0", 0);
+    put_rdma(SWITCH "/0000:02:02.0/0000:05:00.0", "mlx5_0", 0);
+    put_gpu(SWITCH "/0000:02:03.0/0000:06:00.0/0000:07:00.0/0000:08:00.0", 0);
+    detect("", &topo);
+    CHECK(gyre_topo_count(&topo, GYRE_TOPO_GPU) == 3);
+    CHECK_LEVEL(&topo, "03:00.0", "04:00.0", GYRE_TOPO_PIX);
+    CHECK_LEVEL(&topo, "03:00.0", "mlx5_0", GYRE_TOPO_PIX);
+    CHECK_LEVEL(&topo, "03:00.0", "08:00.0", GYRE_TOPO_PXB);
+    CHECK_LEVEL(&topo, "03:00.0", "03:00.0", GYRE_TOPO_LOC);
+    struct gyre_topo_path path;
+    CHECK_OK(gyre_topo_path_find(&topo, gyre_topo_find_bus_id(&topo, "03:00.0"),
+                                 gyre_topo_find_bus_id(&topo, "04:00.0"), &path));
+    CHECK(path.n_hops == 2);
+    /* Gen 5 x16: 32 / 8 * 16 * 128 / 130 = 63.0 GB/s of bytes, less what packets cost. */
+    CHECK_MSG(path.bytes_per_ns > 50.0 && path.bytes_per_ns < 63.1, "%f", path.bytes_per_ns);
+    gyre_topo_fini(&topo);
+    end_tree();
+}
+
+/* Eight switches over two sockets, a GPU (N3:00.0) and a NIC (N4:00.0) behind each. */
+static void build_dgx(void)
+{
+    begin_tree(2);
+    for (int i = 1; i <= 8; i++) {
+        char path[128], name[16];
+        const int numa = i > 4;
+        snprintf(path, sizeof(path), "pci0000:%d0/0000:%d0:01.0", i, i);
+        put_pci(path, "0x060400", "0x8086", numa);
+        snprintf(path, sizeof(path), "pci0000:%d0/0000:%d0:01.0/0000:%d1:00.0", i, i, i);
+        put_pci(path, "0x060400", "0x1000", numa);
+        snprintf(path, sizeof(path),
+                 "pci0000:%d0/0000:%d0:01.0/0000:%d1:00.0/0000:%d2:00.0/0000:%d3:00.0", i, i, i, i,
+                 i);
+        put_gpu(path, numa);
+        snprintf(path, sizeof(path),
+                 "pci0000:%d0/0000:%d0:01.0/0000:%d1:00.0/0000:%d2:01.0/0000:%d4:00.0", i, i, i, i,
+                 i);
+        snprintf(name, sizeof(name), "mlx5_%d", i - 1);
+        put_rdma(path, name, numa);
+    }
+}
+
+static void an_nvswitch_host_has_nvl_between_gpus_and_a_nic_each(void)
+{
+    struct gyre_topo topo;
+    build_dgx();
+    detect(FAKE_NVML, &topo);
+    CHECK(gyre_topo_count(&topo, GYRE_TOPO_GPU) == 8);
+    CHECK(gyre_topo_count(&topo, GYRE_TOPO_NVSWITCH) == 1);
+    CHECK(gyre_topo_count(&topo, GYRE_TOPO_NET) == 8);
+    CHECK(topo.n_links == 8);
+    CHECK(topo.n_links > 0 && topo.links[0].n_lanes == 17); /* the 18th is down */
+    CHECK_LEVEL(&topo, "13:00.0", "83:00.0", GYRE_TOPO_NVL);
+    CHECK_LEVEL(&topo, "13:00.0", "mlx5_0", GYRE_TOPO_PIX);
+    CHECK_LEVEL(&topo, "13:00.0", "mlx5_1", GYRE_TOPO_PHB);
+    CHECK_LEVEL(&topo, "13:00.0", "mlx5_7", GYRE_TOPO_SYS);
+    for (int i = 0; i < 8; i++) {
+        char bus_id[16], name[16];
+        int32_t nets[4] = {-1, -1, -1, -1};
+        snprintf(bus_id, sizeof(bus_id), "%d3:00.0", i + 1);
+        snprintf(name, sizeof(name), "mlx5_%d", i);
+        const int32_t gpu = gyre_topo_find_bus_id(&topo, bus_id);
+        CHECK(topo.nodes[gpu].arch_sm == 90);
+        CHECK(gyre_topo_nearest_nets(&topo, gpu, true, 4, nets) == 1);
+        CHECK(nets[0] == gyre_topo_find_net(&topo, name, 1));
+    }
+    gyre_topo_fini(&topo);
+    end_tree();
+}
+
+static void equal_machines_hash_equal_and_others_do_not(void)
+{
+    struct gyre_topo a, b, without_nvlink;
+    build_dgx();
+    detect(FAKE_NVML, &a);
+    detect(FAKE_NVML, &b);
+    detect("", &without_nvlink);
+    for (int32_t i = 0; i < b.n_nodes; i++) { /* another machine of the same build */
+        b.nodes[i].guid ^= 0x1234;
+        b.nodes[i].ordinal += 3;
+        snprintf(b.nodes[i].netdev, sizeof(b.nodes[i].netdev), "other%d", i);
+    }
+    CHECK(gyre_topo_hash(&a) == gyre_topo_hash(&b));
+    CHECK(gyre_topo_hash(&a) != gyre_topo_hash(&without_nvlink));
+    const int32_t net = gyre_topo_find_net(&b, "mlx5_3", 1);
+    b.nodes[net].speed_mbit_per_s = 100000;
+    CHECK(gyre_topo_hash(&a) != gyre_topo_hash(&b));
+    gyre_topo_fini(&a);
+    gyre_topo_fini(&b);
+    gyre_topo_fini(&without_nvlink);
+    end_tree();
+}
+
+static void a_pc_has_its_gpu_and_its_interface_at_phb(void)
+{
+    struct gyre_topo topo;
+    begin_tree(0);
+    put_pci("pci0000:00/0000:00:02.0", "0x030000", "0x8086", -1); /* graphics of the processor */
+    put_pci("pci0000:00/0000:00:01.0", "0x060400", "0x8086", -1);
+    put_gpu("pci0000:00/0000:00:01.0/0000:01:00.0", -1);
+    put_interface("pci0000:00/0000:00:1c.0/0000:02:00.0", "enp2s0", "1000");
+    put("1000", "class/net/docker0/speed"); /* no device: virtual */
+    detect("", &topo);
+    CHECK(gyre_topo_count(&topo, GYRE_TOPO_CPU) == 1);
+    CHECK(gyre_topo_count(&topo, GYRE_TOPO_GPU) == 1);
+    CHECK(gyre_topo_count(&topo, GYRE_TOPO_NET) == 1);
+    CHECK_LEVEL(&topo, "01:00.0", "enp2s0", GYRE_TOPO_PHB);
+    int32_t net;
+    const int32_t gpu = gyre_topo_next(&topo, GYRE_TOPO_GPU, 0);
+    CHECK(gyre_topo_nearest_nets(&topo, gpu, true, 1, &net) == 0);
+    CHECK(gyre_topo_nearest_nets(&topo, gpu, false, 1, &net) == 1);
+    gyre_topo_fini(&topo);
+    end_tree();
+}
+
+static void a_vm_with_one_bus_spreads_its_gpus_over_its_nics(void)
+{
+    struct gyre_topo topo;
+    int32_t nets[2][2] = {{-1, -1}, {-1, -1}};
+    begin_tree(1);
+    put_gpu("pci0000:00/0000:00:04.0", -1);
+    put_gpu("pci0000:00/0000:00:05.0", -1);
+    put_rdma("pci0000:00/0000:00:06.0", "mlx5_0", -1);
+    put_rdma("pci0000:00/0000:00:07.0", "mlx5_1", -1);
+    detect("/nonexistent/libnvml.so", &topo); /* NVML missing: sysfs answers */
+    CHECK(gyre_topo_count(&topo, GYRE_TOPO_GPU) == 2);
+    CHECK_LEVEL(&topo, "00:04.0", "00:05.0", GYRE_TOPO_PHB);
+    CHECK(gyre_topo_nearest_nets(&topo, gyre_topo_find_bus_id(&topo, "00:04.0"), true, 2,
+                                 nets[0]) == 2);
+    CHECK(gyre_topo_nearest_nets(&topo, gyre_topo_find_bus_id(&topo, "00:05.0"), true, 2,
+                                 nets[1]) == 2);
+    CHECK(nets[0][0] == gyre_topo_find_net(&topo, "mlx5_0", 1));
+    CHECK(nets[1][0] == gyre_topo_find_net(&topo, "mlx5_1", 1));
+    gyre_topo_fini(&topo);
+    end_tree();
+}
+
+static void a_callers_bus_ids_decide_which_gpus_and_their_order(void)
+{
+    struct gyre_topo topo;
+    const char *ids[] = {"83:00.0", "00000000:13:00.0"};
+    build_dgx();
+    struct gyre_topo_detect_options options = {root, FAKE_NVML, ids, 2};
+    CHECK_OK(gyre_topo_detect(&options, &topo));
+    CHECK(gyre_topo_count(&topo, GYRE_TOPO_GPU) == 2);
+    CHECK(topo.nodes[gyre_topo_find_bus_id(&topo, "83:00.0")].ordinal == 0);
+    CHECK_LEVEL(&topo, "83:00.0", "13:00.0", GYRE_TOPO_NVL);
+    gyre_topo_fini(&topo);
+    ids[0] = "not a bus id";
+    CHECK_FAILS(gyre_topo_detect(&options, &topo), GYRE_ERROR_INVALID_ARGUMENT, "not a bus id");
+    end_tree();
+}
+
+/* ---- words --------------------------------------------------------------------------------- */
+
+static void levels_parse_as_words_and_legacy_numbers(void)
+{
+    enum gyre_topo_level at = GYRE_TOPO_LOC;
+    const struct {
+        const char *text;
+        enum gyre_topo_level expected;
+    } good[] = {{"LOC", GYRE_TOPO_LOC}, {"nvl", GYRE_TOPO_NVL}, {"NVB", GYRE_TOPO_NVB},
+                {"C2C", GYRE_TOPO_C2C}, {"PIX", GYRE_TOPO_PIX}, {"Pxb", GYRE_TOPO_PXB},
+                {"P2C", GYRE_TOPO_P2C}, {"PXN", GYRE_TOPO_PXN}, {"PHB", GYRE_TOPO_PHB},
+                {"SYS", GYRE_TOPO_SYS}, {"0", GYRE_TOPO_LOC},   {"1", GYRE_TOPO_PIX},
+                {"2", GYRE_TOPO_PXB},   {"3", GYRE_TOPO_PHB},   {"4", GYRE_TOPO_SYS},
+                {"5", GYRE_TOPO_SYS},   {"99", GYRE_TOPO_SYS}};
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+        CHECK_OK(gyre_topo_level_parse("X", good[i].text, &at));
+        CHECK_MSG(at == good[i].expected, "%s gave %s", good[i].text, gyre_topo_level_name(at));
+    }
+    const char *bad[] = {"", "PIXX", "-1", "1x", " 1", "99999999999"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        CHECK_FAILS(gyre_topo_level_parse("GYRE_P2P_LEVEL", bad[i], &at),
+                    GYRE_ERROR_INVALID_ARGUMENT, "LOC NVL NVB C2C PIX PXB P2C PXN PHB SYS");
+        CHECK(strstr(gyre_cause(), "GYRE_P2P_LEVEL") != NULL);
+    }
+}
+
+static void bus_ids_have_one_form(void)
+{
+    char id[GYRE_TOPO_BUS_ID_BYTES];
+    CHECK_OK(gyre_topo_bus_id_parse("00000000:1A:00.0", id));
+    CHECK(strcmp(id, "0000:1a:00.0") == 0);
+    CHECK_OK(gyre_topo_bus_id_parse("10000:e1:1f.7", id));
+    CHECK(strcmp(id, "10000:e1:1f.7") == 0);
+    const char *bad[] = {"", "18:00", "0000:18:00.8", "0000:18:20.0", "0000:18:00.0x", "-1:0:0.0"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        CHECK_MSG(gyre_topo_bus_id_parse(bad[i], id) == GYRE_ERROR_INVALID_ARGUMENT, "%s", bad[i]);
+}
+
+/* ---- XML ----------------------------------------------------------------------------------- */
+
+#ifdef GYRE_WITH_LIBXML2
+
+static gyre_status parse(const char *text, struct gyre_topo *topo)
+{
+    return gyre_topo_xml_parse("test.xml", text, strlen(text), topo);
+}
+
+static void what_is_written_reads_back_equal(void)
+{
+    struct gyre_topo topo, again = {0};
+    char *first = NULL, *second = NULL;
+    char path[128];
+    build_dgx();
+    detect(FAKE_NVML, &topo);
+    snprintf(path, sizeof(path), "%s/dump.xml", root);
+    CHECK_OK(gyre_topo_xml_write(&topo, path));
+    CHECK_OK(gyre_topo_xml_read(path, &again));
+    CHECK_OK(gyre_topo_xml_format(&topo, &first));
+    CHECK_OK(gyre_topo_xml_format(&again, &second));
+    CHECK(first != NULL && second != NULL && strcmp(first, second) == 0);
+    CHECK(topo.n_nodes == again.n_nodes && topo.n_links == again.n_links);
+    CHECK_LEVEL(&again, "13:00.0", "83:00.0", GYRE_TOPO_NVL);
+    CHECK_LEVEL(&again, "13:00.0", "mlx5_7", GYRE_TOPO_SYS);
+    free(first);
+    free(second);
+    gyre_topo_fini(&topo);
+    gyre_topo_fini(&again);
+    end_tree();
+}
+
+static void a_dump_replaces_files_and_nothing_else(void)
+{
+    struct gyre_topo topo, again = {0};
+    struct stat there;
+    char file[128], link[128], pipe[128];
+    build_dgx();
+    detect(FAKE_NVML, &topo);
+    snprintf(file, sizeof(file), "%s/old.xml", root);
+    snprintf(link, sizeof(link), "%s/link", root);
+    snprintf(pipe, sizeof(pipe), "%s/pipe", root);
+    CHECK_OK(gyre_topo_xml_write(&topo, file));
+    CHECK(symlink("old.xml", link) == 0 && mkfifo(pipe, 0600) == 0);
+    CHECK_FAILS(gyre_topo_xml_write(&topo, pipe), GYRE_ERROR_INVALID_ARGUMENT,
+                "not a regular file");
+    CHECK(lstat(pipe, &there) == 0 && S_ISFIFO(there.st_mode));
+    CHECK(truncate(file, 0) == 0);
+    CHECK_OK(gyre_topo_xml_write(&topo, link));
+    CHECK(lstat(link, &there) == 0 && S_ISLNK(there.st_mode));
+    CHECK_OK(gyre_topo_xml_read(file, &again));
+    CHECK(unlink(link) == 0 && unlink(pipe) == 0);
+    gyre_topo_fini(&topo);
+    gyre_topo_fini(&again);
+    end_tree();
+}
+
+static void gpus_joined_by_bridges_and_package_links_have_nvb_c2c_and_p2c(void)
+{
+#define GPU(bus, links)                                                            \
+    "<pci busid='0000:" bus ":00.0' class='0x030200' link_speed='16.0 GT/s PCIe' " \
+    "link_width='16'><gpu dev='0' sm='80' rank='0' gdr='1'>" links "</gpu></pci>"
+#define NVLINK(bus) "<nvlink target='0000:" bus ":00.0' count='2' tclass='0x030200'/>"
+    struct gyre_topo topo = {0};
+    CHECK_OK(parse(
+        "<system version='1'><cpu numaid='0'>" GPU("01", NVLINK("02") NVLINK("99"))
+            GPU("02", NVLINK("01") NVLINK("03")) "</cpu><cpu numaid='1'>" GPU(
+                "03", NVLINK("02") "<c2c count='1' bw='200000'/>") "<nic><net name='eth0' dev='0' "
+                                                                   "speed='10000' port='1' "
+                                                                   "guid='0x0'/></nic>"
+                                                                   "<unknown/></cpu></system>",
+        &topo));
+    CHECK_LEVEL(&topo, "01:00.0", "02:00.0", GYRE_TOPO_NVL);
+    CHECK_LEVEL(&topo, "01:00.0", "03:00.0", GYRE_TOPO_NVB);
+    CHECK_LEVEL(&topo, "03:00.0", "eth0", GYRE_TOPO_P2C);
+    CHECK_LEVEL(&topo, "01:00.0", "eth0", GYRE_TOPO_SYS);
+    CHECK(gyre_topo_level_between(&topo, gyre_topo_find_bus_id(&topo, "03:00.0"),
+                                  gyre_topo_find_numa(&topo, 1)) == GYRE_TOPO_C2C);
+    CHECK(!topo.nodes[gyre_topo_find_net(&topo, "eth0", 1)].is_rdma);
+    gyre_topo_fini(&topo);
+}
+
+static void malformed_xml_is_refused_with_a_reason(void)
+{
+    const struct {
+        const char *text, *words;
+    } bad[] = {
+        {"", "not well-formed"},
+        {"<system><cpu numaid='0'>", "not well-formed"},
+        {"<graph/>", "no <system>"},
+        {"<system version='1'/>", "no <cpu>"},
+        {"<system version='2'><cpu numaid='0'/></system>", "version is 2"},
+        {"<system><cpu numaid='zero'/></system>", "numaid=\"zero\""},
+        {"<system><cpu numaid='99999999999999999999'/></system>", "numaid"},
+        {"<system><cpu numaid='0'/><cpu numaid='0'/></system>", "twice"},
+        {"<system><cpu numaid='0'><pci busid='x'/></cpu></system>", "no PCI bus id"},
+        {"<system><cpu numaid='0'><pci busid='0:1:0.0'/><pci busid='0:1:0.0'/></cpu></system>",
+         "twice"},
+        {"<system><cpu numaid='0'><nic><net dev='0'/></nic></cpu></system>", "no name"},
+        {"<system><cpu numaid='0'><pci busid='0:1:0.0'><gpu/><nic/></pci></cpu></system>", "both"},
+        {"<!DOCTYPE system [<!ENTITY a SYSTEM 'file:///etc/passwd'>]>"
+         "<system><cpu numaid='0'/></system>",
+         "document type"},
+    };
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        struct gyre_topo topo;
+        CHECK_FAILS(parse(bad[i].text, &topo), GYRE_ERROR_INVALID_ARGUMENT, bad[i].words);
+    }
+}
+
+static void huge_xml_is_refused(void)
+{
+    struct gyre_topo topo;
+    const size_t n_bytes = (4u << 20) + 1;
+    char *text = malloc(n_bytes);
+    memset(text, ' ', n_bytes);
+    CHECK_FAILS(gyre_topo_xml_parse("big.xml", text, n_bytes, &topo), GYRE_ERROR_INVALID_ARGUMENT,
+                "larger than");
+    size_t used = (size_t)sprintf(text, "<system><cpu numaid='0'>");
+    for (int i = 0; i < 5000; i++)
+        used += (size_t)sprintf(text + used, "<nic/>");
+    used += (size_t)sprintf(text + used, "</cpu></system>");
+    CHECK_FAILS(gyre_topo_xml_parse("many.xml", text, used, &topo), GYRE_ERROR_INVALID_ARGUMENT,
+                "more than 1024 nodes");
+    used = (size_t)sprintf(text, "<system><cpu numaid='0'>");
+    for (int i = 0; i < 40; i++)
+        used += (size_t)sprintf(text + used, "<pci busid='0:%x:0.0'>", i);
+    for (int i = 0; i < 40; i++)
+        used += (size_t)sprintf(text + used, "</pci>");
+    used += (size_t)sprintf(text + used, "</cpu></system>");
+    CHECK_FAILS(gyre_topo_xml_parse("deep.xml", text, used, &topo), GYRE_ERROR_INVALID_ARGUMENT,
+                "nest deeper");
+    free(text);
+}
+
+static void damaged_xml_never_breaks_the_reader(void)
+{
+    struct gyre_topo topo;
+    char *text = NULL;
+    uint64_t state = 42; /* fixed: the same 2000 files in every run */
+    int n_refused = 0;
+    build_dgx();
+    detect(FAKE_NVML, &topo);
+    CHECK_OK(gyre_topo_xml_format(&topo, &text));
+    gyre_topo_fini(&topo);
+    end_tree();
+    const size_t n_bytes = strlen(text);
+    for (int i = 0; i < 2000; i++) {
+        char *damaged = strdup(text);
+        for (int j = 0; j < 3; j++) {
+            state = state * 6364136223846793005u + 1442695040888963407u;
+            damaged[(state >> 20) % n_bytes] = (char)(state >> 56);
+        }
+        if (gyre_topo_xml_parse("damaged", damaged, n_bytes, &topo) == GYRE_SUCCESS)
+            gyre_topo_fini(&topo);
+        else
+            n_refused++;
+        free(damaged);
+    }
+    CHECK_MSG(n_refused > 100 && n_refused < 2000, "%d", n_refused);
+    free(text);
+}
+
+#else
+
+static void without_libxml2_reading_names_the_fix(void)
+{
+    struct gyre_topo topo;
+    CHECK_FAILS(gyre_topo_xml_read("x", &topo), GYRE_ERROR_UNSUPPORTED, "libxml2-dev");
+}
+
+#endif
+
+static void clocks_are_those_of_the_gpu_that_was_asked_for(void)
+{
+    struct gyre_nvml_clocks *clocks = NULL;
+    unsigned sm_mhz = 0, memory_mhz = 0;
+    CHECK_OK(gyre_nvml_clocks_open(FAKE_NVML, "0000:33:00.0", &clocks));
+    CHECK_OK(gyre_nvml_clocks_read(clocks, &sm_mhz, &memory_mhz));
+    CHECK_MSG(sm_mhz == 1003 && memory_mhz == 2003, "%u and %u", sm_mhz, memory_mhz);
+    gyre_nvml_clocks_close(clocks);
+    CHECK_FAILS(gyre_nvml_clocks_open(FAKE_NVML, "0000:99:00.0", &clocks), GYRE_ERROR_DEVICE,
+                "0000:99:00.0");
+    CHECK_FAILS(gyre_nvml_clocks_open("/nonexistent/libnvml.so", "0000:33:00.0", &clocks),
+                GYRE_ERROR_UNSUPPORTED, "no NVML");
+    gyre_nvml_clocks_close(NULL);
+}
+
+static const struct test_case cases[] = {
+    {"clocks are those of the GPU that was asked for",
+     clocks_are_those_of_the_gpu_that_was_asked_for},
+    {"two GPUs behind one switch are PIX", two_gpus_behind_one_switch_are_pix},
+    {"an NVSwitch host has NVL between GPUs and a NIC each",
+     an_nvswitch_host_has_nvl_between_gpus_and_a_nic_each},
+    {"equal machines hash equal and others do not", equal_machines_hash_equal_and_others_do_not},
+    {"a PC has its GPU and its interface at PHB", a_pc_has_its_gpu_and_its_interface_at_phb},
+    {"a VM with one bus spreads its GPUs over its NICs",
+     a_vm_with_one_bus_spreads_its_gpus_over_its_nics},
+    {"a caller's bus ids decide which GPUs and their order",
+     a_callers_bus_ids_decide_which_gpus_and_their_order},
+    {"levels parse as words and legacy numbers", levels_parse_as_words_and_legacy_numbers},
+    {"bus ids have one form", bus_ids_have_one_form},
+#ifdef GYRE_WITH_LIBXML2
+    {"what is written reads back equal", what_is_written_reads_back_equal},
+    {"a dump replaces files and nothing else", a_dump_replaces_files_and_nothing_else},
+    {"GPUs joined by bridges and package links have NVB, C2C and P2C",
+     gpus_joined_by_bridges_and_package_links_have_nvb_c2c_and_p2c},
+    {"malformed XML is refused with a reason", malformed_xml_is_refused_with_a_reason},
+    {"huge XML is refused", huge_xml_is_refused},
+    {"damaged XML never breaks the reader", damaged_xml_never_breaks_the_reader},
+#else
+    {"without libxml2 reading names the fix", without_libxml2_reading_names_the_fix},
+#endif
+};
+
+TEST_MAIN(cases)

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The topology in a communicator: GYRE_TOPO_FILE, GYRE_TOPO_DUMP_FILE and GYRE_P2P_LEVEL, set on
+ * one rank or on all. GPUs are made up; the ranks' device is the host.
+ */
+#include "core/base/param.h"
+#include "core/base/util.h"
+#include "core/topo/topo.h"
+#include "tests/support/ranks.h"
+#include "transport/transport.h"
+
+#include <sys/stat.h>
+
+/* Two GPUs behind one switch, a third on the other NUMA node, a NIC. */
+static const char machine_xml[] =
+    "<system version='1'><cpu numaid='0'><pci busid='0000:10:00.0' class='0x060400'>"
+    "<pci busid='0000:12:00.0' class='0x030200'><gpu dev='0' sm='90'/></pci>"
+    "<pci busid='0000:13:00.0' class='0x030200'><gpu dev='1' sm='90'/></pci>"
+    "<pci busid='0000:14:00.0' class='0x020700'><nic><net name='mlx5_0' dev='0' port='1' "
+    "speed='400000'/></nic></pci></pci></cpu>"
+    "<cpu numaid='1'><pci busid='0000:83:00.0' class='0x030200'><gpu dev='2' sm='90'/></pci></cpu>"
+    "</system>";
+
+static void write_file(char *path_out, const char *text)
+{
+    strcpy(path_out, "/tmp/gyre_topology_XXXXXX");
+    const int fd = mkstemp(path_out);
+    CHECK(fd >= 0);
+    CHECK(write(fd, text, strlen(text)) == (ssize_t)strlen(text));
+    close(fd);
+}
+
+/* ---- inits that fail ---------------------------------------------------------------------- */
+
+struct bad_init {
+    const char *variable;
+    const char *value;
+    const char *expected;
+    int only_rank; /* -1 = all */
+};
+
+/* Every rank of three must fail with the expected words. */
+static void run_bad_init(const struct bad_init *bad)
+{
+    enum { N = 3 };
+    pid_t pids[N];
+    struct test_rendezvous *shared =
+        mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    for (int rank = 0; rank < N; rank++) {
+        fflush(NULL);
+        pids[rank] = fork();
+        if (pids[rank] != 0)
+            continue;
+        gyre_comm *comm;
+        gyre_config config = GYRE_CONFIG_INIT;
+        config.device_kind = GYRE_DEVICE_HOST;
+        test_n_failures = 0;
+        if (bad->only_rank < 0 || bad->only_rank == rank)
+            setenv(bad->variable, bad->value, 1);
+        if (rank == 0) {
+            CHECK_OK(gyre_get_unique_id(&shared->id));
+            gyre_store_release_u32(&shared->is_ready, 1);
+        }
+        while (gyre_load_acquire_u32(&shared->is_ready) == 0)
+            sched_yield();
+        CHECK(gyre_comm_init_rank(&comm, N, &shared->id, rank, &config) != GYRE_SUCCESS);
+        CHECK_MSG(strstr(gyre_last_error(), bad->expected) != NULL, "rank %d: %s", rank,
+                  gyre_last_error());
+        exit(test_n_failures == 0 ? 0 : 1);
+    }
+    for (int rank = 0; rank < N; rank++)
+        CHECK_MSG(test_wait_rank(pids[rank]), "rank %d, %s=%s", rank, bad->variable, bad->value);
+    munmap(shared, sizeof(*shared));
+}
+
+static void a_bad_level_word_fails_on_every_rank_and_lists_the_legal_ones(void)
+{
+    run_bad_init(&(struct bad_init){"GYRE_P2P_LEVEL", "NEAR", "PHB", -1});
+    run_bad_init(&(struct bad_init){"GYRE_P2P_LEVEL", "NEAR", "PHB", 2});
+    run_bad_init(&(struct bad_init){"NCCL_P2P_LEVEL", "-1", "NCCL_P2P_LEVEL", 0});
+}
+
+static void a_bad_topology_file_fails_on_every_rank(void)
+{
+    char path[64];
+    run_bad_init(&(struct bad_init){"GYRE_TOPO_FILE", "/nowhere/topo.xml", "/nowhere/topo.xml", 1});
+    write_file(path, "<system version='1'>\n<cpu numaid='zero'/></system>");
+    run_bad_init(&(struct bad_init){"GYRE_TOPO_FILE", path, "GYRE_TOPO_FILE", -1});
+#ifdef GYRE_WITH_LIBXML2
+    run_bad_init(&(struct bad_init){"GYRE_TOPO_FILE", path, "numaid=\"zero\"", 2});
+#endif
+    CHECK(unlink(path) == 0);
+}
+
+static void a_dump_that_cannot_be_written_fails_on_every_rank(void)
+{
+    run_bad_init(
+        &(struct bad_init){"GYRE_TOPO_DUMP_FILE", "/nowhere/dump.xml", "GYRE_TOPO_DUMP_FILE", -1});
+}
+
+/* ---- files -------------------------------------------------------------------------------- */
+
+static void nothing(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    (void)comm;
+    (void)rank;
+    (void)n_ranks;
+    (void)argument;
+}
+
+static void what_is_read_is_dumped_once_a_host(void)
+{
+#ifdef GYRE_WITH_LIBXML2
+    char path[64], directory[] = "/tmp/gyre_topology_XXXXXX", dump[64];
+    struct gyre_topo read, dumped;
+    write_file(path, machine_xml);
+    CHECK(mkdtemp(directory) != NULL);
+    snprintf(dump, sizeof(dump), "%s/dump.xml", directory);
+    setenv("GYRE_TOPO_FILE", path, 1);
+    setenv("GYRE_TOPO_DUMP_FILE", dump, 1);
+    test_on_processes(3, nothing, NULL);
+    unsetenv("GYRE_TOPO_FILE");
+    unsetenv("GYRE_TOPO_DUMP_FILE");
+    CHECK_OK(gyre_topo_xml_read(path, &read));
+    CHECK_OK(gyre_topo_xml_read(dump, &dumped));
+    CHECK(gyre_topo_count(&dumped, GYRE_TOPO_GPU) == 3);
+    CHECK(gyre_topo_hash(&dumped) == gyre_topo_hash(&read));
+    gyre_topo_fini(&read);
+    gyre_topo_fini(&dumped);
+    CHECK(unlink(path) == 0 && unlink(dump) == 0);
+    CHECK(rmdir(directory) == 0); /* nothing half written is left */
+#endif
+}
+
+static void the_machine_is_dumped_when_no_file_is_given(void)
+{
+    char directory[] = "/tmp/gyre_topology_XXXXXX", dump[64];
+    struct stat stats;
+    CHECK(mkdtemp(directory) != NULL);
+    snprintf(dump, sizeof(dump), "%s/dump.xml", directory);
+    setenv("GYRE_TOPO_DUMP_FILE", dump, 1);
+    test_on_processes(2, nothing, NULL);
+    unsetenv("GYRE_TOPO_DUMP_FILE");
+    CHECK(stat(dump, &stats) == 0 && stats.st_size > 0);
+    CHECK(unlink(dump) == 0 && rmdir(directory) == 0);
+}
+
+/* ---- levels between GPUs ------------------------------------------------------------------ */
+
+#ifdef GYRE_WITH_LIBXML2
+
+static struct gyre_peer_info made_up_gpu(uint32_t rank, const char *bus_id)
+{
+    struct gyre_peer_info info;
+    memset(&info, 0, sizeof(info));
+    info.rank = rank;
+    info.process_id = rank;
+    info.device.kind = GYRE_DEVICE_CUDA;
+    info.path_level = GYRE_PEER_PATH_UNKNOWN;
+    snprintf(info.device.pci_bus_id, sizeof(info.device.pci_bus_id), "%s", bus_id);
+    return info;
+}
+
+/* Does GYRE_P2P_LEVEL rule this pair out? Other reasons (a build without CUDA) do not count. */
+static bool is_ruled_out(const char *level, const struct gyre_peer_info *mine,
+                         const struct gyre_peer_info *peer)
+{
+    struct gyre_params params;
+    char text[64], why[160] = "";
+    char *environment[] = {text, NULL};
+    snprintf(text, sizeof(text), "GYRE_P2P_LEVEL=%s", level);
+    CHECK_OK(gyre_params_from(environment, &params));
+    return !gyre_transport_p2p.reachable(&params, mine, peer, why, sizeof(why)) &&
+           strstr(why, "GYRE_P2P_LEVEL allows") != NULL;
+}
+
+static void p2p_level_limits_the_path_between_gpus(void)
+{
+    struct gyre_topo topo;
+    CHECK_OK(gyre_topo_xml_parse("test", machine_xml, sizeof(machine_xml) - 1, &topo));
+    const struct gyre_peer_info mine = made_up_gpu(0, "0000:12:00.0");
+    struct gyre_peer_info near = made_up_gpu(1, "0000:13:00.0");
+    struct gyre_peer_info far = made_up_gpu(2, "0000:83:00.0");
+    struct gyre_peer_info stranger = made_up_gpu(3, "0000:99:00.0");
+    struct gyre_peer_info remote = made_up_gpu(4, "0000:13:00.0");
+    remote.host_hash = 1;
+    gyre_peer_info_measure(&topo, &mine, &near);
+    gyre_peer_info_measure(&topo, &mine, &far);
+    gyre_peer_info_measure(&topo, &mine, &stranger);
+    gyre_peer_info_measure(&topo, &mine, &remote);
+    CHECK(near.path_level == GYRE_TOPO_PIX);
+    CHECK(far.path_level == GYRE_TOPO_SYS);
+    CHECK(stranger.path_level == GYRE_PEER_PATH_UNKNOWN);
+    CHECK(remote.path_level == GYRE_PEER_PATH_UNKNOWN);
+    CHECK(!is_ruled_out("PIX", &mine, &near));
+    CHECK(!is_ruled_out("1", &mine, &near));
+    CHECK(is_ruled_out("NVL", &mine, &near));
+    CHECK(is_ruled_out("0", &mine, &near));
+    CHECK(is_ruled_out("PHB", &mine, &far));
+    CHECK(is_ruled_out("3", &mine, &far));
+    CHECK(!is_ruled_out("SYS", &mine, &far));
+    CHECK(!is_ruled_out("5", &mine, &far));
+    CHECK(is_ruled_out("PHB", &mine, &stranger));
+    CHECK(!is_ruled_out("SYS", &mine, &stranger));
+    gyre_topo_fini(&topo);
+}
+
+#endif
+
+static const struct test_case cases[] = {
+    {"a bad level word fails on every rank and lists the legal ones",
+     a_bad_level_word_fails_on_every_rank_and_lists_the_legal_ones},
+    {"a bad topology file fails on every rank", a_bad_topology_file_fails_on_every_rank},
+    {"a dump that cannot be written fails on every rank",
+     a_dump_that_cannot_be_written_fails_on_every_rank},
+    {"what is read is dumped once a host", what_is_read_is_dumped_once_a_host},
+    {"the machine is dumped when no file is given", the_machine_is_dumped_when_no_file_is_given},
+#ifdef GYRE_WITH_LIBXML2
+    {"P2P_LEVEL limits the path between GPUs", p2p_level_limits_the_path_between_gpus},
+#endif
+};
+
+TEST_MAIN(cases)

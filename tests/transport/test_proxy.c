@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * transport/proxy: the thread serves, naps, wakes and ends; memory of proxied FIFO ends.
+ */
+#include "core/base/sync.h"
+#include "core/base/util.h"
+#include "tests/support/check.h"
+#include "transport/proxy.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PATIENCE_NS 20000000000ULL
+
+struct counter {
+    uint32_t n_polls;
+    uint32_t n_wanted; /* polls that claim to have moved something */
+    uint32_t n_moved;
+};
+
+static bool count(void *context)
+{
+    struct counter *counter = context;
+    gyre_fetch_add_u32(&counter->n_polls, 1);
+    if (gyre_load_relaxed_u32(&counter->n_moved) >= gyre_load_acquire_u32(&counter->n_wanted))
+        return false;
+    gyre_fetch_add_u32(&counter->n_moved, 1);
+    return true;
+}
+
+static bool reaches(const uint32_t *word, uint32_t value)
+{
+    const uint64_t deadline_ns = gyre_now_ns() + PATIENCE_NS;
+    while (gyre_load_acquire_u32(word) < value && gyre_now_ns() < deadline_ns)
+        sched_yield();
+    return gyre_load_acquire_u32(word) >= value;
+}
+
+static void all_clients_are_polled_until_they_are_done(void)
+{
+    struct gyre_fault fault;
+    gyre_fault_init(&fault);
+    struct counter counters[3] = {{.n_wanted = 10}, {.n_wanted = 1000}, {.n_wanted = 1}};
+    const struct gyre_proxy_client clients[3] = {
+        {.poll = count, .context = &counters[0]},
+        {.poll = count, .context = &counters[1]},
+        {.poll = count, .context = &counters[2]},
+    };
+    struct gyre_proxy *proxy = NULL;
+    CHECK_OK(gyre_proxy_open(clients, 3, 0, &fault, &proxy));
+    CHECK(reaches(&counters[0].n_moved, 10));
+    CHECK(reaches(&counters[1].n_moved, 1000));
+    CHECK(reaches(&counters[2].n_moved, 1));
+    gyre_proxy_close(proxy);
+    gyre_fault_fini(&fault);
+}
+
+static void idle_naps_and_wakes_leave_the_thread_usable(void)
+{
+    struct gyre_fault fault;
+    gyre_fault_init(&fault);
+    struct counter counter = {0};
+    const struct gyre_proxy_client client = {.poll = count, .context = &counter};
+    struct gyre_proxy *proxy = NULL;
+    CHECK_OK(gyre_proxy_open(&client, 1, 0, &fault, &proxy));
+    for (uint32_t i = 1; i <= 200; i++) {
+        /* Long enough for a nap to begin now and then, in any phase of it. */
+        const struct timespec pause = {0, (long)(i * 5000)};
+        if (i % 4 == 0)
+            nanosleep(&pause, NULL);
+        gyre_store_release_u32(&counter.n_wanted, i);
+        gyre_proxy_wake(proxy);
+        CHECK(reaches(&counter.n_moved, i));
+    }
+    gyre_proxy_close(proxy);
+    gyre_fault_fini(&fault);
+}
+
+static void an_idle_thread_polls_rarely_until_its_descriptor_is_ready(void)
+{
+    struct gyre_fault fault;
+    gyre_fault_init(&fault);
+    struct counter counter = {0};
+    const int fd = eventfd(0, EFD_NONBLOCK);
+    const struct gyre_proxy_client client = {.poll = count, .context = &counter, .nap_fd = &fd};
+    struct gyre_proxy *proxy = NULL;
+    CHECK_OK(gyre_proxy_open(&client, 1, 0, &fault, &proxy));
+    const struct timespec warm = {0, 20000000};
+    nanosleep(&warm, NULL); /* past the warm phase; more does not matter */
+    const uint32_t n_before = gyre_load_acquire_u32(&counter.n_polls);
+    const uint64_t began_ns = gyre_now_ns();
+    const struct timespec idle = {0, 100000000};
+    nanosleep(&idle, NULL);
+    const uint64_t idle_us = (gyre_now_ns() - began_ns) / 1000;
+    const uint32_t n_idle = gyre_load_acquire_u32(&counter.n_polls) - n_before;
+    CHECK_MSG(n_idle < idle_us / 50, "%u polls in %" PRIu64 " us", n_idle, idle_us);
+    /* Ready for good: naps end at once, so polls come in any number. */
+    const uint64_t one = 1;
+    CHECK(write(fd, &one, sizeof(one)) == (ssize_t)sizeof(one));
+    CHECK(reaches(&counter.n_polls, n_before + n_idle + 10000));
+    gyre_proxy_close(proxy);
+    close(fd);
+    gyre_fault_fini(&fault);
+}
+
+/* A client that knows which thread may move what, and notices two polls at a time. */
+struct shared_work {
+    struct counter counter;
+    uint32_t n_inside;
+    uint32_t n_overlaps;
+    uint32_t n_settled;
+    bool leaves_it_to_thread;
+    uint32_t leaves_it_to_helper;
+    pthread_t helper;
+};
+
+static bool count_alone(void *context)
+{
+    struct shared_work *work = context;
+    if (gyre_fetch_add_u32(&work->n_inside, 1) != 0)
+        gyre_fetch_add_u32(&work->n_overlaps, 1);
+    const bool is_mine = pthread_equal(pthread_self(), work->helper)
+                             ? !work->leaves_it_to_thread
+                             : gyre_load_acquire_u32(&work->leaves_it_to_helper) == 0;
+    const bool has_moved = is_mine && count(&work->counter);
+    gyre_fetch_add_u32(&work->n_inside, UINT32_MAX); /* minus one */
+    return has_moved;
+}
+
+static bool has_uncounted(const void *context, bool has_credit)
+{
+    const struct shared_work *work = context;
+    (void)has_credit;
+    return gyre_load_relaxed_u32(&work->counter.n_moved) <
+           gyre_load_acquire_u32(&work->counter.n_wanted);
+}
+
+static bool count_settling(void *context)
+{
+    struct shared_work *work = context;
+    gyre_fetch_add_u32(&work->n_settled, 1);
+    return false;
+}
+
+static void help_shares_the_clients_with_the_thread(void)
+{
+    struct gyre_fault fault;
+    gyre_fault_init(&fault);
+    struct shared_work work = {.helper = pthread_self()};
+    const struct gyre_proxy_client client = {
+        .poll = count_alone, .is_behind = has_uncounted, .context = &work};
+    struct gyre_proxy *proxy = NULL;
+    CHECK_OK(gyre_proxy_open(&client, 1, 0, &fault, &proxy));
+    for (uint32_t i = 1; i <= 20000; i++) { /* whoever comes first */
+        gyre_store_release_u32(&work.counter.n_wanted, i);
+        (void)gyre_proxy_help(proxy, false);
+    }
+    (void)gyre_proxy_help(proxy, true);
+    CHECK(reaches(&work.counter.n_moved, 20000));
+    gyre_store_release_u32(&work.leaves_it_to_helper, 1);
+    gyre_store_release_u32(&work.counter.n_wanted, 20001);
+    const uint64_t deadline_ns = gyre_now_ns() + PATIENCE_NS;
+    bool has_helped = false;
+    while (!has_helped && gyre_now_ns() < deadline_ns) {
+        has_helped = gyre_proxy_help(proxy, false);
+        sched_yield(); /* the thread may be in its round */
+    }
+    CHECK(has_helped);
+    gyre_proxy_close(proxy);
+    CHECK(work.n_overlaps == 0);
+    CHECK(work.counter.n_moved == 20001);
+    gyre_fault_fini(&fault);
+}
+
+static void the_thread_finishes_what_help_leaves(void)
+{
+    struct gyre_fault fault;
+    gyre_fault_init(&fault);
+    struct shared_work work = {.helper = pthread_self(), .leaves_it_to_thread = true};
+    const struct gyre_proxy_client client = {.poll = count_alone,
+                                             .is_behind = has_uncounted,
+                                             .settle = count_settling,
+                                             .context = &work};
+    struct gyre_proxy *proxy = NULL;
+    CHECK_OK(gyre_proxy_open(&client, 1, 0, &fault, &proxy));
+    CHECK(reaches(&work.n_settled, 1)); /* before its first nap */
+    for (uint32_t i = 1; i <= 200; i++) {
+        gyre_store_release_u32(&work.counter.n_wanted, i);
+        CHECK(!gyre_proxy_help(proxy, true));
+        CHECK(reaches(&work.counter.n_moved, i));
+    }
+    gyre_proxy_close(proxy);
+    CHECK(work.n_overlaps == 0);
+    gyre_fault_fini(&fault);
+}
+
+static void a_raised_fault_ends_the_thread(void)
+{
+    struct gyre_fault fault;
+    gyre_fault_init(&fault);
+    struct counter counter = {0};
+    const struct gyre_proxy_client client = {.poll = count, .context = &counter};
+    struct gyre_proxy *proxy = NULL;
+    CHECK_OK(gyre_proxy_open(&client, 1, 0, &fault, &proxy));
+    CHECK(reaches(&counter.n_polls, 1));
+    gyre_fault_raise(&fault, GYRE_ERROR_REMOTE, "test");
+    /* It stops polling: two counts a while apart are equal at last. */
+    const uint64_t deadline_ns = gyre_now_ns() + PATIENCE_NS;
+    const struct timespec pause = {0, 5000000};
+    uint32_t before, after;
+    do {
+        before = gyre_load_acquire_u32(&counter.n_polls);
+        nanosleep(&pause, NULL);
+        after = gyre_load_acquire_u32(&counter.n_polls);
+    } while (before != after && gyre_now_ns() < deadline_ns);
+    CHECK(before == after);
+    gyre_proxy_close(proxy);
+    gyre_fault_fini(&fault);
+}
+
+static void proxied_ends_have_memory_of_their_own(void)
+{
+    const struct gyre_fifo_spec spec = {.n_fifos = 3, .depth = 3, .slot_bytes = {5000, 64, 64}};
+    enum { N = 6 };
+    struct gyre_proxy_fifo fifos[N];
+    struct gyre_device *device = NULL;
+    void *memory = NULL;
+    size_t n_bytes = 0;
+    CHECK_OK(gyre_device_host.open(-1, &device));
+    CHECK_OK(gyre_proxy_fifos_alloc(device, &spec, N, &memory, &n_bytes, fifos));
+    const unsigned char *end = (const unsigned char *)memory + n_bytes;
+    for (int i = 0; i < N; i++) {
+        CHECK((uintptr_t)fifos[i].slots % 4096 == 0);
+        CHECK((uintptr_t)fifos[i].inbox % 64 == 0 && (uintptr_t)fifos[i].credit % 64 == 0);
+        CHECK(fifos[i].inbox->tail[0] == 0 && fifos[i].credit->head[0] == 0);
+        CHECK(fifos[i].slots + 3 * 5000 <= end);
+        memset(fifos[i].slots, i, 3 * 5000);
+        memset(fifos[i].inbox, i, sizeof(*fifos[i].inbox));
+        memset(fifos[i].credit, i, sizeof(*fifos[i].credit));
+        const struct gyre_connector connector = gyre_proxy_connector(&fifos[i], &spec);
+        CHECK(connector.slots[0] == fifos[i].slots && connector.slots[1] == NULL);
+        CHECK(connector.inbox == fifos[i].inbox && connector.credit == fifos[i].credit);
+        CHECK(connector.is_proxied == 1 && connector.depth == 3);
+    }
+    for (int i = 0; i < N; i++) { /* nobody wrote into another's */
+        CHECK(fifos[i].slots[0] == i && fifos[i].slots[3 * 5000 - 1] == i);
+        CHECK((fifos[i].inbox->slot_info[GYRE_MAX_DEPTH - 1] & 255) == (uint64_t)i);
+        CHECK((fifos[i].credit->head[7] & 255) == (uint64_t)i);
+    }
+    device->ops->host_free(device, memory);
+}
+
+static const struct test_case cases[] = {
+    {"all clients are polled until they are done", all_clients_are_polled_until_they_are_done},
+    {"idle naps and wakes leave the thread usable", idle_naps_and_wakes_leave_the_thread_usable},
+    {"an idle thread polls rarely until its descriptor is ready",
+     an_idle_thread_polls_rarely_until_its_descriptor_is_ready},
+    {"help shares the clients with the thread", help_shares_the_clients_with_the_thread},
+    {"the thread finishes what help leaves", the_thread_finishes_what_help_leaves},
+    {"a raised fault ends the thread", a_raised_fault_ends_the_thread},
+    {"proxied ends have memory of their own", proxied_ends_have_memory_of_their_own},
+};
+
+TEST_MAIN(cases)

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Ranks that die, fail or give up while data sockets connect: all others end soon, with the name of
+ * the rank and the cause, and not after GYRE_BOOTSTRAP_TIMEOUT.
+ */
+#include "core/base/sync.h"
+#include "core/base/util.h"
+#include "core/gyre.h"
+#include "tests/support/ranks.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+
+enum { N_RANKS = 3, VICTIM = 2 };
+
+/* Far less than BOOTSTRAP_TIMEOUT, far more than a loaded machine needs. */
+#define SOON_NS           20000000000ULL
+#define BOOTSTRAP_TIMEOUT "90"
+
+enum way { DIES, FAILS, STOPS };
+
+struct shared {
+    gyre_unique_id id;
+    uint32_t is_ready;
+    uint32_t is_connecting; /* the victim has come to its data sockets */
+};
+
+static struct shared *shared;
+static enum way way;
+static bool is_victim;
+
+/* These two stand in for libc's in this program. The victim takes connections for its data sockets
+ * only, because rank 0 carries the rendezvous. */
+int accept4(int fd, __SOCKADDR_ARG address, socklen_t *restrict n_address, int flags)
+{
+    if (is_victim && way != FAILS) {
+        gyre_store_release_u32(&shared->is_connecting, 1);
+        raise(way == DIES ? SIGKILL : SIGSTOP);
+    }
+    return (int)syscall(SYS_accept4, fd, address.__sockaddr__, n_address, flags);
+}
+
+int eventfd(unsigned int value, int flags)
+{
+    if (is_victim && way == FAILS && flags == EFD_CLOEXEC) { /* the reception of data sockets */
+        errno = EMFILE;
+        return -1;
+    }
+    return (int)syscall(SYS_eventfd2, value, flags);
+}
+
+static void make_shared(enum way the_way)
+{
+    shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    way = the_way;
+}
+
+static gyre_status join(int rank, int blocking, gyre_comm **comm_out)
+{
+    gyre_config config = GYRE_CONFIG_INIT;
+    config.device_kind = GYRE_DEVICE_HOST;
+    config.blocking = blocking;
+    is_victim = rank == VICTIM;
+    if (rank == 0) {
+        CHECK_OK(gyre_get_unique_id(&shared->id));
+        gyre_store_release_u32(&shared->is_ready, 1);
+    }
+    while (gyre_load_acquire_u32(&shared->is_ready) == 0)
+        sched_yield();
+    return gyre_comm_init_rank(comm_out, N_RANKS, &shared->id, rank, &config);
+}
+
+static void expect_failed_init(int rank, const char *name, const char *cause)
+{
+    gyre_comm *comm = NULL;
+    const uint64_t began_ns = gyre_now_ns();
+    const gyre_status status = join(rank, 1, &comm);
+    printf("     rank %d: init ended after %.2f s\n", rank,
+           (double)(gyre_now_ns() - began_ns) / 1e9);
+    CHECK_MSG(status == GYRE_ERROR_REMOTE, "rank %d: %s", rank, gyre_status_name(status));
+    CHECK_MSG(strstr(gyre_last_error(), name) != NULL && strstr(gyre_last_error(), cause) != NULL,
+              "rank %d: %s", rank, gyre_last_error());
+}
+
+/* @body: of each rank but the victim. */
+static void fork_ranks(void (*body)(int rank), pid_t *pids_out)
+{
+    for (int rank = 0; rank < N_RANKS; rank++) {
+        gyre_comm *comm = NULL;
+        fflush(NULL);
+        pids_out[rank] = fork();
+        if (pids_out[rank] != 0)
+            continue;
+        test_n_failures = 0;
+        if (rank == VICTIM)
+            CHECK(join(rank, 1, &comm) != GYRE_SUCCESS);
+        else
+            body(rank);
+        exit(test_n_failures == 0 ? 0 : 1); /* as programs do: the rendezvous finishes */
+    }
+}
+
+static void expect_death(int rank)
+{
+    expect_failed_init(rank, "rank 2 is gone", "exited or closed its connection");
+}
+
+static void expect_report(int rank)
+{
+    expect_failed_init(rank, "rank 2 gave up", "eventfd: Too many open files");
+}
+
+static void victim_ends(enum way the_way, void (*body)(int rank))
+{
+    pid_t pids[N_RANKS];
+    make_shared(the_way);
+    const uint64_t began_ns = gyre_now_ns();
+    fork_ranks(body, pids);
+    CHECK(test_wait_rank(pids[0]));
+    CHECK(test_wait_rank(pids[1]));
+    CHECK(gyre_now_ns() - began_ns < SOON_NS);
+    CHECK(test_wait_rank(pids[VICTIM]) == (the_way == FAILS));
+    munmap(shared, sizeof(*shared));
+}
+
+static void a_rank_that_dies_while_sockets_connect_ends_the_others_set_up(void)
+{
+    victim_ends(DIES, expect_death);
+}
+
+static void a_rank_that_fails_while_sockets_connect_ends_the_others_set_up(void)
+{
+    victim_ends(FAILS, expect_report);
+}
+
+static void wait_until_connecting(void)
+{
+    while (gyre_load_acquire_u32(&shared->is_connecting) == 0)
+        sched_yield();
+}
+
+static void end_stopped_victim(const pid_t *pids)
+{
+    int status = 0;
+    kill(pids[VICTIM], SIGKILL);
+    CHECK(waitpid(pids[VICTIM], &status, 0) == pids[VICTIM]);
+    munmap(shared, sizeof(*shared));
+}
+
+static void expect_death_of_1(int rank)
+{
+    expect_failed_init(rank, "rank 1 is gone", "exited or closed its connection");
+}
+
+/* Rank 0 then waits in a handshake with a rank that is stopped. */
+static void a_handshake_that_stands_still_is_left_when_a_third_rank_dies(void)
+{
+    pid_t pids[N_RANKS];
+    int status = 0;
+    make_shared(STOPS);
+    fork_ranks(expect_death_of_1, pids);
+    wait_until_connecting();
+    const uint64_t began_ns = gyre_now_ns();
+    kill(pids[1], SIGKILL);
+    CHECK(test_wait_rank(pids[0]));
+    CHECK(gyre_now_ns() - began_ns < SOON_NS);
+    CHECK(waitpid(pids[1], &status, 0) == pids[1]);
+    end_stopped_victim(pids);
+}
+
+static void abort_or_hear_of_it(int rank)
+{
+    gyre_comm *comm = NULL;
+    if (rank == 1) {
+        expect_failed_init(rank, "rank 0 gave up", "gave up a communicator");
+        return;
+    }
+    CHECK(join(rank, 0, &comm) == GYRE_IN_PROGRESS);
+    wait_until_connecting();
+    CHECK_OK(gyre_comm_abort(comm));
+    CHECK_OK(gyre_comm_destroy(comm)); /* waits for the thread that made it */
+}
+
+static void an_abort_ends_set_up_on_all_ranks(void)
+{
+    pid_t pids[N_RANKS];
+    make_shared(STOPS);
+    const uint64_t began_ns = gyre_now_ns();
+    fork_ranks(abort_or_hear_of_it, pids);
+    CHECK(test_wait_rank(pids[0]));
+    CHECK(test_wait_rank(pids[1]));
+    CHECK(gyre_now_ns() - began_ns < SOON_NS);
+    end_stopped_victim(pids);
+}
+
+static const struct test_case cases[] = {
+    {"a rank that dies while sockets connect ends the others' set-up",
+     a_rank_that_dies_while_sockets_connect_ends_the_others_set_up},
+    {"a rank that fails while sockets connect ends the others' set-up",
+     a_rank_that_fails_while_sockets_connect_ends_the_others_set_up},
+    {"a handshake that stands still is left when a third rank dies",
+     a_handshake_that_stands_still_is_left_when_a_third_rank_dies},
+    {"an abort ends set-up on all ranks", an_abort_ends_set_up_on_all_ranks},
+};
+
+int main(int argc, char **argv)
+{
+    setenv("GYRE_TRANSPORT", "socket", 1);
+    setenv("GYRE_SOCKET_IFNAME", "=lo", 1);
+    setenv("GYRE_BOOTSTRAP_TIMEOUT", BOOTSTRAP_TIMEOUT, 1);
+    return test_main(argc, argv, cases, GYRE_ARRAY_LENGTH(cases));
+}

@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * transport/socket: what is particular to sockets. Strangers during set-up, dead peers, peers that
+ * never come, orderly ends, frames that break the protocol.
+ */
+#include "bootstrap/bootstrap.h"
+#include "core/base/sync.h"
+#include "core/base/util.h"
+#include "tests/support/check.h"
+#include "tests/transport/transport_rig.h"
+#include "transport/socket.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PATIENCE_NS 30000000000ULL
+
+/* Ranks 0 and 1 as threads, opened; the test connects them. */
+struct duo {
+    struct gyre_params params;
+    struct gyre_peer_info infos[2];
+    struct gyre_fault faults[2];
+    struct gyre_transport *transports[2];
+    struct socket_blob views[2];
+    unsigned char blobs[2 * RIG_BLOB_BYTES];
+    size_t offsets[3];
+    struct gyre_connector connectors[2][2 * 4 * 2];
+    gyre_status statuses[2];
+    char causes[2][GYRE_CAUSE_MAX_BYTES];
+    uint64_t deadline_ns;
+};
+
+static const struct gyre_fifo_spec duo_spec = {.n_fifos = 4, .depth = 4, .slot_bytes = {65536}};
+static const uint16_t peers_of[2][1] = {{1}, {0}};
+
+static void duo_open(struct duo *duo, const uint8_t *secret_of_0)
+{
+    memset(duo, 0, sizeof(*duo));
+    rig_params(&duo->params, "=lo");
+    for (int r = 0; r < 2; r++) {
+        gyre_fault_init(&duo->faults[r]);
+        CHECK_OK(gyre_peer_info_fill(&duo->params, rig_device(), r, &duo->infos[r]));
+    }
+    size_t n_bytes = 0;
+    for (int r = 0; r < 2; r++) {
+        const struct gyre_transport_config config = {
+            .device = rig_device(),
+            .params = &duo->params,
+            .rank = r,
+            .n_ranks = 2,
+            .infos = duo->infos,
+            .peers = peers_of[r],
+            .n_peers = 1,
+            .spec = duo_spec,
+            .secret = r == 0 && secret_of_0 != NULL ? secret_of_0 : RIG_SECRET,
+            .authenticate = gyre_authenticate,
+            .fault = &duo->faults[r],
+        };
+        void *blob = NULL;
+        size_t blob_bytes = 0;
+        CHECK_OK(gyre_transport_socket.open(&config, &duo->transports[r], &blob, &blob_bytes));
+        memcpy(duo->blobs + n_bytes, blob, blob_bytes);
+        memcpy(&duo->views[r], blob, sizeof(duo->views[r]));
+        free(blob);
+        n_bytes += blob_bytes;
+        duo->offsets[r + 1] = n_bytes;
+    }
+    duo->deadline_ns = gyre_now_ns() + PATIENCE_NS;
+}
+
+struct duo_rank {
+    struct duo *duo;
+    int rank;
+};
+
+static void *connect_one(void *argument)
+{
+    const struct duo_rank *self = argument;
+    struct duo *duo = self->duo;
+    duo->statuses[self->rank] =
+        gyre_transport_socket.connect(duo->transports[self->rank], duo->blobs, duo->offsets,
+                                      duo->deadline_ns, duo->connectors[self->rank]);
+    snprintf(duo->causes[self->rank], GYRE_CAUSE_MAX_BYTES, "%s", gyre_cause());
+    return NULL;
+}
+
+static void duo_connect(struct duo *duo)
+{
+    pthread_t thread;
+    struct duo_rank other = {duo, 1}, self = {duo, 0};
+    CHECK(pthread_create(&thread, NULL, connect_one, &other) == 0);
+    connect_one(&self);
+    pthread_join(thread, NULL);
+}
+
+static void duo_close(struct duo *duo)
+{
+    for (int r = 0; r < 2; r++) {
+        if (duo->transports[r] != NULL)
+            gyre_transport_socket.close(duo->transports[r]);
+        gyre_fault_fini(&duo->faults[r]);
+    }
+}
+
+static bool waits_for_fault(struct gyre_fault *fault)
+{
+    const uint64_t deadline_ns = gyre_now_ns() + PATIENCE_NS;
+    while (!gyre_fault_is_raised(fault) && gyre_now_ns() < deadline_ns)
+        sched_yield();
+    return gyre_fault_is_raised(fault);
+}
+
+/* ---- strangers ---------------------------------------------------------------------------- */
+
+static int call(const struct duo *duo, int rank)
+{
+    int fd = -1;
+    CHECK_OK(gyre_sock_connect(&duo->views[rank].addresses[0].address, gyre_now_ns() + PATIENCE_NS,
+                               &fd));
+    return fd;
+}
+
+static void strangers_do_not_stall_set_up(void)
+{
+    enum { N = 300 }; /* more than are served at a time */
+    static struct duo duo;
+    static int fds[N];
+    static const char garbage[256] = "GET / HTTP/1.1\r\n\r\n";
+    duo_open(&duo, NULL);
+    for (int i = 0; i < N; i++) { /* rank 1 accepts */
+        fds[i] = call(&duo, 1);
+        if (i % 3 == 1)
+            CHECK(send(fds[i], garbage, sizeof(garbage), MSG_NOSIGNAL) > 0);
+        if (i % 3 == 2) {
+            gyre_sock_close(fds[i]);
+            fds[i] = -1;
+        }
+    }
+    const uint64_t began_ns = gyre_now_ns();
+    duo_connect(&duo);
+    CHECK_MSG(duo.statuses[0] == GYRE_SUCCESS, "%s", duo.causes[0]);
+    CHECK_MSG(duo.statuses[1] == GYRE_SUCCESS, "%s", duo.causes[1]);
+    /* Waiting for one silent stranger after the other would take its deadline 100 times. */
+    CHECK(gyre_now_ns() - began_ns < PATIENCE_NS);
+    for (int i = 0; i < N; i++)
+        if (fds[i] >= 0)
+            gyre_sock_close(fds[i]);
+    duo_close(&duo);
+}
+
+static void a_rank_with_another_secret_is_not_let_in(void)
+{
+    static struct duo duo;
+    duo_open(&duo, (const uint8_t *)"another secret, 32 bytes long ..");
+    duo.deadline_ns = gyre_now_ns() + 500000000;
+    duo_connect(&duo);
+    CHECK(duo.statuses[0] != GYRE_SUCCESS);
+    CHECK_MSG(strstr(duo.causes[0], "rank 1") != NULL, "%s", duo.causes[0]);
+    CHECK(duo.statuses[1] == GYRE_ERROR_TIMEOUT);
+    CHECK_MSG(strstr(duo.causes[1], "no connection came to lo from rank(s) 0") != NULL, "%s",
+              duo.causes[1]);
+    duo_close(&duo);
+}
+
+static void who_waits_in_vain_names_the_missing_rank(void)
+{
+    static struct duo duo;
+    duo_open(&duo, NULL);
+    duo.deadline_ns = gyre_now_ns() + 200000000;
+    struct duo_rank accepting = {&duo, 1};
+    connect_one(&accepting);
+    CHECK(duo.statuses[1] == GYRE_ERROR_TIMEOUT);
+    CHECK_MSG(strstr(duo.causes[1], "from rank(s) 0") != NULL, "%s", duo.causes[1]);
+    struct duo_rank connecting = {&duo, 0};
+    gyre_transport_socket.close(duo.transports[1]);
+    duo.transports[1] = NULL;
+    duo.deadline_ns = gyre_now_ns() + 200000000;
+    connect_one(&connecting);
+    CHECK(duo.statuses[0] != GYRE_SUCCESS);
+    CHECK_MSG(strstr(duo.causes[0], "rank 1") != NULL, "%s", duo.causes[0]);
+    duo_close(&duo);
+}
+
+static void set_up_ends_when_the_fault_is_raised(void)
+{
+    static struct duo duo;
+    duo_open(&duo, NULL);
+    gyre_fault_raise(&duo.faults[1], GYRE_ERROR_REMOTE, "rank 7 gave up");
+    struct duo_rank accepting = {&duo, 1};
+    connect_one(&accepting);
+    CHECK(duo.statuses[1] == GYRE_ERROR_REMOTE);
+    CHECK_MSG(strstr(duo.causes[1], "rank 7 gave up") != NULL, "%s", duo.causes[1]);
+    duo_close(&duo);
+}
+
+static void a_blob_that_is_none_is_refused(void)
+{
+    static struct duo duo;
+    duo_open(&duo, NULL);
+    struct duo_rank self = {&duo, 0};
+    duo.blobs[duo.offsets[1]] ^= 1;
+    connect_one(&self);
+    CHECK(duo.statuses[0] == GYRE_ERROR_REMOTE);
+    CHECK_MSG(strstr(duo.causes[0], "rank 1") != NULL, "%s", duo.causes[0]);
+    duo_close(&duo);
+}
+
+/* As the second subnet of an interface that the other host has no route to. */
+static void an_address_that_cannot_be_reached_is_passed_over(void)
+{
+    static struct duo duo;
+    duo_open(&duo, NULL);
+    struct socket_blob *blob = &duo.views[1];
+    const struct gyre_sock_address reachable = blob->addresses[0].address;
+    blob->n_addresses = 3;
+    blob->addresses[2].address = reachable;
+    blob->addresses[0].address.bytes[0] = 240; /* reserved: no host has it */
+    blob->addresses[1].address.port = 1;       /* nobody listens */
+    memcpy(duo.blobs + duo.offsets[1], blob, sizeof(*blob));
+    duo_connect(&duo);
+    CHECK_MSG(duo.statuses[0] == GYRE_SUCCESS, "%s", duo.causes[0]);
+    CHECK_MSG(duo.statuses[1] == GYRE_SUCCESS, "%s", duo.causes[1]);
+    duo_close(&duo);
+}
+
+static void loopback_alone_is_refused_between_networks(void)
+{
+    static struct duo duo;
+    duo_open(&duo, NULL);
+    duo.views[1].network_id ^= 1;
+    memcpy(duo.blobs + duo.offsets[1], &duo.views[1], sizeof(duo.views[1]));
+    struct duo_rank self = {&duo, 0};
+    connect_one(&self);
+    CHECK(duo.statuses[0] == GYRE_ERROR_INVALID_USAGE);
+    CHECK_MSG(strstr(duo.causes[0], "has only loopback addresses") != NULL &&
+                  strstr(duo.causes[0], "lo (127.0.0.1") != NULL,
+              "%s", duo.causes[0]);
+    duo_close(&duo);
+}
+
+/* ---- ends --------------------------------------------------------------------------------- */
+
+static void an_orderly_end_is_no_fault(void)
+{
+    static struct duo duo;
+    for (int first = 0; first < 2; first++) {
+        duo_open(&duo, NULL);
+        duo_connect(&duo);
+        CHECK(duo.statuses[0] == GYRE_SUCCESS && duo.statuses[1] == GYRE_SUCCESS);
+        gyre_transport_socket.close(duo.transports[first]);
+        duo.transports[first] = NULL;
+        struct socket_transport *other = (struct socket_transport *)duo.transports[1 - first];
+        const uint64_t deadline_ns = gyre_now_ns() + 200000000;
+        while (gyre_now_ns() < deadline_ns) {
+            gyre_proxy_wake(other->proxy);
+            sched_yield();
+        }
+        CHECK_MSG(!gyre_fault_is_raised(&duo.faults[1 - first]), "%s", duo.faults[1 - first].cause);
+        duo_close(&duo);
+    }
+}
+
+static void sending_to_a_rank_that_left_is_a_fault(void)
+{
+    static struct duo duo;
+    duo_open(&duo, NULL);
+    duo_connect(&duo);
+    gyre_transport_socket.close(duo.transports[1]);
+    duo.transports[1] = NULL;
+    /* One slot more than there is credit for, whatever happens to the first ones. */
+    struct gyre_inbox *inbox = duo.connectors[0][gyre_connector_index(&duo_spec, 1, 0, true)].inbox;
+    gyre_store_release_u64(&inbox->tail[0], duo_spec.depth + 1);
+    CHECK(waits_for_fault(&duo.faults[0]));
+    CHECK(duo.faults[0].status == GYRE_ERROR_REMOTE);
+    CHECK_MSG(strstr(duo.faults[0].cause, "rank 1") != NULL &&
+                  strstr(duo.faults[0].cause, "it left") != NULL,
+              "%s", duo.faults[0].cause);
+    duo_close(&duo);
+}
+
+/* So that who hears of its end does not blame the messenger. */
+static void a_rank_that_failed_passes_its_cause_on(void)
+{
+    static struct duo duo;
+    duo_open(&duo, NULL);
+    duo_connect(&duo);
+    gyre_fault_raise(&duo.faults[1], GYRE_ERROR_REMOTE, "rank 1: peer rank 7 died");
+    gyre_transport_socket.close(duo.transports[1]);
+    duo.transports[1] = NULL;
+    CHECK(waits_for_fault(&duo.faults[0]));
+    CHECK(duo.faults[0].status == GYRE_ERROR_REMOTE);
+    CHECK_MSG(strcmp(duo.faults[0].cause, "rank 1: peer rank 7 died") == 0, "%s",
+              duo.faults[0].cause);
+    duo_close(&duo);
+}
+
+/* All links share the time for goodbyes, and one to a rank that does not read may take all. */
+static void a_cause_is_told_also_when_no_time_is_left(void)
+{
+    static struct duo duo;
+    duo_open(&duo, NULL);
+    duo_connect(&duo);
+    struct socket_transport *teller = (struct socket_transport *)duo.transports[1];
+    gyre_proxy_close(teller->proxy);
+    teller->proxy = NULL;
+    socket_say_bye(&teller->peers[0].links[0], "rank 1: peer rank 7 died", gyre_now_ns());
+    CHECK(waits_for_fault(&duo.faults[0]));
+    CHECK_MSG(strcmp(duo.faults[0].cause, "rank 1: peer rank 7 died") == 0, "%s",
+              duo.faults[0].cause);
+    duo_close(&duo);
+}
+
+/* Rank 1 is killed while slots move; the others must name it. */
+static void die_in_the_middle(struct gyre_transport *transport, struct gyre_connector *connectors,
+                              int rank, void *context)
+{
+    struct rig_rank *self = context;
+    (void)transport;
+    rig_barrier(self);
+    if (rank == 1)
+        kill(getpid(), SIGKILL);
+    CHECK(!rig_traffic(self, connectors));
+    CHECK(waits_for_fault(&self->fault));
+    CHECK(self->fault.status == GYRE_ERROR_REMOTE);
+    CHECK_MSG(strstr(self->fault.cause, "peer rank 1 (") != NULL &&
+                  strstr(self->fault.cause, "over socket lo") != NULL,
+              "%s", self->fault.cause);
+}
+
+static void a_killed_peer_is_named(void)
+{
+    rig_run(&(struct rig_options){.ops = &gyre_transport_socket,
+                                  .spec = duo_spec,
+                                  .n_ranks = 3,
+                                  .use_processes = true,
+                                  .n_slots = 1000000,
+                                  .ifname = "=lo",
+                                  .body = die_in_the_middle});
+}
+
+/* ---- frames ------------------------------------------------------------------------------- */
+
+static void breaks_protocol(const struct socket_header *header, const char *words)
+{
+    static struct duo duo;
+    duo_open(&duo, NULL);
+    duo_connect(&duo);
+    /* Rank 1 stays idle, so that its descriptor is free for a frame of ours. */
+    const struct socket_transport *writer = (struct socket_transport *)duo.transports[1];
+    CHECK(send(writer->peers[0].links[0].fd, header, sizeof(*header), MSG_NOSIGNAL) ==
+          (ssize_t)sizeof(*header));
+    CHECK(waits_for_fault(&duo.faults[0]));
+    CHECK(duo.faults[0].status == GYRE_ERROR_REMOTE);
+    CHECK_MSG(strstr(duo.faults[0].cause, words) != NULL, "%s", duo.faults[0].cause);
+    duo_close(&duo);
+}
+
+static void frames_that_break_the_protocol_are_refused(void)
+{
+    breaks_protocol(&(struct socket_header){.kind = 9, .fifo = 0}, "no such kind");
+    breaks_protocol(&(struct socket_header){.kind = SOCKET_FRAME_DATA, .fifo = 4}, "no such FIFO");
+    breaks_protocol(&(struct socket_header){.kind = SOCKET_FRAME_DATA, .fifo = 1}, "no such FIFO");
+    breaks_protocol(&(struct socket_header){.kind = SOCKET_FRAME_DATA, .fifo = 0, .value = 65537},
+                    "larger than a slot");
+    breaks_protocol(&(struct socket_header){.kind = SOCKET_FRAME_CREDIT, .fifo = 0, .value = 1},
+                    "were not sent");
+    breaks_protocol(&(struct socket_header){.kind = SOCKET_FRAME_FAULT, .value = 65536},
+                    "a cause that long");
+}
+
+static void slots_without_credit_are_refused(void)
+{
+    static struct duo duo;
+    struct socket_header headers[5];
+    memset(headers, 0, sizeof(headers));
+    for (int i = 0; i < 5; i++)
+        headers[i].kind = SOCKET_FRAME_DATA;
+    duo_open(&duo, NULL);
+    duo_connect(&duo);
+    const struct socket_transport *writer = (struct socket_transport *)duo.transports[1];
+    CHECK(send(writer->peers[0].links[0].fd, headers, sizeof(headers), MSG_NOSIGNAL) ==
+          (ssize_t)sizeof(headers));
+    CHECK(waits_for_fault(&duo.faults[0]));
+    CHECK_MSG(strstr(duo.faults[0].cause, "no credit") != NULL, "%s", duo.faults[0].cause);
+    duo_close(&duo);
+}
+
+static const struct test_case cases[] = {
+    {"strangers do not stall set-up", strangers_do_not_stall_set_up},
+    {"a rank with another secret is not let in", a_rank_with_another_secret_is_not_let_in},
+    {"who waits in vain names the missing rank", who_waits_in_vain_names_the_missing_rank},
+    {"set-up ends when the fault is raised", set_up_ends_when_the_fault_is_raised},
+    {"an address that cannot be reached is passed over",
+     an_address_that_cannot_be_reached_is_passed_over},
+    {"loopback alone is refused between networks", loopback_alone_is_refused_between_networks},
+    {"a blob that is none is refused", a_blob_that_is_none_is_refused},
+    {"an orderly end is no fault", an_orderly_end_is_no_fault},
+    {"sending to a rank that left is a fault", sending_to_a_rank_that_left_is_a_fault},
+    {"a rank that failed passes its cause on", a_rank_that_failed_passes_its_cause_on},
+    {"a cause is told also when no time is left", a_cause_is_told_also_when_no_time_is_left},
+    {"a killed peer is named", a_killed_peer_is_named},
+    {"frames that break the protocol are refused", frames_that_break_the_protocol_are_refused},
+    {"slots without credit are refused", slots_without_credit_are_refused},
+};
+
+TEST_MAIN(cases)

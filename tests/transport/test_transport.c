@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * transport: one conformance test over every instance, and what is particular to p2p and shm.
+ */
+#include "bootstrap/bootstrap.h"
+#include "core/base/sync.h"
+#include "core/base/util.h"
+#include "tests/support/check.h"
+#include "tests/transport/transport_rig.h"
+#include "transport/slab.h"
+
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define N_SLOTS 40
+#else
+#define N_SLOTS 300
+#endif
+
+static void conform(const struct gyre_transport_ops *ops, bool use_processes)
+{
+    static const struct gyre_fifo_spec specs[] = {
+        {.n_fifos = 1, .depth = 2, .slot_bytes = {4096}},
+        {.n_fifos = 3, .depth = 4, .slot_bytes = {5000, 2048, 1024}},
+        {.n_fifos = 2, .depth = GYRE_MAX_DEPTH, .slot_bytes = {65536, 0, 4352}},
+    };
+    for (int n_ranks = 2; n_ranks <= 5; n_ranks++)
+        for (size_t i = 0; i < GYRE_ARRAY_LENGTH(specs); i++)
+            rig_run(&(struct rig_options){.ops = ops,
+                                          .spec = specs[i],
+                                          .n_ranks = n_ranks,
+                                          .use_processes = use_processes,
+                                          .n_slots = N_SLOTS,
+                                          .ifname = "=lo"});
+}
+
+/* The rank before may send larger slots than the others. */
+static void large_slots_from_the_rank_before(void)
+{
+    for (int n_ranks = 2; n_ranks <= 5; n_ranks++)
+        rig_run(&(struct rig_options){.ops = &gyre_transport_p2p,
+                                      .spec = {.n_fifos = 3,
+                                               .depth = 4,
+                                               .slot_bytes = {5000, 2048, 1024},
+                                               .near_slot_bytes = 70000},
+                                      .n_ranks = n_ranks,
+                                      .n_slots = N_SLOTS,
+                                      .ifname = "=lo"});
+}
+
+static void threads_exchange_every_byte_over_p2p(void)
+{
+    conform(&gyre_transport_p2p, false);
+    CHECK(gyre_slab_registry_count() == 0);
+}
+
+static void processes_exchange_every_byte_over_shm(void)
+{
+    conform(&gyre_transport_shm, true);
+}
+
+static void threads_exchange_every_byte_over_shm(void)
+{
+    conform(&gyre_transport_shm, false);
+}
+
+static void processes_exchange_every_byte_over_socket(void)
+{
+    conform(&gyre_transport_socket, true);
+}
+
+static void threads_exchange_every_byte_over_socket(void)
+{
+    conform(&gyre_transport_socket, false);
+}
+
+/* ---- p2p ---------------------------------------------------------------------------------- */
+
+/* Rank 0 closes at once, as an abort does; the others still write into its slab. */
+static void write_after_close(struct gyre_transport *transport, struct gyre_connector *connectors,
+                              int rank, void *context)
+{
+    struct rig_rank *self = context;
+    const struct gyre_fifo_spec *spec = &self->options->spec;
+    rig_barrier(self); /* all are connected */
+    if (rank == 0) {
+        gyre_transport_p2p.close(transport);
+        self->is_closed = true;
+    }
+    rig_barrier(self);
+    if (rank == 0)
+        return;
+    const struct gyre_connector *to_0 = &connectors[gyre_connector_index(spec, 0, 0, true)];
+    memset(to_0->slots[GYRE_PROTO_SIMPLE], rank, (size_t)spec->depth * spec->slot_bytes[0]);
+    gyre_store_release_u64(&to_0->inbox->tail[0], 1);
+}
+
+static void a_closed_slab_stays_while_peers_write_to_it(void)
+{
+    rig_run(&(struct rig_options){.ops = &gyre_transport_p2p,
+                                  .spec = {.n_fifos = 1, .depth = 4, .slot_bytes = {65536}},
+                                  .n_ranks = 3,
+                                  .body = write_after_close});
+    CHECK(gyre_slab_registry_count() == 0);
+}
+
+static void p2p_says_why_not(void)
+{
+    struct gyre_params params;
+    struct gyre_peer_info mine, peer;
+    char why[128];
+    rig_params(&params, NULL);
+    CHECK_OK(gyre_peer_info_fill(&params, rig_device(), 0, &mine));
+    CHECK_OK(gyre_peer_info_fill(&params, rig_device(), 1, &peer));
+    CHECK(gyre_transport_p2p.reachable(&params, &mine, &peer, why, sizeof(why)));
+    peer.process_id++;
+    CHECK(!gyre_transport_p2p.reachable(&params, &mine, &peer, why, sizeof(why)));
+    CHECK(strstr(why, "rank 1 is another process") != NULL);
+    peer.process_id--;
+    peer.host_hash++;
+    CHECK(!gyre_transport_p2p.reachable(&params, &mine, &peer, why, sizeof(why)));
+    CHECK(strstr(why, "another host") != NULL);
+    peer.host_hash--;
+    CHECK_OK(gyre_param_override(&params, GYRE_PARAM_P2P_DISABLE, "NCCL_P2P_DISABLE", "1"));
+    CHECK(!gyre_transport_p2p.reachable(&params, &mine, &peer, why, sizeof(why)));
+    CHECK(strstr(why, "NCCL_P2P_DISABLE is set") != NULL);
+}
+
+/* ---- shm ---------------------------------------------------------------------------------- */
+
+static void shm_says_why_not(void)
+{
+    struct gyre_params params;
+    struct gyre_peer_info mine, peer;
+    char why[128];
+    rig_params(&params, NULL);
+    CHECK_OK(gyre_peer_info_fill(&params, rig_device(), 0, &mine));
+    CHECK_OK(gyre_peer_info_fill(&params, rig_device(), 1, &peer));
+    CHECK(gyre_transport_shm.reachable(&params, &mine, &peer, why, sizeof(why)));
+    peer.pid_namespace++;
+    CHECK(!gyre_transport_shm.reachable(&params, &mine, &peer, why, sizeof(why)));
+    CHECK(strstr(why, "pid namespace") != NULL);
+    peer.pid_namespace = 0;
+    CHECK(!gyre_transport_shm.reachable(&params, &mine, &peer, why, sizeof(why)));
+    CHECK(strstr(why, "/proc is not mounted where rank 1 runs") != NULL);
+    snprintf(params.values[GYRE_PARAM_HOSTID].text, GYRE_PARAM_MAX_BYTES, "another");
+    CHECK_OK(gyre_peer_info_fill(&params, rig_device(), 1, &peer));
+    CHECK(!gyre_transport_shm.reachable(&params, &mine, &peer, why, sizeof(why)));
+    CHECK(strstr(why, "another host") != NULL);
+    CHECK_OK(gyre_param_override(&params, GYRE_PARAM_SHM_DISABLE, "GYRE_SHM_DISABLE", "1"));
+    CHECK(!gyre_transport_shm.reachable(&params, &mine, &mine, why, sizeof(why)));
+    CHECK(strstr(why, "GYRE_SHM_DISABLE") != NULL);
+}
+
+/* One rank's view of a job of two, for tests that need no second one. */
+struct pair {
+    struct gyre_params params;
+    struct gyre_fault fault;
+    struct gyre_peer_info infos[2];
+    uint16_t peers[1];
+};
+
+static struct gyre_transport_config pair_config(struct pair *pair, int rank)
+{
+    rig_params(&pair->params, "=lo");
+    gyre_fault_init(&pair->fault);
+    for (int r = 0; r < 2; r++)
+        CHECK_OK(gyre_peer_info_fill(&pair->params, rig_device(), r, &pair->infos[r]));
+    pair->peers[0] = (uint16_t)(1 - rank);
+    return (struct gyre_transport_config){
+        .device = rig_device(),
+        .params = &pair->params,
+        .rank = rank,
+        .n_ranks = 2,
+        .infos = pair->infos,
+        .peers = pair->peers,
+        .n_peers = 1,
+        .spec = {.n_fifos = 1, .depth = 4, .slot_bytes = {1 << 20}},
+        .secret = RIG_SECRET,
+        .authenticate = gyre_authenticate,
+        .fault = &pair->fault,
+    };
+}
+
+static void too_little_shared_memory_is_a_clear_error(void)
+{
+    fflush(NULL);
+    const pid_t pid = fork(); /* the limit is the process's */
+    if (pid == 0) {
+        static struct pair pair;
+        const struct gyre_transport_config config = pair_config(&pair, 0);
+        const struct rlimit limit = {65536, 65536};
+        struct gyre_transport *transport = NULL;
+        void *blob = NULL;
+        size_t blob_bytes;
+        test_n_failures = 0;
+        CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+        CHECK_FAILS(gyre_transport_shm.open(&config, &transport, &blob, &blob_bytes),
+                    GYRE_ERROR_OUT_OF_MEMORY, "needs 4202496 bytes, but files may have 65536");
+        CHECK(transport == NULL && blob == NULL);
+        _exit(test_n_failures > 0);
+    }
+    int wait_status = -1;
+    waitpid(pid, &wait_status, 0);
+    CHECK_MSG(wait_status == 0, "wait status 0x%x", (unsigned)wait_status);
+}
+
+/* Opens shm as rank 1, lets `damage` change what rank 0 sees, connects as rank 0. */
+static void connect_damaged(void (*damage)(unsigned char *blob, size_t blob_bytes,
+                                           struct gyre_transport *owner, struct pair *pair),
+                            gyre_status expected, const char *words)
+{
+    static struct pair pairs[2];
+    const struct gyre_transport_config configs[2] = {pair_config(&pairs[0], 0),
+                                                     pair_config(&pairs[1], 1)};
+    struct gyre_transport *transports[2] = {NULL, NULL};
+    void *blobs[2] = {NULL, NULL};
+    size_t blob_bytes[2] = {0, 0};
+    for (int r = 0; r < 2; r++)
+        CHECK_OK(gyre_transport_shm.open(&configs[r], &transports[r], &blobs[r], &blob_bytes[r]));
+    struct gyre_connector connectors[4];
+    memset(connectors, 0, sizeof(connectors));
+    const size_t offsets[3] = {0, 0, blob_bytes[1]};
+    damage(blobs[1], blob_bytes[1], transports[1], &pairs[0]);
+    CHECK_FAILS(
+        gyre_transport_shm.connect(transports[0], blobs[1], offsets, UINT64_MAX, connectors),
+        expected, words);
+    for (int r = 0; r < 2; r++) {
+        gyre_transport_shm.close(transports[r]);
+        free(blobs[r]);
+    }
+}
+
+static void flip_token(unsigned char *blob, size_t blob_bytes, struct gyre_transport *owner,
+                       struct pair *pair)
+{
+    (void)blob_bytes;
+    (void)owner;
+    (void)pair;
+    blob[32] ^= 1; /* the first byte of the handle, which starts with the token */
+}
+
+static void flip_magic(unsigned char *blob, size_t blob_bytes, struct gyre_transport *owner,
+                       struct pair *pair)
+{
+    (void)blob_bytes;
+    (void)owner;
+    (void)pair;
+    blob[0] ^= 1;
+}
+
+static void name_another_process(unsigned char *blob, size_t blob_bytes,
+                                 struct gyre_transport *owner, struct pair *pair)
+{
+    (void)blob;
+    (void)blob_bytes;
+    (void)owner;
+    pair->infos[1].pid = 4194304; /* pids end below it */
+}
+
+static void a_recycled_pid_or_a_wrong_blob_is_noticed(void)
+{
+    connect_damaged(flip_token, GYRE_ERROR_REMOTE, "token");
+    connect_damaged(flip_magic, GYRE_ERROR_REMOTE, "rank 1");
+    connect_damaged(name_another_process, GYRE_ERROR_REMOTE, "has ended");
+}
+
+/* ---- who we are --------------------------------------------------------------------------- */
+
+static void a_forked_child_is_another_process(void)
+{
+    struct gyre_params params;
+    struct gyre_peer_info mine, again, child;
+    int pipe_fds[2];
+    rig_params(&params, NULL);
+    CHECK_OK(gyre_peer_info_fill(&params, rig_device(), 0, &mine));
+    CHECK_OK(gyre_peer_info_fill(&params, rig_device(), 0, &again));
+    CHECK(memcmp(&mine, &again, sizeof(mine)) == 0);
+    CHECK(pipe(pipe_fds) == 0);
+    fflush(NULL);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        const gyre_status status = gyre_peer_info_fill(&params, rig_device(), 0, &child);
+        const ssize_t n = write(pipe_fds[1], &child, sizeof(child));
+        _exit(status != GYRE_SUCCESS || n != (ssize_t)sizeof(child));
+    }
+    CHECK(read(pipe_fds[0], &child, sizeof(child)) == (ssize_t)sizeof(child));
+    waitpid(pid, NULL, 0);
+    close(pipe_fds[0]);
+    close(pipe_fds[1]);
+    CHECK(child.process_id != mine.process_id);
+    CHECK(child.host_hash == mine.host_hash && child.pid_namespace == mine.pid_namespace);
+}
+
+static const struct test_case cases[] = {
+    {"large slots from the rank before", large_slots_from_the_rank_before},
+    {"threads exchange every byte over p2p", threads_exchange_every_byte_over_p2p},
+    {"processes exchange every byte over shm", processes_exchange_every_byte_over_shm},
+    {"threads exchange every byte over shm", threads_exchange_every_byte_over_shm},
+    {"processes exchange every byte over socket", processes_exchange_every_byte_over_socket},
+    {"threads exchange every byte over socket", threads_exchange_every_byte_over_socket},
+    {"a closed slab stays while peers write to it", a_closed_slab_stays_while_peers_write_to_it},
+    {"p2p says why not", p2p_says_why_not},
+    {"shm says why not", shm_says_why_not},
+    {"too little shared memory is a clear error", too_little_shared_memory_is_a_clear_error},
+    {"a recycled pid or a wrong blob is noticed", a_recycled_pid_or_a_wrong_blob_is_noticed},
+    {"a forked child is another process", a_forked_child_is_another_process},
+};
+
+TEST_MAIN(cases)

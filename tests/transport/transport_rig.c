@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Ranks as threads or processes, blobs through shared memory, traffic through every FIFO.
+ */
+#include "tests/transport/transport_rig.h"
+
+#include "bootstrap/bootstrap.h"
+#include "core/base/sync.h"
+#include "core/base/util.h"
+#include "tests/support/check.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define RIG_PATIENCE_NS 40000000000ULL /* sanitizers on a busy machine */
+
+void rig_params(struct gyre_params *params, const char *ifname)
+{
+    char setting[GYRE_PARAM_MAX_BYTES];
+    snprintf(setting, sizeof(setting), "GYRE_SOCKET_IFNAME=%s", ifname != NULL ? ifname : "");
+    char *const environment[] = {setting, NULL};
+    CHECK_OK(gyre_params_from(ifname != NULL ? environment : &environment[1], params));
+}
+
+struct gyre_device *rig_device(void)
+{
+    struct gyre_device *device = NULL;
+    CHECK_OK(gyre_device_host.open(-1, &device));
+    return device;
+}
+
+bool rig_barrier(struct rig_rank *rank)
+{
+    const uint64_t deadline_ns = gyre_now_ns() + RIG_PATIENCE_NS;
+    const uint32_t all = ++rank->n_barriers * rank->shared->n_ranks;
+    gyre_fetch_add_u32(&rank->shared->n_arrived, 1);
+    while (gyre_load_acquire_u32(&rank->shared->n_arrived) < all) {
+        if (gyre_now_ns() > deadline_ns) {
+            CHECK_MSG(false, "rank %d waited in vain at barrier %u", rank->rank, rank->n_barriers);
+            return false;
+        }
+        sched_yield();
+    }
+    return true;
+}
+
+/* ---- traffic ------------------------------------------------------------------------------ */
+
+/* One protocol of one end of one FIFO. */
+struct lane {
+    const struct gyre_connector *connector;
+    unsigned proto;
+    bool is_send;
+    uint64_t seed; /* the same at both ends */
+    uint64_t n_moved;
+    uint32_t slot_bytes;
+};
+
+static uint64_t mix(uint64_t seed, uint64_t step)
+{
+    uint64_t x = seed + step * 0x9e3779b97f4a7c15ULL;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+    return x ^ (x >> 31);
+}
+
+/* Empty and full slots are as frequent as all other sizes together. */
+static uint32_t bytes_of(const struct lane *lane, uint64_t step)
+{
+    const uint64_t draw = mix(lane->seed, step);
+    if (draw % 4 == 0)
+        return 0;
+    if (draw % 4 == 1)
+        return lane->slot_bytes;
+    return (uint32_t)((draw >> 8) % (lane->slot_bytes + 1));
+}
+
+static void fill(unsigned char *slot, uint32_t n_bytes, uint64_t draw)
+{
+    for (uint32_t i = 0; i < n_bytes; i++)
+        slot[i] = (unsigned char)(draw >> 16) ^ (unsigned char)(i * 31 + (i >> 8));
+}
+
+static bool is_filled(const unsigned char *slot, uint32_t n_bytes, uint64_t draw)
+{
+    for (uint32_t i = 0; i < n_bytes; i++)
+        if (slot[i] !=
+            (unsigned char)((unsigned char)(draw >> 16) ^ (unsigned char)(i * 31 + (i >> 8))))
+            return false;
+    return true;
+}
+
+static bool send_one(struct lane *lane)
+{
+    const struct gyre_connector *connector = lane->connector;
+    const uint64_t head = gyre_load_acquire_u64(&connector->credit->head[lane->proto]);
+    CHECK_MSG(head <= lane->n_moved, "head %" PRIu64 " is ahead of %" PRIu64, head, lane->n_moved);
+    if (lane->n_moved - head >= connector->depth)
+        return false;
+    const uint64_t index = lane->n_moved % connector->depth;
+    const uint32_t n_bytes = bytes_of(lane, lane->n_moved);
+    fill(connector->slots[lane->proto] + index * lane->slot_bytes, n_bytes,
+         mix(lane->seed, lane->n_moved));
+    if (lane->proto == GYRE_PROTO_SIMPLE)
+        gyre_store_relaxed_u64(&connector->inbox->slot_info[index],
+                               gyre_slot_info(n_bytes, (uint32_t)lane->n_moved));
+    gyre_store_release_u64(&connector->inbox->tail[lane->proto], ++lane->n_moved);
+    return true;
+}
+
+static bool receive_one(struct lane *lane)
+{
+    const struct gyre_connector *connector = lane->connector;
+    const uint64_t tail = gyre_load_acquire_u64(&connector->inbox->tail[lane->proto]);
+    CHECK_MSG(tail - lane->n_moved <= connector->depth, "tail %" PRIu64 " after %" PRIu64, tail,
+              lane->n_moved);
+    if (tail == lane->n_moved)
+        return false;
+    const uint64_t index = lane->n_moved % connector->depth;
+    const uint32_t n_bytes = bytes_of(lane, lane->n_moved);
+    if (lane->proto == GYRE_PROTO_SIMPLE)
+        CHECK(gyre_load_relaxed_u64(&connector->inbox->slot_info[index]) ==
+              gyre_slot_info(n_bytes, (uint32_t)lane->n_moved));
+    CHECK_MSG(is_filled(connector->slots[lane->proto] + index * lane->slot_bytes, n_bytes,
+                        mix(lane->seed, lane->n_moved)),
+              "slot %" PRIu64 " of %u bytes", lane->n_moved, n_bytes);
+    gyre_store_release_u64(&connector->credit->head[lane->proto], ++lane->n_moved);
+    return true;
+}
+
+static size_t make_lanes(const struct rig_rank *rank, struct gyre_connector *connectors,
+                         struct lane *lanes)
+{
+    const struct gyre_fifo_spec *spec = &rank->options->spec;
+    size_t n = 0;
+    for (int peer = 0; peer < rank->options->n_ranks; peer++)
+        for (uint32_t end = 0; peer != rank->rank && end < spec->n_fifos * 2; end++)
+            for (unsigned proto = 0; proto < GYRE_N_SLOT_PROTOS; proto++) {
+                const bool is_send = end % 2;
+                const int from = is_send ? rank->rank : peer;
+                const int to = is_send ? peer : rank->rank;
+                const struct gyre_connector *connector =
+                    &connectors[gyre_connector_index(spec, (uint32_t)peer, end / 2, is_send)];
+                CHECK(connector->inbox != NULL && connector->depth == spec->depth);
+                CHECK((connector->slots[proto] != NULL) ==
+                      (spec->slot_bytes[proto] > 0 &&
+                       (proto == GYRE_PROTO_SIMPLE || !connector->is_proxied)));
+                if (connector->slots[proto] == NULL)
+                    continue;
+                lanes[n++] = (struct lane){
+                    .connector = connector,
+                    .proto = proto,
+                    .is_send = is_send,
+                    .seed = mix((uint64_t)(from * RIG_MAX_RANKS + to), end / 2 * 8 + proto),
+                    .slot_bytes = proto == GYRE_PROTO_SIMPLE ? connector->slot_bytes
+                                                             : spec->slot_bytes[proto],
+                };
+            }
+    return n;
+}
+
+bool rig_traffic(struct rig_rank *rank, struct gyre_connector *connectors)
+{
+    const struct rig_options *options = rank->options;
+    struct lane *lanes = calloc(
+        (size_t)options->n_ranks * options->spec.n_fifos * 2 * GYRE_N_SLOT_PROTOS, sizeof(*lanes));
+    const size_t n_lanes = make_lanes(rank, connectors, lanes);
+    const uint64_t deadline_ns = gyre_now_ns() + RIG_PATIENCE_NS;
+    const uint64_t total = n_lanes * (uint64_t)options->n_slots;
+    uint64_t n_moved = 0;
+    while (n_moved < total && !gyre_fault_is_raised(&rank->fault) && gyre_now_ns() < deadline_ns) {
+        const uint64_t before = n_moved;
+        for (size_t i = 0; i < n_lanes; i++) {
+            if (lanes[i].n_moved == options->n_slots)
+                continue;
+            n_moved += lanes[i].is_send ? send_one(&lanes[i]) : receive_one(&lanes[i]);
+        }
+        if (n_moved == before)
+            sched_yield();
+    }
+    free(lanes);
+    return n_moved == total;
+}
+
+/* ---- ranks -------------------------------------------------------------------------------- */
+
+static size_t concatenate(const struct rig_shared *shared, unsigned char *blobs, size_t *offsets)
+{
+    size_t n_bytes = 0;
+    for (uint32_t r = 0; r < shared->n_ranks; r++) {
+        offsets[r] = n_bytes;
+        memcpy(blobs + n_bytes, shared->blobs[r], shared->blob_bytes[r]);
+        n_bytes += shared->blob_bytes[r];
+    }
+    offsets[shared->n_ranks] = n_bytes;
+    return n_bytes;
+}
+
+static void connect_and_move(struct rig_rank *rank, struct gyre_transport *transport)
+{
+    const struct rig_options *options = rank->options;
+    unsigned char *blobs = malloc(RIG_MAX_RANKS * RIG_BLOB_BYTES);
+    size_t offsets[RIG_MAX_RANKS + 1];
+    struct gyre_connector *connectors =
+        calloc((size_t)options->n_ranks * options->spec.n_fifos * 2, sizeof(*connectors));
+    concatenate(rank->shared, blobs, offsets);
+    const gyre_status status = options->ops->connect(
+        transport, blobs, offsets, gyre_now_ns() + RIG_PATIENCE_NS / 2, connectors);
+    CHECK_MSG(status == GYRE_SUCCESS, "rank %d: %s", rank->rank, gyre_cause());
+    if (status == GYRE_SUCCESS && options->body != NULL) {
+        options->body(transport, connectors, rank->rank, rank);
+    } else if (status == GYRE_SUCCESS) {
+        CHECK(options->ops->memory_bytes(transport) > 0);
+        CHECK_MSG(rig_traffic(rank, connectors), "rank %d: %s", rank->rank, rank->fault.cause);
+        rig_barrier(rank);
+    }
+    free(connectors);
+    free(blobs);
+}
+
+static void run_rank(struct rig_rank *rank)
+{
+    const struct rig_options *options = rank->options;
+    struct rig_shared *shared = rank->shared;
+    uint16_t peers[RIG_MAX_RANKS];
+    uint16_t before[RIG_MAX_RANKS];
+    int n_peers = 0;
+    for (int peer = 0; peer < options->n_ranks; peer++)
+        if (peer != rank->rank)
+            peers[n_peers++] = (uint16_t)peer;
+    rig_params(&rank->params, options->ifname);
+    gyre_fault_init(&rank->fault);
+    CHECK_OK(
+        gyre_peer_info_fill(&rank->params, rig_device(), rank->rank, &shared->infos[rank->rank]));
+    if (!rig_barrier(rank))
+        return;
+    for (int i = 0; i < n_peers; i++) {
+        char why[128] = "";
+        CHECK_MSG(options->ops->reachable(&rank->params, &shared->infos[rank->rank],
+                                          &shared->infos[peers[i]], why, sizeof(why)),
+                  "rank %d to %d: %s", rank->rank, peers[i], why);
+    }
+    /* Ranks in a ring, each before the next; proxied transports have no use for it. */
+    for (int r = 0; r < options->n_ranks; r++)
+        before[r] = (uint16_t)((r + options->n_ranks - 1) % options->n_ranks);
+    const struct gyre_transport_config config = {
+        .device = rig_device(),
+        .params = &rank->params,
+        .rank = rank->rank,
+        .n_ranks = options->n_ranks,
+        .infos = shared->infos,
+        .peers = peers,
+        .n_peers = n_peers,
+        .spec = options->spec,
+        .before = before,
+        .secret = RIG_SECRET,
+        .authenticate = gyre_authenticate,
+        .traffic_class = -1,
+        .service_level = -1,
+        .fault = &rank->fault,
+    };
+    struct gyre_transport *transport = NULL;
+    void *blob = NULL;
+    CHECK_OK(options->ops->open(&config, &transport, &blob, &shared->blob_bytes[rank->rank]));
+    if (transport != NULL) {
+        CHECK(shared->blob_bytes[rank->rank] <= RIG_BLOB_BYTES);
+        memcpy(shared->blobs[rank->rank], blob, shared->blob_bytes[rank->rank]);
+    }
+    if (rig_barrier(rank) && transport != NULL)
+        connect_and_move(rank, transport);
+    if (transport != NULL && !rank->is_closed)
+        options->ops->close(transport);
+    free(blob);
+    gyre_fault_fini(&rank->fault);
+}
+
+static void *rank_thread(void *argument)
+{
+    run_rank(argument);
+    return NULL;
+}
+
+static void run_threads(const struct rig_options *options, struct rig_rank *ranks)
+{
+    pthread_t threads[RIG_MAX_RANKS];
+    for (int r = 0; r < options->n_ranks; r++)
+        CHECK(pthread_create(&threads[r], NULL, rank_thread, &ranks[r]) == 0);
+    for (int r = 0; r < options->n_ranks; r++)
+        pthread_join(threads[r], NULL);
+}
+
+static void run_processes(const struct rig_options *options, struct rig_rank *ranks)
+{
+    pid_t pids[RIG_MAX_RANKS];
+    fflush(NULL);
+    for (int r = 0; r < options->n_ranks; r++) {
+        pids[r] = fork();
+        if (pids[r] != 0)
+            continue;
+        test_n_failures = 0;
+        run_rank(&ranks[r]);
+        gyre_fetch_add_u32(&ranks[r].shared->n_failures, (uint32_t)test_n_failures);
+        exit(0); /* so that LeakSanitizer looks; it makes the status non-zero */
+    }
+    for (int r = 0; r < options->n_ranks; r++) {
+        int wait_status = -1;
+        waitpid(pids[r], &wait_status, 0);
+        const bool was_killed = WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == 9;
+        CHECK_MSG(wait_status == 0 || (was_killed && options->body != NULL),
+                  "rank %d: wait status 0x%x", r, (unsigned)wait_status);
+    }
+}
+
+void rig_run(const struct rig_options *options)
+{
+    struct rig_shared *shared =
+        mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct rig_rank *ranks = calloc((size_t)options->n_ranks, sizeof(*ranks));
+    if (shared == MAP_FAILED || ranks == NULL) {
+        CHECK(ranks != NULL && shared != MAP_FAILED);
+        free(ranks);
+        return;
+    }
+    shared->n_ranks = (uint32_t)options->n_ranks;
+    for (int r = 0; r < options->n_ranks; r++)
+        ranks[r] = (struct rig_rank){.options = options, .shared = shared, .rank = r};
+    if (options->use_processes)
+        run_processes(options, ranks);
+    else
+        run_threads(options, ranks);
+    CHECK_MSG(shared->n_failures == 0, "%u failed checks in processes", shared->n_failures);
+    free(ranks);
+    munmap(shared, sizeof(*shared));
+}
