@@ -6,7 +6,7 @@
  */
 #include "bench/limits/limits.h"
 #include "bench/driver/streams.h"
-#include "bench/launch/world.h"
+#include "bench/launch/launcher.h"
 #include "core/topo/topo.h"
 
 #include <stdio.h>

@@ -6,9 +6,9 @@
  *   tune -g 4 --output gyre_tuning.txt          or          mpirun -np 4 tune --output ...
  *   tune --from docs/performance                fit to reports of benches, measured elsewhere
  */
-#include "bench/tools/choices.h"
+#include "bench/tools/trials.h"
 #include "bench/tools/fit.h"
-#include "bench/report/reports.h"
+#include "bench/report/report_reader.h"
 #include "core/base/util.h"
 
 #include <errno.h>

@@ -6,7 +6,7 @@
 #include "bench/driver/measure.h"
 
 #include "bench/driver/graph.h"
-#include "bench/driver/launches.h"
+#include "bench/limits/empty_launch.h"
 #include "core/base/util.h"
 
 #include <stdlib.h>

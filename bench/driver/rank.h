@@ -9,7 +9,7 @@
 #include "bench/driver/bench.h"
 #include "bench/driver/options.h"
 #include "bench/driver/progress.h"
-#include "bench/launch/team.h"
+#include "bench/launch/ranks.h"
 #include "core/device/device.h"
 
 /* Where the data of calls lies, in device memory. */

@@ -23,24 +23,6 @@
 #define REPLAYS_US   1000.0
 #define MOST_REPLAYS 50
 
-gyre_status bench_reference_find(const char *name, const struct bench_reference_ops **ops_out)
-{
-#ifdef GYRE_BENCH_WITH_MPI
-    if (strcmp(name, bench_reference_mpi.name) == 0) {
-        *ops_out = &bench_reference_mpi;
-        return GYRE_SUCCESS;
-    }
-#endif
-#ifdef GYRE_BENCH_WITH_NCCL
-    if (strcmp(name, bench_reference_nccl.name) == 0) {
-        *ops_out = &bench_reference_nccl;
-        return GYRE_SUCCESS;
-    }
-#endif
-    (void)ops_out;
-    return gyre_fail(GYRE_ERROR_UNSUPPORTED, "--compare %s: this bench was built without it", name);
-}
-
 /* A sample: n_batch calls of one engine, then one wait; captured, they are replayed. */
 struct batch {
     const struct bench_reference *engine; /* NULL = gyre */

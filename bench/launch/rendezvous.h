@@ -5,7 +5,7 @@
 #ifndef GYRE_BENCH_RENDEZVOUS_H
 #define GYRE_BENCH_RENDEZVOUS_H
 
-#include "bench/launch/world.h"
+#include "bench/launch/launcher.h"
 
 /** bench_rendezvous - collective over the processes: each checks its environment, @config and its
  * device, all hear how it went, and process 0 names a rendezvous.

@@ -2,8 +2,10 @@
  *
  * --predict: is the model right, and is the tuner? A line a size; a summary.
  */
-#include "bench/tools/choices.h"
+#include "bench/tools/predict.h"
+
 #include "bench/driver/measure.h"
+#include "bench/tools/trials.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -3,14 +3,14 @@
  * bench: the pure parts of the driver.
  */
 #include "bench/tools/fit.h"
-#include "bench/driver/memory.h"
+#include "bench/launch/memory.h"
 #include "bench/driver/options.h"
 #include "bench/report/output.h"
 #include "bench/driver/rank.h"
 #include "bench/driver/stats.h"
-#include "bench/driver/sweep.h"
-#include "bench/launch/terms.h"
-#include "bench/launch/world.h"
+#include "bench/driver/combination.h"
+#include "bench/launch/option_agreement.h"
+#include "bench/launch/launcher.h"
 #include "core/plan/plan.h"
 #include "tests/support/check.h"
 #include "transport/slab.h"

@@ -2,7 +2,7 @@
  *
  * A kernel that does nothing, with parameters as long as those of gyre's kernels.
  */
-#include "bench/driver/launches.h"
+#include "bench/limits/empty_launch.h"
 
 #include "core/device/cuda_error.h"
 

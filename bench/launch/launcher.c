@@ -3,7 +3,7 @@
  * Which launcher is it? A process that was started as one of many but cannot join the others must
  * refuse: N copies that each measure themselves look like a result and are none.
  */
-#include "bench/launch/world.h"
+#include "bench/launch/launcher.h"
 
 #include "core/base/util.h"
 

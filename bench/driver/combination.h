@@ -3,8 +3,8 @@
  * --sweep: the combinations of the lists --algo, --proto and --channels, and the name of each one's
  * reports.
  */
-#ifndef GYRE_BENCH_SWEEP_H
-#define GYRE_BENCH_SWEEP_H
+#ifndef GYRE_BENCH_COMBINATION_H
+#define GYRE_BENCH_COMBINATION_H
 
 #include "bench/driver/options.h"
 

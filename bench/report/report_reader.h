@@ -2,8 +2,8 @@
  *
  * Reports of benches (--json), read back as measurements for a fit.
  */
-#ifndef GYRE_BENCH_REPORTS_H
-#define GYRE_BENCH_REPORTS_H
+#ifndef GYRE_BENCH_REPORT_READER_H
+#define GYRE_BENCH_REPORT_READER_H
 
 #include "bench/tools/fit.h"
 

@@ -3,11 +3,11 @@
  * What all processes of a run must have been told alike. Ranks with other sizes, counts or phases
  * than their peers would wait for them for ever, or measure something else.
  */
-#ifndef GYRE_BENCH_TERMS_H
-#define GYRE_BENCH_TERMS_H
+#ifndef GYRE_BENCH_OPTION_AGREEMENT_H
+#define GYRE_BENCH_OPTION_AGREEMENT_H
 
 #include "bench/driver/options.h"
-#include "bench/launch/world.h"
+#include "bench/launch/launcher.h"
 
 #define BENCH_N_TERMS    38
 #define BENCH_TERM_BYTES 32

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One table of terms: the option and how its value is written (bench/launch/terms.h).
+ * One table of terms: the option and how its value is written (bench/launch/option_agreement.h).
  */
-#include "bench/launch/terms.h"
+#include "bench/launch/option_agreement.h"
 
 #include "core/base/util.h"
 

@@ -4,7 +4,7 @@
  * rank's stream, over the buffers of gyre's calls or its own in symmetric windows (--nccl-mode).
  * Types and operations have the same numbers in both libraries.
  */
-#include "bench/engines/compare.h"
+#include "bench/engines/engine.h"
 #include "bench/engines/nccl_window.h"
 #include "core/device/cuda_error.h"
 

@@ -2,8 +2,8 @@
  *
  * Every way to carry out one call, timed in turns in one run: what --predict and tune stand on.
  */
-#ifndef GYRE_BENCH_CHOICES_H
-#define GYRE_BENCH_CHOICES_H
+#ifndef GYRE_BENCH_TRIALS_H
+#define GYRE_BENCH_TRIALS_H
 
 #include "bench/driver/rank.h"
 #include "core/plan/plan.h"
@@ -39,9 +39,5 @@ gyre_status bench_add_trials(const struct bench_rank *rank, const struct bench_c
  * each other (there is a root), something else does in between. The communicator is as tuned
  * afterwards. */
 gyre_status bench_time_trials(struct bench_rank *rank, struct bench_trials *trials);
-
-/** bench_predict - --predict: for every size what was predicted, what was measured and what the
- * best forced choice would have given. Rank 0 prints. Collective. */
-gyre_status bench_predict(struct bench_rank *rank);
 
 #endif

@@ -4,10 +4,10 @@
  * phases; at the end of each they tell each other how it went, so that none waits for one that
  * gave up.
  */
-#ifndef GYRE_BENCH_TEAM_H
-#define GYRE_BENCH_TEAM_H
+#ifndef GYRE_BENCH_RANKS_H
+#define GYRE_BENCH_RANKS_H
 
-#include "bench/launch/world.h"
+#include "bench/launch/launcher.h"
 
 #include <pthread.h>
 

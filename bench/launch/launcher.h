@@ -4,8 +4,8 @@
  * process alone. A world can gather a few bytes of every process; that carries the unique id, the
  * times and the error counts, never the data that is measured.
  */
-#ifndef GYRE_BENCH_WORLD_H
-#define GYRE_BENCH_WORLD_H
+#ifndef GYRE_BENCH_LAUNCHER_H
+#define GYRE_BENCH_LAUNCHER_H
 
 #include "core/base/status.h"
 

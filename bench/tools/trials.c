@@ -2,7 +2,7 @@
  *
  * Trials take turns, round after round, so that whatever drifts (clocks, neighbours) hits all.
  */
-#include "bench/tools/choices.h"
+#include "bench/tools/trials.h"
 
 #include "bench/driver/measure.h"
 #include "bench/driver/stats.h"

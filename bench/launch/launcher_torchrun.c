@@ -5,7 +5,7 @@
  * torchrun's own store does; what it can do is ignore strangers: who does not open with our hello
  * within two seconds is dropped, and is never waited for.
  */
-#include "bench/launch/world.h"
+#include "bench/launch/launcher.h"
 #include "core/base/sock.h"
 #include "core/base/util.h"
 

@@ -7,7 +7,7 @@
 #define GYRE_BENCH_MEMORY_H
 
 #include "bench/driver/options.h"
-#include "bench/launch/world.h"
+#include "bench/launch/launcher.h"
 
 /* What the ranks of one host take together, in bytes. */
 struct bench_memory {

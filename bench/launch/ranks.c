@@ -3,7 +3,7 @@
  * Gathering: threads through memory, then local rank 0 (the main thread, the only one that may use
  * MPI) through the world.
  */
-#include "bench/launch/team.h"
+#include "bench/launch/ranks.h"
 
 #include "core/model/schedule.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reports of benches, read back (bench/report/reports.h).
+ * Reports of benches, read back (bench/report/report_reader.h).
  */
-#include "bench/report/reports.h"
+#include "bench/report/report_reader.h"
 
 #ifdef GYRE_BENCH_WITH_JSON
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Lists of words, and names made of them (bench/driver/sweep.h).
+ * Lists of words, and names made of them (bench/driver/combination.h).
  */
-#include "bench/driver/sweep.h"
+#include "bench/driver/combination.h"
 
 #include "core/base/util.h"
 

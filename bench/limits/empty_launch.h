@@ -2,8 +2,8 @@
  *
  * What it costs the host to launch a kernel, whatever is in it: the floor of a call on a GPU.
  */
-#ifndef GYRE_BENCH_LAUNCHES_H
-#define GYRE_BENCH_LAUNCHES_H
+#ifndef GYRE_BENCH_EMPTY_LAUNCH_H
+#define GYRE_BENCH_EMPTY_LAUNCH_H
 
 #include "core/gyre.h"
 

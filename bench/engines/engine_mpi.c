@@ -1,59 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The only bench file that includes mpi.h: starting under mpirun, and OpenMPI's own collectives as
- * the reference engine. MPI calls come from the main thread only. Its default error handler ends
- * the job with a message, so results need no check.
+ * MPI as the compared engine (--compare mpi): its collectives over the same buffers in host memory.
+ * Each rank is one process, and MPI is called from its main thread only. MPI's default error
+ * handler ends the whole job with a message, so the results of MPI calls need no check.
  */
-#include "bench/engines/compare.h"
-#include "bench/launch/world.h"
+#include "bench/engines/engine.h"
 
 #include <limits.h>
 #include <mpi.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-static gyre_status mpi_open(struct bench_world *world)
-{
-    int provided;
-    MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided);
-    MPI_Comm_rank(MPI_COMM_WORLD, &world->process);
-    MPI_Comm_size(MPI_COMM_WORLD, &world->n_processes);
-    const char *promised = getenv("OMPI_COMM_WORLD_SIZE");
-    if (promised != NULL && strtol(promised, NULL, 10) != world->n_processes) {
-        MPI_Finalize();
-        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
-                         "mpirun started %s processes, but MPI sees %d: this bench was built with "
-                         "another MPI; build it with the one whose mpirun you use",
-                         promised, world->n_processes);
-    }
-    return GYRE_SUCCESS;
-}
-
-static gyre_status mpi_all_gather(struct bench_world *world, const void *mine, size_t n_bytes,
-                                  void *all_out)
-{
-    (void)world;
-    if (n_bytes > INT_MAX)
-        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "%zu bytes from one process", n_bytes);
-    MPI_Allgather(mine, (int)n_bytes, MPI_BYTE, all_out, (int)n_bytes, MPI_BYTE, MPI_COMM_WORLD);
-    return GYRE_SUCCESS;
-}
-
-static void mpi_close(struct bench_world *world)
-{
-    (void)world;
-    MPI_Finalize();
-}
-
-const struct bench_world_ops bench_world_mpi = {
-    .name = "mpi",
-    .open = mpi_open,
-    .all_gather = mpi_all_gather,
-    .close = mpi_close,
-};
-
-/* ---- the reference engine --------------------------------------------------------------- */
 
 static MPI_Datatype type_of(gyre_dtype dtype)
 {

@@ -4,7 +4,7 @@
  * count with what the programs of the smallest and the largest call touch. The slabs of processes
  * are reserved whole (transport/shm.c).
  */
-#include "bench/driver/memory.h"
+#include "bench/launch/memory.h"
 
 #include "algorithms/algorithm.h"
 #include "core/base/param.h"
