@@ -6,7 +6,6 @@
  *   schedule --predict --coll all_reduce --ranks 4096 --hosts 512x8
  */
 #include "algorithms/verify.h"
-#include "bench/driver/options.h"
 #include "bench/tools/schedule_options.h"
 #include "bench/driver/streams.h"
 #include "core/base/file.h"
@@ -169,10 +168,7 @@ static bool predict(const struct bench_schedule_options *options)
     request.grouping = shape.grouping;
     if (predict_print(&request) == GYRE_SUCCESS)
         return true;
-    const struct bench_options given = {.proto = request.proto};
-    char cause[GYRE_CAUSE_MAX_BYTES];
-    bench_options_blame(&given, cause);
-    fprintf(stderr, "schedule: %s\n", cause);
+    fprintf(stderr, "schedule: %s\n", gyre_cause());
     return false;
 }
 

@@ -73,7 +73,7 @@ static gyre_status run_ranks(struct bench_run *run)
     return GYRE_SUCCESS;
 }
 
-/* Forced choices are read when a communicator is made: one communicator each. */
+/* The number of channels is fixed when a communicator is made, so each combination has one. */
 static gyre_status run_combination(struct bench_run *run,
                                    const struct bench_combination *combination)
 {
@@ -88,9 +88,9 @@ static gyre_status run_combination(struct bench_run *run,
         run->options.csv_path = csv_path;
     }
     if (combination->algo[0] != '\0')
-        setenv("GYRE_ALGO", combination->algo, 1);
+        run->allowed.algos = combination->algo;
     if (combination->proto[0] != '\0')
-        setenv("GYRE_PROTO", combination->proto, 1);
+        run->allowed.protos = combination->proto;
     run->options.n_channels = (int)strtol(combination->channels, NULL, 10);
     gyre_status status = prepare_comms(run);
     if (status == GYRE_SUCCESS)
@@ -98,6 +98,7 @@ static gyre_status run_combination(struct bench_run *run,
     free(run->comms);
     run->comms = NULL;
     run->options = given;
+    run->allowed = bench_options_allowed(&given);
     return status;
 }
 
@@ -137,19 +138,6 @@ close_world:
     return status;
 }
 
-/* What the plan may choose from is the library's variable; options win over it. */
-static void set_variables(const struct bench_options *options)
-{
-    if (options->result_path != NULL)
-        setenv("GYRE_PATH", options->result_path, 1);
-    if (options->is_sweep)
-        return;
-    if (options->algo != NULL)
-        setenv("GYRE_ALGO", options->algo, 1);
-    if (options->proto != NULL)
-        setenv("GYRE_PROTO", options->proto, 1);
-}
-
 static int run_bench(int argc, char **argv, const struct bench_kind *kind)
 {
     struct bench_run run = {.kind = kind, .argc = argc, .argv = argv, .exit_status = 1};
@@ -163,13 +151,11 @@ static int run_bench(int argc, char **argv, const struct bench_kind *kind)
         return 0;
     }
     if (status == GYRE_SUCCESS) {
-        set_variables(&run.options);
+        run.allowed = bench_options_allowed(&run.options);
         status = run_process(&run);
     }
     if (status != GYRE_SUCCESS) {
-        char cause[GYRE_CAUSE_MAX_BYTES];
-        bench_options_blame(&run.options, cause);
-        fprintf(stderr, "%s: %s: %s\n", kind->name, gyre_status_name(status), cause);
+        fprintf(stderr, "%s: %s: %s\n", kind->name, gyre_status_name(status), gyre_cause());
         return 1;
     }
     return run.exit_status;

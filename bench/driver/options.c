@@ -138,25 +138,16 @@ size_t bench_options_next_bytes(const struct bench_options *options, size_t n_by
     return n_bytes == 0 ? 1 : n_bytes * (size_t)options->step_factor;
 }
 
-/* @option: no longer than @variable. */
-static void rename_variable(char *text, const char *variable, const char *option)
+struct gyre_filter_words bench_options_allowed(const struct bench_options *options)
 {
-    const size_t n_variable = strlen(variable), n_option = strlen(option);
-    for (char *at = strstr(text, variable); at != NULL; at = strstr(at, variable)) {
-        memcpy(at, option, n_option);
-        memmove(at + n_option, at + n_variable, strlen(at + n_variable) + 1);
-    }
-}
-
-void bench_options_blame(const struct bench_options *options, char *cause_out)
-{
-    snprintf(cause_out, GYRE_CAUSE_MAX_BYTES, "%s", gyre_cause());
-    if (options->algo != NULL)
-        rename_variable(cause_out, "GYRE_ALGO", "--algo");
-    if (options->proto != NULL)
-        rename_variable(cause_out, "GYRE_PROTO", "--proto");
-    if (options->result_path != NULL)
-        rename_variable(cause_out, "GYRE_PATH", "--path");
+    return (struct gyre_filter_words){
+        .algos = options->is_sweep ? NULL : options->algo,
+        .protos = options->is_sweep ? NULL : options->proto,
+        .paths = options->result_path,
+        .algo_source = "--algo",
+        .proto_source = "--proto",
+        .path_source = "--path",
+    };
 }
 
 static gyre_status parse_int(const char *text, int low, int high, int *value_out)

@@ -8,6 +8,7 @@
 #include "bench/driver/bench.h"
 #include "core/base/status.h"
 #include "core/model/types.h"
+#include "core/plan/plan.h"
 
 #define BENCH_ALL (-1) /* of -o, -d, -r: try each */
 
@@ -75,9 +76,11 @@ gyre_status bench_options_parse(int argc, char **argv, const struct bench_kind *
  * Errors: INVALID_ARGUMENT, UNSUPPORTED, naming the option. */
 gyre_status bench_options_check(const struct bench_options *options, const struct bench_kind *kind);
 
-/** bench_options_blame - gyre_cause(), with options in place of the variables that they set.
- * @cause_out: GYRE_CAUSE_MAX_BYTES. */
-void bench_options_blame(const struct bench_options *options, char *cause_out);
+/** bench_options_allowed - the algorithms, protocols and paths that --algo, --proto and --path
+ * allow in every communicator of the run. With --sweep the lists of --algo and --proto name
+ * combinations, each of which has a communicator of its own, so that they are not among these
+ * words. Pure. */
+struct gyre_filter_words bench_options_allowed(const struct bench_options *options);
 
 /** bench_options_next_bytes - the size after n_bytes, by -i or -f. Pure. */
 size_t bench_options_next_bytes(const struct bench_options *options, size_t n_bytes);

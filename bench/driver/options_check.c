@@ -115,6 +115,17 @@ static gyre_status check_sweep(const struct bench_options *options)
     return GYRE_SUCCESS;
 }
 
+/* Words that no algorithm, protocol or path has. */
+static gyre_status check_allowed(const struct bench_options *options)
+{
+    struct gyre_filter filter;
+    struct gyre_filter_words words = bench_options_allowed(options);
+    words.algos = options->algo; /* of --sweep, too */
+    words.protos = options->proto;
+    GYRE_TRY(gyre_filter_parse("", "", "", &filter));
+    return gyre_filter_override(&words, &filter);
+}
+
 static bool is_same_file(const char *a, const char *b)
 {
     struct stat of_a, of_b;
@@ -148,5 +159,6 @@ gyre_status bench_options_check(const struct bench_options *options, const struc
     GYRE_TRY(check_kind(options, kind));
     GYRE_TRY(check_nccl(options));
     GYRE_TRY(check_sweep(options));
+    GYRE_TRY(check_allowed(options));
     return check_paths(options);
 }

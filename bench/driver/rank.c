@@ -74,6 +74,7 @@ gyre_status bench_rank_open(struct bench_rank *rank, const gyre_unique_id *id,
                             gyre_comm *const *comms_of_process)
 {
     GYRE_TRY(open_comm(rank, id, comms_of_process));
+    GYRE_TRY(gyre_plan_restrict(rank->comm, &rank->allowed));
     return open_buffers(rank);
 }
 
@@ -99,11 +100,8 @@ void bench_rank_close(struct bench_rank *rank)
 
 void bench_rank_say(const struct bench_rank *rank, gyre_status status)
 {
-    char cause[GYRE_CAUSE_MAX_BYTES];
-    bench_options_blame(rank->options, cause);
     fprintf(stderr, "%s: rank %d: %s: %s\n", rank->kind->name, rank->member.rank,
-            gyre_status_name(status), cause);
-    gyre_set_cause(cause);
+            gyre_status_name(status), gyre_cause());
 }
 
 /* Said once; the others hear of it from the communicator. */

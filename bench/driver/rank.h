@@ -23,7 +23,8 @@ struct bench_rank {
     struct bench_member member;
     const struct bench_options *options;
     const struct bench_kind *kind;
-    struct bench_progress *progress; /* of the process; only local rank 0 reports to it */
+    struct gyre_filter_words allowed; /* what calls may choose from; NULL = as the variables say */
+    struct bench_progress *progress;  /* of the process; only local rank 0 reports to it */
     gyre_comm *comm;
     gyre_stream stream;
     gyre_device_kind device_kind;

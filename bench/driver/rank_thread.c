@@ -309,6 +309,7 @@ static struct bench_rank rank_of(struct bench_run *run, int local)
                    run->world.n_processes * n_local},
         .options = &run->options,
         .kind = run->kind,
+        .allowed = run->allowed,
         .progress = run->world.process == 0 && local == 0 ? run->progress : NULL,
     };
 }

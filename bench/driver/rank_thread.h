@@ -16,6 +16,7 @@ struct bench_run {
     char **argv;
     struct bench_world world;
     struct bench_team team;
+    struct gyre_filter_words allowed; /* by the options, or by the combination of --sweep */
     struct bench_progress *progress;
     gyre_unique_id id;
     gyre_comm **comms;  /* by local rank, when all ranks live here; else NULL */

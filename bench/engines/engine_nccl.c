@@ -22,11 +22,15 @@
     X(ncclGroupEnd)
 /* clang-format on */
 
+#define N_PINNED 2
+
 struct reference {
     const struct bench_rank *rank;
     void *library;
     ncclComm_t comm;
     struct bench_nccl_windows windows; /* open unless --nccl-mode plain */
+    bool is_pinned[N_PINNED];          /* this rank has set the variable */
+    char *before[N_PINNED];            /* its value before that; NULL = it was not set */
 #define NCCL_MEMBER(name) __typeof__(&name) name;
     NCCL_SYMBOLS(NCCL_MEMBER)
 #undef NCCL_MEMBER
@@ -67,6 +71,37 @@ static bool wants_windows(const struct reference *nccl)
     return nccl->rank->options->nccl_mode != BENCH_NCCL_PLAIN;
 }
 
+/* The variables that NCCL reads when a communicator is made: those of --nccl-algo and --nccl-proto.
+ */
+static const char *const pinned_names[N_PINNED] = {"NCCL_ALGO", "NCCL_PROTO"};
+
+/* Local rank 0 alone writes them; the all-gather of the id comes after it. */
+static void pin_variables(struct reference *nccl)
+{
+    const struct bench_options *options = nccl->rank->options;
+    const char *const values[N_PINNED] = {options->nccl_algo, options->nccl_proto};
+    for (int i = 0; i < N_PINNED; i++) {
+        const char *before = getenv(pinned_names[i]);
+        if (values[i] == NULL)
+            continue;
+        nccl->is_pinned[i] = true;
+        nccl->before[i] = before == NULL ? NULL : strdup(before);
+        setenv(pinned_names[i], values[i], 1);
+    }
+}
+
+/* gyre reads the same variables when the next combination of --sweep makes a communicator. */
+static void restore_variables(struct reference *nccl)
+{
+    for (int i = 0; i < N_PINNED; i++) {
+        if (nccl->is_pinned[i] && nccl->before[i] != NULL)
+            setenv(pinned_names[i], nccl->before[i], 1);
+        else if (nccl->is_pinned[i])
+            unsetenv(pinned_names[i]);
+        free(nccl->before[i]);
+    }
+}
+
 /* @is_orderly: all ranks do so; else nothing may wait for the others, as destroy would. */
 static void leave(struct reference *nccl, bool is_orderly)
 {
@@ -77,6 +112,7 @@ static void leave(struct reference *nccl, bool is_orderly)
     bench_nccl_windows_close(&nccl->windows, is_orderly);
     if (nccl->comm != NULL && is_orderly)
         (void)nccl->ncclCommDestroy(nccl->comm);
+    restore_variables(nccl);
     /* the library stays loaded: its threads may still be on their way out */
     free(nccl);
 }
@@ -85,15 +121,6 @@ static void nccl_close(void *state)
 {
     struct reference *nccl = state;
     leave(nccl, !nccl->rank->has_failed);
-}
-
-/* What NCCL reads at init. Local rank 0 alone writes; the gather of the id comes after it. */
-static void pin(const struct bench_options *options)
-{
-    if (options->nccl_algo != NULL)
-        setenv("NCCL_ALGO", options->nccl_algo, 1);
-    if (options->nccl_proto != NULL)
-        setenv("NCCL_PROTO", options->nccl_proto, 1);
 }
 
 struct introduction {
@@ -117,7 +144,7 @@ static gyre_status join(struct reference *nccl, struct introduction *all)
     if (mine.status == GYRE_SUCCESS)
         mine.status = gyre_cuda_enter(rank->ordinal, &previous);
     if (mine.status == GYRE_SUCCESS && rank->member.local == 0)
-        pin(rank->options);
+        pin_variables(nccl);
     if (mine.status == GYRE_SUCCESS && rank->member.rank == 0)
         mine.status = check_result(nccl, nccl->ncclGetUniqueId(&mine.id), "ncclGetUniqueId");
     GYRE_TRY(bench_team_all_gather(&rank->member, &mine, sizeof(mine), all));

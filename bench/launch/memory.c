@@ -103,8 +103,10 @@ struct bench_memory bench_memory_predict(const struct bench_kind *kind,
     const uint64_t buffer_bytes = gyre_round_up(options->max_bytes, 16) + 16;
     struct bench_memory memory = {.n_ranks = n_ranks_here,
                                   .buffers_bytes = n_ranks_here * 2 * buffer_bytes};
+    const struct gyre_filter_words allowed = bench_options_allowed(options);
     if (n_ranks < 2 || gyre_params_from(environ, &params) != GYRE_SUCCESS ||
-        gyre_filter_of(&params, &filter) != GYRE_SUCCESS)
+        gyre_filter_of(&params, &filter) != GYRE_SUCCESS ||
+        gyre_filter_override(&allowed, &filter) != GYRE_SUCCESS)
         return memory; /* init says what is wrong with them */
     const struct gyre_tuner_facts facts = facts_of(&params, n_ranks, n_ranks_here);
     const uint64_t slots =

@@ -66,7 +66,9 @@ static gyre_status open_facts(struct table *table)
         gyre_tuner_fifo_spec(facts->device_kind, facts->n_ranks, facts->is_proxied, 0, UINT32_MAX);
     facts->min_channels = 1;
     facts->max_channels = facts->spec.n_fifos;
-    return gyre_filter_parse("", request->proto == NULL ? "" : request->proto, "", &table->filter);
+    const struct gyre_filter_words words = {.protos = request->proto, .proto_source = "--proto"};
+    GYRE_TRY(gyre_filter_parse("", "", "", &table->filter));
+    return gyre_filter_override(&words, &table->filter);
 }
 
 static gyre_status open_table(struct table *table)

@@ -118,6 +118,53 @@ static void a_fit_finds_the_machine_that_was_measured(void)
                 "3 measurements for 6 constants");
 }
 
+/* The algorithm of a small all-reduce. */
+static const char *algorithm_of(gyre_comm *comm)
+{
+    static struct gyre_plan_summary summary;
+    const struct gyre_call call = {
+        .coll = GYRE_COLL_ALL_REDUCE, .count = 64, .dtype = GYRE_FLOAT32, .op = GYRE_SUM};
+    return gyre_plan_describe(comm, &call, &summary) == GYRE_SUCCESS ? summary.algorithm : "";
+}
+
+static void an_options_words_replace_the_variables_and_are_named_in_errors(void)
+{
+    gyre_comm *comms[2];
+    gyre_config config = GYRE_CONFIG_INIT;
+    config.device_kind = GYRE_DEVICE_HOST;
+    setenv("GYRE_ALGO", "ring", 1);
+    CHECK_OK(gyre_comm_init_all(comms, 2, NULL, &config));
+    unsetenv("GYRE_ALGO");
+    CHECK(strcmp(algorithm_of(comms[0]), "ring") == 0);
+
+    struct bench_options options = {.algo = "tree"};
+    struct gyre_filter_words words = bench_options_allowed(&options);
+    CHECK_OK(gyre_plan_restrict(comms[0], &words));
+    CHECK(strcmp(algorithm_of(comms[0]), "tree") == 0);
+    options = (struct bench_options){.result_path = "staged"}; /* leaves the algorithms alone */
+    words = bench_options_allowed(&options);
+    CHECK_OK(gyre_plan_restrict(comms[0], &words));
+    CHECK(strcmp(algorithm_of(comms[0]), "tree") == 0);
+    options = (struct bench_options){.algo = "ring,twig", .is_sweep = true};
+    words = bench_options_allowed(&options); /* lists of --sweep allow everything */
+    CHECK(words.algos == NULL);
+
+    options = (struct bench_options){.algo = "ring", .proto = "ll"};
+    words = bench_options_allowed(&options);
+    CHECK_OK(gyre_plan_restrict(comms[0], &words));
+    CHECK(algorithm_of(comms[0])[0] == '\0' && strstr(gyre_cause(), "--proto allows") != NULL);
+    options = (struct bench_options){.algo = "tree", .result_path = "copied"};
+    words = bench_options_allowed(&options);
+    CHECK_FAILS(gyre_plan_restrict(comms[0], &words), GYRE_ERROR_INVALID_ARGUMENT,
+                "--path: \"copied\" is none of");
+    options = (struct bench_options){.proto = "simple"}; /* the refused words changed nothing */
+    words = bench_options_allowed(&options);
+    CHECK_OK(gyre_plan_restrict(comms[0], &words));
+    CHECK(strcmp(algorithm_of(comms[0]), "ring") == 0);
+    for (int i = 0; i < 2; i++)
+        CHECK_OK(gyre_comm_destroy(comms[i]));
+}
+
 /* An environment for bench_world_detect(): NAME, value, ..., NULL. */
 static const char *const *variables;
 
@@ -415,6 +462,8 @@ static const struct test_case cases[] = {
     {"order statistics are those of the definition", order_statistics_are_those_of_the_definition},
     {"sizes have letters", sizes_have_letters},
     {"blocks are multiples of 16 bytes", blocks_are_multiples_of_16_bytes},
+    {"an option's words replace the variables and are named in errors",
+     an_options_words_replace_the_variables_and_are_named_in_errors},
     {"each launcher is recognised", each_launcher_is_recognised},
     {"only harmless variables are reported", only_harmless_variables_are_reported},
     {"a sweep has every combination once", a_sweep_has_every_combination_once},
