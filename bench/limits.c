@@ -42,8 +42,8 @@ static gyre_status note_nics(struct bench_limits *limits)
 /* Copies that measure the same GPUs at the same time would halve each other's figures. */
 static gyre_status check_launcher(void)
 {
-    const struct bench_world_ops *ops = NULL;
-    if (bench_world_detect(getenv, &ops) == GYRE_SUCCESS && ops == &bench_world_alone)
+    const struct bench_launcher_ops *ops = NULL;
+    if (bench_launcher_detect(getenv, &ops) == GYRE_SUCCESS && ops == &bench_launcher_alone)
         return GYRE_SUCCESS;
     return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                      "one process measures all GPUs: start it once, without mpirun, torchrun, srun "

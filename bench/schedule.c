@@ -158,7 +158,7 @@ static bool verify(const struct job *job)
 
 static bool predict(const struct bench_schedule_options *options)
 {
-    struct predict_request request = options->request;
+    struct bench_schedule_request request = options->request;
     struct gyre_shape shape;
     if (!bench_schedule_find_shape(options, &request.algorithm, &shape))
         return false;
@@ -166,7 +166,7 @@ static bool predict(const struct bench_schedule_options *options)
     request.n_ranks = shape.n_ranks;
     request.root = shape.root;
     request.grouping = shape.grouping;
-    if (predict_print(&request) == GYRE_SUCCESS)
+    if (bench_schedule_predict(&request) == GYRE_SUCCESS)
         return true;
     fprintf(stderr, "schedule: %s\n", gyre_cause());
     return false;

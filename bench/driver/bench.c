@@ -22,20 +22,20 @@
 /* Ranks that all live here need no rendezvous; else rank 0's process names one. */
 static gyre_status prepare_comms(struct bench_run *run)
 {
-    const int n_local = run->team.n_local;
+    const int n_local = run->ranks.n_local;
     gyre_config config = GYRE_CONFIG_INIT;
     config.device_kind = run->options.device;
     if (run->options.n_channels > 0)
         config.min_channels = config.max_channels = run->options.n_channels;
     if (run->options.timeout_s > 0)
         config.timeout_ms = run->options.timeout_s * 1000;
-    if (run->world.n_processes == 1) {
+    if (run->launcher.n_processes == 1) {
         run->comms = calloc((size_t)n_local, sizeof(gyre_comm *));
         if (run->comms == NULL)
             return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%d communicators", n_local);
         return gyre_comm_init_all(run->comms, n_local, NULL, &config);
     }
-    return bench_rendezvous(&run->world, n_local, &config, &run->id);
+    return bench_rendezvous(&run->launcher, n_local, &config, &run->id);
 }
 
 /* A rank's thread; those of local ranks other than 0. */
@@ -54,7 +54,7 @@ static void *thread_main(void *argument)
 
 static gyre_status run_ranks(struct bench_run *run)
 {
-    const int n_local = run->team.n_local;
+    const int n_local = run->ranks.n_local;
     struct thread *threads = calloc((size_t)n_local, sizeof(*threads));
     if (threads == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%d ranks", n_local);
@@ -80,11 +80,11 @@ static gyre_status run_combination(struct bench_run *run,
     char json_path[PATH_MAX], csv_path[PATH_MAX];
     const struct bench_options given = run->options;
     if (given.json_path != NULL) {
-        GYRE_TRY(bench_sweep_path(given.json_path, combination, json_path));
+        GYRE_TRY(bench_combination_path(given.json_path, combination, json_path));
         run->options.json_path = json_path;
     }
     if (given.csv_path != NULL) {
-        GYRE_TRY(bench_sweep_path(given.csv_path, combination, csv_path));
+        GYRE_TRY(bench_combination_path(given.csv_path, combination, csv_path));
         run->options.csv_path = csv_path;
     }
     if (combination->algo[0] != '\0')
@@ -106,7 +106,7 @@ static gyre_status run_combinations(struct bench_run *run)
 {
     struct bench_combination combination;
     int n_failed = 0;
-    for (int i = 0; bench_sweep_find(&run->options, i, &combination); i++) {
+    for (int i = 0; bench_combination_find(&run->options, i, &combination); i++) {
         GYRE_TRY(run_combination(run, &combination));
         n_failed += run->exit_status != 0; /* said why; the others may still work */
         if (run->interrupted_by != 0)
@@ -118,13 +118,14 @@ static gyre_status run_combinations(struct bench_run *run)
 
 static gyre_status run_process(struct bench_run *run)
 {
-    GYRE_TRY(bench_world_open(&run->world));
+    GYRE_TRY(bench_launcher_open(&run->launcher));
     const int n_local = run->options.n_threads * run->options.n_gpus;
     gyre_status status;
-    GYRE_TRY_GOTO(status, bench_terms_agree(&run->world, run->kind, &run->options), close_world);
-    GYRE_TRY_GOTO(status, bench_memory_agree(&run->world, run->kind, &run->options, n_local),
+    GYRE_TRY_GOTO(status, bench_options_agree(&run->launcher, run->kind, &run->options),
                   close_world);
-    GYRE_TRY_GOTO(status, bench_team_open(&run->world, n_local, &run->team), close_world);
+    GYRE_TRY_GOTO(status, bench_memory_agree(&run->launcher, run->kind, &run->options, n_local),
+                  close_world);
+    GYRE_TRY_GOTO(status, bench_ranks_open(&run->launcher, n_local, &run->ranks), close_world);
     if (!run->options.is_sweep)
         GYRE_TRY_GOTO(status, prepare_comms(run), close_team);
     GYRE_TRY_GOTO(status, bench_progress_open(&run->progress), close_team);
@@ -132,9 +133,9 @@ static gyre_status run_process(struct bench_run *run)
     bench_progress_close(run->progress);
 close_team:
     free(run->comms);
-    bench_team_close(&run->team);
+    bench_ranks_close(&run->ranks);
 close_world:
-    run->world.ops->close(&run->world);
+    run->launcher.ops->close(&run->launcher);
     return status;
 }
 

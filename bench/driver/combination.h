@@ -17,15 +17,15 @@ struct bench_combination {
     char channels[32];
 };
 
-/** bench_sweep_find - the i-th combination; channels change first, then protocols. False past the
- * last one. Pure. */
-bool bench_sweep_find(const struct bench_options *options, int i,
-                      struct bench_combination *combination_out);
+/** bench_combination_find - the i-th combination; channels change first, then protocols. False past
+ * the last one. Pure. */
+bool bench_combination_find(const struct bench_options *options, int i,
+                            struct bench_combination *combination_out);
 
-/** bench_sweep_path - a combination's report: what it forces stands before the extension
+/** bench_combination_path - a combination's report: what it forces stands before the extension
  * ("dir/r.json" -> "dir/r.ring-ll-4.json", or "dir/r.ll.json" if only --proto was given). Pure.
  * Errors: INVALID_ARGUMENT (the name is too long). */
-gyre_status bench_sweep_path(const char *path, const struct bench_combination *combination,
-                             char path_out[PATH_MAX]);
+gyre_status bench_combination_path(const char *path, const struct bench_combination *combination,
+                                   char path_out[PATH_MAX]);
 
 #endif

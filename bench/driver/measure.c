@@ -113,7 +113,7 @@ static gyre_status reduce_time(struct bench_rank *rank, double mine, double *tim
     gyre_status status =
         all == NULL ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%d times", n_ranks) : GYRE_SUCCESS;
     GYRE_TRY_GOTO(status, bench_rank_agree(rank, status), done);
-    GYRE_TRY_GOTO(status, bench_team_all_gather(&rank->member, &mine, sizeof(mine), all), done);
+    GYRE_TRY_GOTO(status, bench_ranks_all_gather(&rank->member, &mine, sizeof(mine), all), done);
     const double first = all[0];
     const struct bench_stats stats = bench_stats_of(all, (size_t)n_ranks);
     switch (rank->options->average) {
@@ -135,14 +135,14 @@ done:
     return status;
 }
 
-gyre_status bench_longest(struct bench_rank *rank, double *values, size_t n)
+gyre_status bench_max_over_ranks(struct bench_rank *rank, double *values, size_t n)
 {
     const size_t n_ranks = (size_t)rank->member.n_ranks;
     double *all = calloc(n_ranks * n, sizeof(*all));
     gyre_status status =
         all == NULL ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%zu samples", n) : GYRE_SUCCESS;
     GYRE_TRY_GOTO(status, bench_rank_agree(rank, status), done);
-    GYRE_TRY_GOTO(status, bench_team_all_gather(&rank->member, values, n * sizeof(*values), all),
+    GYRE_TRY_GOTO(status, bench_ranks_all_gather(&rank->member, values, n * sizeof(*values), all),
                   done);
     for (size_t i = 0; i < n_ranks * n; i++)
         if (values[i % n] < all[i])
@@ -174,7 +174,7 @@ static gyre_status sample(struct bench_rank *rank, const struct bench_call *call
     GYRE_TRY_GOTO(status, bench_rank_agree(rank, status), done);
     status = take_samples(rank, call, us, n);
     GYRE_TRY_GOTO(status, bench_rank_agree(rank, status), done);
-    GYRE_TRY_GOTO(status, bench_longest(rank, us, n), done);
+    GYRE_TRY_GOTO(status, bench_max_over_ranks(rank, us, n), done);
     *stats_out = bench_stats_of(us, n);
 done:
     free(us);
@@ -195,7 +195,8 @@ gyre_status bench_check_all(struct bench_rank *rank, const struct bench_call *ca
     if (status == GYRE_SUCCESS)
         status = bench_check(rank, call, &n_mine);
     GYRE_TRY_GOTO(status, bench_rank_agree(rank, status), done);
-    GYRE_TRY_GOTO(status, bench_team_all_gather(&rank->member, &n_mine, sizeof(n_mine), all), done);
+    GYRE_TRY_GOTO(status, bench_ranks_all_gather(&rank->member, &n_mine, sizeof(n_mine), all),
+                  done);
     *n_wrong_out = 0;
     for (int i = 0; i < rank->member.n_ranks; i++)
         *n_wrong_out += (int64_t)all[i];

@@ -28,8 +28,9 @@ gyre_status bench_time_graph(const struct bench_rank *rank, const struct bench_c
 gyre_status bench_measure(struct bench_rank *rank, const struct bench_call *call,
                           bool wants_samples, struct bench_timing *timing_out);
 
-/** bench_longest - in place: each of n values becomes its maximum over the ranks. Collective. */
-gyre_status bench_longest(struct bench_rank *rank, double *values, size_t n);
+/** bench_max_over_ranks - in place: each of n values becomes its maximum over the ranks.
+ * Collective. */
+gyre_status bench_max_over_ranks(struct bench_rank *rank, double *values, size_t n);
 
 /** bench_check_all - fill, run once with @run, and count wrong elements over all ranks. */
 gyre_status bench_check_all(struct bench_rank *rank, const struct bench_call *call,

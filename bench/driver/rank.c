@@ -13,13 +13,15 @@
 /* Its place on the host, over again where ranks outnumber GPUs (or each sees one GPU only). */
 static gyre_status choose_ordinal(const struct bench_rank *rank, int *ordinal_out)
 {
-    const int place =
-        rank->member.team->world->local_process * rank->member.team->n_local + rank->member.local;
+    const int index_on_host =
+        rank->member.ranks->launcher->local_process * rank->member.ranks->n_local +
+        rank->member.local;
     const struct gyre_device_ops *ops;
     int n_devices = 0;
     GYRE_TRY(gyre_device_find((gyre_device_kind)rank->options->device, &ops));
     GYRE_TRY(ops->count(&n_devices));
-    *ordinal_out = ops->kind == GYRE_DEVICE_CUDA && n_devices > 0 ? place % n_devices : place;
+    *ordinal_out =
+        ops->kind == GYRE_DEVICE_CUDA && n_devices > 0 ? index_on_host % n_devices : index_on_host;
     return GYRE_SUCCESS;
 }
 
@@ -98,7 +100,7 @@ void bench_rank_close(struct bench_rank *rank)
         rank->device->ops->close(rank->device);
 }
 
-void bench_rank_say(const struct bench_rank *rank, gyre_status status)
+void bench_rank_print_error(const struct bench_rank *rank, gyre_status status)
 {
     fprintf(stderr, "%s: rank %d: %s: %s\n", rank->kind->name, rank->member.rank,
             gyre_status_name(status), gyre_cause());
@@ -111,7 +113,7 @@ static void report(struct bench_rank *rank, gyre_status status)
     if (rank->has_failed)
         return;
     rank->has_failed = true;
-    bench_rank_say(rank, status);
+    bench_rank_print_error(rank, status);
     snprintf(cause, sizeof(cause), "%s", gyre_cause());
     if (rank->comm != NULL)
         (void)gyre_comm_abort(rank->comm);
@@ -123,7 +125,7 @@ gyre_status bench_rank_agree(struct bench_rank *rank, gyre_status status)
     int failed = -1;
     if (status != GYRE_SUCCESS)
         report(rank, status);
-    const gyre_status agreed = bench_team_agree_on(&rank->member, status, &failed);
+    const gyre_status agreed = bench_ranks_agree_on(&rank->member, status, &failed);
     if (agreed != GYRE_SUCCESS && failed < 0) /* a rank is gone, and nobody else says so */
         report(rank, agreed);
     return agreed;
@@ -165,16 +167,16 @@ struct bench_call bench_call_of(const struct bench_rank *rank, const struct benc
 }
 
 /* Each rank sends to the next and receives from the one before. */
-static gyre_status enqueue_exchange(const struct bench_rank *rank, const struct bench_call *call)
+static gyre_status enqueue_send_recv(const struct bench_rank *rank, const struct bench_call *call)
 {
     const int n_ranks = rank->member.n_ranks;
     const int next = (rank->member.rank + 1) % n_ranks;
-    const int before = (rank->member.rank + n_ranks - 1) % n_ranks;
+    const int previous = (rank->member.rank + n_ranks - 1) % n_ranks;
     GYRE_TRY(gyre_group_start());
     gyre_status status =
         gyre_send(call->send, call->what.count, call->what.dtype, next, rank->comm, rank->stream);
     if (status == GYRE_SUCCESS)
-        status = gyre_recv(call->recv, call->what.count, call->what.dtype, before, rank->comm,
+        status = gyre_recv(call->recv, call->what.count, call->what.dtype, previous, rank->comm,
                            rank->stream);
     const gyre_status ended = gyre_group_end();
     return status != GYRE_SUCCESS ? status : ended;
@@ -203,7 +205,7 @@ gyre_status bench_enqueue(const struct bench_rank *rank, const struct bench_call
         return gyre_all_to_all(call->send, call->recv, what->count, what->dtype, rank->comm,
                                rank->stream);
     case GYRE_COLL_SEND_RECV:
-        return enqueue_exchange(rank, call);
+        return enqueue_send_recv(rank, call);
     default:
         return gyre_fail(GYRE_ERROR_INTERNAL, "no bench calls %s",
                          gyre_collectives[what->coll].name);

@@ -63,10 +63,10 @@ gyre_status bench_rank_open(struct bench_rank *rank, const gyre_unique_id *id,
                             gyre_comm *const *comms_of_process);
 void bench_rank_close(struct bench_rank *rank);
 
-/** bench_rank_say - a failure of this rank and its cause, on standard error. */
-void bench_rank_say(const struct bench_rank *rank, gyre_status status);
+/** bench_rank_print_error - a failure of this rank and its cause, on standard error. */
+void bench_rank_print_error(const struct bench_rank *rank, gyre_status status);
 
-/** bench_rank_agree - end of a phase: as bench_team_agree(). A rank that failed prints its cause
+/** bench_rank_agree - end of a phase: as bench_ranks_agree(). A rank that failed prints its cause
  * and aborts its communicator first, so that no other rank waits for it inside a collective. */
 gyre_status bench_rank_agree(struct bench_rank *rank, gyre_status status);
 

@@ -14,8 +14,8 @@ struct bench_run {
     const struct bench_kind *kind;
     int argc;
     char **argv;
-    struct bench_world world;
-    struct bench_team team;
+    struct bench_launcher launcher;
+    struct bench_ranks ranks;
     struct gyre_filter_words allowed; /* by the options, or by the combination of --sweep */
     struct bench_progress *progress;
     gyre_unique_id id;

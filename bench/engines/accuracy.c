@@ -32,22 +32,22 @@ bool bench_is_as_accurate(const struct bench_accuracy *gyre, const struct bench_
 
 /* gyre, or the reference in one of its modes. */
 struct side {
-    const struct bench_reference *engine; /* NULL = gyre */
+    const struct bench_engine *engine; /* NULL = gyre */
     const char *mode;
     const struct bench_buffers *buffers;
     struct gyre_accuracy_error error;
     struct bench_accuracy accuracy; /* the same on all ranks */
 };
 
-struct line_up {
-    struct side sides[1 + BENCH_MAX_MODES];
+struct sides {
+    struct side list[1 + BENCH_MAX_MODES];
     int n;
 };
 
-struct tally {
+struct counts {
     int n_lines;
     int n_failed;
-    bool is_told[GYRE_N_DTYPES]; /* that the reference does not have the type */
+    bool is_printed[GYRE_N_DTYPES]; /* that the reference does not have the type */
 };
 
 static gyre_status check_options(const struct bench_rank *rank)
@@ -92,46 +92,46 @@ static gyre_status measure_call(struct bench_rank *rank, const struct bench_case
 }
 
 static gyre_status measure_sides(struct bench_rank *rank, const struct bench_case *what,
-                                 struct line_up *line_up)
+                                 struct sides *sides)
 {
     for (size_t n_results = 0; n_results < MIN_RESULTS; n_results += what->count) {
         rank->seed++;
-        for (int i = 0; i < line_up->n; i++)
-            GYRE_TRY(measure_call(rank, what, &line_up->sides[i]));
+        for (int i = 0; i < sides->n; i++)
+            GYRE_TRY(measure_call(rank, what, &sides->list[i]));
     }
     return GYRE_SUCCESS;
 }
 
 /* The reference's modes, where it can do the case at all; rank 0 says once a type if not. */
-static void line_up_of(const struct bench_rank *rank, const struct bench_reference *reference,
-                       const struct bench_case *what, struct tally *tally,
-                       struct line_up *line_up_out)
+static void list_sides(const struct bench_rank *rank, const struct bench_engine *engine,
+                       const struct bench_case *what, struct counts *counts,
+                       struct sides *sides_out)
 {
     const struct bench_call call = bench_call_of(rank, &rank->buffers, what, false);
     struct bench_mode modes[BENCH_MAX_MODES];
-    *line_up_out = (struct line_up){.sides = {{.buffers = &rank->buffers}}, .n = 1};
-    if (reference->ops == NULL)
+    *sides_out = (struct sides){.list = {{.buffers = &rank->buffers}}, .n = 1};
+    if (engine->ops == NULL)
         return;
-    if (reference->ops->check(reference->state, &call) != GYRE_SUCCESS) {
-        if (rank->member.rank == 0 && !tally->is_told[what->dtype])
+    if (engine->ops->check(engine->state, &call) != GYRE_SUCCESS) {
+        if (rank->member.rank == 0 && !counts->is_printed[what->dtype])
             printf("# not compared: %s\n", gyre_cause());
-        tally->is_told[what->dtype] = true;
+        counts->is_printed[what->dtype] = true;
         return;
     }
-    line_up_out->n += reference->ops->modes(reference->state, modes);
-    for (int i = 1; i < line_up_out->n; i++)
-        line_up_out->sides[i] = (struct side){
-            .engine = reference,
+    sides_out->n += engine->ops->modes(engine->state, modes);
+    for (int i = 1; i < sides_out->n; i++)
+        sides_out->list[i] = (struct side){
+            .engine = engine,
             .mode = modes[i - 1].name,
             .buffers = modes[i - 1].buffers == NULL ? &rank->buffers : modes[i - 1].buffers};
 }
 
-static void print_head(const struct bench_rank *rank, const struct bench_reference *reference)
+static void print_header(const struct bench_rank *rank, const struct bench_engine *engine)
 {
-    const char *name = reference->ops == NULL ? "none" : reference->ops->name;
+    const char *name = engine->ops == NULL ? "none" : engine->ops->name;
     char text[192] = "";
-    if (reference->ops != NULL &&
-        reference->ops->version(reference->state, text, sizeof(text)) != GYRE_SUCCESS)
+    if (engine->ops != NULL &&
+        engine->ops->version(engine->state, text, sizeof(text)) != GYRE_SUCCESS)
         text[0] = '\0';
     printf(
         "# Error of sums over %d ranks, relative to the sum of magnitudes; at least %d results a "
@@ -164,8 +164,8 @@ static void print_line(const struct bench_rank *rank, const struct bench_case *w
 }
 
 /* gyre against one mode of the reference, or (NULL) against what may be at all. */
-static void take_line(const struct bench_rank *rank, const struct bench_case *what,
-                      const struct side *gyre, const struct side *reference, struct tally *tally)
+static void add_line(const struct bench_rank *rank, const struct bench_case *what,
+                     const struct side *gyre, const struct side *reference, struct counts *counts)
 {
     const double bound = gyre_accuracy_bound(what->dtype, (uint32_t)rank->member.n_ranks);
     const char *verdict = "OK";
@@ -173,42 +173,42 @@ static void take_line(const struct bench_rank *rank, const struct bench_case *wh
         verdict = "FAILED: over the bound";
     else if (reference != NULL && !bench_is_as_accurate(&gyre->accuracy, &reference->accuracy))
         verdict = "FAILED: worse";
-    tally->n_lines++;
-    tally->n_failed += strcmp(verdict, "OK") != 0;
+    counts->n_lines++;
+    counts->n_failed += strcmp(verdict, "OK") != 0;
     if (rank->member.rank == 0)
         print_line(rank, what, gyre, reference, verdict);
 }
 
-static gyre_status measure_case(struct bench_rank *rank, const struct bench_reference *reference,
-                                const struct bench_case *what, struct tally *tally)
+static gyre_status measure_case(struct bench_rank *rank, const struct bench_engine *engine,
+                                const struct bench_case *what, struct counts *counts)
 {
-    struct line_up line_up;
+    struct sides sides;
     if (what->count == 0)
         return GYRE_SUCCESS;
     bench_progress_begin(rank->progress, what->n_bytes, "measuring errors");
-    line_up_of(rank, reference, what, tally, &line_up);
-    GYRE_TRY(bench_rank_agree(rank, measure_sides(rank, what, &line_up)));
-    for (int i = 0; i < line_up.n; i++) {
-        struct side *side = &line_up.sides[i];
+    list_sides(rank, engine, what, counts, &sides);
+    GYRE_TRY(bench_rank_agree(rank, measure_sides(rank, what, &sides)));
+    for (int i = 0; i < sides.n; i++) {
+        struct side *side = &sides.list[i];
         double worst[] = {side->error.max, side->error.sum / (double)side->error.n_elems};
-        GYRE_TRY(bench_longest(rank, worst, 2));
+        GYRE_TRY(bench_max_over_ranks(rank, worst, 2));
         side->accuracy = (struct bench_accuracy){worst[0], worst[1]};
     }
-    if (line_up.n == 1)
-        take_line(rank, what, &line_up.sides[0], NULL, tally);
-    for (int i = 1; i < line_up.n; i++)
-        take_line(rank, what, &line_up.sides[0], &line_up.sides[i], tally);
+    if (sides.n == 1)
+        add_line(rank, what, &sides.list[0], NULL, counts);
+    for (int i = 1; i < sides.n; i++)
+        add_line(rank, what, &sides.list[0], &sides.list[i], counts);
     return GYRE_SUCCESS;
 }
 
-gyre_status bench_accuracy(struct bench_rank *rank, const struct bench_reference *reference,
+gyre_status bench_accuracy(struct bench_rank *rank, const struct bench_engine *engine,
                            int *n_failed_out)
 {
     const struct bench_options *options = rank->options;
-    struct tally tally = {0};
+    struct counts counts = {0};
     GYRE_TRY(bench_rank_agree(rank, check_options(rank)));
     if (rank->member.rank == 0)
-        print_head(rank, reference);
+        print_header(rank, engine);
     for (int dtype = 0; dtype < GYRE_N_DTYPES; dtype++) {
         if ((options->dtype != BENCH_ALL && options->dtype != dtype) ||
             !gyre_dtype_is_float((gyre_dtype)dtype))
@@ -217,11 +217,11 @@ gyre_status bench_accuracy(struct bench_rank *rank, const struct bench_reference
              n_bytes = bench_options_next_bytes(options, n_bytes)) {
             const struct bench_case what = bench_case_of(rank->kind->coll, rank->member.n_ranks,
                                                          n_bytes, (gyre_dtype)dtype, GYRE_SUM, 0);
-            GYRE_TRY(measure_case(rank, reference, &what, &tally));
+            GYRE_TRY(measure_case(rank, engine, &what, &counts));
         }
     }
     if (rank->member.rank == 0)
-        printf("# Accuracy: %d of %d lines FAILED\n", tally.n_failed, tally.n_lines);
-    *n_failed_out = tally.n_failed;
+        printf("# Accuracy: %d of %d lines FAILED\n", counts.n_failed, counts.n_lines);
+    *n_failed_out = counts.n_failed;
     return GYRE_SUCCESS;
 }

@@ -24,7 +24,7 @@ bool bench_is_as_accurate(const struct bench_accuracy *gyre,
  * @n_failed_out: lines where gyre is worse than the reference, or than any order of additions may
  * be. Errors: UNSUPPORTED (not an all-reduce), INVALID_ARGUMENT (not a sum, not a floating-point
  * type). */
-gyre_status bench_accuracy(struct bench_rank *rank, const struct bench_reference *reference,
+gyre_status bench_accuracy(struct bench_rank *rank, const struct bench_engine *reference,
                            int *n_failed_out);
 
 #endif

@@ -39,7 +39,7 @@ void bench_comparison_judge(double *medians, struct bench_comparison *comparison
  * it is done, and count as the longest over the ranks: a call, or -n of them on a stream, or (-G)
  * replays of a graph of -n of them, as many as a millisecond has, whatever -G says. Errors:
  * UNSUPPORTED (the engine cannot run this), INTERNAL (the engine's own result is wrong). */
-gyre_status bench_compare(struct bench_rank *rank, const struct bench_reference *reference,
+gyre_status bench_compare(struct bench_rank *rank, const struct bench_engine *reference,
                           const struct bench_call *call, struct bench_comparison *comparison_out);
 
 #endif

@@ -6,17 +6,17 @@
 
 #include <string.h>
 
-gyre_status bench_reference_find(const char *name, const struct bench_reference_ops **ops_out)
+gyre_status bench_engine_find(const char *name, const struct bench_engine_ops **ops_out)
 {
 #ifdef GYRE_BENCH_WITH_MPI
-    if (strcmp(name, bench_reference_mpi.name) == 0) {
-        *ops_out = &bench_reference_mpi;
+    if (strcmp(name, bench_engine_mpi.name) == 0) {
+        *ops_out = &bench_engine_mpi;
         return GYRE_SUCCESS;
     }
 #endif
 #ifdef GYRE_BENCH_WITH_NCCL
-    if (strcmp(name, bench_reference_nccl.name) == 0) {
-        *ops_out = &bench_reference_nccl;
+    if (strcmp(name, bench_engine_nccl.name) == 0) {
+        *ops_out = &bench_engine_nccl;
         return GYRE_SUCCESS;
     }
 #endif

@@ -17,7 +17,7 @@ struct bench_mode {
     const struct bench_buffers *buffers; /* its own; NULL = those of gyre's calls */
 };
 
-struct bench_reference_ops {
+struct bench_engine_ops {
     const char *name; /* as in --compare */
     /* @state_out: one per rank. Collective. */
     gyre_status (*open)(const struct bench_rank *rank, void **state_out);
@@ -33,23 +33,23 @@ struct bench_reference_ops {
     gyre_status (*run)(void *state, const struct bench_call *call);
     /* Values of this call were wrong: what is known to do that and what helps, as the end of the
      * sentence that says so; "" = nothing is known. Pure. */
-    const char *(*suspicion)(const struct bench_call *call);
+    const char *(*wrong_value_hint)(const struct bench_call *call);
     void (*close)(void *state);
 };
 
 #ifdef GYRE_BENCH_WITH_MPI
-extern const struct bench_reference_ops bench_reference_mpi;
+extern const struct bench_engine_ops bench_engine_mpi;
 #endif
 
 #ifdef GYRE_BENCH_WITH_NCCL
-extern const struct bench_reference_ops bench_reference_nccl;
+extern const struct bench_engine_ops bench_engine_nccl;
 #endif
 
-/** bench_reference_find - by name. Errors: UNSUPPORTED with the reason (not built in). */
-gyre_status bench_reference_find(const char *name, const struct bench_reference_ops **ops_out);
+/** bench_engine_find - by name. Errors: UNSUPPORTED with the reason (not built in). */
+gyre_status bench_engine_find(const char *name, const struct bench_engine_ops **ops_out);
 
-struct bench_reference {
-    const struct bench_reference_ops *ops; /* NULL = none */
+struct bench_engine {
+    const struct bench_engine_ops *ops; /* NULL = none */
     void *state;
 };
 

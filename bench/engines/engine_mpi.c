@@ -51,11 +51,11 @@ static MPI_Op op_of(gyre_op op)
     }
 }
 
-static gyre_status reference_open(const struct bench_rank *rank, void **state_out)
+static gyre_status mpi_open(const struct bench_rank *rank, void **state_out)
 {
-    if (rank->member.team->world->ops != &bench_world_mpi)
+    if (rank->member.ranks->launcher->ops != &bench_launcher_mpi)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "--compare mpi: start with mpirun");
-    if (rank->member.team->n_local != 1)
+    if (rank->member.ranks->n_local != 1)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                          "--compare mpi: MPI's ranks are processes; leave -g and -t at 1");
     if (rank->device_kind != GYRE_DEVICE_HOST)
@@ -64,7 +64,7 @@ static gyre_status reference_open(const struct bench_rank *rank, void **state_ou
     return GYRE_SUCCESS;
 }
 
-static gyre_status reference_version(void *state, char *text_out, size_t n_bytes)
+static gyre_status mpi_version(void *state, char *text_out, size_t n_bytes)
 {
     char text[MPI_MAX_LIBRARY_VERSION_STRING];
     int n_text;
@@ -75,7 +75,7 @@ static gyre_status reference_version(void *state, char *text_out, size_t n_bytes
     return GYRE_SUCCESS;
 }
 
-static int reference_modes(void *state, struct bench_mode *modes_out)
+static int mpi_modes(void *state, struct bench_mode *modes_out)
 {
     (void)state;
     modes_out[0] = (struct bench_mode){"plain", NULL};
@@ -94,7 +94,7 @@ static void run_broadcast(const struct bench_call *call, int count, MPI_Datatype
         memcpy(call->recv, call->send, call->what.n_bytes);
 }
 
-static void run_exchange(const struct bench_call *call, int count, MPI_Datatype type)
+static void run_send_recv(const struct bench_call *call, int count, MPI_Datatype type)
 {
     int rank;
     int n_ranks;
@@ -140,10 +140,10 @@ static void (*const runs[GYRE_N_COLLECTIVES])(const struct bench_call *call, int
     [GYRE_COLL_ALL_GATHER] = run_all_gather,
     [GYRE_COLL_REDUCE_SCATTER] = run_reduce_scatter,
     [GYRE_COLL_ALL_TO_ALL] = run_all_to_all,
-    [GYRE_COLL_SEND_RECV] = run_exchange,
+    [GYRE_COLL_SEND_RECV] = run_send_recv,
 };
 
-static gyre_status reference_check(void *state, const struct bench_call *call)
+static gyre_status mpi_check(void *state, const struct bench_call *call)
 {
     (void)state;
     if (runs[call->what.coll] == NULL)
@@ -160,7 +160,7 @@ static gyre_status reference_check(void *state, const struct bench_call *call)
     return GYRE_SUCCESS;
 }
 
-static gyre_status reference_run(void *state, const struct bench_call *call)
+static gyre_status mpi_run(void *state, const struct bench_call *call)
 {
     (void)state;
     runs[call->what.coll](call, (int)call->what.count, type_of(call->what.dtype));
@@ -169,7 +169,7 @@ static gyre_status reference_run(void *state, const struct bench_call *call)
 
 /* Seen with Open MPI 4.1.4 on an AMD EPYC, 2026-11: 100 + 100 in int8 is 127, and -56 without
  * that component. */
-static const char *reference_suspicion(const struct bench_call *call)
+static const char *mpi_wrong_value_hint(const struct bench_call *call)
 {
     const bool is_byte = gyre_dtype_bytes(call->what.dtype) == 1;
     const bool is_sum = gyre_collectives[call->what.coll].reduces && call->what.op == GYRE_SUM;
@@ -178,18 +178,18 @@ static const char *reference_suspicion(const struct bench_call *call)
                              : "";
 }
 
-static void reference_close(void *state)
+static void mpi_close(void *state)
 {
     (void)state;
 }
 
-const struct bench_reference_ops bench_reference_mpi = {
+const struct bench_engine_ops bench_engine_mpi = {
     .name = "mpi",
-    .open = reference_open,
-    .version = reference_version,
-    .modes = reference_modes,
-    .check = reference_check,
-    .run = reference_run,
-    .suspicion = reference_suspicion,
-    .close = reference_close,
+    .open = mpi_open,
+    .version = mpi_version,
+    .modes = mpi_modes,
+    .check = mpi_check,
+    .run = mpi_run,
+    .wrong_value_hint = mpi_wrong_value_hint,
+    .close = mpi_close,
 };

@@ -24,7 +24,7 @@
 
 #define N_PINNED 2
 
-struct reference {
+struct nccl {
     const struct bench_rank *rank;
     void *library;
     ncclComm_t comm;
@@ -36,7 +36,7 @@ struct reference {
 #undef NCCL_MEMBER
 };
 
-static gyre_status check_result(const struct reference *nccl, ncclResult_t result, const char *call)
+static gyre_status check_result(const struct nccl *nccl, ncclResult_t result, const char *call)
 {
     if (result == ncclSuccess)
         return GYRE_SUCCESS;
@@ -48,7 +48,7 @@ static const char *path_of(const struct bench_options *options)
     return options->nccl_library == NULL ? "libnccl.so.2" : options->nccl_library;
 }
 
-static gyre_status load(struct reference *nccl, const char *path)
+static gyre_status load(struct nccl *nccl, const char *path)
 {
     nccl->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (nccl->library == NULL)
@@ -66,7 +66,7 @@ static gyre_status load(struct reference *nccl, const char *path)
     return GYRE_SUCCESS;
 }
 
-static bool wants_windows(const struct reference *nccl)
+static bool wants_windows(const struct nccl *nccl)
 {
     return nccl->rank->options->nccl_mode != BENCH_NCCL_PLAIN;
 }
@@ -76,7 +76,7 @@ static bool wants_windows(const struct reference *nccl)
 static const char *const pinned_names[N_PINNED] = {"NCCL_ALGO", "NCCL_PROTO"};
 
 /* Local rank 0 alone writes them; the all-gather of the id comes after it. */
-static void pin_variables(struct reference *nccl)
+static void pin_variables(struct nccl *nccl)
 {
     const struct bench_options *options = nccl->rank->options;
     const char *const values[N_PINNED] = {options->nccl_algo, options->nccl_proto};
@@ -91,7 +91,7 @@ static void pin_variables(struct reference *nccl)
 }
 
 /* gyre reads the same variables when the next combination of --sweep makes a communicator. */
-static void restore_variables(struct reference *nccl)
+static void restore_variables(struct nccl *nccl)
 {
     for (int i = 0; i < N_PINNED; i++) {
         if (nccl->is_pinned[i] && nccl->before[i] != NULL)
@@ -103,7 +103,7 @@ static void restore_variables(struct reference *nccl)
 }
 
 /* @is_orderly: all ranks do so; else nothing may wait for the others, as destroy would. */
-static void leave(struct reference *nccl, bool is_orderly)
+static void leave(struct nccl *nccl, bool is_orderly)
 {
     if (nccl == NULL)
         return;
@@ -119,19 +119,19 @@ static void leave(struct reference *nccl, bool is_orderly)
 
 static void nccl_close(void *state)
 {
-    struct reference *nccl = state;
+    struct nccl *nccl = state;
     leave(nccl, !nccl->rank->has_failed);
 }
 
-struct introduction {
+struct init_report {
     gyre_status status;
     ncclUniqueId id;
 };
 
-static gyre_status join(struct reference *nccl, struct introduction *all)
+static gyre_status join(struct nccl *nccl, struct init_report *all)
 {
     const struct bench_rank *rank = nccl->rank;
-    struct introduction mine;
+    struct init_report mine;
     memset(&mine, 0, sizeof(mine));
     if (rank->device_kind != GYRE_DEVICE_CUDA)
         mine.status = gyre_fail(GYRE_ERROR_UNSUPPORTED, "--compare nccl: needs --device cuda");
@@ -147,7 +147,7 @@ static gyre_status join(struct reference *nccl, struct introduction *all)
         pin_variables(nccl);
     if (mine.status == GYRE_SUCCESS && rank->member.rank == 0)
         mine.status = check_result(nccl, nccl->ncclGetUniqueId(&mine.id), "ncclGetUniqueId");
-    GYRE_TRY(bench_team_all_gather(&rank->member, &mine, sizeof(mine), all));
+    GYRE_TRY(bench_ranks_all_gather(&rank->member, &mine, sizeof(mine), all));
     if (mine.status != GYRE_SUCCESS)
         return mine.status;
     for (int i = 0; i < rank->member.n_ranks; i++) /* a join without all would wait for ever */
@@ -162,15 +162,15 @@ static gyre_status join(struct reference *nccl, struct introduction *all)
 
 static gyre_status nccl_open(const struct bench_rank *rank, void **state_out)
 {
-    struct reference *nccl = calloc(1, sizeof(*nccl));
-    struct introduction *all = calloc((size_t)rank->member.n_ranks, sizeof(*all));
+    struct nccl *nccl = calloc(1, sizeof(*nccl));
+    struct init_report *all = calloc((size_t)rank->member.n_ranks, sizeof(*all));
     gyre_status status = nccl == NULL || all == NULL
                              ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "NCCL's side")
                              : GYRE_SUCCESS;
-    status = bench_team_agree(&rank->member, status);
+    status = bench_ranks_agree(&rank->member, status);
     if (status == GYRE_SUCCESS) {
         nccl->rank = rank;
-        status = bench_team_agree(&rank->member, join(nccl, all));
+        status = bench_ranks_agree(&rank->member, join(nccl, all));
         if (status == GYRE_SUCCESS && wants_windows(nccl))
             status = bench_nccl_windows_open(&rank->member, nccl->comm, rank->buffers.n_bytes,
                                              &nccl->windows);
@@ -190,7 +190,7 @@ static gyre_status nccl_version(void *state, char *text_out, size_t n_bytes)
         [BENCH_NCCL_WINDOW] = "its own buffers in symmetric windows",
         [BENCH_NCCL_BEST] = "the faster of plain buffers and its own in symmetric windows",
     };
-    const struct reference *nccl = state;
+    const struct nccl *nccl = state;
     int version = 0;
     GYRE_TRY(check_result(nccl, nccl->ncclGetVersion(&version), "ncclGetVersion"));
     const char *multicast = getenv("NCCL_NVLS_ENABLE");
@@ -207,7 +207,7 @@ static gyre_status nccl_version(void *state, char *text_out, size_t n_bytes)
 
 static int nccl_modes(void *state, struct bench_mode *modes_out)
 {
-    const struct reference *nccl = state;
+    const struct nccl *nccl = state;
     const int mode = nccl->rank->options->nccl_mode;
     int n = 0;
     if (mode != BENCH_NCCL_WINDOW)
@@ -226,8 +226,8 @@ static gyre_status nccl_check(void *state, const struct bench_call *call)
     return GYRE_SUCCESS;
 }
 
-static ncclResult_t exchange(const struct reference *nccl, const struct bench_call *call,
-                             ncclDataType_t type, cudaStream_t stream)
+static ncclResult_t send_recv(const struct nccl *nccl, const struct bench_call *call,
+                              ncclDataType_t type, cudaStream_t stream)
 {
     const int n_ranks = nccl->rank->member.n_ranks;
     const int me = nccl->rank->member.rank;
@@ -245,7 +245,7 @@ static ncclResult_t exchange(const struct reference *nccl, const struct bench_ca
 
 static gyre_status nccl_run(void *state, const struct bench_call *call)
 {
-    const struct reference *nccl = state;
+    const struct nccl *nccl = state;
     const struct bench_case *what = &call->what;
     const ncclDataType_t type = (ncclDataType_t)what->dtype;
     const ncclRedOp_t op = (ncclRedOp_t)what->op;
@@ -272,7 +272,7 @@ static gyre_status nccl_run(void *state, const struct bench_call *call)
                                          stream);
         break;
     case GYRE_COLL_SEND_RECV:
-        result = exchange(nccl, call, type, stream);
+        result = send_recv(nccl, call, type, stream);
         break;
     default:
         break;
@@ -280,13 +280,13 @@ static gyre_status nccl_run(void *state, const struct bench_call *call)
     return check_result(nccl, result, gyre_collectives[what->coll].name);
 }
 
-static const char *nccl_suspicion(const struct bench_call *call)
+static const char *nccl_wrong_value_hint(const struct bench_call *call)
 {
     (void)call;
     return "";
 }
 
-const struct bench_reference_ops bench_reference_nccl = {
+const struct bench_engine_ops bench_engine_nccl = {
     .name = "nccl",
     .is_on_stream = true,
     .open = nccl_open,
@@ -294,6 +294,6 @@ const struct bench_reference_ops bench_reference_nccl = {
     .modes = nccl_modes,
     .check = nccl_check,
     .run = nccl_run,
-    .suspicion = nccl_suspicion,
+    .wrong_value_hint = nccl_wrong_value_hint,
     .close = nccl_close,
 };

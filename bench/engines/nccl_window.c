@@ -42,7 +42,8 @@ static gyre_status check_result(const struct bench_nccl_windows *windows, int re
 {
     if (result == 0)
         return GYRE_SUCCESS;
-    return gyre_fail(GYRE_ERROR_DEVICE, "%s(%zu bytes): %s", call, n_bytes, windows->words(result));
+    return gyre_fail(GYRE_ERROR_DEVICE, "%s(%zu bytes): %s", call, n_bytes,
+                     windows->error_text(result));
 }
 
 static gyre_status allocate(struct bench_nccl_windows *windows, size_t n_bytes)
@@ -76,8 +77,8 @@ gyre_status bench_nccl_windows_open(const struct bench_member *member, void *com
                                     struct bench_nccl_windows *windows)
 {
     windows->comm = comm;
-    GYRE_TRY(bench_team_agree(member, allocate(windows, n_bytes)));
-    return bench_team_agree(member, add_windows(windows));
+    GYRE_TRY(bench_ranks_agree(member, allocate(windows, n_bytes)));
+    return bench_ranks_agree(member, add_windows(windows));
 }
 
 void bench_nccl_windows_close(struct bench_nccl_windows *windows, bool is_orderly)

@@ -17,7 +17,7 @@
     X(add, ncclCommWindowRegister, int,                                   \
       (void *comm, void *base, size_t n_bytes, void **window, int flags)) \
     X(remove, ncclCommWindowDeregister, int, (void *comm, void *window))  \
-    X(words, ncclGetErrorString, const char *, (int result))
+    X(error_text, ncclGetErrorString, const char *, (int result))
 
 #define BENCH_NCCL_WINDOW_SYMMETRIC 1 /* NCCL_WIN_COLL_SYMMETRIC */
 

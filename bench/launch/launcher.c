@@ -35,14 +35,14 @@ static gyre_status detect_environment(char *(*lookup)(const char *), bool *is_fo
     return GYRE_SUCCESS;
 }
 
-gyre_status bench_world_detect(char *(*lookup)(const char *name),
-                               const struct bench_world_ops **ops_out)
+gyre_status bench_launcher_detect(char *(*lookup)(const char *name),
+                                  const struct bench_launcher_ops **ops_out)
 {
     /* Only these show that mpirun (or srun --mpi=pmix) started this process. */
     const bool is_mpi = lookup("OMPI_COMM_WORLD_SIZE") != NULL || lookup("PMIX_RANK") != NULL;
 #ifdef GYRE_BENCH_WITH_MPI
     if (is_mpi) {
-        *ops_out = &bench_world_mpi;
+        *ops_out = &bench_launcher_mpi;
         return GYRE_SUCCESS;
     }
 #else
@@ -54,7 +54,7 @@ gyre_status bench_world_detect(char *(*lookup)(const char *name),
     bool is_found;
     GYRE_TRY(detect_environment(lookup, &is_found));
     if (is_found) {
-        *ops_out = &bench_world_environment;
+        *ops_out = &bench_launcher_torchrun;
         return GYRE_SUCCESS;
     }
     static const char *const sizes[] = {
@@ -67,31 +67,31 @@ gyre_status bench_world_detect(char *(*lookup)(const char *name),
                              "lonely copies: start with OpenMPI's mpirun, with srun --mpi=pmix, or "
                              "with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set",
                              lookup(sizes[i]), sizes[i]);
-    *ops_out = &bench_world_alone;
+    *ops_out = &bench_launcher_alone;
     return GYRE_SUCCESS;
 }
 
-static gyre_status alone_open(struct bench_world *world)
+static gyre_status alone_open(struct bench_launcher *launcher)
 {
-    world->process = 0;
-    world->n_processes = 1;
+    launcher->process = 0;
+    launcher->n_processes = 1;
     return GYRE_SUCCESS;
 }
 
-static gyre_status alone_all_gather(struct bench_world *world, const void *mine, size_t n_bytes,
-                                    void *all_out)
+static gyre_status alone_all_gather(struct bench_launcher *launcher, const void *mine,
+                                    size_t n_bytes, void *all_out)
 {
-    (void)world;
+    (void)launcher;
     memcpy(all_out, mine, n_bytes);
     return GYRE_SUCCESS;
 }
 
-static void alone_close(struct bench_world *world)
+static void alone_close(struct bench_launcher *launcher)
 {
-    (void)world;
+    (void)launcher;
 }
 
-const struct bench_world_ops bench_world_alone = {
+const struct bench_launcher_ops bench_launcher_alone = {
     .name = "alone",
     .open = alone_open,
     .all_gather = alone_all_gather,
@@ -100,29 +100,29 @@ const struct bench_world_ops bench_world_alone = {
 
 /* Processes on the same real host, and those of them before this one: the same whatever the
  * launcher says. */
-static gyre_status find_local_process(struct bench_world *world)
+static gyre_status find_local_process(struct bench_launcher *launcher)
 {
     uint64_t mine = 0;
     GYRE_TRY(gyre_host_hash(NULL, &mine));
-    uint64_t *all = calloc((size_t)world->n_processes, sizeof(*all));
+    uint64_t *all = calloc((size_t)launcher->n_processes, sizeof(*all));
     if (all == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%d host names", world->n_processes);
-    const gyre_status status = world->ops->all_gather(world, &mine, sizeof(mine), all);
-    for (int i = 0; status == GYRE_SUCCESS && i < world->n_processes; i++) {
-        world->local_process += i < world->process && all[i] == mine;
-        world->n_local_processes += all[i] == mine;
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%d host names", launcher->n_processes);
+    const gyre_status status = launcher->ops->all_gather(launcher, &mine, sizeof(mine), all);
+    for (int i = 0; status == GYRE_SUCCESS && i < launcher->n_processes; i++) {
+        launcher->local_process += i < launcher->process && all[i] == mine;
+        launcher->n_local_processes += all[i] == mine;
     }
     free(all);
     return status;
 }
 
-gyre_status bench_world_open(struct bench_world *world_out)
+gyre_status bench_launcher_open(struct bench_launcher *launcher_out)
 {
-    *world_out = (struct bench_world){0};
-    GYRE_TRY(bench_world_detect(getenv, &world_out->ops));
-    GYRE_TRY(world_out->ops->open(world_out));
-    const gyre_status status = find_local_process(world_out);
+    *launcher_out = (struct bench_launcher){0};
+    GYRE_TRY(bench_launcher_detect(getenv, &launcher_out->ops));
+    GYRE_TRY(launcher_out->ops->open(launcher_out));
+    const gyre_status status = find_local_process(launcher_out);
     if (status != GYRE_SUCCESS)
-        world_out->ops->close(world_out);
+        launcher_out->ops->close(launcher_out);
     return status;
 }

@@ -9,10 +9,10 @@
 
 #include "core/base/status.h"
 
-struct bench_world_ops;
+struct bench_launcher_ops;
 
-struct bench_world {
-    const struct bench_world_ops *ops;
+struct bench_launcher {
+    const struct bench_launcher_ops *ops;
     int process;
     int n_processes;
     int local_process;     /* index among the processes of this host */
@@ -20,31 +20,31 @@ struct bench_world {
     void *state;           /* the launcher's */
 };
 
-struct bench_world_ops {
+struct bench_launcher_ops {
     const char *name;
     /* Fills process, n_processes and state. Ends by a deadline. */
-    gyre_status (*open)(struct bench_world *world);
+    gyre_status (*open)(struct bench_launcher *launcher);
     /* all_out: n_processes * n_bytes, by process. Also a barrier. Main thread only. */
-    gyre_status (*all_gather)(struct bench_world *world, const void *mine, size_t n_bytes,
+    gyre_status (*all_gather)(struct bench_launcher *launcher, const void *mine, size_t n_bytes,
                               void *all_out);
-    void (*close)(struct bench_world *world);
+    void (*close)(struct bench_launcher *launcher);
 };
 
-extern const struct bench_world_ops bench_world_alone;
-extern const struct bench_world_ops bench_world_environment; /* RANK, WORLD_SIZE, MASTER_* */
+extern const struct bench_launcher_ops bench_launcher_alone;
+extern const struct bench_launcher_ops bench_launcher_torchrun; /* RANK, WORLD_SIZE, MASTER_* */
 #ifdef GYRE_BENCH_WITH_MPI
-extern const struct bench_world_ops bench_world_mpi;
+extern const struct bench_launcher_ops bench_launcher_mpi;
 #endif
 
-/** bench_world_detect - which launcher started this process, from its environment.
+/** bench_launcher_detect - which launcher started this process, from its environment.
  * @lookup: getenv, or a test's.
  * Errors: UNSUPPORTED with the fix when a launcher started several processes that this build cannot
  * join, rather than running as many lonely copies; INVALID_ARGUMENT for half a torchrun
  * environment. */
-gyre_status bench_world_detect(char *(*lookup)(const char *name),
-                               const struct bench_world_ops **ops_out);
+gyre_status bench_launcher_detect(char *(*lookup)(const char *name),
+                                  const struct bench_launcher_ops **ops_out);
 
-/** bench_world_open - detect, join, and find this process's place on its host. */
-gyre_status bench_world_open(struct bench_world *world_out);
+/** bench_launcher_open - detect, join, and find this process's place on its host. */
+gyre_status bench_launcher_open(struct bench_launcher *launcher_out);
 
 #endif

@@ -10,40 +10,40 @@
 #include <mpi.h>
 #include <stdlib.h>
 
-static gyre_status mpi_open(struct bench_world *world)
+static gyre_status mpi_open(struct bench_launcher *launcher)
 {
     int provided;
     MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided);
-    MPI_Comm_rank(MPI_COMM_WORLD, &world->process);
-    MPI_Comm_size(MPI_COMM_WORLD, &world->n_processes);
+    MPI_Comm_rank(MPI_COMM_WORLD, &launcher->process);
+    MPI_Comm_size(MPI_COMM_WORLD, &launcher->n_processes);
     const char *promised = getenv("OMPI_COMM_WORLD_SIZE");
-    if (promised != NULL && strtol(promised, NULL, 10) != world->n_processes) {
+    if (promised != NULL && strtol(promised, NULL, 10) != launcher->n_processes) {
         MPI_Finalize();
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                          "mpirun started %s processes, but MPI sees %d: this bench was built with "
                          "another MPI; build it with the one whose mpirun you use",
-                         promised, world->n_processes);
+                         promised, launcher->n_processes);
     }
     return GYRE_SUCCESS;
 }
 
-static gyre_status mpi_all_gather(struct bench_world *world, const void *mine, size_t n_bytes,
+static gyre_status mpi_all_gather(struct bench_launcher *launcher, const void *mine, size_t n_bytes,
                                   void *all_out)
 {
-    (void)world;
+    (void)launcher;
     if (n_bytes > INT_MAX)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "%zu bytes from one process", n_bytes);
     MPI_Allgather(mine, (int)n_bytes, MPI_BYTE, all_out, (int)n_bytes, MPI_BYTE, MPI_COMM_WORLD);
     return GYRE_SUCCESS;
 }
 
-static void mpi_close(struct bench_world *world)
+static void mpi_close(struct bench_launcher *launcher)
 {
-    (void)world;
+    (void)launcher;
     MPI_Finalize();
 }
 
-const struct bench_world_ops bench_world_mpi = {
+const struct bench_launcher_ops bench_launcher_mpi = {
     .name = "mpi",
     .open = mpi_open,
     .all_gather = mpi_all_gather,

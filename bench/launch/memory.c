@@ -278,29 +278,29 @@ static bool is_on_host(const struct bench_options *options)
            ops->kind == GYRE_DEVICE_HOST;
 }
 
-gyre_status bench_memory_agree(struct bench_world *world, const struct bench_kind *kind,
+gyre_status bench_memory_agree(struct bench_launcher *launcher, const struct bench_kind *kind,
                                const struct bench_options *options, int n_local)
 {
     const char *what;
     gyre_status status = GYRE_SUCCESS;
     const bool is_idle =
         options->from_folder != NULL; /* tune --from takes no buffers to speak of */
-    if (world->local_process == 0 && !is_idle && is_on_host(options)) {
+    if (launcher->local_process == 0 && !is_idle && is_on_host(options)) {
         const struct bench_memory memory = bench_memory_predict(
-            kind, options, (uint64_t)world->n_processes * (uint64_t)n_local,
-            (uint64_t)world->n_local_processes * (uint64_t)n_local, (uint64_t)n_local);
+            kind, options, (uint64_t)launcher->n_processes * (uint64_t)n_local,
+            (uint64_t)launcher->n_local_processes * (uint64_t)n_local, (uint64_t)n_local);
         const uint64_t free_bytes = bench_memory_find_free("", &what);
         status = bench_memory_check(&memory, options, free_bytes, what);
     }
     char cause[GYRE_CAUSE_MAX_BYTES];
     memcpy(cause, gyre_cause(), sizeof(cause));
     const uint8_t mine = status != GYRE_SUCCESS;
-    uint8_t *all = calloc((size_t)world->n_processes, sizeof(*all));
+    uint8_t *all = calloc((size_t)launcher->n_processes, sizeof(*all));
     if (all == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%d processes", world->n_processes);
-    const gyre_status gathered = world->ops->all_gather(world, &mine, sizeof(mine), all);
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%d processes", launcher->n_processes);
+    const gyre_status gathered = launcher->ops->all_gather(launcher, &mine, sizeof(mine), all);
     int refusing = -1;
-    for (int i = world->n_processes - 1; gathered == GYRE_SUCCESS && i >= 0; i--)
+    for (int i = launcher->n_processes - 1; gathered == GYRE_SUCCESS && i >= 0; i--)
         if (all[i] != 0)
             refusing = i;
     free(all);

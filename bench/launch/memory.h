@@ -38,7 +38,7 @@ gyre_status bench_memory_check(const struct bench_memory *memory,
 /** bench_memory_agree - the check on each host, by the first of its processes. All processes
  * together; all fail when one host has too little.
  * @n_local: ranks of this process. */
-gyre_status bench_memory_agree(struct bench_world *world, const struct bench_kind *kind,
+gyre_status bench_memory_agree(struct bench_launcher *launcher, const struct bench_kind *kind,
                                const struct bench_options *options, int n_local);
 
 #endif

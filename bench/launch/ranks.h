@@ -11,8 +11,8 @@
 
 #include <pthread.h>
 
-struct bench_team {
-    struct bench_world *world;
+struct bench_ranks {
+    struct bench_launcher *launcher;
     int n_local;               /* ranks of each process */
     pthread_barrier_t barrier; /* of the local ranks */
     const void **mine;         /* by local rank: what it contributes; stable between barriers */
@@ -23,31 +23,32 @@ struct bench_team {
 };
 
 struct bench_member {
-    struct bench_team *team;
+    struct bench_ranks *ranks;
     int local; /* index in this process; local 0 is the main thread */
     int rank;
     int n_ranks;
 };
 
-/** bench_team_open / close - @n_local: ranks of this process, the same in all processes. */
-gyre_status bench_team_open(struct bench_world *world, int n_local, struct bench_team *team_out);
-void bench_team_close(struct bench_team *team);
+/** bench_ranks_open / close - @n_local: ranks of this process, the same in all processes. */
+gyre_status bench_ranks_open(struct bench_launcher *launcher, int n_local,
+                             struct bench_ranks *ranks_out);
+void bench_ranks_close(struct bench_ranks *ranks);
 
-/** bench_team_all_gather - collective over all ranks.
+/** bench_ranks_all_gather - collective over all ranks.
  * @all_out: n_ranks * n_bytes, by rank; NULL = a barrier that gathers nothing.
  * Errors: REMOTE when a process is gone (on every rank of this process). */
-gyre_status bench_team_all_gather(const struct bench_member *member, const void *mine,
-                                  size_t n_bytes, void *all_out);
+gyre_status bench_ranks_all_gather(const struct bench_member *member, const void *mine,
+                                   size_t n_bytes, void *all_out);
 
-gyre_status bench_team_barrier(const struct bench_member *member);
+gyre_status bench_ranks_barrier(const struct bench_member *member);
 
-/** bench_team_agree - collective: SUCCESS if every rank says SUCCESS; own failure if any; else
+/** bench_ranks_agree - collective: SUCCESS if every rank says SUCCESS; own failure if any; else
  * REMOTE naming the first rank that failed. */
-gyre_status bench_team_agree(const struct bench_member *member, gyre_status status);
+gyre_status bench_ranks_agree(const struct bench_member *member, gyre_status status);
 
-/** bench_team_agree_on - the same. @failed_out: the first rank that said it failed, or -1: none
+/** bench_ranks_agree_on - the same. @failed_out: the first rank that said it failed, or -1: none
  * did, and an error is that ranks cannot be heard any more. */
-gyre_status bench_team_agree_on(const struct bench_member *member, gyre_status status,
-                                int *failed_out);
+gyre_status bench_ranks_agree_on(const struct bench_member *member, gyre_status status,
+                                 int *failed_out);
 
 #endif

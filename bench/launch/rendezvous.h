@@ -11,7 +11,7 @@
  * device, all hear how it went, and process 0 names a rendezvous.
  * @n_local: ranks of each process.
  * Errors: the own failure if any, else REMOTE; both name the rank and the cause. */
-gyre_status bench_rendezvous(struct bench_world *world, int n_local, const gyre_config *config,
-                             gyre_unique_id *id_out);
+gyre_status bench_rendezvous(struct bench_launcher *launcher, int n_local,
+                             const gyre_config *config, gyre_unique_id *id_out);
 
 #endif

@@ -15,7 +15,7 @@
 #define BENCH_LIMITS_MAX_NOTES 32
 
 /* How bytes get from GPU to GPU. A path is measured at BENCH_LIMITS_N_POINTS points: numbers of
- * blocks, or bytes of a copy. X(id, name in the file, unit of its points, way, words) */
+ * blocks, or bytes of a copy. X(id, name in the file, unit of its points, way, description) */
 #define BENCH_LIMITS_PATH_TABLE(X)                                                     \
     X(STORE, sm_store, blocks, PUSH, "SM stores of 16 B to the next GPU, 512 threads") \
     X(LOAD, sm_load, blocks, PULL, "SM loads of 16 B from the next GPU, 512 threads")  \
@@ -24,7 +24,7 @@
     X(COPY, copy_engine, bytes, COPY_ENGINE, "copy engine to the next GPU")
 
 enum bench_limits_path {
-#define BENCH_LIMITS_PATH_ENUM(id, name, unit, way, words) BENCH_LIMITS_##id,
+#define BENCH_LIMITS_PATH_ENUM(id, name, unit, way, description) BENCH_LIMITS_##id,
     BENCH_LIMITS_PATH_TABLE(BENCH_LIMITS_PATH_ENUM)
 #undef BENCH_LIMITS_PATH_ENUM
         BENCH_LIMITS_N_PATHS
@@ -33,7 +33,7 @@ enum bench_limits_path {
 struct bench_limits_path_traits {
     const char *name;
     const char *unit; /* of its points: "blocks" or "bytes" */
-    const char *words;
+    const char *description;
     enum bench_way way;
     uint64_t points[BENCH_LIMITS_N_POINTS];
 };

@@ -106,22 +106,22 @@ static gyre_status measure_flag(struct bench_rig *rig, struct bench_limits *limi
 {
     for (int i = 0; i < 2; i++)
         GYRE_TRY(gyre_device_cuda.zero(rig->gpus[i].device, rig->gpus[i].to, sizeof(uint32_t)));
-    memset(rig->board, 0, sizeof(*rig->board));
+    memset(rig->flags, 0, sizeof(*rig->flags));
     for (int i = 0; i < 2; i++) {
         const struct bench_ping_pong side = {
             .mine = rig->gpus[i].to,
             .theirs = rig->gpus[1 - i].to,
             .n_rounds = N_PING_PONGS,
             .begins = i == 0,
-            .board = rig->board,
+            .flags = rig->flags,
         };
         GYRE_TRY(bench_rig_use(i));
         GYRE_TRY(bench_enqueue_ping_pong(&side, rig->gpus[i].stream));
     }
     for (int i = 0; i < 2; i++)
         GYRE_CUDA_TRY(cudaStreamSynchronize(rig->gpus[i].stream));
-    GYRE_TRY(bench_rig_check_board(rig, "flag between GPU 0 and GPU 1"));
-    limits->flag_us = (double)rig->board->ping_pong_ns / (2.0 * N_PING_PONGS) / 1e3;
+    GYRE_TRY(bench_rig_check_overdue(rig, "flag between GPU 0 and GPU 1"));
+    limits->flag_us = (double)rig->flags->ping_pong_ns / (2.0 * N_PING_PONGS) / 1e3;
     return GYRE_SUCCESS;
 }
 

@@ -42,40 +42,40 @@ static __device__ __forceinline__ uint64_t clock_ns()
     return now;
 }
 
-struct patience {
+struct wait_clock {
     uint32_t n_polls;
     uint64_t begin_ns; /* the first look at the clock; 0 = none yet */
 };
 
-/* After a poll in vain: true when it took too long, and then the board says so. */
-static __device__ __forceinline__ bool is_overdue(struct patience *patience,
-                                                  struct bench_board *board)
+/* After a poll in vain: true when it took too long, and then the flag page says so. */
+static __device__ __forceinline__ bool is_overdue(struct wait_clock *clock,
+                                                  struct bench_flag_page *flags)
 {
-    if (++patience->n_polls % POLLS_PER_LOOK != 0)
+    if (++clock->n_polls % POLLS_PER_LOOK != 0)
         return false;
     const uint64_t now = clock_ns();
-    if (patience->begin_ns == 0)
-        patience->begin_ns = now;
-    if (now - patience->begin_ns < BENCH_KERNEL_WAIT_NS)
+    if (clock->begin_ns == 0)
+        clock->begin_ns = now;
+    if (now - clock->begin_ns < BENCH_KERNEL_WAIT_NS)
         return false;
-    store_relaxed_sys(&board->is_overdue, 1);
+    store_relaxed_sys(&flags->is_overdue, 1);
     return true;
 }
 
 /* False: overdue. */
 static __device__ __forceinline__ bool wait_for(const uint32_t *word, uint32_t value,
-                                                struct bench_board *board)
+                                                struct bench_flag_page *flags)
 {
-    struct patience patience = {0, 0};
+    struct wait_clock clock = {0, 0};
     while (load_relaxed_sys(word) != value)
-        if (is_overdue(&patience, board))
+        if (is_overdue(&clock, flags))
             return false;
     return true;
 }
 
-static __global__ void wait_at_gate(struct bench_board *board)
+static __global__ void wait_for_host(struct bench_flag_page *flags)
 {
-    (void)wait_for(&board->is_open, 1, board);
+    (void)wait_for(&flags->may_start, 1, flags);
 }
 
 static __global__ void nothing() {}
@@ -86,7 +86,7 @@ static __global__ void ping_pong(const __grid_constant__ struct bench_ping_pong 
     for (uint32_t round = 1; round <= WARM_ROUNDS + side.n_rounds; round++) {
         if (side.begins)
             store_relaxed_sys(side.theirs, round);
-        if (!wait_for(side.mine, round, side.board))
+        if (!wait_for(side.mine, round, side.flags))
             return;
         if (!side.begins)
             store_relaxed_sys(side.theirs, round);
@@ -94,7 +94,7 @@ static __global__ void ping_pong(const __grid_constant__ struct bench_ping_pong 
             begin_ns = clock_ns();
     }
     if (side.begins)
-        side.board->ping_pong_ns = clock_ns() - begin_ns;
+        side.flags->ping_pong_ns = clock_ns() - begin_ns;
 }
 
 /* All threads of the grid; UNROLL loads, then as many stores. */
@@ -175,9 +175,9 @@ static __device__ __forceinline__ void start_store(char *to, struct stage stage)
 
 /* @parity: of the barrier's phase, 0 for the first load of a stage. False: overdue. */
 static __device__ __forceinline__ bool wait_load(struct stage stage, uint32_t parity,
-                                                 struct bench_board *board)
+                                                 struct bench_flag_page *flags)
 {
-    struct patience patience = {0, 0};
+    struct wait_clock clock = {0, 0};
     uint32_t is_done = 0;
     while (!is_done) {
         asm volatile("{\n"
@@ -188,7 +188,7 @@ static __device__ __forceinline__ bool wait_load(struct stage stage, uint32_t pa
                      : "=r"(is_done)
                      : "r"(stage.barrier), "r"(parity)
                      : "memory");
-        if (!is_done && is_overdue(&patience, board))
+        if (!is_done && is_overdue(&clock, flags))
             return false;
     }
     return true;
@@ -200,7 +200,7 @@ static __device__ __forceinline__ bool wait_load(struct stage stage, uint32_t pa
  * stores. Bulk copies alone touch the chunks, so the barrier is all the ordering that they need
  * (PTX ISA, "Async proxy"). */
 static __global__ void copy_by_tma(char *to, const char *from, uint64_t n_chunks,
-                                   struct bench_board *board)
+                                   struct bench_flag_page *flags)
 {
 #if __CUDA_ARCH__ >= 900
     extern __shared__ __align__(128) char chunks[];
@@ -219,7 +219,7 @@ static __global__ void copy_by_tma(char *to, const char *from, uint64_t n_chunks
             const uint64_t done = k - (STAGES - STORING);
             const uint32_t i = (uint32_t)(done % STAGES);
             const struct stage stage = {first_chunk + i * BENCH_TMA_BYTES, first_barrier + i * 8};
-            if (!wait_load(stage, (uint32_t)(done / STAGES) & 1, board))
+            if (!wait_load(stage, (uint32_t)(done / STAGES) & 1, flags))
                 break;
             start_store(to + done * step_bytes, stage);
             /* the stage of load k was stored STORING chunks ago */
@@ -244,7 +244,7 @@ static gyre_status launched(const char *kernel)
 
 extern "C" gyre_status bench_kernels_load(uint32_t arch)
 {
-    const void *const kernels[] = {(const void *)wait_at_gate,  (const void *)nothing,
+    const void *const kernels[] = {(const void *)wait_for_host, (const void *)nothing,
                                    (const void *)ping_pong,     (const void *)copy_lines,
                                    (const void *)scatter_lines, (const void *)copy_by_tma};
     struct cudaFuncAttributes attributes;
@@ -256,9 +256,9 @@ extern "C" gyre_status bench_kernels_load(uint32_t arch)
     return GYRE_SUCCESS;
 }
 
-extern "C" gyre_status bench_enqueue_gate(struct bench_board *board, gyre_stream stream)
+extern "C" gyre_status bench_enqueue_sync(struct bench_flag_page *flags, gyre_stream stream)
 {
-    wait_at_gate<<<1, 1, 0, (cudaStream_t)stream>>>(board);
+    wait_for_host<<<1, 1, 0, (cudaStream_t)stream>>>(flags);
     return launched("the gate");
 }
 
@@ -278,11 +278,11 @@ extern "C" gyre_status bench_enqueue_scatter(const struct bench_scatter *scatter
 }
 
 extern "C" gyre_status bench_enqueue_tma_copy(void *to, const void *from, uint64_t n_bytes,
-                                              uint32_t n_blocks, struct bench_board *board,
+                                              uint32_t n_blocks, struct bench_flag_page *flags,
                                               gyre_stream stream)
 {
     copy_by_tma<<<n_blocks, 1, TMA_BYTES, (cudaStream_t)stream>>>((char *)to, (const char *)from,
-                                                                  n_bytes / BENCH_TMA_BYTES, board);
+                                                                  n_bytes / BENCH_TMA_BYTES, flags);
     return launched("a copy by TMA");
 }
 

@@ -24,7 +24,7 @@ struct bench_rig_gpu {
 struct bench_rig {
     int n_gpus;
     uint64_t n_bytes;
-    struct bench_board *board;
+    struct bench_flag_page *flags;
     struct bench_rig_gpu gpus[BENCH_LIMITS_MAX_GPUS];
 };
 
@@ -53,8 +53,8 @@ gyre_status bench_rig_use(int gpu);
 gyre_status bench_rig_time(struct bench_rig *rig, const struct bench_transfer *transfer,
                            double *gbytes_per_s_out);
 
-/** bench_rig_check_board - TIMEOUT if a kernel gave up waiting since the board was cleared. To be
- * called after the kernels ended. @what: for the error. */
-gyre_status bench_rig_check_board(const struct bench_rig *rig, const char *what);
+/** bench_rig_check_overdue - TIMEOUT if a kernel gave up waiting since the flags were cleared. To
+ * be called after the kernels ended. @what: for the error. */
+gyre_status bench_rig_check_overdue(const struct bench_rig *rig, const char *what);
 
 #endif

@@ -71,7 +71,7 @@ static gyre_status open_all(struct bench_rig *rig)
         for (int k = 0; k < rig->n_gpus; k++)
             GYRE_TRY(open_path(rig, i, k));
     struct gyre_device *first = rig->gpus[0].device;
-    return first->ops->host_alloc(first, sizeof(*rig->board), (void **)&rig->board);
+    return first->ops->host_alloc(first, sizeof(*rig->flags), (void **)&rig->flags);
 }
 
 gyre_status bench_rig_open(uint64_t n_bytes, struct bench_rig *rig_out)
@@ -103,8 +103,8 @@ void bench_rig_close(struct bench_rig *rig)
         struct bench_rig_gpu *gpu = &rig->gpus[i];
         if (gpu->device == NULL)
             continue;
-        if (i == 0 && rig->board != NULL)
-            (void)gpu->device->ops->host_free(gpu->device, rig->board);
+        if (i == 0 && rig->flags != NULL)
+            (void)gpu->device->ops->host_free(gpu->device, rig->flags);
         (void)gpu->device->ops->mem_free(gpu->device, gpu->from);
         (void)gpu->device->ops->mem_free(gpu->device, gpu->to);
         if (gpu->stream != NULL)
@@ -163,7 +163,7 @@ static gyre_status enqueue_pass(struct bench_rig *rig, const struct bench_transf
         return enqueue_scatter(rig, transfer, number);
     case BENCH_LIMITS_TMA_STORE:
         return bench_enqueue_tma_copy(next->to, gpu->from, n_bytes, (uint32_t)transfer->point,
-                                      rig->board, gpu->stream);
+                                      rig->flags, gpu->stream);
     default: /* COPY */
         GYRE_CUDA_TRY(
             cudaMemcpyAsync(next->to, gpu->from, n_bytes, cudaMemcpyDefault, gpu->stream));
@@ -171,9 +171,9 @@ static gyre_status enqueue_pass(struct bench_rig *rig, const struct bench_transf
     }
 }
 
-gyre_status bench_rig_check_board(const struct bench_rig *rig, const char *what)
+gyre_status bench_rig_check_overdue(const struct bench_rig *rig, const char *what)
 {
-    if (gyre_load_acquire_u32(&rig->board->is_overdue) == 0)
+    if (gyre_load_acquire_u32(&rig->flags->is_overdue) == 0)
         return GYRE_SUCCESS;
     return gyre_fail(GYRE_ERROR_TIMEOUT,
                      "%s: a GPU waited over %.0f s and gave up: another GPU or the host is stuck",
@@ -186,7 +186,7 @@ static gyre_status enqueue_round(struct bench_rig *rig, const struct bench_trans
     for (int i = 0; i < transfer->n_gpus; i++) {
         struct bench_rig_gpu *gpu = &rig->gpus[i];
         GYRE_TRY(bench_rig_use(i));
-        GYRE_TRY(bench_enqueue_gate(rig->board, gpu->stream));
+        GYRE_TRY(bench_enqueue_sync(rig->flags, gpu->stream));
         GYRE_CUDA_TRY(cudaEventRecord(gpu->begin, gpu->stream));
         for (int pass = 0; pass < n_passes; pass++)
             GYRE_TRY(enqueue_pass(rig, transfer, i));
@@ -200,10 +200,10 @@ static gyre_status time_round(struct bench_rig *rig, const struct bench_transfer
                               int n_passes, double *us_out)
 {
     double longest_us = 0;
-    gyre_store_release_u32(&rig->board->is_overdue, 0);
-    gyre_store_release_u32(&rig->board->is_open, 0);
+    gyre_store_release_u32(&rig->flags->is_overdue, 0);
+    gyre_store_release_u32(&rig->flags->may_start, 0);
     const gyre_status status = enqueue_round(rig, transfer, n_passes);
-    gyre_store_release_u32(&rig->board->is_open, 1); /* after a failure, too */
+    gyre_store_release_u32(&rig->flags->may_start, 1); /* after a failure, too */
     GYRE_TRY(status);
     for (int i = 0; i < transfer->n_gpus; i++) {
         float ms = 0;
@@ -212,7 +212,7 @@ static gyre_status time_round(struct bench_rig *rig, const struct bench_transfer
         if (ms * 1e3 > longest_us)
             longest_us = ms * 1e3;
     }
-    GYRE_TRY(bench_rig_check_board(rig, bench_limits_paths[transfer->path].words));
+    GYRE_TRY(bench_rig_check_overdue(rig, bench_limits_paths[transfer->path].description));
     *us_out = longest_us / n_passes;
     return GYRE_SUCCESS;
 }

@@ -106,7 +106,7 @@ static void add_places(struct json_object *root, const struct bench_setting *set
         add_int(entry, "pid", place->pid);
         add_int(entry, "device", place->device);
         add_text(entry, "pci", place->pci);
-        add_text(entry, "words", place->words);
+        add_text(entry, "words", place->device_text);
         json_object_array_add(list, entry);
     }
 }

@@ -66,7 +66,7 @@ gyre_status bench_machine_clocks(struct bench_rank *rank, const struct bench_mac
         gyre_nvml_clocks_read(machine->clocks, &mine.sm_mhz, &mine.memory_mhz) != GYRE_SUCCESS)
         mine = (struct bench_clocks){0, 0};
     double slowest[] = {-(double)mine.sm_mhz, -(double)mine.memory_mhz}; /* the largest is it */
-    GYRE_TRY(bench_longest(rank, slowest, 2));
+    GYRE_TRY(bench_max_over_ranks(rank, slowest, 2));
     *clocks_out = (struct bench_clocks){(unsigned)-slowest[0], (unsigned)-slowest[1]};
     return GYRE_SUCCESS;
 }

@@ -69,7 +69,7 @@ static void print_settings(const struct bench_setting *setting)
     for (int i = 0; i < setting->n_ranks; i++) {
         const struct bench_place *place = &setting->places[i];
         printf("#  Rank %2d Group %2d Pid %6d on %10s device %2d [%s] %s\n", place->rank, 0,
-               place->pid, place->host, place->device, place->pci, place->words);
+               place->pid, place->host, place->device, place->pci, place->device_text);
     }
     if (setting->reference[0] != '\0')
         printf("# Comparing with %s\n", setting->reference);

@@ -22,7 +22,7 @@ struct bench_place {
     int device;
     char host[64];
     char pci[24];
-    char words[64]; /* the device, for people */
+    char device_text[64]; /* the device, for people */
 };
 
 /* What stays the same over the run. */

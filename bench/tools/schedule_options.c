@@ -63,7 +63,7 @@ static bool parse_number(const char *option, const char *text, int least, int mo
 /* Long options without a letter, all of --predict. */
 enum { BYTES = 256, COST, PROTO, CHANNELS, TILE, DEPTH };
 
-static bool take_predict_option(int id, struct predict_request *request)
+static bool take_predict_option(int id, struct bench_schedule_request *request)
 {
     switch (id) {
     case BYTES:
@@ -87,7 +87,7 @@ static bool take_predict_option(int id, struct predict_request *request)
 /* What is given and would not be read is refused. */
 static bool check_together(const struct bench_schedule_options *options)
 {
-    const struct predict_request *request = &options->request;
+    const struct bench_schedule_request *request = &options->request;
     const char *wrong = NULL;
     const bool is_about_predictions = request->bytes != NULL || request->cost != NULL ||
                                       request->proto != NULL || request->n_channels > 0 ||

@@ -24,7 +24,7 @@ struct bench_schedule_options {
     bool is_placed;
     bool predict;
     bool wants_help;
-    struct predict_request request; /* the options that only --predict reads */
+    struct bench_schedule_request request; /* the options that only --predict reads */
 };
 
 void bench_schedule_print_usage(FILE *out);

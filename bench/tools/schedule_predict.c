@@ -19,7 +19,7 @@
 
 /* Everything that stays the same from size to size. */
 struct table {
-    const struct predict_request *request;
+    const struct bench_schedule_request *request;
     struct gyre_cost cost;
     struct gyre_tuner_facts facts;
     struct gyre_filter filter;
@@ -54,7 +54,7 @@ static gyre_status open_costs(struct table *table)
 
 static gyre_status open_facts(struct table *table)
 {
-    const struct predict_request *request = table->request;
+    const struct bench_schedule_request *request = table->request;
     struct gyre_tuner_facts *facts = &table->facts;
     facts->n_ranks = request->n_ranks;
     facts->grouping = request->grouping;
@@ -73,7 +73,7 @@ static gyre_status open_facts(struct table *table)
 
 static gyre_status open_table(struct table *table)
 {
-    const struct predict_request *request = table->request;
+    const struct bench_schedule_request *request = table->request;
     const struct gyre_shape shape = {.coll = request->coll,
                                      .n_ranks = (uint16_t)request->n_ranks,
                                      .root = (uint16_t)request->root,
@@ -108,7 +108,7 @@ static void close_table(struct table *table)
 /* @n_bytes: as the collective's parameter counts. */
 static gyre_status predict(struct table *table, int column, uint64_t n_bytes, struct cell *cell)
 {
-    const struct predict_request *request = table->request;
+    const struct bench_schedule_request *request = table->request;
     struct gyre_simulator *simulator = table->simulators[column];
     struct gyre_choice *choice = &cell->choice;
     struct gyre_filter filter = table->filter;
@@ -177,9 +177,9 @@ static gyre_status print_line(struct table *table, uint64_t n_bytes)
     return GYRE_SUCCESS;
 }
 
-static void print_head(const struct table *table)
+static void print_header(const struct table *table)
 {
-    const struct predict_request *request = table->request;
+    const struct bench_schedule_request *request = table->request;
     printf("# %s of %u ranks on %u hosts, constants: %s\n", gyre_collectives[request->coll].name,
            request->n_ranks, table->facts.n_hosts, request->cost == NULL ? "h200" : request->cost);
     if (request->algorithm != NULL) {
@@ -209,14 +209,14 @@ static gyre_status parse_sizes(const char *text, uint64_t *first_out, uint64_t *
     return GYRE_SUCCESS;
 }
 
-gyre_status predict_print(const struct predict_request *request)
+gyre_status bench_schedule_predict(const struct bench_schedule_request *request)
 {
     struct table table = {.request = request};
     uint64_t n_bytes = 0, last_bytes = 0;
     GYRE_TRY(parse_sizes(request->bytes == NULL ? "1K:1G" : request->bytes, &n_bytes, &last_bytes));
     gyre_status status = open_table(&table);
     if (status == GYRE_SUCCESS)
-        print_head(&table);
+        print_header(&table);
     for (; n_bytes <= last_bytes && status == GYRE_SUCCESS; n_bytes *= SIZE_FACTOR)
         status = print_line(&table, n_bytes);
     close_table(&table);

@@ -8,7 +8,7 @@
 #include "algorithms/algorithm.h"
 
 /* Texts are as given on the command line; NULL or 0 = not given. */
-struct predict_request {
+struct bench_schedule_request {
     const struct gyre_algorithm *algorithm; /* NULL = each that has the collective */
     enum gyre_collective coll;
     unsigned n_ranks;
@@ -22,9 +22,10 @@ struct predict_request {
     int depth;
 };
 
-/** predict_print - a line a size: with one algorithm its time, bandwidth and bottleneck, else the
- * times of all algorithms side by side. What is not given is as a communicator would choose it.
- * Errors: INVALID_ARGUMENT, SYSTEM (the file of costs), UNSUPPORTED (too large to simulate). */
-gyre_status predict_print(const struct predict_request *request);
+/** bench_schedule_predict - a line a size: with one algorithm its time, bandwidth and bottleneck,
+ * else the times of all algorithms side by side. What is not given is as a communicator would
+ * choose it. Errors: INVALID_ARGUMENT, SYSTEM (the file of costs), UNSUPPORTED (too large to
+ * simulate). */
+gyre_status bench_schedule_predict(const struct bench_schedule_request *request);
 
 #endif

@@ -12,14 +12,14 @@
 #include <stdlib.h>
 
 /* One trial's turn of a round lasts about this long. */
-#define TURN_US     5000.0
+#define TRIAL_US    5000.0
 #define MAX_CALLS   500
 #define MIN_CALLS   3
 #define PROBE_CALLS 3
 
 /* The first call loads its program and finds nothing in caches; that takes less. */
-#define MOST_WARMING_US  10000.0
-#define FIRST_LOOK_DOUBT 3.0
+#define MOST_WARMUP_US   10000.0
+#define FIRST_CALL_DOUBT 3.0
 
 static uint64_t call_bytes(const struct bench_case *what)
 {
@@ -113,7 +113,8 @@ gyre_status bench_add_trials(const struct bench_rank *rank, const struct bench_c
 
 /* All ranks wait for each other, on the stream: the skew is that of a small call, which is carried
  * out as it ever is. */
-static gyre_status meet(const struct bench_rank *rank, const struct bench_trial *trial)
+static gyre_status wait_for_all_ranks(const struct bench_rank *rank,
+                                      const struct bench_trial *trial)
 {
     gyre_plan_force(rank->comm, NULL);
     const gyre_status status = gyre_all_reduce(rank->buffers.send, rank->buffers.send, 1,
@@ -127,14 +128,14 @@ static gyre_status meet(const struct bench_rank *rank, const struct bench_trial 
 static gyre_status time_calls(const struct bench_rank *rank, const struct bench_trial *trial,
                               const struct bench_call *call, double *us, size_t n)
 {
-    const bool is_loose = gyre_collectives[trial->what.coll].has_root;
+    const bool ranks_may_drift = gyre_collectives[trial->what.coll].has_root;
     for (size_t i = 0; i < n; i++) {
         const uint64_t start_ns = gyre_now_ns();
         GYRE_TRY(bench_enqueue(rank, call));
         GYRE_TRY(bench_wait(rank));
         us[i] = (double)(gyre_now_ns() - start_ns) / 1e3;
-        if (is_loose)
-            GYRE_TRY(meet(rank, trial));
+        if (ranks_may_drift)
+            GYRE_TRY(wait_for_all_ranks(rank, trial));
     }
     return GYRE_SUCCESS;
 }
@@ -152,18 +153,18 @@ static gyre_status time_captured(const struct bench_rank *rank, const struct ben
 }
 
 /* One trial's turn: n calls; us[i] becomes the longest over the ranks. */
-static gyre_status take_turn(struct bench_rank *rank, const struct bench_trial *trial, double *us,
-                             size_t n)
+static gyre_status time_trial(struct bench_rank *rank, const struct bench_trial *trial, double *us,
+                              size_t n)
 {
     const struct bench_call call = bench_call_of(rank, &rank->buffers, &trial->what, false);
     gyre_plan_force(rank->comm, &trial->choice);
-    GYRE_TRY(bench_team_barrier(&rank->member));
+    GYRE_TRY(bench_ranks_barrier(&rank->member));
     const gyre_status status = rank->options->n_graph_launches > 0
                                    ? time_captured(rank, &call, us, n)
                                    : time_calls(rank, trial, &call, us, n);
     gyre_plan_force(rank->comm, NULL);
     GYRE_TRY(bench_rank_agree(rank, status));
-    return bench_longest(rank, us, n);
+    return bench_max_over_ranks(rank, us, n);
 }
 
 /* Of the trials of this size that were looked at. */
@@ -188,16 +189,16 @@ static bool is_too_slow(const struct bench_trials *trials, const struct bench_tr
 /* Warm a trial up with one call, then look at it twice; the better look counts. What is so slow
  * that it cannot be the warming is not looked at again: large calls in one channel take dozens of
  * times as long as the fastest. The same on all ranks. */
-static gyre_status look_at(struct bench_rank *rank, const struct bench_trials *trials,
-                           struct bench_trial *trial)
+static gyre_status probe(struct bench_rank *rank, const struct bench_trials *trials,
+                         struct bench_trial *trial)
 {
     double us[PROBE_CALLS];
-    GYRE_TRY(take_turn(rank, trial, us, 1));
+    GYRE_TRY(time_trial(rank, trial, us, 1));
     trial->us = us[0];
-    if (trial->us > MOST_WARMING_US && is_too_slow(trials, trial, FIRST_LOOK_DOUBT))
+    if (trial->us > MOST_WARMUP_US && is_too_slow(trials, trial, FIRST_CALL_DOUBT))
         return GYRE_SUCCESS;
     for (int pass = 0; pass < 2; pass++) {
-        GYRE_TRY(take_turn(rank, trial, us, PROBE_CALLS));
+        GYRE_TRY(time_trial(rank, trial, us, PROBE_CALLS));
         const double median_us = bench_median_of(us, PROBE_CALLS);
         if (pass == 0 || median_us < trial->us)
             trial->us = median_us;
@@ -208,7 +209,7 @@ static gyre_status look_at(struct bench_rank *rank, const struct bench_trials *t
 /* How many calls fill a turn of the trial. */
 static size_t choose_n_calls(const struct bench_trial *trial)
 {
-    const double n_calls = TURN_US / (trial->us > 0.1 ? trial->us : 0.1);
+    const double n_calls = TRIAL_US / (trial->us > 0.1 ? trial->us : 0.1);
     return n_calls > MAX_CALLS ? MAX_CALLS : n_calls < MIN_CALLS ? MIN_CALLS : (size_t)n_calls;
 }
 
@@ -219,7 +220,7 @@ static gyre_status run_rounds(struct bench_rank *rank, struct bench_trials *tria
     const size_t n_rounds = (size_t)rank->options->n_rounds;
     double us[MAX_CALLS];
     for (int i = 0; i < trials->n_trials; i++)
-        GYRE_TRY(look_at(rank, trials, &trials->trials[i]));
+        GYRE_TRY(probe(rank, trials, &trials->trials[i]));
     for (int i = 0; i < trials->n_trials; i++)
         trials->trials[i].is_dropped = is_too_slow(trials, &trials->trials[i], 1);
     for (int i = 0; i < trials->n_trials; i++)
@@ -228,7 +229,7 @@ static gyre_status run_rounds(struct bench_rank *rank, struct bench_trials *tria
         for (int i = 0; i < trials->n_trials; i++) {
             if (trials->trials[i].is_dropped)
                 continue;
-            GYRE_TRY(take_turn(rank, &trials->trials[i], us, n_calls[i]));
+            GYRE_TRY(time_trial(rank, &trials->trials[i], us, n_calls[i]));
             medians[(size_t)i * n_rounds + round] = bench_median_of(us, n_calls[i]);
         }
     for (int i = 0; i < trials->n_trials; i++)
