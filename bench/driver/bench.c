@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From main() to the exit status: options, processes, the ranks as threads, and the combinations of
- * --sweep.
+ * From main() to the exit status: the options, the processes, the ranks as threads, and the
+ * combinations of --sweep.
  */
 #include "bench/driver/bench.h"
 
@@ -19,7 +19,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Ranks that all live here need no rendezvous; else rank 0's process names one. */
+/* Communicators of a single process are made here, all at once. The ranks of several processes need
+ * a rendezvous, and process 0 makes its unique id. */
 static gyre_status prepare_comms(struct bench_run *run)
 {
     const int n_local = run->ranks.n_local;
@@ -38,7 +39,7 @@ static gyre_status prepare_comms(struct bench_run *run)
     return bench_rendezvous(&run->launcher, n_local, &config, &run->id);
 }
 
-/* A rank's thread; those of local ranks other than 0. */
+/* The argument of a rank's thread. Local rank 0 has no thread of its own. */
 struct thread {
     pthread_t id;
     struct bench_run *run;
@@ -61,19 +62,20 @@ static gyre_status run_ranks(struct bench_run *run)
     for (int i = 1; i < n_local; i++) {
         threads[i] = (struct thread){.run = run, .local = i};
         const int result = pthread_create(&threads[i].id, NULL, thread_main, &threads[i]);
-        if (result != 0) { /* the ranks that started wait for this one: nothing can go on */
+        if (result != 0) { /* the other ranks already wait for this one, so the run cannot go on */
             fprintf(stderr, "%s: thread of rank %d: %s\n", run->kind->name, i, strerror(result));
             _exit(1);
         }
     }
-    bench_rank_thread(run, 0); /* on the main thread: only that one may use MPI */
+    bench_rank_thread(run, 0); /* on the main thread, the only one that may use MPI */
     for (int i = 1; i < n_local; i++)
         pthread_join(threads[i].id, NULL);
     free(threads);
     return GYRE_SUCCESS;
 }
 
-/* The number of channels is fixed when a communicator is made, so each combination has one. */
+/* The number of channels is fixed when a communicator is made, so each combination has a
+ * communicator of its own. */
 static gyre_status run_combination(struct bench_run *run,
                                    const struct bench_combination *combination)
 {
@@ -108,7 +110,8 @@ static gyre_status run_combinations(struct bench_run *run)
     int n_failed = 0;
     for (int i = 0; bench_combination_find(&run->options, i, &combination); i++) {
         GYRE_TRY(run_combination(run, &combination));
-        n_failed += run->exit_status != 0; /* said why; the others may still work */
+        n_failed += run->exit_status !=
+                    0; /* the cause has been printed; other combinations may still work */
         if (run->interrupted_by != 0)
             return GYRE_SUCCESS;
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Lists of words, and names made of them (bench/driver/combination.h).
+ * Lists of words separated by commas, and names of reports that are made of such words.
  */
 #include "bench/driver/combination.h"
 
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A list that is not there has one word: "". */
+/* The number of words in a list. A list that was not given counts as one empty word. */
 static int count_words(const char *list)
 {
     int n = 1;
@@ -39,7 +39,7 @@ bool bench_combination_find(const struct bench_options *options, int i,
     return true;
 }
 
-/* Where the extension of a path begins; a name that is all extension (".x") has none. */
+/* The position of a path's extension. A name that begins with its only dot (".x") has none. */
 static size_t find_extension(const char *path)
 {
     const char *slash = strrchr(path, '/');

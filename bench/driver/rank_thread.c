@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of sizes: each size is timed out of place and in place, compared with the other engine
- * if one was asked for, and handed to the outputs of rank 0.
+ * The table of sizes. Each size is timed out of place and in place, and compared with another
+ * engine if --compare was given. Rank 0 hands each row to its outputs.
  */
 #include "bench/driver/rank_thread.h"
 
@@ -15,19 +15,19 @@
 #include <string.h>
 #include <unistd.h>
 
-/* One rank thread's part. */
+/* One rank's part of the table. */
 struct table {
     struct bench_run *run;
     struct bench_rank rank;
     struct bench_place *places;
     struct bench_setting setting;
-    struct bench_machine machine; /* open with --json only */
+    struct bench_machine machine; /* opened with --json only */
     struct bench_engine engine;
     char engine_text[192];
-    struct bench_output *output; /* rank 0 only */
+    struct bench_output *output; /* on rank 0 only */
     struct bench_summary summary;
-    int n_halves;     /* in the mean of the summary */
-    int n_inaccurate; /* lines of --accuracy that failed */
+    int n_halves;     /* number of timings in the means of the summary */
+    int n_inaccurate; /* number of failed lines of --accuracy */
 };
 
 static void describe_place(struct table *table, struct bench_place *place)
@@ -62,7 +62,7 @@ static gyre_status open_engine(struct table *table)
     return ops->version(table->engine.state, table->engine_text, sizeof(table->engine_text));
 }
 
-/* What --limits measured are the links between one host's GPUs. */
+/* Reads the limit of --limits, which is that of links between the GPUs of one host. */
 static gyre_status read_limit(struct table *table)
 {
     const char *path = table->run->options.limits_path;
@@ -81,7 +81,7 @@ static gyre_status read_limit(struct table *table)
                              &table->setting.limit);
 }
 
-/* Places of all ranks, then rank 0's outputs. */
+/* Gathers the places of all ranks, then opens the outputs of rank 0. */
 static gyre_status open_output(struct table *table)
 {
     struct bench_rank *rank = &table->rank;
@@ -131,7 +131,7 @@ static gyre_status add_row(struct table *table, const struct bench_row *row)
     return bench_rank_agree(&table->rank, status);
 }
 
-/* How the row came about, as far as reports want to know. */
+/* Adds the plan and the clocks that reports contain. */
 static gyre_status describe_row(struct table *table, struct bench_row *row)
 {
     struct bench_rank *rank = &table->rank;
@@ -145,10 +145,11 @@ static gyre_status describe_row(struct table *table, struct bench_row *row)
                                       .op = what->op,
                                       .root = what->root,
                                       .is_send = true};
-    /* It simulates the call, which for many ranks takes memory and time: once is enough. */
+    /* Describing a call simulates it. For many ranks that takes memory and time, so only rank 0
+     * does it. */
     if (table->output != NULL &&
         gyre_plan_describe(rank->comm, &planned, &row->plan) != GYRE_SUCCESS)
-        row->plan = (struct gyre_plan_summary){0}; /* then the report leaves it out */
+        row->plan = (struct gyre_plan_summary){0}; /* the report then has no plan */
     if (table->run->options.json_path == NULL)
         return GYRE_SUCCESS;
     return bench_machine_clocks(rank, &table->machine, &row->clocks);
@@ -165,7 +166,8 @@ static gyre_status measure_case(struct table *table, const struct bench_case *wh
     call = bench_call_of(rank, &rank->buffers, what, true);
     GYRE_TRY(bench_measure(rank, &call, wants_samples, &row.in_place));
     if (table->engine.ops != NULL) {
-        /* MPI's broadcast knows in place only; the others are compared out of place. */
+        /* MPI's broadcast works in place only, so it is compared in place. All others are compared
+         * out of place. */
         call = bench_call_of(rank, &rank->buffers, what,
                              what->coll == GYRE_COLL_BROADCAST && !table->engine.ops->is_on_stream);
         GYRE_TRY(bench_compare(rank, &table->engine, &call, &row.comparison));
@@ -178,7 +180,7 @@ static gyre_status measure_case(struct table *table, const struct bench_case *wh
     return add_row(table, &row);
 }
 
-/* Was any process interrupted? The same answer on all ranks. */
+/* Asks whether any process was interrupted. All ranks get the same answer. */
 static gyre_status is_interrupted(struct table *table, bool *is_interrupted_out)
 {
     double any = bench_interrupt_number();
@@ -207,7 +209,7 @@ static gyre_status measure_sizes(struct table *table, gyre_dtype dtype, gyre_op 
     return GYRE_SUCCESS;
 }
 
-/* -o, -d, -r: one or all of each. */
+/* All types, operations and roots that -d, -o and -r name. */
 static gyre_status measure_all(struct table *table, int cycle)
 {
     const struct bench_options *options = &table->run->options;
@@ -251,7 +253,8 @@ static gyre_status check_root(const struct table *table)
 
 static gyre_status finish(struct table *table, gyre_status status)
 {
-    const char *least = getenv("NCCL_TESTS_MIN_BW"); /* job scripts set it for nccl-tests */
+    const char *least =
+        getenv("NCCL_TESTS_MIN_BW"); /* job scripts set this variable for nccl-tests */
     struct bench_summary *summary = &table->summary;
     if (table->n_halves > 0) {
         summary->busbw /= table->n_halves;
@@ -274,7 +277,8 @@ static gyre_status finish(struct table *table, gyre_status status)
     if (table->rank.member.local == 0)
         table->run->exit_status = status != GYRE_SUCCESS || summary->n_wrong > 0 || is_too_slow ||
                                   table->n_inaccurate > 0;
-    /* As a shell reports the signal, for processes that did not get it themselves. */
+    /* The exit status with which a shell reports the signal, for processes that did not get the
+     * signal themselves. */
     if (table->rank.member.local == 0 && table->run->interrupted_by != 0)
         table->run->exit_status = 128 + table->run->interrupted_by;
     return status;
@@ -282,13 +286,14 @@ static gyre_status finish(struct table *table, gyre_status status)
 
 static gyre_status run_table(struct table *table)
 {
-    if (table->rank.member.local == 0) /* before the header is out, which says that it runs */
+    if (table->rank.member.local ==
+        0) /* before the header, because scripts take the header as a sign that the table runs */
         bench_interrupt_open();
     GYRE_TRY(open_output(table));
     return run_cycles(table);
 }
 
-/* What the rank does once it has joined. */
+/* The rank's work after it has joined. */
 static gyre_status run_bench(struct table *table)
 {
     struct bench_rank *rank = &table->rank;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Another engine beside gyre: the same calls over the same buffers in the same run, in turns. An
- * engine is one table; each lives in one file, the only one that includes that engine's header.
+ * Times of gyre and of another engine, for the same calls in the same run. The engines take turns,
+ * so that changes of the machine affect both.
  */
 #ifndef GYRE_BENCH_COMPARE_H
 #define GYRE_BENCH_COMPARE_H
@@ -10,35 +10,38 @@
 
 struct bench_comparison {
     bool is_present;
-    double gyre_us; /* median over rounds of the round's median */
+    double gyre_us; /* median over the rounds of each round's median */
     int n_modes;
     const char *mode_names[BENCH_MAX_MODES];
-    double mode_us[BENCH_MAX_MODES]; /* as gyre_us */
-    int mode;                        /* of the reference: the fastest; what follows is of it */
+    double mode_us[BENCH_MAX_MODES]; /* by mode, as gyre_us */
+    int mode;                        /* the fastest mode; the fields below are about it */
     double reference_us;
-    double ratio;     /* median over rounds of reference / gyre: above 1, gyre is faster */
-    double ratio_low; /* about 95 % confidence, by the order of the rounds' ratios */
+    double ratio;     /* median over the rounds of engine / gyre: above 1, gyre is faster */
+    double ratio_low; /* interval of about 95 % confidence, from the order of the rounds' ratios */
     double ratio_high;
     double gyre_min_us;
     double reference_min_us;
-    double gyre_p99_us; /* of all samples of all rounds */
+    double gyre_p99_us; /* over all samples of all rounds */
     double reference_p99_us;
     int n_rounds;
     int n_calls; /* samples of one engine in one round */
-    int n_batch; /* calls of a sample: 1, or as many as one wait covers */
+    int n_batch; /* calls in one sample: 1, or as many as one wait covers */
 };
 
-/** bench_comparison_judge - the reference is the mode with the lowest median, so that having
- * several never flatters gyre; then the ratios. Pure.
- * @medians: us; rows of comparison->n_rounds: gyre's, one for each of comparison->n_modes, and one
- * of scratch. Sorted afterwards.
- * @comparison: times, mode and ratios are filled in. */
+/** bench_comparison_judge - compute times, mode and ratios from the medians of the rounds. The mode
+ * with the lowest median stands for the engine, so that gyre never looks better because an engine
+ * has several modes. Pure.
+ * @medians: in microseconds, in rows of comparison->n_rounds: one row for gyre, one for each of
+ * comparison->n_modes, and one row of scratch space. The rows are sorted afterwards.
+ * @comparison: n_rounds and n_modes are read, the results are filled in. */
 void bench_comparison_judge(double *medians, struct bench_comparison *comparison);
 
-/** bench_compare - collective; the result is the same on all ranks. Samples are timed, each until
- * it is done, and count as the longest over the ranks: a call, or -n of them on a stream, or (-G)
- * replays of a graph of -n of them, as many as a millisecond has, whatever -G says. Errors:
- * UNSUPPORTED (the engine cannot run this), INTERNAL (the engine's own result is wrong). */
+/** bench_compare - time a call of gyre and of the engine in turns. Collective; all ranks get the
+ * same result. A sample is one call, or -n calls on a stream, or with -G the replays of a graph of
+ * -n calls that fill a millisecond. A sample lasts until its calls are done, and counts as long as
+ * its slowest rank.
+ * Errors: UNSUPPORTED (the engine cannot run this case), INTERNAL (the engine's own result is
+ * wrong). */
 gyre_status bench_compare(struct bench_rank *rank, const struct bench_engine *reference,
                           const struct bench_call *call, struct bench_comparison *comparison_out);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which launcher is it? A process that was started as one of many but cannot join the others must
- * refuse: N copies that each measure themselves look like a result and are none.
+ * Which launcher started this process, and the launcher of a process that was started alone. A
+ * process that was started as one of many but cannot join the others must refuse to run. Otherwise
+ * every process would measure itself alone, and its output would look like a result.
  */
 #include "bench/launch/launcher.h"
 
@@ -16,7 +17,7 @@ static long number_of(char *(*lookup)(const char *), const char *name)
     return text == NULL ? 0 : strtol(text, NULL, 10);
 }
 
-/* torchrun's variables: all, none, or a mistake. */
+/* Torchrun's variables must be set all or not at all. */
 static gyre_status detect_environment(char *(*lookup)(const char *), bool *is_found_out)
 {
     static const char *const names[] = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"};
@@ -38,7 +39,7 @@ static gyre_status detect_environment(char *(*lookup)(const char *), bool *is_fo
 gyre_status bench_launcher_detect(char *(*lookup)(const char *name),
                                   const struct bench_launcher_ops **ops_out)
 {
-    /* Only these show that mpirun (or srun --mpi=pmix) started this process. */
+    /* Only these variables show that mpirun (or srun --mpi=pmix) started this process. */
     const bool is_mpi = lookup("OMPI_COMM_WORLD_SIZE") != NULL || lookup("PMIX_RANK") != NULL;
 #ifdef GYRE_BENCH_WITH_MPI
     if (is_mpi) {
@@ -63,9 +64,10 @@ gyre_status bench_launcher_detect(char *(*lookup)(const char *name),
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(sizes); i++)
         if (number_of(lookup, sizes[i]) > 1)
             return gyre_fail(GYRE_ERROR_UNSUPPORTED,
-                             "a launcher started %s processes (%s), but they would be that many "
-                             "lonely copies: start with OpenMPI's mpirun, with srun --mpi=pmix, or "
-                             "with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set",
+                             "a launcher started %s processes (%s), but this bench cannot join "
+                             "them, and they would run as lonely copies: start with OpenMPI's "
+                             "mpirun, with srun --mpi=pmix, or with RANK, WORLD_SIZE, MASTER_ADDR "
+                             "and MASTER_PORT set",
                              lookup(sizes[i]), sizes[i]);
     *ops_out = &bench_launcher_alone;
     return GYRE_SUCCESS;
@@ -98,8 +100,8 @@ const struct bench_launcher_ops bench_launcher_alone = {
     .close = alone_close,
 };
 
-/* Processes on the same real host, and those of them before this one: the same whatever the
- * launcher says. */
+/* Counts the processes on this host and those of them before this process. It compares hosts by
+ * their hash and does not rely on the launcher's numbers. */
 static gyre_status find_local_process(struct bench_launcher *launcher)
 {
     uint64_t mine = 0;

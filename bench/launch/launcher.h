@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The processes of a run and how they were started: by mpirun, by torchrun's variables, or one
- * process alone. A world can gather a few bytes of every process; that carries the unique id, the
- * times and the error counts, never the data that is measured.
+ * How the processes of a run were started: by mpirun, with torchrun's variables, or as one process
+ * alone. Each launcher is one table of operations. A launcher can gather a few bytes from every
+ * process. The gathers carry the unique id, the times and the error counts, and never the data that
+ * is measured.
  */
 #ifndef GYRE_BENCH_LAUNCHER_H
 #define GYRE_BENCH_LAUNCHER_H
@@ -13,18 +14,19 @@ struct bench_launcher_ops;
 
 struct bench_launcher {
     const struct bench_launcher_ops *ops;
-    int process;
+    int process; /* index of this process in the run */
     int n_processes;
-    int local_process;     /* index among the processes of this host */
-    int n_local_processes; /* of this host */
-    void *state;           /* the launcher's */
+    int local_process;     /* index of this process among those of its host */
+    int n_local_processes; /* number of processes on its host */
+    void *state;           /* owned by the launcher's operations */
 };
 
 struct bench_launcher_ops {
     const char *name;
-    /* Fills process, n_processes and state. Ends by a deadline. */
+    /* Joins the other processes and fills in process, n_processes and state. It has a deadline. */
     gyre_status (*open)(struct bench_launcher *launcher);
-    /* all_out: n_processes * n_bytes, by process. Also a barrier. Main thread only. */
+    /* Gathers n_bytes from each process. all_out holds n_processes * n_bytes, ordered by process.
+     * The call is also a barrier. Only the main thread may call it. */
     gyre_status (*all_gather)(struct bench_launcher *launcher, const void *mine, size_t n_bytes,
                               void *all_out);
     void (*close)(struct bench_launcher *launcher);
@@ -36,15 +38,16 @@ extern const struct bench_launcher_ops bench_launcher_torchrun; /* RANK, WORLD_S
 extern const struct bench_launcher_ops bench_launcher_mpi;
 #endif
 
-/** bench_launcher_detect - which launcher started this process, from its environment.
- * @lookup: getenv, or a test's.
- * Errors: UNSUPPORTED with the fix when a launcher started several processes that this build cannot
- * join, rather than running as many lonely copies; INVALID_ARGUMENT for half a torchrun
- * environment. */
+/** bench_launcher_detect - find out from the environment which launcher started this process.
+ * @lookup: getenv(), or a test's own function.
+ * Errors: UNSUPPORTED with a remedy when a launcher started several processes that this build
+ * cannot join, because each of them would measure itself alone; INVALID_ARGUMENT when only some of
+ * torchrun's variables are set. */
 gyre_status bench_launcher_detect(char *(*lookup)(const char *name),
                                   const struct bench_launcher_ops **ops_out);
 
-/** bench_launcher_open - detect, join, and find this process's place on its host. */
+/** bench_launcher_open - detect the launcher, join the other processes, and find the index of this
+ * process on its host. Close it with ops->close(). */
 gyre_status bench_launcher_open(struct bench_launcher *launcher_out);
 
 #endif

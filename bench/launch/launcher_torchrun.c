@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Processes started with torchrun's variables: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT. Rank 0
- * listens there, every other rank keeps one connection to it. The exchange trusts the network as
- * torchrun's own store does; what it can do is ignore strangers: who does not open with our hello
- * within two seconds is dropped, and is never waited for.
+ * The launcher torchrun: processes that find each other by RANK, WORLD_SIZE, MASTER_ADDR and
+ * MASTER_PORT. Rank 0 listens at that address, and every other rank keeps one connection to it.
+ * Like torchrun's own store, the gathers trust the network. They only keep out strangers: rank 0
+ * drops a connection that does not send our hello within two seconds, and never waits for it.
  */
 #include "bench/launch/launcher.h"
 #include "core/base/sock.h"
@@ -19,11 +19,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#define JOIN_NS     (120 * 1000000000ULL)  /* until all processes have come */
-#define NOTICE_NS   (5 * 1000000000ULL)    /* until who waits for them says so, once */
-#define HELLO_NS    (2 * 1000000000ULL)    /* until a connection has said hello */
-#define GATHER_NS   (3600 * 1000000000ULL) /* until the slowest has finished a size */
-#define SILENCE_MS  10000                  /* until a host that does not answer is gone */
+#define JOIN_NS     (120 * 1000000000ULL)  /* until all processes have joined */
+#define NOTICE_NS   (5 * 1000000000ULL)    /* until a waiting process prints a notice, once */
+#define HELLO_NS    (2 * 1000000000ULL)    /* until a new connection has sent its hello */
+#define GATHER_NS   (3600 * 1000000000ULL) /* until the slowest process has finished a size */
+#define SILENCE_MS  10000                  /* until a host that does not answer counts as gone */
 #define MAX_PENDING 64
 
 static const char magic[16] = "gyre bench 0001";
@@ -34,7 +34,7 @@ struct hello {
     uint32_t n_processes;
 };
 
-/* A connection that has not said its whole hello. */
+/* A connection that has not sent its whole hello. */
 struct pending {
     int fd;
     size_t n_bytes;
@@ -43,7 +43,7 @@ struct pending {
 };
 
 struct connections {
-    int n_fds; /* rank 0: n_processes, entry 0 unused; else 1 */
+    int n_fds; /* on rank 0: n_processes, of which entry 0 is unused; else 1 */
     int *fds;
 };
 
@@ -59,7 +59,7 @@ static gyre_status read_number(const char *name, long low, long high, int *value
     return GYRE_SUCCESS;
 }
 
-/* MASTER_PORT; the next one where torchrun's agent has its own store there. */
+/* MASTER_PORT, or the next port if torchrun's agent has its own store at MASTER_PORT. */
 static gyre_status master_port(int *port_out)
 {
     GYRE_TRY(read_number("MASTER_PORT", 1, 65535, port_out));
@@ -81,7 +81,7 @@ static gyre_status resolve(int port, struct addrinfo **list_out)
     return GYRE_SUCCESS;
 }
 
-/* Listen on MASTER_ADDR itself; rank 0 runs there. */
+/* Listens on MASTER_ADDR itself, because rank 0 runs there. */
 static gyre_status listen_on_master(int port, int *fd_out)
 {
     struct addrinfo *list;
@@ -122,7 +122,7 @@ static bool is_expected(const struct bench_launcher *launcher, const struct hell
            hello->process < (uint32_t)launcher->n_processes && connections->fds[hello->process] < 0;
 }
 
-/* Read what connection i has sent; true if it left the list. */
+/* Reads what connection i has sent. Returns true if the connection left the list. */
 static bool read_hello(struct bench_launcher *launcher, struct connections *connections,
                        struct pending *pending, int *n_pending, int i)
 {
@@ -147,7 +147,7 @@ static bool read_hello(struct bench_launcher *launcher, struct connections *conn
     return true;
 }
 
-/* The ranks that have not come, each after a blank, as far as there is room. */
+/* Lists the ranks that have not joined, each after a blank, as far as there is room. */
 static void list_missing(const struct bench_launcher *launcher,
                          const struct connections *connections, char *text_out, size_t text_bytes)
 {
@@ -175,7 +175,7 @@ static gyre_status fail_missing(const struct bench_launcher *launcher,
                      missing, getenv("MASTER_ADDR"));
 }
 
-/* Take in whoever knocks. The oldest of too many silent connections makes room. */
+/* Accepts a connection. If there are too many silent connections, the oldest is dropped. */
 static void accept_one(int listen_fd, struct pending *pending, int *n_pending)
 {
     int fd = -1;
@@ -237,7 +237,7 @@ static void to_address(const struct addrinfo *info, struct gyre_sock_address *ad
     }
 }
 
-/* One attempt at each address of the master, until one answers as rank 0 of a bench would. */
+/* Tries each address of the master once, until one answers as rank 0 of a bench does. */
 static gyre_status join_once(const struct bench_launcher *launcher, int port, uint64_t deadline_ns,
                              int *fd_out)
 {
@@ -259,7 +259,7 @@ static gyre_status join_once(const struct bench_launcher *launcher, int port, ui
         if (status == GYRE_SUCCESS)
             status = gyre_sock_recv(*fd_out, answer, sizeof(answer), attempt_ns);
         if (status == GYRE_SUCCESS && memcmp(answer, magic, sizeof(magic)) != 0)
-            status = gyre_fail(GYRE_ERROR_REMOTE, "something else listens there");
+            status = gyre_fail(GYRE_ERROR_REMOTE, "another program listens there");
         if (status != GYRE_SUCCESS)
             gyre_sock_close(*fd_out);
     }
@@ -284,7 +284,7 @@ static gyre_status join(const struct bench_launcher *launcher, int port, int *fd
                     launcher->process, getenv("MASTER_ADDR"), port);
             notice_ns = UINT64_MAX;
         }
-        poll(NULL, 0, 50); /* whoever listens there now may be gone soon */
+        poll(NULL, 0, 50); /* another program may listen there now and be gone soon */
     }
 }
 
@@ -299,7 +299,8 @@ static void torchrun_close(struct bench_launcher *launcher)
     launcher->state = NULL;
 }
 
-/* Keepalive finds a host that vanished only while nothing is under way to it. */
+/* A timeout for data that a peer does not acknowledge. Keepalive finds a host that is gone only
+ * while no data is on its way to it. */
 static void limit_silence(const struct connections *connections)
 {
     const unsigned int silence_ms = SILENCE_MS;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How much of a host's memory a run takes at least, before it takes any. Ranks in host memory only:
- * a GPU's allocator refuses by itself what does not fit.
+ * A prediction of the memory that a run needs on its host, and the refusal of runs that do not fit.
+ * It covers ranks in host memory only. A GPU's allocator refuses by itself what does not fit.
  */
 #ifndef GYRE_BENCH_MEMORY_H
 #define GYRE_BENCH_MEMORY_H
@@ -9,35 +9,37 @@
 #include "bench/driver/options.h"
 #include "bench/launch/launcher.h"
 
-/* What the ranks of one host take together, in bytes. */
+/* The memory of all ranks of one host together, in bytes. */
 struct bench_memory {
-    uint64_t n_ranks; /* of this host */
+    uint64_t n_ranks; /* ranks on this host */
     uint64_t buffers_bytes;
     uint64_t comms_bytes;
 };
 
-/** bench_memory_predict - a lower bound: a run that it refuses would not have ended well.
- * @n_ranks: of the run. @n_ranks_here: of them on this host. @n_local: of them in this process.
- * Pure, apart from GYRE_BUFFSIZE and its like in the environment. */
+/** bench_memory_predict - a lower bound on the memory, so that a run that is refused would have
+ * failed. Pure, except that it reads the library's variables (GYRE_BUFFSIZE and others).
+ * @n_ranks: ranks of the whole run. @n_ranks_here: ranks on this host. @n_local: ranks of this
+ * process. */
 struct bench_memory bench_memory_predict(const struct bench_kind *kind,
                                          const struct bench_options *options, uint64_t n_ranks,
                                          uint64_t n_ranks_here, uint64_t n_local);
 
-/** bench_memory_find_free - what processes can still get: free memory and swap, or what the control
- * groups of this process leave where that is less.
- * @root: "" or a test's folder, in which proc and sys are.
- * @what_out: static words that name the limit. Returns UINT64_MAX where nothing is known. */
+/** bench_memory_find_free - the memory that processes can still get. This is the free memory and
+ * swap of the host, or what the control groups of this process leave if that is less.
+ * @root: "" or a test's folder that contains proc and sys.
+ * @what_out: a static text that names the limit. Returns UINT64_MAX if nothing is known. */
 uint64_t bench_memory_find_free(const char *root, const char **what_out);
 
-/** bench_memory_check - do they fit? @free_bytes, @what: from bench_memory_find_free.
- * Errors: OUT_OF_MEMORY with both figures and with a number of bytes or ranks that would fit. */
+/** bench_memory_check - compare a prediction with the free memory.
+ * @free_bytes, @what: from bench_memory_find_free().
+ * Errors: OUT_OF_MEMORY with both figures, and with a size or a number of ranks that would fit. */
 gyre_status bench_memory_check(const struct bench_memory *memory,
                                const struct bench_options *options, uint64_t free_bytes,
                                const char *what);
 
-/** bench_memory_agree - the check on each host, by the first of its processes. All processes
- * together; all fail when one host has too little.
- * @n_local: ranks of this process. */
+/** bench_memory_agree - run the check in the first process of each host. Collective over the
+ * processes, which all fail if one host has too little memory.
+ * @n_local: number of ranks of each process. */
 gyre_status bench_memory_agree(struct bench_launcher *launcher, const struct bench_kind *kind,
                                const struct bench_options *options, int n_local);
 

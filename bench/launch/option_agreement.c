@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One table of terms: the option and how its value is written (bench/launch/option_agreement.h).
+ * One table has every option that the processes must agree on, and the way in which its value is
+ * written as text.
  */
 #include "bench/launch/option_agreement.h"
 
@@ -11,10 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A difference names so many processes with their values. */
+/* The most processes that a message lists with their values. */
 #define MOST_NAMED 8
 
-/* NUMBER, NAME of a table or WORD: X(option, value); GIVEN or not: X(option, text or NULL) */
+/* NUMBER, WORD and GIVEN take X(option, value); NAME takes X(option, value, table of names). Of an
+ * option in GIVEN only its presence counts. */
 #define AGREED_OPTION_TABLE(NUMBER, NAME, WORD, GIVEN) \
     WORD("program", kind->name)                        \
     NUMBER("-t", options->n_threads)                   \
@@ -61,7 +63,8 @@ static const char *const option_names[] = {
 #undef OPTION_NAME
 };
 
-static_assert(GYRE_ARRAY_LENGTH(option_names) == BENCH_N_AGREED_OPTIONS, "a text for each term");
+static_assert(GYRE_ARRAY_LENGTH(option_names) == BENCH_N_AGREED_OPTIONS,
+              "one text for each option");
 
 static void put_word(const char *word, char *text)
 {
@@ -74,7 +77,7 @@ static void put_word(const char *word, char *text)
                  (unsigned long long)gyre_hash(GYRE_HASH_INIT, word, strlen(word)));
 }
 
-/* No option has a negative number, but BENCH_ALL stands for "all". */
+/* No option takes a negative number, but BENCH_ALL stands for "all". */
 static void put_number(long long number, char *text)
 {
     if (number == BENCH_ALL)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Gathering: threads through memory, then local rank 0 (the main thread, the only one that may use
- * MPI) through the launcher.
+ * Gathers have two steps. First the threads of a process gather through memory. Then local rank 0
+ * gathers over the launcher. It runs on the main thread, which is the only one that may use MPI.
  */
 #include "bench/launch/ranks.h"
 
@@ -31,7 +31,7 @@ void bench_ranks_close(struct bench_ranks *ranks)
     free(ranks->gathered);
 }
 
-/* Local rank 0: collect this process's parts and gather those of all. */
+/* Local rank 0 collects the contributions of this process and gathers those of all processes. */
 static gyre_status gather_from_processes(struct bench_ranks *ranks, size_t n_bytes)
 {
     const size_t n_mine_bytes = n_bytes * (size_t)ranks->n_local;
@@ -65,7 +65,7 @@ gyre_status bench_ranks_all_gather(const struct bench_member *member, const void
         memcpy(all_out, ranks->gathered, n_bytes * (size_t)member->n_ranks);
     else if (status != GYRE_SUCCESS)
         gyre_set_cause(ranks->cause);
-    /* nobody starts the next gather while another still reads this one */
+    /* no rank starts the next gather while another rank still reads this one */
     pthread_barrier_wait(&ranks->barrier);
     return status;
 }

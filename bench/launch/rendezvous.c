@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A process that fails before it reaches the rendezvous would leave the others waiting there until
- * GYRE_BOOTSTRAP_TIMEOUT, so all hear of it over the launcher.
+ * A process that fails before it reaches the rendezvous would leave the other processes waiting
+ * there until GYRE_BOOTSTRAP_TIMEOUT. Therefore the processes first gather the result of each
+ * one's check over the launcher.
  */
 #include "bench/launch/rendezvous.h"
 
@@ -10,14 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a process tells the others. */
+/* The result of one process's check. */
 struct report {
     gyre_status status;
-    char cause[GYRE_CAUSE_MAX_BYTES]; /* if it failed */
-    gyre_unique_id id;                /* process 0's */
+    char cause[GYRE_CAUSE_MAX_BYTES]; /* if the check failed */
+    gyre_unique_id id;                /* of process 0 only */
 };
 
-/* The failure that this process reports: its own, else the first one. */
+/* The failure that this process reports: its own, or else that of the first process that failed. */
 static gyre_status find_failure(const struct bench_launcher *launcher, int n_local,
                                 const struct report *all)
 {

@@ -8,8 +8,8 @@
 
 #include "bench/driver/rank.h"
 
-/** bench_predict - --predict: for every size what was predicted, what was measured and what the
- * best forced choice would have given. Rank 0 prints. Collective. */
+/** bench_predict - --predict: print for every size the predicted time, the measured time, and the
+ * fastest of the other choices. Rank 0 prints. Collective. */
 gyre_status bench_predict(struct bench_rank *rank);
 
 #endif
