@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * schedule: print the programs of a collective, or all ranks' rounds side by side, and prove them.
+ * schedule: prints the programs of a collective, or the rounds of all ranks side by side, and
+ * proves that the programs are correct.
  *
- *   schedule --algo tree --coll all_reduce --ranks 8 --hosts 0,0,0,0,1,1,1,1 --rounds --verify
- *   schedule --predict --coll all_reduce --ranks 4096 --hosts 512x8
+ *    schedule --algo tree --coll all_reduce --ranks 8 --hosts 0,0,0,0,1,1,1,1 --rounds --verify
+ *    schedule --predict --coll all_reduce --ranks 4096 --hosts 512x8
  */
 #include "algorithms/verify.h"
 #include "bench/tools/schedule_options.h"
@@ -15,7 +16,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Of --file: direct all_to_all of 512 ranks is 21 MB of text, of 4096 ranks 64 times as much. */
+/* Limit on --file. The text of direct all_to_all has 21 MB for 512 ranks, and 64 times as much for
+ * 4096 ranks. */
 #define MAX_FILE_BYTES ((size_t)2 << 30)
 
 struct job {
@@ -39,7 +41,8 @@ static bool emit(const struct bench_schedule_options *options, struct job *job)
     return true;
 }
 
-/* The whole file, malloc'ed and terminated; NULL with a message. */
+/* Reads the whole file into malloc'ed and terminated text. Returns NULL after printing a failure.
+ */
 static char *read_all(const char *path)
 {
     char *text = NULL;
@@ -57,14 +60,14 @@ static char *read_all(const char *path)
     return text;
 }
 
-/* Is this the line "end", comments aside? */
+/* Is this the line "end", apart from comments? */
 static bool is_end_line(const char *line)
 {
     line += strspn(line, " \t");
     return strncmp(line, "end", 3) == 0 && strchr(" \t\r\n#", line[3]) != NULL;
 }
 
-/* One program after the other, each up to its "end". */
+/* Reads one program after the other, each up to its line "end". */
 static bool load(const char *path, struct job *job)
 {
     char *text = read_all(path);
@@ -103,7 +106,7 @@ static bool load(const char *path, struct job *job)
     return ok;
 }
 
-/* Print text that a call has just made, or why it could not. */
+/* Prints a text that a call has just made, or the reason why it could not. */
 static bool print_text(gyre_status status, char **text)
 {
     if (status != GYRE_SUCCESS) {

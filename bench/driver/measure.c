@@ -76,7 +76,7 @@ gyre_status bench_time_graph(const struct bench_rank *rank, const struct bench_c
 }
 
 /* The time to launch as many empty kernels: the part of a call's time that no library can save. 0
- * without GPUs, and where calls were not timed alone. */
+ * without GPUs, and with -G or -z, which do not time the calls alone. */
 static gyre_status time_launches(const struct bench_rank *rank, double *us_out)
 {
     *us_out = 0;

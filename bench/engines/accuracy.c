@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Both engines get the same inputs, call after call with new ones, until there are enough results
- * for their largest error to mean something at small sizes too.
+ * gyre and the other engine sum the same random inputs. Each size is summed again with new inputs
+ * until there are enough results for their largest error to be meaningful, even at small sizes.
  */
 #include "bench/engines/accuracy.h"
 
@@ -13,15 +13,15 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Results of a line, at least. */
+/* The least number of results of a line. */
 #define MIN_RESULTS (1 << 18)
 
-/* What chance may do. Two sums of the same inputs in different orders with as many roundings have
- * the same bound and the same distribution of errors, so their means over MIN_RESULTS differ by
- * less than 1 %, but their largest errors are single draws from the tail: at most a factor of 1.19
- * apart in 180 trials of 2, 4 and 8 addends, of five types and 65536 and 262144 results each
- * (simulated on the host, 2026-11). With two ranks there is one addition, and right engines do not
- * differ. */
+/* The factors by which errors may differ by chance. Two sums of the same inputs in different
+ * orders, with as many roundings, have the same bound and the same distribution of errors.
+ * Therefore their means over MIN_RESULTS differ by less than 1 %. Their largest errors are single
+ * values from the tail of the distribution: they were at most a factor of 1.19 apart in 180 trials
+ * of 2, 4 and 8 addends, of five types, and of 65536 and 262144 results each (simulated on the
+ * host, 2026-11). With two ranks there is one addition, and correct engines do not differ. */
 #define MAX_FACTOR  1.25
 #define MEAN_FACTOR 1.02
 
@@ -30,7 +30,7 @@ bool bench_is_as_accurate(const struct bench_accuracy *gyre, const struct bench_
     return gyre->max <= reference->max * MAX_FACTOR && gyre->mean <= reference->mean * MEAN_FACTOR;
 }
 
-/* gyre, or the reference in one of its modes. */
+/* One side of the comparison: gyre, or the engine in one of its modes. */
 struct side {
     const struct bench_engine *engine; /* NULL = gyre */
     const char *mode;
@@ -47,19 +47,19 @@ struct sides {
 struct counts {
     int n_lines;
     int n_failed;
-    bool is_printed[GYRE_N_DTYPES]; /* that the reference does not have the type */
+    bool is_printed[GYRE_N_DTYPES]; /* rank 0 has printed that the engine lacks the type */
 };
 
 static gyre_status check_options(const struct bench_rank *rank)
 {
     const struct bench_options *options = rank->options;
     if (rank->kind->coll != GYRE_COLL_ALL_REDUCE)
-        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "--accuracy is of allreduce only");
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "--accuracy measures allreduce only");
     if (options->op != GYRE_SUM)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--accuracy is of sums only (-o sum)");
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--accuracy measures sums only (-o sum)");
     if (options->dtype != BENCH_ALL && !gyre_dtype_is_float((gyre_dtype)options->dtype))
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "--accuracy is of floating-point types only: sums of %s are exact",
+                         "--accuracy measures floating-point types only: sums of %s are exact",
                          gyre_dtype_names[options->dtype]);
     return GYRE_SUCCESS;
 }
@@ -75,7 +75,8 @@ static gyre_status run_side(struct bench_rank *rank, const struct side *side,
     return side->engine->ops->is_on_stream ? bench_wait(rank) : GYRE_SUCCESS;
 }
 
-/* One call. The result is cleared first: what the other engine left must not pass for it. */
+/* Measures one call. The result is cleared first, so that the result of the other side cannot be
+ * taken for this one. */
 static gyre_status measure_call(struct bench_rank *rank, const struct bench_case *what,
                                 struct side *side)
 {
@@ -84,7 +85,7 @@ static gyre_status measure_call(struct bench_rank *rank, const struct bench_case
     const struct gyre_accuracy_inputs inputs = {what->dtype, (uint32_t)rank->member.n_ranks,
                                                 rank->seed};
     GYRE_TRY(device->ops->zero(device, call.recv, what->n_bytes));
-    /* The cast only gives back what bench_call_of() took. */
+    /* The cast removes the const that bench_call_of() added. */
     GYRE_TRY(gyre_accuracy_fill(device, &inputs, (uint32_t)rank->member.rank, what->count,
                                 (void *)(uintptr_t)call.send));
     GYRE_TRY(run_side(rank, side, &call));
@@ -102,7 +103,8 @@ static gyre_status measure_sides(struct bench_rank *rank, const struct bench_cas
     return GYRE_SUCCESS;
 }
 
-/* The reference's modes, where it can do the case at all; rank 0 says once a type if not. */
+/* Lists gyre, and the engine's modes if it can do the case. If not, rank 0 prints the reason once
+ * for each type. */
 static void list_sides(const struct bench_rank *rank, const struct bench_engine *engine,
                        const struct bench_case *what, struct counts *counts,
                        struct sides *sides_out)
@@ -163,7 +165,7 @@ static void print_line(const struct bench_rank *rank, const struct bench_case *w
     fflush(stdout);
 }
 
-/* gyre against one mode of the reference, or (NULL) against what may be at all. */
+/* Compares gyre with one mode of the engine, or (NULL) with the bound alone. */
 static void add_line(const struct bench_rank *rank, const struct bench_case *what,
                      const struct side *gyre, const struct side *reference, struct counts *counts)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Interleaving: gyre, reference, gyre, reference, ... (each of its modes in turn) so that
- * whatever drifts (clocks, neighbours) hits all; a ratio per round, then the median of the ratios.
+ * The interleaving: gyre and each mode of the engine are sampled in turn, round after round, so
+ * that changes of clocks or neighbours affect all of them. Each round gives one ratio, and the
+ * result is the median of the ratios.
  */
 #include "bench/engines/compare.h"
 
@@ -12,18 +13,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One engine's turn of a round lasts about this long: long enough that a scheduler tick of 4 ms is
- * a small part of it. */
+/* One engine's samples of a round last about this long, so that a scheduler tick of 4 ms is a small
+ * part of it. */
 #define SAMPLES_US  20000.0
 #define MAX_CALLS   2000
 #define MIN_CALLS   3
 #define PROBE_CALLS 3
-/* Replays of a graph follow each other for about this long before they are waited for, so that
- * launch, wait and the ranks' skew, ten microseconds or more, are a small part of a call. */
+/* Replays of a graph follow each other for about this long before they are waited for. Then the
+ * launch, the wait and the skew of the ranks, ten microseconds or more, are a small part of a call.
+ */
 #define REPLAYS_US   1000.0
 #define MOST_REPLAYS 50
 
-/* A sample: n_batch calls of one engine, then one wait; captured, they are replayed. */
+/* The calls of a sample: n_batch calls of one engine and one wait, or replays of a graph of them.
+ */
 struct batch {
     const struct bench_engine *engine; /* NULL = gyre */
     const struct bench_call *call;
@@ -53,17 +56,18 @@ static gyre_status run_batch(struct bench_rank *rank, const struct batch *batch)
 
 static gyre_status capture_batch(struct bench_rank *rank, struct batch *batch)
 {
-    GYRE_TRY(enqueue_batch(rank, batch)); /* what is loaded on first use cannot be captured */
+    GYRE_TRY(
+        enqueue_batch(rank, batch)); /* loading, which the first call may do, cannot be captured */
     GYRE_TRY(bench_wait(rank));
     GYRE_TRY(bench_graph_begin(rank->stream));
     const gyre_status status = enqueue_batch(rank, batch);
     const gyre_status ended = bench_graph_end(rank->stream, &batch->graph);
     GYRE_TRY(status);
     GYRE_TRY(ended);
-    return run_batch(rank, batch); /* the first launch uploads it */
+    return run_batch(rank, batch); /* the first launch also uploads the graph */
 }
 
-/* One engine's turn: n samples; us[i] becomes the longest over the ranks. */
+/* Times n samples of one engine; us[i] becomes the longest time over the ranks. */
 static gyre_status time_samples(struct bench_rank *rank, const struct batch *batch, double *us,
                                 size_t n)
 {
@@ -78,7 +82,7 @@ static gyre_status time_samples(struct bench_rank *rank, const struct batch *bat
     return bench_max_over_ranks(rank, us, n);
 }
 
-/* The engines of a comparison, in the order of their turns: gyre, then the reference's modes. */
+/* The batches of a comparison in the order of their turns: gyre's, then one for each mode. */
 struct batches {
     struct batch list[1 + BENCH_MAX_MODES];
     struct bench_call calls[1 + BENCH_MAX_MODES];
@@ -90,14 +94,14 @@ static int clamp(double value, int least, int most)
     return value > most ? most : value < least ? least : (int)value;
 }
 
-/* Warm all up and see how many replays fill a sample and how many samples a round; the same
- * numbers on all ranks. */
+/* Warms all batches up, and finds how many replays fill a sample and how many samples fill a turn.
+ * All ranks get the same numbers. */
 static gyre_status choose_n_calls(struct bench_rank *rank, struct batches *batches,
                                   int *n_calls_out)
 {
     double us[PROBE_CALLS];
     double slowest_us = 0;
-    for (int pass = 0; pass < 2; pass++) { /* the first pass only warms */
+    for (int pass = 0; pass < 2; pass++) { /* the first pass only warms up */
         slowest_us = 0;
         for (int i = 0; i < batches->n; i++) {
             GYRE_TRY(time_samples(rank, &batches->list[i], us, PROBE_CALLS));
@@ -127,7 +131,7 @@ static gyre_status run_engine(void *context, const struct bench_call *call)
 }
 
 /* A comparison with an engine that computes something else would mean nothing. All ranks know the
- * count; rank 0 says it, the others hear that it failed. */
+ * number of wrong values. Rank 0 reports it, and the other ranks only learn of the failure. */
 static gyre_status check_engine(struct bench_rank *rank, const struct bench_engine *engine,
                                 const struct bench_call *call)
 {
@@ -144,7 +148,7 @@ static gyre_status check_engine(struct bench_rank *rank, const struct bench_engi
     return bench_rank_agree(rank, status);
 }
 
-/* The median of a row that stays in its order. */
+/* The median of a row, which keeps its order. */
 static double median_of_row(const double *row, double *scratch, size_t n)
 {
     memcpy(scratch, row, n * sizeof(*scratch));
@@ -167,17 +171,17 @@ void bench_comparison_judge(double *medians, struct bench_comparison *comparison
     for (size_t round = 0; round < n_rounds; round++)
         ratios[round] = reference[round] / medians[round];
     comparison->ratio = bench_median_of(ratios, n_rounds);
-    size_t spread = 0; /* 1.96 standard deviations of the median's rank, twice */
+    size_t spread = 0; /* 1.96 standard deviations of the median's rank, on both sides */
     while ((double)(spread * spread) < 3.84 * (double)n_rounds)
         spread++;
     const size_t low = spread < n_rounds ? (n_rounds - spread) / 2 : 0;
-    comparison->ratio_low = ratios[low]; /* bench_median_of() sorted them */
+    comparison->ratio_low = ratios[low]; /* bench_median_of() has sorted the ratios */
     comparison->ratio_high = ratios[n_rounds - 1 - low];
     comparison->gyre_us = bench_median_of(medians, n_rounds);
 }
 
-/* @samples: by engine, n_rounds * n_calls each; then what bench_comparison_judge() takes; then one
- * turn. */
+/* @samples: n_rounds * n_calls for each batch; then the medians that bench_comparison_judge()
+ * takes; then room for one turn. */
 static gyre_status run_rounds(struct bench_rank *rank, const struct batches *batches,
                               double *samples, struct bench_comparison *result)
 {
@@ -203,7 +207,7 @@ static gyre_status run_rounds(struct bench_rank *rank, const struct batches *bat
     return GYRE_SUCCESS;
 }
 
-/* Samples are allocated once it is known how many. */
+/* Allocates the samples once their number is known, and runs the rounds. */
 static gyre_status compare_batches(struct bench_rank *rank, struct batches *batches,
                                    struct bench_comparison *result)
 {
@@ -224,7 +228,7 @@ static gyre_status compare_batches(struct bench_rank *rank, struct batches *batc
     return status;
 }
 
-/* gyre's call, and the same case over the buffers of each mode. */
+/* Lists gyre's call, and the same case over the buffers of each mode. */
 static void list_batches(const struct bench_rank *rank, const struct bench_engine *engine,
                          const struct bench_call *call, struct batches *batches_out,
                          struct bench_comparison *result)

@@ -54,7 +54,7 @@ static MPI_Op op_of(gyre_op op)
 static gyre_status mpi_open(const struct bench_rank *rank, void **state_out)
 {
     if (rank->member.ranks->launcher->ops != &bench_launcher_mpi)
-        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "--compare mpi: start with mpirun");
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "--compare mpi: start the bench with mpirun");
     if (rank->member.ranks->n_local != 1)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                          "--compare mpi: MPI's ranks are processes; leave -g and -t at 1");
@@ -70,7 +70,7 @@ static gyre_status mpi_version(void *state, char *text_out, size_t n_bytes)
     int n_text;
     (void)state;
     MPI_Get_library_version(text, &n_text);
-    text[strcspn(text, ",\n")] = '\0'; /* what follows is how it was packaged */
+    text[strcspn(text, ",\n")] = '\0'; /* the rest of the text describes the package */
     snprintf(text_out, n_bytes, "%s", text);
     return GYRE_SUCCESS;
 }
@@ -82,14 +82,14 @@ static int mpi_modes(void *state, struct bench_mode *modes_out)
     return 1;
 }
 
-/* MPI's broadcast has one buffer: the root's input, the others' output. */
+/* MPI's broadcast has one buffer: the input of the root, and the output of the others. */
 static void run_broadcast(const struct bench_call *call, int count, MPI_Datatype type)
 {
     int rank;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     void *buffer = rank == call->what.root ? (void *)(uintptr_t)call->send : call->recv;
     MPI_Bcast(buffer, count, type, call->what.root, MPI_COMM_WORLD);
-    /* gyre's root also writes its recv buffer, and so must this one */
+    /* gyre's root also writes its receive buffer, so MPI's root must do the same work */
     if (rank == call->what.root && call->recv != call->send)
         memcpy(call->recv, call->send, call->what.n_bytes);
 }
@@ -131,7 +131,7 @@ static void run_all_to_all(const struct bench_call *call, int count, MPI_Datatyp
     MPI_Alltoall(call->send, count, type, call->recv, count, type, MPI_COMM_WORLD);
 }
 
-/* What can be compared; NULL = refused before anything runs. */
+/* By collective; NULL = mpi_check() refuses the collective. */
 static void (*const runs[GYRE_N_COLLECTIVES])(const struct bench_call *call, int count,
                                               MPI_Datatype type) = {
     [GYRE_COLL_ALL_REDUCE] = run_all_reduce,
@@ -167,8 +167,7 @@ static gyre_status mpi_run(void *state, const struct bench_call *call)
     return GYRE_SUCCESS;
 }
 
-/* Seen with Open MPI 4.1.4 on an AMD EPYC, 2026-11: 100 + 100 in int8 is 127, and -56 without
- * that component. */
+/* Open MPI 4.1.4 on an AMD EPYC, 2026-11: 100 + 100 in int8 gave 127, and -56 without op/avx. */
 static const char *mpi_wrong_value_hint(const struct bench_call *call)
 {
     const bool is_byte = gyre_dtype_bytes(call->what.dtype) == 1;

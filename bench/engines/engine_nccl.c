@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The only file that includes nccl.h: NCCL as the reference engine, loaded at run time, on the
- * rank's stream, over the buffers of gyre's calls or its own in symmetric windows (--nccl-mode).
- * Types and operations have the same numbers in both libraries.
+ * NCCL as the compared engine (--compare nccl). It is loaded at run time and runs on the rank's
+ * stream, over the buffers of gyre's calls or over its own in symmetric windows (--nccl-mode).
+ * Types and operations have the same numbers in both libraries. This is the only bench file that
+ * includes nccl.h.
  */
 #include "bench/engines/engine.h"
 #include "bench/engines/nccl_window.h"
@@ -28,7 +29,7 @@ struct nccl {
     const struct bench_rank *rank;
     void *library;
     ncclComm_t comm;
-    struct bench_nccl_windows windows; /* open unless --nccl-mode plain */
+    struct bench_nccl_windows windows; /* open unless --nccl-mode is plain */
     bool is_pinned[N_PINNED];          /* this rank has set the variable */
     char *before[N_PINNED];            /* its value before that; NULL = it was not set */
 #define NCCL_MEMBER(name) __typeof__(&name) name;
@@ -53,7 +54,7 @@ static gyre_status load(struct nccl *nccl, const char *path)
     nccl->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (nccl->library == NULL)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "--compare nccl: %s (see --nccl-lib)", dlerror());
-    /* gyre's own libnccl.so.2 depends on libgyre, and dlsym looks into dependencies */
+    /* gyre's own libnccl.so.2 depends on libgyre, and dlsym() also looks into dependencies */
     if (dlsym(nccl->library, "gyre_get_version") != NULL)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                          "--compare nccl: %s is gyre itself; name NCCL's with --nccl-lib", path);
@@ -75,7 +76,8 @@ static bool wants_windows(const struct nccl *nccl)
  */
 static const char *const pinned_names[N_PINNED] = {"NCCL_ALGO", "NCCL_PROTO"};
 
-/* Local rank 0 alone writes them; the all-gather of the id comes after it. */
+/* Only local rank 0 sets them. The all-gather of the id, which comes later, makes all threads see
+ * them. */
 static void pin_variables(struct nccl *nccl)
 {
     const struct bench_options *options = nccl->rank->options;
@@ -90,7 +92,8 @@ static void pin_variables(struct nccl *nccl)
     }
 }
 
-/* gyre reads the same variables when the next combination of --sweep makes a communicator. */
+/* Restores the variables, because gyre reads them too when the next combination of --sweep makes a
+ * communicator. */
 static void restore_variables(struct nccl *nccl)
 {
     for (int i = 0; i < N_PINNED; i++) {
@@ -102,7 +105,8 @@ static void restore_variables(struct nccl *nccl)
     }
 }
 
-/* @is_orderly: all ranks do so; else nothing may wait for the others, as destroy would. */
+/* @is_orderly: all ranks leave together. Otherwise nothing may wait for other ranks, as
+ * ncclCommDestroy() would. */
 static void leave(struct nccl *nccl, bool is_orderly)
 {
     if (nccl == NULL)
@@ -113,7 +117,7 @@ static void leave(struct nccl *nccl, bool is_orderly)
     if (nccl->comm != NULL && is_orderly)
         (void)nccl->ncclCommDestroy(nccl->comm);
     restore_variables(nccl);
-    /* the library stays loaded: its threads may still be on their way out */
+    /* the library stays loaded, because its threads may still be ending */
     free(nccl);
 }
 
@@ -140,7 +144,7 @@ static gyre_status join(struct nccl *nccl, struct init_report *all)
     if (mine.status == GYRE_SUCCESS && wants_windows(nccl))
         mine.status =
             bench_nccl_windows_load(nccl->library, path_of(rank->options), &nccl->windows);
-    int previous; /* the thread is this rank's alone: its GPU stays current */
+    int previous; /* the thread belongs to this rank, so its GPU may stay current */
     if (mine.status == GYRE_SUCCESS)
         mine.status = gyre_cuda_enter(rank->ordinal, &previous);
     if (mine.status == GYRE_SUCCESS && rank->member.local == 0)
@@ -150,7 +154,8 @@ static gyre_status join(struct nccl *nccl, struct init_report *all)
     GYRE_TRY(bench_ranks_all_gather(&rank->member, &mine, sizeof(mine), all));
     if (mine.status != GYRE_SUCCESS)
         return mine.status;
-    for (int i = 0; i < rank->member.n_ranks; i++) /* a join without all would wait for ever */
+    for (int i = 0; i < rank->member.n_ranks;
+         i++) /* if one rank is missing, ncclCommInitRank() would wait for ever */
         if (all[i].status != GYRE_SUCCESS)
             return gyre_fail(GYRE_ERROR_REMOTE, "--compare nccl: rank %d cannot: %s", i,
                              gyre_status_name(all[i].status));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The clock around launches; the kernel itself is in empty_launch_cuda.cu.
+ * Times launches of the empty kernel in empty_launch_cuda.cu.
  */
 #include "bench/limits/empty_launch.h"
 #include "core/base/util.h"

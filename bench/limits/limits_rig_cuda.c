@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The rig: GPUs with buffers, and a round of passes on all of them. A round is enqueued behind a
- * gate, so that neither the host's calls nor the GPUs' different starts are in its time.
+ * The rig: GPUs with buffers, and rounds of passes on all of them. A round is enqueued behind a
+ * sync kernel, so that its time contains neither the host's calls nor the different starts of the
+ * GPUs.
  */
 #include "bench/limits/limits_rig.h"
 
@@ -12,9 +13,9 @@
 #include <string.h>
 
 #define N_ROUNDS   3
-#define ROUND_US   8000.0 /* of passes that a round aims for */
+#define ROUND_US   8000.0 /* aimed at for the passes of a round */
 #define MIN_PASSES 1
-#define MAX_PASSES 100 /* enqueued at once: a stream takes about 1000 calls before one blocks */
+#define MAX_PASSES 100 /* enqueued at once; a stream takes about 1000 calls without blocking */
 
 gyre_status bench_rig_use(int gpu)
 {
@@ -92,7 +93,7 @@ void bench_rig_close(struct bench_rig *rig)
         struct bench_rig_gpu *gpu = &rig->gpus[i];
         if (gpu->device == NULL)
             continue;
-        if (gpu->stream != NULL) /* what still runs uses the buffers of others */
+        if (gpu->stream != NULL) /* work that still runs uses the buffers of other GPUs */
             (void)gpu->device->ops->stream_synchronize(gpu->device, gpu->stream);
         if (gpu->begin != NULL)
             (void)cudaEventDestroy(gpu->begin);
@@ -121,7 +122,7 @@ static uint64_t piece_bytes(const struct bench_rig *rig, int n_gpus)
     return rig->n_bytes / (uint64_t)n_gpus / 16 * 16;
 }
 
-/* That one GPU moves in one direction. */
+/* The bytes that one GPU moves in one direction. */
 static uint64_t pass_bytes(const struct bench_rig *rig, const struct bench_transfer *transfer)
 {
     if (transfer->path == BENCH_LIMITS_COPY)
@@ -145,7 +146,7 @@ static gyre_status enqueue_scatter(struct bench_rig *rig, const struct bench_tra
     return bench_enqueue_scatter(&scatter, (uint32_t)transfer->point, rig->gpus[number].stream);
 }
 
-/* One GPU's part of a pass; that GPU is the current one. */
+/* Enqueues one GPU's part of a pass. That GPU must be the current one. */
 static gyre_status enqueue_pass(struct bench_rig *rig, const struct bench_transfer *transfer,
                                 int number)
 {
@@ -195,7 +196,7 @@ static gyre_status enqueue_round(struct bench_rig *rig, const struct bench_trans
     return GYRE_SUCCESS;
 }
 
-/* Of a pass, on the slowest GPU. */
+/* Times a round: the time of one pass on the slowest GPU. */
 static gyre_status time_round(struct bench_rig *rig, const struct bench_transfer *transfer,
                               int n_passes, double *us_out)
 {
@@ -203,7 +204,7 @@ static gyre_status time_round(struct bench_rig *rig, const struct bench_transfer
     gyre_store_release_u32(&rig->flags->is_overdue, 0);
     gyre_store_release_u32(&rig->flags->may_start, 0);
     const gyre_status status = enqueue_round(rig, transfer, n_passes);
-    gyre_store_release_u32(&rig->flags->may_start, 1); /* after a failure, too */
+    gyre_store_release_u32(&rig->flags->may_start, 1); /* also after a failure */
     GYRE_TRY(status);
     for (int i = 0; i < transfer->n_gpus; i++) {
         float ms = 0;
@@ -217,7 +218,7 @@ static gyre_status time_round(struct bench_rig *rig, const struct bench_transfer
     return GYRE_SUCCESS;
 }
 
-/* Does a GPU hold bytes of another one's pattern, from element `first` on? */
+/* Checks that GPU `at` holds the pattern of GPU `of` from element `first` on. */
 static gyre_status check_bytes(const struct bench_rig *rig, int at, int of, uint64_t first,
                                const void *buffer, uint64_t n_bytes)
 {
@@ -258,7 +259,7 @@ gyre_status bench_rig_time(struct bench_rig *rig, const struct bench_transfer *t
     double us = 0, least_us = 0;
     for (int i = 0; i < transfer->n_gpus; i++)
         GYRE_TRY(gyre_device_cuda.zero(rig->gpus[i].device, rig->gpus[i].to, rig->n_bytes));
-    for (int warm = 0; warm < 2; warm++) /* the first pass of all fills TLBs */
+    for (int warm = 0; warm < 2; warm++) /* the very first pass fills TLBs */
         GYRE_TRY(time_round(rig, transfer, 1, &us));
     const int n_passes =
         (int)gyre_clamp_u32((uint64_t)(ROUND_US / (us > 1 ? us : 1)), MIN_PASSES, MAX_PASSES);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the figures of a machine mean, and their table for people.
+ * The table of the figures for people, and the ceilings that follow from them.
  */
 #include "bench/limits/limits.h"
 
@@ -12,7 +12,7 @@
 #define POINTS_blocks      \
     {                      \
         8, 16, 32, 64, 132 \
-    } /* 132: one on every SM of an H100 or H200 */
+    } /* 132 blocks: one on every SM of an H100 or H200 */
 #define POINTS_bytes                                    \
     {                                                   \
         1 << 20, 4 << 20, 16 << 20, 64 << 20, 512 << 20 \
@@ -83,7 +83,7 @@ static void print_ring(const struct bench_limits_ring *ring)
     }
 }
 
-/* A line a ceiling, a column a ring, the smallest first. */
+/* A line for each ceiling and a column for each ring, the smallest first. */
 static void print_ceilings(const struct bench_limits *limits)
 {
     if (limits->n_rings == 0)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * --predict: is the model right, and is the tuner? A line a size; a summary.
+ * --predict shows whether the simulator is right, and whether the tuner is. It prints a line for
+ * each size, and a summary.
  */
 #include "bench/tools/predict.h"
 
@@ -13,15 +14,16 @@
 
 struct summary {
     int n_sizes;
-    double log_sum;    /* of |log(predicted / measured)| */
-    double worst_loss; /* of the tuner against the best forced choice */
+    double log_sum;    /* sum of |log(predicted / measured)| */
+    double worst_loss; /* largest loss of the tuner's choice against the fastest choice */
     size_t worst_bytes;
-    int n_losses; /* sizes with more than the limit */
+    int n_losses; /* sizes with a loss of more than MOST_LOSS */
 };
 
-/* The tuner may lose this much to the best choice. */
+/* A loss up to this does not count. */
 #define MOST_LOSS 0.05
-/* Choices that twice look so many times as slow as the fastest are hardly the best. */
+/* A choice that is this many times as slow as the fastest in its first calls is not measured
+ * further. */
 #define MOST_SLOWNESS 3.0
 
 static void print_header(const struct bench_rank *rank)
@@ -51,7 +53,8 @@ static void print_line(const struct bench_case *what, const struct bench_trial *
     fflush(stdout);
 }
 
-/* The fastest of a size's trials, which begin with the tuner's; another than that if there is. */
+/* The fastest trial of a size other than the tuner's own choice, which is the first trial. If there
+ * is no other trial, the tuner's. */
 static const struct bench_trial *find_fastest(const struct bench_trial *trials, int n_trials)
 {
     const struct bench_trial *best = &trials[n_trials > 1];
@@ -61,8 +64,10 @@ static const struct bench_trial *find_fastest(const struct bench_trial *trials, 
     return best;
 }
 
-/* The fastest of many looks faster than it is, so it meets the tuner's choice once more: what this
- * second pass measures is what is reported. @pairs_out: pairs. */
+/* The fastest of many trials looks faster than it is, because it was picked for its low time.
+ * Therefore it is timed once more beside the tuner's choice, and only this second measurement is
+ * reported.
+ * @pairs_out: for each size the tuner's trial and the fastest other one. */
 static void pair_with_fastest(const struct bench_trials *trials, struct bench_trials *pairs_out)
 {
     for (int i = 0, next; i < trials->n_trials; i = next) {
@@ -110,7 +115,8 @@ static gyre_status check_options(const struct bench_rank *rank)
 {
     const struct bench_options *options = rank->options;
     if (rank->kind->coll == GYRE_COLL_SEND_RECV)
-        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "--predict: point to point has one way only");
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                         "--predict: there is only one way to carry out point to point");
     if (options->dtype == BENCH_ALL || options->op == BENCH_ALL || options->root == BENCH_ALL)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--predict takes one of -d, -o and -r");
     return GYRE_SUCCESS;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The options of `schedule`. Whoever finds a mistake prints it on standard error and returns false.
+ * The options of `schedule`. A function that finds a mistake prints it on standard error and
+ * returns false.
  */
 #include "bench/tools/schedule_options.h"
 
@@ -45,7 +46,7 @@ void bench_schedule_print_usage(FILE *out)
     }
 }
 
-/* A number from `least` to `most`, the whole text; says what is wrong. */
+/* Reads a number from `least` to `most`, which must be the whole text. */
 static bool parse_number(const char *option, const char *text, int least, int most, int *number_out)
 {
     char *end;
@@ -60,7 +61,7 @@ static bool parse_number(const char *option, const char *text, int least, int mo
     return true;
 }
 
-/* Long options without a letter, all of --predict. */
+/* Ids of the long options without a letter, which all belong to --predict. */
 enum { BYTES = 256, COST, PROTO, CHANNELS, TILE, DEPTH };
 
 static bool take_predict_option(int id, struct bench_schedule_request *request)
@@ -84,7 +85,7 @@ static bool take_predict_option(int id, struct bench_schedule_request *request)
     }
 }
 
-/* What is given and would not be read is refused. */
+/* Refuses options that nothing would read. */
 static bool check_together(const struct bench_schedule_options *options)
 {
     const struct bench_schedule_request *request = &options->request;
@@ -196,7 +197,8 @@ bool bench_schedule_parse(int argc, char **argv, struct bench_schedule_options *
     return true;
 }
 
-/* "0,0,1,1": any numbers; they are renumbered by first appearance. */
+/* Reads "0,0,1,1" or "2x8". The numbers of the first form are renumbered in the order in which they
+ * appear. */
 static bool parse_hosts(const char *text, int n_ranks, struct gyre_grouping *grouping)
 {
     long seen[GYRE_MAX_RANKS];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From options to a table of predictions. Protocol, channels and tile come from the tuner's tables,
- * as in a communicator of that size, unless they are given.
+ * From the options to a table of predictions. Values that are not given come from the tuner's
+ * tables, as in a communicator of that size.
  */
 #include "bench/tools/schedule_predict.h"
 
@@ -17,7 +17,7 @@
 #define MAX_ALGORITHMS 16
 #define SIZE_FACTOR    4
 
-/* Everything that stays the same from size to size. */
+/* Everything that stays the same for all sizes. */
 struct table {
     const struct bench_schedule_request *request;
     struct gyre_cost cost;
@@ -28,7 +28,7 @@ struct table {
     int n_algorithms;
 };
 
-/* One answer. */
+/* The prediction for one algorithm and size. */
 struct cell {
     struct gyre_choice choice;
     struct gyre_prediction prediction;
@@ -39,7 +39,9 @@ static gyre_status open_costs(struct table *table)
     const char *name = table->request->cost == NULL ? "h200" : table->request->cost;
     const struct gyre_cost *shipped = gyre_cost_find(name);
     table->facts.device_kind =
-        shipped == &gyre_cost_h200 ? GYRE_DEVICE_CUDA : GYRE_DEVICE_HOST; /* a file is a host's */
+        shipped == &gyre_cost_h200
+            ? GYRE_DEVICE_CUDA
+            : GYRE_DEVICE_HOST; /* a file of constants is for the host device */
     if (shipped != NULL) {
         table->cost = *shipped;
         return GYRE_SUCCESS;
@@ -61,7 +63,8 @@ static gyre_status open_facts(struct table *table)
     facts->n_hosts = request->grouping == NULL ? 1 : request->grouping->n_hosts;
     facts->is_proxied = facts->n_hosts > 1;
     facts->is_ll128_safe = facts->device_kind == GYRE_DEVICE_CUDA && facts->n_hosts == 1;
-    facts->has_lamport = gyre_collectives[request->coll].reduces; /* of f32, as benches have it */
+    facts->has_lamport =
+        gyre_collectives[request->coll].reduces; /* the prediction is for sums of float32 */
     facts->spec =
         gyre_tuner_fifo_spec(facts->device_kind, facts->n_ranks, facts->is_proxied, 0, UINT32_MAX);
     facts->min_channels = 1;
@@ -105,7 +108,7 @@ static void close_table(struct table *table)
         gyre_simulator_close(table->simulators[i]);
 }
 
-/* @n_bytes: as the collective's parameter counts. */
+/* @n_bytes: of the count that the collective's function takes. */
 static gyre_status predict(struct table *table, int column, uint64_t n_bytes, struct cell *cell)
 {
     const struct bench_schedule_request *request = table->request;
@@ -117,8 +120,8 @@ static gyre_status predict(struct table *table, int column, uint64_t n_bytes, st
             filter.algorithms[request->coll] = 1U << i;
     GYRE_TRY(gyre_tuner_choose(&table->facts, &filter, request->coll, n_bytes, choice));
     const uint32_t most = table->facts.spec.n_fifos / gyre_simulator_lanes(simulator);
-    choice->n_channels =
-        (uint32_t)gyre_max_u64(1, gyre_min_u64(choice->n_channels, most)); /* as plans do */
+    choice->n_channels = (uint32_t)gyre_max_u64(
+        1, gyre_min_u64(choice->n_channels, most)); /* communicators limit it likewise */
     if (request->n_channels > 0)
         choice->n_channels = (uint32_t)request->n_channels;
     if (request->tile_bytes > 0)
@@ -133,7 +136,7 @@ static gyre_status predict(struct table *table, int column, uint64_t n_bytes, st
     return gyre_simulator_run(simulator, &simulation, &cell->prediction);
 }
 
-/* Of nccl-tests: what crosses the busiest link of an ideal algorithm, over the bytes. */
+/* The factor of nccl-tests from algbw to busbw. */
 static double bus_factor(enum gyre_collective coll, unsigned n_ranks)
 {
     const struct gyre_collective_traits *traits = &gyre_collectives[coll];
@@ -202,8 +205,8 @@ static gyre_status parse_sizes(const char *text, uint64_t *first_out, uint64_t *
     GYRE_TRY(bench_parse_bytes(first, &first_bytes));
     GYRE_TRY(bench_parse_bytes(colon == NULL ? first : colon + 1, &last_bytes));
     if (first_bytes == 0 || first_bytes > last_bytes)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--bytes %s: expected FIRST:LAST from 1 on",
-                         text);
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "--bytes %s: expected SIZE or FIRST:LAST, with sizes from 1 on", text);
     *first_out = first_bytes;
     *last_out = last_bytes;
     return GYRE_SUCCESS;
