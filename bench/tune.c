@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tune: measure a few calls every way there is, fit the simulator's constants to them, write the
- * file that GYRE_TUNING_FILE names.
+ * tune: measures a few calls in every possible way, fits the simulator's constants to the times,
+ * and writes the file that GYRE_TUNING_FILE names.
  *
- *   tune -g 4 --output gyre_tuning.txt          or          mpirun -np 4 tune --output ...
- *   tune --from docs/performance                fit to reports of benches, measured elsewhere
+ *    tune -g 4 --output gyre_tuning.txt          or          mpirun -np 4 tune --output ...
+ *    tune --from docs/performance                fits to reports of benches instead
  */
-#include "bench/tools/choices.h"
+#include "bench/tools/trials.h"
 #include "bench/tools/fit.h"
-#include "bench/report/reports.h"
+#include "bench/report/report_reader.h"
 #include "core/base/util.h"
 
 #include <errno.h>
@@ -20,7 +20,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* All ranks wait for each other in these, so that a call ends everywhere before the next starts. */
+/* In these collectives all ranks wait for each other, so a call ends on all ranks before the next
+ * one starts. */
 static const enum gyre_collective tuned_colls[] = {GYRE_COLL_ALL_REDUCE, GYRE_COLL_ALL_GATHER,
                                                    GYRE_COLL_REDUCE_SCATTER};
 
@@ -35,8 +36,8 @@ static double bus_factor(int n_ranks)
     return 1;
 }
 
-/* What would take minutes to fail. Opened to add to it: what the file holds stays until there is
- * something in its place. */
+/* Checks at the start that the file can be written, because a failure at the end would waste
+ * minutes. It is opened for appending, so that its contents stay until they are replaced. */
 static gyre_status check_output(const char *path)
 {
     struct stat found;
@@ -152,7 +153,7 @@ static gyre_status fit_and_write(struct bench_rank *rank, const struct gyre_tune
     struct gyre_cost cost = *start;
     struct bench_fit fit;
     if (facts->device_kind == GYRE_DEVICE_HOST && rank->options->from_folder == NULL) {
-        /* Not fitted, known: one thread carries out a rank's workers. */
+        /* These are known and not fitted: one thread carries out a rank's workers. */
         cost.parallel_workers = 1;
         cost.cores_per_host = (double)sysconf(_SC_NPROCESSORS_ONLN);
     }
@@ -164,7 +165,7 @@ static gyre_status fit_and_write(struct bench_rank *rank, const struct gyre_tune
     return write_cost(rank, facts, &cost, &fit, rows->n_rows);
 }
 
-/* Nothing is measured; one rank reads and fits. */
+/* Fits to reports. Nothing is measured, and one rank does all the work. */
 static gyre_status tune_from_reports(struct bench_rank *rank, struct rows *rows)
 {
     struct gyre_tuner_facts facts;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One table of options: letter, long name, value, help. The parser and the usage text read it.
+ * One table of options: letter, long name, value and help text. The parser and the usage text read
+ * it.
  */
 #include "bench/driver/options.h"
 
@@ -14,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Long options without a letter. */
+/* Ids of long options that have no letter. */
 enum {
     ALGO = 256,
     PROTO,
@@ -96,7 +97,7 @@ static const struct option long_options[] = {
 
 const char *const bench_nccl_mode_names[] = {"plain", "window", "best"};
 
-/* -a: of rank 0, the mean, the least or the most over ranks. */
+/* The largest value of -a (enum bench_average). */
 #define MAX_AVERAGE 3
 
 void bench_options_print_help(const char *program)
@@ -138,25 +139,16 @@ size_t bench_options_next_bytes(const struct bench_options *options, size_t n_by
     return n_bytes == 0 ? 1 : n_bytes * (size_t)options->step_factor;
 }
 
-/* @option: no longer than @variable. */
-static void rename_variable(char *text, const char *variable, const char *option)
+struct gyre_filter_words bench_options_allowed(const struct bench_options *options)
 {
-    const size_t n_variable = strlen(variable), n_option = strlen(option);
-    for (char *at = strstr(text, variable); at != NULL; at = strstr(at, variable)) {
-        memcpy(at, option, n_option);
-        memmove(at + n_option, at + n_variable, strlen(at + n_variable) + 1);
-    }
-}
-
-void bench_options_blame(const struct bench_options *options, char *cause_out)
-{
-    snprintf(cause_out, GYRE_CAUSE_MAX_BYTES, "%s", gyre_cause());
-    if (options->algo != NULL)
-        rename_variable(cause_out, "GYRE_ALGO", "--algo");
-    if (options->proto != NULL)
-        rename_variable(cause_out, "GYRE_PROTO", "--proto");
-    if (options->result_path != NULL)
-        rename_variable(cause_out, "GYRE_PATH", "--path");
+    return (struct gyre_filter_words){
+        .algos = options->is_sweep ? NULL : options->algo,
+        .protos = options->is_sweep ? NULL : options->proto,
+        .paths = options->result_path,
+        .algo_source = "--algo",
+        .proto_source = "--proto",
+        .path_source = "--path",
+    };
 }
 
 static gyre_status parse_int(const char *text, int low, int high, int *value_out)
@@ -179,7 +171,7 @@ static gyre_status parse_bool(const char *text, bool *value_out)
     return GYRE_SUCCESS;
 }
 
-/* A word of a table, or "all" where that is allowed. */
+/* Reads a word of a table, or "all" where that is allowed. */
 static gyre_status parse_name(const char *text, const char *const *names, int n_names,
                               bool is_all_legal, int *value_out)
 {
@@ -206,7 +198,7 @@ static gyre_status parse_compare(const char *text, const char **compare_out)
     return GYRE_SUCCESS;
 }
 
-/* What to run over which data. */
+/* Options about the data and the collective. */
 static gyre_status take_data_option(int id, const char *text, struct bench_options *options)
 {
     static const char *const devices[] = {"auto", "host", "cuda"}; /* enum gyre_device_kind */
@@ -284,7 +276,7 @@ static gyre_status take_data_option(int id, const char *text, struct bench_optio
     }
 }
 
-/* How to run and how to report it. */
+/* Options about the run and its reports. */
 static gyre_status take_option(int id, const char *text, struct bench_options *options)
 {
     bool ignored;

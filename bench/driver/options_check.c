@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Options that do not go together, or that nothing would read, are refused: who gave them expects
- * something of them.
+ * Refuses options that do not go together, and options that nothing would read, because a user who
+ * gives an option expects an effect.
  */
 #include "bench/driver/options.h"
 
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Which sizes, and what measuring them needs. */
+/* The sizes, and what measuring them needs. */
 static gyre_status check_sizes(const struct bench_options *options)
 {
     if (options->min_bytes > options->max_bytes)
@@ -29,7 +29,7 @@ static gyre_status check_sizes(const struct bench_options *options)
     return GYRE_SUCCESS;
 }
 
-/* What is done instead of the table or beside it. */
+/* Modes that replace the table or add to it. */
 static gyre_status check_modes(const struct bench_options *options)
 {
     const bool reports = options->json_path != NULL || options->csv_path != NULL;
@@ -44,13 +44,13 @@ static gyre_status check_modes(const struct bench_options *options)
     return GYRE_SUCCESS;
 }
 
-/* Options of one bench, and of all others. */
+/* Options of tune, and options of all other benches. */
 static gyre_status check_kind(const struct bench_options *options, const struct bench_kind *kind)
 {
     if (kind->run == NULL && (options->from_folder != NULL || options->output_path != NULL))
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "--from and --output do not go with %s: they "
-                         "are tune's",
+                         "are options of tune",
                          kind->name);
     if (kind->run != NULL && (options->json_path != NULL || options->csv_path != NULL ||
                               options->compare != NULL || options->limits_path != NULL ||
@@ -80,7 +80,8 @@ static gyre_status check_nccl(const struct bench_options *options)
     return GYRE_SUCCESS;
 }
 
-/* A list of --sweep: an empty word would stand for the tuner's choice, unnamed. */
+/* Refuses empty words in a list of --sweep, which would stand for the tuner's choice without a
+ * name. */
 static gyre_status check_list(const char *option, const char *list)
 {
     const char *at = list;
@@ -113,6 +114,17 @@ static gyre_status check_sweep(const struct bench_options *options)
         at = *end == ',' ? end + 1 : NULL;
     }
     return GYRE_SUCCESS;
+}
+
+/* Refuses words that are not the name of an algorithm, a protocol or a path. */
+static gyre_status check_allowed(const struct bench_options *options)
+{
+    struct gyre_filter filter;
+    struct gyre_filter_words words = bench_options_allowed(options);
+    words.algos = options->algo; /* also when they are lists of --sweep */
+    words.protos = options->proto;
+    GYRE_TRY(gyre_filter_parse("", "", "", &filter));
+    return gyre_filter_override(&words, &filter);
 }
 
 static bool is_same_file(const char *a, const char *b)
@@ -148,5 +160,6 @@ gyre_status bench_options_check(const struct bench_options *options, const struc
     GYRE_TRY(check_kind(options, kind));
     GYRE_TRY(check_nccl(options));
     GYRE_TRY(check_sweep(options));
+    GYRE_TRY(check_allowed(options));
     return check_paths(options);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A thread that wakes once a second, so that nothing is printed inside a timed loop.
+ * A thread wakes once a second and prints the line, so that nothing is printed inside a timed
+ * loop.
  */
 #include "bench/driver/progress.h"
 
@@ -15,11 +16,11 @@
 
 struct bench_progress {
     pthread_t thread;
-    pthread_mutex_t lock; /* of all that follows */
+    pthread_mutex_t lock; /* protects all fields below */
     pthread_cond_t ended;
     bool is_ending;
     bool is_line_shown;
-    const char *phase; /* NULL = nothing runs */
+    const char *phase; /* NULL = no size is being measured */
     size_t n_bytes;
     uint64_t started_ns;
 };

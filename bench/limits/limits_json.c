@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The file of limits: written whole, and read for one ceiling of one ring. Keys:
- * docs/performance.md.
+ * The file of limits: it is written as a whole, and read for one ceiling of one ring.
+ * docs/performance.md describes its keys.
  */
 #include "bench/limits/limits.h"
 
@@ -113,7 +113,7 @@ static gyre_status check_kind(struct json_object *root)
     return GYRE_SUCCESS;
 }
 
-/* The ring of n GPUs, or an error that lists those that there are. */
+/* Finds the ring of n GPUs. The error lists the rings in the file. */
 static gyre_status find_ring(struct json_object *root, int n_gpus, struct json_object **ring_out)
 {
     char known[96] = "";

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The rig: GPUs with buffers, and a round of passes on all of them. A round is enqueued behind a
- * gate, so that neither the host's calls nor the GPUs' different starts are in its time.
+ * The rig: GPUs with buffers, and rounds of passes on all of them. A round is enqueued behind a
+ * sync kernel, so that its time contains neither the host's calls nor the different starts of the
+ * GPUs.
  */
 #include "bench/limits/limits_rig.h"
 
@@ -12,9 +13,9 @@
 #include <string.h>
 
 #define N_ROUNDS   3
-#define ROUND_US   8000.0 /* of passes that a round aims for */
+#define ROUND_US   8000.0 /* aimed at for the passes of a round */
 #define MIN_PASSES 1
-#define MAX_PASSES 100 /* enqueued at once: a stream takes about 1000 calls before one blocks */
+#define MAX_PASSES 100 /* enqueued at once; a stream takes about 1000 calls without blocking */
 
 gyre_status bench_rig_use(int gpu)
 {
@@ -71,7 +72,7 @@ static gyre_status open_all(struct bench_rig *rig)
         for (int k = 0; k < rig->n_gpus; k++)
             GYRE_TRY(open_path(rig, i, k));
     struct gyre_device *first = rig->gpus[0].device;
-    return first->ops->host_alloc(first, sizeof(*rig->board), (void **)&rig->board);
+    return first->ops->host_alloc(first, sizeof(*rig->flags), (void **)&rig->flags);
 }
 
 gyre_status bench_rig_open(uint64_t n_bytes, struct bench_rig *rig_out)
@@ -92,7 +93,7 @@ void bench_rig_close(struct bench_rig *rig)
         struct bench_rig_gpu *gpu = &rig->gpus[i];
         if (gpu->device == NULL)
             continue;
-        if (gpu->stream != NULL) /* what still runs uses the buffers of others */
+        if (gpu->stream != NULL) /* work that still runs uses the buffers of other GPUs */
             (void)gpu->device->ops->stream_synchronize(gpu->device, gpu->stream);
         if (gpu->begin != NULL)
             (void)cudaEventDestroy(gpu->begin);
@@ -103,8 +104,8 @@ void bench_rig_close(struct bench_rig *rig)
         struct bench_rig_gpu *gpu = &rig->gpus[i];
         if (gpu->device == NULL)
             continue;
-        if (i == 0 && rig->board != NULL)
-            (void)gpu->device->ops->host_free(gpu->device, rig->board);
+        if (i == 0 && rig->flags != NULL)
+            (void)gpu->device->ops->host_free(gpu->device, rig->flags);
         (void)gpu->device->ops->mem_free(gpu->device, gpu->from);
         (void)gpu->device->ops->mem_free(gpu->device, gpu->to);
         if (gpu->stream != NULL)
@@ -121,7 +122,7 @@ static uint64_t piece_bytes(const struct bench_rig *rig, int n_gpus)
     return rig->n_bytes / (uint64_t)n_gpus / 16 * 16;
 }
 
-/* That one GPU moves in one direction. */
+/* The bytes that one GPU moves in one direction. */
 static uint64_t pass_bytes(const struct bench_rig *rig, const struct bench_transfer *transfer)
 {
     if (transfer->path == BENCH_LIMITS_COPY)
@@ -145,7 +146,7 @@ static gyre_status enqueue_scatter(struct bench_rig *rig, const struct bench_tra
     return bench_enqueue_scatter(&scatter, (uint32_t)transfer->point, rig->gpus[number].stream);
 }
 
-/* One GPU's part of a pass; that GPU is the current one. */
+/* Enqueues one GPU's part of a pass. That GPU must be the current one. */
 static gyre_status enqueue_pass(struct bench_rig *rig, const struct bench_transfer *transfer,
                                 int number)
 {
@@ -163,7 +164,7 @@ static gyre_status enqueue_pass(struct bench_rig *rig, const struct bench_transf
         return enqueue_scatter(rig, transfer, number);
     case BENCH_LIMITS_TMA_STORE:
         return bench_enqueue_tma_copy(next->to, gpu->from, n_bytes, (uint32_t)transfer->point,
-                                      rig->board, gpu->stream);
+                                      rig->flags, gpu->stream);
     default: /* COPY */
         GYRE_CUDA_TRY(
             cudaMemcpyAsync(next->to, gpu->from, n_bytes, cudaMemcpyDefault, gpu->stream));
@@ -171,9 +172,9 @@ static gyre_status enqueue_pass(struct bench_rig *rig, const struct bench_transf
     }
 }
 
-gyre_status bench_rig_check_board(const struct bench_rig *rig, const char *what)
+gyre_status bench_rig_check_overdue(const struct bench_rig *rig, const char *what)
 {
-    if (gyre_load_acquire_u32(&rig->board->is_overdue) == 0)
+    if (gyre_load_acquire_u32(&rig->flags->is_overdue) == 0)
         return GYRE_SUCCESS;
     return gyre_fail(GYRE_ERROR_TIMEOUT,
                      "%s: a GPU waited over %.0f s and gave up: another GPU or the host is stuck",
@@ -186,7 +187,7 @@ static gyre_status enqueue_round(struct bench_rig *rig, const struct bench_trans
     for (int i = 0; i < transfer->n_gpus; i++) {
         struct bench_rig_gpu *gpu = &rig->gpus[i];
         GYRE_TRY(bench_rig_use(i));
-        GYRE_TRY(bench_enqueue_gate(rig->board, gpu->stream));
+        GYRE_TRY(bench_enqueue_sync(rig->flags, gpu->stream));
         GYRE_CUDA_TRY(cudaEventRecord(gpu->begin, gpu->stream));
         for (int pass = 0; pass < n_passes; pass++)
             GYRE_TRY(enqueue_pass(rig, transfer, i));
@@ -195,15 +196,15 @@ static gyre_status enqueue_round(struct bench_rig *rig, const struct bench_trans
     return GYRE_SUCCESS;
 }
 
-/* Of a pass, on the slowest GPU. */
+/* Times a round: the time of one pass on the slowest GPU. */
 static gyre_status time_round(struct bench_rig *rig, const struct bench_transfer *transfer,
                               int n_passes, double *us_out)
 {
     double longest_us = 0;
-    gyre_store_release_u32(&rig->board->is_overdue, 0);
-    gyre_store_release_u32(&rig->board->is_open, 0);
+    gyre_store_release_u32(&rig->flags->is_overdue, 0);
+    gyre_store_release_u32(&rig->flags->may_start, 0);
     const gyre_status status = enqueue_round(rig, transfer, n_passes);
-    gyre_store_release_u32(&rig->board->is_open, 1); /* after a failure, too */
+    gyre_store_release_u32(&rig->flags->may_start, 1); /* also after a failure */
     GYRE_TRY(status);
     for (int i = 0; i < transfer->n_gpus; i++) {
         float ms = 0;
@@ -212,12 +213,12 @@ static gyre_status time_round(struct bench_rig *rig, const struct bench_transfer
         if (ms * 1e3 > longest_us)
             longest_us = ms * 1e3;
     }
-    GYRE_TRY(bench_rig_check_board(rig, bench_limits_paths[transfer->path].words));
+    GYRE_TRY(bench_rig_check_overdue(rig, bench_limits_paths[transfer->path].description));
     *us_out = longest_us / n_passes;
     return GYRE_SUCCESS;
 }
 
-/* Does a GPU hold bytes of another one's pattern, from element `first` on? */
+/* Checks that GPU `at` holds the pattern of GPU `of` from element `first` on. */
 static gyre_status check_bytes(const struct bench_rig *rig, int at, int of, uint64_t first,
                                const void *buffer, uint64_t n_bytes)
 {
@@ -258,7 +259,7 @@ gyre_status bench_rig_time(struct bench_rig *rig, const struct bench_transfer *t
     double us = 0, least_us = 0;
     for (int i = 0; i < transfer->n_gpus; i++)
         GYRE_TRY(gyre_device_cuda.zero(rig->gpus[i].device, rig->gpus[i].to, rig->n_bytes));
-    for (int warm = 0; warm < 2; warm++) /* the first pass of all fills TLBs */
+    for (int warm = 0; warm < 2; warm++) /* the very first pass fills TLBs */
         GYRE_TRY(time_round(rig, transfer, 1, &us));
     const int n_passes =
         (int)gyre_clamp_u32((uint64_t)(ROUND_US / (us > 1 ? us : 1)), MIN_PASSES, MAX_PASSES);

@@ -3,14 +3,14 @@
  * bench: the pure parts of the driver.
  */
 #include "bench/tools/fit.h"
-#include "bench/driver/memory.h"
+#include "bench/launch/memory.h"
 #include "bench/driver/options.h"
 #include "bench/report/output.h"
 #include "bench/driver/rank.h"
 #include "bench/driver/stats.h"
-#include "bench/driver/sweep.h"
-#include "bench/launch/terms.h"
-#include "bench/launch/world.h"
+#include "bench/driver/combination.h"
+#include "bench/launch/option_agreement.h"
+#include "bench/launch/launcher.h"
 #include "core/plan/plan.h"
 #include "tests/support/check.h"
 #include "transport/slab.h"
@@ -118,7 +118,54 @@ static void a_fit_finds_the_machine_that_was_measured(void)
                 "3 measurements for 6 constants");
 }
 
-/* An environment for bench_world_detect(): NAME, value, ..., NULL. */
+/* The algorithm of a small all-reduce. */
+static const char *algorithm_of(gyre_comm *comm)
+{
+    static struct gyre_plan_summary summary;
+    const struct gyre_call call = {
+        .coll = GYRE_COLL_ALL_REDUCE, .count = 64, .dtype = GYRE_FLOAT32, .op = GYRE_SUM};
+    return gyre_plan_describe(comm, &call, &summary) == GYRE_SUCCESS ? summary.algorithm : "";
+}
+
+static void an_options_words_replace_the_variables_and_are_named_in_errors(void)
+{
+    gyre_comm *comms[2];
+    gyre_config config = GYRE_CONFIG_INIT;
+    config.device_kind = GYRE_DEVICE_HOST;
+    setenv("GYRE_ALGO", "ring", 1);
+    CHECK_OK(gyre_comm_init_all(comms, 2, NULL, &config));
+    unsetenv("GYRE_ALGO");
+    CHECK(strcmp(algorithm_of(comms[0]), "ring") == 0);
+
+    struct bench_options options = {.algo = "tree"};
+    struct gyre_filter_words words = bench_options_allowed(&options);
+    CHECK_OK(gyre_plan_restrict(comms[0], &words));
+    CHECK(strcmp(algorithm_of(comms[0]), "tree") == 0);
+    options = (struct bench_options){.result_path = "staged"}; /* leaves the algorithms alone */
+    words = bench_options_allowed(&options);
+    CHECK_OK(gyre_plan_restrict(comms[0], &words));
+    CHECK(strcmp(algorithm_of(comms[0]), "tree") == 0);
+    options = (struct bench_options){.algo = "ring,twig", .is_sweep = true};
+    words = bench_options_allowed(&options); /* lists of --sweep allow everything */
+    CHECK(words.algos == NULL);
+
+    options = (struct bench_options){.algo = "ring", .proto = "ll"};
+    words = bench_options_allowed(&options);
+    CHECK_OK(gyre_plan_restrict(comms[0], &words));
+    CHECK(algorithm_of(comms[0])[0] == '\0' && strstr(gyre_cause(), "--proto allows") != NULL);
+    options = (struct bench_options){.algo = "tree", .result_path = "copied"};
+    words = bench_options_allowed(&options);
+    CHECK_FAILS(gyre_plan_restrict(comms[0], &words), GYRE_ERROR_INVALID_ARGUMENT,
+                "--path: \"copied\" is none of");
+    options = (struct bench_options){.proto = "simple"}; /* the refused words changed nothing */
+    words = bench_options_allowed(&options);
+    CHECK_OK(gyre_plan_restrict(comms[0], &words));
+    CHECK(strcmp(algorithm_of(comms[0]), "ring") == 0);
+    for (int i = 0; i < 2; i++)
+        CHECK_OK(gyre_comm_destroy(comms[i]));
+}
+
+/* An environment for bench_launcher_detect(): NAME, value, ..., NULL. */
 static const char *const *variables;
 
 static char *lookup(const char *name)
@@ -134,35 +181,35 @@ static char *lookup(const char *name)
 
 static void each_launcher_is_recognised(void)
 {
-    const struct bench_world_ops *ops = NULL;
+    const struct bench_launcher_ops *ops = NULL;
     static const char *const none[] = {NULL};
     variables = none;
-    CHECK_OK(bench_world_detect(lookup, &ops));
-    CHECK(ops == &bench_world_alone);
+    CHECK_OK(bench_launcher_detect(lookup, &ops));
+    CHECK(ops == &bench_launcher_alone);
 
     static const char *const torchrun[] = {"RANK",        "1",    "WORLD_SIZE",  "4",
                                            "MASTER_ADDR", "host", "MASTER_PORT", "29500",
                                            "PMI_SIZE",    "4",    NULL};
     variables = torchrun;
-    CHECK_OK(bench_world_detect(lookup, &ops));
-    CHECK(ops == &bench_world_environment);
+    CHECK_OK(bench_launcher_detect(lookup, &ops));
+    CHECK(ops == &bench_launcher_torchrun);
 
     static const char *const slurm[] = {"SLURM_STEP_NUM_TASKS", "8", NULL};
     variables = slurm;
-    CHECK_FAILS(bench_world_detect(lookup, &ops), GYRE_ERROR_UNSUPPORTED, "8 processes");
+    CHECK_FAILS(bench_launcher_detect(lookup, &ops), GYRE_ERROR_UNSUPPORTED, "8 processes");
 
     static const char *const one_task[] = {"SLURM_STEP_NUM_TASKS", "1", NULL};
     variables = one_task;
-    CHECK_OK(bench_world_detect(lookup, &ops));
-    CHECK(ops == &bench_world_alone);
+    CHECK_OK(bench_launcher_detect(lookup, &ops));
+    CHECK(ops == &bench_launcher_alone);
 
     static const char *const mpirun[] = {"OMPI_COMM_WORLD_SIZE", "2", NULL};
     variables = mpirun;
 #ifdef GYRE_BENCH_WITH_MPI
-    CHECK_OK(bench_world_detect(lookup, &ops));
-    CHECK(ops == &bench_world_mpi);
+    CHECK_OK(bench_launcher_detect(lookup, &ops));
+    CHECK(ops == &bench_launcher_mpi);
 #else
-    CHECK_FAILS(bench_world_detect(lookup, &ops), GYRE_ERROR_UNSUPPORTED, "without MPI");
+    CHECK_FAILS(bench_launcher_detect(lookup, &ops), GYRE_ERROR_UNSUPPORTED, "without MPI");
 #endif
 }
 
@@ -184,14 +231,14 @@ static void a_sweep_has_every_combination_once(void)
     const struct bench_options options = {.algo = "ring,tree", .channels = "1,16"};
     struct bench_combination found;
     int n = 0;
-    for (; n < 5 && bench_sweep_find(&options, n, &found); n++) {
+    for (; n < 5 && bench_combination_find(&options, n, &found); n++) {
         char text[100];
         snprintf(text, sizeof(text), "%s-%s -%s", found.algo, found.proto, found.channels);
         CHECK_MSG(n < 4 && strcmp(text, expected[n]) == 0, "%d: \"%s\"", n, text);
     }
     CHECK_MSG(n == 4, "%d", n);
-    CHECK(bench_sweep_find(&(struct bench_options){0}, 0, &found));
-    CHECK(!bench_sweep_find(&(struct bench_options){0}, 1, &found));
+    CHECK(bench_combination_find(&(struct bench_options){0}, 0, &found));
+    CHECK(!bench_combination_find(&(struct bench_options){0}, 1, &found));
 }
 
 static void reports_of_a_sweep_keep_folder_and_extension(void)
@@ -210,26 +257,27 @@ static void reports_of_a_sweep_keep_folder_and_extension(void)
     };
     char path[PATH_MAX], long_name[PATH_MAX];
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        CHECK_OK(bench_sweep_path(names[i].path, &names[i].combination, path));
+        CHECK_OK(bench_combination_path(names[i].path, &names[i].combination, path));
         CHECK_MSG(strcmp(path, names[i].expected) == 0, "%s", path);
     }
     memset(long_name, 'x', sizeof(long_name) - 1);
     long_name[sizeof(long_name) - 1] = '\0';
-    CHECK_FAILS(bench_sweep_path(long_name, &names[0].combination, path),
+    CHECK_FAILS(bench_combination_path(long_name, &names[0].combination, path),
                 GYRE_ERROR_INVALID_ARGUMENT, "too long");
 }
 
 /* Terms of `allreduce` or `reduce` with one option. */
-static struct bench_terms terms_with(const char *program, const char *option, const char *value)
+static struct bench_option_texts texts_with(const char *program, const char *option,
+                                            const char *value)
 {
     const struct bench_kind kind = {.name = program};
     char *argv[] = {(char *)(uintptr_t)program, (char *)(uintptr_t)option, (char *)(uintptr_t)value,
                     NULL};
     struct bench_options options;
-    struct bench_terms terms;
+    struct bench_option_texts texts;
     CHECK_OK(bench_options_parse(option == NULL ? 1 : 3, argv, &kind, &options));
-    bench_terms_of(&kind, &options, &terms);
-    return terms;
+    bench_option_texts_of(&kind, &options, &texts);
+    return texts;
 }
 
 static void processes_with_other_options_are_named(void)
@@ -268,45 +316,46 @@ static void processes_with_other_options_are_named(void)
         {"--predict", "1", "has 1:"},
         {"--accuracy", "1", "has 1:"},
     };
-    struct bench_terms all[2] = {terms_with("allreduce", NULL, NULL)};
+    struct bench_option_texts all[2] = {texts_with("allreduce", NULL, NULL)};
     for (size_t i = 0; i < sizeof(telling) / sizeof(telling[0]); i++) {
         char words[100];
         snprintf(words, sizeof(words), "%s: process 0 has ", telling[i][0]);
-        all[1] = terms_with("allreduce", telling[i][0], telling[i][1]);
-        CHECK_FAILS(bench_terms_compare(all, 2), GYRE_ERROR_INVALID_ARGUMENT, words);
+        all[1] = texts_with("allreduce", telling[i][0], telling[i][1]);
+        CHECK_FAILS(bench_option_texts_compare(all, 2), GYRE_ERROR_INVALID_ARGUMENT, words);
         CHECK_MSG(strstr(gyre_cause(), telling[i][2]) != NULL, "%s", gyre_cause());
     }
-    all[1] = terms_with("reduce", NULL, NULL);
-    CHECK_FAILS(bench_terms_compare(all, 2), GYRE_ERROR_INVALID_ARGUMENT,
+    all[1] = texts_with("reduce", NULL, NULL);
+    CHECK_FAILS(bench_option_texts_compare(all, 2), GYRE_ERROR_INVALID_ARGUMENT,
                 "program: process 0 has allreduce, 1 has reduce:");
 }
 
 static void what_rank_0_alone_reads_may_differ(void)
 {
-    struct bench_terms all[2] = {terms_with("allreduce", NULL, NULL)};
+    struct bench_option_texts all[2] = {texts_with("allreduce", NULL, NULL)};
     static const char *const silent[][2] = {
         {"-e", "32M"}, {"-S", "1"}, {"-p", "1"}, {"--limits", "x"}, {"--device", "host"}};
     for (size_t i = 0; i < sizeof(silent) / sizeof(silent[0]); i++) {
-        all[1] = terms_with("allreduce", silent[i][0], silent[i][1]);
-        CHECK_OK(bench_terms_compare(all, 2));
+        all[1] = texts_with("allreduce", silent[i][0], silent[i][1]);
+        CHECK_OK(bench_option_texts_compare(all, 2));
     }
-    all[0] = terms_with("allreduce", "--json", "x"); /* only whether there is one */
-    all[1] = terms_with("allreduce", "--json", "y");
-    CHECK_OK(bench_terms_compare(all, 2));
+    all[0] = texts_with("allreduce", "--json", "x"); /* only whether there is one */
+    all[1] = texts_with("allreduce", "--json", "y");
+    CHECK_OK(bench_option_texts_compare(all, 2));
 }
 
 static void long_words_differ_at_their_ends_too(void)
 {
-    struct bench_terms all[12];
+    struct bench_option_texts all[12];
     for (int i = 0; i < 12; i++)
-        all[i] = terms_with("allreduce", "--algo", "ring,tree,direct,twoshot,spread,ring");
-    CHECK_OK(bench_terms_compare(all, 12));
-    all[11] = terms_with("allreduce", "--algo", "ring,tree,direct,twoshot,spread,tree");
-    CHECK_FAILS(bench_terms_compare(all, 12), GYRE_ERROR_INVALID_ARGUMENT,
+        all[i] = texts_with("allreduce", "--algo", "ring,tree,direct,twoshot,spread,ring");
+    CHECK_OK(bench_option_texts_compare(all, 12));
+    all[11] = texts_with("allreduce", "--algo", "ring,tree,direct,twoshot,spread,tree");
+    CHECK_FAILS(bench_option_texts_compare(all, 12), GYRE_ERROR_INVALID_ARGUMENT,
                 "--algo: process 0 has ring,tree,dire~");
     CHECK(strstr(gyre_cause(), ", 11 has ring,tree,dire~") != NULL);
-    all[0] = terms_with("allreduce", NULL, NULL); /* eleven differ */
-    CHECK_FAILS(bench_terms_compare(all, 12), GYRE_ERROR_INVALID_ARGUMENT, " and so on: all need");
+    all[0] = texts_with("allreduce", NULL, NULL); /* eleven differ */
+    CHECK_FAILS(bench_option_texts_compare(all, 12), GYRE_ERROR_INVALID_ARGUMENT,
+                " and so on: all need");
 }
 
 #define MIB (1ULL << 20)
@@ -415,6 +464,8 @@ static const struct test_case cases[] = {
     {"order statistics are those of the definition", order_statistics_are_those_of_the_definition},
     {"sizes have letters", sizes_have_letters},
     {"blocks are multiples of 16 bytes", blocks_are_multiples_of_16_bytes},
+    {"an option's words replace the variables and are named in errors",
+     an_options_words_replace_the_variables_and_are_named_in_errors},
     {"each launcher is recognised", each_launcher_is_recognised},
     {"only harmless variables are reported", only_harmless_variables_are_reported},
     {"a sweep has every combination once", a_sweep_has_every_combination_once},

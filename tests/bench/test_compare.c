@@ -83,26 +83,26 @@ static gyre_status engine_run(void *state, const struct bench_call *call)
     return GYRE_SUCCESS;
 }
 
-static const char *engine_suspicion(const struct bench_call *call)
+static const char *engine_wrong_value_hint(const struct bench_call *call)
 {
     (void)call;
     return " (a bit is flipped)";
 }
 
 /* bench_compare() neither opens nor names nor closes the engine. */
-static const struct bench_reference_ops engine_ops = {
+static const struct bench_engine_ops engine_ops = {
     .name = "engine",
     .is_on_stream = false,
     .modes = engine_modes,
     .check = engine_check,
     .run = engine_run,
-    .suspicion = engine_suspicion,
+    .wrong_value_hint = engine_wrong_value_hint,
 };
 
 /* A run of one rank on host memory. */
 struct alone {
-    struct bench_world world;
-    struct bench_team team;
+    struct bench_launcher launcher;
+    struct bench_ranks ranks;
     struct bench_options options;
     gyre_comm *comm;
     struct bench_rank rank;
@@ -113,23 +113,23 @@ static void open_alone(struct alone *alone)
     static const struct bench_kind kind = {.name = "test", .coll = GYRE_COLL_ALL_REDUCE};
     gyre_config config = GYRE_CONFIG_INIT;
     config.device_kind = GYRE_DEVICE_HOST;
-    *alone = (struct alone){.world = {.ops = &bench_world_alone, .n_processes = 1},
+    *alone = (struct alone){.launcher = {.ops = &bench_launcher_alone, .n_processes = 1},
                             .options = {.n_rounds = 3,
                                         .n_iters = 1,
                                         .n_checks = 1,
                                         .max_bytes = 4096,
                                         .device = GYRE_DEVICE_HOST}};
-    CHECK_OK(bench_team_open(&alone->world, 1, &alone->team));
+    CHECK_OK(bench_ranks_open(&alone->launcher, 1, &alone->ranks));
     CHECK_OK(gyre_comm_init_all(&alone->comm, 1, NULL, &config));
     alone->rank = (struct bench_rank){
-        .member = {&alone->team, 0, 0, 1}, .options = &alone->options, .kind = &kind};
+        .member = {&alone->ranks, 0, 0, 1}, .options = &alone->options, .kind = &kind};
     CHECK_OK(bench_rank_open(&alone->rank, NULL, &alone->comm));
 }
 
 static void close_alone(struct alone *alone)
 {
     bench_rank_close(&alone->rank);
-    bench_team_close(&alone->team);
+    bench_ranks_close(&alone->ranks);
 }
 
 static void an_engines_own_buffers_are_filled_and_checked(void)
@@ -138,7 +138,7 @@ static void an_engines_own_buffers_are_filled_and_checked(void)
     open_alone(&alone);
     unsigned char send[4112], recv[4112];
     struct engine engine = {.own = {send, recv, sizeof(send)}};
-    const struct bench_reference reference = {&engine_ops, &engine};
+    const struct bench_engine reference = {&engine_ops, &engine};
     const struct bench_case what =
         bench_case_of(GYRE_COLL_ALL_REDUCE, 1, 4096, GYRE_FLOAT32, GYRE_SUM, 0);
     const struct bench_call call = bench_call_of(&alone.rank, &alone.rank.buffers, &what, false);
@@ -163,12 +163,12 @@ static void what_mpi_has_no_call_for_is_refused(void)
 {
     struct bench_call call = {.what = {.count = 1, .dtype = GYRE_FLOAT32, .op = GYRE_SUM}};
     call.what.coll = GYRE_COLL_ALL_TO_ALL;
-    CHECK_OK(bench_reference_mpi.check(NULL, &call));
+    CHECK_OK(bench_engine_mpi.check(NULL, &call));
     call.what.coll = GYRE_COLL_GATHER; /* no bench measures it */
-    CHECK_FAILS(bench_reference_mpi.check(NULL, &call), GYRE_ERROR_UNSUPPORTED, "not for gather");
+    CHECK_FAILS(bench_engine_mpi.check(NULL, &call), GYRE_ERROR_UNSUPPORTED, "not for gather");
     call.what = (struct bench_case){
         .coll = GYRE_COLL_ALL_REDUCE, .count = 1, .dtype = GYRE_FLOAT16, .op = GYRE_SUM};
-    CHECK_FAILS(bench_reference_mpi.check(NULL, &call), GYRE_ERROR_UNSUPPORTED, "no type half");
+    CHECK_FAILS(bench_engine_mpi.check(NULL, &call), GYRE_ERROR_UNSUPPORTED, "no type half");
 }
 #endif
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Processes started with torchrun's variables: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT. Rank 0
- * listens there, every other rank keeps one connection to it. The exchange trusts the network as
- * torchrun's own store does; what it can do is ignore strangers: who does not open with our hello
- * within two seconds is dropped, and is never waited for.
+ * The launcher torchrun: processes that find each other by RANK, WORLD_SIZE, MASTER_ADDR and
+ * MASTER_PORT. Rank 0 listens at that address, and every other rank keeps one connection to it.
+ * Like torchrun's own store, the gathers trust the network. They only keep out strangers: rank 0
+ * drops a connection that does not send our hello within two seconds, and never waits for it.
  */
-#include "bench/launch/world.h"
+#include "bench/launch/launcher.h"
 #include "core/base/sock.h"
 #include "core/base/util.h"
 
@@ -19,11 +19,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#define JOIN_NS     (120 * 1000000000ULL)  /* until all processes have come */
-#define TELL_NS     (5 * 1000000000ULL)    /* until who waits for them says so, once */
-#define HELLO_NS    (2 * 1000000000ULL)    /* until a connection has said hello */
-#define GATHER_NS   (3600 * 1000000000ULL) /* until the slowest has finished a size */
-#define SILENCE_MS  10000                  /* until a host that does not answer is gone */
+#define JOIN_NS     (120 * 1000000000ULL)  /* until all processes have joined */
+#define NOTICE_NS   (5 * 1000000000ULL)    /* until a waiting process prints a notice, once */
+#define HELLO_NS    (2 * 1000000000ULL)    /* until a new connection has sent its hello */
+#define GATHER_NS   (3600 * 1000000000ULL) /* until the slowest process has finished a size */
+#define SILENCE_MS  10000                  /* until a host that does not answer counts as gone */
 #define MAX_PENDING 64
 
 static const char magic[16] = "gyre bench 0001";
@@ -34,7 +34,7 @@ struct hello {
     uint32_t n_processes;
 };
 
-/* A connection that has not said its whole hello. */
+/* A connection that has not sent its whole hello. */
 struct pending {
     int fd;
     size_t n_bytes;
@@ -42,9 +42,9 @@ struct pending {
     struct hello hello;
 };
 
-struct star {
-    int n_links; /* rank 0: n_processes, entry 0 unused; else 1 */
-    int *links;
+struct connections {
+    int n_fds; /* on rank 0: n_processes, of which entry 0 is unused; else 1 */
+    int *fds;
 };
 
 static gyre_status read_number(const char *name, long low, long high, int *value_out)
@@ -59,7 +59,7 @@ static gyre_status read_number(const char *name, long low, long high, int *value
     return GYRE_SUCCESS;
 }
 
-/* MASTER_PORT; the next one where torchrun's agent has its own store there. */
+/* MASTER_PORT, or the next port if torchrun's agent has its own store at MASTER_PORT. */
 static gyre_status master_port(int *port_out)
 {
     GYRE_TRY(read_number("MASTER_PORT", 1, 65535, port_out));
@@ -81,8 +81,8 @@ static gyre_status resolve(int port, struct addrinfo **list_out)
     return GYRE_SUCCESS;
 }
 
-/* Listen on MASTER_ADDR itself; rank 0 runs there. */
-static gyre_status listen_there(int port, int *fd_out)
+/* Listens on MASTER_ADDR itself, because rank 0 runs there. */
+static gyre_status listen_on_master(int port, int *fd_out)
 {
     struct addrinfo *list;
     GYRE_TRY(resolve(port, &list));
@@ -108,113 +108,116 @@ static gyre_status listen_there(int port, int *fd_out)
     return GYRE_SUCCESS;
 }
 
-static void drop(struct pending *pending, int *n_pending, int i)
+static void drop_pending(struct pending *pending, int *n_pending, int i)
 {
     gyre_sock_close(pending[i].fd);
     pending[i] = pending[--*n_pending];
 }
 
-static bool is_welcome(const struct bench_world *world, const struct hello *hello,
-                       const struct star *star)
+static bool is_expected(const struct bench_launcher *launcher, const struct hello *hello,
+                        const struct connections *connections)
 {
     return memcmp(hello->magic, magic, sizeof(magic)) == 0 &&
-           hello->n_processes == (uint32_t)world->n_processes && hello->process > 0 &&
-           hello->process < (uint32_t)world->n_processes && star->links[hello->process] < 0;
+           hello->n_processes == (uint32_t)launcher->n_processes && hello->process > 0 &&
+           hello->process < (uint32_t)launcher->n_processes && connections->fds[hello->process] < 0;
 }
 
-/* Read what connection i has sent; true if it left the list. */
-static bool serve(struct bench_world *world, struct star *star, struct pending *pending,
-                  int *n_pending, int i)
+/* Reads what connection i has sent. Returns true if the connection left the list. */
+static bool read_hello(struct bench_launcher *launcher, struct connections *connections,
+                       struct pending *pending, int *n_pending, int i)
 {
     struct pending *one = &pending[i];
     const ssize_t n = recv(one->fd, (char *)&one->hello + one->n_bytes,
                            sizeof(one->hello) - one->n_bytes, MSG_DONTWAIT);
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
-        drop(pending, n_pending, i);
+        drop_pending(pending, n_pending, i);
         return true;
     }
     if (n > 0)
         one->n_bytes += (size_t)n;
     if (one->n_bytes < sizeof(one->hello))
         return false;
-    if (!is_welcome(world, &one->hello, star) ||
+    if (!is_expected(launcher, &one->hello, connections) ||
         gyre_sock_send(one->fd, magic, sizeof(magic), gyre_now_ns() + HELLO_NS) != GYRE_SUCCESS) {
-        drop(pending, n_pending, i);
+        drop_pending(pending, n_pending, i);
         return true;
     }
-    star->links[one->hello.process] = one->fd;
+    connections->fds[one->hello.process] = one->fd;
     *one = pending[--*n_pending];
     return true;
 }
 
-/* The ranks that have not come, each after a blank, as far as there is room. */
-static void list_missing(const struct bench_world *world, const struct star *star, char *text_out,
-                         size_t text_bytes)
+/* Lists the ranks that have not joined, each after a blank, as far as there is room. */
+static void list_missing(const struct bench_launcher *launcher,
+                         const struct connections *connections, char *text_out, size_t text_bytes)
 {
     text_out[0] = '\0';
-    for (int i = 1; i < world->n_processes && strlen(text_out) < text_bytes - 16; i++)
-        if (star->links[i] < 0)
+    for (int i = 1; i < launcher->n_processes && strlen(text_out) < text_bytes - 16; i++)
+        if (connections->fds[i] < 0)
             snprintf(text_out + strlen(text_out), text_bytes - strlen(text_out), " %d", i);
 }
 
-static void tell_missing(const struct bench_world *world, const struct star *star)
+static void print_missing(const struct bench_launcher *launcher,
+                          const struct connections *connections)
 {
     char missing[256];
-    list_missing(world, star, missing, sizeof(missing));
+    list_missing(launcher, connections, missing, sizeof(missing));
     fprintf(stderr, "rank 0 waits for ranks%s to come to MASTER_ADDR=%s\n", missing,
             getenv("MASTER_ADDR"));
 }
 
-static gyre_status fail_missing(const struct bench_world *world, const struct star *star)
+static gyre_status fail_missing(const struct bench_launcher *launcher,
+                                const struct connections *connections)
 {
     char missing[256];
-    list_missing(world, star, missing, sizeof(missing));
+    list_missing(launcher, connections, missing, sizeof(missing));
     return gyre_fail(GYRE_ERROR_TIMEOUT, "ranks%s never came to MASTER_ADDR=%s within 120 s",
                      missing, getenv("MASTER_ADDR"));
 }
 
-/* Take in whoever knocks. The oldest of too many silent connections makes room. */
-static void admit(int listen_fd, struct pending *pending, int *n_pending)
+/* Accepts a connection. If there are too many silent connections, the oldest is dropped. */
+static void accept_one(int listen_fd, struct pending *pending, int *n_pending)
 {
     int fd = -1;
     if (gyre_sock_accept(listen_fd, 0, &fd) != GYRE_SUCCESS)
         return;
     if (*n_pending == MAX_PENDING)
-        drop(pending, n_pending, 0);
+        drop_pending(pending, n_pending, 0);
     pending[(*n_pending)++] = (struct pending){.fd = fd, .deadline_ns = gyre_now_ns() + HELLO_NS};
 }
 
-static gyre_status gather_links(struct bench_world *world, struct star *star, int listen_fd)
+static gyre_status accept_processes(struct bench_launcher *launcher,
+                                    struct connections *connections, int listen_fd)
 {
     struct pending pending[MAX_PENDING];
     int n_pending = 0;
     int n_joined = 1;
     const uint64_t deadline_ns = gyre_now_ns() + JOIN_NS;
-    uint64_t tell_ns = gyre_now_ns() + TELL_NS;
-    while (n_joined < world->n_processes && gyre_now_ns() < deadline_ns) {
+    uint64_t notice_ns = gyre_now_ns() + NOTICE_NS;
+    while (n_joined < launcher->n_processes && gyre_now_ns() < deadline_ns) {
         struct pollfd fds[MAX_PENDING + 1] = {{.fd = listen_fd, .events = POLLIN}};
         for (int i = 0; i < n_pending; i++)
             fds[i + 1] = (struct pollfd){.fd = pending[i].fd, .events = POLLIN};
         poll(fds, (nfds_t)n_pending + 1, 100);
         for (int i = n_pending - 1; i >= 0; i--) {
             if (fds[i + 1].revents != 0)
-                serve(world, star, pending, &n_pending, i);
+                read_hello(launcher, connections, pending, &n_pending, i);
             else if (gyre_now_ns() > pending[i].deadline_ns)
-                drop(pending, &n_pending, i);
+                drop_pending(pending, &n_pending, i);
         }
         if (fds[0].revents != 0)
-            admit(listen_fd, pending, &n_pending);
+            accept_one(listen_fd, pending, &n_pending);
         n_joined = 1;
-        for (int i = 1; i < world->n_processes; i++)
-            n_joined += star->links[i] >= 0;
-        if (n_joined < world->n_processes && gyre_now_ns() > tell_ns) {
-            tell_missing(world, star);
-            tell_ns = UINT64_MAX;
+        for (int i = 1; i < launcher->n_processes; i++)
+            n_joined += connections->fds[i] >= 0;
+        if (n_joined < launcher->n_processes && gyre_now_ns() > notice_ns) {
+            print_missing(launcher, connections);
+            notice_ns = UINT64_MAX;
         }
     }
     while (n_pending > 0)
-        drop(pending, &n_pending, 0);
-    return n_joined == world->n_processes ? GYRE_SUCCESS : fail_missing(world, star);
+        drop_pending(pending, &n_pending, 0);
+    return n_joined == launcher->n_processes ? GYRE_SUCCESS : fail_missing(launcher, connections);
 }
 
 static void to_address(const struct addrinfo *info, struct gyre_sock_address *address_out)
@@ -234,12 +237,12 @@ static void to_address(const struct addrinfo *info, struct gyre_sock_address *ad
     }
 }
 
-/* One attempt at each address of the master, until one answers as rank 0 of a bench would. */
-static gyre_status join_once(const struct bench_world *world, int port, uint64_t deadline_ns,
+/* Tries each address of the master once, until one answers as rank 0 of a bench does. */
+static gyre_status join_once(const struct bench_launcher *launcher, int port, uint64_t deadline_ns,
                              int *fd_out)
 {
-    struct hello hello = {.process = (uint32_t)world->process,
-                          .n_processes = (uint32_t)world->n_processes};
+    struct hello hello = {.process = (uint32_t)launcher->process,
+                          .n_processes = (uint32_t)launcher->n_processes};
     char answer[sizeof(magic)];
     struct addrinfo *list;
     memcpy(hello.magic, magic, sizeof(magic));
@@ -256,7 +259,7 @@ static gyre_status join_once(const struct bench_world *world, int port, uint64_t
         if (status == GYRE_SUCCESS)
             status = gyre_sock_recv(*fd_out, answer, sizeof(answer), attempt_ns);
         if (status == GYRE_SUCCESS && memcmp(answer, magic, sizeof(magic)) != 0)
-            status = gyre_fail(GYRE_ERROR_REMOTE, "something else listens there");
+            status = gyre_fail(GYRE_ERROR_REMOTE, "another program listens there");
         if (status != GYRE_SUCCESS)
             gyre_sock_close(*fd_out);
     }
@@ -264,116 +267,117 @@ static gyre_status join_once(const struct bench_world *world, int port, uint64_t
     return status;
 }
 
-static gyre_status join(const struct bench_world *world, int port, int *fd_out)
+static gyre_status join(const struct bench_launcher *launcher, int port, int *fd_out)
 {
     const uint64_t deadline_ns = gyre_now_ns() + JOIN_NS;
-    uint64_t tell_ns = gyre_now_ns() + TELL_NS;
+    uint64_t notice_ns = gyre_now_ns() + NOTICE_NS;
     for (;;) {
-        const gyre_status status = join_once(world, port, deadline_ns, fd_out);
+        const gyre_status status = join_once(launcher, port, deadline_ns, fd_out);
         if (status == GYRE_SUCCESS)
             return status;
         if (gyre_now_ns() >= deadline_ns)
             return gyre_fail_context(status,
                                      "rank %d cannot reach rank 0 at MASTER_ADDR=%s port %d",
-                                     world->process, getenv("MASTER_ADDR"), port);
-        if (gyre_now_ns() > tell_ns) {
+                                     launcher->process, getenv("MASTER_ADDR"), port);
+        if (gyre_now_ns() > notice_ns) {
             fprintf(stderr, "rank %d waits for rank 0 to listen at MASTER_ADDR=%s port %d\n",
-                    world->process, getenv("MASTER_ADDR"), port);
-            tell_ns = UINT64_MAX;
+                    launcher->process, getenv("MASTER_ADDR"), port);
+            notice_ns = UINT64_MAX;
         }
-        poll(NULL, 0, 50); /* whoever listens there now may be gone soon */
+        poll(NULL, 0, 50); /* another program may listen there now and be gone soon */
     }
 }
 
-static void environment_close(struct bench_world *world)
+static void torchrun_close(struct bench_launcher *launcher)
 {
-    struct star *star = world->state;
-    for (int i = 0; i < star->n_links; i++)
-        if (star->links[i] >= 0)
-            gyre_sock_close(star->links[i]);
-    free(star->links);
-    free(star);
-    world->state = NULL;
+    struct connections *connections = launcher->state;
+    for (int i = 0; i < connections->n_fds; i++)
+        if (connections->fds[i] >= 0)
+            gyre_sock_close(connections->fds[i]);
+    free(connections->fds);
+    free(connections);
+    launcher->state = NULL;
 }
 
-/* Keepalive finds a host that vanished only while nothing is under way to it. */
-static void bound_silence(const struct star *star)
+/* A timeout for data that a peer does not acknowledge. Keepalive finds a host that is gone only
+ * while no data is on its way to it. */
+static void limit_silence(const struct connections *connections)
 {
     const unsigned int silence_ms = SILENCE_MS;
-    for (int i = 0; i < star->n_links; i++)
-        if (star->links[i] >= 0)
-            (void)setsockopt(star->links[i], IPPROTO_TCP, TCP_USER_TIMEOUT, &silence_ms,
+    for (int i = 0; i < connections->n_fds; i++)
+        if (connections->fds[i] >= 0)
+            (void)setsockopt(connections->fds[i], IPPROTO_TCP, TCP_USER_TIMEOUT, &silence_ms,
                              sizeof(silence_ms));
 }
 
-static gyre_status environment_open(struct bench_world *world)
+static gyre_status torchrun_open(struct bench_launcher *launcher)
 {
     int port = 0;
-    GYRE_TRY(read_number("WORLD_SIZE", 1, 65535, &world->n_processes));
-    GYRE_TRY(read_number("RANK", 0, world->n_processes - 1, &world->process));
+    GYRE_TRY(read_number("WORLD_SIZE", 1, 65535, &launcher->n_processes));
+    GYRE_TRY(read_number("RANK", 0, launcher->n_processes - 1, &launcher->process));
     GYRE_TRY(master_port(&port));
-    struct star *star = calloc(1, sizeof(*star));
-    const int n_links = world->process == 0 ? world->n_processes : 1;
-    if (star != NULL)
-        star->links = malloc((size_t)n_links * sizeof(*star->links));
-    if (star == NULL || star->links == NULL) {
-        free(star);
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%d connections", n_links);
+    struct connections *connections = calloc(1, sizeof(*connections));
+    const int n_fds = launcher->process == 0 ? launcher->n_processes : 1;
+    if (connections != NULL)
+        connections->fds = malloc((size_t)n_fds * sizeof(*connections->fds));
+    if (connections == NULL || connections->fds == NULL) {
+        free(connections);
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%d connections", n_fds);
     }
-    star->n_links = n_links;
-    for (int i = 0; i < n_links; i++)
-        star->links[i] = -1;
-    world->state = star;
+    connections->n_fds = n_fds;
+    for (int i = 0; i < n_fds; i++)
+        connections->fds[i] = -1;
+    launcher->state = connections;
     gyre_status status = GYRE_SUCCESS;
-    if (world->process > 0) {
-        status = join(world, port, &star->links[0]);
+    if (launcher->process > 0) {
+        status = join(launcher, port, &connections->fds[0]);
         if (status != GYRE_SUCCESS)
-            star->links[0] = -1;
-    } else if (world->n_processes > 1) {
+            connections->fds[0] = -1;
+    } else if (launcher->n_processes > 1) {
         int listen_fd = -1;
-        status = listen_there(port, &listen_fd);
+        status = listen_on_master(port, &listen_fd);
         if (status == GYRE_SUCCESS) {
-            status = gather_links(world, star, listen_fd);
+            status = accept_processes(launcher, connections, listen_fd);
             close(listen_fd);
         }
     }
-    bound_silence(star);
+    limit_silence(connections);
     if (status != GYRE_SUCCESS)
-        environment_close(world);
+        torchrun_close(launcher);
     return status;
 }
 
-static gyre_status environment_all_gather(struct bench_world *world, const void *mine,
-                                          size_t n_bytes, void *all_out)
+static gyre_status torchrun_all_gather(struct bench_launcher *launcher, const void *mine,
+                                       size_t n_bytes, void *all_out)
 {
-    const struct star *star = world->state;
-    const size_t n_all_bytes = n_bytes * (size_t)world->n_processes;
+    const struct connections *connections = launcher->state;
+    const size_t n_all_bytes = n_bytes * (size_t)launcher->n_processes;
     const uint64_t deadline_ns = gyre_now_ns() + GATHER_NS;
-    if (world->process > 0) {
-        gyre_status status = gyre_sock_send(star->links[0], mine, n_bytes, deadline_ns);
+    if (launcher->process > 0) {
+        gyre_status status = gyre_sock_send(connections->fds[0], mine, n_bytes, deadline_ns);
         if (status == GYRE_SUCCESS)
-            status = gyre_sock_recv(star->links[0], all_out, n_all_bytes, deadline_ns);
+            status = gyre_sock_recv(connections->fds[0], all_out, n_all_bytes, deadline_ns);
         return status == GYRE_SUCCESS ? status : gyre_fail_context(status, "rank 0's process");
     }
     memcpy(all_out, mine, n_bytes);
-    for (int i = 1; i < world->n_processes; i++) {
+    for (int i = 1; i < launcher->n_processes; i++) {
         const gyre_status status = gyre_sock_recv(
-            star->links[i], (char *)all_out + (size_t)i * n_bytes, n_bytes, deadline_ns);
+            connections->fds[i], (char *)all_out + (size_t)i * n_bytes, n_bytes, deadline_ns);
         if (status != GYRE_SUCCESS)
             return gyre_fail_context(status, "process %d", i);
     }
-    for (int i = 1; i < world->n_processes; i++) {
+    for (int i = 1; i < launcher->n_processes; i++) {
         const gyre_status status =
-            gyre_sock_send(star->links[i], all_out, n_all_bytes, deadline_ns);
+            gyre_sock_send(connections->fds[i], all_out, n_all_bytes, deadline_ns);
         if (status != GYRE_SUCCESS)
             return gyre_fail_context(status, "process %d", i);
     }
     return GYRE_SUCCESS;
 }
 
-const struct bench_world_ops bench_world_environment = {
-    .name = "environment",
-    .open = environment_open,
-    .all_gather = environment_all_gather,
-    .close = environment_close,
+const struct bench_launcher_ops bench_launcher_torchrun = {
+    .name = "torchrun",
+    .open = torchrun_open,
+    .all_gather = torchrun_all_gather,
+    .close = torchrun_close,
 };

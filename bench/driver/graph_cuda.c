@@ -19,7 +19,7 @@ struct bench_graph {
 
 gyre_status bench_graph_begin(gyre_stream stream)
 {
-    /* thread-local: other rank threads of this process may allocate meanwhile */
+    /* thread-local, because other rank threads of this process may allocate meanwhile */
     GYRE_CUDA_TRY(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
     return GYRE_SUCCESS;
 }
