@@ -9,16 +9,22 @@
 
 #include "core/model/schedule.h"
 
+/* The traits are what the tuner and the plan know of an algorithm. Masks have bit i for the
+ * collective i of enum gyre_collective. */
 struct gyre_algorithm {
     const char *name;     /* as in GYRE_ALGO and --algo, at most 15 characters */
     const char *summary;  /* one line for people */
-    uint32_t collectives; /* bit per enum gyre_collective */
+    uint32_t collectives; /* mask: the collectives that it can do */
     bool follows_ring;    /* on one host all its data go from a rank to the one after it in
                            * gyre_order_by_host(), the last to the first: wide connections */
-    bool stages_in_ring;  /* likewise of all data that it does not place, where it may place */
-    uint32_t places;      /* bit per collective: it places what it can where it may */
-    uint32_t copy_tails; /* bit per collective: where they may place, the programs of all ranks have
-                          * a tail that only copies, gyre_program_copy_tail() */
+    bool stages_in_ring;  /* the same of all data that it does not place, where it may place */
+    bool is_one_shot;     /* every rank sends all that it has to every other rank at once */
+    uint32_t chains;      /* mask: the whole vector flows to or from one rank, tile by tile. In the
+                           * other collectives each rank handles a part of the data */
+    uint32_t cuts_vector; /* mask: all pairs of ranks exchange the vector, one part a rank */
+    uint32_t places;      /* mask: it places what it can where it may */
+    uint32_t copy_tails;  /* mask: where they may place, the programs of all ranks have a tail that
+                           * only copies, gyre_program_copy_tail() */
     /* Append rank's steps; n_ranks >= 2. Errors stick to the builder. */
     void (*emit)(const struct gyre_shape *shape, int rank, struct gyre_builder *builder);
     /* How many chunks a vector is cut into; 1 for collectives made of blocks. n_ranks >= 2. */

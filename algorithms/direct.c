@@ -149,6 +149,8 @@ const struct gyre_algorithm gyre_algorithm_direct = {
     .collectives = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE |
                    1U << GYRE_COLL_ALL_GATHER | 1U << GYRE_COLL_REDUCE_SCATTER |
                    1U << GYRE_COLL_ALL_TO_ALL | 1U << GYRE_COLL_GATHER | 1U << GYRE_COLL_SCATTER,
+    .is_one_shot = true,
+    .chains = 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE,
     .places = 1U << GYRE_COLL_ALL_GATHER,
     .copy_tails = 1U << GYRE_COLL_ALL_GATHER,
     .emit = emit,

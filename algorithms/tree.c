@@ -223,6 +223,7 @@ const struct gyre_algorithm gyre_algorithm_tree = {
     .name = "tree",
     .summary = "double binary tree over hosts, chain inside; few hops",
     .collectives = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE,
+    .chains = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE,
     .emit = emit,
     .n_chunks = n_chunks,
 };

@@ -81,7 +81,7 @@ static void *run_comparer(void *argument)
         const struct gyre_pending *pending = &comparer->calls[i];
         if (pending->comm != comparer->comm || pending->call.coll == GYRE_COLL_SEND_RECV)
             continue;
-        struct gyre_record record = gyre_launch_record(comparer->comm, &pending->call);
+        struct gyre_record record = gyre_launch_record(&pending->call);
         record.sequence = ++sequence; /* the one that the board gives when it is launched */
         status = gyre_compare_call(comparer->comm, &record);
         report(comparer, status);

@@ -29,7 +29,7 @@ bool gyre_group_is_open(void)
     return group.depth > 0;
 }
 
-gyre_status gyre_group_submit(gyre_comm *comm, const struct gyre_call *call)
+gyre_status gyre_group_submit(gyre_comm *comm, struct gyre_call *call)
 {
     if (group.depth == 0)
         return gyre_launch_one(comm, call);

@@ -61,7 +61,7 @@ static gyre_status launch(gyre_comm *comm, const struct gyre_call *const *calls,
     bool waits = false; /* for other ranks */
     int n_works = 0;
     for (int i = 0; i < n_calls; i++) {
-        struct gyre_record record = gyre_launch_record(comm, calls[i]);
+        struct gyre_record record = gyre_launch_record(calls[i]);
         if (record.coll == GYRE_COLL_SEND_RECV) /* collectives get theirs from the board */
             record.sequence = ++comm->n_p2p[calls[i]->root * 2 + calls[i]->is_send];
         const uint64_t index = gyre_board_post(&comm->board, &record);
@@ -366,9 +366,19 @@ static gyre_status launch_by_communicator(const struct gyre_pending *calls, size
     return status;
 }
 
+/* This thread holds the communicators, so their windows stay as they are. */
+static void find_windows(struct gyre_pending *calls, size_t n_calls)
+{
+    for (size_t i = 0; i < n_calls; i++)
+        if (calls[i].comm != NULL)
+            gyre_window_find(&calls[i].comm->windows, (uint32_t)calls[i].comm->n_ranks,
+                             &calls[i].call);
+}
+
 /* This thread holds the communicators. */
 static gyre_status launch_held(struct gyre_pending *calls, size_t n_calls)
 {
+    find_windows(calls, n_calls);
     GYRE_TRY(join_self_calls(calls, n_calls));
     if (n_calls > 1)
         prepare_all(calls, n_calls);
@@ -397,11 +407,14 @@ gyre_status gyre_launch_all(struct gyre_pending *calls, size_t n_calls)
     return ended;
 }
 
-gyre_status gyre_launch_one(gyre_comm *comm, const struct gyre_call *call)
+gyre_status gyre_launch_one(gyre_comm *comm, struct gyre_call *call)
 {
+    const struct gyre_call *const calls[] = {call};
     const bool is_self = call->coll == GYRE_COLL_SEND_RECV && call->root == comm->rank;
-    if (!is_self)
-        return launch(comm, &call, 1, call->stream, NULL);
-    struct gyre_pending alone = {comm, *call, false};
-    return launch_held(&alone, 1);
+    if (is_self) {
+        struct gyre_pending alone = {comm, *call, false};
+        return launch_held(&alone, 1);
+    }
+    gyre_window_find(&comm->windows, (uint32_t)comm->n_ranks, call);
+    return launch(comm, calls, 1, call->stream, NULL);
 }

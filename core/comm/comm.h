@@ -14,8 +14,8 @@
 #include "core/comm/origin.h"
 #include "core/plan/plan.h"
 #include "core/call/record.h"
-#include "core/comm/window.h"
 #include "core/comm/registration.h"
+#include "core/comm/window.h"
 #include "core/topo/topo.h"
 #include "kernels/executor.h"
 #include "transport/transport.h"
@@ -276,7 +276,7 @@ void gyre_topology_compare(const gyre_comm *comm);
 /* ---- group.c ------------------------------------------------------------------------------ */
 
 /** gyre_group_submit - take one call: launch it now, or at the end of this thread's group. */
-gyre_status gyre_group_submit(gyre_comm *comm, const struct gyre_call *call);
+gyre_status gyre_group_submit(gyre_comm *comm, struct gyre_call *call);
 
 /** gyre_group_is_open - is this thread inside a group? */
 bool gyre_group_is_open(void);

@@ -23,26 +23,6 @@ struct window_offer {
     char cause[256]; /* of a failure */
 };
 
-const struct gyre_window_entry *gyre_window_of(const struct gyre_comm *comm,
-                                               const struct gyre_call *call, uint64_t *offset_out)
-{
-    const bool is_gather = call->coll == GYRE_COLL_ALL_GATHER;
-    const uint64_t n_bytes =
-        call->count * gyre_dtype_bytes(call->dtype) * (is_gather ? (uint64_t)comm->n_ranks : 1);
-    const struct gyre_window_entry *entry = comm->windows.newest;
-    *offset_out = 0;
-    if (!is_gather && call->coll != GYRE_COLL_ALL_REDUCE && call->coll != GYRE_COLL_BROADCAST)
-        return NULL;
-    for (; entry != NULL; entry = entry->next) {
-        const uintptr_t base = (uintptr_t)entry->base, at = (uintptr_t)call->recv;
-        if (at < base || at - base > entry->n_bytes || n_bytes > entry->n_bytes - (at - base))
-            continue;
-        *offset_out = at - base;
-        return entry;
-    }
-    return NULL;
-}
-
 static void free_entry(gyre_comm *comm, struct gyre_window_entry *entry)
 {
     for (int rank = 0; entry->mappings != NULL && rank < comm->n_ranks; rank++)

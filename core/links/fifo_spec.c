@@ -3,7 +3,7 @@
  * How a communicator's FIFOs are dimensioned: a pure function of the device, the ranks, whether
  * proxies serve them, GYRE_BUFFSIZE and the most channels, so that all ranks find the same.
  */
-#include "core/plan/plan.h"
+#include "core/links/fifo_spec.h"
 
 #include "core/base/util.h"
 

@@ -31,7 +31,7 @@ struct shape_entry {
 struct loaded_entry {
     const struct gyre_program *program;
     enum gyre_proto proto;
-    bool by_copy_engines;
+    enum gyre_path path;
     uint32_t n_channels;
     uint16_t rank_of[2]; /* of a point-to-point program; else unused */
     struct gyre_loaded *loaded;
@@ -167,8 +167,7 @@ static gyre_status find_loaded(struct gyre_plan_cache *cache, const struct gyre_
     const uint16_t *key = rank_of != NULL ? rank_of : no_map;
     for (struct loaded_entry *entry = cache->loads; entry != NULL; entry = entry->next) {
         if (entry->program == program && entry->proto == choice->proto &&
-            entry->by_copy_engines == choice->by_copy_engines &&
-            entry->n_channels == choice->n_channels &&
+            entry->path == choice->path && entry->n_channels == choice->n_channels &&
             memcmp(entry->rank_of, key, sizeof(entry->rank_of)) == 0) {
             *loaded_out = entry->loaded;
             return GYRE_SUCCESS;
@@ -181,7 +180,8 @@ static gyre_status find_loaded(struct gyre_plan_cache *cache, const struct gyre_
                                             .rank_of = rank_of,
                                             .n_channels = choice->n_channels,
                                             .proto = choice->proto,
-                                            .by_copy_engines = choice->by_copy_engines};
+                                            .by_copy_engines =
+                                                choice->path == GYRE_PATH_COPY_ENGINE};
     struct gyre_executor *executor = cache->comm->executor;
     const gyre_status status = executor->ops->load(executor, &config, &entry->loaded);
     if (status != GYRE_SUCCESS) {
@@ -190,7 +190,7 @@ static gyre_status find_loaded(struct gyre_plan_cache *cache, const struct gyre_
     }
     entry->program = program;
     entry->proto = choice->proto;
-    entry->by_copy_engines = choice->by_copy_engines;
+    entry->path = choice->path;
     entry->n_channels = choice->n_channels;
     memcpy(entry->rank_of, key, sizeof(entry->rank_of));
     entry->next = cache->loads;
@@ -294,17 +294,17 @@ static gyre_status force_choice(const struct gyre_plan_cache *cache, struct gyre
         if (gyre_algorithms[i] == forced->algorithm) {
             filter.algorithms[coll] &= 1U << i;
             filter.protos[coll] &= 1U << forced->proto;
-            if (!forced->by_copy_engines)
+            if (forced->path != GYRE_PATH_COPY_ENGINE)
                 filter.paths[coll] &= ~(1U << GYRE_PATH_COPY_ENGINE);
         }
     GYRE_TRY(gyre_tuner_choose(&facts, &filter, coll, n_bytes, choice_out));
-    if (choice_out->by_copy_engines)
+    if (choice_out->path == GYRE_PATH_COPY_ENGINE)
         return GYRE_SUCCESS;
     if (forced->tile_bytes > 0)
         choice_out->tile_bytes = forced->tile_bytes;
     const uint32_t most_bytes =
         gyre_tuner_payload_bytes(&facts.spec, choice_out->algorithm, choice_out->proto,
-                                 gyre_tuner_may_place(&facts, &filter, coll, choice_out->proto));
+                                 choice_out->path == GYRE_PATH_PLACED);
     if (choice_out->tile_bytes > most_bytes || choice_out->tile_bytes % 16 != 0)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "tiles of %u bytes: a slot of %s holds %u, in units of 16",
@@ -367,18 +367,11 @@ static double predict_us(struct gyre_comm *comm, enum gyre_collective coll,
                          const struct gyre_choice *choice, uint64_t n_bytes)
 {
     double time_ns;
-    if (coll == GYRE_COLL_SEND_RECV || choice->by_copy_engines ||
+    if (coll == GYRE_COLL_SEND_RECV || choice->path == GYRE_PATH_COPY_ENGINE ||
         gyre_tuner_predict(&comm->plans->facts, gyre_plan_cost(comm), coll, choice, n_bytes,
                            &time_ns) != GYRE_SUCCESS)
         return 0;
     return time_ns / 1e3;
-}
-
-static enum gyre_path path_of(const struct gyre_choice *choice, const struct gyre_program *program)
-{
-    if (choice->by_copy_engines)
-        return GYRE_PATH_COPY_ENGINE;
-    return program->is_placed != 0 ? GYRE_PATH_PLACED : GYRE_PATH_STAGED;
 }
 
 /* Algorithm, protocol, channels and program of a call; the channels fit the program's lanes. */
@@ -390,19 +383,15 @@ static gyre_status choose(struct gyre_plan_cache *cache, const struct gyre_call 
     const uint64_t n_bytes = call->count * gyre_dtype_bytes(call->dtype);
     struct gyre_tuner_facts facts = gyre_plan_facts_of(comm, call);
     struct gyre_shape shape;
-    uint64_t offset;
     int rank;
-    const struct gyre_window_entry *window = gyre_window_of(comm, call, &offset);
-    facts.in_window = window != NULL;
-    facts.has_large_pages = window != NULL && window->has_large_pages;
+    facts.in_window = call->window != NULL;
+    facts.has_large_pages = call->window != NULL && call->window->has_large_pages;
     GYRE_TRY(choose_way(cache, &facts, call->coll, n_bytes, choice_out));
+    GYRE_TRY(gyre_tuner_check_path(&facts, &cache->filter, call->coll, choice_out));
     shape_of(comm, call, &shape, &rank, rank_of_out);
-    shape.is_placed = choice_out->by_copy_engines ||
-                      gyre_tuner_may_place(&facts, &cache->filter, call->coll, choice_out->proto);
+    shape.is_placed = choice_out->path != GYRE_PATH_STAGED;
     GYRE_TRY(find_program(cache, choice_out->algorithm, &shape, rank, program_out));
     const struct gyre_program *program = *program_out;
-    GYRE_TRY(gyre_tuner_check_path(&facts, &cache->filter, call->coll, choice_out->algorithm,
-                                   path_of(choice_out, program)));
     const struct gyre_fifo_spec *spec = &comm->links.spec;
     if (program->n_lanes > spec->n_fifos || program->min_depth > spec->depth)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
@@ -422,7 +411,7 @@ static gyre_status choose(struct gyre_plan_cache *cache, const struct gyre_call 
 }
 
 static void log_choice(struct gyre_comm *comm, const struct gyre_call *call,
-                       const struct gyre_choice *choice, enum gyre_path path)
+                       const struct gyre_choice *choice)
 {
     const uint64_t n_bytes = call->count * gyre_dtype_bytes(call->dtype);
     const double us = predict_us(comm, call->coll, choice, n_bytes);
@@ -430,7 +419,7 @@ static void log_choice(struct gyre_comm *comm, const struct gyre_call *call,
     if (us > 0)
         snprintf(prediction, sizeof(prediction), ", predicted %.2f us (%s constants)", us,
                  comm->plans->facts.cost != NULL ? "measured" : "shipped");
-    const char *path_name = path == GYRE_PATH_STAGED ? "" : gyre_path_names[path];
+    const char *path_name = choice->path == GYRE_PATH_STAGED ? "" : gyre_path_names[choice->path];
     GYRE_INFO(TUNING, "%s %" PRIu64 " B: %s %s%s%s, %u channels, tiles of %u B%s",
               gyre_collectives[call->coll].name, n_bytes, choice->algorithm->name,
               gyre_proto_names[choice->proto], path_name[0] != '\0' ? " " : "", path_name,
@@ -483,10 +472,12 @@ static gyre_status make_work(struct gyre_comm *comm, const struct gyre_call *cal
                   .unit_elems = 16 / element},
         .reduction = reduction,
     };
-    if (program->is_placed)
-        work_out->placement = &gyre_window_of(comm, call, &work_out->out_offset_bytes)->placement;
+    if (program->is_placed) {
+        work_out->placement = &call->window->placement;
+        work_out->out_offset_bytes = call->window_offset;
+    }
     if (gyre_log_enabled(GYRE_LOG_INFO, GYRE_LOG_TUNING))
-        log_choice(comm, call, &choice, path_of(&choice, program));
+        log_choice(comm, call, &choice);
     return GYRE_SUCCESS;
 }
 
@@ -508,7 +499,7 @@ gyre_status gyre_plan_work(struct gyre_comm *comm, const struct gyre_call *call,
 /* Where copy engines run all of it, only the own block is copied by a kernel. */
 static unsigned n_blocks_of(const struct gyre_choice *choice, const struct gyre_program *program)
 {
-    return choice->by_copy_engines && gyre_program_copy_tail(program) == 0
+    return choice->path == GYRE_PATH_COPY_ENGINE && gyre_program_copy_tail(program) == 0
                ? GYRE_COPY_BLOCKS
                : choice->n_channels * program->n_workers;
 }
@@ -516,10 +507,12 @@ static unsigned n_blocks_of(const struct gyre_choice *choice, const struct gyre_
 gyre_status gyre_plan_describe(struct gyre_comm *comm, const struct gyre_call *call,
                                struct gyre_plan_summary *summary_out)
 {
+    struct gyre_call found = *call;
     struct gyre_choice choice;
     const struct gyre_program *program;
     uint16_t rank_of[2];
-    GYRE_TRY(choose(comm->plans, call, &choice, &program, rank_of));
+    gyre_window_find(&comm->windows, (uint32_t)comm->n_ranks, &found);
+    GYRE_TRY(choose(comm->plans, &found, &choice, &program, rank_of));
     struct gyre_plan_summary summary = {.n_channels = choice.n_channels,
                                         .slot_bytes = choice.tile_bytes,
                                         .n_blocks = n_blocks_of(&choice, program)};
@@ -527,7 +520,7 @@ gyre_status gyre_plan_describe(struct gyre_comm *comm, const struct gyre_call *c
         predict_us(comm, call->coll, &choice, call->count * gyre_dtype_bytes(call->dtype));
     snprintf(summary.algorithm, sizeof(summary.algorithm), "%s", choice.algorithm->name);
     snprintf(summary.proto, sizeof(summary.proto), "%s", gyre_proto_names[choice.proto]);
-    snprintf(summary.path, sizeof(summary.path), "%s", gyre_path_names[path_of(&choice, program)]);
+    snprintf(summary.path, sizeof(summary.path), "%s", gyre_path_names[choice.path]);
     snprintf(summary.transports, sizeof(summary.transports), "%s", comm->links.summary);
     *summary_out = summary;
     return GYRE_SUCCESS;

@@ -3,7 +3,7 @@
  * GYRE_TUNING_FILE: constants of the simulator that were measured on the machine at hand, as
  * build/bench/tune writes them.
  */
-#include "core/plan/plan.h"
+#include "core/plan/tuning_file.h"
 
 #include "core/base/file.h"
 #include "core/base/util.h"

@@ -138,13 +138,13 @@ static void come_and_go(gyre_comm *comm, int rank, int n_ranks, void *argument)
 {
     float *in = make_buffer(comm, N_ELEMS, (float)rank), *out = make_buffer(comm, N_ELEMS, 0);
     const float sum = (float)(n_ranks * (n_ranks - 1) / 2);
-    const struct gyre_call call = {.coll = GYRE_COLL_ALL_REDUCE,
-                                   .send = in,
-                                   .recv = out,
-                                   .count = N_ELEMS,
-                                   .dtype = GYRE_FLOAT32,
-                                   .op = GYRE_SUM,
-                                   .root = -1};
+    struct gyre_call call = {.coll = GYRE_COLL_ALL_REDUCE,
+                             .send = in,
+                             .recv = out,
+                             .count = N_ELEMS,
+                             .dtype = GYRE_FLOAT32,
+                             .op = GYRE_SUM,
+                             .root = -1};
     gyre_stream stream = make_stream(comm);
     gyre_window window = 0;
     (void)argument;
@@ -154,6 +154,7 @@ static void come_and_go(gyre_comm *comm, int rank, int n_ranks, void *argument)
             CHECK_OK(gyre_window_register(comm, out, N_ELEMS * sizeof(float), &window));
         CHECK_OK(gyre_all_reduce(in, out, N_ELEMS, GYRE_FLOAT32, GYRE_SUM, comm, stream));
         check_buffer(comm, stream, out, sum, (float)n_ranks);
+        gyre_window_find(&comm->windows, (uint32_t)n_ranks, &call);
         CHECK_OK(gyre_plan_work(comm, &call, &work));
         CHECK((work.placement != NULL) == (round % 2 == 1));
         if (round % 2 == 1)

@@ -174,17 +174,16 @@ static void choices_on_gpus_fit_the_communicator(void)
                     CHECK_OK(gyre_filter_parse("", protos[p % 6], "", &filter));
                     CHECK_OK(gyre_tuner_choose(&facts, &filter, (enum gyre_collective)coll, n_bytes,
                                                &choice));
-                    const uint32_t most = gyre_tuner_payload_bytes(
-                        &facts.spec, choice.algorithm, choice.proto,
-                        gyre_tuner_may_place(&facts, &filter, (enum gyre_collective)coll,
-                                             choice.proto));
-                    CHECK_MSG(choice.tile_bytes >= 16 && choice.tile_bytes % 16 == 0 &&
-                                  (choice.by_copy_engines || choice.tile_bytes <= most),
-                              "%s of %u ranks, %llu bytes: tiles of %u",
-                              gyre_collectives[coll].name, n, (unsigned long long)n_bytes,
-                              choice.tile_bytes);
+                    const uint32_t most =
+                        gyre_tuner_payload_bytes(&facts.spec, choice.algorithm, choice.proto,
+                                                 choice.path == GYRE_PATH_PLACED);
+                    CHECK_MSG(
+                        choice.tile_bytes >= 16 && choice.tile_bytes % 16 == 0 &&
+                            (choice.path == GYRE_PATH_COPY_ENGINE || choice.tile_bytes <= most),
+                        "%s of %u ranks, %llu bytes: tiles of %u", gyre_collectives[coll].name, n,
+                        (unsigned long long)n_bytes, choice.tile_bytes);
                     CHECK(choice.n_channels >= 1 && choice.n_channels <= facts.max_channels);
-                    CHECK(!choice.by_copy_engines || facts.in_window);
+                    CHECK(choice.path != GYRE_PATH_COPY_ENGINE || facts.in_window);
                 }
 }
 
@@ -393,13 +392,16 @@ static struct gyre_choice choice_by_path(uint32_t n_ranks, const char *paths,
 
 static void paths_are_chosen_and_forced(void)
 {
-    CHECK(choice_by_path(4, "", GYRE_COLL_ALL_REDUCE, 1ULL << 30).by_copy_engines);
-    CHECK(choice_by_path(4, "", GYRE_COLL_ALL_GATHER, 1ULL << 28).by_copy_engines);
-    CHECK(!choice_by_path(4, "", GYRE_COLL_ALL_REDUCE, 1 << 20).by_copy_engines);
-    CHECK(!choice_by_path(4, "", GYRE_COLL_REDUCE_SCATTER, 1ULL << 30).by_copy_engines);
-    CHECK(!choice_by_path(4, "^copy_engine", GYRE_COLL_ALL_REDUCE, 1ULL << 30).by_copy_engines);
-    CHECK(choice_by_path(4, "^placed", GYRE_COLL_ALL_REDUCE, 1ULL << 30).by_copy_engines);
-    CHECK(choice_by_path(2, "copy_engine", GYRE_COLL_BROADCAST, 64).by_copy_engines);
+    CHECK(choice_by_path(4, "", GYRE_COLL_ALL_REDUCE, 1ULL << 30).path == GYRE_PATH_COPY_ENGINE);
+    CHECK(choice_by_path(4, "", GYRE_COLL_ALL_GATHER, 1ULL << 28).path == GYRE_PATH_COPY_ENGINE);
+    CHECK(choice_by_path(4, "", GYRE_COLL_ALL_REDUCE, 1 << 20).path != GYRE_PATH_COPY_ENGINE);
+    CHECK(choice_by_path(4, "", GYRE_COLL_REDUCE_SCATTER, 1ULL << 30).path !=
+          GYRE_PATH_COPY_ENGINE);
+    CHECK(choice_by_path(4, "^copy_engine", GYRE_COLL_ALL_REDUCE, 1ULL << 30).path !=
+          GYRE_PATH_COPY_ENGINE);
+    CHECK(choice_by_path(4, "^placed", GYRE_COLL_ALL_REDUCE, 1ULL << 30).path ==
+          GYRE_PATH_COPY_ENGINE);
+    CHECK(choice_by_path(2, "copy_engine", GYRE_COLL_BROADCAST, 64).path == GYRE_PATH_COPY_ENGINE);
     const struct gyre_choice gathered = choice_by_path(4, "", GYRE_COLL_ALL_GATHER, 4 << 20);
     CHECK(gathered.algorithm == &gyre_algorithm_direct && gathered.proto == GYRE_PROTO_SIMPLE &&
           gathered.n_channels == 64);
@@ -411,13 +413,14 @@ static void paths_are_chosen_and_forced(void)
     struct gyre_choice choice; /* small pages: only where nothing else is allowed */
     CHECK_OK(gyre_filter_parse("", "", "", &no_kernel));
     CHECK_OK(gyre_tuner_choose(&facts, &no_kernel, GYRE_COLL_ALL_GATHER, 1ULL << 30, &choice));
-    CHECK(!choice.by_copy_engines);
+    CHECK(choice.path != GYRE_PATH_COPY_ENGINE);
     CHECK_OK(gyre_filter_parse("", "", "^placed", &no_kernel));
     CHECK(!gyre_tuner_may_place(&facts, &no_kernel, GYRE_COLL_ALL_REDUCE, GYRE_PROTO_SIMPLE));
-    CHECK_OK(gyre_tuner_check_path(&facts, &no_kernel, GYRE_COLL_ALL_REDUCE, &gyre_algorithm_ring,
-                                   GYRE_PATH_STAGED));
+    CHECK_OK(gyre_tuner_choose(&facts, &no_kernel, GYRE_COLL_ALL_REDUCE, 1 << 20, &choice));
+    CHECK(choice.path == GYRE_PATH_STAGED);
+    CHECK_OK(gyre_tuner_check_path(&facts, &no_kernel, GYRE_COLL_ALL_REDUCE, &choice));
     const struct gyre_choice placed = choice_by_path(4, "placed", GYRE_COLL_ALL_REDUCE, 64);
-    CHECK(placed.proto == GYRE_PROTO_SIMPLE && !placed.by_copy_engines &&
+    CHECK(placed.proto == GYRE_PROTO_SIMPLE && placed.path == GYRE_PATH_PLACED &&
           (placed.algorithm->places >> GYRE_COLL_ALL_REDUCE & 1U) != 0);
     struct gyre_filter filter;
     CHECK_FAILS(gyre_filter_parse("", "", "copied", &filter), GYRE_ERROR_INVALID_ARGUMENT,

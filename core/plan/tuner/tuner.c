@@ -3,9 +3,10 @@
  * Which algorithm, protocol and path a call gets. Pure functions of what all ranks agreed on, so
  * that every rank chooses the same. Thresholds cite the measurement they come from.
  */
-#include "core/plan/plan.h"
+#include "core/plan/tuner/tuner.h"
 
 #include "core/base/util.h"
+#include "core/plan/tuner/table.h"
 
 /* What does best on the host device, by total bytes: bench allreduce --compare mpi, 2 cores (AMD
  * EPYC), 2..8 ranks over shared memory, 2026-11; between hosts TCP on loopback and Soft-RoCE.
@@ -40,69 +41,10 @@ static const struct gyre_algorithm *prefer_on_host(const struct gyre_tuner_facts
     }
 }
 
-/* What does best on GPUs joined by NVLink, up to so many bytes: tests/gpu/bench_cuda_exec, 2 and 4
- * H200 (18 links each, multicast off), f32 sum under CUDA graphs, 2026-11. Bytes are those of all
- * blocks. Rows of a collective and size class stand in order, those of LAMPORT, for sums of
- * floating point, before the others, and of LL behind LL128's what is next best where that cannot
- * be used; more than 4 ranks take those of 4. */
-#define ANY_PROTO UINT32_MAX
-struct cuda_row {
-    enum gyre_collective coll;
-    bool is_pair; /* 2 ranks */
-    uint64_t most_bytes;
-    const struct gyre_algorithm *algorithm;
-    enum gyre_proto proto;
-    uint32_t least_channels; /* with fewer, blocks or their slots are too few */
-};
+/* GPUs of all machines choose by the rows of the machine that was measured. */
+static const struct gyre_tuner_table *const table = &gyre_tuner_table_h200;
 
-static const struct cuda_row cuda_rows[] = {
-    {GYRE_COLL_ALL_REDUCE, true, 3 << 20, &gyre_algorithm_direct, GYRE_PROTO_LAMPORT, 0},
-    {GYRE_COLL_ALL_REDUCE, true, 12 << 20, &gyre_algorithm_twoshot, GYRE_PROTO_LAMPORT, 48},
-    {GYRE_COLL_ALL_REDUCE, false, 160 << 10, &gyre_algorithm_direct, GYRE_PROTO_LAMPORT, 0},
-    {GYRE_COLL_ALL_REDUCE, false, 2 << 20, &gyre_algorithm_twoshot, GYRE_PROTO_LAMPORT, 0},
-    {GYRE_COLL_ALL_REDUCE, false, 9 << 20, &gyre_algorithm_twoshot, GYRE_PROTO_LAMPORT, 48},
-    {GYRE_COLL_REDUCE_SCATTER, true, 4 << 20, &gyre_algorithm_direct, GYRE_PROTO_LAMPORT, 0},
-    {GYRE_COLL_REDUCE_SCATTER, true, 16 << 20, &gyre_algorithm_direct, GYRE_PROTO_LAMPORT, 48},
-    {GYRE_COLL_REDUCE_SCATTER, false, 4 << 20, &gyre_algorithm_direct, GYRE_PROTO_LAMPORT, 0},
-    {GYRE_COLL_REDUCE_SCATTER, false, 13 << 20, &gyre_algorithm_direct, GYRE_PROTO_LAMPORT, 48},
-    {GYRE_COLL_ALL_REDUCE, true, 112 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL, 0},
-    {GYRE_COLL_ALL_REDUCE, true, 448 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL128, 0},
-    {GYRE_COLL_ALL_REDUCE, true, 2 << 20, &gyre_algorithm_twoshot, GYRE_PROTO_LL128, 0},
-    {GYRE_COLL_ALL_REDUCE, true, 4 << 20, &gyre_algorithm_twoshot, GYRE_PROTO_LL128, 32},
-    {GYRE_COLL_ALL_REDUCE, true, 12 << 20, &gyre_algorithm_twoshot, GYRE_PROTO_LL128, 64},
-    {GYRE_COLL_ALL_REDUCE, true, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE, 0},
-    {GYRE_COLL_ALL_REDUCE, false, 80 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL, 0},
-    {GYRE_COLL_ALL_REDUCE, false, 2 << 20, &gyre_algorithm_twoshot, GYRE_PROTO_LL128, 0},
-    {GYRE_COLL_ALL_REDUCE, false, 4 << 20, &gyre_algorithm_twoshot, GYRE_PROTO_LL128, 32},
-    {GYRE_COLL_ALL_REDUCE, false, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE, 0},
-    {GYRE_COLL_ALL_GATHER, true, 512, &gyre_algorithm_direct, GYRE_PROTO_LL, 0},
-    {GYRE_COLL_ALL_GATHER, true, 8 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL128, 0},
-    {GYRE_COLL_ALL_GATHER, true, 12 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL128, 64},
-    {GYRE_COLL_ALL_GATHER, true, 16 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL, 0},
-    {GYRE_COLL_ALL_GATHER, true, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE, 0},
-    {GYRE_COLL_ALL_GATHER, false, 2 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL, 0},
-    {GYRE_COLL_ALL_GATHER, false, 8 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL128, 0},
-    {GYRE_COLL_ALL_GATHER, false, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE, 0},
-    {GYRE_COLL_REDUCE_SCATTER, true, 160 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL, 0},
-    {GYRE_COLL_REDUCE_SCATTER, true, 4 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL128, 0},
-    {GYRE_COLL_REDUCE_SCATTER, true, 12 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL128, 64},
-    {GYRE_COLL_REDUCE_SCATTER, true, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE, 0},
-    {GYRE_COLL_REDUCE_SCATTER, false, 192 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL, 0},
-    {GYRE_COLL_REDUCE_SCATTER, false, 4 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL128, 0},
-    {GYRE_COLL_REDUCE_SCATTER, false, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE, 0},
-    {GYRE_COLL_BROADCAST, true, 160 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL, 0},
-    {GYRE_COLL_BROADCAST, true, 2 << 20, &gyre_algorithm_direct, GYRE_PROTO_LL128, 0},
-    {GYRE_COLL_BROADCAST, true, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE, 0},
-    {GYRE_COLL_BROADCAST, false, 96 << 10, &gyre_algorithm_ring, GYRE_PROTO_LL, 0},
-    {GYRE_COLL_BROADCAST, false, 2 << 20, &gyre_algorithm_ring, GYRE_PROTO_LL128, 0},
-    {GYRE_COLL_BROADCAST, false, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE, 0},
-    {GYRE_COLL_REDUCE, true, 160 << 10, &gyre_algorithm_direct, GYRE_PROTO_LL, 0},
-    {GYRE_COLL_REDUCE, true, 2 << 20, &gyre_algorithm_ring, GYRE_PROTO_LL128, 0},
-    {GYRE_COLL_REDUCE, true, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE, 0},
-    {GYRE_COLL_REDUCE, false, 96 << 10, &gyre_algorithm_ring, GYRE_PROTO_LL, 0},
-    {GYRE_COLL_REDUCE, false, 2 << 20, &gyre_algorithm_ring, GYRE_PROTO_LL128, 0},
-    {GYRE_COLL_REDUCE, false, UINT64_MAX, &gyre_algorithm_ring, GYRE_PROTO_SIMPLE, 0},
-};
+#define ANY_PROTO UINT32_MAX
 
 uint64_t gyre_tuner_all_bytes(const struct gyre_tuner_facts *facts, enum gyre_collective coll,
                               uint64_t n_bytes)
@@ -119,27 +61,28 @@ static bool wants_lamport(const struct gyre_tuner_facts *facts)
 }
 
 /* @algorithm: only its rows; NULL = any. @protos: only theirs, a bit each. NULL: there is none. */
-static const struct cuda_row *find_cuda_row(const struct gyre_tuner_facts *facts,
-                                            enum gyre_collective coll,
-                                            const struct gyre_algorithm *algorithm, uint32_t protos,
-                                            uint64_t n_bytes)
+static const struct gyre_tuner_row *find_row(const struct gyre_tuner_facts *facts,
+                                             enum gyre_collective coll,
+                                             const struct gyre_algorithm *algorithm,
+                                             uint32_t protos, uint64_t n_bytes)
 {
     n_bytes = gyre_tuner_all_bytes(facts, coll, n_bytes);
-    for (size_t i = 0; i < sizeof(cuda_rows) / sizeof(cuda_rows[0]); i++)
-        if (cuda_rows[i].coll == coll && cuda_rows[i].is_pair == (facts->n_ranks <= 2) &&
-            n_bytes <= cuda_rows[i].most_bytes &&
-            (algorithm == NULL || cuda_rows[i].algorithm == algorithm) &&
-            (protos >> cuda_rows[i].proto & 1U) != 0 &&
-            (cuda_rows[i].proto != GYRE_PROTO_LAMPORT || wants_lamport(facts)) &&
-            facts->max_channels >= cuda_rows[i].least_channels)
-            return &cuda_rows[i];
+    for (size_t i = 0; i < table->n_rows; i++) {
+        const struct gyre_tuner_row *row = &table->rows[i];
+        if (row->coll == coll && row->is_pair == (facts->n_ranks <= 2) &&
+            n_bytes <= row->most_bytes && (algorithm == NULL || row->algorithm == algorithm) &&
+            (protos >> row->proto & 1U) != 0 &&
+            (row->proto != GYRE_PROTO_LAMPORT || wants_lamport(facts)) &&
+            facts->max_channels >= row->least_channels)
+            return row;
+    }
     return NULL;
 }
 
 static const struct gyre_algorithm *prefer_on_cuda(const struct gyre_tuner_facts *facts,
                                                    enum gyre_collective coll, uint64_t n_bytes)
 {
-    const struct cuda_row *row = find_cuda_row(facts, coll, NULL, ANY_PROTO, n_bytes);
+    const struct gyre_tuner_row *row = find_row(facts, coll, NULL, ANY_PROTO, n_bytes);
     return row != NULL ? row->algorithm : prefer_on_host(facts, coll, n_bytes);
 }
 
@@ -162,25 +105,6 @@ bool gyre_tuner_may_place(const struct gyre_tuner_facts *facts, const struct gyr
            (filter->paths[coll] >> GYRE_PATH_PLACED & 1U) != 0;
 }
 
-/* From so many bytes on copy engines are faster, where the result lies in a window: 2 and 4 H200,
- * bench -R 2 with GYRE_PATH, 2026-11. Bytes are those of all blocks. */
-struct copy_row {
-    enum gyre_collective coll;
-    bool is_pair; /* 2 ranks */
-    uint64_t least_bytes;
-    uint32_t least_channels; /* with fewer, what multiprocessors do before takes too long */
-    const struct gyre_algorithm *algorithm;
-};
-
-static const struct copy_row copy_rows[] = {
-    {GYRE_COLL_ALL_REDUCE, true, 384 << 20, 48, &gyre_algorithm_spread},
-    {GYRE_COLL_ALL_REDUCE, false, 384 << 20, GYRE_COPY_BLOCKS, &gyre_algorithm_spread},
-    {GYRE_COLL_ALL_GATHER, true, 64 << 20, GYRE_COPY_BLOCKS, &gyre_algorithm_direct},
-    {GYRE_COLL_ALL_GATHER, false, 192 << 20, GYRE_COPY_BLOCKS, &gyre_algorithm_direct},
-    {GYRE_COLL_BROADCAST, true, 48 << 20, GYRE_COPY_BLOCKS, &gyre_algorithm_ring},
-    {GYRE_COLL_BROADCAST, false, 768 << 20, GYRE_COPY_BLOCKS, &gyre_algorithm_ring},
-};
-
 static bool takes_only(const struct gyre_filter *filter, enum gyre_collective coll,
                        enum gyre_path path)
 {
@@ -202,8 +126,8 @@ static const struct gyre_algorithm *copy_algorithm(const struct gyre_tuner_facts
         (filter->paths[coll] >> GYRE_PATH_COPY_ENGINE & 1U) == 0 ||
         (!is_forced && !facts->has_large_pages))
         return NULL;
-    for (size_t i = 0; i < sizeof(copy_rows) / sizeof(copy_rows[0]); i++) {
-        const struct copy_row *row = &copy_rows[i];
+    for (size_t i = 0; i < table->n_copy_rows; i++) {
+        const struct gyre_tuner_copy_row *row = &table->copy_rows[i];
         if (row->coll == coll && row->is_pair == (facts->n_ranks == 2) &&
             gyre_filter_allows(filter, coll, row->algorithm) &&
             (is_forced || (facts->max_channels >= row->least_channels &&
@@ -219,8 +143,9 @@ static const struct gyre_algorithm *copy_algorithm(const struct gyre_tuner_facts
 
 gyre_status gyre_tuner_check_path(const struct gyre_tuner_facts *facts,
                                   const struct gyre_filter *filter, enum gyre_collective coll,
-                                  const struct gyre_algorithm *algorithm, enum gyre_path path)
+                                  const struct gyre_choice *choice)
 {
+    const enum gyre_path path = choice->path;
     const char *name = gyre_collectives[coll].name;
     if (coll == GYRE_COLL_SEND_RECV || facts->n_ranks == 1 ||
         (filter->paths[coll] >> path & 1U) != 0)
@@ -238,7 +163,7 @@ gyre_status gyre_tuner_check_path(const struct gyre_tuner_facts *facts,
     return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                      "%s: %s by algorithm %s goes by path %s, which is not among those "
                      "allowed",
-                     filter->path_source, name, algorithm->name, gyre_path_names[path]);
+                     filter->path_source, name, choice->algorithm->name, gyre_path_names[path]);
 }
 
 /* The preferred algorithm if allowed, else the first that is. */
@@ -289,14 +214,14 @@ static enum gyre_proto prefer_proto(const struct gyre_tuner_facts *facts, enum g
                                     const struct gyre_algorithm *algorithm, uint32_t usable,
                                     uint64_t n_bytes)
 {
-    const struct cuda_row *row = find_cuda_row(facts, coll, algorithm, usable, n_bytes);
+    const struct gyre_tuner_row *row = find_row(facts, coll, algorithm, usable, n_bytes);
     if (row == NULL)
-        row = find_cuda_row(facts, coll, algorithm, ANY_PROTO, n_bytes);
+        row = find_row(facts, coll, algorithm, ANY_PROTO, n_bytes);
     if (facts->device_kind != GYRE_DEVICE_CUDA || facts->is_proxied)
         return GYRE_PROTO_SIMPLE;
     if (row != NULL)
         return row->proto;
-    if (algorithm == &gyre_algorithm_direct)
+    if (algorithm->is_one_shot)
         return n_bytes <= 1 << 20 ? GYRE_PROTO_LL : GYRE_PROTO_SIMPLE;
     return n_bytes <= 2 << 20 ? GYRE_PROTO_LL : GYRE_PROTO_SIMPLE;
 }
@@ -342,10 +267,10 @@ static void choose_copies(const struct gyre_tuner_facts *facts,
 {
     const uint64_t most_bytes = 1 << 30;
     struct gyre_choice choice = {
-        .algorithm = algorithm, .proto = GYRE_PROTO_SIMPLE, .by_copy_engines = true};
+        .algorithm = algorithm, .proto = GYRE_PROTO_SIMPLE, .path = GYRE_PATH_COPY_ENGINE};
     if (coll == GYRE_COLL_ALL_REDUCE) {
         choice.n_channels = gyre_tuner_channels(facts, &choice, coll, n_bytes);
-        choice.tile_bytes = gyre_tuner_tile(facts, &choice, coll, n_bytes, true);
+        choice.tile_bytes = gyre_tuner_tile(facts, &choice, coll, n_bytes);
     } else {
         const bool is_pipe = coll == GYRE_COLL_BROADCAST && facts->n_ranks > 2;
         choice.n_channels = is_pipe ? 2 : 1;
@@ -377,6 +302,36 @@ static struct gyre_filter only_placed(const struct gyre_filter *filter, enum gyr
     return only;
 }
 
+/* The path of a call that a kernel carries by this algorithm and protocol. */
+static enum gyre_path kernel_path(const struct gyre_tuner_facts *facts,
+                                  const struct gyre_filter *filter, enum gyre_collective coll,
+                                  const struct gyre_choice *choice)
+{
+    const bool is_placed = facts->n_ranks > 1 && (choice->algorithm->places >> coll & 1U) != 0 &&
+                           gyre_tuner_may_place(facts, filter, coll, choice->proto);
+    return is_placed ? GYRE_PATH_PLACED : GYRE_PATH_STAGED;
+}
+
+/* By prediction where the facts have constants for it, else by the tables. */
+static gyre_status choose_kernel(const struct gyre_tuner_facts *facts,
+                                 const struct gyre_filter *filter, enum gyre_collective coll,
+                                 uint64_t n_bytes, struct gyre_choice *choice)
+{
+    if (facts->cost != NULL && coll != GYRE_COLL_SEND_RECV)
+        GYRE_TRY(gyre_tuner_search(facts, filter, coll, n_bytes, choice));
+    const bool is_predicted = choice->algorithm != NULL;
+    if (!is_predicted) { /* also where nothing was found: this says why */
+        GYRE_TRY(choose_algorithm(facts, filter, coll, n_bytes, &choice->algorithm));
+        GYRE_TRY(choose_proto(facts, filter, coll, choice->algorithm, n_bytes, &choice->proto));
+    }
+    choice->path = kernel_path(facts, filter, coll, choice);
+    if (is_predicted)
+        return GYRE_SUCCESS;
+    choice->n_channels = gyre_tuner_channels(facts, choice, coll, n_bytes);
+    choice->tile_bytes = gyre_tuner_tile(facts, choice, coll, n_bytes);
+    return GYRE_SUCCESS;
+}
+
 gyre_status gyre_tuner_choose(const struct gyre_tuner_facts *facts,
                               const struct gyre_filter *filter, enum gyre_collective coll,
                               uint64_t n_bytes, struct gyre_choice *choice_out)
@@ -394,25 +349,17 @@ gyre_status gyre_tuner_choose(const struct gyre_tuner_facts *facts,
         choose_copies(facts, copies, coll, n_bytes, choice_out);
         return GYRE_SUCCESS;
     }
-    if (gyre_tuner_choose_exchange(facts, filter, coll, n_bytes, choice_out))
+    if (gyre_tuner_choose_exchange(facts, filter, coll, n_bytes, &choice)) {
+        choice.path = kernel_path(facts, filter, coll, &choice);
+        *choice_out = choice;
         return GYRE_SUCCESS;
+    }
     if (facts->has_lamport && (filter->protos[coll] >> GYRE_PROTO_LAMPORT & 1U) == 0) {
         without = *facts; /* LAMPORT's rows are of no use */
         without.has_lamport = false;
         facts = &without;
     }
-    if (facts->cost != NULL && coll != GYRE_COLL_SEND_RECV)
-        GYRE_TRY(gyre_tuner_search(facts, filter, coll, n_bytes, &choice));
-    if (choice.algorithm != NULL) {
-        *choice_out = choice;
-        return GYRE_SUCCESS;
-    }
-    /* Also where nothing was found: this says why. */
-    GYRE_TRY(choose_algorithm(facts, filter, coll, n_bytes, &choice.algorithm));
-    GYRE_TRY(choose_proto(facts, filter, coll, choice.algorithm, n_bytes, &choice.proto));
-    choice.n_channels = gyre_tuner_channels(facts, &choice, coll, n_bytes);
-    choice.tile_bytes = gyre_tuner_tile(facts, &choice, coll, n_bytes,
-                                        gyre_tuner_may_place(facts, filter, coll, choice.proto));
+    GYRE_TRY(choose_kernel(facts, filter, coll, n_bytes, &choice));
     *choice_out = choice;
     return GYRE_SUCCESS;
 }

@@ -2,7 +2,7 @@
  *
  * GYRE_ALGO, GYRE_PROTO and GYRE_PATH: what the tuner may choose from. Pure.
  */
-#include "core/plan/plan.h"
+#include "core/plan/tuner/filter.h"
 
 #include "core/base/param.h"
 #include "core/base/util.h"

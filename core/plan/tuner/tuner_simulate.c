@@ -3,7 +3,7 @@
  * The choice by prediction: every way that is allowed is simulated, the fastest is taken. Pure, and
  * the simulator gives the same bits everywhere, so all ranks choose the same.
  */
-#include "core/plan/plan.h"
+#include "core/plan/tuner/tuner.h"
 
 #include "core/base/util.h"
 
@@ -74,7 +74,8 @@ static gyre_status search_proto(struct search *search, struct gyre_simulator *si
     for (uint32_t n_channels = least_channels; n_channels <= most_channels; n_channels *= 2) {
         uint32_t tile_bytes = most_bytes;
         do {
-            const struct gyre_choice choice = {algorithm, proto, n_channels, tile_bytes, false};
+            const struct gyre_choice choice = {algorithm, proto, n_channels, tile_bytes,
+                                               GYRE_PATH_STAGED};
             double time_ns;
             GYRE_TRY(run(facts, simulator, facts->cost, &choice, search->n_bytes, &time_ns));
             if (best.algorithm == NULL || time_ns < best_ns * WORTH) {

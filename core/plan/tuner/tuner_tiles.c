@@ -3,9 +3,10 @@
  * In how many channels and how long tiles a call goes, its algorithm and protocol given. Pure, as
  * tuner.c is. Thresholds cite the measurement they come from.
  */
-#include "core/plan/plan.h"
+#include "core/plan/tuner/tuner.h"
 
 #include "core/base/util.h"
+#include "core/model/tile.h"
 
 #define MIN_TILE_BYTES 4096
 
@@ -29,11 +30,9 @@ static uint64_t square_root(uint64_t value)
     return root;
 }
 
-/* Where all data pass through every rank, tile by tile; elsewhere each rank has a part of them. */
 static bool is_chain(enum gyre_collective coll, const struct gyre_algorithm *algorithm)
 {
-    return coll == GYRE_COLL_BROADCAST || coll == GYRE_COLL_REDUCE ||
-           algorithm == &gyre_algorithm_tree;
+    return (algorithm->chains >> coll & 1U) != 0;
 }
 
 /* SIMPLE over GPUs' own links: a tile is pushed by the blocks themselves. */
@@ -76,7 +75,7 @@ static uint64_t cuda_channels(const struct gyre_tuner_facts *facts,
         return line_channels(facts, coll, n_bytes);
     /* Of rings of chains 32 channels keep the link as busy as more, or busier: broadcast of 64 MiB
      * to 1 GiB over 4 H200 347 to 363 GB/s, with 64 channels 337 to 358 (2026-11). */
-    if (is_chain(coll, choice->algorithm) && choice->algorithm == &gyre_algorithm_ring &&
+    if (is_chain(coll, choice->algorithm) && choice->algorithm->follows_ring &&
         facts->n_ranks > 2 && !facts->is_proxied && n_bytes >= 12 << 20)
         return 32;
     if (is_chain(coll, choice->algorithm) || total < 2 << 20 || facts->is_proxied)
@@ -124,8 +123,7 @@ static uint32_t lines_tile(const struct gyre_tuner_facts *facts, const struct gy
     const uint64_t n_peers = facts->n_ranks > 1 ? facts->n_ranks - 1 : 1;
     const uint64_t round_bytes =
         choice->proto == GYRE_PROTO_LAMPORT ? 512 * 16 : gyre_max_u64(512 / n_peers / 32, 1) * 480;
-    const bool is_cut =
-        coll == GYRE_COLL_ALL_REDUCE && choice->algorithm == &gyre_algorithm_twoshot;
+    const bool is_cut = (choice->algorithm->cuts_vector >> coll & 1U) != 0;
     const struct gyre_split split = {.count = n_bytes,
                                      .n_channels = choice->n_channels,
                                      .n_chunks = is_cut ? facts->n_ranks : 1,
@@ -139,12 +137,13 @@ static uint32_t lines_tile(const struct gyre_tuner_facts *facts, const struct gy
 }
 
 uint32_t gyre_tuner_tile(const struct gyre_tuner_facts *facts, const struct gyre_choice *choice,
-                         enum gyre_collective coll, uint64_t n_bytes, bool is_placed)
+                         enum gyre_collective coll, uint64_t n_bytes)
 {
+    const bool is_placed = choice->path != GYRE_PATH_STAGED;
     const uint32_t most_bytes =
         gyre_tuner_payload_bytes(&facts->spec, choice->algorithm, choice->proto, is_placed) / 16 *
         16;
-    const bool is_ring = choice->algorithm == &gyre_algorithm_ring;
+    const bool is_ring = choice->algorithm->follows_ring;
     if ((choice->proto == GYRE_PROTO_LL128 || choice->proto == GYRE_PROTO_LAMPORT) &&
         !is_chain(coll, choice->algorithm) && !is_ring)
         return lines_tile(facts, choice, coll, n_bytes, most_bytes);

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The geometry of a communicator's FIFOs: how many a pair of ranks has, how deep, how large.
+ */
+#ifndef GYRE_LINKS_FIFO_SPEC_H
+#define GYRE_LINKS_FIFO_SPEC_H
+
+#include "core/gyre.h"
+#include "core/model/connector.h"
+
+#define GYRE_FIFO_BUDGET_BYTES (64ULL << 20)
+
+/** gyre_tuner_fifo_spec - how FIFOs are dimensioned for a communicator: within the budget of
+ * GYRE_FIFO_BUDGET_BYTES a rank, of which rings get the larger part where they gain from large
+ * slots. @buffer_bytes: GYRE_BUFFSIZE, 0 = unset. @max_channels: that calls may use, UINT32_MAX =
+ * any number. Pure. */
+struct gyre_fifo_spec gyre_tuner_fifo_spec(gyre_device_kind kind, uint32_t n_ranks, bool is_proxied,
+                                           uint64_t buffer_bytes, uint32_t max_channels);
+
+#endif

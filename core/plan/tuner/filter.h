@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The filter: which algorithms, protocols and paths the tuner may choose from, as GYRE_ALGO,
+ * GYRE_PROTO, GYRE_PATH or a program's own options say.
+ */
+#ifndef GYRE_PLAN_FILTER_H
+#define GYRE_PLAN_FILTER_H
+
+#include "algorithms/algorithm.h"
+#include "core/base/status.h"
+#include "core/plan/tuner/path.h"
+
+struct gyre_params;
+
+/* Which algorithms, protocols and paths the user allows (GYRE_ALGO, GYRE_PROTO, GYRE_PATH). */
+struct gyre_filter {
+    /* Bit i = gyre_algorithms[i] allowed, per collective. */
+    uint32_t algorithms[GYRE_N_COLLECTIVES];
+    uint32_t protos[GYRE_N_COLLECTIVES];
+    uint32_t paths[GYRE_N_COLLECTIVES];
+    bool is_forced[GYRE_N_COLLECTIVES]; /* the user named algorithms for this collective */
+    /* How messages name the user's words: "GYRE_ALGO", or what else the user gave them by. */
+    const char *algo_source;
+    const char *proto_source;
+    const char *path_source;
+};
+
+/* A user's words about algorithms, protocols and paths, and how messages name each ("--algo"). A
+ * NULL text leaves that part of a filter as it is. */
+struct gyre_filter_words {
+    const char *algos;
+    const char *protos;
+    const char *paths;
+    const char *algo_source; /* sources live as long as the filter */
+    const char *proto_source;
+    const char *path_source;
+};
+
+/** gyre_filter_parse - "[^]ring,tree" or "all_reduce:ring;broadcast:^tree". Errors:
+ * INVALID_ARGUMENT with the word and the legal ones. */
+gyre_status gyre_filter_parse(const char *algos, const char *protos, const char *paths,
+                              struct gyre_filter *filter_out);
+
+/** gyre_filter_override - put the user's words in place of what the filter held before.
+ * Errors: as gyre_filter_parse(), naming the source of the word; the filter is then unchanged. */
+gyre_status gyre_filter_override(const struct gyre_filter_words *words, struct gyre_filter *filter);
+
+/** gyre_filter_of - the same of parameters, which the filter then refers to. */
+gyre_status gyre_filter_of(const struct gyre_params *params, struct gyre_filter *filter_out);
+
+/** gyre_filter_allows - the algorithm, for this collective. */
+bool gyre_filter_allows(const struct gyre_filter *filter, enum gyre_collective coll,
+                        const struct gyre_algorithm *algorithm);
+
+#endif
