@@ -56,7 +56,7 @@ static gyre_status check_options(const struct bench_rank *rank)
     const struct bench_options *options = rank->options;
     const bool measures = options->from_folder == NULL;
     if (options->step_factor < 2)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "-f: sizes are multiplied, by 2 or more");
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "tune multiplies sizes: give -f 2 or more");
     if (measures && rank->member.n_ranks < 2)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "one rank sends nothing that constants could be fitted to: give -g 2 or "
@@ -182,7 +182,7 @@ static gyre_status tune(struct bench_rank *rank)
     struct rows *rows = calloc(1, sizeof(*rows));
     gyre_status status = GYRE_SUCCESS;
     if (rows == NULL || trials == NULL)
-        status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "measurements");
+        status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for measurements");
     else
         status = check_options(rank);
     if (status == GYRE_SUCCESS && rank->options->from_folder == NULL)

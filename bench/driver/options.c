@@ -40,53 +40,59 @@ enum {
 
 /* X(letter or id, long name, name of the value ("" = none), help) */
 #define OPTION_TABLE(X)                                                                          \
-    X('t', "nthreads", "n", "threads of a process [1]")                                          \
-    X('g', "ngpus", "n", "ranks of a thread, each on a device of its own [1]")                   \
-    X('b', "minbytes", "bytes", "smallest size; K, M, G are powers of 1024 [32M]")               \
+    X('t', "nthreads", "n", "threads of each process [1]")                                       \
+    X('g', "ngpus", "n", "ranks of each thread, each on a device of its own [1]")                \
+    X('b', "minbytes", "bytes", "smallest size; K, M and G are powers of 1024 [32M]")            \
     X('e', "maxbytes", "bytes", "largest size [32M]")                                            \
-    X('i', "stepbytes", "bytes", "from one size to the next: add [1M]")                          \
-    X('f', "stepfactor", "n", "multiply by n; 0 and 1: use the step, -i")                        \
-    X('n', "iters", "n", "timed iterations [20]")                                                \
-    X('w', "warmup_iters", "n", "untimed iterations before, at every size [5]")                  \
-    X('m', "agg_iters", "n", "operations of an iteration, in one group [1]")                     \
-    X('N', "run_cycles", "n", "run the sweep n times; 0 = until interrupted [1]")                \
-    X('p', "parallel_init", "0|1", "accepted; ranks always start in parallel")                   \
-    X('c', "check", "n", "checked iterations at every size [1]")                                 \
-    X('o', "op", "op", "sum prod max min avg all [sum]")                                         \
-    X('d', "datatype", "type", "int8 uint8 int32 ... half float bfloat16 ... all [float]")       \
+    X('i', "stepbytes", "bytes", "add this to get the next size [1M]")                           \
+    X('f', "stepfactor", "n", "multiply by n to get the next size; 0 and 1 mean -i")             \
+    X('n', "iters", "n", "timed iterations of each size [20]")                                   \
+    X('w', "warmup_iters", "n", "untimed iterations before them [5]")                            \
+    X('m', "agg_iters", "n", "operations of each iteration, in one group [1]")                   \
+    X('N', "run_cycles", "n", "measure the whole table n times; 0 = until interrupted [1]")      \
+    X('p', "parallel_init", "0|1", "accepted and ignored; ranks always start in parallel")       \
+    X('c', "check", "n", "checked iterations of each size [1]")                                  \
+    X('o', "op", "op", "sum, prod, max, min, avg or all [sum]")                                  \
+    X('d', "datatype", "type",                                                                   \
+      "int8, uint8, int32, ..., half, float, bfloat16, ... or all [float]")                      \
     X('r', "root", "rank", "root rank, or all [0]")                                              \
     X('z', "blocking", "0|1", "wait after each iteration [0]")                                   \
     X('y', "stream_null", "0|1", "use the default stream [0]")                                   \
-    X('T', "timeout", "s", "an operation that takes longer fails; 0 = never [0]")                \
+    X('T', "timeout", "s", "an operation that takes longer fails; 0 = no limit [0]")             \
     X('G', "cudagraph", "n",                                                                     \
-      "capture the iterations, replay them n times; --compare: for 1 ms [0]")                    \
-    X('C', "report_cputime", "0|1", "report the time of the calls alone [0]")                    \
-    X('a', "average", "0..3", "time over ranks: 0 rank 0, 1 mean, 2 min, 3 max [1]")             \
-    X('S', "report_timestamps", "0|1", "a time stamp at the end of every line [0]")              \
-    X('u', "unalign", "0|1", "buffers aligned to one element only [0]")                          \
-    X('R', "local_register", "0|1|2", "buffers: 1 registered, 2 receive buffer in a window [0]") \
+      "capture the iterations, replay them n times; with --compare for 1 ms [0]")                \
+    X('C', "report_cputime", "0|1", "report the time of the calls without the wait [0]")         \
+    X('a', "average", "0..3", "time over the ranks: 0 rank 0, 1 mean, 2 min, 3 max [1]")         \
+    X('S', "report_timestamps", "0|1", "print a time stamp at the end of each line [0]")         \
+    X('u', "unalign", "0|1", "align buffers to one element only [0]")                            \
+    X('R', "local_register", "0|1|2",                                                            \
+      "1: register buffers, 2: put the receive buffer in a window [0]")                          \
     X('J', "json", "file", "write a JSON report")                                                \
     X(CSV, "csv", "file", "write a CSV table")                                                   \
-    X(ALGO, "algo", "names", "only these algorithms (GYRE_ALGO)")                                \
-    X(PROTO, "proto", "names", "only these protocols (GYRE_PROTO)")                              \
-    X(RESULT_PATH, "path", "names", "only these: staged placed copy_engine (GYRE_PATH); see -R") \
+    X(ALGO, "algo", "names", "allow these algorithms only, in place of GYRE_ALGO")               \
+    X(PROTO, "proto", "names", "allow these protocols only, in place of GYRE_PROTO")             \
+    X(RESULT_PATH, "path", "names",                                                              \
+      "allow these of staged, placed, copy_engine, in place of GYRE_PATH; see -R")               \
     X(DEVICE, "device", "kind", "host, cuda or auto [auto]")                                     \
-    X(COMPARE, "compare", "engine", "measure mpi or nccl beside gyre, interleaved")              \
-    X(ROUNDS, "rounds", "n", "rounds of --compare [9]")                                          \
+    X(COMPARE, "compare", "engine", "also time mpi or nccl, in turn with gyre")                  \
+    X(ROUNDS, "rounds", "n", "rounds of --compare, --predict and tune [9]")                      \
     X(SWEEP, "sweep", "0|1",                                                                     \
-      "each of --algo x --proto x --channels; -J r.json: r.ring-ll-4.json [0]")                  \
-    X(CHANNELS, "channels", "list", "of --sweep: numbers of channels, 1 to 64")                  \
-    X(PREDICT, "predict", "0|1", "predicted against measured, and the best forced choice [0]")   \
-    X(ACCURACY, "accuracy", "0|1", "errors of sums beside --compare's; all types: -d all [0]")   \
-    X(LIMITS, "limits", "file", "busbw as % of a ceiling that build/bench/limits measured")      \
-    X(FROM, "from", "folder", "of tune: fit to the reports (--json) there instead of measuring") \
-    X(OUTPUT, "output", "file", "of tune: where the constants go [standard output]")             \
-    X(NCCL_LIB, "nccl-lib", "file", "the NCCL of --compare nccl [libnccl.so.2]")                 \
-    X(NCCL_ALGO, "nccl-algo", "names", "NCCL_ALGO for its side")                                 \
-    X(NCCL_PROTO, "nccl-proto", "names", "NCCL_PROTO for its side")                              \
-    X(NCCL_MODE, "nccl-mode", "mode", "its buffers: plain, window or best (the faster) [plain]") \
-    X(HELP_VARS, "help-vars", "", "print the table of variables")                                \
-    X('h', "help", "", "print this")
+      "run each of --algo x --proto x --channels; -J r.json: r.ring-ll-4.json [0]")              \
+    X(CHANNELS, "channels", "list", "numbers of channels for --sweep, each from 1 to 64")        \
+    X(PREDICT, "predict", "0|1",                                                                 \
+      "compare predictions with times, and the tuner with the best choice [0]")                  \
+    X(ACCURACY, "accuracy", "0|1",                                                               \
+      "compare errors of sums with --compare's; all types with -d all [0]")                      \
+    X(LIMITS, "limits", "file", "show busbw as % of a ceiling that build/bench/limits measured") \
+    X(FROM, "from", "folder", "tune: fit to the reports (--json) there instead of measuring")    \
+    X(OUTPUT, "output", "file", "tune: write the constants to this file [standard output]")      \
+    X(NCCL_LIB, "nccl-lib", "file", "the NCCL library of --compare nccl [libnccl.so.2]")         \
+    X(NCCL_ALGO, "nccl-algo", "names", "set NCCL_ALGO for the NCCL of --compare nccl")           \
+    X(NCCL_PROTO, "nccl-proto", "names", "set NCCL_PROTO for the NCCL of --compare nccl")        \
+    X(NCCL_MODE, "nccl-mode", "mode",                                                            \
+      "NCCL's buffers: plain, window, or best (the faster one) [plain]")                         \
+    X(HELP_VARS, "help-vars", "", "print the table of the library's variables")                  \
+    X('h', "help", "", "print this text")
 
 static const struct option long_options[] = {
 #define OPTION_ROW(id, name, value, help) \

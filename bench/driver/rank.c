@@ -208,7 +208,7 @@ gyre_status bench_enqueue(const struct bench_rank *rank, const struct bench_call
     case GYRE_COLL_SEND_RECV:
         return enqueue_send_recv(rank, call);
     default:
-        return gyre_fail(GYRE_ERROR_INTERNAL, "no bench calls %s",
+        return gyre_fail(GYRE_ERROR_INTERNAL, "no bench measures %s",
                          gyre_collectives[what->coll].name);
     }
 }

@@ -74,9 +74,10 @@ static gyre_status read_limit(struct table *table)
                          path);
     for (int i = 1; i < table->setting.n_ranks; i++)
         if (strcmp(table->places[i].host, table->places[0].host) != 0)
-            return gyre_fail(GYRE_ERROR_UNSUPPORTED,
-                             "--limits: no NIC was measured, but rank %d is on %s and rank 0 on %s",
-                             i, table->places[i].host, table->places[0].host);
+            return gyre_fail(
+                GYRE_ERROR_UNSUPPORTED,
+                "--limits has no limits of NICs, but rank %d is on %s and rank 0 on %s", i,
+                table->places[i].host, table->places[0].host);
     return bench_limits_read(path, table->run->kind->coll, table->setting.n_ranks,
                              &table->setting.limit);
 }
@@ -88,8 +89,9 @@ static gyre_status open_output(struct table *table)
     struct bench_place mine;
     describe_place(table, &mine);
     table->places = calloc((size_t)rank->member.n_ranks, sizeof(*table->places));
-    gyre_status status =
-        table->places == NULL ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "places") : GYRE_SUCCESS;
+    gyre_status status = table->places == NULL
+                             ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for places")
+                             : GYRE_SUCCESS;
     GYRE_TRY(bench_rank_agree(rank, status));
     GYRE_TRY(bench_ranks_all_gather(&rank->member, &mine, sizeof(mine), table->places));
     table->setting = (struct bench_setting){

@@ -118,7 +118,9 @@ static gyre_status check_options(const struct bench_rank *rank)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                          "--predict: there is only one way to carry out point to point");
     if (options->dtype == BENCH_ALL || options->op == BENCH_ALL || options->root == BENCH_ALL)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--predict takes one of -d, -o and -r");
+        return gyre_fail(
+            GYRE_ERROR_INVALID_ARGUMENT,
+            "--predict takes one type, one operation and one root: -d, -o and -r cannot be all");
     return GYRE_SUCCESS;
 }
 
@@ -141,7 +143,7 @@ gyre_status bench_predict(struct bench_rank *rank)
     struct bench_trials *trials = calloc(1, sizeof(*trials));
     struct bench_trials *pairs = calloc(1, sizeof(*pairs));
     gyre_status status = trials == NULL || pairs == NULL
-                             ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "trials")
+                             ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for trials")
                              : check_options(rank);
     if (status == GYRE_SUCCESS) {
         trials->most_slowness = MOST_SLOWNESS;
