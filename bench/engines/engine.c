@@ -21,6 +21,5 @@ gyre_status bench_engine_find(const char *name, const struct bench_engine_ops **
     }
 #endif
     (void)ops_out;
-    return gyre_fail(GYRE_ERROR_UNSUPPORTED,
-                     "--compare %s: this bench was built without it", name);
+    return gyre_fail(GYRE_ERROR_UNSUPPORTED, "--compare %s: this bench was built without it", name);
 }
