@@ -77,8 +77,9 @@ static gyre_status list_trials(const struct bench_rank *rank, struct bench_trial
     for (size_t n_bytes = options->min_bytes; n_bytes <= options->max_bytes;
          n_bytes = bench_options_next_bytes(options, n_bytes))
         for (size_t c = 0; c < GYRE_ARRAY_LENGTH(tuned_colls); c++) {
-            const struct bench_case what = bench_case_of(tuned_colls[c], rank->member.n_ranks,
-                                                         n_bytes, GYRE_FLOAT32, GYRE_SUM, 0);
+            const struct bench_case wanted = {
+                .coll = tuned_colls[c], .n_bytes = n_bytes, .dtype = GYRE_FLOAT32, .op = GYRE_SUM};
+            const struct bench_case what = bench_case_of(&wanted, rank->member.n_ranks);
             if (what.count > 0)
                 GYRE_TRY(bench_add_trials(rank, &what, trials));
         }

@@ -24,12 +24,7 @@
 static gyre_status prepare_comms(struct bench_run *run)
 {
     const int n_local = run->ranks.n_local;
-    gyre_config config = GYRE_CONFIG_INIT;
-    config.device_kind = run->options.device;
-    if (run->options.n_channels > 0)
-        config.min_channels = config.max_channels = run->options.n_channels;
-    if (run->options.timeout_s > 0)
-        config.timeout_ms = run->options.timeout_s * 1000;
+    const gyre_config config = bench_config_of(&run->options);
     if (run->launcher.n_processes == 1) {
         run->comms = calloc((size_t)n_local, sizeof(gyre_comm *));
         if (run->comms == NULL)

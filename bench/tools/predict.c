@@ -101,9 +101,12 @@ static gyre_status list_trials(const struct bench_rank *rank, struct bench_trial
     const struct bench_options *options = rank->options;
     size_t n_bytes = options->min_bytes;
     while (n_bytes <= options->max_bytes) {
-        const struct bench_case what =
-            bench_case_of(rank->kind->coll, rank->member.n_ranks, n_bytes,
-                          (gyre_dtype)options->dtype, (gyre_op)options->op, options->root);
+        const struct bench_case wanted = {.coll = rank->kind->coll,
+                                          .n_bytes = n_bytes,
+                                          .dtype = (gyre_dtype)options->dtype,
+                                          .op = (gyre_op)options->op,
+                                          .root = options->root};
+        const struct bench_case what = bench_case_of(&wanted, rank->member.n_ranks);
         if (what.count > 0)
             GYRE_TRY(bench_add_trials(rank, &what, trials));
         n_bytes = bench_options_next_bytes(options, n_bytes);

@@ -50,12 +50,14 @@ static void sizes_have_letters(void)
 
 static void blocks_are_multiples_of_16_bytes(void)
 {
-    const struct bench_case gather =
-        bench_case_of(GYRE_COLL_ALL_GATHER, 3, 1000, GYRE_FLOAT32, GYRE_SUM, 0);
+    const struct bench_case gather = bench_case_of(
+        &(struct bench_case){.coll = GYRE_COLL_ALL_GATHER, .n_bytes = 1000, .dtype = GYRE_FLOAT32},
+        3);
     CHECK_MSG(gather.count == 80 && gather.n_bytes == 960, "%zu, %zu", gather.count,
               gather.n_bytes);
-    const struct bench_case reduce =
-        bench_case_of(GYRE_COLL_ALL_REDUCE, 3, 1000, GYRE_FLOAT64, GYRE_SUM, 0);
+    const struct bench_case reduce = bench_case_of(
+        &(struct bench_case){.coll = GYRE_COLL_ALL_REDUCE, .n_bytes = 1000, .dtype = GYRE_FLOAT64},
+        3);
     CHECK(reduce.count == 125 && reduce.n_bytes == 1000);
 }
 

@@ -141,8 +141,9 @@ static void an_engines_own_buffers_are_filled_and_checked(void)
     unsigned char send[4112], recv[4112];
     struct engine engine = {.own = {send, recv, sizeof(send)}};
     const struct bench_engine reference = {&engine_ops, &engine};
-    const struct bench_case what =
-        bench_case_of(GYRE_COLL_ALL_REDUCE, 1, 4096, GYRE_FLOAT32, GYRE_SUM, 0);
+    const struct bench_case what = bench_case_of(
+        &(struct bench_case){.coll = GYRE_COLL_ALL_REDUCE, .n_bytes = 4096, .dtype = GYRE_FLOAT32},
+        1);
     const struct bench_call call = bench_call_of(&alone.rank, &alone.rank.buffers, &what, false);
     struct bench_comparison comparison = {.is_present = false};
     CHECK_OK(bench_compare(&alone.rank, &reference, &call, &comparison));
