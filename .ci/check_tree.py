@@ -40,8 +40,8 @@ HOMES = [
     (r"(infiniband|rdma)/", r"transport/ib/"),
     (r"(cuda|cuda_runtime|cuda_fp16|cuda_bf16|cuda_fp8|cudaTypedefs|nvml|cuda_runtime_api)\b",
      r"kernels/cuda/|core/device/[^/]*cuda[^/]*$|(transport|core/topo|bench)/([^/]*/)?[^/]*_(cuda|nccl)\.[ch]u?$|tests/"),
-    (r"mpi\.h$", r"bootstrap/bootstrap_mpi\.c$|bench/launch/mpi\.c$|tests/"),
-    (r"nccl\.h$", r"bench/engines/compare_nccl\.c$|core/nccl/|tests/"),
+    (r"mpi\.h$", r"bootstrap/bootstrap_mpi\.c$|bench/(launch/launcher|engines/engine)_mpi\.c$|tests/"),
+    (r"nccl\.h$", r"bench/engines/engine_nccl\.c$|core/nccl/|tests/"),
 ]
 
 # Call -> the only files that may contain it.
