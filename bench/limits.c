@@ -19,8 +19,8 @@
 static const char usage[] =
     "usage: limits [-J FILE]\n"
     "  -J,--json FILE  write the figures as JSON, for --limits of benches\n"
-    "  -h,--help       this text\n"
-    "CUDA_VISIBLE_DEVICES says which GPUs. Without a GPU: exit status 77.\n";
+    "  -h,--help       print this text\n"
+    "CUDA_VISIBLE_DEVICES selects the GPUs. Without a GPU the exit status is 77.\n";
 
 /* NICs are not measured, and the notes say so whether there are any or not. */
 static gyre_status note_nics(struct bench_limits *limits)

@@ -21,8 +21,8 @@ static const char usage[] =
     "usage: topo [--xml FILE] [--dump FILE] [--levels]\n"
     "  --xml FILE   read a topology in NCCL's XML format instead of this machine's\n"
     "  --dump FILE  write the topology in that format\n"
-    "  --levels     explain the levels\n"
-    "  -h, --help   this text\n";
+    "  --levels     explain the levels of the matrix\n"
+    "  -h, --help   print this text\n";
 
 /* Writes a node's usual name: "GPU0", "mlx5_0:1", "eth0". */
 static void name_node(const struct gyre_topo *topo, int32_t index, char *text, size_t n_bytes)

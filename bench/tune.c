@@ -56,7 +56,7 @@ static gyre_status check_options(const struct bench_rank *rank)
     const struct bench_options *options = rank->options;
     const bool measures = options->from_folder == NULL;
     if (options->step_factor < 2)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "-f: sizes are multiplied, by 2 or more");
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "tune multiplies sizes: give -f 2 or more");
     if (measures && rank->member.n_ranks < 2)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "one rank sends nothing that constants could be fitted to: give -g 2 or "
@@ -77,8 +77,9 @@ static gyre_status list_trials(const struct bench_rank *rank, struct bench_trial
     for (size_t n_bytes = options->min_bytes; n_bytes <= options->max_bytes;
          n_bytes = bench_options_next_bytes(options, n_bytes))
         for (size_t c = 0; c < GYRE_ARRAY_LENGTH(tuned_colls); c++) {
-            const struct bench_case what = bench_case_of(tuned_colls[c], rank->member.n_ranks,
-                                                         n_bytes, GYRE_FLOAT32, GYRE_SUM, 0);
+            const struct bench_case wanted = {
+                .coll = tuned_colls[c], .n_bytes = n_bytes, .dtype = GYRE_FLOAT32, .op = GYRE_SUM};
+            const struct bench_case what = bench_case_of(&wanted, rank->member.n_ranks);
             if (what.count > 0)
                 GYRE_TRY(bench_add_trials(rank, &what, trials));
         }
@@ -182,7 +183,7 @@ static gyre_status tune(struct bench_rank *rank)
     struct rows *rows = calloc(1, sizeof(*rows));
     gyre_status status = GYRE_SUCCESS;
     if (rows == NULL || trials == NULL)
-        status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "measurements");
+        status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for measurements");
     else
         status = check_options(rank);
     if (status == GYRE_SUCCESS && rank->options->from_folder == NULL)

@@ -24,16 +24,11 @@
 static gyre_status prepare_comms(struct bench_run *run)
 {
     const int n_local = run->ranks.n_local;
-    gyre_config config = GYRE_CONFIG_INIT;
-    config.device_kind = run->options.device;
-    if (run->options.n_channels > 0)
-        config.min_channels = config.max_channels = run->options.n_channels;
-    if (run->options.timeout_s > 0)
-        config.timeout_ms = run->options.timeout_s * 1000;
+    const gyre_config config = bench_config_of(&run->options);
     if (run->launcher.n_processes == 1) {
         run->comms = calloc((size_t)n_local, sizeof(gyre_comm *));
         if (run->comms == NULL)
-            return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%d communicators", n_local);
+            return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %d communicators", n_local);
         return gyre_comm_init_all(run->comms, n_local, NULL, &config);
     }
     return bench_rendezvous(&run->launcher, n_local, &config, &run->id);
@@ -58,12 +53,13 @@ static gyre_status run_ranks(struct bench_run *run)
     const int n_local = run->ranks.n_local;
     struct thread *threads = calloc((size_t)n_local, sizeof(*threads));
     if (threads == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%d ranks", n_local);
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", n_local);
     for (int i = 1; i < n_local; i++) {
         threads[i] = (struct thread){.run = run, .local = i};
         const int result = pthread_create(&threads[i].id, NULL, thread_main, &threads[i]);
         if (result != 0) { /* the other ranks already wait for this one, so the run cannot go on */
-            fprintf(stderr, "%s: thread of rank %d: %s\n", run->kind->name, i, strerror(result));
+            fprintf(stderr, "%s: cannot start the thread of rank %d: %s\n", run->kind->name, i,
+                    strerror(result));
             _exit(1);
         }
     }

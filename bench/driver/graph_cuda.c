@@ -32,7 +32,7 @@ gyre_status bench_graph_end(gyre_stream stream, struct bench_graph **graph_out)
     struct bench_graph *graph = calloc(1, sizeof(*graph));
     if (graph == NULL) {
         (void)cudaGraphDestroy(captured);
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "a graph");
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for a graph");
     }
     graph->graph = captured;
     GYRE_CUDA_TRY_GOTO(status, cudaGraphInstantiateWithFlags(&graph->executable, captured, 0),

@@ -112,7 +112,8 @@ static gyre_status reduce_time(struct bench_rank *rank, double mine, double *tim
     const int n_ranks = rank->member.n_ranks;
     double *all = calloc((size_t)n_ranks, sizeof(*all));
     gyre_status status =
-        all == NULL ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%d times", n_ranks) : GYRE_SUCCESS;
+        all == NULL ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %d times", n_ranks)
+                    : GYRE_SUCCESS;
     GYRE_TRY_GOTO(status, bench_rank_agree(rank, status), done);
     GYRE_TRY_GOTO(status, bench_ranks_all_gather(&rank->member, &mine, sizeof(mine), all), done);
     const double first = all[0];
@@ -140,8 +141,9 @@ gyre_status bench_max_over_ranks(struct bench_rank *rank, double *values, size_t
 {
     const size_t n_ranks = (size_t)rank->member.n_ranks;
     double *all = calloc(n_ranks * n, sizeof(*all));
-    gyre_status status =
-        all == NULL ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%zu samples", n) : GYRE_SUCCESS;
+    gyre_status status = all == NULL
+                             ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %zu samples", n)
+                             : GYRE_SUCCESS;
     GYRE_TRY_GOTO(status, bench_rank_agree(rank, status), done);
     GYRE_TRY_GOTO(status, bench_ranks_all_gather(&rank->member, values, n * sizeof(*values), all),
                   done);
@@ -170,8 +172,9 @@ static gyre_status sample(struct bench_rank *rank, const struct bench_call *call
 {
     const size_t n = gyre_min_u64((uint64_t)rank->options->n_iters, MAX_SAMPLES);
     double *us = calloc(n, sizeof(*us));
-    gyre_status status =
-        us == NULL ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%zu samples", n) : GYRE_SUCCESS;
+    gyre_status status = us == NULL
+                             ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %zu samples", n)
+                             : GYRE_SUCCESS;
     GYRE_TRY_GOTO(status, bench_rank_agree(rank, status), done);
     status = take_samples(rank, call, us, n);
     GYRE_TRY_GOTO(status, bench_rank_agree(rank, status), done);
@@ -190,7 +193,8 @@ gyre_status bench_check_all(struct bench_rank *rank, const struct bench_call *ca
     uint64_t *all = calloc((size_t)rank->member.n_ranks, sizeof(*all));
     gyre_status status = bench_fill(rank, call);
     if (all == NULL)
-        status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%d results", rank->member.n_ranks);
+        status =
+            gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %d results", rank->member.n_ranks);
     GYRE_TRY_GOTO(status, bench_rank_agree(rank, status), done);
     status = run(context, call);
     if (status == GYRE_SUCCESS)

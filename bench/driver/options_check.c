@@ -19,12 +19,13 @@ static gyre_status check_sizes(const struct bench_options *options)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "-b %zu is larger than -e %zu",
                          options->min_bytes, options->max_bytes);
     if (options->step_factor <= 1 && options->step_bytes == 0)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "-i 0 never reaches -e %zu",
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "with -i 0 the size never reaches -e %zu",
                          options->max_bytes);
     if (options->n_graph_launches > 0 && options->device == GYRE_DEVICE_HOST)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "-G: the host device has no graphs to capture");
     if (options->n_threads * options->n_gpus > 1024)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "-t %d times -g %d are over 1024 ranks",
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "-t %d times -g %d is more than 1024, the most ranks of a process",
                          options->n_threads, options->n_gpus);
     return GYRE_SUCCESS;
 }

@@ -60,7 +60,7 @@ gyre_status bench_progress_open(struct bench_progress **progress_out)
         return GYRE_SUCCESS;
     struct bench_progress *progress = calloc(1, sizeof(*progress));
     if (progress == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "progress line");
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for progress line");
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -70,7 +70,7 @@ gyre_status bench_progress_open(struct bench_progress **progress_out)
     const int result = pthread_create(&progress->thread, NULL, watch, progress);
     if (result != 0) {
         free(progress);
-        return gyre_fail_errno(result, "thread of the progress line");
+        return gyre_fail_errno(result, "cannot start the thread of the progress line");
     }
     *progress_out = progress;
     return GYRE_SUCCESS;

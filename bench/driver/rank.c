@@ -10,6 +10,17 @@
 #include <stdio.h>
 #include <string.h>
 
+gyre_config bench_config_of(const struct bench_options *options)
+{
+    gyre_config config = GYRE_CONFIG_INIT;
+    config.device_kind = options->device;
+    if (options->n_channels > 0)
+        config.min_channels = config.max_channels = options->n_channels;
+    if (options->timeout_s > 0)
+        config.timeout_ms = options->timeout_s * 1000;
+    return config;
+}
+
 /* The rank's index on its host selects the device. It wraps around where there are more ranks than
  * GPUs, or where each process sees one GPU only. */
 static gyre_status choose_ordinal(const struct bench_rank *rank, int *ordinal_out)
@@ -33,13 +44,8 @@ static gyre_status open_comm(struct bench_rank *rank, const gyre_unique_id *id,
         rank->comm = comms_of_process[rank->member.local];
         return GYRE_SUCCESS;
     }
-    gyre_config config = GYRE_CONFIG_INIT;
-    config.device_kind = rank->options->device;
+    gyre_config config = bench_config_of(rank->options);
     GYRE_TRY(choose_ordinal(rank, &config.device_ordinal));
-    if (rank->options->n_channels > 0)
-        config.min_channels = config.max_channels = rank->options->n_channels;
-    if (rank->options->timeout_s > 0)
-        config.timeout_ms = rank->options->timeout_s * 1000;
     return gyre_comm_init_rank(&rank->comm, rank->member.n_ranks, id, rank->member.rank, &config);
 }
 
@@ -132,14 +138,13 @@ gyre_status bench_rank_agree(struct bench_rank *rank, gyre_status status)
     return agreed;
 }
 
-struct bench_case bench_case_of(enum gyre_collective coll, int n_ranks, size_t n_bytes,
-                                gyre_dtype dtype, gyre_op op, int root)
+struct bench_case bench_case_of(const struct bench_case *wanted, int n_ranks)
 {
-    const struct gyre_collective_traits *traits = &gyre_collectives[coll];
-    const size_t element = gyre_dtype_bytes(dtype);
-    struct bench_case what = {
-        .coll = coll, .count = n_bytes / element, .dtype = dtype, .op = op, .root = root};
+    const struct gyre_collective_traits *traits = &gyre_collectives[wanted->coll];
+    const size_t element = gyre_dtype_bytes(wanted->dtype);
+    struct bench_case what = *wanted;
     size_t n_blocks = 1;
+    what.count = wanted->n_bytes / element;
     if (traits->in_blocks || traits->out_blocks) {
         n_blocks = (size_t)n_ranks;
         what.count = what.count / n_blocks / (16 / element) * (16 / element);
@@ -208,7 +213,7 @@ gyre_status bench_enqueue(const struct bench_rank *rank, const struct bench_call
     case GYRE_COLL_SEND_RECV:
         return enqueue_send_recv(rank, call);
     default:
-        return gyre_fail(GYRE_ERROR_INTERNAL, "no bench calls %s",
+        return gyre_fail(GYRE_ERROR_INTERNAL, "no bench measures %s",
                          gyre_collectives[what->coll].name);
     }
 }

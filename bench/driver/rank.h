@@ -56,6 +56,10 @@ struct bench_call {
     bool is_in_place;
 };
 
+/** bench_config_of - the configuration of the communicators of a run: device, channels, timeout.
+ * Pure. */
+gyre_config bench_config_of(const struct bench_options *options);
+
 /** bench_rank_open / close - make the communicator, stream and buffers of a rank, and release them.
  * Collective.
  * @id: of the communicator. It may be NULL when all ranks are threads of this process, and
@@ -71,10 +75,10 @@ void bench_rank_print_error(const struct bench_rank *rank, gyre_status status);
  * cause and aborts its communicator, so that no other rank waits for it inside a collective. */
 gyre_status bench_rank_agree(struct bench_rank *rank, gyre_status status);
 
-/** bench_case_of - the case of about n_bytes. Blocks are cut down to a multiple of 16 bytes, as
- * nccl-tests does. Pure. */
-struct bench_case bench_case_of(enum gyre_collective coll, int n_ranks, size_t n_bytes,
-                                gyre_dtype dtype, gyre_op op, int root);
+/** bench_case_of - the case of about wanted->n_bytes, whose count and bytes fit each other. Blocks
+ * are cut down to a multiple of 16 bytes, as nccl-tests does. Pure.
+ * @wanted: its count is not read. */
+struct bench_case bench_case_of(const struct bench_case *wanted, int n_ranks);
 
 /** bench_call_of - the addresses of this rank's data for a case, in place (as gyre.h defines it) or
  * out of place.

@@ -74,9 +74,10 @@ static gyre_status read_limit(struct table *table)
                          path);
     for (int i = 1; i < table->setting.n_ranks; i++)
         if (strcmp(table->places[i].host, table->places[0].host) != 0)
-            return gyre_fail(GYRE_ERROR_UNSUPPORTED,
-                             "--limits: no NIC was measured, but rank %d is on %s and rank 0 on %s",
-                             i, table->places[i].host, table->places[0].host);
+            return gyre_fail(
+                GYRE_ERROR_UNSUPPORTED,
+                "--limits has no limits of NICs, but rank %d is on %s and rank 0 on %s", i,
+                table->places[i].host, table->places[0].host);
     return bench_limits_read(path, table->run->kind->coll, table->setting.n_ranks,
                              &table->setting.limit);
 }
@@ -88,8 +89,9 @@ static gyre_status open_output(struct table *table)
     struct bench_place mine;
     describe_place(table, &mine);
     table->places = calloc((size_t)rank->member.n_ranks, sizeof(*table->places));
-    gyre_status status =
-        table->places == NULL ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "places") : GYRE_SUCCESS;
+    gyre_status status = table->places == NULL
+                             ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for places")
+                             : GYRE_SUCCESS;
     GYRE_TRY(bench_rank_agree(rank, status));
     GYRE_TRY(bench_ranks_all_gather(&rank->member, &mine, sizeof(mine), table->places));
     table->setting = (struct bench_setting){
@@ -191,20 +193,19 @@ static gyre_status is_interrupted(struct table *table, bool *is_interrupted_out)
     return GYRE_SUCCESS;
 }
 
-/* All sizes of one type, operation and root. */
-static gyre_status measure_sizes(struct table *table, gyre_dtype dtype, gyre_op op, int root,
-                                 int cycle)
+/* All sizes of one type, operation and root.
+ * @wanted: its bytes and its count are those of no size. */
+static gyre_status measure_sizes(struct table *table, struct bench_case wanted, int cycle)
 {
     const struct bench_options *options = &table->run->options;
-    size_t n_bytes = options->min_bytes;
-    while (n_bytes <= options->max_bytes) {
+    wanted.n_bytes = options->min_bytes;
+    while (wanted.n_bytes <= options->max_bytes) {
         GYRE_TRY(is_interrupted(table, &table->summary.is_interrupted));
         if (table->summary.is_interrupted)
             return GYRE_SUCCESS;
-        const struct bench_case what = bench_case_of(
-            table->run->kind->coll, table->rank.member.n_ranks, n_bytes, dtype, op, root);
+        const struct bench_case what = bench_case_of(&wanted, table->rank.member.n_ranks);
         GYRE_TRY(measure_case(table, &what, cycle));
-        n_bytes = bench_options_next_bytes(options, n_bytes);
+        wanted.n_bytes = bench_options_next_bytes(options, wanted.n_bytes);
     }
     return GYRE_SUCCESS;
 }
@@ -213,7 +214,8 @@ static gyre_status measure_sizes(struct table *table, gyre_dtype dtype, gyre_op 
 static gyre_status measure_all(struct table *table, int cycle)
 {
     const struct bench_options *options = &table->run->options;
-    const struct gyre_collective_traits *traits = &gyre_collectives[table->run->kind->coll];
+    const enum gyre_collective coll = table->run->kind->coll;
+    const struct gyre_collective_traits *traits = &gyre_collectives[coll];
     const bool all_roots = options->root == BENCH_ALL && traits->has_root;
     const int n_dtypes = options->dtype == BENCH_ALL ? GYRE_N_DTYPES : 1;
     const int n_ops = options->op == BENCH_ALL && traits->reduces ? GYRE_N_OPS : 1;
@@ -221,10 +223,13 @@ static gyre_status measure_all(struct table *table, int cycle)
     for (int d = 0; d < n_dtypes; d++)
         for (int o = 0; o < n_ops; o++)
             for (int r = 0; r < n_roots; r++) {
-                const int dtype = options->dtype == BENCH_ALL ? d : options->dtype;
-                const int op = options->op == BENCH_ALL ? o : options->op;
-                const int root = options->root == BENCH_ALL ? r : options->root;
-                GYRE_TRY(measure_sizes(table, (gyre_dtype)dtype, (gyre_op)op, root, cycle));
+                const struct bench_case wanted = {
+                    .coll = coll,
+                    .dtype = (gyre_dtype)(options->dtype == BENCH_ALL ? d : options->dtype),
+                    .op = (gyre_op)(options->op == BENCH_ALL ? o : options->op),
+                    .root = options->root == BENCH_ALL ? r : options->root,
+                };
+                GYRE_TRY(measure_sizes(table, wanted, cycle));
                 if (table->summary.is_interrupted)
                     return GYRE_SUCCESS;
             }

@@ -217,8 +217,11 @@ gyre_status bench_accuracy(struct bench_rank *rank, const struct bench_engine *e
             continue;
         for (size_t n_bytes = options->min_bytes; n_bytes <= options->max_bytes;
              n_bytes = bench_options_next_bytes(options, n_bytes)) {
-            const struct bench_case what = bench_case_of(rank->kind->coll, rank->member.n_ranks,
-                                                         n_bytes, (gyre_dtype)dtype, GYRE_SUM, 0);
+            const struct bench_case wanted = {.coll = rank->kind->coll,
+                                              .n_bytes = n_bytes,
+                                              .dtype = (gyre_dtype)dtype,
+                                              .op = GYRE_SUM};
+            const struct bench_case what = bench_case_of(&wanted, rank->member.n_ranks);
             GYRE_TRY(measure_case(rank, engine, &what, &counts));
         }
     }

@@ -218,9 +218,10 @@ static gyre_status compare_batches(struct bench_rank *rank, struct batches *batc
     const size_t n_engines = (size_t)batches->n;
     double *samples = calloc(n_engines * n_rounds * n_calls + (n_engines + 1) * n_rounds + n_calls,
                              sizeof(*samples));
-    gyre_status status = samples == NULL ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%zu samples",
-                                                     n_engines * n_rounds * n_calls)
-                                         : GYRE_SUCCESS;
+    gyre_status status = samples == NULL
+                             ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %zu samples",
+                                         n_engines * n_rounds * n_calls)
+                             : GYRE_SUCCESS;
     status = bench_rank_agree(rank, status);
     if (status == GYRE_SUCCESS)
         status = run_rounds(rank, batches, samples, result);

@@ -57,9 +57,10 @@ static gyre_status mpi_open(const struct bench_rank *rank, void **state_out)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "--compare mpi: start the bench with mpirun");
     if (rank->member.ranks->n_local != 1)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
-                         "--compare mpi: MPI's ranks are processes; leave -g and -t at 1");
+                         "--compare mpi: each rank of MPI is a process; leave -g and -t at 1");
     if (rank->device_kind != GYRE_DEVICE_HOST)
-        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "--compare mpi: host memory only (--device host)");
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                         "--compare mpi works in host memory only: give --device host");
     *state_out = NULL;
     return GYRE_SUCCESS;
 }
@@ -150,7 +151,7 @@ static gyre_status mpi_check(void *state, const struct bench_call *call)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "--compare mpi: not for %s",
                          gyre_collectives[call->what.coll].name);
     if (call->what.count > INT_MAX)
-        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "MPI's counts end at %d", INT_MAX);
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "MPI's counts are at most %d", INT_MAX);
     if (type_of(call->what.dtype) == MPI_DATATYPE_NULL)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "MPI has no type %s",
                          gyre_dtype_names[call->what.dtype]);

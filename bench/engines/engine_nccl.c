@@ -138,7 +138,7 @@ static gyre_status join(struct nccl *nccl, struct init_report *all)
     struct init_report mine;
     memset(&mine, 0, sizeof(mine));
     if (rank->device_kind != GYRE_DEVICE_CUDA)
-        mine.status = gyre_fail(GYRE_ERROR_UNSUPPORTED, "--compare nccl: needs --device cuda");
+        mine.status = gyre_fail(GYRE_ERROR_UNSUPPORTED, "--compare nccl needs --device cuda");
     if (mine.status == GYRE_SUCCESS)
         mine.status = load(nccl, path_of(rank->options));
     if (mine.status == GYRE_SUCCESS && wants_windows(nccl))
@@ -157,7 +157,7 @@ static gyre_status join(struct nccl *nccl, struct init_report *all)
     for (int i = 0; i < rank->member.n_ranks;
          i++) /* if one rank is missing, ncclCommInitRank() would wait for ever */
         if (all[i].status != GYRE_SUCCESS)
-            return gyre_fail(GYRE_ERROR_REMOTE, "--compare nccl: rank %d cannot: %s", i,
+            return gyre_fail(GYRE_ERROR_REMOTE, "--compare nccl: rank %d cannot take part: %s", i,
                              gyre_status_name(all[i].status));
     return check_result(
         nccl,
@@ -170,7 +170,7 @@ static gyre_status nccl_open(const struct bench_rank *rank, void **state_out)
     struct nccl *nccl = calloc(1, sizeof(*nccl));
     struct init_report *all = calloc((size_t)rank->member.n_ranks, sizeof(*all));
     gyre_status status = nccl == NULL || all == NULL
-                             ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "NCCL's side")
+                             ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for NCCL's side")
                              : GYRE_SUCCESS;
     status = bench_ranks_agree(&rank->member, status);
     if (status == GYRE_SUCCESS) {

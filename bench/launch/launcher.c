@@ -108,7 +108,8 @@ static gyre_status find_local_process(struct bench_launcher *launcher)
     GYRE_TRY(gyre_host_hash(NULL, &mine));
     uint64_t *all = calloc((size_t)launcher->n_processes, sizeof(*all));
     if (all == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%d host names", launcher->n_processes);
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %d host names",
+                         launcher->n_processes);
     const gyre_status status = launcher->ops->all_gather(launcher, &mine, sizeof(mine), all);
     for (int i = 0; status == GYRE_SUCCESS && i < launcher->n_processes; i++) {
         launcher->local_process += i < launcher->process && all[i] == mine;

@@ -21,7 +21,7 @@ static gyre_status mpi_open(struct bench_launcher *launcher)
         MPI_Finalize();
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                          "mpirun started %s processes, but MPI sees %d: this bench was built with "
-                         "another MPI; build it with the one whose mpirun you use",
+                         "another MPI; build it again with the MPI whose mpirun you use",
                          promised, launcher->n_processes);
     }
     return GYRE_SUCCESS;
@@ -32,7 +32,8 @@ static gyre_status mpi_all_gather(struct bench_launcher *launcher, const void *m
 {
     (void)launcher;
     if (n_bytes > INT_MAX)
-        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "%zu bytes from one process", n_bytes);
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                         "%zu bytes from one process are too many for a gather", n_bytes);
     MPI_Allgather(mine, (int)n_bytes, MPI_BYTE, all_out, (int)n_bytes, MPI_BYTE, MPI_COMM_WORLD);
     return GYRE_SUCCESS;
 }

@@ -171,7 +171,7 @@ static gyre_status fail_missing(const struct bench_launcher *launcher,
 {
     char missing[256];
     list_missing(launcher, connections, missing, sizeof(missing));
-    return gyre_fail(GYRE_ERROR_TIMEOUT, "ranks%s never came to MASTER_ADDR=%s within 120 s",
+    return gyre_fail(GYRE_ERROR_TIMEOUT, "ranks%s did not come to MASTER_ADDR=%s within 120 s",
                      missing, getenv("MASTER_ADDR"));
 }
 
@@ -322,7 +322,7 @@ static gyre_status torchrun_open(struct bench_launcher *launcher)
         connections->fds = malloc((size_t)n_fds * sizeof(*connections->fds));
     if (connections == NULL || connections->fds == NULL) {
         free(connections);
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%d connections", n_fds);
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %d connections", n_fds);
     }
     connections->n_fds = n_fds;
     for (int i = 0; i < n_fds; i++)
@@ -357,20 +357,22 @@ static gyre_status torchrun_all_gather(struct bench_launcher *launcher, const vo
         gyre_status status = gyre_sock_send(connections->fds[0], mine, n_bytes, deadline_ns);
         if (status == GYRE_SUCCESS)
             status = gyre_sock_recv(connections->fds[0], all_out, n_all_bytes, deadline_ns);
-        return status == GYRE_SUCCESS ? status : gyre_fail_context(status, "rank 0's process");
+        return status == GYRE_SUCCESS
+                   ? status
+                   : gyre_fail_context(status, "the connection to rank 0's process");
     }
     memcpy(all_out, mine, n_bytes);
     for (int i = 1; i < launcher->n_processes; i++) {
         const gyre_status status = gyre_sock_recv(
             connections->fds[i], (char *)all_out + (size_t)i * n_bytes, n_bytes, deadline_ns);
         if (status != GYRE_SUCCESS)
-            return gyre_fail_context(status, "process %d", i);
+            return gyre_fail_context(status, "the connection to process %d", i);
     }
     for (int i = 1; i < launcher->n_processes; i++) {
         const gyre_status status =
             gyre_sock_send(connections->fds[i], all_out, n_all_bytes, deadline_ns);
         if (status != GYRE_SUCCESS)
-            return gyre_fail_context(status, "process %d", i);
+            return gyre_fail_context(status, "the connection to process %d", i);
     }
     return GYRE_SUCCESS;
 }

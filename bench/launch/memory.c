@@ -299,7 +299,8 @@ gyre_status bench_memory_agree(struct bench_launcher *launcher, const struct ben
     const uint8_t mine = status != GYRE_SUCCESS;
     uint8_t *all = calloc((size_t)launcher->n_processes, sizeof(*all));
     if (all == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%d processes", launcher->n_processes);
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %d processes",
+                         launcher->n_processes);
     const gyre_status gathered = launcher->ops->all_gather(launcher, &mine, sizeof(mine), all);
     int refusing = -1;
     for (int i = launcher->n_processes - 1; gathered == GYRE_SUCCESS && i >= 0; i--)

@@ -131,7 +131,7 @@ gyre_status bench_options_agree(struct bench_launcher *launcher, const struct be
     struct bench_option_texts mine;
     struct bench_option_texts *all = calloc((size_t)launcher->n_processes, sizeof(*all));
     if (all == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "options of %d processes",
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for options of %d processes",
                          launcher->n_processes);
     bench_option_texts_of(kind, options, &mine);
     gyre_status status = launcher->ops->all_gather(launcher, &mine, sizeof(mine), all);

@@ -15,11 +15,12 @@ gyre_status bench_ranks_open(struct bench_launcher *launcher, int n_local,
 {
     *ranks_out = (struct bench_ranks){.launcher = launcher, .n_local = n_local};
     if (n_local * launcher->n_processes > GYRE_MAX_RANKS)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%d processes of %d ranks are over %d ranks",
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "%d processes of %d ranks each are more than %d ranks, which is the limit",
                          launcher->n_processes, n_local, GYRE_MAX_RANKS);
     ranks_out->mine = calloc((size_t)n_local, sizeof(*ranks_out->mine));
     if (ranks_out->mine == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%d ranks", n_local);
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", n_local);
     pthread_barrier_init(&ranks_out->barrier, NULL, (unsigned)n_local);
     return GYRE_SUCCESS;
 }
@@ -41,7 +42,8 @@ static gyre_status gather_from_processes(struct bench_ranks *ranks, size_t n_byt
         ranks->gathered = malloc(n_all_bytes + n_mine_bytes);
         ranks->n_gathered_bytes = ranks->gathered == NULL ? 0 : n_all_bytes + n_mine_bytes;
         if (ranks->gathered == NULL)
-            return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%zu bytes to gather", n_all_bytes);
+            return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %zu bytes to gather",
+                             n_all_bytes);
     }
     unsigned char *mine = ranks->gathered + n_all_bytes;
     for (int i = 0; i < ranks->n_local; i++)

@@ -40,7 +40,8 @@ gyre_status bench_rendezvous(struct bench_launcher *launcher, int n_local,
     struct report mine = {GYRE_SUCCESS, "", {{0}}};
     struct report *all = calloc((size_t)launcher->n_processes, sizeof(*all));
     if (all == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%d processes", launcher->n_processes);
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %d processes",
+                         launcher->n_processes);
     mine.status = gyre_comm_check_local(config);
     if (mine.status == GYRE_SUCCESS && launcher->process == 0)
         mine.status = gyre_get_unique_id(&mine.id);

@@ -108,8 +108,8 @@ static gyre_status check_kind(struct json_object *root)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "was not written by build/bench/limits (\"bench\" is not \"limits\")");
     if (version == NULL || json_object_get_int64(version) != SCHEMA_VERSION)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "its schema_version is not %d: measure again",
-                         SCHEMA_VERSION);
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "its schema_version is not %d: measure the limits again", SCHEMA_VERSION);
     return GYRE_SUCCESS;
 }
 

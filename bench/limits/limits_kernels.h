@@ -31,6 +31,14 @@ struct bench_ping_pong {
     struct bench_flag_page *flags;
 };
 
+/* A copy by SMs or by TMA. */
+struct bench_copy {
+    void *to;
+    const void *from;
+    uint64_t n_bytes;
+    uint32_t n_blocks;
+};
+
 /* A scatter: piece i of one GPU's buffer goes to GPU i. The GPU's own piece stays. */
 struct bench_scatter {
     void *to[BENCH_LIMITS_MAX_GPUS];
@@ -55,10 +63,9 @@ gyre_status bench_kernels_load(uint32_t arch);
 gyre_status bench_enqueue_sync(struct bench_flag_page *flags, gyre_stream stream);
 
 /** bench_enqueue_copy - copy with 512 threads a block and 16 bytes an access.
- * @to, @from: memory of any GPU that this GPU can address, aligned to 16 bytes, not overlapping.
- * @n_bytes: a multiple of 16. */
-gyre_status bench_enqueue_copy(void *to, const void *from, uint64_t n_bytes, uint32_t n_blocks,
-                               gyre_stream stream);
+ * @copy: from and to memory of any GPU that this GPU can address, aligned to 16 bytes and not
+ * overlapping; a multiple of 16 bytes. */
+gyre_status bench_enqueue_copy(const struct bench_copy *copy, gyre_stream stream);
 
 /** bench_enqueue_scatter - as bench_enqueue_copy(), to all other GPUs at the same time.
  * @scatter: the pieces are multiples of 16 bytes, and the buffers are aligned to 16. */
@@ -67,9 +74,9 @@ gyre_status bench_enqueue_scatter(const struct bench_scatter *scatter, uint32_t 
 
 /** bench_enqueue_tma_copy - one thread of each block moves chunks of BENCH_TMA_BYTES through shared
  * memory by bulk copies (PTX ISA, cp.async.bulk). It needs sm_90 or later.
- * @from: memory of this GPU. @n_bytes: a multiple of BENCH_TMA_BYTES. */
-gyre_status bench_enqueue_tma_copy(void *to, const void *from, uint64_t n_bytes, uint32_t n_blocks,
-                                   struct bench_flag_page *flags, gyre_stream stream);
+ * @copy: from memory of this GPU; a multiple of BENCH_TMA_BYTES. */
+gyre_status bench_enqueue_tma_copy(const struct bench_copy *copy, struct bench_flag_page *flags,
+                                   gyre_stream stream);
 
 /** bench_enqueue_ping_pong - one GPU's side, a kernel of one thread. Both sides must run at the
  * same time. */

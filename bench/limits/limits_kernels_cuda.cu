@@ -266,11 +266,10 @@ extern "C" gyre_status bench_enqueue_sync(struct bench_flag_page *flags, gyre_st
     return launched("the sync kernel");
 }
 
-extern "C" gyre_status bench_enqueue_copy(void *to, const void *from, uint64_t n_bytes,
-                                          uint32_t n_blocks, gyre_stream stream)
+extern "C" gyre_status bench_enqueue_copy(const struct bench_copy *copy, gyre_stream stream)
 {
-    copy_lines<<<n_blocks, THREADS, 0, (cudaStream_t)stream>>>((uint4 *)to, (const uint4 *)from,
-                                                               n_bytes / sizeof(uint4));
+    copy_lines<<<copy->n_blocks, THREADS, 0, (cudaStream_t)stream>>>(
+        (uint4 *)copy->to, (const uint4 *)copy->from, copy->n_bytes / sizeof(uint4));
     return launched("a copy by SMs");
 }
 
@@ -281,12 +280,11 @@ extern "C" gyre_status bench_enqueue_scatter(const struct bench_scatter *scatter
     return launched("a scatter by SMs");
 }
 
-extern "C" gyre_status bench_enqueue_tma_copy(void *to, const void *from, uint64_t n_bytes,
-                                              uint32_t n_blocks, struct bench_flag_page *flags,
-                                              gyre_stream stream)
+extern "C" gyre_status bench_enqueue_tma_copy(const struct bench_copy *copy,
+                                              struct bench_flag_page *flags, gyre_stream stream)
 {
-    copy_by_tma<<<n_blocks, 1, TMA_BYTES, (cudaStream_t)stream>>>((char *)to, (const char *)from,
-                                                                  n_bytes / BENCH_TMA_BYTES, flags);
+    copy_by_tma<<<copy->n_blocks, 1, TMA_BYTES, (cudaStream_t)stream>>>(
+        (char *)copy->to, (const char *)copy->from, copy->n_bytes / BENCH_TMA_BYTES, flags);
     return launched("a copy by TMA");
 }
 

@@ -152,22 +152,24 @@ static gyre_status enqueue_pass(struct bench_rig *rig, const struct bench_transf
 {
     const struct bench_rig_gpu *gpu = &rig->gpus[number];
     const struct bench_rig_gpu *next = &rig->gpus[(number + 1) % transfer->n_gpus];
-    const uint64_t n_bytes = pass_bytes(rig, transfer);
+    const bool is_load = transfer->path == BENCH_LIMITS_LOAD;
+    const struct bench_copy copy = {
+        .to = is_load ? gpu->to : next->to,
+        .from = is_load ? next->from : gpu->from,
+        .n_bytes = pass_bytes(rig, transfer),
+        .n_blocks = (uint32_t)transfer->point,
+    };
     switch (transfer->path) {
     case BENCH_LIMITS_STORE:
-        return bench_enqueue_copy(next->to, gpu->from, n_bytes, (uint32_t)transfer->point,
-                                  gpu->stream);
     case BENCH_LIMITS_LOAD:
-        return bench_enqueue_copy(gpu->to, next->from, n_bytes, (uint32_t)transfer->point,
-                                  gpu->stream);
+        return bench_enqueue_copy(&copy, gpu->stream);
     case BENCH_LIMITS_STORE_ALL:
         return enqueue_scatter(rig, transfer, number);
     case BENCH_LIMITS_TMA_STORE:
-        return bench_enqueue_tma_copy(next->to, gpu->from, n_bytes, (uint32_t)transfer->point,
-                                      rig->flags, gpu->stream);
+        return bench_enqueue_tma_copy(&copy, rig->flags, gpu->stream);
     default: /* COPY */
         GYRE_CUDA_TRY(
-            cudaMemcpyAsync(next->to, gpu->from, n_bytes, cudaMemcpyDefault, gpu->stream));
+            cudaMemcpyAsync(copy.to, copy.from, copy.n_bytes, cudaMemcpyDefault, gpu->stream));
         return GYRE_SUCCESS;
     }
 }
@@ -218,38 +220,62 @@ static gyre_status time_round(struct bench_rig *rig, const struct bench_transfer
     return GYRE_SUCCESS;
 }
 
-/* Checks that GPU `at` holds the pattern of GPU `of` from element `first` on. */
-static gyre_status check_bytes(const struct bench_rig *rig, int at, int of, uint64_t first,
-                               const void *buffer, uint64_t n_bytes)
+/* Bytes that arrived on one GPU from another. */
+struct arrival {
+    int at;
+    int from;
+    uint64_t first; /* element of the sender's pattern with which they begin */
+    const void *buffer;
+    uint64_t n_bytes;
+};
+
+static gyre_status check_bytes(const struct bench_rig *rig, const struct arrival *arrival)
 {
     const struct gyre_pattern pattern = pattern_of(rig);
+    const uint64_t n_words = arrival->n_bytes / sizeof(uint32_t);
     struct gyre_pattern_errors errors = {0};
-    GYRE_TRY(gyre_pattern_check_copy(rig->gpus[at].device, &pattern, (uint32_t)of, first,
-                                     n_bytes / sizeof(uint32_t), buffer, &errors));
+    GYRE_TRY(gyre_pattern_check_copy(rig->gpus[arrival->at].device, &pattern,
+                                     (uint32_t)arrival->from, arrival->first, n_words,
+                                     arrival->buffer, &errors));
     if (errors.n_wrong > 0)
         return gyre_fail(GYRE_ERROR_DEVICE,
                          "%llu of %llu words from GPU %d did not arrive on GPU %d",
-                         (unsigned long long)errors.n_wrong,
-                         (unsigned long long)(n_bytes / sizeof(uint32_t)), of, at);
+                         (unsigned long long)errors.n_wrong, (unsigned long long)n_words,
+                         arrival->from, arrival->at);
     return GYRE_SUCCESS;
 }
 
-static gyre_status check_arrival(struct bench_rig *rig, const struct bench_transfer *transfer)
+/* What GPU `at` should have got: a piece from each other GPU, or everything from one neighbour. */
+static gyre_status check_gpu(const struct bench_rig *rig, const struct bench_transfer *transfer,
+                             int at)
 {
     const int n = transfer->n_gpus;
+    const char *to = rig->gpus[at].to;
     const uint64_t n_piece = piece_bytes(rig, n);
-    for (int at = 0; at < n; at++) {
-        const char *to = rig->gpus[at].to;
-        if (transfer->path != BENCH_LIMITS_STORE_ALL) {
-            const int of = (at + (transfer->path == BENCH_LIMITS_LOAD ? 1 : n - 1)) % n;
-            GYRE_TRY(check_bytes(rig, at, of, 0, to, pass_bytes(rig, transfer)));
-            continue;
-        }
-        for (int of = 0; of < n; of++)
-            if (of != at)
-                GYRE_TRY(check_bytes(rig, at, of, n_piece * (uint64_t)at / sizeof(uint32_t),
-                                     to + n_piece * (uint64_t)of, n_piece));
+    if (transfer->path != BENCH_LIMITS_STORE_ALL) {
+        const bool is_load = transfer->path == BENCH_LIMITS_LOAD;
+        const struct arrival arrival = {.at = at,
+                                        .from = (at + (is_load ? 1 : n - 1)) % n,
+                                        .buffer = to,
+                                        .n_bytes = pass_bytes(rig, transfer)};
+        return check_bytes(rig, &arrival);
     }
+    for (int from = 0; from < n; from++) {
+        const struct arrival arrival = {.at = at,
+                                        .from = from,
+                                        .first = n_piece * (uint64_t)at / sizeof(uint32_t),
+                                        .buffer = to + n_piece * (uint64_t)from,
+                                        .n_bytes = n_piece};
+        if (from != at)
+            GYRE_TRY(check_bytes(rig, &arrival));
+    }
+    return GYRE_SUCCESS;
+}
+
+static gyre_status check_arrival(const struct bench_rig *rig, const struct bench_transfer *transfer)
+{
+    for (int at = 0; at < transfer->n_gpus; at++)
+        GYRE_TRY(check_gpu(rig, transfer, at));
     return GYRE_SUCCESS;
 }
 

@@ -141,7 +141,7 @@ gyre_status bench_json_open(const struct bench_setting *setting, struct bench_js
 {
     struct bench_json *json = calloc(1, sizeof(*json));
     if (json == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "JSON report");
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for JSON report");
     int library = 0;
     (void)gyre_get_version(&library);
     snprintf(json->gyre_version, sizeof(json->gyre_version), "%d.%d.%d", library / 10000,

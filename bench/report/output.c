@@ -118,7 +118,7 @@ gyre_status bench_output_open(const struct bench_setting *setting, struct bench_
 {
     struct bench_output *output = calloc(1, sizeof(*output));
     if (output == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "output");
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for output");
     output->setting = setting;
     gyre_status status = GYRE_SUCCESS;
     if (setting->options->json_path != NULL)

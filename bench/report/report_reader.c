@@ -108,10 +108,11 @@ static gyre_status read_report(struct reading *reading, struct json_object *root
         !is_one_host(member(root, "places")))
         return GYRE_SUCCESS; /* not a report of calls that can be fitted */
     if (int_of(root, "schema_version") != SCHEMA_VERSION)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "schema_version is not %d", SCHEMA_VERSION);
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "its schema_version is not %d",
+                         SCHEMA_VERSION);
     if (reading->has_device && reading->facts->device_kind != kind)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s",
-                         "ranks on another kind of device than in the files before");
+                         "its ranks are on another kind of device than those of the files before");
     reading->has_device = true;
     reading->facts->device_kind = kind;
     if (n_ranks > reading->facts->n_ranks)
@@ -139,7 +140,7 @@ gyre_status bench_reports_read(const char *folder, struct gyre_tuner_facts *fact
     char pattern[4096];
     glob_t found;
     if (snprintf(pattern, sizeof(pattern), "%s/*.json", folder) >= (int)sizeof(pattern))
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--from: the name is too long");
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--from: the path is too long");
     const int error = glob(pattern, 0, NULL, &found);
     if (error != 0)
         return error == GLOB_NOMATCH
@@ -152,8 +153,9 @@ gyre_status bench_reports_read(const char *folder, struct gyre_tuner_facts *fact
     GYRE_TRY(status);
     if (reading.n_rows == 0)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "--from %s: no report there has calls to fit to (all_reduce, all_gather "
-                         "or reduce_scatter of two ranks or more, through slots)",
+                         "--from %s: no report there has calls that constants can be fitted to "
+                         "(all_reduce, all_gather or reduce_scatter of two ranks or more, staged "
+                         "through slots)",
                          folder);
     facts.spec = gyre_tuner_fifo_spec(facts.device_kind, facts.n_ranks, false, 0, UINT32_MAX);
     *facts_out = facts;

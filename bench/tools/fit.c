@@ -137,8 +137,8 @@ static gyre_status find_model(struct fit *fit, const struct bench_fit_row *row,
             fit->models[i].n_ranks != n_ranks))
         i++;
     if (i == MAX_MODELS)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "over %d kinds of calls to fit to",
-                         MAX_MODELS);
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "the measurements have more than %d kinds of calls", MAX_MODELS);
     if (i == fit->n_models) {
         const struct gyre_shape shape = {
             .coll = row->coll, .n_ranks = (uint16_t)n_ranks, .grouping = facts->grouping};
@@ -301,7 +301,7 @@ static gyre_status run(struct fit *fit, struct gyre_cost *cost, struct bench_fit
     double moves[MAX_CONSTANTS] = {0}, sum;
     double *other_errors = calloc(fit->n_rows, sizeof(*other_errors));
     if (other_errors == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%zu rows", fit->n_rows);
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %zu rows", fit->n_rows);
     gyre_status status = evaluate(fit, moves, fit->errors, &sum);
     result->before = mean_error(fit);
     if (status == GYRE_SUCCESS)
@@ -322,16 +322,17 @@ gyre_status bench_fit(const struct gyre_tuner_facts *facts, struct bench_fit_row
     struct fit *fit = calloc(1, sizeof(*fit));
     gyre_status status = GYRE_ERROR_OUT_OF_MEMORY;
     if (fit == NULL)
-        return gyre_fail(status, "a fit of %zu rows", n_rows);
+        return gyre_fail(status, "no memory for a fit of %zu rows", n_rows);
     *fit = (struct fit){.facts = facts, .rows = rows, .n_rows = n_rows, .start = *cost};
     choose_constants(fit);
     fit->slopes = calloc(n_rows + 1, MAX_CONSTANTS * sizeof(*fit->slopes));
     fit->errors = calloc(n_rows + 1, sizeof(*fit->errors));
     if (fit->slopes == NULL || fit->errors == NULL)
-        status = gyre_fail(status, "a fit of %zu rows", n_rows);
+        status = gyre_fail(status, "no memory for a fit of %zu rows", n_rows);
     else if (n_rows < (size_t)fit->n_constants)
-        status = gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%zu measurements for %d constants", n_rows,
-                           fit->n_constants);
+        status =
+            gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%zu measurements for %d constants are too few",
+                      n_rows, fit->n_constants);
     else
         status = run(fit, cost, fit_out);
     for (int i = 0; i < fit->n_models; i++)

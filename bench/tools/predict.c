@@ -101,9 +101,12 @@ static gyre_status list_trials(const struct bench_rank *rank, struct bench_trial
     const struct bench_options *options = rank->options;
     size_t n_bytes = options->min_bytes;
     while (n_bytes <= options->max_bytes) {
-        const struct bench_case what =
-            bench_case_of(rank->kind->coll, rank->member.n_ranks, n_bytes,
-                          (gyre_dtype)options->dtype, (gyre_op)options->op, options->root);
+        const struct bench_case wanted = {.coll = rank->kind->coll,
+                                          .n_bytes = n_bytes,
+                                          .dtype = (gyre_dtype)options->dtype,
+                                          .op = (gyre_op)options->op,
+                                          .root = options->root};
+        const struct bench_case what = bench_case_of(&wanted, rank->member.n_ranks);
         if (what.count > 0)
             GYRE_TRY(bench_add_trials(rank, &what, trials));
         n_bytes = bench_options_next_bytes(options, n_bytes);
@@ -118,7 +121,9 @@ static gyre_status check_options(const struct bench_rank *rank)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                          "--predict: there is only one way to carry out point to point");
     if (options->dtype == BENCH_ALL || options->op == BENCH_ALL || options->root == BENCH_ALL)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--predict takes one of -d, -o and -r");
+        return gyre_fail(
+            GYRE_ERROR_INVALID_ARGUMENT,
+            "--predict takes one type, one operation and one root: -d, -o and -r cannot be all");
     return GYRE_SUCCESS;
 }
 
@@ -141,7 +146,7 @@ gyre_status bench_predict(struct bench_rank *rank)
     struct bench_trials *trials = calloc(1, sizeof(*trials));
     struct bench_trials *pairs = calloc(1, sizeof(*pairs));
     gyre_status status = trials == NULL || pairs == NULL
-                             ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "trials")
+                             ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for trials")
                              : check_options(rank);
     if (status == GYRE_SUCCESS) {
         trials->most_slowness = MOST_SLOWNESS;

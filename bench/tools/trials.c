@@ -110,7 +110,8 @@ gyre_status bench_add_trials(const struct bench_rank *rank, const struct bench_c
                 add_algorithm(rank, what, &algorithm, first, trials);
         }
     if (trials->n_trials == BENCH_MAX_TRIALS)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "over %d choices to try: fewer sizes",
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "there are more than %d choices to try: give fewer sizes",
                          BENCH_MAX_TRIALS - 1);
     return GYRE_SUCCESS;
 }
@@ -251,7 +252,7 @@ gyre_status bench_time_trials(struct bench_rank *rank, struct bench_trials *tria
     gyre_status status =
         rank->device->ops->zero(rank->device, rank->buffers.send, rank->buffers.n_bytes);
     if (medians == NULL || n_calls == NULL)
-        status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%zu trials", n_trials);
+        status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %zu trials", n_trials);
     status = bench_rank_agree(rank, status);
     if (status == GYRE_SUCCESS)
         status = run_rounds(rank, trials, n_calls, medians);

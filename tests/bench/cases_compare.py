@@ -14,7 +14,7 @@ from running import (BENCHES, SKIPPED, SMALL, bench, clean_environment, mpirun, 
 
 
 def check_comparisons(path, schema):
-    """A report beside MPI, which is measured in one mode."""
+    """Checks a report of a comparison with MPI, which has one mode."""
     with open(path, encoding="utf-8") as file:
         report = json.load(file)
     check_schema(report, schema)
@@ -45,7 +45,7 @@ def case_compare(directory, source):
         assert len(rows) == 4, done.stdout
         for row in rows:
             gyre_us, reference_us, ratio = (float(field) for field in row[-5:-2])
-            # Two decimals: a rank that had to wait for its core can make it 0.00.
+            # The ratio has two decimals, and is 0.00 if a rank had to wait long for its core.
             assert gyre_us > 0 and reference_us > 0 and ratio >= 0, row
         assert "# Comparing with Open MPI" in done.stdout, done.stdout
     done = mpirun(2, [bench(directory, "allreduce"), "--device", "host", "--compare", "mpi", "-d",
@@ -59,7 +59,7 @@ FLOATS = ["half", "float", "double", "bfloat16", "f8e4m3", "f8e5m2"]
 
 
 def accuracy_lines(done):
-    """(type, gyre's largest and mean error, the reference's as text, mode, bound), a line each."""
+    """For each line: type, gyre's largest and mean error, the engine's as texts, mode, bound."""
     lines = []
     for line in done.stdout.split("\n"):
         if line and line[0] != "#":
@@ -72,7 +72,8 @@ def accuracy_lines(done):
 
 
 def case_accuracy(directory, _):
-    """Errors of sums against what any order may have, and beside MPI's."""
+    """Errors of sums stay below the bound for any order of additions, and are no worse than
+    MPI's."""
     options = ["--device", "host", "--accuracy", "1", "-b", "1K", "-e", "256K", "-f", "16"]
     for n in (1, 2, 5):
         done = run([bench(directory, "allreduce"), "-g", str(n), "-d", "all"] + options)
@@ -80,7 +81,7 @@ def case_accuracy(directory, _):
         assert [line[0] for line in lines] == [name for name in FLOATS for _ in range(3)], lines
         for name, largest, mean, _, _, mode, bound in lines:
             assert mode == "-" and mean <= largest <= bound, (n, name)
-            assert (largest > 0) == (n > 1), (n, name, largest)  # such inputs do round
+            assert (largest > 0) == (n > 1), (n, name, largest)  # sums of these inputs are rounded
     for extra, words in [(["-d", "int32"], "sums of int32 are exact"), (["-o", "max"], "sums only"),
                          (["-J", "x.json"], "does not go with"),
                          (["--predict", "1"], "does not go with")]:
@@ -97,19 +98,21 @@ def case_accuracy(directory, _):
                 assert mode == "-" and f"MPI has no type {name}" in done.stdout, done.stdout
                 continue
             assert mode == "plain", (name, mode)
-            if n == 2:  # one addition: the same result from anybody
+            if n == 2:  # there is one addition, so the results are the same
                 assert (largest, mean) == (float(their_largest), float(their_mean)), name
 
 
 def limits_of(path, rings):
-    """A file as `limits` writes it: rings of so many GPUs, with their ceilings."""
+    """Writes a file like those of `limits`, with rings of these numbers of GPUs and their
+    ceilings."""
     with open(path, "w", encoding="utf-8") as file:
         json.dump({"schema_version": 1, "bench": "limits", "rings": [
             {"gpus": gpus, "ceilings_gbytes_per_s": ceilings} for gpus, ceilings in rings]}, file)
 
 
 def case_limits(directory, source):
-    """`limits` measures or says that there is no GPU; --limits adds busbw's share of a ceiling."""
+    """`limits` measures or reports that there is no GPU. --limits adds busbw in percent of a
+    ceiling."""
     with tempfile.TemporaryDirectory() as work:
         path, report = os.path.join(work, "limits.json"), os.path.join(work, "report.json")
         done = subprocess.run([bench(directory, "limits"), "-J", path], capture_output=True,
@@ -130,7 +133,7 @@ def case_limits(directory, source):
             done = run([bench(directory, "allreduce"), "-g", "2", "--device", "host"] + limited +
                        options, status=1)
             assert words in done.stderr, (options, done.stderr)
-        # Without GPUs tests/bench/test_limits.c alone has seen the columns.
+        # Without GPUs, only tests/bench/test_limits.c tests these columns.
         for name, n, limit, ceiling in [("allreduce", 4, 0.5, "all_reduce_push_push"),
                                         ("allgather", 4, 0.25, "push"), ("sendrecv", 2, 2, "push")]:
             if n > n_gpus:
@@ -154,7 +157,8 @@ def case_limits(directory, source):
 
 
 def check_limits(done, path):
-    """What `limits` left on a machine with GPUs. Returns how many are in the largest ring."""
+    """Checks the output of `limits` on a machine with GPUs. Returns the size of the largest
+    ring."""
     assert done.returncode == 0, done
     assert done.stdout.startswith("# gyre limits: "), done.stdout
     with open(path, encoding="utf-8") as file:
@@ -167,8 +171,8 @@ def check_limits(done, path):
 
 
 def check_shares(text, limit, ceiling):
-    """Each row ends with busbw of its two halves as a percentage of the limit. Returns the largest
-    of the first halves."""
+    """Each row ends with the busbw of its two halves in percent of the limit. Returns the largest
+    percentage out of place."""
     assert re.search(rf"^# Limit of busbw: [\d.]+ GB/s, {ceiling} of \S+$", text, re.M), text
     rows = [line.split() for line in text.split("\n") if line and line[0] != "#"]
     assert len(rows) == 4, text

@@ -39,11 +39,12 @@ def case_threads(directory, _):
 
 
 def case_torchrun(directory, _):
-    """With strangers at the door: silence, garbage, and a hello of another world."""
+    """Other programs connect to the port: silent ones, ones that send garbage, and one that sends
+    the hello of another run. The ranks find each other all the same."""
     port = free_port()
     stop = threading.Event()
 
-    def pester():
+    def disturb():
         held = []
         words = [b"", b"GET / HTTP/1.1\r\n\r\n" * 4, b"gyre bench 0001\0" + b"\1\0\0\0\7\0\0\0"]
         while not stop.is_set():
@@ -55,14 +56,14 @@ def case_torchrun(directory, _):
                 except OSError:
                     stop.wait(0.01)
 
-    pest = threading.Thread(target=pester)
-    pest.start()
+    disturber = threading.Thread(target=disturb)
+    disturber.start()
     try:
         ranks = start_ranks(directory, 3, port)
         outputs = [rank.communicate(timeout=100) for rank in ranks]
     finally:
         stop.set()
-        pest.join()
+        disturber.join()
     for rank, output in zip(ranks, outputs):
         assert rank.returncode == 0, output
     parse(outputs[0][0], 3)
@@ -70,7 +71,8 @@ def case_torchrun(directory, _):
 
 
 def case_refusal(directory, _):
-    """What is wrong with one rank alone, all hear at once, before they wait for each other."""
+    """If one rank cannot start, all ranks learn the reason at once, before they wait for each
+    other."""
     for odd, options, variables, words in [
             (1, [], {"GYRE_FOO": "1"}, "unknown variable GYRE_FOO"),
             (0, [], {"GYRE_FOO": "1"}, "unknown variable GYRE_FOO"),
@@ -90,7 +92,7 @@ def case_refusal(directory, _):
 
 
 def case_agreement(directory, _):
-    """Options that differ between processes end all of them with the option and who has what."""
+    """If an option differs between processes, all of them end with the option and its values."""
     for odd, options, words in [
             (1, ["-e", "1M"], "-e: process 0 has 262144, 1 has 1048576: all"),
             (0, ["-g", "2"], "-g: process 0 has 2, 1 has 1, 2 has 1: all"),
@@ -107,7 +109,7 @@ def case_agreement(directory, _):
         finally:
             for rank in ranks:
                 rank.kill()
-    ranks = start_ranks(directory, 2, free_port(), 0, ["-S", "1"])  # rank 0's alone
+    ranks = start_ranks(directory, 2, free_port(), 0, ["-S", "1"])  # only rank 0 reads it
     for rank in ranks:
         errors = rank.communicate(timeout=100)[1]
         assert rank.returncode == 0, errors
@@ -119,7 +121,8 @@ def case_agreement(directory, _):
 
 
 def case_launchers(directory, _):
-    """A process of many that cannot join the others refuses and says what to do."""
+    """A process that was started as one of many and cannot join the others refuses to run, with a
+    remedy."""
     for variables, words in [
             ({"PMI_SIZE": "4"}, "lonely copies"),
             ({"SLURM_STEP_NUM_TASKS": "2"}, "srun --mpi=pmix"),

@@ -59,7 +59,7 @@ def case_options(directory, _):
 
 
 def case_causes(directory, _):
-    """What went wrong is one line that names what the user wrote, and nothing is OK after it."""
+    """A failure is one line that names what the user wrote, and nothing after it says OK."""
     one = ["-g", "2", "--device", "host", "-b", "8", "-e", "8"]
     for options, words in [(["--algo", "rign"], "--algo: \"rign\" is none of"),
                            (["--proto", "ll"], "no protocol that --proto allows"),
@@ -80,7 +80,7 @@ def case_causes(directory, _):
 
 
 def case_files(directory, _):
-    """Files that never end are refused at once, whoever reads them."""
+    """Every program refuses a file that never ends, at once."""
     two = ["-g", "2", "--device", "host", "-b", "8", "-e", "8"]
     with tempfile.TemporaryDirectory() as work:
         pipe = os.path.join(work, "pipe.json")

@@ -12,8 +12,8 @@ from running import SMALL, bench, clean_environment, ends_by, free_port, run, st
 
 
 def case_interrupt(directory, _):
-    """A SIGINT ends a sweep that would last for ever, with a footer and whole files; it ends
-    anything else, and a second one a size that would last for ever, at once."""
+    """A SIGINT ends an endless table with a footer and complete files. A second SIGINT ends an
+    endless size at once. Everything else ends with the first SIGINT."""
     two = [bench(directory, "allreduce"), "-g", "2", "--device", "host"]
     with tempfile.TemporaryDirectory() as work:
         path = os.path.join(work, "out.json")
@@ -32,47 +32,48 @@ def case_interrupt(directory, _):
         process = start(two + ["-b", "8", "-e", "8", "-n", "100000000"])
         while "(GB/s)" not in process.stdout.readline():  # the header's last line
             pass
-        time.sleep(0.5)  # until it is in the size
+        time.sleep(0.5)  # until the size is being measured
         process.send_signal(first)
-        time.sleep(0.5)  # both at once may be taken in either order
-        assert process.poll() is None, "the first one is the sweep's"
+        time.sleep(0.5)  # signals that come together may be handled in either order
+        assert process.poll() is None, "the first signal has ended the process"
         ends_by(process, second)
-    for number in (signal.SIGINT, signal.SIGTERM):  # the first one is enough, a little later
+    # The first signal alone ends the process a little later.
+    for number in (signal.SIGINT, signal.SIGTERM):
         process = start(two + ["-b", "8", "-e", "8", "-n", "100000000"])
         while "(GB/s)" not in process.stdout.readline():
             pass
         ends_by(process, number)
-    ends_by(start(two[:1] + ["-g", "300"] + two[3:]), signal.SIGTERM)  # while it begins
+    ends_by(start(two[:1] + ["-g", "300"] + two[3:]), signal.SIGTERM)  # while it starts
     ignoring = start(["sh", "-c", 'trap "" INT; exec "$@"', "sh"] + two + ["-N", "0"] + SMALL)
     while "float" not in ignoring.stdout.readline():
         pass
-    ignoring.send_signal(signal.SIGINT)  # as a shell has it for jobs in the background
+    ignoring.send_signal(signal.SIGINT)  # shells start jobs in the background so
     for _ in range(40):
         assert "Interrupted" not in ignoring.stdout.readline()
     ignoring.stdout.close()
     ignoring.kill()
     ignoring.wait()
-    # All processes end when one is told to, and none claims that the run is whole.
-    world = [start(two[:1] + two[3:] + ["-N", "0"] + SMALL, {
+    # All processes end when one gets a signal, and none reports a complete run.
+    processes = [start(two[:1] + two[3:] + ["-N", "0"] + SMALL, {
         "RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)})
         for port in [free_port()] for rank in range(2)]
-    while "float" not in world[0].stdout.readline():
+    while "float" not in processes[0].stdout.readline():
         pass
-    world[1].send_signal(signal.SIGTERM)
-    outputs = [process.communicate(timeout=30)[0] for process in world]
-    assert [process.returncode for process in world] == [128 + signal.SIGTERM, -signal.SIGTERM]
+    processes[1].send_signal(signal.SIGTERM)
+    outputs = [process.communicate(timeout=30)[0] for process in processes]
+    assert [process.returncode for process in processes] == [128 + signal.SIGTERM, -signal.SIGTERM]
     assert "# Interrupted" in outputs[0], outputs
     for name, options in [("tune", []), ("allreduce", ["--predict", "1"]),
                           ("allreduce", ["--accuracy", "1", "-d", "all", "-f", "2"])]:
         process = start([bench(directory, name), "-g", "2", "--device", "host", "-b", "8", "-e",
                          "4M", "-f", "16", "--rounds", "1000"] + options)
-        time.sleep(0.5)  # until it measures, or a little less: a signal must end it at any time
+        time.sleep(0.5)  # about until it measures; a signal must end it at any time
         ends_by(process, signal.SIGINT)
     port = free_port()
-    lonely = [start(two[:1] + ["--device", "host"], {
+    waiting = [start(two[:1] + ["--device", "host"], {
         "RANK": str(rank), "WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(at)})
         for rank, at in ((0, port), (2, free_port()))]
-    for process, words in zip(lonely, ["rank 0 waits for ranks 1 2 to come",
+    for process, words in zip(waiting, ["rank 0 waits for ranks 1 2 to come",
                                        "rank 2 waits for rank 0 to listen"]):
         line = process.stderr.readline()
         assert line.startswith(words), line
@@ -80,7 +81,7 @@ def case_interrupt(directory, _):
 
 
 def case_streams(directory, _):
-    """Output that is lost is a failure; a stream that is closed is nobody else's."""
+    """Lost output is a failure, and the number of a closed stream is not used for a socket."""
     one = ["-g", "2", "--device", "host", "-b", "8", "-e", "8"]
     fit = ["-g", "2", "--device", "host", "-b", "64", "-e", "64K", "-f", "32", "--rounds", "1"]
     program = ["--algo", "ring", "--coll", "all_reduce", "--ranks", "2"]
@@ -95,7 +96,7 @@ def case_streams(directory, _):
         run(command)
     done = run([bench(directory, "allreduce")] + one + ["--csv", "/dev/full"], status=1)
     assert done.stderr.count("--csv /dev/full: No space left") == 1, done
-    # The rows fit, the report's last 147 bytes, about, do not.
+    # The rows fit, but about the last 147 bytes of the report do not.
     with tempfile.TemporaryDirectory() as work:
         report = os.path.join(work, "report.json")
         command = [bench(directory, "allreduce")] + one + ["-J", report]
@@ -124,8 +125,8 @@ def case_streams(directory, _):
 
 
 def peak_memory(command):
-    """Of a command that ends well, in KiB."""
-    # AddressSanitizer keeps what is freed, for a while.
+    """The peak memory in KiB of a command that must succeed."""
+    # AddressSanitizer keeps freed memory for a while.
     sanitizer = os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=1"
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL,
                                env={**clean_environment(), "ASAN_OPTIONS": sanitizer})
@@ -136,7 +137,8 @@ def peak_memory(command):
 
 
 def case_memory(directory, _):
-    """What a run takes does not grow with -n: queues of a host's stream are emptied in between."""
+    """The memory of a run does not grow with -n, because long batches on host streams wait in
+    between. Runs that need too much memory are refused."""
     command = [bench(directory, "allreduce"), "-g", "2", "--device", "host", "-b", "8", "-e", "8",
                "-w", "0", "-c", "0", "-n"]
     few, many = peak_memory(command + ["8000"]), peak_memory(command + ["80000"])

@@ -37,7 +37,7 @@ def case_reports(directory, source):
             assert row["algorithm"] and row["channels"] >= 1, row
             assert row["path"] == "staged" and row["transports"], row
             assert row["versions"]["gyre"] == parsed["gyre_version"], row
-            # host memory, and nothing to compare with
+            # the ranks are on host memory and no engine is compared
             assert row["versions"]["reference"] is row["versions"]["cuda_driver"] is None, row
             assert row["sms"] == {"gyre": None, "reference": None}, row
             assert row["clocks"] == {"sm_mhz": None, "memory_mhz": None}, row
@@ -46,20 +46,20 @@ def case_reports(directory, source):
         run([bench(directory, "allreduce")] + placed[1:])
         with open(report, encoding="utf-8") as file:
             assert [r["path"] for r in json.load(file)["results"]] == ["placed"]
-        # What is no file is not to be replaced by one, least of all a device node by root.
+        # A path that is not a regular file must not be replaced by one, least of all a device node.
         pipe = os.path.join(work, "pipe")
         os.mkfifo(pipe)
         done = run(command + ["-J", pipe], status=1)
         assert "not a regular file" in done.stderr, done.stderr
         assert stat.S_ISFIFO(os.stat(pipe).st_mode), "the pipe is gone"
-        # Names that another user may have planted in a folder that both can write to.
+        # Another user may have planted a link in a folder that both users can write to.
         victim = os.path.join(work, "victim")
         with open(victim, "w", encoding="utf-8") as file:
             file.write("mine")
         os.symlink(victim, report + ".part")
         run(command)
         with open(victim, encoding="utf-8") as file:
-            assert file.read() == "mine", "written through a link that somebody has planted"
+            assert file.read() == "mine", "the report was written through a planted link"
         with open(table, newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
         assert len(rows) == 8 and all(None not in row.values() for row in rows), rows
@@ -67,7 +67,7 @@ def case_reports(directory, source):
 
 
 def case_sweep(directory, _):
-    """Every combination leaves reports of its own, where tune finds them."""
+    """Every combination writes its own reports, and tune can read them."""
     command = [bench(directory, "allreduce"), "-g", "2", "--device", "host", "--sweep", "1",
                "--algo", "ring,tree", "--channels", "1,2"] + SMALL
     combinations = [("ring", "1"), ("ring", "2"), ("tree", "1"), ("tree", "2")]

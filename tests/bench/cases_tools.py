@@ -13,7 +13,7 @@ PREDICTION = re.compile(r" *(\d+)  (\w+) +(\w+) +(\d+) +(\d+) +([\d.]+) +([\d.]+
 
 
 def check_restrictions(directory, sizes):
-    """What --algo forbids, or GYRE_ALGO, neither tune nor --predict tries."""
+    """Neither tune nor --predict tries an algorithm that --algo or GYRE_ALGO forbids."""
     done = run([bench(directory, "tune"), "--algo", "ring"] + sizes)
     tried = re.findall(r"^(?:all|reduce)_\w+ +\d+  (\w+) ", done.stdout, re.M)
     assert len(tried) > 6 and set(tried) == {"ring"}, done.stdout
@@ -30,13 +30,14 @@ def check_restrictions(directory, sizes):
 
 
 def case_tune(directory, source):
-    """tune writes constants, GYRE_TUNING_FILE takes them, --predict compares with measurements."""
+    """tune writes constants, GYRE_TUNING_FILE reads them, and --predict compares predicted and
+    measured times."""
     sizes = ["-b", "64", "-e", "64K", "-f", "32", "--rounds", "2", "--device", "host", "-g", "2"]
     with tempfile.TemporaryDirectory() as place:
         path = os.path.join(place, "tuning.txt")
         done = run([bench(directory, "tune"), "--output", path] + sizes)
         assert "constants fitted" in done.stdout, done.stdout
-        run([bench(directory, "tune"), "--output", path, "-b", "0"] + sizes[2:])  # from 0 to 1
+        run([bench(directory, "tune"), "--output", path, "-b", "0"] + sizes[2:])  # sizes from 0 on
         with open(path) as file:
             text = file.read()
         assert re.search(r"^simple_host_hop_ns = [\d.e+-]+$", text, re.M), text
@@ -93,7 +94,8 @@ def case_tune(directory, source):
 
 
 def case_schedule(directory, _):
-    """schedule --predict answers for machines that nobody has at hand."""
+    """schedule --predict predicts times for machines of any size, and schedule reads what it
+    printed."""
     schedule = [bench(directory, "schedule"), "--predict", "--coll", "all_reduce"]
     done = run(schedule + ["--ranks", "4096", "--hosts", "512x8", "--bytes", "1K:1M"])
     assert re.search(r"^ +1048576( +[\d.]+)+  tree$", done.stdout, re.M), done.stdout
@@ -126,7 +128,7 @@ def case_schedule(directory, _):
     done = run(placed)
     assert done.stdout.count("# the tail: only copies") == 4, done.stdout
     assert "proved in place" in done.stdout and "out 0 -> into 1, into 2, into 3" in done.stdout
-    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:  # what was printed reads back
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:  # the text reads back
         file.write(done.stdout[:done.stdout.index("# proved")])
         file.flush()
         again = run([bench(directory, "schedule"), "--file", file.name, "--verify"])

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bench: the pure parts of the driver.
+ * bench: the parts of the benches that need no run: options, launchers, memory, statistics, fits.
  */
 #include "bench/tools/fit.h"
 #include "bench/launch/memory.h"
@@ -50,16 +50,18 @@ static void sizes_have_letters(void)
 
 static void blocks_are_multiples_of_16_bytes(void)
 {
-    const struct bench_case gather =
-        bench_case_of(GYRE_COLL_ALL_GATHER, 3, 1000, GYRE_FLOAT32, GYRE_SUM, 0);
+    const struct bench_case gather = bench_case_of(
+        &(struct bench_case){.coll = GYRE_COLL_ALL_GATHER, .n_bytes = 1000, .dtype = GYRE_FLOAT32},
+        3);
     CHECK_MSG(gather.count == 80 && gather.n_bytes == 960, "%zu, %zu", gather.count,
               gather.n_bytes);
-    const struct bench_case reduce =
-        bench_case_of(GYRE_COLL_ALL_REDUCE, 3, 1000, GYRE_FLOAT64, GYRE_SUM, 0);
+    const struct bench_case reduce = bench_case_of(
+        &(struct bench_case){.coll = GYRE_COLL_ALL_REDUCE, .n_bytes = 1000, .dtype = GYRE_FLOAT64},
+        3);
     CHECK(reduce.count == 125 && reduce.n_bytes == 1000);
 }
 
-/* Measurements of a machine that is exactly as the model says, by every algorithm. */
+/* Measurements of a machine that behaves exactly like the model, by every algorithm. */
 static size_t make_rows(const struct gyre_tuner_facts *facts, const struct gyre_cost *truth,
                         struct bench_fit_row *rows)
 {
@@ -106,7 +108,7 @@ static void a_fit_finds_the_machine_that_was_measured(void)
         CHECK_MSG(rows[i].predicted_us < rows[i].us * 1.03 &&
                       rows[i].us < rows[i].predicted_us * 1.03,
                   "row %zu: %g us, predicted %g", i, rows[i].us, rows[i].predicted_us);
-    /* A call that a neighbour disturbed does not spoil the others. */
+    /* A call that a neighbour disturbed does not change the others. */
     rows[5].us *= 20;
     found = gyre_cost_host;
     CHECK_OK(bench_fit(&facts, rows, n_rows, &found, &fit));
@@ -266,7 +268,7 @@ static void reports_of_a_sweep_keep_folder_and_extension(void)
                 GYRE_ERROR_INVALID_ARGUMENT, "too long");
 }
 
-/* Terms of `allreduce` or `reduce` with one option. */
+/* The texts of the options of a program that is given one option. */
 static struct bench_option_texts texts_with(const char *program, const char *option,
                                             const char *value)
 {
@@ -376,16 +378,16 @@ static void memory_is_predicted_by_what_must_be_touched(void)
     CHECK(memory.comms_bytes == 0);
     memory = predict(GYRE_COLL_SEND_RECV, 100, 1024, 1024); /* two peers each */
     CHECK(memory.buffers_bytes == 1024 * 2 * 128ULL && memory.comms_bytes == 4096 * MIB);
-    /* All pairs, four slots of one channel or more; never more than the slabs. */
+    /* All pairs need four slots of one channel at least, and never more than the slabs. */
     memory = predict(GYRE_COLL_ALL_TO_ALL, MIB, 64, 64);
     CHECK(memory.comms_bytes >= 64 * (64 * 4096 + 63 * 4 * 4096));
     CHECK(memory.comms_bytes <= 64 * (64 * 4096 + GYRE_FIFO_BUDGET_BYTES));
-    /* Fewer bytes than ranks: nothing is sent. */
+    /* With fewer bytes than ranks nothing is sent. */
     memory = predict(GYRE_COLL_ALL_TO_ALL, 32, 64, 64);
     CHECK(memory.comms_bytes == 64 * 64 * 4096);
 }
 
-/* Between processes slabs are reserved whole. */
+/* The slabs of processes are reserved as a whole. */
 static void memory_of_processes_is_that_of_their_slabs(void)
 {
     const struct gyre_fifo_spec spec =
@@ -416,7 +418,7 @@ static void too_little_memory_is_refused_with_what_fits(void)
                 "0.0 GiB are left by it: give a smaller -b and -e");
 }
 
-/* A file of the folder that stands for the root of a file system; with its folders. */
+/* Writes a file, and the folders above it, below a folder that stands for the root. */
 static void put_file(const char *root, const char *path, const char *text)
 {
     char whole[256];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bench: another engine beside gyre, in one mode and in two, and NCCL's windows over a stand-in.
+ * bench: comparing gyre with another engine of one mode and of two, and NCCL's windows with a
+ * stand-in for NCCL.
  */
 #include "bench/engines/accuracy.h"
 #include "bench/engines/compare.h"
@@ -20,7 +21,8 @@ static void the_fastest_mode_is_the_reference(void)
     CHECK(comparison.mode == 1 && comparison.reference_us == 30);
     CHECK(comparison.mode_us[0] == 44 && comparison.mode_us[1] == 30);
     CHECK(comparison.gyre_us == 20);
-    /* by round 30/10, 25/20, 60/30; too few rounds for an interval: all of them */
+    /* The ratios of the rounds are 30/10, 25/20 and 60/30. So few rounds give no interval, so it
+     * spans all of them. */
     CHECK(comparison.ratio == 2 && comparison.ratio_low == 1.25 && comparison.ratio_high == 3);
 }
 
@@ -139,8 +141,9 @@ static void an_engines_own_buffers_are_filled_and_checked(void)
     unsigned char send[4112], recv[4112];
     struct engine engine = {.own = {send, recv, sizeof(send)}};
     const struct bench_engine reference = {&engine_ops, &engine};
-    const struct bench_case what =
-        bench_case_of(GYRE_COLL_ALL_REDUCE, 1, 4096, GYRE_FLOAT32, GYRE_SUM, 0);
+    const struct bench_case what = bench_case_of(
+        &(struct bench_case){.coll = GYRE_COLL_ALL_REDUCE, .n_bytes = 4096, .dtype = GYRE_FLOAT32},
+        1);
     const struct bench_call call = bench_call_of(&alone.rank, &alone.rank.buffers, &what, false);
     struct bench_comparison comparison = {.is_present = false};
     CHECK_OK(bench_compare(&alone.rank, &reference, &call, &comparison));
@@ -154,7 +157,7 @@ static void an_engines_own_buffers_are_filled_and_checked(void)
     engine.is_wrong = true;
     CHECK_FAILS(bench_compare(&alone.rank, &reference, &call, &comparison), GYRE_ERROR_INTERNAL,
                 "engine itself gave 1 wrong values (a bit is flipped)");
-    CHECK(alone.rank.has_failed); /* and has said so, once */
+    CHECK(alone.rank.has_failed); /* and has printed the cause once */
     close_alone(&alone);
 }
 
@@ -198,12 +201,12 @@ static void windows_are_symmetric_and_hold_both_buffers(void)
     memset(windows.buffers.recv, 2, windows.buffers.n_bytes);
     bench_nccl_windows_close(&windows, true);
     CHECK(counts->n_windows_gone == 2 && counts->n_freed == 2);
-    bench_nccl_windows_close(&windows, true); /* nothing twice */
+    bench_nccl_windows_close(&windows, true); /* closing twice does nothing */
     CHECK(counts->n_windows_gone == 2 && counts->n_freed == 2);
 
     CHECK_OK(bench_nccl_windows_load(library, "fake", &windows));
     CHECK_OK(bench_nccl_windows_open(&alone.rank.member, &alone, 1, &windows));
-    bench_nccl_windows_close(&windows, false); /* nobody to deregister with */
+    bench_nccl_windows_close(&windows, false); /* the communicator was aborted */
     CHECK(counts->n_windows_gone == 2 && counts->n_freed == 4);
     close_alone(&alone);
 }
