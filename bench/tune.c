@@ -10,6 +10,7 @@
 #include "bench/tools/fit.h"
 #include "bench/report/report_reader.h"
 #include "core/base/util.h"
+#include "core/comm/local.h"
 
 #include <errno.h>
 #include <math.h>
@@ -195,8 +196,8 @@ static gyre_status tune(struct bench_rank *rank)
         take_trials(trials, rows);
         status = rank->options->from_folder != NULL
                      ? tune_from_reports(rank, rows)
-                     : fit_and_write(rank, gyre_plan_facts(rank->comm), gyre_plan_cost(rank->comm),
-                                     rows);
+                     : fit_and_write(rank, gyre_plan_facts(gyre_comm_plans(rank->comm)),
+                                     gyre_plan_cost(gyre_comm_plans(rank->comm)), rows);
     }
     free(rows);
     free(trials);

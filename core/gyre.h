@@ -60,8 +60,9 @@
  *     core/comm/make.c          gyre_get_unique_id gyre_comm_init_rank gyre_comm_init_all
  *     core/comm/split.c         gyre_comm_split gyre_comm_shrink
  *     core/comm/comm.c          gyre_comm_finalize gyre_comm_destroy gyre_comm_abort
- *                               gyre_comm_count gyre_comm_rank gyre_comm_device gyre_comm_exchange
+ *                               gyre_comm_count gyre_comm_rank gyre_comm_device
  *                               gyre_comm_last_error gyre_comm_async_error
+ *     core/comm/exchange.c      gyre_comm_exchange
  *     core/comm/api.c           gyre_all_reduce gyre_broadcast gyre_reduce gyre_all_gather
  *                               gyre_reduce_scatter gyre_all_to_all gyre_gather gyre_scatter
  *                               gyre_send gyre_recv gyre_op_create_premul_sum gyre_op_destroy

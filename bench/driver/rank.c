@@ -5,6 +5,7 @@
 #include "bench/driver/rank.h"
 
 #include "core/base/util.h"
+#include "core/comm/local.h"
 #include "kernels/pattern.h"
 
 #include <stdio.h>
@@ -83,7 +84,7 @@ gyre_status bench_rank_open(struct bench_rank *rank, const gyre_unique_id *id,
                             gyre_comm *const *comms_of_process)
 {
     GYRE_TRY(open_comm(rank, id, comms_of_process));
-    GYRE_TRY(gyre_plan_restrict(rank->comm, &rank->allowed));
+    GYRE_TRY(gyre_plan_restrict(gyre_comm_plans(rank->comm), &rank->allowed));
     return open_buffers(rank);
 }
 

@@ -10,6 +10,7 @@
 #include "bench/engines/compare.h"
 #include "bench/report/output.h"
 #include "bench/tools/predict.h"
+#include "core/comm/local.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -150,7 +151,7 @@ static gyre_status describe_row(struct table *table, struct bench_row *row)
     /* Describing a call simulates it. For many ranks that takes memory and time, so only rank 0
      * does it. */
     if (table->output != NULL &&
-        gyre_plan_describe(rank->comm, &planned, &row->plan) != GYRE_SUCCESS)
+        gyre_plan_describe(gyre_comm_plans(rank->comm), &planned, &row->plan) != GYRE_SUCCESS)
         row->plan = (struct gyre_plan_summary){0}; /* the report then has no plan */
     if (table->run->options.json_path == NULL)
         return GYRE_SUCCESS;

@@ -7,6 +7,7 @@
 
 #include "bench/driver/measure.h"
 #include "core/base/util.h"
+#include "core/comm/local.h"
 #include "core/plan/plan.h"
 #include "kernels/accuracy.h"
 
@@ -151,7 +152,7 @@ static void print_line(const struct bench_rank *rank, const struct bench_case *w
     const struct gyre_call planned = {
         .coll = what->coll, .count = what->count, .dtype = what->dtype, .op = what->op};
     struct gyre_plan_summary plan;
-    if (gyre_plan_describe(rank->comm, &planned, &plan) != GYRE_SUCCESS)
+    if (gyre_plan_describe(gyre_comm_plans(rank->comm), &planned, &plan) != GYRE_SUCCESS)
         plan = (struct gyre_plan_summary){.algorithm = "-", .proto = "-"};
     printf("%12zu  %-8s  %-8s  %-6s  %9.3e  %9.3e", what->n_bytes, gyre_dtype_names[what->dtype],
            plan.algorithm, plan.proto, gyre->accuracy.max, gyre->accuracy.mean);

@@ -7,6 +7,7 @@
 
 #include "bench/driver/measure.h"
 #include "bench/tools/trials.h"
+#include "core/comm/local.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -28,7 +29,7 @@ struct summary {
 
 static void print_header(const struct bench_rank *rank)
 {
-    const struct gyre_tuner_facts *facts = gyre_plan_facts(rank->comm);
+    const struct gyre_tuner_facts *facts = gyre_plan_facts(gyre_comm_plans(rank->comm));
     printf("# %s, %d ranks on %u hosts; constants: %s; choices by %s\n",
            gyre_collectives[rank->kind->coll].name, rank->member.n_ranks, facts->n_hosts,
            facts->cost != NULL ? "GYRE_TUNING_FILE" : "shipped",

@@ -8,6 +8,7 @@
 #include "bench/driver/measure.h"
 #include "bench/driver/stats.h"
 #include "core/base/util.h"
+#include "core/comm/local.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -50,13 +51,13 @@ static void add_trial(const struct bench_rank *rank, const struct bench_case *wh
                       const struct gyre_choice *forced, int first, struct bench_trials *trials)
 {
     struct bench_trial trial = {.what = *what, .is_tuned = forced == NULL};
-    gyre_plan_force(rank->comm, forced);
+    gyre_plan_force(gyre_comm_plans(rank->comm), forced);
     struct gyre_plan_summary summary;
     const struct gyre_call call = call_of(what);
-    gyre_status status = gyre_plan_choice(rank->comm, &call, &trial.choice);
+    gyre_status status = gyre_plan_choice(gyre_comm_plans(rank->comm), &call, &trial.choice);
     if (status == GYRE_SUCCESS)
-        status = gyre_plan_describe(rank->comm, &call, &summary);
-    gyre_plan_force(rank->comm, NULL);
+        status = gyre_plan_describe(gyre_comm_plans(rank->comm), &call, &summary);
+    gyre_plan_force(gyre_comm_plans(rank->comm), NULL);
     if (status != GYRE_SUCCESS || trials->n_trials == BENCH_MAX_TRIALS)
         return;
     trial.choice.n_channels =
@@ -72,7 +73,7 @@ static void add_algorithm(const struct bench_rank *rank, const struct bench_case
                           const struct gyre_choice *algorithm, int first,
                           struct bench_trials *trials)
 {
-    const struct gyre_tuner_facts *facts = gyre_plan_facts(rank->comm);
+    const struct gyre_tuner_facts *facts = gyre_plan_facts(gyre_comm_plans(rank->comm));
     const uint32_t most_bytes =
         gyre_tuner_payload_bytes(&facts->spec, algorithm->algorithm, algorithm->proto, false) / 16 *
         16;
@@ -93,10 +94,10 @@ gyre_status bench_add_trials(const struct bench_rank *rank, const struct bench_c
                              struct bench_trials *trials)
 {
     const struct gyre_call call = call_of(what);
-    const struct gyre_tuner_facts facts = gyre_plan_facts_of(rank->comm, &call);
+    const struct gyre_tuner_facts facts = gyre_plan_facts_of(gyre_comm_plans(rank->comm), &call);
     const int first = trials->n_trials;
     struct gyre_plan_summary summary;
-    const gyre_status status = gyre_plan_describe(rank->comm, &call, &summary);
+    const gyre_status status = gyre_plan_describe(gyre_comm_plans(rank->comm), &call, &summary);
     if (status != GYRE_SUCCESS && rank->window != 0)
         return gyre_fail_context(status, "here calls are planned as if in no window");
     GYRE_TRY(status);
@@ -121,10 +122,10 @@ gyre_status bench_add_trials(const struct bench_rank *rank, const struct bench_c
 static gyre_status wait_for_all_ranks(const struct bench_rank *rank,
                                       const struct bench_trial *trial)
 {
-    gyre_plan_force(rank->comm, NULL);
+    gyre_plan_force(gyre_comm_plans(rank->comm), NULL);
     const gyre_status status = gyre_all_reduce(rank->buffers.send, rank->buffers.send, 1,
                                                GYRE_FLOAT32, GYRE_SUM, rank->comm, rank->stream);
-    gyre_plan_force(rank->comm, &trial->choice);
+    gyre_plan_force(gyre_comm_plans(rank->comm), &trial->choice);
     GYRE_TRY(status);
     return bench_wait(rank);
 }
@@ -163,12 +164,12 @@ static gyre_status time_trial(struct bench_rank *rank, const struct bench_trial 
                               size_t n)
 {
     const struct bench_call call = bench_call_of(rank, &rank->buffers, &trial->what, false);
-    gyre_plan_force(rank->comm, &trial->choice);
+    gyre_plan_force(gyre_comm_plans(rank->comm), &trial->choice);
     GYRE_TRY(bench_ranks_barrier(&rank->member));
     const gyre_status status = rank->options->n_graph_launches > 0
                                    ? time_captured(rank, &call, us, n)
                                    : time_calls(rank, trial, &call, us, n);
-    gyre_plan_force(rank->comm, NULL);
+    gyre_plan_force(gyre_comm_plans(rank->comm), NULL);
     GYRE_TRY(bench_rank_agree(rank, status));
     return bench_max_over_ranks(rank, us, n);
 }

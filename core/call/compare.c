@@ -12,23 +12,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-bool gyre_compares_calls(const gyre_comm *comm)
+bool gyre_compares_calls(const struct gyre_caller *caller)
 {
-    return gyre_param_is_set(&comm->params, GYRE_PARAM_CHECK);
+    return gyre_param_is_set(&caller->member->params, GYRE_PARAM_CHECK);
 }
 
-gyre_status gyre_compare_call(gyre_comm *comm, const struct gyre_record *record)
+gyre_status gyre_compare_call(struct gyre_caller *caller, const struct gyre_record *record)
 {
-    const size_t n = (size_t)comm->n_ranks;
+    const size_t n = (size_t)caller->member->n_ranks;
     struct gyre_record *all = malloc(n * sizeof(*all));
     if (all == NULL)
-        return gyre_comm_give_up(comm, gyre_fail_errno(ENOMEM, "GYRE_CHECK=calls"));
-    gyre_comm_wait_ready(comm); /* a split of the same group uses the bootstrap too */
-    gyre_status status =
-        comm->bootstrap->ops->all_gather(comm->bootstrap, record, sizeof(*record), all);
-    if (status != GYRE_SUCCESS && gyre_fault_is_raised(&comm->fault))
-        status = gyre_fault_status(&comm->fault); /* what ended the communicator says more */
-    for (int rank = 1; rank < comm->n_ranks && status == GYRE_SUCCESS; rank++) {
+        return caller->ops->give_up(caller, gyre_fail_errno(ENOMEM, "GYRE_CHECK=calls"));
+    caller->ops->wait_ready(caller); /* a split of the same group uses the bootstrap too */
+    gyre_status status = caller->member->bootstrap->ops->all_gather(caller->member->bootstrap,
+                                                                    record, sizeof(*record), all);
+    if (status != GYRE_SUCCESS && gyre_fault_is_raised(&caller->member->fault))
+        status =
+            gyre_fault_status(&caller->member->fault); /* what ended the communicator says more */
+    for (int rank = 1; rank < caller->member->n_ranks && status == GYRE_SUCCESS; rank++) {
         if (gyre_record_fits(&all[0], &all[rank]) && all[0].sequence == all[rank].sequence)
             continue;
         char first[160];
@@ -37,9 +38,10 @@ gyre_status gyre_compare_call(gyre_comm *comm, const struct gyre_record *record)
             GYRE_ERROR_INVALID_USAGE,
             "calls do not fit: rank 0 (%s) called %s, rank %d (%s) called %s; no data "
             "was moved",
-            comm->links.infos[0].host_name, gyre_record_text(&all[0], first, sizeof(first)), rank,
-            comm->links.infos[rank].host_name, gyre_record_text(&all[rank], other, sizeof(other)));
-        gyre_fault_raise(&comm->fault, status, gyre_cause());
+            caller->links->infos[0].host_name, gyre_record_text(&all[0], first, sizeof(first)),
+            rank, caller->links->infos[rank].host_name,
+            gyre_record_text(&all[rank], other, sizeof(other)));
+        gyre_fault_raise(&caller->member->fault, status, gyre_cause());
     }
     free(all);
     return status;
@@ -48,7 +50,7 @@ gyre_status gyre_compare_call(gyre_comm *comm, const struct gyre_record *record)
 /* ---- the calls of a group ----------------------------------------------------------------- */
 
 struct gyre_comparer {
-    gyre_comm *comm;
+    struct gyre_caller *caller;
     const struct gyre_pending *calls;
     size_t n_calls;
     uint64_t n_before; /* collectives of the communicator before the group */
@@ -79,28 +81,28 @@ static void *run_comparer(void *argument)
     gyre_status status = GYRE_SUCCESS;
     for (size_t i = 0; i < comparer->n_calls && status == GYRE_SUCCESS; i++) {
         const struct gyre_pending *pending = &comparer->calls[i];
-        if (pending->comm != comparer->comm || pending->call.coll == GYRE_COLL_SEND_RECV)
+        if (pending->caller != comparer->caller || pending->call.coll == GYRE_COLL_SEND_RECV)
             continue;
         struct gyre_record record = gyre_launch_record(&pending->call);
         record.sequence = ++sequence; /* the one that the board gives when it is launched */
-        status = gyre_compare_call(comparer->comm, &record);
+        status = gyre_compare_call(comparer->caller, &record);
         report(comparer, status);
     }
     return NULL;
 }
 
-gyre_status gyre_comparer_start(gyre_comm *comm, const struct gyre_pending *calls, size_t n_calls,
-                                struct gyre_comparer **comparer_out)
+gyre_status gyre_comparer_start(struct gyre_caller *caller, const struct gyre_pending *calls,
+                                size_t n_calls, struct gyre_comparer **comparer_out)
 {
     struct gyre_comparer *comparer = calloc(1, sizeof(*comparer));
     if (comparer == NULL)
-        return gyre_comm_give_up(comm, gyre_fail_errno(ENOMEM, "GYRE_CHECK=calls"));
-    comparer->comm = comm;
+        return caller->ops->give_up(caller, gyre_fail_errno(ENOMEM, "GYRE_CHECK=calls"));
+    comparer->caller = caller;
     comparer->calls = calls;
     comparer->n_calls = n_calls;
-    pthread_mutex_lock(&comm->board.lock);
-    comparer->n_before = comm->board.n_collectives;
-    pthread_mutex_unlock(&comm->board.lock);
+    pthread_mutex_lock(&caller->board.lock);
+    comparer->n_before = caller->board.n_collectives;
+    pthread_mutex_unlock(&caller->board.lock);
     pthread_mutex_init(&comparer->lock, NULL);
     pthread_cond_init(&comparer->changed, NULL);
     const gyre_status status =
@@ -112,7 +114,7 @@ gyre_status gyre_comparer_start(gyre_comm *comm, const struct gyre_pending *call
     pthread_cond_destroy(&comparer->changed);
     pthread_mutex_destroy(&comparer->lock);
     free(comparer);
-    return gyre_comm_give_up(comm, status);
+    return caller->ops->give_up(caller, status);
 }
 
 gyre_status gyre_comparer_take(struct gyre_comparer *comparer)

@@ -9,12 +9,12 @@
 #include "core/call/launch.h"
 
 /** gyre_compares_calls - was the communicator made with GYRE_CHECK=calls? */
-bool gyre_compares_calls(const gyre_comm *comm);
+bool gyre_compares_calls(const struct gyre_caller *caller);
 
 /** gyre_compare_call - wait for all ranks' records of a collective and compare them. A difference
  * ends the communicator on every rank. Errors: INVALID_USAGE naming both calls, or what ended the
  * communicator meanwhile. */
-gyre_status gyre_compare_call(gyre_comm *comm, const struct gyre_record *record);
+gyre_status gyre_compare_call(struct gyre_caller *caller, const struct gyre_record *record);
 
 /* Compares the collectives of one communicator in a group, on a thread of its own and ahead of the
  * launches. The other ranks may be served by the thread that launches: it would wait for itself. */
@@ -23,8 +23,8 @@ struct gyre_comparer;
 /** gyre_comparer_start - @calls: the group's; they stay where they are until the comparer's end.
  * Errors: OUT_OF_MEMORY, SYSTEM; the communicator then ends on all ranks, which wait for this one.
  */
-gyre_status gyre_comparer_start(gyre_comm *comm, const struct gyre_pending *calls, size_t n_calls,
-                                struct gyre_comparer **comparer_out);
+gyre_status gyre_comparer_start(struct gyre_caller *caller, const struct gyre_pending *calls,
+                                size_t n_calls, struct gyre_comparer **comparer_out);
 
 /** gyre_comparer_take - wait until the communicator's next collective of the group is compared.
  * Errors: those of gyre_compare_call(). */

@@ -3,6 +3,8 @@
  * Groups: calls of one thread are collected, and launched together by the outermost end (launch.c)
  * or only predicted. A call outside a group is a group of one.
  */
+#include "core/call/group.h"
+
 #include "core/call/launch.h"
 
 #include <errno.h>
@@ -16,9 +18,9 @@ struct group {
     struct gyre_pending *calls;
     size_t n_calls;
     size_t max_calls;
-    struct gyre_making **makings; /* under way on threads of their own */
-    int n_makings;
-    int max_makings;
+    struct gyre_group_task **tasks; /* under way on threads of their own */
+    int n_tasks;
+    int max_tasks;
     bool has_background; /* something of a communicator that does not block */
 };
 
@@ -29,10 +31,10 @@ bool gyre_group_is_open(void)
     return group.depth > 0;
 }
 
-gyre_status gyre_group_submit(gyre_comm *comm, struct gyre_call *call)
+gyre_status gyre_group_submit(struct gyre_caller *caller, struct gyre_call *call)
 {
     if (group.depth == 0)
-        return gyre_launch_one(comm, call);
+        return gyre_launch_one(caller, call);
     if (group.n_calls == group.max_calls) {
         const size_t more = group.max_calls > 0 ? group.max_calls * 2 : 32;
         struct gyre_pending *calls = realloc(group.calls, more * sizeof(*calls));
@@ -41,24 +43,23 @@ gyre_status gyre_group_submit(gyre_comm *comm, struct gyre_call *call)
         group.calls = calls;
         group.max_calls = more;
     }
-    group.calls[group.n_calls++] = (struct gyre_pending){comm, *call, false};
+    group.calls[group.n_calls++] = (struct gyre_pending){caller, caller->ops, *call, false};
     return GYRE_SUCCESS;
 }
 
-gyre_status gyre_group_add(struct gyre_making *making)
+gyre_status gyre_group_add(struct gyre_group_task *task)
 {
-    if (group.n_makings == group.max_makings) {
-        const int more = group.max_makings > 0 ? group.max_makings * 2 : 8;
-        struct gyre_making **makings =
-            realloc(group.makings, (size_t)more * sizeof(struct gyre_making *));
-        if (makings == NULL) {
-            gyre_making_finish(making); /* nobody else would */
+    if (group.n_tasks == group.max_tasks) {
+        const int more = group.max_tasks > 0 ? group.max_tasks * 2 : 8;
+        struct gyre_group_task **tasks = realloc(group.tasks, (size_t)more * sizeof(*tasks));
+        if (tasks == NULL) {
+            task->finish(task); /* nobody else would */
             return gyre_fail_errno(ENOMEM, "group of %d inits", more);
         }
-        group.makings = makings;
-        group.max_makings = more;
+        group.tasks = tasks;
+        group.max_tasks = more;
     }
-    group.makings[group.n_makings++] = making;
+    group.tasks[group.n_tasks++] = task;
     return GYRE_SUCCESS;
 }
 
@@ -83,17 +84,17 @@ static struct group take_group(void)
 
 static void free_group(const struct group *ending)
 {
-    free(ending->makings);
+    free(ending->tasks);
     free(ending->calls);
 }
 
 /* All are waited for; the first failure is the group's. */
-static gyre_status finish_makings(const struct group *ending)
+static gyre_status finish_tasks(const struct group *ending)
 {
     gyre_status status = GYRE_SUCCESS;
     char cause[GYRE_CAUSE_MAX_BYTES] = "";
-    for (int i = 0; i < ending->n_makings; i++) {
-        const gyre_status made = gyre_making_finish(ending->makings[i]);
+    for (int i = 0; i < ending->n_tasks; i++) {
+        const gyre_status made = ending->tasks[i]->finish(ending->tasks[i]);
         if (status != GYRE_SUCCESS || made == GYRE_SUCCESS)
             continue;
         status = made;
@@ -111,7 +112,7 @@ gyre_status gyre_group_end(void)
     if (--group.depth > 0)
         return GYRE_SUCCESS;
     const struct group ending = take_group();
-    gyre_status status = finish_makings(&ending);
+    gyre_status status = finish_tasks(&ending);
     if (status == GYRE_SUCCESS && ending.n_calls > 0)
         status = gyre_launch_all(ending.calls, ending.n_calls);
     if (status == GYRE_SUCCESS && ending.has_background)
@@ -127,7 +128,7 @@ gyre_status gyre_group_cancel(void)
                          group.depth == 0 ? "without group_start on this thread"
                                           : "inside another group: only the outermost ends");
     const struct group ending = take_group();
-    gyre_status status = finish_makings(&ending);
+    gyre_status status = finish_tasks(&ending);
     if (status == GYRE_SUCCESS && ending.has_background)
         status = GYRE_IN_PROGRESS;
     free_group(&ending);
@@ -136,7 +137,8 @@ gyre_status gyre_group_cancel(void)
 
 /* ---- simulation --------------------------------------------------------------------------- */
 
-static gyre_status predict_call(gyre_comm *comm, const struct gyre_call *call, double *time_ns_out)
+static gyre_status predict_call(const struct gyre_caller *caller, const struct gyre_call *call,
+                                double *time_ns_out)
 {
     const uint64_t n_bytes = call->count * gyre_dtype_bytes(call->dtype);
     struct gyre_choice choice;
@@ -145,11 +147,11 @@ static gyre_status predict_call(gyre_comm *comm, const struct gyre_call *call, d
                          "group_simulate_end: the group has sends or receives; only collectives "
                          "can be predicted");
     *time_ns_out = 0;
-    if (call->count == 0 || comm->n_ranks == 1)
+    if (call->count == 0 || caller->member->n_ranks == 1)
         return GYRE_SUCCESS;
-    GYRE_TRY(gyre_plan_choice(comm, call, &choice));
-    return gyre_tuner_predict(gyre_plan_facts(comm), gyre_plan_cost(comm), call->coll, &choice,
-                              n_bytes, time_ns_out);
+    GYRE_TRY(gyre_plan_choice(caller->plans, call, &choice));
+    return gyre_tuner_predict(gyre_plan_facts(caller->plans), gyre_plan_cost(caller->plans),
+                              call->coll, &choice, n_bytes, time_ns_out);
 }
 
 /* All calls of the communicator whose first call is calls[first]; 0 if it is not the first. */
@@ -158,13 +160,13 @@ static gyre_status predict_comm(const struct gyre_pending *calls, size_t n_calls
 {
     *time_ns_out = 0;
     for (size_t i = 0; i < first; i++)
-        if (calls[i].comm == calls[first].comm)
+        if (calls[i].caller == calls[first].caller)
             return GYRE_SUCCESS;
     for (size_t i = first; i < n_calls; i++) {
         double time_ns;
-        if (calls[i].comm != calls[first].comm)
+        if (calls[i].caller != calls[first].caller)
             continue;
-        GYRE_TRY(predict_call(calls[i].comm, &calls[i].call, &time_ns));
+        GYRE_TRY(predict_call(calls[i].caller, &calls[i].call, &time_ns));
         *time_ns_out += time_ns;
     }
     return GYRE_SUCCESS;
@@ -179,7 +181,7 @@ gyre_status gyre_group_simulate_end(double *time_us_out)
                          group.depth == 0 ? "without group_start on this thread"
                                           : "inside another group: only the outermost knows all");
     const struct group ending = take_group();
-    gyre_status status = finish_makings(&ending);
+    gyre_status status = finish_tasks(&ending);
     double longest_ns = 0;
     for (size_t i = 0; i < ending.n_calls && status == GYRE_SUCCESS; i++) {
         double time_ns = 0;

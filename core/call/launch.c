@@ -18,45 +18,46 @@
 /* A host stream runs one launch after the other: of two ranks of a communicator on one stream, the
  * first would wait for the second for ever. GPUs: every rank has one of its own, and its streams.
  */
-static gyre_status take_stream(gyre_comm *comm, gyre_stream stream)
+static gyre_status take_stream(struct gyre_caller *caller, gyre_stream stream)
 {
     gyre_stream own;
-    if (comm->device_info.kind != GYRE_DEVICE_HOST)
+    if (caller->member->device_info.kind != GYRE_DEVICE_HOST)
         return GYRE_SUCCESS;
     GYRE_TRY(gyre_host_stream_resolve(stream, &own));
-    if (gyre_load_acquire_u64(&comm->stream) == (uint64_t)(uintptr_t)own)
+    if (gyre_load_acquire_u64(&caller->stream) == (uint64_t)(uintptr_t)own)
         return GYRE_SUCCESS;
-    const int other = gyre_registry_take_stream(comm, own);
+    const int other = caller->ops->take_stream(caller, own);
     if (other < 0)
         return GYRE_SUCCESS;
-    return gyre_comm_give_up(
-        comm, gyre_fail(GYRE_ERROR_INVALID_USAGE,
-                        "rank %d of communicator %s was called on the stream where a call of rank "
-                        "%d waits for it: on the host each rank of a communicator needs a stream "
-                        "of its own (gyre_stream_create; NULL is one stream a thread)",
-                        comm->rank, comm->name, other));
+    return caller->ops->give_up(
+        caller,
+        gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                  "rank %d of communicator %s was called on the stream where a call of rank "
+                  "%d waits for it: on the host each rank of a communicator needs a stream "
+                  "of its own (gyre_stream_create; NULL is one stream a thread)",
+                  caller->member->rank, caller->member->name, other));
 }
 
 /* The call has its number, but this rank alone does not take part in it: no later call of any rank
  * would fit. What all ranks are refused alike (usage, arguments, what is unsupported) is no failure
  * of the communicator. */
-static void end_unless_refused_alike(gyre_comm *comm, gyre_status status)
+static void end_unless_refused_alike(struct gyre_caller *caller, gyre_status status)
 {
     if (status == GYRE_ERROR_OUT_OF_MEMORY || status == GYRE_ERROR_SYSTEM)
-        gyre_fault_raise(&comm->fault, status, gyre_cause());
+        gyre_fault_raise(&caller->member->fault, status, gyre_cause());
 }
 
 /* Does the call end without any other rank? */
-static bool is_alone(const gyre_comm *comm, const struct gyre_call *call)
+static bool is_alone(const struct gyre_caller *caller, const struct gyre_call *call)
 {
-    return call->count == 0 || comm->n_ranks == 1 ||
-           (call->coll == GYRE_COLL_SEND_RECV && call->root == comm->rank);
+    return call->count == 0 || caller->member->n_ranks == 1 ||
+           (call->coll == GYRE_COLL_SEND_RECV && call->root == caller->member->rank);
 }
 
 /* Plan, record and launch calls that run at the same time. @comparer: NULL = this thread compares.
  */
-static gyre_status launch(gyre_comm *comm, const struct gyre_call *const *calls, int n_calls,
-                          gyre_stream stream, struct gyre_comparer *comparer)
+static gyre_status launch(struct gyre_caller *caller, const struct gyre_call *const *calls,
+                          int n_calls, gyre_stream stream, struct gyre_comparer *comparer)
 {
     struct gyre_work few[8];
     struct gyre_work *works = few;
@@ -64,39 +65,40 @@ static gyre_status launch(gyre_comm *comm, const struct gyre_call *const *calls,
         works = malloc((size_t)n_calls * sizeof(*works));
     if (works == NULL)
         return gyre_fail_errno(ENOMEM, "group of %d calls", n_calls);
-    const uint64_t n_launched = comm->executor->n_launched;
-    const bool compares = gyre_compares_calls(comm);
+    const uint64_t n_launched = caller->executor->n_launched;
+    const bool compares = gyre_compares_calls(caller);
     gyre_status status = GYRE_SUCCESS;
     bool waits = false; /* for other ranks */
     int n_works = 0;
     for (int i = 0; i < n_calls; i++) {
         struct gyre_record record = gyre_launch_record(calls[i]);
         if (record.coll == GYRE_COLL_SEND_RECV) /* collectives get theirs from the board */
-            record.sequence = ++comm->n_p2p[calls[i]->root * 2 + calls[i]->is_send];
-        const uint64_t index = gyre_board_post(&comm->board, &record);
-        gyre_health_posted(comm->health, &record);
+            record.sequence = ++caller->n_p2p[calls[i]->root * 2 + calls[i]->is_send];
+        const uint64_t index = gyre_board_post(&caller->board, &record);
+        caller->ops->posted(caller, &record);
         if (compares && record.coll != GYRE_COLL_SEND_RECV)
             GYRE_TRY_GOTO(status,
                           comparer != NULL ? gyre_comparer_take(comparer)
-                                           : gyre_compare_call(comm, &record),
+                                           : gyre_compare_call(caller, &record),
                           out);
         struct gyre_work *work = &works[n_works];
-        GYRE_TRY_GOTO(status, gyre_plan_work(comm, calls[i], work), out);
-        work->signature = gyre_record_signature(&record, comm->rank);
+        GYRE_TRY_GOTO(status, gyre_plan_work(caller->plans, calls[i], work), out);
+        work->signature = gyre_record_signature(&record, caller->member->rank);
         work->sequence = record.sequence;
-        gyre_health_launched(comm->health, n_launched + (uint64_t)n_works, index);
-        waits = waits || !is_alone(comm, calls[i]);
+        gyre_board_launched(&caller->board, n_launched + (uint64_t)n_works, index);
+        waits = waits || !is_alone(caller, calls[i]);
         n_works++;
     }
     if (waits) {
-        GYRE_TRY_GOTO(status, take_stream(comm, stream), out);
-        gyre_store_release_u64(&comm->stream_works, n_launched + (uint64_t)n_works);
+        GYRE_TRY_GOTO(status, take_stream(caller, stream), out);
+        gyre_store_release_u64(&caller->stream_works, n_launched + (uint64_t)n_works);
     }
-    GYRE_TRY_GOTO(status, comm->executor->ops->launch(comm->executor, works, n_works, stream), out);
-    if (!comm->executor->ops->helps)
-        gyre_links_wake(comm);
+    GYRE_TRY_GOTO(status, caller->executor->ops->launch(caller->executor, works, n_works, stream),
+                  out);
+    if (!caller->executor->ops->helps)
+        gyre_links_wake(caller->links);
 out:
-    end_unless_refused_alike(comm, status);
+    end_unless_refused_alike(caller, status);
     if (works != few)
         free(works);
     return status;
@@ -104,12 +106,12 @@ out:
 
 /* A send to oneself is one local copy: it takes the receive that matches it. */
 static struct gyre_pending *find_self_recv(struct gyre_pending *calls, size_t n_calls,
-                                           const gyre_comm *comm)
+                                           const struct gyre_caller *caller)
 {
     for (size_t i = 0; i < n_calls; i++)
-        if (calls[i].comm == comm && !calls[i].is_joined &&
+        if (calls[i].caller == caller && !calls[i].is_joined &&
             calls[i].call.coll == GYRE_COLL_SEND_RECV && !calls[i].call.is_send &&
-            calls[i].call.root == comm->rank)
+            calls[i].call.root == caller->member->rank)
             return &calls[i];
     return NULL;
 }
@@ -117,35 +119,36 @@ static struct gyre_pending *find_self_recv(struct gyre_pending *calls, size_t n_
 static gyre_status join_self_calls(struct gyre_pending *calls, size_t n_calls)
 {
     for (size_t i = 0; i < n_calls; i++) {
-        gyre_comm *comm = calls[i].comm;
+        struct gyre_caller *caller = calls[i].caller;
         struct gyre_call *call = &calls[i].call;
-        if (comm == NULL || call->coll != GYRE_COLL_SEND_RECV || call->root != comm->rank ||
-            !call->is_send)
+        if (caller == NULL || call->coll != GYRE_COLL_SEND_RECV ||
+            call->root != caller->member->rank || !call->is_send)
             continue;
-        struct gyre_pending *recv = find_self_recv(calls, n_calls, comm);
+        struct gyre_pending *recv = find_self_recv(calls, n_calls, caller);
         if (recv == NULL || recv->call.count != call->count || recv->call.dtype != call->dtype)
             return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                              "rank %d sends %zu x %s to itself: the same group needs a recv from "
                              "itself of as many elements of that type",
-                             comm->rank, (size_t)call->count, gyre_dtype_names[call->dtype]);
+                             caller->member->rank, (size_t)call->count,
+                             gyre_dtype_names[call->dtype]);
         call->recv = recv->call.recv;
         recv->is_joined = true;
     }
     for (size_t i = 0; i < n_calls; i++)
-        if (calls[i].comm != NULL && !calls[i].is_joined &&
+        if (calls[i].caller != NULL && !calls[i].is_joined &&
             calls[i].call.coll == GYRE_COLL_SEND_RECV && !calls[i].call.is_send &&
-            calls[i].call.root == calls[i].comm->rank)
+            calls[i].call.root == calls[i].caller->member->rank)
             return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                              "rank %d receives from itself without a send to itself in the group",
-                             calls[i].comm->rank);
+                             calls[i].caller->member->rank);
     return GYRE_SUCCESS;
 }
 
 /* Those of a wave that go by one protocol run at the same time, the protocols one after the other:
  * both ends of a message choose alike, by its size. Short messages go first: they may end without
  * their receivers. */
-static gyre_status launch_wave(gyre_comm *comm, const struct gyre_call *const *wave, int n_wave,
-                               const struct gyre_call **part, gyre_stream stream)
+static gyre_status launch_wave(struct gyre_caller *caller, const struct gyre_call *const *wave,
+                               int n_wave, const struct gyre_call **part, gyre_stream stream)
 {
     static const enum gyre_proto protos[] = {GYRE_PROTO_LL, GYRE_PROTO_LL128, GYRE_PROTO_SIMPLE};
     int n_launched = 0;
@@ -153,12 +156,12 @@ static gyre_status launch_wave(gyre_comm *comm, const struct gyre_call *const *w
         int n_part = 0;
         for (int i = 0; i < n_wave; i++) {
             struct gyre_choice choice;
-            GYRE_TRY(gyre_plan_choice(comm, wave[i], &choice));
+            GYRE_TRY(gyre_plan_choice(caller->plans, wave[i], &choice));
             if (choice.proto == protos[p])
                 part[n_part++] = wave[i];
         }
         if (n_part > 0)
-            GYRE_TRY(launch(comm, part, n_part, stream, NULL));
+            GYRE_TRY(launch(caller, part, n_part, stream, NULL));
         n_launched += n_part;
     }
     return n_launched == n_wave ? GYRE_SUCCESS
@@ -168,18 +171,18 @@ static gyre_status launch_wave(gyre_comm *comm, const struct gyre_call *const *w
 
 /* Of a run of point-to-point calls, those that may run together: the first on every pair and
  * direction. Both ends count alike, so wave k here meets wave k there. */
-static gyre_status launch_p2p(gyre_comm *comm, const struct gyre_call **run, int n_run,
+static gyre_status launch_p2p(struct gyre_caller *caller, const struct gyre_call **run, int n_run,
                               gyre_stream stream)
 {
     const struct gyre_call **wave = malloc((size_t)n_run * 2 * sizeof(*wave));
     const struct gyre_call **part = wave != NULL ? wave + n_run : NULL;
-    bool *is_busy = calloc((size_t)comm->n_ranks * 2, sizeof(*is_busy));
+    bool *is_busy = calloc((size_t)caller->member->n_ranks * 2, sizeof(*is_busy));
     gyre_status status =
         wave != NULL && is_busy != NULL ? GYRE_SUCCESS : gyre_fail_errno(ENOMEM, "group");
     while (status == GYRE_SUCCESS && n_run > 0) {
         int n_wave = 0;
         int n_later = 0;
-        memset(is_busy, 0, (size_t)comm->n_ranks * 2 * sizeof(*is_busy));
+        memset(is_busy, 0, (size_t)caller->member->n_ranks * 2 * sizeof(*is_busy));
         for (int i = 0; i < n_run; i++) {
             bool *busy = &is_busy[run[i]->root * 2 + run[i]->is_send];
             if (!*busy)
@@ -189,7 +192,7 @@ static gyre_status launch_p2p(gyre_comm *comm, const struct gyre_call **run, int
             *busy = true;
         }
         n_run = n_later;
-        status = launch_wave(comm, wave, n_wave, part, stream);
+        status = launch_wave(caller, wave, n_wave, part, stream);
     }
     free(is_busy);
     free(wave);
@@ -198,7 +201,7 @@ static gyre_status launch_p2p(gyre_comm *comm, const struct gyre_call **run, int
 
 /* One communicator's part of a group. */
 struct turn {
-    gyre_comm *comm;
+    struct gyre_caller *caller;
     size_t first; /* its first call, on whose stream all of its calls are launched */
     struct gyre_comparer *comparer;
 };
@@ -207,7 +210,7 @@ struct turn {
 static gyre_status launch_in_order(const struct turn *turn, const struct gyre_pending *calls,
                                    size_t n_calls)
 {
-    gyre_comm *comm = turn->comm;
+    struct gyre_caller *caller = turn->caller;
     const gyre_stream stream = calls[turn->first].call.stream;
     const struct gyre_call **run = malloc(n_calls * sizeof(*run));
     if (run == NULL)
@@ -216,20 +219,20 @@ static gyre_status launch_in_order(const struct turn *turn, const struct gyre_pe
     int n_run = 0;
     for (size_t i = turn->first; i < n_calls && status == GYRE_SUCCESS; i++) {
         const struct gyre_call *call = &calls[i].call;
-        if (calls[i].comm != comm || calls[i].is_joined)
+        if (calls[i].caller != caller || calls[i].is_joined)
             continue;
         if (call->coll == GYRE_COLL_SEND_RECV) {
             run[n_run++] = call;
             continue;
         }
         if (n_run > 0)
-            status = launch_p2p(comm, run, n_run, stream);
+            status = launch_p2p(caller, run, n_run, stream);
         n_run = 0;
         if (status == GYRE_SUCCESS)
-            status = launch(comm, &call, 1, stream, turn->comparer);
+            status = launch(caller, &call, 1, stream, turn->comparer);
     }
     if (status == GYRE_SUCCESS && n_run > 0)
-        status = launch_p2p(comm, run, n_run, stream);
+        status = launch_p2p(caller, run, n_run, stream);
     free(run);
     return status;
 }
@@ -239,7 +242,7 @@ static gyre_status launch_in_order(const struct turn *turn, const struct gyre_pe
 static size_t find_first(const struct gyre_pending *calls, size_t at)
 {
     size_t first = 0;
-    while (calls[first].comm != calls[at].comm)
+    while (calls[first].caller != calls[at].caller)
         first++;
     return first;
 }
@@ -250,14 +253,14 @@ static size_t find_first(const struct gyre_pending *calls, size_t at)
 static gyre_status order_streams(const struct gyre_pending *calls, size_t n_calls, bool go_ahead)
 {
     for (size_t i = 0; i < n_calls; i++) {
-        if (calls[i].comm == NULL)
+        if (calls[i].caller == NULL)
             continue;
-        struct gyre_device *device = calls[i].comm->device;
+        struct gyre_device *device = calls[i].caller->member->device;
         const gyre_stream stream = calls[find_first(calls, i)].call.stream;
         const gyre_stream other = calls[i].call.stream;
         bool is_done = other == stream;
         for (size_t j = 0; j < i && !is_done; j++)
-            is_done = calls[j].comm == calls[i].comm && calls[j].call.stream == other;
+            is_done = calls[j].caller == calls[i].caller && calls[j].call.stream == other;
         if (!is_done)
             GYRE_TRY(go_ahead ? device->ops->stream_follow(device, stream, other)
                               : device->ops->stream_follow(device, other, stream));
@@ -272,10 +275,10 @@ static gyre_status begin_all(struct gyre_pending *calls, size_t n_calls)
     char cause[GYRE_CAUSE_MAX_BYTES];
     gyre_status status = GYRE_SUCCESS;
     for (size_t i = 0; i < n_calls; i++) {
-        gyre_comm *comm = calls[i].comm;
-        if (comm == NULL || find_first(calls, i) != i)
+        struct gyre_caller *caller = calls[i].caller;
+        if (caller == NULL || find_first(calls, i) != i)
             continue;
-        const gyre_status begun = gyre_comm_begin_launch(comm);
+        const gyre_status begun = calls[i].ops->begin(caller);
         if (begun == GYRE_SUCCESS)
             continue;
         if (status == GYRE_SUCCESS) {
@@ -283,8 +286,8 @@ static gyre_status begin_all(struct gyre_pending *calls, size_t n_calls)
             snprintf(cause, sizeof(cause), "%s", gyre_cause());
         }
         for (size_t j = i; j < n_calls; j++)
-            if (calls[j].comm == comm)
-                calls[j].comm = NULL;
+            if (calls[j].caller == caller)
+                calls[j].caller = NULL;
     }
     if (status != GYRE_SUCCESS)
         gyre_set_cause(cause);
@@ -294,8 +297,8 @@ static gyre_status begin_all(struct gyre_pending *calls, size_t n_calls)
 static void end_all(const struct gyre_pending *calls, size_t n_calls)
 {
     for (size_t i = 0; i < n_calls; i++)
-        if (calls[i].comm != NULL && find_first(calls, i) == i)
-            gyre_comm_end_call(calls[i].comm);
+        if (calls[i].caller != NULL && find_first(calls, i) == i)
+            calls[i].ops->end(calls[i].caller);
 }
 
 /* Load what the calls need before the first is launched, so that launches follow each other
@@ -303,9 +306,9 @@ static void end_all(const struct gyre_pending *calls, size_t n_calls)
 static void prepare_all(const struct gyre_pending *calls, size_t n_calls)
 {
     for (size_t i = 0; i < n_calls; i++)
-        if (calls[i].comm != NULL && !calls[i].is_joined)
+        if (calls[i].caller != NULL && !calls[i].is_joined)
             /* What fails here fails again, and is told, when it is launched. */
-            (void)gyre_plan_prepare(calls[i].comm, &calls[i].call);
+            (void)gyre_plan_prepare(calls[i].caller->plans, &calls[i].call);
 }
 
 /* Communicators in the order in which they were made. It is a total order of what all ranks of a
@@ -316,10 +319,10 @@ static int compare_turns(const void *left, const void *right)
 {
     const struct turn *a = left;
     const struct turn *b = right;
-    if (a->comm->number != b->comm->number)
-        return a->comm->number < b->comm->number ? -1 : 1;
-    if (a->comm->job != b->comm->job) /* made at the same time */
-        return a->comm->job < b->comm->job ? -1 : 1;
+    if (a->caller->member->number != b->caller->member->number)
+        return a->caller->member->number < b->caller->member->number ? -1 : 1;
+    if (a->caller->member->job != b->caller->member->job) /* made at the same time */
+        return a->caller->member->job < b->caller->member->job ? -1 : 1;
     return a->first < b->first ? -1 : 1;
 }
 
@@ -329,13 +332,13 @@ static gyre_status launch_turns(struct turn *turns, size_t n_turns,
     gyre_status status = GYRE_SUCCESS;
     char cause[GYRE_CAUSE_MAX_BYTES] = "";
     for (size_t i = 0; i < n_turns && n_turns > 1; i++)
-        if (gyre_compares_calls(turns[i].comm))
+        if (gyre_compares_calls(turns[i].caller))
             /* What fails here ends the communicator, and its launches say so. */
-            (void)gyre_comparer_start(turns[i].comm, calls, n_calls, &turns[i].comparer);
+            (void)gyre_comparer_start(turns[i].caller, calls, n_calls, &turns[i].comparer);
     for (size_t i = 0; i < n_turns; i++) {
         /* The other communicators' ranks wait for these calls: launch them all the same. */
         const gyre_status launched = launch_in_order(&turns[i], calls, n_calls);
-        end_unless_refused_alike(turns[i].comm, launched);
+        end_unless_refused_alike(turns[i].caller, launched);
         if (status != GYRE_SUCCESS || launched == GYRE_SUCCESS)
             continue;
         status = launched;
@@ -357,15 +360,15 @@ static gyre_status launch_by_communicator(const struct gyre_pending *calls, size
     struct turn *turns = few;
     size_t n_turns = 0;
     for (size_t i = 0; i < n_calls; i++)
-        n_turns += calls[i].comm != NULL && find_first(calls, i) == i;
+        n_turns += calls[i].caller != NULL && find_first(calls, i) == i;
     if (n_turns > GYRE_ARRAY_LENGTH(few))
         turns = malloc(n_turns * sizeof(*turns));
     if (turns == NULL)
         return gyre_fail_errno(ENOMEM, "group of %zu communicators", n_turns);
     n_turns = 0;
     for (size_t i = 0; i < n_calls; i++)
-        if (calls[i].comm != NULL && find_first(calls, i) == i)
-            turns[n_turns++] = (struct turn){calls[i].comm, i, NULL};
+        if (calls[i].caller != NULL && find_first(calls, i) == i)
+            turns[n_turns++] = (struct turn){calls[i].caller, i, NULL};
     if (n_turns > 1)
         qsort(turns, n_turns, sizeof(*turns), compare_turns);
     *has_begun_out = true;
@@ -375,13 +378,17 @@ static gyre_status launch_by_communicator(const struct gyre_pending *calls, size
     return status;
 }
 
+static void find_window(const struct gyre_caller *caller, struct gyre_call *call)
+{
+    gyre_window_find(caller->windows, (uint32_t)caller->member->n_ranks, call);
+}
+
 /* This thread holds the communicators, so their windows stay as they are. */
 static void find_windows(struct gyre_pending *calls, size_t n_calls)
 {
     for (size_t i = 0; i < n_calls; i++)
-        if (calls[i].comm != NULL)
-            gyre_window_find(&calls[i].comm->windows, (uint32_t)calls[i].comm->n_ranks,
-                             &calls[i].call);
+        if (calls[i].caller != NULL)
+            find_window(calls[i].caller, &calls[i].call);
 }
 
 /* This thread holds the communicators. */
@@ -399,8 +406,8 @@ static gyre_status launch_held(struct gyre_pending *calls, size_t n_calls)
         return order_streams(calls, n_calls, false);
     if (!has_begun)
         for (size_t i = 0; i < n_calls; i++)
-            if (calls[i].comm != NULL)
-                end_unless_refused_alike(calls[i].comm, status);
+            if (calls[i].caller != NULL)
+                end_unless_refused_alike(calls[i].caller, status);
     char cause[GYRE_CAUSE_MAX_BYTES];
     snprintf(cause, sizeof(cause), "%s", gyre_cause());
     (void)order_streams(calls, n_calls, false); /* also behind what was launched before it failed */
@@ -422,14 +429,14 @@ gyre_status gyre_launch_all(struct gyre_pending *calls, size_t n_calls)
     return ended;
 }
 
-gyre_status gyre_launch_one(gyre_comm *comm, struct gyre_call *call)
+gyre_status gyre_launch_one(struct gyre_caller *caller, struct gyre_call *call)
 {
     const struct gyre_call *const calls[] = {call};
-    const bool is_self = call->coll == GYRE_COLL_SEND_RECV && call->root == comm->rank;
+    const bool is_self = call->coll == GYRE_COLL_SEND_RECV && call->root == caller->member->rank;
     if (is_self) {
-        struct gyre_pending alone = {comm, *call, false};
+        struct gyre_pending alone = {caller, caller->ops, *call, false};
         return launch_held(&alone, 1);
     }
-    gyre_window_find(&comm->windows, (uint32_t)comm->n_ranks, call);
-    return launch(comm, calls, 1, call->stream, NULL);
+    find_window(caller, call);
+    return launch(caller, calls, 1, call->stream, NULL);
 }

@@ -5,10 +5,11 @@
 #ifndef GYRE_COMM_LAUNCH_H
 #define GYRE_COMM_LAUNCH_H
 
-#include "core/comm/comm.h"
+#include "core/call/caller.h"
 
 struct gyre_pending {
-    gyre_comm *comm; /* NULL: it has ended since */
+    struct gyre_caller *caller; /* NULL: its communicator has ended since */
+    const struct gyre_caller_ops *ops;
     struct gyre_call call;
     bool is_joined; /* a receive from oneself: the send carries it out */
 };
@@ -33,10 +34,10 @@ static inline struct gyre_record gyre_launch_record(const struct gyre_call *call
     return record;
 }
 
-/** gyre_launch_one - a call outside any group: plan, record and launch it. This thread is attached
- * to the communicator and holds it (gyre_comm_begin_call). Fills in the call's window.
+/** gyre_launch_one - a call outside any group: plan, record and launch it. This thread holds
+ * the communicator. Fills in the call's window.
  * Errors: those of the call; what other ranks are not refused alike ends the communicator. */
-gyre_status gyre_launch_one(gyre_comm *comm, struct gyre_call *call);
+gyre_status gyre_launch_one(struct gyre_caller *caller, struct gyre_call *call);
 
 /** gyre_launch_all - launch a group's calls, of any communicators, all by this thread: communicator
  * after communicator, in the order in which they were made. For each the calls keep their order but

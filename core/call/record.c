@@ -4,6 +4,7 @@
  */
 #include "core/call/record.h"
 
+#include "core/base/sync.h"
 #include "core/base/util.h"
 
 #include <inttypes.h>
@@ -121,4 +122,14 @@ bool gyre_board_find(struct gyre_board *board, int rank, const struct gyre_recor
     }
     pthread_mutex_unlock(&board->lock);
     return found;
+}
+
+void gyre_board_launched(struct gyre_board *board, uint64_t work, uint64_t record)
+{
+    gyre_store_release_u64(&board->record_of_work[work % GYRE_BOARD_WORKS], record);
+}
+
+uint64_t gyre_board_record_of(const struct gyre_board *board, uint64_t work)
+{
+    return gyre_load_acquire_u64(&board->record_of_work[work % GYRE_BOARD_WORKS]);
 }

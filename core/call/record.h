@@ -45,6 +45,7 @@ bool gyre_record_same_place(const struct gyre_record *a, int rank_a, const struc
 bool gyre_record_fits(const struct gyre_record *a, const struct gyre_record *b);
 
 #define GYRE_BOARD_RECORDS 256
+#define GYRE_BOARD_WORKS   4096
 
 /* The latest calls of one rank. Posted by the caller's thread, read by the health thread. */
 struct gyre_board {
@@ -52,6 +53,7 @@ struct gyre_board {
     uint64_t n_posted; /* record i (from 0) stands in records[i % GYRE_BOARD_RECORDS] */
     uint64_t n_collectives;
     struct gyre_record records[GYRE_BOARD_RECORDS];
+    uint64_t record_of_work[GYRE_BOARD_WORKS]; /* one writer: the caller; release */
 };
 
 void gyre_board_init(struct gyre_board *board);
@@ -60,6 +62,14 @@ void gyre_board_fini(struct gyre_board *board);
 /** gyre_board_post - add a record; its index on the board. A collective gets its number,
  * record->sequence. */
 uint64_t gyre_board_post(struct gyre_board *board, struct gyre_record *record);
+
+/** gyre_board_launched - work number `work`, as the executor counts them, carries out record
+ * `record`. Before the launch. */
+void gyre_board_launched(struct gyre_board *board, uint64_t work, uint64_t record);
+
+/** gyre_board_record_of - the record that a work carries out, which must be one of the latest
+ * GYRE_BOARD_WORKS. Any thread. */
+uint64_t gyre_board_record_of(const struct gyre_board *board, uint64_t work);
 
 /** gyre_board_get - record `index`; false if it was not posted yet or was overwritten. */
 bool gyre_board_get(struct gyre_board *board, uint64_t index, struct gyre_record *record_out);

@@ -19,7 +19,8 @@ static gyre_status check_types(gyre_comm *comm, const struct gyre_call *call)
     if ((unsigned)call->dtype >= GYRE_N_DTYPES)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s: dtype %d is not one of the %d types",
                          traits->name, (int)call->dtype, GYRE_N_DTYPES);
-    const uint64_t n_blocks = traits->in_blocks || traits->out_blocks ? (uint64_t)comm->n_ranks : 1;
+    const uint64_t n_blocks =
+        traits->in_blocks || traits->out_blocks ? (uint64_t)comm->member.n_ranks : 1;
     const uint64_t element = gyre_dtype_bytes(call->dtype);
     if (call->count > MAX_BYTES / element / n_blocks)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
@@ -48,11 +49,11 @@ static gyre_status check_types(gyre_comm *comm, const struct gyre_call *call)
 static gyre_status check_rank(gyre_comm *comm, const struct gyre_call *call)
 {
     const struct gyre_collective_traits *traits = &gyre_collectives[call->coll];
-    if (!traits->has_root || (call->root >= 0 && call->root < comm->n_ranks))
+    if (!traits->has_root || (call->root >= 0 && call->root < comm->member.n_ranks))
         return GYRE_SUCCESS;
     return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s: %s %d is not a rank of 0..%d", traits->name,
                      call->coll == GYRE_COLL_SEND_RECV ? "peer" : "root", call->root,
-                     comm->n_ranks - 1);
+                     comm->member.n_ranks - 1);
 }
 
 static gyre_status check_pointer(gyre_comm *comm, const char *name, const char *which,
@@ -60,7 +61,8 @@ static gyre_status check_pointer(gyre_comm *comm, const char *name, const char *
 {
     if (pointer == NULL)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s: the %s buffer is NULL", name, which);
-    const gyre_status status = comm->device->ops->check_pointer(comm->device, pointer);
+    const gyre_status status =
+        comm->member.device->ops->check_pointer(comm->member.device, pointer);
     if (status != GYRE_SUCCESS)
         gyre_fail_context(status, "%s: the %s buffer", name, which);
     return status;
@@ -79,18 +81,18 @@ static struct buffers buffers_of(const gyre_comm *comm, const struct gyre_call *
 {
     const struct gyre_collective_traits *traits = &gyre_collectives[call->coll];
     const uint64_t block = call->count * gyre_dtype_bytes(call->dtype);
-    const uint64_t n = (uint64_t)comm->n_ranks;
+    const uint64_t n = (uint64_t)comm->member.n_ranks;
     struct buffers b = {true, true, traits->in_blocks ? block * n : block,
                         traits->out_blocks ? block * n : block, NULL};
-    const uint64_t own = block * (uint64_t)comm->rank;
+    const uint64_t own = block * (uint64_t)comm->member.rank;
     const char *send = call->send;
     switch (call->coll) {
     case GYRE_COLL_BROADCAST:
-        b.reads = comm->rank == call->root;
+        b.reads = comm->member.rank == call->root;
         b.in_place = send;
         break;
     case GYRE_COLL_REDUCE:
-        b.writes = comm->rank == call->root;
+        b.writes = comm->member.rank == call->root;
         b.in_place = send;
         break;
     case GYRE_COLL_ALL_GATHER:
@@ -100,11 +102,11 @@ static struct buffers buffers_of(const gyre_comm *comm, const struct gyre_call *
         b.in_place = (const char *)((uintptr_t)send + own);
         break;
     case GYRE_COLL_GATHER:
-        b.writes = comm->rank == call->root;
+        b.writes = comm->member.rank == call->root;
         b.in_place = (uintptr_t)send >= own ? (const char *)((uintptr_t)send - own) : NULL;
         break;
     case GYRE_COLL_SCATTER:
-        b.reads = comm->rank == call->root;
+        b.reads = comm->member.rank == call->root;
         b.in_place = (const char *)((uintptr_t)send + own);
         break;
     case GYRE_COLL_ALL_TO_ALL:
@@ -152,7 +154,7 @@ static gyre_status check_and_submit(gyre_comm *comm, struct gyre_call *call)
     GYRE_TRY(check_buffers(comm, call));
     if (gyre_collectives[call->coll].reduces && (int)call->op >= GYRE_FIRST_USER_OP)
         call->scalar = comm->user_ops[(int)call->op - GYRE_FIRST_USER_OP].scalar;
-    return gyre_group_submit(comm, call);
+    return gyre_group_submit(&comm->caller, call);
 }
 
 static gyre_status submit(gyre_comm *comm, struct gyre_call *call)
@@ -298,8 +300,8 @@ static gyre_status create_premul_sum(gyre_op *op_out, const void *scalar, gyre_d
         if (comm->user_ops[i].is_used)
             continue;
         struct gyre_user_op op = {true, dtype, 0};
-        GYRE_TRY(
-            comm->device->ops->copy(comm->device, &op.scalar, scalar, gyre_dtype_bytes(dtype)));
+        GYRE_TRY(comm->member.device->ops->copy(comm->member.device, &op.scalar, scalar,
+                                                gyre_dtype_bytes(dtype)));
         comm->user_ops[i] = op;
         *op_out = (gyre_op)(GYRE_FIRST_USER_OP + i);
         return GYRE_SUCCESS;

@@ -18,9 +18,8 @@
 #include <unistd.h>
 
 /* Peers that have not left by then are left alone: their own bounds end them. */
-#define LEAVE_TIMEOUT_NS   10000000000ULL
-#define DRAIN_NAP_NS       50000
-#define EXCHANGE_MAX_BYTES (1u << 20)
+#define LEAVE_TIMEOUT_NS 10000000000ULL
+#define DRAIN_NAP_NS     50000
 
 /* ---- ending ------------------------------------------------------------------------------- */
 
@@ -38,27 +37,28 @@ void gyre_comm_set_made(gyre_comm *comm)
 void gyre_comm_attach(const gyre_comm *comm)
 {
     /* Where it fails, so does what the thread is there for, and says why. */
-    if (comm != NULL && comm->device != NULL)
-        (void)comm->device->ops->attach(comm->device);
+    if (comm != NULL && comm->member.device != NULL)
+        (void)comm->member.device->ops->attach(comm->member.device);
 }
 
 /* All works that this rank launched are done, or nothing more can be done. */
 static void drain(gyre_comm *comm)
 {
     const struct timespec nap = {0, DRAIN_NAP_NS};
-    while (!gyre_fault_is_raised(&comm->fault) && !comm->executor->ops->is_idle(comm->executor))
+    while (!gyre_fault_is_raised(&comm->member.fault) &&
+           !comm->executor->ops->is_idle(comm->executor))
         nanosleep(&nap, NULL);
 }
 
 static void leave(gyre_comm *comm)
 {
-    if (!comm->is_made || gyre_load_relaxed_u32(&comm->has_left) != 0)
+    if (!comm->is_made || gyre_load_relaxed_u32(&comm->member.has_left) != 0)
         return;
     drain(comm);
     /* A goodbye without the cause would look as if this rank had ended the communicator. */
     gyre_health_pass_on(comm->health);
-    gyre_store_release_u32(&comm->has_left, 1);
-    comm->bootstrap->ops->leave(comm->bootstrap);
+    gyre_store_release_u32(&comm->member.has_left, 1);
+    comm->member.bootstrap->ops->leave(comm->member.bootstrap);
 }
 
 static void *finalize_in_background(void *argument)
@@ -74,7 +74,7 @@ static gyre_status finalize(gyre_comm *comm)
 {
     pthread_t thread;
     gyre_store_release_u32(&comm->is_finalized, 1);
-    if (comm->config.blocking == 0) {
+    if (comm->member.config.blocking == 0) {
         gyre_comm_set_phase(comm, GYRE_PHASE_LEAVING);
         if (gyre_thread_start(&thread, 0, finalize_in_background, comm, "finalize") ==
             GYRE_SUCCESS) {
@@ -85,7 +85,7 @@ static gyre_status finalize(gyre_comm *comm)
         gyre_comm_set_phase(comm, GYRE_PHASE_READY);
     }
     leave(comm);
-    return gyre_fault_status(&comm->fault);
+    return gyre_fault_status(&comm->member.fault);
 }
 
 gyre_status gyre_comm_finalize(gyre_comm *comm)
@@ -101,7 +101,7 @@ static void end_comm(gyre_comm *comm)
     gyre_registry_wait_unpinned(comm);
     gyre_comm_wait_ready(comm); /* another thread may have begun a shrink meanwhile */
     const uint64_t patience_ns =
-        gyre_fault_is_raised(&comm->fault) ? LEAVE_TIMEOUT_NS / 10 : LEAVE_TIMEOUT_NS;
+        gyre_fault_is_raised(&comm->member.fault) ? LEAVE_TIMEOUT_NS / 10 : LEAVE_TIMEOUT_NS;
     if (comm->is_made)
         gyre_health_wait_left(comm->health, gyre_now_ns() + patience_ns);
     gyre_comm_free(comm);
@@ -137,9 +137,9 @@ gyre_status gyre_comm_destroy(gyre_comm *comm)
     leave(comm);
     const size_t n_registered = gyre_registrations_count(&comm->registrations);
     if (n_registered > 0)
-        GYRE_INFO(REG, "communicator %s: %zu registered buffers go with it", comm->name,
+        GYRE_INFO(REG, "communicator %s: %zu registered buffers go with it", comm->member.name,
                   n_registered);
-    const uint64_t job = comm->job;
+    const uint64_t job = comm->member.job;
     gyre_registry_end(comm);
     pthread_t thread;
     if (gyre_thread_start(&thread, 0, end_in_background, comm, "destroy") != GYRE_SUCCESS)
@@ -150,23 +150,16 @@ gyre_status gyre_comm_destroy(gyre_comm *comm)
     return GYRE_SUCCESS;
 }
 
-gyre_status gyre_comm_give_up(gyre_comm *comm, gyre_status status)
-{
-    if (gyre_fault_raise(&comm->fault, status, gyre_cause()))
-        gyre_health_pass_on(comm->health);
-    return gyre_fault_status(&comm->fault);
-}
-
 static void abort_pinned(gyre_comm *comm)
 {
     char text[160];
     if (gyre_comm_phase(comm) != GYRE_PHASE_MAKING && comm->is_made)
-        snprintf(text, sizeof(text), "rank %d (pid %d) aborted communicator %s", comm->rank,
-                 (int)getpid(), comm->name);
+        snprintf(text, sizeof(text), "rank %d (pid %d) aborted communicator %s", comm->member.rank,
+                 (int)getpid(), comm->member.name);
     else
         snprintf(text, sizeof(text), "pid %d gave up a communicator that was being made",
                  (int)getpid());
-    if (!gyre_fault_raise(&comm->fault, GYRE_ERROR_ABORTED, text))
+    if (!gyre_fault_raise(&comm->member.fault, GYRE_ERROR_ABORTED, text))
         return;
     if (!gyre_registry_is_making(comm) && comm->is_made)
         gyre_health_pass_on(comm->health);
@@ -186,7 +179,7 @@ gyre_status gyre_comm_count(const gyre_comm *comm, int *n_ranks_out)
 {
     gyre_comm *pinned = (gyre_comm *)(uintptr_t)comm;
     GYRE_TRY(gyre_comm_pin_made(pinned));
-    const int n_ranks = comm->n_ranks;
+    const int n_ranks = comm->member.n_ranks;
     gyre_comm_unpin(pinned);
     if (n_ranks_out == NULL)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "comm_count: n_ranks_out is NULL");
@@ -198,7 +191,7 @@ gyre_status gyre_comm_rank(const gyre_comm *comm, int *rank_out)
 {
     gyre_comm *pinned = (gyre_comm *)(uintptr_t)comm;
     GYRE_TRY(gyre_comm_pin_made(pinned));
-    const int rank = comm->rank;
+    const int rank = comm->member.rank;
     gyre_comm_unpin(pinned);
     if (rank_out == NULL)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "comm_rank: rank_out is NULL");
@@ -211,41 +204,18 @@ gyre_status gyre_comm_device(const gyre_comm *comm, gyre_device_kind *kind_out, 
     gyre_comm *pinned = (gyre_comm *)(uintptr_t)comm;
     GYRE_TRY(gyre_comm_pin(pinned));
     if (kind_out != NULL)
-        *kind_out = (gyre_device_kind)comm->device_info.kind;
+        *kind_out = (gyre_device_kind)comm->member.device_info.kind;
     if (ordinal_out != NULL)
-        *ordinal_out = comm->device_info.ordinal;
+        *ordinal_out = comm->member.device_info.ordinal;
     gyre_comm_unpin(pinned);
     return GYRE_SUCCESS;
 }
 
-gyre_status gyre_comm_gather(gyre_comm *comm, const void *mine, size_t n_bytes, void *all_out)
-{
-    GYRE_TRY(gyre_comm_check(comm));
-    if (mine == NULL || all_out == NULL || n_bytes == 0 ||
-        n_bytes > EXCHANGE_MAX_BYTES / (size_t)comm->n_ranks)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "exchange of %zu bytes a rank: %s", n_bytes,
-                         mine == NULL || all_out == NULL ? "a buffer is NULL"
-                                                         : "legal is 1..1 MiB / n_ranks");
-    const gyre_status status =
-        comm->bootstrap->ops->all_gather(comm->bootstrap, mine, n_bytes, all_out);
-    if (status != GYRE_SUCCESS) /* what ended the communicator, if it did, says more */
-        GYRE_TRY(gyre_fault_status(&comm->fault));
-    return status == GYRE_ERROR_OUT_OF_MEMORY ? gyre_comm_give_up(comm, status) : status;
-}
-
-gyre_status gyre_comm_exchange(gyre_comm *comm, const void *mine, size_t n_bytes, void *all_out)
-{
-    GYRE_TRY(gyre_comm_begin_call(comm));
-    const gyre_status status = gyre_comm_gather(comm, mine, n_bytes, all_out);
-    gyre_comm_end_call(comm);
-    return status;
-}
-
 const char *gyre_comm_last_error(gyre_comm *comm)
 {
-    if (gyre_registry_check(comm) != GYRE_SUCCESS || !gyre_fault_is_raised(&comm->fault))
+    if (gyre_registry_check(comm) != GYRE_SUCCESS || !gyre_fault_is_raised(&comm->member.fault))
         return "";
-    return comm->fault.cause; /* never changes once raised */
+    return comm->member.fault.cause; /* never changes once raised */
 }
 
 gyre_status gyre_comm_async_error(gyre_comm *comm, gyre_status *status_out)
@@ -253,8 +223,8 @@ gyre_status gyre_comm_async_error(gyre_comm *comm, gyre_status *status_out)
     if (status_out == NULL)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "async_error: status_out is NULL");
     GYRE_TRY(gyre_comm_pin(comm));
-    if (gyre_fault_is_raised(&comm->fault))
-        *status_out = comm->fault.status;
+    if (gyre_fault_is_raised(&comm->member.fault))
+        *status_out = comm->member.fault.status;
     else
         *status_out = gyre_comm_phase(comm) == GYRE_PHASE_READY ? GYRE_SUCCESS : GYRE_IN_PROGRESS;
     gyre_comm_unpin(comm);

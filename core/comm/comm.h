@@ -8,36 +8,13 @@
 #ifndef GYRE_COMM_COMM_H
 #define GYRE_COMM_COMM_H
 
-#include "bootstrap/bootstrap.h"
-#include "core/base/fault.h"
-#include "core/base/param.h"
-#include "core/comm/origin.h"
-#include "core/plan/plan.h"
-#include "core/call/record.h"
+#include "core/call/group.h"
 #include "core/comm/registration.h"
 #include "core/comm/window.h"
-#include "core/topo/topo.h"
-#include "kernels/executor.h"
-#include "transport/transport.h"
+#include "core/health/health.h"
+#include "core/plan/tuning_file.h"
 
-#define GYRE_MAX_TRANSPORTS 4
-#define GYRE_MAX_USER_OPS   64
-
-/* How this rank talks to every other; made by connect.c. */
-struct gyre_links {
-    struct gyre_peer_info *infos; /* by rank */
-    uint8_t *transport_of;        /* by rank: index into gyre_transports; own rank: unused */
-    struct gyre_transport *transports[GYRE_MAX_TRANSPORTS]; /* by that index; NULL = not used */
-    struct gyre_connector *connectors;
-    struct gyre_fifo_spec spec;
-    uint16_t *before; /* by rank: who comes before it in the order of rings */
-    struct gyre_grouping grouping;
-    struct gyre_topo topo; /* of this host; empty where nobody asks it anything */
-    bool is_proxied;       /* any pair of any ranks */
-    bool is_ll128_safe;    /* all pairs of all ranks */
-    bool is_p2p;           /* likewise: by direct addresses */
-    char summary[64];      /* "SHM" or "SHM+NET/Socket/0": what the whole communicator uses */
-};
+#define GYRE_MAX_USER_OPS 64
 
 /* A sum with a scalar, made by gyre_op_create_premul_sum. */
 struct gyre_user_op {
@@ -45,8 +22,6 @@ struct gyre_user_op {
     gyre_dtype dtype;
     uint64_t scalar;
 };
-
-struct gyre_health;
 
 /* What a communicator is busy with in the background; calls are refused meanwhile. */
 enum gyre_phase {
@@ -57,44 +32,26 @@ enum gyre_phase {
 };
 
 struct gyre_comm {
-    int rank;
-    int n_ranks;
-    char name[64];
-    uint64_t job; /* hash of the unique id: ranks of one job in one process end together */
-    struct gyre_params params;
-    struct gyre_tuning tuning;
-    gyre_config config; /* every undefined field resolved */
-    struct gyre_fault fault;
-    struct gyre_device *device;
-    struct gyre_device_info device_info;
-    struct gyre_bootstrap *bootstrap;
-    struct gyre_door *door; /* NULL: no interface to be met at */
+    struct gyre_member member;
     struct gyre_links links;
+    struct gyre_tuning tuning;
     struct gyre_executor *executor;
     struct gyre_plan_cache *plans;
     struct gyre_windows windows;
+    struct gyre_caller caller;
     struct gyre_health *health;
     struct gyre_origin *origin; /* of a split or shrunk one; else NULL */
-    struct gyre_board board;
-    uint64_t *n_p2p; /* by peer * 2 + is_send: messages so far */
     struct gyre_user_op user_ops[GYRE_MAX_USER_OPS];
     struct gyre_registrations registrations;
-    uint64_t stage_ns;      /* when the stage of its making that goes on began */
     uint32_t phase;         /* enum gyre_phase; written under the registry's lock, release */
     bool is_made;           /* rank, links, health and the rest are there */
     uint32_t is_finalized;  /* no more calls; written by the caller, release */
-    uint32_t has_left;      /* said goodbye: written by the caller, read by the health thread */
     struct gyre_comm *next; /* in the registry */
     bool is_destroyed;      /* a thread is in gyre_comm_destroy(); under the registry's lock */
     bool is_ending;         /* destroyed by the user; its end is under way */
     uint32_t n_pins;        /* calls of other threads that look at it; under the registry's lock */
-    uint32_t in_call;      /* 1: a thread makes a call on it. Set under the registry's lock, cleared
-                            * by that thread, release */
-    uint64_t number;       /* when it was made, among the communicators of its ranks' processes:
-                            * the same on all its ranks */
-    uint64_t stream;       /* host: address of the stream of this rank's latest launch, 0 = none.
-                            * Set under the registry's lock; the caller reads it without */
-    uint64_t stream_works; /* n_launched behind that launch; one writer: the caller; release */
+    uint32_t in_call; /* 1: a thread makes a call on it. Set under the registry's lock, cleared
+                       * by that thread, release */
 };
 
 /** gyre_comm_check - of a communicator that the caller holds or has pinned: may it take calls?
@@ -202,14 +159,7 @@ gyre_status gyre_config_take(const gyre_config *given, gyre_config *config_out);
 gyre_status gyre_config_resolve(const gyre_config *given, struct gyre_params *params,
                                 gyre_config *config_out);
 
-/** gyre_config_max_channels - that a call may use: by their number, and one block each at least.
- * UINT32_MAX = any number. */
-uint32_t gyre_config_max_channels(const gyre_config *config);
-
 /* ---- make.c ------------------------------------------------------------------------------- */
-
-/** gyre_comm_end_stage - say how long a stage of making the communicator took; the next begins. */
-void gyre_comm_end_stage(gyre_comm *comm, const char *stage);
 
 /* How the ranks of a new communicator find each other. */
 struct gyre_meeting {
@@ -235,85 +185,17 @@ struct gyre_meeting {
 gyre_status gyre_comm_make(const gyre_config *config, const struct gyre_meeting *meeting,
                            gyre_comm **comm_out);
 
-struct gyre_making;
+/* ---- parts.c ------------------------------------------------------------------------------ */
 
-/** gyre_making_finish - wait for the end of a making, hand the communicator out or free it. */
-gyre_status gyre_making_finish(struct gyre_making *making);
+/** gyre_comm_make_local - a communicator with everything that needs no other rank.
+ * @given: complete. */
+gyre_status gyre_comm_make_local(const gyre_config *given, gyre_comm **comm_out);
 
 /** gyre_comm_free - free whatever there is of it, at once; it leaves the registry too. */
 void gyre_comm_free(gyre_comm *comm);
 
-/** gyre_connect - agree on settings, choose transports, connect, fill comm->links; collective.
- * comm->bootstrap, params, config, device are set. */
-gyre_status gyre_connect(gyre_comm *comm);
-
-/** gyre_disconnect - close what gyre_connect made. */
-void gyre_disconnect(gyre_comm *comm);
-
-/** gyre_links_wake - tell the proxies that something was enqueued. */
-void gyre_links_wake(gyre_comm *comm);
-
-/** gyre_links_help - gyre_executor_config's help. @context: the communicator. */
-bool gyre_links_help(void *context, bool is_last);
-
-/* ---- topology.c --------------------------------------------------------------------------- */
-
-/** gyre_topology_open - check GYRE_P2P_LEVEL and fill comm->links.topo: from GYRE_TOPO_FILE, else
- * from this machine if anything depends on it. Errors: INVALID_ARGUMENT listing the legal words, or
- * with the file, the line and what is wrong there; those of gyre_topo_detect. */
-gyre_status gyre_topology_open(gyre_comm *comm);
-
-/** gyre_topology_hash - for gyre_peer_info.topo_hash; 0 = there is none. */
-uint64_t gyre_topology_hash(const gyre_comm *comm);
-
-/** gyre_topology_dump - GYRE_TOPO_DUMP_FILE, by the first rank of each host. Errors: those of
- * gyre_topo_xml_write. */
-gyre_status gyre_topology_dump(const gyre_comm *comm);
-
-/** gyre_topology_compare - warn, once a job, when hosts do not look alike. */
-void gyre_topology_compare(const gyre_comm *comm);
-
-/* ---- group.c ------------------------------------------------------------------------------ */
-
-/** gyre_group_submit - take one call: launch it now, or at the end of this thread's group. */
-gyre_status gyre_group_submit(gyre_comm *comm, struct gyre_call *call);
-
-/** gyre_group_is_open - is this thread inside a group? */
-bool gyre_group_is_open(void);
-
-/** gyre_group_add - the end of this thread's group waits for the making. */
-gyre_status gyre_group_add(struct gyre_making *making);
-
-/** gyre_group_note_background - something goes on in the background: the group's end says so. */
-void gyre_group_note_background(void);
-
-/* ---- health.c ----------------------------------------------------------------------------- */
-
-/** gyre_health_open - start watching: peers, stalls, mismatched calls, timeouts. */
-gyre_status gyre_health_open(gyre_comm *comm, struct gyre_health **health_out);
-
-/** gyre_health_posted - a call was posted on the board: compare it with what peers asked about. */
-void gyre_health_posted(struct gyre_health *health, const struct gyre_record *record);
-
-/** gyre_health_launched - work number `work` (as the pulse counts) carries out board record
- * `record`. Called before the launch. */
-void gyre_health_launched(struct gyre_health *health, uint64_t work, uint64_t record);
-
-/** gyre_health_pass_on - if the communicator has failed on this rank and the others have not been
- * told yet, tell them the rank and the cause. Any thread; before this rank leaves. */
-void gyre_health_pass_on(struct gyre_health *health);
-
-/** gyre_health_watch_child - tell it of this communicator's failures, also of those so far. Takes
- * one hold of it. */
-void gyre_health_watch_child(struct gyre_health *health, struct gyre_origin *origin);
-
-/** gyre_health_has_left - has this rank left, or was it lost? */
-bool gyre_health_has_left(struct gyre_health *health, int rank);
-
-/** gyre_health_wait_left - this rank has left: wait until every other rank has left, was lost or
- * does not answer for 3.5 s, or for the deadline. */
-void gyre_health_wait_left(struct gyre_health *health, uint64_t deadline_ns);
-
-void gyre_health_close(struct gyre_health *health);
+/** gyre_comm_connect - everything after the ranks have met. A failure is the communicator's fault
+ * and is told to the other ranks. */
+gyre_status gyre_comm_connect(gyre_comm *comm);
 
 #endif

@@ -83,13 +83,3 @@ gyre_status gyre_config_resolve(const gyre_config *given, struct gyre_params *pa
     *config_out = config;
     return GYRE_SUCCESS;
 }
-
-uint32_t gyre_config_max_channels(const gyre_config *config)
-{
-    uint64_t most = UINT32_MAX;
-    if (config->max_channels > 0)
-        most = gyre_min_u64(most, (uint64_t)config->max_channels);
-    if (config->sm_budget > 0)
-        most = gyre_min_u64(most, (uint64_t)config->sm_budget);
-    return (uint32_t)most;
-}

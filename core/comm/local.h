@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a process can know by itself of the communicator that it is about to make.
+ * What the benches may ask of communicators besides gyre.h.
  */
 #ifndef GYRE_COMM_LOCAL_H
 #define GYRE_COMM_LOCAL_H
@@ -13,5 +13,11 @@
  * others waiting at the rendezvous. Any thread.
  * Errors: those of gyre_comm_init_rank that do not depend on other ranks. */
 gyre_status gyre_comm_check_local(const gyre_config *config);
+
+struct gyre_plan_cache;
+
+/** gyre_comm_plans - the plans of a communicator (core/plan/plan.h), as long as it lives. For the
+ * thread that makes its calls. */
+struct gyre_plan_cache *gyre_comm_plans(gyre_comm *comm);
 
 #endif

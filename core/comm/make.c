@@ -17,162 +17,6 @@
 #include <string.h>
 #include <unistd.h>
 
-void gyre_comm_free(gyre_comm *comm)
-{
-    gyre_registry_wait_unpinned(comm);
-    if (comm->health != NULL)
-        gyre_health_close(comm->health);
-    gyre_fault_hook(&comm->fault, NULL, NULL); /* proxies may still raise; the executor goes */
-    if (comm->plans != NULL)
-        gyre_plan_cache_close(comm->plans);
-    if (comm->executor != NULL)
-        comm->executor->ops->close(comm->executor);
-    gyre_windows_fini(comm);
-    gyre_disconnect(comm);
-    gyre_door_close(comm->door);
-    if (comm->bootstrap != NULL)
-        comm->bootstrap->ops->close(comm->bootstrap);
-    if (comm->device != NULL)
-        comm->device->ops->close(comm->device);
-    gyre_origin_release(comm->origin);
-    free(comm->n_p2p);
-    gyre_board_fini(&comm->board);
-    gyre_registrations_fini(&comm->registrations);
-    gyre_fault_fini(&comm->fault);
-    free((char *)(uintptr_t)comm->config.transport);
-    gyre_registry_remove(comm); /* last: whoever waits for it finds everything given back */
-    free(comm);
-}
-
-void gyre_comm_end_stage(gyre_comm *comm, const char *stage)
-{
-    const uint64_t now_ns = gyre_now_ns();
-    GYRE_INFO(INIT, "rank %d: %s took %.1f ms", comm->rank, stage,
-              (double)(now_ns - comm->stage_ns) / 1e6);
-    comm->stage_ns = now_ns;
-}
-
-/* Everything that needs no other rank. */
-static gyre_status make_local(const gyre_config *given, gyre_comm **comm_out)
-{
-    gyre_comm *comm = calloc(1, sizeof(*comm));
-    if (comm == NULL)
-        return gyre_fail_errno(ENOMEM, "communicator");
-    gyre_authenticate_prepare();
-    gyre_fault_init(&comm->fault);
-    gyre_board_init(&comm->board);
-    gyre_registrations_init(&comm->registrations);
-    comm->job = (uint64_t)(uintptr_t)comm; /* until the ranks have met */
-    gyre_config config = GYRE_CONFIG_INIT;
-    gyre_status status;
-    GYRE_TRY_GOTO(status, gyre_params_load(&comm->params), undo);
-    GYRE_TRY_GOTO(status, gyre_config_resolve(given, &comm->params, &config), undo);
-    if (gyre_param_is_set(&comm->params, GYRE_PARAM_TUNING_FILE)) {
-        status =
-            gyre_tuning_load(gyre_param_text(&comm->params, GYRE_PARAM_TUNING_FILE), &comm->tuning);
-        if (status != GYRE_SUCCESS)
-            GYRE_TRY_GOTO(status, gyre_fail_context(status, "GYRE_TUNING_FILE"), undo);
-    }
-    comm->config = config;
-    comm->config.name = NULL;
-    comm->config.transport = config.transport != NULL ? strdup(config.transport) : NULL;
-    if (config.transport != NULL && comm->config.transport == NULL)
-        GYRE_TRY_GOTO(status, gyre_fail_errno(ENOMEM, "communicator"), undo);
-    snprintf(comm->name, sizeof(comm->name), "%s", config.name != NULL ? config.name : "");
-    const struct gyre_device_ops *ops;
-    GYRE_TRY_GOTO(status, gyre_device_find((gyre_device_kind)config.device_kind, &ops), undo);
-    GYRE_TRY_GOTO(status, ops->open(config.device_ordinal, &comm->device), undo);
-    GYRE_TRY_GOTO(status, ops->info(comm->device, &comm->device_info), undo);
-    comm->config.device_kind = (int)comm->device_info.kind;
-    comm->config.device_ordinal = comm->device_info.ordinal;
-    *comm_out = comm;
-    return GYRE_SUCCESS;
-undo:
-    gyre_comm_free(comm);
-    return status;
-}
-
-gyre_status gyre_comm_check_local(const gyre_config *config)
-{
-    gyre_comm *comm = NULL;
-    GYRE_TRY(make_local(config, &comm));
-    gyre_comm_free(comm);
-    return GYRE_SUCCESS;
-}
-
-static void on_fault(void *context)
-{
-    gyre_comm *comm = context;
-    comm->executor->ops->abort(comm->executor);
-    gyre_links_wake(comm);
-    /* The health thread tells the others now: this rank's program may end with the error at once.
-     */
-    comm->bootstrap->ops->wake(comm->bootstrap);
-}
-
-/* From now on a raised fault ends the executor's works; also one that was raised before. */
-static void watch_fault(gyre_comm *comm)
-{
-    gyre_fault_hook(&comm->fault, on_fault, comm);
-    if (gyre_fault_is_raised(&comm->fault))
-        comm->executor->ops->abort(comm->executor);
-}
-
-/* It launches blocks on all multiprocessors, if only for a moment: not where their number is
- * limited. */
-static bool places_blocks(const gyre_comm *comm)
-{
-    return gyre_param_number(&comm->params, GYRE_PARAM_BLOCK_PLACEMENT) != 0 &&
-           comm->config.sm_budget <= 0;
-}
-
-/* Everything after the ranks have met. */
-static gyre_status connect_ranks(gyre_comm *comm)
-{
-    if (comm->name[0] == '\0')
-        snprintf(comm->name, sizeof(comm->name), "%08x", (unsigned)(comm->job ^ comm->job >> 32));
-    comm->n_p2p = calloc((size_t)comm->n_ranks * 2, sizeof(*comm->n_p2p));
-    if (comm->n_p2p == NULL)
-        return gyre_fail_errno(ENOMEM, "communicator");
-    comm->stage_ns = gyre_now_ns();
-    GYRE_TRY(gyre_connect(comm));
-    const struct gyre_executor_config config = {
-        .device = comm->device,
-        .rank = comm->rank,
-        .n_ranks = comm->n_ranks,
-        .spec = comm->links.spec,
-        .connectors = comm->links.connectors,
-        .min_seated_bytes = places_blocks(comm) ? GYRE_SEATED_BYTES : UINT64_MAX,
-        .overlaps_launches = gyre_param_number(&comm->params, GYRE_PARAM_LAUNCH_OVERLAP) != 0,
-        .fault = &comm->fault,
-        .help = gyre_links_help,
-        .help_context = comm,
-    };
-    const struct gyre_executor_ops *ops;
-    GYRE_TRY(gyre_executor_find((gyre_device_kind)comm->device_info.kind, &ops));
-    GYRE_TRY(ops->open(&config, &comm->executor));
-    watch_fault(comm);
-    gyre_comm_end_stage(comm, "opening the executor");
-    GYRE_TRY(gyre_plan_cache_open(comm, &comm->plans));
-    GYRE_TRY(gyre_health_open(comm, &comm->health));
-    gyre_comm_end_stage(comm, "opening plans and watching over the ranks");
-    comm->is_made = true;
-    return GYRE_SUCCESS;
-}
-
-/* As connect_ranks; a failure is the communicator's fault and is told to the other ranks. */
-static gyre_status make_together(gyre_comm *comm)
-{
-    gyre_status status = connect_ranks(comm);
-    if (status == GYRE_SUCCESS)
-        return status;
-    /* What was raised before (by an abort, by a proxy) is why. */
-    gyre_fault_raise(&comm->fault, status, gyre_cause());
-    status = gyre_fault_status(&comm->fault);
-    comm->bootstrap->ops->fail(comm->bootstrap, comm->fault.cause);
-    return status;
-}
-
 gyre_status gyre_get_unique_id(gyre_unique_id *id_out)
 {
     if (id_out == NULL)
@@ -189,11 +33,12 @@ gyre_status gyre_get_unique_id(gyre_unique_id *id_out)
 
 /* ---- making, here or in the background ---------------------------------------------------- */
 
-struct gyre_making {
-    gyre_comm *comm; /* NULL: this rank gets none */
+struct making {
+    struct gyre_group_task task; /* first: a group finishes it */
+    gyre_comm *comm;             /* NULL: this rank gets none */
     gyre_comm **comm_out;
     struct gyre_meeting meeting;
-    bool is_waited; /* by gyre_making_finish, which then owns this; else the thread does */
+    bool is_waited; /* by finish(), which then owns this; else the thread does */
     bool is_done;   /* under the registry's lock */
     gyre_status status;
     char cause[GYRE_CAUSE_MAX_BYTES];
@@ -221,27 +66,28 @@ static gyre_status give_up_joining(const struct gyre_meeting *meeting, gyre_stat
 
 static gyre_status meet(gyre_comm *comm, const struct gyre_meeting *meeting)
 {
-    const struct gyre_bootstrap_place place = {meeting->n_ranks, meeting->rank, &comm->fault};
-    comm->n_ranks = meeting->n_ranks;
-    comm->rank = meeting->rank;
+    const struct gyre_bootstrap_place place = {meeting->n_ranks, meeting->rank,
+                                               &comm->member.fault};
+    comm->member.n_ranks = meeting->n_ranks;
+    comm->member.rank = meeting->rank;
     /* Before the others wait for this rank, and so that the figures below are gyre's own. */
-    comm->stage_ns = gyre_now_ns();
-    const gyre_status status = comm->device->ops->start(comm->device);
+    comm->member.stage_ns = gyre_now_ns();
+    const gyre_status status = comm->member.device->ops->start(comm->member.device);
     if (status != GYRE_SUCCESS)
         return give_up_joining(meeting, status);
-    gyre_comm_end_stage(comm, "starting the device");
+    gyre_member_end_stage(&comm->member, "starting the device");
     const uint64_t start_ns = gyre_now_ns();
-    const gyre_status met =
-        gyre_bootstrap_tcp_open(&comm->params, &meeting->id, &place, &comm->bootstrap);
+    const gyre_status met = gyre_bootstrap_tcp_open(&comm->member.params, &meeting->id, &place,
+                                                    &comm->member.bootstrap);
     if (met != GYRE_SUCCESS)
-        return gyre_comm_settle(comm, met);
+        return gyre_origin_settle(&comm->member, comm->origin, met);
     gyre_origin_set_joined(comm->origin);
     gyre_comm_set_job(comm,
                       gyre_hash(GYRE_HASH_INIT, meeting->id.bytes, sizeof(meeting->id.bytes)));
     const uint64_t met_ns = gyre_now_ns();
-    GYRE_TRY(make_together(comm));
+    GYRE_TRY(gyre_comm_connect(comm));
     GYRE_INFO(INIT, "communicator %s: the ranks met after %.1f ms and were connected %.1f ms later",
-              comm->name, (double)(met_ns - start_ns) / 1e6,
+              comm->member.name, (double)(met_ns - start_ns) / 1e6,
               (double)(gyre_now_ns() - met_ns) / 1e6);
     return GYRE_SUCCESS;
 }
@@ -259,15 +105,15 @@ static gyre_status carry_out(gyre_comm *comm, struct gyre_meeting *meeting, bool
     if (comm != NULL)
         gyre_origin_set_made(comm->origin);
     if (status != GYRE_SUCCESS && comm != NULL) {
-        gyre_fault_raise(&comm->fault, status, gyre_cause());
-        status = gyre_fault_status(&comm->fault);
+        gyre_fault_raise(&comm->member.fault, status, gyre_cause());
+        status = gyre_fault_status(&comm->member.fault);
     }
     return status;
 }
 
 static void *run_making(void *argument)
 {
-    struct gyre_making *making = argument;
+    struct making *making = argument;
     const bool is_waited = making->is_waited; /* else it may end before us */
     gyre_comm_attach(making->comm);
     making->status = carry_out(making->comm, &making->meeting, true);
@@ -281,7 +127,7 @@ static void *run_making(void *argument)
     return NULL;
 }
 
-static gyre_status start(struct gyre_making *making)
+static gyre_status start(struct making *making)
 {
     pthread_t thread;
     gyre_comm *parent = making->meeting.parent;
@@ -302,8 +148,10 @@ static gyre_status start(struct gyre_making *making)
     return status;
 }
 
-gyre_status gyre_making_finish(struct gyre_making *making)
+/* Wait for the end of a making, hand the communicator out or free it. */
+static gyre_status finish(struct gyre_group_task *task)
 {
+    struct making *making = (struct making *)task;
     gyre_registry_wait(&making->is_done);
     const gyre_status status = making->status;
     if (status == GYRE_SUCCESS && making->comm_out != NULL) {
@@ -318,7 +166,7 @@ gyre_status gyre_making_finish(struct gyre_making *making)
     return status;
 }
 
-static gyre_status make_in_background(struct gyre_making *making, bool is_waited)
+static gyre_status make_in_background(struct making *making, bool is_waited)
 {
     gyre_comm *comm = making->comm;
     gyre_comm **comm_out = making->comm_out;
@@ -332,7 +180,7 @@ static gyre_status make_in_background(struct gyre_making *making, bool is_waited
         return status;
     }
     if (is_waited)
-        return gyre_group_add(making);
+        return gyre_group_add(&making->task);
     if (comm_out != NULL)
         *comm_out = comm;
     gyre_group_note_background();
@@ -344,13 +192,13 @@ static void pass_failure_on(const gyre_config *config, const struct gyre_meeting
                             gyre_status status)
 {
     char cause[GYRE_CAUSE_MAX_BYTES];
-    struct gyre_making *making = calloc(1, sizeof(*making));
+    struct making *making = calloc(1, sizeof(*making));
     snprintf(cause, sizeof(cause), "%s", gyre_cause());
     if (making == NULL) { /* what can be done without memory: the parent ends */
         (void)gyre_comm_give_up(meeting->parent, status);
         return;
     }
-    *making = (struct gyre_making){.meeting = *meeting};
+    *making = (struct making){.meeting = *meeting};
     making->meeting.failure = status;
     snprintf(making->meeting.failure_text, sizeof(making->meeting.failure_text), "%.255s", cause);
     const bool in_background = config->blocking == 0 || gyre_group_is_open();
@@ -365,8 +213,8 @@ gyre_status gyre_comm_make(const gyre_config *config, const struct gyre_meeting 
                            gyre_comm **comm_out)
 {
     gyre_comm *comm = NULL;
-    struct gyre_making *making = NULL;
-    gyre_status status = comm_out != NULL ? make_local(config, &comm) : GYRE_SUCCESS;
+    struct making *making = NULL;
+    gyre_status status = comm_out != NULL ? gyre_comm_make_local(config, &comm) : GYRE_SUCCESS;
     if (status == GYRE_SUCCESS && (config->blocking == 0 || gyre_group_is_open())) {
         making = calloc(1, sizeof(*making));
         if (making == NULL)
@@ -382,7 +230,8 @@ gyre_status gyre_comm_make(const gyre_config *config, const struct gyre_meeting 
         return meeting->find == NULL ? give_up_joining(meeting, status) : status;
     }
     if (making != NULL) {
-        *making = (struct gyre_making){.comm = comm, .comm_out = comm_out, .meeting = *meeting};
+        *making = (struct making){
+            .task = {finish}, .comm = comm, .comm_out = comm_out, .meeting = *meeting};
         return make_in_background(making, config->blocking != 0);
     }
     struct gyre_meeting own = *meeting;
@@ -440,7 +289,7 @@ static void *run_local_init(void *argument)
 {
     struct local_init *init = argument;
     gyre_comm_attach(init->comm);
-    init->status = make_together(init->comm);
+    init->status = gyre_comm_connect(init->comm);
     snprintf(init->cause, sizeof(init->cause), "%s", gyre_cause());
     return NULL;
 }
@@ -454,19 +303,19 @@ static gyre_status make_locals(struct local_init *inits, int n_ranks, const int 
     GYRE_TRY(gyre_config_take(given, &config));
     for (int rank = 0; rank < n_ranks; rank++) {
         config.device_ordinal = device_ordinals != NULL ? device_ordinals[rank] : rank;
-        GYRE_TRY(make_local(&config, &inits[rank].comm));
-        inits[rank].comm->job = job;
-        inits[rank].comm->n_ranks = n_ranks;
-        inits[rank].comm->rank = rank;
+        GYRE_TRY(gyre_comm_make_local(&config, &inits[rank].comm));
+        inits[rank].comm->member.job = job;
+        inits[rank].comm->member.n_ranks = n_ranks;
+        inits[rank].comm->member.rank = rank;
     }
     struct gyre_bootstrap **bootstraps = calloc((size_t)n_ranks, sizeof(*bootstraps));
     if (bootstraps == NULL)
         return gyre_fail_errno(ENOMEM, "init_all");
     const gyre_status status =
-        gyre_bootstrap_local_open(&inits[0].comm->params, n_ranks, bootstraps);
+        gyre_bootstrap_local_open(&inits[0].comm->member.params, n_ranks, bootstraps);
     for (int rank = 0; rank < n_ranks && status == GYRE_SUCCESS; rank++) {
-        inits[rank].comm->bootstrap = bootstraps[rank];
-        bootstraps[rank]->fault = &inits[rank].comm->fault;
+        inits[rank].comm->member.bootstrap = bootstraps[rank];
+        bootstraps[rank]->fault = &inits[rank].comm->member.fault;
     }
     free(bootstraps);
     return status;
@@ -506,7 +355,8 @@ gyre_status gyre_comm_init_all(gyre_comm **comms_out, int n_ranks, const int *de
         status = gyre_thread_start(&inits[n_started].thread, 0, run_local_init, &inits[n_started],
                                    "a rank's init");
     for (int rank = n_started; rank < n_ranks; rank++) {
-        inits[rank].comm->bootstrap->ops->fail(inits[rank].comm->bootstrap, "no thread for a rank");
+        inits[rank].comm->member.bootstrap->ops->fail(inits[rank].comm->member.bootstrap,
+                                                      "no thread for a rank");
         inits[rank].status = status;
     }
     for (int rank = 0; rank < n_started; rank++) {

@@ -104,9 +104,9 @@ static gyre_status register_buffer(gyre_comm *comm, const void *buffer, size_t n
     if (last < (uintptr_t)buffer)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "register: [%p, +%zu) runs past the end of memory", buffer, n_bytes);
-    gyre_status status = comm->device->ops->check_pointer(comm->device, buffer);
+    gyre_status status = comm->member.device->ops->check_pointer(comm->member.device, buffer);
     if (status == GYRE_SUCCESS)
-        status = comm->device->ops->check_pointer(comm->device, (const void *)last);
+        status = comm->member.device->ops->check_pointer(comm->member.device, (const void *)last);
     if (status != GYRE_SUCCESS)
         return gyre_fail_context(status, "register: [%p, +%zu)", buffer, n_bytes);
     return add(&comm->registrations, buffer, n_bytes, handle_out);

@@ -116,11 +116,11 @@ void gyre_registry_note_number(uint64_t number)
 /* Under the lock: has the rank works that wait for other ranks on the stream? */
 static bool occupies(const gyre_comm *comm, uint64_t stream)
 {
-    if (comm->is_ending || gyre_load_acquire_u64(&comm->stream) != stream ||
-        gyre_fault_is_raised(&comm->fault))
+    if (comm->is_ending || gyre_load_acquire_u64(&comm->caller.stream) != stream ||
+        gyre_fault_is_raised(&comm->member.fault))
         return false;
     const struct gyre_pulse pulse = comm->executor->ops->pulse(comm->executor);
-    return pulse.completed < gyre_load_acquire_u64(&comm->stream_works);
+    return pulse.completed < gyre_load_acquire_u64(&comm->caller.stream_works);
 }
 
 int gyre_registry_take_stream(gyre_comm *comm, gyre_stream stream)
@@ -129,15 +129,15 @@ int gyre_registry_take_stream(gyre_comm *comm, gyre_stream stream)
     int rank = -1;
     pthread_mutex_lock(&registry.lock);
     for (gyre_comm *at = registry.first; at != NULL && rank < 0; at = at->next) {
-        if (at == comm || at->job != comm->job)
+        if (at == comm || at->member.job != comm->member.job)
             continue;
         if (occupies(at, address))
-            rank = at->rank;
-        else if (gyre_load_acquire_u64(&at->stream) == address)
-            gyre_store_release_u64(&at->stream, 0); /* its next launch there looks for us */
+            rank = at->member.rank;
+        else if (gyre_load_acquire_u64(&at->caller.stream) == address)
+            gyre_store_release_u64(&at->caller.stream, 0); /* its next launch there looks for us */
     }
     if (rank < 0)
-        gyre_store_release_u64(&comm->stream, address);
+        gyre_store_release_u64(&comm->caller.stream, address);
     pthread_mutex_unlock(&registry.lock);
     return rank;
 }
@@ -145,14 +145,14 @@ int gyre_registry_take_stream(gyre_comm *comm, gyre_stream stream)
 void gyre_comm_set_job(gyre_comm *comm, uint64_t job)
 {
     pthread_mutex_lock(&registry.lock);
-    comm->job = job;
+    comm->member.job = job;
     pthread_mutex_unlock(&registry.lock);
 }
 
 bool gyre_registry_set_ready(gyre_comm *comm)
 {
     pthread_mutex_lock(&registry.lock);
-    const bool is_healthy = !gyre_fault_is_raised(&comm->fault);
+    const bool is_healthy = !gyre_fault_is_raised(&comm->member.fault);
     if (is_healthy) {
         gyre_store_release_u32(&comm->phase, GYRE_PHASE_READY);
         pthread_cond_broadcast(&registry.changed);
@@ -202,7 +202,7 @@ gyre_status gyre_registry_check(const gyre_comm *comm)
         return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                          "communicator %s belongs to the process that pid %d was forked from; a "
                          "forked process has to make its own",
-                         comm->name, (int)getpid());
+                         comm->member.name, (int)getpid());
     if (!is_live)
         return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                          "communicator %p was destroyed, or never made by gyre",
@@ -242,15 +242,15 @@ static gyre_status check_made(const gyre_comm *comm)
 {
     const enum gyre_phase phase = gyre_comm_phase(comm);
     /* One that failed while it was made keeps that phase for a moment after its error is known. */
-    const bool is_lost = phase == GYRE_PHASE_MAKING && gyre_fault_is_raised(&comm->fault);
+    const bool is_lost = phase == GYRE_PHASE_MAKING && gyre_fault_is_raised(&comm->member.fault);
     if (!is_lost && (phase == GYRE_PHASE_MAKING || phase == GYRE_PHASE_EXCHANGING))
         return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                          "the communicator is still %s: poll gyre_comm_async_error until it is not "
                          "in progress",
                          phase == GYRE_PHASE_MAKING ? "being made" : "busy with a split or shrink");
     if (is_lost || !comm->is_made)
-        return gyre_fail(comm->fault.status, "the communicator was never made: %s",
-                         comm->fault.cause);
+        return gyre_fail(comm->member.fault.status, "the communicator was never made: %s",
+                         comm->member.fault.cause);
     return GYRE_SUCCESS;
 }
 
@@ -266,10 +266,10 @@ gyre_status gyre_comm_pin_made(gyre_comm *comm)
 /* All but the phase. */
 static gyre_status check_live(gyre_comm *comm)
 {
-    GYRE_TRY(gyre_fault_status(&comm->fault));
+    GYRE_TRY(gyre_fault_status(&comm->member.fault));
     if (gyre_load_acquire_u32(&comm->is_finalized) != 0)
         return gyre_fail(GYRE_ERROR_INVALID_USAGE, "communicator %s was finalized on rank %d",
-                         comm->name, comm->rank);
+                         comm->member.name, comm->member.rank);
     return GYRE_SUCCESS;
 }
 
@@ -279,12 +279,19 @@ gyre_status gyre_comm_check(gyre_comm *comm)
     return check_made(comm);
 }
 
+gyre_status gyre_comm_give_up(gyre_comm *comm, gyre_status status)
+{
+    if (gyre_fault_raise(&comm->member.fault, status, gyre_cause()))
+        gyre_health_pass_on(comm->health);
+    return gyre_fault_status(&comm->member.fault);
+}
+
 /* Of a pinned communicator that another thread destroys or calls on. */
 static gyre_status refuse_call(gyre_comm *comm, bool is_destroyed)
 {
     if (is_destroyed)
         return gyre_fail(GYRE_ERROR_INVALID_USAGE,
-                         "communicator %s is being destroyed by another thread", comm->name);
+                         "communicator %s is being destroyed by another thread", comm->member.name);
     GYRE_TRY(gyre_comm_check(comm));
     return gyre_comm_give_up(
         comm, gyre_fail(GYRE_ERROR_INVALID_USAGE,
@@ -292,7 +299,7 @@ static gyre_status refuse_call(gyre_comm *comm, bool is_destroyed)
                         "ranks would not all have the same order of calls; let the threads take "
                         "turns, in an order that is the same on all ranks, or give each thread a "
                         "communicator",
-                        comm->rank, comm->name));
+                        comm->member.rank, comm->member.name));
 }
 
 /* The right to make a call, whatever state the communicator is in. */
@@ -371,7 +378,7 @@ static int count_job(uint64_t job, bool is_ending)
 {
     int n = 0;
     for (const gyre_comm *at = registry.first; at != NULL; at = at->next)
-        n += at->job == job && at->is_ending == is_ending;
+        n += at->member.job == job && at->is_ending == is_ending;
     return n;
 }
 

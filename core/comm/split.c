@@ -21,15 +21,33 @@ static gyre_status child_config(const gyre_comm *parent, const gyre_config *give
                                 gyre_config *config_out)
 {
     if (given == NULL) {
-        *config_out = parent->config;
+        *config_out = parent->member.config;
         return GYRE_SUCCESS;
     }
     GYRE_TRY(gyre_config_take(given, config_out));
     if (config_out->device_kind == GYRE_DEVICE_AUTO)
-        config_out->device_kind = parent->config.device_kind;
+        config_out->device_kind = parent->member.config.device_kind;
     if (config_out->device_ordinal == GYRE_CONFIG_UNDEFINED)
-        config_out->device_ordinal = parent->config.device_ordinal;
+        config_out->device_ordinal = parent->member.config.device_ordinal;
     return GYRE_SUCCESS;
+}
+
+/* From now on the parent's links tell of what concerns the child.
+ * @parent_ranks: by rank of the child. Errors: what ended the parent already, OUT_OF_MEMORY. */
+static gyre_status open_origin(const struct gyre_meeting *meeting, gyre_comm *child,
+                               enum gyre_origin_kind kind, const int *parent_ranks)
+{
+    const gyre_comm *parent = meeting->parent;
+    const struct gyre_origin_config config = {
+        .kind = kind,
+        .infos = parent->links.infos,
+        .parent_ranks = parent_ranks,
+        .n_ranks = meeting->n_ranks,
+        .fault = &child->member.fault,
+    };
+    GYRE_TRY(gyre_origin_open(&config, &child->origin));
+    gyre_health_watch_child(parent->health, child->origin);
+    return gyre_fault_status(&child->member.fault);
 }
 
 /* ---- split -------------------------------------------------------------------------------- */
@@ -81,11 +99,12 @@ static gyre_status gather_offers(const struct gyre_meeting *meeting, bool is_fir
     gyre_comm *parent = meeting->parent;
     struct split_offer mine = {.status = (int32_t)meeting->failure};
     if (is_first && mine.status == GYRE_SUCCESS)
-        mine.status = (int32_t)gyre_unique_id_create(&parent->params, &mine.id);
+        mine.status = (int32_t)gyre_unique_id_create(&parent->member.params, &mine.id);
     if (mine.status != GYRE_SUCCESS)
         snprintf(mine.cause, sizeof(mine.cause), "%s",
                  meeting->failure != GYRE_SUCCESS ? meeting->failure_text : gyre_cause());
-    return parent->bootstrap->ops->all_gather(parent->bootstrap, &mine, sizeof(mine), offers);
+    return parent->member.bootstrap->ops->all_gather(parent->member.bootstrap, &mine, sizeof(mine),
+                                                     offers);
 }
 
 /* The first member's rendezvous, unless a member cannot take part. */
@@ -97,11 +116,12 @@ static gyre_status take_offer(const gyre_comm *parent, const int *parent_ranks, 
         struct split_offer *offer = &offers[parent_ranks[i]];
         offer->cause[sizeof(offer->cause) - 1] = '\0';
         if (offer->status != GYRE_SUCCESS)
-            return gyre_fail(offer->status > 0 && offer->status < GYRE_IN_PROGRESS
-                                 ? (gyre_status)offer->status
-                                 : GYRE_ERROR_REMOTE,
-                             "%s of the parent: %s", gyre_rank_name(parent, parent_ranks[i], name),
-                             offer->cause);
+            return gyre_fail(
+                offer->status > 0 && offer->status < GYRE_IN_PROGRESS ? (gyre_status)offer->status
+                                                                      : GYRE_ERROR_REMOTE,
+                "%s of the parent: %s",
+                gyre_rank_name(parent->origin, parent->links.infos, parent_ranks[i], name),
+                offer->cause);
     }
     *id_out = offers[parent_ranks[0]].id;
     return GYRE_SUCCESS;
@@ -113,10 +133,10 @@ static gyre_status blame_parent(gyre_comm *parent, gyre_status status)
 {
     const struct timespec nap = {0, 1000000};
     const uint64_t deadline_ns = gyre_now_ns() + PARENT_WORD_NS;
-    while (status == GYRE_ERROR_REMOTE && !gyre_fault_is_raised(&parent->fault) &&
+    while (status == GYRE_ERROR_REMOTE && !gyre_fault_is_raised(&parent->member.fault) &&
            gyre_now_ns() < deadline_ns)
         nanosleep(&nap, NULL);
-    GYRE_TRY(gyre_fault_status(&parent->fault));
+    GYRE_TRY(gyre_fault_status(&parent->member.fault));
     return status;
 }
 
@@ -133,12 +153,13 @@ static gyre_status exchange_split(struct gyre_meeting *meeting, gyre_comm *child
 {
     gyre_comm *parent = meeting->parent;
     const struct split_place mine = {.color = meeting->color, .key = meeting->key};
-    GYRE_TRY(
-        parent->bootstrap->ops->all_gather(parent->bootstrap, &mine, sizeof(mine), tables->places));
-    meeting->n_ranks = find_members(tables->places, parent->n_ranks, parent->rank, tables->members);
+    GYRE_TRY(parent->member.bootstrap->ops->all_gather(parent->member.bootstrap, &mine,
+                                                       sizeof(mine), tables->places));
+    meeting->n_ranks =
+        find_members(tables->places, parent->member.n_ranks, parent->member.rank, tables->members);
     for (int rank = 0; rank < meeting->n_ranks; rank++) {
         tables->parent_ranks[rank] = tables->members[rank].rank;
-        if (tables->members[rank].rank == parent->rank)
+        if (tables->members[rank].rank == parent->member.rank)
             meeting->rank = rank;
     }
     GYRE_TRY(gather_offers(meeting, child != NULL && meeting->rank == 0, tables->offers));
@@ -146,14 +167,13 @@ static gyre_status exchange_split(struct gyre_meeting *meeting, gyre_comm *child
         return GYRE_SUCCESS;
     GYRE_TRY(
         take_offer(parent, tables->parent_ranks, meeting->n_ranks, tables->offers, &meeting->id));
-    return gyre_origin_open(parent, child, GYRE_ORIGIN_SPLIT, tables->parent_ranks,
-                            meeting->n_ranks);
+    return open_origin(meeting, child, GYRE_ORIGIN_SPLIT, tables->parent_ranks);
 }
 
 static gyre_status find_split(struct gyre_meeting *meeting, gyre_comm *child)
 {
     gyre_comm *parent = meeting->parent;
-    const size_t n = (size_t)parent->n_ranks;
+    const size_t n = (size_t)parent->member.n_ranks;
     const struct split_tables tables = {
         malloc(n * sizeof(*tables.places)), malloc(n * sizeof(*tables.members)),
         malloc(n * sizeof(*tables.parent_ranks)), malloc(n * sizeof(*tables.offers))};
@@ -215,10 +235,10 @@ struct shrink_watch {
 static gyre_status check_shrink(void *context, const bool *missing)
 {
     const struct shrink_watch *watch = context;
-    GYRE_TRY(gyre_fault_status(&watch->child->fault));
+    GYRE_TRY(gyre_fault_status(&watch->child->member.fault));
     if (!watch->is_aborted)
-        GYRE_TRY(gyre_fault_status(&watch->parent->fault));
-    for (int rank = 0; missing != NULL && rank < watch->parent->n_ranks; rank++)
+        GYRE_TRY(gyre_fault_status(&watch->parent->member.fault));
+    for (int rank = 0; missing != NULL && rank < watch->parent->member.n_ranks; rank++)
         if (missing[rank] && gyre_health_has_left(watch->parent->health, rank))
             return gyre_fail(GYRE_ERROR_REMOTE,
                              "rank %d (%s) has died or left too: exclude it as well", rank,
@@ -234,10 +254,10 @@ static gyre_status open_shrunk(const struct gyre_meeting *meeting, gyre_comm *ch
     if (parent_ranks == NULL)
         return gyre_fail_errno(ENOMEM, "shrink");
     int n = 0;
-    for (int rank = 0; rank < parent->n_ranks; rank++)
+    for (int rank = 0; rank < parent->member.n_ranks; rank++)
         if (meeting->is_member[rank])
             parent_ranks[n++] = rank;
-    const gyre_status status = gyre_origin_open(parent, child, GYRE_ORIGIN_SHRUNK, parent_ranks, n);
+    const gyre_status status = open_origin(meeting, child, GYRE_ORIGIN_SHRUNK, parent_ranks);
     free(parent_ranks);
     return status;
 }
@@ -247,29 +267,29 @@ static gyre_status find_shrunk(struct gyre_meeting *meeting, gyre_comm *child)
     gyre_comm *parent = meeting->parent;
     struct shrink_watch watch = {parent, child, meeting->is_aborted};
     const struct gyre_regroup regroup = {
-        .params = &parent->params,
-        .secret = parent->bootstrap->secret,
-        .rank = parent->rank,
-        .n_ranks = parent->n_ranks,
+        .params = &parent->member.params,
+        .secret = parent->member.bootstrap->secret,
+        .rank = parent->member.rank,
+        .n_ranks = parent->member.n_ranks,
         .is_member = meeting->is_member,
         .check = check_shrink,
         .context = &watch,
     };
     int lowest = -1;
-    for (int rank = 0; rank < parent->n_ranks; rank++) {
+    for (int rank = 0; rank < parent->member.n_ranks; rank++) {
         if (!meeting->is_member[rank])
             continue;
         if (lowest < 0)
             lowest = rank;
-        if (rank == parent->rank)
+        if (rank == parent->member.rank)
             meeting->rank = meeting->n_ranks;
         meeting->n_ranks++;
     }
     const struct gyre_sock_list *door = &parent->links.infos[lowest].door;
     gyre_status status;
-    if (lowest == parent->rank && parent->door != NULL)
-        status = gyre_door_serve(parent->door, &regroup, &meeting->id);
-    else if (lowest != parent->rank && door->network != 0)
+    if (lowest == parent->member.rank && parent->links.door != NULL)
+        status = gyre_door_serve(parent->links.door, &regroup, &meeting->id);
+    else if (lowest != parent->member.rank && door->network != 0)
         status = gyre_door_knock(door, &regroup, &meeting->id);
     else
         status = gyre_fail(GYRE_ERROR_UNSUPPORTED,
@@ -280,7 +300,7 @@ static gyre_status find_shrunk(struct gyre_meeting *meeting, gyre_comm *child)
         status = open_shrunk(meeting, child);
     if (status != GYRE_SUCCESS)
         gyre_fail_context(status, "shrink of %s to %d of %d ranks, led by rank %d (%s)",
-                          parent->name, meeting->n_ranks, parent->n_ranks, lowest,
+                          parent->member.name, meeting->n_ranks, parent->member.n_ranks, lowest,
                           parent->links.infos[lowest].host_name);
     return status;
 }
@@ -288,17 +308,17 @@ static gyre_status find_shrunk(struct gyre_meeting *meeting, gyre_comm *child)
 static gyre_status take_excluded(const gyre_comm *comm, const int *ranks, int n_excluded,
                                  bool *is_member_out)
 {
-    for (int rank = 0; rank < comm->n_ranks; rank++)
+    for (int rank = 0; rank < comm->member.n_ranks; rank++)
         is_member_out[rank] = true;
     for (int i = 0; i < n_excluded; i++) {
-        if (ranks[i] < 0 || ranks[i] >= comm->n_ranks)
+        if (ranks[i] < 0 || ranks[i] >= comm->member.n_ranks)
             return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                              "shrink: excluded rank %d is not a rank of 0..%d", ranks[i],
-                             comm->n_ranks - 1);
-        if (ranks[i] == comm->rank)
+                             comm->member.n_ranks - 1);
+        if (ranks[i] == comm->member.rank)
             return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                              "shrink: rank %d excludes itself; excluded ranks do not call it",
-                             comm->rank);
+                             comm->member.rank);
         is_member_out[ranks[i]] = false;
     }
     return GYRE_SUCCESS;
@@ -320,7 +340,7 @@ static gyre_status shrink(gyre_comm *comm, const int *excluded_ranks, int n_excl
     GYRE_TRY(child_config(comm, config, &own));
     struct gyre_meeting meeting = {
         .find = find_shrunk, .parent = comm, .is_aborted = flags == GYRE_SHRINK_ABORT};
-    meeting.is_member = malloc((size_t)comm->n_ranks * sizeof(bool));
+    meeting.is_member = malloc((size_t)comm->member.n_ranks * sizeof(bool));
     if (meeting.is_member == NULL)
         return gyre_fail_errno(ENOMEM, "shrink");
     gyre_status status = take_excluded(comm, excluded_ranks, n_excluded, meeting.is_member);

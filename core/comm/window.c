@@ -25,7 +25,7 @@ struct window_offer {
 
 static void free_entry(gyre_comm *comm, struct gyre_window_entry *entry)
 {
-    for (int rank = 0; entry->mappings != NULL && rank < comm->n_ranks; rank++)
+    for (int rank = 0; entry->mappings != NULL && rank < comm->member.n_ranks; rank++)
         gyre_share_release(&entry->mappings[rank]);
     free(entry->mappings);
     free(entry->bases);
@@ -49,7 +49,7 @@ static gyre_status end_together(gyre_comm *comm, struct window_offer *mine, gyre
     if (status != GYRE_SUCCESS)
         snprintf(mine->cause, sizeof(mine->cause), "%s", gyre_cause());
     GYRE_TRY(gyre_comm_gather(comm, mine, sizeof(*mine), all));
-    for (int rank = 0; rank < comm->n_ranks; rank++) {
+    for (int rank = 0; rank < comm->member.n_ranks; rank++) {
         all[rank].cause[sizeof(all[rank].cause) - 1] = '\0';
         if (all[rank].status != GYRE_SUCCESS)
             return gyre_fail((gyre_status)all[rank].status, "window: rank %d (%s): %s", rank,
@@ -63,31 +63,32 @@ static gyre_status export_own(gyre_comm *comm, void *buffer, size_t n_bytes,
 {
     const struct gyre_peer_info *infos = comm->links.infos;
     bool to_processes = false;
-    for (int rank = 0; rank < comm->n_ranks; rank++)
-        to_processes = to_processes || infos[rank].process_id != infos[comm->rank].process_id;
+    for (int rank = 0; rank < comm->member.n_ranks; rank++)
+        to_processes =
+            to_processes || infos[rank].process_id != infos[comm->member.rank].process_id;
     if (buffer == NULL || n_bytes == 0)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s",
                          buffer == NULL ? "buffer or window_out is NULL" : "a buffer of 0 bytes");
-    GYRE_TRY(comm->device->ops->check_pointer(comm->device, buffer));
+    GYRE_TRY(comm->member.device->ops->check_pointer(comm->member.device, buffer));
     if (!comm->links.is_p2p)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                          "not all ranks of this communicator can address each other (%s)",
                          comm->links.summary);
     mine->n_bytes = n_bytes;
-    return gyre_share_export(&infos[comm->rank], to_processes, buffer, &mine->handle);
+    return gyre_share_export(&infos[comm->member.rank], to_processes, buffer, &mine->handle);
 }
 
 static gyre_status import_all(gyre_comm *comm, const struct window_offer *all,
                               struct gyre_window_entry *entry)
 {
     const struct gyre_peer_info *infos = comm->links.infos;
-    for (int rank = 0; rank < comm->n_ranks; rank++) {
+    for (int rank = 0; rank < comm->member.n_ranks; rank++) {
         if (all[rank].n_bytes < entry->n_bytes)
             entry->n_bytes = all[rank].n_bytes;
         entry->bases[rank] = entry->base;
-        if (rank == comm->rank)
+        if (rank == comm->member.rank)
             continue;
-        GYRE_TRY(gyre_share_import(comm->device, &infos[comm->rank], &infos[rank],
+        GYRE_TRY(gyre_share_import(comm->member.device, &infos[comm->member.rank], &infos[rank],
                                    &all[rank].handle, &entry->mappings[rank]));
         entry->bases[rank] = entry->mappings[rank].address;
     }
@@ -101,7 +102,7 @@ static bool has_large_pages(const gyre_comm *comm, const struct window_offer *al
 {
     const struct gyre_peer_info *infos = comm->links.infos;
     bool is_several = false, is_whole = true;
-    for (int rank = 0; rank < comm->n_ranks; rank++) {
+    for (int rank = 0; rank < comm->member.n_ranks; rank++) {
         is_several = is_several || infos[rank].process_id != infos[0].process_id;
         is_whole = is_whole && all[rank].handle.allocation_bytes % GYRE_LARGE_PAGE_BYTES == 0;
     }
@@ -115,8 +116,8 @@ static gyre_status make_entry(gyre_comm *comm, void *buffer, size_t n_bytes,
     memset(&mine, 0, sizeof(mine));
     entry->base = buffer;
     entry->n_bytes = n_bytes;
-    entry->mappings = calloc((size_t)comm->n_ranks, sizeof(*entry->mappings));
-    entry->bases = calloc((size_t)comm->n_ranks, sizeof(*entry->bases));
+    entry->mappings = calloc((size_t)comm->member.n_ranks, sizeof(*entry->mappings));
+    entry->bases = calloc((size_t)comm->member.n_ranks, sizeof(*entry->bases));
     gyre_status status = entry->mappings == NULL || entry->bases == NULL
                              ? gyre_fail_errno(ENOMEM, "window")
                              : export_own(comm, buffer, n_bytes, &mine);
@@ -131,7 +132,7 @@ static gyre_status register_window(gyre_comm *comm, void *buffer, size_t n_bytes
 {
     if (window_out == NULL)
         buffer = NULL; /* refused below, where the others learn of it */
-    struct window_offer *all = calloc((size_t)comm->n_ranks, sizeof(*all));
+    struct window_offer *all = calloc((size_t)comm->member.n_ranks, sizeof(*all));
     struct gyre_window_entry *entry = calloc(1, sizeof(*entry));
     gyre_status status = all == NULL || entry == NULL
                              ? gyre_comm_give_up(comm, gyre_fail_errno(ENOMEM, "window"))
@@ -147,9 +148,10 @@ static gyre_status register_window(gyre_comm *comm, void *buffer, size_t n_bytes
     entry->number = ++comm->windows.n_made;
     entry->next = comm->windows.newest;
     comm->windows.newest = entry;
-    gyre_plan_forget(comm);
+    gyre_plan_forget(comm->plans);
     *window_out = entry->number;
-    if (!entry->has_large_pages && entry->n_bytes >= GYRE_LARGE_PAGE_BYTES && comm->rank == 0)
+    if (!entry->has_large_pages && entry->n_bytes >= GYRE_LARGE_PAGE_BYTES &&
+        comm->member.rank == 0)
         GYRE_WARN(
             "window %u lies in an allocation whose size is no multiple of 2 MiB: other processes "
             "map it in small pages and copy engines stay unused; gyre_mem_alloc and ncclMemAlloc "
@@ -177,16 +179,16 @@ static gyre_status deregister_window(gyre_comm *comm, gyre_window window)
     if (entry == NULL)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "window %u is none of this communicator",
                          window);
-    uint32_t *all = calloc((size_t)comm->n_ranks, sizeof(*all));
+    uint32_t *all = calloc((size_t)comm->member.n_ranks, sizeof(*all));
     if (all == NULL)
         return gyre_comm_give_up(comm, gyre_fail_errno(ENOMEM, "window"));
     *at = entry->next;
-    gyre_plan_forget(comm);
+    gyre_plan_forget(comm->plans);
     comm->executor->ops->unplace(comm->executor, &entry->placement);
     free_entry(comm, entry);
     /* Whoever frees its buffer after this frees memory that nobody maps any more. */
     gyre_status status = gyre_comm_gather(comm, &window, sizeof(window), all);
-    for (int rank = 0; status == GYRE_SUCCESS && rank < comm->n_ranks; rank++)
+    for (int rank = 0; status == GYRE_SUCCESS && rank < comm->member.n_ranks; rank++)
         if (all[rank] != window)
             status = gyre_fail(GYRE_ERROR_INVALID_USAGE,
                                "window %u is given back here, window %u on rank %d", window,

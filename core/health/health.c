@@ -5,7 +5,7 @@
  * of its unfinished calls to all peers, who compare them with their own boards. Whoever finds calls
  * that do not fit tells everybody, so the error is the same on every rank. A slow peer is no error.
  */
-#include "core/health/health.h"
+#include "core/health/watch.h"
 
 #include "core/base/log.h"
 #include "core/base/sync.h"
@@ -20,54 +20,18 @@
 #define TICK_MS   100
 #define MAX_ASKED GYRE_HEALTH_MAX_ASKED
 
-/* ---- telling and comparing ---------------------------------------------------------------- */
-
-void gyre_health_end(const gyre_comm *comm, gyre_status status, const char *text)
-{
-    struct gyre_health_message message = {.kind = GYRE_HEALTH_END, .status = (uint32_t)status};
-    snprintf(message.text, sizeof(message.text), "%s", text);
-    const size_t n_bytes = offsetof(struct gyre_health_message, text) + strlen(message.text) + 1;
-    comm->bootstrap->ops->post(comm->bootstrap, -1, &message, n_bytes);
-}
-
-void gyre_health_fail(struct gyre_health *health, gyre_status status, const char *text, bool prints)
-{
-    struct gyre_comm *comm = health->comm;
-    if (!gyre_fault_is_raised(&comm->fault))
-        gyre_store_release_u32(&health->has_told, 1);
-    if (gyre_fault_raise(&comm->fault, status, text))
-        gyre_log(prints ? GYRE_LOG_WARN : GYRE_LOG_INFO, GYRE_LOG_COLL, "%s", text);
-}
-
-void gyre_health_pass_on(struct gyre_health *health)
-{
-    gyre_comm *comm = health->comm;
-    char text[GYRE_CAUSE_MAX_BYTES];
-    char name[GYRE_RANK_NAME_BYTES];
-    if (!gyre_fault_is_raised(&comm->fault) || gyre_load_acquire_u32(&comm->has_left) != 0 ||
-        !gyre_compare_exchange_u32(&health->has_told, 0, 1))
-        return;
-    if (comm->fault.status == GYRE_ERROR_ABORTED) /* its cause names the rank */
-        snprintf(text, sizeof(text), "%s", comm->fault.cause);
-    else
-        snprintf(text, sizeof(text), "%s failed: %.800s", gyre_rank_name(comm, comm->rank, name),
-                 comm->fault.cause);
-    /* Ranks that wait in an all-gather over the bootstrap are told first: the rank that reads the
-     * message may leave at once, and its goodbye would be all that they learn. */
-    comm->bootstrap->ops->fail(comm->bootstrap, text);
-    gyre_health_end(comm, GYRE_ERROR_REMOTE, text);
-}
+/* ---- comparing ---------------------------------------------------------------------------- */
 
 /* The same words whichever of the two ranks finds it: the lower rank first. */
 static void report_mismatch(struct gyre_health *health, const struct gyre_record *mine,
                             const struct gyre_record *theirs, int their_rank)
 {
-    struct gyre_comm *comm = health->comm;
-    const bool mine_first = comm->rank < their_rank;
+    struct gyre_member *member = health->member;
+    const bool mine_first = member->rank < their_rank;
     const struct gyre_record *first = mine_first ? mine : theirs;
     const struct gyre_record *second = mine_first ? theirs : mine;
-    const int first_rank = mine_first ? comm->rank : their_rank;
-    const int second_rank = mine_first ? their_rank : comm->rank;
+    const int first_rank = mine_first ? member->rank : their_rank;
+    const int second_rank = mine_first ? their_rank : member->rank;
     char first_name[GYRE_RANK_NAME_BYTES];
     char second_name[GYRE_RANK_NAME_BYTES];
     char first_text[160];
@@ -77,11 +41,11 @@ static void report_mismatch(struct gyre_health *health, const struct gyre_record
              "calls do not fit: %s called %s, %s called %s; outputs are "
              "undefined - make all ranks call the same, or set GYRE_CHECK=calls to be told before "
              "data moves",
-             gyre_rank_name(comm, first_rank, first_name),
+             gyre_health_rank_name(health, first_rank, first_name),
              gyre_record_text(first, first_text, sizeof(first_text)),
-             gyre_rank_name(comm, second_rank, second_name),
+             gyre_health_rank_name(health, second_rank, second_name),
              gyre_record_text(second, second_text, sizeof(second_text)));
-    gyre_health_end(comm, GYRE_ERROR_INVALID_USAGE, text);
+    gyre_health_end(health, GYRE_ERROR_INVALID_USAGE, text);
     gyre_health_fail(health, GYRE_ERROR_INVALID_USAGE, text, true);
 }
 
@@ -107,12 +71,12 @@ void gyre_health_posted(struct gyre_health *health, const struct gyre_record *re
      * record on the board. */
     if (gyre_load_acquire_u32(&health->n_questions) == 0)
         return;
-    struct gyre_comm *comm = health->comm;
+    struct gyre_member *member = health->member;
     struct gyre_health_question misfit = {.rank = -1};
     pthread_mutex_lock(&health->lock);
     for (uint32_t i = 0; i < health->n_questions;) {
         struct gyre_health_question *question = &health->questions[i];
-        if (!gyre_record_same_place(record, comm->rank, &question->record, question->rank)) {
+        if (!gyre_record_same_place(record, member->rank, &question->record, question->rank)) {
             i++;
             continue;
         }
@@ -126,16 +90,10 @@ void gyre_health_posted(struct gyre_health *health, const struct gyre_record *re
         report_mismatch(health, record, &misfit.record, misfit.rank);
 }
 
-bool gyre_health_is_record(const struct gyre_record *record)
-{
-    return record->coll < GYRE_N_COLLECTIVES && record->dtype < GYRE_N_DTYPES &&
-           (record->op < GYRE_N_OPS || record->op >= GYRE_FIRST_USER_OP);
-}
-
 /* Say where this rank is. A rank that asks by itself says so to all with every question. */
 static void tell_place(struct gyre_health *health, int rank, bool is_behind)
 {
-    gyre_comm *comm = health->comm;
+    struct gyre_member *member = health->member;
     struct gyre_health_message reply = {.kind = GYRE_HEALTH_ANSWER};
     const uint64_t now_ns = gyre_now_ns();
     if (!is_behind && health->asked_ns != 0 &&
@@ -143,23 +101,23 @@ static void tell_place(struct gyre_health *health, int rank, bool is_behind)
         return;
     gyre_health_place_of(health, &reply.place);
     reply.place.is_behind = is_behind;
-    comm->bootstrap->ops->post(comm->bootstrap, rank, &reply,
-                               offsetof(struct gyre_health_message, records));
+    member->bootstrap->ops->post(member->bootstrap, rank, &reply,
+                                 offsetof(struct gyre_health_message, records));
 }
 
 static void answer(struct gyre_health *health, int rank, const struct gyre_health_message *message)
 {
-    gyre_comm *comm = health->comm;
+    struct gyre_member *member = health->member;
     bool is_behind = false;
     for (uint32_t i = 0; i < message->n_records && i < MAX_ASKED; i++) {
         const struct gyre_record *theirs = &message->records[i];
         struct gyre_record mine;
         if (!gyre_health_is_record(theirs))
             continue;
-        if (!gyre_board_find(&comm->board, comm->rank, theirs, rank, &mine)) {
+        if (!gyre_board_find(&health->caller->board, member->rank, theirs, rank, &mine)) {
             remember_question(health, rank, theirs);
             /* Posted in between? Then gyre_health_posted may have missed the question. */
-            if (gyre_board_find(&comm->board, comm->rank, theirs, rank, &mine))
+            if (gyre_board_find(&health->caller->board, member->rank, theirs, rank, &mine))
                 gyre_health_posted(health, &mine);
             is_behind = true;
         } else if (!gyre_record_fits(&mine, theirs)) {
@@ -235,21 +193,22 @@ static void mark_left(struct gyre_health *health, int rank)
 
 static void take_loss(struct gyre_health *health, const struct gyre_event *event)
 {
-    gyre_comm *comm = health->comm;
+    struct gyre_member *member = health->member;
     char call[160];
     char name[GYRE_RANK_NAME_BYTES];
     char before[GYRE_CAUSE_MAX_BYTES];
     char text[GYRE_CAUSE_MAX_BYTES];
     gyre_health_call_text(health, call, sizeof(call));
-    gyre_rank_name(comm, event->rank, name);
+    gyre_health_rank_name(health, event->rank, name);
     const int n_text =
         snprintf(text, sizeof(text), "%s died: %s; rank %d%s was in %s", name, event->text,
-                 comm->rank, comm->origin != NULL ? " of it" : "", call);
+                 member->rank, health->origin != NULL ? " of it" : "", call);
     /* The rank may only have given up for what ended the parent. */
-    if (gyre_origin_word(comm->origin, before) && strstr(before, name) == NULL)
+    if (gyre_origin_word(health->origin, before) && strstr(before, name) == NULL)
         snprintf(text + n_text, sizeof(text) - (size_t)n_text, "; before that %.300s", before);
-    if (gyre_load_acquire_u32(&comm->has_left) == 0)
-        gyre_health_fail(health, GYRE_ERROR_REMOTE, text, comm->rank == (event->rank == 0 ? 1 : 0));
+    if (gyre_load_acquire_u32(&member->has_left) == 0)
+        gyre_health_fail(health, GYRE_ERROR_REMOTE, text,
+                         member->rank == (event->rank == 0 ? 1 : 0));
     mark_lost(health, event->rank);
     mark_left(health, event->rank);
     tell_children(health, event->rank, event->text, text);
@@ -257,7 +216,7 @@ static void take_loss(struct gyre_health *health, const struct gyre_event *event
 
 static void take_event(struct gyre_health *health, const struct gyre_event *event)
 {
-    if (event->kind == GYRE_EVENT_NONE || event->rank < 0 || event->rank >= health->comm->n_ranks)
+    if (event->kind == GYRE_EVENT_NONE || event->rank < 0 || event->rank >= health->member->n_ranks)
         return;
     if (event->kind == GYRE_EVENT_MESSAGE)
         take_message(health, event);
@@ -281,15 +240,15 @@ static bool goes_on(struct gyre_health *health)
  * any more, and no goodbye arrives. */
 static void take_end_of_link(struct gyre_health *health, gyre_status status)
 {
-    gyre_comm *comm = health->comm;
+    struct gyre_member *member = health->member;
     if (status == GYRE_ERROR_OUT_OF_MEMORY) {
-        gyre_fault_raise(&comm->fault, status, gyre_cause());
+        gyre_fault_raise(&member->fault, status, gyre_cause());
         gyre_health_pass_on(health);
     }
-    if (gyre_load_acquire_u32(&comm->has_left) == 0)
+    if (gyre_load_acquire_u32(&member->has_left) == 0)
         gyre_health_fail(health, GYRE_ERROR_REMOTE, gyre_cause(), true);
     else
-        for (int rank = 0; rank < comm->n_ranks; rank++)
+        for (int rank = 0; rank < member->n_ranks; rank++)
             mark_left(health, rank);
 }
 
@@ -304,11 +263,11 @@ static bool is_leaving(struct gyre_health *health)
 static void *watch(void *argument)
 {
     struct gyre_health *health = argument;
-    struct gyre_comm *comm = health->comm;
+    struct gyre_member *member = health->member;
     struct gyre_event event;
-    gyre_log_set_rank(comm->rank);
+    gyre_log_set_rank(member->rank);
     while (goes_on(health)) {
-        const gyre_status status = comm->bootstrap->ops->poll(comm->bootstrap, TICK_MS, &event);
+        const gyre_status status = member->bootstrap->ops->poll(member->bootstrap, TICK_MS, &event);
         if (status != GYRE_SUCCESS) {
             take_end_of_link(health, status);
             break;
@@ -318,13 +277,13 @@ static void *watch(void *argument)
             gyre_health_check_leaving(health);
             continue;
         }
-        if (!gyre_fault_is_raised(&comm->fault)) {
+        if (!gyre_fault_is_raised(&member->fault)) {
             gyre_health_check_progress(health);
             continue;
         }
         gyre_health_pass_on(health);
         if (!health->has_told_children)
-            tell_children(health, -1, "", comm->fault.cause);
+            tell_children(health, -1, "", member->fault.cause);
         health->has_told_children = true;
     }
     return NULL;
@@ -347,13 +306,18 @@ static void free_health(struct gyre_health *health)
     free(health);
 }
 
-gyre_status gyre_health_open(gyre_comm *comm, struct gyre_health **health_out)
+gyre_status gyre_health_open(const struct gyre_health_config *config,
+                             struct gyre_health **health_out)
 {
-    const size_t n = (size_t)comm->n_ranks;
+    struct gyre_member *member = config->member;
+    const size_t n = (size_t)member->n_ranks;
     struct gyre_health *health = calloc(1, sizeof(*health));
     if (health == NULL)
-        return gyre_fail_errno(ENOMEM, "health of rank %d", comm->rank);
-    health->comm = comm;
+        return gyre_fail_errno(ENOMEM, "health of rank %d", member->rank);
+    health->member = member;
+    health->links = config->links;
+    health->caller = config->caller;
+    health->origin = config->origin;
     health->max_questions = (uint32_t)n * MAX_ASKED;
     health->has_left = calloc(n, sizeof(bool));
     health->was_lost = calloc(n, sizeof(bool));
@@ -370,7 +334,7 @@ gyre_status gyre_health_open(gyre_comm *comm, struct gyre_health **health_out)
                             health->questions != NULL;
     const gyre_status status =
         has_memory ? gyre_thread_start(&health->thread, 0, watch, health, "the health thread")
-                   : gyre_fail_errno(ENOMEM, "health of rank %d", comm->rank);
+                   : gyre_fail_errno(ENOMEM, "health of rank %d", member->rank);
     if (status != GYRE_SUCCESS) {
         free_health(health);
         return status;
@@ -395,15 +359,15 @@ static void drop_children(struct gyre_health *health)
 
 void gyre_health_watch_child(struct gyre_health *health, struct gyre_origin *origin)
 {
-    gyre_comm *comm = health->comm;
+    struct gyre_member *member = health->member;
     pthread_mutex_lock(&health->lock);
     drop_children(health);
     origin->next = health->children;
     health->children = origin;
     /* What has happened before nobody tells again. */
-    const bool has_failed = gyre_fault_is_raised(&comm->fault);
-    const char *cause = has_failed ? comm->fault.cause : "";
-    for (int rank = 0; rank < comm->n_ranks; rank++)
+    const bool has_failed = gyre_fault_is_raised(&member->fault);
+    const char *cause = has_failed ? member->fault.cause : "";
+    for (int rank = 0; rank < member->n_ranks; rank++)
         if (health->was_lost[rank])
             gyre_origin_tell(origin, rank, "its process ended", cause);
     if (has_failed)
@@ -411,16 +375,11 @@ void gyre_health_watch_child(struct gyre_health *health, struct gyre_origin *ori
     pthread_mutex_unlock(&health->lock);
 }
 
-void gyre_health_launched(struct gyre_health *health, uint64_t work, uint64_t record)
-{
-    gyre_store_release_u64(&health->record_of_work[work % GYRE_HEALTH_WORKS], record);
-}
-
 static bool all_left(const struct gyre_health *health)
 {
-    const struct gyre_comm *comm = health->comm;
-    for (int rank = 0; rank < comm->n_ranks; rank++)
-        if (rank != comm->rank && !health->has_left[rank])
+    const struct gyre_member *member = health->member;
+    for (int rank = 0; rank < member->n_ranks; rank++)
+        if (rank != member->rank && !health->has_left[rank])
             return false;
     return true;
 }
@@ -442,14 +401,6 @@ void gyre_health_wait_left(struct gyre_health *health, uint64_t deadline_ns)
     pthread_mutex_unlock(&health->lock);
 }
 
-void gyre_health_stop_waiting(struct gyre_health *health)
-{
-    pthread_mutex_lock(&health->lock);
-    health->is_alone = true;
-    pthread_cond_broadcast(&health->changed);
-    pthread_mutex_unlock(&health->lock);
-}
-
 void gyre_health_close(struct gyre_health *health)
 {
     if (health == NULL)
@@ -458,7 +409,7 @@ void gyre_health_close(struct gyre_health *health)
     health->stops = true;
     pthread_cond_broadcast(&health->changed);
     pthread_mutex_unlock(&health->lock);
-    health->comm->bootstrap->ops->wake(health->comm->bootstrap);
+    health->member->bootstrap->ops->wake(health->member->bootstrap);
     pthread_join(health->thread, NULL);
     free_health(health);
 }

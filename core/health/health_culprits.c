@@ -3,7 +3,7 @@
  * Which ranks hold a call up, in words for a warning or an error: ranks that do not answer, ranks
  * that have left, ranks that are behind and ranks that wait in another call.
  */
-#include "core/health/health.h"
+#include "core/health/watch.h"
 
 #include "core/base/util.h"
 
@@ -30,10 +30,10 @@ static void append(char *text, const char *format, ...)
 }
 
 /* The letter of proc(5), of a process of this host; '?' if it cannot be seen. */
-static char process_state(const gyre_comm *comm, int rank)
+static char process_state(const struct gyre_health *health, int rank)
 {
-    const struct gyre_peer_info *mine = &comm->links.infos[comm->rank];
-    const struct gyre_peer_info *peer = &comm->links.infos[rank];
+    const struct gyre_peer_info *mine = &health->links->infos[health->member->rank];
+    const struct gyre_peer_info *peer = &health->links->infos[rank];
     char path[64];
     char line[256];
     char state = '?';
@@ -70,21 +70,21 @@ static void name_silent_rank(const struct gyre_health *health, int rank, uint64_
 {
     char name[GYRE_RANK_NAME_BYTES];
     append(who, "%s does not answer for %" PRIu64 " s: %s",
-           gyre_rank_name(health->comm, rank, name),
+           gyre_health_rank_name(health, rank, name),
            (gyre_health_silent_ns(health, rank, now_ns) + SECOND_NS / 2) / SECOND_NS,
-           why_silent(process_state(health->comm, rank)));
+           why_silent(process_state(health, rank)));
 }
 
 /* Without the rendezvous nobody can be asked. */
 static void name_rendezvous(const struct gyre_health *health, uint64_t now_ns, char *who)
 {
-    const gyre_comm *comm = health->comm;
-    const struct gyre_bootstrap *bootstrap = comm->bootstrap;
+    const struct gyre_member *member = health->member;
+    const struct gyre_bootstrap *bootstrap = member->bootstrap;
     if (bootstrap->hub_rank >= 0)
         name_silent_rank(health, bootstrap->hub_rank, now_ns, who);
     else
         append(who, "%s does not answer for %" PRIu64 " s", bootstrap->hub_text,
-               (gyre_health_silent_ns(health, comm->rank, now_ns) + SECOND_NS / 2) / SECOND_NS);
+               (gyre_health_silent_ns(health, member->rank, now_ns) + SECOND_NS / 2) / SECOND_NS);
     append(who, "; that process carries the rendezvous, without which no other rank can be asked");
 }
 
@@ -105,7 +105,7 @@ static enum standing stands(const struct gyre_health *health, int rank, uint64_t
     const struct gyre_health_peer *peer = &health->peers[rank];
     const struct gyre_health_place *place = &peer->place;
     const bool is_collective = mine->sequence > 0 && mine->coll != GYRE_COLL_SEND_RECV;
-    if (rank == health->comm->rank)
+    if (rank == health->member->rank)
         return IS_IN_THE_CALL;
     if (health->has_left[rank])
         return HAS_LEFT;
@@ -131,7 +131,7 @@ static void name_rank(const struct gyre_health *health, int rank, enum standing 
         name_silent_rank(health, rank, now_ns, who);
         return;
     }
-    gyre_rank_name(health->comm, rank, name);
+    gyre_health_rank_name(health, rank, name);
     if (place->call.sequence != 0)
         gyre_record_text(&place->call, call, sizeof(call));
     if (standing == HAS_LEFT)
@@ -168,7 +168,7 @@ static int name_culprits(const struct gyre_health *health, const uint8_t *standi
     int n_all = 0;
     for (int standing = IS_SILENT; standing <= IS_ELSEWHERE; standing++) {
         int n = 0;
-        for (int rank = 0; rank < health->comm->n_ranks; rank++) {
+        for (int rank = 0; rank < health->member->n_ranks; rank++) {
             if (standings[rank] != standing)
                 continue;
             if (n < MAX_NAMED) {
@@ -187,14 +187,14 @@ static int name_culprits(const struct gyre_health *health, const uint8_t *standi
 void gyre_health_name_culprits(struct gyre_health *health, const struct gyre_record *mine,
                                uint64_t now_ns, char *who_out)
 {
-    const gyre_comm *comm = health->comm;
+    const struct gyre_member *member = health->member;
     int n_of[N_STANDINGS] = {0};
     who_out[0] = '\0';
-    if (gyre_health_is_silent(health, comm->rank, now_ns)) {
+    if (gyre_health_is_silent(health, member->rank, now_ns)) {
         name_rendezvous(health, now_ns, who_out);
         return;
     }
-    for (int rank = 0; rank < comm->n_ranks; rank++) {
+    for (int rank = 0; rank < member->n_ranks; rank++) {
         health->standings[rank] = (uint8_t)stands(health, rank, now_ns, mine);
         n_of[health->standings[rank]]++;
     }
@@ -203,15 +203,15 @@ void gyre_health_name_culprits(struct gyre_health *health, const struct gyre_rec
                "all ranks answer, and none is behind%s; look for slow links, and at what is ahead "
                "of the call on its stream on each rank: work of the program, or another "
                "communicator's call that some ranks made before this one and some after it",
-               gyre_param_is_set(&comm->params, GYRE_PARAM_CHECK)
+               gyre_param_is_set(&member->params, GYRE_PARAM_CHECK)
                    ? ", and GYRE_CHECK=calls found them alike"
                    : "");
     if (n_of[IS_IN_THE_CALL] > 1) {
         append(who_out, "; waiting in the same call: ranks ");
-        list_numbers(health->standings, comm->n_ranks, IS_IN_THE_CALL, who_out);
+        list_numbers(health->standings, member->n_ranks, IS_IN_THE_CALL, who_out);
     }
     if (n_of[IS_DONE] > 0) {
         append(who_out, "; done with their part: ranks ");
-        list_numbers(health->standings, comm->n_ranks, IS_DONE, who_out);
+        list_numbers(health->standings, member->n_ranks, IS_DONE, who_out);
     }
 }

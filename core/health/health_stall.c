@@ -6,7 +6,7 @@
  * message to itself tells whether the rendezvous passes messages on at all. A slow peer is no
  * error: names stand in a warning, and in the error where the user set a time limit.
  */
-#include "core/health/health.h"
+#include "core/health/watch.h"
 
 #include "core/base/log.h"
 #include "core/base/sync.h"
@@ -16,139 +16,39 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SECOND_NS ((uint64_t)1000000000)
-#define STALL_NS  300000000ULL /* without progress this long: ask */
-#define ASK_NS    SECOND_NS
-#define ASK_SELDOM_NS                                                          \
-    (10 * SECOND_NS) /* a rendezvous that is stopped has to keep the questions \
-                      */
-#define SELDOM_FROM_NS (30 * SECOND_NS)
+#define SECOND_NS      ((uint64_t)1000000000)
+#define STALL_NS       300000000ULL /* without progress this long: ask */
 #define SELF_GAP_NS    SECOND_NS    /* this rank looks ten times a second, unless it was stopped */
 #define SPEAKER_NS     500000000ULL /* for the lowest rank's verdict to arrive */
 #define LEFT_NS        (2 * SECOND_NS)
 #define GONE_NS        3500000000ULL /* leaving: a rank that is silent this long is not waited for */
 #define MAX_ASKED_DONE 8             /* finished calls among those asked about */
 
-/* ---- where this rank is -------------------------------------------------------------------- */
-
-enum call_kind { CALL_NONE, CALL_RECORDED, CALL_FORGOTTEN, CALL_REPLAYED };
-
-struct position {
-    uint64_t completed;
-    uint64_t launched;
-    struct gyre_record call; /* CALL_RECORDED */
-};
-
-/* The first call that is not finished. */
-static enum call_kind find_call(struct gyre_health *health, struct position *position_out)
-{
-    gyre_comm *comm = health->comm;
-    *position_out = (struct position){0};
-    if (comm->executor == NULL)
-        return CALL_NONE;
-    const struct gyre_pulse pulse = comm->executor->ops->pulse(comm->executor);
-    const uint64_t completed = pulse.completed;
-    const uint64_t launched = gyre_load_acquire_u64(&comm->executor->n_launched);
-    position_out->completed = completed;
-    position_out->launched = launched;
-    if (completed >= launched)
-        return completed < pulse.progress && comm->device_info.kind == GYRE_DEVICE_CUDA
-                   ? CALL_REPLAYED
-                   : CALL_NONE;
-    const uint64_t index =
-        gyre_load_acquire_u64(&health->record_of_work[completed % GYRE_HEALTH_WORKS]);
-    return launched - completed <= GYRE_HEALTH_WORKS &&
-                   gyre_board_get(&comm->board, index, &position_out->call)
-               ? CALL_RECORDED
-               : CALL_FORGOTTEN;
-}
-
-void gyre_health_call_text(struct gyre_health *health, char *text_out, size_t text_bytes)
-{
-    struct position position;
-    switch (find_call(health, &position)) {
-    case CALL_NONE:
-        snprintf(text_out, text_bytes, "no operation");
-        break;
-    case CALL_RECORDED:
-        gyre_record_text(&position.call, text_out, text_bytes);
-        break;
-    case CALL_FORGOTTEN: /* so much was enqueued since that its record is gone */
-        snprintf(text_out, text_bytes, "operation %" PRIu64 " of %" PRIu64 " that were enqueued",
-                 position.completed + 1, position.launched);
-        break;
-    case CALL_REPLAYED:
-        snprintf(text_out, text_bytes, "a call of a replayed graph");
-        break;
-    }
-}
-
-void gyre_health_place_of(struct gyre_health *health, struct gyre_health_place *place_out)
-{
-    struct gyre_board *board = &health->comm->board;
-    struct position position;
-    const enum call_kind kind = find_call(health, &position);
-    *place_out = (struct gyre_health_place){.is_waiting = kind != CALL_NONE};
-    pthread_mutex_lock(&board->lock);
-    place_out->n_collectives = board->n_collectives;
-    const uint64_t n_posted = board->n_posted;
-    pthread_mutex_unlock(&board->lock);
-    if (kind == CALL_RECORDED)
-        place_out->call = position.call;
-    else if (kind == CALL_NONE && n_posted > 0 &&
-             !gyre_board_get(board, n_posted - 1, &place_out->call))
-        memset(&place_out->call, 0, sizeof(place_out->call));
-}
-
 /* ---- asking -------------------------------------------------------------------------------- */
-
-uint64_t gyre_health_ask_ns(const struct gyre_health *health, uint64_t now_ns)
-{
-    return now_ns - health->still_since_ns < SELDOM_FROM_NS ? ASK_NS : ASK_SELDOM_NS;
-}
-
-uint64_t gyre_health_silence_limit_ns(const struct gyre_health *health, uint64_t now_ns)
-{
-    return gyre_health_ask_ns(health, now_ns) * 3 / 2;
-}
 
 /* A call may end here although it does not fit, as two roots' broadcasts do, and only the next one
  * waits: so finished ones are asked about too. */
 static void ask(struct gyre_health *health, uint64_t completed, uint64_t launched)
 {
-    gyre_comm *comm = health->comm;
+    struct gyre_member *member = health->member;
     struct gyre_health_message message = {.kind = GYRE_HEALTH_ASK};
     const struct gyre_health_message echo = {.kind = GYRE_HEALTH_ECHO};
     uint64_t last = UINT64_MAX;
     const uint64_t n_done = gyre_min_u64(completed, launched); /* without replays of graphs */
     for (uint64_t work = n_done - gyre_min_u64(n_done, MAX_ASKED_DONE);
          work < launched && message.n_records < GYRE_HEALTH_MAX_ASKED; work++) {
-        const uint64_t index =
-            gyre_load_acquire_u64(&health->record_of_work[work % GYRE_HEALTH_WORKS]);
+        const uint64_t index = gyre_board_record_of(&health->caller->board, work);
         if (index != last &&
-            gyre_board_get(&comm->board, index, &message.records[message.n_records]))
+            gyre_board_get(&health->caller->board, index, &message.records[message.n_records]))
             message.n_records++;
         last = index;
     }
     gyre_health_place_of(health, &message.place);
-    comm->bootstrap->ops->post(comm->bootstrap, -1, &message,
-                               offsetof(struct gyre_health_message, records) +
-                                   message.n_records * sizeof(struct gyre_record));
-    comm->bootstrap->ops->post(comm->bootstrap, comm->rank, &echo,
-                               offsetof(struct gyre_health_message, records));
-}
-
-uint64_t gyre_health_silent_ns(const struct gyre_health *health, int rank, uint64_t now_ns)
-{
-    const uint64_t heard_ns = health->peers[rank].heard_ns;
-    const uint64_t since_ns = heard_ns > health->asks_since_ns ? heard_ns : health->asks_since_ns;
-    return health->asks_since_ns == 0 || since_ns > now_ns ? 0 : now_ns - since_ns;
-}
-
-bool gyre_health_is_silent(const struct gyre_health *health, int rank, uint64_t now_ns)
-{
-    return !health->has_left[rank] && gyre_health_silent_ns(health, rank, now_ns) >=
-                                          gyre_health_silence_limit_ns(health, now_ns);
+    member->bootstrap->ops->post(member->bootstrap, -1, &message,
+                                 offsetof(struct gyre_health_message, records) +
+                                     message.n_records * sizeof(struct gyre_record));
+    member->bootstrap->ops->post(member->bootstrap, member->rank, &echo,
+                                 offsetof(struct gyre_health_message, records));
 }
 
 /* Has everybody had the time to answer? */
@@ -162,22 +62,22 @@ static bool are_answers_due(const struct gyre_health *health, uint64_t now_ns)
 
 static void warn(struct gyre_health *health, uint64_t now_ns)
 {
-    struct position position;
+    struct gyre_record waiting;
     char call[160];
     char who[GYRE_HEALTH_WHO_BYTES];
     char name[GYRE_RANK_NAME_BYTES];
-    (void)find_call(health, &position);
+    gyre_health_waiting_call(health, &waiting);
     gyre_health_call_text(health, call, sizeof(call));
-    gyre_health_name_culprits(health, &position.call, now_ns, who);
+    gyre_health_name_culprits(health, &waiting, now_ns, who);
     GYRE_WARN("%s on %s makes no progress for %" PRIu64 " s: %s", call,
-              gyre_rank_name(health->comm, health->comm->rank, name),
+              gyre_health_rank_name(health, health->member->rank, name),
               (now_ns - health->still_since_ns) / SECOND_NS, who);
 }
 
 /* One rank speaks for all, so that all get the same words: the lowest that is there. */
 static bool is_speaker(const struct gyre_health *health, uint64_t now_ns)
 {
-    for (int rank = 0; rank < health->comm->rank; rank++)
+    for (int rank = 0; rank < health->member->rank; rank++)
         if (!health->has_left[rank] && !gyre_health_is_silent(health, rank, now_ns))
             return false;
     return true;
@@ -185,15 +85,15 @@ static bool is_speaker(const struct gyre_health *health, uint64_t now_ns)
 
 static bool is_late(const struct gyre_health *health, uint64_t now_ns)
 {
-    const int timeout_ms = health->comm->config.timeout_ms;
+    const int timeout_ms = health->member->config.timeout_ms;
     return timeout_ms > 0 && (now_ns - health->started_ns) / 1000000 > (uint64_t)timeout_ms;
 }
 
 /* An operation takes longer than the user allows. */
 static void check_timeout(struct gyre_health *health, uint64_t now_ns)
 {
-    gyre_comm *comm = health->comm;
-    struct position position;
+    struct gyre_member *member = health->member;
+    struct gyre_record waiting;
     char call[160];
     char who[GYRE_HEALTH_WHO_BYTES];
     char name[GYRE_RANK_NAME_BYTES];
@@ -204,12 +104,12 @@ static void check_timeout(struct gyre_health *health, uint64_t now_ns)
         health->late_ns = now_ns;
     if (!is_speaker(health, now_ns) && now_ns - health->late_ns < SPEAKER_NS)
         return;
-    (void)find_call(health, &position);
+    gyre_health_waiting_call(health, &waiting);
     gyre_health_call_text(health, call, sizeof(call));
-    gyre_health_name_culprits(health, &position.call, now_ns, who);
+    gyre_health_name_culprits(health, &waiting, now_ns, who);
     snprintf(text, sizeof(text), "%s on %s took longer than %d ms (GYRE_TIMEOUT): %s", call,
-             gyre_rank_name(comm, comm->rank, name), comm->config.timeout_ms, who);
-    gyre_health_end(comm, GYRE_ERROR_TIMEOUT, text);
+             gyre_health_rank_name(health, member->rank, name), member->config.timeout_ms, who);
+    gyre_health_end(health, GYRE_ERROR_TIMEOUT, text);
     gyre_health_fail(health, GYRE_ERROR_TIMEOUT, text, true);
 }
 
@@ -218,15 +118,15 @@ static void check_timeout(struct gyre_health *health, uint64_t now_ns)
  * which this rank, running, knew that the peer had left. */
 static void check_left(struct gyre_health *health, uint64_t now_ns)
 {
-    gyre_comm *comm = health->comm;
+    struct gyre_member *member = health->member;
     char call[160];
     char name[GYRE_RANK_NAME_BYTES];
     char text[GYRE_CAUSE_MAX_BYTES];
     const uint64_t still_ns = gyre_max_u64(health->still_since_ns, health->resumed_ns);
     int first = -1; /* the others may have left because of it */
-    for (int rank = 0; rank < comm->n_ranks; rank++) {
+    for (int rank = 0; rank < member->n_ranks; rank++) {
         const uint64_t left_ns = health->peers[rank].left_ns;
-        if (rank != comm->rank && health->has_left[rank] &&
+        if (rank != member->rank && health->has_left[rank] &&
             now_ns - gyre_max_u64(still_ns, left_ns) >= LEFT_NS &&
             (first < 0 || left_ns < health->peers[first].left_ns))
             first = rank;
@@ -235,17 +135,18 @@ static void check_left(struct gyre_health *health, uint64_t now_ns)
         return;
     gyre_health_call_text(health, call, sizeof(call));
     snprintf(text, sizeof(text), "%s destroyed its communicator while rank %d waits in %s",
-             gyre_rank_name(comm, first, name), comm->rank, call);
+             gyre_health_rank_name(health, first, name), member->rank, call);
     gyre_health_fail(health, GYRE_ERROR_REMOTE, text, true);
 }
 
 /* ---- progress ------------------------------------------------------------------------------ */
 
 /* Has this rank works that are not finished? */
-static bool is_busy(const gyre_comm *comm, uint64_t completed, uint64_t launched, uint64_t progress)
+static bool is_busy(const struct gyre_member *member, uint64_t completed, uint64_t launched,
+                    uint64_t progress)
 {
     /* Replays of a graph complete works that nobody launched: there the started ones count. */
-    if (comm->device_info.kind == GYRE_DEVICE_CUDA)
+    if (member->device_info.kind == GYRE_DEVICE_CUDA)
         return completed < launched || completed < progress;
     return completed < launched;
 }
@@ -286,11 +187,11 @@ static void notice_own_stop(struct gyre_health *health, uint64_t now_ns)
 
 void gyre_health_check_progress(struct gyre_health *health)
 {
-    gyre_comm *comm = health->comm;
-    const struct gyre_pulse pulse = comm->executor->ops->pulse(comm->executor);
-    const uint64_t launched = gyre_load_acquire_u64(&comm->executor->n_launched);
+    struct gyre_member *member = health->member;
+    const struct gyre_pulse pulse = health->caller->executor->ops->pulse(health->caller->executor);
+    const uint64_t launched = gyre_load_acquire_u64(&health->caller->executor->n_launched);
     const uint64_t now_ns = gyre_now_ns();
-    const bool busy = is_busy(comm, pulse.completed, launched, pulse.progress);
+    const bool busy = is_busy(member, pulse.completed, launched, pulse.progress);
     notice_own_stop(health, now_ns);
     if (!take_progress(health, now_ns, busy, &pulse))
         return;
@@ -303,13 +204,13 @@ void gyre_health_check_progress(struct gyre_health *health)
         health->asked_ns = now_ns;
     }
     const uint64_t warn_ns =
-        (uint64_t)gyre_param_number(&comm->params, GYRE_PARAM_STALL_WARN) * SECOND_NS;
+        (uint64_t)gyre_param_number(&member->params, GYRE_PARAM_STALL_WARN) * SECOND_NS;
     if (still_ns > warn_ns && !health->has_warned && are_answers_due(health, now_ns)) {
         warn(health, now_ns);
         health->has_warned = true;
     }
     check_timeout(health, now_ns);
-    if (!gyre_fault_is_raised(&comm->fault))
+    if (!gyre_fault_is_raised(&member->fault))
         check_left(health, now_ns);
 }
 
@@ -317,7 +218,7 @@ void gyre_health_check_progress(struct gyre_health *health)
 
 void gyre_health_check_leaving(struct gyre_health *health)
 {
-    const gyre_comm *comm = health->comm;
+    const struct gyre_member *member = health->member;
     const uint64_t now_ns = gyre_now_ns();
     notice_own_stop(health, now_ns);
     if (health->left_self_ns == 0) { /* the questions of an earlier stall do not count */
@@ -325,17 +226,17 @@ void gyre_health_check_leaving(struct gyre_health *health)
         health->asks_since_ns = 0;
         health->asked_ns = 0;
     }
-    if (health->asked_ns == 0 || now_ns - health->asked_ns > ASK_NS) {
+    if (health->asked_ns == 0 || now_ns - health->asked_ns > SECOND_NS) {
         if (health->asks_since_ns == 0)
             health->asks_since_ns = now_ns;
         ask(health, 0, 0);
         health->asked_ns = now_ns;
     }
     bool is_awaited = false;
-    for (int rank = 0; rank < comm->n_ranks && !is_awaited; rank++)
-        is_awaited = rank != comm->rank && !health->has_left[rank] &&
+    for (int rank = 0; rank < member->n_ranks && !is_awaited; rank++)
+        is_awaited = rank != member->rank && !health->has_left[rank] &&
                      gyre_health_silent_ns(health, rank, now_ns) < GONE_NS;
     /* Without the rendezvous no goodbye arrives. */
-    if (!is_awaited || gyre_health_silent_ns(health, comm->rank, now_ns) >= GONE_NS)
+    if (!is_awaited || gyre_health_silent_ns(health, member->rank, now_ns) >= GONE_NS)
         gyre_health_stop_waiting(health);
 }

@@ -7,7 +7,7 @@
 
 #include "core/base/log.h"
 #include "core/base/util.h"
-#include "core/comm/comm.h"
+#include "core/links/links.h"
 #include "core/plan/recent.h"
 
 #include <errno.h>
@@ -49,7 +49,10 @@ struct choice_entry {
 };
 
 struct gyre_plan_cache {
-    struct gyre_comm *comm;
+    const struct gyre_member *member;
+    const struct gyre_links *links;
+    const struct gyre_windows *windows;
+    struct gyre_executor *executor;
     struct gyre_tuner_facts facts;
     struct gyre_filter filter;
     struct gyre_choice forced; /* by gyre_plan_force(); zeros = by nobody */
@@ -59,38 +62,52 @@ struct gyre_plan_cache {
     struct gyre_recent recent;
 };
 
-gyre_status gyre_plan_cache_open(struct gyre_comm *comm, struct gyre_plan_cache **cache_out)
+/* What the choice for every call depends on. */
+static struct gyre_tuner_facts gather_facts(const struct gyre_plan_config *config)
 {
+    const struct gyre_member *member = config->member;
+    const struct gyre_links *links = config->links;
+    const uint32_t most =
+        (uint32_t)gyre_min_u64(links->spec.n_fifos, gyre_member_max_channels(member));
+    const uint64_t least =
+        member->config.min_channels > 0 ? (uint64_t)member->config.min_channels : 1;
+    if (least > most && member->rank == 0)
+        GYRE_WARN("%d channels are wanted at least, but this communicator has room for %u",
+                  member->config.min_channels, most);
+    return (struct gyre_tuner_facts){
+        .device_kind = (gyre_device_kind)member->device_info.kind,
+        .n_ranks = (uint32_t)member->n_ranks,
+        .n_hosts = links->grouping.n_hosts,
+        .is_proxied = links->is_proxied,
+        .is_ll128_safe = links->is_ll128_safe,
+        .min_channels = (uint32_t)gyre_min_u64(least, most),
+        .max_channels = most,
+        .spec = links->spec,
+        .grouping = &links->grouping,
+    };
+}
+
+gyre_status gyre_plan_cache_open(const struct gyre_plan_config *config,
+                                 struct gyre_plan_cache **cache_out)
+{
+    const struct gyre_member *member = config->member;
     struct gyre_plan_cache *cache = calloc(1, sizeof(*cache));
     if (cache == NULL)
         return gyre_fail_errno(ENOMEM, "plan cache");
-    cache->comm = comm;
-    const gyre_status status = gyre_filter_of(&comm->params, &cache->filter);
+    cache->member = member;
+    cache->links = config->links;
+    cache->windows = config->windows;
+    cache->executor = config->executor;
+    const gyre_status status = gyre_filter_of(&member->params, &cache->filter);
     if (status != GYRE_SUCCESS) {
         free(cache);
         return status;
     }
-    const uint32_t most =
-        (uint32_t)gyre_min_u64(comm->links.spec.n_fifos, gyre_config_max_channels(&comm->config));
-    const uint64_t least = comm->config.min_channels > 0 ? (uint64_t)comm->config.min_channels : 1;
-    cache->facts = (struct gyre_tuner_facts){
-        .device_kind = (gyre_device_kind)comm->device_info.kind,
-        .n_ranks = (uint32_t)comm->n_ranks,
-        .n_hosts = comm->links.grouping.n_hosts,
-        .is_proxied = comm->links.is_proxied,
-        .is_ll128_safe = comm->links.is_ll128_safe,
-        .min_channels = (uint32_t)gyre_min_u64(least, most),
-        .max_channels = most,
-        .spec = comm->links.spec,
-        .grouping = &comm->links.grouping,
-    };
-    if (least > most && comm->rank == 0)
-        GYRE_WARN("%d channels are wanted at least, but this communicator has room for %u",
-                  comm->config.min_channels, most);
+    cache->facts = gather_facts(config);
     const bool is_host = cache->facts.device_kind == GYRE_DEVICE_HOST;
-    if (comm->tuning.is_set && is_host)
-        cache->facts.cost = &comm->tuning.cost;
-    else if (comm->tuning.is_set && comm->rank == 0)
+    if (config->tuning->is_set && is_host)
+        cache->facts.cost = &config->tuning->cost;
+    else if (config->tuning->is_set && member->rank == 0)
         GYRE_WARN("GYRE_TUNING_FILE has no effect on GPUs: their table was measured");
     *cache_out = cache;
     return GYRE_SUCCESS;
@@ -109,7 +126,7 @@ void gyre_plan_cache_close(struct gyre_plan_cache *cache)
 {
     if (cache == NULL)
         return;
-    struct gyre_executor *executor = cache->comm->executor;
+    struct gyre_executor *executor = cache->executor;
     while (cache->loads != NULL) {
         struct loaded_entry *entry = cache->loads;
         cache->loads = entry->next;
@@ -182,7 +199,7 @@ static gyre_status find_loaded(struct gyre_plan_cache *cache, const struct gyre_
                                             .proto = choice->proto,
                                             .by_copy_engines =
                                                 choice->path == GYRE_PATH_COPY_ENGINE};
-    struct gyre_executor *executor = cache->comm->executor;
+    struct gyre_executor *executor = cache->executor;
     const gyre_status status = executor->ops->load(executor, &config, &entry->loaded);
     if (status != GYRE_SUCCESS) {
         free(entry);
@@ -200,27 +217,28 @@ static gyre_status find_loaded(struct gyre_plan_cache *cache, const struct gyre_
 }
 
 /* The shape of a call, this rank's number in it, and for point to point the two ranks. */
-static void shape_of(const struct gyre_comm *comm, const struct gyre_call *call,
+static void shape_of(const struct gyre_plan_cache *cache, const struct gyre_call *call,
                      struct gyre_shape *shape_out, int *rank_out, uint16_t rank_of_out[2])
 {
+    const struct gyre_member *member = cache->member;
     struct gyre_shape shape = {.coll = call->coll,
-                               .n_ranks = (uint16_t)comm->n_ranks,
+                               .n_ranks = (uint16_t)member->n_ranks,
                                .root = (uint16_t)(call->root < 0 ? 0 : call->root),
-                               .grouping = &comm->links.grouping};
-    *rank_out = comm->rank;
+                               .grouping = &cache->links->grouping};
+    *rank_out = member->rank;
     if (call->coll == GYRE_COLL_SEND_RECV) {
-        const bool is_self = call->root == comm->rank;
+        const bool is_self = call->root == member->rank;
         shape.n_ranks = is_self ? 1 : 2;
         shape.root = 0;
         shape.grouping = NULL;
         *rank_out = call->is_send || is_self ? 0 : 1;
-        rank_of_out[*rank_out] = (uint16_t)comm->rank;
+        rank_of_out[*rank_out] = (uint16_t)member->rank;
         rank_of_out[1 - *rank_out] = (uint16_t)call->root;
     }
     *shape_out = shape;
 }
 
-static struct gyre_reduction reduction_of(const struct gyre_comm *comm,
+static struct gyre_reduction reduction_of(const struct gyre_plan_cache *cache,
                                           const struct gyre_call *call)
 {
     struct gyre_reduction reduction = {
@@ -234,20 +252,20 @@ static struct gyre_reduction reduction_of(const struct gyre_comm *comm,
     } else if (call->op == GYRE_AVG) {
         reduction.op = GYRE_SUM;
         if (gyre_dtype_is_float(call->dtype)) {
-            reduction.premultiply = comm->n_ranks > 1;
-            reduction.scalar = gyre_premultiply_scalar(call->dtype, (uint32_t)comm->n_ranks);
+            reduction.premultiply = cache->facts.n_ranks > 1;
+            reduction.scalar = gyre_premultiply_scalar(call->dtype, cache->facts.n_ranks);
         } else {
-            reduction.divisor = (uint32_t)comm->n_ranks;
+            reduction.divisor = cache->facts.n_ranks;
         }
     }
     return reduction;
 }
 
-struct gyre_tuner_facts gyre_plan_facts_of(const struct gyre_comm *comm,
+struct gyre_tuner_facts gyre_plan_facts_of(const struct gyre_plan_cache *cache,
                                            const struct gyre_call *call)
 {
-    struct gyre_tuner_facts facts = comm->plans->facts;
-    const struct gyre_reduction reduction = reduction_of(comm, call);
+    struct gyre_tuner_facts facts = cache->facts;
+    const struct gyre_reduction reduction = reduction_of(cache, call);
     facts.has_lamport =
         gyre_collectives[call->coll].reduces && gyre_lamport_adds(call->dtype, reduction.op);
     facts.is_plain = reduction.premultiply == 0 && reduction.divisor <= 1;
@@ -312,24 +330,24 @@ static gyre_status force_choice(const struct gyre_plan_cache *cache, struct gyre
     return GYRE_SUCCESS;
 }
 
-void gyre_plan_force(struct gyre_comm *comm, const struct gyre_choice *choice)
+void gyre_plan_force(struct gyre_plan_cache *cache, const struct gyre_choice *choice)
 {
     const struct gyre_choice none = {0};
-    comm->plans->forced = choice != NULL ? *choice : none;
-    gyre_plan_forget(comm);
+    cache->forced = choice != NULL ? *choice : none;
+    gyre_plan_forget(cache);
 }
 
-gyre_status gyre_plan_restrict(struct gyre_comm *comm, const struct gyre_filter_words *words)
+gyre_status gyre_plan_restrict(struct gyre_plan_cache *cache, const struct gyre_filter_words *words)
 {
-    GYRE_TRY(gyre_filter_override(words, &comm->plans->filter));
-    forget_choices(comm->plans);
-    gyre_plan_forget(comm);
+    GYRE_TRY(gyre_filter_override(words, &cache->filter));
+    forget_choices(cache);
+    gyre_plan_forget(cache);
     return GYRE_SUCCESS;
 }
 
-void gyre_plan_forget(struct gyre_comm *comm)
+void gyre_plan_forget(struct gyre_plan_cache *cache)
 {
-    gyre_recent_forget(&comm->plans->recent);
+    gyre_recent_forget(&cache->recent);
 }
 
 static gyre_status choose_way(struct gyre_plan_cache *cache, const struct gyre_tuner_facts *facts,
@@ -341,35 +359,35 @@ static gyre_status choose_way(struct gyre_plan_cache *cache, const struct gyre_t
                      : find_choice(cache, facts, coll, n_bytes, choice_out);
 }
 
-gyre_status gyre_plan_choice(struct gyre_comm *comm, const struct gyre_call *call,
+gyre_status gyre_plan_choice(struct gyre_plan_cache *cache, const struct gyre_call *call,
                              struct gyre_choice *choice_out)
 {
-    const struct gyre_tuner_facts facts = gyre_plan_facts_of(comm, call);
-    return choose_way(comm->plans, &facts, call->coll, call->count * gyre_dtype_bytes(call->dtype),
+    const struct gyre_tuner_facts facts = gyre_plan_facts_of(cache, call);
+    return choose_way(cache, &facts, call->coll, call->count * gyre_dtype_bytes(call->dtype),
                       choice_out);
 }
 
-const struct gyre_tuner_facts *gyre_plan_facts(const struct gyre_comm *comm)
+const struct gyre_tuner_facts *gyre_plan_facts(const struct gyre_plan_cache *cache)
 {
-    return &comm->plans->facts;
+    return &cache->facts;
 }
 
-const struct gyre_cost *gyre_plan_cost(const struct gyre_comm *comm)
+const struct gyre_cost *gyre_plan_cost(const struct gyre_plan_cache *cache)
 {
-    const struct gyre_tuner_facts *facts = &comm->plans->facts;
+    const struct gyre_tuner_facts *facts = &cache->facts;
     if (facts->cost != NULL)
         return facts->cost;
     return facts->device_kind == GYRE_DEVICE_CUDA ? &gyre_cost_h200 : &gyre_cost_host;
 }
 
 /* 0 where nothing can be said. */
-static double predict_us(struct gyre_comm *comm, enum gyre_collective coll,
+static double predict_us(struct gyre_plan_cache *cache, enum gyre_collective coll,
                          const struct gyre_choice *choice, uint64_t n_bytes)
 {
     double time_ns;
     if (coll == GYRE_COLL_SEND_RECV || choice->path == GYRE_PATH_COPY_ENGINE ||
-        gyre_tuner_predict(&comm->plans->facts, gyre_plan_cost(comm), coll, choice, n_bytes,
-                           &time_ns) != GYRE_SUCCESS)
+        gyre_tuner_predict(&cache->facts, gyre_plan_cost(cache), coll, choice, n_bytes, &time_ns) !=
+            GYRE_SUCCESS)
         return 0;
     return time_ns / 1e3;
 }
@@ -379,20 +397,19 @@ static gyre_status choose(struct gyre_plan_cache *cache, const struct gyre_call 
                           struct gyre_choice *choice_out, const struct gyre_program **program_out,
                           uint16_t rank_of_out[2])
 {
-    const struct gyre_comm *comm = cache->comm;
     const uint64_t n_bytes = call->count * gyre_dtype_bytes(call->dtype);
-    struct gyre_tuner_facts facts = gyre_plan_facts_of(comm, call);
+    struct gyre_tuner_facts facts = gyre_plan_facts_of(cache, call);
     struct gyre_shape shape;
     int rank;
     facts.in_window = call->window != NULL;
     facts.has_large_pages = call->window != NULL && call->window->has_large_pages;
     GYRE_TRY(choose_way(cache, &facts, call->coll, n_bytes, choice_out));
     GYRE_TRY(gyre_tuner_check_path(&facts, &cache->filter, call->coll, choice_out));
-    shape_of(comm, call, &shape, &rank, rank_of_out);
+    shape_of(cache, call, &shape, &rank, rank_of_out);
     shape.is_placed = choice_out->path != GYRE_PATH_STAGED;
     GYRE_TRY(find_program(cache, choice_out->algorithm, &shape, rank, program_out));
     const struct gyre_program *program = *program_out;
-    const struct gyre_fifo_spec *spec = &comm->links.spec;
+    const struct gyre_fifo_spec *spec = &cache->links->spec;
     if (program->n_lanes > spec->n_fifos || program->min_depth > spec->depth)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                          "%s %s needs %u connections of depth %u a pair, this communicator has %u "
@@ -403,22 +420,22 @@ static gyre_status choose(struct gyre_plan_cache *cache, const struct gyre_call 
      * most one pair with every rank, on a GPU of 128 multiprocessors or more. */
     if (call->coll == GYRE_COLL_SEND_RECV && cache->facts.device_kind == GYRE_DEVICE_CUDA)
         choice_out->n_channels = (uint32_t)gyre_min_u64(
-            choice_out->n_channels, gyre_max_u64(1, 64 / (uint64_t)comm->n_ranks));
+            choice_out->n_channels, gyre_max_u64(1, 64 / (uint64_t)cache->facts.n_ranks));
     if (program->n_lanes > 0)
         choice_out->n_channels =
             (uint32_t)gyre_min_u64(choice_out->n_channels, spec->n_fifos / program->n_lanes);
     return GYRE_SUCCESS;
 }
 
-static void log_choice(struct gyre_comm *comm, const struct gyre_call *call,
+static void log_choice(struct gyre_plan_cache *cache, const struct gyre_call *call,
                        const struct gyre_choice *choice)
 {
     const uint64_t n_bytes = call->count * gyre_dtype_bytes(call->dtype);
-    const double us = predict_us(comm, call->coll, choice, n_bytes);
+    const double us = predict_us(cache, call->coll, choice, n_bytes);
     char prediction[64] = "";
     if (us > 0)
         snprintf(prediction, sizeof(prediction), ", predicted %.2f us (%s constants)", us,
-                 comm->plans->facts.cost != NULL ? "measured" : "shipped");
+                 cache->facts.cost != NULL ? "measured" : "shipped");
     const char *path_name = choice->path == GYRE_PATH_STAGED ? "" : gyre_path_names[choice->path];
     GYRE_INFO(TUNING, "%s %" PRIu64 " B: %s %s%s%s, %u channels, tiles of %u B%s",
               gyre_collectives[call->coll].name, n_bytes, choice->algorithm->name,
@@ -427,7 +444,7 @@ static void log_choice(struct gyre_comm *comm, const struct gyre_call *call,
 }
 
 /* The call's choice and its program, loaded and ready to be launched with this reduction. */
-static gyre_status make_ready(struct gyre_comm *comm, const struct gyre_call *call,
+static gyre_status make_ready(struct gyre_plan_cache *cache, const struct gyre_call *call,
                               const struct gyre_reduction *reduction,
                               struct gyre_choice *choice_out,
                               const struct gyre_program **program_out,
@@ -435,32 +452,31 @@ static gyre_status make_ready(struct gyre_comm *comm, const struct gyre_call *ca
 {
     const bool is_p2p = call->coll == GYRE_COLL_SEND_RECV;
     uint16_t rank_of[2] = {0, 0};
-    GYRE_TRY(choose(comm->plans, call, choice_out, program_out, rank_of));
-    GYRE_TRY(
-        find_loaded(comm->plans, *program_out, choice_out, is_p2p ? rank_of : NULL, loaded_out));
-    return comm->executor->ops->prepare(comm->executor, *loaded_out, reduction);
+    GYRE_TRY(choose(cache, call, choice_out, program_out, rank_of));
+    GYRE_TRY(find_loaded(cache, *program_out, choice_out, is_p2p ? rank_of : NULL, loaded_out));
+    return cache->executor->ops->prepare(cache->executor, *loaded_out, reduction);
 }
 
-gyre_status gyre_plan_prepare(struct gyre_comm *comm, const struct gyre_call *call)
+gyre_status gyre_plan_prepare(struct gyre_plan_cache *cache, const struct gyre_call *call)
 {
-    const struct gyre_reduction reduction = reduction_of(comm, call);
+    const struct gyre_reduction reduction = reduction_of(cache, call);
     const struct gyre_program *program;
     struct gyre_choice choice;
     struct gyre_loaded *loaded = NULL;
-    if (gyre_recent_find(&comm->plans->recent, call) != NULL)
+    if (gyre_recent_find(&cache->recent, call) != NULL)
         return GYRE_SUCCESS;
-    return make_ready(comm, call, &reduction, &choice, &program, &loaded);
+    return make_ready(cache, call, &reduction, &choice, &program, &loaded);
 }
 
-static gyre_status make_work(struct gyre_comm *comm, const struct gyre_call *call,
+static gyre_status make_work(struct gyre_plan_cache *cache, const struct gyre_call *call,
                              struct gyre_work *work_out)
 {
-    const struct gyre_reduction reduction = reduction_of(comm, call);
+    const struct gyre_reduction reduction = reduction_of(cache, call);
     const uint32_t element = gyre_dtype_bytes(call->dtype);
     const struct gyre_program *program;
     struct gyre_choice choice;
     struct gyre_loaded *loaded = NULL;
-    GYRE_TRY(make_ready(comm, call, &reduction, &choice, &program, &loaded));
+    GYRE_TRY(make_ready(cache, call, &reduction, &choice, &program, &loaded));
     *work_out = (struct gyre_work){
         .loaded = loaded,
         .in = call->send,
@@ -477,21 +493,21 @@ static gyre_status make_work(struct gyre_comm *comm, const struct gyre_call *cal
         work_out->out_offset_bytes = call->window_offset;
     }
     if (gyre_log_enabled(GYRE_LOG_INFO, GYRE_LOG_TUNING))
-        log_choice(comm, call, &choice);
+        log_choice(cache, call, &choice);
     return GYRE_SUCCESS;
 }
 
-gyre_status gyre_plan_work(struct gyre_comm *comm, const struct gyre_call *call,
+gyre_status gyre_plan_work(struct gyre_plan_cache *cache, const struct gyre_call *call,
                            struct gyre_work *work_out)
 {
-    struct gyre_recent *recent = &comm->plans->recent;
+    struct gyre_recent *recent = &cache->recent;
     const bool tells = gyre_log_enabled(GYRE_LOG_INFO, GYRE_LOG_TUNING); /* each call's choice */
     const struct gyre_work *known = tells ? NULL : gyre_recent_find(recent, call);
     if (known != NULL) {
         *work_out = *known;
         return GYRE_SUCCESS;
     }
-    GYRE_TRY(make_work(comm, call, work_out));
+    GYRE_TRY(make_work(cache, call, work_out));
     gyre_recent_keep(recent, call, work_out);
     return GYRE_SUCCESS;
 }
@@ -504,24 +520,24 @@ static unsigned n_blocks_of(const struct gyre_choice *choice, const struct gyre_
                : choice->n_channels * program->n_workers;
 }
 
-gyre_status gyre_plan_describe(struct gyre_comm *comm, const struct gyre_call *call,
+gyre_status gyre_plan_describe(struct gyre_plan_cache *cache, const struct gyre_call *call,
                                struct gyre_plan_summary *summary_out)
 {
     struct gyre_call found = *call;
     struct gyre_choice choice;
     const struct gyre_program *program;
     uint16_t rank_of[2];
-    gyre_window_find(&comm->windows, (uint32_t)comm->n_ranks, &found);
-    GYRE_TRY(choose(comm->plans, &found, &choice, &program, rank_of));
+    gyre_window_find(cache->windows, cache->facts.n_ranks, &found);
+    GYRE_TRY(choose(cache, &found, &choice, &program, rank_of));
     struct gyre_plan_summary summary = {.n_channels = choice.n_channels,
                                         .slot_bytes = choice.tile_bytes,
                                         .n_blocks = n_blocks_of(&choice, program)};
     summary.predicted_us =
-        predict_us(comm, call->coll, &choice, call->count * gyre_dtype_bytes(call->dtype));
+        predict_us(cache, call->coll, &choice, call->count * gyre_dtype_bytes(call->dtype));
     snprintf(summary.algorithm, sizeof(summary.algorithm), "%s", choice.algorithm->name);
     snprintf(summary.proto, sizeof(summary.proto), "%s", gyre_proto_names[choice.proto]);
     snprintf(summary.path, sizeof(summary.path), "%s", gyre_path_names[choice.path]);
-    snprintf(summary.transports, sizeof(summary.transports), "%s", comm->links.summary);
+    snprintf(summary.transports, sizeof(summary.transports), "%s", cache->links->summary);
     *summary_out = summary;
     return GYRE_SUCCESS;
 }

@@ -11,6 +11,7 @@
 #include "bench/driver/combination.h"
 #include "bench/launch/option_agreement.h"
 #include "bench/launch/launcher.h"
+#include "core/comm/local.h"
 #include "core/plan/plan.h"
 #include "tests/support/check.h"
 #include "transport/slab.h"
@@ -126,7 +127,9 @@ static const char *algorithm_of(gyre_comm *comm)
     static struct gyre_plan_summary summary;
     const struct gyre_call call = {
         .coll = GYRE_COLL_ALL_REDUCE, .count = 64, .dtype = GYRE_FLOAT32, .op = GYRE_SUM};
-    return gyre_plan_describe(comm, &call, &summary) == GYRE_SUCCESS ? summary.algorithm : "";
+    return gyre_plan_describe(gyre_comm_plans(comm), &call, &summary) == GYRE_SUCCESS
+               ? summary.algorithm
+               : "";
 }
 
 static void an_options_words_replace_the_variables_and_are_named_in_errors(void)
@@ -141,11 +144,11 @@ static void an_options_words_replace_the_variables_and_are_named_in_errors(void)
 
     struct bench_options options = {.algo = "tree"};
     struct gyre_filter_words words = bench_options_allowed(&options);
-    CHECK_OK(gyre_plan_restrict(comms[0], &words));
+    CHECK_OK(gyre_plan_restrict(gyre_comm_plans(comms[0]), &words));
     CHECK(strcmp(algorithm_of(comms[0]), "tree") == 0);
     options = (struct bench_options){.result_path = "staged"}; /* leaves the algorithms alone */
     words = bench_options_allowed(&options);
-    CHECK_OK(gyre_plan_restrict(comms[0], &words));
+    CHECK_OK(gyre_plan_restrict(gyre_comm_plans(comms[0]), &words));
     CHECK(strcmp(algorithm_of(comms[0]), "tree") == 0);
     options = (struct bench_options){.algo = "ring,twig", .is_sweep = true};
     words = bench_options_allowed(&options); /* lists of --sweep allow everything */
@@ -153,15 +156,15 @@ static void an_options_words_replace_the_variables_and_are_named_in_errors(void)
 
     options = (struct bench_options){.algo = "ring", .proto = "ll"};
     words = bench_options_allowed(&options);
-    CHECK_OK(gyre_plan_restrict(comms[0], &words));
+    CHECK_OK(gyre_plan_restrict(gyre_comm_plans(comms[0]), &words));
     CHECK(algorithm_of(comms[0])[0] == '\0' && strstr(gyre_cause(), "--proto allows") != NULL);
     options = (struct bench_options){.algo = "tree", .result_path = "copied"};
     words = bench_options_allowed(&options);
-    CHECK_FAILS(gyre_plan_restrict(comms[0], &words), GYRE_ERROR_INVALID_ARGUMENT,
+    CHECK_FAILS(gyre_plan_restrict(gyre_comm_plans(comms[0]), &words), GYRE_ERROR_INVALID_ARGUMENT,
                 "--path: \"copied\" is none of");
     options = (struct bench_options){.proto = "simple"}; /* the refused words changed nothing */
     words = bench_options_allowed(&options);
-    CHECK_OK(gyre_plan_restrict(comms[0], &words));
+    CHECK_OK(gyre_plan_restrict(gyre_comm_plans(comms[0]), &words));
     CHECK(strcmp(algorithm_of(comms[0]), "ring") == 0);
     for (int i = 0; i < 2; i++)
         CHECK_OK(gyre_comm_destroy(comms[i]));

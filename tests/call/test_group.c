@@ -23,13 +23,14 @@ struct message {
 
 static void copy(gyre_comm *comm, void *to, const void *from, size_t n_elems)
 {
-    CHECK_OK(comm->device->ops->copy(comm->device, to, from, n_elems * sizeof(int32_t)));
+    CHECK_OK(
+        comm->member.device->ops->copy(comm->member.device, to, from, n_elems * sizeof(int32_t)));
 }
 
 static gyre_stream make_stream(gyre_comm *comm)
 {
     gyre_stream stream = NULL;
-    CHECK_OK(gyre_stream_create(&stream, test_device(), comm->device_info.ordinal));
+    CHECK_OK(gyre_stream_create(&stream, test_device(), comm->member.device_info.ordinal));
     return stream;
 }
 
@@ -38,7 +39,7 @@ static struct message make_message(gyre_comm *comm, int rank, int to, size_t n_e
 {
     struct message message = {.n_elems = n_elems};
     const size_t n_bytes = n_elems * sizeof(int32_t);
-    const int ordinal = comm->device_info.ordinal;
+    const int ordinal = comm->member.device_info.ordinal;
     int32_t *values = calloc(n_elems, sizeof(*values));
     CHECK_OK(gyre_mem_alloc((void **)&message.out, n_bytes, test_device(), ordinal));
     CHECK_OK(gyre_mem_alloc((void **)&message.in, n_bytes, test_device(), ordinal));

@@ -234,15 +234,15 @@ static void check_blame(int n_before, gyre_status status, const char *expected)
     const struct gyre_bootstrap_ops ops = {.check = check_late};
     struct late_word late = {.base = {.ops = &ops, .n_ranks = 3}, .n_before = n_before};
     gyre_comm *comm = calloc(1, sizeof(*comm));
-    gyre_fault_init(&comm->fault);
-    comm->n_ranks = 3;
-    comm->bootstrap = &late.base;
+    gyre_fault_init(&comm->member.fault);
+    comm->member.n_ranks = 3;
+    comm->member.bootstrap = &late.base;
     gyre_fail(status, "rank 1 over shm: its process has ended");
     const uint64_t start_ns = gyre_now_ns();
-    CHECK(gyre_comm_settle(comm, status) == status);
+    CHECK(gyre_origin_settle(&comm->member, NULL, status) == status);
     CHECK(gyre_now_ns() - start_ns < SOON_NS);
     CHECK_MSG(strcmp(gyre_cause(), expected) == 0, "%s", gyre_cause());
-    gyre_fault_fini(&comm->fault);
+    gyre_fault_fini(&comm->member.fault);
     free(comm);
 }
 

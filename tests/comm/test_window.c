@@ -10,7 +10,8 @@
 
 static void copy(gyre_comm *comm, void *to, const void *from, size_t n_elems)
 {
-    CHECK_OK(comm->device->ops->copy(comm->device, to, from, n_elems * sizeof(float)));
+    CHECK_OK(
+        comm->member.device->ops->copy(comm->member.device, to, from, n_elems * sizeof(float)));
 }
 
 /* A buffer of this rank's device: value, value + 1, ... value + 6, value, ... */
@@ -155,7 +156,7 @@ static void come_and_go(gyre_comm *comm, int rank, int n_ranks, void *argument)
         CHECK_OK(gyre_all_reduce(in, out, N_ELEMS, GYRE_FLOAT32, GYRE_SUM, comm, stream));
         check_buffer(comm, stream, out, sum, (float)n_ranks);
         gyre_window_find(&comm->windows, (uint32_t)n_ranks, &call);
-        CHECK_OK(gyre_plan_work(comm, &call, &work));
+        CHECK_OK(gyre_plan_work(comm->plans, &call, &work));
         CHECK((work.placement != NULL) == (round % 2 == 1));
         if (round % 2 == 1)
             CHECK_OK(gyre_window_deregister(comm, window));

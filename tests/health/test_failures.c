@@ -155,7 +155,7 @@ static void fail_on_one_rank(gyre_comm *comm, int rank, int n_ranks, void *argum
         reduce_until_error(comm, rank, n_ranks, argument);
         return;
     }
-    CHECK(gyre_fault_raise(&comm->fault, GYRE_ERROR_SYSTEM, "E401 of this rank's proxy"));
+    CHECK(gyre_fault_raise(&comm->member.fault, GYRE_ERROR_SYSTEM, "E401 of this rank's proxy"));
     /* It neither calls nor ends before the others have heard. */
     for (int other = 0; other < n_ranks; other++)
         while (other != rank && gyre_load_acquire_u64(&victim->shared->n_calls[other]) == 0)

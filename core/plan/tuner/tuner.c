@@ -46,13 +46,6 @@ static const struct gyre_tuner_table *const table = &gyre_tuner_table_h200;
 
 #define ANY_PROTO UINT32_MAX
 
-uint64_t gyre_tuner_all_bytes(const struct gyre_tuner_facts *facts, enum gyre_collective coll,
-                              uint64_t n_bytes)
-{
-    const struct gyre_collective_traits *traits = &gyre_collectives[coll];
-    return traits->in_blocks || traits->out_blocks ? n_bytes * facts->n_ranks : n_bytes;
-}
-
 /* LAMPORT's rows were measured on NVLink. */
 static bool wants_lamport(const struct gyre_tuner_facts *facts)
 {
@@ -86,25 +79,6 @@ static const struct gyre_algorithm *prefer_on_cuda(const struct gyre_tuner_facts
     return row != NULL ? row->algorithm : prefer_on_host(facts, coll, n_bytes);
 }
 
-/* Ranks can write into each other's window. */
-static bool can_place(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,
-                      enum gyre_collective coll)
-{
-    return facts->in_window && (filter->protos[coll] >> GYRE_PROTO_SIMPLE & 1U) != 0;
-}
-
-bool gyre_tuner_may_place(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,
-                          enum gyre_collective coll, enum gyre_proto proto)
-{
-    /* A chain of calls: what is staged need not wait until the receiver is in the call (broadcast
-     * of 16 MiB, 4 H200: staged 55 us, placed 81; 64 MiB 205 and 238; from 256 MiB on alike,
-     * 2026-11). */
-    const bool is_slower = facts->device_kind == GYRE_DEVICE_CUDA && coll == GYRE_COLL_BROADCAST &&
-                           (filter->paths[coll] >> GYRE_PATH_STAGED & 1U) != 0;
-    return proto == GYRE_PROTO_SIMPLE && !is_slower && can_place(facts, filter, coll) &&
-           (filter->paths[coll] >> GYRE_PATH_PLACED & 1U) != 0;
-}
-
 static bool takes_only(const struct gyre_filter *filter, enum gyre_collective coll,
                        enum gyre_path path)
 {
@@ -122,7 +96,7 @@ static const struct gyre_algorithm *copy_algorithm(const struct gyre_tuner_facts
     const bool is_forced = takes_only(filter, coll, GYRE_PATH_COPY_ENGINE);
     const struct gyre_algorithm *found = NULL;
     if (facts->device_kind != GYRE_DEVICE_CUDA || facts->n_ranks < 2 ||
-        facts->n_ranks > MAX_COPY_RANKS || !can_place(facts, filter, coll) ||
+        facts->n_ranks > MAX_COPY_RANKS || !gyre_tuner_can_place(facts, filter, coll) ||
         (filter->paths[coll] >> GYRE_PATH_COPY_ENGINE & 1U) == 0 ||
         (!is_forced && !facts->has_large_pages))
         return NULL;
@@ -189,24 +163,6 @@ static gyre_status choose_algorithm(const struct gyre_tuner_facts *facts,
                          filter->algo_source, gyre_collectives[coll].name);
     *algorithm_out = found;
     return GYRE_SUCCESS;
-}
-
-const char *gyre_tuner_proto_obstacle(const struct gyre_tuner_facts *facts, enum gyre_proto proto)
-{
-    if (proto == GYRE_PROTO_SIMPLE)
-        return NULL;
-    if (facts->device_kind != GYRE_DEVICE_CUDA)
-        return "the host device has simple only";
-    if (facts->is_proxied)
-        return "connections that a proxy serves have simple only";
-    if (proto == GYRE_PROTO_LL128 && !facts->is_ll128_safe)
-        return "ll128 needs NVLink between all ranks: elsewhere 128-byte stores may arrive in "
-               "parts";
-    if (proto == GYRE_PROTO_LAMPORT && !facts->has_lamport)
-        return "lamport is for sums of floating point, of 16 bits at least";
-    if (facts->spec.slot_bytes[gyre_proto_slots(proto)] == 0)
-        return "no memory was set aside for it";
-    return NULL;
 }
 
 /* @usable: protocols, a bit each. */

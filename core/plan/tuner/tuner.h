@@ -91,6 +91,11 @@ uint32_t gyre_tuner_channels(const struct gyre_tuner_facts *facts, const struct 
 uint32_t gyre_tuner_tile(const struct gyre_tuner_facts *facts, const struct gyre_choice *choice,
                          enum gyre_collective coll, uint64_t n_bytes);
 
+/** gyre_tuner_can_place - can ranks write into each other's windows in a call of this collective?
+ * By kernels or by copy engines. */
+bool gyre_tuner_can_place(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,
+                          enum gyre_collective coll);
+
 /** gyre_tuner_may_place - does the kernel place what it can in a call of this collective, by this
  * protocol? */
 bool gyre_tuner_may_place(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,

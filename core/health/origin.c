@@ -2,10 +2,9 @@
  *
  * Ranks of children and their parents; which failure a failed set-up is blamed on.
  */
-#include "core/comm/origin.h"
+#include "core/health/origin.h"
 
 #include "core/base/util.h"
-#include "core/comm/comm.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -41,12 +40,12 @@ static const char *write_name(const struct gyre_origin *origin, int rank, const 
     return name_out;
 }
 
-const char *gyre_rank_name(const gyre_comm *comm, int rank, char *name_out)
+const char *gyre_rank_name(const struct gyre_origin *origin, const struct gyre_peer_info *infos,
+                           int rank, char *name_out)
 {
-    const struct gyre_peer_info *infos = comm->links.infos;
-    if (comm->origin != NULL) {
-        const struct gyre_origin_member *member = &comm->origin->members[rank];
-        return write_name(comm->origin, rank, member->host_name, member->pid, name_out);
+    if (origin != NULL) {
+        const struct gyre_origin_member *member = &origin->members[rank];
+        return write_name(origin, rank, member->host_name, member->pid, name_out);
     }
     if (infos == NULL)
         return write_name(NULL, rank, "", 0, name_out);
@@ -55,29 +54,30 @@ const char *gyre_rank_name(const gyre_comm *comm, int rank, char *name_out)
 
 /* ---- life --------------------------------------------------------------------------------- */
 
-gyre_status gyre_origin_open(gyre_comm *parent, gyre_comm *child, enum gyre_origin_kind kind,
-                             const int *parent_ranks, int n_ranks)
+gyre_status gyre_origin_open(const struct gyre_origin_config *config,
+                             struct gyre_origin **origin_out)
 {
+    const int n_ranks = config->n_ranks;
     struct gyre_origin *origin =
         calloc(1, sizeof(*origin) + (size_t)n_ranks * sizeof(origin->members[0]));
     if (origin == NULL)
         return gyre_fail_errno(ENOMEM, "the ranks of a new communicator");
     pthread_mutex_init(&origin->lock, NULL);
-    origin->kind = kind;
+    origin->kind = config->kind;
     origin->n_ranks = n_ranks;
     origin->n_holders = 2;
-    origin->fault = &child->fault;
+    origin->fault = config->fault;
     origin->is_joining = true;
     for (int rank = 0; rank < n_ranks; rank++) {
-        const struct gyre_peer_info *info = &parent->links.infos[parent_ranks[rank]];
+        const int parent_rank = config->parent_ranks[rank];
+        const struct gyre_peer_info *info = &config->infos[parent_rank];
         struct gyre_origin_member *member = &origin->members[rank];
-        member->parent_rank = parent_ranks[rank];
+        member->parent_rank = parent_rank;
         member->pid = info->pid;
         snprintf(member->host_name, sizeof(member->host_name), "%s", info->host_name);
     }
-    child->origin = origin;
-    gyre_health_watch_child(parent->health, origin);
-    return gyre_fault_status(&child->fault);
+    *origin_out = origin;
+    return GYRE_SUCCESS;
 }
 
 void gyre_origin_set_joined(struct gyre_origin *origin)
@@ -178,13 +178,14 @@ static gyre_status add_origin(const struct gyre_origin *origin, gyre_status stat
 
 /* Has the rendezvous said what ended the set-up? Then that is the thread's cause. Its first word
  * counts: later ones are about ranks that gave up because of it. */
-static bool has_word(const gyre_comm *comm)
+static bool has_word(const struct gyre_member *member)
 {
-    return comm->bootstrap != NULL &&
-           comm->bootstrap->ops->check(comm->bootstrap) == GYRE_ERROR_REMOTE;
+    return member->bootstrap != NULL &&
+           member->bootstrap->ops->check(member->bootstrap) == GYRE_ERROR_REMOTE;
 }
 
-gyre_status gyre_comm_settle(gyre_comm *comm, gyre_status status)
+gyre_status gyre_origin_settle(struct gyre_member *member, struct gyre_origin *origin,
+                               gyre_status status)
 {
     const struct timespec nap = {0, SETTLE_NAP_NS};
     const uint64_t deadline_ns = gyre_now_ns() + SETTLE_NS;
@@ -192,22 +193,22 @@ gyre_status gyre_comm_settle(gyre_comm *comm, gyre_status status)
     char word[GYRE_CAUSE_MAX_BYTES];
     snprintf(cause, sizeof(cause), "%s", gyre_cause());
     bool is_heard = false;
-    bool waits = status == GYRE_ERROR_REMOTE && (comm->bootstrap != NULL || comm->origin != NULL);
-    while (waits && !gyre_fault_is_raised(&comm->fault)) {
-        if (gyre_origin_word(comm->origin, word))
+    bool waits = status == GYRE_ERROR_REMOTE && (member->bootstrap != NULL || origin != NULL);
+    while (waits && !gyre_fault_is_raised(&member->fault)) {
+        if (gyre_origin_word(origin, word))
             return gyre_fail(status, "%s", word);
-        if (!is_heard && has_word(comm)) {
+        if (!is_heard && has_word(member)) {
             is_heard = true;
             snprintf(cause, sizeof(cause), "%s", gyre_cause());
         }
         /* A rank that gave up and one that died look alike on the child's links; what the parent
          * has heard tells them apart. */
-        waits = gyre_now_ns() < deadline_ns && (!is_heard || comm->origin != NULL);
+        waits = gyre_now_ns() < deadline_ns && (!is_heard || origin != NULL);
         if (waits)
             nanosleep(&nap, NULL);
     }
-    if (gyre_fault_is_raised(&comm->fault))
-        return gyre_fault_status(&comm->fault);
+    if (gyre_fault_is_raised(&member->fault))
+        return gyre_fault_status(&member->fault);
     gyre_set_cause(cause);
-    return add_origin(comm->origin, status);
+    return add_origin(origin, status);
 }

@@ -4,10 +4,10 @@
  * rank together with its rank in the parent, and the parent's links tell of deaths that the child's
  * rendezvous cannot know of: those of ranks that had not joined it yet.
  */
-#ifndef GYRE_COMM_ORIGIN_H
-#define GYRE_COMM_ORIGIN_H
+#ifndef GYRE_HEALTH_ORIGIN_H
+#define GYRE_HEALTH_ORIGIN_H
 
-#include "core/base/fault.h"
+#include "core/links/links.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -36,14 +36,21 @@ struct gyre_origin {
     struct gyre_origin_member members[]; /* by rank of the child */
 };
 
-struct gyre_comm;
+/* Where a child comes from. */
+struct gyre_origin_config {
+    enum gyre_origin_kind kind;
+    const struct gyre_peer_info *infos; /* by rank of the parent */
+    const int *parent_ranks;            /* by rank of the child */
+    int n_ranks;                        /* of the child */
+    struct gyre_fault *fault;           /* the child's */
+};
 
-/** gyre_origin_open - from now until gyre_origin_set_made() a failure of the parent that concerns
- * the child is the child's: a death among its ranks and, in a split whose ranks have not all
- * joined, any failure.
- * @parent_ranks: by rank of the child. Errors: what ended the parent already, OUT_OF_MEMORY. */
-gyre_status gyre_origin_open(struct gyre_comm *parent, struct gyre_comm *child,
-                             enum gyre_origin_kind kind, const int *parent_ranks, int n_ranks);
+/** gyre_origin_open - the origin of a child that is about to be made. Once the parent's health
+ * watches it (gyre_health_watch_child), and until gyre_origin_set_made(), a failure of the parent
+ * that concerns the child is the child's: a death among its ranks and, in a split whose ranks have
+ * not all joined, any failure. It has two holders. Errors: OUT_OF_MEMORY. */
+gyre_status gyre_origin_open(const struct gyre_origin_config *config,
+                             struct gyre_origin **origin_out);
 
 /** gyre_origin_set_joined - all ranks have come to the child's rendezvous. @origin: or NULL. */
 void gyre_origin_set_joined(struct gyre_origin *origin);
@@ -68,11 +75,13 @@ bool gyre_origin_word(struct gyre_origin *origin, char *word_out);
 
 /** gyre_rank_name - "rank 1 (hostB pid 77)"; of a child "rank 1 of the split communicator (rank 3
  * of its parent, hostB pid 77)". @name_out: GYRE_RANK_NAME_BYTES. Returns name_out. */
-const char *gyre_rank_name(const struct gyre_comm *comm, int rank, char *name_out);
+const char *gyre_rank_name(const struct gyre_origin *origin, const struct gyre_peer_info *infos,
+                           int rank, char *name_out);
 
-/** gyre_comm_settle - set-up failed on this rank, perhaps only because another rank gave up for a
+/** gyre_origin_settle - set-up failed on this rank, perhaps only because another rank gave up for a
  * cause of its own: wait at most 200 ms for the word of the rendezvous, or of the parent, about who
  * died. The thread's cause becomes that; returns the status. Before health watches. */
-gyre_status gyre_comm_settle(struct gyre_comm *comm, gyre_status status);
+gyre_status gyre_origin_settle(struct gyre_member *member, struct gyre_origin *origin,
+                               gyre_status status);
 
 #endif

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The links of a rank: how it talks to every other rank of the communicator. All ranks agree on
+ * them together when the communicator is made.
+ */
+#ifndef GYRE_LINKS_LINKS_H
+#define GYRE_LINKS_LINKS_H
+
+#include "core/links/fifo_spec.h"
+#include "core/links/member.h"
+#include "core/model/schedule.h"
+#include "core/topo/topo.h"
+#include "transport/transport.h"
+
+#define GYRE_MAX_TRANSPORTS 4
+
+struct gyre_links {
+    struct gyre_peer_info *infos; /* by rank */
+    uint8_t *transport_of;        /* by rank: index into gyre_transports; own rank: unused */
+    struct gyre_transport *transports[GYRE_MAX_TRANSPORTS]; /* by that index; NULL = not used */
+    struct gyre_connector *connectors;
+    struct gyre_fifo_spec spec;
+    uint16_t *before; /* by rank: the rank that comes before it in the order of rings */
+    struct gyre_grouping grouping;
+    struct gyre_topo topo;  /* of this host; empty where nobody asks it anything */
+    bool is_proxied;        /* some pair of ranks talks through a proxy */
+    bool is_ll128_safe;     /* all pairs of all ranks */
+    bool is_p2p;            /* all pairs of ranks address each other's memory directly */
+    struct gyre_door *door; /* where other ranks find this one for a shrink; NULL = nowhere */
+    char summary[64];       /* "SHM" or "SHM+NET/Socket/0": what the whole communicator uses */
+};
+
+/* What the ranks must agree on besides the member's own settings. */
+struct gyre_links_terms {
+    uint64_t tuning_hash;   /* of the constants in GYRE_TUNING_FILE; 0 = not set */
+    uint64_t newest_number; /* the greatest number of any communicator of this process */
+};
+
+/** gyre_links_open - check that all ranks agree on what plans depend on, choose a transport for
+ * each pair of ranks, connect. Collective. Sets member->number.
+ * @member: complete but for its number. Errors: INVALID_USAGE naming the rank and the setting that
+ * differ, UNSUPPORTED (no transport for a pair), those of transports and of the rendezvous. After
+ * an error gyre_links_close() frees what was made. */
+gyre_status gyre_links_open(struct gyre_member *member, const struct gyre_links_terms *terms,
+                            struct gyre_links *links);
+
+/** gyre_links_log - say which transports were chosen, once all ranks are connected. */
+void gyre_links_log(const struct gyre_member *member, struct gyre_links *links);
+
+/** gyre_links_close - close and free what gyre_links_open() made. */
+void gyre_links_close(struct gyre_links *links);
+
+/** gyre_links_wake - tell the proxies that something was enqueued. */
+void gyre_links_wake(const struct gyre_links *links);
+
+/** gyre_links_help - gyre_executor_config's help. @context: struct gyre_links. */
+bool gyre_links_help(void *context, bool is_last);
+
+/* ---- topology.c --------------------------------------------------------------------------- */
+
+/** gyre_topology_open - check GYRE_P2P_LEVEL and fill links->topo: from GYRE_TOPO_FILE, else from
+ * this machine if anything depends on it. Errors: INVALID_ARGUMENT listing the legal words, or with
+ * the file, the line and what is wrong there; those of gyre_topo_detect. */
+gyre_status gyre_topology_open(const struct gyre_member *member, struct gyre_links *links);
+
+/** gyre_topology_hash - for gyre_peer_info.topo_hash; 0 = there is none. */
+uint64_t gyre_topology_hash(const struct gyre_links *links);
+
+/** gyre_topology_dump - GYRE_TOPO_DUMP_FILE, by the first rank of each host. Errors: those of
+ * gyre_topo_xml_write. */
+gyre_status gyre_topology_dump(const struct gyre_member *member, const struct gyre_links *links);
+
+/** gyre_topology_compare - warn, once a job, when hosts do not look alike. */
+void gyre_topology_compare(const struct gyre_member *member, const struct gyre_links *links);
+
+#endif

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The topology in a communicator's life: read or detected when it is made, written where the user
+ * wants to see it, compared between hosts. Plans depend on it only through what the ranks agree on
+ * pair by pair (transport, NVLink or not), so hosts may differ; a difference is told, not refused.
+ */
+#include "core/links/links.h"
+
+#include "core/base/log.h"
+#include "core/base/util.h"
+
+#include <string.h>
+
+/* Detection asks NVML for every link of every GPU: only where somebody will look at the result. */
+static bool is_wanted(const struct gyre_member *member)
+{
+    return (member->device_info.kind == GYRE_DEVICE_CUDA && member->n_ranks > 1) ||
+           gyre_param_is_set(&member->params, GYRE_PARAM_TOPO_FILE) ||
+           gyre_param_is_set(&member->params, GYRE_PARAM_TOPO_DUMP_FILE);
+}
+
+gyre_status gyre_topology_open(const struct gyre_member *member, struct gyre_links *links)
+{
+    const char *level_text = gyre_param_text(&member->params, GYRE_PARAM_P2P_LEVEL);
+    const char *file = gyre_param_text(&member->params, GYRE_PARAM_TOPO_FILE);
+    enum gyre_topo_level level;
+    gyre_topo_init(&links->topo);
+    if (level_text[0] != '\0')
+        GYRE_TRY(gyre_topo_level_parse(gyre_param_source(&member->params, GYRE_PARAM_P2P_LEVEL),
+                                       level_text, &level));
+    if (!is_wanted(member))
+        return GYRE_SUCCESS;
+    if (file[0] == '\0')
+        return gyre_topo_detect(NULL, &links->topo);
+    const gyre_status status = gyre_topo_xml_read(file, &links->topo);
+    if (status != GYRE_SUCCESS)
+        return gyre_fail_context(status, "%s",
+                                 gyre_param_source(&member->params, GYRE_PARAM_TOPO_FILE));
+    GYRE_INFO(GRAPH, "topology from %s: %d GPUs, %d network ports", file,
+              gyre_topo_count(&links->topo, GYRE_TOPO_GPU),
+              gyre_topo_count(&links->topo, GYRE_TOPO_NET));
+    return GYRE_SUCCESS;
+}
+
+uint64_t gyre_topology_hash(const struct gyre_links *links)
+{
+    return links->topo.n_nodes > 0 ? gyre_topo_hash(&links->topo) : 0;
+}
+
+gyre_status gyre_topology_dump(const struct gyre_member *member, const struct gyre_links *links)
+{
+    const char *file = gyre_param_text(&member->params, GYRE_PARAM_TOPO_DUMP_FILE);
+    const uint16_t *host_of = links->grouping.host_of;
+    if (file[0] == '\0')
+        return GYRE_SUCCESS;
+    for (int rank = 0; rank < member->rank; rank++)
+        if (host_of[rank] == host_of[member->rank])
+            return GYRE_SUCCESS;
+    const gyre_status status = gyre_topo_xml_write(&links->topo, file);
+    if (status != GYRE_SUCCESS)
+        return gyre_fail_context(status, "%s",
+                                 gyre_param_source(&member->params, GYRE_PARAM_TOPO_DUMP_FILE));
+    GYRE_INFO(GRAPH, "topology written to %s", file);
+    return GYRE_SUCCESS;
+}
+
+void gyre_topology_compare(const struct gyre_member *member, const struct gyre_links *links)
+{
+    const struct gyre_peer_info *infos = links->infos;
+    int first = -1;
+    int n_others = 0;
+    if (member->rank != 0) /* one line a job */
+        return;
+    for (int rank = 1; rank < member->n_ranks; rank++) {
+        if (infos[rank].topo_hash == infos[0].topo_hash)
+            continue;
+        if (first < 0)
+            first = rank;
+        else
+            n_others++;
+    }
+    if (first >= 0)
+        GYRE_WARN("the topology of rank %d (%s) differs from that of rank 0 (%s), and so for %d "
+                  "more ranks: other GPUs, a link that is down or slower, or another "
+                  "GYRE_TOPO_FILE; the slowest link sets the pace. Compare build/bench/topo there",
+                  first, infos[first].host_name, infos[0].host_name, n_others);
+}

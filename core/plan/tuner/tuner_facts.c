@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the facts and the filter rule out, before anything is chosen. Pure.
+ */
+#include "core/plan/tuner/tuner.h"
+
+uint64_t gyre_tuner_all_bytes(const struct gyre_tuner_facts *facts, enum gyre_collective coll,
+                              uint64_t n_bytes)
+{
+    const struct gyre_collective_traits *traits = &gyre_collectives[coll];
+    return traits->in_blocks || traits->out_blocks ? n_bytes * facts->n_ranks : n_bytes;
+}
+
+const char *gyre_tuner_proto_obstacle(const struct gyre_tuner_facts *facts, enum gyre_proto proto)
+{
+    if (proto == GYRE_PROTO_SIMPLE)
+        return NULL;
+    if (facts->device_kind != GYRE_DEVICE_CUDA)
+        return "the host device has simple only";
+    if (facts->is_proxied)
+        return "connections that a proxy serves have simple only";
+    if (proto == GYRE_PROTO_LL128 && !facts->is_ll128_safe)
+        return "ll128 needs NVLink between all ranks: elsewhere 128-byte stores may arrive in "
+               "parts";
+    if (proto == GYRE_PROTO_LAMPORT && !facts->has_lamport)
+        return "lamport is for sums of floating point, of 16 bits at least";
+    if (facts->spec.slot_bytes[gyre_proto_slots(proto)] == 0)
+        return "no memory was set aside for it";
+    return NULL;
+}
+
+bool gyre_tuner_can_place(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,
+                          enum gyre_collective coll)
+{
+    return facts->in_window && (filter->protos[coll] >> GYRE_PROTO_SIMPLE & 1U) != 0;
+}
+
+bool gyre_tuner_may_place(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,
+                          enum gyre_collective coll, enum gyre_proto proto)
+{
+    /* A chain of calls: what is staged need not wait until the receiver is in the call (broadcast
+     * of 16 MiB, 4 H200: staged 55 us, placed 81; 64 MiB 205 and 238; from 256 MiB on alike,
+     * 2026-11). */
+    const bool is_slower = facts->device_kind == GYRE_DEVICE_CUDA && coll == GYRE_COLL_BROADCAST &&
+                           (filter->paths[coll] >> GYRE_PATH_STAGED & 1U) != 0;
+    return proto == GYRE_PROTO_SIMPLE && !is_slower && gyre_tuner_can_place(facts, filter, coll) &&
+           (filter->paths[coll] >> GYRE_PATH_PLACED & 1U) != 0;
+}
