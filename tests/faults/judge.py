@@ -29,6 +29,8 @@ def mentioned(text):
 
 def right_ranks(fault, rank):
     """The ranks of which an error on `rank` must mention one."""
+    if fault.kind.name == "control flow lost":
+        return set(fault.flow_ends)  # a rank's own connection to the rendezvous may be the one
     if fault.kind.names == "flow":
         return set(fault.flow_ends) - {rank}
     if fault.kind.names == "other host":
