@@ -75,7 +75,9 @@ def judge_error(fault, rank, line, verdict):
     verdict.times_s.append(max(0.0, took_s))
     bound_s = fault.kind.bound_s
     if MISSED.search(text) and not fault.can_tell:
-        bound_s = max(bound_s, fault.job.setup_s + 2)
+        # What is made next is begun when the communicator before it has been destroyed.
+        began_s = bound_s if fault.phase == "destroy" else 0
+        bound_s = max(bound_s, began_s + fault.job.setup_s + 2)
     if took_s > bound_s * fault.slack:
         verdict.complain("late", f"rank {rank} came to its error after {took_s:.1f} s, bound "
                                  f"{bound_s:g} s: {text}")
