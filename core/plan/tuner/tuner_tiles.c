@@ -17,14 +17,7 @@ uint32_t gyre_tuner_payload_bytes(const struct gyre_fifo_spec *spec,
     const bool is_ring = algorithm->follows_ring || (is_placed && algorithm->stages_in_ring);
     if (proto == GYRE_PROTO_SIMPLE && is_ring && spec->near_slot_bytes > 0)
         return spec->near_slot_bytes;
-    switch (proto) {
-    case GYRE_PROTO_LL:
-        return bytes / 2;
-    case GYRE_PROTO_LL128:
-        return bytes / 128 * 120;
-    default:
-        return bytes;
-    }
+    return gyre_slot_payload_bytes(proto, bytes);
 }
 
 static uint64_t square_root(uint64_t value)

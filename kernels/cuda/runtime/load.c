@@ -14,14 +14,6 @@
 /* As in block.cuh: a worker's connection, in shared memory. */
 #define CONNECTION_BYTES 80
 
-/* Payload of one slot: what a tile may have at most. */
-static uint32_t payload_bytes(uint32_t bytes, enum gyre_proto proto)
-{
-    if (proto == GYRE_PROTO_LL)
-        return bytes / 2;
-    return proto == GYRE_PROTO_LL128 ? bytes / 128 * 120 : bytes / 16 * 16;
-}
-
 static bool program_reduces(const struct gyre_program *program)
 {
     for (uint32_t i = 0; i < program->n_steps; i++)
@@ -170,7 +162,7 @@ static gyre_status load_steps(struct gyre_cuda_executor *executor,
                             &loaded->exchange);
     if (most_exchange_bytes(loaded) > executor->most_shared_bytes) /* then steps are interpreted */
         memset(&loaded->exchange, 0, sizeof(loaded->exchange));
-    loaded->tile_bytes = payload_bytes(shape.slot_bytes, config->proto);
+    loaded->tile_bytes = gyre_slot_payload_bytes(config->proto, shape.slot_bytes);
     loaded->area_bytes = (uint32_t)gyre_round_up(loaded->tile_bytes, 256);
     loaded->max_connections = shape.max_connections;
     loaded->n_transfers = count_transfers(program);

@@ -19,7 +19,7 @@ struct bench_graph {
 
 gyre_status bench_graph_begin(gyre_stream stream)
 {
-    /* thread-local: other rank threads of this process may allocate meanwhile */
+    /* thread-local, because other rank threads of this process may allocate meanwhile */
     GYRE_CUDA_TRY(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
     return GYRE_SUCCESS;
 }
@@ -32,7 +32,7 @@ gyre_status bench_graph_end(gyre_stream stream, struct bench_graph **graph_out)
     struct bench_graph *graph = calloc(1, sizeof(*graph));
     if (graph == NULL) {
         (void)cudaGraphDestroy(captured);
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "a graph");
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for a graph");
     }
     graph->graph = captured;
     GYRE_CUDA_TRY_GOTO(status, cudaGraphInstantiateWithFlags(&graph->executable, captured, 0),

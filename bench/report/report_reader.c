@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reports of benches, read back (bench/report/reports.h).
+ * Reading reports back for tune.
  */
-#include "bench/report/reports.h"
+#include "bench/report/report_reader.h"
 
 #ifdef GYRE_BENCH_WITH_JSON
 
@@ -17,7 +17,7 @@
 
 #define SCHEMA_VERSION 1
 
-/* What is read into. */
+/* The result of reading, so far. */
 struct reading {
     struct gyre_tuner_facts *facts;
     struct bench_fit_row *rows;
@@ -26,7 +26,7 @@ struct reading {
     bool has_device;
 };
 
-/* The member of an object; NULL if there is none. */
+/* The member of an object, or NULL if there is none. */
 static struct json_object *member(struct json_object *object, const char *key)
 {
     struct json_object *found = NULL;
@@ -44,7 +44,7 @@ static int64_t int_of(struct json_object *object, const char *key)
     return json_object_get_int64(member(object, key));
 }
 
-/* Microseconds of a call out of place; 0 = not there. */
+/* The time of a call out of place in microseconds; 0 if there is none. */
 static double time_of(struct json_object *result)
 {
     struct json_object *compared = member(result, "comparison");
@@ -76,14 +76,15 @@ static void read_result(struct reading *reading, struct json_object *result,
         .n_ranks = n_ranks,
         .us = time_of(result),
     };
-    const bool is_staged = path[0] == '\0' || strcmp(path, "staged") == 0; /* older: not said */
+    const bool is_staged =
+        path[0] == '\0' || strcmp(path, "staged") == 0; /* older reports have no path */
     if (proto >= 0 && row.choice.algorithm != NULL && row.choice.n_channels > 0 &&
         row.choice.tile_bytes > 0 && row.us > 0 && is_staged &&
         reading->n_rows < reading->most_rows)
         reading->rows[reading->n_rows++] = row;
 }
 
-/* A communicator of several hosts is another machine. */
+/* Constants are fitted to one host only, so reports of several hosts are skipped. */
 static bool is_one_host(struct json_object *places)
 {
     const size_t n =
@@ -105,12 +106,13 @@ static gyre_status read_report(struct reading *reading, struct json_object *root
     if (coll < 0 || settings == NULL || !json_object_is_type(results, json_type_array) ||
         !is_for_a_fit((enum gyre_collective)coll) || n_ranks < 2 || n_ranks > GYRE_MAX_RANKS ||
         !is_one_host(member(root, "places")))
-        return GYRE_SUCCESS; /* of something else */
+        return GYRE_SUCCESS; /* not a report of calls that can be fitted */
     if (int_of(root, "schema_version") != SCHEMA_VERSION)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "schema_version is not %d", SCHEMA_VERSION);
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "its schema_version is not %d",
+                         SCHEMA_VERSION);
     if (reading->has_device && reading->facts->device_kind != kind)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s",
-                         "ranks on another kind of device than in the files before");
+                         "its ranks are on another kind of device than those of the files before");
     reading->has_device = true;
     reading->facts->device_kind = kind;
     if (n_ranks > reading->facts->n_ranks)
@@ -138,7 +140,7 @@ gyre_status bench_reports_read(const char *folder, struct gyre_tuner_facts *fact
     char pattern[4096];
     glob_t found;
     if (snprintf(pattern, sizeof(pattern), "%s/*.json", folder) >= (int)sizeof(pattern))
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--from: the name is too long");
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--from: the path is too long");
     const int error = glob(pattern, 0, NULL, &found);
     if (error != 0)
         return error == GLOB_NOMATCH
@@ -151,8 +153,9 @@ gyre_status bench_reports_read(const char *folder, struct gyre_tuner_facts *fact
     GYRE_TRY(status);
     if (reading.n_rows == 0)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "--from %s: no report there has calls to fit to (all_reduce, all_gather "
-                         "or reduce_scatter of two ranks or more, through slots)",
+                         "--from %s: no report there has calls that constants can be fitted to "
+                         "(all_reduce, all_gather or reduce_scatter of two ranks or more, staged "
+                         "through slots)",
                          folder);
     facts.spec = gyre_tuner_fifo_spec(facts.device_kind, facts.n_ranks, false, 0, UINT32_MAX);
     *facts_out = facts;

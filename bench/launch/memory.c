@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pages count once they are touched, so the slabs of threads, which the kernel fills on demand,
- * count with what the programs of the smallest and the largest call touch. The slabs of processes
- * are reserved whole (transport/shm.c).
+ * The prediction of memory. Pages of memory count once they are touched. The kernel fills the
+ * slabs of threads on demand, so of those only the part counts that the smallest and the largest
+ * call touch. The slabs of processes count whole, because transport/shm.c reserves them.
  */
-#include "bench/driver/memory.h"
+#include "bench/launch/memory.h"
 
 #include "algorithms/algorithm.h"
 #include "core/base/param.h"
@@ -18,15 +18,15 @@
 #include <string.h>
 
 #define PAGE_BYTES 4096
-/* Descriptions and connectors of a peer, set-up data. Measured: a ring's all_reduce of 8 bytes
- * takes 4.1 KiB for each pair of 256 threads, 4.8 of 128. */
+/* Descriptions and connectors of one peer, and data of set-up. Measured: an all-reduce of 8 bytes
+ * by ring takes 4.1 KiB for each pair of 256 threads, and 4.8 KiB for each pair of 128. */
 #define PEER_BYTES 4096
-/* A call with less for each chunk of each channel may leave some of them empty. */
+/* A call with fewer bytes for each chunk of each channel may leave some of them empty. */
 #define MIN_PART_BYTES 64
 
 extern char **environ;
 
-/* What the tuner depends on when all ranks are threads or processes of hosts like this one. */
+/* The tuner's facts if all ranks are threads or processes of hosts like this one. */
 static struct gyre_tuner_facts facts_of(const struct gyre_params *params, uint64_t n_ranks,
                                         uint64_t n_ranks_here)
 {
@@ -45,16 +45,16 @@ static struct gyre_tuner_facts facts_of(const struct gyre_params *params, uint64
     return facts;
 }
 
-/* The slots of a FIFO that the calls of a size go through: each call takes one at least. */
+/* The slots of a FIFO that the calls of one size touch. Each call takes at least one slot. */
 static uint64_t count_slots(const struct bench_options *options, uint32_t depth)
 {
     const uint64_t n_calls = 2 * ((uint64_t)options->n_warmup + (uint64_t)options->n_iters);
     return gyre_min_u64(n_calls, depth);
 }
 
-/* Of one rank: what calls of n_bytes receive into and reduce in, a page for each slot and area. 0
- * where chunks may be empty, which touch nothing, and for a call that is refused later, with its
- * reason. */
+/* The bytes that calls of n_bytes touch on one rank: a page for each slot that they receive into
+ * and for each scratch area. 0 if chunks may be empty, because these touch nothing, and for a call
+ * that is refused later with its reason. */
 static uint64_t slots_bytes(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,
                             const struct bench_kind *kind, const struct bench_options *options,
                             size_t n_bytes)
@@ -81,13 +81,13 @@ static uint64_t slots_bytes(const struct gyre_tuner_facts *facts, const struct g
     return n_pages * PAGE_BYTES;
 }
 
-/* Of one rank: the slab that its peers in other processes of this host map. */
+/* The slab of one rank that its peers in other processes of this host map. */
 static uint64_t shared_bytes(const struct gyre_tuner_facts *facts, const struct gyre_params *params,
                              uint64_t n_peers)
 {
     const struct gyre_fifo_spec *spec = &facts->spec;
     const uint64_t slot_bytes = spec->slot_bytes[GYRE_PROTO_SIMPLE];
-    /* With a host id of the user's, who shares memory with whom is not known here. */
+    /* If the user sets a host id, it is not known here which ranks share memory. */
     if (gyre_param_number(params, GYRE_PARAM_SHM_DISABLE) == 1 ||
         gyre_param_is_set(params, GYRE_PARAM_HOSTID))
         return 0;
@@ -103,9 +103,11 @@ struct bench_memory bench_memory_predict(const struct bench_kind *kind,
     const uint64_t buffer_bytes = gyre_round_up(options->max_bytes, 16) + 16;
     struct bench_memory memory = {.n_ranks = n_ranks_here,
                                   .buffers_bytes = n_ranks_here * 2 * buffer_bytes};
+    const struct gyre_filter_words allowed = bench_options_allowed(options);
     if (n_ranks < 2 || gyre_params_from(environ, &params) != GYRE_SUCCESS ||
-        gyre_filter_of(&params, &filter) != GYRE_SUCCESS)
-        return memory; /* init says what is wrong with them */
+        gyre_filter_of(&params, &filter) != GYRE_SUCCESS ||
+        gyre_filter_override(&allowed, &filter) != GYRE_SUCCESS)
+        return memory; /* making the communicator reports what is wrong with them */
     const struct gyre_tuner_facts facts = facts_of(&params, n_ranks, n_ranks_here);
     const uint64_t slots =
         gyre_max_u64(slots_bytes(&facts, &filter, kind, options, options->min_bytes),
@@ -115,9 +117,10 @@ struct bench_memory bench_memory_predict(const struct bench_kind *kind,
     return memory;
 }
 
-/* ---- what is free ------------------------------------------------------------------------- */
+/* ---- free memory -------------------------------------------------------------------------- */
 
-/* The number behind `name` in a file of names and numbers; of the whole file with "". */
+/* Reads the number behind `name` in a file of names and numbers. With "" it reads the number at the
+ * start of the file. */
 static bool find_number(const char *path, const char *name, uint64_t *number_out)
 {
     char line[512];
@@ -130,13 +133,14 @@ static bool find_number(const char *path, const char *name, uint64_t *number_out
         if (strncmp(line, name, strlen(name)) != 0)
             continue;
         *number_out = strtoull(line + strlen(name), &end, 10);
-        is_found = end != line + strlen(name); /* not "max" */
+        is_found = end != line + strlen(name); /* there was a number, and not "max" */
     }
     fclose(file);
     return is_found;
 }
 
-/* One control group: its limit, less what is in use and cannot be dropped. */
+/* The memory that one control group leaves: its limit less the memory in use that cannot be
+ * dropped. */
 static uint64_t group_leaves(const char *folder, const char *limit, const char *usage)
 {
     char path[PATH_MAX];
@@ -153,8 +157,8 @@ static uint64_t group_leaves(const char *folder, const char *limit, const char *
     return most - gyre_min_u64(most, used);
 }
 
-/* The group at `folder` below `base` and those above it, any of which may have the limit. A
- * container sees its own group at `base`. */
+/* The least that the group at `folder` below `base` and the groups above it leave, because any of
+ * them may have the limit. A container sees its own group at `base`. */
 static uint64_t groups_leave(const char *base, char *folder, const char *limit, const char *usage)
 {
     uint64_t least = UINT64_MAX;
@@ -169,7 +173,7 @@ static uint64_t groups_leave(const char *base, char *folder, const char *limit, 
     }
 }
 
-/* Both versions of control groups: "0::/a/b" and "4:memory:/a/b". */
+/* Reads /proc/self/cgroup for both versions of control groups: "0::/a/b" and "4:memory:/a/b". */
 static uint64_t find_group(const char *root)
 {
     char line[PATH_MAX], path[PATH_MAX], base[PATH_MAX];
@@ -223,7 +227,8 @@ static double gib(uint64_t n_bytes)
     return (double)n_bytes / (double)(1ULL << 30);
 }
 
-/* The most ranks that fit: buffers grow with their number, communicators with its square. */
+/* The largest number of ranks that fit. Memory for buffers grows with their number, and memory for
+ * communicators with its square. */
 static uint64_t most_ranks(const struct bench_memory *memory, uint64_t free_bytes)
 {
     const double of_all = (double)memory->n_ranks;
@@ -235,7 +240,7 @@ static uint64_t most_ranks(const struct bench_memory *memory, uint64_t free_byte
     return n;
 }
 
-/* What would fit, as options. */
+/* Writes the options of a run that would fit. */
 static void suggest(const struct bench_memory *memory, const struct bench_options *options,
                     uint64_t free_bytes, char *text_out, size_t text_bytes)
 {
@@ -276,29 +281,29 @@ static bool is_on_host(const struct bench_options *options)
            ops->kind == GYRE_DEVICE_HOST;
 }
 
-gyre_status bench_memory_agree(struct bench_world *world, const struct bench_kind *kind,
+gyre_status bench_memory_agree(struct bench_launcher *launcher, const struct bench_kind *kind,
                                const struct bench_options *options, int n_local)
 {
     const char *what;
     gyre_status status = GYRE_SUCCESS;
-    const bool is_idle =
-        options->from_folder != NULL; /* tune --from takes no buffers to speak of */
-    if (world->local_process == 0 && !is_idle && is_on_host(options)) {
+    const bool is_idle = options->from_folder != NULL; /* tune --from measures nothing */
+    if (launcher->local_process == 0 && !is_idle && is_on_host(options)) {
         const struct bench_memory memory = bench_memory_predict(
-            kind, options, (uint64_t)world->n_processes * (uint64_t)n_local,
-            (uint64_t)world->n_local_processes * (uint64_t)n_local, (uint64_t)n_local);
+            kind, options, (uint64_t)launcher->n_processes * (uint64_t)n_local,
+            (uint64_t)launcher->n_local_processes * (uint64_t)n_local, (uint64_t)n_local);
         const uint64_t free_bytes = bench_memory_find_free("", &what);
         status = bench_memory_check(&memory, options, free_bytes, what);
     }
     char cause[GYRE_CAUSE_MAX_BYTES];
     memcpy(cause, gyre_cause(), sizeof(cause));
     const uint8_t mine = status != GYRE_SUCCESS;
-    uint8_t *all = calloc((size_t)world->n_processes, sizeof(*all));
+    uint8_t *all = calloc((size_t)launcher->n_processes, sizeof(*all));
     if (all == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%d processes", world->n_processes);
-    const gyre_status gathered = world->ops->all_gather(world, &mine, sizeof(mine), all);
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %d processes",
+                         launcher->n_processes);
+    const gyre_status gathered = launcher->ops->all_gather(launcher, &mine, sizeof(mine), all);
     int refusing = -1;
-    for (int i = world->n_processes - 1; gathered == GYRE_SUCCESS && i >= 0; i--)
+    for (int i = launcher->n_processes - 1; gathered == GYRE_SUCCESS && i >= 0; i--)
         if (all[i] != 0)
             refusing = i;
     free(all);

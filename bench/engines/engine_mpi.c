@@ -1,59 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The only bench file that includes mpi.h: starting under mpirun, and OpenMPI's own collectives as
- * the reference engine. MPI calls come from the main thread only. Its default error handler ends
- * the job with a message, so results need no check.
+ * MPI as the compared engine (--compare mpi): its collectives over the same buffers in host memory.
+ * Each rank is one process, and MPI is called from its main thread only. MPI's default error
+ * handler ends the whole job with a message, so the results of MPI calls need no check.
  */
-#include "bench/engines/compare.h"
-#include "bench/launch/world.h"
+#include "bench/engines/engine.h"
 
 #include <limits.h>
 #include <mpi.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-static gyre_status mpi_open(struct bench_world *world)
-{
-    int provided;
-    MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided);
-    MPI_Comm_rank(MPI_COMM_WORLD, &world->process);
-    MPI_Comm_size(MPI_COMM_WORLD, &world->n_processes);
-    const char *promised = getenv("OMPI_COMM_WORLD_SIZE");
-    if (promised != NULL && strtol(promised, NULL, 10) != world->n_processes) {
-        MPI_Finalize();
-        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
-                         "mpirun started %s processes, but MPI sees %d: this bench was built with "
-                         "another MPI; build it with the one whose mpirun you use",
-                         promised, world->n_processes);
-    }
-    return GYRE_SUCCESS;
-}
-
-static gyre_status mpi_all_gather(struct bench_world *world, const void *mine, size_t n_bytes,
-                                  void *all_out)
-{
-    (void)world;
-    if (n_bytes > INT_MAX)
-        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "%zu bytes from one process", n_bytes);
-    MPI_Allgather(mine, (int)n_bytes, MPI_BYTE, all_out, (int)n_bytes, MPI_BYTE, MPI_COMM_WORLD);
-    return GYRE_SUCCESS;
-}
-
-static void mpi_close(struct bench_world *world)
-{
-    (void)world;
-    MPI_Finalize();
-}
-
-const struct bench_world_ops bench_world_mpi = {
-    .name = "mpi",
-    .open = mpi_open,
-    .all_gather = mpi_all_gather,
-    .close = mpi_close,
-};
-
-/* ---- the reference engine --------------------------------------------------------------- */
 
 static MPI_Datatype type_of(gyre_dtype dtype)
 {
@@ -95,50 +51,51 @@ static MPI_Op op_of(gyre_op op)
     }
 }
 
-static gyre_status reference_open(const struct bench_rank *rank, void **state_out)
+static gyre_status mpi_open(const struct bench_rank *rank, void **state_out)
 {
-    if (rank->member.team->world->ops != &bench_world_mpi)
-        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "--compare mpi: start with mpirun");
-    if (rank->member.team->n_local != 1)
+    if (rank->member.ranks->launcher->ops != &bench_launcher_mpi)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "--compare mpi: start the bench with mpirun");
+    if (rank->member.ranks->n_local != 1)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
-                         "--compare mpi: MPI's ranks are processes; leave -g and -t at 1");
+                         "--compare mpi: each rank of MPI is a process; leave -g and -t at 1");
     if (rank->device_kind != GYRE_DEVICE_HOST)
-        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "--compare mpi: host memory only (--device host)");
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                         "--compare mpi works in host memory only: give --device host");
     *state_out = NULL;
     return GYRE_SUCCESS;
 }
 
-static gyre_status reference_version(void *state, char *text_out, size_t n_bytes)
+static gyre_status mpi_version(void *state, char *text_out, size_t n_bytes)
 {
     char text[MPI_MAX_LIBRARY_VERSION_STRING];
     int n_text;
     (void)state;
     MPI_Get_library_version(text, &n_text);
-    text[strcspn(text, ",\n")] = '\0'; /* what follows is how it was packaged */
+    text[strcspn(text, ",\n")] = '\0'; /* the rest of the text describes the package */
     snprintf(text_out, n_bytes, "%s", text);
     return GYRE_SUCCESS;
 }
 
-static int reference_modes(void *state, struct bench_mode *modes_out)
+static int mpi_modes(void *state, struct bench_mode *modes_out)
 {
     (void)state;
     modes_out[0] = (struct bench_mode){"plain", NULL};
     return 1;
 }
 
-/* MPI's broadcast has one buffer: the root's input, the others' output. */
+/* MPI's broadcast has one buffer: the input of the root, and the output of the others. */
 static void run_broadcast(const struct bench_call *call, int count, MPI_Datatype type)
 {
     int rank;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     void *buffer = rank == call->what.root ? (void *)(uintptr_t)call->send : call->recv;
     MPI_Bcast(buffer, count, type, call->what.root, MPI_COMM_WORLD);
-    /* gyre's root also writes its recv buffer, and so must this one */
+    /* gyre's root also writes its receive buffer, so MPI's root must do the same work */
     if (rank == call->what.root && call->recv != call->send)
         memcpy(call->recv, call->send, call->what.n_bytes);
 }
 
-static void run_exchange(const struct bench_call *call, int count, MPI_Datatype type)
+static void run_send_recv(const struct bench_call *call, int count, MPI_Datatype type)
 {
     int rank;
     int n_ranks;
@@ -175,7 +132,7 @@ static void run_all_to_all(const struct bench_call *call, int count, MPI_Datatyp
     MPI_Alltoall(call->send, count, type, call->recv, count, type, MPI_COMM_WORLD);
 }
 
-/* What can be compared; NULL = refused before anything runs. */
+/* By collective; NULL = mpi_check() refuses the collective. */
 static void (*const runs[GYRE_N_COLLECTIVES])(const struct bench_call *call, int count,
                                               MPI_Datatype type) = {
     [GYRE_COLL_ALL_REDUCE] = run_all_reduce,
@@ -184,17 +141,17 @@ static void (*const runs[GYRE_N_COLLECTIVES])(const struct bench_call *call, int
     [GYRE_COLL_ALL_GATHER] = run_all_gather,
     [GYRE_COLL_REDUCE_SCATTER] = run_reduce_scatter,
     [GYRE_COLL_ALL_TO_ALL] = run_all_to_all,
-    [GYRE_COLL_SEND_RECV] = run_exchange,
+    [GYRE_COLL_SEND_RECV] = run_send_recv,
 };
 
-static gyre_status reference_check(void *state, const struct bench_call *call)
+static gyre_status mpi_check(void *state, const struct bench_call *call)
 {
     (void)state;
     if (runs[call->what.coll] == NULL)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "--compare mpi: not for %s",
                          gyre_collectives[call->what.coll].name);
     if (call->what.count > INT_MAX)
-        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "MPI's counts end at %d", INT_MAX);
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "MPI's counts are at most %d", INT_MAX);
     if (type_of(call->what.dtype) == MPI_DATATYPE_NULL)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "MPI has no type %s",
                          gyre_dtype_names[call->what.dtype]);
@@ -204,16 +161,15 @@ static gyre_status reference_check(void *state, const struct bench_call *call)
     return GYRE_SUCCESS;
 }
 
-static gyre_status reference_run(void *state, const struct bench_call *call)
+static gyre_status mpi_run(void *state, const struct bench_call *call)
 {
     (void)state;
     runs[call->what.coll](call, (int)call->what.count, type_of(call->what.dtype));
     return GYRE_SUCCESS;
 }
 
-/* Seen with Open MPI 4.1.4 on an AMD EPYC, 2026-11: 100 + 100 in int8 is 127, and -56 without
- * that component. */
-static const char *reference_suspicion(const struct bench_call *call)
+/* Open MPI 4.1.4 on an AMD EPYC, 2026-11: 100 + 100 in int8 gave 127, and -56 without op/avx. */
+static const char *mpi_wrong_value_hint(const struct bench_call *call)
 {
     const bool is_byte = gyre_dtype_bytes(call->what.dtype) == 1;
     const bool is_sum = gyre_collectives[call->what.coll].reduces && call->what.op == GYRE_SUM;
@@ -222,18 +178,18 @@ static const char *reference_suspicion(const struct bench_call *call)
                              : "";
 }
 
-static void reference_close(void *state)
+static void mpi_close(void *state)
 {
     (void)state;
 }
 
-const struct bench_reference_ops bench_reference_mpi = {
+const struct bench_engine_ops bench_engine_mpi = {
     .name = "mpi",
-    .open = reference_open,
-    .version = reference_version,
-    .modes = reference_modes,
-    .check = reference_check,
-    .run = reference_run,
-    .suspicion = reference_suspicion,
-    .close = reference_close,
+    .open = mpi_open,
+    .version = mpi_version,
+    .modes = mpi_modes,
+    .check = mpi_check,
+    .run = mpi_run,
+    .wrong_value_hint = mpi_wrong_value_hint,
+    .close = mpi_close,
 };

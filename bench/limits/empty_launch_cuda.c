@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The clock around launches; the kernel itself is in launches_cuda.cu.
+ * Times launches of the empty kernel in empty_launch_cuda.cu.
  */
-#include "bench/driver/launches.h"
+#include "bench/limits/empty_launch.h"
 #include "core/base/util.h"
 #include "core/device/cuda_error.h"
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The only file that includes nccl.h: NCCL as the reference engine, loaded at run time, on the
- * rank's stream, over the buffers of gyre's calls or its own in symmetric windows (--nccl-mode).
- * Types and operations have the same numbers in both libraries.
+ * NCCL as the compared engine (--compare nccl). It is loaded at run time and runs on the rank's
+ * stream, over the buffers of gyre's calls or over its own in symmetric windows (--nccl-mode).
+ * Types and operations have the same numbers in both libraries. This is the only bench file that
+ * includes nccl.h.
  */
-#include "bench/engines/compare.h"
+#include "bench/engines/engine.h"
 #include "bench/engines/nccl_window.h"
 #include "core/device/cuda_error.h"
 
@@ -22,17 +23,21 @@
     X(ncclGroupEnd)
 /* clang-format on */
 
-struct reference {
+#define N_PINNED 2
+
+struct nccl {
     const struct bench_rank *rank;
     void *library;
     ncclComm_t comm;
-    struct bench_nccl_windows windows; /* open unless --nccl-mode plain */
+    struct bench_nccl_windows windows; /* open unless --nccl-mode is plain */
+    bool is_pinned[N_PINNED];          /* this rank has set the variable */
+    char *before[N_PINNED];            /* its value before that; NULL = it was not set */
 #define NCCL_MEMBER(name) __typeof__(&name) name;
     NCCL_SYMBOLS(NCCL_MEMBER)
 #undef NCCL_MEMBER
 };
 
-static gyre_status check_result(const struct reference *nccl, ncclResult_t result, const char *call)
+static gyre_status check_result(const struct nccl *nccl, ncclResult_t result, const char *call)
 {
     if (result == ncclSuccess)
         return GYRE_SUCCESS;
@@ -44,12 +49,12 @@ static const char *path_of(const struct bench_options *options)
     return options->nccl_library == NULL ? "libnccl.so.2" : options->nccl_library;
 }
 
-static gyre_status load(struct reference *nccl, const char *path)
+static gyre_status load(struct nccl *nccl, const char *path)
 {
     nccl->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (nccl->library == NULL)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "--compare nccl: %s (see --nccl-lib)", dlerror());
-    /* gyre's own libnccl.so.2 depends on libgyre, and dlsym looks into dependencies */
+    /* gyre's own libnccl.so.2 depends on libgyre, and dlsym() also looks into dependencies */
     if (dlsym(nccl->library, "gyre_get_version") != NULL)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                          "--compare nccl: %s is gyre itself; name NCCL's with --nccl-lib", path);
@@ -62,13 +67,47 @@ static gyre_status load(struct reference *nccl, const char *path)
     return GYRE_SUCCESS;
 }
 
-static bool wants_windows(const struct reference *nccl)
+static bool wants_windows(const struct nccl *nccl)
 {
     return nccl->rank->options->nccl_mode != BENCH_NCCL_PLAIN;
 }
 
-/* @is_orderly: all ranks do so; else nothing may wait for the others, as destroy would. */
-static void leave(struct reference *nccl, bool is_orderly)
+/* The variables that NCCL reads when a communicator is made: those of --nccl-algo and --nccl-proto.
+ */
+static const char *const pinned_names[N_PINNED] = {"NCCL_ALGO", "NCCL_PROTO"};
+
+/* Only local rank 0 sets them. The all-gather of the id, which comes later, makes all threads see
+ * them. */
+static void pin_variables(struct nccl *nccl)
+{
+    const struct bench_options *options = nccl->rank->options;
+    const char *const values[N_PINNED] = {options->nccl_algo, options->nccl_proto};
+    for (int i = 0; i < N_PINNED; i++) {
+        const char *before = getenv(pinned_names[i]);
+        if (values[i] == NULL)
+            continue;
+        nccl->is_pinned[i] = true;
+        nccl->before[i] = before == NULL ? NULL : strdup(before);
+        setenv(pinned_names[i], values[i], 1);
+    }
+}
+
+/* Restores the variables, because gyre reads them too when the next combination of --sweep makes a
+ * communicator. */
+static void restore_variables(struct nccl *nccl)
+{
+    for (int i = 0; i < N_PINNED; i++) {
+        if (nccl->is_pinned[i] && nccl->before[i] != NULL)
+            setenv(pinned_names[i], nccl->before[i], 1);
+        else if (nccl->is_pinned[i])
+            unsetenv(pinned_names[i]);
+        free(nccl->before[i]);
+    }
+}
+
+/* @is_orderly: all ranks leave together. Otherwise nothing may wait for other ranks, as
+ * ncclCommDestroy() would. */
+static void leave(struct nccl *nccl, bool is_orderly)
 {
     if (nccl == NULL)
         return;
@@ -77,55 +116,48 @@ static void leave(struct reference *nccl, bool is_orderly)
     bench_nccl_windows_close(&nccl->windows, is_orderly);
     if (nccl->comm != NULL && is_orderly)
         (void)nccl->ncclCommDestroy(nccl->comm);
-    /* the library stays loaded: its threads may still be on their way out */
+    restore_variables(nccl);
+    /* the library stays loaded, because its threads may still be ending */
     free(nccl);
 }
 
 static void nccl_close(void *state)
 {
-    struct reference *nccl = state;
+    struct nccl *nccl = state;
     leave(nccl, !nccl->rank->has_failed);
 }
 
-/* What NCCL reads at init. Local rank 0 alone writes; the gather of the id comes after it. */
-static void pin(const struct bench_options *options)
-{
-    if (options->nccl_algo != NULL)
-        setenv("NCCL_ALGO", options->nccl_algo, 1);
-    if (options->nccl_proto != NULL)
-        setenv("NCCL_PROTO", options->nccl_proto, 1);
-}
-
-struct introduction {
+struct init_report {
     gyre_status status;
     ncclUniqueId id;
 };
 
-static gyre_status join(struct reference *nccl, struct introduction *all)
+static gyre_status join(struct nccl *nccl, struct init_report *all)
 {
     const struct bench_rank *rank = nccl->rank;
-    struct introduction mine;
+    struct init_report mine;
     memset(&mine, 0, sizeof(mine));
     if (rank->device_kind != GYRE_DEVICE_CUDA)
-        mine.status = gyre_fail(GYRE_ERROR_UNSUPPORTED, "--compare nccl: needs --device cuda");
+        mine.status = gyre_fail(GYRE_ERROR_UNSUPPORTED, "--compare nccl needs --device cuda");
     if (mine.status == GYRE_SUCCESS)
         mine.status = load(nccl, path_of(rank->options));
     if (mine.status == GYRE_SUCCESS && wants_windows(nccl))
         mine.status =
             bench_nccl_windows_load(nccl->library, path_of(rank->options), &nccl->windows);
-    int previous; /* the thread is this rank's alone: its GPU stays current */
+    int previous; /* the thread belongs to this rank, so its GPU may stay current */
     if (mine.status == GYRE_SUCCESS)
         mine.status = gyre_cuda_enter(rank->ordinal, &previous);
     if (mine.status == GYRE_SUCCESS && rank->member.local == 0)
-        pin(rank->options);
+        pin_variables(nccl);
     if (mine.status == GYRE_SUCCESS && rank->member.rank == 0)
         mine.status = check_result(nccl, nccl->ncclGetUniqueId(&mine.id), "ncclGetUniqueId");
-    GYRE_TRY(bench_team_all_gather(&rank->member, &mine, sizeof(mine), all));
+    GYRE_TRY(bench_ranks_all_gather(&rank->member, &mine, sizeof(mine), all));
     if (mine.status != GYRE_SUCCESS)
         return mine.status;
-    for (int i = 0; i < rank->member.n_ranks; i++) /* a join without all would wait for ever */
+    for (int i = 0; i < rank->member.n_ranks;
+         i++) /* if one rank is missing, ncclCommInitRank() would wait for ever */
         if (all[i].status != GYRE_SUCCESS)
-            return gyre_fail(GYRE_ERROR_REMOTE, "--compare nccl: rank %d cannot: %s", i,
+            return gyre_fail(GYRE_ERROR_REMOTE, "--compare nccl: rank %d cannot take part: %s", i,
                              gyre_status_name(all[i].status));
     return check_result(
         nccl,
@@ -135,15 +167,15 @@ static gyre_status join(struct reference *nccl, struct introduction *all)
 
 static gyre_status nccl_open(const struct bench_rank *rank, void **state_out)
 {
-    struct reference *nccl = calloc(1, sizeof(*nccl));
-    struct introduction *all = calloc((size_t)rank->member.n_ranks, sizeof(*all));
+    struct nccl *nccl = calloc(1, sizeof(*nccl));
+    struct init_report *all = calloc((size_t)rank->member.n_ranks, sizeof(*all));
     gyre_status status = nccl == NULL || all == NULL
-                             ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "NCCL's side")
+                             ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for NCCL's side")
                              : GYRE_SUCCESS;
-    status = bench_team_agree(&rank->member, status);
+    status = bench_ranks_agree(&rank->member, status);
     if (status == GYRE_SUCCESS) {
         nccl->rank = rank;
-        status = bench_team_agree(&rank->member, join(nccl, all));
+        status = bench_ranks_agree(&rank->member, join(nccl, all));
         if (status == GYRE_SUCCESS && wants_windows(nccl))
             status = bench_nccl_windows_open(&rank->member, nccl->comm, rank->buffers.n_bytes,
                                              &nccl->windows);
@@ -163,7 +195,7 @@ static gyre_status nccl_version(void *state, char *text_out, size_t n_bytes)
         [BENCH_NCCL_WINDOW] = "its own buffers in symmetric windows",
         [BENCH_NCCL_BEST] = "the faster of plain buffers and its own in symmetric windows",
     };
-    const struct reference *nccl = state;
+    const struct nccl *nccl = state;
     int version = 0;
     GYRE_TRY(check_result(nccl, nccl->ncclGetVersion(&version), "ncclGetVersion"));
     const char *multicast = getenv("NCCL_NVLS_ENABLE");
@@ -180,7 +212,7 @@ static gyre_status nccl_version(void *state, char *text_out, size_t n_bytes)
 
 static int nccl_modes(void *state, struct bench_mode *modes_out)
 {
-    const struct reference *nccl = state;
+    const struct nccl *nccl = state;
     const int mode = nccl->rank->options->nccl_mode;
     int n = 0;
     if (mode != BENCH_NCCL_WINDOW)
@@ -199,8 +231,8 @@ static gyre_status nccl_check(void *state, const struct bench_call *call)
     return GYRE_SUCCESS;
 }
 
-static ncclResult_t exchange(const struct reference *nccl, const struct bench_call *call,
-                             ncclDataType_t type, cudaStream_t stream)
+static ncclResult_t send_recv(const struct nccl *nccl, const struct bench_call *call,
+                              ncclDataType_t type, cudaStream_t stream)
 {
     const int n_ranks = nccl->rank->member.n_ranks;
     const int me = nccl->rank->member.rank;
@@ -218,7 +250,7 @@ static ncclResult_t exchange(const struct reference *nccl, const struct bench_ca
 
 static gyre_status nccl_run(void *state, const struct bench_call *call)
 {
-    const struct reference *nccl = state;
+    const struct nccl *nccl = state;
     const struct bench_case *what = &call->what;
     const ncclDataType_t type = (ncclDataType_t)what->dtype;
     const ncclRedOp_t op = (ncclRedOp_t)what->op;
@@ -245,7 +277,7 @@ static gyre_status nccl_run(void *state, const struct bench_call *call)
                                          stream);
         break;
     case GYRE_COLL_SEND_RECV:
-        result = exchange(nccl, call, type, stream);
+        result = send_recv(nccl, call, type, stream);
         break;
     default:
         break;
@@ -253,13 +285,13 @@ static gyre_status nccl_run(void *state, const struct bench_call *call)
     return check_result(nccl, result, gyre_collectives[what->coll].name);
 }
 
-static const char *nccl_suspicion(const struct bench_call *call)
+static const char *nccl_wrong_value_hint(const struct bench_call *call)
 {
     (void)call;
     return "";
 }
 
-const struct bench_reference_ops bench_reference_nccl = {
+const struct bench_engine_ops bench_engine_nccl = {
     .name = "nccl",
     .is_on_stream = true,
     .open = nccl_open,
@@ -267,6 +299,6 @@ const struct bench_reference_ops bench_reference_nccl = {
     .modes = nccl_modes,
     .check = nccl_check,
     .run = nccl_run,
-    .suspicion = nccl_suspicion,
+    .wrong_value_hint = nccl_wrong_value_hint,
     .close = nccl_close,
 };

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Trials take turns, round after round, so that whatever drifts (clocks, neighbours) hits all.
+ * The trials take turns, round after round, so that changes of clocks or neighbours affect all of
+ * them.
  */
-#include "bench/tools/choices.h"
+#include "bench/tools/trials.h"
 
 #include "bench/driver/measure.h"
 #include "bench/driver/stats.h"
@@ -11,15 +12,17 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* One trial's turn of a round lasts about this long. */
-#define TURN_US     5000.0
+/* The calls of one trial in one round last about this long. */
+#define TRIAL_US    5000.0
 #define MAX_CALLS   500
 #define MIN_CALLS   3
 #define PROBE_CALLS 3
 
-/* The first call loads its program and finds nothing in caches; that takes less. */
-#define MOST_WARMING_US  10000.0
-#define FIRST_LOOK_DOUBT 3.0
+/* The first call of a trial loads its program and has cold caches, which takes less than
+ * MOST_WARMUP_US. A longer first call is too slow only beyond the further factor FIRST_CALL_DOUBT.
+ */
+#define MOST_WARMUP_US   10000.0
+#define FIRST_CALL_DOUBT 3.0
 
 static uint64_t call_bytes(const struct bench_case *what)
 {
@@ -41,8 +44,8 @@ static bool is_same(const struct gyre_choice *a, const struct gyre_choice *b)
            a->tile_bytes == b->tile_bytes;
 }
 
-/* What `forced` comes to, unless it is impossible, forbidden, or among those from `first` on
- * already. */
+/* Adds the choice that results from `forced`, unless it is impossible, forbidden, or equal to a
+ * trial from `first` on. */
 static void add_trial(const struct bench_rank *rank, const struct bench_case *what,
                       const struct gyre_choice *forced, int first, struct bench_trials *trials)
 {
@@ -56,7 +59,8 @@ static void add_trial(const struct bench_rank *rank, const struct bench_case *wh
     gyre_plan_force(rank->comm, NULL);
     if (status != GYRE_SUCCESS || trials->n_trials == BENCH_MAX_TRIALS)
         return;
-    trial.choice.n_channels = summary.n_channels; /* fewer, where the program needs lanes */
+    trial.choice.n_channels =
+        summary.n_channels; /* fewer, if the program needs several connections a pair */
     trial.predicted_us = summary.predicted_us;
     for (int i = first; i < trials->n_trials; i++)
         if (is_same(&trials->trials[i].choice, &trial.choice))
@@ -76,7 +80,7 @@ static void add_algorithm(const struct bench_rank *rank, const struct bench_case
     add_trial(rank, what, &forced, first, trials);
     for (uint32_t n = facts->min_channels; n <= facts->max_channels; n *= 4)
         for (uint32_t tile = most_bytes; tile >= most_bytes / 16; tile /= 4) {
-            /* a tile that is larger than what is cut is the same as a smaller one */
+            /* a tile that is larger than the call is the same as a smaller one */
             if (tile < most_bytes && tile * n > call_bytes(what))
                 continue;
             forced.n_channels = n;
@@ -106,14 +110,16 @@ gyre_status bench_add_trials(const struct bench_rank *rank, const struct bench_c
                 add_algorithm(rank, what, &algorithm, first, trials);
         }
     if (trials->n_trials == BENCH_MAX_TRIALS)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "over %d choices to try: fewer sizes",
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "there are more than %d choices to try: give fewer sizes",
                          BENCH_MAX_TRIALS - 1);
     return GYRE_SUCCESS;
 }
 
-/* All ranks wait for each other, on the stream: the skew is that of a small call, which is carried
- * out as it ever is. */
-static gyre_status meet(const struct bench_rank *rank, const struct bench_trial *trial)
+/* Makes the ranks wait for each other on the stream by a small all-reduce, which is planned as
+ * usual. The ranks then differ by the skew of that call only. */
+static gyre_status wait_for_all_ranks(const struct bench_rank *rank,
+                                      const struct bench_trial *trial)
 {
     gyre_plan_force(rank->comm, NULL);
     const gyre_status status = gyre_all_reduce(rank->buffers.send, rank->buffers.send, 1,
@@ -123,27 +129,28 @@ static gyre_status meet(const struct bench_rank *rank, const struct bench_trial 
     return bench_wait(rank);
 }
 
-/* n calls, waited for one by one. */
+/* Times n calls and waits for each. */
 static gyre_status time_calls(const struct bench_rank *rank, const struct bench_trial *trial,
                               const struct bench_call *call, double *us, size_t n)
 {
-    const bool is_loose = gyre_collectives[trial->what.coll].has_root;
+    const bool ranks_may_drift = gyre_collectives[trial->what.coll].has_root;
     for (size_t i = 0; i < n; i++) {
         const uint64_t start_ns = gyre_now_ns();
         GYRE_TRY(bench_enqueue(rank, call));
         GYRE_TRY(bench_wait(rank));
         us[i] = (double)(gyre_now_ns() - start_ns) / 1e3;
-        if (is_loose)
-            GYRE_TRY(meet(rank, trial));
+        if (ranks_may_drift)
+            GYRE_TRY(wait_for_all_ranks(rank, trial));
     }
     return GYRE_SUCCESS;
 }
 
-/* -G: n calls of a graph; all get the same time. */
+/* -G: times n calls of a graph, which all get the mean time. */
 static gyre_status time_captured(const struct bench_rank *rank, const struct bench_call *call,
                                  double *us, size_t n)
 {
-    GYRE_TRY(bench_enqueue(rank, call)); /* what is loaded on first use cannot be captured */
+    GYRE_TRY(
+        bench_enqueue(rank, call)); /* loading, which the first call may do, cannot be captured */
     GYRE_TRY(bench_wait(rank));
     GYRE_TRY(bench_time_graph(rank, call, (int)n, &us[0]));
     for (size_t i = 1; i < n; i++)
@@ -151,22 +158,22 @@ static gyre_status time_captured(const struct bench_rank *rank, const struct ben
     return GYRE_SUCCESS;
 }
 
-/* One trial's turn: n calls; us[i] becomes the longest over the ranks. */
-static gyre_status take_turn(struct bench_rank *rank, const struct bench_trial *trial, double *us,
-                             size_t n)
+/* Times n calls of a trial; us[i] becomes the longest time over the ranks. */
+static gyre_status time_trial(struct bench_rank *rank, const struct bench_trial *trial, double *us,
+                              size_t n)
 {
     const struct bench_call call = bench_call_of(rank, &rank->buffers, &trial->what, false);
     gyre_plan_force(rank->comm, &trial->choice);
-    GYRE_TRY(bench_team_barrier(&rank->member));
+    GYRE_TRY(bench_ranks_barrier(&rank->member));
     const gyre_status status = rank->options->n_graph_launches > 0
                                    ? time_captured(rank, &call, us, n)
                                    : time_calls(rank, trial, &call, us, n);
     gyre_plan_force(rank->comm, NULL);
     GYRE_TRY(bench_rank_agree(rank, status));
-    return bench_longest(rank, us, n);
+    return bench_max_over_ranks(rank, us, n);
 }
 
-/* Of the trials of this size that were looked at. */
+/* The shortest time among the trials of this size that were timed. */
 static double fastest_us(const struct bench_trials *trials, size_t n_bytes)
 {
     double fastest = INFINITY;
@@ -177,7 +184,7 @@ static double fastest_us(const struct bench_trials *trials, size_t n_bytes)
     return fastest;
 }
 
-/* @doubt: factor by which the trial may be faster than it looks. */
+/* @doubt: factor by which the trial may be faster than its first calls were. */
 static bool is_too_slow(const struct bench_trials *trials, const struct bench_trial *trial,
                         double doubt)
 {
@@ -185,19 +192,19 @@ static bool is_too_slow(const struct bench_trials *trials, const struct bench_tr
            trial->us > doubt * trials->most_slowness * fastest_us(trials, trial->what.n_bytes);
 }
 
-/* Warm a trial up with one call, then look at it twice; the better look counts. What is so slow
- * that it cannot be the warming is not looked at again: large calls in one channel take dozens of
- * times as long as the fastest. The same on all ranks. */
-static gyre_status look_at(struct bench_rank *rank, const struct bench_trials *trials,
-                           struct bench_trial *trial)
+/* Warms a trial up with one call, then times it twice; the shorter time counts. A trial that is too
+ * slow to be explained by the warm-up is not timed again, because large calls in one channel take
+ * dozens of times as long as the fastest. All ranks decide alike. */
+static gyre_status probe(struct bench_rank *rank, const struct bench_trials *trials,
+                         struct bench_trial *trial)
 {
     double us[PROBE_CALLS];
-    GYRE_TRY(take_turn(rank, trial, us, 1));
+    GYRE_TRY(time_trial(rank, trial, us, 1));
     trial->us = us[0];
-    if (trial->us > MOST_WARMING_US && is_too_slow(trials, trial, FIRST_LOOK_DOUBT))
+    if (trial->us > MOST_WARMUP_US && is_too_slow(trials, trial, FIRST_CALL_DOUBT))
         return GYRE_SUCCESS;
     for (int pass = 0; pass < 2; pass++) {
-        GYRE_TRY(take_turn(rank, trial, us, PROBE_CALLS));
+        GYRE_TRY(time_trial(rank, trial, us, PROBE_CALLS));
         const double median_us = bench_median_of(us, PROBE_CALLS);
         if (pass == 0 || median_us < trial->us)
             trial->us = median_us;
@@ -205,21 +212,21 @@ static gyre_status look_at(struct bench_rank *rank, const struct bench_trials *t
     return GYRE_SUCCESS;
 }
 
-/* How many calls fill a turn of the trial. */
+/* The number of calls that fill the trial's part of a round. */
 static size_t choose_n_calls(const struct bench_trial *trial)
 {
-    const double n_calls = TURN_US / (trial->us > 0.1 ? trial->us : 0.1);
+    const double n_calls = TRIAL_US / (trial->us > 0.1 ? trial->us : 0.1);
     return n_calls > MAX_CALLS ? MAX_CALLS : n_calls < MIN_CALLS ? MIN_CALLS : (size_t)n_calls;
 }
 
-/* By trial: n_calls, and medians of all rounds. */
+/* @n_calls: by trial. @medians: by trial and round. */
 static gyre_status run_rounds(struct bench_rank *rank, struct bench_trials *trials, size_t *n_calls,
                               double *medians)
 {
     const size_t n_rounds = (size_t)rank->options->n_rounds;
     double us[MAX_CALLS];
     for (int i = 0; i < trials->n_trials; i++)
-        GYRE_TRY(look_at(rank, trials, &trials->trials[i]));
+        GYRE_TRY(probe(rank, trials, &trials->trials[i]));
     for (int i = 0; i < trials->n_trials; i++)
         trials->trials[i].is_dropped = is_too_slow(trials, &trials->trials[i], 1);
     for (int i = 0; i < trials->n_trials; i++)
@@ -228,7 +235,7 @@ static gyre_status run_rounds(struct bench_rank *rank, struct bench_trials *tria
         for (int i = 0; i < trials->n_trials; i++) {
             if (trials->trials[i].is_dropped)
                 continue;
-            GYRE_TRY(take_turn(rank, &trials->trials[i], us, n_calls[i]));
+            GYRE_TRY(time_trial(rank, &trials->trials[i], us, n_calls[i]));
             medians[(size_t)i * n_rounds + round] = bench_median_of(us, n_calls[i]);
         }
     for (int i = 0; i < trials->n_trials; i++)
@@ -245,7 +252,7 @@ gyre_status bench_time_trials(struct bench_rank *rank, struct bench_trials *tria
     gyre_status status =
         rank->device->ops->zero(rank->device, rank->buffers.send, rank->buffers.n_bytes);
     if (medians == NULL || n_calls == NULL)
-        status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%zu trials", n_trials);
+        status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %zu trials", n_trials);
     status = bench_rank_agree(rank, status);
     if (status == GYRE_SUCCESS)
         status = run_rounds(rank, trials, n_calls, medians);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A kernel that does nothing, with parameters as long as those of gyre's kernels.
+ * A kernel that does nothing. Its parameters are as long as those of gyre's kernels for short
+ * calls.
  */
-#include "bench/driver/launches.h"
+#include "bench/limits/empty_launch.h"
 
 #include "core/device/cuda_error.h"
 
