@@ -22,7 +22,7 @@
 #define WATCH_NS 250000000ULL
 /* With MIN_TRIES retransmissions (1.4 s) and one period of looking this is at most 10 s. The health
  * link to a host that is dead as a whole ends earlier, and its message names that cause. */
-#define SILENT_NS 8300000000ULL
+#define SILENT_NS 7800000000ULL
 /* The kernel's own end of an idle connection comes after this, so that the words below are read. */
 #define KEEPALIVE_PROBES 12
 
