@@ -13,7 +13,8 @@
 #define SLAB_MAGIC     0x62616c7365727967ULL /* "gyreslab", little endian */
 #define SLAB_MAX_BYTES (1ULL << 46)          /* below the 47-bit user address space */
 
-/* What all ranks see of a slab; followed by n_peers ranks of type uint16_t, the owner's list. */
+/* The blob that announces a slab. The owner's list of n_peers ranks, of type uint16_t, follows it.
+ */
 struct slab_blob {
     uint64_t magic;
     uint64_t n_bytes;
@@ -42,7 +43,7 @@ static uint64_t spec_hash(const struct gyre_fifo_spec *spec)
     return gyre_hash(hash, spec->slot_bytes, sizeof(spec->slot_bytes));
 }
 
-/* a * b + c, or false when that passes SLAB_MAX_BYTES. */
+/* a * b + c; false if the result is more than SLAB_MAX_BYTES. */
 static bool multiply_add(uint64_t a, uint64_t b, uint64_t c, uint64_t *out)
 {
     uint64_t product, sum;
@@ -130,12 +131,13 @@ uint64_t gyre_slab_slots_offset(const struct gyre_slab_layout *layout, uint32_t 
                                   end_index(layout, peer_index, fifo) * layout->area_bytes[proto];
     if (proto != GYRE_PROTO_SIMPLE || peer_index < layout->near_peer)
         return offset_bytes;
-    /* Large areas before this one: of the near peer's FIFOs before it, or of all of them. */
+    /* How many large areas lie before this one: those of the near peer's earlier FIFOs, or all of
+     * its FIFOs. */
     const uint64_t n_large = peer_index == layout->near_peer ? fifo : layout->n_fifos;
     return offset_bytes + n_large * (layout->near_area_bytes - layout->area_bytes[proto]);
 }
 
-/* Where, in a rank's list of peers, the one stands that comes before it in the order of rings.
+/* Index of a rank's predecessor in the ring, in that rank's list of peers.
  * @peers: n_peers ranks of type uint16_t, of any alignment. */
 static uint32_t find_near_peer(const struct gyre_transport_config *config, int rank,
                                const void *peers, uint32_t n_peers)
@@ -211,7 +213,7 @@ close_slab:
     return status;
 }
 
-/* Read a peer's blob. my_index_out: where this rank stands in the peer's list of peers. */
+/* Read a peer's blob. my_index_out: index of this rank in the peer's list of peers. */
 static gyre_status parse_blob(const struct slab_transport *slab, int peer,
                               const unsigned char *bytes, size_t n_bytes,
                               struct slab_blob *blob_out, struct gyre_slab_layout *layout_out,
@@ -247,13 +249,13 @@ static gyre_status parse_blob(const struct slab_transport *slab, int peer,
     return gyre_fail(GYRE_ERROR_REMOTE, "did not choose this transport for rank %d", config->rank);
 }
 
-/* Addresses only: the memory may be a GPU's. */
+/* Computes addresses and does not dereference them, because the memory may be a GPU's. */
 static unsigned char *at(const struct gyre_slab_mapping *mapping, uint64_t offset_bytes)
 {
     return (unsigned char *)mapping->base + offset_bytes;
 }
 
-/* One end whose slots and inbox are in `slots_in` and whose credit is in `credit_in`. */
+/* A FIFO end. Its slots and inbox are in the slab `slots_in`, its credit is in `credit_in`. */
 struct slab_side {
     const struct gyre_slab_mapping *mapping;
     const struct gyre_slab_layout *layout;
