@@ -45,7 +45,7 @@ static bool is_pushed(const struct gyre_tuner_facts *facts, enum gyre_proto prot
 
 /* Between all pairs: about a round of the threads that a block has for each peer (2 and 4 H200,
  * 1 KiB to 4 MiB: bench_cuda_exec, 2026-11). All-gathers of two ranks are four blocks early: 8 KiB
- * in 2, 4, 8 of them 2.81, 2.73, 2.83 us (docs/performance/kernels/gather-channels-2.txt). */
+ * in 2, 4, 8 of them 2.81, 2.73, 2.83 us (docs/lab_notes.md). */
 static uint64_t line_channels(const struct gyre_tuner_facts *facts, enum gyre_collective coll,
                               uint64_t n_bytes)
 {
