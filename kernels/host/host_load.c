@@ -106,7 +106,7 @@ gyre_status gyre_host_load(struct gyre_executor *base, const struct gyre_load_co
     /* Start with the largest slots. resolve() reduces it to the smallest slot that the program
      * uses. */
     loaded->area_bytes = (uint32_t)gyre_max_u64(executor->spec.slot_bytes[GYRE_PROTO_SIMPLE],
-                                                executor->spec.near_slot_bytes);
+                                                executor->spec.ring_slot_bytes);
     loaded->in_blocks = gyre_collectives[program->coll].in_blocks;
     loaded->out_blocks = gyre_collectives[program->coll].out_blocks;
     loaded->is_placed = program->is_placed != 0;
