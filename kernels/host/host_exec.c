@@ -211,14 +211,14 @@ static enum gyre_task_state advance_launch(struct gyre_host_launch *launch, gyre
         *status_out = gyre_fault_status(executor->fault);
         return GYRE_TASK_DONE;
     }
-    if (executor->turn != launch->ticket)
+    if (executor->running_ticket != launch->ticket)
         return GYRE_TASK_IDLE;
     const bool has_moved = run(launch);
     count_finished(launch, executor->pulse);
     if (launch->n_runners > 0)
         return has_moved || help(executor, false) ? GYRE_TASK_MOVING : GYRE_TASK_IDLE;
     (void)help(executor, true);
-    executor->turn++;
+    executor->running_ticket++;
     return GYRE_TASK_DONE;
 }
 
