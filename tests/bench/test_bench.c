@@ -13,6 +13,8 @@
 #include "core/plan/plan.h"
 #include "tests/support/check.h"
 
+#include <unistd.h>
+
 static void order_statistics_are_those_of_the_definition(void)
 {
     double samples[200];
@@ -181,6 +183,29 @@ static void an_options_words_replace_the_variables_and_are_named_in_errors(void)
         CHECK_OK(gyre_comm_destroy(comms[i]));
 }
 
+static void an_options_words_replace_choices_that_were_predicted_before(void)
+{
+    char path[] = "/tmp/gyre_bench_XXXXXX";
+    gyre_comm *comms[2];
+    gyre_config config = GYRE_CONFIG_INIT;
+    config.device_kind = GYRE_DEVICE_HOST;
+    FILE *file = fdopen(mkstemp(path), "w");
+    CHECK(file != NULL && fputs("launch_ns = 3000\n", file) >= 0 && fclose(file) == 0);
+    setenv("GYRE_TUNING_FILE", path, 1);
+    CHECK_OK(gyre_comm_init_all(comms, 2, NULL, &config));
+    unsetenv("GYRE_TUNING_FILE");
+    static const char *const names[] = {"ring", "tree", "ring"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        const struct bench_options options = {.algo = names[i]};
+        const struct gyre_filter_words words = bench_options_allowed(&options);
+        CHECK_OK(gyre_plan_restrict(comms[0], &words));
+        CHECK_MSG(strcmp(algorithm_of(comms[0]), names[i]) == 0, "%s", algorithm_of(comms[0]));
+    }
+    for (int i = 0; i < 2; i++)
+        CHECK_OK(gyre_comm_destroy(comms[i]));
+    CHECK(unlink(path) == 0);
+}
+
 /* An environment for bench_launcher_detect(): NAME, value, ..., NULL. */
 static const char *const *variables;
 
@@ -290,6 +315,8 @@ static const struct test_case cases[] = {
     {"blocks are multiples of 16 bytes", blocks_are_multiples_of_16_bytes},
     {"an option's words replace the variables and are named in errors",
      an_options_words_replace_the_variables_and_are_named_in_errors},
+    {"an option's words replace choices that were predicted before",
+     an_options_words_replace_choices_that_were_predicted_before},
     {"each launcher is recognised", each_launcher_is_recognised},
     {"only harmless variables are reported", only_harmless_variables_are_reported},
     {"a sweep has every combination once", a_sweep_has_every_combination_once},
