@@ -8,7 +8,7 @@
   to a page may name one of its headings.
 - Every path from the root of the tree, in text, in code and after `gyre` commands, exists; so does a
   file that is named without its folder, such as `launch.c`.
-- Every name `gyre_...` in backticks occurs in the sources.
+- Every `name()` and every `gyre_...` in backticks occurs in the sources.
 - Every page that a comment of a source file names exists.
 
 Run by check_tree.py, and by itself:
@@ -27,7 +27,7 @@ FOLDERS = "core|transport|kernels|algorithms|bootstrap|bench|tests|docs|cmake|\\
 PATH = re.compile(rf"(?<![\w/.~:-])((?:{FOLDERS})/[\w./*-]*[\w*/])(?:#(\w+))?")
 FILE = re.compile(r"^[\w-]+\.(?:c|h|cu|cuh|py|sh|cmake|md)$")
 LINK = re.compile(r"\]\(([^)\s]+)\)|^\[[^\]]+\]: (\S+)", re.M)
-NAME = re.compile(r"`(gyre_\w+)(?:\(\))?`")
+NAME = re.compile(r"`(gyre_\w+|\w+(?=\(\)))(?:\(\))?`")
 SOURCE = (".c", ".h", ".cu", ".cuh", ".cmake", "CMakeLists.txt")
 COMMENT = re.compile(r"/\*.*?\*/", re.S)
 
@@ -78,7 +78,7 @@ class Tree:
             self.words = set()
             for path in self.files:
                 if path.endswith((".c", ".h", ".cu", ".cuh", ".txt", ".cmake", ".in")):
-                    self.words |= set(re.findall(r"\bgyre_\w+", self.text(path)))
+                    self.words |= set(re.findall(r"\b[A-Za-z_]\w+", self.text(path)))
         return word in self.words
 
 

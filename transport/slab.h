@@ -22,28 +22,28 @@
 /* Offsets from the start of a slab. The first page belongs to the kind of memory (shm keeps the
  * slab's token there). Inboxes and credits are arrays by (peer index, FIFO). Each protocol has such
  * an array of slot areas, and every area begins at a page and fills whole pages. The SIMPLE areas
- * of the near peer are larger than the others. */
+ * of the ring predecessor are larger than the others. */
 struct gyre_slab_layout {
     uint32_t n_fifos;
     uint32_t n_peers;
-    uint32_t
-        near_peer; /* index of the ring predecessor, whose SIMPLE slots are large; n_peers = none */
+    uint32_t ring_prev_peer; /* index of the ring predecessor, whose SIMPLE slots are large; n_peers
+                                = none */
     uint64_t inboxes_offset_bytes;
     uint64_t credits_offset_bytes;
     uint64_t proto_offset_bytes[GYRE_N_SLOT_PROTOS]; /* of a protocol's first area */
     uint64_t area_bytes[GYRE_N_SLOT_PROTOS]; /* of one FIFO's slots; 0 = protocol not available */
-    uint64_t near_area_bytes;                /* of one FIFO's SIMPLE slots from the near peer */
-    uint64_t n_bytes;                        /* of the whole slab, in whole pages */
+    uint64_t ring_area_bytes; /* of one FIFO's SIMPLE slots from the ring predecessor */
+    uint64_t n_bytes;         /* of the whole slab, in whole pages */
 };
 
-#define GYRE_SLAB_NO_NEAR_PEER UINT32_MAX
+#define GYRE_SLAB_NO_RING_PREV UINT32_MAX
 
 /** gyre_slab_layout_make - the layout of a slab whose owner has n_peers peers.
- * @near_peer: index of the peer whose data arrive in slots of spec->near_slot_bytes, or
- * GYRE_SLAB_NO_NEAR_PEER.
+ * @ring_prev_peer: index of the peer whose data arrive in slots of spec->ring_slot_bytes, or
+ * GYRE_SLAB_NO_RING_PREV.
  * Errors: INVALID_ARGUMENT (depth out of range, no SIMPLE slots, a size past 2^46 bytes). */
 gyre_status gyre_slab_layout_make(const struct gyre_fifo_spec *spec, uint32_t n_peers,
-                                  uint32_t near_peer, struct gyre_slab_layout *layout_out);
+                                  uint32_t ring_prev_peer, struct gyre_slab_layout *layout_out);
 
 /** gyre_slab_inbox_offset and the two below - offsets of one FIFO between the slab's owner and its
  * peer number peer_index. Inbox and slots serve data from that peer to the owner; credit serves

@@ -47,8 +47,8 @@ struct gyre_transport_config {
     const uint16_t *peers;              /* the ranks to connect to, ascending */
     int n_peers;
     struct gyre_fifo_spec spec;
-    const uint16_t *before;                     /* by rank: its predecessor in the ring; read if
-                                                 * spec.near_slot_bytes is not 0 */
+    const uint16_t *ring_prev;                  /* by rank: its predecessor in the ring; read if
+                                                 * spec.ring_slot_bytes is not 0 */
     const struct gyre_sock_address *rendezvous; /* this rank's own address on its link to
                                                  * the rendezvous; NULL or family 0 = unknown */
     const uint8_t

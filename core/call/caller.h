@@ -28,6 +28,9 @@ struct gyre_caller_ops {
      * Returns another rank of the communicator in this process whose launch on the stream is not
      * finished, and then changes nothing; -1: there is none. */
     int (*take_stream)(struct gyre_caller *caller, gyre_stream stream);
+    /* Every other rank finds by itself the failure that this rank is about to raise, in the same
+     * words: it is not passed on. */
+    void (*expect_alike)(struct gyre_caller *caller);
     /* A call was posted: compare it with what other ranks asked about. */
     void (*posted)(struct gyre_caller *caller, const struct gyre_record *record);
 };

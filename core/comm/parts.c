@@ -182,6 +182,11 @@ static int take_stream(struct gyre_caller *caller, gyre_stream stream)
     return gyre_registry_take_stream(comm_of(caller), stream);
 }
 
+static void expect_alike(struct gyre_caller *caller)
+{
+    gyre_health_expect_alike(comm_of(caller)->health);
+}
+
 static void posted(struct gyre_caller *caller, const struct gyre_record *record)
 {
     gyre_health_posted(comm_of(caller)->health, record);
@@ -193,6 +198,7 @@ static const struct gyre_caller_ops caller_ops = {
     .give_up = give_up,
     .wait_ready = wait_ready,
     .take_stream = take_stream,
+    .expect_alike = expect_alike,
     .posted = posted,
 };
 

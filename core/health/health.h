@@ -30,6 +30,10 @@ void gyre_health_posted(struct gyre_health *health, const struct gyre_record *re
  * told yet, tell them the rank and the cause. Any thread; before this rank leaves. */
 void gyre_health_pass_on(struct gyre_health *health);
 
+/** gyre_health_expect_alike - every other rank finds by itself the failure that the caller is about
+ * to raise, in the same words: it is not passed on. Any thread. */
+void gyre_health_expect_alike(struct gyre_health *health);
+
 /** gyre_health_watch_child - tell it of this communicator's failures, also of those so far. Takes
  * one hold of it. */
 void gyre_health_watch_child(struct gyre_health *health, struct gyre_origin *origin);

@@ -33,6 +33,11 @@ void gyre_health_fail(struct gyre_health *health, gyre_status status, const char
         gyre_log(prints ? GYRE_LOG_WARN : GYRE_LOG_INFO, GYRE_LOG_COLL, "%s", text);
 }
 
+void gyre_health_expect_alike(struct gyre_health *health)
+{
+    gyre_store_release_u32(&health->has_told, 1);
+}
+
 void gyre_health_pass_on(struct gyre_health *health)
 {
     struct gyre_member *member = health->member;

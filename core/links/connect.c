@@ -297,7 +297,7 @@ static gyre_status open_transport(struct gyre_member *member, struct gyre_links 
         .peers = peers,
         .n_peers = n_peers,
         .spec = links->spec,
-        .before = links->before,
+        .ring_prev = links->ring_prev,
         .rendezvous = &member->bootstrap->own_address,
         .secret = member->bootstrap->secret,
         .traffic_class = member->config.traffic_class,
@@ -385,12 +385,12 @@ static gyre_status fill_before(struct gyre_links *links, int n_ranks)
 {
     const struct gyre_shape shape = {.n_ranks = (uint16_t)n_ranks, .grouping = &links->grouping};
     uint16_t order[GYRE_MAX_RANKS];
-    links->before = calloc((size_t)n_ranks, sizeof(*links->before));
-    if (links->before == NULL)
+    links->ring_prev = calloc((size_t)n_ranks, sizeof(*links->ring_prev));
+    if (links->ring_prev == NULL)
         return gyre_fail_errno(ENOMEM, "init");
     gyre_order_by_host(&shape, order);
     for (int i = 0; i < n_ranks; i++)
-        links->before[order[(i + 1) % n_ranks]] = order[i];
+        links->ring_prev[order[(i + 1) % n_ranks]] = order[i];
     return GYRE_SUCCESS;
 }
 
@@ -453,7 +453,7 @@ void gyre_links_close(struct gyre_links *links)
     gyre_door_close(links->door);
     free(links->connectors);
     free(links->transport_of);
-    free(links->before);
+    free(links->ring_prev);
     free(links->infos);
     gyre_topo_fini(&links->topo);
     memset(links, 0, sizeof(*links));

@@ -20,7 +20,7 @@ struct gyre_links {
     struct gyre_transport *transports[GYRE_MAX_TRANSPORTS]; /* by that index; NULL = not used */
     struct gyre_connector *connectors;
     struct gyre_fifo_spec spec;
-    uint16_t *before; /* by rank: the rank that comes before it in the order of rings */
+    uint16_t *ring_prev; /* by rank: its predecessor in the ring */
     struct gyre_grouping grouping;
     struct gyre_topo topo;  /* of this host; empty where nobody asks it anything */
     bool is_proxied;        /* some pair of ranks talks through a proxy */

@@ -58,7 +58,7 @@ struct gyre_fifo_spec {
     uint32_t slot_bytes[GYRE_N_SLOT_PROTOS]; /* memory of one slot; 0 = the protocol is not
                                               * available. gyre_slot_payload_bytes() says how
                                               * much data a slot holds. */
-    uint32_t near_slot_bytes; /* SIMPLE slots of the FIFOs from a rank's predecessor in the ring,
+    uint32_t ring_slot_bytes; /* SIMPLE slots of the FIFOs from a rank's predecessor in the ring,
                                * which carry the largest calls; 0 = as the other FIFOs */
 };
 

@@ -10,7 +10,7 @@
 #include "kernels/executor.h"
 
 /* This rank's end of a FIFO; it lives as long as the executor and fills one cache line. Only the
- * launch that runs (`turn`) uses it, under poll_lock. */
+ * launch that runs (`running_ticket`) uses it, under poll_lock. */
 struct gyre_host_end {
     unsigned char *slots;
     struct gyre_inbox *inbox; /* NULL: there is no such connection */
@@ -37,7 +37,7 @@ struct gyre_host_executor {
     struct gyre_fault *fault;
     bool (*help)(void *context, bool is_last); /* see gyre_executor_config */
     void *help_context;
-    uint64_t turn; /* ticket of the launch that runs */
+    uint64_t running_ticket; /* of the launch that runs */
     bool is_closed;
 
     pthread_mutex_t lock; /* guards the fields below */

@@ -42,7 +42,7 @@ static void memory_of_processes_is_that_of_their_slabs(void)
     const struct gyre_fifo_spec spec =
         gyre_tuner_fifo_spec(GYRE_DEVICE_HOST, 48, false, 0, UINT32_MAX);
     struct gyre_slab_layout layout;
-    CHECK_OK(gyre_slab_layout_make(&spec, 47, GYRE_SLAB_NO_NEAR_PEER, &layout));
+    CHECK_OK(gyre_slab_layout_make(&spec, 47, GYRE_SLAB_NO_RING_PREV, &layout));
     const struct bench_memory memory = predict(GYRE_COLL_SEND_RECV, 100, 48, 1);
     const uint64_t slab_bytes = memory.comms_bytes / 48 - 48 * 4096;
     CHECK(slab_bytes <= layout.n_bytes && slab_bytes > layout.n_bytes / 100 * 95);

@@ -38,6 +38,8 @@ CASES = [
     ("[a][b]\n\n[b]: ../core/b.c", "does not exist"),
     ("[a](#another)", "no heading"),
     ("`gyre_subtract`", "not in the sources"),
+    ("`called()`", None),
+    ("`subtract()`", "not in the sources"),
 ]
 
 

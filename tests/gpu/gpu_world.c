@@ -82,7 +82,7 @@ void gpu_world_open(struct gpu_world *world, int n_ranks, const struct gyre_fifo
     if (world->n_gpus > n_ranks)
         world->n_gpus = n_ranks;
     enable_peers(world->n_gpus);
-    must(gyre_slab_layout_make(spec, (uint32_t)n_ranks, GYRE_SLAB_NO_NEAR_PEER, &layout), "layout");
+    must(gyre_slab_layout_make(spec, (uint32_t)n_ranks, GYRE_SLAB_NO_RING_PREV, &layout), "layout");
     for (int rank = 0; rank < n_ranks; rank++) {
         void *slab;
         must(gyre_device_cuda.open(rank % world->n_gpus, &world->devices[rank]), "open");
@@ -156,7 +156,7 @@ bool gpu_world_wait(struct gpu_world *world, double timeout_s)
 void gpu_world_set_epoch(struct gpu_world *world, enum gyre_proto proto, uint64_t n_slots)
 {
     struct gyre_slab_layout layout;
-    must(gyre_slab_layout_make(&world->spec, (uint32_t)world->n_ranks, GYRE_SLAB_NO_NEAR_PEER,
+    must(gyre_slab_layout_make(&world->spec, (uint32_t)world->n_ranks, GYRE_SLAB_NO_RING_PREV,
                                &layout),
          "layout");
     for (int rank = 0; rank < world->n_ranks; rank++) {

@@ -318,7 +318,7 @@ static void only_what_is_staged_limits_a_tile(void)
     enum { N = 4, NEAR = 65536, FAR = 4096 };
     struct play play = {
         .n_ranks = N,
-        .spec = {.n_fifos = N_FIFOS, .depth = DEPTH, .slot_bytes = {FAR}, .near_slot_bytes = NEAR}};
+        .spec = {.n_fifos = N_FIFOS, .depth = DEPTH, .slot_bytes = {FAR}, .ring_slot_bytes = NEAR}};
     struct gyre_connector *connectors = make_connectors(&play);
     for (uint32_t i = 0; i < N * N_FIFOS * 2; i++) {
         const uint32_t peer = i / (N_FIFOS * 2);

@@ -56,7 +56,7 @@ static void large_slots_from_the_rank_before(void)
                                       .spec = {.n_fifos = 3,
                                                .depth = 4,
                                                .slot_bytes = {5000, 2048, 1024},
-                                               .near_slot_bytes = 70000},
+                                               .ring_slot_bytes = 70000},
                                       .n_ranks = n_ranks,
                                       .n_slots = N_SLOTS,
                                       .ifname = "=lo"});

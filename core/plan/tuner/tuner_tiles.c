@@ -16,8 +16,8 @@ uint32_t gyre_tuner_payload_bytes(const struct gyre_fifo_spec *spec,
 {
     const uint32_t bytes = spec->slot_bytes[gyre_proto_slots(proto)];
     const bool is_ring = algorithm->follows_ring || (is_placed && algorithm->stages_in_ring);
-    if (proto == GYRE_PROTO_SIMPLE && is_ring && spec->near_slot_bytes > 0)
-        return spec->near_slot_bytes;
+    if (proto == GYRE_PROTO_SIMPLE && is_ring && spec->ring_slot_bytes > 0)
+        return spec->ring_slot_bytes;
     return gyre_slot_payload_bytes(proto, bytes);
 }
 

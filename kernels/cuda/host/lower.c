@@ -190,7 +190,7 @@ gyre_status gyre_cuda_lower(const struct gyre_fifo_spec *spec,
         .spec = spec, .connectors = connectors, .n_ranks = (uint32_t)n_ranks, .config = config};
     lower.slot_bytes = spec->slot_bytes[gyre_proto_slots(config->proto)];
     if (config->proto == GYRE_PROTO_SIMPLE)
-        lower.slot_bytes = (uint32_t)gyre_max_u64(lower.slot_bytes, spec->near_slot_bytes);
+        lower.slot_bytes = (uint32_t)gyre_max_u64(lower.slot_bytes, spec->ring_slot_bytes);
     layout.workers_offset = sizeof(layout);
     layout.connections_offset =
         layout.workers_offset + program->n_workers * (uint32_t)sizeof(struct gyre_cuda_worker);
