@@ -39,7 +39,7 @@ ALLOWED = {
 HOMES = [
     (r"(infiniband|rdma)/", r"transport/ib/"),
     (r"(cuda|cuda_runtime|cuda_fp16|cuda_bf16|cuda_fp8|cudaTypedefs|nvml|cuda_runtime_api)\b",
-     r"kernels/cuda/|core/device/[^/]*cuda[^/]*$|(transport|core/topo|bench)/([^/]*/)?[^/]*_(cuda|nccl)\.[ch]u?$|tests/"),
+     r"kernels/cuda/(?!host/)|core/device/[^/]*cuda[^/]*$|(transport|core/topo|bench)/([^/]*/)?[^/]*_(cuda|nccl)\.[ch]u?$|tests/"),
     (r"mpi\.h$", r"bootstrap/bootstrap_mpi\.c$|bench/launch/mpi\.c$|tests/"),
     (r"nccl\.h$", r"bench/engines/compare_nccl\.c$|core/nccl/|tests/"),
 ]

@@ -10,6 +10,7 @@
 #include "core/base/fault.h"
 #include "core/device/device.h"
 #include "core/model/connector.h"
+#include "core/model/fused.h"
 #include "core/model/schedule.h"
 #include "core/model/tile.h"
 
@@ -40,12 +41,6 @@ struct gyre_executor_config {
     bool (*help)(void *context, bool is_last);
     void *help_context;
 };
-
-/* Below it, choosing multiprocessors gains nothing (2 H200, 2026-11). */
-#define GYRE_SEATED_BYTES ((uint64_t)(16 << 20))
-
-/* Tiles that go through a program's steps side by side in protocol SIMPLE, where slots allow it. */
-#define GYRE_TILES_ABREAST 2
 
 /* Most blocks of the kernels beside copy engines, which copy within a GPU's memory. */
 #define GYRE_COPY_BLOCKS 16
@@ -152,6 +147,37 @@ extern const struct gyre_executor_ops gyre_executor_cuda;
 
 /** gyre_executor_find - the executor of a device kind (HOST or CUDA). */
 gyre_status gyre_executor_find(gyre_device_kind kind, const struct gyre_executor_ops **ops_out);
+
+/* What arithmetic a call takes, since fused kernels exist for some only. */
+enum gyre_fused_arithmetic {
+    GYRE_FUSED_COPY,      /* none: bytes are moved as they are */
+    GYRE_FUSED_FLOAT_SUM, /* as gyre_lamport_adds() */
+    GYRE_FUSED_OTHER,     /* any other operation or type */
+    GYRE_N_FUSED_ARITHMETIC
+};
+
+/* What decides whether a fused kernel can run a call. The tuner fills in what it expects, an
+ * executor what it knows. */
+struct gyre_fused_call {
+    enum gyre_proto proto;
+    enum gyre_fused_pattern pattern;
+    enum gyre_fused_arithmetic arithmetic;
+    bool is_placed;
+    bool is_aligned;    /* all addresses, lengths and cuts are multiples of 16 bytes */
+    bool is_unscaled;   /* nothing is multiplied or divided */
+    bool places_blocks; /* the blocks of the launch are to choose their multiprocessors */
+    uint32_t n_peers;
+    uint32_t n_tiles;
+    uint32_t depth;             /* slots of a FIFO */
+    uint32_t n_threads;         /* of a block, as loaded */
+    uint32_t most_shared_bytes; /* that a block can have; UINT32_MAX = it is not known */
+};
+
+/** gyre_executor_fused_tiles - the most tiles in which an executor of this kind of device runs such
+ * a call by a fused kernel. 0: it has none, and interprets the steps. Pure: the tuner asks on
+ * machines without a GPU too.
+ * @call: n_tiles is the least number of tiles. */
+uint32_t gyre_executor_fused_tiles(gyre_device_kind kind, const struct gyre_fused_call *call);
 
 /** gyre_work_check - that the work suits its loaded program. Errors: INTERNAL. */
 gyre_status gyre_work_check(const struct gyre_work *work, const struct gyre_work_needs *needs);

@@ -2,6 +2,7 @@
 #include "tests/gpu/gpu_world.h"
 
 #include "core/base/util.h"
+#include "core/plan/plan.h"
 #include "kernels/cuda/runtime/exec.h"
 #include "tests/support/check.h"
 #include "transport/slab.h"
@@ -16,7 +17,7 @@ void gpu_ok(cudaError_t error, const char *call, const char *file, int line)
     exit(1);
 }
 
-uint64_t gpu_world_min_seated_bytes = GYRE_SEATED_BYTES;
+uint64_t gpu_world_min_seated_bytes = GYRE_BLOCK_PLACEMENT_BYTES;
 
 static void must(gyre_status status, const char *what)
 {

@@ -504,7 +504,7 @@ static void check_mismatch(uint64_t count)
     gpu_world_close(&gpus);
 }
 
-/* Whole lines are one macro-step, others are steps. */
+/* Aligned lengths have a fused kernel, other lengths are interpreted. */
 static void a_call_that_does_not_fit_is_reported_and_waits_for_the_abort(void)
 {
     check_mismatch(5000);

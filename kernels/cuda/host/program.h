@@ -10,7 +10,6 @@
 
 #include "core/model/connector.h"
 #include "core/model/tile.h"
-#include "kernels/executor.h"
 
 /* An operand. Connections: `ref` is the worker's own connection number, `use` counts the earlier
  * uses of that connection within the tile, so that every thread knows the slot's number without
@@ -365,82 +364,25 @@ static GYRE_HOST_DEVICE inline uint64_t gyre_cuda_lamport_half(uint64_t half)
     return half == UINT64_MAX ? UINT64_MAX >> 1 : half;
 }
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
-/* How large a launch of a loaded program is. */
-struct gyre_cuda_shape {
-    uint32_t max_connections; /* of one worker */
-    uint32_t max_steps;
-    uint32_t max_uses;   /* of one connection in a tile */
-    uint32_t slot_bytes; /* the smallest of its connections, this protocol's */
-};
-
-/** gyre_cuda_board_read - how far the works are. Any thread. */
-struct gyre_pulse gyre_cuda_board_read(const struct gyre_cuda_board *board);
-
-/** gyre_cuda_lower - one rank's program as a blob for the kernel.
- * @connectors: checked for existence and protocol, for every channel.
- * @blob_out: malloc'ed. Errors: INVALID_USAGE (no such connection), UNSUPPORTED (the connection
- * does not have the protocol, too many chunks), OUT_OF_MEMORY. */
-gyre_status gyre_cuda_lower(const struct gyre_fifo_spec *spec,
-                            const struct gyre_connector *connectors, int n_ranks,
-                            const struct gyre_load_config *config,
-                            struct gyre_cuda_program **blob_out, struct gyre_cuda_shape *shape_out);
-
-/** gyre_cuda_exchange_find - is the program an exchange? exchange_out->n_peers is 0 if not. Offsets
- * are in blocks there; the launch, which knows the count, makes them bytes. */
-void gyre_cuda_exchange_find(const struct gyre_fifo_spec *spec,
-                             const struct gyre_connector *connectors,
-                             const struct gyre_load_config *config,
-                             const struct gyre_cuda_program *blob,
-                             struct gyre_cuda_exchange *exchange_out);
-
-/* Of a block of SIMPLE, beside those that move bytes: who waits and who publishes. */
+/* Of a block of SIMPLE, beside those that move bytes: the warps that wait and that publish. */
 #define GYRE_CUDA_SERVICE_THREADS 64
 
-/* Of a block that runs an exchange; LAMPORT: GYRE_CUDA_LAMPORT_THREADS. */
+/* Of a block of a line protocol. */
+#define GYRE_CUDA_LINE_THREADS 512
+
+/* Protocol SIMPLE: tiles that are in flight side by side, where slots allow it. */
+#define GYRE_TILES_ABREAST 2
+
+/* Most threads that move data in a block of a fused kernel; LAMPORT: GYRE_CUDA_LAMPORT_THREADS. */
 #define GYRE_CUDA_EXCHANGE_THREADS 512
 
-/** gyre_cuda_exchange_lanes - threads for each peer, whole warps, of a block of so many. */
-static inline uint32_t gyre_cuda_exchange_lanes(uint32_t n_peers, uint32_t n_threads)
-{
-    const uint32_t n_warps = n_peers > 0 ? n_threads / n_peers / 32 : 0;
-    return (n_warps > 0 ? n_warps : 1) * 32;
-}
-
-/* A round is what a group's threads move at once: of LL 8 bytes each, of LL128 15. So many rounds
- * of a phase are under way at the same time. */
+/* Line protocols: a round is what the threads of a group move at once, of LL 8 bytes each, of LL128
+ * 15. So many rounds of a phase are in flight. */
 #define GYRE_CUDA_UNROLL      2
 #define GYRE_CUDA_DEEP_UNROLL 5
 #define GYRE_CUDA_LONG_UNROLL 6 /* and their places are not kept in registers */
 
-/** gyre_cuda_exchange_unroll - of the kernel for chunks of so many bytes a tile. A two-shot of up
- * to five rounds is 2 to 5 % faster with places that are kept, everything else above two rounds up
- * to 12 % slower (2 H200, 1 to 12 MiB, 2026-11). */
-static inline uint32_t gyre_cuda_exchange_unroll(const struct gyre_cuda_exchange *exchange,
-                                                 enum gyre_proto proto, uint64_t chunk_bytes,
-                                                 uint64_t n_tiles, uint32_t n_lanes)
-{
-    const uint64_t round_bytes = 15ULL * n_lanes;
-    if (proto != GYRE_PROTO_LL128 || chunk_bytes <= GYRE_CUDA_UNROLL * round_bytes)
-        return GYRE_CUDA_UNROLL;
-    return exchange->reduces != 0 && exchange->gathers != 0 && n_tiles == 1 &&
-                   chunk_bytes <= GYRE_CUDA_DEEP_UNROLL * round_bytes
-               ? GYRE_CUDA_DEEP_UNROLL
-               : GYRE_CUDA_LONG_UNROLL;
-}
-
-/** gyre_cuda_exchange_shared_bytes - of the rounds under way, and as much for the next ones: 16
- * bytes for each thread and for each of the own values. With one peer nothing is shared. */
-static inline uint32_t gyre_cuda_exchange_shared_bytes(uint32_t n_peers, uint32_t n_lanes,
-                                                       uint32_t unroll)
-{
-    return n_peers < 2 ? 0 : (n_peers + 1) * n_lanes * 16 * unroll * 2;
-}
-
-/* What a launch of LAMPORT's exchanges does: the peers' chunks of IN are the own one (one-shot
+/* What a fused kernel of LAMPORT does: the peers' chunks of IN are the own one (one-shot
  * all-reduce), or others (reduce-scatter), or others, and the result goes to all (two-shot). */
 enum gyre_cuda_lamport {
     GYRE_CUDA_LAMPORT_SAME,
@@ -449,53 +391,8 @@ enum gyre_cuda_lamport {
     GYRE_CUDA_LAMPORT_KINDS
 };
 
-/* Kernels of exchanges that have registers for 1, 3 or 7 peers. */
+/* Fused kernels that have registers for 1, 3 or 7 peers. */
 #define GYRE_CUDA_PEERS_KERNELS               3
 #define GYRE_CUDA_LAMPORT_THREADS(most_peers) ((most_peers) > 1 ? 512 : 1024)
-
-/** gyre_cuda_lamport_threads - of a block that moves chunks of so many bytes a tile, 16 in a
- * thread. @most_threads: of blocks of the other protocols. */
-static inline uint32_t gyre_cuda_lamport_threads(uint32_t n_peers, uint64_t chunk_bytes,
-                                                 uint32_t most_threads)
-{
-    const uint64_t wanted = (chunk_bytes + 511) / 512 * 32;
-    const uint64_t room = GYRE_CUDA_LAMPORT_THREADS(n_peers);
-    const uint64_t most = gyre_cuda_min(room, 2ULL * most_threads);
-    return (uint32_t)(wanted < 64 ? 64 : gyre_cuda_min(wanted, most));
-}
-
-/** gyre_cuda_is_one_shot - it takes the short kernel. */
-static inline bool gyre_cuda_is_one_shot(const struct gyre_cuda_exchange *exchange,
-                                         enum gyre_proto proto, uint64_t n_tiles)
-{
-    return proto == GYRE_PROTO_LL && exchange->reduces != 0 && exchange->gathers == 0 &&
-           n_tiles == 1;
-}
-
-/** gyre_cuda_exchange_kernel_find - for a launch of so many tiles. NULL if there is none: the
- * interpreter runs the steps. Not of LAMPORT. @unroll: gyre_cuda_exchange_unroll(). */
-const void *gyre_cuda_exchange_kernel_find(const struct gyre_cuda_exchange *exchange,
-                                           enum gyre_proto proto, uint32_t n_tiles, uint32_t unroll,
-                                           unsigned dtype, unsigned op);
-
-/** gyre_cuda_lamport_kernel_find - likewise, of a sum in LAMPORT.
- * @is_whole: all addresses and lengths are multiples of 16, nothing is multiplied or divided. */
-const void *gyre_cuda_lamport_kernel_find(const struct gyre_cuda_exchange *exchange,
-                                          uint32_t n_tiles, bool is_whole, unsigned dtype);
-
-/** gyre_cuda_twoshot_kernel_find - likewise, of an all-reduce in SIMPLE. */
-const void *gyre_cuda_twoshot_kernel_find(const struct gyre_cuda_exchange *exchange,
-                                          uint32_t n_tiles, bool is_placed, unsigned dtype,
-                                          unsigned op);
-
-/** gyre_cuda_kernel_find - the interpreter for (protocol, dtype, op), or for copies only.
- * @copies: programs that reduce nothing; dtype and op are ignored.
- * @many: takes struct gyre_cuda_args_many; copies only. NULL if there is none. */
-const void *gyre_cuda_kernel_find(enum gyre_proto proto, bool copies, bool many, unsigned dtype,
-                                  unsigned op);
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif
