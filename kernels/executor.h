@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What runs programs. An executor belongs to one communicator rank: it knows the rank's
- * connectors and keeps the posted/consumed counters of every FIFO end. `host` and `cuda` are two
- * rows of one table and give the same bits. It sees slots and never a transport.
+ * Executors run programs. An executor belongs to one rank of one communicator: it knows the rank's
+ * connectors and keeps the posted and consumed counters of every FIFO end. `host` and `cuda` are
+ * two rows of one table and give the same bits. An executor sees slots and never a transport.
  */
 #ifndef GYRE_KERNELS_EXECUTOR_H
 #define GYRE_KERNELS_EXECUTOR_H
@@ -32,9 +32,10 @@ struct gyre_executor_config {
     /* gyre_connector_index() order, n_ranks * n_fifos * 2 entries; copied. Entries with NULL
      * inbox do not exist. */
     const struct gyre_connector *connectors;
-    bool overlaps_launches;    /* CUDA graphs: may begin while the one before it ends */
-    uint64_t min_seated_bytes; /* CUDA: works that transfer no less choose their multiprocessors */
-    struct gyre_fault *fault;  /* polled; a raised fault ends all works with its status */
+    bool overlaps_launches; /* CUDA graphs: a launch may begin while the one before it ends */
+    uint64_t block_placement_bytes; /* CUDA: the blocks of works that transfer so many bytes choose
+                                     * their multiprocessors (block placement) */
+    struct gyre_fault *fault;       /* polled; a raised fault ends all works with its status */
     /* Moves slots of proxied connectors in the executor's thread; true if any moved. An executor
      * that helps calls it where works wait, and with is_last when a launch has ended. NULL =
      * nothing to move. */
@@ -42,7 +43,7 @@ struct gyre_executor_config {
     void *help_context;
 };
 
-/* Most blocks of the kernels beside copy engines, which copy within a GPU's memory. */
+/* Most blocks of a kernel that copies within a GPU's memory while copy engines copy to peers. */
 #define GYRE_COPY_BLOCKS 16
 
 /* A program made ready for one executor: which ranks, how many channels, which protocol. */

@@ -447,7 +447,7 @@ int main(int argc, char **argv)
         printf("skipped: there is no GPU\n");
         return TEST_SKIPPED;
     }
-    gpu_world_min_seated_bytes = 4096; /* some calls do, some do not */
+    gpu_world_block_placement_bytes = 4096; /* some calls do, some do not */
     if (argc > 2)
         wanted_ranks = atoi(argv[2]);
     if (argc > 3)

@@ -80,12 +80,12 @@ void gyre_cuda_fused_plan(const struct gyre_fused_call *call, uint64_t tile_byte
 
 /** gyre_cuda_fused_resolve - the kernel's argument for a fused program: its peers' FIFO ends in
  * channel 0. Offsets are in blocks; the launch, which knows the count, makes them bytes.
- * @fused: has a pattern. Returns false if FIFOs cannot be addressed so: an end has a proxy, the
+ * @found: has a pattern. Returns false if FIFOs cannot be addressed so: an end has a proxy, the
  * depth is no power of two, or channels are not equally far apart. */
 bool gyre_cuda_fused_resolve(const struct gyre_fifo_spec *spec,
                              const struct gyre_connector *connectors,
                              const struct gyre_load_config *config,
-                             const struct gyre_fused_program *fused,
+                             const struct gyre_fused_program *found,
                              struct gyre_cuda_exchange *exchange_out);
 
 /** gyre_cuda_block_threads - threads of a block that move chunks of so many bytes. Line protocols:

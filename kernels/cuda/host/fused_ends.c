@@ -78,7 +78,7 @@ static bool resolve_peer(const struct resolver *resolver, const struct gyre_fuse
 bool gyre_cuda_fused_resolve(const struct gyre_fifo_spec *spec,
                              const struct gyre_connector *connectors,
                              const struct gyre_load_config *config,
-                             const struct gyre_fused_program *fused,
+                             const struct gyre_fused_program *found,
                              struct gyre_cuda_exchange *exchange_out)
 {
     const struct resolver resolver = {.spec = spec,
@@ -86,19 +86,19 @@ bool gyre_cuda_fused_resolve(const struct gyre_fifo_spec *spec,
                                       .config = config,
                                       .channel_stride = config->program->n_lanes * 2U};
     struct gyre_cuda_exchange exchange;
-    if ((spec->depth & (spec->depth - 1)) != 0 || fused->n_peers > GYRE_CUDA_MAX_PEERS)
+    if ((spec->depth & (spec->depth - 1)) != 0 || found->n_peers > GYRE_CUDA_MAX_PEERS)
         return false;
     memset(&exchange, 0, sizeof(exchange));
     exchange.depth = spec->depth;
-    exchange.n_peers = fused->n_peers;
-    exchange.reduces = gyre_fused_patterns[fused->pattern].reduces;
-    exchange.gathers = gyre_fused_patterns[fused->pattern].gathers;
-    exchange.own_place = fused->own_place;
-    exchange.own_chunk = fused->own_chunk;
-    exchange.own_offset = fused->own_in_block;
-    exchange.own_out_offset = fused->own_out_block;
-    for (unsigned p = 0; p < fused->n_peers; p++)
-        if (!resolve_peer(&resolver, &fused->peers[p], &exchange, &exchange.peers[p]))
+    exchange.n_peers = found->n_peers;
+    exchange.reduces = gyre_fused_patterns[found->pattern].reduces;
+    exchange.gathers = gyre_fused_patterns[found->pattern].gathers;
+    exchange.own_place = found->own_place;
+    exchange.own_chunk = found->own_chunk;
+    exchange.own_offset = found->own_in_block;
+    exchange.own_out_offset = found->own_out_block;
+    for (unsigned p = 0; p < found->n_peers; p++)
+        if (!resolve_peer(&resolver, &found->peers[p], &exchange, &exchange.peers[p]))
             return false;
     *exchange_out = exchange;
     return true;

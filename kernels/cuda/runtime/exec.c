@@ -87,7 +87,8 @@ static gyre_status cuda_open(const struct gyre_executor_config *config,
     executor->n_sms = gyre_min_u32(info.n_sms, GYRE_CUDA_MAX_BLOCKS);
     executor->most_shared_bytes = (uint32_t)most_shared_bytes;
     /* Only of Hopper it is known which multiprocessors share a path to the links. */
-    executor->min_seated_bytes = info.arch / 10 == 9 ? config->min_seated_bytes : UINT64_MAX;
+    executor->block_placement_bytes =
+        info.arch / 10 == 9 ? config->block_placement_bytes : UINT64_MAX;
     executor->spec = config->spec;
     executor->fault = config->fault;
     pthread_mutex_init(&executor->lock, NULL);

@@ -237,11 +237,11 @@ static uint64_t transferred_bytes(const struct gyre_work *work)
            gyre_dtype_bytes((gyre_dtype)work->reduction.dtype);
 }
 
-bool gyre_cuda_takes_seats(const struct gyre_cuda_executor *executor, const struct gyre_work *work,
-                           uint32_t n_seats)
+bool gyre_cuda_places_blocks(const struct gyre_cuda_executor *executor,
+                             const struct gyre_work *work, uint32_t n_seats)
 {
     return work->loaded->proto == GYRE_PROTO_SIMPLE && n_seats < executor->n_sms &&
-           transferred_bytes(work) >= executor->min_seated_bytes;
+           transferred_bytes(work) >= executor->block_placement_bytes;
 }
 
 /* Threads of an interpreter's block. */
@@ -266,7 +266,7 @@ static gyre_status launch_one(struct gyre_cuda_executor *executor, const struct 
                                                  gyre_cuda_only_copies(loaded, &work->reduction),
                                                  false, work->reduction.dtype, work->reduction.op),
         .args = args,
-        .n_blocks = gyre_cuda_takes_seats(executor, work, n_seats) ? executor->n_sms : n_seats,
+        .n_blocks = gyre_cuda_places_blocks(executor, work, n_seats) ? executor->n_sms : n_seats,
         .n_threads = block_threads(work),
         .shared_bytes = loaded->shared_bytes,
         .n_works = 1,

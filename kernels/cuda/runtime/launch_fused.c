@@ -33,7 +33,7 @@ static bool is_placed_aligned(const struct gyre_cuda_executor *executor,
 static enum gyre_fused_arithmetic arithmetic_of(const struct gyre_loaded *loaded,
                                                 const struct gyre_reduction *reduction)
 {
-    if (!gyre_fused_patterns[loaded->fused.pattern].reduces)
+    if (!gyre_fused_patterns[loaded->fused_call.pattern].reduces)
         return gyre_cuda_only_copies(loaded, reduction) ? GYRE_FUSED_COPY : GYRE_FUSED_OTHER;
     return gyre_lamport_adds((gyre_dtype)reduction->dtype, reduction->op) ? GYRE_FUSED_FLOAT_SUM
                                                                           : GYRE_FUSED_OTHER;
@@ -43,14 +43,14 @@ void gyre_cuda_find_fused(const struct gyre_cuda_executor *executor, const struc
                           struct gyre_cuda_fused_launch *launch_out)
 {
     const struct gyre_loaded *loaded = work->loaded;
-    struct gyre_fused_call call = loaded->fused;
+    struct gyre_fused_call call = loaded->fused_call;
     launch_out->kernel = NULL;
     if (call.pattern == GYRE_FUSED_NONE)
         return;
     call.arithmetic = arithmetic_of(loaded, &work->reduction);
     call.is_aligned = is_aligned(work) && (!call.is_placed || is_placed_aligned(executor, work));
     call.is_unscaled = work->reduction.premultiply == 0 && work->reduction.divisor <= 1;
-    call.places_blocks = gyre_cuda_takes_seats(executor, work, loaded->n_channels);
+    call.places_blocks = gyre_cuda_places_blocks(executor, work, loaded->n_channels);
     call.n_tiles = (uint32_t)gyre_min_u64(gyre_tile_count(&work->split), UINT32_MAX);
     gyre_cuda_fused_plan(&call, gyre_cuda_step_bytes(work), launch_out);
 }
@@ -84,9 +84,9 @@ gyre_status gyre_cuda_launch_fused(struct gyre_cuda_executor *executor,
 {
     const struct gyre_loaded *loaded = work->loaded;
     struct gyre_cuda_args_exchange *args = &executor->args.exchange;
-    const struct gyre_cuda_fused_instance instance = {.pattern = loaded->fused.pattern,
-                                                      .is_placed = loaded->fused.is_placed,
-                                                      .n_peers = loaded->fused.n_peers,
+    const struct gyre_cuda_fused_instance instance = {.pattern = loaded->fused_call.pattern,
+                                                      .is_placed = loaded->fused_call.is_placed,
+                                                      .n_peers = loaded->fused_call.n_peers,
                                                       .dtype = work->reduction.dtype,
                                                       .op = work->reduction.op};
     const struct gyre_cuda_start launch = {

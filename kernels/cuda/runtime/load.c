@@ -126,19 +126,19 @@ static uint32_t shared_bytes(const struct gyre_loaded *loaded, const struct gyre
 static void load_fused(const struct gyre_cuda_executor *executor,
                        const struct gyre_load_config *config, struct gyre_loaded *loaded)
 {
-    struct gyre_fused_program fused;
-    gyre_fused_find(config->program, &fused);
+    struct gyre_fused_program found;
+    gyre_fused_find(config->program, &found);
     const struct gyre_fused_call call = {.proto = config->proto,
-                                         .pattern = fused.pattern,
-                                         .is_placed = fused.is_placed,
-                                         .n_peers = fused.n_peers,
+                                         .pattern = found.pattern,
+                                         .is_placed = found.is_placed,
+                                         .n_peers = found.n_peers,
                                          .depth = executor->spec.depth,
                                          .n_threads = loaded->n_threads,
                                          .most_shared_bytes = executor->most_shared_bytes};
     if (!config->by_copy_engines && gyre_cuda_fused_loads(&call) &&
-        gyre_cuda_fused_resolve(&executor->spec, executor->connectors, config, &fused,
+        gyre_cuda_fused_resolve(&executor->spec, executor->connectors, config, &found,
                                 &loaded->exchange))
-        loaded->fused = call;
+        loaded->fused_call = call;
 }
 
 /* How many tiles are in flight. Each needs slots of its own. All ranks decide alike, because the

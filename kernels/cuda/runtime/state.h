@@ -48,7 +48,7 @@ struct gyre_loaded {
     uint16_t n_abreast;
     bool posts_late;
     bool shares_steps;
-    struct gyre_fused_call fused;       /* pattern NONE: its steps are interpreted */
+    struct gyre_fused_call fused_call;  /* pattern NONE: its steps are interpreted */
     struct gyre_cuda_exchange exchange; /* the fused kernels' argument; offsets in blocks */
     struct gyre_cuda_copies
         *copies; /* the tail that copy engines run; NULL = the kernel runs all */
@@ -72,7 +72,8 @@ struct gyre_cuda_executor {
     int n_ranks;
     uint32_t n_sms;
     uint32_t most_shared_bytes; /* that a block can have */
-    uint64_t min_seated_bytes;  /* the config's, on GPUs where placing blocks is known to help */
+    uint64_t
+        block_placement_bytes; /* the config's, on GPUs where placing blocks is known to help */
     struct gyre_fifo_spec spec;
     struct gyre_connector *connectors; /* host copy, for lowering */
     struct gyre_connector *device_connectors;
@@ -198,10 +199,10 @@ void gyre_cuda_fill_work(const struct gyre_cuda_executor *executor, const struct
 /** gyre_cuda_step_bytes - about how many bytes the work's largest step moves. */
 uint64_t gyre_cuda_step_bytes(const struct gyre_work *work);
 
-/** gyre_cuda_takes_seats - do the blocks choose their multiprocessors (block placement)? Choosing
+/** gyre_cuda_places_blocks - do the blocks choose their multiprocessors (block placement)? Choosing
  * takes 0.7 us, so only calls that move much do it. @n_seats: blocks that work. */
-bool gyre_cuda_takes_seats(const struct gyre_cuda_executor *executor, const struct gyre_work *work,
-                           uint32_t n_seats);
+bool gyre_cuda_places_blocks(const struct gyre_cuda_executor *executor,
+                             const struct gyre_work *work, uint32_t n_seats);
 
 /** gyre_cuda_find_fused - which fused kernel runs this work, and how.
  * @launch_out: kernel is NULL if the interpreter runs it. */
