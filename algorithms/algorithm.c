@@ -9,14 +9,9 @@
 
 #include <strings.h>
 
+#define GYRE_ALGORITHM_ADDRESS(name) &gyre_algorithm_##name,
 const struct gyre_algorithm *const gyre_algorithms[] = {
-    &gyre_algorithm_ring,
-    &gyre_algorithm_tree,
-    &gyre_algorithm_direct,
-    &gyre_algorithm_twoshot,
-    &gyre_algorithm_spread,
-    &gyre_algorithm_sendrecv,
-    NULL,
+    GYRE_ALGORITHM_LIST(GYRE_ALGORITHM_ADDRESS) NULL,
 };
 
 const struct gyre_algorithm *gyre_algorithm_find(const char *name)

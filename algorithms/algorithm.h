@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Algorithms: pure functions from (shape, rank) to that rank's program. One file each, but for
- * spread, which is half of a ring and stands with it; adding one is that file and a line in
- * algorithm.c's array.
+ * Algorithms: pure functions from (shape, rank) to that rank's program. To add an algorithm, write
+ * one file in algorithms/ that defines `const struct gyre_algorithm gyre_algorithm_NAME`, and add
+ * one line X(NAME) to GYRE_ALGORITHM_LIST below. The build finds the file by itself.
  */
 #ifndef GYRE_ALGORITHMS_ALGORITHM_H
 #define GYRE_ALGORITHMS_ALGORITHM_H
@@ -25,14 +25,22 @@ struct gyre_algorithm {
     int (*n_chunks)(const struct gyre_shape *shape);
 };
 
-extern const struct gyre_algorithm gyre_algorithm_ring;
-extern const struct gyre_algorithm gyre_algorithm_spread; /* ring of sums, results to all at once */
-extern const struct gyre_algorithm gyre_algorithm_tree;
-extern const struct gyre_algorithm gyre_algorithm_direct;  /* all pairs, one step: "one-shot" */
-extern const struct gyre_algorithm gyre_algorithm_twoshot; /* all pairs, scatter then gather */
-extern const struct gyre_algorithm gyre_algorithm_sendrecv;
+/* Every algorithm, in the order in which the tuner tries them. The declarations below and the table
+ * in algorithm.c are generated from this list. `spread` stands in ring.c, because its first half is
+ * a ring's. */
+#define GYRE_ALGORITHM_LIST(X)                           \
+    X(ring)     /* neighbours only */                    \
+    X(tree)     /* double binary tree over the hosts */  \
+    X(direct)   /* all pairs, one hop: "one-shot" */     \
+    X(twoshot)  /* all pairs, scatter then gather */     \
+    X(spread)   /* ring of sums, results to all peers */ \
+    X(sendrecv) /* one rank to another */
 
-/** All of them, ended by NULL. */
+#define GYRE_DECLARE_ALGORITHM(name) extern const struct gyre_algorithm gyre_algorithm_##name;
+GYRE_ALGORITHM_LIST(GYRE_DECLARE_ALGORITHM)
+#undef GYRE_DECLARE_ALGORITHM
+
+/** The algorithms of GYRE_ALGORITHM_LIST, in that order, ended by NULL. */
 extern const struct gyre_algorithm *const gyre_algorithms[];
 
 const struct gyre_algorithm *gyre_algorithm_find(const char *name);

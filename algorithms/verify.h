@@ -15,7 +15,7 @@
 
 struct gyre_verify_options {
     bool in_place;    /* IN and OUT alias as gyre.h says for the collective */
-    uint32_t depth;   /* slots of each FIFO; 0 = the least at which it does not deadlock */
+    uint32_t depth;   /* slots of each FIFO, 1..GYRE_MAX_DEPTH; 0 = the least without a deadlock */
     uint32_t n_tiles; /* 0 = depth + 2 */
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * All-gather: every rank receives all blocks but its own.
+ * All-gather: every rank receives the blocks of all other ranks.
  */
 #include "bench/driver/bench.h"
 

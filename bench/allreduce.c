@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * All-reduce: every rank sends and receives 2(n-1)/n of the data, however it is done.
+ * All-reduce: every rank sends and receives at least 2(n-1)/n of the data, by any algorithm.
  */
 #include "bench/driver/bench.h"
 

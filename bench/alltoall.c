@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * All-to-all: every rank sends each other rank a block of its own. It has no in-place form; both
- * halves of the row are out of place.
+ * All-to-all: every rank sends a different block to each other rank. There is no form in place, so
+ * both halves of a row are out of place.
  */
 #include "bench/driver/bench.h"
 

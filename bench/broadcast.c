@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Broadcast: the data enters every other rank once.
+ * Broadcast: the data enters every rank but the root once.
  */
 #include "bench/driver/bench.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reduce: the data leaves every other rank once.
+ * Reduce: the data leaves every rank but the root once.
  */
 #include "bench/driver/bench.h"
 

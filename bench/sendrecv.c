@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Send and receive: every rank sends to the next and receives from the one before. In place the
- * input would be overwritten while it is sent, so only the time of that half means anything.
+ * Send and receive: every rank sends to the next rank and receives from the previous one. In
+ * place, the input would be overwritten while it is sent, so only the time of that half has a
+ * meaning.
  */
 #include "bench/driver/bench.h"
 

@@ -168,5 +168,6 @@ const struct gyre_transport_ops gyre_transport_p2p = {
     .describe = gyre_slab_describe,
     .memory_bytes = gyre_slab_memory_bytes,
     .wake = gyre_slab_wake,
+    .help = gyre_slab_help,
     .close = gyre_slab_close,
 };

@@ -343,6 +343,13 @@ void gyre_slab_wake(struct gyre_transport *transport)
     (void)transport;
 }
 
+bool gyre_slab_help(struct gyre_transport *transport, bool is_last)
+{
+    (void)transport;
+    (void)is_last;
+    return false;
+}
+
 void gyre_slab_close(struct gyre_transport *transport)
 {
     struct slab_transport *slab = (struct slab_transport *)transport;

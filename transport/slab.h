@@ -112,8 +112,11 @@ const char *gyre_slab_describe(const struct gyre_transport *transport, int peer)
 /** gyre_slab_memory_bytes - of this rank's own slab. */
 size_t gyre_slab_memory_bytes(const struct gyre_transport *transport);
 
-/** gyre_slab_wake - nothing sleeps: both ends are executors. */
+/** gyre_slab_wake - does nothing. Both ends of a mapped FIFO are executors, so no proxy sleeps. */
 void gyre_slab_wake(struct gyre_transport *transport);
+
+/** gyre_slab_help - does nothing and returns false. A mapped transport has no slots to move. */
+bool gyre_slab_help(struct gyre_transport *transport, bool is_last);
 
 /** gyre_slab_close - release the own slab and all imported ones. */
 void gyre_slab_close(struct gyre_transport *transport);

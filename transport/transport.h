@@ -107,8 +107,9 @@ struct gyre_transport_ops {
     /* An operation was enqueued: a sleeping proxy looks again. Cheap; any thread. */
     void (*wake)(struct gyre_transport *transport);
 
-    /* Move slots in the caller's thread, which waits for them anyway: gyre_proxy_help. NULL for
-     * mapped transports. */
+    /* Move slots in the caller's thread, which waits for them anyway: gyre_proxy_help. True if
+     * anything moved. Mapped transports have no proxy to help: theirs is gyre_slab_help, which
+     * always returns false. */
     bool (*help)(struct gyre_transport *transport, bool is_last);
 
     /* Stop proxies, unmap, free what this rank owns. All ranks have left, or the fault is raised;

@@ -23,8 +23,7 @@ enum gyre_param_type {
 
 enum gyre_param_flag {
     GYRE_PARAM_PLAN = 1, /* a plan depends on it: all ranks must agree */
-    GYRE_PARAM_NCCL = 2, /* NCCL_<name> is the fall-back */
-    GYRE_PARAM_IDLE = 4  /* accepted, does nothing yet; said once when set */
+    GYRE_PARAM_NCCL = 2  /* NCCL_<name> is the fall-back */
 };
 
 /* The rows stand in core/base/param_table.h:

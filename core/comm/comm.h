@@ -299,8 +299,9 @@ void gyre_health_posted(struct gyre_health *health, const struct gyre_record *re
  * `record`. Called before the launch. */
 void gyre_health_launched(struct gyre_health *health, uint64_t work, uint64_t record);
 
-/** gyre_health_tell - tell all peers that this communicator ends here, and why. */
-void gyre_health_tell(struct gyre_health *health, const char *text);
+/** gyre_health_pass_on - if the communicator has failed on this rank and the others have not been
+ * told yet, tell them the rank and the cause. Any thread; before this rank leaves. */
+void gyre_health_pass_on(struct gyre_health *health);
 
 /** gyre_health_watch_child - tell it of this communicator's failures, also of those so far. Takes
  * one hold of it. */
@@ -309,7 +310,8 @@ void gyre_health_watch_child(struct gyre_health *health, struct gyre_origin *ori
 /** gyre_health_has_left - has this rank left, or was it lost? */
 bool gyre_health_has_left(struct gyre_health *health, int rank);
 
-/** gyre_health_wait_left - wait until every other rank left or was lost, or the deadline. */
+/** gyre_health_wait_left - this rank has left: wait until every other rank has left, was lost or
+ * does not answer for 3.5 s, or for the deadline. */
 void gyre_health_wait_left(struct gyre_health *health, uint64_t deadline_ns);
 
 void gyre_health_close(struct gyre_health *health);

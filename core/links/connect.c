@@ -458,7 +458,7 @@ bool gyre_links_help(void *context, bool is_last)
     bool has_moved = false;
     for (int i = 0; i < GYRE_MAX_TRANSPORTS; i++) {
         struct gyre_transport *transport = comm->links.transports[i];
-        if (transport != NULL && transport->ops->help != NULL)
+        if (transport != NULL)
             has_moved = transport->ops->help(transport, is_last) || has_moved;
     }
     return has_moved;

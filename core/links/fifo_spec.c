@@ -98,7 +98,7 @@ struct gyre_fifo_spec gyre_tuner_fifo_spec(gyre_device_kind kind, uint32_t n_ran
 {
     const bool is_cuda = kind == GYRE_DEVICE_CUDA;
     const uint32_t n_peers = n_ranks > 1 ? n_ranks - 1 : 1;
-    struct gyre_fifo_spec spec = {.n_fifos = 4, .depth = 4};
+    struct gyre_fifo_spec spec = {.n_fifos = 4, .depth = GYRE_COMM_DEPTH};
     uint32_t n_joined = 1; /* FIFOs whose memory one has */
     if (is_cuda)
         spec.n_fifos = count_fifos(n_peers, max_channels, &n_joined);

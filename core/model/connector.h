@@ -17,7 +17,13 @@
 
 #include "core/model/schedule.h"
 
+/* Most slots of a FIFO. The verifier looks for the least depth at which a shape completes, from 1
+ * up to this. */
 #define GYRE_MAX_DEPTH 8
+
+/* Slots of each FIFO of a communicator. A program whose min_depth is larger verifies, but a
+ * communicator refuses it. */
+#define GYRE_COMM_DEPTH 4
 
 /* Bytes in the low half, the call's signature in the high half: both ends compare it, so that
  * calls that do not fit each other are noticed before their data is used. */
@@ -63,9 +69,26 @@ struct gyre_connector {
     uint16_t is_proxied; /* a proxy moves the slots: SIMPLE only */
 };
 
+GYRE_STATIC_ASSERT(GYRE_COMM_DEPTH <= GYRE_MAX_DEPTH, "slot_info has room");
 GYRE_STATIC_ASSERT(sizeof(struct gyre_inbox) == 128, "shared between processes and devices");
 GYRE_STATIC_ASSERT(sizeof(struct gyre_credit) == 64, "shared between processes and devices");
 GYRE_STATIC_ASSERT(sizeof(struct gyre_connector) == 48, "read by devices");
+
+/** gyre_slot_payload_bytes - most data bytes of one slot, so also of a tile. LL spends half of its
+ * memory on flags, and LL128 8 of every 128 bytes.
+ * @slot_bytes: memory of the slot, as in gyre_fifo_spec.slot_bytes[gyre_proto_slots(proto)]. */
+static GYRE_HOST_DEVICE inline uint32_t gyre_slot_payload_bytes(enum gyre_proto proto,
+                                                                uint32_t slot_bytes)
+{
+    switch (proto) {
+    case GYRE_PROTO_LL:
+        return slot_bytes / 2;
+    case GYRE_PROTO_LL128:
+        return slot_bytes / 128 * 120;
+    default:
+        return slot_bytes / 16 * 16;
+    }
+}
 
 /** gyre_connector_index - where the end of FIFO `fifo` to or from `peer` stands in a
  * communicator's table of connectors. */

@@ -209,7 +209,8 @@ void gyre_builder_reduce(struct gyre_builder *builder, int chunk, const struct g
 void gyre_builder_scatter(struct gyre_builder *builder, int chunk, struct gyre_ref in,
                           const struct gyre_ref *outs, int n_outs);
 
-/** gyre_builder_min_depth - the FIFO depth that the algorithm needs (default 1). */
+/** gyre_builder_min_depth - the FIFO depth that the algorithm needs (default 1). The verifier
+ * accepts at most GYRE_MAX_DEPTH (8); a communicator's FIFOs have GYRE_COMM_DEPTH (4) slots. */
 void gyre_builder_min_depth(struct gyre_builder *builder, int min_depth);
 
 /** gyre_builder_lanes - how many lanes the shape uses on any rank (default 1; the same on all ranks

@@ -73,14 +73,31 @@ struct gyre_filter {
     uint32_t protos[GYRE_N_COLLECTIVES];
     uint32_t paths[GYRE_N_COLLECTIVES];
     bool is_forced[GYRE_N_COLLECTIVES]; /* the user named algorithms for this collective */
-    const char *algo_source; /* for messages: GYRE_ALGO, or what else the user said it by */
+    /* How messages name the user's words: "GYRE_ALGO", or what else the user gave them by. */
+    const char *algo_source;
     const char *proto_source;
+    const char *path_source;
+};
+
+/* A user's words about algorithms, protocols and paths, and how messages name each ("--algo"). A
+ * NULL text leaves that part of a filter as it is. */
+struct gyre_filter_words {
+    const char *algos;
+    const char *protos;
+    const char *paths;
+    const char *algo_source; /* sources live as long as the filter */
+    const char *proto_source;
+    const char *path_source;
 };
 
 /** gyre_filter_parse - "[^]ring,tree" or "all_reduce:ring;broadcast:^tree". Errors:
  * INVALID_ARGUMENT with the word and the legal ones. */
 gyre_status gyre_filter_parse(const char *algos, const char *protos, const char *paths,
                               struct gyre_filter *filter_out);
+
+/** gyre_filter_override - put the user's words in place of what the filter held before.
+ * Errors: as gyre_filter_parse(), naming the source of the word; the filter is then unchanged. */
+gyre_status gyre_filter_override(const struct gyre_filter_words *words, struct gyre_filter *filter);
 
 /** gyre_filter_of - the same of parameters, which the filter then refers to. */
 gyre_status gyre_filter_of(const struct gyre_params *params, struct gyre_filter *filter_out);
@@ -200,6 +217,11 @@ gyre_status gyre_plan_work(struct gyre_comm *comm, const struct gyre_call *call,
  * Point to point is not touched. A choice that is impossible, or that GYRE_ALGO, GYRE_PROTO or
  * GYRE_PATH forbid, fails when it is used. */
 void gyre_plan_force(struct gyre_comm *comm, const struct gyre_choice *choice);
+
+/** gyre_plan_restrict - from now on choose among what @words allow, in place of what GYRE_ALGO,
+ * GYRE_PROTO and GYRE_PATH allow. All ranks alike, between calls; for programs that have options of
+ * their own for this. Errors: as gyre_filter_override(). */
+gyre_status gyre_plan_restrict(struct gyre_comm *comm, const struct gyre_filter_words *words);
 
 /** gyre_plan_forget - calls may get other works now than the same calls before: a window came or
  * goes. Before what they refer to is freed. */

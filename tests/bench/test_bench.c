@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bench: the pure parts of the driver.
+ * bench: the parts of the benches that need no run: options, launchers, memory, statistics, fits.
  */
 #include "bench/tools/fit.h"
-#include "bench/driver/memory.h"
+#include "bench/launch/memory.h"
 #include "bench/driver/options.h"
 #include "bench/report/output.h"
 #include "bench/driver/rank.h"
 #include "bench/driver/stats.h"
-#include "bench/driver/sweep.h"
-#include "bench/launch/terms.h"
-#include "bench/launch/world.h"
+#include "bench/driver/combination.h"
+#include "bench/launch/option_agreement.h"
+#include "bench/launch/launcher.h"
 #include "core/plan/plan.h"
 #include "tests/support/check.h"
 #include "transport/slab.h"
@@ -50,16 +50,18 @@ static void sizes_have_letters(void)
 
 static void blocks_are_multiples_of_16_bytes(void)
 {
-    const struct bench_case gather =
-        bench_case_of(GYRE_COLL_ALL_GATHER, 3, 1000, GYRE_FLOAT32, GYRE_SUM, 0);
+    const struct bench_case gather = bench_case_of(
+        &(struct bench_case){.coll = GYRE_COLL_ALL_GATHER, .n_bytes = 1000, .dtype = GYRE_FLOAT32},
+        3);
     CHECK_MSG(gather.count == 80 && gather.n_bytes == 960, "%zu, %zu", gather.count,
               gather.n_bytes);
-    const struct bench_case reduce =
-        bench_case_of(GYRE_COLL_ALL_REDUCE, 3, 1000, GYRE_FLOAT64, GYRE_SUM, 0);
+    const struct bench_case reduce = bench_case_of(
+        &(struct bench_case){.coll = GYRE_COLL_ALL_REDUCE, .n_bytes = 1000, .dtype = GYRE_FLOAT64},
+        3);
     CHECK(reduce.count == 125 && reduce.n_bytes == 1000);
 }
 
-/* Measurements of a machine that is exactly as the model says, by every algorithm. */
+/* Measurements of a machine that behaves exactly like the model, by every algorithm. */
 static size_t make_rows(const struct gyre_tuner_facts *facts, const struct gyre_cost *truth,
                         struct bench_fit_row *rows)
 {
@@ -106,7 +108,7 @@ static void a_fit_finds_the_machine_that_was_measured(void)
         CHECK_MSG(rows[i].predicted_us < rows[i].us * 1.03 &&
                       rows[i].us < rows[i].predicted_us * 1.03,
                   "row %zu: %g us, predicted %g", i, rows[i].us, rows[i].predicted_us);
-    /* A call that a neighbour disturbed does not spoil the others. */
+    /* A call that a neighbour disturbed does not change the others. */
     rows[5].us *= 20;
     found = gyre_cost_host;
     CHECK_OK(bench_fit(&facts, rows, n_rows, &found, &fit));
@@ -118,7 +120,54 @@ static void a_fit_finds_the_machine_that_was_measured(void)
                 "3 measurements for 6 constants");
 }
 
-/* An environment for bench_world_detect(): NAME, value, ..., NULL. */
+/* The algorithm of a small all-reduce. */
+static const char *algorithm_of(gyre_comm *comm)
+{
+    static struct gyre_plan_summary summary;
+    const struct gyre_call call = {
+        .coll = GYRE_COLL_ALL_REDUCE, .count = 64, .dtype = GYRE_FLOAT32, .op = GYRE_SUM};
+    return gyre_plan_describe(comm, &call, &summary) == GYRE_SUCCESS ? summary.algorithm : "";
+}
+
+static void an_options_words_replace_the_variables_and_are_named_in_errors(void)
+{
+    gyre_comm *comms[2];
+    gyre_config config = GYRE_CONFIG_INIT;
+    config.device_kind = GYRE_DEVICE_HOST;
+    setenv("GYRE_ALGO", "ring", 1);
+    CHECK_OK(gyre_comm_init_all(comms, 2, NULL, &config));
+    unsetenv("GYRE_ALGO");
+    CHECK(strcmp(algorithm_of(comms[0]), "ring") == 0);
+
+    struct bench_options options = {.algo = "tree"};
+    struct gyre_filter_words words = bench_options_allowed(&options);
+    CHECK_OK(gyre_plan_restrict(comms[0], &words));
+    CHECK(strcmp(algorithm_of(comms[0]), "tree") == 0);
+    options = (struct bench_options){.result_path = "staged"}; /* leaves the algorithms alone */
+    words = bench_options_allowed(&options);
+    CHECK_OK(gyre_plan_restrict(comms[0], &words));
+    CHECK(strcmp(algorithm_of(comms[0]), "tree") == 0);
+    options = (struct bench_options){.algo = "ring,twig", .is_sweep = true};
+    words = bench_options_allowed(&options); /* lists of --sweep allow everything */
+    CHECK(words.algos == NULL);
+
+    options = (struct bench_options){.algo = "ring", .proto = "ll"};
+    words = bench_options_allowed(&options);
+    CHECK_OK(gyre_plan_restrict(comms[0], &words));
+    CHECK(algorithm_of(comms[0])[0] == '\0' && strstr(gyre_cause(), "--proto allows") != NULL);
+    options = (struct bench_options){.algo = "tree", .result_path = "copied"};
+    words = bench_options_allowed(&options);
+    CHECK_FAILS(gyre_plan_restrict(comms[0], &words), GYRE_ERROR_INVALID_ARGUMENT,
+                "--path: \"copied\" is none of");
+    options = (struct bench_options){.proto = "simple"}; /* the refused words changed nothing */
+    words = bench_options_allowed(&options);
+    CHECK_OK(gyre_plan_restrict(comms[0], &words));
+    CHECK(strcmp(algorithm_of(comms[0]), "ring") == 0);
+    for (int i = 0; i < 2; i++)
+        CHECK_OK(gyre_comm_destroy(comms[i]));
+}
+
+/* An environment for bench_launcher_detect(): NAME, value, ..., NULL. */
 static const char *const *variables;
 
 static char *lookup(const char *name)
@@ -134,35 +183,35 @@ static char *lookup(const char *name)
 
 static void each_launcher_is_recognised(void)
 {
-    const struct bench_world_ops *ops = NULL;
+    const struct bench_launcher_ops *ops = NULL;
     static const char *const none[] = {NULL};
     variables = none;
-    CHECK_OK(bench_world_detect(lookup, &ops));
-    CHECK(ops == &bench_world_alone);
+    CHECK_OK(bench_launcher_detect(lookup, &ops));
+    CHECK(ops == &bench_launcher_alone);
 
     static const char *const torchrun[] = {"RANK",        "1",    "WORLD_SIZE",  "4",
                                            "MASTER_ADDR", "host", "MASTER_PORT", "29500",
                                            "PMI_SIZE",    "4",    NULL};
     variables = torchrun;
-    CHECK_OK(bench_world_detect(lookup, &ops));
-    CHECK(ops == &bench_world_environment);
+    CHECK_OK(bench_launcher_detect(lookup, &ops));
+    CHECK(ops == &bench_launcher_torchrun);
 
     static const char *const slurm[] = {"SLURM_STEP_NUM_TASKS", "8", NULL};
     variables = slurm;
-    CHECK_FAILS(bench_world_detect(lookup, &ops), GYRE_ERROR_UNSUPPORTED, "8 processes");
+    CHECK_FAILS(bench_launcher_detect(lookup, &ops), GYRE_ERROR_UNSUPPORTED, "8 processes");
 
     static const char *const one_task[] = {"SLURM_STEP_NUM_TASKS", "1", NULL};
     variables = one_task;
-    CHECK_OK(bench_world_detect(lookup, &ops));
-    CHECK(ops == &bench_world_alone);
+    CHECK_OK(bench_launcher_detect(lookup, &ops));
+    CHECK(ops == &bench_launcher_alone);
 
     static const char *const mpirun[] = {"OMPI_COMM_WORLD_SIZE", "2", NULL};
     variables = mpirun;
 #ifdef GYRE_BENCH_WITH_MPI
-    CHECK_OK(bench_world_detect(lookup, &ops));
-    CHECK(ops == &bench_world_mpi);
+    CHECK_OK(bench_launcher_detect(lookup, &ops));
+    CHECK(ops == &bench_launcher_mpi);
 #else
-    CHECK_FAILS(bench_world_detect(lookup, &ops), GYRE_ERROR_UNSUPPORTED, "without MPI");
+    CHECK_FAILS(bench_launcher_detect(lookup, &ops), GYRE_ERROR_UNSUPPORTED, "without MPI");
 #endif
 }
 
@@ -184,14 +233,14 @@ static void a_sweep_has_every_combination_once(void)
     const struct bench_options options = {.algo = "ring,tree", .channels = "1,16"};
     struct bench_combination found;
     int n = 0;
-    for (; n < 5 && bench_sweep_find(&options, n, &found); n++) {
+    for (; n < 5 && bench_combination_find(&options, n, &found); n++) {
         char text[100];
         snprintf(text, sizeof(text), "%s-%s -%s", found.algo, found.proto, found.channels);
         CHECK_MSG(n < 4 && strcmp(text, expected[n]) == 0, "%d: \"%s\"", n, text);
     }
     CHECK_MSG(n == 4, "%d", n);
-    CHECK(bench_sweep_find(&(struct bench_options){0}, 0, &found));
-    CHECK(!bench_sweep_find(&(struct bench_options){0}, 1, &found));
+    CHECK(bench_combination_find(&(struct bench_options){0}, 0, &found));
+    CHECK(!bench_combination_find(&(struct bench_options){0}, 1, &found));
 }
 
 static void reports_of_a_sweep_keep_folder_and_extension(void)
@@ -210,26 +259,27 @@ static void reports_of_a_sweep_keep_folder_and_extension(void)
     };
     char path[PATH_MAX], long_name[PATH_MAX];
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        CHECK_OK(bench_sweep_path(names[i].path, &names[i].combination, path));
+        CHECK_OK(bench_combination_path(names[i].path, &names[i].combination, path));
         CHECK_MSG(strcmp(path, names[i].expected) == 0, "%s", path);
     }
     memset(long_name, 'x', sizeof(long_name) - 1);
     long_name[sizeof(long_name) - 1] = '\0';
-    CHECK_FAILS(bench_sweep_path(long_name, &names[0].combination, path),
+    CHECK_FAILS(bench_combination_path(long_name, &names[0].combination, path),
                 GYRE_ERROR_INVALID_ARGUMENT, "too long");
 }
 
-/* Terms of `allreduce` or `reduce` with one option. */
-static struct bench_terms terms_with(const char *program, const char *option, const char *value)
+/* The texts of the options of a program that is given one option. */
+static struct bench_option_texts texts_with(const char *program, const char *option,
+                                            const char *value)
 {
     const struct bench_kind kind = {.name = program};
     char *argv[] = {(char *)(uintptr_t)program, (char *)(uintptr_t)option, (char *)(uintptr_t)value,
                     NULL};
     struct bench_options options;
-    struct bench_terms terms;
+    struct bench_option_texts texts;
     CHECK_OK(bench_options_parse(option == NULL ? 1 : 3, argv, &kind, &options));
-    bench_terms_of(&kind, &options, &terms);
-    return terms;
+    bench_option_texts_of(&kind, &options, &texts);
+    return texts;
 }
 
 static void processes_with_other_options_are_named(void)
@@ -268,45 +318,46 @@ static void processes_with_other_options_are_named(void)
         {"--predict", "1", "has 1:"},
         {"--accuracy", "1", "has 1:"},
     };
-    struct bench_terms all[2] = {terms_with("allreduce", NULL, NULL)};
+    struct bench_option_texts all[2] = {texts_with("allreduce", NULL, NULL)};
     for (size_t i = 0; i < sizeof(telling) / sizeof(telling[0]); i++) {
         char words[100];
         snprintf(words, sizeof(words), "%s: process 0 has ", telling[i][0]);
-        all[1] = terms_with("allreduce", telling[i][0], telling[i][1]);
-        CHECK_FAILS(bench_terms_compare(all, 2), GYRE_ERROR_INVALID_ARGUMENT, words);
+        all[1] = texts_with("allreduce", telling[i][0], telling[i][1]);
+        CHECK_FAILS(bench_option_texts_compare(all, 2), GYRE_ERROR_INVALID_ARGUMENT, words);
         CHECK_MSG(strstr(gyre_cause(), telling[i][2]) != NULL, "%s", gyre_cause());
     }
-    all[1] = terms_with("reduce", NULL, NULL);
-    CHECK_FAILS(bench_terms_compare(all, 2), GYRE_ERROR_INVALID_ARGUMENT,
+    all[1] = texts_with("reduce", NULL, NULL);
+    CHECK_FAILS(bench_option_texts_compare(all, 2), GYRE_ERROR_INVALID_ARGUMENT,
                 "program: process 0 has allreduce, 1 has reduce:");
 }
 
 static void what_rank_0_alone_reads_may_differ(void)
 {
-    struct bench_terms all[2] = {terms_with("allreduce", NULL, NULL)};
+    struct bench_option_texts all[2] = {texts_with("allreduce", NULL, NULL)};
     static const char *const silent[][2] = {
         {"-e", "32M"}, {"-S", "1"}, {"-p", "1"}, {"--limits", "x"}, {"--device", "host"}};
     for (size_t i = 0; i < sizeof(silent) / sizeof(silent[0]); i++) {
-        all[1] = terms_with("allreduce", silent[i][0], silent[i][1]);
-        CHECK_OK(bench_terms_compare(all, 2));
+        all[1] = texts_with("allreduce", silent[i][0], silent[i][1]);
+        CHECK_OK(bench_option_texts_compare(all, 2));
     }
-    all[0] = terms_with("allreduce", "--json", "x"); /* only whether there is one */
-    all[1] = terms_with("allreduce", "--json", "y");
-    CHECK_OK(bench_terms_compare(all, 2));
+    all[0] = texts_with("allreduce", "--json", "x"); /* only whether there is one */
+    all[1] = texts_with("allreduce", "--json", "y");
+    CHECK_OK(bench_option_texts_compare(all, 2));
 }
 
 static void long_words_differ_at_their_ends_too(void)
 {
-    struct bench_terms all[12];
+    struct bench_option_texts all[12];
     for (int i = 0; i < 12; i++)
-        all[i] = terms_with("allreduce", "--algo", "ring,tree,direct,twoshot,spread,ring");
-    CHECK_OK(bench_terms_compare(all, 12));
-    all[11] = terms_with("allreduce", "--algo", "ring,tree,direct,twoshot,spread,tree");
-    CHECK_FAILS(bench_terms_compare(all, 12), GYRE_ERROR_INVALID_ARGUMENT,
+        all[i] = texts_with("allreduce", "--algo", "ring,tree,direct,twoshot,spread,ring");
+    CHECK_OK(bench_option_texts_compare(all, 12));
+    all[11] = texts_with("allreduce", "--algo", "ring,tree,direct,twoshot,spread,tree");
+    CHECK_FAILS(bench_option_texts_compare(all, 12), GYRE_ERROR_INVALID_ARGUMENT,
                 "--algo: process 0 has ring,tree,dire~");
     CHECK(strstr(gyre_cause(), ", 11 has ring,tree,dire~") != NULL);
-    all[0] = terms_with("allreduce", NULL, NULL); /* eleven differ */
-    CHECK_FAILS(bench_terms_compare(all, 12), GYRE_ERROR_INVALID_ARGUMENT, " and so on: all need");
+    all[0] = texts_with("allreduce", NULL, NULL); /* eleven differ */
+    CHECK_FAILS(bench_option_texts_compare(all, 12), GYRE_ERROR_INVALID_ARGUMENT,
+                " and so on: all need");
 }
 
 #define MIB (1ULL << 20)
@@ -327,16 +378,16 @@ static void memory_is_predicted_by_what_must_be_touched(void)
     CHECK(memory.comms_bytes == 0);
     memory = predict(GYRE_COLL_SEND_RECV, 100, 1024, 1024); /* two peers each */
     CHECK(memory.buffers_bytes == 1024 * 2 * 128ULL && memory.comms_bytes == 4096 * MIB);
-    /* All pairs, four slots of one channel or more; never more than the slabs. */
+    /* All pairs need four slots of one channel at least, and never more than the slabs. */
     memory = predict(GYRE_COLL_ALL_TO_ALL, MIB, 64, 64);
     CHECK(memory.comms_bytes >= 64 * (64 * 4096 + 63 * 4 * 4096));
     CHECK(memory.comms_bytes <= 64 * (64 * 4096 + GYRE_FIFO_BUDGET_BYTES));
-    /* Fewer bytes than ranks: nothing is sent. */
+    /* With fewer bytes than ranks nothing is sent. */
     memory = predict(GYRE_COLL_ALL_TO_ALL, 32, 64, 64);
     CHECK(memory.comms_bytes == 64 * 64 * 4096);
 }
 
-/* Between processes slabs are reserved whole. */
+/* The slabs of processes are reserved as a whole. */
 static void memory_of_processes_is_that_of_their_slabs(void)
 {
     const struct gyre_fifo_spec spec =
@@ -367,7 +418,7 @@ static void too_little_memory_is_refused_with_what_fits(void)
                 "0.0 GiB are left by it: give a smaller -b and -e");
 }
 
-/* A file of the folder that stands for the root of a file system; with its folders. */
+/* Writes a file, and the folders above it, below a folder that stands for the root. */
 static void put_file(const char *root, const char *path, const char *text)
 {
     char whole[256];
@@ -415,6 +466,8 @@ static const struct test_case cases[] = {
     {"order statistics are those of the definition", order_statistics_are_those_of_the_definition},
     {"sizes have letters", sizes_have_letters},
     {"blocks are multiples of 16 bytes", blocks_are_multiples_of_16_bytes},
+    {"an option's words replace the variables and are named in errors",
+     an_options_words_replace_the_variables_and_are_named_in_errors},
     {"each launcher is recognised", each_launcher_is_recognised},
     {"only harmless variables are reported", only_harmless_variables_are_reported},
     {"a sweep has every combination once", a_sweep_has_every_combination_once},

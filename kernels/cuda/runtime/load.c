@@ -14,14 +14,6 @@
 /* What the interpreter keeps of a worker's connection in shared memory (device/block.cuh). */
 #define CONNECTION_BYTES 80
 
-/* The payload of a slot of so many bytes, which is the most that a tile may have. */
-static uint32_t payload_bytes(uint32_t bytes, enum gyre_proto proto)
-{
-    if (proto == GYRE_PROTO_LL)
-        return bytes / 2;
-    return proto == GYRE_PROTO_LL128 ? bytes / 128 * 120 : bytes / 16 * 16;
-}
-
 static bool program_reduces(const struct gyre_program *program)
 {
     for (uint32_t i = 0; i < program->n_steps; i++)
@@ -178,7 +170,7 @@ static gyre_status load_steps(struct gyre_cuda_executor *executor,
     GYRE_TRY(gyre_cuda_lower(&executor->spec, executor->connectors, executor->n_ranks, config,
                              &loaded->program, &shape));
     load_fused(executor, config, loaded);
-    loaded->tile_bytes = payload_bytes(shape.slot_bytes, config->proto);
+    loaded->tile_bytes = gyre_slot_payload_bytes(config->proto, shape.slot_bytes);
     loaded->area_bytes = (uint32_t)gyre_round_up(loaded->tile_bytes, 256);
     loaded->max_connections = shape.max_connections;
     loaded->n_transfers = count_transfers(program);
