@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of algorithms, the checks that all of them share, and the orders of ranks that keep
- * hosts together.
+ * The table of algorithms, the checks of shapes that all algorithms share, and the orders of ranks
+ * that keep the ranks of a host together.
  */
 #include "algorithms/algorithm.h"
 

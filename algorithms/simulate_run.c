@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The event loop. An event is a moment at which a worker looks whether it can go on. A step starts
- * when its slots have arrived, its sends have credit and its worker is free; it takes what its
- * worker needs for it, or what a shared port needs, whichever ends later. Ports serve in the order
- * of starts.
+ * The event loop of the simulator. An event is a moment at which a worker checks whether it can go
+ * on. A step starts when its slots have arrived, its sends have credit and its worker is free. It
+ * ends when both its worker and the shared ports that it uses have had the time that they need. A
+ * port serves steps in the order in which they start.
  */
 #include "algorithms/simulate_run.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Double binary tree: two trees over the hosts, each for half of the data, made so that a host
- * which passes data on in one tree only ends it in the other: every host sends and receives
- * everything once. Inside a host a chain ends at the rank that stands in the tree, another rank for
- * each tree. One host alone would be only a chain: there the trees stand over the ranks.
+ * Double binary tree. There are two trees over the hosts, each for half of the data. A host that is
+ * an inner node of one tree is a leaf of the other, so every host sends and receives all data once.
+ * Inside a host the ranks form a chain that ends at the rank which is the host's node; the two
+ * trees use different ranks. If there is only one host, the trees are over its ranks instead.
  *
  * Four ranks of one host (or one rank on each of four hosts), positions in the tree from 1:
  *
@@ -17,14 +17,14 @@
  *     2     3 finishes       3 -> 1            0 finishes       0 -> 2
  *     3                      1 -> 0,2                           2 -> 3,1
  *
- * Up and down are different workers and run at the same time for successive tiles; the root of a
- * tree is one worker, which sums and sends down in one step. Broadcast and reduce are one
- * direction; their root stands above both trees, which then hold the other hosts. Cost (n ranks on
- * h hosts, B bytes): all-reduce 2 (log2(h) + n/h) hops, 2 B in and out of a host; broadcast and
- * reduce half of both.
+ * Up and down are different workers, which run at the same time for successive tiles. The root of a
+ * tree is one worker, which sums and sends down in one step. Broadcast and reduce use one direction
+ * only; their root is above both trees, which consist of the other hosts. Cost (n ranks on h hosts,
+ * B bytes): all-reduce has 2 (log2(h) + n/h) hops and moves 2 B in and out of a host; broadcast and
+ * reduce have half of both.
  *
- * Lane = tree. In one tree an ordered pair of ranks carries either what goes up or what goes down,
- * never both; across trees it may, and those are other workers.
+ * The lane is the number of the tree. In one tree an ordered pair of ranks carries data either up
+ * or down, never both. In two trees it may carry both, but then the workers are different.
  */
 #include "algorithms/algorithm.h"
 

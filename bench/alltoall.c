@@ -5,17 +5,11 @@
  */
 #include "bench/driver/bench.h"
 
-static double bus_factor(int n_ranks)
-{
-    return (double)(n_ranks - 1) / n_ranks;
-}
-
 int main(int argc, char **argv)
 {
     static const struct bench_kind kind = {
         .name = "alltoall",
         .coll = GYRE_COLL_ALL_TO_ALL,
-        .bus_factor = bus_factor,
         .is_in_place_checkable = false,
     };
     return bench_main(argc, argv, &kind);

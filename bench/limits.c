@@ -5,9 +5,9 @@
  *
  *    limits -J limits.json       then       allreduce -g 4 --limits limits.json
  */
-#include "bench/limits/limits.h"
 #include "bench/driver/streams.h"
 #include "bench/launch/launcher.h"
+#include "bench/limits/limits.h"
 #include "core/topo/topo.h"
 
 #include <stdio.h>

@@ -7,8 +7,8 @@
  *    schedule --predict --coll all_reduce --ranks 4096 --hosts 512x8
  */
 #include "algorithms/verify.h"
-#include "bench/tools/schedule_options.h"
 #include "bench/driver/streams.h"
+#include "bench/tools/schedule_options.h"
 #include "core/base/file.h"
 
 #include <stdio.h>

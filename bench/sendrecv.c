@@ -6,18 +6,11 @@
  */
 #include "bench/driver/bench.h"
 
-static double bus_factor(int n_ranks)
-{
-    (void)n_ranks;
-    return 1;
-}
-
 int main(int argc, char **argv)
 {
     static const struct bench_kind kind = {
         .name = "sendrecv",
         .coll = GYRE_COLL_SEND_RECV,
-        .bus_factor = bus_factor,
         .is_in_place_checkable = false,
     };
     return bench_main(argc, argv, &kind);

@@ -6,9 +6,9 @@
  *    tune -g 4 --output gyre_tuning.txt          or          mpirun -np 4 tune --output ...
  *    tune --from docs/performance                fits to reports of benches instead
  */
-#include "bench/tools/trials.h"
-#include "bench/tools/fit.h"
 #include "bench/report/report_reader.h"
+#include "bench/tools/fit.h"
+#include "bench/tools/trials.h"
 #include "core/base/util.h"
 
 #include <errno.h>
@@ -29,12 +29,6 @@ struct rows {
     struct bench_fit_row rows[BENCH_MAX_TRIALS];
     size_t n_rows;
 };
-
-static double bus_factor(int n_ranks)
-{
-    (void)n_ranks;
-    return 1;
-}
 
 /* Checks at the start that the file can be written, because a failure at the end would waste
  * minutes. It is opened for appending, so that its contents stay until they are replaced. */
@@ -208,7 +202,6 @@ int main(int argc, char **argv)
     static const struct bench_kind kind = {
         .name = "tune",
         .coll = GYRE_COLL_ALL_REDUCE,
-        .bus_factor = bus_factor,
         .run = tune,
         .min_bytes = 64,
         .max_bytes = 4 << 20,

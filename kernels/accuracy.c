@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Computed on the host, a stretch at a time, whatever the device: what is measured is the sum, and
- * the judge must not be the code that is judged.
+ * Measures errors of sums. The inputs and the exact sums are computed on the host for every device,
+ * block by block, because the code under test must not compute its own expected values.
  */
 #include "kernels/accuracy.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What executors share: the row of their table for a device, what a work must be like, and the one
- * scalar that plans need from the numerics.
+ * What executors share: finding the executor of a device, checking a work, and the scalar of
+ * GYRE_AVG.
  */
 #include "kernels/executor.h"
 

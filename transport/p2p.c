@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * p2p: direct addressing. On the host: ranks that are threads of one process write through plain
- * pointers; slabs are found, and kept alive, through the registry of this process.
+ * The p2p transport: direct addressing. On the host the ranks are threads of one process and write
+ * through plain pointers. The registry of the process finds a slab and keeps it alive.
  */
 #include "transport/p2p_memory.h"
 

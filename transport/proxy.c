@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The proxy thread: polls its clients, yields while things are warm, naps when they are not or when
- * somebody helps. And the memory of proxied FIFO ends.
+ * The proxy thread. It polls its clients, yields while slots are moving, and sleeps when none are
+ * moving or when an executor helps. Also the memory of proxied FIFO ends.
  */
 #include "transport/proxy.h"
 

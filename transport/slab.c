@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Slabs: layout, the blob that announces one, mapping all peers' slabs, and the connectors that
- * come out of it.
+ * Slabs: the layout, the blob that announces a slab, mapping the slabs of all peers, and the
+ * connectors that follow from them.
  */
 #include "transport/slab.h"
 

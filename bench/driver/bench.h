@@ -14,10 +14,6 @@ struct bench_rank;
 struct bench_kind {
     const char *name; /* of the binary */
     enum gyre_collective coll;
-    /* busbw = algbw * this factor. The factor says how many times the data crosses the busiest link
-     * of an ideal algorithm. The factors are those of nccl-tests, so that figures can be compared.
-     */
-    double (*bus_factor)(int n_ranks);
     bool is_in_place_checkable; /* false: the result in place is undefined, and only timed */
     /* The work of each rank in place of the table; NULL = the table of sizes. */
     gyre_status (*run)(struct bench_rank *rank);

@@ -8,6 +8,7 @@
 
 #include "bench/driver/graph.h"
 #include "bench/limits/empty_launch.h"
+#include "bench/report/bus_factor.h"
 #include "core/base/util.h"
 
 #include <stdlib.h>
@@ -254,7 +255,8 @@ gyre_status bench_measure(struct bench_rank *rank, const struct bench_call *call
         GYRE_TRY(reduce_time(rank, launch_us, &timing.launch_us));
     }
     timing.algbw = timing.time_us > 0 ? (double)call->what.n_bytes / timing.time_us / 1e3 : 0;
-    timing.busbw = timing.algbw * rank->kind->bus_factor(rank->member.n_ranks);
+    timing.busbw =
+        timing.algbw * bench_bus_factor(rank->kind->coll, (unsigned)rank->member.n_ranks);
     if (wants_samples)
         GYRE_TRY(sample(rank, call, &timing.us));
     bench_progress_begin(rank->progress, call->what.n_bytes, "checking");

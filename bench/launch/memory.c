@@ -9,8 +9,8 @@
 #include "algorithms/algorithm.h"
 #include "core/base/param.h"
 #include "core/base/util.h"
-#include "core/plan/plan.h"
 #include "core/device/device.h"
+#include "core/plan/plan.h"
 
 #include <limits.h>
 #include <stdio.h>

@@ -7,10 +7,10 @@
 #ifndef GYRE_BENCH_OUTPUT_H
 #define GYRE_BENCH_OUTPUT_H
 
-#include "bench/engines/compare.h"
-#include "bench/report/machine.h"
-#include "bench/limits/limits.h"
 #include "bench/driver/measure.h"
+#include "bench/engines/compare.h"
+#include "bench/limits/limits.h"
+#include "bench/report/machine.h"
 #include "core/plan/plan.h"
 
 #include <stdio.h>

@@ -7,6 +7,7 @@
 
 #include "algorithms/simulate.h"
 #include "bench/driver/options.h"
+#include "bench/report/bus_factor.h"
 #include "core/base/util.h"
 #include "core/plan/plan.h"
 
@@ -136,23 +137,14 @@ static gyre_status predict(struct table *table, int column, uint64_t n_bytes, st
     return gyre_simulator_run(simulator, &simulation, &cell->prediction);
 }
 
-/* The factor of nccl-tests from algbw to busbw. */
-static double bus_factor(enum gyre_collective coll, unsigned n_ranks)
-{
-    const struct gyre_collective_traits *traits = &gyre_collectives[coll];
-    const double others = (double)(n_ranks - 1) / n_ranks;
-    if (coll == GYRE_COLL_ALL_REDUCE)
-        return 2 * others;
-    return traits->in_blocks || traits->out_blocks ? others : 1;
-}
-
 static void print_one(const struct table *table, uint64_t n_bytes, const struct cell *cell)
 {
     const double time_ns = cell->prediction.time_ns;
     const double algbw = time_ns > 0 ? (double)n_bytes / time_ns : 0;
     printf("%14llu %8s %8u %10u %14.2f %10.2f %10.2f  %s %.0f%%%s\n", (unsigned long long)n_bytes,
            gyre_proto_names[cell->choice.proto], cell->choice.n_channels, cell->choice.tile_bytes,
-           time_ns / 1e3, algbw, algbw * bus_factor(table->request->coll, table->request->n_ranks),
+           time_ns / 1e3, algbw,
+           algbw * bench_bus_factor(table->request->coll, table->request->n_ranks),
            gyre_resource_names[cell->prediction.bottleneck], cell->prediction.busy_share * 100,
            cell->prediction.is_extrapolated ? "" : ", all tiles");
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads the environment against the table of variables. Nothing is guessed: a value that does not
- * parse, a number out of range or a misspelt GYRE_* name is an error that says what is legal.
+ * Reads the environment and checks it against the table of variables. A value that does not parse,
+ * a number out of range and a misspelt GYRE_* name are errors that name the legal values.
  */
 #include "core/base/param.h"
 

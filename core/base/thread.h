@@ -12,7 +12,7 @@
 /** gyre_thread_start - as pthread_create, of a thread that takes none of the signals that are sent
  * to the process: the application's threads wait for those, in calls that a signal interrupts. What
  * a thread does itself (SIGSEGV, ...) still goes to the application's handlers.
- * @stack_bytes: 0 = the usual.
+ * @stack_bytes: 0 = the usual, which is ulimit -s; at least 256 KiB in any case.
  * @what: what the thread is, for the error's text.
  * Errors: SYSTEM, OUT_OF_MEMORY. */
 gyre_status gyre_thread_start(pthread_t *thread_out, size_t stack_bytes, void *(*run)(void *),

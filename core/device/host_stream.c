@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Host streams. Two locks: `lock` guards the queue and is held for a few instructions; `run_lock`
- * is the right to poll the head task. A thread that synchronises announces itself in `n_callers`
- * and takes `run_lock`; the helper gives it up as soon as it sees a caller.
+ * Host streams. There are two locks. `lock` guards the queue and is held for a few instructions.
+ * The thread that holds `run_lock` may poll the first task. A thread that synchronises counts
+ * itself in `n_callers` and takes `run_lock`; the helper thread gives `run_lock` up as soon as it
+ * sees a caller.
  *
- * A caller that pushes and synchronises costs no system call: the helper is not signalled, it naps
- * with short time-outs while work keeps arriving and sleeps for good only after 10 ms without any.
+ * A caller that pushes and synchronises makes no system call. It does not wake the helper thread:
+ * that thread sleeps with short time-outs while work keeps arriving, and sleeps without a time-out
+ * only after 10 ms without work.
  */
 #include "core/device/host_stream.h"
 

@@ -25,7 +25,7 @@
 #define SELDOM_FROM_NS (30 * SECOND_NS)
 #define SELF_GAP_NS    SECOND_NS    /* this rank looks ten times a second, unless it was stopped */
 #define SPEAKER_NS     500000000ULL /* for the lowest rank's verdict to arrive */
-#define LEFT_NS        (2 * SECOND_NS)
+#define LEFT_NS        1500000000ULL
 #define GONE_NS        3500000000ULL /* leaving: a rank that is silent this long is not waited for */
 #define MAX_ASKED_DONE 8             /* finished calls among those asked about */
 

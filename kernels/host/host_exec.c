@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The host executor: a launch is one task on a host stream that multiplexes all workers of all
- * channels of its works. Launches take tickets and run in ticket order whatever streams they are
- * on. Tasks come from a pool: a call that is like an earlier one allocates nothing.
+ * The host executor. A launch is one task on a host stream. The task runs all workers of all
+ * channels of its works in turn. Launches take tickets and run in the order of their tickets, on
+ * any streams. Tasks come from a pool, so a call like an earlier one allocates nothing.
  *
- * A task may outlive the executor's owner: an abort closes the executor while launches still stand
- * in streams. Each holds a reference, and after close no poll touches a slot, a buffer or the
- * fault.
+ * A task may outlive the executor: an abort closes the executor while launches are still in
+ * streams. Each launch holds a reference to the executor. After close, no poll touches a slot, a
+ * buffer or the fault.
  */
 #include "kernels/host/host_exec.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Loaded programs of the host executor: the steps copied, connections resolved to the executor's
- * FIFO ends for every channel, scratch allocated.
+ * Loaded programs of the host executor. Loading copies the steps, finds the executor's FIFO end of
+ * each connection in each channel, and allocates scratch memory.
  */
 #include "kernels/host/host_exec.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One step of one worker: are all slots there, do they fit this call, reduce straight from
- * incoming slots and local chunks to outgoing slots and the local chunk, publish, return credit.
+ * Runs one step of one worker: checks that all slots are available and belong to this call, reduces
+ * directly from incoming slots and local chunks to outgoing slots and the local chunk, publishes
+ * the outgoing slots, and returns credit for the incoming ones.
  */
 #include "kernels/host/host_exec.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Patterns in host memory: one period is computed, then copied or compared as often as it takes,
- * at the speed of memcpy and memcmp.
+ * Patterns in host memory. One period is computed and then copied or compared repeatedly, at the
+ * speed of memcpy and memcmp.
  */
 #include "kernels/pattern_ops.h"
 

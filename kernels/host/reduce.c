@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Carries out one step in blocks that stay in the L1 cache, so that every input is read from
- * memory once and every output written once. The loops over elements are in reduce_loops.h; on
- * x86 they exist for the baseline and for AVX2 machines, chosen when a step runs. Both give the
- * same bits: no loop reassociates or contracts.
+ * Runs one step in blocks that stay in the L1 cache, so every input is read from memory once and
+ * every output is written once. The loops over elements are in reduce_loops.h. On x86 there is one
+ * set of loops for the baseline and one for machines with AVX2; the choice is made when a step
+ * runs. Both give the same bits, because no loop reassociates or contracts.
  */
 #include "kernels/host/reduce.h"
 

@@ -1,21 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bench: the parts of the benches that need no run: options, launchers, memory, statistics, fits.
+ * bench: the parts of the benches that need no run: options, launchers, statistics, fits.
  */
-#include "bench/tools/fit.h"
-#include "bench/launch/memory.h"
+#include "bench/driver/combination.h"
 #include "bench/driver/options.h"
-#include "bench/report/output.h"
 #include "bench/driver/rank.h"
 #include "bench/driver/stats.h"
-#include "bench/driver/combination.h"
-#include "bench/launch/option_agreement.h"
 #include "bench/launch/launcher.h"
+#include "bench/report/bus_factor.h"
+#include "bench/report/output.h"
+#include "bench/tools/fit.h"
 #include "core/plan/plan.h"
 #include "tests/support/check.h"
-#include "transport/slab.h"
-
-#include <sys/stat.h>
 
 static void order_statistics_are_those_of_the_definition(void)
 {
@@ -31,6 +27,24 @@ static void order_statistics_are_those_of_the_definition(void)
     CHECK(bench_median_of(three, 3) == 5);
     CHECK(bench_stats_of(three, 1).p99 == 1);
     CHECK(bench_stats_of(NULL, 0).n_samples == 0);
+}
+
+static void bus_factors_are_those_of_nccl_tests(void)
+{
+    static const struct {
+        enum gyre_collective coll;
+        double factor; /* of 4 ranks */
+    } expected[] = {
+        {GYRE_COLL_ALL_REDUCE, 1.5},      {GYRE_COLL_BROADCAST, 1}, {GYRE_COLL_REDUCE, 1},
+        {GYRE_COLL_REDUCE_SCATTER, 0.75}, {GYRE_COLL_SEND_RECV, 1}, {GYRE_COLL_ALL_GATHER, 0.75},
+        {GYRE_COLL_ALL_TO_ALL, 0.75},
+    };
+    for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++) {
+        const double factor = bench_bus_factor(expected[i].coll, 4);
+        CHECK_MSG(factor == expected[i].factor, "%s: %g", gyre_collectives[expected[i].coll].name,
+                  factor);
+    }
+    CHECK(bench_bus_factor(GYRE_COLL_ALL_REDUCE, 1) == 0);
 }
 
 static void sizes_have_letters(void)
@@ -268,202 +282,10 @@ static void reports_of_a_sweep_keep_folder_and_extension(void)
                 GYRE_ERROR_INVALID_ARGUMENT, "too long");
 }
 
-/* The texts of the options of a program that is given one option. */
-static struct bench_option_texts texts_with(const char *program, const char *option,
-                                            const char *value)
-{
-    const struct bench_kind kind = {.name = program};
-    char *argv[] = {(char *)(uintptr_t)program, (char *)(uintptr_t)option, (char *)(uintptr_t)value,
-                    NULL};
-    struct bench_options options;
-    struct bench_option_texts texts;
-    CHECK_OK(bench_options_parse(option == NULL ? 1 : 3, argv, &kind, &options));
-    bench_option_texts_of(&kind, &options, &texts);
-    return texts;
-}
-
-static void processes_with_other_options_are_named(void)
-{
-    static const char *const telling[][3] = {
-        {"-t", "2", "process 0 has 1, 1 has 2:"},
-        {"-g", "2", "process 0 has 1, 1 has 2:"},
-        {"-b", "1K", "process 0 has 33554432, 1 has 1024:"},
-        {"-e", "64M", "process 0 has 33554432, 1 has 67108864:"},
-        {"-i", "2M", "has 2097152:"},
-        {"-f", "4", "has 4:"},
-        {"-n", "1", "has 1:"},
-        {"-w", "1", "has 1:"},
-        {"-m", "2", "has 2:"},
-        {"-N", "2", "has 2:"},
-        {"-c", "0", "has 0:"},
-        {"-o", "all", "process 0 has sum, 1 has all:"},
-        {"-d", "half", "process 0 has float, 1 has half:"},
-        {"-r", "all", "process 0 has 0, 1 has all:"},
-        {"-z", "1", "has 1:"},
-        {"-y", "1", "has 1:"},
-        {"-T", "1", "has 1:"},
-        {"-G", "1", "has 1:"},
-        {"-C", "1", "has 1:"},
-        {"-a", "3", "has 3:"},
-        {"-u", "1", "has 1:"},
-        {"-R", "2", "has 2:"},
-        {"--json", "x", "process 0 has (not given), 1 has given:"},
-        {"--csv", "x", "has given:"},
-        {"--algo", "ring", "has ring:"},
-        {"--proto", "ll", "has ll:"},
-        {"--path", "placed", "has placed:"},
-        {"--compare", "mpi", "has mpi:"},
-        {"--rounds", "1", "has 1:"},
-        {"--sweep", "1", "has 1:"},
-        {"--predict", "1", "has 1:"},
-        {"--accuracy", "1", "has 1:"},
-    };
-    struct bench_option_texts all[2] = {texts_with("allreduce", NULL, NULL)};
-    for (size_t i = 0; i < sizeof(telling) / sizeof(telling[0]); i++) {
-        char words[100];
-        snprintf(words, sizeof(words), "%s: process 0 has ", telling[i][0]);
-        all[1] = texts_with("allreduce", telling[i][0], telling[i][1]);
-        CHECK_FAILS(bench_option_texts_compare(all, 2), GYRE_ERROR_INVALID_ARGUMENT, words);
-        CHECK_MSG(strstr(gyre_cause(), telling[i][2]) != NULL, "%s", gyre_cause());
-    }
-    all[1] = texts_with("reduce", NULL, NULL);
-    CHECK_FAILS(bench_option_texts_compare(all, 2), GYRE_ERROR_INVALID_ARGUMENT,
-                "program: process 0 has allreduce, 1 has reduce:");
-}
-
-static void what_rank_0_alone_reads_may_differ(void)
-{
-    struct bench_option_texts all[2] = {texts_with("allreduce", NULL, NULL)};
-    static const char *const silent[][2] = {
-        {"-e", "32M"}, {"-S", "1"}, {"-p", "1"}, {"--limits", "x"}, {"--device", "host"}};
-    for (size_t i = 0; i < sizeof(silent) / sizeof(silent[0]); i++) {
-        all[1] = texts_with("allreduce", silent[i][0], silent[i][1]);
-        CHECK_OK(bench_option_texts_compare(all, 2));
-    }
-    all[0] = texts_with("allreduce", "--json", "x"); /* only whether there is one */
-    all[1] = texts_with("allreduce", "--json", "y");
-    CHECK_OK(bench_option_texts_compare(all, 2));
-}
-
-static void long_words_differ_at_their_ends_too(void)
-{
-    struct bench_option_texts all[12];
-    for (int i = 0; i < 12; i++)
-        all[i] = texts_with("allreduce", "--algo", "ring,tree,direct,twoshot,spread,ring");
-    CHECK_OK(bench_option_texts_compare(all, 12));
-    all[11] = texts_with("allreduce", "--algo", "ring,tree,direct,twoshot,spread,tree");
-    CHECK_FAILS(bench_option_texts_compare(all, 12), GYRE_ERROR_INVALID_ARGUMENT,
-                "--algo: process 0 has ring,tree,dire~");
-    CHECK(strstr(gyre_cause(), ", 11 has ring,tree,dire~") != NULL);
-    all[0] = texts_with("allreduce", NULL, NULL); /* eleven differ */
-    CHECK_FAILS(bench_option_texts_compare(all, 12), GYRE_ERROR_INVALID_ARGUMENT,
-                " and so on: all need");
-}
-
-#define MIB (1ULL << 20)
-
-static struct bench_memory predict(enum gyre_collective coll, size_t n_bytes, uint64_t n_ranks,
-                                   uint64_t n_local)
-{
-    const struct bench_kind kind = {.name = "x", .coll = coll};
-    const struct bench_options options = {
-        .min_bytes = n_bytes, .max_bytes = n_bytes, .n_iters = 20, .n_warmup = 5};
-    return bench_memory_predict(&kind, &options, n_ranks, n_ranks, n_local);
-}
-
-static void memory_is_predicted_by_what_must_be_touched(void)
-{
-    struct bench_memory memory = predict(GYRE_COLL_ALL_REDUCE, 32 * MIB, 1, 1);
-    CHECK(memory.n_ranks == 1 && memory.buffers_bytes == 2 * (32 * MIB + 16));
-    CHECK(memory.comms_bytes == 0);
-    memory = predict(GYRE_COLL_SEND_RECV, 100, 1024, 1024); /* two peers each */
-    CHECK(memory.buffers_bytes == 1024 * 2 * 128ULL && memory.comms_bytes == 4096 * MIB);
-    /* All pairs need four slots of one channel at least, and never more than the slabs. */
-    memory = predict(GYRE_COLL_ALL_TO_ALL, MIB, 64, 64);
-    CHECK(memory.comms_bytes >= 64 * (64 * 4096 + 63 * 4 * 4096));
-    CHECK(memory.comms_bytes <= 64 * (64 * 4096 + GYRE_FIFO_BUDGET_BYTES));
-    /* With fewer bytes than ranks nothing is sent. */
-    memory = predict(GYRE_COLL_ALL_TO_ALL, 32, 64, 64);
-    CHECK(memory.comms_bytes == 64 * 64 * 4096);
-}
-
-/* The slabs of processes are reserved as a whole. */
-static void memory_of_processes_is_that_of_their_slabs(void)
-{
-    const struct gyre_fifo_spec spec =
-        gyre_tuner_fifo_spec(GYRE_DEVICE_HOST, 48, false, 0, UINT32_MAX);
-    struct gyre_slab_layout layout;
-    CHECK_OK(gyre_slab_layout_make(&spec, 47, GYRE_SLAB_NO_NEAR_PEER, &layout));
-    const struct bench_memory memory = predict(GYRE_COLL_SEND_RECV, 100, 48, 1);
-    const uint64_t slab_bytes = memory.comms_bytes / 48 - 48 * 4096;
-    CHECK(slab_bytes <= layout.n_bytes && slab_bytes > layout.n_bytes / 100 * 95);
-}
-
-static void too_little_memory_is_refused_with_what_fits(void)
-{
-    const struct bench_memory memory = {16, 16 * 64 * MIB, 64 * MIB};
-    struct bench_options options = {.min_bytes = 8, .max_bytes = 32 * MIB};
-    CHECK_OK(bench_memory_check(&memory, &options, 1088 * MIB, "free in all"));
-    CHECK_OK(bench_memory_check(&memory, &options, UINT64_MAX, "free in all"));
-    CHECK_FAILS(bench_memory_check(&memory, &options, 576 * MIB, "left by it"),
-                GYRE_ERROR_OUT_OF_MEMORY,
-                "16 ranks in host memory need 1.1 GiB at least (1.0 for buffers of -e 33554432 "
-                "bytes, 0.1 for communicators), but 0.6 GiB are left by it: give -e 16M or less, "
-                "or 8 ranks or fewer on this host");
-    options.min_bytes = options.max_bytes;
-    CHECK_FAILS(bench_memory_check(&memory, &options, 576 * MIB, "left by it"),
-                GYRE_ERROR_OUT_OF_MEMORY,
-                "give a smaller -b and -e, or 8 ranks or fewer on this host");
-    CHECK_FAILS(bench_memory_check(&memory, &options, MIB, "left by it"), GYRE_ERROR_OUT_OF_MEMORY,
-                "0.0 GiB are left by it: give a smaller -b and -e");
-}
-
-/* Writes a file, and the folders above it, below a folder that stands for the root. */
-static void put_file(const char *root, const char *path, const char *text)
-{
-    char whole[256];
-    snprintf(whole, sizeof(whole), "%s/%s", root, path);
-    for (char *at = whole + strlen(root) + 1; (at = strchr(at, '/')) != NULL; at++) {
-        *at = '\0';
-        (void)mkdir(whole, 0700); /* it may be there */
-        *at = '/';
-    }
-    FILE *file = fopen(whole, "we");
-    CHECK(file != NULL && fputs(text, file) >= 0 && fclose(file) == 0);
-}
-
-static void free_memory_is_what_the_control_groups_leave(void)
-{
-    char root[] = "/tmp/gyre_bench_XXXXXX", command[64];
-    const char *what = NULL;
-    CHECK(mkdtemp(root) != NULL);
-    CHECK(bench_memory_find_free(root, &what) == UINT64_MAX);
-    put_file(root, "proc/meminfo",
-             "MemTotal: 9000 kB\nMemAvailable:    5120 kB\nSwapFree: 1024 kB\n");
-    CHECK(bench_memory_find_free(root, &what) == 6 * MIB && strcmp(what, "free in all") == 0);
-    put_file(root, "proc/self/cgroup", "0::/a/b\n");
-    put_file(root, "sys/fs/cgroup/a/b/memory.max", "max\n");
-    put_file(root, "sys/fs/cgroup/a/b/memory.current", "1048576\n");
-    CHECK(bench_memory_find_free(root, &what) == 6 * MIB);
-    put_file(root, "sys/fs/cgroup/a/memory.max", "4194304\n"); /* 4 MiB, 3 in use, 1 of it cache */
-    put_file(root, "sys/fs/cgroup/a/memory.current", "3145728\n");
-    put_file(root, "sys/fs/cgroup/a/memory.stat", "anon 5\ninactive_file 1048576\n");
-    CHECK(bench_memory_find_free(root, &what) == 2 * MIB && strstr(what, "control group") != NULL);
-    put_file(root, "proc/self/cgroup", "3:cpu:/x\n2:memory:/in/docker\n"); /* seen from inside */
-    put_file(root, "sys/fs/cgroup/memory/memory.limit_in_bytes", "3145728\n");
-    put_file(root, "sys/fs/cgroup/memory/memory.usage_in_bytes", "4194304\n");
-    CHECK(bench_memory_find_free(root, &what) == 0);
-    snprintf(command, sizeof(command), "rm -r %s", root);
-    CHECK(system(command) == 0);
-}
-
 static const struct test_case cases[] = {
-    {"memory is predicted by what must be touched", memory_is_predicted_by_what_must_be_touched},
-    {"memory of processes is that of their slabs", memory_of_processes_is_that_of_their_slabs},
-    {"too little memory is refused with what fits", too_little_memory_is_refused_with_what_fits},
-    {"free memory is what the control groups leave", free_memory_is_what_the_control_groups_leave},
     {"a fit finds the machine that was measured", a_fit_finds_the_machine_that_was_measured},
     {"order statistics are those of the definition", order_statistics_are_those_of_the_definition},
+    {"bus factors are those of nccl-tests", bus_factors_are_those_of_nccl_tests},
     {"sizes have letters", sizes_have_letters},
     {"blocks are multiples of 16 bytes", blocks_are_multiples_of_16_bytes},
     {"an option's words replace the variables and are named in errors",
@@ -471,9 +293,6 @@ static const struct test_case cases[] = {
     {"each launcher is recognised", each_launcher_is_recognised},
     {"only harmless variables are reported", only_harmless_variables_are_reported},
     {"a sweep has every combination once", a_sweep_has_every_combination_once},
-    {"processes with other options are named", processes_with_other_options_are_named},
-    {"what rank 0 alone reads may differ", what_rank_0_alone_reads_may_differ},
-    {"long words differ at their ends too", long_words_differ_at_their_ends_too},
     {"reports of a sweep keep folder and extension", reports_of_a_sweep_keep_folder_and_extension},
 };
 

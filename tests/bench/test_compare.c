@@ -6,8 +6,8 @@
 #include "bench/engines/accuracy.h"
 #include "bench/engines/compare.h"
 #include "bench/engines/nccl_window.h"
-#include "tests/support/check.h"
 #include "tests/nccl/fake_nccl.h"
+#include "tests/support/check.h"
 
 #include <dlfcn.h>
 #include <math.h>
