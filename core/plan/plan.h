@@ -115,11 +115,11 @@ gyre_status gyre_tuner_choose(const struct gyre_tuner_facts *facts,
                               const struct gyre_filter *filter, enum gyre_collective coll,
                               uint64_t n_bytes, struct gyre_choice *choice_out);
 
-/** gyre_tuner_choose_exchange - is this a call of middle size that a kernel runs as one macro-step
- * in protocol SIMPLE: an all-gather into windows, a two-shot? If so, how. Pure. */
-bool gyre_tuner_choose_exchange(const struct gyre_tuner_facts *facts,
-                                const struct gyre_filter *filter, enum gyre_collective coll,
-                                uint64_t n_bytes, struct gyre_choice *choice_out);
+/** gyre_tuner_choose_fused - is this a call of middle size that a fused kernel carries in protocol
+ * SIMPLE: an all-gather into windows, or a two-shot? If so, how. Pure. */
+bool gyre_tuner_choose_fused(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,
+                             enum gyre_collective coll, uint64_t n_bytes,
+                             struct gyre_choice *choice_out);
 
 /** gyre_tuner_all_bytes - of the vector; of all blocks where @n_bytes counts one. */
 uint64_t gyre_tuner_all_bytes(const struct gyre_tuner_facts *facts, enum gyre_collective coll,
@@ -179,6 +179,10 @@ struct gyre_fifo_spec gyre_tuner_fifo_spec(gyre_device_kind kind, uint32_t n_ran
                                            uint64_t buffer_bytes, uint32_t max_channels);
 
 #define GYRE_FIFO_BUDGET_BYTES (64ULL << 20)
+
+/* GPUs: where a rank transfers so many bytes, the blocks of a kernel choose their multiprocessors;
+ * below, that gains nothing (2 H200, 2026-11). */
+#define GYRE_BLOCK_PLACEMENT_BYTES ((uint64_t)(16 << 20))
 
 struct gyre_plan_cache;
 

@@ -394,7 +394,7 @@ gyre_status gyre_tuner_choose(const struct gyre_tuner_facts *facts,
         choose_copies(facts, copies, coll, n_bytes, choice_out);
         return GYRE_SUCCESS;
     }
-    if (gyre_tuner_choose_exchange(facts, filter, coll, n_bytes, choice_out))
+    if (gyre_tuner_choose_fused(facts, filter, coll, n_bytes, choice_out))
         return GYRE_SUCCESS;
     if (facts->has_lamport && (filter->protos[coll] >> GYRE_PROTO_LAMPORT & 1U) == 0) {
         without = *facts; /* LAMPORT's rows are of no use */
