@@ -46,7 +46,7 @@ for i, folder in enumerate(COMM_FOLDERS):
 HOMES = [
     (r"(infiniband|rdma)/", r"transport/ib/"),
     (r"(cuda|cuda_runtime|cuda_fp16|cuda_bf16|cuda_fp8|cudaTypedefs|nvml|cuda_runtime_api)\b",
-     r"kernels/cuda/|core/device/[^/]*cuda[^/]*$|(transport|core/topo|bench)/([^/]*/)?[^/]*_(cuda|nccl)\.[ch]u?$|tests/"
+     r"kernels/cuda/(?!host/)|core/device/[^/]*cuda[^/]*$|(transport|core/topo|bench)/([^/]*/)?[^/]*_(cuda|nccl)\.[ch]u?$|tests/"
      r"|docs/examples/gpu\.c$"),
     (r"mpi\.h$", r"bootstrap/bootstrap_mpi\.c$|bench/(launch/launcher|engines/engine)_mpi\.c$|tests/"
      r"|docs/examples/mpi\.c$"),

@@ -11,6 +11,7 @@
 #include "core/base/fault.h"
 #include "core/device/device.h"
 #include "core/model/connector.h"
+#include "core/model/fused.h"
 #include "core/model/schedule.h"
 #include "core/model/tile.h"
 
@@ -32,22 +33,16 @@ struct gyre_executor_config {
     /* gyre_connector_index() order, n_ranks * n_fifos * 2 entries; copied. Entries with NULL
      * inbox do not exist. */
     const struct gyre_connector *connectors;
-    bool overlaps_launches;    /* CUDA graphs: a launch may begin while the one before it ends */
-    uint64_t min_seated_bytes; /* CUDA: works that transfer at least so much choose their
-                                * multiprocessors */
-    struct gyre_fault *fault;  /* polled; when it is raised, all works end with its status */
+    bool overlaps_launches; /* CUDA graphs: a launch may begin while the one before it ends */
+    uint64_t block_placement_bytes; /* CUDA: the blocks of works that transfer at least so much
+                                     * choose their multiprocessors (block placement) */
+    struct gyre_fault *fault;       /* polled; when it is raised, all works end with its status */
     /* Moves slots of proxied connectors in the executor's thread; true if any moved. An executor
      * whose ops say `helps` calls this while its works wait, and with is_last when a launch has
      * ended. NULL = there is nothing to move. */
     bool (*help)(void *context, bool is_last);
     void *help_context;
 };
-
-/* A call with fewer bytes gains nothing from choosing its multiprocessors (2 H200, 2026-11). */
-#define GYRE_SEATED_BYTES ((uint64_t)(16 << 20))
-
-/* Protocol SIMPLE: so many tiles are in flight at the same time, if the slots are large enough. */
-#define GYRE_TILES_ABREAST 2
 
 /* Most blocks of a kernel that copies within a GPU's memory while copy engines copy between GPUs.
  */
@@ -156,6 +151,37 @@ extern const struct gyre_executor_ops gyre_executor_cuda;
 
 /** gyre_executor_find - the executor of a device kind (HOST or CUDA). */
 gyre_status gyre_executor_find(gyre_device_kind kind, const struct gyre_executor_ops **ops_out);
+
+/* What arithmetic a call takes, since fused kernels exist for some only. */
+enum gyre_fused_arithmetic {
+    GYRE_FUSED_COPY,      /* none: bytes are moved as they are */
+    GYRE_FUSED_FLOAT_SUM, /* as gyre_lamport_adds() */
+    GYRE_FUSED_OTHER,     /* any other operation or type */
+    GYRE_N_FUSED_ARITHMETIC
+};
+
+/* What decides whether a fused kernel can run a call. The tuner fills in what it expects, an
+ * executor what it knows. */
+struct gyre_fused_call {
+    enum gyre_proto proto;
+    enum gyre_fused_pattern pattern;
+    enum gyre_fused_arithmetic arithmetic;
+    bool is_placed;
+    bool is_aligned;    /* all addresses, lengths and cuts are multiples of 16 bytes */
+    bool is_unscaled;   /* nothing is multiplied or divided */
+    bool places_blocks; /* the blocks of the launch are to choose their multiprocessors */
+    uint32_t n_peers;
+    uint32_t n_tiles;
+    uint32_t depth;             /* slots of a FIFO */
+    uint32_t n_threads;         /* of a block, as loaded */
+    uint32_t most_shared_bytes; /* that a block can have; UINT32_MAX = it is not known */
+};
+
+/** gyre_executor_fused_tiles - the most tiles in which an executor of this kind of device runs such
+ * a call by a fused kernel. 0: it has none, and interprets the steps. Pure: the tuner asks on
+ * machines without a GPU too.
+ * @call: n_tiles is the least number of tiles. */
+uint32_t gyre_executor_fused_tiles(gyre_device_kind kind, const struct gyre_fused_call *call);
 
 /** gyre_work_check - does the work have what its loaded program needs? Errors: INTERNAL. */
 gyre_status gyre_work_check(const struct gyre_work *work, const struct gyre_work_needs *needs);

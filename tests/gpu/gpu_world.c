@@ -2,6 +2,7 @@
 #include "tests/gpu/gpu_world.h"
 
 #include "core/base/util.h"
+#include "core/plan/plan.h"
 #include "kernels/cuda/runtime/exec.h"
 #include "tests/support/check.h"
 #include "transport/slab.h"
@@ -16,7 +17,7 @@ void gpu_ok(cudaError_t error, const char *call, const char *file, int line)
     exit(1);
 }
 
-uint64_t gpu_world_min_seated_bytes = GYRE_SEATED_BYTES;
+uint64_t gpu_world_block_placement_bytes = GYRE_BLOCK_PLACEMENT_BYTES;
 
 static void must(gyre_status status, const char *what)
 {
@@ -102,7 +103,7 @@ void gpu_world_open(struct gpu_world *world, int n_ranks, const struct gyre_fifo
             .spec = *spec,
             .connectors = connectors,
             .overlaps_launches = true,
-            .min_seated_bytes = gpu_world_min_seated_bytes,
+            .block_placement_bytes = gpu_world_block_placement_bytes,
             .fault = &world->faults[rank],
         };
         must(gyre_executor_cuda.open(&config, &world->executors[rank]), "executor");

@@ -305,7 +305,7 @@ gyre_status gyre_tuner_choose(const struct gyre_tuner_facts *facts,
         choose_copies(facts, copies, coll, n_bytes, choice_out);
         return GYRE_SUCCESS;
     }
-    if (gyre_tuner_choose_exchange(facts, filter, coll, n_bytes, &choice)) {
+    if (gyre_tuner_choose_fused(facts, filter, coll, n_bytes, &choice)) {
         choice.path = kernel_path(facts, filter, coll, &choice);
         *choice_out = choice;
         return GYRE_SUCCESS;

@@ -10,6 +10,10 @@
 #include "core/model/connector.h"
 #include "core/plan/tuner/filter.h"
 
+/* GPUs: where a rank transfers so many bytes, the blocks of a kernel choose their multiprocessors;
+ * below, that gains nothing (2 H200, 2026-11). */
+#define GYRE_BLOCK_PLACEMENT_BYTES ((uint64_t)(16 << 20))
+
 /* What the choice may depend on; the same on all ranks. */
 struct gyre_tuner_facts {
     gyre_device_kind device_kind;
@@ -46,11 +50,11 @@ gyre_status gyre_tuner_choose(const struct gyre_tuner_facts *facts,
                               const struct gyre_filter *filter, enum gyre_collective coll,
                               uint64_t n_bytes, struct gyre_choice *choice_out);
 
-/** gyre_tuner_choose_exchange - is this a call of middle size that a kernel runs as one macro-step
- * in protocol SIMPLE: an all-gather into windows, a two-shot? If so, how. Pure. */
-bool gyre_tuner_choose_exchange(const struct gyre_tuner_facts *facts,
-                                const struct gyre_filter *filter, enum gyre_collective coll,
-                                uint64_t n_bytes, struct gyre_choice *choice_out);
+/** gyre_tuner_choose_fused - is this a call of middle size that a fused kernel carries in protocol
+ * SIMPLE: an all-gather into windows, or a two-shot? If so, how. Pure. */
+bool gyre_tuner_choose_fused(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,
+                             enum gyre_collective coll, uint64_t n_bytes,
+                             struct gyre_choice *choice_out);
 
 /** gyre_tuner_all_bytes - of the vector; of all blocks where @n_bytes counts one. */
 uint64_t gyre_tuner_all_bytes(const struct gyre_tuner_facts *facts, enum gyre_collective coll,

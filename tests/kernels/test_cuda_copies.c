@@ -6,6 +6,7 @@
  */
 #include "algorithms/algorithm.h"
 #include "kernels/cuda/host/copies.h"
+#include "kernels/cuda/host/lower.h"
 #include "tests/support/check.h"
 
 #include <pthread.h>

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the words that kernels leave for the host mean. Pure.
+ * Reads the progress mailbox: words in host memory that kernels write as they begin and end. A
+ * launch has ended once all blocks that report have reported it.
  */
+#include "kernels/cuda/host/progress.h"
+
 #include "core/base/sync.h"
-#include "kernels/cuda/host/program.h"
 
 struct gyre_pulse gyre_cuda_board_read(const struct gyre_cuda_board *board)
 {

@@ -2,7 +2,7 @@
  *
  * What the host makes of the words that kernels leave for it. No GPU: launches are played by hand.
  */
-#include "kernels/cuda/host/program.h"
+#include "kernels/cuda/host/progress.h"
 #include "tests/support/check.h"
 
 static struct gyre_cuda_board board;
