@@ -22,7 +22,7 @@ struct __align__(16) bulk_zeros
     uint64_t words[BULK_BYTES / sizeof(uint64_t)];
 };
 
-/* All threads of a block, which meet before the first bulk store. */
+/* All threads of a block, which reduce_across_groups before the first bulk store. */
 static __device__ __forceinline__ void bulk_prepare(struct bulk_zeros *zeros)
 {
 #if __CUDA_ARCH__ >= 900

@@ -47,7 +47,7 @@
  * the warp received, which therefore is in this GPU's memory; and they have been performed, for
  * this launch and the next one, when cp.async.bulk.wait_group returns.
  *
- * Counters of FIFO ends and turns (turn.cuh) are ordered between kernels by
+ * Counters of FIFO ends and turns (launch_sequence.cuh) are ordered between kernels by
  * stream order: a launch that begins while the one before it ends (programmatic dependent launch)
  * reads and writes nothing before griddepcontrol.wait, which returns when that one has completed
  * and what it wrote can be seen; but for tables that no launch writes (where slots and windows
@@ -112,7 +112,7 @@ static __device__ __forceinline__ void store_line(void *line, uint64_t x, uint64
 }
 
 /* A line that LL128 or LAMPORT received: 0 says that nothing has come. */
-static __device__ __forceinline__ void empty_line(void *line)
+static __device__ __forceinline__ void clear_line(void *line)
 {
     asm volatile("st.global.v2.b64 [%0], {%1, %1};" ::"l"(line), "l"(0ULL) : "memory");
 }
@@ -136,7 +136,7 @@ static __device__ __forceinline__ void await_last_launch()
  * next launch may take its place on the GPU, where it waits for the end of this one. Invited at the
  * beginning it would hold multiprocessors that a block this one waits for may need: launches of two
  * communicators could fill two GPUs in different orders, and wait for each other. */
-static __device__ __forceinline__ void invite_next_launch()
+static __device__ __forceinline__ void allow_dependent_launch()
 {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

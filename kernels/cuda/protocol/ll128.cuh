@@ -6,7 +6,7 @@
 #ifndef GYRE_KERNELS_CUDA_LL128_CUH
 #define GYRE_KERNELS_CUDA_LL128_CUH
 
-#include "kernels/cuda/protocol/lines.cuh"
+#include "kernels/cuda/interpreter/lines.cuh"
 
 #define LL128_LINE_BYTES 128
 #define LL128_DATA_BYTES 120
@@ -25,7 +25,7 @@ template <int DTYPE, int OP> struct ll128_step {
         const uint32_t part = lane % LL128_LANES;
         const int32_t width = part == LL128_LANES - 1 ? 8 : 16;
         own.line = group * LL128_LINES + lane / LL128_LANES;
-        own.is_there = own.line < n_lines;
+        own.exists = own.line < n_lines;
         own.data_bytes = own.line * LL128_DATA_BYTES + part * 16;
         own.n_valid = (uint32_t)max(min((int32_t)(n_bytes - own.data_bytes), width), 0);
         return own;
@@ -71,25 +71,25 @@ template <int DTYPE, int OP> struct ll128_step {
                                                    const struct line_place &own, uint32_t lane,
                                                    ulonglong2 *value)
     {
-        const bool has_flag = own.is_there && lane % LL128_LANES == LL128_LANES - 1;
+        const bool has_flag = own.exists && lane % LL128_LANES == LL128_LANES - 1;
         uint32_t n_polls = 0;
         while (__any_sync(0xffffffffU, has_flag && value->y != in.flag)) {
             if (__any_sync(0xffffffffU, must_stop(common, n_polls)))
                 return false;
-            if (own.is_there)
+            if (own.exists)
                 *value = load_line(in_slot(in.base, own, lane));
         }
-        if (own.is_there)
+        if (own.exists)
             *value = load_line(in_slot(in.base, own, lane));
         return true;
     }
 
     /* After receive(): the slots are LAMPORT's too. */
-    static __device__ __forceinline__ void empty(unsigned char *base, const struct line_place &own,
+    static __device__ __forceinline__ void clear(unsigned char *base, const struct line_place &own,
                                                  uint32_t lane)
     {
-        if (own.is_there)
-            empty_line(in_slot(base, own, lane));
+        if (own.exists)
+            clear_line(in_slot(base, own, lane));
     }
 
     /* This lane's part of a group of inputs. Returns false when aborted. */
@@ -108,7 +108,7 @@ template <int DTYPE, int OP> struct ll128_step {
             for (int k = 0; k < UNROLL; k++) {
                 if (!is_recv)
                     values[i][k] = load_chunk(base, places[k]);
-                else if (places[k].is_there)
+                else if (places[k].exists)
                     values[i][k] = load_line(in_slot(base, places[k], lane));
             }
         }
@@ -125,7 +125,7 @@ template <int DTYPE, int OP> struct ll128_step {
                     return false;
 #pragma unroll
             for (int k = 0; k < UNROLL; k++)
-                empty(in.base, places[k], lane);
+                clear(in.base, places[k], lane);
         }
         return true;
     }
@@ -146,7 +146,7 @@ template <int DTYPE, int OP> struct ll128_step {
                     continue;
                 }
                 __syncwarp(); /* the lanes of a line store together, whatever they did before */
-                if (places[k].is_there)
+                if (places[k].exists)
                     store_line(in_slot(out.base, places[k], lane), values[k].x,
                                is_last ? out.flag : values[k].y);
             }

@@ -44,15 +44,15 @@ struct cursor {
     uint32_t n_side;
 };
 
-static __device__ __forceinline__ uint32_t tiles_abreast(const struct block &block,
-                                                         uint32_t first_tile)
+static __device__ __forceinline__ uint32_t tiles_in_flight(const struct block &block,
+                                                           uint32_t first_tile)
 {
     return min((uint32_t)block.work.n_abreast, block.work.split.n_tiles - first_tile);
 }
 
 static __device__ __forceinline__ struct cursor first_step(const struct block &block)
 {
-    return {0, 0, 0, tiles_abreast(block, 0)};
+    return {0, 0, 0, tiles_in_flight(block, 0)};
 }
 
 static __device__ __forceinline__ void go_on(const struct block &block, struct cursor *cursor)
@@ -64,7 +64,7 @@ static __device__ __forceinline__ void go_on(const struct block &block, struct c
         return;
     cursor->step = 0;
     cursor->tile = cursor->first_tile += cursor->n_side;
-    cursor->n_side = tiles_abreast(block, cursor->tile);
+    cursor->n_side = tiles_in_flight(block, cursor->tile);
 }
 
 /* A step as a lane sees it: all but the operands, and its own one. */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The ends of a block's FIFOs as macro-steps in protocol SIMPLE see them (exchange_placed.cuh,
- * exchange_twoshot.cuh): one thread for each peer, the words that the steps would post and await.
+ * The ends of a block's FIFOs as macro-steps in protocol SIMPLE see them (fused_placed.cuh,
+ * fused_twoshot.cuh): one thread for each peer, the words that the steps would post and await.
  */
-#ifndef GYRE_KERNELS_CUDA_SIMPLE_ENDS_CUH
-#define GYRE_KERNELS_CUDA_SIMPLE_ENDS_CUH
+#ifndef GYRE_KERNELS_CUDA_SIMPLE_FIFOS_CUH
+#define GYRE_KERNELS_CUDA_SIMPLE_FIFOS_CUH
 
 #include "kernels/cuda/device/block.cuh"
-#include "kernels/cuda/fused/exchange.cuh"
+#include "kernels/cuda/fused/fused_oneshot.cuh"
 
 /* The words of a peer, in this block's channel, and how far its ends are. */
 struct simple_peer {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Exchanges in LAMPORT (exchange_lamport.cuh): which bytes of the vector are a block's, and the
+ * Exchanges in LAMPORT (fused_lamport.cuh): which bytes of the vector are a block's, and the
  * ends of its FIFOs - counters, credit and slots of all peers, as one thread sees them.
  */
-#ifndef GYRE_KERNELS_CUDA_LAMPORT_ENDS_CUH
-#define GYRE_KERNELS_CUDA_LAMPORT_ENDS_CUH
+#ifndef GYRE_KERNELS_CUDA_LAMPORT_FIFOS_CUH
+#define GYRE_KERNELS_CUDA_LAMPORT_FIFOS_CUH
 
-#include "kernels/cuda/fused/exchange.cuh"
+#include "kernels/cuda/fused/fused_oneshot.cuh"
 
 static __device__ __forceinline__ uint32_t lamport_unit(const struct gyre_cuda_work &work)
 {
@@ -45,7 +45,7 @@ lamport_share_make(const struct gyre_cuda_work &work)
     return own;
 }
 
-template <bool IS_PLAIN>
+template <bool EXACT_FIT>
 static __device__ __forceinline__ struct lamport_range
 lamport_range_of(const struct gyre_cuda_work &work, const struct lamport_share &share,
                  uint32_t chunk, uint32_t tile)
@@ -54,7 +54,7 @@ lamport_range_of(const struct gyre_cuda_work &work, const struct lamport_share &
     const uint32_t part = work.split.n_chunks == 1 ? 0 : chunk;
     const uint32_t n_bytes = share.chunk_bytes + (part < share.extra_chunks ? unit : 0);
     const uint32_t from = share.chunk_bytes * part + min(part, share.extra_chunks) * unit;
-    if (IS_PLAIN)
+    if (EXACT_FIT)
         return {share.skip + from, n_bytes};
     const uint32_t end = min(from + n_bytes, share.n_bytes);
     const uint32_t first = min(min(from, share.n_bytes) + tile * tile_bytes, end);
@@ -69,13 +69,13 @@ template <int PEERS> struct lamport_ends {
     uint32_t head[PEERS]; /* credit: the last value seen */
     uint64_t own_sent;    /* thread k: of peer k, whole */
     uint64_t own_received;
-    uint64_t turn; /* turn.cuh */
+    uint64_t sequence; /* launch_sequence.cuh */
 };
 
-template <int PEERS, bool IS_PLAIN>
+template <int PEERS, bool EXACT_FIT>
 static __device__ __forceinline__ bool has_peer(const struct gyre_cuda_exchange &exchange, int k)
 {
-    return IS_PLAIN || k == 0 || (uint32_t)k < exchange.n_peers;
+    return EXACT_FIT || k == 0 || (uint32_t)k < exchange.n_peers;
 }
 
 /* Words that grow; how far they are modulo 2^32 is enough. */
@@ -92,17 +92,17 @@ lamport_head(const struct gyre_cuda_exchange &exchange, int k)
 }
 
 /* Counters and credit in one trip. Returns true if the communicator was aborted before. */
-template <int PEERS, bool IS_PLAIN>
+template <int PEERS, bool EXACT_FIT>
 static __device__ __forceinline__ bool lamport_open(const struct gyre_cuda_args_exchange &args,
                                                     struct lamport_ends<PEERS> *ends)
 {
     const struct gyre_cuda_exchange &exchange = args.exchange;
     const uint64_t *counters = args.common.counters + blockIdx.x * args.work.channel_stride;
     await_last_launch();
-    ends->turn = take_turn(args.common);
+    ends->sequence = begin_launch(args.common);
     const uint32_t is_aborted = load_relaxed_sys(&args.common.control->is_aborted);
 #pragma unroll
-    for (int k = 0; k < PEERS && has_peer<PEERS, IS_PLAIN>(exchange, k); k++) {
+    for (int k = 0; k < PEERS && has_peer<PEERS, EXACT_FIT>(exchange, k); k++) {
         ends->sent[k] = *low_half(&counters[exchange.peers[k].send_end]);
         ends->received[k] = *low_half(&counters[exchange.peers[k].recv_end]);
         ends->head[k] = load_relaxed_sys(low_half(lamport_head(exchange, k)));
@@ -115,8 +115,8 @@ static __device__ __forceinline__ bool lamport_open(const struct gyre_cuda_args_
 }
 
 /* Seldom run, so out of line: as must_stop(), when it is time to look. */
-static __device__ __noinline__ bool lamport_must_stop(const struct gyre_cuda_common &common,
-                                                      uint32_t n_polls)
+static __device__ __noinline__ bool must_stop_now(const struct gyre_cuda_common &common,
+                                                  uint32_t n_polls)
 {
     n_polls--;
     return must_stop(common, n_polls);
@@ -130,10 +130,10 @@ static __device__ __forceinline__ bool lamport_has_room(const struct gyre_cuda_e
 }
 
 static __device__ __noinline__ bool lamport_await_room(const struct gyre_cuda_args_exchange &args,
-                                                       uint64_t turn, int k, uint32_t last_slot)
+                                                       uint64_t sequence, int k, uint32_t last_slot)
 {
     uint32_t n_polls = 0;
-    announce_turn(args.common, turn);
+    announce_launch(args.common, sequence);
     while (!lamport_has_room(args.exchange,
                              load_relaxed_sys(low_half(lamport_head(args.exchange, k))), last_slot))
         if (must_stop(args.common, n_polls))
@@ -142,7 +142,7 @@ static __device__ __noinline__ bool lamport_await_room(const struct gyre_cuda_ar
 }
 
 /* As exchange_await(). */
-template <int PEERS, bool IS_PLAIN>
+template <int PEERS, bool EXACT_FIT>
 static __device__ __forceinline__ bool lamport_await(const struct gyre_cuda_args_exchange &args,
                                                      const struct lamport_ends<PEERS> &ends,
                                                      uint32_t n_slots)
@@ -154,7 +154,7 @@ static __device__ __forceinline__ bool lamport_await(const struct gyre_cuda_args
                                        (size_t)blockIdx.x * exchange.credit_stride),
                           ends.own_received);
 #pragma unroll
-    for (int k = 0; k < PEERS && has_peer<PEERS, IS_PLAIN>(exchange, k); k++)
+    for (int k = 0; k < PEERS && has_peer<PEERS, EXACT_FIT>(exchange, k); k++)
         has_room &= lamport_has_room(exchange, ends.head[k], ends.sent[k] + n_slots - 1);
     if (has_room)
         return true;
@@ -163,14 +163,14 @@ static __device__ __forceinline__ bool lamport_await(const struct gyre_cuda_args
         const uint32_t sent = *low_half(
             &args.common
                  .counters[exchange.peers[k].send_end + blockIdx.x * args.work.channel_stride]);
-        if (!lamport_await_room(args, ends.turn, k, sent + n_slots - 1))
+        if (!lamport_await_room(args, ends.sequence, k, sent + n_slots - 1))
             return false;
     }
     return true;
 }
 
 /* As exchange_close(). */
-template <int PEERS, bool IS_PLAIN>
+template <int PEERS, bool EXACT_FIT>
 static __device__ __forceinline__ void lamport_close(const struct gyre_cuda_args_exchange &args,
                                                      const struct lamport_ends<PEERS> &ends,
                                                      uint32_t n_slots)
@@ -178,12 +178,12 @@ static __device__ __forceinline__ void lamport_close(const struct gyre_cuda_args
     uint64_t *counters = args.common.counters + blockIdx.x * args.work.channel_stride;
     __syncthreads();
     if (threadIdx.x == 0)
-        invite_next_launch();
+        allow_dependent_launch();
     if (threadIdx.x < args.exchange.n_peers) {
         counters[args.exchange.peers[threadIdx.x].send_end] = ends.own_sent + n_slots;
         counters[args.exchange.peers[threadIdx.x].recv_end] = ends.own_received + n_slots;
     }
-    end_turn(args.common, ends.turn, blockIdx.x);
+    end_launch(args.common, ends.sequence, blockIdx.x);
 }
 
 /* The slot of that number of the FIFOs whose slots of channel 0 begin at `slots`. */

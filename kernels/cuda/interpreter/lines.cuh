@@ -3,8 +3,8 @@
  * What the line protocols share. A thread always handles the same positions of a range, whatever
  * the step, so a chunk that one step writes and a later one reads needs no barrier between them.
  * All warps resolve the operands of a tile's steps side by side, then every thread goes through
- * the steps on its own. Blocks meet once a tile, before credit is returned; at every receiving step
- * where a FIFO has fewer slots than a tile needs.
+ * the steps on its own. Blocks reduce_across_groups once a tile, before credit is returned; at
+ * every receiving step where a FIFO has fewer slots than a tile needs.
  */
 #ifndef GYRE_KERNELS_CUDA_LINES_CUH
 #define GYRE_KERNELS_CUDA_LINES_CUH
@@ -24,7 +24,7 @@ struct line_place {
     uint32_t line;       /* of the slot */
     uint32_t data_bytes; /* offset of the thread's bytes in the chunk */
     uint32_t n_valid;    /* bytes of them that exist */
-    bool is_there;       /* the line exists */
+    bool exists;         /* the line exists */
 };
 
 /* A warp resolves the operands of a step, one in a lane. */
@@ -190,7 +190,7 @@ static __device__ __forceinline__ bool await_credits(const struct block &block,
 
 /* Before credit goes back within a launch: lines that other threads emptied (before the barrier)
  * are empty when the peer stores the next ones. (sync.cuh) */
-template <int PROTO> static __device__ __forceinline__ void order_emptied()
+template <int PROTO> static __device__ __forceinline__ void order_cleared()
 {
     if (PROTO != GYRE_PROTO_LL)
         fence_acq_rel_sys();
@@ -205,7 +205,7 @@ static __device__ __forceinline__ void post_step(const struct block &block,
     if (i >= step->n_ins || (step->recv_mask >> i & 1) == 0)
         return;
     const struct connection *own = &block.connections[step->ins[i].ref];
-    order_emptied<PROTO>();
+    order_cleared<PROTO>();
     store_relaxed_sys(own->posted,
                       own->number + slots_before(block, own, tile, step->ins[i].use) + 1);
 }
@@ -218,7 +218,7 @@ static __device__ __forceinline__ void post_tile(const struct block &block, uint
         const struct connection *own = &block.connections[i];
         if (own->is_send != 0)
             continue;
-        order_emptied<PROTO>();
+        order_cleared<PROTO>();
         store_relaxed_sys(own->posted, own->number + (uint64_t)(tile + 1) * own->n_uses);
     }
 }

@@ -2,60 +2,60 @@
  *
  * Exchanges (exchange.cuh) in protocol LAMPORT, of sums: each thread has the same lines of all
  * peers, so that it reduces what it received without meeting another thread. One kernel for up to
- * PEERS peers; fewer are asked for at run time, but for 1. IS_PLAIN, the shorter kernels: exactly
+ * PEERS peers; fewer are asked for at run time, but for 1. EXACT_FIT, the shorter kernels: exactly
  * PEERS peers, one tile, all addresses and lengths multiples of 16, nothing multiplied or divided.
  * Small calls pay for every instruction that is fetched.
  */
-#ifndef GYRE_KERNELS_CUDA_EXCHANGE_LAMPORT_CUH
-#define GYRE_KERNELS_CUDA_EXCHANGE_LAMPORT_CUH
+#ifndef GYRE_KERNELS_CUDA_FUSED_LAMPORT_CUH
+#define GYRE_KERNELS_CUDA_FUSED_LAMPORT_CUH
 
 #include "kernels/cuda/device/bulk.cuh"
 #include "kernels/cuda/protocol/lamport.cuh"
-#include "kernels/cuda/protocol/lamport_ends.cuh"
+#include "kernels/cuda/fused/lamport_fifos.cuh"
 
-template <int DTYPE, bool IS_PLAIN>
+template <int DTYPE, bool EXACT_FIT>
 static __device__ __forceinline__ ulonglong2 lamport_load(const struct gyre_cuda_work &work,
                                                           const unsigned char *from,
                                                           uint32_t n_valid)
 {
-    if (IS_PLAIN)
-        return lamport_form::finish(*(const ulonglong2 *)from);
-    const ulonglong2 value = lamport_form::load(from, n_valid);
+    if (EXACT_FIT)
+        return lamport_format::finish(*(const ulonglong2 *)from);
+    const ulonglong2 value = lamport_format::load(from, n_valid);
     return work.premultiply == 0
                ? value
-               : lamport_form::finish(exchange_scale<DTYPE, GYRE_SUM, OWN_LINE_BYTES>(work, value));
+               : lamport_format::finish(scale_input<DTYPE, GYRE_SUM, LINE_BYTES>(work, value));
 }
 
-template <bool IS_PLAIN>
+template <bool EXACT_FIT>
 static __device__ __forceinline__ void lamport_store(unsigned char *to, ulonglong2 value,
                                                      uint32_t n_valid)
 {
-    if (IS_PLAIN)
+    if (EXACT_FIT)
         *(ulonglong2 *)to = value;
     else
-        lamport_form::store(to, value, n_valid);
+        lamport_format::store(to, value, n_valid);
 }
 
 /* Line `at` of each peer of `mask`, whose slots begin at `from`. Returns false when aborted. */
-template <int PEERS, bool IS_PLAIN>
+template <int PEERS, bool EXACT_FIT>
 static __device__ __forceinline__ bool lamport_receive(const struct gyre_cuda_args_exchange &args,
                                                        unsigned char *const *from, uint32_t at,
                                                        uint32_t mask, ulonglong2 *values)
 {
     uint32_t n_polls = 0;
 #pragma unroll
-    for (int k = 0; k < PEERS && has_peer<PEERS, IS_PLAIN>(args.exchange, k); k++)
+    for (int k = 0; k < PEERS && has_peer<PEERS, EXACT_FIT>(args.exchange, k); k++)
         if ((mask >> k & 1) != 0)
             values[k] = load_line(from[k] + at);
     while (true) {
         uint32_t missing = 0;
 #pragma unroll
-        for (int k = 0; k < PEERS && has_peer<PEERS, IS_PLAIN>(args.exchange, k); k++)
-            if ((mask >> k & 1) != 0 && !lamport_form::is_there(values[k], 0))
+        for (int k = 0; k < PEERS && has_peer<PEERS, EXACT_FIT>(args.exchange, k); k++)
+            if ((mask >> k & 1) != 0 && !lamport_format::has_arrived(values[k], 0))
                 missing |= 1U << k;
         if (missing == 0)
             break;
-        if (++n_polls % ABORT_POLLS == 0 && lamport_must_stop(args.common, n_polls))
+        if (++n_polls % ABORT_POLLS == 0 && must_stop_now(args.common, n_polls))
             return false;
 #pragma unroll
         for (int k = 0; k < PEERS; k++)
@@ -63,25 +63,25 @@ static __device__ __forceinline__ bool lamport_receive(const struct gyre_cuda_ar
                 values[k] = load_line(from[k] + at);
     }
 #pragma unroll
-    for (int k = 0; k < PEERS && has_peer<PEERS, IS_PLAIN>(args.exchange, k); k++)
-        values[k] = lamport_form::data(values[k]);
+    for (int k = 0; k < PEERS && has_peer<PEERS, EXACT_FIT>(args.exchange, k); k++)
+        values[k] = lamport_format::data(values[k]);
     return true;
 }
 
 /* After what was received has gone on. */
-template <int PEERS, bool IS_PLAIN>
-static __device__ __forceinline__ void lamport_empty(const struct gyre_cuda_args_exchange &args,
+template <int PEERS, bool EXACT_FIT>
+static __device__ __forceinline__ void lamport_clear(const struct gyre_cuda_args_exchange &args,
                                                      unsigned char *const *from, uint32_t at,
                                                      uint32_t mask)
 {
 #pragma unroll
-    for (int k = 0; k < PEERS && has_peer<PEERS, IS_PLAIN>(args.exchange, k); k++)
+    for (int k = 0; k < PEERS && has_peer<PEERS, EXACT_FIT>(args.exchange, k); k++)
         if ((mask >> k & 1) != 0)
-            empty_line(from[k] + at);
+            clear_line(from[k] + at);
 }
 
 /* A launch in this protocol, as one thread sees it. */
-template <int DTYPE, int PEERS, int KIND, bool IS_PLAIN> struct lamport_run {
+template <int DTYPE, int PEERS, int KIND, bool EXACT_FIT> struct lamport_run {
     static const bool gathers = KIND == GYRE_CUDA_LAMPORT_GATHERS;
     static const uint32_t n_uses = gathers ? 2 : 1;
     /* Two-shots empty what they have reduced in bulk, while the second half is on its way. What is
@@ -104,12 +104,12 @@ template <int DTYPE, int PEERS, int KIND, bool IS_PLAIN> struct lamport_run {
 
     __device__ __forceinline__ bool has(int k) const
     {
-        return has_peer<PEERS, IS_PLAIN>(exchange, k);
+        return has_peer<PEERS, EXACT_FIT>(exchange, k);
     }
 
     __device__ __forceinline__ struct lamport_range range_of(uint32_t chunk, uint32_t tile) const
     {
-        return lamport_range_of<IS_PLAIN>(args.work, share, chunk, tile);
+        return lamport_range_of<EXACT_FIT>(args.work, share, chunk, tile);
     }
 
     __device__ __forceinline__ void find_ranges(uint32_t tile, struct lamport_range *ranges) const
@@ -122,8 +122,8 @@ template <int DTYPE, int PEERS, int KIND, bool IS_PLAIN> struct lamport_run {
     __device__ __forceinline__ ulonglong2 load(uint64_t offset, const struct lamport_range &range,
                                                uint32_t at) const
     {
-        return lamport_load<DTYPE, IS_PLAIN>(args.work, args.work.in + offset + range.skip + at,
-                                             range.n_bytes - at);
+        return lamport_load<DTYPE, EXACT_FIT>(args.work, args.work.in + offset + range.skip + at,
+                                              range.n_bytes - at);
     }
 
     /* Line `at` of every peer's chunk of IN. */
@@ -144,14 +144,14 @@ template <int DTYPE, int PEERS, int KIND, bool IS_PLAIN> struct lamport_run {
         struct lamport_range ranges[PEERS];
         find_ranges(0, ranges);
         const struct lamport_range own = range_of(exchange.own_chunk, 0);
-        const uint32_t at = threadIdx.x * OWN_LINE_BYTES;
-        const bool is_aborted = lamport_open<PEERS, IS_PLAIN>(args, &ends);
+        const uint32_t at = threadIdx.x * LINE_BYTES;
+        const bool is_aborted = lamport_open<PEERS, EXACT_FIT>(args, &ends);
         load_inputs(ranges, at, first);
         if (KIND == GYRE_CUDA_LAMPORT_SAME)
             first_own = first[0];
         else if (at < own.n_bytes)
             first_own = load(exchange.own_offset, own, at);
-        return !is_aborted && lamport_await<PEERS, IS_PLAIN>(args, ends, n_slots);
+        return !is_aborted && lamport_await<PEERS, EXACT_FIT>(args, ends, n_slots);
     }
 
     /* All peers' chunks of IN to their slots. */
@@ -168,7 +168,7 @@ template <int DTYPE, int PEERS, int KIND, bool IS_PLAIN> struct lamport_run {
             most_bytes = max(most_bytes, ranges[k].n_bytes);
             values[k] = first[k];
         }
-        uint32_t at = threadIdx.x * OWN_LINE_BYTES;
+        uint32_t at = threadIdx.x * LINE_BYTES;
         if (tile != 0)
             load_inputs(ranges, at, values);
 #pragma unroll 1
@@ -176,8 +176,8 @@ template <int DTYPE, int PEERS, int KIND, bool IS_PLAIN> struct lamport_run {
 #pragma unroll
             for (int k = 0; k < PEERS && has(k); k++)
                 if (at < ranges[k].n_bytes)
-                    lamport_form::send(to[k] + at, 0, values[k], 0);
-            at += blockDim.x * OWN_LINE_BYTES;
+                    lamport_format::send(to[k] + at, 0, values[k], 0);
+            at += blockDim.x * LINE_BYTES;
             load_inputs(ranges, at, values);
         }
     }
@@ -191,32 +191,32 @@ template <int DTYPE, int PEERS, int KIND, bool IS_PLAIN> struct lamport_run {
     {
         unsigned char *out = args.work.out + exchange.own_out_offset + range.skip;
         ulonglong2 received[PEERS];
-        if (!lamport_receive<PEERS, IS_PLAIN>(args, from, at, ~0U, received))
+        if (!lamport_receive<PEERS, EXACT_FIT>(args, from, at, ~0U, received))
             return false;
         if (tile == 0) /* all peers' blocks have begun */
-            exchange_invite(at);
-        ulonglong2 result = exchange_reduce_turned<DTYPE, PEERS, IS_PLAIN>(args, own, received);
+            allow_dependent_after_wait(at);
+        ulonglong2 result = reduce_rotated<DTYPE, PEERS, EXACT_FIT>(args, own, received);
         if (gathers || DTYPE == GYRE_FLOAT64) /* of the others no NaN has such bits */
-            result = lamport_form::finish(result);
+            result = lamport_format::finish(result);
         if (gathers) {
 #pragma unroll
             for (int k = 0; k < PEERS && has(k); k++)
-                lamport_form::send(to[k] + at, 0, result, 0);
+                lamport_format::send(to[k] + at, 0, result, 0);
         }
-        lamport_store<IS_PLAIN>(out + at, result, range.n_bytes - at);
+        lamport_store<EXACT_FIT>(out + at, result, range.n_bytes - at);
         if (!in_bulk)
-            lamport_empty<PEERS, IS_PLAIN>(args, from, at, ~0U);
+            lamport_clear<PEERS, EXACT_FIT>(args, from, at, ~0U);
         return true;
     }
 
     /* A warp's lines, after all its lanes have read them; `at` is its first one. */
-    __device__ __forceinline__ void empty_in_bulk(const struct lamport_range &range, uint32_t at,
+    __device__ __forceinline__ void clear_in_bulk(const struct lamport_range &range, uint32_t at,
                                                   unsigned char *const *from) const
     {
         if (threadIdx.x % 32 != 0)
             return;
-        const uint32_t n_lines = (range.n_bytes - at + OWN_LINE_BYTES - 1) / OWN_LINE_BYTES;
-        const uint32_t n_bytes = min(n_lines * OWN_LINE_BYTES, BULK_BYTES);
+        const uint32_t n_lines = (range.n_bytes - at + LINE_BYTES - 1) / LINE_BYTES;
+        const uint32_t n_bytes = min(n_lines * LINE_BYTES, BULK_BYTES);
 #pragma unroll
         for (int k = 0; k < PEERS && has(k); k++)
             bulk_clear(zeros, from[k] + at, n_bytes);
@@ -226,7 +226,7 @@ template <int DTYPE, int PEERS, int KIND, bool IS_PLAIN> struct lamport_run {
     __device__ __forceinline__ bool finish(uint32_t tile) const
     {
         const struct lamport_range range = range_of(exchange.own_chunk, tile);
-        const uint32_t lane_skip = in_bulk ? threadIdx.x % 32 * OWN_LINE_BYTES : 0;
+        const uint32_t lane_skip = in_bulk ? threadIdx.x % 32 * LINE_BYTES : 0;
         unsigned char *from[PEERS], *to[PEERS];
 #pragma unroll
         for (int k = 0; k < PEERS && has(k); k++) {
@@ -236,16 +236,16 @@ template <int DTYPE, int PEERS, int KIND, bool IS_PLAIN> struct lamport_run {
         }
         ulonglong2 own = first_own;
 #pragma unroll 1
-        for (uint32_t at = threadIdx.x * OWN_LINE_BYTES; at - lane_skip < range.n_bytes;
-             at += blockDim.x * OWN_LINE_BYTES) {
+        for (uint32_t at = threadIdx.x * LINE_BYTES; at - lane_skip < range.n_bytes;
+             at += blockDim.x * LINE_BYTES) {
             const bool is_own = !in_bulk || at < range.n_bytes;
-            if (is_own && (tile != 0 || at >= blockDim.x * OWN_LINE_BYTES))
+            if (is_own && (tile != 0 || at >= blockDim.x * LINE_BYTES))
                 own = load(exchange.own_offset, range, at);
             const bool goes_on = !is_own || finish_line(range, tile, at, own, from, to);
             if (in_bulk ? __all_sync(0xffffffffU, goes_on) == 0 : !goes_on)
                 return false;
             if (in_bulk)
-                empty_in_bulk(range, at - lane_skip, from);
+                clear_in_bulk(range, at - lane_skip, from);
         }
         return true;
     }
@@ -265,35 +265,35 @@ template <int DTYPE, int PEERS, int KIND, bool IS_PLAIN> struct lamport_run {
             most_bytes = max(most_bytes, ranges[k].n_bytes);
         }
 #pragma unroll 1
-        for (uint32_t at = threadIdx.x * OWN_LINE_BYTES; at < most_bytes;
-             at += blockDim.x * OWN_LINE_BYTES) {
+        for (uint32_t at = threadIdx.x * LINE_BYTES; at < most_bytes;
+             at += blockDim.x * LINE_BYTES) {
             ulonglong2 received[PEERS];
             uint32_t mask = 0;
 #pragma unroll
             for (int k = 0; k < PEERS && has(k); k++)
                 mask |= at < ranges[k].n_bytes ? 1U << k : 0;
-            if (!lamport_receive<PEERS, IS_PLAIN>(args, from, at, mask, received))
+            if (!lamport_receive<PEERS, EXACT_FIT>(args, from, at, mask, received))
                 return false;
 #pragma unroll
             for (int k = 0; k < PEERS && has(k); k++)
                 if ((mask >> k & 1) != 0)
-                    lamport_store<IS_PLAIN>(out[k] + at, received[k], ranges[k].n_bytes - at);
-            lamport_empty<PEERS, IS_PLAIN>(args, from, at, mask);
+                    lamport_store<EXACT_FIT>(out[k] + at, received[k], ranges[k].n_bytes - at);
+            lamport_clear<PEERS, EXACT_FIT>(args, from, at, mask);
         }
         return true;
     }
 
-    /* Phase by phase, each of all tiles, as run_exchange(). */
+    /* Phase by phase, each of all tiles, as run_phases(). */
     __device__ __forceinline__ void run()
     {
-        const uint32_t n_tiles = IS_PLAIN ? 1 : args.work.split.n_tiles;
+        const uint32_t n_tiles = EXACT_FIT ? 1 : args.work.split.n_tiles;
         bool goes_on = open(n_uses * n_tiles);
         if (in_bulk) /* finish() takes whole warps */
             goes_on = __all_sync(0xffffffffU, goes_on) != 0;
 #pragma unroll 1
         for (uint32_t tile = 0; tile < n_tiles && goes_on; tile++)
             scatter(tile);
-        announce_turn(args.common, ends.turn);
+        announce_launch(args.common, ends.sequence);
 #pragma unroll 1
         for (uint32_t tile = 0; tile < n_tiles && goes_on; tile++)
             goes_on = finish(tile);
@@ -302,15 +302,15 @@ template <int DTYPE, int PEERS, int KIND, bool IS_PLAIN> struct lamport_run {
             goes_on = gather(tile);
         if (in_bulk)
             bulk_await();
-        lamport_close<PEERS, IS_PLAIN>(args, ends, n_uses * n_tiles);
+        lamport_close<PEERS, EXACT_FIT>(args, ends, n_uses * n_tiles);
     }
 };
 
-template <int DTYPE, int PEERS, int KIND, bool IS_PLAIN>
+template <int DTYPE, int PEERS, int KIND, bool EXACT_FIT>
 __global__ void __launch_bounds__(GYRE_CUDA_LAMPORT_THREADS(PEERS), 1)
     exchange_lamport(const __grid_constant__ struct gyre_cuda_args_exchange args)
 {
-    using run = lamport_run<DTYPE, PEERS, KIND, IS_PLAIN>;
+    using run = lamport_run<DTYPE, PEERS, KIND, EXACT_FIT>;
     __shared__ struct bulk_zeros zeros;
     if (run::in_bulk) { /* while the launch before may still run */
         bulk_prepare(&zeros);

@@ -4,11 +4,11 @@
  * the OUT of all ranks. In protocol SIMPLE, with the words that the steps would post and await (a
  * peer may well run those), but in one kernel without service warps: a thread serves a peer.
  */
-#ifndef GYRE_KERNELS_CUDA_EXCHANGE_PLACED_CUH
-#define GYRE_KERNELS_CUDA_EXCHANGE_PLACED_CUH
+#ifndef GYRE_KERNELS_CUDA_FUSED_PLACED_CUH
+#define GYRE_KERNELS_CUDA_FUSED_PLACED_CUH
 
 #include "kernels/cuda/device/move.cuh"
-#include "kernels/cuda/protocol/simple_ends.cuh"
+#include "kernels/cuda/fused/simple_fifos.cuh"
 
 #define PLACED_UNROLL 4
 
@@ -86,13 +86,13 @@ static __global__ void __launch_bounds__(GYRE_CUDA_EXCHANGE_THREADS, 1)
     if (k == 0)
         outs[exchange.n_peers] = own_out;
     await_last_launch();
-    const uint64_t turn = take_turn(args.common);
+    const uint64_t sequence = begin_launch(args.common);
     bool is_stopped = load_relaxed_sys(&args.common.control->is_aborted) != 0;
     if (serves) {
         simple_peer_count(args, &peer);
         simple_enter(peer);
     }
-    announce_turn(args.common, turn);
+    announce_launch(args.common, sequence);
     if (serves && !is_stopped)
         is_stopped = !simple_await_entry(args, peer) || !simple_await_room(args, peer, n_slots);
     is_stopped = __syncthreads_or(is_stopped) != 0;
@@ -105,10 +105,10 @@ static __global__ void __launch_bounds__(GYRE_CUDA_EXCHANGE_THREADS, 1)
     }
     __syncthreads();
     if (k == 0)
-        invite_next_launch();
+        allow_dependent_launch();
     if (serves)
         simple_close(args, peer, n_slots);
-    end_turn(args.common, turn, blockIdx.x);
+    end_launch(args.common, sequence, blockIdx.x);
 }
 
 #endif

@@ -5,42 +5,42 @@
  * to ask which one is the last is a trip to memory and back, 0.35 us of the 3 to 8 that a short
  * call takes. So blocks of the line protocols report each its own end to the host
  * (gyre_cuda_board). While much is under way on links such reports take longer, of 64 blocks up to
- * 1.4 us: of SIMPLE's blocks the last one reports for all, those without a seat (seat.cuh) too:
- * what is reported as over does not run any more. (2 H200, 2026-11.)
+ * 1.4 us: of SIMPLE's blocks the last one reports for all, those without a seat
+ * (block_placement.cuh) too: what is reported as over does not run any more. (2 H200, 2026-11.)
  *
  * One thread of each block does all of it, the last one: the first ones have more to do.
  */
-#ifndef GYRE_KERNELS_CUDA_TURN_CUH
-#define GYRE_KERNELS_CUDA_TURN_CUH
+#ifndef GYRE_KERNELS_CUDA_LAUNCH_SEQUENCE_CUH
+#define GYRE_KERNELS_CUDA_LAUNCH_SEQUENCE_CUH
 
-#include "kernels/cuda/device/seat.cuh"
+#include "kernels/cuda/device/block_placement.cuh"
 
-static __device__ __forceinline__ bool keeps_turn()
+static __device__ __forceinline__ bool reports_progress()
 {
     return threadIdx.x == blockDim.x - 1;
 }
 
 /* The launch before is over. Returns works completed << GYRE_CUDA_TURN_SHIFT | blocks of this
  * launch that began earlier; 0 to other threads. */
-static __device__ __forceinline__ uint64_t take_turn(const struct gyre_cuda_common &common)
+static __device__ __forceinline__ uint64_t begin_launch(const struct gyre_cuda_common &common)
 {
-    if (common.n_works == 0 || !keeps_turn())
+    if (common.n_works == 0 || !reports_progress())
         return 0;
     return atomicAdd((unsigned long long *)&common.control->turn, 1ULL);
 }
 
-static __device__ __forceinline__ uint32_t n_begun_before(uint64_t turn)
+static __device__ __forceinline__ uint32_t n_begun_before(uint64_t sequence)
 {
-    return (uint32_t)turn & ((1U << GYRE_CUDA_TURN_SHIFT) - 1);
+    return (uint32_t)sequence & ((1U << GYRE_CUDA_TURN_SHIFT) - 1);
 }
 
 /* Before the block waits for a peer; more than once does no harm. */
-static __device__ __forceinline__ void announce_turn(const struct gyre_cuda_common &common,
-                                                     uint64_t turn)
+static __device__ __forceinline__ void announce_launch(const struct gyre_cuda_common &common,
+                                                       uint64_t sequence)
 {
-    if (common.n_works != 0 && keeps_turn() && n_begun_before(turn) == 0)
+    if (common.n_works != 0 && reports_progress() && n_begun_before(sequence) == 0)
         store_relaxed_sys(&common.board->begun,
-                          gyre_cuda_begun_word(&common, turn >> GYRE_CUDA_TURN_SHIFT));
+                          gyre_cuda_begun_word(&common, sequence >> GYRE_CUDA_TURN_SHIFT));
 }
 
 /* SIMPLE: counts a block that ends, and clears the seats if it is the last one of all. */
@@ -49,22 +49,23 @@ static __device__ __forceinline__ bool is_last_to_end(const struct gyre_cuda_com
     const uint32_t last = common.n_blocks - 1;
     if (last > 0 && atomicInc(&common.control->n_ended, last) != last)
         return false;
-    clear_seats(common);
+    clear_placements(common);
     return true;
 }
 
 /* After the block's last wait. @number: of the block among those that work. */
-static __device__ __forceinline__ void end_turn(const struct gyre_cuda_common &common,
-                                                uint64_t turn, uint32_t number)
+static __device__ __forceinline__ void end_launch(const struct gyre_cuda_common &common,
+                                                  uint64_t sequence, uint32_t number)
 {
     const uint64_t n_completed =
-        (turn >> GYRE_CUDA_TURN_SHIFT) + (common.ends_works != 0 ? common.n_works : 0);
-    if (common.n_works == 0 || !keeps_turn())
+        (sequence >> GYRE_CUDA_TURN_SHIFT) + (common.ends_works != 0 ? common.n_works : 0);
+    if (common.n_works == 0 || !reports_progress())
         return;
-    if (n_begun_before(turn) == common.n_seats - 1) { /* all have begun: the next launch's turns */
+    if (n_begun_before(sequence) ==
+        common.n_seats - 1) { /* all have begun: the next launch's turns */
         common.control->turn = n_completed << GYRE_CUDA_TURN_SHIFT;
         if (common.n_seats < common.n_blocks)
-            __threadfence(); /* for the reader in end_without_seat() */
+            __threadfence(); /* for the reader in end_unplaced_block() */
     }
     if (common.n_reports > 1)
         store_relaxed_sys(&common.board->ended[number], n_completed);
@@ -72,10 +73,10 @@ static __device__ __forceinline__ void end_turn(const struct gyre_cuda_common &c
         store_relaxed_sys(&common.board->ended[0], n_completed);
 }
 
-/* Of a block that takes no turn. If it is the last one, all turns have been taken and ended. */
-static __device__ __forceinline__ void end_without_seat(const struct gyre_cuda_common &common)
+/* Of a block that takes no sequence. If it is the last one, all turns have been taken and ended. */
+static __device__ __forceinline__ void end_unplaced_block(const struct gyre_cuda_common &common)
 {
-    if (!keeps_turn() || !is_last_to_end(common))
+    if (!reports_progress() || !is_last_to_end(common))
         return;
     __threadfence();
     store_relaxed_sys(&common.board->ended[0],

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Exchanges (exchange.cuh) of any number of phases, in LL and LL128: scatter the chunks of IN,
- * reduce the own one, gather the results. A group of threads serves one peer; groups meet where the
- * own chunk is reduced, over shared memory, and each sends the result to its own peer. In place the
- * chunk is in shared memory, or in the same thread's registers, before it is overwritten.
+ * reduce the own one, gather the results. A group of threads serves one peer; groups
+ * reduce_across_groups where the own chunk is reduced, over shared memory, and each sends the
+ * result to its own peer. In place the chunk is in shared memory, or in the same thread's
+ * registers, before it is overwritten.
  */
-#ifndef GYRE_KERNELS_CUDA_EXCHANGE_LINES_CUH
-#define GYRE_KERNELS_CUDA_EXCHANGE_LINES_CUH
+#ifndef GYRE_KERNELS_CUDA_FUSED_LINES_CUH
+#define GYRE_KERNELS_CUDA_FUSED_LINES_CUH
 
-#include "kernels/cuda/fused/exchange.cuh"
+#include "kernels/cuda/fused/fused_oneshot.cuh"
 #include "kernels/cuda/protocol/ll128.cuh"
 
 /* A protocol's way to move what one thread moves at once (struct line_place). */
@@ -35,20 +36,20 @@ template <> struct line_mover<GYRE_PROTO_LL> {
     static __device__ __forceinline__ ulonglong2 load(const unsigned char *base,
                                                       const struct line_place &own)
     {
-        return {own.is_there ? load_8(base + own.data_bytes, own.n_valid) : 0, 0};
+        return {own.exists ? load_8(base + own.data_bytes, own.n_valid) : 0, 0};
     }
 
     static __device__ __forceinline__ void store(unsigned char *base, const struct line_place &own,
                                                  ulonglong2 value)
     {
-        if (own.is_there)
+        if (own.exists)
             store_8(base + own.data_bytes, value.x, own.n_valid);
     }
 
     static __device__ __forceinline__ void send(unsigned char *slot, const struct line_place &own,
                                                 ulonglong2 value, uint64_t flag)
     {
-        if (own.is_there)
+        if (own.exists)
             ll_store(slot, own.line, value.x, flag);
     }
 
@@ -57,7 +58,7 @@ template <> struct line_mover<GYRE_PROTO_LL> {
                                                       const struct line_place &own)
     {
         ulonglong2 halves = {0, 0};
-        if (own.is_there)
+        if (own.exists)
             halves = load_line(slot + (size_t)own.line * LL_LINE_BYTES);
         return halves;
     }
@@ -67,13 +68,13 @@ template <> struct line_mover<GYRE_PROTO_LL> {
                                                    const struct line_operand &in,
                                                    const struct line_place &own, ulonglong2 *value)
     {
-        if (own.is_there && !step::receive(common, in, own.line, value))
+        if (own.exists && !step::receive(common, in, own.line, value))
             return false;
         *value = {ll_data(*value), 0};
         return true;
     }
 
-    static __device__ __forceinline__ void empty(unsigned char *, const struct line_place &) {}
+    static __device__ __forceinline__ void clear(unsigned char *, const struct line_place &) {}
 };
 
 template <> struct line_mover<GYRE_PROTO_LL128> {
@@ -109,7 +110,7 @@ template <> struct line_mover<GYRE_PROTO_LL128> {
     {
         const uint32_t lane = threadIdx.x % 32;
         __syncwarp(); /* the lanes of a line store together, whatever they did before */
-        if (own.is_there)
+        if (own.exists)
             store_line(step::in_slot(slot, own, lane), value.x,
                        lane % LL128_LANES == LL128_LANES - 1 ? flag : value.y);
     }
@@ -118,7 +119,7 @@ template <> struct line_mover<GYRE_PROTO_LL128> {
                                                       const struct line_place &own)
     {
         ulonglong2 value = {0, 0};
-        if (own.is_there)
+        if (own.exists)
             value = load_line(step::in_slot(slot, own, threadIdx.x % 32));
         return value;
     }
@@ -130,17 +131,16 @@ template <> struct line_mover<GYRE_PROTO_LL128> {
         return step::receive(common, in, own, threadIdx.x % 32, value);
     }
 
-    static __device__ __forceinline__ void empty(unsigned char *slot, const struct line_place &own)
+    static __device__ __forceinline__ void clear(unsigned char *slot, const struct line_place &own)
     {
-        step::empty(slot, own, threadIdx.x % 32);
+        step::clear(slot, own, threadIdx.x % 32);
     }
 };
 
 /* The slot of that number of a FIFO whose slots of channel 0 begin at `slots`, and its flag. */
 template <int PROTO>
 static __device__ __forceinline__ struct line_operand
-exchange_slot(const struct gyre_cuda_args_exchange &args, const unsigned char *slots,
-              uint64_t number)
+fused_slot(const struct gyre_cuda_args_exchange &args, const unsigned char *slots, uint64_t number)
 {
     const struct gyre_cuda_exchange &exchange = args.exchange;
     const uint32_t slot = (uint32_t)number & (exchange.depth - 1);
@@ -159,7 +159,7 @@ static __device__ __forceinline__ ulonglong2 load_input(const struct gyre_cuda_w
     if constexpr (DTYPE == DTYPE_NONE)
         return value;
     else
-        return exchange_scale<DTYPE, OP, line_mover<PROTO>::bytes>(work, value);
+        return scale_input<DTYPE, OP, line_mover<PROTO>::bytes>(work, value);
 }
 
 /* Rounds of a chunk, the same number for all groups. */
@@ -174,7 +174,7 @@ static __device__ __forceinline__ uint32_t count_rounds(const struct exchange_en
 /* Rounds that are under way at the same time: of more than UNROLL about as many each time. Seven
  * rounds are four and three; as six and one the last one waits alone (4 H200, all-reduce of 4 MiB
  * 28.3 -> 26.0 us, reduce-scatter of 16 MiB 79.9 -> 69.6, 2026-11). */
-template <int UNROLL> static __device__ __forceinline__ uint32_t rounds_abreast(uint32_t n_rounds)
+template <int UNROLL> static __device__ __forceinline__ uint32_t rounds_in_flight(uint32_t n_rounds)
 {
     if (UNROLL < GYRE_CUDA_LONG_UNROLL || n_rounds <= UNROLL)
         return UNROLL;
@@ -224,12 +224,12 @@ static __device__ __forceinline__ void scatter_chunk(const struct gyre_cuda_args
 {
     using mover = line_mover<PROTO>;
     const struct gyre_cuda_peer &peer = args.exchange.peers[end.group];
-    const struct line_range range = exchange_range(args.work, peer.chunk, tile);
+    const struct line_range range = fused_range(args.work, peer.chunk, tile);
     const uint32_t n_rounds = count_rounds<PROTO>(end, range.n_bytes);
     const unsigned char *in = args.work.in + peer.in_offset + range.skip_bytes;
     const struct line_operand to =
-        exchange_slot<PROTO>(args, peer.to, end.sent + tile * exchange_uses(args.exchange));
-    const uint32_t n_abreast = rounds_abreast<UNROLL>(n_rounds);
+        fused_slot<PROTO>(args, peer.to, end.sent + tile * slots_per_tile(args.exchange));
+    const uint32_t n_abreast = rounds_in_flight<UNROLL>(n_rounds);
     for (uint32_t round = 0; round < n_rounds; round += n_abreast) {
         const round_places<PROTO, UNROLL> places(end, round, min(n_rounds, round + n_abreast),
                                                  range.n_bytes);
@@ -262,24 +262,25 @@ receive_lines(const struct gyre_cuda_args_exchange &args, const struct line_oper
 
 /* After what was received has gone on: nothing waits for it. */
 template <int PROTO, int UNROLL>
-static __device__ __forceinline__ void empty_lines(const struct line_operand &from,
+static __device__ __forceinline__ void clear_lines(const struct line_operand &from,
                                                    const round_places<PROTO, UNROLL> &places,
                                                    bool has_received)
 {
 #pragma unroll
     for (int k = 0; k < UNROLL && has_received && places.has(k); k++)
-        line_mover<PROTO>::empty(from.base, places[k]);
+        line_mover<PROTO>::clear(from.base, places[k]);
 }
 
 /* Received values become results, in `values`, which the first group gives with its own ones. With
- * one peer a thread has both; else all groups' meet in shared memory. They read a round's before
- * the barrier of the next one, and these are written over after it. @n_before: meetings of this
- * launch. Returns false when aborted: on all threads that meet, if one says so. */
+ * one peer a thread has both; else all groups' reduce_across_groups in shared memory. They read a
+ * round's before the barrier of the next one, and these are written over after it. @n_before:
+ * meetings of this launch. Returns false when aborted: on all threads that reduce_across_groups, if
+ * one says so. */
 template <int PROTO, int DTYPE, int OP, int UNROLL>
 static __device__ __forceinline__ bool
-meet(const struct gyre_cuda_args_exchange &args, const struct exchange_end &end, uint32_t n_before,
-     bool is_stopped, const round_places<PROTO, UNROLL> &places, const ulonglong2 *received,
-     ulonglong2 *values)
+reduce_across_groups(const struct gyre_cuda_args_exchange &args, const struct exchange_end &end,
+                     uint32_t n_before, bool is_stopped, const round_places<PROTO, UNROLL> &places,
+                     const ulonglong2 *received, ulonglong2 *values)
 {
     const int bytes = line_mover<PROTO>::bytes;
     const uint32_t n_peers = args.exchange.n_peers;
@@ -288,7 +289,7 @@ meet(const struct gyre_cuda_args_exchange &args, const struct exchange_end &end,
     if (n_peers == 1) {
 #pragma unroll
         for (int k = 0; k < UNROLL && places.has(k); k++)
-            values[k] = exchange_reduce_pair<DTYPE, OP, bytes>(args, values[k], received[k]);
+            values[k] = reduce_pair<DTYPE, OP, bytes>(args, values[k], received[k]);
         return !is_stopped;
     }
 #pragma unroll
@@ -302,7 +303,7 @@ meet(const struct gyre_cuda_args_exchange &args, const struct exchange_end &end,
 #pragma unroll
     for (int k = 0; k < UNROLL && places.has(k); k++) {
         const ulonglong2 *of_place = shared + k * n_values;
-        values[k] = exchange_reduce<DTYPE, OP, bytes>(
+        values[k] = reduce_in_order<DTYPE, OP, bytes>(
             args, of_place[n_peers * end.n_lanes],
             [&](uint32_t i) { return of_place[i * end.n_lanes]; });
     }
@@ -314,20 +315,20 @@ meet(const struct gyre_cuda_args_exchange &args, const struct exchange_end &end,
 template <int PROTO, int DTYPE, int OP, int UNROLL>
 static __device__ __forceinline__ bool finish_chunk(const struct gyre_cuda_args_exchange &args,
                                                     const struct exchange_end &end, uint32_t tile,
-                                                    bool is_stopped, uint32_t *n_meetings)
+                                                    bool is_stopped, uint32_t *n_reductions)
 {
     using mover = line_mover<PROTO>;
     const struct gyre_cuda_exchange &exchange = args.exchange;
     const struct gyre_cuda_peer &peer = exchange.peers[end.group];
-    const struct line_range range = exchange_range(args.work, exchange.own_chunk, tile);
+    const struct line_range range = fused_range(args.work, exchange.own_chunk, tile);
     const uint32_t n_rounds = count_rounds<PROTO>(end, range.n_bytes);
     const unsigned char *in = args.work.in + exchange.own_offset + range.skip_bytes;
     unsigned char *out = args.work.out + exchange.own_out_offset + range.skip_bytes;
-    const uint32_t n_before = tile * exchange_uses(exchange);
-    const struct line_operand from = exchange_slot<PROTO>(args, peer.from, end.received + n_before);
+    const uint32_t n_before = tile * slots_per_tile(exchange);
+    const struct line_operand from = fused_slot<PROTO>(args, peer.from, end.received + n_before);
     const struct line_operand to =
-        exchange_slot<PROTO>(args, peer.to, end.sent + n_before + exchange.reduces);
-    const uint32_t n_abreast = rounds_abreast<UNROLL>(n_rounds);
+        fused_slot<PROTO>(args, peer.to, end.sent + n_before + exchange.reduces);
+    const uint32_t n_abreast = rounds_in_flight<UNROLL>(n_rounds);
     for (uint32_t round = 0; round < n_rounds; round += n_abreast) {
         const round_places<PROTO, UNROLL> places(end, round, min(n_rounds, round + n_abreast),
                                                  range.n_bytes);
@@ -339,12 +340,12 @@ static __device__ __forceinline__ bool finish_chunk(const struct gyre_cuda_args_
         if constexpr (DTYPE != DTYPE_NONE) {
             ulonglong2 received[UNROLL];
             is_stopped = is_stopped || !receive_lines<PROTO, UNROLL>(args, from, places, received);
-            if (!meet<PROTO, DTYPE, OP, UNROLL>(args, end, *n_meetings, is_stopped, places,
-                                                received, values))
+            if (!reduce_across_groups<PROTO, DTYPE, OP, UNROLL>(
+                    args, end, *n_reductions, is_stopped, places, received, values))
                 return false;
             if (UNROLL == GYRE_CUDA_UNROLL) /* what takes long must not hold room for two */
-                exchange_invite(*n_meetings);
-            (*n_meetings)++;
+                allow_dependent_after_wait(*n_reductions);
+            (*n_reductions)++;
         }
 #pragma unroll
         for (int k = 0; k < UNROLL && places.has(k); k++) {
@@ -353,7 +354,7 @@ static __device__ __forceinline__ bool finish_chunk(const struct gyre_cuda_args_
             if (end.group == 0)
                 mover::store(out, places[k], values[k]);
         }
-        empty_lines<PROTO, UNROLL>(from, places, DTYPE != DTYPE_NONE);
+        clear_lines<PROTO, UNROLL>(from, places, DTYPE != DTYPE_NONE);
     }
     return true;
 }
@@ -366,12 +367,12 @@ static __device__ __forceinline__ bool gather_chunk(const struct gyre_cuda_args_
     using mover = line_mover<PROTO>;
     const struct gyre_cuda_exchange &exchange = args.exchange;
     const struct gyre_cuda_peer &peer = exchange.peers[end.group];
-    const struct line_range range = exchange_range(args.work, peer.chunk, tile);
+    const struct line_range range = fused_range(args.work, peer.chunk, tile);
     const uint32_t n_rounds = count_rounds<PROTO>(end, range.n_bytes);
     unsigned char *out = args.work.out + peer.out_offset + range.skip_bytes;
-    const struct line_operand from = exchange_slot<PROTO>(
-        args, peer.from, end.received + tile * exchange_uses(exchange) + exchange.reduces);
-    const uint32_t n_abreast = rounds_abreast<UNROLL>(n_rounds);
+    const struct line_operand from = fused_slot<PROTO>(
+        args, peer.from, end.received + tile * slots_per_tile(exchange) + exchange.reduces);
+    const uint32_t n_abreast = rounds_in_flight<UNROLL>(n_rounds);
     for (uint32_t round = 0; round < n_rounds; round += n_abreast) {
         const round_places<PROTO, UNROLL> places(end, round, min(n_rounds, round + n_abreast),
                                                  range.n_bytes);
@@ -380,11 +381,11 @@ static __device__ __forceinline__ bool gather_chunk(const struct gyre_cuda_args_
             return false;
         if (tile + 1 == args.work.split.n_tiles &&
             (exchange.n_peers == 1 || exchange.reduces != 0)) /* little is left */
-            exchange_invite(round);
+            allow_dependent_after_wait(round);
 #pragma unroll
         for (int k = 0; k < UNROLL && places.has(k); k++)
             mover::store(out, places[k], values[k]);
-        empty_lines<PROTO, UNROLL>(from, places, true);
+        clear_lines<PROTO, UNROLL>(from, places, true);
     }
     return true;
 }
@@ -395,35 +396,35 @@ static __device__ __forceinline__ void clean_slots(const struct gyre_cuda_args_e
 {
     const struct gyre_cuda_exchange &exchange = args.exchange;
     const struct gyre_cuda_peer &peer = exchange.peers[end.group];
-    const uint32_t n_uses = exchange_uses(exchange);
+    const uint32_t n_uses = slots_per_tile(exchange);
     for (uint32_t use = 0; use < n_uses; use++) {
         const uint64_t number = end.sent + tile * n_uses + use;
         if (!gyre_cuda_ll_cleans(number, exchange.depth))
             continue;
         const uint32_t chunk = use < exchange.reduces ? peer.chunk : exchange.own_chunk;
-        const uint32_t n_bytes = exchange_range(args.work, chunk, tile).n_bytes;
-        const struct line_operand to = exchange_slot<GYRE_PROTO_LL>(args, peer.to, number);
-        exchange_clean(to.base, (n_bytes + LL_DATA_BYTES - 1) / LL_DATA_BYTES + end.lane,
-                       end.n_lanes, args.common.slot_bytes / LL_LINE_BYTES, to.flag);
+        const uint32_t n_bytes = fused_range(args.work, chunk, tile).n_bytes;
+        const struct line_operand to = fused_slot<GYRE_PROTO_LL>(args, peer.to, number);
+        clean_lines(to.base, (n_bytes + LL_DATA_BYTES - 1) / LL_DATA_BYTES + end.lane, end.n_lanes,
+                    args.common.slot_bytes / LL_LINE_BYTES, to.flag);
     }
 }
 
 /* Phase by phase, each of all tiles: what one waits for is on its way since the one before. */
 template <int PROTO, int DTYPE, int OP, int UNROLL>
-static __device__ __forceinline__ void run_exchange(const struct gyre_cuda_args_exchange &args,
-                                                    const struct exchange_end &end, bool is_stopped)
+static __device__ __forceinline__ void run_phases(const struct gyre_cuda_args_exchange &args,
+                                                  const struct exchange_end &end, bool is_stopped)
 {
     const uint32_t n_tiles = args.work.split.n_tiles;
-    uint32_t n_meetings = 0;
+    uint32_t n_reductions = 0;
     for (uint32_t tile = 0; DTYPE != DTYPE_NONE && tile < n_tiles && !is_stopped; tile++)
         scatter_chunk<PROTO, DTYPE, OP, UNROLL>(args, end, tile);
     if (DTYPE != DTYPE_NONE)
-        announce_turn(args.common, end.turn);
+        announce_launch(args.common, end.sequence);
     for (uint32_t tile = 0; (DTYPE != DTYPE_NONE || !is_stopped) && tile < n_tiles; tile++)
-        if (!finish_chunk<PROTO, DTYPE, OP, UNROLL>(args, end, tile, is_stopped, &n_meetings))
+        if (!finish_chunk<PROTO, DTYPE, OP, UNROLL>(args, end, tile, is_stopped, &n_reductions))
             return;
     if (DTYPE == DTYPE_NONE) { /* so far it only sent */
-        announce_turn(args.common, end.turn);
+        announce_launch(args.common, end.sequence);
         if (is_stopped)
             return;
     }
@@ -439,13 +440,13 @@ template <int PROTO, int DTYPE, int OP, int UNROLL>
 __global__ void __launch_bounds__(GYRE_CUDA_EXCHANGE_THREADS, 1)
     exchange_lines(const __grid_constant__ struct gyre_cuda_args_exchange args)
 {
-    const uint32_t n_slots = exchange_uses(args.exchange) * args.work.split.n_tiles;
+    const uint32_t n_slots = slots_per_tile(args.exchange) * args.work.split.n_tiles;
     struct exchange_end end;
     const bool is_aborted = exchange_open(args, &end);
     bool is_stopped = is_aborted || !exchange_await(args, end, n_slots);
     /* Warps stay together (LL128). */
     is_stopped = __any_sync(0xffffffffU, is_stopped) != 0;
-    run_exchange<PROTO, DTYPE, OP, UNROLL>(args, end, is_stopped);
+    run_phases<PROTO, DTYPE, OP, UNROLL>(args, end, is_stopped);
     exchange_close(args, end, n_slots);
 }
 

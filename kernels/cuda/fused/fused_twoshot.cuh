@@ -10,11 +10,11 @@
  * what they placed, another one fences and publishes. What is not a peer's is loaded before the
  * wait.
  */
-#ifndef GYRE_KERNELS_CUDA_EXCHANGE_TWOSHOT_CUH
-#define GYRE_KERNELS_CUDA_EXCHANGE_TWOSHOT_CUH
+#ifndef GYRE_KERNELS_CUDA_FUSED_TWOSHOT_CUH
+#define GYRE_KERNELS_CUDA_FUSED_TWOSHOT_CUH
 
 #include "kernels/cuda/protocol/simple.cuh"
-#include "kernels/cuda/protocol/simple_ends.cuh"
+#include "kernels/cuda/fused/simple_fifos.cuh"
 
 #define TWOSHOT_READY 1 /* barriers, to 6: waiter arrives, movers sync */
 #define TWOSHOT_DONE  7 /* to 12: movers arrive, poster syncs */
@@ -82,7 +82,7 @@ template <int DTYPE, int PEERS, bool IS_PLACED> struct twoshot_run {
 
     __device__ __forceinline__ struct line_range range_of(uint32_t chunk, uint32_t tile) const
     {
-        return exchange_range_of(work, share, chunk, tile);
+        return fused_range_of(work, share, chunk, tile);
     }
 
     __device__ __forceinline__ int n_barrier() const
@@ -154,7 +154,7 @@ template <int DTYPE, int PEERS, bool IS_PLACED> struct twoshot_run {
         for (int k = 0; k < PEERS && has(k); k++)
             memcpy(&values[k], &received[k][u], 16);
         memcpy(&value, &own, 16);
-        value = exchange_reduce_turned<DTYPE, PEERS, false>(args, value, values);
+        value = reduce_rotated<DTYPE, PEERS, false>(args, value, values);
         memcpy(&result, &value, 16);
         return result;
     }
@@ -292,7 +292,7 @@ template <int DTYPE, int PEERS, bool IS_PLACED> struct twoshot_run {
             if (is_stopped)
                 return false;
             if (k == 0 && i == n_tiles) /* all peers' blocks have begun */
-                invite_next_launch();
+                allow_dependent_launch();
         }
         return !IS_PLACED || !serves || await_placed(peer, k);
     }
@@ -347,20 +347,20 @@ static __global__ void __launch_bounds__(GYRE_CUDA_EXCHANGE_THREADS + SERVICE_TH
         ends = twoshot_ends_find<IS_PLACED>(args, peer);
     }
     await_last_launch();
-    const uint32_t channel = take_seat(args.common);
-    if (channel == NO_SEAT) {
-        end_without_seat(args.common);
+    const uint32_t channel = place_block(args.common);
+    if (channel == NO_PLACEMENT) {
+        end_unplaced_block(args.common);
         return;
     }
     const struct twoshot_run<DTYPE, PEERS, IS_PLACED> launch(args, channel, &shared);
-    const uint64_t turn = take_turn(args.common);
+    const uint64_t sequence = begin_launch(args.common);
     if (!has_channel && serves) {
         peer = simple_peer_find(args, channel, k);
         ends = twoshot_ends_find<IS_PLACED>(args, peer);
     }
     if (serves)
         simple_peer_count(args, &peer);
-    announce_turn(args.common, turn);
+    announce_launch(args.common, sequence);
     bool is_complete = true;
     if (!is_service)
         launch.move();
@@ -371,12 +371,12 @@ static __global__ void __launch_bounds__(GYRE_CUDA_EXCHANGE_THREADS + SERVICE_TH
         launch.post(peer, k);
     is_complete = __syncthreads_and(is_complete) != 0;
     if (threadIdx.x == 0)
-        invite_next_launch();
+        allow_dependent_launch();
     if (IS_PLACED && is_complete && posts)
         simple_give_back(peer, 2 * launch.n_tiles);
     if (waits && serves)
         simple_close(args, peer, 2 * launch.n_tiles);
-    end_turn(args.common, turn, channel);
+    end_launch(args.common, sequence, channel);
 }
 
 #endif

@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Exchanges as one macro-step: programs in which a rank sends chunks of IN to its peers, reduces
- * what they sent and its own chunk in the program's order, and may send the result to all and
- * receive theirs; in as few tiles as the FIFOs take without new credit. It moves the same slots and
- * gives the same bits as the steps would (a peer may well run them one by one), but everything that
- * the steps would look up stands in the kernel's parameters, and a thread waits for nothing but its
- * own lines.
+ * What the fused kernels share, and the one-shot all-reduce in protocol LL.
  *
- * Here the one-shot in protocol LL, whose code is short, since small messages pay for every
- * instruction that is fetched: a group of threads serves one peer, sends to it and receives from
- * it, and the first group reduces what all groups received, in shared memory.
- * exchange_lines.cuh has the other exchanges, exchange_lamport.cuh those in LAMPORT,
- * exchange_placed.cuh and exchange_twoshot.cuh those in SIMPLE.
+ * A fused kernel runs a whole program: a rank sends chunks of IN to its peers, reduces the chunks
+ * that it receives and its own chunk in the program's order, and may send the result to all peers
+ * and receive their results. The kernel moves the same slots and gives the same bits as the
+ * program's steps, so a peer may run the steps in the interpreter. It is faster because the host
+ * resolved every operand into the kernel's parameters, and a thread waits only for its own lines.
+ *
+ * The one-shot kernel is short because small messages pay for every instruction that is fetched.
+ * A group of threads serves one peer: it sends to this peer and receives from it. The first group
+ * reduces the values of all groups in shared memory.
  */
-#ifndef GYRE_KERNELS_CUDA_EXCHANGE_CUH
-#define GYRE_KERNELS_CUDA_EXCHANGE_CUH
+#ifndef GYRE_KERNELS_CUDA_FUSED_ONESHOT_CUH
+#define GYRE_KERNELS_CUDA_FUSED_ONESHOT_CUH
 
 #include "kernels/cuda/protocol/ll.cuh"
 
@@ -25,33 +24,33 @@ struct line_range {
 };
 
 static __device__ __forceinline__ struct line_range
-exchange_range_of(const struct gyre_cuda_work &work, const struct gyre_cuda_share &share,
-                  uint32_t chunk, uint32_t tile)
+fused_range_of(const struct gyre_cuda_work &work, const struct gyre_cuda_share &share,
+               uint32_t chunk, uint32_t tile)
 {
     const struct gyre_range range = gyre_cuda_tile_range(&share, chunk, tile);
     return {range.first_elem * work.elem_bytes, (uint32_t)range.n_elems * work.elem_bytes};
 }
 
 /* Where blocks have the channels' numbers. */
-static __device__ __forceinline__ struct line_range
-exchange_range(const struct gyre_cuda_work &work, uint32_t chunk, uint32_t tile)
+static __device__ __forceinline__ struct line_range fused_range(const struct gyre_cuda_work &work,
+                                                                uint32_t chunk, uint32_t tile)
 {
-    return exchange_range_of(work, gyre_cuda_share_make(&work.split, blockIdx.x), chunk, tile);
+    return fused_range_of(work, gyre_cuda_share_make(&work.split, blockIdx.x), chunk, tile);
 }
 
 /* One thread's ends: of the peer that its group serves. */
 struct exchange_end {
     uint64_t sent; /* slots before this launch */
     uint64_t received;
-    uint64_t head; /* credit: the last value seen */
-    uint64_t turn; /* turn.cuh */
+    uint64_t head;     /* credit: the last value seen */
+    uint64_t sequence; /* launch_sequence.cuh */
     uint32_t group;
     uint32_t lane; /* in the group */
     uint32_t n_lanes;
 };
 
 /* Slots of each connection in a tile. */
-static __device__ __forceinline__ uint32_t exchange_uses(const struct gyre_cuda_exchange &exchange)
+static __device__ __forceinline__ uint32_t slots_per_tile(const struct gyre_cuda_exchange &exchange)
 {
     return (uint32_t)exchange.reduces + exchange.gathers;
 }
@@ -71,7 +70,7 @@ static __device__ __forceinline__ bool exchange_open(const struct gyre_cuda_args
     }
     const struct gyre_cuda_peer &peer = exchange.peers[end->group];
     await_last_launch();
-    end->turn = take_turn(args.common);
+    end->sequence = begin_launch(args.common);
     const uint32_t is_aborted = load_relaxed_sys(&args.common.control->is_aborted);
     end->sent = args.common.counters[peer.send_end + skip];
     end->received = args.common.counters[peer.recv_end + skip];
@@ -96,7 +95,7 @@ static __device__ __forceinline__ bool exchange_await(const struct gyre_cuda_arg
         store_relaxed_sys((uint64_t *)((unsigned char *)peer.posted + skip), end.received);
     while ((int64_t)(head + exchange.depth - (end.sent + n_slots)) < 0) {
         if (n_polls == 0)
-            announce_turn(args.common, end.turn);
+            announce_launch(args.common, end.sequence);
         if (must_stop(args.common, n_polls))
             return false;
         head = load_relaxed_sys(word);
@@ -113,26 +112,26 @@ static __device__ __forceinline__ void exchange_close(const struct gyre_cuda_arg
     const uint32_t skip = blockIdx.x * args.work.channel_stride;
     __syncthreads();
     if (threadIdx.x == 0)
-        invite_next_launch();
+        allow_dependent_launch();
     if (end.lane == 0) {
         args.common.counters[peer.send_end + skip] = end.sent + n_slots;
         args.common.counters[peer.recv_end + skip] = end.received + n_slots;
     }
-    end_turn(args.common, end.turn, blockIdx.x);
+    end_launch(args.common, end.sequence, blockIdx.x);
 }
 
 /* After a thread's first wait. With one peer, that peer's block has begun then; with more, all
  * threads must have met, so that all peers' blocks have. From then on this launch ends without room
  * for anything else, and the next one may take its place beside it. */
-static __device__ __forceinline__ void exchange_invite(uint32_t n_waits_before)
+static __device__ __forceinline__ void allow_dependent_after_wait(uint32_t n_waits_before)
 {
     if (threadIdx.x == 0 && n_waits_before == 0)
-        invite_next_launch();
+        allow_dependent_launch();
 }
 
 /* Lines `first`, `first` + `stride`, ... of a slot. */
-static __device__ __noinline__ void exchange_clean(unsigned char *slot, uint32_t first,
-                                                   uint32_t stride, uint32_t n_all, uint64_t flag)
+static __device__ __noinline__ void clean_lines(unsigned char *slot, uint32_t first,
+                                                uint32_t stride, uint32_t n_all, uint64_t flag)
 {
     for (uint32_t at = first; at < n_all; at += stride)
         ll_store(slot, at, 0, flag);
@@ -140,8 +139,7 @@ static __device__ __noinline__ void exchange_clean(unsigned char *slot, uint32_t
 
 /* What a thread moves at once, BYTES of it, multiplied if the operation asks. */
 template <int DTYPE, int OP, int BYTES, class VALUE>
-static __device__ __forceinline__ VALUE exchange_scale(const struct gyre_cuda_work &work,
-                                                       VALUE value)
+static __device__ __forceinline__ VALUE scale_input(const struct gyre_cuda_work &work, VALUE value)
 {
     if (work.premultiply != 0) {
         reducer<DTYPE, OP, BYTES> scaled;
@@ -156,8 +154,8 @@ static __device__ __forceinline__ VALUE exchange_scale(const struct gyre_cuda_wo
 
 /* With one peer, in few instructions. */
 template <int DTYPE, int OP, int BYTES, class VALUE>
-static __device__ __forceinline__ VALUE
-exchange_reduce_pair(const struct gyre_cuda_args_exchange &args, VALUE own, VALUE received)
+static __device__ __forceinline__ VALUE reduce_pair(const struct gyre_cuda_args_exchange &args,
+                                                    VALUE own, VALUE received)
 {
     const bool is_first = args.exchange.own_place == 0;
     const VALUE first = is_first ? own : received, second = is_first ? received : own;
@@ -176,7 +174,7 @@ exchange_reduce_pair(const struct gyre_cuda_args_exchange &args, VALUE own, VALU
 /* In the program's order: `own_place` peers, the own value, the other peers. @received(i): the i-th
  * peer's. */
 template <int DTYPE, int OP, int BYTES, class VALUE, class RECEIVED>
-static __device__ __forceinline__ VALUE exchange_reduce(const struct gyre_cuda_args_exchange &args,
+static __device__ __forceinline__ VALUE reduce_in_order(const struct gyre_cuda_args_exchange &args,
                                                         VALUE own, const RECEIVED &received)
 {
     const uint32_t place = args.exchange.own_place;
@@ -198,17 +196,17 @@ static __device__ __forceinline__ VALUE exchange_reduce(const struct gyre_cuda_a
 }
 
 /* A sum of 16 bytes, likewise, of peers that stand from the next rank on: the i-th in the program's
- * order is the j-th here. Up to PEERS of them; IS_PLAIN: exactly so many, and nothing is divided.
+ * order is the j-th here. Up to PEERS of them; EXACT_FIT: exactly so many, and nothing is divided.
  */
-template <int DTYPE, int PEERS, bool IS_PLAIN>
-static __device__ __forceinline__ ulonglong2 exchange_reduce_turned(
+template <int DTYPE, int PEERS, bool EXACT_FIT>
+static __device__ __forceinline__ ulonglong2 reduce_rotated(
     const struct gyre_cuda_args_exchange &args, ulonglong2 own, const ulonglong2 *received)
 {
     if constexpr (PEERS == 1) {
-        return exchange_reduce_pair<DTYPE, GYRE_SUM, 16>(args, own, received[0]);
+        return reduce_pair<DTYPE, GYRE_SUM, 16>(args, own, received[0]);
     } else {
         const uint32_t place = args.exchange.own_place;
-        const uint32_t n_peers = IS_PLAIN ? PEERS : args.exchange.n_peers;
+        const uint32_t n_peers = EXACT_FIT ? PEERS : args.exchange.n_peers;
         reducer<DTYPE, GYRE_SUM, 16> result;
         pack<16> words;
 #pragma unroll
@@ -227,25 +225,25 @@ static __device__ __forceinline__ ulonglong2 exchange_reduce_turned(
             else
                 result.add(words, false, 0);
         }
-        words = result.end(IS_PLAIN ? 1 : args.work.divisor);
+        words = result.end(EXACT_FIT ? 1 : args.work.divisor);
         memcpy(&own, &words, 16);
         return own;
     }
 }
 
 template <int DTYPE, int OP>
-static __device__ __forceinline__ uint64_t exchange_load(const struct gyre_cuda_work &work,
+static __device__ __forceinline__ uint64_t load_ll_input(const struct gyre_cuda_work &work,
                                                          const unsigned char *from,
                                                          uint32_t n_valid)
 {
-    return exchange_scale<DTYPE, OP, LL_DATA_BYTES>(work, load_8(from, n_valid));
+    return scale_input<DTYPE, OP, LL_DATA_BYTES>(work, load_8(from, n_valid));
 }
 
 /* All lines of this thread: sends, then receives. */
 template <int DTYPE, int OP>
-static __device__ __forceinline__ void exchange_run(const struct gyre_cuda_args_exchange &args,
-                                                    const struct line_range &range,
-                                                    const struct exchange_end &end, bool is_aborted)
+static __device__ __forceinline__ void run_oneshot(const struct gyre_cuda_args_exchange &args,
+                                                   const struct line_range &range,
+                                                   const struct exchange_end &end, bool is_aborted)
 {
     const struct gyre_cuda_exchange &exchange = args.exchange;
     const struct gyre_cuda_work &work = args.work;
@@ -257,10 +255,10 @@ static __device__ __forceinline__ void exchange_run(const struct gyre_cuda_args_
     uint64_t own = 0, value = 0;
     if (end.lane < n_lines) { /* on its way while credit is looked at */
         const uint32_t skip = end.lane * LL_DATA_BYTES;
-        value = exchange_load<DTYPE, OP>(work, in + peer.in_offset + skip, n_bytes - skip);
+        value = load_ll_input<DTYPE, OP>(work, in + peer.in_offset + skip, n_bytes - skip);
         own = peer.in_offset == exchange.own_offset || end.group != 0
                   ? value
-                  : exchange_load<DTYPE, OP>(work, in + exchange.own_offset + skip, n_bytes - skip);
+                  : load_ll_input<DTYPE, OP>(work, in + exchange.own_offset + skip, n_bytes - skip);
     }
     const uint32_t mask = exchange.depth - 1;
     const size_t slots_skip = (size_t)blockIdx.x * exchange.slots_stride;
@@ -275,10 +273,10 @@ static __device__ __forceinline__ void exchange_run(const struct gyre_cuda_args_
         const uint32_t next = (at + end.n_lanes) * LL_DATA_BYTES;
         const uint64_t now = value;
         if (next < n_bytes)
-            value = exchange_load<DTYPE, OP>(work, in + peer.in_offset + next, n_bytes - next);
+            value = load_ll_input<DTYPE, OP>(work, in + peer.in_offset + next, n_bytes - next);
         ll_store(to, at, now, send_flag);
     }
-    announce_turn(args.common, end.turn);
+    announce_launch(args.common, end.sequence);
     const bool is_pair = exchange.n_peers == 1;
     for (uint32_t first = 0, round = 0; first < n_lines; first += end.n_lanes, round++) {
         const uint32_t at = first + end.lane, skip = at * LL_DATA_BYTES;
@@ -287,7 +285,7 @@ static __device__ __forceinline__ void exchange_run(const struct gyre_cuda_args_
         if (at < n_lines && !is_stopped) {
             uint32_t n_polls = 0;
             ulonglong2 halves = load_line(from + (size_t)at * LL_LINE_BYTES);
-            while (!ll_is_there(halves, recv_flag) && !is_stopped) {
+            while (!ll_has_arrived(halves, recv_flag) && !is_stopped) {
                 is_stopped = must_stop(args.common, n_polls);
                 halves = load_line(from + (size_t)at * LL_LINE_BYTES);
             }
@@ -302,21 +300,21 @@ static __device__ __forceinline__ void exchange_run(const struct gyre_cuda_args_
         }
         if (is_stopped)
             return;
-        exchange_invite(round);
+        allow_dependent_after_wait(round);
         if (end.group != 0 || at >= n_lines)
             continue;
         const uint64_t result =
-            is_pair ? exchange_reduce_pair<DTYPE, OP, LL_DATA_BYTES>(args, own, data)
-                    : exchange_reduce<DTYPE, OP, LL_DATA_BYTES>(
+            is_pair ? reduce_pair<DTYPE, OP, LL_DATA_BYTES>(args, own, data)
+                    : reduce_in_order<DTYPE, OP, LL_DATA_BYTES>(
                           args, own, [&](uint32_t i) { return shared[i * end.n_lanes]; });
         store_8(out + skip, result, n_bytes - skip);
         const uint32_t next = skip + end.n_lanes * LL_DATA_BYTES;
         if (next < n_bytes)
-            own = exchange_load<DTYPE, OP>(work, in + exchange.own_offset + next, n_bytes - next);
+            own = load_ll_input<DTYPE, OP>(work, in + exchange.own_offset + next, n_bytes - next);
     }
     if (gyre_cuda_ll_cleans(end.sent, exchange.depth))
-        exchange_clean(to, n_lines + end.lane, end.n_lanes, args.common.slot_bytes / LL_LINE_BYTES,
-                       send_flag);
+        clean_lines(to, n_lines + end.lane, end.n_lanes, args.common.slot_bytes / LL_LINE_BYTES,
+                    send_flag);
 }
 
 template <int DTYPE, int OP>
@@ -324,10 +322,10 @@ __global__ void __launch_bounds__(GYRE_CUDA_EXCHANGE_THREADS, 1)
     exchange_ll(const __grid_constant__ struct gyre_cuda_args_exchange args)
 {
     /* Found before the launch before this one is over. */
-    const struct line_range range = exchange_range(args.work, 0, 0);
+    const struct line_range range = fused_range(args.work, 0, 0);
     struct exchange_end end;
     const bool is_aborted = exchange_open(args, &end);
-    exchange_run<DTYPE, OP>(args, range, end, is_aborted);
+    run_oneshot<DTYPE, OP>(args, range, end, is_aborted);
     exchange_close(args, end, 1);
 }
 

@@ -77,8 +77,8 @@ static __global__ void __launch_bounds__(GYRE_CUDA_GATE_THREADS)
     gate(const __grid_constant__ struct gyre_cuda_args_gate args)
 {
     const struct gyre_cuda_common &common = args.common;
-    const uint64_t turn = take_turn(common);
-    announce_turn(common, turn);
+    const uint64_t sequence = begin_launch(common);
+    announce_launch(common, sequence);
     bool goes_on = load_relaxed_sys(&common.control->is_aborted) == 0;
     for (uint32_t i = threadIdx.x; i < args.n_entries && goes_on; i += blockDim.x)
         post(args, args.entries[i]);
@@ -88,7 +88,7 @@ static __global__ void __launch_bounds__(GYRE_CUDA_GATE_THREADS)
     for (uint32_t i = threadIdx.x; i < args.n_entries; i += blockDim.x)
         if ((args.entries[i].acts & GYRE_CUDA_GATE_COUNT) != 0)
             common.counters[args.entries[i].index] += args.entries[i].slot;
-    end_turn(common, turn, 0);
+    end_launch(common, sequence, 0);
 }
 
 /* A copy within this GPU's memory: a copy engine that also does this has less left for the peers.
