@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One block: which worker of which channel of which work it is, its connections and steps in
- * shared memory, and what it leaves behind for the next launch.
+ * One block of the interpreter: the worker, channel and work that it runs, its connections and
+ * steps in shared memory, and the counters that it leaves for the next launch.
  */
 #ifndef GYRE_KERNELS_CUDA_BLOCK_CUH
 #define GYRE_KERNELS_CUDA_BLOCK_CUH
 
-#include "kernels/cuda/device/launch_sequence.cuh"
+#include "kernels/cuda/device/fifo.cuh"
 
 /* A FIFO end of this worker; in shared memory. */
 struct connection {
@@ -163,18 +163,6 @@ template <int PROTO> static __device__ __forceinline__ void close_block(const st
     end_launch(common, block.sequence, block.number);
 }
 
-/* A slot of another call: say whose, then wait for the abort that follows. */
-static __device__ __noinline__ void report_mismatch(const struct gyre_cuda_common &common,
-                                                    uint32_t index)
-{
-    uint32_t n_polls = 0;
-    uint64_t *mismatch = &common.board->mismatch;
-    if (load_relaxed_sys(mismatch) == 0)
-        store_relaxed_sys(mismatch, (uint64_t)(index / common.ends_per_rank) + 1);
-    while (!must_stop(common, n_polls))
-        ;
-}
-
 /* How many of its FIFO's slots this launch moves before the one of that tile and use. Of the tiles
  * that go side by side, the first use of each comes before the second of any. */
 static __device__ __forceinline__ uint32_t slots_before(const struct block &block,
@@ -190,7 +178,7 @@ static __device__ __forceinline__ uint32_t slots_before(const struct block &bloc
     return first * own->n_uses + use * n_side + place;
 }
 
-/* Of the slot that comes so many after the launch's first one. */
+/* Ring index of the launch's slot number `n_before`, counted from 0. */
 static __device__ __forceinline__ uint32_t slot_index(const struct connection *own,
                                                       uint32_t n_before)
 {

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Blocks on chosen multiprocessors. The first n blocks of a launch are put on multiprocessors of
- * few clusters (GPCs), which share what a cluster can send; all have the same to move, and the
- * slowest decides. Multiprocessors 0 to n - 1 lie in all clusters alike: broadcast of 1 GiB by 16,
- * 32 and 64 blocks 330, 326 and 358 GB/s as they come, 366, 371 and 370 there (bench_cuda_exec, 2
- * H200, 2026-11). So there is a block for every multiprocessor, and those that are on one of the
- * first n have a seat.
+ * Block placement: SIMPLE's blocks run on chosen multiprocessors. The first blocks of a launch are
+ * put on multiprocessors of few clusters (GPCs). The multiprocessors of a cluster share what the
+ * cluster can send, and all blocks have the same number of bytes to move, so the slowest cluster
+ * decides. Multiprocessors 0 to n - 1 are spread evenly over all clusters. Therefore a launch has
+ * one block for every multiprocessor, and the blocks on the first n multiprocessors are the ones
+ * that work.
  *
- * Which block gets where is not promised. One whose seat is taken, or that has none, waits a moment
- * for the others and leaves; but no more blocks leave than there are too many, and the rest take
- * the seats that are left. Nobody waits for a block that has not begun.
+ * CUDA does not promise on which multiprocessor a block runs. A block whose place is taken, or that
+ * has no place, waits a moment for the other blocks and then leaves. At most as many blocks leave
+ * as there are too many; the remaining blocks take the places that are left. No block waits for a
+ * block that has not begun.
  */
 #ifndef GYRE_KERNELS_CUDA_BLOCK_PLACEMENT_CUH
 #define GYRE_KERNELS_CUDA_BLOCK_PLACEMENT_CUH
@@ -47,7 +48,7 @@ static __device__ __noinline__ uint32_t find_placement(struct gyre_cuda_seats *s
         ;
     if (atomicAdd(&seats->n_leaving, 1U) < n_blocks - n_seats)
         return NO_PLACEMENT;
-    /* As many blocks are left as seats. */
+    /* As many blocks are left as places. */
     uint32_t place = 0;
     while (!claim_placement(seats, place % n_seats))
         place++;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Bulk stores of zeros: one thread has many bytes overwritten, beside what the threads load and
- * store themselves (PTX ISA, cp.async.bulk). GPUs from sm_90 on.
+ * Bulk stores of zeros: one thread has many bytes overwritten by the copy hardware while the other
+ * threads load and store (PTX ISA, cp.async.bulk). GPUs from sm_90 on have them.
  */
 #ifndef GYRE_KERNELS_CUDA_BULK_CUH
 #define GYRE_KERNELS_CUDA_BULK_CUH

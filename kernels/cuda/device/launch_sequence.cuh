@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How the host learns which launches began and which are over, replays of graphs included. A block
- * takes a number when it begins, while its counters are on their way too. Blocks end in any order;
- * to ask which one is the last is a trip to memory and back, 0.35 us of the 3 to 8 that a short
- * call takes. So blocks of the line protocols report each its own end to the host
- * (gyre_cuda_board). While much is under way on links such reports take longer, of 64 blocks up to
- * 1.4 us: of SIMPLE's blocks the last one reports for all, those without a seat
- * (block_placement.cuh) too: what is reported as over does not run any more. (2 H200, 2026-11.)
+ * The launch sequence: how the host learns which launches have begun and which have ended, replays
+ * of graphs included. A block takes its number in the sequence when it begins, while it loads its
+ * counters. Blocks end in any order, and to find out which block is the last takes a round trip to
+ * memory, which is long beside a short call. So each block of the line protocols reports its own
+ * end to the host (struct gyre_cuda_board). When links are busy, such reports are slow: in SIMPLE
+ * the last block reports for all blocks, also for those that block_placement.cuh sent away, so a
+ * block that is reported as over no longer runs.
  *
- * One thread of each block does all of it, the last one: the first ones have more to do.
+ * The last thread of each block does all of this, because the first threads have more to do.
  */
 #ifndef GYRE_KERNELS_CUDA_LAUNCH_SEQUENCE_CUH
 #define GYRE_KERNELS_CUDA_LAUNCH_SEQUENCE_CUH
@@ -43,7 +43,7 @@ static __device__ __forceinline__ void announce_launch(const struct gyre_cuda_co
                           gyre_cuda_begun_word(&common, sequence >> GYRE_CUDA_TURN_SHIFT));
 }
 
-/* SIMPLE: counts a block that ends, and clears the seats if it is the last one of all. */
+/* SIMPLE: counts a block that ends, and clears the placements if it is the last one of all. */
 static __device__ __forceinline__ bool is_last_to_end(const struct gyre_cuda_common &common)
 {
     const uint32_t last = common.n_blocks - 1;
@@ -62,7 +62,7 @@ static __device__ __forceinline__ void end_launch(const struct gyre_cuda_common 
     if (common.n_works == 0 || !reports_progress())
         return;
     if (n_begun_before(sequence) ==
-        common.n_seats - 1) { /* all have begun: the next launch's turns */
+        common.n_seats - 1) { /* all have begun: set the word for the next launch */
         common.control->turn = n_completed << GYRE_CUDA_TURN_SHIFT;
         if (common.n_seats < common.n_blocks)
             __threadfence(); /* for the reader in end_unplaced_block() */
@@ -73,7 +73,7 @@ static __device__ __forceinline__ void end_launch(const struct gyre_cuda_common 
         store_relaxed_sys(&common.board->ended[0], n_completed);
 }
 
-/* Of a block that takes no sequence. If it is the last one, all turns have been taken and ended. */
+/* For a block that has no place. If it is the last one, all other blocks have begun and ended. */
 static __device__ __forceinline__ void end_unplaced_block(const struct gyre_cuda_common &common)
 {
     if (!reports_progress() || !is_last_to_end(common))

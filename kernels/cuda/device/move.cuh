@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The instruction on plain memory, for the threads of one block: copies free of dtype, reductions
- * by dtype and operation. Accesses are of 16 bytes; where an address is no multiple of that, a warp
- * shifts what it loads and stores (unaligned_span.cuh), or, in copies at multiples of 4, accesses
- * are of 4.
+ * The instruction of a step on plain memory, for the threads of one block: copies of bytes whatever
+ * the element type, and reductions by element type and operation. Accesses have 16 bytes. Where an
+ * address is not a multiple of 16, a warp shifts what it loads and stores (unaligned.cuh); copies
+ * between multiples of 4 use accesses of 4 bytes instead.
  */
 #ifndef GYRE_KERNELS_CUDA_MOVE_CUH
 #define GYRE_KERNELS_CUDA_MOVE_CUH

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory at any address, 16 bytes a lane: the lanes of a warp access whole words side by side and
- * get from the next lane what is missing. Element by element less is under way, and stores to
- * peers are short.
+ * Memory at any address, 16 bytes per warp lane: the lanes of a warp load and store aligned 16-byte
+ * words side by side, and each lane gets the missing bytes from the next lane. Accesses of single
+ * elements would keep fewer bytes in flight, and stores to peers would be short.
  *
- * A unaligned_span is 32 * ROWS packs of 16 bytes in memory order, pack p in row p / 32 of lane p
- * % 32. All lanes of the warp call these together, with the same addresses.
+ * An unaligned span is 32 * ROWS packs of 16 bytes in memory order: pack p is row p / 32 of warp
+ * lane p % 32. All lanes of the warp call these functions together, with the same addresses.
  */
 #ifndef GYRE_KERNELS_CUDA_UNALIGNED_CUH
 #define GYRE_KERNELS_CUDA_UNALIGNED_CUH

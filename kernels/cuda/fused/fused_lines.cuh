@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Exchanges (exchange.cuh) of any number of phases, in LL and LL128: scatter the chunks of IN,
- * reduce the own one, gather the results. A group of threads serves one peer; groups
- * reduce_across_groups where the own chunk is reduced, over shared memory, and each sends the
- * result to its own peer. In place the chunk is in shared memory, or in the same thread's
- * registers, before it is overwritten.
+ * Fused programs of any number of phases in LL and LL128: scatter the chunks of IN, reduce the own
+ * chunk, gather the results. A group of threads serves one peer. All groups put what they received
+ * into shared memory, the own chunk is reduced there, and each group sends the result to its own
+ * peer. An in-place call is safe: a chunk is in shared memory, or in the same thread's registers,
+ * before the kernel overwrites it.
  */
 #ifndef GYRE_KERNELS_CUDA_FUSED_LINES_CUH
 #define GYRE_KERNELS_CUDA_FUSED_LINES_CUH
@@ -25,7 +25,7 @@ template <> struct line_mover<GYRE_PROTO_LL> {
         return LL_DATA_BYTES * n_lanes;
     }
 
-    static __device__ __forceinline__ struct line_place place(const struct exchange_end &end,
+    static __device__ __forceinline__ struct line_place place(const struct peer_fifos &end,
                                                               uint32_t round, uint32_t n_bytes)
     {
         const uint32_t line = round * end.n_lanes + end.lane;
@@ -86,7 +86,7 @@ template <> struct line_mover<GYRE_PROTO_LL128> {
         return LL128_DATA_BYTES * (n_lanes / LL128_LANES);
     }
 
-    static __device__ __forceinline__ struct line_place place(const struct exchange_end &end,
+    static __device__ __forceinline__ struct line_place place(const struct peer_fifos &end,
                                                               uint32_t round, uint32_t n_bytes)
     {
         return step::place(round * (end.n_lanes / 32) + end.lane / 32, end.lane % 32, n_bytes,
@@ -164,7 +164,7 @@ static __device__ __forceinline__ ulonglong2 load_input(const struct gyre_cuda_w
 
 /* Rounds of a chunk, the same number for all groups. */
 template <int PROTO>
-static __device__ __forceinline__ uint32_t count_rounds(const struct exchange_end &end,
+static __device__ __forceinline__ uint32_t count_rounds(const struct peer_fifos &end,
                                                         uint32_t n_bytes)
 {
     const uint32_t bytes = line_mover<PROTO>::round_bytes(end.n_lanes);
@@ -186,41 +186,49 @@ template <int UNROLL> static __device__ __forceinline__ uint32_t rounds_in_fligh
  * needed, which takes instructions instead of registers. */
 template <int PROTO, int UNROLL> struct round_places {
     static const bool keeps = UNROLL < GYRE_CUDA_LONG_UNROLL;
-    const struct exchange_end &end;
+    const struct peer_fifos *end;
     uint32_t round; /* the first */
     uint32_t n_rounds;
     uint32_t n_bytes;
     struct line_place kept[keeps ? UNROLL : 1];
-
-    __device__ __forceinline__ round_places(const struct exchange_end &own, uint32_t first,
-                                            uint32_t n_all, uint32_t n_chunk_bytes)
-        : end(own), round(first), n_rounds(n_all - first), n_bytes(n_chunk_bytes)
-    {
-        if constexpr (keeps)
-#pragma unroll
-            for (int k = 0; k < UNROLL && has(k); k++)
-                kept[k] = line_mover<PROTO>::place(end, round + k, n_bytes);
-    }
-
-    /* Of LL all rounds are taken to be there: a line that is not costs less than the branch. */
-    __device__ __forceinline__ bool has(int k) const
-    {
-        return PROTO == GYRE_PROTO_LL || (uint32_t)k < n_rounds;
-    }
-
-    __device__ __forceinline__ struct line_place operator[](int k) const
-    {
-        if constexpr (keeps)
-            return kept[k];
-        else
-            return line_mover<PROTO>::place(end, round + k, n_bytes);
-    }
 };
+
+template <int PROTO, int UNROLL>
+static __device__ __forceinline__ bool has_round(const round_places<PROTO, UNROLL> &places, int k)
+{
+    /* LL takes all rounds to exist: a line that does not costs less than the branch. */
+    return PROTO == GYRE_PROTO_LL || (uint32_t)k < places.n_rounds;
+}
+
+template <int PROTO, int UNROLL>
+static __device__ __forceinline__ struct line_place
+place_of(const round_places<PROTO, UNROLL> &places, int k)
+{
+    if constexpr (round_places<PROTO, UNROLL>::keeps)
+        return places.kept[k];
+    else
+        return line_mover<PROTO>::place(*places.end, places.round + k, places.n_bytes);
+}
+
+template <int PROTO, int UNROLL>
+static __device__ __forceinline__ void find_places(const struct peer_fifos &end, uint32_t first,
+                                                   uint32_t n_all, uint32_t n_bytes,
+                                                   round_places<PROTO, UNROLL> *places)
+{
+    places->end = &end;
+    places->round = first;
+    places->n_rounds = n_all - first;
+    places->n_bytes = n_bytes;
+    if constexpr (round_places<PROTO, UNROLL>::keeps)
+#pragma unroll
+        for (int k = 0; k < UNROLL && has_round(*places, k); k++)
+            places->kept[k] = line_mover<PROTO>::place(end, first + k, n_bytes);
+}
 
 /* The peer's chunk of IN to its slot. */
 template <int PROTO, int DTYPE, int OP, int UNROLL>
 static __device__ __forceinline__ void scatter_chunk(const struct gyre_cuda_args_exchange &args,
-                                                     const struct exchange_end &end, uint32_t tile)
+                                                     const struct peer_fifos &end, uint32_t tile)
 {
     using mover = line_mover<PROTO>;
     const struct gyre_cuda_peer &peer = args.exchange.peers[end.group];
@@ -231,15 +239,16 @@ static __device__ __forceinline__ void scatter_chunk(const struct gyre_cuda_args
         fused_slot<PROTO>(args, peer.to, end.sent + tile * slots_per_tile(args.exchange));
     const uint32_t n_abreast = rounds_in_flight<UNROLL>(n_rounds);
     for (uint32_t round = 0; round < n_rounds; round += n_abreast) {
-        const round_places<PROTO, UNROLL> places(end, round, min(n_rounds, round + n_abreast),
-                                                 range.n_bytes);
+        round_places<PROTO, UNROLL> places;
+        find_places<PROTO, UNROLL>(end, round, min(n_rounds, round + n_abreast), range.n_bytes,
+                                   &places);
         ulonglong2 values[UNROLL];
 #pragma unroll
-        for (int k = 0; k < UNROLL && places.has(k); k++)
-            values[k] = load_input<PROTO, DTYPE, OP>(args.work, in, places[k]);
+        for (int k = 0; k < UNROLL && has_round(places, k); k++)
+            values[k] = load_input<PROTO, DTYPE, OP>(args.work, in, place_of(places, k));
 #pragma unroll
-        for (int k = 0; k < UNROLL && places.has(k); k++)
-            mover::send(to.base, places[k], values[k], to.flag);
+        for (int k = 0; k < UNROLL && has_round(places, k); k++)
+            mover::send(to.base, place_of(places, k), values[k], to.flag);
     }
 }
 
@@ -251,11 +260,11 @@ receive_lines(const struct gyre_cuda_args_exchange &args, const struct line_oper
 {
     using mover = line_mover<PROTO>;
 #pragma unroll
-    for (int k = 0; k < UNROLL && places.has(k); k++)
-        values[k] = mover::peek(from.base, places[k]);
+    for (int k = 0; k < UNROLL && has_round(places, k); k++)
+        values[k] = mover::peek(from.base, place_of(places, k));
 #pragma unroll
-    for (int k = 0; k < UNROLL && places.has(k); k++)
-        if (!mover::receive(args.common, from, places[k], &values[k]))
+    for (int k = 0; k < UNROLL && has_round(places, k); k++)
+        if (!mover::receive(args.common, from, place_of(places, k), &values[k]))
             return false;
     return true;
 }
@@ -267,8 +276,8 @@ static __device__ __forceinline__ void clear_lines(const struct line_operand &fr
                                                    bool has_received)
 {
 #pragma unroll
-    for (int k = 0; k < UNROLL && has_received && places.has(k); k++)
-        line_mover<PROTO>::clear(from.base, places[k]);
+    for (int k = 0; k < UNROLL && has_received && has_round(places, k); k++)
+        line_mover<PROTO>::clear(from.base, place_of(places, k));
 }
 
 /* Received values become results, in `values`, which the first group gives with its own ones. With
@@ -278,7 +287,7 @@ static __device__ __forceinline__ void clear_lines(const struct line_operand &fr
  * one says so. */
 template <int PROTO, int DTYPE, int OP, int UNROLL>
 static __device__ __forceinline__ bool
-reduce_across_groups(const struct gyre_cuda_args_exchange &args, const struct exchange_end &end,
+reduce_across_groups(const struct gyre_cuda_args_exchange &args, const struct peer_fifos &end,
                      uint32_t n_before, bool is_stopped, const round_places<PROTO, UNROLL> &places,
                      const ulonglong2 *received, ulonglong2 *values)
 {
@@ -288,12 +297,12 @@ reduce_across_groups(const struct gyre_cuda_args_exchange &args, const struct ex
     ulonglong2 *shared = (ulonglong2 *)shared_words + n_before % 2 * UNROLL * n_values + end.lane;
     if (n_peers == 1) {
 #pragma unroll
-        for (int k = 0; k < UNROLL && places.has(k); k++)
+        for (int k = 0; k < UNROLL && has_round(places, k); k++)
             values[k] = reduce_pair<DTYPE, OP, bytes>(args, values[k], received[k]);
         return !is_stopped;
     }
 #pragma unroll
-    for (int k = 0; k < UNROLL && places.has(k); k++) {
+    for (int k = 0; k < UNROLL && has_round(places, k); k++) {
         shared[k * n_values + end.group * end.n_lanes] = received[k];
         if (end.group == 0)
             shared[k * n_values + n_peers * end.n_lanes] = values[k];
@@ -301,7 +310,7 @@ reduce_across_groups(const struct gyre_cuda_args_exchange &args, const struct ex
     if (__syncthreads_or(is_stopped) != 0)
         return false;
 #pragma unroll
-    for (int k = 0; k < UNROLL && places.has(k); k++) {
+    for (int k = 0; k < UNROLL && has_round(places, k); k++) {
         const ulonglong2 *of_place = shared + k * n_values;
         values[k] = reduce_in_order<DTYPE, OP, bytes>(
             args, of_place[n_peers * end.n_lanes],
@@ -314,7 +323,7 @@ reduce_across_groups(const struct gyre_cuda_args_exchange &args, const struct ex
  * false when aborted. */
 template <int PROTO, int DTYPE, int OP, int UNROLL>
 static __device__ __forceinline__ bool finish_chunk(const struct gyre_cuda_args_exchange &args,
-                                                    const struct exchange_end &end, uint32_t tile,
+                                                    const struct peer_fifos &end, uint32_t tile,
                                                     bool is_stopped, uint32_t *n_reductions)
 {
     using mover = line_mover<PROTO>;
@@ -330,29 +339,31 @@ static __device__ __forceinline__ bool finish_chunk(const struct gyre_cuda_args_
         fused_slot<PROTO>(args, peer.to, end.sent + n_before + exchange.reduces);
     const uint32_t n_abreast = rounds_in_flight<UNROLL>(n_rounds);
     for (uint32_t round = 0; round < n_rounds; round += n_abreast) {
-        const round_places<PROTO, UNROLL> places(end, round, min(n_rounds, round + n_abreast),
-                                                 range.n_bytes);
+        round_places<PROTO, UNROLL> places;
+        find_places<PROTO, UNROLL>(end, round, min(n_rounds, round + n_abreast), range.n_bytes,
+                                   &places);
         ulonglong2 values[UNROLL];
 #pragma unroll
-        for (int k = 0; k < UNROLL && places.has(k); k++)
+        for (int k = 0; k < UNROLL && has_round(places, k); k++)
             if (DTYPE == DTYPE_NONE || end.group == 0)
-                values[k] = load_input<PROTO, DTYPE, OP>(args.work, in, places[k]);
+                values[k] = load_input<PROTO, DTYPE, OP>(args.work, in, place_of(places, k));
         if constexpr (DTYPE != DTYPE_NONE) {
             ulonglong2 received[UNROLL];
             is_stopped = is_stopped || !receive_lines<PROTO, UNROLL>(args, from, places, received);
             if (!reduce_across_groups<PROTO, DTYPE, OP, UNROLL>(
                     args, end, *n_reductions, is_stopped, places, received, values))
                 return false;
-            if (UNROLL == GYRE_CUDA_UNROLL) /* what takes long must not hold room for two */
+            if (UNROLL == GYRE_CUDA_UNROLL) /* a long launch must not share its multiprocessors with
+                                               the next one */
                 allow_dependent_after_wait(*n_reductions);
             (*n_reductions)++;
         }
 #pragma unroll
-        for (int k = 0; k < UNROLL && places.has(k); k++) {
+        for (int k = 0; k < UNROLL && has_round(places, k); k++) {
             if (exchange.gathers != 0)
-                mover::send(to.base, places[k], values[k], to.flag);
+                mover::send(to.base, place_of(places, k), values[k], to.flag);
             if (end.group == 0)
-                mover::store(out, places[k], values[k]);
+                mover::store(out, place_of(places, k), values[k]);
         }
         clear_lines<PROTO, UNROLL>(from, places, DTYPE != DTYPE_NONE);
     }
@@ -362,7 +373,7 @@ static __device__ __forceinline__ bool finish_chunk(const struct gyre_cuda_args_
 /* What the peer finished, to OUT. Returns false when aborted. */
 template <int PROTO, int UNROLL>
 static __device__ __forceinline__ bool gather_chunk(const struct gyre_cuda_args_exchange &args,
-                                                    const struct exchange_end &end, uint32_t tile)
+                                                    const struct peer_fifos &end, uint32_t tile)
 {
     using mover = line_mover<PROTO>;
     const struct gyre_cuda_exchange &exchange = args.exchange;
@@ -374,8 +385,9 @@ static __device__ __forceinline__ bool gather_chunk(const struct gyre_cuda_args_
         args, peer.from, end.received + tile * slots_per_tile(exchange) + exchange.reduces);
     const uint32_t n_abreast = rounds_in_flight<UNROLL>(n_rounds);
     for (uint32_t round = 0; round < n_rounds; round += n_abreast) {
-        const round_places<PROTO, UNROLL> places(end, round, min(n_rounds, round + n_abreast),
-                                                 range.n_bytes);
+        round_places<PROTO, UNROLL> places;
+        find_places<PROTO, UNROLL>(end, round, min(n_rounds, round + n_abreast), range.n_bytes,
+                                   &places);
         ulonglong2 values[UNROLL];
         if (!receive_lines<PROTO, UNROLL>(args, from, places, values))
             return false;
@@ -383,8 +395,8 @@ static __device__ __forceinline__ bool gather_chunk(const struct gyre_cuda_args_
             (exchange.n_peers == 1 || exchange.reduces != 0)) /* little is left */
             allow_dependent_after_wait(round);
 #pragma unroll
-        for (int k = 0; k < UNROLL && places.has(k); k++)
-            mover::store(out, places[k], values[k]);
+        for (int k = 0; k < UNROLL && has_round(places, k); k++)
+            mover::store(out, place_of(places, k), values[k]);
         clear_lines<PROTO, UNROLL>(from, places, true);
     }
     return true;
@@ -392,7 +404,7 @@ static __device__ __forceinline__ bool gather_chunk(const struct gyre_cuda_args_
 
 /* LL: once in a long while slots are written whole, see GYRE_CUDA_LL_CLEAN_PERIOD. */
 static __device__ __forceinline__ void clean_slots(const struct gyre_cuda_args_exchange &args,
-                                                   const struct exchange_end &end, uint32_t tile)
+                                                   const struct peer_fifos &end, uint32_t tile)
 {
     const struct gyre_cuda_exchange &exchange = args.exchange;
     const struct gyre_cuda_peer &peer = exchange.peers[end.group];
@@ -412,7 +424,7 @@ static __device__ __forceinline__ void clean_slots(const struct gyre_cuda_args_e
 /* Phase by phase, each of all tiles: what one waits for is on its way since the one before. */
 template <int PROTO, int DTYPE, int OP, int UNROLL>
 static __device__ __forceinline__ void run_phases(const struct gyre_cuda_args_exchange &args,
-                                                  const struct exchange_end &end, bool is_stopped)
+                                                  const struct peer_fifos &end, bool is_stopped)
 {
     const uint32_t n_tiles = args.work.split.n_tiles;
     uint32_t n_reductions = 0;
@@ -441,13 +453,13 @@ __global__ void __launch_bounds__(GYRE_CUDA_EXCHANGE_THREADS, 1)
     exchange_lines(const __grid_constant__ struct gyre_cuda_args_exchange args)
 {
     const uint32_t n_slots = slots_per_tile(args.exchange) * args.work.split.n_tiles;
-    struct exchange_end end;
-    const bool is_aborted = exchange_open(args, &end);
-    bool is_stopped = is_aborted || !exchange_await(args, end, n_slots);
+    struct peer_fifos end;
+    const bool is_aborted = peer_fifos_open(args, &end);
+    bool is_stopped = is_aborted || !peer_fifos_await(args, end, n_slots);
     /* Warps stay together (LL128). */
     is_stopped = __any_sync(0xffffffffU, is_stopped) != 0;
     run_phases<PROTO, DTYPE, OP, UNROLL>(args, end, is_stopped);
-    exchange_close(args, end, n_slots);
+    peer_fifos_close(args, end, n_slots);
 }
 
 #endif

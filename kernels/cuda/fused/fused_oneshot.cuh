@@ -38,86 +38,10 @@ static __device__ __forceinline__ struct line_range fused_range(const struct gyr
     return fused_range_of(work, gyre_cuda_share_make(&work.split, blockIdx.x), chunk, tile);
 }
 
-/* One thread's ends: of the peer that its group serves. */
-struct exchange_end {
-    uint64_t sent; /* slots before this launch */
-    uint64_t received;
-    uint64_t head;     /* credit: the last value seen */
-    uint64_t sequence; /* launch_sequence.cuh */
-    uint32_t group;
-    uint32_t lane; /* in the group */
-    uint32_t n_lanes;
-};
-
 /* Slots of each connection in a tile. */
 static __device__ __forceinline__ uint32_t slots_per_tile(const struct gyre_cuda_exchange &exchange)
 {
     return (uint32_t)exchange.reduces + exchange.gathers;
-}
-
-/* Counters and credit in one trip. Returns true if the communicator was aborted before. */
-static __device__ __forceinline__ bool exchange_open(const struct gyre_cuda_args_exchange &args,
-                                                     struct exchange_end *end)
-{
-    const struct gyre_cuda_exchange &exchange = args.exchange;
-    const uint32_t skip = blockIdx.x * args.work.channel_stride;
-    end->n_lanes = exchange.n_lanes;
-    end->group = 0;
-    end->lane = threadIdx.x;
-    while (end->lane >= end->n_lanes) { /* a division takes longer */
-        end->lane -= end->n_lanes;
-        end->group++;
-    }
-    const struct gyre_cuda_peer &peer = exchange.peers[end->group];
-    await_last_launch();
-    end->sequence = begin_launch(args.common);
-    const uint32_t is_aborted = load_relaxed_sys(&args.common.control->is_aborted);
-    end->sent = args.common.counters[peer.send_end + skip];
-    end->received = args.common.counters[peer.recv_end + skip];
-    end->head = load_relaxed_sys(
-        (const uint64_t *)((const unsigned char *)peer.head + blockIdx.x * exchange.credit_stride));
-    return is_aborted != 0;
-}
-
-/* Credit of the launches before goes back to the peer; then room for so many slots is awaited: the
- * peer may wait for that credit. Returns false when aborted. */
-static __device__ __forceinline__ bool exchange_await(const struct gyre_cuda_args_exchange &args,
-                                                      const struct exchange_end &end,
-                                                      uint32_t n_slots)
-{
-    const struct gyre_cuda_exchange &exchange = args.exchange;
-    const struct gyre_cuda_peer &peer = exchange.peers[end.group];
-    const size_t skip = (size_t)blockIdx.x * exchange.credit_stride;
-    const uint64_t *word = (const uint64_t *)((const unsigned char *)peer.head + skip);
-    uint64_t head = end.head;
-    uint32_t n_polls = 0;
-    if (end.lane == 0)
-        store_relaxed_sys((uint64_t *)((unsigned char *)peer.posted + skip), end.received);
-    while ((int64_t)(head + exchange.depth - (end.sent + n_slots)) < 0) {
-        if (n_polls == 0)
-            announce_launch(args.common, end.sequence);
-        if (must_stop(args.common, n_polls))
-            return false;
-        head = load_relaxed_sys(word);
-    }
-    return true;
-}
-
-/* Counters, after all threads have read them; then what says that a launch is over. */
-static __device__ __forceinline__ void exchange_close(const struct gyre_cuda_args_exchange &args,
-                                                      const struct exchange_end &end,
-                                                      uint32_t n_slots)
-{
-    const struct gyre_cuda_peer &peer = args.exchange.peers[end.group];
-    const uint32_t skip = blockIdx.x * args.work.channel_stride;
-    __syncthreads();
-    if (threadIdx.x == 0)
-        allow_dependent_launch();
-    if (end.lane == 0) {
-        args.common.counters[peer.send_end + skip] = end.sent + n_slots;
-        args.common.counters[peer.recv_end + skip] = end.received + n_slots;
-    }
-    end_launch(args.common, end.sequence, blockIdx.x);
 }
 
 /* After a thread's first wait. With one peer, that peer's block has begun then; with more, all
@@ -243,7 +167,7 @@ static __device__ __forceinline__ uint64_t load_ll_input(const struct gyre_cuda_
 template <int DTYPE, int OP>
 static __device__ __forceinline__ void run_oneshot(const struct gyre_cuda_args_exchange &args,
                                                    const struct line_range &range,
-                                                   const struct exchange_end &end, bool is_aborted)
+                                                   const struct peer_fifos &end, bool is_aborted)
 {
     const struct gyre_cuda_exchange &exchange = args.exchange;
     const struct gyre_cuda_work &work = args.work;
@@ -268,7 +192,7 @@ static __device__ __forceinline__ void run_oneshot(const struct gyre_cuda_args_e
         peer.from + slots_skip + ((uint32_t)end.received & mask) * (size_t)args.common.slot_bytes;
     const uint64_t send_flag = gyre_cuda_ll_flag(end.sent);
     const uint64_t recv_flag = gyre_cuda_ll_flag(end.received);
-    bool is_stopped = is_aborted || !exchange_await(args, end, 1);
+    bool is_stopped = is_aborted || !peer_fifos_await(args, end, 1);
     for (uint32_t at = end.lane; at < n_lines && !is_stopped; at += end.n_lanes) {
         const uint32_t next = (at + end.n_lanes) * LL_DATA_BYTES;
         const uint64_t now = value;
@@ -323,10 +247,10 @@ __global__ void __launch_bounds__(GYRE_CUDA_EXCHANGE_THREADS, 1)
 {
     /* Found before the launch before this one is over. */
     const struct line_range range = fused_range(args.work, 0, 0);
-    struct exchange_end end;
-    const bool is_aborted = exchange_open(args, &end);
+    struct peer_fifos end;
+    const bool is_aborted = peer_fifos_open(args, &end);
     run_oneshot<DTYPE, OP>(args, range, end, is_aborted);
-    exchange_close(args, end, 1);
+    peer_fifos_close(args, end, 1);
 }
 
 #endif

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the line protocols share. A thread always handles the same positions of a range, whatever
- * the step, so a chunk that one step writes and a later one reads needs no barrier between them.
- * All warps resolve the operands of a tile's steps side by side, then every thread goes through
- * the steps on its own. Blocks reduce_across_groups once a tile, before credit is returned; at
- * every receiving step where a FIFO has fewer slots than a tile needs.
+ * The part of the interpreter that all line protocols share. A thread handles the same positions of
+ * a range in every step, so a chunk that one step writes and a later step reads needs no barrier
+ * between them. The warps of a block resolve the operands of a tile's steps, each warp another
+ * step; then every thread goes through the steps on its own. The block has a barrier once a tile,
+ * before it gives credit back; where a FIFO has fewer slots than a tile needs, it has one at every
+ * receiving step.
  */
 #ifndef GYRE_KERNELS_CUDA_LINES_CUH
 #define GYRE_KERNELS_CUDA_LINES_CUH

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Steps of protocols whose lines are one thread's: it stores a line whole, and it waits for its own
- * lines whatever other threads do (LL, LAMPORT). FORMAT says what a line looks like:
+ * The interpreter's steps in protocols with per-thread lines (LL, LAMPORT): one thread stores a
+ * whole line, and waits for its own lines whatever the other threads do. FORMAT says what a line
+ * looks like:
  *
  *   type       what it carries, in registers; `bytes` of it
  *   load       that much of a chunk, of which n_valid bytes exist; store likewise
