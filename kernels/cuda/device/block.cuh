@@ -43,8 +43,6 @@ struct block {
     bool is_aborted;   /* before it began */
 };
 
-extern __shared__ uint4 shared_words[];
-
 template <int PROTO>
 static __device__ __forceinline__ void
 open_connection(struct connection *own, const struct gyre_cuda_common &common, uint32_t index,

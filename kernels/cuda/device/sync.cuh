@@ -58,6 +58,9 @@
 
 #include "kernels/cuda/host/program.h"
 
+/* The shared memory whose size the host gives with the launch. */
+extern __shared__ uint4 shared_words[];
+
 static __device__ __forceinline__ uint64_t load_acquire_sys(const uint64_t *word)
 {
     uint64_t value;

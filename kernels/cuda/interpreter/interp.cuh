@@ -9,10 +9,9 @@
 #include "kernels/cuda/fused/fused_lamport.cuh"
 #include "kernels/cuda/fused/fused_lines.cuh"
 #include "kernels/cuda/fused/fused_twoshot.cuh"
+#include "kernels/cuda/interpreter/ll128_steps.cuh"
+#include "kernels/cuda/interpreter/per_thread_lines.cuh"
 #include "kernels/cuda/runtime/kernel_table.h"
-#include "kernels/cuda/protocol/lamport.cuh"
-#include "kernels/cuda/protocol/ll.cuh"
-#include "kernels/cuda/protocol/ll128.cuh"
 #include "kernels/cuda/protocol/simple.cuh"
 
 /* Threads of the largest block: 65536 registers are 128 for each of 512 threads, 96 of 640. */

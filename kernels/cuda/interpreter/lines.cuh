@@ -10,27 +10,8 @@
 #ifndef GYRE_KERNELS_CUDA_LINES_CUH
 #define GYRE_KERNELS_CUDA_LINES_CUH
 
-#include "kernels/cuda/device/access.cuh"
 #include "kernels/cuda/device/block.cuh"
-
-/* One operand of a step: where its bytes begin, and of a connection the flag that marks them. */
-struct line_operand {
-    unsigned char *base;
-    uint64_t flag;
-};
-
-/* What a thread moves at once: of LL a line's 8 bytes, of LL128 its lane's part of a line, 16 bytes
- * or, beside the flag, 8. */
-struct line_place {
-    uint32_t line;       /* of the slot */
-    uint32_t data_bytes; /* offset of the thread's bytes in the chunk */
-    uint32_t n_valid;    /* bytes of them that exist */
-    bool exists;         /* the line exists */
-};
-
-/* A warp resolves the operands of a step, one in a lane. */
-#define LINE_OPERANDS  20 /* inputs from 0, outputs from LINE_FIRST_OUT */
-#define LINE_FIRST_OUT GYRE_STEP_MAX_INS
+#include "kernels/cuda/protocol/line.cuh"
 
 static_assert(GYRE_STEP_MAX_INS + GYRE_STEP_MAX_OUTS <= LINE_OPERANDS && LINE_OPERANDS <= 32,
               "a lane for each operand");
@@ -76,11 +57,6 @@ static __device__ __forceinline__ struct arithmetic line_arithmetic(const struct
                                                                     const struct line_step &line)
 {
     return {block.work.scalar, line.scale_mask, line.divisor};
-}
-
-template <int PROTO> static __device__ __forceinline__ uint64_t line_flag(uint64_t number)
-{
-    return PROTO == GYRE_PROTO_LL ? gyre_cuda_ll_flag(number) : number + 1;
 }
 
 /* Has the sending end room for that slot, as far as is known or can be seen at once? */

@@ -16,30 +16,15 @@
 #define GYRE_KERNELS_CUDA_PER_THREAD_LINES_CUH
 
 #include "kernels/cuda/interpreter/lines.cuh"
+#include "kernels/cuda/protocol/lamport.cuh"
+#include "kernels/cuda/protocol/ll.cuh"
 
-#define LINE_BYTES 16
 #define LINE_GROUP 4 /* inputs whose lines are awaited at the same time */
 
 template <class FORMAT, int DTYPE, int OP> struct per_thread_step {
     using type = typename FORMAT::type;
     static const int proto = FORMAT::proto;
     static const int bytes = FORMAT::bytes;
-
-    /* Load the line again until it is there. Returns false when aborted. */
-    static __device__ __forceinline__ bool receive(const struct gyre_cuda_common &common,
-                                                   const struct line_operand &in, uint32_t at,
-                                                   ulonglong2 *halves)
-    {
-        unsigned char *line = in.base + (size_t)at * LINE_BYTES;
-        uint32_t n_polls = 0;
-        while (!FORMAT::has_arrived(*halves, in.flag)) {
-            if (must_stop(common, n_polls))
-                return false;
-            *halves = load_line(line);
-        }
-        FORMAT::clear(line);
-        return true;
-    }
 
     /* Lines `first`, `first` + blockDim.x, ... of a group of inputs. Returns false when aborted. */
     template <int UNROLL>
@@ -76,7 +61,7 @@ template <class FORMAT, int DTYPE, int OP> struct per_thread_step {
                 const uint32_t at = first + k * blockDim.x;
                 if (at >= n_lines)
                     continue;
-                if (!receive(block.common, in, at, &halves[i][k]))
+                if (!receive_line<FORMAT>(block.common, in, at, &halves[i][k]))
                     return false;
                 data[i][k] = FORMAT::data(halves[i][k]);
             }
@@ -125,7 +110,7 @@ template <class FORMAT, int DTYPE, int OP> struct per_thread_step {
 #pragma unroll
                 for (int k = 0; k < UNROLL; k++) {
                     const uint32_t at = first + k * blockDim.x;
-                    if (at < n_lines && !receive(block.common, in, at, &halves[k]))
+                    if (at < n_lines && !receive_line<FORMAT>(block.common, in, at, &halves[k]))
                         return false;
                     data[k] = FORMAT::data(halves[k]);
                 }
@@ -206,5 +191,8 @@ template <class FORMAT, int DTYPE, int OP> struct per_thread_step {
         return goes_on;
     }
 };
+
+template <int DTYPE, int OP> using ll_step = per_thread_step<ll_format, DTYPE, OP>;
+template <int DTYPE, int OP> using lamport_step = per_thread_step<lamport_format, DTYPE, OP>;
 
 #endif

@@ -11,7 +11,7 @@
 #ifndef GYRE_KERNELS_CUDA_LAMPORT_CUH
 #define GYRE_KERNELS_CUDA_LAMPORT_CUH
 
-#include "kernels/cuda/interpreter/per_thread_lines.cuh"
+#include "kernels/cuda/protocol/line.cuh"
 
 struct lamport_format {
     using type = ulonglong2;
@@ -66,7 +66,5 @@ struct lamport_format {
     {
     }
 };
-
-template <int DTYPE, int OP> using lamport_step = per_thread_step<lamport_format, DTYPE, OP>;
 
 #endif

@@ -6,7 +6,7 @@
 #ifndef GYRE_KERNELS_CUDA_LL_CUH
 #define GYRE_KERNELS_CUDA_LL_CUH
 
-#include "kernels/cuda/interpreter/per_thread_lines.cuh"
+#include "kernels/cuda/protocol/line.cuh"
 
 #define LL_LINE_BYTES LINE_BYTES
 #define LL_DATA_BYTES 8
@@ -84,6 +84,65 @@ struct ll_format {
     }
 };
 
-template <int DTYPE, int OP> using ll_step = per_thread_step<ll_format, DTYPE, OP>;
+template <> struct line_mover<GYRE_PROTO_LL> {
+    static const int bytes = LL_DATA_BYTES;
+
+    /* Bytes of a chunk that so many threads move at once. */
+    static __device__ __forceinline__ uint32_t round_bytes(uint32_t n_lanes)
+    {
+        return LL_DATA_BYTES * n_lanes;
+    }
+
+    static __device__ __forceinline__ struct line_place place(const struct peer_fifos &end,
+                                                              uint32_t round, uint32_t n_bytes)
+    {
+        const uint32_t line = round * end.n_lanes + end.lane;
+        const uint32_t at = line * LL_DATA_BYTES;
+        return {line, at, at < n_bytes ? n_bytes - at : 0, at < n_bytes};
+    }
+
+    static __device__ __forceinline__ ulonglong2 load(const unsigned char *base,
+                                                      const struct line_place &own)
+    {
+        return {own.exists ? load_8(base + own.data_bytes, own.n_valid) : 0, 0};
+    }
+
+    static __device__ __forceinline__ void store(unsigned char *base, const struct line_place &own,
+                                                 ulonglong2 value)
+    {
+        if (own.exists)
+            store_8(base + own.data_bytes, value.x, own.n_valid);
+    }
+
+    static __device__ __forceinline__ void send(unsigned char *slot, const struct line_place &own,
+                                                ulonglong2 value, uint64_t flag)
+    {
+        if (own.exists)
+            ll_store(slot, own.line, value.x, flag);
+    }
+
+    /* What receive() then begins with. */
+    static __device__ __forceinline__ ulonglong2 peek(const unsigned char *slot,
+                                                      const struct line_place &own)
+    {
+        ulonglong2 halves = {0, 0};
+        if (own.exists)
+            halves = load_line(slot + (size_t)own.line * LL_LINE_BYTES);
+        return halves;
+    }
+
+    /* Returns false when aborted. */
+    static __device__ __forceinline__ bool receive(const struct gyre_cuda_common &common,
+                                                   const struct line_operand &in,
+                                                   const struct line_place &own, ulonglong2 *value)
+    {
+        if (own.exists && !receive_line<ll_format>(common, in, own.line, value))
+            return false;
+        *value = {ll_data(*value), 0};
+        return true;
+    }
+
+    static __device__ __forceinline__ void clear(unsigned char *, const struct line_place &) {}
+};
 
 #endif
