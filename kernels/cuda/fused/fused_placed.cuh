@@ -8,7 +8,8 @@
 #define GYRE_KERNELS_CUDA_FUSED_PLACED_CUH
 
 #include "kernels/cuda/device/move.cuh"
-#include "kernels/cuda/fused/simple_fifos.cuh"
+#include "kernels/cuda/fused/fused_oneshot.cuh"
+#include "kernels/cuda/protocol/simple.cuh"
 
 #define PLACED_UNROLL 4
 

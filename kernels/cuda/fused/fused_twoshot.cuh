@@ -6,14 +6,15 @@
  * to OUT. Slots and words are those of the program's steps, so a peer may run the steps. Up to two
  * tiles are in flight: while one waits for a peer, the block moves the other.
  *
- * As in simple.cuh, worker threads only move bytes. One more warp waits for peers, and another one
- * fences and publishes. Workers load their own rank's data before they wait.
+ * As in the interpreter (simple_steps.cuh), worker threads only move bytes. One more warp waits for
+ * peers, and another one fences and publishes. Workers load their own rank's data before they wait.
  */
 #ifndef GYRE_KERNELS_CUDA_FUSED_TWOSHOT_CUH
 #define GYRE_KERNELS_CUDA_FUSED_TWOSHOT_CUH
 
+#include "kernels/cuda/device/move.cuh"
+#include "kernels/cuda/fused/fused_oneshot.cuh"
 #include "kernels/cuda/protocol/simple.cuh"
-#include "kernels/cuda/fused/simple_fifos.cuh"
 
 #define TWOSHOT_READY 1 /* barriers, to 6: waiter arrives, movers sync */
 #define TWOSHOT_DONE  7 /* to 12: movers arrive, poster syncs */

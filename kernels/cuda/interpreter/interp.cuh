@@ -11,8 +11,8 @@
 #include "kernels/cuda/fused/fused_twoshot.cuh"
 #include "kernels/cuda/interpreter/ll128_steps.cuh"
 #include "kernels/cuda/interpreter/per_thread_lines.cuh"
+#include "kernels/cuda/interpreter/simple_steps.cuh"
 #include "kernels/cuda/runtime/kernel_table.h"
-#include "kernels/cuda/protocol/simple.cuh"
 
 /* Threads of the largest block: 65536 registers are 128 for each of 512 threads, 96 of 640. */
 #define MAX_BLOCK_THREADS(proto) ((proto) == GYRE_PROTO_SIMPLE ? 640 : 512)
