@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The rules of the tree: who may include whom, no include cycles, header guards, where the outside
-world may be touched, formatting.
+world may be touched, the index in gyre.h, formatting; and of the pages (check_docs.py).
 
 Run from anywhere; prints one line a violation and exits 1 if there is any.
     check_tree.py [--no-format] [root]
@@ -11,6 +11,8 @@ import re
 import shutil
 import subprocess
 import sys
+
+from check_docs import check_docs
 
 SOURCE = (".c", ".h", ".cu", ".cuh")
 
@@ -33,22 +35,25 @@ ALLOWED = {
                       "core/comm/local.h", "algorithms", "kernels/executor.h", "kernels/pattern.h",
                       "kernels/accuracy.h"],
     "tests": None,  # anything
+    "docs": None,  # the examples
 }
 
 # Outside header -> the only files that may include it.
 HOMES = [
     (r"(infiniband|rdma)/", r"transport/ib/"),
     (r"(cuda|cuda_runtime|cuda_fp16|cuda_bf16|cuda_fp8|cudaTypedefs|nvml|cuda_runtime_api)\b",
-     r"kernels/cuda/|core/device/[^/]*cuda[^/]*$|(transport|core/topo|bench)/([^/]*/)?[^/]*_(cuda|nccl)\.[ch]u?$|tests/"),
-    (r"mpi\.h$", r"bootstrap/bootstrap_mpi\.c$|bench/launch/mpi\.c$|tests/"),
-    (r"nccl\.h$", r"bench/engines/compare_nccl\.c$|core/nccl/|tests/"),
+     r"kernels/cuda/(?!host/)|core/device/[^/]*cuda[^/]*$|(transport|core/topo|bench)/([^/]*/)?[^/]*_(cuda|nccl)\.[ch]u?$|tests/"
+     r"|docs/examples/gpu\.c$"),
+    (r"mpi\.h$", r"bootstrap/bootstrap_mpi\.c$|bench/(launch/launcher|engines/engine)_mpi\.c$|tests/"
+     r"|docs/examples/mpi\.c$"),
+    (r"nccl\.h$", r"bench/engines/engine_nccl\.c$|core/nccl/|tests/"),
 ]
 
 # Call -> the only files that may contain it.
 CALLS = [
     (r"\b(secure_)?getenv\s*\(|\benviron\b|\bsetenv\s*\(|\bputenv\s*\(",
      r"core/base/param\.c$|bench/|tests/", "the environment is read in core/base/param.c only"),
-    (r"(?<![\w.>])(exit|_exit|abort)\s*\(", r"bench/|tests/", "the library never ends the process"),
+    (r"(?<![\w.>])(exit|_exit|abort)\s*\(", r"bench/|tests/|docs/examples/", "the library never ends the process"),
     (r"(?<![\w.>])(clock_gettime|gyre_now_ns|time|gettimeofday)\s*\(",
      r"(?!algorithms/)", "algorithms are pure: no clock"),
     (r"\b(TODO|FIXME|XXX)\b", r"$^", "no TODO"),
@@ -176,6 +181,40 @@ def check_heads(files, complain):
                 complain(f"{path}:{number}", "tab or trailing space")
 
 
+PUBLIC_HEADER = "core/gyre.h"
+DECLARED = re.compile(r"^GYRE_API[^;(]*?\b(gyre_\w+)\(", re.M)
+INDEXED_FILE = re.compile(r"^ \*     (\S+\.c) ")
+INDEXED_NAME = re.compile(r"\bgyre_\w+\b")
+
+
+def index_of(header):
+    """Function -> file, as the index in gyre.h's opening comment says."""
+    index = {}
+    path = None
+    section = header.partition("---- index")[2].partition("*/")[0]
+    for line in section.split("\n"):
+        start = INDEXED_FILE.match(line)
+        path = start.group(1) if start else path
+        for name in INDEXED_NAME.findall(line):
+            index[name] = path
+    return index
+
+
+def check_index(files, complain):
+    """gyre.h's index names every function of gyre.h, with the file that defines it."""
+    header = files.get(PUBLIC_HEADER, "")
+    index = index_of(header)
+    declared = set(DECLARED.findall(header))
+    for name in sorted(declared - set(index)):
+        complain(PUBLIC_HEADER, f"the index does not name {name}")
+    for name in sorted(set(index) - declared):
+        complain(PUBLIC_HEADER, f"the index names {name}, which is not declared")
+    for name in sorted(declared & set(index)):
+        definition = re.compile(rf"^[a-z][^;{{}}()]*\b{name}\([^;]*?\)\s*\{{", re.M)
+        if not definition.search(files.get(index[name], "")):
+            complain(PUBLIC_HEADER, f"the index says that {index[name]} defines {name}; it does not")
+
+
 def check_format(root, paths, complain):
     tool = next((name for name in ("clang-format-14", "clang-format") if shutil.which(name)), None)
     if tool is None:
@@ -211,11 +250,13 @@ def main():
     check_calls(files, complain)
     check_guards(files, complain)
     check_heads(files, complain)
+    check_index(files, complain)
+    n_pages = check_docs(root, complain)
     if "--no-format" not in sys.argv:
         check_format(root, paths, complain)
     for problem in problems:
         print(problem)
-    print(f"check_tree: {len(files)} files, {len(problems)} violations")
+    print(f"check_tree: {len(files)} files, {n_pages} pages, {len(problems)} violations")
     return 1 if problems else 0
 
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of algorithms, the checks that all of them share, and the orders of ranks that keep
- * hosts together.
+ * The table of algorithms, the checks of shapes that all algorithms share, and the orders of ranks
+ * that keep the ranks of a host together.
  */
 #include "algorithms/algorithm.h"
 
@@ -9,14 +9,9 @@
 
 #include <strings.h>
 
+#define GYRE_ALGORITHM_ADDRESS(name) &gyre_algorithm_##name,
 const struct gyre_algorithm *const gyre_algorithms[] = {
-    &gyre_algorithm_ring,
-    &gyre_algorithm_tree,
-    &gyre_algorithm_direct,
-    &gyre_algorithm_twoshot,
-    &gyre_algorithm_spread,
-    &gyre_algorithm_sendrecv,
-    NULL,
+    GYRE_ALGORITHM_LIST(GYRE_ALGORITHM_ADDRESS) NULL,
 };
 
 const struct gyre_algorithm *gyre_algorithm_find(const char *name)

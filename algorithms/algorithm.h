@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Algorithms: pure functions from (shape, rank) to that rank's program. One file each, but for
- * spread, which is half of a ring and stands with it; adding one is that file and a line in
- * algorithm.c's array.
+ * Algorithms: pure functions from (shape, rank) to that rank's program. To add an algorithm, write
+ * one file in algorithms/ that defines `const struct gyre_algorithm gyre_algorithm_NAME`, and add
+ * one line X(NAME) to GYRE_ALGORITHM_LIST below. The build finds the file by itself.
  */
 #ifndef GYRE_ALGORITHMS_ALGORITHM_H
 #define GYRE_ALGORITHMS_ALGORITHM_H
@@ -13,38 +13,48 @@ struct gyre_algorithm {
     const char *name;     /* as in GYRE_ALGO and --algo, at most 15 characters */
     const char *summary;  /* one line for people */
     uint32_t collectives; /* bit per enum gyre_collective */
-    bool follows_ring;    /* on one host all its data go from a rank to the one after it in
-                           * gyre_order_by_host(), the last to the first: wide connections */
-    bool stages_in_ring;  /* likewise of all data that it does not place, where it may place */
-    uint32_t places;      /* bit per collective: it places what it can where it may */
-    uint32_t copy_tails; /* bit per collective: where they may place, the programs of all ranks have
-                          * a tail that only copies, gyre_program_copy_tail() */
-    /* Append rank's steps; n_ranks >= 2. Errors stick to the builder. */
+    bool follows_ring;    /* on one host every rank sends only to its successor in
+                           * gyre_order_by_host(), so all data use the large slots of ring FIFOs */
+    bool stages_in_ring;  /* the same of the data that are not placed, in a shape with is_placed */
+    uint32_t places;     /* bit per collective: in a shape with is_placed the programs place data */
+    uint32_t copy_tails; /* bit per collective: in a shape with is_placed the programs of all ranks
+                          * have a copy tail (gyre_program_copy_tail()) */
+    /* Append the steps of one rank. n_ranks >= 2. The builder remembers the first error. */
     void (*emit)(const struct gyre_shape *shape, int rank, struct gyre_builder *builder);
-    /* How many chunks a vector is cut into; 1 for collectives made of blocks. n_ranks >= 2. */
+    /* How many chunks a vector is cut into; 1 if the buffers consist of blocks. n_ranks >= 2. */
     int (*n_chunks)(const struct gyre_shape *shape);
 };
 
-extern const struct gyre_algorithm gyre_algorithm_ring;
-extern const struct gyre_algorithm gyre_algorithm_spread; /* ring of sums, results to all at once */
-extern const struct gyre_algorithm gyre_algorithm_tree;
-extern const struct gyre_algorithm gyre_algorithm_direct;  /* all pairs, one step: "one-shot" */
-extern const struct gyre_algorithm gyre_algorithm_twoshot; /* all pairs, scatter then gather */
-extern const struct gyre_algorithm gyre_algorithm_sendrecv;
+/* Every algorithm, in the order in which the tuner tries them. The declarations below and the table
+ * in algorithm.c are generated from this list. `spread` stands in ring.c, because its first half is
+ * a ring's. */
+#define GYRE_ALGORITHM_LIST(X)                           \
+    X(ring)     /* neighbours only */                    \
+    X(tree)     /* double binary tree over the hosts */  \
+    X(direct)   /* all pairs, one hop: "one-shot" */     \
+    X(twoshot)  /* all pairs, scatter then gather */     \
+    X(spread)   /* ring of sums, results to all peers */ \
+    X(sendrecv) /* one rank to another */
 
-/** All of them, ended by NULL. */
+#define GYRE_DECLARE_ALGORITHM(name) extern const struct gyre_algorithm gyre_algorithm_##name;
+GYRE_ALGORITHM_LIST(GYRE_DECLARE_ALGORITHM)
+#undef GYRE_DECLARE_ALGORITHM
+
+/** The algorithms of GYRE_ALGORITHM_LIST, in that order, ended by NULL. */
 extern const struct gyre_algorithm *const gyre_algorithms[];
 
+/** gyre_algorithm_find - the algorithm with this name, in upper or lower case, or NULL. */
 const struct gyre_algorithm *gyre_algorithm_find(const char *name);
 
+/** gyre_algorithm_has - can the algorithm do this collective? */
 static inline bool gyre_algorithm_has(const struct gyre_algorithm *algorithm,
                                       enum gyre_collective coll)
 {
     return (algorithm->collectives >> coll & 1U) != 0;
 }
 
-/** gyre_algorithm_emit - rank's program of a shape. A single rank copies IN to OUT, whatever the
- * algorithm.
+/** gyre_algorithm_emit - make one rank's program of a shape. If the shape has only one rank, the
+ * program copies IN to OUT.
  * @shape: 1 <= n_ranks <= GYRE_MAX_RANKS, root < n_ranks; checked.
  * Errors: INVALID_ARGUMENT (shape, or a collective the algorithm does not have), OUT_OF_MEMORY,
  * INTERNAL (the algorithm wrote a malformed program). */
@@ -52,21 +62,21 @@ gyre_status gyre_algorithm_emit(const struct gyre_algorithm *algorithm,
                                 const struct gyre_shape *shape, int rank,
                                 struct gyre_program **program_out);
 
-/** gyre_peers_from_next - all other ranks, the next one first, so that not all of them are visited
- * by everybody at once. @peers_out: n_ranks - 1 entries. Returns how many. */
+/** gyre_peers_from_next - all other ranks, beginning with rank + 1, so that the ranks do not all
+ * send to the same peer first. @peers_out: n_ranks - 1 entries. Returns how many. */
 int gyre_peers_from_next(const struct gyre_shape *shape, int rank, bool is_placed,
                          struct gyre_ref *peers_out);
 
-/** gyre_order_by_host - all ranks in an order that keeps each host's ranks together: hosts by
- * first appearance, ranks ascending within one. @order_out: n_ranks entries. */
+/** gyre_order_by_host - all ranks, those of a host together. Hosts are ordered by their lowest
+ * rank, and ranks ascend within a host. @order_out: n_ranks entries. */
 void gyre_order_by_host(const struct gyre_shape *shape, uint16_t *order_out);
 
-/** gyre_order_from_root - as gyre_order_by_host, but with the root's host first and the root first
- * in it: a chain along it crosses from host to host n_hosts - 1 times. */
+/** gyre_order_from_root - as gyre_order_by_host(), but the root's host is first, and the root is
+ * first in its host. A chain in this order crosses between hosts n_hosts - 1 times. */
 void gyre_order_from_root(const struct gyre_shape *shape, uint16_t *order_out);
 
-/** gyre_order_to_root - likewise, for a chain that ends at the root: its host last, it last in it.
- */
+/** gyre_order_to_root - as gyre_order_by_host(), but the root's host is last, and the root is last
+ * in its host, for a chain that ends at the root. */
 void gyre_order_to_root(const struct gyre_shape *shape, uint16_t *order_out);
 
 #endif

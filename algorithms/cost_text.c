@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The constants of the simulator's model: text form, and the values for machines that were
+ * The constants of the simulator's model: their text form, and their values for machines that were
  * measured. One table names each constant once.
  */
 #include "algorithms/simulate.h"

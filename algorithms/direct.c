@@ -7,25 +7,25 @@
  *     0  sends to  1 2 3         2 3 0         3 0 1         0 1 2        own input, unordered
  *     1  sums      0+1+2+3       0+1+2+3       0+1+2+3       0+1+2+3      in this order, all alike
  *
- * The others are the same two rounds with less in them: reduce-scatter and all-to-all send each
- * peer its own block; all-gather and gather keep what comes instead of summing it; broadcast,
- * scatter, reduce and gather have one end at the root. Peers are visited from the next rank on, so
- * that they are not all visited by everybody at once.
+ * The other collectives are the same two rounds with fewer messages. Reduce-scatter and all-to-all
+ * send each peer its own block. All-gather and gather keep what arrives instead of summing it. In
+ * broadcast, scatter, reduce and gather the root is one end of every message. A rank sends to the
+ * next rank first, so that the ranks do not all send to the same peer at once.
  *
- * Cost (n ranks, B bytes a rank): one hop; all-reduce sends and receives (n-1) B on every rank,
- * which is why it is for small vectors; all-gather, reduce-scatter and all-to-all move the least
- * that is possible. More than eight contributions are summed in groups of eight, the same groups on
- * every rank, so that all get the same bits.
+ * Cost (n ranks, B bytes a rank): one hop. In an all-reduce every rank sends and receives (n-1) B,
+ * so it suits small vectors only. All-gather, reduce-scatter and all-to-all move the fewest
+ * possible bytes. More than eight contributions are summed in groups of eight, the same groups on
+ * every rank, so that all ranks get the same bits.
  */
 #include "algorithms/algorithm.h"
 
-/* All-gather's blocks need no slot where OUT of all ranks can be addressed. */
+/* All-gather's blocks need no slots if the ranks can address each other's OUT. */
 static bool places(const struct gyre_shape *shape)
 {
     return shape->is_placed && shape->coll == GYRE_COLL_ALL_GATHER;
 }
 
-/* Send IN(0) to all peers, and keep it in `own` unless that is NULL. */
+/* Send IN(0) to all peers, and copy it to `own` unless that is NULL. */
 static void send_own(const struct gyre_shape *shape, int rank, const struct gyre_ref *own,
                      struct gyre_builder *builder)
 {
@@ -48,8 +48,8 @@ static void send_blocks(const struct gyre_shape *shape, int rank, struct gyre_bu
     }
 }
 
-/* Receive every peer k's block into OUT(k), in the order in which they send; what is placed is
- * there already. */
+/* Receive every peer k's block into OUT(k), in the order in which the peers send. Placed blocks are
+ * in OUT already. */
 static void keep_blocks(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
 {
     for (int i = 1; i < shape->n_ranks; i++) {
@@ -61,7 +61,7 @@ static void keep_blocks(const struct gyre_shape *shape, int rank, struct gyre_bu
     }
 }
 
-/* Sum everybody's contribution in the order of ranks, the own one from IN(own). */
+/* Sum all ranks' contributions in the order of ranks. This rank's contribution is IN(own). */
 static void reduce_all(const struct gyre_shape *shape, int rank, int own, int chunk,
                        struct gyre_builder *builder)
 {
@@ -78,7 +78,7 @@ static void one_step(struct gyre_builder *builder, int chunk, struct gyre_ref in
     gyre_builder_step(builder, chunk, &in, 1, &out, 1, 0);
 }
 
-/* The collectives with a root: one end is there. */
+/* The collectives with a root, which is one end of every message. */
 static void emit_rooted(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
 {
     const struct gyre_ref root = gyre_peer(shape->root, 0);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ring and chain: every rank talks to its two neighbours only, hosts are crossed as rarely as
- * possible, and every link carries the same load. All-reduce of four ranks, chunks a b c d; a
- * letter with a number is a partial sum of so many ranks, a capital is the finished chunk:
+ * Ring and chain. Every rank talks only to its two neighbours, as few links as possible go between
+ * hosts, and every link carries the same number of bytes. All-reduce of four ranks with the chunks
+ * a b c d; c2 is a sum of chunk c over two ranks, a capital letter is a finished chunk:
  *
  *   round     0 -> 1     1 -> 2     2 -> 3     3 -> 0
  *     0         d          a          b          c       own input
@@ -13,16 +13,18 @@
  *     5         C          D          A          B       receive, keep and send
  *               keeps B    keeps C    keeps D    keeps A ... and the last one is only kept
  *
- * Reduce-scatter is rounds 0 to 3 without the sending in 3; all-gather is rounds 3 to 5 with the
- * own block in place of the finished chunk. Broadcast and reduce are a chain from and to the root:
- * one chunk, pipelined by tiles. Cost (n ranks, B bytes): all-reduce 2(n-1) hops, 2(n-1)/n B per
- * link, which is the least that any algorithm can move; chains n-1 hops, B per link.
+ * Reduce-scatter is rounds 0 to 3 without the sends of round 3. All-gather is rounds 3 to 5, where
+ * a rank's own block takes the place of the finished chunk. Broadcast and reduce are a chain from
+ * or to the root, with one chunk, pipelined by tiles. Cost (n ranks, B bytes): all-reduce has
+ * 2(n-1) hops and moves 2(n-1)/n B over each link, the fewest bytes possible; chains have n-1 hops
+ * and B per link.
  *
- * Depth 2: in a round every rank sends while the slot of the round before is still unread.
+ * The depth is 2, because in a round every rank sends while the slot of the previous round may
+ * still be unread.
  *
- * Spread is an all-reduce that begins as a ring, rounds 0 to 3 without the sending in 3; then every
- * rank sends its finished chunk to all others at once. As many bytes, n hops; on GPUs the second
- * half, where OUT of all ranks can be addressed, is nothing but large copies.
+ * Spread is an all-reduce that begins like a ring, with rounds 0 to 3 without the sends of round 3.
+ * Then every rank sends its finished chunk to all other ranks at once. It moves as many bytes, in n
+ * hops. If the ranks can address each other's OUT, its second half consists of large copies only.
  */
 #include "algorithms/algorithm.h"
 
@@ -30,15 +32,15 @@ struct ring {
     struct gyre_builder *builder;
     uint16_t order[GYRE_MAX_RANKS];
     int n;
-    int at; /* my position */
+    int at; /* this rank's position in `order` */
     struct gyre_ref next;
     struct gyre_ref prev;
-    struct gyre_ref next_out; /* for finished chunks: placed where they may be */
+    struct gyre_ref next_out; /* for finished chunks: placed if the shape allows it */
     struct gyre_ref prev_out;
     bool is_placed;
 };
 
-/* The rank `distance` places before me. */
+/* The rank `distance` positions before this one in the ring. */
 static int before(const struct ring *ring, int distance)
 {
     return ring->order[(ring->at - distance + 2 * ring->n) % ring->n];
@@ -58,18 +60,20 @@ static void open_ring(struct ring *ring, const struct gyre_shape *shape, int ran
     ring->prev_out = shape->is_placed ? gyre_placed(before(ring, 1), 0) : ring->prev;
 }
 
-/* A finished chunk comes from the rank before: keep it, and pass it on unless this is the last. */
+/* Receive a finished chunk from the previous rank, keep it, and send it on unless this is the last
+ * rank that needs it. */
 static void pass_on(const struct ring *ring, int chunk, bool is_last)
 {
     const struct gyre_ref outs[] = {gyre_out(chunk), ring->next_out};
     const int n_outs = is_last ? 1 : 2;
-    if (ring->is_placed) /* it is where it belongs already */
+    if (ring->is_placed) /* the chunk is in OUT already */
         gyre_builder_step(ring->builder, chunk, &ring->prev_out, 1, &outs[1], n_outs - 1, 0);
     else
         gyre_builder_step(ring->builder, chunk, &ring->prev_out, 1, outs, n_outs, 0);
 }
 
-/* Rounds 0 to n-1: partial sums travel; `outs` take the chunk that is finished here, mine. */
+/* Rounds 0 to n-1: partial sums go round the ring. `outs` get this rank's own chunk, which is
+ * finished in the last round. */
 static void reduce_around(const struct ring *ring, const struct gyre_ref *outs, int n_outs)
 {
     const int first = before(ring, 1);
@@ -85,7 +89,7 @@ static void reduce_around(const struct ring *ring, const struct gyre_ref *outs, 
     }
 }
 
-/* The other ranks' chunks come round; all but the last one travel on. */
+/* Receive the other ranks' finished chunks, and send on all but the last one. */
 static void gather_around(const struct ring *ring)
 {
     for (int round = 1; round < ring->n; round++)
@@ -167,7 +171,7 @@ static void emit_spread(const struct gyre_shape *shape, int rank, struct gyre_bu
     reduce_around(&ring, &mine, 1);
     const int n_peers = gyre_peers_from_next(shape, rank, shape->is_placed, peers);
     gyre_builder_scatter(builder, rank, mine, peers, n_peers);
-    /* They send in the same order: the rank before me reaches me first. */
+    /* All ranks send in the same order, so the previous rank's chunk arrives first. */
     for (int i = n_peers; i > 0; i--) {
         const int owner = peers[i - 1].index;
         const struct gyre_ref out = gyre_out(owner);

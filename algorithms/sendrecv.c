@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Point to point: two ranks, of which the root is the sender (one rank alone copies). The plan
- * maps the two onto ranks of the communicator. Of four ranks that swap in pairs:
+ * Point to point. There are two ranks, and the root is the sender; a single rank copies. The plan
+ * maps the two ranks to ranks of the communicator. Four ranks that swap data in pairs:
  *
  *   0 -> 1    in  ->  out        program of (0, 1), and at the same time of (1, 0)
  *   2 -> 3    in  ->  out        program of (2, 3), and at the same time of (3, 2)
  *
- * Cost (B bytes): one hop, B.
+ * Cost (B bytes): one hop, B bytes over the link.
  */
 #include "algorithms/algorithm.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One call. Many tiles are alike, so few are simulated: the time of the rest follows from the
- * difference between two runs, once that difference is steady.
+ * Simulates one call. Most tiles of a call take the same time, so only a few tiles are simulated.
+ * Once the difference between two runs of different length is steady, the time of the other tiles
+ * follows from it.
  */
 #include "algorithms/simulate.h"
 

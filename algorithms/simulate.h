@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Predicts how long a collective takes: the programs of all ranks are run against each other over a
- * described machine, tile by tile, with the FIFO depth, credits and shared links that executors
- * meet. A LogGP-like model (Alexandrov et al., "LogGP", SPAA 1995): per step and per connection
- * latencies and byte rates. Pure functions without contracted multiply-adds: the same input gives
- * the same bits on every rank, so plans may depend on it (docs/tuning.md).
+ * Predicts how long a collective takes. The simulator runs the programs of all ranks together on
+ * the description of a machine, tile by tile, with the FIFO depth, the credits and the shared links
+ * of a real run. The model is like LogGP (Alexandrov et al., "LogGP", SPAA 1995): steps and
+ * connections have latencies and byte rates. The functions are pure and use no contracted
+ * multiply-adds, so the same input gives the same bits on every rank and plans may depend on them
+ * (docs/tuning.md).
  */
 #ifndef GYRE_ALGORITHMS_SIMULATE_H
 #define GYRE_ALGORITHMS_SIMULATE_H
 
 #include "algorithms/algorithm.h"
 
-/* What lies between two ranks. X(enum suffix, word in keys) */
+/* The kinds of link between two ranks. X(enum suffix, word in keys) */
 #define GYRE_LINK_TABLE(X)                                              \
     X(HOST, host)       /* NVLink, PCIe or shared memory of one host */ \
     X(NETWORK, network) /* a proxy moves the slots through the host's NIC */
@@ -23,63 +24,64 @@ enum gyre_link_class {
         GYRE_N_LINKS
 };
 
-/* The constants of the model. A rate of 0 means: not limited by this. */
+/* The constants of the model. A rate of 0 is no limit. */
 struct gyre_cost {
-    double launch_ns;                              /* from the call to the first step */
-    double worker_launch_ns;                       /* more, for each worker of the rank */
-    double step_ns[GYRE_N_PROTOS];                 /* decoding and barriers of one step */
-    double hop_ns[GYRE_N_PROTOS][GYRE_N_LINKS];    /* from written to seen by the receiver */
-    double wire_efficiency[GYRE_N_PROTOS];         /* payload / bytes sent; above 0, at most 1 */
-    double credit_ns[GYRE_N_LINKS];                /* from slot read to seen free by the sender */
-    double worker_send_bytes_per_ns[GYRE_N_LINKS]; /* one worker writing into one connection */
-    double worker_copy_bytes_per_ns; /* one worker reading an input or writing a local output */
-    double parallel_workers;         /* of one rank that run at the same time; 0 = all */
-    double cores_per_host;           /* that all ranks of a host share; 0 = enough for all */
-    double egress_bytes_per_ns[GYRE_N_LINKS];  /* of one rank, all its workers together */
-    double ingress_bytes_per_ns[GYRE_N_LINKS]; /* likewise */
-    double nic_bytes_per_ns; /* of one host, all its ranks together, each direction */
-    double nic_message_ns; /* that each slot keeps it busy besides: proxies, messages per second */
+    double launch_ns;                           /* from the call to the first step */
+    double worker_launch_ns;                    /* in addition, for each worker of the rank */
+    double step_ns[GYRE_N_PROTOS];              /* decoding and barriers of one step */
+    double hop_ns[GYRE_N_PROTOS][GYRE_N_LINKS]; /* from the sender's write to the receiver's view */
+    double wire_efficiency[GYRE_N_PROTOS];      /* payload / bytes sent; above 0, at most 1 */
+    double credit_ns[GYRE_N_LINKS];             /* from the receiver's read to the sender's view */
+    double worker_send_bytes_per_ns[GYRE_N_LINKS]; /* one worker that writes into one connection */
+    double worker_copy_bytes_per_ns; /* one worker that reads an input or writes a local output */
+    double parallel_workers;         /* workers of one rank that run at the same time; 0 = all */
+    double cores_per_host;           /* shared by all ranks of a host; 0 = no limit */
+    double egress_bytes_per_ns[GYRE_N_LINKS];  /* all workers of one rank together */
+    double ingress_bytes_per_ns[GYRE_N_LINKS]; /* all workers of one rank together */
+    double nic_bytes_per_ns; /* all ranks of one host together, in each direction */
+    double nic_message_ns;   /* additional time for each slot: proxies, messages per second */
 };
 
 /** Ranks as threads or processes over shared memory. */
 extern const struct gyre_cost gyre_cost_host;
 
-/** GPUs joined by NVLink 4, hosts by 400 Gbit/s NICs. */
+/** GPUs connected by NVLink 4, hosts by 400 Gbit/s NICs. */
 extern const struct gyre_cost gyre_cost_h200;
 
 /** gyre_cost_find - "host" or "h200"; NULL = no such table. */
 const struct gyre_cost *gyre_cost_find(const char *name);
 
-/** gyre_cost_from_text - read "key = value" lines; `#` starts a comment. Keys carry their unit.
- * @text: untrusted. @base: gives the values of keys that the text does not name; may be cost_out.
- * Errors: INVALID_ARGUMENT with the line, and the legal keys where the key is none of them. */
+/** gyre_cost_from_text - read "key = value" lines; `#` starts a comment. A key's name ends with its
+ * unit. @text: untrusted. @base: has the values of the keys that the text does not name; may be
+ * cost_out. Errors: INVALID_ARGUMENT with the line, and the legal keys if the key is unknown. */
 gyre_status gyre_cost_from_text(const char *text, const struct gyre_cost *base,
                                 struct gyre_cost *cost_out);
 
-/** gyre_cost_to_text - all keys, as gyre_cost_from_text() reads them back bit by bit.
+/** gyre_cost_to_text - all keys as text. gyre_cost_from_text() reads the same bits back.
  * @text_out: malloc'ed. Errors: OUT_OF_MEMORY. */
 gyre_status gyre_cost_to_text(const struct gyre_cost *cost, char **text_out);
 
 struct gyre_machine {
-    const struct gyre_grouping *grouping; /* NULL = one host; between hosts is NETWORK */
-    bool is_all_network;                  /* inside hosts, too */
+    const struct gyre_grouping *grouping; /* NULL = one host; links between hosts are NETWORK */
+    bool is_all_network;                  /* links inside hosts are NETWORK, too */
 };
 
 /* How a simulated call is carried out. */
 struct gyre_simulation {
     const struct gyre_cost *cost;
     enum gyre_proto proto;
-    uint32_t n_channels; /* >= 1; all alike, so one is simulated and shared rates are divided */
+    uint32_t n_channels; /* >= 1; one is simulated, with its part of all shared rates */
     uint32_t tile_bytes; /* payload of one slot, >= 1 */
     uint32_t depth;      /* slots of a FIFO, 1..GYRE_SIMULATE_MAX_DEPTH */
-    uint64_t n_bytes;    /* of the vector, or of one block where buffers are made of blocks */
-    bool all_tiles;      /* simulate each tile, instead of extrapolating from the first ones */
+    uint64_t n_bytes;    /* of the vector, or of one block if the buffers consist of blocks */
+    bool all_tiles;      /* simulate every tile; else extrapolate from the first ones */
 };
 
 #define GYRE_SIMULATE_MAX_DEPTH 64
 #define GYRE_SIMULATE_MAX_FIFOS (1U << 21) /* about 400 MB */
 
-/* X(enum suffix, name): what can be busy. LATENCY: nothing was, half of the time. */
+/* What can be busy. LATENCY means that no resource was busy for half of the time.
+ * X(enum suffix, name) */
 #define GYRE_RESOURCE_TABLE(X) \
     X(LATENCY, latency)        \
     X(WORKER, worker)          \
@@ -98,34 +100,35 @@ extern const char *const gyre_resource_names[GYRE_N_RESOURCES];
 
 struct gyre_prediction {
     double time_ns;                /* from the call to the end of the last rank */
-    enum gyre_resource bottleneck; /* the busiest */
-    double busy_share;             /* of the time, of the busiest resource: 0..1 */
-    bool is_extrapolated;          /* not every tile was simulated */
-    uint64_t n_steps;              /* that were simulated */
+    enum gyre_resource bottleneck; /* the busiest resource */
+    double busy_share;             /* part of the time in which it was busy, 0..1 */
+    bool is_extrapolated;          /* some tiles were not simulated */
+    uint64_t n_steps;              /* simulated steps */
 };
 
 struct gyre_simulator;
 
-/** gyre_simulator_open - programs of all ranks, prepared. Where turning the machine by one host (or
- * one rank of a single host) changes nothing, one host stands for all: a ring of 1024 ranks on
- * 128 hosts costs no more than eight ranks. @all_ranks: do without that.
- * Errors: as gyre_algorithm_emit(); INVALID_ARGUMENT when connections do not fit together;
- * UNSUPPORTED when there are over GYRE_SIMULATE_MAX_FIFOS of them. */
+/** gyre_simulator_open - prepare the programs of all ranks. If renumbering the hosts cyclically (or
+ * the ranks of a single host) changes nothing, only one host (one rank) is simulated and stands for
+ * all: a ring of 1024 ranks on 128 hosts costs no more than eight ranks.
+ * @all_ranks: simulate all ranks nevertheless.
+ * Errors: as gyre_algorithm_emit(); INVALID_ARGUMENT (a sending end has no receiving end);
+ * UNSUPPORTED (more than GYRE_SIMULATE_MAX_FIFOS FIFOs). */
 gyre_status gyre_simulator_open(const struct gyre_algorithm *algorithm,
                                 const struct gyre_shape *shape, const struct gyre_machine *machine,
                                 bool all_ranks, struct gyre_simulator **simulator_out);
 
 void gyre_simulator_close(struct gyre_simulator *simulator);
 
-/** gyre_simulator_lanes - as n_lanes of the programs. */
+/** gyre_simulator_lanes - n_lanes of the programs. */
 uint32_t gyre_simulator_lanes(const struct gyre_simulator *simulator);
 
-/** gyre_simulator_min_depth - as min_depth of the programs. */
+/** gyre_simulator_min_depth - min_depth of the programs. */
 uint32_t gyre_simulator_min_depth(const struct gyre_simulator *simulator);
 
-/** gyre_simulator_run - predict one call. Several runs of one simulator are independent; one thread
- * at a time. Errors: INVALID_ARGUMENT (a parameter out of range, or a depth at which the programs
- * deadlock), OUT_OF_MEMORY. */
+/** gyre_simulator_run - predict one call. Runs of a simulator do not affect each other. One thread
+ * at a time may use a simulator. Errors: INVALID_ARGUMENT (a parameter is out of range, or the
+ * programs deadlock at this depth), OUT_OF_MEMORY. */
 gyre_status gyre_simulator_run(struct gyre_simulator *simulator,
                                const struct gyre_simulation *simulation,
                                struct gyre_prediction *prediction_out);

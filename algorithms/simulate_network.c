@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From programs to what the simulator runs. One program is held at a time: all steps of a ring of
- * 1024 ranks would be 170 MB. The two ends of a FIFO find each other by sorting.
+ * Converts programs to the form that the simulator runs. Only one program is in memory at a time,
+ * because all steps of a ring of 1024 ranks would take 170 MB. Sorting brings the two ends of each
+ * FIFO together.
  */
 #include "algorithms/simulate_network.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The programs of a shape in the form that the simulator runs: what a step costs and waits for,
- * without what it means. Ranks that a rotation of the machine maps onto each other are kept once.
+ * The programs of a shape in the form that the simulator runs. A step has its costs and the FIFOs
+ * that it waits for, but not its meaning. If a rotation of the machine maps ranks onto each other,
+ * only one of these ranks is kept.
  */
 #ifndef GYRE_ALGORITHMS_SIMULATE_NETWORK_H
 #define GYRE_ALGORITHMS_SIMULATE_NETWORK_H
@@ -9,12 +10,13 @@
 #include "algorithms/simulate.h"
 
 struct gyre_sim_step {
-    uint32_t first_fifo; /* into fifo_of: n_recvs that it receives from, n_sends that it sends to */
+    uint32_t
+        first_fifo; /* into fifo_of: n_recvs FIFOs that it receives from, then n_sends others */
     uint16_t chunk;
     uint8_t n_recvs;
     uint8_t n_sends;
-    uint8_t n_copies; /* inputs read and local outputs written */
-    uint8_t n_ahead;  /* steps after this one that may run before it */
+    uint8_t n_copies; /* inputs that it reads and local outputs that it writes */
+    uint8_t n_ahead;  /* so many of the following steps may run before this one */
 };
 
 struct gyre_sim_worker {
@@ -31,17 +33,17 @@ struct gyre_sim_fifo {
     uint32_t link;     /* enum gyre_link_class */
 };
 
-/* Steps that may overtake each other are looked at in groups of this many. */
+/* Steps that may overtake each other are examined in groups of this size. */
 #define GYRE_SIM_MAX_GROUP 8
 
 struct gyre_sim_network {
-    uint32_t n_kept;   /* ranks; those of which there are programs */
+    uint32_t n_kept;   /* ranks that have a program here */
     uint32_t n_hosts;  /* of the kept ranks */
     uint32_t n_chunks; /* of the program */
     uint32_t n_lanes;
     uint32_t min_depth;
-    bool is_folded;   /* n_kept stand for all; chunks count as long as the longest */
-    uint32_t n_alike; /* ranks of its own host that a kept one stands for */
+    bool is_folded;   /* the kept ranks stand for all; every chunk counts as the longest */
+    uint32_t n_alike; /* ranks of one host that a kept rank stands for */
     uint32_t n_workers;
     uint32_t n_fifos;
     uint32_t n_steps;

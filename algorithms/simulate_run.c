@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The event loop. An event is a moment at which a worker looks whether it can go on. A step starts
- * when its slots have arrived, its sends have credit and its worker is free; it takes what its
- * worker needs for it, or what a shared port needs, whichever ends later. Ports serve in the order
- * of starts.
+ * The event loop of the simulator. An event is a moment at which a worker checks whether it can go
+ * on. A step starts when its slots have arrived, its sends have credit and its worker is free. It
+ * ends when both its worker and the shared ports that it uses have had the time that they need. A
+ * port serves steps in the order in which they start.
  */
 #include "algorithms/simulate_run.h"
 
@@ -16,11 +16,11 @@
 
 struct worker {
     double free_ns;   /* when its last step ends */
-    double wakeup_ns; /* when it looks next */
-    uint32_t place;   /* in the queue, or NOT_QUEUED */
+    double wakeup_ns; /* when it next checks whether it can go on */
+    uint32_t place;   /* index in the queue, or NOT_QUEUED */
     uint64_t tile;
-    uint32_t step;      /* first of the group that it is at, within the worker */
-    uint32_t done_mask; /* of the group */
+    uint32_t step;      /* first step of its present group, counted within the worker */
+    uint32_t done_mask; /* bit per step of the group that is done */
     double busy_ns;
 };
 
@@ -29,7 +29,7 @@ struct fifo {
     uint64_t n_consumed;
 };
 
-/* Something that all channels and several workers share; serves in order. */
+/* A resource that all channels and several workers share. It serves one step after the other. */
 struct port {
     double free_ns;
     double busy_ns;
@@ -42,8 +42,8 @@ struct ports {
 
 struct run {
     const struct gyre_sim_call *call;
-    const struct gyre_sim_network *network;   /* the call's */
-    const struct gyre_simulation *simulation; /* likewise */
+    const struct gyre_sim_network *network;   /* of the call */
+    const struct gyre_simulation *simulation; /* of the call */
     struct ports first;
     uint64_t n_tiles; /* to simulate */
     struct worker *workers;
@@ -59,7 +59,7 @@ struct run {
 
 /* ---- the queue of events ------------------------------------------------------------------ */
 
-/* Equal times in the order of workers, so that runs are alike. */
+/* Events at the same time are ordered by worker, so that all runs are equal. */
 static bool is_before(const struct run *run, uint32_t a, uint32_t b)
 {
     const double a_ns = run->workers[a].wakeup_ns, b_ns = run->workers[b].wakeup_ns;
@@ -72,7 +72,7 @@ static void put(struct run *run, uint32_t place, uint32_t worker)
     run->workers[worker].place = place;
 }
 
-/* Look at `at_ns`, or earlier if that is planned already. */
+/* Let the worker check at `at_ns`, unless it will check earlier. */
 static void wake(struct run *run, uint32_t worker, double at_ns)
 {
     struct worker *state = &run->workers[worker];
@@ -87,7 +87,7 @@ static void wake(struct run *run, uint32_t worker, double at_ns)
     put(run, i, worker);
 }
 
-/* The worker that looks next; taken off the queue. */
+/* Remove the worker with the earliest event from the queue and return it. */
 static uint32_t take_next(struct run *run)
 {
     const uint32_t first = run->queue[0];
@@ -111,13 +111,13 @@ static uint32_t take_next(struct run *run)
 
 /* ---- one step ----------------------------------------------------------------------------- */
 
-/* A rate of 0 does not limit. */
+/* A rate of 0 is no limit. */
 static double transfer_ns(double n_bytes, double bytes_per_ns)
 {
     return bytes_per_ns > 0 ? n_bytes / bytes_per_ns : 0;
 }
 
-/* Returns when the port is done with it. */
+/* Returns the time at which the port is free again. */
 static double use_port(struct run *run, uint32_t port_index, double start_ns, double busy_ns)
 {
     struct port *port = &run->ports[port_index];
@@ -136,7 +136,7 @@ static double step_bytes(const struct run *run, const struct gyre_sim_step *step
     return (double)gyre_tile_range(&run->call->split, 0, chunk, tile).n_elems;
 }
 
-/* When the step could start; INFINITY where that is not known yet. */
+/* The time at which the step can start; INFINITY if that is not known yet. */
 static double ready_ns(const struct run *run, const struct gyre_sim_step *step)
 {
     const uint64_t depth = run->simulation->depth;
@@ -160,8 +160,8 @@ static double ready_ns(const struct run *run, const struct gyre_sim_step *step)
     return ready;
 }
 
-/* Move one slot over the shared ports on its way. A proxied slot leaves when it is full, any other
- * while it is being written. Returns when the last byte is through. */
+/* Move one slot over the shared ports of its path. A proxied slot leaves when it is full, any other
+ * slot while it is written. Returns the time at which the last byte has passed. */
 static double send_slot(struct run *run, const struct gyre_sim_fifo *fifo, double start_ns,
                         double wire_bytes)
 {
@@ -185,7 +185,7 @@ static double send_slot(struct run *run, const struct gyre_sim_fifo *fifo, doubl
                 use_port(run, run->first.nic_in + host_of[fifo->to_rank], start_ns, nic_ns));
 }
 
-/* What the worker alone needs. */
+/* The time that the worker itself needs for the step. */
 static double worker_ns(const struct run *run, const struct gyre_sim_step *step, double n_bytes)
 {
     const struct gyre_cost *cost = run->simulation->cost;
@@ -200,8 +200,8 @@ static double worker_ns(const struct run *run, const struct gyre_sim_step *step,
     return ns;
 }
 
-/* The workers of all channels take turns where a rank, or all ranks of a host, have fewer cores
- * than workers: n cores are one port that is n times as fast. */
+/* If a rank, or all ranks of a host together, have fewer cores than workers, the workers of all
+ * channels share the cores. n cores are modelled as one port that is n times as fast. */
 static double compute(struct run *run, uint32_t rank, double start_ns, double alone_ns)
 {
     const struct gyre_cost *cost = run->simulation->cost;
@@ -255,7 +255,7 @@ static void execute(struct run *run, uint32_t worker_index, const struct gyre_si
     run->n_steps++;
 }
 
-/* The group is done: on to the next, or to the next tile. */
+/* The group is done: go to the next group, or to the next tile. */
 static void advance(const struct run *run, uint32_t index)
 {
     const struct gyre_sim_worker *program = &run->network->workers[index];
@@ -268,7 +268,7 @@ static void advance(const struct run *run, uint32_t index)
     }
 }
 
-/* Carry out what is ready; of several steps that may overtake each other the earliest. */
+/* Run the steps that are ready. Of steps that may overtake each other, the earliest runs first. */
 static void look(struct run *run, uint32_t index, double now_ns)
 {
     const struct gyre_sim_worker *program = &run->network->workers[index];
@@ -339,7 +339,7 @@ static gyre_status open_run(struct run *run)
     return GYRE_SUCCESS;
 }
 
-/* What was busiest, in ns. */
+/* How long the busiest resource was busy, in ns. */
 static void find_busiest(const struct run *run, struct gyre_prediction *prediction)
 {
     const struct ports *first = &run->first;
@@ -367,7 +367,7 @@ static void find_busiest(const struct run *run, struct gyre_prediction *predicti
         prediction->bottleneck = GYRE_RESOURCE_LATENCY;
 }
 
-/* When the rank's workers start. */
+/* The time at which the rank's workers start. */
 static double launched_ns(const struct run *run, uint32_t rank)
 {
     const struct gyre_cost *cost = run->simulation->cost;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Double binary tree: two trees over the hosts, each for half of the data, made so that a host
- * which passes data on in one tree only ends it in the other: every host sends and receives
- * everything once. Inside a host a chain ends at the rank that stands in the tree, another rank for
- * each tree. One host alone would be only a chain: there the trees stand over the ranks.
+ * Double binary tree. There are two trees over the hosts, each for half of the data. A host that is
+ * an inner node of one tree is a leaf of the other, so every host sends and receives all data once.
+ * Inside a host the ranks form a chain that ends at the rank which is the host's node; the two
+ * trees use different ranks. If there is only one host, the trees are over its ranks instead.
  *
  * Four ranks of one host (or one rank on each of four hosts), positions in the tree from 1:
  *
@@ -17,28 +17,28 @@
  *     2     3 finishes       3 -> 1            0 finishes       0 -> 2
  *     3                      1 -> 0,2                           2 -> 3,1
  *
- * Up and down are different workers and run at the same time for successive tiles; the root of a
- * tree is one worker, which sums and sends down in one step. Broadcast and reduce are one
- * direction; their root stands above both trees, which then hold the other hosts. Cost (n ranks on
- * h hosts, B bytes): all-reduce 2 (log2(h) + n/h) hops, 2 B in and out of a host; broadcast and
- * reduce half of both.
+ * Up and down are different workers, which run at the same time for successive tiles. The root of a
+ * tree is one worker, which sums and sends down in one step. Broadcast and reduce use one direction
+ * only; their root is above both trees, which consist of the other hosts. Cost (n ranks on h hosts,
+ * B bytes): all-reduce has 2 (log2(h) + n/h) hops and moves 2 B in and out of a host; broadcast and
+ * reduce have half of both.
  *
- * Lane = tree. In one tree an ordered pair of ranks carries either what goes up or what goes down,
- * never both; across trees it may, and those are other workers.
+ * The lane is the number of the tree. In one tree an ordered pair of ranks carries data either up
+ * or down, never both. In two trees it may carry both, but then the workers are different.
  */
 #include "algorithms/algorithm.h"
 
 #define N_TREES 2
 
-/* What stands in the trees: hosts, or the ranks of the one host there is. */
+/* The nodes of the trees: hosts, or ranks if there is only one host. */
 struct nodes {
     uint16_t order[GYRE_MAX_RANKS];     /* ranks, node after node */
     uint16_t first[GYRE_MAX_RANKS + 1]; /* node i's ranks: order[first[i]] to order[first[i+1]-1] */
     int n_nodes;
-    bool has_root; /* node 0 stands above both trees, its first rank is the root */
+    bool has_root; /* node 0 is above both trees, and its first rank is the root */
 };
 
-/* A rank's place in one tree of ranks. */
+/* A rank's neighbours in one tree of ranks. */
 struct place {
     int parent; /* -1 = the top */
     int n_children;
@@ -55,19 +55,19 @@ static int tree_top(int n)
     return top;
 }
 
-/* 0 = none. */
+/* The parent of a position; 0 = none. */
 static int tree_parent(int n, int position)
 {
     if (position == tree_top(n))
         return 0;
-    do { /* where the parent is past the end, its parent takes over */
+    do { /* if the parent is past the end, take the parent's parent */
         const int low_bit = position & -position;
         position = (position & ~low_bit) | low_bit * 2;
     } while (position > n);
     return position;
 }
 
-/* Returns how many. */
+/* The children of a position. Returns how many. */
 static int tree_children(int n, int position, int *children_out)
 {
     int n_children = 0;
@@ -75,15 +75,16 @@ static int tree_children(int n, int position, int *children_out)
     if (distance == 0)
         return 0;
     children_out[n_children++] = position - distance;
-    while (distance > 1 && position + distance > n) /* the subtree is cut: its left spine */
+    while (distance > 1 &&
+           position + distance > n) /* the subtree is cut off: go down its left side */
         distance /= 2;
     if (position + distance <= n)
         children_out[n_children++] = position + distance;
     return n_children;
 }
 
-/* Tree 1 has every leaf of tree 0 inside: mirrored if n is even, else shifted by one (then one
- * node is a leaf in both). `item` counts from 0. */
+/* Every leaf of tree 0 is an inner node of tree 1. Tree 1 is tree 0 mirrored if n is even, else
+ * shifted by one; then one node is a leaf in both. `item` counts from 0. */
 static int position_of(int tree, int n, int item)
 {
     if (tree == 0)
@@ -115,9 +116,9 @@ static void open_nodes(struct nodes *nodes, const struct gyre_shape *shape)
     nodes->first[nodes->n_nodes] = shape->n_ranks;
 }
 
-/* The rank at `index` of the chain that ends at index 0, where the node stands in the tree. The
- * chain of tree 1 runs the other way, so that its end is another rank; only a root has to be the
- * end in both. */
+/* The rank at `index` of a host's chain. The chain ends at index 0, the rank that is the host's
+ * node of the tree. The chain of tree 1 runs in the other direction, so that another rank is its
+ * end. Only a root must be the end of both chains. */
 static int chain_rank(const struct nodes *nodes, int tree, int node, int index)
 {
     const int first = nodes->first[node], last = nodes->first[node + 1] - 1;
@@ -128,7 +129,7 @@ static int chain_rank(const struct nodes *nodes, int tree, int node, int index)
     return nodes->order[last - index];
 }
 
-/* Neighbours of a node in the tree, from the rank where it stands. */
+/* Parent and children in the tree, of the rank that is the node's end of the chain. */
 static void place_node(const struct nodes *nodes, int tree, int node, struct place *place)
 {
     const int above = nodes->has_root ? 1 : 0; /* nodes that are not items of the tree */
@@ -169,8 +170,8 @@ static struct place place_rank(const struct nodes *nodes, int tree, int rank)
     return place;
 }
 
-/* One worker: what the children sent and the own input, summed; to the parent, or at the top to
- * OUT and, if it goes `down` again, to the children. */
+/* One worker: sum what the children sent and this rank's input. Send the sum to the parent. At the
+ * top write it to OUT instead and, with `down`, send it to the children. */
 static void emit_up(const struct place *place, int tree, bool down, struct gyre_builder *builder)
 {
     struct gyre_ref ins[4], outs[4];
@@ -187,7 +188,8 @@ static void emit_up(const struct place *place, int tree, bool down, struct gyre_
                       is_top ? GYRE_STEP_FINAL : 0);
 }
 
-/* One worker: what the parent sent, or the root's input, to OUT and to the children. */
+/* One worker: write what the parent sent, or the root's input, to OUT and send it to the children.
+ */
 static void emit_down(const struct place *place, int tree, struct gyre_builder *builder)
 {
     const struct gyre_ref in = place->parent < 0 ? gyre_in(tree) : gyre_peer(place->parent, tree);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Two-shot: all pairs, two hops. A vector is cut into one chunk per owner; what an owner gets, it
- * hands to everybody. All-reduce of four ranks, chunk k owned by rank k:
+ * Two-shot: all pairs, two hops. A vector is cut into one chunk for each owner. An owner receives
+ * its chunk from all ranks, sums it, and sends the result to all ranks. All-reduce of four ranks,
+ * where rank k owns chunk k:
  *
  *   round          rank 0        rank 1        rank 2        rank 3
  *     0  sends     1>1 2>2 3>3   2>2 3>3 0>0   3>3 0>0 1>1   0>0 1>1 2>2   chunk>owner, unordered
@@ -9,16 +10,17 @@
  *        sends to  1 2 3         2 3 0         3 0 1         0 1 2         and keeps it
  *     2  keeps     3 2 1         0 3 2         1 0 3         2 1 0         as they come
  *
- * Where OUT of all ranks can be addressed, round 1 places sums there, and round 2 only waits.
+ * If the ranks can address each other's OUT, round 1 places the sums there and round 2 only waits.
  *
- * Broadcast and reduce from and to a root have n-1 chunks: the root owns none, so that it sends
- * (or receives) the vector only once while the others exchange their chunks among themselves.
+ * Broadcast and reduce have n-1 chunks. The root owns none, so it sends (or receives) the vector
+ * only once, while the other ranks exchange their chunks.
  *
- * Cost (n ranks, B bytes): two hops; all-reduce 2(n-1)/n B in and out on every rank, as a ring, but
- * with n-1 peers at once: for switched fabrics and middle sizes. Broadcast and reduce B at the
- * root.
+ * Cost (n ranks, B bytes): two hops. In an all-reduce every rank sends and receives 2(n-1)/n B, as
+ * in a ring, but with n-1 peers at once. It suits switched fabrics and medium sizes. In broadcast
+ * and reduce the root sends or receives B.
  *
- * Depth 2: an owner hands out its chunk while the contribution that it sent before is unread.
+ * The depth is 2, because an owner sends its finished chunk while its contribution of round 0 may
+ * still be unread.
  */
 #include "algorithms/algorithm.h"
 
@@ -41,8 +43,8 @@ static int chunk_of(struct owners owners, int rank)
     return owners.root < 0 ? rank : (rank - owners.root - 1 + owners.n_ranks) % owners.n_ranks;
 }
 
-/* The other owners, from the next rank on (direction 1) or back from the one before (-1), which is
- * the order in which they send to me. Returns how many. */
+/* The other owners. Direction 1: ascending from the next rank. Direction -1: descending from the
+ * previous rank, which is the order in which they send to this rank. Returns how many. */
 static int other_owners(struct owners owners, int rank, int direction, uint16_t *owners_out)
 {
     int n = 0;
@@ -54,9 +56,10 @@ static int other_owners(struct owners owners, int rank, int direction, uint16_t 
     return n;
 }
 
-/* Send every other owner its chunk of IN; `keep`: and keep it, as the root of a broadcast does. One
- * after the other where OUT, which may be IN, is placed into: an owner whose chunk has come knows
- * that it was read. */
+/* Send every other owner its chunk of IN. With `keep` also copy it to OUT, as the root of a
+ * broadcast does. If owners place data into this rank's OUT, which may be IN, the sends run one
+ * after the other: an owner that has received its chunk may overwrite it, so it must have been
+ * read. */
 static void send_to_owners(struct owners owners, int rank, bool keep, struct gyre_builder *builder)
 {
     uint16_t peers[GYRE_MAX_RANKS];
@@ -70,13 +73,13 @@ static void send_to_owners(struct owners owners, int rank, bool keep, struct gyr
     }
 }
 
-/* Where another owner has, or finds, a finished chunk. */
+/* The operand with which a finished chunk goes to or comes from another owner. */
 static struct gyre_ref finished_at(struct owners owners, int owner)
 {
     return owners.is_placed ? gyre_placed(owner, 0) : gyre_peer(owner, 0);
 }
 
-/* Keep every other owner's chunk; what is placed is there already. */
+/* Receive every other owner's chunk into OUT. Placed chunks are in OUT already. */
 static void keep_from_owners(struct owners owners, int rank, struct gyre_builder *builder)
 {
     uint16_t peers[GYRE_MAX_RANKS];
@@ -89,7 +92,7 @@ static void keep_from_owners(struct owners owners, int rank, struct gyre_builder
     }
 }
 
-/* Sum everybody's contribution to my chunk in the order of ranks. */
+/* Sum all ranks' contributions to this rank's chunk, in the order of ranks. */
 static void reduce_mine(struct owners owners, int rank, const struct gyre_ref *outs, int n_outs,
                         struct gyre_builder *builder)
 {
@@ -100,7 +103,7 @@ static void reduce_mine(struct owners owners, int rank, const struct gyre_ref *o
     gyre_builder_reduce(builder, mine, ins, owners.n_ranks, outs, n_outs, GYRE_STEP_FINAL);
 }
 
-/* Where my finished chunk goes: OUT, then the other owners. Returns how many. */
+/* The outputs for this rank's finished chunk: OUT, then the other owners. Returns how many. */
 static int everywhere(struct owners owners, int rank, struct gyre_ref *outs)
 {
     uint16_t peers[GYRE_MAX_RANKS];
@@ -111,7 +114,7 @@ static int everywhere(struct owners owners, int rank, struct gyre_ref *outs)
     return 1 + n_peers;
 }
 
-/* What one step could not hand out, from OUT. */
+/* Send the finished chunk from OUT to the owners that did not fit into the reducing step. */
 static void hand_out_rest(struct owners owners, int rank, const struct gyre_ref *outs, int n_outs,
                           struct gyre_builder *builder)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The symbolic run (algorithms/verify.h): what each step computes, moves and knows. Values are in
- * verify_values.c, chunks and their hazards in verify_memory.c, waiting in verify_machine.c.
+ * The symbolic run (algorithms/verify.h): the values that each step computes and moves, and what
+ * its worker knows of the other workers. Values are in verify_values.c, chunks and their hazards in
+ * verify_memory.c, blocking in verify_machine.c.
  */
 #include "algorithms/verify.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which worker can go on, and who waits for whom if none can (algorithms/verify_machine.h).
+ * Finds a worker that can go on, and describes the deadlock if no worker can
+ * (algorithms/verify_machine.h).
  */
 #include "algorithms/verify_machine.h"
 

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Runs all programs of a network against each other at one FIFO depth. FIFOs block and each has one
- * sender and one receiver, so the order in which workers are picked decides nothing: one run
- * stands for all. A run of WITH_NEXT steps is carried out at once, when every slot that any of its
- * steps needs is there; if that never deadlocks, no order of these steps does.
+ * Runs all programs of a network together at one FIFO depth. FIFOs block and each has one sender
+ * and one receiver, so the order in which workers run does not change the result, and one run
+ * proves all of them. A sequence of WITH_NEXT steps is run together, when all slots that its steps
+ * need are available. If that never deadlocks, no order of these steps deadlocks.
  */
 #ifndef GYRE_ALGORITHMS_VERIFY_MACHINE_H
 #define GYRE_ALGORITHMS_VERIFY_MACHINE_H
 
 #include "algorithms/verify_network.h"
 
-/* Steps of one worker that are carried out together. */
+/* Steps of one worker that are run together. */
 struct gyre_firing {
     uint32_t rank;
-    uint32_t worker;     /* of the rank */
-    uint32_t first_step; /* of the program */
+    uint32_t worker;     /* number within the rank */
+    uint32_t first_step; /* index in the program */
     uint32_t n_steps;
     uint32_t tile;
 };
@@ -27,13 +27,13 @@ struct gyre_machine_options {
 };
 
 struct gyre_machine_result {
-    bool is_deadlock; /* the failure is one */
-    uint64_t n_steps; /* carried out */
+    bool is_deadlock; /* the run failed with a deadlock */
+    uint64_t n_steps; /* steps that were run */
 };
 
 /** gyre_machine_run - run until all workers are done.
- * Errors: INVALID_ARGUMENT with the reason (a deadlock: who waits for whom; slots that are left in
- * a FIFO), what fire() returns, OUT_OF_MEMORY. */
+ * Errors: INVALID_ARGUMENT with the reason (a deadlock, naming the ranks that wait for each other,
+ * or slots that are left in a FIFO), what fire() returns, OUT_OF_MEMORY. */
 gyre_status gyre_machine_run(const struct gyre_network *network,
                              const struct gyre_machine_options *options,
                              struct gyre_machine_result *result_out);

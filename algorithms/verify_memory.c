@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Chunks, aliases and hazards (algorithms/verify_memory.h), and what each collective promises.
+ * Chunks, aliases and hazards (algorithms/verify_memory.h), and the contributions that each
+ * collective requires in OUT.
  */
 #include "algorithms/verify_memory.h"
 

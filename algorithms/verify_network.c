@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Do the programs of all ranks fit each other, and which ends belong together
+ * Checks that the programs of all ranks belong together, and finds the two ends of each FIFO
  * (algorithms/verify_network.h).
  */
 #include "algorithms/verify_network.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The verifier's view of all programs of a shape together: every worker of every rank has a number,
- * and so has every FIFO, with its one sender and its one receiver.
+ * The programs of all ranks of a shape together, for the verifier. Every worker of every rank has a
+ * number, and every FIFO has a number, one sending worker and one receiving worker.
  */
 #ifndef GYRE_ALGORITHMS_VERIFY_NETWORK_H
 #define GYRE_ALGORITHMS_VERIFY_NETWORK_H
@@ -22,13 +22,14 @@ struct gyre_network {
     uint32_t n_workers;
     uint32_t n_fifos;
     struct gyre_network_fifo *fifos;
-    uint32_t *first_worker;     /* of a rank; n_ranks + 1 entries */
-    uint32_t *first_connection; /* likewise */
+    uint32_t *first_worker;     /* by rank; n_ranks + 1 entries */
+    uint32_t *first_connection; /* by rank; n_ranks + 1 entries */
     uint32_t *fifo_of;          /* by first_connection[rank] + connection */
 };
 
-/** gyre_network_open - check that the programs fit each other (one shape, by rank, every sending
- * end with its receiving end) and number everything. @programs: must outlive the network.
+/** gyre_network_open - check that the programs belong together, and number workers and FIFOs. The
+ * programs must be of one shape and stand by rank, and every sending end must have a receiving end.
+ * @programs: must outlive the network.
  * Errors: INVALID_ARGUMENT with the reason, OUT_OF_MEMORY. */
 gyre_status gyre_network_open(const struct gyre_program *const *programs, int n_ranks,
                               struct gyre_network **network_out);

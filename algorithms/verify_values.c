@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Hash-consed expressions and sets of ranks (algorithms/verify_values.h). Everything lives in
- * arrays that only grow; a run of the verifier throws all of it away at once.
+ * Hash-consed expressions and sets of ranks (algorithms/verify_values.h). All data are in arrays
+ * that only grow, and are freed together when the verifier has finished.
  */
 #include "algorithms/verify_values.h"
 

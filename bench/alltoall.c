@@ -1,21 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * All-to-all: every rank sends each other rank a block of its own. It has no in-place form; both
- * halves of the row are out of place.
+ * All-to-all: every rank sends a different block to each other rank. There is no form in place, so
+ * both halves of a row are out of place.
  */
 #include "bench/driver/bench.h"
-
-static double bus_factor(int n_ranks)
-{
-    return (double)(n_ranks - 1) / n_ranks;
-}
 
 int main(int argc, char **argv)
 {
     static const struct bench_kind kind = {
         .name = "alltoall",
         .coll = GYRE_COLL_ALL_TO_ALL,
-        .bus_factor = bus_factor,
         .is_in_place_checkable = false,
     };
     return bench_main(argc, argv, &kind);

@@ -1,21 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Broadcast: the data enters every other rank once.
+ * Broadcast: the data enters every rank but the root once.
  */
 #include "bench/driver/bench.h"
-
-static double bus_factor(int n_ranks)
-{
-    (void)n_ranks;
-    return 1;
-}
 
 int main(int argc, char **argv)
 {
     static const struct bench_kind kind = {
         .name = "broadcast",
         .coll = GYRE_COLL_BROADCAST,
-        .bus_factor = bus_factor,
         .is_in_place_checkable = true,
     };
     return bench_main(argc, argv, &kind);

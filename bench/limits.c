@@ -1,27 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * limits: the ceilings of this machine's GPUs, in seconds. One process drives all that it sees:
+ * limits: measures the limits of this machine's GPUs in seconds. One process drives all GPUs that
+ * it sees.
  *
- *   limits -J limits.json       then       allreduce -g 4 --limits limits.json
+ *    limits -J limits.json       then       allreduce -g 4 --limits limits.json
  */
-#include "bench/limits/limits.h"
 #include "bench/driver/streams.h"
-#include "bench/launch/world.h"
+#include "bench/launch/launcher.h"
+#include "bench/limits/limits.h"
 #include "core/topo/topo.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define NO_GPU 77 /* the exit status that ctest and automake take for "skipped" */
+#define NO_GPU 77 /* ctest and automake take this exit status for "skipped" */
 
 static const char usage[] =
     "usage: limits [-J FILE]\n"
     "  -J,--json FILE  write the figures as JSON, for --limits of benches\n"
-    "  -h,--help       this text\n"
-    "CUDA_VISIBLE_DEVICES says which GPUs. Without a GPU: exit status 77.\n";
+    "  -h,--help       print this text\n"
+    "CUDA_VISIBLE_DEVICES selects the GPUs. Without a GPU the exit status is 77.\n";
 
-/* NICs are listed as what is missing, whether there are any or not. */
+/* NICs are not measured, and the notes say so whether there are any or not. */
 static gyre_status note_nics(struct bench_limits *limits)
 {
     struct gyre_topo topo;
@@ -39,11 +40,12 @@ static gyre_status note_nics(struct bench_limits *limits)
     return GYRE_SUCCESS;
 }
 
-/* Copies that measure the same GPUs at the same time would halve each other's figures. */
+/* Several processes that measure the same GPUs at the same time would spoil each other's figures.
+ */
 static gyre_status check_launcher(void)
 {
-    const struct bench_world_ops *ops = NULL;
-    if (bench_world_detect(getenv, &ops) == GYRE_SUCCESS && ops == &bench_world_alone)
+    const struct bench_launcher_ops *ops = NULL;
+    if (bench_launcher_detect(getenv, &ops) == GYRE_SUCCESS && ops == &bench_launcher_alone)
         return GYRE_SUCCESS;
     return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                      "one process measures all GPUs: start it once, without mpirun, torchrun, srun "

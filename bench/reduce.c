@@ -1,21 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reduce: the data leaves every other rank once.
+ * Reduce: the data leaves every rank but the root once.
  */
 #include "bench/driver/bench.h"
-
-static double bus_factor(int n_ranks)
-{
-    (void)n_ranks;
-    return 1;
-}
 
 int main(int argc, char **argv)
 {
     static const struct bench_kind kind = {
         .name = "reduce",
         .coll = GYRE_COLL_REDUCE,
-        .bus_factor = bus_factor,
         .is_in_place_checkable = true,
     };
     return bench_main(argc, argv, &kind);

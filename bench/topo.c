@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * topo: what gyre sees of this machine (or of a topology file), and the matrix of path levels
- * between GPUs and network ports.
+ * topo: prints what gyre finds out about this machine (or reads from a topology file), and the
+ * matrix of path levels between GPUs and network ports.
  */
 #include "bench/driver/streams.h"
 #include "core/topo/topo.h"
@@ -21,10 +21,10 @@ static const char usage[] =
     "usage: topo [--xml FILE] [--dump FILE] [--levels]\n"
     "  --xml FILE   read a topology in NCCL's XML format instead of this machine's\n"
     "  --dump FILE  write the topology in that format\n"
-    "  --levels     explain the levels\n"
-    "  -h, --help   this text\n";
+    "  --levels     explain the levels of the matrix\n"
+    "  -h, --help   print this text\n";
 
-/* "GPU0", "mlx5_0:1", "eth0": what a person calls a node. */
+/* Writes a node's usual name: "GPU0", "mlx5_0:1", "eth0". */
 static void name_node(const struct gyre_topo *topo, int32_t index, char *text, size_t n_bytes)
 {
     const struct gyre_topo_node *node = &topo->nodes[index];

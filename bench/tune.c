@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tune: measure a few calls every way there is, fit the simulator's constants to them, write the
- * file that GYRE_TUNING_FILE names.
+ * tune: measures a few calls in every possible way, fits the simulator's constants to the times,
+ * and writes the file that GYRE_TUNING_FILE names.
  *
- *   tune -g 4 --output gyre_tuning.txt          or          mpirun -np 4 tune --output ...
- *   tune --from docs/performance                fit to reports of benches, measured elsewhere
+ *    tune -g 4 --output gyre_tuning.txt          or          mpirun -np 4 tune --output ...
+ *    tune --from docs/performance                fits to reports of benches instead
  */
-#include "bench/tools/choices.h"
+#include "bench/report/report_reader.h"
 #include "bench/tools/fit.h"
-#include "bench/report/reports.h"
+#include "bench/tools/trials.h"
 #include "core/base/util.h"
 
 #include <errno.h>
@@ -20,7 +20,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* All ranks wait for each other in these, so that a call ends everywhere before the next starts. */
+/* In these collectives all ranks wait for each other, so a call ends on all ranks before the next
+ * one starts. */
 static const enum gyre_collective tuned_colls[] = {GYRE_COLL_ALL_REDUCE, GYRE_COLL_ALL_GATHER,
                                                    GYRE_COLL_REDUCE_SCATTER};
 
@@ -29,14 +30,8 @@ struct rows {
     size_t n_rows;
 };
 
-static double bus_factor(int n_ranks)
-{
-    (void)n_ranks;
-    return 1;
-}
-
-/* What would take minutes to fail. Opened to add to it: what the file holds stays until there is
- * something in its place. */
+/* Checks at the start that the file can be written, because a failure at the end would waste
+ * minutes. It is opened for appending, so that its contents stay until they are replaced. */
 static gyre_status check_output(const char *path)
 {
     struct stat found;
@@ -55,7 +50,7 @@ static gyre_status check_options(const struct bench_rank *rank)
     const struct bench_options *options = rank->options;
     const bool measures = options->from_folder == NULL;
     if (options->step_factor < 2)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "-f: sizes are multiplied, by 2 or more");
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "tune multiplies sizes: give -f 2 or more");
     if (measures && rank->member.n_ranks < 2)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "one rank sends nothing that constants could be fitted to: give -g 2 or "
@@ -76,8 +71,9 @@ static gyre_status list_trials(const struct bench_rank *rank, struct bench_trial
     for (size_t n_bytes = options->min_bytes; n_bytes <= options->max_bytes;
          n_bytes = bench_options_next_bytes(options, n_bytes))
         for (size_t c = 0; c < GYRE_ARRAY_LENGTH(tuned_colls); c++) {
-            const struct bench_case what = bench_case_of(tuned_colls[c], rank->member.n_ranks,
-                                                         n_bytes, GYRE_FLOAT32, GYRE_SUM, 0);
+            const struct bench_case wanted = {
+                .coll = tuned_colls[c], .n_bytes = n_bytes, .dtype = GYRE_FLOAT32, .op = GYRE_SUM};
+            const struct bench_case what = bench_case_of(&wanted, rank->member.n_ranks);
             if (what.count > 0)
                 GYRE_TRY(bench_add_trials(rank, &what, trials));
         }
@@ -152,7 +148,7 @@ static gyre_status fit_and_write(struct bench_rank *rank, const struct gyre_tune
     struct gyre_cost cost = *start;
     struct bench_fit fit;
     if (facts->device_kind == GYRE_DEVICE_HOST && rank->options->from_folder == NULL) {
-        /* Not fitted, known: one thread carries out a rank's workers. */
+        /* These are known and not fitted: one thread carries out a rank's workers. */
         cost.parallel_workers = 1;
         cost.cores_per_host = (double)sysconf(_SC_NPROCESSORS_ONLN);
     }
@@ -164,7 +160,7 @@ static gyre_status fit_and_write(struct bench_rank *rank, const struct gyre_tune
     return write_cost(rank, facts, &cost, &fit, rows->n_rows);
 }
 
-/* Nothing is measured; one rank reads and fits. */
+/* Fits to reports. Nothing is measured, and one rank does all the work. */
 static gyre_status tune_from_reports(struct bench_rank *rank, struct rows *rows)
 {
     struct gyre_tuner_facts facts;
@@ -181,7 +177,7 @@ static gyre_status tune(struct bench_rank *rank)
     struct rows *rows = calloc(1, sizeof(*rows));
     gyre_status status = GYRE_SUCCESS;
     if (rows == NULL || trials == NULL)
-        status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "measurements");
+        status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for measurements");
     else
         status = check_options(rank);
     if (status == GYRE_SUCCESS && rank->options->from_folder == NULL)
@@ -206,7 +202,6 @@ int main(int argc, char **argv)
     static const struct bench_kind kind = {
         .name = "tune",
         .coll = GYRE_COLL_ALL_REDUCE,
-        .bus_factor = bus_factor,
         .run = tune,
         .min_bytes = 64,
         .max_bytes = 4 << 20,

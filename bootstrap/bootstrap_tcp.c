@@ -15,8 +15,9 @@
 #include <unistd.h>
 
 #define SECOND_NS  1000000000ULL
-#define GRACE_NS   (2 * SECOND_NS) /* the hub's verdict names more than ours; let it come */
-#define GIVE_UP_NS (2 * SECOND_NS) /* a failed rank's own error waits for this */
+#define GRACE_NS   (2 * SECOND_NS)      /* the hub's verdict names more than ours; let it come */
+#define GIVE_UP_NS (2 * SECOND_NS)      /* a failed rank's own error waits for this */
+#define RETRY_NS   (SECOND_NS * 3 / 10) /* likewise, where connecting has failed already */
 #define POST_NS    (5 * SECOND_NS)
 
 static struct gyre_tcp *tcp_of(struct gyre_bootstrap *bootstrap)
@@ -276,8 +277,8 @@ static gyre_status make_tcp(const struct gyre_id_layout *layout,
     return GYRE_SUCCESS;
 }
 
-void gyre_bootstrap_tcp_give_up(const gyre_unique_id *id, const struct gyre_bootstrap_place *place,
-                                const char *text)
+static void give_up(const gyre_unique_id *id, const struct gyre_bootstrap_place *place,
+                    const char *text, uint64_t deadline_ns)
 {
     struct gyre_id_layout layout;
     struct gyre_tcp *tcp = NULL;
@@ -286,7 +287,6 @@ void gyre_bootstrap_tcp_give_up(const gyre_unique_id *id, const struct gyre_boot
     char before[GYRE_CAUSE_MAX_BYTES];
     char words[GYRE_TEXT_MAX_BYTES];
     char end = 0;
-    const uint64_t deadline_ns = gyre_now_ns() + GIVE_UP_NS;
     snprintf(before, sizeof(before), "%s", gyre_cause());
     snprintf(words, sizeof(words), "%s", text);
     /* With one rank nobody waits. */
@@ -302,6 +302,23 @@ void gyre_bootstrap_tcp_give_up(const gyre_unique_id *id, const struct gyre_boot
     gyre_set_cause(before);
 }
 
+void gyre_bootstrap_tcp_give_up(const gyre_unique_id *id, const struct gyre_bootstrap_place *place,
+                                const char *text)
+{
+    give_up(id, place, text, gyre_now_ns() + GIVE_UP_NS);
+}
+
+/* This rank has not joined. A failure of its own, such as a lack of descriptors, can be over a
+ * moment later; a rendezvous that did not answer in time is not tried again. */
+static void give_up_joining(const gyre_unique_id *id, const struct gyre_bootstrap_place *place,
+                            gyre_status status)
+{
+    if (status == GYRE_ERROR_ABORTED)
+        gyre_bootstrap_tcp_give_up(id, place, gyre_cause());
+    else if (status != GYRE_ERROR_TIMEOUT)
+        give_up(id, place, gyre_cause(), gyre_now_ns() + RETRY_NS);
+}
+
 gyre_status gyre_bootstrap_tcp_open(const struct gyre_params *params, const gyre_unique_id *id,
                                     const struct gyre_bootstrap_place *place,
                                     struct gyre_bootstrap **bootstrap_out)
@@ -309,18 +326,16 @@ gyre_status gyre_bootstrap_tcp_open(const struct gyre_params *params, const gyre
     struct gyre_id_layout layout;
     struct gyre_tcp *tcp = NULL;
     gyre_status status = GYRE_SUCCESS;
-    bool is_joining = false;
     if (place->n_ranks < 1 || place->n_ranks > GYRE_MAX_RANKS || place->rank < 0 ||
         place->rank >= place->n_ranks)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "rank %d of %d ranks is out of range",
                          place->rank, place->n_ranks);
     GYRE_TRY(gyre_id_read(id, &layout));
-    GYRE_TRY(make_tcp(&layout, place, &tcp));
+    GYRE_TRY_GOTO(status, make_tcp(&layout, place, &tcp), give_up);
     tcp->timeout_ns = (uint64_t)gyre_param_number(params, GYRE_PARAM_BOOTSTRAP_TIMEOUT) * SECOND_NS;
     const uint64_t deadline_ns = gyre_now_ns() + tcp->timeout_ns + GRACE_NS;
-    GYRE_TRY_GOTO(status, gyre_tcp_connect(tcp, &layout, deadline_ns), close_tcp);
+    GYRE_TRY_GOTO(status, gyre_tcp_connect(tcp, &layout, deadline_ns - GRACE_NS), close_tcp);
     GYRE_TRY_GOTO(status, gyre_sock_own_address(tcp->fd, &tcp->base.own_address), close_tcp);
-    is_joining = true;
     GYRE_TRY_GOTO(status, join(tcp, deadline_ns), fail);
     tcp->base.hub_rank = tcp->joined.hub_rank;
     snprintf(tcp->base.hub_text, sizeof(tcp->base.hub_text), "pid %d on %.64s", tcp->joined.hub_pid,
@@ -331,9 +346,11 @@ gyre_status gyre_bootstrap_tcp_open(const struct gyre_params *params, const gyre
 fail:
     /* The others wait for this rank; where they gave up first, the hub does not read this. */
     tcp_fail(&tcp->base, gyre_cause());
+    tcp_close(&tcp->base);
+    return status;
 close_tcp:
     tcp_close(&tcp->base);
-    if (status == GYRE_ERROR_ABORTED && !is_joining)
-        gyre_bootstrap_tcp_give_up(id, place, gyre_cause());
+give_up:
+    give_up_joining(id, place, status);
     return status;
 }

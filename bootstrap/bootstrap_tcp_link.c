@@ -17,6 +17,8 @@
 
 #define LOOK_EVERY_NS 250000000ULL
 
+static const char no_memory[] = "no memory";
+
 /* ---- sending ---------------------------------------------------------------------------- */
 
 gyre_status gyre_tcp_send(struct gyre_tcp *tcp, const struct gyre_frame *frame, const void *payload,
@@ -139,25 +141,37 @@ static void on_frame(struct gyre_tcp *tcp)
     }
 }
 
-/* The reader's: where the next bytes go. False: the link is unusable. */
-static bool read_target(struct gyre_tcp *tcp, uint8_t **target_out, size_t *n_wanted_out)
+/* The reader's: where the next bytes go.
+ * Returns NULL, or why the link can be used no more. */
+static const char *read_target(struct gyre_tcp *tcp, uint8_t **target_out, size_t *n_wanted_out)
 {
     if (tcp->n_read < sizeof(tcp->frame)) {
         *target_out = (uint8_t *)&tcp->frame + tcp->n_read;
         *n_wanted_out = sizeof(tcp->frame) - tcp->n_read;
-        return true;
+        return NULL;
     }
     if (tcp->payload == NULL) {
         if (tcp->frame.n_bytes > GYRE_FRAME_MAX_BYTES)
-            return false;
+            return "sent a frame that is too large";
         tcp->payload = malloc((size_t)tcp->frame.n_bytes + 1);
         if (tcp->payload == NULL)
-            return false;
+            return no_memory;
         tcp->payload[tcp->frame.n_bytes] = '\0';
     }
     *target_out = tcp->payload + (tcp->n_read - sizeof(tcp->frame));
     *n_wanted_out = sizeof(tcp->frame) + tcp->frame.n_bytes - tcp->n_read;
-    return true;
+    return NULL;
+}
+
+/* This rank cannot read what the rendezvous sends: the failure is this rank's own, and the link,
+ * which still sends, tells the others. */
+static void on_no_memory(struct gyre_tcp *tcp)
+{
+    char text[GYRE_TEXT_MAX_BYTES];
+    snprintf(text, sizeof(text), "rank %d has no memory for %u bytes from the rendezvous",
+             tcp->base.rank, (unsigned)tcp->frame.n_bytes);
+    gyre_tcp_set_broken(tcp, GYRE_ERROR_OUT_OF_MEMORY, text);
+    tcp->is_closed = true;
 }
 
 /* The reader's: take in what is there until it would block. */
@@ -166,8 +180,9 @@ static void read_some(struct gyre_tcp *tcp)
     for (;;) {
         uint8_t *target = NULL;
         size_t n_wanted = 0;
-        const bool is_usable = read_target(tcp, &target, &n_wanted);
-        const ssize_t n_got = is_usable && n_wanted > 0 ? recv(tcp->fd, target, n_wanted, 0) : 0;
+        const char *const unusable = read_target(tcp, &target, &n_wanted);
+        const ssize_t n_got =
+            unusable == NULL && n_wanted > 0 ? recv(tcp->fd, target, n_wanted, 0) : 0;
         if (n_got < 0 && errno == EINTR)
             continue;
         if (n_got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
@@ -176,8 +191,10 @@ static void read_some(struct gyre_tcp *tcp)
         if (n_got <= 0 && n_wanted > 0)
             gyre_wire_end_text(tcp->fd, n_got < 0 ? errno : 0, &tcp->watch, how, sizeof(how));
         pthread_mutex_lock(&tcp->lock);
-        if (!is_usable)
-            on_hub_closed(tcp, "sent a frame that is too large");
+        if (unusable == no_memory)
+            on_no_memory(tcp);
+        else if (unusable != NULL)
+            on_hub_closed(tcp, unusable);
         else if (n_got <= 0 && n_wanted > 0)
             on_hub_closed(tcp, how);
         const bool is_closed = tcp->is_closed;

@@ -28,7 +28,8 @@ endif()
 # Adds the CUDA sources to the library targets, and gyre_cuda_options for programs with kernels of
 # their own.
 function(gyre_add_cuda)
-  file(GLOB sources CONFIGURE_DEPENDS kernels/cuda/*.cu kernels/cuda/*/*.c kernels/cuda/*/*.cu core/device/*_cuda.c
+  file(GLOB sources CONFIGURE_DEPENDS kernels/cuda/*.cu kernels/cuda/runtime/*.c
+       kernels/cuda/copy_engine/*.c kernels/cuda/*/*.cu core/device/*_cuda.c
        core/topo/*_cuda.c transport/*_cuda.c)
   if(NOT sources)
     return()

@@ -63,8 +63,8 @@ install_missing() {
 check_cmake() {
     local version
     version=$(cmake --version | sed -n 's/^cmake version \([0-9.]*\).*/\1/p')
-    [ "$(printf '3.25\n%s\n' "$version" | sort -V | head -n 1)" = 3.25 ] ||
-        die "CMake $version is too old, 3.25 is needed (Debian 12, Ubuntu 23.04 or newer have it)"
+    [ "$(printf '3.22\n%s\n' "$version" | sort -V | head -n 1)" = 3.22 ] ||
+        die "CMake $version is too old, 3.22 is needed (Ubuntu 22.04, Debian 12 or newer have it)"
 }
 
 # The GPUs of this machine that can be used; 0 without a driver.

@@ -2,10 +2,75 @@
  *
  * gyre: collectives for GPUs and hosts. The only installed header.
  *
- * A communicator joins n ranks. Collectives are enqueued on a stream and return at once; the
- * stream's completion is the collective's completion. Every call returns a gyre_status; the cause
- * of the last failure, with the values that matter, is in gyre_last_error() (per thread) and
- * gyre_comm_last_error() (per communicator). Nothing here prints, exits or aborts the process.
+ * A communicator joins n ranks. A collective is enqueued on a stream and the call returns at once;
+ * the collective is complete when the stream has carried it out. Every call returns a gyre_status.
+ * The cause of a failure is a text with the values that matter: gyre_last_error() returns it for a
+ * thread, gyre_comm_last_error() for a communicator. No function ends the process.
+ *
+ * Contents: version, types, configuration; library; threads; communicators; groups; collectives;
+ * registered buffers; memory and streams.
+ *
+ * ---- one example: two ranks in one process add up their vectors -------------------------------
+ *
+ *     #include <gyre.h>
+ *     #include <stdio.h>
+ *     #include <stdlib.h>
+ *
+ *     static void must(gyre_status status)
+ *     {
+ *         if (status == GYRE_SUCCESS)
+ *             return;
+ *         fprintf(stderr, "%s: %s\n", gyre_status_name(status), gyre_last_error());
+ *         exit(1);
+ *     }
+ *
+ *     int main(void)
+ *     {
+ *         gyre_config config = GYRE_CONFIG_INIT;
+ *         gyre_comm *comms[2];
+ *         gyre_stream streams[2];
+ *         float data[2][4] = {{1, 2, 3, 4}, {10, 20, 30, 40}};
+ *
+ *         config.device_kind = GYRE_DEVICE_HOST;
+ *         must(gyre_comm_init_all(comms, 2, NULL, &config));
+ *         for (int rank = 0; rank < 2; rank++)
+ *             must(gyre_stream_create(&streams[rank], GYRE_DEVICE_HOST, -1));
+ *
+ *         must(gyre_group_start());
+ *         for (int rank = 0; rank < 2; rank++)
+ *             must(gyre_all_reduce(data[rank], data[rank], 4, GYRE_FLOAT32, GYRE_SUM, comms[rank],
+ *                                  streams[rank]));
+ *         must(gyre_group_end());
+ *
+ *         for (int rank = 0; rank < 2; rank++)
+ *             must(gyre_stream_synchronize(streams[rank], GYRE_DEVICE_HOST));
+ *         printf("%g %g\n", (double)data[0][3], (double)data[1][3]);
+ *
+ *         for (int rank = 0; rank < 2; rank++) {
+ *             must(gyre_stream_destroy(streams[rank], GYRE_DEVICE_HOST));
+ *             must(gyre_comm_destroy(comms[rank]));
+ *         }
+ *         return data[1][3] == 44 ? 0 : 1;
+ *     }
+ *
+ * ---- index: the file that defines each function -----------------------------------------------
+ *
+ *     core/base/status.c        gyre_status_name gyre_last_error
+ *     core/comm/library.c       gyre_get_version gyre_get_variable
+ *     core/comm/make.c          gyre_get_unique_id gyre_comm_init_rank gyre_comm_init_all
+ *     core/comm/split.c         gyre_comm_split gyre_comm_shrink
+ *     core/comm/comm.c          gyre_comm_finalize gyre_comm_destroy gyre_comm_abort
+ *                               gyre_comm_count gyre_comm_rank gyre_comm_device gyre_comm_exchange
+ *                               gyre_comm_last_error gyre_comm_async_error
+ *     core/comm/api.c           gyre_all_reduce gyre_broadcast gyre_reduce gyre_all_gather
+ *                               gyre_reduce_scatter gyre_all_to_all gyre_gather gyre_scatter
+ *                               gyre_send gyre_recv gyre_op_create_premul_sum gyre_op_destroy
+ *     core/call/group.c         gyre_group_start gyre_group_end gyre_group_simulate_end
+ *                               gyre_group_cancel
+ *     core/comm/registration.c  gyre_comm_register gyre_comm_deregister
+ *     core/comm/window.c        gyre_window_register gyre_window_deregister
+ *     core/comm/memory.c        gyre_get_device gyre_mem_alloc gyre_mem_free gyre_stream_create
+ *                               gyre_stream_destroy gyre_stream_synchronize gyre_stream_query
  */
 #ifndef GYRE_H
 #define GYRE_H
@@ -29,23 +94,23 @@ extern "C" {
 #define GYRE_VERSION_PATCH 0
 #define GYRE_VERSION       (GYRE_VERSION_MAJOR * 10000 + GYRE_VERSION_MINOR * 100 + GYRE_VERSION_PATCH)
 
-/** What a call ended with. Values are stable. */
+/** The result of a call. The values never change. */
 typedef enum gyre_status {
     GYRE_SUCCESS = 0,
-    GYRE_ERROR_INVALID_ARGUMENT = 1, /* this call's arguments; nothing was enqueued */
-    GYRE_ERROR_INVALID_USAGE = 2,    /* calls that do not fit each other, or a dead communicator */
-    GYRE_ERROR_OUT_OF_MEMORY = 3,    /* host, shared or device memory */
+    GYRE_ERROR_INVALID_ARGUMENT = 1, /* an argument of this call is wrong; nothing was enqueued */
+    GYRE_ERROR_INVALID_USAGE = 2,    /* the ranks' calls differ, or the communicator has failed */
+    GYRE_ERROR_OUT_OF_MEMORY = 3,    /* of host, shared or device memory */
     GYRE_ERROR_SYSTEM = 4,           /* an operating-system call failed; the cause has its errno */
     GYRE_ERROR_DEVICE = 5,           /* the CUDA driver or runtime failed */
     GYRE_ERROR_REMOTE = 6,           /* another rank died, left or reported an error */
-    GYRE_ERROR_TIMEOUT = 7,          /* a deadline passed; the cause names who was waited for */
-    GYRE_ERROR_UNSUPPORTED = 8,      /* legal, but not on this device, build or machine */
+    GYRE_ERROR_TIMEOUT = 7,          /* a deadline passed; the cause names the missing ranks */
+    GYRE_ERROR_UNSUPPORTED = 8,      /* legal, but impossible on this device, build or machine */
     GYRE_ERROR_ABORTED = 9,          /* gyre_comm_abort() was called on this communicator */
     GYRE_ERROR_INTERNAL = 10,        /* a bug in gyre */
-    GYRE_IN_PROGRESS = 11            /* not an error: not finished yet */
+    GYRE_IN_PROGRESS = 11            /* not an error: the call goes on in the background */
 } gyre_status;
 
-/** Element types. Sizes in bytes: 1 1 4 4 8 8 2 2 4 8 1 1. */
+/** Element types. Sizes in bytes, in this order: 1 1 4 4 8 8 2 4 8 2 1 1. */
 typedef enum gyre_dtype {
     GYRE_INT8 = 0,
     GYRE_UINT8 = 1,
@@ -61,9 +126,9 @@ typedef enum gyre_dtype {
     GYRE_FLOAT8_E5M2 = 11
 } gyre_dtype;
 
-/** Reductions. GYRE_AVG: floats are multiplied by 1/n, rounded to the type, before they are summed;
- * integers are summed, then divided (towards zero). Further values come from
- * gyre_op_create_premul_sum(). Integer sums and products wrap. */
+/** Reductions. Integer sums and products wrap. GYRE_AVG of floats multiplies each element by 1/n,
+ * rounds the product to the type, and then sums. GYRE_AVG of integers sums first and then divides,
+ * rounding towards zero. gyre_op_create_premul_sum() makes further operations. */
 typedef enum gyre_op {
     GYRE_SUM = 0,
     GYRE_PROD = 1,
@@ -73,44 +138,49 @@ typedef enum gyre_op {
     GYRE_FIRST_USER_OP = 16
 } gyre_op;
 
+/** Where a communicator's buffers and streams are. */
 typedef enum gyre_device_kind {
-    GYRE_DEVICE_AUTO = 0, /* CUDA where this process has a usable GPU, else the host */
+    GYRE_DEVICE_AUTO = 0, /* CUDA if this process has a usable GPU, else the host */
     GYRE_DEVICE_HOST = 1,
     GYRE_DEVICE_CUDA = 2
 } gyre_device_kind;
 
+/** One rank's handle of a communicator. */
 typedef struct gyre_comm gyre_comm;
 
-/** A stream of the communicator's device: a cudaStream_t on CUDA; on the host, one from
- * gyre_stream_create(). NULL is the device's default stream (host: one per thread). */
+/** A stream of the communicator's device. On CUDA it is a cudaStream_t. On the host it comes from
+ * gyre_stream_create(). NULL is the device's default stream; on the host each thread has its own
+ * default stream. */
 typedef void *gyre_stream;
 
 #define GYRE_UNIQUE_ID_BYTES 128
 
-/** Names one job's rendezvous and carries its secret: hand it to the job's ranks only. */
+/** The address of one job's rendezvous, and the job's secret. Give it to the job's ranks only. */
 typedef struct gyre_unique_id {
     uint8_t bytes[GYRE_UNIQUE_ID_BYTES];
 } gyre_unique_id;
 
 #define GYRE_CONFIG_UNDEFINED (-1)
 
-/** How a communicator is made. Always start from GYRE_CONFIG_INIT; a field left undefined takes
- * the environment's value (GYRE_*, then NCCL_*), then the built-in default. */
+/** The settings of a new communicator. Always start from GYRE_CONFIG_INIT. A field that stays
+ * undefined takes the value of its GYRE_* variable, else of its NCCL_* variable, else the built-in
+ * default. */
 typedef struct gyre_config {
     uint32_t struct_bytes; /* sizeof(gyre_config) of the caller */
     uint32_t version;      /* GYRE_VERSION of the caller */
     int device_kind;       /* enum gyre_device_kind */
-    int device_ordinal;    /* CUDA: default the thread's current device */
-    int blocking;          /* 1 (default): calls return when done or enqueued; 0: see below */
+    int device_ordinal;    /* CUDA; default: the thread's current device */
+    int blocking;          /* 1 (default): set-up calls wait; 0: see "communicators" below */
     int min_channels;      /* 1..64 */
     int max_channels;      /* 1..64 */
-    int sm_budget;         /* CUDA: most thread blocks that one collective may occupy */
-    int traffic_class;     /* RoCE/IB: the 8-bit ToS byte, 0..255 */
-    int service_level;     /* RoCE/IB: 0..15 */
-    int timeout_ms;        /* per operation; 0 = none (default) */
+    int sm_budget;         /* CUDA: the most thread blocks that one collective may use */
+    int traffic_class;     /* RoCE and InfiniBand: the whole ToS byte, 0..255 */
+    int service_level;     /* RoCE and InfiniBand: 0..15 */
+    int timeout_ms;        /* for each operation; 0 = no limit (default) */
     const char *transport; /* "p2p", "shm", "ib", "socket" or NULL */
-    const char *name;      /* shown in messages; NULL = made from the id */
-    const char *net; /* "IB" or "Socket", in any case: between hosts only, as GYRE_NET; or NULL */
+    const char *name;      /* for messages; NULL = derived from the unique id */
+    const char *net;       /* "IB" or "Socket", in upper or lower case, as GYRE_NET: the transport
+                            * between hosts; or NULL */
 } gyre_config;
 
 #define GYRE_CONFIG_INIT                                                            \
@@ -123,328 +193,367 @@ typedef struct gyre_config {
 
 /* ---- library ---------------------------------------------------------------------------- */
 
-/** gyre_get_version - the library's GYRE_VERSION, as loaded (not as compiled against).
- * @version_out: receives it. Errors: INVALID_ARGUMENT for NULL. */
+/** gyre_get_version - the GYRE_VERSION of the library that is loaded, which may differ from the
+ * header's.
+ * @version_out: receives the version. Errors: INVALID_ARGUMENT (NULL). */
 GYRE_API gyre_status gyre_get_version(int *version_out);
 
-/** gyre_get_device - the device that GYRE_CONFIG_INIT means on this thread now: the current CUDA
- * device's ordinal, or -1 for the host. */
+/** gyre_get_device - the device that a communicator made with GYRE_CONFIG_INIT would use on this
+ * thread now.
+ * @ordinal_out: receives the ordinal of the current CUDA device, or -1 for the host.
+ * Errors: INVALID_ARGUMENT (NULL), DEVICE. */
 GYRE_API gyre_status gyre_get_device(int *ordinal_out);
 
-/** gyre_get_variable - a GYRE_* variable's value in force: of the environment, else the default.
- * @name: "GYRE_DEBUG" or "DEBUG". @text_out: at most text_bytes with its NUL; "" = unset.
- * Errors: INVALID_ARGUMENT (no such variable, a value that does not parse, too little room). */
+/** gyre_get_variable - the value of a GYRE_* variable: the environment's, else the default.
+ * @name: with or without the prefix, e.g. "GYRE_DEBUG" or "DEBUG".
+ * @text_out: receives the value and its NUL, at most text_bytes; "" when unset.
+ * Errors: INVALID_ARGUMENT (there is no such variable; a value of the environment does not parse;
+ * text_bytes is too small). */
 GYRE_API gyre_status gyre_get_variable(const char *name, char *text_out, size_t text_bytes);
 
 /** gyre_status_name - the status in words, e.g. "invalid argument". Never NULL. */
 GYRE_API const char *gyre_status_name(gyre_status status);
 
-/** gyre_last_error - the cause text of the last call that failed on this thread ("" if none).
- * Valid until this thread's next gyre call. */
+/** gyre_last_error - the cause of the last call that failed on this thread, or "". The text is
+ * valid until this thread's next gyre call. */
 GYRE_API const char *gyre_last_error(void);
 
 /* ---- threads ---------------------------------------------------------------------------- *
  *
- * A thread for each rank or GPU is fine, and so is one thread for all of them. Any thread may use a
- * communicator, also one that another thread made.
+ * One thread may serve all ranks of a process, or each rank (each GPU) may have a thread. A thread
+ * may use a communicator that another thread made.
  *
- * One communicator. One thread at a time may make calls on a rank's handle: collectives, send and
- * recv, gyre_op_*, gyre_comm_exchange, gyre_comm_split, gyre_comm_finalize, gyre_window_*, and
- * gyre_group_end() of a group that has calls on it. Threads may take turns, in an order that is the
- * same on all ranks. A call that comes while another thread is in one fails with INVALID_USAGE, and
- * the communicator ends on all ranks with that cause: no order of the two would be the same
- * everywhere. At any time, beside a call too, any thread may use gyre_comm_abort, _async_error,
- * _last_error, _count, _rank, _device, _register, _deregister and _shrink.
+ * One handle. At most one thread at a time may be in one of these calls on a rank's handle:
+ * collectives, gyre_send, gyre_recv, gyre_op_*, gyre_comm_exchange, gyre_comm_split,
+ * gyre_comm_finalize, gyre_window_*, and gyre_group_end() of a group that has calls on the handle.
+ * Threads may take turns if the order of the calls is the same on all ranks. If a second thread
+ * makes such a call while the first is in one, the second call fails with INVALID_USAGE and the
+ * communicator ends on all ranks with that cause, because no order of the two calls would be the
+ * same on every rank. Any thread may at any time call gyre_comm_abort, _async_error, _last_error,
+ * _count, _rank, _device, _register, _deregister and _shrink.
  *
- * Destroying. If several threads destroy one handle, one of them does; the others get
- * INVALID_USAGE, as every later use of the handle does. A call of another thread that is under way
- * is waited for, and aborted after a second.
+ * Destroying. If several threads destroy one handle, one of them succeeds; the others get
+ * INVALID_USAGE, and so does every later use of the handle. gyre_comm_destroy() waits for a call
+ * that another thread is in, and aborts the communicator after a second.
  *
- * Several communicators. Threads may call on different communicators, and on different ranks'
+ * Several handles. Threads may make calls on different communicators, and on different ranks'
  * handles of one communicator, at the same time.
  *
- * Streams. Any thread may enqueue on a stream. A stream carries out one call after the other, so
- * all ranks must enqueue the calls of communicators that share a stream in the same order; a group
- * does that by itself (see below). On the host each rank of a communicator needs a stream of its
- * own: a call on a stream where an unfinished call of another rank of the same communicator is the
- * latest fails with INVALID_USAGE, and the communicator ends. NULL is one host stream for each
- * thread, so a thread that serves several ranks needs gyre_stream_create(). On GPUs each rank has
- * its own GPU.
+ * Streams. Any thread may enqueue on a stream. A stream carries out one call after the other.
+ * Therefore, if communicators share a stream, all ranks must enqueue their calls in the same order;
+ * gyre_group_end() takes care of this for the calls of a group (see "groups"). On the host every
+ * rank of a communicator needs its own stream. If the latest call on a stream is unfinished and
+ * belongs to another rank of the same communicator, the new call fails with INVALID_USAGE and the
+ * communicator ends. A thread that serves several ranks on the host therefore needs
+ * gyre_stream_create(), because NULL is only one stream for each thread. On GPUs every rank has its
+ * own GPU.
  *
- * Groups belong to the thread that starts them: other threads' calls are not in them.
+ * Groups. A group belongs to the thread that starts it. It holds no calls of other threads.
  *
- * GPUs. While a collective of one rank waits for another rank of the same process, that other
- * rank's call must be able to come. cudaMalloc, cudaFree, cudaDeviceSynchronize and the first
- * launch of a kernel, which loads its module, can wait until running kernels end. A thread that
- * does this between two ranks' calls, or before its own rank's call, can therefore block for ever.
- * Allocate before, use a thread for each GPU or a group, and set CUDA_MODULE_LOADING=EAGER, which
- * loads all modules at the start. In a group, gyre loads and allocates what its calls need before
- * it launches the first. */
+ * GPUs. A collective of one rank can wait on the GPU for another rank of the same process. It ends
+ * only if the other rank's call is made. cudaMalloc, cudaFree, cudaDeviceSynchronize and the first
+ * launch of a kernel (which loads its module) can wait until running kernels end. A thread that
+ * does one of these between two ranks' calls, or before its own rank's call, can therefore block
+ * for ever. To avoid this: allocate before the calls; use a thread for each GPU, or a group; set
+ * CUDA_MODULE_LOADING=EAGER, which loads all modules at the start. gyre_group_end() loads and
+ * allocates what its calls need before it launches the first of them. */
 
 /* ---- communicators ---------------------------------------------------------------------- */
 
-/* Communicators that do not block (config.blocking = 0). Calls that wait for other ranks - init,
- * split, shrink, finalize - return GYRE_IN_PROGRESS at once and go on in the background; so does
- * the gyre_group_end() of a group that has such calls. The new handle is there at once, and so is
- * what a call made of wrong arguments. Poll gyre_comm_async_error() of the new communicator (and,
- * for split and shrink, of the parent) until it is no longer GYRE_IN_PROGRESS; other calls on it
- * are refused until then. What failed in the background is the communicator's error, and its handle
- * is to be destroyed. Abort and destroy may be called at any time. Collectives never wait for other
- * ranks, so they return as on any communicator.
+/* Communicators that do not block (config.blocking = 0). The calls that wait for other ranks are
+ * init, split, shrink and finalize. They return GYRE_IN_PROGRESS at once and go on in the
+ * background; so does the gyre_group_end() of a group with such calls. The new handle is set when
+ * the call returns. Wrong arguments are still reported by the call itself. Poll
+ * gyre_comm_async_error() until it is no longer GYRE_IN_PROGRESS: on the new communicator and, for
+ * split and shrink, on the parent. Until then other calls on them are refused, except abort and
+ * destroy. A failure in the background becomes the communicator's error, and its handle must still
+ * be destroyed. Collectives never wait for other ranks, so they return as on any communicator.
  *
- * A process may fork(). The child has none of its parent's communicators: calls with them fail with
- * INVALID_USAGE, and it can make its own (on GPUs only if CUDA was not used before the fork). */
+ * A process may fork(). The child has none of its parent's communicators: calls with their handles
+ * fail with INVALID_USAGE. The child can make communicators of its own; on GPUs only if the parent
+ * had not used CUDA before the fork. */
 
-/** gyre_get_unique_id - start a rendezvous in this process and write its name.
- * @id_out: 128 bytes, to be given to every rank of the one communicator made with it.
- * The rendezvous ends when the communicator ends, or when GYRE_BOOTSTRAP_TIMEOUT passes unused. It
- * is a thread of this process, rank or not: the communicator fails if the process ends before it.
- * Errors: SYSTEM (no usable interface, no socket), INVALID_ARGUMENT. */
+/** gyre_get_unique_id - start a rendezvous in this process.
+ * @id_out: receives 128 bytes. Give them to every rank of one communicator; an id makes only one.
+ * The rendezvous is a thread of this process. It ends when the communicator ends, or when
+ * GYRE_BOOTSTRAP_TIMEOUT passes and nobody used the id. The process need not be a rank, but it must
+ * live as long as the communicator: the communicator fails when the process ends. Errors: SYSTEM
+ * (no usable interface, no socket), INVALID_ARGUMENT. */
 GYRE_API gyre_status gyre_get_unique_id(gyre_unique_id *id_out);
 
-/** gyre_comm_init_rank - join a communicator; every rank of it calls this once.
+/** gyre_comm_init_rank - join a communicator. Every rank calls this once.
  * @comm_out: set on success only.
- * @n_ranks: size of the communicator, the same on all ranks, >= 1.
- * @id: from gyre_get_unique_id() in one process.
- * @rank: 0 <= rank < n_ranks, each once.
- * @config: NULL = all defaults. Copied.
- * Blocks until all ranks came or GYRE_BOOTSTRAP_TIMEOUT passed; inside a group gyre_group_end()
- * waits for it and sets comm_out, and the same holds for split and shrink. Errors:
- * INVALID_ARGUMENT, INVALID_USAGE (a rank twice, different n_ranks, settings that differ), TIMEOUT
- * (names the ranks that never came), REMOTE, SYSTEM, DEVICE. */
+ * @n_ranks: size of the communicator, >= 1, the same on all ranks.
+ * @id: from gyre_get_unique_id() of one process.
+ * @rank: 0 <= rank < n_ranks; each rank number is used once.
+ * @config: copied; NULL = all defaults.
+ * Blocks until all ranks have come or GYRE_BOOTSTRAP_TIMEOUT has passed. Inside a group,
+ * gyre_group_end() waits and sets comm_out; the same holds for split and shrink.
+ * Errors: INVALID_ARGUMENT, INVALID_USAGE (one rank number twice, or n_ranks or settings differ
+ * between ranks), TIMEOUT (names the ranks that never came), REMOTE, SYSTEM, DEVICE. */
 GYRE_API gyre_status gyre_comm_init_rank(gyre_comm **comm_out, int n_ranks,
                                          const gyre_unique_id *id, int rank,
                                          const gyre_config *config);
 
 /** gyre_comm_init_all - make a communicator whose ranks all live in this process.
- * @comms_out: n_ranks handles, by rank.
+ * @comms_out: receives n_ranks handles, by rank.
  * @device_ordinals: n_ranks CUDA ordinals, or NULL for 0..n_ranks-1. Ignored on the host.
- * Blocks whatever config.blocking says: it waits for nobody else. */
+ * Always blocks, also with config.blocking = 0, because it waits for no other process. */
 GYRE_API gyre_status gyre_comm_init_all(gyre_comm **comms_out, int n_ranks,
                                         const int *device_ordinals, const gyre_config *config);
 
 #define GYRE_SPLIT_NOCOLOR (-1)
 
-/** gyre_comm_split - make communicators from a communicator's ranks; collective over it.
- * @color: ranks of one color form one new communicator; GYRE_SPLIT_NOCOLOR takes part but gets
- * NULL.
- * @key: orders the new ranks; ties keep the parent's order.
+/** gyre_comm_split - divide a communicator's ranks into new communicators. Every rank of `comm`
+ * calls this.
+ * @color: ranks with the same color form one new communicator. A rank with GYRE_SPLIT_NOCOLOR
+ * joins none and gets NULL.
+ * @key: the new ranks are ordered by key, and by the parent's rank where keys are equal.
  * @config: NULL = the parent's. */
 GYRE_API gyre_status gyre_comm_split(gyre_comm *comm, int color, int key, gyre_comm **comm_out,
                                      const gyre_config *config);
 
-#define GYRE_SHRINK_DEFAULT 0 /* of a healthy communicator, which stays as it is */
-#define GYRE_SHRINK_ABORT   1 /* abort it first: the excluded ranks are dead, or it has failed */
+#define GYRE_SHRINK_DEFAULT 0 /* the communicator is healthy and stays as it is */
+#define GYRE_SHRINK_ABORT   1 /* it has failed, or the excluded ranks are dead: abort it first */
 
-/** gyre_comm_shrink - make a communicator without some of the ranks, and without their help: every
- * rank that is not excluded calls this with the same list, the excluded ones do not.
- * @excluded_ranks: ranks of `comm`, in any order; may be NULL if n_excluded is 0 (a new start with
- * all ranks).
- * @flags: GYRE_SHRINK_DEFAULT or GYRE_SHRINK_ABORT. The parent is to be destroyed in either case.
+/** gyre_comm_shrink - make a communicator without some of the ranks. Every rank that stays calls
+ * this with the same list; the excluded ranks need not do anything.
+ * @excluded_ranks: ranks of `comm`, in any order. May be NULL if n_excluded is 0, which makes a new
+ * communicator of all ranks.
+ * @flags: GYRE_SHRINK_DEFAULT or GYRE_SHRINK_ABORT. Destroy the parent in either case.
  * @config: NULL = the parent's. The new ranks keep the parent's order.
- * Blocks until all have come or GYRE_BOOTSTRAP_TIMEOUT passed. Errors: INVALID_ARGUMENT,
- * INVALID_USAGE (DEFAULT on a communicator that failed; lists that differ, on every rank), REMOTE
- * (another rank died, or is excluded by the lowest rank: exclude it too and call again), TIMEOUT
- * (names the ranks that did not come), UNSUPPORTED (no network interface). */
+ * Blocks until all remaining ranks have come or GYRE_BOOTSTRAP_TIMEOUT has passed.
+ * Errors: INVALID_ARGUMENT, INVALID_USAGE (GYRE_SHRINK_DEFAULT on a failed communicator; or the
+ * lists differ, reported on every rank), REMOTE (another rank died, or the lowest remaining rank
+ * excludes another rank: exclude that rank too and call again), TIMEOUT (names the ranks that did
+ * not come), UNSUPPORTED (no network interface). */
 GYRE_API gyre_status gyre_comm_shrink(gyre_comm *comm, const int *excluded_ranks, int n_excluded,
                                       int flags, gyre_comm **comm_out, const gyre_config *config);
 
-/** gyre_comm_finalize - wait for all enqueued work, then tell the peers that this rank leaves. */
+/** gyre_comm_finalize - wait until all enqueued work is done, then tell the other ranks that this
+ * rank leaves. Afterwards the handle can only be queried and destroyed. */
 GYRE_API gyre_status gyre_comm_finalize(gyre_comm *comm);
 
-/** gyre_comm_destroy - finalize if needed, then free. The handle is dead afterwards. Of several
- * threads that destroy it one succeeds, the others get INVALID_USAGE. */
+/** gyre_comm_destroy - finalize if that has not been done, then free the communicator. The handle
+ * is invalid afterwards. If several threads destroy one handle, one succeeds and the others get
+ * INVALID_USAGE. */
 GYRE_API gyre_status gyre_comm_destroy(gyre_comm *comm);
 
-/** gyre_comm_abort - end everything at once, locally, without the other ranks' help: running
- * operations end with ABORTED here and with REMOTE on the peers. Any thread may call it. The
- * handle stays valid for queries until gyre_comm_destroy(). */
+/** gyre_comm_abort - end all operations at once, without waiting for other ranks. Running
+ * operations end with ABORTED on this rank and with REMOTE on the other ranks. Any thread may call
+ * it. The handle stays valid for queries until gyre_comm_destroy(). */
 GYRE_API gyre_status gyre_comm_abort(gyre_comm *comm);
 
+/** gyre_comm_count - how many ranks the communicator has. Also of a communicator that failed or was
+ * finalized.
+ * @n_ranks_out: receives the number, >= 1.
+ * Errors: INVALID_ARGUMENT (NULL), INVALID_USAGE (destroyed, or still being made). */
 GYRE_API gyre_status gyre_comm_count(const gyre_comm *comm, int *n_ranks_out);
+
+/** gyre_comm_rank - the rank of this handle, as gyre_comm_count().
+ * @rank_out: receives the rank, 0 <= rank < n_ranks. */
 GYRE_API gyre_status gyre_comm_rank(const gyre_comm *comm, int *rank_out);
 
-/** gyre_comm_device - the device that this rank's buffers and streams belong to. Either output
- * may be NULL. The host's ordinal is -1. */
+/** gyre_comm_device - the device that this rank's buffers and streams belong to.
+ * @kind_out: GYRE_DEVICE_HOST or GYRE_DEVICE_CUDA. May be NULL.
+ * @ordinal_out: the CUDA ordinal, or -1 on the host. May be NULL. */
 GYRE_API gyre_status gyre_comm_device(const gyre_comm *comm, gyre_device_kind *kind_out,
                                       int *ordinal_out);
 
-/** gyre_comm_exchange - give n_bytes of host memory to every rank: all_out[r * n_bytes] is rank
- * r's. For set-up data, such as another library's id: at most 1 MiB / n_ranks, over TCP.
- * Collective, outside groups; blocks also on communicators that do not. */
+/** gyre_comm_exchange - all-gather a few bytes of host memory over TCP, for set-up data such as
+ * another library's id. Every rank calls this, outside groups. It blocks, also with
+ * config.blocking = 0.
+ * @mine: n_bytes of this rank; at most 1 MiB / n_ranks, the same size on all ranks.
+ * @all_out: n_ranks * n_bytes; rank r's bytes start at r * n_bytes. */
 GYRE_API gyre_status gyre_comm_exchange(gyre_comm *comm, const void *mine, size_t n_bytes,
                                         void *all_out);
 
-/** gyre_comm_last_error - the cause text of the communicator's first failure ("" if none). */
+/** gyre_comm_last_error - the cause of the communicator's first failure, or "". */
 GYRE_API const char *gyre_comm_last_error(gyre_comm *comm);
 
-/** gyre_comm_async_error - SUCCESS while the communicator is healthy, else what ended it. Never
- * blocks. @status_out receives it; the call's own status speaks of the arguments. */
+/** gyre_comm_async_error - the state of the communicator. Never blocks.
+ * @status_out: SUCCESS while it is healthy, IN_PROGRESS while it is being made or finalized in the
+ * background, else the error that ended it. The call's own result says whether the arguments were
+ * right. */
 GYRE_API gyre_status gyre_comm_async_error(gyre_comm *comm, gyre_status *status_out);
 
 /* ---- groups ----------------------------------------------------------------------------- */
 
-/** gyre_group_start / gyre_group_end - calls between them are launched together by the outermost
- * end; needed when one thread serves several ranks, and for sends and receives that must not wait
- * for each other. Groups nest. An argument error is reported by the call itself and leaves the
- * group usable. Where a communicator's calls name several streams, all of them are enqueued as if
- * on each: they begin after what is on any of those streams, and hold up all of them.
+/** gyre_group_start / gyre_group_end - the outermost gyre_group_end() launches all calls of the
+ * group together. A group is needed when one thread serves several ranks, and for sends and
+ * receives that must not wait for each other. Groups nest. A call with a wrong argument reports it
+ * itself and leaves the group usable. If the calls of one communicator name several streams, they
+ * are enqueued as if on each of them: they begin after all earlier work on those streams, and later
+ * work on any of the streams waits for them.
  *
- * Order: the calls of one communicator keep theirs. Communicators are launched one after the other
- * in the order in which they were made (those that were made at the same time: in one that is the
- * same on all their ranks). So each rank may name the communicators of a group in an order of its
- * own, or name a communicator first by a send that no other rank has, also where they share a
- * stream.
+ * Order. The calls of one communicator keep their order. The communicators of a group are launched
+ * one after the other, in the order in which they were made. Communicators that were made at the
+ * same time are launched in an order that is the same on all their ranks. So each rank may name the
+ * communicators of a group in its own order, also if they share a stream, and even if only one rank
+ * names a communicator first, because it has a send that the others do not have.
  *
- * GYRE_CHECK=calls: the group's end waits until all ranks have made the group's collectives. Each
- * is launched when it is compared, and those before it are launched. */
+ * With GYRE_CHECK=calls, gyre_group_end() waits until all ranks have made the group's collectives.
+ * It launches each collective after all ranks' calls were compared and the collectives before it
+ * were launched. */
 GYRE_API gyre_status gyre_group_start(void);
 GYRE_API gyre_status gyre_group_end(void);
 
-/** gyre_group_simulate_end - end the group, launch nothing of it, and say how long it would take:
- * calls of one communicator after each other, communicators side by side.
- * @time_us_out: microseconds, by the cost model (GYRE_TUNING_FILE's constants, else shipped ones;
- * docs/tuning.md says how far they can be trusted).
- * Communicators that were being made in the group are made all the same.
- * Errors: INVALID_USAGE (no group, or inside another one, which stays open), INVALID_ARGUMENT,
- * UNSUPPORTED (a send or receive is in it; too many ranks to simulate). */
+/** gyre_group_simulate_end - end the group without launching its calls, and predict how long they
+ * would take. Calls of one communicator count one after the other, different communicators side by
+ * side. Communicators that the group makes are made nevertheless.
+ * @time_us_out: microseconds, by the cost model. Its constants come from GYRE_TUNING_FILE, else
+ * they are built in; docs/tuning.md says how accurate they are.
+ * Errors: INVALID_USAGE (no group is open, or it is inside another group, which stays open),
+ * INVALID_ARGUMENT, UNSUPPORTED (the group has a send or a receive, or too many ranks to
+ * simulate). */
 GYRE_API gyre_status gyre_group_simulate_end(double *time_us_out);
 
-/** gyre_group_cancel - end the group and launch nothing of it; for callers to whom a group with a
- * failed call is a failed group. Communicators that were being made in the group are made all the
- * same, and waited for; their failures are the call's as gyre_group_end()'s. IN_PROGRESS as there.
- * Errors: INVALID_USAGE (no group, or inside another one, which stays open). */
+/** gyre_group_cancel - end the group without launching its calls. It is for callers that treat a
+ * group with a failed call as a failed group. Communicators that the group makes are made
+ * nevertheless; the call waits for them and reports their failures, or returns IN_PROGRESS, as
+ * gyre_group_end() does.
+ * Errors: INVALID_USAGE (no group is open, or it is inside another group, which stays open). */
 GYRE_API gyre_status gyre_group_cancel(void);
 
 /* ---- collectives ------------------------------------------------------------------------ *
  *
- * Common rules. Buffers are on the communicator's device. `count` is in elements; 0 is legal and
- * moves nothing. Buffers may be aligned to the element only. `send` and `recv` may not overlap
- * except for the in-place form named at each call. All ranks call in the same order with the same
- * count, type, operation and root. Results are bitwise identical on all ranks that receive the
- * same value, and from run to run. Errors: INVALID_ARGUMENT (this call; nothing enqueued),
- * INVALID_USAGE (communicator failed or destroyed; calls differ between ranks), and later, through
- * the stream and gyre_comm_async_error(), REMOTE, TIMEOUT, SYSTEM, DEVICE. */
+ * Rules for all of them:
+ * - Buffers are on the communicator's device. They need no more than their element's alignment.
+ * - `count` is in elements. A count of 0 is legal and moves nothing.
+ * - `send` and `recv` may not overlap, except in the in-place form that each call names.
+ * - All ranks make the calls of a communicator in the same order, with the same count, type,
+ *   operation and root.
+ * - Ranks that receive the same value receive the same bits, and every run gives the same bits.
+ * Errors of the call: INVALID_ARGUMENT (nothing was enqueued), INVALID_USAGE (the communicator has
+ * failed or was destroyed, or the ranks' calls differ). Later errors come through the stream and
+ * gyre_comm_async_error(): REMOTE, TIMEOUT, SYSTEM, DEVICE, INVALID_USAGE. */
 
-/** gyre_all_reduce - recv[i] on every rank = op over ranks of send[i]; i < count. In place: send ==
- * recv. */
+/** gyre_all_reduce - on every rank, recv[i] = the reduction of all ranks' send[i], for i < count.
+ * In place: send == recv. */
 GYRE_API gyre_status gyre_all_reduce(const void *send, void *recv, size_t count, gyre_dtype dtype,
                                      gyre_op op, gyre_comm *comm, gyre_stream stream);
 
-/** gyre_broadcast - recv[i] on every rank = root's send[i]. `send` is read on the root only. In
- * place: send == recv. */
+/** gyre_broadcast - on every rank, recv[i] = the root's send[i]. Only the root's `send` is read.
+ * In place: send == recv. */
 GYRE_API gyre_status gyre_broadcast(const void *send, void *recv, size_t count, gyre_dtype dtype,
                                     int root, gyre_comm *comm, gyre_stream stream);
 
-/** gyre_reduce - root's recv[i] = op over ranks of send[i]. `recv` is written on the root only
- * and may be NULL elsewhere. In place: send == recv. */
+/** gyre_reduce - on the root, recv[i] = the reduction of all ranks' send[i]. Only the root's `recv`
+ * is written; it may be NULL on other ranks. In place: send == recv. */
 GYRE_API gyre_status gyre_reduce(const void *send, void *recv, size_t count, gyre_dtype dtype,
                                  gyre_op op, int root, gyre_comm *comm, gyre_stream stream);
 
-/** gyre_all_gather - recv[r*count + i] = rank r's send[i]. recv holds n_ranks*count elements. In
- * place: send == recv + rank*count. */
+/** gyre_all_gather - on every rank, recv[r*count + i] = rank r's send[i]. `recv` holds
+ * n_ranks*count elements. In place: send == recv + rank*count. */
 GYRE_API gyre_status gyre_all_gather(const void *send, void *recv, size_t count, gyre_dtype dtype,
                                      gyre_comm *comm, gyre_stream stream);
 
-/** gyre_reduce_scatter - recv[i] = op over ranks of send[rank*count + i]. send holds n_ranks*count
- * elements. In place: recv == send + rank*count. */
+/** gyre_reduce_scatter - on rank r, recv[i] = the reduction of all ranks' send[r*count + i]. `send`
+ * holds n_ranks*count elements. In place: recv == send + rank*count. */
 GYRE_API gyre_status gyre_reduce_scatter(const void *send, void *recv, size_t count,
                                          gyre_dtype dtype, gyre_op op, gyre_comm *comm,
                                          gyre_stream stream);
 
-/** gyre_all_to_all - recv[r*count + i] = rank r's send[rank*count + i]. Both hold n_ranks*count
- * elements. No in-place form. */
+/** gyre_all_to_all - on rank k, recv[r*count + i] = rank r's send[k*count + i]. Both buffers hold
+ * n_ranks*count elements. There is no in-place form. */
 GYRE_API gyre_status gyre_all_to_all(const void *send, void *recv, size_t count, gyre_dtype dtype,
                                      gyre_comm *comm, gyre_stream stream);
 
-/** gyre_gather - root's recv[r*count + i] = rank r's send[i]. `recv` holds n_ranks*count elements
- * on the root and may be NULL elsewhere. In place: send == recv + root*count on the root. */
+/** gyre_gather - on the root, recv[r*count + i] = rank r's send[i]. The root's `recv` holds
+ * n_ranks*count elements; it may be NULL on other ranks. In place, on the root: send == recv +
+ * root*count. */
 GYRE_API gyre_status gyre_gather(const void *send, void *recv, size_t count, gyre_dtype dtype,
                                  int root, gyre_comm *comm, gyre_stream stream);
 
-/** gyre_scatter - recv[i] on rank r = root's send[r*count + i]. `send` holds n_ranks*count
- * elements on the root and may be NULL elsewhere. In place: recv == send + root*count on the root.
- */
+/** gyre_scatter - on rank r, recv[i] = the root's send[r*count + i]. The root's `send` holds
+ * n_ranks*count elements; it may be NULL on other ranks. In place, on the root: recv == send +
+ * root*count. */
 GYRE_API gyre_status gyre_scatter(const void *send, void *recv, size_t count, gyre_dtype dtype,
                                   int root, gyre_comm *comm, gyre_stream stream);
 
-/** gyre_send / gyre_recv - point to point; the receiver's count and type must equal the sender's.
- * Pairs match in call order per (sender, receiver). A send to oneself needs a recv in the same
- * group. */
+/** gyre_send / gyre_recv - one rank to another. The receiver's count and type must equal the
+ * sender's. The n-th send from rank a to rank b matches the n-th receive of rank b from rank a. A
+ * rank that sends to itself must make the receive in the same group. */
 GYRE_API gyre_status gyre_send(const void *send, size_t count, gyre_dtype dtype, int peer,
                                gyre_comm *comm, gyre_stream stream);
 GYRE_API gyre_status gyre_recv(void *recv, size_t count, gyre_dtype dtype, int peer,
                                gyre_comm *comm, gyre_stream stream);
 
-/** gyre_op_create_premul_sum - an operation sum(scalar * x_r): the product is rounded to dtype
- * before it is added.
- * @scalar: one element of dtype, in host memory or in the device's; copied before the call returns.
- * @op_out: legal with this communicator and dtype until gyre_op_destroy(). */
+/** gyre_op_create_premul_sum - make the operation sum over ranks of (scalar * x). Each product is
+ * rounded to dtype before it is added.
+ * @scalar: one element of dtype, in host or device memory; copied before the call returns.
+ * @op_out: valid with this communicator and dtype until gyre_op_destroy(). */
 GYRE_API gyre_status gyre_op_create_premul_sum(gyre_op *op_out, const void *scalar,
                                                gyre_dtype dtype, gyre_comm *comm);
 GYRE_API gyre_status gyre_op_destroy(gyre_op op, gyre_comm *comm);
 
 /* ---- registered buffers ------------------------------------------------------------------ */
 
-/** A buffer that was registered with a communicator. Not an address; NULL is none. */
+/** Names a buffer that was registered with a communicator. It is not an address. NULL names none.
+ */
 typedef struct gyre_registration_opaque *gyre_registration;
 
-/** gyre_comm_register - say that calls will use this buffer again and again. Local, any thread. A
- * hint: every call works, and gives the same bits, without it. Ranges may overlap; the same range
- * again gives the same handle, to be given back as often. Memory that is freed must be deregistered
- * first, or with its communicator.
- * @buffer: [buffer, +n_bytes) on the communicator's device; n_bytes > 0.
+/** gyre_comm_register - tell the communicator that calls will use this buffer repeatedly. This is a
+ * hint that NCCL's ABI needs: it changes neither speed nor results. The call is local and any
+ * thread may make it. Ranges may overlap. Registering the same range again returns the same handle,
+ * which must then be given back as often. Deregister a buffer before you free its memory, or
+ * destroy the communicator first.
+ * @buffer: start of n_bytes (> 0) on the communicator's device.
  * Errors: INVALID_ARGUMENT (not memory of that device), INVALID_USAGE, OUT_OF_MEMORY. */
 GYRE_API gyre_status gyre_comm_register(gyre_comm *comm, const void *buffer, size_t n_bytes,
                                         gyre_registration *handle_out);
 
-/** gyre_comm_deregister - give a registration back; also of a communicator that failed or was
- * finalized. gyre_comm_destroy() gives back what is left. Errors: INVALID_ARGUMENT (not a handle of
- * this communicator, or given back already). */
+/** gyre_comm_deregister - give a registration back. Legal also on a communicator that failed or was
+ * finalized. gyre_comm_destroy() gives back the remaining ones.
+ * Errors: INVALID_ARGUMENT (not a handle of this communicator, or already given back). */
 GYRE_API gyre_status gyre_comm_deregister(gyre_comm *comm, gyre_registration handle);
 
-/** A buffer on every rank that all ranks can address; its number, the same everywhere. 0 is none.
- */
+/** The number of a set of buffers, one on each rank, that all ranks can address. The number is the
+ * same on all ranks. 0 is no window. */
 typedef unsigned gyre_window;
 
-/** gyre_window_register - let all ranks address each other's buffers, so that large all_reduce,
- * all_gather and broadcast may write results straight to where they belong. Collective, outside
- * groups; waits for the others. A call whose recv lies in a window on one rank must have it at the
- * same distance from the window's start on every rank: else the calls do not fit each other. The
- * bits are the same with and without windows.
- * @buffer: [buffer, +n_bytes) on the communicator's device; sizes may differ, the smallest counts.
- * On GPUs: from cudaMalloc or gyre_mem_alloc where ranks are processes. On the host: ranks that are
- * threads of one process only.
- * Errors, the same on every rank: UNSUPPORTED (not all ranks can address each other, or not this
+/** gyre_window_register - let all ranks address each other's buffers. Large all_reduce, all_gather
+ * and broadcast calls may then write results directly into the receive buffers. Every rank calls
+ * this, outside groups; it waits for the other ranks. If a call's `recv` lies in a window on one
+ * rank, it must lie at the same offset of that window on every rank; else the ranks' calls differ,
+ * which is an error. Windows do not change the bits of a result.
+ * @buffer: start of n_bytes on the communicator's device. If the sizes differ between ranks, the
+ * smallest one counts. On GPUs, if the ranks are processes, the memory must come from cudaMalloc or
+ * gyre_mem_alloc. On the host, all ranks must be threads of one process.
+ * Errors, the same on every rank: UNSUPPORTED (some ranks cannot address each other, or not this
  * kind of memory), INVALID_ARGUMENT, DEVICE, OUT_OF_MEMORY. */
 GYRE_API gyre_status gyre_window_register(gyre_comm *comm, void *buffer, size_t n_bytes,
                                           gyre_window *window_out);
 
-/** gyre_window_deregister - collective; calls that use it are done. The buffer may be freed when
- * this returns. Windows that are left end with their communicator; their buffers must live until
- * all ranks have destroyed it. Errors: INVALID_ARGUMENT. */
+/** gyre_window_deregister - give a window back. Every rank calls this, after all calls that use the
+ * window are complete. The buffer may be freed when this returns. Remaining windows end with their
+ * communicator; their buffers must live until all ranks have destroyed it.
+ * Errors: INVALID_ARGUMENT. */
 GYRE_API gyre_status gyre_window_deregister(gyre_comm *comm, gyre_window window);
 
 /* ---- memory and streams ----------------------------------------------------------------- */
 
-/** gyre_mem_alloc / gyre_mem_free - memory on a device, aligned to 4096 bytes (host) or as
- * cudaMalloc. Freeing NULL is fine. @ordinal: CUDA device, or -1 for the current one. */
+/** gyre_mem_alloc / gyre_mem_free - memory on a device. Host memory is aligned to 4096 bytes, GPU
+ * memory as by cudaMalloc. Freeing NULL does nothing.
+ * @ordinal: the CUDA device, or -1 for the current one. Ignored on the host. */
 GYRE_API gyre_status gyre_mem_alloc(void **ptr_out, size_t n_bytes, gyre_device_kind kind,
                                     int ordinal);
 GYRE_API gyre_status gyre_mem_free(void *ptr, gyre_device_kind kind);
 
-/** gyre_stream_create / destroy - a FIFO of operations. Destroying waits for what is enqueued. */
+/** gyre_stream_create / gyre_stream_destroy - a queue of operations that are carried out in order.
+ * gyre_stream_destroy() waits until all of them are done. @ordinal: as gyre_mem_alloc(). */
 GYRE_API gyre_status gyre_stream_create(gyre_stream *stream_out, gyre_device_kind kind,
                                         int ordinal);
 GYRE_API gyre_status gyre_stream_destroy(gyre_stream stream, gyre_device_kind kind);
 
-/** gyre_stream_synchronize - wait until everything enqueued so far is done. Returns the first
- * failure of an operation on it since the last call (host device). No communicator is named here,
- * so NULL on CUDA is the default stream of the thread's current device, which need not be that of a
- * communicator the thread called with NULL. */
+/** gyre_stream_synchronize - wait until all operations enqueued so far are done. On the host it
+ * returns the first failure of an operation on the stream since the last gyre_stream_synchronize().
+ * On CUDA, NULL is the default stream of the thread's current device. That can be another stream
+ * than the one that a collective with NULL used, because a collective takes its communicator's
+ * device. */
 GYRE_API gyre_status gyre_stream_synchronize(gyre_stream stream, gyre_device_kind kind);
 
-/** gyre_stream_query - SUCCESS when idle, IN_PROGRESS when not. Never blocks. */
+/** gyre_stream_query - SUCCESS when all operations are done, else IN_PROGRESS. Never blocks. */
 GYRE_API gyre_status gyre_stream_query(gyre_stream stream, gyre_device_kind kind);
 
 #ifdef __cplusplus

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Computed on the host, a stretch at a time, whatever the device: what is measured is the sum, and
- * the judge must not be the code that is judged.
+ * Measures errors of sums. The inputs and the exact sums are computed on the host for every device,
+ * block by block, because the code under test must not compute its own expected values.
  */
 #include "kernels/accuracy.h"
 
@@ -13,7 +13,7 @@
 #include <float.h>
 #include <math.h>
 
-#define STRETCH_ELEMS     4096
+#define BLOCK_ELEMS       4096
 #define N_BINADES         24 /* powers of two that inputs are spread over: f32's mantissa */
 #define LARGEST_BINADE    12 /* where the type has them */
 #define F32_ROUNDOFF      0x1p-24
@@ -140,16 +140,16 @@ gyre_status gyre_accuracy_fill(struct gyre_device *device,
                                const struct gyre_accuracy_inputs *inputs, uint32_t rank,
                                uint64_t count, void *buffer)
 {
-    unsigned char stretch[STRETCH_ELEMS * 8];
+    unsigned char block[BLOCK_ELEMS * 8];
     GYRE_TRY(check_inputs(inputs, rank));
     const struct binades binades = binades_of(inputs);
     const uint64_t element = gyre_dtype_bytes(inputs->dtype);
-    for (uint64_t done = 0; done < count; done += STRETCH_ELEMS) {
-        const uint64_t n = gyre_min_u64(STRETCH_ELEMS, count - done);
+    for (uint64_t done = 0; done < count; done += BLOCK_ELEMS) {
+        const uint64_t n = gyre_min_u64(BLOCK_ELEMS, count - done);
         for (uint64_t i = 0; i < n; i++)
             store(inputs->dtype, input_of(inputs, &binades, rank, (uint32_t)(done + i)),
-                  stretch + i * element);
-        GYRE_TRY(device->ops->copy(device, (unsigned char *)buffer + done * element, stretch,
+                  block + i * element);
+        GYRE_TRY(device->ops->copy(device, (unsigned char *)buffer + done * element, block,
                                    n * element));
     }
     return GYRE_SUCCESS;
@@ -177,17 +177,17 @@ gyre_status gyre_accuracy_check(struct gyre_device *device,
                                 const struct gyre_accuracy_inputs *inputs, uint64_t count,
                                 const void *buffer, struct gyre_accuracy_error *error)
 {
-    unsigned char stretch[STRETCH_ELEMS * 8];
+    unsigned char block[BLOCK_ELEMS * 8];
     GYRE_TRY(check_inputs(inputs, 0));
     const struct binades binades = binades_of(inputs);
     const uint64_t element = gyre_dtype_bytes(inputs->dtype);
-    for (uint64_t done = 0; done < count; done += STRETCH_ELEMS) {
-        const uint64_t n = gyre_min_u64(STRETCH_ELEMS, count - done);
-        GYRE_TRY(device->ops->copy(device, stretch, (const unsigned char *)buffer + done * element,
+    for (uint64_t done = 0; done < count; done += BLOCK_ELEMS) {
+        const uint64_t n = gyre_min_u64(BLOCK_ELEMS, count - done);
+        GYRE_TRY(device->ops->copy(device, block, (const unsigned char *)buffer + done * element,
                                    n * element));
         for (uint64_t i = 0; i < n; i++) {
             const double one = error_of(inputs, &binades, (uint32_t)(done + i),
-                                        load(inputs->dtype, stretch + i * element));
+                                        load(inputs->dtype, block + i * element));
             error->max = one > error->max ? one : error->max;
             error->sum += one;
         }

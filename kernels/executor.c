@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What executors share: the row of their table for a device, what a work must be like, and the one
- * scalar that plans need from the numerics.
+ * What executors share: finding the executor of a device, checking a work, and the scalar of
+ * GYRE_AVG.
  */
 #include "kernels/executor.h"
 
+#include "kernels/cuda/host/fused.h"
 #include "kernels/numeric.h"
 
 gyre_status gyre_executor_find(gyre_device_kind kind, const struct gyre_executor_ops **ops_out)
@@ -23,6 +24,11 @@ gyre_status gyre_executor_find(gyre_device_kind kind, const struct gyre_executor
 #endif
     }
     return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "no executor for device kind %d", (int)kind);
+}
+
+uint32_t gyre_executor_fused_tiles(gyre_device_kind kind, const struct gyre_fused_call *call)
+{
+    return kind == GYRE_DEVICE_CUDA ? gyre_cuda_fused_most_tiles(call) : 0;
 }
 
 gyre_status gyre_work_check(const struct gyre_work *work, const struct gyre_work_needs *needs)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Patterns: checks arguments, then hands over to the device kind's row.
+ * Patterns. Checks the arguments and calls the functions of the device kind.
  */
 #include "kernels/pattern.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a device kind brings for patterns; pattern.c checks arguments and chooses the row.
+ * The functions that each kind of device provides for patterns. pattern.c checks the arguments and
+ * calls the functions of the right device.
  */
 #ifndef GYRE_KERNELS_PATTERN_OPS_H
 #define GYRE_KERNELS_PATTERN_OPS_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Mappings of other processes' GPU memory, counted (transport/ipc_cuda.h).
+ * Maps GPU memory of other processes and counts the users of each mapping (transport/ipc_cuda.h).
  */
 #include "transport/ipc_cuda.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * p2p: direct addressing. On the host: ranks that are threads of one process write through plain
- * pointers; slabs are found, and kept alive, through the registry of this process.
+ * The p2p transport: direct addressing. On the host the ranks are threads of one process and write
+ * through plain pointers. The registry of the process finds a slab and keeps it alive.
  */
 #include "transport/p2p_memory.h"
 
@@ -168,5 +168,6 @@ const struct gyre_transport_ops gyre_transport_p2p = {
     .describe = gyre_slab_describe,
     .memory_bytes = gyre_slab_memory_bytes,
     .wake = gyre_slab_wake,
+    .help = gyre_slab_help,
     .close = gyre_slab_close,
 };

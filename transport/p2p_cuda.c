@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * GPU memory that peers address directly: slabs are cudaMalloc'ed; ranks of one process find each
- * other's through the registry and enable peer access, other processes map them by cudaIpc. A slab
- * is mapped once per GPU and process and counted, since a second cudaIpcOpenMemHandle of the same
- * handle fails on some drivers.
+ * Slabs in GPU memory, which peers address directly. A slab is made by cudaMalloc. Ranks of one
+ * process find each other's slabs in the registry and enable peer access. Other processes map a
+ * slab with cudaIpc, once for each GPU and process, with a count of users, because some drivers
+ * refuse to open the same handle twice.
  */
 #include "transport/ipc_cuda.h"
 #include "transport/p2p_memory.h"

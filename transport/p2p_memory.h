@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The memory kinds of p2p that live in files of their own.
+ * The kinds of memory that p2p uses besides memory of this process.
  */
 #ifndef GYRE_TRANSPORT_P2P_MEMORY_H
 #define GYRE_TRANSPORT_P2P_MEMORY_H
@@ -10,8 +10,8 @@
 #ifdef GYRE_WITH_CUDA
 extern const struct gyre_slab_memory_ops gyre_slab_memory_cuda;
 
-/** gyre_p2p_cuda_has_native_atomics - do atomics of one GPU work in the other's memory? They do
- * over NVLink and not over PCIe. False where the peer's GPU is hidden from this process. */
+/** gyre_p2p_cuda_has_native_atomics - do atomics of one GPU work in the other GPU's memory? They do
+ * over NVLink but not over PCIe. False if this process cannot see the peer's GPU. */
 bool gyre_p2p_cuda_has_native_atomics(const struct gyre_peer_info *mine,
                                       const struct gyre_peer_info *peer);
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a rank tells all others about itself before transports are chosen.
+ * Collects the description of a rank that all others get before transports are chosen.
  */
 #include "core/base/util.h"
 #include "transport/p2p_memory.h"

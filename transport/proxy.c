@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The proxy thread: polls its clients, yields while things are warm, naps when they are not or when
- * somebody helps. And the memory of proxied FIFO ends.
+ * The proxy thread. It polls its clients, yields while slots are moving, and sleeps when none are
+ * moving or when an executor helps. Also the memory of proxied FIFO ends.
  */
 #include "transport/proxy.h"
 
@@ -18,28 +18,29 @@
 #include <time.h>
 #include <unistd.h>
 
-/* How long after the last moved slot the thread goes on polling: longer than an executor takes for
- * a slot, so that the next one of a running operation is seen at once. */
+/* The thread polls so long after the last slot that moved. This is longer than an executor takes
+ * for a slot, so the next slot of a running operation is seen at once. */
 #define PROXY_WARM_NS 200000
-/* Of that, how long it keeps the processor to itself. */
+/* In the first part of that time the thread does not yield. */
 #define PROXY_SPIN_NS 2000
-/* Naps double between these. A slot published during one waits for its end, so the longest is what
- * an operation can lose when its enqueue did not wake the proxy. */
+/* Sleeping times double from the first to the second. A slot that is published while the thread
+ * sleeps waits until it wakes. So an operation loses at most the longest time if nothing wakes the
+ * proxy. */
 #define PROXY_NAP_MIN_NS 50000
 #define PROXY_NAP_MAX_NS 1000000
-/* While an executor helps: it wakes the thread if it leaves anything undone, so this bounds only
- * how late is noticed what nobody waits for. */
+/* Sleeping time while an executor helps. The executor wakes the thread if work is left. So this
+ * only bounds the delay of events for which no rank waits. */
 #define PROXY_HELPED_NAP_NS 10000000
 
 enum wake_state {
-    WAKE_RUNNING, /* polls; a wake leaves a note */
-    WAKE_NAPPING, /* a wake must also write to the descriptor */
-    WAKE_NOTED    /* somebody called wake since the last look */
+    WAKE_RUNNING, /* the thread polls; a wake sets WAKE_NOTED */
+    WAKE_NAPPING, /* the thread sleeps; a wake must also write to wake_fd */
+    WAKE_NOTED    /* gyre_proxy_wake() was called since the last check */
 };
 
 struct gyre_proxy {
     pthread_t thread;
-    pthread_mutex_t lock; /* the right to poll clients */
+    pthread_mutex_t lock; /* held while clients are polled */
     uint32_t n_helps;     /* written under lock */
     struct gyre_fault *fault;
     int rank;
@@ -48,21 +49,21 @@ struct gyre_proxy {
     int wake_fd;         /* eventfd */
     int n_clients;
     struct gyre_proxy_client *clients;
-    struct pollfd *nap_fds; /* the clients' and, first, wake_fd; the thread's */
+    struct pollfd *nap_fds; /* wake_fd, then those of the clients; only the thread uses it */
     nfds_t n_nap_fds;
 };
 
-/* Take back a note that somebody left; false when there was none. */
+/* Clear WAKE_NOTED. False if it was not set. */
 static bool take_note(struct gyre_proxy *proxy)
 {
     return gyre_compare_exchange_u32(&proxy->wake_state, WAKE_NOTED, WAKE_RUNNING);
 }
 
-/* @n_fds: how many of nap_fds end it. */
+/* @n_fds: so many of nap_fds end the sleep. */
 static void nap(struct gyre_proxy *proxy, nfds_t n_fds, uint64_t nap_ns)
 {
     if (!gyre_compare_exchange_u32(&proxy->wake_state, WAKE_RUNNING, WAKE_NAPPING))
-        return; /* a note: look first */
+        return; /* gyre_proxy_wake() was called: poll first */
     const struct timespec nap_time = {0, (long)nap_ns};
     const int n_ready = ppoll(proxy->nap_fds, n_fds, &nap_time, NULL);
     gyre_compare_exchange_u32(&proxy->wake_state, WAKE_NAPPING, WAKE_RUNNING);
@@ -72,7 +73,7 @@ static void nap(struct gyre_proxy *proxy, nfds_t n_fds, uint64_t nap_ns)
         GYRE_WARN("proxy: read(eventfd): errno %d", errno);
 }
 
-/* The caller holds the lock, also of the two below. */
+/* The caller of this and of the next two functions holds the lock. */
 static bool poll_clients(struct gyre_proxy *proxy)
 {
     bool has_moved = false;
@@ -147,7 +148,7 @@ static void *proxy_main(void *argument)
 bool gyre_proxy_help(struct gyre_proxy *proxy, bool is_last)
 {
     if (pthread_mutex_trylock(&proxy->lock) != 0) {
-        /* The thread's round may have begun before the last slot was published. */
+        /* The thread's poll may have begun before the last slot was published. */
         if (is_last)
             gyre_proxy_wake(proxy);
         return false;
@@ -216,7 +217,7 @@ void gyre_proxy_wake(struct gyre_proxy *proxy)
         if (gyre_load_acquire_u32(&proxy->wake_state) == WAKE_NOTED)
             return;
         if (!gyre_compare_exchange_u32(&proxy->wake_state, WAKE_NAPPING, WAKE_NOTED))
-            continue; /* it has just woken by itself */
+            continue; /* the thread has just woken by itself */
         const uint64_t one = 1;
         if (write(proxy->wake_fd, &one, sizeof(one)) < 0)
             GYRE_WARN("proxy: write(eventfd): errno %d", errno);

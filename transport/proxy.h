@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The proxy thread of a proxied transport, and the memory of a proxied FIFO end. A proxy never
- * reads a program: it moves whatever slots an executor published and returns credit. It polls its
- * clients; when none moves anything it naps, longer and longer up to a bound, until woken.
+ * reads a program. It moves the slots that an executor published and returns credit. It polls its
+ * clients. When no client moves anything, the thread sleeps, each time longer up to a bound, until
+ * it is woken.
  *
- * An executor that waits anyway can move slots itself (gyre_proxy_help): a small message then costs
- * no switch to this thread and back, which on one host is most of its time. While it does, the
- * thread keeps out of its way, and is called in when there is more than one round of work.
+ * An executor that waits can move slots in its own thread (gyre_proxy_help()). A small message then
+ * needs no switch to the proxy thread and back, which on one host takes most of the message's time.
+ * Meanwhile the proxy thread does not poll. The helping executor wakes it when more than one round
+ * of work is left.
  */
 #ifndef GYRE_TRANSPORT_PROXY_H
 #define GYRE_TRANSPORT_PROXY_H
@@ -15,60 +17,61 @@
 #include "core/device/device.h"
 #include "core/model/connector.h"
 
-/* Something that the proxy thread serves. No function blocks, and one at a time is called. A
- * failure is raised on the fault by the client itself. */
+/* A client is a part of a transport that the proxy thread polls. None of its functions blocks, and
+ * only one of them runs at a time. A client raises its failures on the fault itself. */
 struct gyre_proxy_client {
-    /* One round; true if it moved anything. */
+    /* Do one round of work; true if anything moved. */
     bool (*poll)(void *context);
-    /* Are there published slots that were not handed on yet? With has_credit, only those that the
-     * peer has room for count. NULL = never. */
+    /* Are there published slots that were not sent yet? With has_credit, only slots count for which
+     * the peer has room. NULL = never. */
     bool (*is_behind)(const void *context, bool has_credit);
-    /* A nap is next: make nap_fd tell of what comes; true if that moved anything. NULL = nothing to
-     * do. */
+    /* The thread is about to sleep: make nap_fd report new events. True if anything moved. NULL =
+     * nothing to do. */
     bool (*settle)(void *context);
     void *context;
     const int
-        *nap_fd; /* a descriptor (an epoll, say) whose readiness to be read ends a nap, so that
-                  * arriving data is not kept waiting; NULL = none. Outlives the proxy. */
+        *nap_fd; /* a descriptor, such as an epoll's. The thread stops sleeping when it is
+                  * readable, so arriving data need not wait. NULL = none. Outlives the proxy */
 };
 
 struct gyre_proxy;
 
-/** gyre_proxy_open - start the thread. @clients: copied; polled in order.
- * @rank: for log lines. The thread ends when the fault is raised or at close. */
+/** gyre_proxy_open - start the thread. It ends when the fault is raised or at gyre_proxy_close().
+ * @clients: copied; polled in this order. @rank: for log lines. */
 gyre_status gyre_proxy_open(const struct gyre_proxy_client *clients, int n_clients, int rank,
                             struct gyre_fault *fault, struct gyre_proxy **proxy_out);
 
-/** gyre_proxy_wake - end a nap. Cheap, any thread. */
+/** gyre_proxy_wake - wake the thread if it sleeps. Fast; any thread. */
 void gyre_proxy_wake(struct gyre_proxy *proxy);
 
-/** gyre_proxy_help - one round of all clients in the caller's thread, unless the proxy's is at it.
- * True if anything moved.
- * @is_last: the caller does not come back soon: what is left is the thread's. */
+/** gyre_proxy_help - poll all clients once in the caller's thread, unless the proxy thread is
+ * polling them. True if anything moved.
+ * @is_last: the caller will not help again soon, so the proxy thread takes over the remaining work.
+ */
 bool gyre_proxy_help(struct gyre_proxy *proxy, bool is_last);
 
-/** gyre_proxy_close - stop and join the thread. */
+/** gyre_proxy_close - stop the thread and wait for its end. */
 void gyre_proxy_close(struct gyre_proxy *proxy);
 
-/* One end of a proxied FIFO: slots, inbox and credit on this side of the wire, in host memory that
- * the device can address (slots may be replaced by GPU memory where the NIC reads and writes it).
- * Sending end: the executor writes slots, slot_info and tail; the proxy writes head, once a slot's
- * bytes have left (it may be overwritten). Receiving end: the proxy writes slots, slot_info and
- * tail; the executor writes head. */
+/* One end of a proxied FIFO: this rank's slots, inbox and credit, in host memory that the device
+ * can address. If the NIC can access GPU memory, the slots may be there instead. Sending end: the
+ * executor writes slots, slot_info and tail; the proxy writes head when a slot's bytes have left,
+ * so that the slot may be overwritten. Receiving end: the proxy writes slots, slot_info and tail;
+ * the executor writes head. */
 struct gyre_proxy_fifo {
     unsigned char *slots; /* depth * slot_bytes[SIMPLE] */
     struct gyre_inbox *inbox;
     struct gyre_credit *credit;
 };
 
-/** gyre_proxy_fifos_alloc - one block of device-addressable host memory for n FIFO ends.
- * @memory_out: to be freed with device->ops->host_free. @n_bytes_out: its size. Slots are aligned
- * to 4096. */
+/** gyre_proxy_fifos_alloc - allocate one block of host memory, which the device can address, for n
+ * FIFO ends. Slots are aligned to 4096 bytes.
+ * @memory_out: the block, to be freed with device->ops->host_free. @n_bytes_out: its size. */
 gyre_status gyre_proxy_fifos_alloc(struct gyre_device *device, const struct gyre_fifo_spec *spec,
                                    uint32_t n, void **memory_out, size_t *n_bytes_out,
                                    struct gyre_proxy_fifo *fifos_out);
 
-/** gyre_proxy_connector - the executor's view of such an end. */
+/** gyre_proxy_connector - the connector that gives an executor access to a proxied FIFO end. */
 struct gyre_connector gyre_proxy_connector(const struct gyre_proxy_fifo *fifo,
                                            const struct gyre_fifo_spec *spec);
 

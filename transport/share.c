@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shared buffers on the host: threads of one process use each other's addresses.
+ * Shared buffers on the host. Threads of one process use each other's addresses.
  */
 #include "transport/share_cuda.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shared buffers on GPUs: peer access inside a process, cudaIpc of the whole allocation between
- * processes. Allocations are told apart by the driver's number for them, never by their address:
- * memory that is freed and comes again at the same place is another one.
+ * Shared buffers on GPUs. Inside a process a peer uses peer access; between processes it maps the
+ * whole allocation with cudaIpc. An allocation is identified by the number that the driver gave it
+ * and not by its address, because a later allocation may have the same address.
  */
 #include "transport/share_cuda.h"
 

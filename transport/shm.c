@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * shm: host memory between ranks of one host. A slab is a memfd: it has no name to collide or
- * to be left behind, is not bounded by the size of /dev/shm, and goes when its last user goes,
- * however that process ended. Peers open it through /proc/<pid>/fd/<fd>; a random token in its
- * first page proves that the process behind that pid is still the one that announced it. GPUs that
- * cannot address each other talk through it too: each registers the slabs that it maps.
+ * The shm transport: host memory between ranks of one host. A slab is a memfd. It has no name that
+ * could collide or stay behind, the size of /dev/shm does not limit it, and it is freed when its
+ * last user ends, however that process ends. Peers open it through /proc/<pid>/fd/<fd>. A random
+ * token in its first page proves that the process with that pid is still the one that announced the
+ * slab. GPUs that cannot address each other use this transport too; each registers the slabs that
+ * it maps.
  */
 #include "transport/slab.h"
 
@@ -252,5 +253,6 @@ const struct gyre_transport_ops gyre_transport_shm = {
     .describe = gyre_slab_describe,
     .memory_bytes = gyre_slab_memory_bytes,
     .wake = gyre_slab_wake,
+    .help = gyre_slab_help,
     .close = gyre_slab_close,
 };

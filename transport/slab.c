@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Slabs: layout, the blob that announces one, mapping all peers' slabs, and the connectors that
- * come out of it.
+ * Slabs: the layout, the blob that announces a slab, mapping the slabs of all peers, and the
+ * connectors that follow from them.
  */
 #include "transport/slab.h"
 
@@ -13,7 +13,8 @@
 #define SLAB_MAGIC     0x62616c7365727967ULL /* "gyreslab", little endian */
 #define SLAB_MAX_BYTES (1ULL << 46)          /* below the 47-bit user address space */
 
-/* What all ranks see of a slab; followed by n_peers ranks of type uint16_t, the owner's list. */
+/* The blob that announces a slab. The owner's list of n_peers ranks, of type uint16_t, follows it.
+ */
 struct slab_blob {
     uint64_t magic;
     uint64_t n_bytes;
@@ -38,11 +39,11 @@ static uint64_t spec_hash(const struct gyre_fifo_spec *spec)
 {
     uint64_t hash = gyre_hash(GYRE_HASH_INIT, &spec->n_fifos, sizeof(spec->n_fifos));
     hash = gyre_hash(hash, &spec->depth, sizeof(spec->depth));
-    hash = gyre_hash(hash, &spec->near_slot_bytes, sizeof(spec->near_slot_bytes));
+    hash = gyre_hash(hash, &spec->ring_slot_bytes, sizeof(spec->ring_slot_bytes));
     return gyre_hash(hash, spec->slot_bytes, sizeof(spec->slot_bytes));
 }
 
-/* a * b + c, or false when that passes SLAB_MAX_BYTES. */
+/* a * b + c; false if the result is more than SLAB_MAX_BYTES. */
 static bool multiply_add(uint64_t a, uint64_t b, uint64_t c, uint64_t *out)
 {
     uint64_t product, sum;
@@ -59,7 +60,7 @@ static uint64_t area_bytes(const struct gyre_fifo_spec *spec, uint32_t slot_byte
 }
 
 gyre_status gyre_slab_layout_make(const struct gyre_fifo_spec *spec, uint32_t n_peers,
-                                  uint32_t near_peer, struct gyre_slab_layout *layout_out)
+                                  uint32_t ring_prev_peer, struct gyre_slab_layout *layout_out)
 {
     if (spec->depth < 1 || spec->depth > GYRE_MAX_DEPTH)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "FIFO depth %u is not in 1..%d", spec->depth,
@@ -67,15 +68,16 @@ gyre_status gyre_slab_layout_make(const struct gyre_fifo_spec *spec, uint32_t n_
     if (spec->n_fifos == 0 || spec->slot_bytes[GYRE_PROTO_SIMPLE] == 0)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%u FIFOs with slots of %u bytes",
                          spec->n_fifos, spec->slot_bytes[GYRE_PROTO_SIMPLE]);
-    if (spec->near_slot_bytes > 0 && spec->near_slot_bytes < spec->slot_bytes[GYRE_PROTO_SIMPLE])
+    if (spec->ring_slot_bytes > 0 && spec->ring_slot_bytes < spec->slot_bytes[GYRE_PROTO_SIMPLE])
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "near slots of %u bytes, smaller than the others of %u",
-                         spec->near_slot_bytes, spec->slot_bytes[GYRE_PROTO_SIMPLE]);
+                         "ring slots of %u bytes, smaller than the others of %u",
+                         spec->ring_slot_bytes, spec->slot_bytes[GYRE_PROTO_SIMPLE]);
 
     struct gyre_slab_layout layout = {
         .n_fifos = spec->n_fifos,
         .n_peers = n_peers,
-        .near_peer = spec->near_slot_bytes > 0 && near_peer < n_peers ? near_peer : n_peers,
+        .ring_prev_peer =
+            spec->ring_slot_bytes > 0 && ring_prev_peer < n_peers ? ring_prev_peer : n_peers,
     };
     const uint64_t n_ends = (uint64_t)n_peers * spec->n_fifos;
     layout.inboxes_offset_bytes = GYRE_SLAB_PAGE_BYTES;
@@ -89,11 +91,11 @@ gyre_status gyre_slab_layout_make(const struct gyre_fifo_spec *spec, uint32_t n_
         layout.proto_offset_bytes[proto] = layout.n_bytes;
         fits =
             fits && multiply_add(n_ends, layout.area_bytes[proto], layout.n_bytes, &layout.n_bytes);
-        if (proto != GYRE_PROTO_SIMPLE || layout.near_peer == n_peers)
+        if (proto != GYRE_PROTO_SIMPLE || layout.ring_prev_peer == n_peers)
             continue;
-        layout.near_area_bytes = area_bytes(spec, spec->near_slot_bytes);
+        layout.ring_area_bytes = area_bytes(spec, spec->ring_slot_bytes);
         fits =
-            fits && multiply_add(spec->n_fifos, layout.near_area_bytes - layout.area_bytes[proto],
+            fits && multiply_add(spec->n_fifos, layout.ring_area_bytes - layout.area_bytes[proto],
                                  layout.n_bytes, &layout.n_bytes);
     }
     if (!fits)
@@ -128,25 +130,26 @@ uint64_t gyre_slab_slots_offset(const struct gyre_slab_layout *layout, uint32_t 
 {
     const uint64_t offset_bytes = layout->proto_offset_bytes[proto] +
                                   end_index(layout, peer_index, fifo) * layout->area_bytes[proto];
-    if (proto != GYRE_PROTO_SIMPLE || peer_index < layout->near_peer)
+    if (proto != GYRE_PROTO_SIMPLE || peer_index < layout->ring_prev_peer)
         return offset_bytes;
-    /* Large areas before this one: of the near peer's FIFOs before it, or of all of them. */
-    const uint64_t n_large = peer_index == layout->near_peer ? fifo : layout->n_fifos;
-    return offset_bytes + n_large * (layout->near_area_bytes - layout->area_bytes[proto]);
+    /* How many large areas lie before this one: those of the ring predecessor's earlier FIFOs, or
+     * all of its FIFOs. */
+    const uint64_t n_large = peer_index == layout->ring_prev_peer ? fifo : layout->n_fifos;
+    return offset_bytes + n_large * (layout->ring_area_bytes - layout->area_bytes[proto]);
 }
 
-/* Where, in a rank's list of peers, the one stands that comes before it in the order of rings.
+/* Index of a rank's predecessor in the ring, in that rank's list of peers.
  * @peers: n_peers ranks of type uint16_t, of any alignment. */
-static uint32_t find_near_peer(const struct gyre_transport_config *config, int rank,
+static uint32_t find_ring_prev(const struct gyre_transport_config *config, int rank,
                                const void *peers, uint32_t n_peers)
 {
-    for (uint32_t i = 0; i < n_peers && config->spec.near_slot_bytes > 0; i++) {
+    for (uint32_t i = 0; i < n_peers && config->spec.ring_slot_bytes > 0; i++) {
         uint16_t peer;
         memcpy(&peer, (const unsigned char *)peers + i * sizeof(peer), sizeof(peer));
-        if (peer == config->before[rank])
+        if (peer == config->ring_prev[rank])
             return i;
     }
-    return GYRE_SLAB_NO_NEAR_PEER;
+    return GYRE_SLAB_NO_RING_PREV;
 }
 
 static gyre_status make_blob(const struct slab_transport *slab,
@@ -195,7 +198,7 @@ gyre_status gyre_slab_open(const struct gyre_transport_ops *ops,
     }
     GYRE_TRY_GOTO(status,
                   gyre_slab_layout_make(&config->spec, (uint32_t)config->n_peers,
-                                        find_near_peer(config, config->rank, config->peers,
+                                        find_ring_prev(config, config->rank, config->peers,
                                                        (uint32_t)config->n_peers),
                                         &slab->layout),
                   close_slab);
@@ -211,7 +214,7 @@ close_slab:
     return status;
 }
 
-/* Read a peer's blob. my_index_out: where this rank stands in the peer's list of peers. */
+/* Read a peer's blob. my_index_out: index of this rank in the peer's list of peers. */
 static gyre_status parse_blob(const struct slab_transport *slab, int peer,
                               const unsigned char *bytes, size_t n_bytes,
                               struct slab_blob *blob_out, struct gyre_slab_layout *layout_out,
@@ -230,7 +233,7 @@ static gyre_status parse_blob(const struct slab_transport *slab, int peer,
     if (blob.spec_hash != spec_hash(&config->spec))
         return gyre_fail(GYRE_ERROR_INVALID_USAGE, "has FIFOs of other dimensions");
     GYRE_TRY(gyre_slab_layout_make(&config->spec, blob.n_peers,
-                                   find_near_peer(config, peer, bytes + sizeof(blob), blob.n_peers),
+                                   find_ring_prev(config, peer, bytes + sizeof(blob), blob.n_peers),
                                    layout_out));
     if (layout_out->n_bytes != blob.n_bytes)
         return gyre_fail(GYRE_ERROR_REMOTE, "has a slab of %llu bytes, expected %llu",
@@ -247,13 +250,13 @@ static gyre_status parse_blob(const struct slab_transport *slab, int peer,
     return gyre_fail(GYRE_ERROR_REMOTE, "did not choose this transport for rank %d", config->rank);
 }
 
-/* Addresses only: the memory may be a GPU's. */
+/* Computes addresses and does not dereference them, because the memory may be a GPU's. */
 static unsigned char *at(const struct gyre_slab_mapping *mapping, uint64_t offset_bytes)
 {
     return (unsigned char *)mapping->base + offset_bytes;
 }
 
-/* One end whose slots and inbox are in `slots_in` and whose credit is in `credit_in`. */
+/* A FIFO end. Its slots and inbox are in the slab `slots_in`, its credit is in `credit_in`. */
 struct slab_side {
     const struct gyre_slab_mapping *mapping;
     const struct gyre_slab_layout *layout;
@@ -264,11 +267,11 @@ static struct gyre_connector make_connector(const struct gyre_fifo_spec *spec,
                                             const struct slab_side *slots_in,
                                             const struct slab_side *credit_in, uint32_t fifo)
 {
-    const bool is_near = slots_in->peer_index == slots_in->layout->near_peer;
+    const bool is_ring_prev = slots_in->peer_index == slots_in->layout->ring_prev_peer;
     struct gyre_connector connector = {
         .depth = (uint16_t)spec->depth,
         .is_proxied = 0,
-        .slot_bytes = is_near ? spec->near_slot_bytes : spec->slot_bytes[GYRE_PROTO_SIMPLE],
+        .slot_bytes = is_ring_prev ? spec->ring_slot_bytes : spec->slot_bytes[GYRE_PROTO_SIMPLE],
     };
     for (unsigned proto = 0; proto < GYRE_N_SLOT_PROTOS; proto++)
         if (slots_in->layout->area_bytes[proto] > 0)
@@ -341,6 +344,13 @@ const char *gyre_slab_describe(const struct gyre_transport *transport, int peer)
 void gyre_slab_wake(struct gyre_transport *transport)
 {
     (void)transport;
+}
+
+bool gyre_slab_help(struct gyre_transport *transport, bool is_last)
+{
+    (void)transport;
+    (void)is_last;
+    return false;
 }
 
 void gyre_slab_close(struct gyre_transport *transport)

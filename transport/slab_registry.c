@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The slabs of this process, by token. Process-wide because that is what it describes: ranks that
- * are threads share nothing else through which one could keep another's memory alive.
+ * The slabs of this process, by token. The registry belongs to the process, because the ranks that
+ * are its threads have nothing else in common that could keep one rank's memory alive for another.
  */
 #include "transport/slab.h"
 

@@ -34,11 +34,26 @@ static bool socket_reachable(const struct gyre_params *params, const struct gyre
     return false;
 }
 
+/* What the peers are told of this rank's fault. NULL = there is none. */
+static const char *last_words(const struct gyre_transport_config *config, char *text, size_t n_text)
+{
+    const struct gyre_peer_info *own = &config->infos[config->rank];
+    if (!gyre_fault_is_raised(config->fault))
+        return NULL;
+    /* A cause that another rank told, and the words of an abort, name their rank. */
+    if (config->fault->status == GYRE_ERROR_REMOTE || config->fault->status == GYRE_ERROR_ABORTED)
+        return config->fault->cause;
+    snprintf(text, n_text, "rank %d (%s pid %u) failed: %.900s", config->rank, own->host_name,
+             own->pid, config->fault->cause);
+    return text;
+}
+
 static void socket_close(struct gyre_transport *base)
 {
     struct socket_transport *transport = (struct socket_transport *)base;
     const struct gyre_transport_config *config = &transport->config;
-    const char *cause = gyre_fault_is_raised(config->fault) ? config->fault->cause : NULL;
+    char text[GYRE_CAUSE_MAX_BYTES];
+    const char *cause = last_words(config, text, sizeof(text));
     const bool had_proxy = transport->proxy != NULL;
     if (had_proxy)
         gyre_proxy_close(transport->proxy);

@@ -78,7 +78,6 @@ struct socket_link {
     bool has_bye;
     struct gyre_sock_address remote; /* the peer's end */
     const char *interface;           /* name of the one that this end's address belongs to */
-    uint64_t silent_since_ns;        /* something waits for an answer since then; 0 = nothing */
 
     /* receiving */
     unsigned char staging[SOCKET_STAGING_BYTES];

@@ -25,6 +25,7 @@
 /* How late a rank that waits hears of the others' end. */
 #define CHECK_NS          100000000ULL
 #define RETRY_NAP_NS      10000000L
+#define REFUSED_NS        1000000000ULL
 #define MAX_GUESTS        128
 #define GUEST_STACK_BYTES (256 << 10)
 
@@ -45,6 +46,8 @@ struct reception {
     int stop_fd;         /* eventfd */
     int n_missing;       /* links that have not come; under lock */
     int n_strangers;     /* under lock */
+    char refusal[160];   /* why nothing can be accepted, "" = it can; under lock */
+    uint64_t refused_ns; /* the thread's: since when accepting fails; 0 = it does not */
     struct guest *first; /* the thread's */
 };
 
@@ -153,15 +156,36 @@ static void see_off_guests(struct reception *reception, bool all_out)
     }
 }
 
+/* Accepting failed, for lack of descriptors or memory for example. The connection waits in the
+ * listening socket's queue. Strangers give back what they hold; where there are none, it is this
+ * rank that has nothing left, and its set-up ends after REFUSED_NS. */
+static void note_refusal(struct reception *reception, gyre_status status)
+{
+    const struct timespec retry_nap = {0, RETRY_NAP_NS};
+    const uint64_t now_ns = gyre_now_ns();
+    if (status == GYRE_ERROR_TIMEOUT) /* the connection was withdrawn */
+        return;
+    if (reception->refused_ns == 0 || reception->first != NULL)
+        reception->refused_ns = now_ns;
+    if (now_ns - reception->refused_ns >= REFUSED_NS) {
+        pthread_mutex_lock(&reception->lock);
+        snprintf(reception->refusal, sizeof(reception->refusal), "%.150s", gyre_cause());
+        pthread_cond_broadcast(&reception->changed);
+        pthread_mutex_unlock(&reception->lock);
+    }
+    nanosleep(&retry_nap, NULL);
+}
+
 static void take_guest(struct reception *reception, int listen_fd)
 {
-    /* Out of descriptors, say: the connection waits in the queue, and so do we. */
-    const struct timespec retry_nap = {0, RETRY_NAP_NS};
     int fd = -1;
-    if (gyre_sock_accept(listen_fd, gyre_now_ns() + RETRY_NAP_NS, &fd) == GYRE_SUCCESS)
-        add_guest(reception, fd);
-    else
-        nanosleep(&retry_nap, NULL);
+    const gyre_status status = gyre_sock_accept(listen_fd, gyre_now_ns() + RETRY_NAP_NS, &fd);
+    if (status != GYRE_SUCCESS) {
+        note_refusal(reception, status);
+        return;
+    }
+    reception->refused_ns = 0;
+    add_guest(reception, fd);
 }
 
 static void *reception_main(void *argument)
@@ -263,6 +287,9 @@ static gyre_status wait_for_all(struct reception *reception, struct socket_calle
         pthread_mutex_lock(&reception->lock);
         if (status == GYRE_SUCCESS && caller->is_done)
             status = socket_caller_result(caller);
+        if (status == GYRE_SUCCESS && reception->n_missing > 0 && reception->refusal[0] != '\0')
+            status = gyre_fail(GYRE_ERROR_SYSTEM, "rank %d cannot take connections: %s",
+                               reception->transport->config.rank, reception->refusal);
         if (status == GYRE_SUCCESS && reception->n_missing > 0 && now_ns >= deadline_ns)
             status = fail_missing(reception);
     }

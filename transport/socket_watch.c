@@ -20,11 +20,9 @@
 #include <string.h>
 
 #define WATCH_NS 250000000ULL
-/* Together with the first retransmission and one period of looking this is at most 10 s. The health
+/* With MIN_TRIES retransmissions (1.4 s) and one period of looking this is at most 10 s. The health
  * link to a host that is dead as a whole ends earlier, and its message names that cause. */
-#define SILENT_NS 9000000000ULL
-/* TCP_KEEPIDLE of core/base/sock.c. */
-#define KEEPALIVE_IDLE_NS 2000000000ULL
+#define SILENT_NS 7800000000ULL
 /* The kernel's own end of an idle connection comes after this, so that the words below are read. */
 #define KEEPALIVE_PROBES 12
 
@@ -32,12 +30,11 @@
  * probes it once in two minutes: the loss of one such probe says nothing. */
 #define MIN_TRIES 3
 
-/* What the kernel knows of a link's silence. */
+/* What the kernel knows of a link's silence. An idle connection is heard every 2 s, because its
+ * keepalive asks so often (core/base/sock.c). */
 struct silence {
-    uint32_t n_tries;     /* times that something was sent again, or probes, without an answer */
-    bool is_probing;      /* a full window or, on an idle connection, the keepalive */
-    uint64_t acked_ns;    /* when the last acknowledgement came */
-    uint64_t received_ns; /* when the last data came */
+    uint32_t n_tries;  /* times that something was sent again, or probes, without an answer */
+    uint64_t heard_ns; /* when the last acknowledgement or the last data arrived */
 };
 
 static uint64_t ago(uint64_t now_ns, uint32_t ms)
@@ -54,9 +51,7 @@ static struct silence ask_kernel(const struct socket_link *link, uint64_t now_ns
         return (struct silence){0};
     return (struct silence){
         .n_tries = info.tcpi_unacked > 0 ? info.tcpi_retransmits : info.tcpi_probes,
-        .is_probing = info.tcpi_unacked == 0,
-        .acked_ns = ago(now_ns, info.tcpi_last_ack_recv),
-        .received_ns = ago(now_ns, info.tcpi_last_data_recv),
+        .heard_ns = ago(now_ns, gyre_min_u32(info.tcpi_last_ack_recv, info.tcpi_last_data_recv)),
     };
 }
 
@@ -80,21 +75,8 @@ static void blame_silence(const struct socket_link *link, uint64_t silent_ns)
 static void watch_one(struct socket_link *link, uint64_t now_ns)
 {
     const struct silence silence = ask_kernel(link, now_ns);
-    if (silence.n_tries == 0) {
-        link->silent_since_ns = 0;
-        return;
-    }
-    /* The last acknowledgement may be long ago because nothing asked for one: count from the first
-     * question. The keepalive asks KEEPIDLE after the peer was last heard. */
-    if (link->silent_since_ns == 0) {
-        const uint64_t heard_ns = gyre_max_u64(silence.acked_ns, silence.received_ns);
-        const uint64_t idle_ns = now_ns - gyre_min_u64(now_ns, KEEPALIVE_IDLE_NS);
-        link->silent_since_ns = silence.is_probing ? gyre_max_u64(heard_ns, idle_ns) : now_ns;
-    } else if (silence.acked_ns > link->silent_since_ns) {
-        link->silent_since_ns = silence.acked_ns;
-    }
-    if (silence.n_tries >= MIN_TRIES && now_ns - link->silent_since_ns >= SILENT_NS)
-        blame_silence(link, now_ns - link->silent_since_ns);
+    if (silence.n_tries >= MIN_TRIES && now_ns - silence.heard_ns >= SILENT_NS)
+        blame_silence(link, now_ns - silence.heard_ns);
 }
 
 gyre_status socket_watch_begin(const struct socket_link *link)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The transports there are, best first: a pair of ranks uses the first that both allow. And what a
- * wait during set-up looks at.
+ * The list of transports, the preferred one first, and the check that all waits of set-up make.
  */
 #include "transport/transport.h"
 

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The signal handlers behind bench/driver/interrupt.h.
+ */
 #include "bench/driver/interrupt.h"
 
 #include "core/base/util.h"
@@ -7,11 +10,12 @@
 #include <stddef.h>
 #include <unistd.h>
 
-/* What a size that is under way gets, to end with a footer. mpirun and schedulers send SIGKILL five
- * seconds or more after SIGTERM. */
+/* The time in which the current size may end and the footer is printed. mpirun and schedulers send
+ * SIGKILL five seconds or more after SIGTERM. */
 #define GRACE_S 4
 
-/* Set by the signal handler only: a process has one, hence not in a struct. */
+/* Set by the signal handler only. It is not in a struct, because a process has one signal handler.
+ */
 static volatile sig_atomic_t number_that_came;
 
 static void set_action(int number, void (*handler)(int number))
@@ -29,7 +33,8 @@ static void set_handler(void (*handler)(int number))
         set_action(numbers[i], handler);
 }
 
-/* To the process, not to this thread: threads of the library block all signals. */
+/* The signal goes to the process and not to this thread, because threads of the library block all
+ * signals. */
 static void end_by(int number)
 {
     set_handler(SIG_DFL);
@@ -42,8 +47,8 @@ static void on_alarm(int number)
     end_by(number_that_came);
 }
 
-/* The end of the size may be hours away, so the next signal is not taken, and the alarm ends the
- * process when the sweep has not. */
+/* The end of the current size may be hours away. Therefore a second signal ends the process, and so
+ * does the alarm. */
 static void on_interrupt(int number)
 {
     number_that_came = number;

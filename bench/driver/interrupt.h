@@ -1,28 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * SIGINT and SIGTERM. They end the process, as everywhere, except while a sweep asks after every
- * size: then the first one ends the sweep with the rows so far, within seconds, and the second one
- * ends the process at once. In each case the parent sees a process that the signal has ended.
+ * SIGINT and SIGTERM. Outside of a table of sizes both signals end the process as usual. While a
+ * table runs, the first signal ends it after the current size, and the rows so far are reported. If
+ * that takes more than a few seconds, or if a second signal comes, the process ends at once. In
+ * each case the parent process sees that the signal ended this process.
  */
 #ifndef GYRE_BENCH_INTERRUPT_H
 #define GYRE_BENCH_INTERRUPT_H
 
 #include <stdbool.h>
 
-/** bench_interrupt_open - until bench_interrupt_close() the first of these signals only makes
- * bench_interrupt_number() true, and starts a clock: a few seconds later the process ends by the
- * signal, wherever it is. A signal that was ignored when the process began stays ignored. Once
- * there was one, does nothing. By one thread of the process. */
+/** bench_interrupt_open / close - between these calls the first signal only sets
+ * bench_interrupt_number() and starts an alarm of a few seconds. The alarm ends the process by the
+ * signal. A signal that was ignored when the process began stays ignored. After a first signal
+ * bench_interrupt_open() does nothing. Called by one thread of the process. */
 void bench_interrupt_open(void);
 void bench_interrupt_close(void);
 
-/** bench_interrupt_number - the signal that came since the process began; 0 = none. By any thread.
- */
+/** bench_interrupt_number - the signal that came since the process began; 0 = none. Any thread may
+ * call it. */
 int bench_interrupt_number(void);
 
-/** bench_interrupt_exit - end the process by the signal that came, if one did: what starts benches
- * (a shell, mpirun, a scheduler) then knows that the run is not whole. Everything is flushed by
- * now. Returns when there was none. */
+/** bench_interrupt_exit - end the process by the signal that came. Shells, mpirun and schedulers
+ * then know that the run is incomplete. All output must be flushed before. Returns if no signal
+ * came. */
 void bench_interrupt_exit(void);
 
 #endif

@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How a time is taken: a barrier, n iterations enqueued one after the other, one wait; the time of
- * the batch over n. That is nccl-tests' method, so the figures mean the same.
+ * The method of timing: a barrier, n iterations enqueued one after the other, and one wait. The
+ * time of an iteration is that of the batch divided by n. nccl-tests uses the same method, so the
+ * figures have the same meaning.
  */
 #include "bench/driver/measure.h"
 
 #include "bench/driver/graph.h"
-#include "bench/driver/launches.h"
+#include "bench/limits/empty_launch.h"
+#include "bench/report/bus_factor.h"
 #include "core/base/util.h"
 
 #include <stdlib.h>
 
 #define MAX_SAMPLES      10000
-#define MAX_QUEUED_CALLS 8192 /* at least -m's largest */
+#define MAX_QUEUED_CALLS 8192 /* no less than the largest -m */
 
-/* One iteration: one operation, or several in a group. */
+/* One iteration: one operation, or several operations in one group. */
 static gyre_status iterate(const struct bench_rank *rank, const struct bench_call *call)
 {
     const int n = rank->options->n_aggregated;
@@ -28,9 +30,9 @@ static gyre_status iterate(const struct bench_rank *rank, const struct bench_cal
     return status != GYRE_SUCCESS ? status : ended;
 }
 
-/* A stream of the host keeps about 550 bytes of each call until somebody waits, and -n goes up to
- * 100000000. What a wait costs (microseconds, while the ranks meet again) is nothing beside so many
- * calls; runs of fewer are one batch, as in nccl-tests. CUDA bounds its queues itself. */
+/* A host stream keeps about 550 bytes of each call until it is waited for, and -n goes up to
+ * 100000000, so long batches wait in between. A wait costs microseconds, which is little beside so
+ * many calls. Shorter batches wait once, as in nccl-tests. CUDA limits its own queues. */
 static bool is_queue_full(const struct bench_rank *rank, int n_enqueued)
 {
     const int n_iters = MAX_QUEUED_CALLS / rank->options->n_aggregated;
@@ -59,7 +61,7 @@ gyre_status bench_time_graph(const struct bench_rank *rank, const struct bench_c
         status = iterate(rank, call);
     const gyre_status ended = bench_graph_end(rank->stream, &graph);
     status = status != GYRE_SUCCESS ? status : ended;
-    if (status == GYRE_SUCCESS) /* the first launch uploads the graph */
+    if (status == GYRE_SUCCESS) /* the first launch also uploads the graph */
         status = bench_graph_launch(graph, rank->stream);
     if (status == GYRE_SUCCESS)
         status = bench_wait(rank);
@@ -74,8 +76,8 @@ gyre_status bench_time_graph(const struct bench_rank *rank, const struct bench_c
     return status;
 }
 
-/* What the host cannot save: as many launches of an empty kernel. 0 where calls were not timed
- * alone, and without GPUs. */
+/* The time to launch as many empty kernels: the part of a call's time that no library can save. 0
+ * without GPUs, and with -G or -z, which do not time the calls alone. */
 static gyre_status time_launches(const struct bench_rank *rank, double *us_out)
 {
     *us_out = 0;
@@ -105,15 +107,16 @@ static gyre_status time_batch(const struct bench_rank *rank, const struct bench_
     return GYRE_SUCCESS;
 }
 
-/* One figure from every rank's, as -a says. */
+/* Combines the times of all ranks into one, as -a says. */
 static gyre_status reduce_time(struct bench_rank *rank, double mine, double *time_out)
 {
     const int n_ranks = rank->member.n_ranks;
     double *all = calloc((size_t)n_ranks, sizeof(*all));
     gyre_status status =
-        all == NULL ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%d times", n_ranks) : GYRE_SUCCESS;
+        all == NULL ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %d times", n_ranks)
+                    : GYRE_SUCCESS;
     GYRE_TRY_GOTO(status, bench_rank_agree(rank, status), done);
-    GYRE_TRY_GOTO(status, bench_team_all_gather(&rank->member, &mine, sizeof(mine), all), done);
+    GYRE_TRY_GOTO(status, bench_ranks_all_gather(&rank->member, &mine, sizeof(mine), all), done);
     const double first = all[0];
     const struct bench_stats stats = bench_stats_of(all, (size_t)n_ranks);
     switch (rank->options->average) {
@@ -135,14 +138,15 @@ done:
     return status;
 }
 
-gyre_status bench_longest(struct bench_rank *rank, double *values, size_t n)
+gyre_status bench_max_over_ranks(struct bench_rank *rank, double *values, size_t n)
 {
     const size_t n_ranks = (size_t)rank->member.n_ranks;
     double *all = calloc(n_ranks * n, sizeof(*all));
-    gyre_status status =
-        all == NULL ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%zu samples", n) : GYRE_SUCCESS;
+    gyre_status status = all == NULL
+                             ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %zu samples", n)
+                             : GYRE_SUCCESS;
     GYRE_TRY_GOTO(status, bench_rank_agree(rank, status), done);
-    GYRE_TRY_GOTO(status, bench_team_all_gather(&rank->member, values, n * sizeof(*values), all),
+    GYRE_TRY_GOTO(status, bench_ranks_all_gather(&rank->member, values, n * sizeof(*values), all),
                   done);
     for (size_t i = 0; i < n_ranks * n; i++)
         if (values[i % n] < all[i])
@@ -169,12 +173,13 @@ static gyre_status sample(struct bench_rank *rank, const struct bench_call *call
 {
     const size_t n = gyre_min_u64((uint64_t)rank->options->n_iters, MAX_SAMPLES);
     double *us = calloc(n, sizeof(*us));
-    gyre_status status =
-        us == NULL ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%zu samples", n) : GYRE_SUCCESS;
+    gyre_status status = us == NULL
+                             ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %zu samples", n)
+                             : GYRE_SUCCESS;
     GYRE_TRY_GOTO(status, bench_rank_agree(rank, status), done);
     status = take_samples(rank, call, us, n);
     GYRE_TRY_GOTO(status, bench_rank_agree(rank, status), done);
-    GYRE_TRY_GOTO(status, bench_longest(rank, us, n), done);
+    GYRE_TRY_GOTO(status, bench_max_over_ranks(rank, us, n), done);
     *stats_out = bench_stats_of(us, n);
 done:
     free(us);
@@ -189,13 +194,15 @@ gyre_status bench_check_all(struct bench_rank *rank, const struct bench_call *ca
     uint64_t *all = calloc((size_t)rank->member.n_ranks, sizeof(*all));
     gyre_status status = bench_fill(rank, call);
     if (all == NULL)
-        status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%d results", rank->member.n_ranks);
+        status =
+            gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %d results", rank->member.n_ranks);
     GYRE_TRY_GOTO(status, bench_rank_agree(rank, status), done);
     status = run(context, call);
     if (status == GYRE_SUCCESS)
         status = bench_check(rank, call, &n_mine);
     GYRE_TRY_GOTO(status, bench_rank_agree(rank, status), done);
-    GYRE_TRY_GOTO(status, bench_team_all_gather(&rank->member, &n_mine, sizeof(n_mine), all), done);
+    GYRE_TRY_GOTO(status, bench_ranks_all_gather(&rank->member, &n_mine, sizeof(n_mine), all),
+                  done);
     *n_wrong_out = 0;
     for (int i = 0; i < rank->member.n_ranks; i++)
         *n_wrong_out += (int64_t)all[i];
@@ -237,7 +244,7 @@ gyre_status bench_measure(struct bench_rank *rank, const struct bench_call *call
         status = run_iterations(rank, call, rank->options->n_warmup);
     if (status == GYRE_SUCCESS)
         status = bench_wait(rank);
-    GYRE_TRY(bench_rank_agree(rank, status)); /* also the barrier before the batch */
+    GYRE_TRY(bench_rank_agree(rank, status)); /* this is also the barrier before the batch */
     bench_progress_begin(rank->progress, call->what.n_bytes, "timing");
     status = time_batch(rank, call, &mine);
     GYRE_TRY(bench_rank_agree(rank, status));
@@ -248,7 +255,8 @@ gyre_status bench_measure(struct bench_rank *rank, const struct bench_call *call
         GYRE_TRY(reduce_time(rank, launch_us, &timing.launch_us));
     }
     timing.algbw = timing.time_us > 0 ? (double)call->what.n_bytes / timing.time_us / 1e3 : 0;
-    timing.busbw = timing.algbw * rank->kind->bus_factor(rank->member.n_ranks);
+    timing.busbw =
+        timing.algbw * bench_bus_factor(rank->kind->coll, (unsigned)rank->member.n_ranks);
     if (wants_samples)
         GYRE_TRY(sample(rank, call, &timing.us));
     bench_progress_begin(rank->progress, call->what.n_bytes, "checking");

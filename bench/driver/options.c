@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One table of options: letter, long name, value, help. The parser and the usage text read it.
+ * One table of options: letter, long name, value and help text. The parser and the usage text read
+ * it.
  */
 #include "bench/driver/options.h"
 
@@ -10,11 +11,12 @@
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Long options without a letter. */
+/* Ids of long options that have no letter. */
 enum {
     ALGO = 256,
     PROTO,
@@ -37,58 +39,92 @@ enum {
     HELP_VARS
 };
 
-/* X(letter or id, long name, name of the value ("" = none), help) */
-#define OPTION_TABLE(X)                                                                          \
-    X('t', "nthreads", "n", "threads of a process [1]")                                          \
-    X('g', "ngpus", "n", "ranks of a thread, each on a device of its own [1]")                   \
-    X('b', "minbytes", "bytes", "smallest size; K, M, G are powers of 1024 [32M]")               \
-    X('e', "maxbytes", "bytes", "largest size [32M]")                                            \
-    X('i', "stepbytes", "bytes", "from one size to the next: add [1M]")                          \
-    X('f', "stepfactor", "n", "multiply by n; 0 and 1: use the step, -i")                        \
-    X('n', "iters", "n", "timed iterations [20]")                                                \
-    X('w', "warmup_iters", "n", "untimed iterations before, at every size [5]")                  \
-    X('m', "agg_iters", "n", "operations of an iteration, in one group [1]")                     \
-    X('N', "run_cycles", "n", "run the sweep n times; 0 = until interrupted [1]")                \
-    X('p', "parallel_init", "0|1", "accepted; ranks always start in parallel")                   \
-    X('c', "check", "n", "checked iterations at every size [1]")                                 \
-    X('o', "op", "op", "sum prod max min avg all [sum]")                                         \
-    X('d', "datatype", "type", "int8 uint8 int32 ... half float bfloat16 ... all [float]")       \
-    X('r', "root", "rank", "root rank, or all [0]")                                              \
-    X('z', "blocking", "0|1", "wait after each iteration [0]")                                   \
-    X('y', "stream_null", "0|1", "use the default stream [0]")                                   \
-    X('T', "timeout", "s", "an operation that takes longer fails; 0 = never [0]")                \
-    X('G', "cudagraph", "n",                                                                     \
-      "capture the iterations, replay them n times; --compare: for 1 ms [0]")                    \
-    X('C', "report_cputime", "0|1", "report the time of the calls alone [0]")                    \
-    X('a', "average", "0..3", "time over ranks: 0 rank 0, 1 mean, 2 min, 3 max [1]")             \
-    X('S', "report_timestamps", "0|1", "a time stamp at the end of every line [0]")              \
-    X('u', "unalign", "0|1", "buffers aligned to one element only [0]")                          \
-    X('R', "local_register", "0|1|2", "buffers: 1 registered, 2 receive buffer in a window [0]") \
-    X('J', "json", "file", "write a JSON report")                                                \
-    X(CSV, "csv", "file", "write a CSV table")                                                   \
-    X(ALGO, "algo", "names", "only these algorithms (GYRE_ALGO)")                                \
-    X(PROTO, "proto", "names", "only these protocols (GYRE_PROTO)")                              \
-    X(RESULT_PATH, "path", "names", "only these: staged placed copy_engine (GYRE_PATH); see -R") \
-    X(DEVICE, "device", "kind", "host, cuda or auto [auto]")                                     \
-    X(COMPARE, "compare", "engine", "measure mpi or nccl beside gyre, interleaved")              \
-    X(ROUNDS, "rounds", "n", "rounds of --compare [9]")                                          \
-    X(SWEEP, "sweep", "0|1",                                                                     \
-      "each of --algo x --proto x --channels; -J r.json: r.ring-ll-4.json [0]")                  \
-    X(CHANNELS, "channels", "list", "of --sweep: numbers of channels, 1 to 64")                  \
-    X(PREDICT, "predict", "0|1", "predicted against measured, and the best forced choice [0]")   \
-    X(ACCURACY, "accuracy", "0|1", "errors of sums beside --compare's; all types: -d all [0]")   \
-    X(LIMITS, "limits", "file", "busbw as % of a ceiling that build/bench/limits measured")      \
-    X(FROM, "from", "folder", "of tune: fit to the reports (--json) there instead of measuring") \
-    X(OUTPUT, "output", "file", "of tune: where the constants go [standard output]")             \
-    X(NCCL_LIB, "nccl-lib", "file", "the NCCL of --compare nccl [libnccl.so.2]")                 \
-    X(NCCL_ALGO, "nccl-algo", "names", "NCCL_ALGO for its side")                                 \
-    X(NCCL_PROTO, "nccl-proto", "names", "NCCL_PROTO for its side")                              \
-    X(NCCL_MODE, "nccl-mode", "mode", "its buffers: plain, window or best (the faster) [plain]") \
-    X(HELP_VARS, "help-vars", "", "print the table of variables")                                \
-    X('h', "help", "", "print this")
+/* X(letter or id, long name, name of the value ("" = none), help, how the value is read) */
+#define OPTION_TABLE(X)                                                                           \
+    X('t', "nthreads", "n", "threads of each process [1]", NUMBER(n_threads, 1, 1024))            \
+    X('g', "ngpus", "n", "ranks of each thread, each on a device of its own [1]",                 \
+      NUMBER(n_gpus, 1, 1024))                                                                    \
+    X('b', "minbytes", "bytes", "smallest size; K, M and G are powers of 1024 [32M]",             \
+      BYTES(min_bytes))                                                                           \
+    X('e', "maxbytes", "bytes", "largest size [32M]", BYTES(max_bytes))                           \
+    X('i', "stepbytes", "bytes", "add this to get the next size [1M]", BYTES(step_bytes))         \
+    X('f', "stepfactor", "n", "multiply by n to get the next size; 0 and 1 mean -i",              \
+      NUMBER(step_factor, 0, 1 << 20))                                                            \
+    X('n', "iters", "n", "timed iterations of each size [20]", NUMBER(n_iters, 1, 100000000))     \
+    X('w', "warmup_iters", "n", "untimed iterations before them [5]",                             \
+      NUMBER(n_warmup, 0, 100000000))                                                             \
+    X('m', "agg_iters", "n", "operations of each iteration, in one group [1]",                    \
+      NUMBER(n_aggregated, 1, 4096))                                                              \
+    X('N', "run_cycles", "n", "measure the whole table n times; 0 = until interrupted [1]",       \
+      NUMBER(n_cycles, 0, INT_MAX))                                                               \
+    X('p', "parallel_init", "0|1", "accepted and ignored; ranks always start in parallel",        \
+      IGNORED)                                                                                    \
+    X('c', "check", "n", "checked iterations of each size [1]", NUMBER(n_checks, 0, INT_MAX))     \
+    X('o', "op", "op", "sum, prod, max, min, avg or all [sum]",                                   \
+      WORD_OR_ALL(op, gyre_op_names, GYRE_N_OPS))                                                 \
+    X('d', "datatype", "type",                                                                    \
+      "int8, uint8, int32, ..., half, float, bfloat16, ... or all [float]",                       \
+      WORD_OR_ALL(dtype, gyre_dtype_names, GYRE_N_DTYPES))                                        \
+    X('r', "root", "rank", "root rank, or all [0]", NUMBER_OR_ALL(root, 0, INT_MAX))              \
+    X('z', "blocking", "0|1", "wait after each iteration [0]", BOOLEAN(is_blocking))              \
+    X('y', "stream_null", "0|1", "use the default stream [0]", BOOLEAN(is_stream_null))           \
+    X('T', "timeout", "s", "an operation that takes longer fails; 0 = no limit [0]",              \
+      NUMBER(timeout_s, 0, 1000000))                                                              \
+    X('G', "cudagraph", "n",                                                                      \
+      "capture the iterations, replay them n times; with --compare for 1 ms [0]",                 \
+      NUMBER(n_graph_launches, 0, 1000000))                                                       \
+    X('C', "report_cputime", "0|1", "report the time of the calls without the wait [0]",          \
+      BOOLEAN(is_cputime))                                                                        \
+    X('a', "average", "0..3", "time over the ranks: 0 rank 0, 1 mean, 2 min, 3 max [1]",          \
+      NUMBER(average, 0, BENCH_MAX))                                                              \
+    X('S', "report_timestamps", "0|1", "print a time stamp at the end of each line [0]",          \
+      BOOLEAN(has_timestamps))                                                                    \
+    X('u', "unalign", "0|1", "align buffers to one element only [0]", BOOLEAN(is_unaligned))      \
+    X('R', "local_register", "0|1|2",                                                             \
+      "1: register buffers, 2: put the receive buffer in a window [0]",                           \
+      NUMBER(registration, 0, 2))                                                                 \
+    X('J', "json", "file", "write a JSON report", TEXT(json_path))                                \
+    X(CSV, "csv", "file", "write a CSV table", TEXT(csv_path))                                    \
+    X(ALGO, "algo", "names", "allow these algorithms only, in place of GYRE_ALGO", TEXT(algo))    \
+    X(PROTO, "proto", "names", "allow these protocols only, in place of GYRE_PROTO", TEXT(proto)) \
+    X(RESULT_PATH, "path", "names",                                                               \
+      "allow these of staged, placed, copy_engine, in place of GYRE_PATH; see -R",                \
+      TEXT(result_path))                                                                          \
+    X(DEVICE, "device", "kind", "host, cuda or auto [auto]", WORD(device, device_names, 3))       \
+    X(COMPARE, "compare", "engine", "also time mpi or nccl, in turn with gyre", ENGINE(compare))  \
+    X(ROUNDS, "rounds", "n", "rounds of --compare, --predict and tune [9]",                       \
+      NUMBER(n_rounds, 1, 1000))                                                                  \
+    X(SWEEP, "sweep", "0|1",                                                                      \
+      "run each of --algo x --proto x --channels; -J r.json: r.ring-ll-4.json [0]",               \
+      BOOLEAN(is_sweep))                                                                          \
+    X(CHANNELS, "channels", "list", "numbers of channels for --sweep, each from 1 to 64",         \
+      TEXT(channels))                                                                             \
+    X(PREDICT, "predict", "0|1",                                                                  \
+      "compare predictions with times, and the tuner with the best choice [0]",                   \
+      BOOLEAN(is_predict))                                                                        \
+    X(ACCURACY, "accuracy", "0|1",                                                                \
+      "compare errors of sums with --compare's; all types with -d all [0]", BOOLEAN(is_accuracy)) \
+    X(LIMITS, "limits", "file", "show busbw as % of a ceiling that build/bench/limits measured",  \
+      TEXT(limits_path))                                                                          \
+    X(FROM, "from", "folder", "tune: fit to the reports (--json) there instead of measuring",     \
+      TEXT(from_folder))                                                                          \
+    X(OUTPUT, "output", "file", "tune: write the constants to this file [standard output]",       \
+      TEXT(output_path))                                                                          \
+    X(NCCL_LIB, "nccl-lib", "file", "the NCCL library of --compare nccl [libnccl.so.2]",          \
+      TEXT(nccl_library))                                                                         \
+    X(NCCL_ALGO, "nccl-algo", "names", "set NCCL_ALGO for the NCCL of --compare nccl",            \
+      TEXT(nccl_algo))                                                                            \
+    X(NCCL_PROTO, "nccl-proto", "names", "set NCCL_PROTO for the NCCL of --compare nccl",         \
+      TEXT(nccl_proto))                                                                           \
+    X(NCCL_MODE, "nccl-mode", "mode",                                                             \
+      "NCCL's buffers: plain, window, or best (the faster one) [plain]",                          \
+      WORD(nccl_mode, bench_nccl_mode_names, 3))                                                  \
+    X(HELP_VARS, "help-vars", "", "print the table of the library's variables",                   \
+      FLAG(wants_variables))                                                                      \
+    X('h', "help", "", "print this text", FLAG(wants_help))
 
 static const struct option long_options[] = {
-#define OPTION_ROW(id, name, value, help) \
+#define OPTION_ROW(id, name, value, help, rule) \
     {name, sizeof(value) > 1 ? required_argument : no_argument, NULL, id},
     OPTION_TABLE(OPTION_ROW)
 #undef OPTION_ROW
@@ -96,13 +132,62 @@ static const struct option long_options[] = {
 
 const char *const bench_nccl_mode_names[] = {"plain", "window", "best"};
 
-/* -a: of rank 0, the mean, the least or the most over ranks. */
-#define MAX_AVERAGE 3
+static const char *const device_names[] = {"auto", "host", "cuda"}; /* enum gyre_device_kind */
+static const char *const engine_names[] = {"mpi", "nccl"};
+
+/* How the value of an option is read and which field of struct bench_options it sets. */
+struct rule {
+    int id;
+    enum {
+        READ_NUMBER,
+        READ_NUMBER_OR_ALL,
+        READ_BYTES,
+        READ_BOOLEAN,
+        READ_WORD,
+        READ_WORD_OR_ALL,
+        READ_ENGINE,
+        READ_TEXT,
+        SET_FLAG, /* the option has no value */
+        READ_NOTHING
+    } kind;
+    size_t offset; /* of the field */
+    int low;
+    int high; /* the largest number, or the number of words */
+    const char *const *words;
+};
+
+static const struct rule rules[] = {
+#define RULE(kind, field, ...)                  kind, offsetof(struct bench_options, field), __VA_ARGS__
+#define NUMBER(field, low, high)                RULE(READ_NUMBER, field, low, high, NULL)
+#define NUMBER_OR_ALL(field, low, high)         RULE(READ_NUMBER_OR_ALL, field, low, high, NULL)
+#define BYTES(field)                            RULE(READ_BYTES, field, 0, 0, NULL)
+#define BOOLEAN(field)                          RULE(READ_BOOLEAN, field, 0, 1, NULL)
+#define WORD(field, words, n)                   RULE(READ_WORD, field, 0, n, words)
+#define WORD_OR_ALL(field, words, n)            RULE(READ_WORD_OR_ALL, field, 0, n, words)
+#define ENGINE(field)                           RULE(READ_ENGINE, field, 0, 2, engine_names)
+#define TEXT(field)                             RULE(READ_TEXT, field, 0, 0, NULL)
+#define FLAG(field)                             RULE(SET_FLAG, field, 0, 0, NULL)
+#define IGNORED                                 READ_NOTHING, 0, 0, 1, NULL
+#define OPTION_RULE(id, name, value, help, ...) {id, __VA_ARGS__},
+    OPTION_TABLE(OPTION_RULE)
+#undef OPTION_RULE
+#undef IGNORED
+#undef FLAG
+#undef TEXT
+#undef ENGINE
+#undef WORD_OR_ALL
+#undef WORD
+#undef BOOLEAN
+#undef BYTES
+#undef NUMBER_OR_ALL
+#undef NUMBER
+#undef RULE
+};
 
 void bench_options_print_help(const char *program)
 {
     printf("usage: %s [options]\n", program);
-#define OPTION_HELP(id, name, value, help)                                     \
+#define OPTION_HELP(id, name, value, help, rule)                               \
     printf((id) < 256 ? "  -%c,--%-18s %-7s %s\n" : "   %c --%-18s %-7s %s\n", \
            (id) < 256 ? (id) : ' ', name, value, help);
     OPTION_TABLE(OPTION_HELP)
@@ -138,25 +223,16 @@ size_t bench_options_next_bytes(const struct bench_options *options, size_t n_by
     return n_bytes == 0 ? 1 : n_bytes * (size_t)options->step_factor;
 }
 
-/* @option: no longer than @variable. */
-static void rename_variable(char *text, const char *variable, const char *option)
+struct gyre_filter_words bench_options_allowed(const struct bench_options *options)
 {
-    const size_t n_variable = strlen(variable), n_option = strlen(option);
-    for (char *at = strstr(text, variable); at != NULL; at = strstr(at, variable)) {
-        memcpy(at, option, n_option);
-        memmove(at + n_option, at + n_variable, strlen(at + n_variable) + 1);
-    }
-}
-
-void bench_options_blame(const struct bench_options *options, char *cause_out)
-{
-    snprintf(cause_out, GYRE_CAUSE_MAX_BYTES, "%s", gyre_cause());
-    if (options->algo != NULL)
-        rename_variable(cause_out, "GYRE_ALGO", "--algo");
-    if (options->proto != NULL)
-        rename_variable(cause_out, "GYRE_PROTO", "--proto");
-    if (options->result_path != NULL)
-        rename_variable(cause_out, "GYRE_PATH", "--path");
+    return (struct gyre_filter_words){
+        .algos = options->is_sweep ? NULL : options->algo,
+        .protos = options->is_sweep ? NULL : options->proto,
+        .paths = options->result_path,
+        .algo_source = "--algo",
+        .proto_source = "--proto",
+        .path_source = "--path",
+    };
 }
 
 static gyre_status parse_int(const char *text, int low, int high, int *value_out)
@@ -179,7 +255,7 @@ static gyre_status parse_bool(const char *text, bool *value_out)
     return GYRE_SUCCESS;
 }
 
-/* A word of a table, or "all" where that is allowed. */
+/* Reads a word of a table, or "all" where that is allowed. */
 static gyre_status parse_name(const char *text, const char *const *names, int n_names,
                               bool is_all_legal, int *value_out)
 {
@@ -197,139 +273,54 @@ static gyre_status parse_name(const char *text, const char *const *names, int n_
                      is_all_legal ? " all" : "");
 }
 
-static gyre_status parse_compare(const char *text, const char **compare_out)
+static gyre_status parse_engine(const char *text, const struct rule *rule, const char **name_out)
 {
-    static const char *const engines[] = {"mpi", "nccl"};
     int engine;
-    GYRE_TRY(parse_name(text, engines, 2, false, &engine));
-    *compare_out = engines[engine];
+    GYRE_TRY(parse_name(text, rule->words, rule->high, false, &engine));
+    *name_out = rule->words[engine];
     return GYRE_SUCCESS;
 }
 
-/* What to run over which data. */
-static gyre_status take_data_option(int id, const char *text, struct bench_options *options)
+static gyre_status take_value(const struct rule *rule, const char *text,
+                              struct bench_options *options)
 {
-    static const char *const devices[] = {"auto", "host", "cuda"}; /* enum gyre_device_kind */
-    switch (id) {
-    case 'b':
-        return bench_parse_bytes(text, &options->min_bytes);
-    case 'e':
-        return bench_parse_bytes(text, &options->max_bytes);
-    case 'i':
-        return bench_parse_bytes(text, &options->step_bytes);
-    case 'f':
-        return parse_int(text, 0, 1 << 20, &options->step_factor);
-    case 'o':
-        return parse_name(text, gyre_op_names, GYRE_N_OPS, true, &options->op);
-    case 'd':
-        return parse_name(text, gyre_dtype_names, GYRE_N_DTYPES, true, &options->dtype);
-    case 'r':
-        if (strcmp(text, "all") == 0) {
-            options->root = BENCH_ALL;
-            return GYRE_SUCCESS;
-        }
-        return parse_int(text, 0, INT_MAX, &options->root);
-    case 'u':
-        return parse_bool(text, &options->is_unaligned);
-    case 'R':
-        return parse_int(text, 0, 2, &options->registration);
-    case DEVICE:
-        return parse_name(text, devices, 3, false, &options->device);
-    case ALGO:
-        options->algo = text;
+    void *field = (char *)options + rule->offset;
+    bool ignored;
+    switch (rule->kind) {
+    case READ_NUMBER_OR_ALL:
+        if (strcmp(text, "all") != 0)
+            return parse_int(text, rule->low, rule->high, field);
+        *(int *)field = BENCH_ALL;
         return GYRE_SUCCESS;
-    case PROTO:
-        options->proto = text;
+    case READ_BYTES:
+        return bench_parse_bytes(text, field);
+    case READ_BOOLEAN:
+        return parse_bool(text, field);
+    case READ_WORD:
+        return parse_name(text, rule->words, rule->high, false, field);
+    case READ_WORD_OR_ALL:
+        return parse_name(text, rule->words, rule->high, true, field);
+    case READ_ENGINE:
+        return parse_engine(text, rule, field);
+    case READ_TEXT:
+        *(const char **)field = text;
         return GYRE_SUCCESS;
-    case RESULT_PATH:
-        options->result_path = text;
+    case SET_FLAG:
+        *(bool *)field = true;
         return GYRE_SUCCESS;
-    case COMPARE:
-        return parse_compare(text, &options->compare);
-    case SWEEP:
-        return parse_bool(text, &options->is_sweep);
-    case CHANNELS:
-        options->channels = text;
-        return GYRE_SUCCESS;
-    case PREDICT:
-        return parse_bool(text, &options->is_predict);
-    case ACCURACY:
-        return parse_bool(text, &options->is_accuracy);
-    case FROM:
-        options->from_folder = text;
-        return GYRE_SUCCESS;
-    case OUTPUT:
-        options->output_path = text;
-        return GYRE_SUCCESS;
-    case LIMITS:
-        options->limits_path = text;
-        return GYRE_SUCCESS;
-    case NCCL_LIB:
-        options->nccl_library = text;
-        return GYRE_SUCCESS;
-    case NCCL_ALGO:
-        options->nccl_algo = text;
-        return GYRE_SUCCESS;
-    case NCCL_PROTO:
-        options->nccl_proto = text;
-        return GYRE_SUCCESS;
-    case NCCL_MODE:
-        return parse_name(text, bench_nccl_mode_names, 3, false, &options->nccl_mode);
-    case 'J':
-        options->json_path = text;
-        return GYRE_SUCCESS;
-    default: /* CSV */
-        options->csv_path = text;
-        return GYRE_SUCCESS;
+    case READ_NOTHING:
+        return parse_bool(text, &ignored);
+    default: /* READ_NUMBER */
+        return parse_int(text, rule->low, rule->high, field);
     }
 }
 
-/* How to run and how to report it. */
 static gyre_status take_option(int id, const char *text, struct bench_options *options)
 {
-    bool ignored;
-    switch (id) {
-    case 't':
-        return parse_int(text, 1, 1024, &options->n_threads);
-    case 'g':
-        return parse_int(text, 1, 1024, &options->n_gpus);
-    case 'n':
-        return parse_int(text, 1, 100000000, &options->n_iters);
-    case 'w':
-        return parse_int(text, 0, 100000000, &options->n_warmup);
-    case 'm':
-        return parse_int(text, 1, 4096, &options->n_aggregated);
-    case 'N':
-        return parse_int(text, 0, INT_MAX, &options->n_cycles);
-    case 'c':
-        return parse_int(text, 0, INT_MAX, &options->n_checks);
-    case 'p':
-        return parse_bool(text, &ignored);
-    case 'z':
-        return parse_bool(text, &options->is_blocking);
-    case 'y':
-        return parse_bool(text, &options->is_stream_null);
-    case 'T':
-        return parse_int(text, 0, 1000000, &options->timeout_s);
-    case 'G':
-        return parse_int(text, 0, 1000000, &options->n_graph_launches);
-    case 'C':
-        return parse_bool(text, &options->is_cputime);
-    case 'a':
-        return parse_int(text, 0, MAX_AVERAGE, &options->average);
-    case 'S':
-        return parse_bool(text, &options->has_timestamps);
-    case ROUNDS:
-        return parse_int(text, 1, 1000, &options->n_rounds);
-    case HELP_VARS:
-        options->wants_variables = true;
-        return GYRE_SUCCESS;
-    case 'h':
-        options->wants_help = true;
-        return GYRE_SUCCESS;
-    default:
-        return take_data_option(id, text, options);
-    }
+    const struct rule *rule = rules;
+    while (rule->id != id) /* getopt_long() returns ids of the table only */
+        rule++;
+    return take_value(rule, text, options);
 }
 
 gyre_status bench_options_parse(int argc, char **argv, const struct bench_kind *kind,

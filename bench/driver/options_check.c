@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Options that do not go together, or that nothing would read, are refused: who gave them expects
- * something of them.
+ * Refuses options that do not go together, and options that nothing would read, because a user who
+ * gives an option expects an effect.
  */
 #include "bench/driver/options.h"
 
@@ -12,24 +12,25 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Which sizes, and what measuring them needs. */
+/* The sizes, and what measuring them needs. */
 static gyre_status check_sizes(const struct bench_options *options)
 {
     if (options->min_bytes > options->max_bytes)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "-b %zu is larger than -e %zu",
                          options->min_bytes, options->max_bytes);
     if (options->step_factor <= 1 && options->step_bytes == 0)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "-i 0 never reaches -e %zu",
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "with -i 0 the size never reaches -e %zu",
                          options->max_bytes);
     if (options->n_graph_launches > 0 && options->device == GYRE_DEVICE_HOST)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "-G: the host device has no graphs to capture");
     if (options->n_threads * options->n_gpus > 1024)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "-t %d times -g %d are over 1024 ranks",
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "-t %d times -g %d is more than 1024, the most ranks of a process",
                          options->n_threads, options->n_gpus);
     return GYRE_SUCCESS;
 }
 
-/* What is done instead of the table or beside it. */
+/* Modes that replace the table or add to it. */
 static gyre_status check_modes(const struct bench_options *options)
 {
     const bool reports = options->json_path != NULL || options->csv_path != NULL;
@@ -44,13 +45,13 @@ static gyre_status check_modes(const struct bench_options *options)
     return GYRE_SUCCESS;
 }
 
-/* Options of one bench, and of all others. */
+/* Options of tune, and options of all other benches. */
 static gyre_status check_kind(const struct bench_options *options, const struct bench_kind *kind)
 {
     if (kind->run == NULL && (options->from_folder != NULL || options->output_path != NULL))
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "--from and --output do not go with %s: they "
-                         "are tune's",
+                         "are options of tune",
                          kind->name);
     if (kind->run != NULL && (options->json_path != NULL || options->csv_path != NULL ||
                               options->compare != NULL || options->limits_path != NULL ||
@@ -80,7 +81,8 @@ static gyre_status check_nccl(const struct bench_options *options)
     return GYRE_SUCCESS;
 }
 
-/* A list of --sweep: an empty word would stand for the tuner's choice, unnamed. */
+/* Refuses empty words in a list of --sweep, which would stand for the tuner's choice without a
+ * name. */
 static gyre_status check_list(const char *option, const char *list)
 {
     const char *at = list;
@@ -113,6 +115,17 @@ static gyre_status check_sweep(const struct bench_options *options)
         at = *end == ',' ? end + 1 : NULL;
     }
     return GYRE_SUCCESS;
+}
+
+/* Refuses words that are not the name of an algorithm, a protocol or a path. */
+static gyre_status check_allowed(const struct bench_options *options)
+{
+    struct gyre_filter filter;
+    struct gyre_filter_words words = bench_options_allowed(options);
+    words.algos = options->algo; /* also when they are lists of --sweep */
+    words.protos = options->proto;
+    GYRE_TRY(gyre_filter_parse("", "", "", &filter));
+    return gyre_filter_override(&words, &filter);
 }
 
 static bool is_same_file(const char *a, const char *b)
@@ -148,5 +161,6 @@ gyre_status bench_options_check(const struct bench_options *options, const struc
     GYRE_TRY(check_kind(options, kind));
     GYRE_TRY(check_nccl(options));
     GYRE_TRY(check_sweep(options));
+    GYRE_TRY(check_allowed(options));
     return check_paths(options);
 }

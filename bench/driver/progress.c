@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A thread that wakes once a second, so that nothing is printed inside a timed loop.
+ * A thread wakes once a second and prints the line, so that nothing is printed inside a timed
+ * loop.
  */
 #include "bench/driver/progress.h"
 
@@ -15,11 +16,11 @@
 
 struct bench_progress {
     pthread_t thread;
-    pthread_mutex_t lock; /* of all that follows */
+    pthread_mutex_t lock; /* protects all fields below */
     pthread_cond_t ended;
     bool is_ending;
     bool is_line_shown;
-    const char *phase; /* NULL = nothing runs */
+    const char *phase; /* NULL = no size is being measured */
     size_t n_bytes;
     uint64_t started_ns;
 };
@@ -59,7 +60,7 @@ gyre_status bench_progress_open(struct bench_progress **progress_out)
         return GYRE_SUCCESS;
     struct bench_progress *progress = calloc(1, sizeof(*progress));
     if (progress == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "progress line");
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for progress line");
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -69,7 +70,7 @@ gyre_status bench_progress_open(struct bench_progress **progress_out)
     const int result = pthread_create(&progress->thread, NULL, watch, progress);
     if (result != 0) {
         free(progress);
-        return gyre_fail_errno(result, "thread of the progress line");
+        return gyre_fail_errno(result, "cannot start the thread of the progress line");
     }
     *progress_out = progress;
     return GYRE_SUCCESS;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A rank's life: join, buffers, calls, leave.
+ * One rank: joining the communicator, its buffers, its calls, leaving.
  */
 #include "bench/driver/rank.h"
 
@@ -10,16 +10,30 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Its place on the host, over again where ranks outnumber GPUs (or each sees one GPU only). */
+gyre_config bench_config_of(const struct bench_options *options)
+{
+    gyre_config config = GYRE_CONFIG_INIT;
+    config.device_kind = options->device;
+    if (options->n_channels > 0)
+        config.min_channels = config.max_channels = options->n_channels;
+    if (options->timeout_s > 0)
+        config.timeout_ms = options->timeout_s * 1000;
+    return config;
+}
+
+/* The rank's index on its host selects the device. It wraps around where there are more ranks than
+ * GPUs, or where each process sees one GPU only. */
 static gyre_status choose_ordinal(const struct bench_rank *rank, int *ordinal_out)
 {
-    const int place =
-        rank->member.team->world->local_process * rank->member.team->n_local + rank->member.local;
+    const int index_on_host =
+        rank->member.ranks->launcher->local_process * rank->member.ranks->n_local +
+        rank->member.local;
     const struct gyre_device_ops *ops;
     int n_devices = 0;
     GYRE_TRY(gyre_device_find((gyre_device_kind)rank->options->device, &ops));
     GYRE_TRY(ops->count(&n_devices));
-    *ordinal_out = ops->kind == GYRE_DEVICE_CUDA && n_devices > 0 ? place % n_devices : place;
+    *ordinal_out =
+        ops->kind == GYRE_DEVICE_CUDA && n_devices > 0 ? index_on_host % n_devices : index_on_host;
     return GYRE_SUCCESS;
 }
 
@@ -30,13 +44,8 @@ static gyre_status open_comm(struct bench_rank *rank, const gyre_unique_id *id,
         rank->comm = comms_of_process[rank->member.local];
         return GYRE_SUCCESS;
     }
-    gyre_config config = GYRE_CONFIG_INIT;
-    config.device_kind = rank->options->device;
+    gyre_config config = bench_config_of(rank->options);
     GYRE_TRY(choose_ordinal(rank, &config.device_ordinal));
-    if (rank->options->n_channels > 0)
-        config.min_channels = config.max_channels = rank->options->n_channels;
-    if (rank->options->timeout_s > 0)
-        config.timeout_ms = rank->options->timeout_s * 1000;
     return gyre_comm_init_rank(&rank->comm, rank->member.n_ranks, id, rank->member.rank, &config);
 }
 
@@ -61,7 +70,7 @@ static gyre_status open_buffers(struct bench_rank *rank)
     GYRE_TRY(ops->open(rank->ordinal, &rank->device));
     if (!rank->options->is_stream_null)
         GYRE_TRY(gyre_stream_create(&rank->stream, rank->device_kind, rank->ordinal));
-    /* one element more, for -u */
+    /* one element more than max_bytes, for -u */
     rank->buffers.n_bytes = gyre_round_up(rank->options->max_bytes, 16) + 16;
     GYRE_TRY(gyre_mem_alloc(&rank->buffers.send, rank->buffers.n_bytes, rank->device_kind,
                             rank->ordinal));
@@ -74,12 +83,13 @@ gyre_status bench_rank_open(struct bench_rank *rank, const gyre_unique_id *id,
                             gyre_comm *const *comms_of_process)
 {
     GYRE_TRY(open_comm(rank, id, comms_of_process));
+    GYRE_TRY(gyre_plan_restrict(rank->comm, &rank->allowed));
     return open_buffers(rank);
 }
 
 void bench_rank_close(struct bench_rank *rank)
 {
-    /* Failures were reported where they happened; what is left here is to let go. */
+    /* Failures were reported where they happened. Here everything is only released. */
     if (rank->stream != NULL)
         (void)gyre_stream_destroy(rank->stream, rank->device_kind);
     for (int i = 0; i < 2; i++)
@@ -97,23 +107,20 @@ void bench_rank_close(struct bench_rank *rank)
         rank->device->ops->close(rank->device);
 }
 
-void bench_rank_say(const struct bench_rank *rank, gyre_status status)
+void bench_rank_print_error(const struct bench_rank *rank, gyre_status status)
 {
-    char cause[GYRE_CAUSE_MAX_BYTES];
-    bench_options_blame(rank->options, cause);
     fprintf(stderr, "%s: rank %d: %s: %s\n", rank->kind->name, rank->member.rank,
-            gyre_status_name(status), cause);
-    gyre_set_cause(cause);
+            gyre_status_name(status), gyre_cause());
 }
 
-/* Said once; the others hear of it from the communicator. */
+/* Prints a failure once. The other ranks learn of it through the communicator. */
 static void report(struct bench_rank *rank, gyre_status status)
 {
     char cause[GYRE_CAUSE_MAX_BYTES];
     if (rank->has_failed)
         return;
     rank->has_failed = true;
-    bench_rank_say(rank, status);
+    bench_rank_print_error(rank, status);
     snprintf(cause, sizeof(cause), "%s", gyre_cause());
     if (rank->comm != NULL)
         (void)gyre_comm_abort(rank->comm);
@@ -125,20 +132,19 @@ gyre_status bench_rank_agree(struct bench_rank *rank, gyre_status status)
     int failed = -1;
     if (status != GYRE_SUCCESS)
         report(rank, status);
-    const gyre_status agreed = bench_team_agree_on(&rank->member, status, &failed);
-    if (agreed != GYRE_SUCCESS && failed < 0) /* a rank is gone, and nobody else says so */
+    const gyre_status agreed = bench_ranks_agree_on(&rank->member, status, &failed);
+    if (agreed != GYRE_SUCCESS && failed < 0) /* a process is gone and could not report it itself */
         report(rank, agreed);
     return agreed;
 }
 
-struct bench_case bench_case_of(enum gyre_collective coll, int n_ranks, size_t n_bytes,
-                                gyre_dtype dtype, gyre_op op, int root)
+struct bench_case bench_case_of(const struct bench_case *wanted, int n_ranks)
 {
-    const struct gyre_collective_traits *traits = &gyre_collectives[coll];
-    const size_t element = gyre_dtype_bytes(dtype);
-    struct bench_case what = {
-        .coll = coll, .count = n_bytes / element, .dtype = dtype, .op = op, .root = root};
+    const struct gyre_collective_traits *traits = &gyre_collectives[wanted->coll];
+    const size_t element = gyre_dtype_bytes(wanted->dtype);
+    struct bench_case what = *wanted;
     size_t n_blocks = 1;
+    what.count = wanted->n_bytes / element;
     if (traits->in_blocks || traits->out_blocks) {
         n_blocks = (size_t)n_ranks;
         what.count = what.count / n_blocks / (16 / element) * (16 / element);
@@ -157,7 +163,7 @@ struct bench_call bench_call_of(const struct bench_rank *rank, const struct benc
     unsigned char *send = (unsigned char *)buffers->send + offset;
     unsigned char *recv = (unsigned char *)buffers->recv + offset;
     if (what->coll == GYRE_COLL_ALL_TO_ALL)
-        is_in_place = false; /* it has no such form */
+        is_in_place = false; /* all-to-all has no form in place */
     if (is_in_place && traits->in_blocks)
         recv = send + (traits->out_blocks ? 0 : block);
     else if (is_in_place)
@@ -166,17 +172,17 @@ struct bench_call bench_call_of(const struct bench_rank *rank, const struct benc
         .what = *what, .buffers = buffers, .send = send, .recv = recv, .is_in_place = is_in_place};
 }
 
-/* Each rank sends to the next and receives from the one before. */
-static gyre_status enqueue_exchange(const struct bench_rank *rank, const struct bench_call *call)
+/* Each rank sends to the next rank and receives from the previous one. */
+static gyre_status enqueue_send_recv(const struct bench_rank *rank, const struct bench_call *call)
 {
     const int n_ranks = rank->member.n_ranks;
     const int next = (rank->member.rank + 1) % n_ranks;
-    const int before = (rank->member.rank + n_ranks - 1) % n_ranks;
+    const int previous = (rank->member.rank + n_ranks - 1) % n_ranks;
     GYRE_TRY(gyre_group_start());
     gyre_status status =
         gyre_send(call->send, call->what.count, call->what.dtype, next, rank->comm, rank->stream);
     if (status == GYRE_SUCCESS)
-        status = gyre_recv(call->recv, call->what.count, call->what.dtype, before, rank->comm,
+        status = gyre_recv(call->recv, call->what.count, call->what.dtype, previous, rank->comm,
                            rank->stream);
     const gyre_status ended = gyre_group_end();
     return status != GYRE_SUCCESS ? status : ended;
@@ -205,9 +211,9 @@ gyre_status bench_enqueue(const struct bench_rank *rank, const struct bench_call
         return gyre_all_to_all(call->send, call->recv, what->count, what->dtype, rank->comm,
                                rank->stream);
     case GYRE_COLL_SEND_RECV:
-        return enqueue_exchange(rank, call);
+        return enqueue_send_recv(rank, call);
     default:
-        return gyre_fail(GYRE_ERROR_INTERNAL, "no bench calls %s",
+        return gyre_fail(GYRE_ERROR_INTERNAL, "no bench measures %s",
                          gyre_collectives[what->coll].name);
     }
 }
@@ -238,8 +244,8 @@ gyre_status bench_fill(struct bench_rank *rank, const struct bench_call *call)
     rank->seed++;
     const struct gyre_pattern pattern = pattern_of(rank, &call->what);
     GYRE_TRY(rank->device->ops->zero(rank->device, call->buffers->recv, call->buffers->n_bytes));
-    /* In place the input lies in the memory just zeroed, or takes the place of the output. The
-     * cast only gives back what bench_call_of() took. */
+    /* In place, the input lies in the memory that was just zeroed, or takes the place of the
+     * output. The cast removes the const that bench_call_of() added. */
     return gyre_pattern_fill(rank->device, &pattern, (uint32_t)rank->member.rank, 0,
                              call->what.count * n_blocks, (void *)(uintptr_t)call->send);
 }

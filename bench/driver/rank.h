@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One rank of a run: its communicator, stream and buffers, and one call of the collective that is
- * measured.
+ * One rank of a run: its communicator, its stream and its buffers; and one call of the collective
+ * that is measured.
  */
 #ifndef GYRE_BENCH_RANK_H
 #define GYRE_BENCH_RANK_H
@@ -9,12 +9,12 @@
 #include "bench/driver/bench.h"
 #include "bench/driver/options.h"
 #include "bench/driver/progress.h"
-#include "bench/launch/team.h"
+#include "bench/launch/ranks.h"
 #include "core/device/device.h"
 
-/* Where the data of calls lies, in device memory. */
+/* The buffers of calls, in device memory. */
 struct bench_buffers {
-    void *send; /* both n_bytes */
+    void *send; /* each of n_bytes */
     void *recv;
     size_t n_bytes;
 };
@@ -23,72 +23,81 @@ struct bench_rank {
     struct bench_member member;
     const struct bench_options *options;
     const struct bench_kind *kind;
-    struct bench_progress *progress; /* of the process; only local rank 0 reports to it */
+    struct gyre_filter_words allowed; /* what the plan may choose from */
+    struct bench_progress *progress;  /* of the process; set for local rank 0 of process 0 only */
     gyre_comm *comm;
     gyre_stream stream;
     gyre_device_kind device_kind;
     int ordinal;
     struct gyre_device *device;
-    struct bench_buffers buffers;       /* of gyre's calls; larger than max_bytes */
-    gyre_window window;                 /* of buffers.recv; 0 = none */
-    gyre_registration registrations[2]; /* send and receive; NULL = none */
-    uint32_t seed;                      /* of the last pattern; the same on all ranks */
-    bool has_failed;                    /* and has said so */
+    struct bench_buffers buffers;       /* of gyre's calls; a little larger than max_bytes */
+    gyre_window window;                 /* over buffers.recv; 0 = none */
+    gyre_registration registrations[2]; /* of buffers.send and buffers.recv; NULL = none */
+    uint32_t seed;                      /* of the last input pattern; the same on all ranks */
+    bool has_failed;                    /* this rank failed and has printed the cause */
 };
 
-/* What is measured; the same on all ranks. */
+/* One size of the collective that is measured; the same on all ranks. */
 struct bench_case {
     enum gyre_collective coll;
-    size_t count;   /* as the collective's parameter */
-    size_t n_bytes; /* the larger of what a rank sends and receives */
+    size_t count;   /* the count that the collective's function takes */
+    size_t n_bytes; /* bytes that a rank sends or receives, whichever is more */
     gyre_dtype dtype;
     gyre_op op;
     int root;
 };
 
-/* The case with one rank's buffers. */
+/* A case with the buffers of one rank. */
 struct bench_call {
     struct bench_case what;
-    const struct bench_buffers *buffers; /* that the next two point into */
+    const struct bench_buffers *buffers; /* send and recv point into these */
     const void *send;
     void *recv;
     bool is_in_place;
 };
 
-/** bench_rank_open / close - communicator, stream and buffers of a rank thread. Collective.
- * @id: NULL when all ranks are threads of this process and @comms_of_process holds their
- * communicators already. */
+/** bench_config_of - the configuration of the communicators of a run: device, channels, timeout.
+ * Pure. */
+gyre_config bench_config_of(const struct bench_options *options);
+
+/** bench_rank_open / close - make the communicator, stream and buffers of a rank, and release them.
+ * Collective.
+ * @id: of the communicator. It may be NULL when all ranks are threads of this process, and
+ * @comms_of_process holds their communicators already. */
 gyre_status bench_rank_open(struct bench_rank *rank, const gyre_unique_id *id,
                             gyre_comm *const *comms_of_process);
 void bench_rank_close(struct bench_rank *rank);
 
-/** bench_rank_say - a failure of this rank and its cause, on standard error. */
-void bench_rank_say(const struct bench_rank *rank, gyre_status status);
+/** bench_rank_print_error - print a failure of this rank and its cause on standard error. */
+void bench_rank_print_error(const struct bench_rank *rank, gyre_status status);
 
-/** bench_rank_agree - end of a phase: as bench_team_agree(). A rank that failed prints its cause
- * and aborts its communicator first, so that no other rank waits for it inside a collective. */
+/** bench_rank_agree - end a phase, as bench_ranks_agree(). A rank that failed first prints the
+ * cause and aborts its communicator, so that no other rank waits for it inside a collective. */
 gyre_status bench_rank_agree(struct bench_rank *rank, gyre_status status);
 
-/** bench_case_of - the case of about n_bytes: blocks are cut down to a multiple of 16 bytes, as in
- * nccl-tests. Pure. */
-struct bench_case bench_case_of(enum gyre_collective coll, int n_ranks, size_t n_bytes,
-                                gyre_dtype dtype, gyre_op op, int root);
+/** bench_case_of - the case of about wanted->n_bytes, whose count and bytes fit each other. Blocks
+ * are cut down to a multiple of 16 bytes, as nccl-tests does. Pure.
+ * @wanted: its count is not read. */
+struct bench_case bench_case_of(const struct bench_case *wanted, int n_ranks);
 
-/** bench_call_of - where this rank's data of a case lies, in place as gyre.h says or not.
- * @buffers: the rank's own or another engine's; outlives the call. */
+/** bench_call_of - the addresses of this rank's data for a case, in place (as gyre.h defines it) or
+ * out of place.
+ * @buffers: the rank's own or those of another engine; they must outlive the call. */
 struct bench_call bench_call_of(const struct bench_rank *rank, const struct bench_buffers *buffers,
                                 const struct bench_case *what, bool is_in_place);
 
-/** bench_enqueue - the collective, on the rank's stream. */
+/** bench_enqueue - enqueue the collective on the rank's stream. */
 gyre_status bench_enqueue(const struct bench_rank *rank, const struct bench_call *call);
 
-/** bench_wait - until everything enqueued is done. Errors: what ended the communicator. */
+/** bench_wait - wait until everything that was enqueued is done. Errors: the one that ended the
+ * communicator. */
 gyre_status bench_wait(const struct bench_rank *rank);
 
-/** bench_fill - new inputs for a call, and zeros where results will be. All ranks together. */
+/** bench_fill - write new inputs for a call, and zeros where its result will be. All ranks call it
+ * together. */
 gyre_status bench_fill(struct bench_rank *rank, const struct bench_call *call);
 
-/** bench_check - the wrong elements that the last call left on this rank. */
+/** bench_check - count the wrong elements that the last call left on this rank. */
 gyre_status bench_check(const struct bench_rank *rank, const struct bench_call *call,
                         uint64_t *n_wrong_out);
 

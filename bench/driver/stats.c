@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Order statistics.
+ * Order statistics by sorting.
  */
 #include "bench/driver/stats.h"
 

@@ -8,18 +8,20 @@
 #include <stddef.h>
 
 struct bench_stats {
-    size_t n_samples; /* 0: nothing was sampled, the rest is 0 */
+    size_t n_samples; /* 0: there were no samples, and all other fields are 0 */
     double min;
     double median;
     double mean;
-    double p99; /* nearest rank: the largest sample when there are fewer than 100 */
+    double p99; /* by nearest rank: the largest sample if there are fewer than 100 */
     double max;
 };
 
-/** bench_stats_of - @samples: n values, sorted by this call. */
+/** bench_stats_of - the statistics of n samples.
+ * @samples: sorted by this call. */
 struct bench_stats bench_stats_of(double *samples, size_t n);
 
-/** bench_median_of - @samples: sorted by this call; 0 for none. */
+/** bench_median_of - the median of n samples; 0 if there are none.
+ * @samples: sorted by this call. */
 double bench_median_of(double *samples, size_t n);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Output that nobody can read is no success, and no peer's data.
+ * Lost output is a failure, and output must never reach a peer's socket.
  */
 #include "bench/driver/streams.h"
 
@@ -15,12 +15,13 @@
 void bench_streams_open(void)
 {
     int fd;
-    do /* open() takes the lowest number that is free */
+    do /* open() takes the lowest free number */
         fd = open("/dev/null", O_RDWR);
     while (fd >= 0 && fd <= STDERR_FILENO);
     if (fd >= 0)
         close(fd);
-    /* A file that reaches ulimit -f is a failed write with its message, not a silent death. */
+    /* A write beyond ulimit -f then fails with a message. Without this the process would end
+     * silently. */
     (void)signal(SIGXFSZ, SIG_IGN);
 }
 
@@ -33,8 +34,10 @@ int bench_streams_close(const char *program, int exit_status)
 {
     bool is_lost = fflush(stdout) != 0;
     const char *why = strerror(errno);
-    if (!is_lost && ferror(stdout) != 0 && exit_status == 0) { /* else a failure was said before */
-        /* The stream does not keep why it failed earlier: an empty line more, for the reason. */
+    if (!is_lost && ferror(stdout) != 0 &&
+        exit_status == 0) { /* otherwise the failure was reported earlier */
+        /* The stream does not keep the reason of an earlier failure, so one more empty line is
+         * written to learn it. */
         is_lost = true;
         why = putchar('\n') == EOF || fflush(stdout) != 0 ? strerror(errno) : "was interrupted";
     }

@@ -7,17 +7,17 @@
 
 #include "core/base/status.h"
 
-/** bench_streams_open - first thing in main(): a standard stream that is closed becomes /dev/null.
- * Else the next socket would take its number, and what is printed would go to a peer. Writing past
- * the limit of a file's size becomes an error of that write. */
+/** bench_streams_open - open each closed standard stream on /dev/null. Otherwise the next socket
+ * would get the number of that stream, and printed text would go to a peer. A write beyond the
+ * limit on the size of files becomes an error of that write. Call it first in main(). */
 void bench_streams_open(void);
 
-/** bench_streams_flush - write what was printed so far. Errors: SYSTEM. */
+/** bench_streams_flush - write everything that was printed so far. Errors: SYSTEM. */
 gyre_status bench_streams_flush(void);
 
-/** bench_streams_close - last thing in main(): what was printed is lost unless all of it was
- * written, and says so on standard error.
- * Returns the exit status: @exit_status, or 1 in place of 0 if output was lost. */
+/** bench_streams_close - write the rest of the output, and report on standard error if any output
+ * was lost. Call it last in main().
+ * Returns @exit_status, or 1 in place of 0 if output was lost. */
 int bench_streams_close(const char *program, int exit_status);
 
 #endif

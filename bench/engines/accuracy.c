@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Both engines get the same inputs, call after call with new ones, until there are enough results
- * for their largest error to mean something at small sizes too.
+ * gyre and the other engine sum the same random inputs. Each size is summed again with new inputs
+ * until there are enough results for their largest error to be meaningful, even at small sizes.
  */
 #include "bench/engines/accuracy.h"
 
@@ -13,15 +13,15 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Results of a line, at least. */
+/* The least number of results of a line. */
 #define MIN_RESULTS (1 << 18)
 
-/* What chance may do. Two sums of the same inputs in different orders with as many roundings have
- * the same bound and the same distribution of errors, so their means over MIN_RESULTS differ by
- * less than 1 %, but their largest errors are single draws from the tail: at most a factor of 1.19
- * apart in 180 trials of 2, 4 and 8 addends, of five types and 65536 and 262144 results each
- * (simulated on the host, 2026-11). With two ranks there is one addition, and right engines do not
- * differ. */
+/* The factors by which errors may differ by chance. Two sums of the same inputs in different
+ * orders, with as many roundings, have the same bound and the same distribution of errors.
+ * Therefore their means over MIN_RESULTS differ by less than 1 %. Their largest errors are single
+ * values from the tail of the distribution: they were at most a factor of 1.19 apart in 180 trials
+ * of 2, 4 and 8 addends, of five types, and of 65536 and 262144 results each (simulated on the
+ * host, 2026-11). With two ranks there is one addition, and correct engines do not differ. */
 #define MAX_FACTOR  1.25
 #define MEAN_FACTOR 1.02
 
@@ -30,36 +30,36 @@ bool bench_is_as_accurate(const struct bench_accuracy *gyre, const struct bench_
     return gyre->max <= reference->max * MAX_FACTOR && gyre->mean <= reference->mean * MEAN_FACTOR;
 }
 
-/* gyre, or the reference in one of its modes. */
+/* One side of the comparison: gyre, or the engine in one of its modes. */
 struct side {
-    const struct bench_reference *engine; /* NULL = gyre */
+    const struct bench_engine *engine; /* NULL = gyre */
     const char *mode;
     const struct bench_buffers *buffers;
     struct gyre_accuracy_error error;
     struct bench_accuracy accuracy; /* the same on all ranks */
 };
 
-struct line_up {
-    struct side sides[1 + BENCH_MAX_MODES];
+struct sides {
+    struct side list[1 + BENCH_MAX_MODES];
     int n;
 };
 
-struct tally {
+struct counts {
     int n_lines;
     int n_failed;
-    bool is_told[GYRE_N_DTYPES]; /* that the reference does not have the type */
+    bool is_printed[GYRE_N_DTYPES]; /* rank 0 has printed that the engine lacks the type */
 };
 
 static gyre_status check_options(const struct bench_rank *rank)
 {
     const struct bench_options *options = rank->options;
     if (rank->kind->coll != GYRE_COLL_ALL_REDUCE)
-        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "--accuracy is of allreduce only");
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "--accuracy measures allreduce only");
     if (options->op != GYRE_SUM)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--accuracy is of sums only (-o sum)");
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--accuracy measures sums only (-o sum)");
     if (options->dtype != BENCH_ALL && !gyre_dtype_is_float((gyre_dtype)options->dtype))
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                         "--accuracy is of floating-point types only: sums of %s are exact",
+                         "--accuracy measures floating-point types only: sums of %s are exact",
                          gyre_dtype_names[options->dtype]);
     return GYRE_SUCCESS;
 }
@@ -75,7 +75,8 @@ static gyre_status run_side(struct bench_rank *rank, const struct side *side,
     return side->engine->ops->is_on_stream ? bench_wait(rank) : GYRE_SUCCESS;
 }
 
-/* One call. The result is cleared first: what the other engine left must not pass for it. */
+/* Measures one call. The result is cleared first, so that the result of the other side cannot be
+ * taken for this one. */
 static gyre_status measure_call(struct bench_rank *rank, const struct bench_case *what,
                                 struct side *side)
 {
@@ -84,7 +85,7 @@ static gyre_status measure_call(struct bench_rank *rank, const struct bench_case
     const struct gyre_accuracy_inputs inputs = {what->dtype, (uint32_t)rank->member.n_ranks,
                                                 rank->seed};
     GYRE_TRY(device->ops->zero(device, call.recv, what->n_bytes));
-    /* The cast only gives back what bench_call_of() took. */
+    /* The cast removes the const that bench_call_of() added. */
     GYRE_TRY(gyre_accuracy_fill(device, &inputs, (uint32_t)rank->member.rank, what->count,
                                 (void *)(uintptr_t)call.send));
     GYRE_TRY(run_side(rank, side, &call));
@@ -92,46 +93,47 @@ static gyre_status measure_call(struct bench_rank *rank, const struct bench_case
 }
 
 static gyre_status measure_sides(struct bench_rank *rank, const struct bench_case *what,
-                                 struct line_up *line_up)
+                                 struct sides *sides)
 {
     for (size_t n_results = 0; n_results < MIN_RESULTS; n_results += what->count) {
         rank->seed++;
-        for (int i = 0; i < line_up->n; i++)
-            GYRE_TRY(measure_call(rank, what, &line_up->sides[i]));
+        for (int i = 0; i < sides->n; i++)
+            GYRE_TRY(measure_call(rank, what, &sides->list[i]));
     }
     return GYRE_SUCCESS;
 }
 
-/* The reference's modes, where it can do the case at all; rank 0 says once a type if not. */
-static void line_up_of(const struct bench_rank *rank, const struct bench_reference *reference,
-                       const struct bench_case *what, struct tally *tally,
-                       struct line_up *line_up_out)
+/* Lists gyre, and the engine's modes if it can do the case. If not, rank 0 prints the reason once
+ * for each type. */
+static void list_sides(const struct bench_rank *rank, const struct bench_engine *engine,
+                       const struct bench_case *what, struct counts *counts,
+                       struct sides *sides_out)
 {
     const struct bench_call call = bench_call_of(rank, &rank->buffers, what, false);
     struct bench_mode modes[BENCH_MAX_MODES];
-    *line_up_out = (struct line_up){.sides = {{.buffers = &rank->buffers}}, .n = 1};
-    if (reference->ops == NULL)
+    *sides_out = (struct sides){.list = {{.buffers = &rank->buffers}}, .n = 1};
+    if (engine->ops == NULL)
         return;
-    if (reference->ops->check(reference->state, &call) != GYRE_SUCCESS) {
-        if (rank->member.rank == 0 && !tally->is_told[what->dtype])
+    if (engine->ops->check(engine->state, &call) != GYRE_SUCCESS) {
+        if (rank->member.rank == 0 && !counts->is_printed[what->dtype])
             printf("# not compared: %s\n", gyre_cause());
-        tally->is_told[what->dtype] = true;
+        counts->is_printed[what->dtype] = true;
         return;
     }
-    line_up_out->n += reference->ops->modes(reference->state, modes);
-    for (int i = 1; i < line_up_out->n; i++)
-        line_up_out->sides[i] = (struct side){
-            .engine = reference,
+    sides_out->n += engine->ops->modes(engine->state, modes);
+    for (int i = 1; i < sides_out->n; i++)
+        sides_out->list[i] = (struct side){
+            .engine = engine,
             .mode = modes[i - 1].name,
             .buffers = modes[i - 1].buffers == NULL ? &rank->buffers : modes[i - 1].buffers};
 }
 
-static void print_head(const struct bench_rank *rank, const struct bench_reference *reference)
+static void print_header(const struct bench_rank *rank, const struct bench_engine *engine)
 {
-    const char *name = reference->ops == NULL ? "none" : reference->ops->name;
+    const char *name = engine->ops == NULL ? "none" : engine->ops->name;
     char text[192] = "";
-    if (reference->ops != NULL &&
-        reference->ops->version(reference->state, text, sizeof(text)) != GYRE_SUCCESS)
+    if (engine->ops != NULL &&
+        engine->ops->version(engine->state, text, sizeof(text)) != GYRE_SUCCESS)
         text[0] = '\0';
     printf(
         "# Error of sums over %d ranks, relative to the sum of magnitudes; at least %d results a "
@@ -163,9 +165,9 @@ static void print_line(const struct bench_rank *rank, const struct bench_case *w
     fflush(stdout);
 }
 
-/* gyre against one mode of the reference, or (NULL) against what may be at all. */
-static void take_line(const struct bench_rank *rank, const struct bench_case *what,
-                      const struct side *gyre, const struct side *reference, struct tally *tally)
+/* Compares gyre with one mode of the engine, or (NULL) with the bound alone. */
+static void add_line(const struct bench_rank *rank, const struct bench_case *what,
+                     const struct side *gyre, const struct side *reference, struct counts *counts)
 {
     const double bound = gyre_accuracy_bound(what->dtype, (uint32_t)rank->member.n_ranks);
     const char *verdict = "OK";
@@ -173,55 +175,58 @@ static void take_line(const struct bench_rank *rank, const struct bench_case *wh
         verdict = "FAILED: over the bound";
     else if (reference != NULL && !bench_is_as_accurate(&gyre->accuracy, &reference->accuracy))
         verdict = "FAILED: worse";
-    tally->n_lines++;
-    tally->n_failed += strcmp(verdict, "OK") != 0;
+    counts->n_lines++;
+    counts->n_failed += strcmp(verdict, "OK") != 0;
     if (rank->member.rank == 0)
         print_line(rank, what, gyre, reference, verdict);
 }
 
-static gyre_status measure_case(struct bench_rank *rank, const struct bench_reference *reference,
-                                const struct bench_case *what, struct tally *tally)
+static gyre_status measure_case(struct bench_rank *rank, const struct bench_engine *engine,
+                                const struct bench_case *what, struct counts *counts)
 {
-    struct line_up line_up;
+    struct sides sides;
     if (what->count == 0)
         return GYRE_SUCCESS;
     bench_progress_begin(rank->progress, what->n_bytes, "measuring errors");
-    line_up_of(rank, reference, what, tally, &line_up);
-    GYRE_TRY(bench_rank_agree(rank, measure_sides(rank, what, &line_up)));
-    for (int i = 0; i < line_up.n; i++) {
-        struct side *side = &line_up.sides[i];
+    list_sides(rank, engine, what, counts, &sides);
+    GYRE_TRY(bench_rank_agree(rank, measure_sides(rank, what, &sides)));
+    for (int i = 0; i < sides.n; i++) {
+        struct side *side = &sides.list[i];
         double worst[] = {side->error.max, side->error.sum / (double)side->error.n_elems};
-        GYRE_TRY(bench_longest(rank, worst, 2));
+        GYRE_TRY(bench_max_over_ranks(rank, worst, 2));
         side->accuracy = (struct bench_accuracy){worst[0], worst[1]};
     }
-    if (line_up.n == 1)
-        take_line(rank, what, &line_up.sides[0], NULL, tally);
-    for (int i = 1; i < line_up.n; i++)
-        take_line(rank, what, &line_up.sides[0], &line_up.sides[i], tally);
+    if (sides.n == 1)
+        add_line(rank, what, &sides.list[0], NULL, counts);
+    for (int i = 1; i < sides.n; i++)
+        add_line(rank, what, &sides.list[0], &sides.list[i], counts);
     return GYRE_SUCCESS;
 }
 
-gyre_status bench_accuracy(struct bench_rank *rank, const struct bench_reference *reference,
+gyre_status bench_accuracy(struct bench_rank *rank, const struct bench_engine *engine,
                            int *n_failed_out)
 {
     const struct bench_options *options = rank->options;
-    struct tally tally = {0};
+    struct counts counts = {0};
     GYRE_TRY(bench_rank_agree(rank, check_options(rank)));
     if (rank->member.rank == 0)
-        print_head(rank, reference);
+        print_header(rank, engine);
     for (int dtype = 0; dtype < GYRE_N_DTYPES; dtype++) {
         if ((options->dtype != BENCH_ALL && options->dtype != dtype) ||
             !gyre_dtype_is_float((gyre_dtype)dtype))
             continue;
         for (size_t n_bytes = options->min_bytes; n_bytes <= options->max_bytes;
              n_bytes = bench_options_next_bytes(options, n_bytes)) {
-            const struct bench_case what = bench_case_of(rank->kind->coll, rank->member.n_ranks,
-                                                         n_bytes, (gyre_dtype)dtype, GYRE_SUM, 0);
-            GYRE_TRY(measure_case(rank, reference, &what, &tally));
+            const struct bench_case wanted = {.coll = rank->kind->coll,
+                                              .n_bytes = n_bytes,
+                                              .dtype = (gyre_dtype)dtype,
+                                              .op = GYRE_SUM};
+            const struct bench_case what = bench_case_of(&wanted, rank->member.n_ranks);
+            GYRE_TRY(measure_case(rank, engine, &what, &counts));
         }
     }
     if (rank->member.rank == 0)
-        printf("# Accuracy: %d of %d lines FAILED\n", tally.n_failed, tally.n_lines);
-    *n_failed_out = tally.n_failed;
+        printf("# Accuracy: %d of %d lines FAILED\n", counts.n_failed, counts.n_lines);
+    *n_failed_out = counts.n_failed;
     return GYRE_SUCCESS;
 }

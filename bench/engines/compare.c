@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Interleaving: gyre, reference, gyre, reference, ... (each of its modes in turn) so that whatever
- * drifts (clocks, neighbours) hits all; a ratio per round, then the median of the ratios.
+ * The interleaving: gyre and each mode of the engine are sampled in turn, round after round, so
+ * that changes of clocks or neighbours affect all of them. Each round gives one ratio, and the
+ * result is the median of the ratios.
  */
 #include "bench/engines/compare.h"
 
@@ -12,38 +13,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One engine's turn of a round lasts about this long: long enough that a scheduler tick of 4 ms is
- * a small part of it. */
-#define TURN_US     20000.0
+/* One engine's samples of a round last about this long, so that a scheduler tick of 4 ms is a small
+ * part of it. */
+#define SAMPLES_US  20000.0
 #define MAX_CALLS   2000
 #define MIN_CALLS   3
 #define PROBE_CALLS 3
-/* Replays of a graph follow each other for about this long before they are waited for, so that
- * launch, wait and the ranks' skew, ten microseconds or more, are a small part of a call. */
+/* Replays of a graph follow each other for about this long before they are waited for. Then the
+ * launch, the wait and the skew of the ranks, ten microseconds or more, are a small part of a call.
+ */
 #define REPLAYS_US   1000.0
 #define MOST_REPLAYS 50
 
-gyre_status bench_reference_find(const char *name, const struct bench_reference_ops **ops_out)
-{
-#ifdef GYRE_BENCH_WITH_MPI
-    if (strcmp(name, bench_reference_mpi.name) == 0) {
-        *ops_out = &bench_reference_mpi;
-        return GYRE_SUCCESS;
-    }
-#endif
-#ifdef GYRE_BENCH_WITH_NCCL
-    if (strcmp(name, bench_reference_nccl.name) == 0) {
-        *ops_out = &bench_reference_nccl;
-        return GYRE_SUCCESS;
-    }
-#endif
-    (void)ops_out;
-    return gyre_fail(GYRE_ERROR_UNSUPPORTED, "--compare %s: this bench was built without it", name);
-}
-
-/* A sample: n_batch calls of one engine, then one wait; captured, they are replayed. */
+/* The calls of a sample: n_batch calls of one engine and one wait, or replays of a graph of them.
+ */
 struct batch {
-    const struct bench_reference *engine; /* NULL = gyre */
+    const struct bench_engine *engine; /* NULL = gyre */
     const struct bench_call *call;
     int n_batch;
     struct bench_graph *graph; /* NULL = not captured */
@@ -71,34 +56,35 @@ static gyre_status run_batch(struct bench_rank *rank, const struct batch *batch)
 
 static gyre_status capture_batch(struct bench_rank *rank, struct batch *batch)
 {
-    GYRE_TRY(enqueue_batch(rank, batch)); /* what is loaded on first use cannot be captured */
+    GYRE_TRY(
+        enqueue_batch(rank, batch)); /* loading, which the first call may do, cannot be captured */
     GYRE_TRY(bench_wait(rank));
     GYRE_TRY(bench_graph_begin(rank->stream));
     const gyre_status status = enqueue_batch(rank, batch);
     const gyre_status ended = bench_graph_end(rank->stream, &batch->graph);
     GYRE_TRY(status);
     GYRE_TRY(ended);
-    return run_batch(rank, batch); /* the first launch uploads it */
+    return run_batch(rank, batch); /* the first launch also uploads the graph */
 }
 
-/* One engine's turn: n samples; us[i] becomes the longest over the ranks. */
-static gyre_status take_turn(struct bench_rank *rank, const struct batch *batch, double *us,
-                             size_t n)
+/* Times n samples of one engine; us[i] becomes the longest time over the ranks. */
+static gyre_status time_samples(struct bench_rank *rank, const struct batch *batch, double *us,
+                                size_t n)
 {
     gyre_status status = GYRE_SUCCESS;
-    GYRE_TRY(bench_team_barrier(&rank->member));
+    GYRE_TRY(bench_ranks_barrier(&rank->member));
     for (size_t i = 0; i < n && status == GYRE_SUCCESS; i++) {
         const uint64_t start_ns = gyre_now_ns();
         status = run_batch(rank, batch);
         us[i] = (double)(gyre_now_ns() - start_ns) / 1e3 / (batch->n_batch * batch->n_replays);
     }
     GYRE_TRY(bench_rank_agree(rank, status));
-    return bench_longest(rank, us, n);
+    return bench_max_over_ranks(rank, us, n);
 }
 
-/* The engines of a comparison, in the order of their turns: gyre, then the reference's modes. */
-struct line_up {
-    struct batch batches[1 + BENCH_MAX_MODES];
+/* The batches of a comparison in the order of their turns: gyre's, then one for each mode. */
+struct batches {
+    struct batch list[1 + BENCH_MAX_MODES];
     struct bench_call calls[1 + BENCH_MAX_MODES];
     int n;
 };
@@ -108,61 +94,61 @@ static int clamp(double value, int least, int most)
     return value > most ? most : value < least ? least : (int)value;
 }
 
-/* Warm all up and see how many replays fill a sample and how many samples a turn; the same numbers
- * on all ranks. */
-static gyre_status choose_n_calls(struct bench_rank *rank, struct line_up *line_up,
+/* Warms all batches up, and finds how many replays fill a sample and how many samples fill a turn.
+ * All ranks get the same numbers. */
+static gyre_status choose_n_calls(struct bench_rank *rank, struct batches *batches,
                                   int *n_calls_out)
 {
     double us[PROBE_CALLS];
     double slowest_us = 0;
-    for (int pass = 0; pass < 2; pass++) { /* the first pass only warms */
+    for (int pass = 0; pass < 2; pass++) { /* the first pass only warms up */
         slowest_us = 0;
-        for (int i = 0; i < line_up->n; i++) {
-            GYRE_TRY(take_turn(rank, &line_up->batches[i], us, PROBE_CALLS));
+        for (int i = 0; i < batches->n; i++) {
+            GYRE_TRY(time_samples(rank, &batches->list[i], us, PROBE_CALLS));
             const double median = bench_median_of(us, PROBE_CALLS);
             slowest_us = median > slowest_us ? median : slowest_us;
         }
     }
-    const double batch_us = line_up->batches[0].n_batch * (slowest_us > 0.1 ? slowest_us : 0.1);
-    const bool is_captured = line_up->batches[0].graph != NULL;
+    const double batch_us = batches->list[0].n_batch * (slowest_us > 0.1 ? slowest_us : 0.1);
+    const bool is_captured = batches->list[0].graph != NULL;
     const int n_replays = is_captured ? clamp(REPLAYS_US / batch_us, 1, MOST_REPLAYS) : 1;
-    for (int i = 0; i < line_up->n; i++)
-        line_up->batches[i].n_replays = n_replays;
-    *n_calls_out = clamp(TURN_US / (batch_us * n_replays), MIN_CALLS, MAX_CALLS);
+    for (int i = 0; i < batches->n; i++)
+        batches->list[i].n_replays = n_replays;
+    *n_calls_out = clamp(SAMPLES_US / (batch_us * n_replays), MIN_CALLS, MAX_CALLS);
     return GYRE_SUCCESS;
 }
 
 struct run_context {
     const struct bench_rank *rank;
-    const struct bench_reference *reference;
+    const struct bench_engine *engine;
 };
 
-static gyre_status run_reference(void *context, const struct bench_call *call)
+static gyre_status run_engine(void *context, const struct bench_call *call)
 {
     const struct run_context *run = context;
-    GYRE_TRY(run->reference->ops->run(run->reference->state, call));
-    return run->reference->ops->is_on_stream ? bench_wait(run->rank) : GYRE_SUCCESS;
+    GYRE_TRY(run->engine->ops->run(run->engine->state, call));
+    return run->engine->ops->is_on_stream ? bench_wait(run->rank) : GYRE_SUCCESS;
 }
 
 /* A comparison with an engine that computes something else would mean nothing. All ranks know the
- * count; rank 0 says it, the others hear that it failed. */
-static gyre_status check_reference(struct bench_rank *rank, const struct bench_reference *reference,
-                                   const struct bench_call *call)
+ * number of wrong values. Rank 0 reports it, and the other ranks only learn of the failure. */
+static gyre_status check_engine(struct bench_rank *rank, const struct bench_engine *engine,
+                                const struct bench_call *call)
 {
-    struct run_context run = {rank, reference};
+    struct run_context run = {rank, engine};
     int64_t n_wrong = 0;
     if (rank->options->n_checks == 0)
         return GYRE_SUCCESS;
-    GYRE_TRY(bench_check_all(rank, call, run_reference, &run, &n_wrong));
+    GYRE_TRY(bench_check_all(rank, call, run_engine, &run, &n_wrong));
     gyre_status status = GYRE_SUCCESS;
     if (n_wrong > 0 && rank->member.rank == 0)
         status =
-            gyre_fail(GYRE_ERROR_INTERNAL, "%s itself gave %lld wrong values%s",
-                      reference->ops->name, (long long)n_wrong, reference->ops->suspicion(call));
+            gyre_fail(GYRE_ERROR_INTERNAL, "%s itself gave %lld wrong values%s", engine->ops->name,
+                      (long long)n_wrong, engine->ops->wrong_value_hint(call));
     return bench_rank_agree(rank, status);
 }
 
-/* The median of a row that stays in its order. */
+/* The median of a row, which keeps its order. */
 static double median_of_row(const double *row, double *scratch, size_t n)
 {
     memcpy(scratch, row, n * sizeof(*scratch));
@@ -185,30 +171,30 @@ void bench_comparison_judge(double *medians, struct bench_comparison *comparison
     for (size_t round = 0; round < n_rounds; round++)
         ratios[round] = reference[round] / medians[round];
     comparison->ratio = bench_median_of(ratios, n_rounds);
-    size_t spread = 0; /* 1.96 standard deviations of the median's rank, twice */
+    size_t spread = 0; /* 1.96 standard deviations of the median's rank, on both sides */
     while ((double)(spread * spread) < 3.84 * (double)n_rounds)
         spread++;
     const size_t low = spread < n_rounds ? (n_rounds - spread) / 2 : 0;
-    comparison->ratio_low = ratios[low]; /* bench_median_of() sorted them */
+    comparison->ratio_low = ratios[low]; /* bench_median_of() has sorted the ratios */
     comparison->ratio_high = ratios[n_rounds - 1 - low];
     comparison->gyre_us = bench_median_of(medians, n_rounds);
 }
 
-/* @samples: by engine, n_rounds * n_calls each; then what bench_comparison_judge() takes; then one
- * turn. */
-static gyre_status run_rounds(struct bench_rank *rank, const struct line_up *line_up,
+/* @samples: n_rounds * n_calls for each batch; then the medians that bench_comparison_judge()
+ * takes; then room for one turn. */
+static gyre_status run_rounds(struct bench_rank *rank, const struct batches *batches,
                               double *samples, struct bench_comparison *result)
 {
     const size_t n_rounds = (size_t)result->n_rounds;
     const size_t n_calls = (size_t)result->n_calls;
     const size_t n_samples = n_rounds * n_calls;
-    double *medians = samples + (size_t)line_up->n * n_samples;
-    double *turn = medians + (size_t)(line_up->n + 1) * n_rounds;
+    double *medians = samples + (size_t)batches->n * n_samples;
+    double *one_round = medians + (size_t)(batches->n + 1) * n_rounds;
     for (size_t round = 0; round < n_rounds; round++)
-        for (int i = 0; i < line_up->n; i++) {
+        for (int i = 0; i < batches->n; i++) {
             double *at = samples + (size_t)i * n_samples + round * n_calls;
-            GYRE_TRY(take_turn(rank, &line_up->batches[i], at, n_calls));
-            medians[(size_t)i * n_rounds + round] = median_of_row(at, turn, n_calls);
+            GYRE_TRY(time_samples(rank, &batches->list[i], at, n_calls));
+            medians[(size_t)i * n_rounds + round] = median_of_row(at, one_round, n_calls);
         }
     bench_comparison_judge(medians, result);
     const struct bench_stats ours = bench_stats_of(samples, n_samples);
@@ -221,70 +207,71 @@ static gyre_status run_rounds(struct bench_rank *rank, const struct line_up *lin
     return GYRE_SUCCESS;
 }
 
-/* Samples are allocated once it is known how many. */
-static gyre_status compare_batches(struct bench_rank *rank, struct line_up *line_up,
+/* Allocates the samples once their number is known, and runs the rounds. */
+static gyre_status compare_batches(struct bench_rank *rank, struct batches *batches,
                                    struct bench_comparison *result)
 {
-    GYRE_TRY(choose_n_calls(rank, line_up, &result->n_calls));
-    result->n_batch = line_up->batches[0].n_batch * line_up->batches[0].n_replays;
+    GYRE_TRY(choose_n_calls(rank, batches, &result->n_calls));
+    result->n_batch = batches->list[0].n_batch * batches->list[0].n_replays;
     const size_t n_calls = (size_t)result->n_calls;
     const size_t n_rounds = (size_t)result->n_rounds;
-    const size_t n_engines = (size_t)line_up->n;
+    const size_t n_engines = (size_t)batches->n;
     double *samples = calloc(n_engines * n_rounds * n_calls + (n_engines + 1) * n_rounds + n_calls,
                              sizeof(*samples));
-    gyre_status status = samples == NULL ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%zu samples",
-                                                     n_engines * n_rounds * n_calls)
-                                         : GYRE_SUCCESS;
+    gyre_status status = samples == NULL
+                             ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %zu samples",
+                                         n_engines * n_rounds * n_calls)
+                             : GYRE_SUCCESS;
     status = bench_rank_agree(rank, status);
     if (status == GYRE_SUCCESS)
-        status = run_rounds(rank, line_up, samples, result);
+        status = run_rounds(rank, batches, samples, result);
     free(samples);
     return status;
 }
 
-/* gyre's call, and the same case over the buffers of each mode. */
-static void line_up_of(const struct bench_rank *rank, const struct bench_reference *reference,
-                       const struct bench_call *call, struct line_up *line_up_out,
-                       struct bench_comparison *result)
+/* Lists gyre's call, and the same case over the buffers of each mode. */
+static void list_batches(const struct bench_rank *rank, const struct bench_engine *engine,
+                         const struct bench_call *call, struct batches *batches_out,
+                         struct bench_comparison *result)
 {
     struct bench_mode modes[BENCH_MAX_MODES];
-    const int n_batch = reference->ops->is_on_stream ? rank->options->n_iters : 1;
-    result->n_modes = reference->ops->modes(reference->state, modes);
-    *line_up_out = (struct line_up){.calls = {*call}, .n = 1 + result->n_modes};
+    const int n_batch = engine->ops->is_on_stream ? rank->options->n_iters : 1;
+    result->n_modes = engine->ops->modes(engine->state, modes);
+    *batches_out = (struct batches){.calls = {*call}, .n = 1 + result->n_modes};
     for (int i = 0; i < result->n_modes; i++) {
         const struct bench_buffers *own = modes[i].buffers;
         result->mode_names[i] = modes[i].name;
-        line_up_out->calls[1 + i] =
+        batches_out->calls[1 + i] =
             own == NULL ? *call : bench_call_of(rank, own, &call->what, call->is_in_place);
     }
-    for (int i = 0; i < line_up_out->n; i++)
-        line_up_out->batches[i] = (struct batch){.engine = i == 0 ? NULL : reference,
-                                                 .call = &line_up_out->calls[i],
-                                                 .n_batch = n_batch,
-                                                 .n_replays = 1};
+    for (int i = 0; i < batches_out->n; i++)
+        batches_out->list[i] = (struct batch){.engine = i == 0 ? NULL : engine,
+                                              .call = &batches_out->calls[i],
+                                              .n_batch = n_batch,
+                                              .n_replays = 1};
 }
 
-gyre_status bench_compare(struct bench_rank *rank, const struct bench_reference *reference,
+gyre_status bench_compare(struct bench_rank *rank, const struct bench_engine *engine,
                           const struct bench_call *call, struct bench_comparison *comparison_out)
 {
-    const bool is_on_stream = reference->ops->is_on_stream;
+    const bool is_on_stream = engine->ops->is_on_stream;
     struct bench_comparison result = {.is_present = true, .n_rounds = rank->options->n_rounds};
-    struct line_up line_up;
-    line_up_of(rank, reference, call, &line_up, &result);
+    struct batches batches;
+    list_batches(rank, engine, call, &batches, &result);
     bench_progress_begin(rank->progress, call->what.n_bytes, "comparing");
-    gyre_status status = reference->ops->check(reference->state, call);
+    gyre_status status = engine->ops->check(engine->state, call);
     GYRE_TRY(bench_rank_agree(rank, status));
-    for (int i = 1; i < line_up.n; i++)
-        GYRE_TRY(check_reference(rank, reference, &line_up.calls[i]));
-    for (int i = 0; i < line_up.n && rank->options->n_graph_launches > 0 && is_on_stream; i++) {
+    for (int i = 1; i < batches.n; i++)
+        GYRE_TRY(check_engine(rank, engine, &batches.calls[i]));
+    for (int i = 0; i < batches.n && rank->options->n_graph_launches > 0 && is_on_stream; i++) {
         if (status == GYRE_SUCCESS)
-            status = capture_batch(rank, &line_up.batches[i]);
+            status = capture_batch(rank, &batches.list[i]);
         status = bench_rank_agree(rank, status);
     }
     if (status == GYRE_SUCCESS)
-        status = compare_batches(rank, &line_up, &result);
-    for (int i = 0; i < line_up.n; i++)
-        bench_graph_close(line_up.batches[i].graph);
+        status = compare_batches(rank, &batches, &result);
+    for (int i = 0; i < batches.n; i++)
+        bench_graph_close(batches.list[i].graph);
     if (status == GYRE_SUCCESS)
         *comparison_out = result;
     return status;

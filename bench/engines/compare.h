@@ -1,89 +1,48 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Another engine beside gyre: the same calls over the same buffers in the same run, in turns. An
- * engine is one table; each lives in one file, the only one that includes that engine's header.
+ * Times of gyre and of another engine, for the same calls in the same run. The engines take turns,
+ * so that changes of the machine affect both.
  */
 #ifndef GYRE_BENCH_COMPARE_H
 #define GYRE_BENCH_COMPARE_H
 
-#include "bench/driver/rank.h"
-
-#define BENCH_MAX_MODES 2
-
-/* One way to measure an engine: where the buffers of its calls are. */
-struct bench_mode {
-    const char *name;
-    const struct bench_buffers *buffers; /* its own; NULL = those of gyre's calls */
-};
-
-struct bench_reference_ops {
-    const char *name; /* as in --compare */
-    /* @state_out: one per rank. Collective. */
-    gyre_status (*open)(const struct bench_rank *rank, void **state_out);
-    /* The engine's name and version, for people. */
-    gyre_status (*version)(void *state, char *text_out, size_t n_bytes);
-    /* The modes that are to be measured; 1 to BENCH_MAX_MODES of them. */
-    int (*modes)(void *state, struct bench_mode *modes_out);
-    /* Could it run this case? Errors: UNSUPPORTED with the reason. */
-    gyre_status (*check)(void *state, const struct bench_call *call);
-    /* run() only enqueues on the rank's stream; else it waits until the call is done. */
-    bool is_on_stream;
-    /* Carry out the call. */
-    gyre_status (*run)(void *state, const struct bench_call *call);
-    /* Values of this call were wrong: what is known to do that and what helps, as the end of the
-     * sentence that says so; "" = nothing is known. Pure. */
-    const char *(*suspicion)(const struct bench_call *call);
-    void (*close)(void *state);
-};
-
-#ifdef GYRE_BENCH_WITH_MPI
-extern const struct bench_reference_ops bench_reference_mpi;
-#endif
-
-#ifdef GYRE_BENCH_WITH_NCCL
-extern const struct bench_reference_ops bench_reference_nccl;
-#endif
-
-/** bench_reference_find - by name. Errors: UNSUPPORTED with the reason (not built in). */
-gyre_status bench_reference_find(const char *name, const struct bench_reference_ops **ops_out);
-
-struct bench_reference {
-    const struct bench_reference_ops *ops; /* NULL = none */
-    void *state;
-};
+#include "bench/engines/engine.h"
 
 struct bench_comparison {
     bool is_present;
-    double gyre_us; /* median over rounds of the round's median */
+    double gyre_us; /* median over the rounds of each round's median */
     int n_modes;
     const char *mode_names[BENCH_MAX_MODES];
-    double mode_us[BENCH_MAX_MODES]; /* as gyre_us */
-    int mode;                        /* of the reference: the fastest; what follows is of it */
+    double mode_us[BENCH_MAX_MODES]; /* by mode, as gyre_us */
+    int mode;                        /* the fastest mode; the fields below are about it */
     double reference_us;
-    double ratio;     /* median over rounds of reference / gyre: above 1, gyre is faster */
-    double ratio_low; /* about 95 % confidence, by the order of the rounds' ratios */
+    double ratio;     /* median over the rounds of engine / gyre: above 1, gyre is faster */
+    double ratio_low; /* interval of about 95 % confidence, from the order of the rounds' ratios */
     double ratio_high;
     double gyre_min_us;
     double reference_min_us;
-    double gyre_p99_us; /* of all samples of all rounds */
+    double gyre_p99_us; /* over all samples of all rounds */
     double reference_p99_us;
     int n_rounds;
     int n_calls; /* samples of one engine in one round */
-    int n_batch; /* calls of a sample: 1, or as many as one wait covers */
+    int n_batch; /* calls in one sample: 1, or as many as one wait covers */
 };
 
-/** bench_comparison_judge - the reference is the mode with the lowest median, so that having
- * several never flatters gyre; then the ratios. Pure.
- * @medians: us; rows of comparison->n_rounds: gyre's, one for each of comparison->n_modes, and one
- * of scratch. Sorted afterwards.
- * @comparison: times, mode and ratios are filled in. */
+/** bench_comparison_judge - compute times, mode and ratios from the medians of the rounds. The mode
+ * with the lowest median stands for the engine, so that gyre never looks better because an engine
+ * has several modes. Pure.
+ * @medians: in microseconds, in rows of comparison->n_rounds: one row for gyre, one for each of
+ * comparison->n_modes, and one row of scratch space. The rows are sorted afterwards.
+ * @comparison: n_rounds and n_modes are read, the results are filled in. */
 void bench_comparison_judge(double *medians, struct bench_comparison *comparison);
 
-/** bench_compare - collective; the result is the same on all ranks. Samples are timed, each until
- * it is done, and count as the longest over the ranks: a call, or -n of them on a stream, or (-G)
- * replays of a graph of -n of them, as many as a millisecond has, whatever -G says. Errors:
- * UNSUPPORTED (the engine cannot run this), INTERNAL (the engine's own result is wrong). */
-gyre_status bench_compare(struct bench_rank *rank, const struct bench_reference *reference,
+/** bench_compare - time a call of gyre and of the engine in turns. Collective; all ranks get the
+ * same result. A sample is one call, or -n calls on a stream, or with -G the replays of a graph of
+ * -n calls that fill a millisecond. A sample lasts until its calls are done, and counts as long as
+ * its slowest rank.
+ * Errors: UNSUPPORTED (the engine cannot run this case), INTERNAL (the engine's own result is
+ * wrong). */
+gyre_status bench_compare(struct bench_rank *rank, const struct bench_engine *reference,
                           const struct bench_call *call, struct bench_comparison *comparison_out);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Both buffers are allocated before any is registered, and all ranks agree in between: a rank
- * without memory would leave the others waiting inside NCCL.
+ * Both buffers are allocated before any of them is registered, and the ranks agree in between.
+ * Otherwise a rank without memory would leave the other ranks waiting inside NCCL.
  */
 #include "bench/engines/nccl_window.h"
 
@@ -10,10 +10,11 @@
 #include <dlfcn.h>
 #include <string.h>
 
-/* nccl.h: NCCL_WIN_REQUIRED_ALIGNMENT; ncclMemAlloc() gives more. */
+/* NCCL_WIN_REQUIRED_ALIGNMENT of nccl.h; ncclMemAlloc() aligns to more. */
 #define WINDOW_ALIGN_BYTES 4096
 
-/* POSIX lets dlsym()'s result be a function; ISO C has no such cast, so the bytes are copied. */
+/* POSIX allows the result of dlsym() to be a function. ISO C has no cast for that, so the bytes of
+ * the pointer are copied. */
 static bool load_symbol(void *library, const char *name, void *function_out)
 {
     void *symbol = dlsym(library, name);
@@ -42,7 +43,8 @@ static gyre_status check_result(const struct bench_nccl_windows *windows, int re
 {
     if (result == 0)
         return GYRE_SUCCESS;
-    return gyre_fail(GYRE_ERROR_DEVICE, "%s(%zu bytes): %s", call, n_bytes, windows->words(result));
+    return gyre_fail(GYRE_ERROR_DEVICE, "%s(%zu bytes): %s", call, n_bytes,
+                     windows->error_text(result));
 }
 
 static gyre_status allocate(struct bench_nccl_windows *windows, size_t n_bytes)
@@ -63,8 +65,8 @@ static gyre_status add_windows(struct bench_nccl_windows *windows)
                                         &windows->windows[i], BENCH_NCCL_WINDOW_SYMMETRIC);
         GYRE_TRY(check_result(windows, result, "ncclCommWindowRegister", windows->buffers.n_bytes));
     }
-    /* NCCL answers success without a window where it cannot use any: times would be those of plain
-     * buffers under the wrong name. */
+    /* Where NCCL cannot use windows it returns success without one. The times would then be those
+     * of plain buffers under the wrong name. */
     if (windows->windows[0] == NULL || windows->windows[1] == NULL)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                          "--nccl-mode: NCCL makes no symmetric windows here; is one of "
@@ -76,8 +78,8 @@ gyre_status bench_nccl_windows_open(const struct bench_member *member, void *com
                                     struct bench_nccl_windows *windows)
 {
     windows->comm = comm;
-    GYRE_TRY(bench_team_agree(member, allocate(windows, n_bytes)));
-    return bench_team_agree(member, add_windows(windows));
+    GYRE_TRY(bench_ranks_agree(member, allocate(windows, n_bytes)));
+    return bench_ranks_agree(member, add_windows(windows));
 }
 
 void bench_nccl_windows_close(struct bench_nccl_windows *windows, bool is_orderly)

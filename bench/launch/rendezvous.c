@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A process that fails before it reaches the rendezvous would leave the others waiting there until
- * GYRE_BOOTSTRAP_TIMEOUT, so all hear of it over the world.
+ * A process that fails before it reaches the rendezvous would leave the other processes waiting
+ * there until GYRE_BOOTSTRAP_TIMEOUT. Therefore the processes first gather the result of each
+ * one's check over the launcher.
  */
 #include "bench/launch/rendezvous.h"
 
@@ -10,43 +11,45 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a process tells the others. */
-struct word {
+/* The result of one process's check. */
+struct report {
     gyre_status status;
-    char cause[GYRE_CAUSE_MAX_BYTES]; /* if it failed */
-    gyre_unique_id id;                /* process 0's */
+    char cause[GYRE_CAUSE_MAX_BYTES]; /* if the check failed */
+    gyre_unique_id id;                /* of process 0 only */
 };
 
-/* The failure that this process reports: its own, else the first one. */
-static gyre_status judge(const struct bench_world *world, int n_local, const struct word *all)
+/* The failure that this process reports: its own, or else that of the first process that failed. */
+static gyre_status find_failure(const struct bench_launcher *launcher, int n_local,
+                                const struct report *all)
 {
-    const struct word *own = &all[world->process];
+    const struct report *own = &all[launcher->process];
     int failed = 0;
     if (own->status != GYRE_SUCCESS)
-        return gyre_fail(own->status, "rank %d: %s", world->process * n_local, own->cause);
-    while (failed < world->n_processes && all[failed].status == GYRE_SUCCESS)
+        return gyre_fail(own->status, "rank %d: %s", launcher->process * n_local, own->cause);
+    while (failed < launcher->n_processes && all[failed].status == GYRE_SUCCESS)
         failed++;
-    if (failed == world->n_processes)
+    if (failed == launcher->n_processes)
         return GYRE_SUCCESS;
     return gyre_fail(GYRE_ERROR_REMOTE, "rank %d: %s: %s", failed * n_local,
                      gyre_status_name(all[failed].status), all[failed].cause);
 }
 
-gyre_status bench_rendezvous(struct bench_world *world, int n_local, const gyre_config *config,
-                             gyre_unique_id *id_out)
+gyre_status bench_rendezvous(struct bench_launcher *launcher, int n_local,
+                             const gyre_config *config, gyre_unique_id *id_out)
 {
-    struct word mine = {GYRE_SUCCESS, "", {{0}}};
-    struct word *all = calloc((size_t)world->n_processes, sizeof(*all));
+    struct report mine = {GYRE_SUCCESS, "", {{0}}};
+    struct report *all = calloc((size_t)launcher->n_processes, sizeof(*all));
     if (all == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%d processes", world->n_processes);
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %d processes",
+                         launcher->n_processes);
     mine.status = gyre_comm_check_local(config);
-    if (mine.status == GYRE_SUCCESS && world->process == 0)
+    if (mine.status == GYRE_SUCCESS && launcher->process == 0)
         mine.status = gyre_get_unique_id(&mine.id);
     if (mine.status != GYRE_SUCCESS)
         memcpy(mine.cause, gyre_cause(), sizeof(mine.cause));
-    gyre_status status = world->ops->all_gather(world, &mine, sizeof(mine), all);
+    gyre_status status = launcher->ops->all_gather(launcher, &mine, sizeof(mine), all);
     if (status == GYRE_SUCCESS)
-        status = judge(world, n_local, all);
+        status = find_failure(launcher, n_local, all);
     if (status == GYRE_SUCCESS)
         *id_out = all[0].id;
     free(all);

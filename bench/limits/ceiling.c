@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Ceilings from rates, by the table in bench/limits/ceiling.h.
+ */
 #include "bench/limits/ceiling.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What `limits` measures, in which order: launches and local memory first, then rings, the largest
- * first, so that a slow machine that runs out of time lacks the small ones.
+ * What `limits` measures, and in which order: launches and local memory first, then rings. The
+ * largest ring comes first, so that a slow machine that runs out of time lacks only small ones.
  */
 #include "bench/limits/limits.h"
 
@@ -16,8 +16,8 @@
 
 #define BUFFER_BYTES (512ULL << 20)
 
-/* After this no new ring is begun, so that all is done within 20 s: over PCIe 3, at 12 GB/s, a ring
- * of 21 large points of five passes each is 5 s. */
+/* No ring begins after this time, so that everything ends within 20 s. Over PCIe 3 at 12 GB/s, a
+ * ring of 21 large points of five passes each takes 5 s. */
 #define RINGS_NS         14000000000ULL
 
 #define N_LAUNCHES       5000
@@ -31,7 +31,7 @@ static double us_since(uint64_t begin_ns)
     return (double)(gyre_now_ns() - begin_ns) / 1e3;
 }
 
-/* Kernels of one stream; a wait after each, or only after the last. */
+/* Times kernels of one stream, with a wait after each or only after the last. */
 static gyre_status time_launches(gyre_stream stream, int n_launches, bool waits, double *us_out)
 {
     const uint64_t begin_ns = gyre_now_ns();
@@ -52,7 +52,7 @@ static gyre_status capture(gyre_stream stream, struct bench_graph **graph_out)
     GYRE_TRY(bench_graph_begin(stream));
     for (int i = 0; i < N_GRAPH_KERNELS && status == GYRE_SUCCESS; i++)
         status = bench_enqueue_nothing(stream);
-    const gyre_status end = bench_graph_end(stream, &graph); /* after a failure, too */
+    const gyre_status end = bench_graph_end(stream, &graph); /* also after a failure */
     if (status == GYRE_SUCCESS && end == GYRE_SUCCESS)
         *graph_out = graph;
     else
@@ -101,31 +101,31 @@ static gyre_status measure_memory(struct bench_rig *rig, struct bench_limits *li
     return GYRE_SUCCESS;
 }
 
-/* A word in each of the two GPUs' `to` buffers. */
+/* The two GPUs write a word in turn, each into the other's `to` buffer. */
 static gyre_status measure_flag(struct bench_rig *rig, struct bench_limits *limits)
 {
     for (int i = 0; i < 2; i++)
         GYRE_TRY(gyre_device_cuda.zero(rig->gpus[i].device, rig->gpus[i].to, sizeof(uint32_t)));
-    memset(rig->board, 0, sizeof(*rig->board));
+    memset(rig->flags, 0, sizeof(*rig->flags));
     for (int i = 0; i < 2; i++) {
         const struct bench_ping_pong side = {
             .mine = rig->gpus[i].to,
             .theirs = rig->gpus[1 - i].to,
             .n_rounds = N_PING_PONGS,
             .begins = i == 0,
-            .board = rig->board,
+            .flags = rig->flags,
         };
         GYRE_TRY(bench_rig_use(i));
         GYRE_TRY(bench_enqueue_ping_pong(&side, rig->gpus[i].stream));
     }
     for (int i = 0; i < 2; i++)
         GYRE_CUDA_TRY(cudaStreamSynchronize(rig->gpus[i].stream));
-    GYRE_TRY(bench_rig_check_board(rig, "flag between GPU 0 and GPU 1"));
-    limits->flag_us = (double)rig->board->ping_pong_ns / (2.0 * N_PING_PONGS) / 1e3;
+    GYRE_TRY(bench_rig_check_overdue(rig, "flag between GPU 0 and GPU 1"));
+    limits->flag_us = (double)rig->flags->ping_pong_ns / (2.0 * N_PING_PONGS) / 1e3;
     return GYRE_SUCCESS;
 }
 
-/* Do all GPUs of a ring reach each other? If not, a note says which do not. */
+/* Checks that all GPUs of a ring can access each other. If not, a note names two that cannot. */
 static bool is_connected(const struct bench_rig *rig, int n_gpus, struct bench_limits *limits)
 {
     char what[32];
@@ -160,7 +160,7 @@ static gyre_status measure_ring(struct bench_rig *rig, int n_gpus, struct bench_
     return GYRE_SUCCESS;
 }
 
-/* Everything that takes two GPUs. */
+/* Measures everything that needs two GPUs. */
 static gyre_status measure_rings(struct bench_rig *rig, uint64_t begin_ns,
                                  struct bench_limits *limits)
 {

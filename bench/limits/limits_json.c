@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The file of limits: written whole, and read for one ceiling of one ring. Keys:
- * docs/performance.md.
+ * The file of limits: it is written as a whole, and read for one ceiling of one ring.
+ * docs/performance.md describes its keys.
  */
 #include "bench/limits/limits.h"
 
@@ -108,12 +108,12 @@ static gyre_status check_kind(struct json_object *root)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "was not written by build/bench/limits (\"bench\" is not \"limits\")");
     if (version == NULL || json_object_get_int64(version) != SCHEMA_VERSION)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "its schema_version is not %d: measure again",
-                         SCHEMA_VERSION);
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "its schema_version is not %d: measure the limits again", SCHEMA_VERSION);
     return GYRE_SUCCESS;
 }
 
-/* The ring of n GPUs, or an error that lists those that there are. */
+/* Finds the ring of n GPUs. The error lists the rings in the file. */
 static gyre_status find_ring(struct json_object *root, int n_gpus, struct json_object **ring_out)
 {
     char known[96] = "";

@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Kernels that do one thing as fast as it goes: store, load, bulk copy, signal, nothing.
+ * Kernels that do one thing as fast as the GPU can: store, load, bulk copy, signal, nothing.
  */
 #include "bench/limits/limits_kernels.h"
 
 #include "core/device/cuda_error.h"
 
-/* The shape that stored 364 GB/s to the next GPU (132 blocks, 4x H200, CUDA 13.0, 2026-11). */
+/* The shape of the copy kernels. With 132 blocks it stored 364 GB/s to the next GPU (4x H200, CUDA
+ * 13.0, 2026-11). */
 #define THREADS 512
-#define UNROLL  4 /* loads of a thread under way */
+#define UNROLL  4 /* loads in flight for each thread */
 
-/* Polls between two looks at the clock: a flag comes within a few polls, so its wait has no look in
- * it. */
+/* Polls between two looks at the clock. A flag arrives within a few polls, so its time contains no
+ * look at the clock. */
 #define POLLS_PER_LOOK 64U
 
-/* Rounds before the clock starts: both kernels have to be there. */
+/* Rounds before the timed ones, in which both kernels start. */
 #define WARM_ROUNDS 100U
 
-/* Shared memory of one block, 192 KiB of the 227 KiB that sm_90 has: STAGES chunks, of which
- * STORING may still be read by stores when the next load is issued. */
+/* Shared memory of one block: 192 KiB of the 227 KiB that sm_90 has. It holds STAGES chunks, of
+ * which STORING may still be read by stores when the next load is issued. */
 #define STAGES    12U
 #define STORING   4U
 #define TMA_BYTES (STAGES * BENCH_TMA_BYTES)
@@ -42,40 +43,41 @@ static __device__ __forceinline__ uint64_t clock_ns()
     return now;
 }
 
-struct patience {
+struct wait_clock {
     uint32_t n_polls;
-    uint64_t begin_ns; /* the first look at the clock; 0 = none yet */
+    uint64_t begin_ns; /* time of the first look at the clock; 0 = there was none */
 };
 
-/* After a poll in vain: true when it took too long, and then the board says so. */
-static __device__ __forceinline__ bool is_overdue(struct patience *patience,
-                                                  struct bench_board *board)
+/* Called after a poll that found nothing. Returns true if the wait took too long, and then sets
+ * is_overdue in the flag page. */
+static __device__ __forceinline__ bool is_overdue(struct wait_clock *clock,
+                                                  struct bench_flag_page *flags)
 {
-    if (++patience->n_polls % POLLS_PER_LOOK != 0)
+    if (++clock->n_polls % POLLS_PER_LOOK != 0)
         return false;
     const uint64_t now = clock_ns();
-    if (patience->begin_ns == 0)
-        patience->begin_ns = now;
-    if (now - patience->begin_ns < BENCH_KERNEL_WAIT_NS)
+    if (clock->begin_ns == 0)
+        clock->begin_ns = now;
+    if (now - clock->begin_ns < BENCH_KERNEL_WAIT_NS)
         return false;
-    store_relaxed_sys(&board->is_overdue, 1);
+    store_relaxed_sys(&flags->is_overdue, 1);
     return true;
 }
 
-/* False: overdue. */
+/* Returns false if the wait took too long. */
 static __device__ __forceinline__ bool wait_for(const uint32_t *word, uint32_t value,
-                                                struct bench_board *board)
+                                                struct bench_flag_page *flags)
 {
-    struct patience patience = {0, 0};
+    struct wait_clock clock = {0, 0};
     while (load_relaxed_sys(word) != value)
-        if (is_overdue(&patience, board))
+        if (is_overdue(&clock, flags))
             return false;
     return true;
 }
 
-static __global__ void wait_at_gate(struct bench_board *board)
+static __global__ void wait_for_host(struct bench_flag_page *flags)
 {
-    (void)wait_for(&board->is_open, 1, board);
+    (void)wait_for(&flags->may_start, 1, flags);
 }
 
 static __global__ void nothing() {}
@@ -86,7 +88,7 @@ static __global__ void ping_pong(const __grid_constant__ struct bench_ping_pong 
     for (uint32_t round = 1; round <= WARM_ROUNDS + side.n_rounds; round++) {
         if (side.begins)
             store_relaxed_sys(side.theirs, round);
-        if (!wait_for(side.mine, round, side.board))
+        if (!wait_for(side.mine, round, side.flags))
             return;
         if (!side.begins)
             store_relaxed_sys(side.theirs, round);
@@ -94,10 +96,10 @@ static __global__ void ping_pong(const __grid_constant__ struct bench_ping_pong 
             begin_ns = clock_ns();
     }
     if (side.begins)
-        side.board->ping_pong_ns = clock_ns() - begin_ns;
+        side.flags->ping_pong_ns = clock_ns() - begin_ns;
 }
 
-/* All threads of the grid; UNROLL loads, then as many stores. */
+/* Each thread issues UNROLL loads, then as many stores. */
 static __global__ void __launch_bounds__(THREADS)
     copy_lines(uint4 *__restrict__ to, const uint4 *__restrict__ from, uint64_t n_lines)
 {
@@ -116,7 +118,7 @@ static __global__ void __launch_bounds__(THREADS)
         to[i] = from[i];
 }
 
-/* As copy_lines for every peer in turns, each GPU beginning with the next one, so that no GPU is
+/* As copy_lines, for every peer in turn. Each GPU begins with the next one, so that no GPU is
  * written by all others at once. */
 static __global__ void __launch_bounds__(THREADS)
     scatter_lines(const __grid_constant__ struct bench_scatter scatter)
@@ -148,7 +150,8 @@ static __device__ __forceinline__ uint32_t shared_address(const void *pointer)
     return (uint32_t)__cvta_generic_to_shared(pointer);
 }
 
-/* A stage: a chunk of shared memory, and the barrier that completes when a load has filled it. */
+/* A stage: a chunk of shared memory, and the barrier that completes when a load has filled the
+ * chunk. */
 struct stage {
     uint32_t chunk;
     uint32_t barrier;
@@ -173,11 +176,12 @@ static __device__ __forceinline__ void start_store(char *to, struct stage stage)
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-/* @parity: of the barrier's phase, 0 for the first load of a stage. False: overdue. */
+/* @parity: of the barrier's phase, 0 for the first load of a stage. Returns false if the wait took
+ * too long. */
 static __device__ __forceinline__ bool wait_load(struct stage stage, uint32_t parity,
-                                                 struct bench_board *board)
+                                                 struct bench_flag_page *flags)
 {
-    struct patience patience = {0, 0};
+    struct wait_clock clock = {0, 0};
     uint32_t is_done = 0;
     while (!is_done) {
         asm volatile("{\n"
@@ -188,7 +192,7 @@ static __device__ __forceinline__ bool wait_load(struct stage stage, uint32_t pa
                      : "=r"(is_done)
                      : "r"(stage.barrier), "r"(parity)
                      : "memory");
-        if (!is_done && is_overdue(&patience, board))
+        if (!is_done && is_overdue(&clock, flags))
             return false;
     }
     return true;
@@ -196,11 +200,11 @@ static __device__ __forceinline__ bool wait_load(struct stage stage, uint32_t pa
 
 #endif
 
-/* Chunk `block + k * blocks` is this block's k-th. Loads run STAGES - STORING chunks ahead of the
- * stores. Bulk copies alone touch the chunks, so the barrier is all the ordering that they need
- * (PTX ISA, "Async proxy"). */
+/* The k-th chunk of a block is chunk `block + k * blocks`. Loads run STAGES - STORING chunks ahead
+ * of the stores. Only bulk copies access the chunks, so the barrier is the only ordering that they
+ * need (PTX ISA, "Async proxy"). */
 static __global__ void copy_by_tma(char *to, const char *from, uint64_t n_chunks,
-                                   struct bench_board *board)
+                                   struct bench_flag_page *flags)
 {
 #if __CUDA_ARCH__ >= 900
     extern __shared__ __align__(128) char chunks[];
@@ -219,10 +223,10 @@ static __global__ void copy_by_tma(char *to, const char *from, uint64_t n_chunks
             const uint64_t done = k - (STAGES - STORING);
             const uint32_t i = (uint32_t)(done % STAGES);
             const struct stage stage = {first_chunk + i * BENCH_TMA_BYTES, first_barrier + i * 8};
-            if (!wait_load(stage, (uint32_t)(done / STAGES) & 1, board))
+            if (!wait_load(stage, (uint32_t)(done / STAGES) & 1, flags))
                 break;
             start_store(to + done * step_bytes, stage);
-            /* the stage of load k was stored STORING chunks ago */
+            /* the stage of load k was stored from STORING chunks ago */
             asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(STORING) : "memory");
         }
         if (k < n_mine) {
@@ -235,7 +239,7 @@ static __global__ void copy_by_tma(char *to, const char *from, uint64_t n_chunks
 #endif
 }
 
-/* Whether the last launch was accepted. */
+/* Checks whether the last launch was accepted. */
 static gyre_status launched(const char *kernel)
 {
     const cudaError_t error = cudaGetLastError();
@@ -244,7 +248,7 @@ static gyre_status launched(const char *kernel)
 
 extern "C" gyre_status bench_kernels_load(uint32_t arch)
 {
-    const void *const kernels[] = {(const void *)wait_at_gate,  (const void *)nothing,
+    const void *const kernels[] = {(const void *)wait_for_host, (const void *)nothing,
                                    (const void *)ping_pong,     (const void *)copy_lines,
                                    (const void *)scatter_lines, (const void *)copy_by_tma};
     struct cudaFuncAttributes attributes;
@@ -256,17 +260,16 @@ extern "C" gyre_status bench_kernels_load(uint32_t arch)
     return GYRE_SUCCESS;
 }
 
-extern "C" gyre_status bench_enqueue_gate(struct bench_board *board, gyre_stream stream)
+extern "C" gyre_status bench_enqueue_sync(struct bench_flag_page *flags, gyre_stream stream)
 {
-    wait_at_gate<<<1, 1, 0, (cudaStream_t)stream>>>(board);
-    return launched("the gate");
+    wait_for_host<<<1, 1, 0, (cudaStream_t)stream>>>(flags);
+    return launched("the sync kernel");
 }
 
-extern "C" gyre_status bench_enqueue_copy(void *to, const void *from, uint64_t n_bytes,
-                                          uint32_t n_blocks, gyre_stream stream)
+extern "C" gyre_status bench_enqueue_copy(const struct bench_copy *copy, gyre_stream stream)
 {
-    copy_lines<<<n_blocks, THREADS, 0, (cudaStream_t)stream>>>((uint4 *)to, (const uint4 *)from,
-                                                               n_bytes / sizeof(uint4));
+    copy_lines<<<copy->n_blocks, THREADS, 0, (cudaStream_t)stream>>>(
+        (uint4 *)copy->to, (const uint4 *)copy->from, copy->n_bytes / sizeof(uint4));
     return launched("a copy by SMs");
 }
 
@@ -277,12 +280,11 @@ extern "C" gyre_status bench_enqueue_scatter(const struct bench_scatter *scatter
     return launched("a scatter by SMs");
 }
 
-extern "C" gyre_status bench_enqueue_tma_copy(void *to, const void *from, uint64_t n_bytes,
-                                              uint32_t n_blocks, struct bench_board *board,
-                                              gyre_stream stream)
+extern "C" gyre_status bench_enqueue_tma_copy(const struct bench_copy *copy,
+                                              struct bench_flag_page *flags, gyre_stream stream)
 {
-    copy_by_tma<<<n_blocks, 1, TMA_BYTES, (cudaStream_t)stream>>>((char *)to, (const char *)from,
-                                                                  n_bytes / BENCH_TMA_BYTES, board);
+    copy_by_tma<<<copy->n_blocks, 1, TMA_BYTES, (cudaStream_t)stream>>>(
+        (char *)copy->to, (const char *)copy->from, copy->n_bytes / BENCH_TMA_BYTES, flags);
     return launched("a copy by TMA");
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The rig: GPUs with buffers, and a round of passes on all of them. A round is enqueued behind a
- * gate, so that neither the host's calls nor the GPUs' different starts are in its time.
+ * The rig: GPUs with buffers, and rounds of passes on all of them. A round is enqueued behind a
+ * sync kernel, so that its time contains neither the host's calls nor the different starts of the
+ * GPUs.
  */
 #include "bench/limits/limits_rig.h"
 
@@ -12,9 +13,9 @@
 #include <string.h>
 
 #define N_ROUNDS   3
-#define ROUND_US   8000.0 /* of passes that a round aims for */
+#define ROUND_US   8000.0 /* aimed at for the passes of a round */
 #define MIN_PASSES 1
-#define MAX_PASSES 100 /* enqueued at once: a stream takes about 1000 calls before one blocks */
+#define MAX_PASSES 100 /* enqueued at once; a stream takes about 1000 calls without blocking */
 
 gyre_status bench_rig_use(int gpu)
 {
@@ -71,7 +72,7 @@ static gyre_status open_all(struct bench_rig *rig)
         for (int k = 0; k < rig->n_gpus; k++)
             GYRE_TRY(open_path(rig, i, k));
     struct gyre_device *first = rig->gpus[0].device;
-    return first->ops->host_alloc(first, sizeof(*rig->board), (void **)&rig->board);
+    return first->ops->host_alloc(first, sizeof(*rig->flags), (void **)&rig->flags);
 }
 
 gyre_status bench_rig_open(uint64_t n_bytes, struct bench_rig *rig_out)
@@ -92,7 +93,7 @@ void bench_rig_close(struct bench_rig *rig)
         struct bench_rig_gpu *gpu = &rig->gpus[i];
         if (gpu->device == NULL)
             continue;
-        if (gpu->stream != NULL) /* what still runs uses the buffers of others */
+        if (gpu->stream != NULL) /* work that still runs uses the buffers of other GPUs */
             (void)gpu->device->ops->stream_synchronize(gpu->device, gpu->stream);
         if (gpu->begin != NULL)
             (void)cudaEventDestroy(gpu->begin);
@@ -103,8 +104,8 @@ void bench_rig_close(struct bench_rig *rig)
         struct bench_rig_gpu *gpu = &rig->gpus[i];
         if (gpu->device == NULL)
             continue;
-        if (i == 0 && rig->board != NULL)
-            (void)gpu->device->ops->host_free(gpu->device, rig->board);
+        if (i == 0 && rig->flags != NULL)
+            (void)gpu->device->ops->host_free(gpu->device, rig->flags);
         (void)gpu->device->ops->mem_free(gpu->device, gpu->from);
         (void)gpu->device->ops->mem_free(gpu->device, gpu->to);
         if (gpu->stream != NULL)
@@ -121,7 +122,7 @@ static uint64_t piece_bytes(const struct bench_rig *rig, int n_gpus)
     return rig->n_bytes / (uint64_t)n_gpus / 16 * 16;
 }
 
-/* That one GPU moves in one direction. */
+/* The bytes that one GPU moves in one direction. */
 static uint64_t pass_bytes(const struct bench_rig *rig, const struct bench_transfer *transfer)
 {
     if (transfer->path == BENCH_LIMITS_COPY)
@@ -145,35 +146,37 @@ static gyre_status enqueue_scatter(struct bench_rig *rig, const struct bench_tra
     return bench_enqueue_scatter(&scatter, (uint32_t)transfer->point, rig->gpus[number].stream);
 }
 
-/* One GPU's part of a pass; that GPU is the current one. */
+/* Enqueues one GPU's part of a pass. That GPU must be the current one. */
 static gyre_status enqueue_pass(struct bench_rig *rig, const struct bench_transfer *transfer,
                                 int number)
 {
     const struct bench_rig_gpu *gpu = &rig->gpus[number];
     const struct bench_rig_gpu *next = &rig->gpus[(number + 1) % transfer->n_gpus];
-    const uint64_t n_bytes = pass_bytes(rig, transfer);
+    const bool is_load = transfer->path == BENCH_LIMITS_LOAD;
+    const struct bench_copy copy = {
+        .to = is_load ? gpu->to : next->to,
+        .from = is_load ? next->from : gpu->from,
+        .n_bytes = pass_bytes(rig, transfer),
+        .n_blocks = (uint32_t)transfer->point,
+    };
     switch (transfer->path) {
     case BENCH_LIMITS_STORE:
-        return bench_enqueue_copy(next->to, gpu->from, n_bytes, (uint32_t)transfer->point,
-                                  gpu->stream);
     case BENCH_LIMITS_LOAD:
-        return bench_enqueue_copy(gpu->to, next->from, n_bytes, (uint32_t)transfer->point,
-                                  gpu->stream);
+        return bench_enqueue_copy(&copy, gpu->stream);
     case BENCH_LIMITS_STORE_ALL:
         return enqueue_scatter(rig, transfer, number);
     case BENCH_LIMITS_TMA_STORE:
-        return bench_enqueue_tma_copy(next->to, gpu->from, n_bytes, (uint32_t)transfer->point,
-                                      rig->board, gpu->stream);
+        return bench_enqueue_tma_copy(&copy, rig->flags, gpu->stream);
     default: /* COPY */
         GYRE_CUDA_TRY(
-            cudaMemcpyAsync(next->to, gpu->from, n_bytes, cudaMemcpyDefault, gpu->stream));
+            cudaMemcpyAsync(copy.to, copy.from, copy.n_bytes, cudaMemcpyDefault, gpu->stream));
         return GYRE_SUCCESS;
     }
 }
 
-gyre_status bench_rig_check_board(const struct bench_rig *rig, const char *what)
+gyre_status bench_rig_check_overdue(const struct bench_rig *rig, const char *what)
 {
-    if (gyre_load_acquire_u32(&rig->board->is_overdue) == 0)
+    if (gyre_load_acquire_u32(&rig->flags->is_overdue) == 0)
         return GYRE_SUCCESS;
     return gyre_fail(GYRE_ERROR_TIMEOUT,
                      "%s: a GPU waited over %.0f s and gave up: another GPU or the host is stuck",
@@ -186,7 +189,7 @@ static gyre_status enqueue_round(struct bench_rig *rig, const struct bench_trans
     for (int i = 0; i < transfer->n_gpus; i++) {
         struct bench_rig_gpu *gpu = &rig->gpus[i];
         GYRE_TRY(bench_rig_use(i));
-        GYRE_TRY(bench_enqueue_gate(rig->board, gpu->stream));
+        GYRE_TRY(bench_enqueue_sync(rig->flags, gpu->stream));
         GYRE_CUDA_TRY(cudaEventRecord(gpu->begin, gpu->stream));
         for (int pass = 0; pass < n_passes; pass++)
             GYRE_TRY(enqueue_pass(rig, transfer, i));
@@ -195,15 +198,15 @@ static gyre_status enqueue_round(struct bench_rig *rig, const struct bench_trans
     return GYRE_SUCCESS;
 }
 
-/* Of a pass, on the slowest GPU. */
+/* Times a round: the time of one pass on the slowest GPU. */
 static gyre_status time_round(struct bench_rig *rig, const struct bench_transfer *transfer,
                               int n_passes, double *us_out)
 {
     double longest_us = 0;
-    gyre_store_release_u32(&rig->board->is_overdue, 0);
-    gyre_store_release_u32(&rig->board->is_open, 0);
+    gyre_store_release_u32(&rig->flags->is_overdue, 0);
+    gyre_store_release_u32(&rig->flags->may_start, 0);
     const gyre_status status = enqueue_round(rig, transfer, n_passes);
-    gyre_store_release_u32(&rig->board->is_open, 1); /* after a failure, too */
+    gyre_store_release_u32(&rig->flags->may_start, 1); /* also after a failure */
     GYRE_TRY(status);
     for (int i = 0; i < transfer->n_gpus; i++) {
         float ms = 0;
@@ -212,43 +215,67 @@ static gyre_status time_round(struct bench_rig *rig, const struct bench_transfer
         if (ms * 1e3 > longest_us)
             longest_us = ms * 1e3;
     }
-    GYRE_TRY(bench_rig_check_board(rig, bench_limits_paths[transfer->path].words));
+    GYRE_TRY(bench_rig_check_overdue(rig, bench_limits_paths[transfer->path].description));
     *us_out = longest_us / n_passes;
     return GYRE_SUCCESS;
 }
 
-/* Does a GPU hold bytes of another one's pattern, from element `first` on? */
-static gyre_status check_bytes(const struct bench_rig *rig, int at, int of, uint64_t first,
-                               const void *buffer, uint64_t n_bytes)
+/* Bytes that arrived on one GPU from another. */
+struct arrival {
+    int at;
+    int from;
+    uint64_t first; /* element of the sender's pattern with which they begin */
+    const void *buffer;
+    uint64_t n_bytes;
+};
+
+static gyre_status check_bytes(const struct bench_rig *rig, const struct arrival *arrival)
 {
     const struct gyre_pattern pattern = pattern_of(rig);
+    const uint64_t n_words = arrival->n_bytes / sizeof(uint32_t);
     struct gyre_pattern_errors errors = {0};
-    GYRE_TRY(gyre_pattern_check_copy(rig->gpus[at].device, &pattern, (uint32_t)of, first,
-                                     n_bytes / sizeof(uint32_t), buffer, &errors));
+    GYRE_TRY(gyre_pattern_check_copy(rig->gpus[arrival->at].device, &pattern,
+                                     (uint32_t)arrival->from, arrival->first, n_words,
+                                     arrival->buffer, &errors));
     if (errors.n_wrong > 0)
         return gyre_fail(GYRE_ERROR_DEVICE,
                          "%llu of %llu words from GPU %d did not arrive on GPU %d",
-                         (unsigned long long)errors.n_wrong,
-                         (unsigned long long)(n_bytes / sizeof(uint32_t)), of, at);
+                         (unsigned long long)errors.n_wrong, (unsigned long long)n_words,
+                         arrival->from, arrival->at);
     return GYRE_SUCCESS;
 }
 
-static gyre_status check_arrival(struct bench_rig *rig, const struct bench_transfer *transfer)
+/* What GPU `at` should have got: a piece from each other GPU, or everything from one neighbour. */
+static gyre_status check_gpu(const struct bench_rig *rig, const struct bench_transfer *transfer,
+                             int at)
 {
     const int n = transfer->n_gpus;
+    const char *to = rig->gpus[at].to;
     const uint64_t n_piece = piece_bytes(rig, n);
-    for (int at = 0; at < n; at++) {
-        const char *to = rig->gpus[at].to;
-        if (transfer->path != BENCH_LIMITS_STORE_ALL) {
-            const int of = (at + (transfer->path == BENCH_LIMITS_LOAD ? 1 : n - 1)) % n;
-            GYRE_TRY(check_bytes(rig, at, of, 0, to, pass_bytes(rig, transfer)));
-            continue;
-        }
-        for (int of = 0; of < n; of++)
-            if (of != at)
-                GYRE_TRY(check_bytes(rig, at, of, n_piece * (uint64_t)at / sizeof(uint32_t),
-                                     to + n_piece * (uint64_t)of, n_piece));
+    if (transfer->path != BENCH_LIMITS_STORE_ALL) {
+        const bool is_load = transfer->path == BENCH_LIMITS_LOAD;
+        const struct arrival arrival = {.at = at,
+                                        .from = (at + (is_load ? 1 : n - 1)) % n,
+                                        .buffer = to,
+                                        .n_bytes = pass_bytes(rig, transfer)};
+        return check_bytes(rig, &arrival);
     }
+    for (int from = 0; from < n; from++) {
+        const struct arrival arrival = {.at = at,
+                                        .from = from,
+                                        .first = n_piece * (uint64_t)at / sizeof(uint32_t),
+                                        .buffer = to + n_piece * (uint64_t)from,
+                                        .n_bytes = n_piece};
+        if (from != at)
+            GYRE_TRY(check_bytes(rig, &arrival));
+    }
+    return GYRE_SUCCESS;
+}
+
+static gyre_status check_arrival(const struct bench_rig *rig, const struct bench_transfer *transfer)
+{
+    for (int at = 0; at < transfer->n_gpus; at++)
+        GYRE_TRY(check_gpu(rig, transfer, at));
     return GYRE_SUCCESS;
 }
 
@@ -258,7 +285,7 @@ gyre_status bench_rig_time(struct bench_rig *rig, const struct bench_transfer *t
     double us = 0, least_us = 0;
     for (int i = 0; i < transfer->n_gpus; i++)
         GYRE_TRY(gyre_device_cuda.zero(rig->gpus[i].device, rig->gpus[i].to, rig->n_bytes));
-    for (int warm = 0; warm < 2; warm++) /* the first pass of all fills TLBs */
+    for (int warm = 0; warm < 2; warm++) /* the very first pass fills TLBs */
         GYRE_TRY(time_round(rig, transfer, 1, &us));
     const int n_passes =
         (int)gyre_clamp_u32((uint64_t)(ROUND_US / (us > 1 ? us : 1)), MIN_PASSES, MAX_PASSES);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the figures of a machine mean, and their table for people.
+ * The table of the figures for people, and the ceilings that follow from them.
  */
 #include "bench/limits/limits.h"
 
@@ -12,14 +12,15 @@
 #define POINTS_blocks      \
     {                      \
         8, 16, 32, 64, 132 \
-    } /* 132: one on every SM of an H100 or H200 */
+    } /* 132 blocks: one on every SM of an H100 or H200 */
 #define POINTS_bytes                                    \
     {                                                   \
         1 << 20, 4 << 20, 16 << 20, 64 << 20, 512 << 20 \
     }
 
 const struct bench_limits_path_traits bench_limits_paths[BENCH_LIMITS_N_PATHS] = {
-#define PATH_ROW(id, name, unit, way, words) {#name, #unit, words, BENCH_WAY_##way, POINTS_##unit},
+#define PATH_ROW(id, name, unit, way, description) \
+    {#name, #unit, description, BENCH_WAY_##way, POINTS_##unit},
     BENCH_LIMITS_PATH_TABLE(PATH_ROW)
 #undef PATH_ROW
 };
@@ -75,14 +76,14 @@ static void print_ring(const struct bench_limits_ring *ring)
         if (strcmp(path->unit, unit) != 0)
             print_points(path);
         unit = path->unit;
-        printf("  %-52s", path->words);
+        printf("  %-52s", path->description);
         for (int point = 0; point < BENCH_LIMITS_N_POINTS; point++)
             print_gbytes_per_s(ring->gbytes_per_s[i][point]);
         printf("\n");
     }
 }
 
-/* A line a ceiling, a column a ring, the smallest first. */
+/* A line for each ceiling and a column for each ring, the smallest first. */
 static void print_ceilings(const struct bench_limits *limits)
 {
     if (limits->n_rings == 0)
@@ -99,10 +100,10 @@ static void print_ceilings(const struct bench_limits *limits)
     }
 }
 
-static void print_figure(const char *words, double value, const char *unit)
+static void print_figure(const char *description, double value, const char *unit)
 {
     if (value > 0)
-        printf("  %-52s %8.2f %s\n", words, value, unit);
+        printf("  %-52s %8.2f %s\n", description, value, unit);
 }
 
 void bench_limits_print(const struct bench_limits *limits)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CSV: one line a size and half (out of place, in place), plain numbers, no spaces.
+ * CSV: one line for each size out of place and one in place, with plain numbers and no blanks.
  */
 #include "bench/report/output.h"
 

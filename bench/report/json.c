@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The JSON report (schema: bench/report/report.schema.json). The file is replaced as a whole after
- * every row, so it is valid whenever it is read. Of the environment only an allow-list is reported.
+ * The JSON report, whose schema is bench/report/report.schema.json. The whole file is replaced
+ * after every row, so it is valid whenever it is read. Only an allow-list of environment variables
+ * is reported.
  */
 #include "bench/report/output.h"
 
@@ -23,7 +24,7 @@ bool bench_is_secret(const char *variable)
     char name[128];
     const size_t n_name = strcspn(variable, "=");
     if (n_name >= sizeof(name))
-        return true; /* nobody looks so far */
+        return true; /* the name is too long to be checked */
     for (size_t i = 0; i < n_name; i++)
         name[i] = (char)toupper((unsigned char)variable[i]);
     name[n_name] = '\0';
@@ -41,7 +42,7 @@ bool bench_is_secret(const char *variable)
 #include <stdlib.h>
 #include <time.h>
 
-/* A report of this project's benches is below 100 KB; each row adds about 2 KB. */
+/* A report of this project's benches has less than 100 KB; each row adds about 2 KB. */
 #define MAX_FILE_BYTES ((size_t)64 << 20)
 
 extern char **environ;
@@ -106,7 +107,7 @@ static void add_places(struct json_object *root, const struct bench_setting *set
         add_int(entry, "pid", place->pid);
         add_int(entry, "device", place->device);
         add_text(entry, "pci", place->pci);
-        add_text(entry, "words", place->words);
+        add_text(entry, "words", place->device_text);
         json_object_array_add(list, entry);
     }
 }
@@ -140,7 +141,7 @@ gyre_status bench_json_open(const struct bench_setting *setting, struct bench_js
 {
     struct bench_json *json = calloc(1, sizeof(*json));
     if (json == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "JSON report");
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for JSON report");
     int library = 0;
     (void)gyre_get_version(&library);
     snprintf(json->gyre_version, sizeof(json->gyre_version), "%d.%d.%d", library / 10000,
@@ -191,7 +192,7 @@ static void add_timing(struct json_object *row, const char *key, const struct be
     add_number(us, "max", timing->us.max);
 }
 
-/* Where nobody knows it, it stands there as null. */
+/* Writes a number, or null if it is unknown. */
 static void add_known(struct json_object *object, const char *key, int64_t number)
 {
     if (number > 0)
@@ -212,7 +213,7 @@ static void add_versions(struct json_object *row, const struct bench_json *json)
 {
     const struct bench_setting *setting = json->setting;
     struct json_object *versions = add_object(row, "versions");
-    char reference[64]; /* the name and the number; the rest is how it runs */
+    char reference[64]; /* the engine's name and version, without its mode */
     snprintf(reference, sizeof(reference), "%.*s", (int)strcspn(setting->reference, ","),
              setting->reference);
     add_text(versions, "gyre", json->gyre_version);
@@ -221,8 +222,8 @@ static void add_versions(struct json_object *row, const struct bench_json *json)
     add_version(versions, "cuda_runtime", setting->machine->cuda_runtime);
 }
 
-/* Each block of gyre's has a multiprocessor to itself while there are enough of them. How many NCCL
- * takes is something that its interface does not tell. */
+/* Each of gyre's blocks has a multiprocessor to itself while there are enough of them. NCCL's
+ * interface does not tell how many multiprocessors NCCL uses. */
 static void add_sms(struct json_object *row, const struct bench_setting *setting,
                     const struct gyre_plan_summary *plan)
 {

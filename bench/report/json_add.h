@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * json-c in fewer words, for the files that write JSON. Only where the build has json-c.
+ * Short names for the calls of json-c that the writers of JSON need, and reading and writing whole
+ * files. Only builds with json-c include this header.
  */
 #ifndef GYRE_BENCH_JSON_ADD_H
 #define GYRE_BENCH_JSON_ADD_H
@@ -53,12 +54,13 @@ static inline void add_time(struct json_object *object, const char *key)
     add_text(object, key, text);
 }
 
-/** bench_json_write - a whole new file takes the place of the old one, so that no reader ever sees
- * half of it. Errors: as gyre_file_replace. */
+/** bench_json_write - write a new file and put it in the place of the old one, so that no reader
+ * ever sees a half-written file. Errors: as gyre_file_replace(). */
 gyre_status bench_json_write(struct json_object *root, const char *path);
 
-/** bench_json_read - the value in a file, to be released with json_object_put.
- * Errors: as gyre_file_read; INVALID_ARGUMENT for what is not JSON. All name the path. */
+/** bench_json_read - read the value in a file. Release it with json_object_put().
+ * Errors: as gyre_file_read(), and INVALID_ARGUMENT if the file is not JSON. All errors name the
+ * path. */
 gyre_status bench_json_read(const char *path, struct json_object **root_out);
 
 #endif

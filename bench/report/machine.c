@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CUDA's versions by its runtime, clocks by NVML; without CUDA there is nothing to know.
+ * Versions from the CUDA runtime and clocks from NVML. Without CUDA all values are unknown.
  */
 #include "bench/report/machine.h"
 
@@ -65,8 +65,10 @@ gyre_status bench_machine_clocks(struct bench_rank *rank, const struct bench_mac
     if (machine->clocks != NULL &&
         gyre_nvml_clocks_read(machine->clocks, &mine.sm_mhz, &mine.memory_mhz) != GYRE_SUCCESS)
         mine = (struct bench_clocks){0, 0};
-    double slowest[] = {-(double)mine.sm_mhz, -(double)mine.memory_mhz}; /* the largest is it */
-    GYRE_TRY(bench_longest(rank, slowest, 2));
+    double slowest[] = {
+        -(double)mine.sm_mhz,
+        -(double)mine.memory_mhz}; /* the maximum of the negated clocks is the lowest clock */
+    GYRE_TRY(bench_max_over_ranks(rank, slowest, 2));
     *clocks_out = (struct bench_clocks){(unsigned)-slowest[0], (unsigned)-slowest[1]};
     return GYRE_SUCCESS;
 }

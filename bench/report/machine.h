@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What reports tell about the rank's GPU: its multiprocessors, its clocks by NVML, and the versions
- * of CUDA. On host memory, and where nobody can tell, everything is unknown.
+ * The state of a rank's GPU for reports: its multiprocessors, its clocks (from NVML) and the
+ * versions of CUDA. For ranks on host memory, and where NVML is missing, the values are unknown.
  */
 #ifndef GYRE_BENCH_MACHINE_H
 #define GYRE_BENCH_MACHINE_H
@@ -12,8 +12,8 @@ struct gyre_nvml_clocks;
 
 struct bench_machine {
     unsigned n_sms;        /* 0 = no GPU */
-    char cuda_driver[16];  /* the newest CUDA that the driver can do, "13.0"; "" = unknown */
-    char cuda_runtime[16]; /* that is linked in */
+    char cuda_driver[16];  /* the newest CUDA that the driver supports, as "13.0"; "" = unknown */
+    char cuda_runtime[16]; /* of the runtime that is linked in */
     struct gyre_nvml_clocks *clocks; /* NULL = unknown */
 };
 
@@ -22,12 +22,14 @@ struct bench_clocks {
     unsigned memory_mhz;
 };
 
-/** bench_machine_open - what is not known is left out, without an error. */
+/** bench_machine_open / close - find out what does not change during a run. Values that cannot be
+ * found stay unknown, without an error. */
 void bench_machine_open(const struct bench_rank *rank, struct bench_machine *machine_out);
 void bench_machine_close(struct bench_machine *machine);
 
-/** bench_machine_clocks - now, the lowest over the ranks: the slowest GPU sets the pace. Unknown if
- * it is for any rank. Collective; the result is the same on all ranks. */
+/** bench_machine_clocks - read the current clocks and take the lowest over the ranks, because the
+ * slowest GPU sets the pace. The clocks are unknown if they are unknown on any rank. Collective;
+ * all ranks get the same result. */
 gyre_status bench_machine_clocks(struct bench_rank *rank, const struct bench_machine *machine,
                                  struct bench_clocks *clocks_out);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The text table. Header, columns and footer are those of nccl-tests, byte for byte, because
- * scripts parse them; more columns appear only with --compare, --limits and -S, and with -C on GPUs
- * a line of the footer.
+ * The text table. Its header, columns and footer are those of nccl-tests, byte for byte, because
+ * scripts parse them. Only --compare, --limits and -S add columns, and -C on GPUs adds a line to
+ * the footer.
  */
 #include "bench/report/output.h"
 
@@ -21,7 +21,7 @@ struct bench_output {
 
 #define TIME_FORMAT "%Y-%m-%d %H:%M:%S"
 
-/* At most `width` characters where that is possible: as many decimals as fit, up to two. */
+/* Prints a number in at most `width` characters where that is possible, with up to two decimals. */
 static void print_figure(double value, int width)
 {
     int n_digits = 0;
@@ -69,7 +69,7 @@ static void print_settings(const struct bench_setting *setting)
     for (int i = 0; i < setting->n_ranks; i++) {
         const struct bench_place *place = &setting->places[i];
         printf("#  Rank %2d Group %2d Pid %6d on %10s device %2d [%s] %s\n", place->rank, 0,
-               place->pid, place->host, place->device, place->pci, place->words);
+               place->pid, place->host, place->device, place->pci, place->device_text);
     }
     if (setting->reference[0] != '\0')
         printf("# Comparing with %s\n", setting->reference);
@@ -92,7 +92,7 @@ static void print_columns(const struct bench_setting *setting)
         "# %10s  %12s  %8s  %6s  %6s           out-of-place                       in-place       "
         "   ",
         "", "", "", "", "");
-    if (has_limit) /* after the time stamp's column and its blank */
+    if (has_limit) /* this comes after the column of the time stamp and a blank */
         printf("%*s  %% of limit", width, "");
     if (compares)
         printf("  median of %d rounds", options->n_rounds);
@@ -118,7 +118,7 @@ gyre_status bench_output_open(const struct bench_setting *setting, struct bench_
 {
     struct bench_output *output = calloc(1, sizeof(*output));
     if (output == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "output");
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for output");
     output->setting = setting;
     gyre_status status = GYRE_SUCCESS;
     if (setting->options->json_path != NULL)
@@ -203,7 +203,8 @@ gyre_status bench_output_close(struct bench_output *output, const struct bench_s
         printf("# %-20s : %.2f us, a call takes %.2f us more\n", "Empty launch", summary->launch_us,
                summary->time_us - summary->launch_us);
     printf("#\n# Collective test concluded: %s\n#\n", output->setting->kind->name);
-    gyre_status status = bench_streams_flush(); /* who interrupted mpirun kills soon after */
+    gyre_status status =
+        bench_streams_flush(); /* whoever interrupted mpirun kills this process soon after */
     const gyre_status closed = bench_json_close(output->json, summary);
     status = status != GYRE_SUCCESS ? status : closed;
     if (output->csv != NULL && fclose(output->csv) != 0 && status == GYRE_SUCCESS)

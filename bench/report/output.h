@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What rank 0 writes: the text table (nccl-tests' header, columns and footer), CSV and JSON. All
- * three read the same rows. CSV and JSON are complete after every row, so whatever ends the run
- * leaves valid files.
+ * The outputs of rank 0: the text table (with nccl-tests' header, columns and footer), CSV and
+ * JSON. All three are written from the same rows. The CSV and JSON files are complete after every
+ * row, so they are valid however the run ends.
  */
 #ifndef GYRE_BENCH_OUTPUT_H
 #define GYRE_BENCH_OUTPUT_H
 
-#include "bench/engines/compare.h"
-#include "bench/report/machine.h"
-#include "bench/limits/limits.h"
 #include "bench/driver/measure.h"
+#include "bench/engines/compare.h"
+#include "bench/limits/limits.h"
+#include "bench/report/machine.h"
 #include "core/plan/plan.h"
 
 #include <stdio.h>
 
-/* Where one rank runs. Exchanged between ranks: fixed size, NUL-terminated texts. */
+/* Where one rank runs. The ranks gather these, so all texts have a fixed size and end with NUL. */
 struct bench_place {
     int rank;
     int pid;
     int device;
     char host[64];
     char pci[24];
-    char words[64]; /* the device, for people */
+    char device_text[64]; /* description of the device for people */
 };
 
-/* What stays the same over the run. */
+/* What stays the same during the run. */
 struct bench_setting {
     const struct bench_options *options;
     const struct bench_kind *kind;
@@ -34,9 +34,9 @@ struct bench_setting {
     int n_ranks;
     const struct bench_place *places; /* by rank */
     const char *device;               /* "host", "cuda" */
-    const char *reference; /* "" or the reference engine's name and version, and how it runs */
+    const char *reference;            /* name, version and mode of the compared engine; "" = none */
     const struct bench_machine *machine;
-    struct bench_limit limit; /* of --limits; rank 0 only */
+    struct bench_limit limit; /* of --limits; set on rank 0 only */
 };
 
 struct bench_row {
@@ -44,18 +44,18 @@ struct bench_row {
     struct bench_timing out_of_place;
     struct bench_timing in_place;
     struct bench_comparison comparison;
-    struct bench_comparison comparison_in_place; /* of references on the stream */
-    struct gyre_plan_summary plan;               /* of the calls out of place */
-    struct bench_clocks clocks; /* after the row's last call; unknown without --json */
+    struct bench_comparison comparison_in_place; /* of engines that run on the stream */
+    struct gyre_plan_summary plan;               /* the plan of the calls out of place */
+    struct bench_clocks clocks; /* after the last call of the row; unknown without --json */
     int cycle;
 };
 
 struct bench_summary {
     int64_t n_wrong;
-    double busbw;       /* mean over rows, both halves */
-    double time_us;     /* likewise */
-    double launch_us;   /* likewise; 0 = not known */
-    double least_busbw; /* NCCL_TESTS_MIN_BW, or -1 */
+    double busbw;       /* mean over all rows, in place and out of place */
+    double time_us;     /* mean over the same */
+    double launch_us;   /* mean over the same; 0 = not measured */
+    double least_busbw; /* NCCL_TESTS_MIN_BW; -1 = not set */
     bool is_interrupted;
     bool has_failed; /* an error ended the run */
 };
@@ -63,12 +63,13 @@ struct bench_summary {
 struct bench_output;
 
 /** bench_output_open - open the files and print the header. Errors: SYSTEM (a file cannot be
- * written), UNSUPPORTED (JSON not built in). */
+ * written), UNSUPPORTED (this build has no JSON). */
 gyre_status bench_output_open(const struct bench_setting *setting,
                               struct bench_output **output_out);
 gyre_status bench_output_row(struct bench_output *output, const struct bench_row *row);
 
-/** bench_output_close - the footer; frees. NULL does nothing. */
+/** bench_output_close - print the footer, close the files and free the output. NULL does nothing.
+ */
 gyre_status bench_output_close(struct bench_output *output, const struct bench_summary *summary);
 
 /* ---- the file formats ------------------------------------------------------------------- */
@@ -78,16 +79,16 @@ void bench_csv_row(FILE *file, const struct bench_row *row);
 
 struct bench_json;
 
-/** bench_json_open - UNSUPPORTED where the build has no json-c. */
+/** bench_json_open - start a report. Errors: UNSUPPORTED if the build has no json-c. */
 gyre_status bench_json_open(const struct bench_setting *setting, struct bench_json **json_out);
-/** bench_json_row - add a row and write the file anew (a new file takes the old one's place). */
+/** bench_json_row - add a row and write the file again; the new file replaces the old one. */
 gyre_status bench_json_row(struct bench_json *json, const struct bench_row *row);
 gyre_status bench_json_close(struct bench_json *json, const struct bench_summary *summary);
 
-/** bench_is_reported - may this environment variable ("NAME=value") stand in a report? Only names
- * of an allow-list. Pure. */
+/** bench_is_reported - may this environment variable ("NAME=value") appear in a report? Only the
+ * names of an allow-list may. Pure. */
 bool bench_is_reported(const char *variable);
-/** bench_is_secret - is its value to be hidden? Pure. */
+/** bench_is_secret - must the value of this variable be hidden? Pure. */
 bool bench_is_secret(const char *variable);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Gauss-Newton with damping (Levenberg 1944, Marquardt 1963) over logarithms of constants. The
- * model is the simulator itself, so derivatives are differences; rows that are far off (a scheduler
- * tick, a neighbour) weigh less (Huber's weights).
+ * Gauss-Newton with damping (Levenberg 1944, Marquardt 1963) over the logarithms of the constants.
+ * The model is the simulator itself, so derivatives are differences of simulations. Rows that are
+ * far off, because of a scheduler tick or a neighbour, get less weight (Huber's weights).
  */
 #include "bench/tools/fit.h"
 
@@ -15,19 +15,19 @@
 #define MAX_CONSTANTS  20
 #define MAX_ITERATIONS 40
 #define MAX_MODELS     128
-#define STEP           0.01 /* of a logarithm, for derivatives */
-#define FAR            0.3  /* rows further off than this weigh less */
-#define PRIOR          1e-3 /* weight of staying, against rows' weight of 1 */
-#define MOST           7.0  /* of a logarithm: a constant moves by at most a factor of 1100 */
-#define ENOUGH         1e-6 /* relative gain that is none */
+#define STEP           0.01 /* change of a logarithm for derivatives */
+#define FAR            0.3  /* rows with a larger error get less weight */
+#define PRIOR          1e-3 /* weight of staying near the start; a row has weight 1 */
+#define MOST           7.0  /* of a logarithm: a constant changes by at most a factor of 1100 */
+#define ENOUGH         1e-6 /* relative gain below which the fit ends */
 
-/* One logarithm, for one constant or for several that are tied together. */
+/* One logarithm that is fitted, for one constant or for several that are tied together. */
 struct constant {
     size_t offsets[GYRE_N_LINKS];
     int n_offsets;
 };
 
-/* A simulator, and what it is of. */
+/* A simulator and its case. */
 struct model {
     enum gyre_collective coll;
     const struct gyre_algorithm *algorithm;
@@ -44,7 +44,7 @@ struct fit {
     struct constant constants[MAX_CONSTANTS];
     int n_constants;
     struct gyre_cost start;
-    double matrix[MAX_CONSTANTS][MAX_CONSTANTS + 1]; /* normal equations and right side */
+    double matrix[MAX_CONSTANTS][MAX_CONSTANTS + 1]; /* normal equations and their right side */
     double *slopes;                                  /* by row and constant */
     double *errors;                                  /* by row: log(predicted / measured) */
 };
@@ -54,7 +54,7 @@ static double *field_of(struct gyre_cost *cost, size_t offset)
     return (double *)(void *)((char *)cost + offset);
 }
 
-/* ---- which constants ---------------------------------------------------------------------- */
+/* ---- the constants ----------------------------------------------------------------------- */
 
 static void add_constant(struct fit *fit, size_t offset, size_t tied_offset)
 {
@@ -62,14 +62,15 @@ static void add_constant(struct fit *fit, size_t offset, size_t tied_offset)
     constant->offsets[constant->n_offsets++] = offset;
     if (tied_offset != offset)
         constant->offsets[constant->n_offsets++] = tied_offset;
-    for (int i = 0; i < constant->n_offsets; i++) /* a logarithm needs something to start from */
+    for (int i = 0; i < constant->n_offsets;
+         i++) /* a logarithm needs a positive value to start from */
         if (*field_of(&fit->start, constant->offsets[i]) <= 0)
             *field_of(&fit->start, constant->offsets[i]) = 100;
 }
 
 #define OFFSET(field) offsetof(struct gyre_cost, field)
 
-/* Array members at a run-time index. */
+/* offsetof() for members of arrays, at an index that is known at run time only. */
 static size_t hop_offset(int proto, int link)
 {
     return OFFSET(hop_ns) + ((size_t)proto * GYRE_N_LINKS + (size_t)link) * sizeof(double);
@@ -91,7 +92,7 @@ static void choose_constants(struct fit *fit)
             continue;
         const size_t step = OFFSET(step_ns) + (size_t)proto * sizeof(double);
         add_constant(fit, step, step);
-        /* Credit comes back the way data goes. */
+        /* Credit travels on the same links as data. */
         if (has_host)
             add_constant(fit, hop_offset(proto, GYRE_LINK_HOST),
                          proto == GYRE_PROTO_SIMPLE ? OFFSET(credit_ns)
@@ -124,7 +125,7 @@ static struct gyre_cost cost_at(const struct fit *fit, const double *moves)
 
 /* ---- the model ---------------------------------------------------------------------------- */
 
-/* The row's simulator; opened by the first row that needs it. */
+/* The simulator of a row. The first row that needs it opens it. */
 static gyre_status find_model(struct fit *fit, const struct bench_fit_row *row,
                               struct gyre_simulator **simulator_out)
 {
@@ -136,8 +137,8 @@ static gyre_status find_model(struct fit *fit, const struct bench_fit_row *row,
             fit->models[i].n_ranks != n_ranks))
         i++;
     if (i == MAX_MODELS)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "over %d kinds of calls to fit to",
-                         MAX_MODELS);
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "the measurements have more than %d kinds of calls", MAX_MODELS);
     if (i == fit->n_models) {
         const struct gyre_shape shape = {
             .coll = row->coll, .n_ranks = (uint16_t)n_ranks, .grouping = facts->grouping};
@@ -176,7 +177,7 @@ static double weight_of(double error)
     return fabs(error) <= FAR ? 1 : FAR / fabs(error);
 }
 
-/* Errors of all rows at these constants, and their weighted sum of squares. */
+/* Computes the errors of all rows with these constants, and their weighted sum of squares. */
 static gyre_status evaluate(struct fit *fit, const double *moves, double *errors, double *sum_out)
 {
     const struct gyre_cost cost = cost_at(fit, moves);
@@ -230,7 +231,7 @@ static void make_equations(struct fit *fit, const double *moves, double damping)
     }
 }
 
-/* Elimination; the matrix is positive definite, so no row need be exchanged. */
+/* Gaussian elimination. The matrix is positive definite, so no rows need be swapped. */
 static void solve(struct fit *fit, double *change)
 {
     const int n = fit->n_constants;
@@ -255,7 +256,7 @@ static void move(const struct fit *fit, const double *from, const double *change
         to[i] = fmax(-MOST, fmin(MOST, from[i] + change[i]));
 }
 
-/* Descend until nothing is gained. @moves: in and out. */
+/* Iterates until nothing is gained. @moves: in and out. */
 static gyre_status descend(struct fit *fit, double *moves, double *other_errors, int *n_out)
 {
     double damping = 1e-2, sum;
@@ -300,7 +301,7 @@ static gyre_status run(struct fit *fit, struct gyre_cost *cost, struct bench_fit
     double moves[MAX_CONSTANTS] = {0}, sum;
     double *other_errors = calloc(fit->n_rows, sizeof(*other_errors));
     if (other_errors == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%zu rows", fit->n_rows);
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %zu rows", fit->n_rows);
     gyre_status status = evaluate(fit, moves, fit->errors, &sum);
     result->before = mean_error(fit);
     if (status == GYRE_SUCCESS)
@@ -321,16 +322,17 @@ gyre_status bench_fit(const struct gyre_tuner_facts *facts, struct bench_fit_row
     struct fit *fit = calloc(1, sizeof(*fit));
     gyre_status status = GYRE_ERROR_OUT_OF_MEMORY;
     if (fit == NULL)
-        return gyre_fail(status, "a fit of %zu rows", n_rows);
+        return gyre_fail(status, "no memory for a fit of %zu rows", n_rows);
     *fit = (struct fit){.facts = facts, .rows = rows, .n_rows = n_rows, .start = *cost};
     choose_constants(fit);
     fit->slopes = calloc(n_rows + 1, MAX_CONSTANTS * sizeof(*fit->slopes));
     fit->errors = calloc(n_rows + 1, sizeof(*fit->errors));
     if (fit->slopes == NULL || fit->errors == NULL)
-        status = gyre_fail(status, "a fit of %zu rows", n_rows);
+        status = gyre_fail(status, "no memory for a fit of %zu rows", n_rows);
     else if (n_rows < (size_t)fit->n_constants)
-        status = gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%zu measurements for %d constants", n_rows,
-                           fit->n_constants);
+        status =
+            gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%zu measurements for %d constants are too few",
+                      n_rows, fit->n_constants);
     else
         status = run(fit, cost, fit_out);
     for (int i = 0; i < fit->n_models; i++)

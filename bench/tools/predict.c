@@ -1,28 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * --predict: is the model right, and is the tuner? A line a size; a summary.
+ * --predict shows whether the simulator is right, and whether the tuner is. It prints a line for
+ * each size, and a summary.
  */
-#include "bench/tools/choices.h"
+#include "bench/tools/predict.h"
+
 #include "bench/driver/measure.h"
+#include "bench/tools/trials.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-struct tally {
+struct summary {
     int n_sizes;
-    double log_sum;    /* of |log(predicted / measured)| */
-    double worst_loss; /* of the tuner against the best forced choice */
+    double log_sum;    /* sum of |log(predicted / measured)| */
+    double worst_loss; /* largest loss of the tuner's choice against the fastest choice */
     size_t worst_bytes;
-    int n_losses; /* sizes with more than the limit */
+    int n_losses; /* sizes with a loss of more than MOST_LOSS */
 };
 
-/* The tuner may lose this much to the best choice. */
+/* A loss up to this does not count. */
 #define MOST_LOSS 0.05
-/* Choices that twice look so many times as slow as the fastest are hardly the best. */
+/* A choice that is this many times as slow as the fastest in its first calls is not measured
+ * further. */
 #define MOST_SLOWNESS 3.0
 
-static void print_head(const struct bench_rank *rank)
+static void print_header(const struct bench_rank *rank)
 {
     const struct gyre_tuner_facts *facts = gyre_plan_facts(rank->comm);
     printf("# %s, %d ranks on %u hosts; constants: %s; choices by %s\n",
@@ -49,8 +53,9 @@ static void print_line(const struct bench_case *what, const struct bench_trial *
     fflush(stdout);
 }
 
-/* The fastest of a size's trials, which begin with the tuner's; another than that if there is. */
-static const struct bench_trial *find_rival(const struct bench_trial *trials, int n_trials)
+/* The fastest trial of a size other than the tuner's own choice, which is the first trial. If there
+ * is no other trial, the tuner's. */
+static const struct bench_trial *find_fastest(const struct bench_trial *trials, int n_trials)
 {
     const struct bench_trial *best = &trials[n_trials > 1];
     for (int i = 1; i < n_trials; i++)
@@ -59,31 +64,33 @@ static const struct bench_trial *find_rival(const struct bench_trial *trials, in
     return best;
 }
 
-/* The fastest of many looks faster than it is, so it meets the tuner's choice once more: what this
- * second pass measures is what is reported. @duels_out: pairs. */
-static void pair_up(const struct bench_trials *trials, struct bench_trials *duels_out)
+/* The fastest of many trials looks faster than it is, because it was picked for its low time.
+ * Therefore it is timed once more beside the tuner's choice, and only this second measurement is
+ * reported.
+ * @pairs_out: for each size the tuner's trial and the fastest other one. */
+static void pair_with_fastest(const struct bench_trials *trials, struct bench_trials *pairs_out)
 {
     for (int i = 0, next; i < trials->n_trials; i = next) {
         for (next = i + 1; next < trials->n_trials && !trials->trials[next].is_tuned; next++)
             ;
-        duels_out->trials[duels_out->n_trials++] = trials->trials[i];
-        duels_out->trials[duels_out->n_trials++] = *find_rival(&trials->trials[i], next - i);
+        pairs_out->trials[pairs_out->n_trials++] = trials->trials[i];
+        pairs_out->trials[pairs_out->n_trials++] = *find_fastest(&trials->trials[i], next - i);
     }
 }
 
-static void take_duel(const struct bench_rank *rank, const struct bench_trial *duel,
-                      struct tally *tally)
+static void add_pair(const struct bench_rank *rank, const struct bench_trial *pair,
+                     struct summary *summary)
 {
-    const struct bench_trial *tuned = &duel[0], *rival = &duel[1];
-    const struct bench_trial *best = rival->us < tuned->us ? rival : tuned;
+    const struct bench_trial *tuned = &pair[0], *fastest = &pair[1];
+    const struct bench_trial *best = fastest->us < tuned->us ? fastest : tuned;
     const double loss = best->us > 0 ? tuned->us / best->us - 1 : 0;
-    tally->n_sizes++;
+    summary->n_sizes++;
     if (tuned->predicted_us > 0 && tuned->us > 0)
-        tally->log_sum += fabs(log(tuned->predicted_us / tuned->us));
-    tally->n_losses += loss > MOST_LOSS;
-    if (loss > tally->worst_loss) {
-        tally->worst_loss = loss;
-        tally->worst_bytes = tuned->what.n_bytes;
+        summary->log_sum += fabs(log(tuned->predicted_us / tuned->us));
+    summary->n_losses += loss > MOST_LOSS;
+    if (loss > summary->worst_loss) {
+        summary->worst_loss = loss;
+        summary->worst_bytes = tuned->what.n_bytes;
     }
     if (rank->member.rank == 0)
         print_line(&tuned->what, tuned, best, loss);
@@ -94,9 +101,12 @@ static gyre_status list_trials(const struct bench_rank *rank, struct bench_trial
     const struct bench_options *options = rank->options;
     size_t n_bytes = options->min_bytes;
     while (n_bytes <= options->max_bytes) {
-        const struct bench_case what =
-            bench_case_of(rank->kind->coll, rank->member.n_ranks, n_bytes,
-                          (gyre_dtype)options->dtype, (gyre_op)options->op, options->root);
+        const struct bench_case wanted = {.coll = rank->kind->coll,
+                                          .n_bytes = n_bytes,
+                                          .dtype = (gyre_dtype)options->dtype,
+                                          .op = (gyre_op)options->op,
+                                          .root = options->root};
+        const struct bench_case what = bench_case_of(&wanted, rank->member.n_ranks);
         if (what.count > 0)
             GYRE_TRY(bench_add_trials(rank, &what, trials));
         n_bytes = bench_options_next_bytes(options, n_bytes);
@@ -108,32 +118,35 @@ static gyre_status check_options(const struct bench_rank *rank)
 {
     const struct bench_options *options = rank->options;
     if (rank->kind->coll == GYRE_COLL_SEND_RECV)
-        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "--predict: point to point has one way only");
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                         "--predict: there is only one way to carry out point to point");
     if (options->dtype == BENCH_ALL || options->op == BENCH_ALL || options->root == BENCH_ALL)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--predict takes one of -d, -o and -r");
+        return gyre_fail(
+            GYRE_ERROR_INVALID_ARGUMENT,
+            "--predict takes one type, one operation and one root: -d, -o and -r cannot be all");
     return GYRE_SUCCESS;
 }
 
-static void print_tally(const struct tally *tally)
+static void print_summary(const struct summary *summary)
 {
-    if (tally->n_sizes == 0)
+    if (summary->n_sizes == 0)
         return;
     printf("# predicted and measured differ by a factor of %.2f (geometric mean)\n",
-           exp(tally->log_sum / tally->n_sizes));
+           exp(summary->log_sum / summary->n_sizes));
     printf(
         "# the tuner loses over %.0f%% to the best choice at %d of %d sizes, at most %.1f%% (%zu "
         "B)\n",
-        MOST_LOSS * 100, tally->n_losses, tally->n_sizes, tally->worst_loss * 100,
-        tally->worst_bytes);
+        MOST_LOSS * 100, summary->n_losses, summary->n_sizes, summary->worst_loss * 100,
+        summary->worst_bytes);
 }
 
 gyre_status bench_predict(struct bench_rank *rank)
 {
-    struct tally tally = {0};
+    struct summary summary = {0};
     struct bench_trials *trials = calloc(1, sizeof(*trials));
-    struct bench_trials *duels = calloc(1, sizeof(*duels));
-    gyre_status status = trials == NULL || duels == NULL
-                             ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "trials")
+    struct bench_trials *pairs = calloc(1, sizeof(*pairs));
+    gyre_status status = trials == NULL || pairs == NULL
+                             ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for trials")
                              : check_options(rank);
     if (status == GYRE_SUCCESS) {
         trials->most_slowness = MOST_SLOWNESS;
@@ -141,18 +154,18 @@ gyre_status bench_predict(struct bench_rank *rank)
     }
     status = bench_rank_agree(rank, status);
     if (status == GYRE_SUCCESS && rank->member.rank == 0)
-        print_head(rank);
+        print_header(rank);
     if (status == GYRE_SUCCESS)
         status = bench_time_trials(rank, trials);
     if (status == GYRE_SUCCESS) {
-        pair_up(trials, duels);
-        status = bench_time_trials(rank, duels);
+        pair_with_fastest(trials, pairs);
+        status = bench_time_trials(rank, pairs);
     }
-    for (int i = 0; status == GYRE_SUCCESS && i + 1 < duels->n_trials; i += 2)
-        take_duel(rank, &duels->trials[i], &tally);
+    for (int i = 0; status == GYRE_SUCCESS && i + 1 < pairs->n_trials; i += 2)
+        add_pair(rank, &pairs->trials[i], &summary);
     if (status == GYRE_SUCCESS && rank->member.rank == 0)
-        print_tally(&tally);
-    free(duels);
+        print_summary(&summary);
+    free(pairs);
     free(trials);
     return status;
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From options to a table of predictions. Protocol, channels and tile come from the tuner's tables,
- * as in a communicator of that size, unless they are given.
+ * From the options to a table of predictions. Values that are not given come from the tuner's
+ * tables, as in a communicator of that size.
  */
 #include "bench/tools/schedule_predict.h"
 
 #include "algorithms/simulate.h"
 #include "bench/driver/options.h"
+#include "bench/report/bus_factor.h"
 #include "core/base/util.h"
 #include "core/plan/plan.h"
 
@@ -17,9 +18,9 @@
 #define MAX_ALGORITHMS 16
 #define SIZE_FACTOR    4
 
-/* Everything that stays the same from size to size. */
+/* Everything that stays the same for all sizes. */
 struct table {
-    const struct predict_request *request;
+    const struct bench_schedule_request *request;
     struct gyre_cost cost;
     struct gyre_tuner_facts facts;
     struct gyre_filter filter;
@@ -28,7 +29,7 @@ struct table {
     int n_algorithms;
 };
 
-/* One answer. */
+/* The prediction for one algorithm and size. */
 struct cell {
     struct gyre_choice choice;
     struct gyre_prediction prediction;
@@ -39,7 +40,9 @@ static gyre_status open_costs(struct table *table)
     const char *name = table->request->cost == NULL ? "h200" : table->request->cost;
     const struct gyre_cost *shipped = gyre_cost_find(name);
     table->facts.device_kind =
-        shipped == &gyre_cost_h200 ? GYRE_DEVICE_CUDA : GYRE_DEVICE_HOST; /* a file is a host's */
+        shipped == &gyre_cost_h200
+            ? GYRE_DEVICE_CUDA
+            : GYRE_DEVICE_HOST; /* a file of constants is for the host device */
     if (shipped != NULL) {
         table->cost = *shipped;
         return GYRE_SUCCESS;
@@ -54,24 +57,27 @@ static gyre_status open_costs(struct table *table)
 
 static gyre_status open_facts(struct table *table)
 {
-    const struct predict_request *request = table->request;
+    const struct bench_schedule_request *request = table->request;
     struct gyre_tuner_facts *facts = &table->facts;
     facts->n_ranks = request->n_ranks;
     facts->grouping = request->grouping;
     facts->n_hosts = request->grouping == NULL ? 1 : request->grouping->n_hosts;
     facts->is_proxied = facts->n_hosts > 1;
     facts->is_ll128_safe = facts->device_kind == GYRE_DEVICE_CUDA && facts->n_hosts == 1;
-    facts->has_lamport = gyre_collectives[request->coll].reduces; /* of f32, as benches have it */
+    facts->has_lamport =
+        gyre_collectives[request->coll].reduces; /* the prediction is for sums of float32 */
     facts->spec =
         gyre_tuner_fifo_spec(facts->device_kind, facts->n_ranks, facts->is_proxied, 0, UINT32_MAX);
     facts->min_channels = 1;
     facts->max_channels = facts->spec.n_fifos;
-    return gyre_filter_parse("", request->proto == NULL ? "" : request->proto, "", &table->filter);
+    const struct gyre_filter_words words = {.protos = request->proto, .proto_source = "--proto"};
+    GYRE_TRY(gyre_filter_parse("", "", "", &table->filter));
+    return gyre_filter_override(&words, &table->filter);
 }
 
 static gyre_status open_table(struct table *table)
 {
-    const struct predict_request *request = table->request;
+    const struct bench_schedule_request *request = table->request;
     const struct gyre_shape shape = {.coll = request->coll,
                                      .n_ranks = (uint16_t)request->n_ranks,
                                      .root = (uint16_t)request->root,
@@ -103,10 +109,10 @@ static void close_table(struct table *table)
         gyre_simulator_close(table->simulators[i]);
 }
 
-/* @n_bytes: as the collective's parameter counts. */
+/* @n_bytes: of the count that the collective's function takes. */
 static gyre_status predict(struct table *table, int column, uint64_t n_bytes, struct cell *cell)
 {
-    const struct predict_request *request = table->request;
+    const struct bench_schedule_request *request = table->request;
     struct gyre_simulator *simulator = table->simulators[column];
     struct gyre_choice *choice = &cell->choice;
     struct gyre_filter filter = table->filter;
@@ -115,8 +121,8 @@ static gyre_status predict(struct table *table, int column, uint64_t n_bytes, st
             filter.algorithms[request->coll] = 1U << i;
     GYRE_TRY(gyre_tuner_choose(&table->facts, &filter, request->coll, n_bytes, choice));
     const uint32_t most = table->facts.spec.n_fifos / gyre_simulator_lanes(simulator);
-    choice->n_channels =
-        (uint32_t)gyre_max_u64(1, gyre_min_u64(choice->n_channels, most)); /* as plans do */
+    choice->n_channels = (uint32_t)gyre_max_u64(
+        1, gyre_min_u64(choice->n_channels, most)); /* communicators limit it likewise */
     if (request->n_channels > 0)
         choice->n_channels = (uint32_t)request->n_channels;
     if (request->tile_bytes > 0)
@@ -131,23 +137,14 @@ static gyre_status predict(struct table *table, int column, uint64_t n_bytes, st
     return gyre_simulator_run(simulator, &simulation, &cell->prediction);
 }
 
-/* Of nccl-tests: what crosses the busiest link of an ideal algorithm, over the bytes. */
-static double bus_factor(enum gyre_collective coll, unsigned n_ranks)
-{
-    const struct gyre_collective_traits *traits = &gyre_collectives[coll];
-    const double others = (double)(n_ranks - 1) / n_ranks;
-    if (coll == GYRE_COLL_ALL_REDUCE)
-        return 2 * others;
-    return traits->in_blocks || traits->out_blocks ? others : 1;
-}
-
 static void print_one(const struct table *table, uint64_t n_bytes, const struct cell *cell)
 {
     const double time_ns = cell->prediction.time_ns;
     const double algbw = time_ns > 0 ? (double)n_bytes / time_ns : 0;
     printf("%14llu %8s %8u %10u %14.2f %10.2f %10.2f  %s %.0f%%%s\n", (unsigned long long)n_bytes,
            gyre_proto_names[cell->choice.proto], cell->choice.n_channels, cell->choice.tile_bytes,
-           time_ns / 1e3, algbw, algbw * bus_factor(table->request->coll, table->request->n_ranks),
+           time_ns / 1e3, algbw,
+           algbw * bench_bus_factor(table->request->coll, table->request->n_ranks),
            gyre_resource_names[cell->prediction.bottleneck], cell->prediction.busy_share * 100,
            cell->prediction.is_extrapolated ? "" : ", all tiles");
 }
@@ -175,9 +172,9 @@ static gyre_status print_line(struct table *table, uint64_t n_bytes)
     return GYRE_SUCCESS;
 }
 
-static void print_head(const struct table *table)
+static void print_header(const struct table *table)
 {
-    const struct predict_request *request = table->request;
+    const struct bench_schedule_request *request = table->request;
     printf("# %s of %u ranks on %u hosts, constants: %s\n", gyre_collectives[request->coll].name,
            request->n_ranks, table->facts.n_hosts, request->cost == NULL ? "h200" : request->cost);
     if (request->algorithm != NULL) {
@@ -200,21 +197,21 @@ static gyre_status parse_sizes(const char *text, uint64_t *first_out, uint64_t *
     GYRE_TRY(bench_parse_bytes(first, &first_bytes));
     GYRE_TRY(bench_parse_bytes(colon == NULL ? first : colon + 1, &last_bytes));
     if (first_bytes == 0 || first_bytes > last_bytes)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--bytes %s: expected FIRST:LAST from 1 on",
-                         text);
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "--bytes %s: expected SIZE or FIRST:LAST, with sizes from 1 on", text);
     *first_out = first_bytes;
     *last_out = last_bytes;
     return GYRE_SUCCESS;
 }
 
-gyre_status predict_print(const struct predict_request *request)
+gyre_status bench_schedule_predict(const struct bench_schedule_request *request)
 {
     struct table table = {.request = request};
     uint64_t n_bytes = 0, last_bytes = 0;
     GYRE_TRY(parse_sizes(request->bytes == NULL ? "1K:1G" : request->bytes, &n_bytes, &last_bytes));
     gyre_status status = open_table(&table);
     if (status == GYRE_SUCCESS)
-        print_head(&table);
+        print_header(&table);
     for (; n_bytes <= last_bytes && status == GYRE_SUCCESS; n_bytes *= SIZE_FACTOR)
         status = print_line(&table, n_bytes);
     close_table(&table);

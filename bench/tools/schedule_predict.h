@@ -1,30 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * schedule --predict: what the simulator says about a collective, by size.
+ * schedule --predict: the simulator's prediction for a collective, size by size.
  */
 #ifndef GYRE_BENCH_SCHEDULE_PREDICT_H
 #define GYRE_BENCH_SCHEDULE_PREDICT_H
 
 #include "algorithms/algorithm.h"
 
-/* Texts are as given on the command line; NULL or 0 = not given. */
-struct predict_request {
-    const struct gyre_algorithm *algorithm; /* NULL = each that has the collective */
+/* Texts are those of the command line; NULL or 0 = the option was not given. */
+struct bench_schedule_request {
+    const struct gyre_algorithm *algorithm; /* NULL = all algorithms that have the collective */
     enum gyre_collective coll;
     unsigned n_ranks;
     unsigned root;
     const struct gyre_grouping *grouping;
-    const char *cost;  /* a table's name or a file; default h200 */
-    const char *bytes; /* "SIZE" or "FIRST:LAST", then in powers of four; default 1K:1G */
+    const char *cost;  /* name of a table of constants, or a file; default h200 */
+    const char *bytes; /* "SIZE", or "FIRST:LAST" in steps of a factor of four; default 1K:1G */
     const char *proto;
     int n_channels;
     int tile_bytes;
     int depth;
 };
 
-/** predict_print - a line a size: with one algorithm its time, bandwidth and bottleneck, else the
- * times of all algorithms side by side. What is not given is as a communicator would choose it.
- * Errors: INVALID_ARGUMENT, SYSTEM (the file of costs), UNSUPPORTED (too large to simulate). */
-gyre_status predict_print(const struct predict_request *request);
+/** bench_schedule_predict - print a line for each size. For one algorithm the line has time,
+ * bandwidth and bottleneck; else it has the times of all algorithms side by side. Values that are
+ * not given are those that a communicator would choose.
+ * Errors: INVALID_ARGUMENT, SYSTEM (the file of constants), UNSUPPORTED (too large to simulate). */
+gyre_status bench_schedule_predict(const struct bench_schedule_request *request);
 
 #endif

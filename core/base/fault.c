@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * First failure wins.
+ * Records the first failure of a communicator. Later failures are dropped.
  */
 #include "core/base/fault.h"
 

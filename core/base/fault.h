@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A communicator's first failure, shared by everything that serves it (executor, proxies, health,
- * callers). Whoever detects a failure raises it; every wait of the communicator polls `raised` and
- * ends. The first cause wins; later ones are dropped.
+ * A fault is the first failure of a communicator. Executor, proxies, health thread and callers
+ * share it. The code that detects a failure raises the fault. Every wait of the communicator polls
+ * `raised` and ends when it is set. Later failures are dropped.
  */
 #ifndef GYRE_BASE_FAULT_H
 #define GYRE_BASE_FAULT_H
@@ -16,25 +16,28 @@ struct gyre_fault {
     pthread_mutex_t lock;
     gyre_status status;
     char cause[GYRE_CAUSE_MAX_BYTES];
-    void (*on_raise)(void *context); /* called once, by the raiser, after `raised` is set: may set
-                                      * further abort words and wake sleepers; must not block */
+    void (*on_raise)(void *context); /* called once, by the raising thread, after `raised` was set.
+                                      * May set other abort words and wake sleeping threads; must
+                                      * not block */
     void *context;
 };
 
 void gyre_fault_init(struct gyre_fault *fault);
 void gyre_fault_fini(struct gyre_fault *fault);
 
-/** gyre_fault_hook - set, or with NULL take away, what a raise calls. When it returns, no call of
- * the former one is under way. */
+/** gyre_fault_hook - set the function that gyre_fault_raise() calls; NULL = none. When this
+ * returns, no call of the previous function is running. */
 void gyre_fault_hook(struct gyre_fault *fault, void (*on_raise)(void *context), void *context);
 
-/** gyre_fault_raise - record the failure unless one is there; true if this one was the first. */
+/** gyre_fault_raise - record a failure, unless one is recorded already. True if this is the first.
+ */
 bool gyre_fault_raise(struct gyre_fault *fault, gyre_status status, const char *cause);
 
 /** gyre_fault_is_raised - one acquire load; for polling loops. */
 bool gyre_fault_is_raised(const struct gyre_fault *fault);
 
-/** gyre_fault_status - SUCCESS, or the recorded failure, whose cause becomes this thread's. */
+/** gyre_fault_status - SUCCESS, or the status of the recorded failure. Its cause becomes this
+ * thread's cause. */
 gyre_status gyre_fault_status(struct gyre_fault *fault);
 
 #endif

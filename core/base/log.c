@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The log. Its level, subsystems and file are the process's, like stderr itself: they are set once,
- * before the second thread can care, and read with acquire loads; a line is one write(2), so lines
- * of several threads and processes never mix.
+ * The log. Level, subsystems and file belong to the process, as stderr does. They are set once,
+ * before a second thread logs, and are read with acquire loads. A line is one write(2), so lines of
+ * several threads and processes never mix.
  */
 #include "core/base/log.h"
 

@@ -29,18 +29,20 @@ enum gyre_log_level {
     GYRE_LOG_TRACE
 };
 
-/** gyre_log_enabled - cheap test before formatting something costly. */
+/** gyre_log_enabled - would a line be written? To be asked before a text is made that takes long.
+ */
 bool gyre_log_enabled(enum gyre_log_level level, enum gyre_log_subsys subsys);
 
-/** gyre_log - write one line if enabled. Never changes this thread's cause text or errno. */
+/** gyre_log - write one line if it is enabled. Does not change this thread's cause text or errno.
+ */
 void gyre_log(enum gyre_log_level level, enum gyre_log_subsys subsys, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/** gyre_log_configure - set level, subsystems and file from words; called once per process by the
- * parameter table with validated words. @file: NULL or "" = stderr; %h and %p are expanded. */
+/** gyre_log_configure - set level, subsystems and file. gyre_params_load() calls this once for the
+ * process, with words that it has checked. @file: NULL or "" = stderr; %h and %p are expanded. */
 gyre_status gyre_log_configure(const char *level, const char *subsystems, const char *file);
 
-/** gyre_log_set_rank - prefix this thread's lines with a rank; -1 = none. */
+/** gyre_log_set_rank - the rank that this thread's lines begin with; -1 = none. */
 void gyre_log_set_rank(int rank);
 
 #define GYRE_WARN(...)         gyre_log(GYRE_LOG_WARN, GYRE_LOG_INIT, __VA_ARGS__)

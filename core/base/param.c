@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads the environment against the table of variables. Nothing is guessed: a value that does not
- * parse, a number out of range or a misspelt GYRE_* name is an error that says what is legal.
+ * Reads the environment and checks it against the table of variables. A value that does not parse,
+ * a number out of range and a misspelt GYRE_* name are errors that name the legal values.
  */
 #include "core/base/param.h"
 
@@ -265,17 +265,10 @@ gyre_status gyre_params_from(char *const *environment, struct gyre_params *param
     return GYRE_SUCCESS;
 }
 
-/* Once per process, after the log has its level: what the environment says that has no effect. */
-static void report_ignored(char *const *environment, const struct gyre_params *params)
+/* Logs the NCCL_* variables of the environment that have no effect. Called once per process, after
+ * the log has its level. */
+static void report_ignored(char *const *environment)
 {
-    for (size_t i = 0; i < GYRE_N_PARAMS; i++) {
-        const struct gyre_param_value *value = &params->values[i];
-        if (!value->is_set || (rows[i].flags & GYRE_PARAM_IDLE) == 0)
-            continue;
-        const bool is_ours = strncmp(value->source, PREFIX, strlen(PREFIX)) == 0;
-        gyre_log(is_ours ? GYRE_LOG_WARN : GYRE_LOG_INFO, GYRE_LOG_ENV,
-                 "%s is accepted but has no effect yet", value->source);
-    }
     for (; *environment != NULL; environment++) {
         char name[64];
         unsigned distance = 0;
@@ -303,7 +296,7 @@ gyre_status gyre_params_load(struct gyre_params *params_out)
                                     gyre_param_text(params_out, GYRE_PARAM_DEBUG_FILE));
         log_is_ready = status == GYRE_SUCCESS;
         if (log_is_ready)
-            report_ignored(environ, params_out);
+            report_ignored(environ);
     }
     pthread_mutex_unlock(&lock);
     return status;
@@ -344,11 +337,10 @@ void gyre_params_print_help(FILE *file)
         const struct row *row = &rows[i];
         char legal[160];
         describe_legal(row, legal, sizeof(legal));
-        fprintf(file, PREFIX "%-24s %s%s%s%s%s%s\n", row->name, legal,
+        fprintf(file, PREFIX "%-24s %s%s%s%s%s\n", row->name, legal,
                 row->fallback[0] == '\0' ? "" : "; default ", row->fallback,
                 (row->flags & GYRE_PARAM_NCCL) != 0 ? " [NCCL]" : "",
-                (row->flags & GYRE_PARAM_PLAN) != 0 ? " [plan]" : "",
-                (row->flags & GYRE_PARAM_IDLE) != 0 ? " [no effect yet]" : "");
+                (row->flags & GYRE_PARAM_PLAN) != 0 ? " [plan]" : "");
         print_wrapped(file, row->help);
     }
 }

@@ -6,7 +6,6 @@
 /* clang-format off */
 #define NCCL GYRE_PARAM_NCCL
 #define PLAN GYRE_PARAM_PLAN
-#define IDLE GYRE_PARAM_IDLE
 X(DEBUG, GYRE_PARAM_CHOICE, NCCL, "WARN", 0, 0, "", "NONE VERSION WARN ERROR INFO ABORT TRACE", "how much is logged")
 X(DEBUG_SUBSYS, GYRE_PARAM_STRING, NCCL, "", 0, 0, "", "", "which parts log at INFO and below: INIT,COLL,P2P,SHM,NET,GRAPH,TUNING,ENV,ALLOC,CALL,PROXY,BOOTSTRAP,REG,DESTROY or ALL; ^ inverts")
 X(DEBUG_FILE, GYRE_PARAM_STRING, NCCL, "", 0, 0, "", "", "log to this file instead of stderr; %h = host, %p = pid")
@@ -57,5 +56,4 @@ X(STALL_WARN, GYRE_PARAM_INT, 0, "10", 1, 86400, "s", "", "warn who is behind wh
 X(NCCL_FALLBACK, GYRE_PARAM_STRING, 0, "", 0, 0, "", "", "path of a real libnccl.so.2 that gyre's hands calls to which it does not have")
 #undef NCCL
 #undef PLAN
-#undef IDLE
 /* clang-format on */

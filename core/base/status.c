@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The thread's cause text and the names of statuses.
+ * The cause text of each thread, and the names of statuses.
  */
 #include "core/base/status.h"
 

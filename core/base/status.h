@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How failures travel: whoever detects one formats the cause with the values that matter
- * (gyre_fail), whoever passes it on adds only what the callee could not know (gyre_fail_context).
- * The cause text lives in the thread until the next failure on it.
+ * How failures are reported. The function that detects a failure writes the cause, with the values
+ * that matter (gyre_fail()). Its callers return the status and add only what the callee could not
+ * know (gyre_fail_context()). Each thread keeps its cause text until its next failure.
  */
 #ifndef GYRE_BASE_STATUS_H
 #define GYRE_BASE_STATUS_H
@@ -11,8 +11,8 @@
 
 #define GYRE_CAUSE_MAX_BYTES 1024
 
-/** gyre_fail - record a cause on this thread and return `status`, for `return gyre_fail(...)`. A
- * newline at its end is left out. */
+/** gyre_fail - record a cause for this thread and return `status`, for `return gyre_fail(...)`. A
+ * newline at the end of the cause is removed. */
 gyre_status gyre_fail(gyre_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -21,14 +21,15 @@ gyre_status gyre_fail(gyre_status status, const char *format, ...)
 gyre_status gyre_fail_errno(int error_number, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/** gyre_fail_context - put "text: " before the cause already recorded; returns `status`. */
+/** gyre_fail_context - put "text: " before the recorded cause. Returns `status`. */
 gyre_status gyre_fail_context(gyre_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/** gyre_cause - this thread's cause text; "" if none. */
+/** gyre_cause - the cause text of this thread; "" if there is none. */
 const char *gyre_cause(void);
 
-/** gyre_set_cause - take over a cause recorded elsewhere (another thread, a communicator). */
+/** gyre_set_cause - set this thread's cause to a text recorded elsewhere, for example by another
+ * thread or in a communicator. */
 void gyre_set_cause(const char *text);
 
 /** Return from the calling function if `expr` fails. */

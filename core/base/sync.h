@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every word shared with another thread, process, GPU or NIC is read and written through these,
- * so that the ordering each access needs is in its name (model: liburing's barrier.h).
- * An acquire load pairs with the release store whose value it reads.
+ * Every word that is shared with another thread, process, GPU or NIC is read and written with these
+ * functions. Their names say which memory ordering the access has (model: liburing's barrier.h). An
+ * acquire load pairs with the release store whose value it reads.
  */
 #ifndef GYRE_BASE_SYNC_H
 #define GYRE_BASE_SYNC_H
@@ -61,14 +61,14 @@ static inline uint32_t gyre_fetch_add_u32(uint32_t *word, uint32_t value)
     return __atomic_fetch_add(word, value, __ATOMIC_ACQ_REL);
 }
 
-/** Returns true when the word was `expected` and now is `desired`. */
+/** True if the word was `expected` and is now `desired`. */
 static inline bool gyre_compare_exchange_u32(uint32_t *word, uint32_t expected, uint32_t desired)
 {
     return __atomic_compare_exchange_n(word, &expected, desired, false, __ATOMIC_ACQ_REL,
                                        __ATOMIC_ACQUIRE);
 }
 
-/** One spin of a polling loop. */
+/** To be called in each round of a loop that polls a word. */
 static inline void gyre_cpu_relax(void)
 {
 #if defined(__x86_64__) || defined(__i386__)

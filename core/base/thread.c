@@ -6,6 +6,8 @@
 #include <time.h>
 
 #define SECOND_NS 1000000000ULL
+/* The usual size of a thread's stack is ulimit -s, which may be less than our calls need. */
+#define MIN_STACK_BYTES ((size_t)256 << 10)
 
 /* Left to the thread that causes them, with the application's handlers. */
 static const int own_signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
@@ -19,8 +21,10 @@ gyre_status gyre_thread_start(pthread_t *thread_out, size_t stack_bytes, void *(
     for (size_t i = 0; i < sizeof(own_signals) / sizeof(own_signals[0]); i++)
         sigdelset(&blocked, own_signals[i]);
     pthread_attr_init(&attributes);
-    if (stack_bytes > 0)
-        pthread_attr_setstacksize(&attributes, stack_bytes);
+    if (stack_bytes == 0)
+        pthread_attr_getstacksize(&attributes, &stack_bytes);
+    pthread_attr_setstacksize(&attributes,
+                              stack_bytes > MIN_STACK_BYTES ? stack_bytes : MIN_STACK_BYTES);
     pthread_sigmask(SIG_SETMASK, &blocked, &before);
     const int error = pthread_create(thread_out, &attributes, run, argument);
     pthread_sigmask(SIG_SETMASK, &before, NULL);

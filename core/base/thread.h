@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Threads of the library's own.
+ * Threads that the library starts, and waits with a deadline.
  */
 #ifndef GYRE_BASE_THREAD_H
 #define GYRE_BASE_THREAD_H
@@ -9,17 +9,17 @@
 
 #include <pthread.h>
 
-/** gyre_thread_start - as pthread_create, of a thread that takes none of the signals that are sent
- * to the process: the application's threads wait for those, in calls that a signal interrupts. What
- * a thread does itself (SIGSEGV, ...) still goes to the application's handlers.
- * @stack_bytes: 0 = the usual.
- * @what: what the thread is, for the error's text.
+/** gyre_thread_start - as pthread_create(). The thread blocks the signals that are sent to the
+ * process, because the application's threads wait for them. Signals that the thread causes itself,
+ * such as SIGSEGV, still go to the application's handlers.
+ * @stack_bytes: 0 = the default, which is ulimit -s; at least 256 KiB in any case.
+ * @what: the purpose of the thread, for error messages.
  * Errors: SYSTEM, OUT_OF_MEMORY. */
 gyre_status gyre_thread_start(pthread_t *thread_out, size_t stack_bytes, void *(*run)(void *),
                               void *argument, const char *what);
 
-/** gyre_cond_init - a condition whose timed waits go by CLOCK_MONOTONIC, as gyre_now_ns() does:
- * a clock that is set must not make them longer. */
+/** gyre_cond_init - make a condition whose timed waits use CLOCK_MONOTONIC, as gyre_now_ns() does,
+ * so that setting the system's clock does not make them longer. */
 void gyre_cond_init(pthread_cond_t *cond);
 
 /** gyre_cond_wait_until - as pthread_cond_timedwait(), until gyre_now_ns() is `deadline_ns`. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Small things that every folder needs: clocks, rounding, hashing, host identity.
+ * Small functions that every folder needs: clocks, rounding, hashing, host identity.
  */
 #ifndef GYRE_BASE_UTIL_H
 #define GYRE_BASE_UTIL_H
@@ -10,7 +10,7 @@
 #define GYRE_ARRAY_LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 #define GYRE_CACHE_LINE_BYTES    64
 
-/** gyre_now_ns - CLOCK_MONOTONIC. */
+/** gyre_now_ns - the time of CLOCK_MONOTONIC. */
 uint64_t gyre_now_ns(void);
 
 static inline uint64_t gyre_div_round_up(uint64_t value, uint64_t unit)
@@ -48,20 +48,21 @@ static inline uint32_t gyre_clamp_u32(uint64_t value, uint32_t low, uint32_t hig
 /** gyre_hash - continue a 64-bit FNV-1a over n bytes; start from GYRE_HASH_INIT. */
 uint64_t gyre_hash(uint64_t hash, const void *bytes, size_t n_bytes);
 
-/** gyre_host_hash - identifies this host: hostname and boot id, or `host_id` (GYRE_HOSTID) when it
- * is not NULL or empty, so that one machine can stand for several hosts. Where the kernel has no
- * boot id, the hostname alone.
- * Errors: SYSTEM (no file descriptor is left: a rank must not look like another host for that). */
+/** gyre_host_hash - a number that identifies this host, made of the hostname and the boot id if
+ * there is one. If `host_id` (GYRE_HOSTID) is not NULL or empty, it counts instead, so that one
+ * machine can stand for several hosts. Errors: SYSTEM (there is no free file descriptor; without
+ * this error the rank would look like one of another host). */
 gyre_status gyre_host_hash(const char *host_id, uint64_t *hash_out);
 
-/** gyre_boot_hash - add the id of the running kernel's boot to a hash. Errors: SYSTEM when it
- * cannot be read for want of descriptors or memory; a kernel without one adds nothing. */
+/** gyre_boot_hash - add the kernel's boot id to a hash. A kernel without one adds nothing. Errors:
+ * SYSTEM (it cannot be read because descriptors or memory ran out). */
 gyre_status gyre_boot_hash(uint64_t hash, uint64_t *hash_out);
 
-/** gyre_random_bytes - from the kernel's generator. Errors: SYSTEM. */
+/** gyre_random_bytes - get random bytes from the kernel. Errors: SYSTEM. */
 gyre_status gyre_random_bytes(void *bytes, size_t n_bytes);
 
-/** gyre_edit_distance - Levenshtein, for "did you mean"; strings are cut at 63 bytes. */
+/** gyre_edit_distance - the Levenshtein distance, for "did you mean". Strings are cut at 63 bytes.
+ */
 unsigned gyre_edit_distance(const char *a, const char *b);
 
 #endif

@@ -39,6 +39,7 @@ gyre_status gyre_compare_call(gyre_comm *comm, const struct gyre_record *record)
             "was moved",
             comm->links.infos[0].host_name, gyre_record_text(&all[0], first, sizeof(first)), rank,
             comm->links.infos[rank].host_name, gyre_record_text(&all[rank], other, sizeof(other)));
+        gyre_health_expect_alike(comm->health); /* they compare the same records */
         gyre_fault_raise(&comm->fault, status, gyre_cause());
     }
     free(all);

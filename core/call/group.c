@@ -37,7 +37,8 @@ gyre_status gyre_group_submit(gyre_comm *comm, const struct gyre_call *call)
         const size_t more = group.max_calls > 0 ? group.max_calls * 2 : 32;
         struct gyre_pending *calls = realloc(group.calls, more * sizeof(*calls));
         if (calls == NULL)
-            return gyre_fail_errno(ENOMEM, "group of %zu calls", more);
+            /* Without this rank's part no later call of the communicator would fit. */
+            return gyre_comm_give_up(comm, gyre_fail_errno(ENOMEM, "group of %zu calls", more));
         group.calls = calls;
         group.max_calls = more;
     }

@@ -37,6 +37,15 @@ static gyre_status take_stream(gyre_comm *comm, gyre_stream stream)
                         comm->rank, comm->name, other));
 }
 
+/* The call has its number, but this rank alone does not take part in it: no later call of any rank
+ * would fit. What all ranks are refused alike (usage, arguments, what is unsupported) is no failure
+ * of the communicator. */
+static void end_unless_refused_alike(gyre_comm *comm, gyre_status status)
+{
+    if (status == GYRE_ERROR_OUT_OF_MEMORY || status == GYRE_ERROR_SYSTEM)
+        gyre_fault_raise(&comm->fault, status, gyre_cause());
+}
+
 /* Does the call end without any other rank? */
 static bool is_alone(const gyre_comm *comm, const struct gyre_call *call)
 {
@@ -87,11 +96,7 @@ static gyre_status launch(gyre_comm *comm, const struct gyre_call *const *calls,
     if (!comm->executor->ops->helps)
         gyre_links_wake(comm);
 out:
-    /* The call has its number, but this rank alone is not in it: no next call of anybody's would
-     * fit. What all ranks are refused alike (usage, arguments, what is unsupported) is no failure.
-     */
-    if (status == GYRE_ERROR_OUT_OF_MEMORY || status == GYRE_ERROR_SYSTEM)
-        gyre_fault_raise(&comm->fault, status, gyre_cause());
+    end_unless_refused_alike(comm, status);
     if (works != few)
         free(works);
     return status;
@@ -330,6 +335,7 @@ static gyre_status launch_turns(struct turn *turns, size_t n_turns,
     for (size_t i = 0; i < n_turns; i++) {
         /* The other communicators' ranks wait for these calls: launch them all the same. */
         const gyre_status launched = launch_in_order(&turns[i], calls, n_calls);
+        end_unless_refused_alike(turns[i].comm, launched);
         if (status != GYRE_SUCCESS || launched == GYRE_SUCCESS)
             continue;
         status = launched;
@@ -343,7 +349,9 @@ static gyre_status launch_turns(struct turn *turns, size_t n_turns,
     return status;
 }
 
-static gyre_status launch_by_communicator(const struct gyre_pending *calls, size_t n_calls)
+/* @has_begun_out: set before the first communicator's calls are launched. */
+static gyre_status launch_by_communicator(const struct gyre_pending *calls, size_t n_calls,
+                                          bool *has_begun_out)
 {
     struct turn few[8];
     struct turn *turns = few;
@@ -360,6 +368,7 @@ static gyre_status launch_by_communicator(const struct gyre_pending *calls, size
             turns[n_turns++] = (struct turn){calls[i].comm, i, NULL};
     if (n_turns > 1)
         qsort(turns, n_turns, sizeof(*turns), compare_turns);
+    *has_begun_out = true;
     const gyre_status status = launch_turns(turns, n_turns, calls, n_calls);
     if (turns != few)
         free(turns);
@@ -372,10 +381,16 @@ static gyre_status launch_held(struct gyre_pending *calls, size_t n_calls)
     GYRE_TRY(join_self_calls(calls, n_calls));
     if (n_calls > 1)
         prepare_all(calls, n_calls);
-    GYRE_TRY(order_streams(calls, n_calls, true));
-    const gyre_status status = launch_by_communicator(calls, n_calls);
+    bool has_begun = false;
+    gyre_status status = order_streams(calls, n_calls, true);
+    if (status == GYRE_SUCCESS)
+        status = launch_by_communicator(calls, n_calls, &has_begun);
     if (status == GYRE_SUCCESS)
         return order_streams(calls, n_calls, false);
+    if (!has_begun)
+        for (size_t i = 0; i < n_calls; i++)
+            if (calls[i].comm != NULL)
+                end_unless_refused_alike(calls[i].comm, status);
     char cause[GYRE_CAUSE_MAX_BYTES];
     snprintf(cause, sizeof(cause), "%s", gyre_cause());
     (void)order_streams(calls, n_calls, false); /* also behind what was launched before it failed */

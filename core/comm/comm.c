@@ -24,14 +24,6 @@
 
 /* ---- ending ------------------------------------------------------------------------------- */
 
-/* This rank's end is the others'. Who waits in an exchange is told by the rendezvous, and first:
- * who heard by the message might leave at once, and that would be all that the others learn. */
-static void tell_others(gyre_comm *comm)
-{
-    comm->bootstrap->ops->fail(comm->bootstrap, comm->fault.cause);
-    gyre_health_tell(comm->health, comm->fault.cause);
-}
-
 /* An abort that came while the ranks were meeting could not tell them; one that comes later can.
  * In between there is nothing: it raises the fault first and then looks at the phase. */
 void gyre_comm_set_made(gyre_comm *comm)
@@ -39,7 +31,7 @@ void gyre_comm_set_made(gyre_comm *comm)
     if (gyre_registry_set_ready(comm))
         return;
     if (comm->is_made)
-        tell_others(comm);
+        gyre_health_pass_on(comm->health);
     gyre_comm_set_phase(comm, GYRE_PHASE_READY);
 }
 
@@ -63,6 +55,8 @@ static void leave(gyre_comm *comm)
     if (!comm->is_made || gyre_load_relaxed_u32(&comm->has_left) != 0)
         return;
     drain(comm);
+    /* A goodbye without the cause would look as if this rank had ended the communicator. */
+    gyre_health_pass_on(comm->health);
     gyre_store_release_u32(&comm->has_left, 1);
     comm->bootstrap->ops->leave(comm->bootstrap);
 }
@@ -159,7 +153,7 @@ gyre_status gyre_comm_destroy(gyre_comm *comm)
 gyre_status gyre_comm_give_up(gyre_comm *comm, gyre_status status)
 {
     if (gyre_fault_raise(&comm->fault, status, gyre_cause()))
-        tell_others(comm);
+        gyre_health_pass_on(comm->health);
     return gyre_fault_status(&comm->fault);
 }
 
@@ -175,7 +169,7 @@ static void abort_pinned(gyre_comm *comm)
     if (!gyre_fault_raise(&comm->fault, GYRE_ERROR_ABORTED, text))
         return;
     if (!gyre_registry_is_making(comm) && comm->is_made)
-        tell_others(comm);
+        gyre_health_pass_on(comm->health);
 }
 
 gyre_status gyre_comm_abort(gyre_comm *comm)

@@ -30,7 +30,7 @@ struct gyre_links {
     struct gyre_transport *transports[GYRE_MAX_TRANSPORTS]; /* by that index; NULL = not used */
     struct gyre_connector *connectors;
     struct gyre_fifo_spec spec;
-    uint16_t *before; /* by rank: who comes before it in the order of rings */
+    uint16_t *ring_prev; /* by rank: its predecessor in the ring */
     struct gyre_grouping grouping;
     struct gyre_topo topo; /* of this host; empty where nobody asks it anything */
     bool is_proxied;       /* any pair of any ranks */
@@ -299,8 +299,13 @@ void gyre_health_posted(struct gyre_health *health, const struct gyre_record *re
  * `record`. Called before the launch. */
 void gyre_health_launched(struct gyre_health *health, uint64_t work, uint64_t record);
 
-/** gyre_health_tell - tell all peers that this communicator ends here, and why. */
-void gyre_health_tell(struct gyre_health *health, const char *text);
+/** gyre_health_pass_on - if the communicator has failed on this rank and the others have not been
+ * told yet, tell them the rank and the cause. Any thread; before this rank leaves. */
+void gyre_health_pass_on(struct gyre_health *health);
+
+/** gyre_health_expect_alike - every other rank finds by itself the failure that the caller is about
+ * to raise, in the same words: it is not passed on. Any thread. */
+void gyre_health_expect_alike(struct gyre_health *health);
 
 /** gyre_health_watch_child - tell it of this communicator's failures, also of those so far. Takes
  * one hold of it. */
@@ -309,7 +314,8 @@ void gyre_health_watch_child(struct gyre_health *health, struct gyre_origin *ori
 /** gyre_health_has_left - has this rank left, or was it lost? */
 bool gyre_health_has_left(struct gyre_health *health, int rank);
 
-/** gyre_health_wait_left - wait until every other rank left or was lost, or the deadline. */
+/** gyre_health_wait_left - this rank has left: wait until every other rank has left, was lost or
+ * does not answer for 3.5 s, or for the deadline. */
 void gyre_health_wait_left(struct gyre_health *health, uint64_t deadline_ns);
 
 void gyre_health_close(struct gyre_health *health);

@@ -142,7 +142,7 @@ static gyre_status connect_ranks(gyre_comm *comm)
         .n_ranks = comm->n_ranks,
         .spec = comm->links.spec,
         .connectors = comm->links.connectors,
-        .min_seated_bytes = places_blocks(comm) ? GYRE_SEATED_BYTES : UINT64_MAX,
+        .block_placement_bytes = places_blocks(comm) ? GYRE_BLOCK_PLACEMENT_BYTES : UINT64_MAX,
         .overlaps_launches = gyre_param_number(&comm->params, GYRE_PARAM_LAUNCH_OVERLAP) != 0,
         .fault = &comm->fault,
         .help = gyre_links_help,

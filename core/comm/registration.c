@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of registered ranges, and the public calls on it.
+ * The list of registered ranges, and gyre_comm_register() and gyre_comm_deregister().
  */
 #include "core/comm/registration.h"
 
@@ -9,109 +9,89 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* A handle's low half is 1 + the place, its high half the generation: 0 is none. */
-#define PLACE_BITS 32
-
-_Static_assert(sizeof(gyre_registration) == sizeof(uint64_t), "place and generation fit");
+struct gyre_registered {
+    struct gyre_registered *next;
+    const void *buffer;
+    size_t n_bytes;
+    uint64_t handle;
+    uint64_t n_users; /* how often the range was registered and not yet given back */
+};
 
 void gyre_registrations_init(struct gyre_registrations *registrations)
 {
-    const struct gyre_registrations empty = {.ranges = NULL};
-    *registrations = empty;
+    registrations->first = NULL;
+    registrations->last_handle = 0;
     pthread_mutex_init(&registrations->lock, NULL);
 }
 
 void gyre_registrations_fini(struct gyre_registrations *registrations)
 {
-    free(registrations->ranges);
+    for (struct gyre_registered *range = registrations->first, *next; range != NULL; range = next) {
+        next = range->next;
+        free(range);
+    }
     pthread_mutex_destroy(&registrations->lock);
-}
-
-static gyre_registration handle_of(const struct gyre_registrations *registrations, size_t place)
-{
-    const uint64_t generation = registrations->ranges[place].generation;
-    return (gyre_registration)(uintptr_t)(generation << PLACE_BITS | (place + 1));
-}
-
-/* Under the lock: the place of the same range, else a free one, else n_ranges. */
-static size_t find_place(const struct gyre_registrations *registrations, uintptr_t base,
-                         size_t n_bytes)
-{
-    size_t free_place = registrations->n_ranges;
-    for (size_t i = 0; i < registrations->n_ranges; i++) {
-        const struct gyre_registered *range = &registrations->ranges[i];
-        if (range->n_users == 0)
-            free_place = i;
-        else if (range->base == base && range->n_bytes == n_bytes)
-            return i;
-    }
-    return free_place;
-}
-
-static gyre_status make_room(struct gyre_registrations *registrations)
-{
-    const size_t n = registrations->n_ranges > 0 ? registrations->n_ranges * 2 : 16;
-    struct gyre_registered *ranges =
-        n < UINT32_MAX ? realloc(registrations->ranges, n * sizeof(*ranges)) : NULL;
-    if (ranges == NULL)
-        return gyre_fail_errno(ENOMEM, "%zu registered buffers", n);
-    const struct gyre_registered none = {.n_users = 0};
-    for (size_t i = registrations->n_ranges; i < n; i++)
-        ranges[i] = none;
-    registrations->ranges = ranges;
-    registrations->n_ranges = n;
-    return GYRE_SUCCESS;
-}
-
-gyre_status gyre_registrations_add(struct gyre_registrations *registrations, const void *base,
-                                   size_t n_bytes, gyre_registration *handle_out)
-{
-    gyre_status status = GYRE_SUCCESS;
-    pthread_mutex_lock(&registrations->lock);
-    const size_t place = find_place(registrations, (uintptr_t)base, n_bytes);
-    if (place == registrations->n_ranges)
-        status = make_room(registrations);
-    if (status == GYRE_SUCCESS) {
-        struct gyre_registered *range = &registrations->ranges[place];
-        if (range->n_users++ == 0) {
-            range->base = (uintptr_t)base;
-            range->n_bytes = n_bytes;
-            range->generation = ++registrations->generation;
-        }
-        *handle_out = handle_of(registrations, place);
-    }
-    pthread_mutex_unlock(&registrations->lock);
-    return status;
-}
-
-gyre_status gyre_registrations_drop(struct gyre_registrations *registrations,
-                                    gyre_registration handle)
-{
-    const uint64_t place = ((uint64_t)(uintptr_t)handle & UINT32_MAX) - 1;
-    gyre_status status = GYRE_SUCCESS;
-    pthread_mutex_lock(&registrations->lock);
-    if (place >= registrations->n_ranges || registrations->ranges[place].n_users == 0 ||
-        handle_of(registrations, place) != handle)
-        status = gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                           "%p is not a registration of this communicator, or was given back",
-                           (void *)handle);
-    else
-        registrations->ranges[place].n_users--;
-    pthread_mutex_unlock(&registrations->lock);
-    return status;
 }
 
 size_t gyre_registrations_count(struct gyre_registrations *registrations)
 {
     size_t n = 0;
     pthread_mutex_lock(&registrations->lock);
-    for (size_t i = 0; i < registrations->n_ranges; i++)
-        n += registrations->ranges[i].n_users > 0;
+    for (const struct gyre_registered *range = registrations->first; range; range = range->next)
+        n++;
     pthread_mutex_unlock(&registrations->lock);
     return n;
 }
 
-/* ---- the public calls --------------------------------------------------------------------- */
+/* Called under the lock. NULL when there is no memory. */
+static struct gyre_registered *find_or_add(struct gyre_registrations *registrations,
+                                           const void *buffer, size_t n_bytes)
+{
+    struct gyre_registered *range = registrations->first;
+    while (range != NULL && (range->buffer != buffer || range->n_bytes != n_bytes))
+        range = range->next;
+    if (range != NULL)
+        return range;
+    range = malloc(sizeof(*range));
+    if (range != NULL) {
+        *range = (struct gyre_registered){registrations->first, buffer, n_bytes,
+                                          ++registrations->last_handle, 0};
+        registrations->first = range;
+    }
+    return range;
+}
+
+static gyre_status add(struct gyre_registrations *registrations, const void *buffer, size_t n_bytes,
+                       gyre_registration *handle_out)
+{
+    pthread_mutex_lock(&registrations->lock);
+    struct gyre_registered *range = find_or_add(registrations, buffer, n_bytes);
+    if (range != NULL) {
+        range->n_users++;
+        *handle_out = (gyre_registration)(uintptr_t)range->handle;
+    }
+    pthread_mutex_unlock(&registrations->lock);
+    return range != NULL ? GYRE_SUCCESS : gyre_fail_errno(ENOMEM, "a registered buffer");
+}
+
+static gyre_status drop(struct gyre_registrations *registrations, gyre_registration handle)
+{
+    pthread_mutex_lock(&registrations->lock);
+    struct gyre_registered **link = &registrations->first;
+    while (*link != NULL && (*link)->handle != (uintptr_t)handle)
+        link = &(*link)->next;
+    struct gyre_registered *range = *link;
+    if (range != NULL && --range->n_users == 0) {
+        *link = range->next;
+        free(range);
+    }
+    pthread_mutex_unlock(&registrations->lock);
+    if (range == NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "%p is not a registration of this communicator, or was given back",
+                         (void *)handle);
+    return GYRE_SUCCESS;
+}
 
 static gyre_status register_buffer(gyre_comm *comm, const void *buffer, size_t n_bytes,
                                    gyre_registration *handle_out)
@@ -129,7 +109,7 @@ static gyre_status register_buffer(gyre_comm *comm, const void *buffer, size_t n
         status = comm->device->ops->check_pointer(comm->device, (const void *)last);
     if (status != GYRE_SUCCESS)
         return gyre_fail_context(status, "register: [%p, +%zu)", buffer, n_bytes);
-    return gyre_registrations_add(&comm->registrations, buffer, n_bytes, handle_out);
+    return add(&comm->registrations, buffer, n_bytes, handle_out);
 }
 
 gyre_status gyre_comm_register(gyre_comm *comm, const void *buffer, size_t n_bytes,
@@ -145,7 +125,7 @@ gyre_status gyre_comm_deregister(gyre_comm *comm, gyre_registration handle)
 {
     /* Of a failed communicator too: its buffers must come free. */
     GYRE_TRY(gyre_comm_pin_made(comm));
-    const gyre_status status = gyre_registrations_drop(&comm->registrations, handle);
+    const gyre_status status = drop(&comm->registrations, handle);
     gyre_comm_unpin(comm);
     return status;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which buffers the user registered with a communicator. Ranges may overlap; the same range again
- * is the same handle, counted. A handle is an index and a generation, never an address: one that
- * was given back, or belongs to memory that was freed and came again, is told from a live one.
+ * Which buffers the user registered with a communicator. NCCL's ABI needs no more than this: a
+ * handle for a buffer, the same handle for the same range, and a refusal of handles that are not in
+ * use. No plan reads the ranges.
  */
 #ifndef GYRE_COMM_REGISTRATION_H
 #define GYRE_COMM_REGISTRATION_H
@@ -11,34 +11,19 @@
 
 #include <pthread.h>
 
-struct gyre_registered {
-    uintptr_t base;
-    size_t n_bytes;
-    uint32_t n_users; /* 0 = the place is free */
-    uint32_t generation;
-};
+struct gyre_registered;
 
-/* Any thread of the process: allocators register from whatever thread allocates. */
+/* Any thread of the process may register: allocators do it from the thread that allocates. */
 struct gyre_registrations {
-    pthread_mutex_t lock;
-    struct gyre_registered *ranges;
-    size_t n_ranges; /* places, free ones among them */
-    uint32_t generation;
+    pthread_mutex_t lock; /* guards the fields below */
+    struct gyre_registered *first;
+    uint64_t last_handle; /* handles count up from 1 and are never used again */
 };
 
 void gyre_registrations_init(struct gyre_registrations *registrations);
 void gyre_registrations_fini(struct gyre_registrations *registrations);
 
-/** gyre_registrations_add - count a user of the range. Errors: OUT_OF_MEMORY. */
-gyre_status gyre_registrations_add(struct gyre_registrations *registrations, const void *base,
-                                   size_t n_bytes, gyre_registration *handle_out);
-
-/** gyre_registrations_drop - one user less. Errors: INVALID_ARGUMENT (not a live handle of these).
- */
-gyre_status gyre_registrations_drop(struct gyre_registrations *registrations,
-                                    gyre_registration handle);
-
-/** gyre_registrations_count - live ranges. */
+/** gyre_registrations_count - how many ranges are registered. */
 size_t gyre_registrations_count(struct gyre_registrations *registrations);
 
 #endif

@@ -267,7 +267,9 @@ static gyre_status find_shrunk(struct gyre_meeting *meeting, gyre_comm *child)
     }
     const struct gyre_sock_list *door = &parent->links.infos[lowest].door;
     gyre_status status;
-    if (lowest == parent->rank && parent->door != NULL)
+    if (meeting->n_ranks == 1) /* there is no other rank to meet */
+        status = gyre_unique_id_create(&parent->params, &meeting->id);
+    else if (lowest == parent->rank && parent->door != NULL)
         status = gyre_door_serve(parent->door, &regroup, &meeting->id);
     else if (lowest != parent->rank && door->network != 0)
         status = gyre_door_knock(door, &regroup, &meeting->id);

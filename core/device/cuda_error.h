@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CUDA runtime failures as causes, for the few files that include CUDA headers.
+ * Turns failures of the CUDA runtime into causes, and switches a thread's current GPU. Only files
+ * that include CUDA headers use this.
  */
 #ifndef GYRE_DEVICE_CUDA_ERROR_H
 #define GYRE_DEVICE_CUDA_ERROR_H
@@ -17,20 +18,22 @@ extern "C" {
  * OUT_OF_MEMORY, everything else DEVICE. Clears the runtime's own last error. */
 gyre_status gyre_cuda_fail(cudaError_t error, const char *call);
 
-/** gyre_cuda_enter - make a GPU the calling thread's current one.
+/** gyre_cuda_enter / gyre_cuda_leave - make a GPU the calling thread's current one, and restore the
+ * previous one.
  * @previous_out: to be given to gyre_cuda_leave(). */
 gyre_status gyre_cuda_enter(int ordinal, int *previous_out);
 void gyre_cuda_leave(int ordinal, int previous);
 
-/* For calls that allocate, load or wait: they belong to no stream that anybody may be capturing. */
+/* State of gyre_cuda_enter_apart(), for gyre_cuda_leave_apart(). */
 struct gyre_cuda_apart {
     int ordinal;
     int previous;
     enum cudaStreamCaptureMode mode;
 };
 
-/** gyre_cuda_enter_apart - as gyre_cuda_enter; while a stream is captured, by this thread or by
- * another, what follows is done at once and is not part of the capture. */
+/** gyre_cuda_enter_apart - as gyre_cuda_enter(), for calls that allocate, load or wait. Until
+ * gyre_cuda_leave_apart() the thread's CUDA calls are carried out at once and do not become part of
+ * a graph, even if this thread or another one is capturing a stream. */
 gyre_status gyre_cuda_enter_apart(int ordinal, struct gyre_cuda_apart *apart_out);
 void gyre_cuda_leave_apart(const struct gyre_cuda_apart *apart);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Chooses a row of the table of devices.
+ * Finds the ops table of a device kind.
  */
 #include "core/device/device.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * GPUs as devices. The CUDA runtime is linked statically and loads the driver itself; where there
- * is none every call fails cleanly, and count() says why. Every entry makes its GPU current and
- * puts the caller's back: a thread may serve several.
+ * GPUs as devices. The CUDA runtime is linked statically and loads the driver itself. Without a
+ * driver every call fails with an error, and count() says why. A thread may use several GPUs, so
+ * every function makes its GPU the current one and restores the caller's before it returns.
  */
 #include "core/device/device.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The host as a device: malloc'ed memory, streams of cooperative tasks. There is one, whatever
- * the ordinal says, and it has no state.
+ * The host as a device, with malloc'ed memory and streams of cooperative tasks. There is only one
+ * host device, for all ordinals, and it has no state.
  */
 #include "core/device/device.h"
 #include "core/device/host_stream.h"

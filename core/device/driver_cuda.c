@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The driver's functions as the runtime finds them, once for the process; they do not change.
+ * Looks up the driver's functions once for the process.
  */
 #include "core/device/driver_cuda.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Functions of the CUDA driver. The runtime finds the driver, so nothing links to it.
+ * The functions that gyre uses of the CUDA driver. The CUDA runtime looks them up, so gyre does not
+ * link to the driver.
  */
 #ifndef GYRE_DEVICE_DRIVER_CUDA_H
 #define GYRE_DEVICE_DRIVER_CUDA_H
@@ -9,7 +10,7 @@
 
 #include <cuda.h>
 
-/* X(function, CUDA version that it is asked for in, its parameters) */
+/* X(function, CUDA version whose variant of the function is used, parameters) */
 #define GYRE_CUDA_DRIVER_TABLE(X)                                                     \
     X(cuPointerGetAttributes, 12000,                                                  \
       (unsigned n, CUpointer_attribute *which, void **data_out, CUdeviceptr pointer)) \
@@ -21,8 +22,8 @@ struct gyre_cuda_driver {
 #undef GYRE_CUDA_DRIVER_FIELD
 };
 
-/** gyre_cuda_driver_find - the driver's functions; looked up once a process.
- * Errors: DEVICE (there is no driver, or it lacks one of them). */
+/** gyre_cuda_driver_find - the driver's functions, which are looked up once in a process.
+ * Errors: DEVICE (there is no driver, or it lacks a function). */
 gyre_status gyre_cuda_driver_find(const struct gyre_cuda_driver **driver_out);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CUDA failures as causes, and the current device of a thread (core/device/cuda_error.h).
+ * Turns CUDA failures into causes, and switches a thread's current device
+ * (core/device/cuda_error.h).
  */
 #include "core/device/cuda_error.h"
 

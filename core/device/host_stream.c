@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Host streams. Two locks: `lock` guards the queue and is held for a few instructions; `run_lock`
- * is the right to poll the head task. A thread that synchronises announces itself in `n_callers`
- * and takes `run_lock`; the helper gives it up as soon as it sees a caller.
+ * Host streams. There are two locks. `lock` guards the queue and is held for a few instructions.
+ * The thread that holds `run_lock` may poll the first task. A thread that synchronises counts
+ * itself in `n_callers` and takes `run_lock`; the helper thread gives `run_lock` up as soon as it
+ * sees a caller.
  *
- * A caller that pushes and synchronises costs no system call: the helper is not signalled, it naps
- * with short time-outs while work keeps arriving and sleeps for good only after 10 ms without any.
+ * A caller that pushes and synchronises makes no system call. It does not wake the helper thread:
+ * that thread sleeps with short time-outs while work keeps arriving, and sleeps without a time-out
+ * only after 10 ms without work.
  */
 #include "core/device/host_stream.h"
 
@@ -18,18 +20,19 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* How long the helper leaves pushed work to a caller that may be about to synchronise. It starts
- * with FIRST, goes down to SHORT when it had to step in (the caller is busy elsewhere) and doubles
- * up to LONG while callers run their queue themselves: 8 helpers waking every 200 us would take
- * some percent of a 2-core machine from the ranks that do the work. */
+/* How long the helper thread waits after a push, because the caller may be about to synchronise. It
+ * starts with FIRST. It becomes SHORT when the helper had to run the queue, because the caller is
+ * then busy elsewhere. It doubles up to LONG while callers run their queues themselves. Eight
+ * helpers that wake every 200 us would take some percent of a machine with two cores from the
+ * working ranks. */
 #define NAP_SHORT_NS        50000
 #define NAP_FIRST_NS        200000
 #define NAP_LONG_NS         1600000
 #define DEEP_SLEEP_AFTER_NS 10000000
 
-/* Waiting for a peer: a short spin for the peer on another core, then the core is offered to
- * others (the peer may need this very core: 8 ranks on 2 cores), then naps. A yield takes 0.3 us
- * to a few us, so naps begin after about a millisecond. */
+/* How to wait for a peer. First a short spin, for a peer on another core. Then yields, because the
+ * peer may need this core (8 ranks on 2 cores). Then sleeps. A yield takes from 0.3 us to a few us,
+ * so sleeping begins after about a millisecond. */
 #define N_SPINS     64
 #define N_YIELDS    2000
 #define IDLE_NAP_NS 50000
@@ -37,17 +40,17 @@
 struct host_stream {
     pthread_mutex_t run_lock;
     pthread_mutex_t lock;
-    pthread_cond_t wake; /* of the helper */
+    pthread_cond_t wake; /* wakes the helper thread */
     struct gyre_task *head;
     struct gyre_task *tail;
     uint64_t n_pushed;    /* written under lock */
-    uint64_t n_completed; /* one writer: the holder of run_lock; release, after the failure */
+    uint64_t n_completed; /* written by the holder of run_lock, with release, after has_failed */
     uint32_t n_callers;   /* threads inside synchronize */
     uint32_t has_failed;  /* written under lock */
     gyre_status failure;
     char cause[GYRE_CAUSE_MAX_BYTES];
-    bool has_helper; /* the rest is under lock */
-    bool is_asleep;  /* the helper waits without time-out */
+    bool has_helper; /* guarded by lock, as the fields below */
+    bool is_asleep;  /* the helper waits without a time-out */
     bool is_closing;
     pthread_t helper;
 };
@@ -86,8 +89,8 @@ static void record_failure(struct host_stream *stream, gyre_status status)
     gyre_store_release_u32(&stream->has_failed, 1);
 }
 
-/* Poll the first task once. The caller holds run_lock and saw (acquire) that the queue is not
- * empty: then only the caller changes `head`, and it can be read without `lock`. */
+/* Poll the first task once. The caller holds run_lock and has seen, with acquire, that the queue is
+ * not empty. Then only the caller changes `head`, so it can be read without `lock`. */
 static enum gyre_task_state poll_head(struct host_stream *stream)
 {
     gyre_status status = GYRE_SUCCESS;
@@ -107,7 +110,7 @@ static enum gyre_task_state poll_head(struct host_stream *stream)
     return state;
 }
 
-/* The helper's turn: run the queue until it is empty or a caller comes. */
+/* Called by the helper thread: run the queue until it is empty or a caller synchronises. */
 static void help(struct host_stream *stream)
 {
     uint32_t n_idle_polls = 0;
@@ -119,7 +122,7 @@ static void help(struct host_stream *stream)
     }
 }
 
-/* Wait on `wake` for at most n_ns; the caller holds lock. */
+/* Wait on `wake` for at most n_ns. The caller holds `lock`. */
 static void helper_nap(struct host_stream *stream, uint64_t n_ns)
 {
     gyre_cond_wait_until(&stream->wake, &stream->lock, gyre_now_ns() + n_ns);
@@ -180,7 +183,7 @@ static gyre_status open_stream(struct host_stream **stream_out)
     return GYRE_SUCCESS;
 }
 
-/* Run the queue until everything pushed so far is done. */
+/* Run the queue until all tasks pushed so far are done. */
 static void drain(struct host_stream *stream)
 {
     const uint64_t target = gyre_load_acquire_u64(&stream->n_pushed);
@@ -217,8 +220,8 @@ static void close_stream(struct host_stream *stream)
 
 /* ---- each thread's default stream --------------------------------------------------------- */
 
-/* Process-wide because pthread keys are: the key only serves to end default streams with their
- * threads. Written once, under once_control. */
+/* The key ends default streams together with their threads. It belongs to the process, as all
+ * pthread keys do. Written once, under once_control. */
 static pthread_once_t once_control = PTHREAD_ONCE_INIT;
 static pthread_key_t default_key;
 static int default_key_errno;
@@ -344,19 +347,19 @@ gyre_status gyre_host_stream_resolve(gyre_stream handle, gyre_stream *stream_out
     return GYRE_SUCCESS;
 }
 
-/* ---- one stream behind another ------------------------------------------------------------ */
+/* ---- one stream waits for another --------------------------------------------------------- */
 
-/* A place in one stream's queue that another waits for. */
+/* A task in one stream's queue for which another stream waits. */
 struct mark_task {
-    struct gyre_task task; /* first: what the queue has */
+    struct gyre_task task; /* must be first: the queue has a pointer to it */
     struct mark *mark;
 };
 
 struct mark {
-    struct mark_task reached; /* in the queue that goes ahead */
-    struct mark_task awaited; /* in the one that follows */
+    struct mark_task reached; /* in the queue that is waited for */
+    struct mark_task awaited; /* in the queue that waits */
     uint32_t is_reached;
-    uint32_t n_tasks; /* that are not released; the last frees it */
+    uint32_t n_tasks; /* unreleased tasks; the release of the last one frees the mark */
 };
 
 static void release_mark(struct gyre_task *task)

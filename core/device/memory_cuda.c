@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The driver's words on addresses.
+ * Asks the driver for the allocation of an address (core/device/memory_cuda.h).
  */
 #include "core/device/memory_cuda.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the driver knows of a GPU address: the allocation that it lies in.
+ * Finds the allocation that a GPU address lies in.
  */
 #ifndef GYRE_DEVICE_MEMORY_CUDA_H
 #define GYRE_DEVICE_MEMORY_CUDA_H
@@ -10,10 +10,11 @@
 struct gyre_cuda_allocation {
     uint64_t base;
     uint64_t n_bytes;
-    uint64_t id; /* never given twice in a process, unlike addresses */
+    uint64_t id; /* never used twice in a process, unlike addresses */
 };
 
-/** gyre_cuda_allocation_find - Errors: DEVICE (not GPU memory, or the driver cannot say). */
+/** gyre_cuda_allocation_find - the allocation of `ptr`. Errors: DEVICE (not GPU memory, or the
+ * driver does not know). */
 gyre_status gyre_cuda_allocation_find(const void *ptr, struct gyre_cuda_allocation *allocation_out);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The list of what the pool gave out and what is parked. Process-wide, because CUDA's waiting is:
- * freeing memory of one GPU waits for kernels of all GPUs that have it mapped.
+ * The list of memory that the pool gave out or has parked. There is one list for the process,
+ * because freeing memory of one GPU waits for the kernels of all GPUs that have it mapped.
  */
 #include "core/device/pool_cuda.h"
 

@@ -30,11 +30,6 @@ void gyre_health_end(const gyre_comm *comm, gyre_status status, const char *text
     comm->bootstrap->ops->post(comm->bootstrap, -1, &message, n_bytes);
 }
 
-void gyre_health_tell(struct gyre_health *health, const char *text)
-{
-    gyre_health_end(health->comm, GYRE_ERROR_REMOTE, text);
-}
-
 void gyre_health_fail(struct gyre_health *health, gyre_status status, const char *text, bool prints)
 {
     struct gyre_comm *comm = health->comm;
@@ -44,19 +39,27 @@ void gyre_health_fail(struct gyre_health *health, gyre_status status, const char
         gyre_log(prints ? GYRE_LOG_WARN : GYRE_LOG_INFO, GYRE_LOG_COLL, "%s", text);
 }
 
-/* What a proxy or the executor found: its peers may have nothing that fails. */
-static void pass_on(struct gyre_health *health)
+void gyre_health_expect_alike(struct gyre_health *health)
 {
-    struct gyre_comm *comm = health->comm;
+    gyre_store_release_u32(&health->has_told, 1);
+}
+
+void gyre_health_pass_on(struct gyre_health *health)
+{
+    gyre_comm *comm = health->comm;
     char text[GYRE_CAUSE_MAX_BYTES];
     char name[GYRE_RANK_NAME_BYTES];
-    if (gyre_load_acquire_u32(&health->has_told) != 0 ||
-        gyre_load_acquire_u32(&comm->has_left) != 0)
+    if (!gyre_fault_is_raised(&comm->fault) || gyre_load_acquire_u32(&comm->has_left) != 0 ||
+        !gyre_compare_exchange_u32(&health->has_told, 0, 1))
         return;
-    gyre_store_release_u32(&health->has_told, 1);
-    snprintf(text, sizeof(text), "%s failed: %.800s", gyre_rank_name(comm, comm->rank, name),
-             comm->fault.cause);
-    comm->bootstrap->ops->fail(comm->bootstrap, text); /* first: tell_others() in comm.c says why */
+    if (comm->fault.status == GYRE_ERROR_ABORTED) /* its cause names the rank */
+        snprintf(text, sizeof(text), "%s", comm->fault.cause);
+    else
+        snprintf(text, sizeof(text), "%s failed: %.800s", gyre_rank_name(comm, comm->rank, name),
+                 comm->fault.cause);
+    /* Ranks that wait in an all-gather over the bootstrap are told first: the rank that reads the
+     * message may leave at once, and its goodbye would be all that they learn. */
+    comm->bootstrap->ops->fail(comm->bootstrap, text);
     gyre_health_end(comm, GYRE_ERROR_REMOTE, text);
 }
 
@@ -230,6 +233,7 @@ static void mark_left(struct gyre_health *health, int rank)
 {
     pthread_mutex_lock(&health->lock);
     health->has_left[rank] = true;
+    health->peers[rank].left_ns = gyre_now_ns();
     pthread_cond_broadcast(&health->changed);
     pthread_mutex_unlock(&health->lock);
 }
@@ -278,6 +282,30 @@ static bool goes_on(struct gyre_health *health)
     return !stops;
 }
 
+/* The rendezvous is gone, or this rank has no memory to read what it sends: no rank can be watched
+ * any more, and no goodbye arrives. */
+static void take_end_of_link(struct gyre_health *health, gyre_status status)
+{
+    gyre_comm *comm = health->comm;
+    if (status == GYRE_ERROR_OUT_OF_MEMORY) {
+        gyre_fault_raise(&comm->fault, status, gyre_cause());
+        gyre_health_pass_on(health);
+    }
+    if (gyre_load_acquire_u32(&comm->has_left) == 0)
+        gyre_health_fail(health, GYRE_ERROR_REMOTE, gyre_cause(), true);
+    else
+        for (int rank = 0; rank < comm->n_ranks; rank++)
+            mark_left(health, rank);
+}
+
+static bool is_leaving(struct gyre_health *health)
+{
+    pthread_mutex_lock(&health->lock);
+    const bool is_leaving = health->is_leaving;
+    pthread_mutex_unlock(&health->lock);
+    return is_leaving;
+}
+
 static void *watch(void *argument)
 {
     struct gyre_health *health = argument;
@@ -287,20 +315,19 @@ static void *watch(void *argument)
     while (goes_on(health)) {
         const gyre_status status = comm->bootstrap->ops->poll(comm->bootstrap, TICK_MS, &event);
         if (status != GYRE_SUCCESS) {
-            /* The hub is gone: nobody can be watched any more, and no goodbye comes. */
-            if (gyre_load_acquire_u32(&comm->has_left) == 0)
-                gyre_health_fail(health, GYRE_ERROR_REMOTE, gyre_cause(), true);
-            else
-                for (int rank = 0; rank < comm->n_ranks; rank++)
-                    mark_left(health, rank);
+            take_end_of_link(health, status);
             break;
         }
         take_event(health, &event);
+        if (is_leaving(health)) {
+            gyre_health_check_leaving(health);
+            continue;
+        }
         if (!gyre_fault_is_raised(&comm->fault)) {
             gyre_health_check_progress(health);
             continue;
         }
-        pass_on(health);
+        gyre_health_pass_on(health);
         if (!health->has_told_children)
             tell_children(health, -1, "", comm->fault.cause);
         health->has_told_children = true;
@@ -414,8 +441,17 @@ bool gyre_health_has_left(struct gyre_health *health, int rank)
 void gyre_health_wait_left(struct gyre_health *health, uint64_t deadline_ns)
 {
     pthread_mutex_lock(&health->lock);
-    while (!all_left(health) && gyre_now_ns() < deadline_ns)
+    health->is_leaving = true;
+    while (!all_left(health) && !health->is_alone && gyre_now_ns() < deadline_ns)
         gyre_cond_wait_until(&health->changed, &health->lock, deadline_ns);
+    pthread_mutex_unlock(&health->lock);
+}
+
+void gyre_health_stop_waiting(struct gyre_health *health)
+{
+    pthread_mutex_lock(&health->lock);
+    health->is_alone = true;
+    pthread_cond_broadcast(&health->changed);
     pthread_mutex_unlock(&health->lock);
 }
 

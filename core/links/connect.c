@@ -288,7 +288,7 @@ static gyre_status open_transport(gyre_comm *comm, int index, uint64_t deadline_
         .peers = peers,
         .n_peers = n_peers,
         .spec = links->spec,
-        .before = links->before,
+        .ring_prev = links->ring_prev,
         .rendezvous = &comm->bootstrap->own_address,
         .secret = comm->bootstrap->secret,
         .traffic_class = comm->config.traffic_class,
@@ -396,12 +396,12 @@ static gyre_status fill_before(struct gyre_links *links, int n_ranks)
 {
     const struct gyre_shape shape = {.n_ranks = (uint16_t)n_ranks, .grouping = &links->grouping};
     uint16_t order[GYRE_MAX_RANKS];
-    links->before = calloc((size_t)n_ranks, sizeof(*links->before));
-    if (links->before == NULL)
+    links->ring_prev = calloc((size_t)n_ranks, sizeof(*links->ring_prev));
+    if (links->ring_prev == NULL)
         return gyre_fail_errno(ENOMEM, "init");
     gyre_order_by_host(&shape, order);
     for (int i = 0; i < n_ranks; i++)
-        links->before[order[(i + 1) % n_ranks]] = order[i];
+        links->ring_prev[order[(i + 1) % n_ranks]] = order[i];
     return GYRE_SUCCESS;
 }
 
@@ -458,7 +458,7 @@ bool gyre_links_help(void *context, bool is_last)
     bool has_moved = false;
     for (int i = 0; i < GYRE_MAX_TRANSPORTS; i++) {
         struct gyre_transport *transport = comm->links.transports[i];
-        if (transport != NULL && transport->ops->help != NULL)
+        if (transport != NULL)
             has_moved = transport->ops->help(transport, is_last) || has_moved;
     }
     return has_moved;
@@ -472,7 +472,7 @@ void gyre_disconnect(gyre_comm *comm)
             links->transports[i]->ops->close(links->transports[i]);
     free(links->connectors);
     free(links->transport_of);
-    free(links->before);
+    free(links->ring_prev);
     free(links->infos);
     gyre_topo_fini(&links->topo);
     memset(links, 0, sizeof(*links));

@@ -10,7 +10,7 @@
 #define MIN_SLOT_BYTES   4096
 #define MAX_SIMPLE_BYTES (512 * 1024) /* on GPUs */
 #define MAX_HOST_BYTES   (128 * 1024)
-#define NEAR_SLOT_BYTES  (128 * 1024)
+#define RING_SLOT_BYTES  (128 * 1024)
 #define MAX_LANES        2 /* of a channel: trees */
 #define MIN_LL_BYTES     3072
 #define MAX_LL_BYTES     (16 * 1024)
@@ -25,40 +25,40 @@ static uint32_t floor_to_power_of_two(uint64_t value)
     return (uint32_t)power;
 }
 
-/* A multiple of NEAR_SLOT_BYTES; a power of two, where there is less. */
+/* A multiple of RING_SLOT_BYTES; a power of two, where there is less. */
 static uint64_t floor_to_slot(uint64_t value)
 {
-    return value < NEAR_SLOT_BYTES ? floor_to_power_of_two(value)
-                                   : value / NEAR_SLOT_BYTES * NEAR_SLOT_BYTES;
+    return value < RING_SLOT_BYTES ? floor_to_power_of_two(value)
+                                   : value / RING_SLOT_BYTES * RING_SLOT_BYTES;
 }
 
 /* SIMPLE on GPUs without a proxy. A ring of 64 channels reaches 330 GB/s with slots of 64 KiB and
  * 357 GB/s with 128 KiB (4 H200, 1 GiB, 2026-11): what comes from the rank before gets those, and
- * everything else shares the rest of the budget. @near_bytes: what those should be. */
+ * everything else shares the rest of the budget. @ring_bytes: what those should be. */
 static void divide_between_rings_and_others(struct gyre_fifo_spec *spec, uint32_t n_peers,
-                                            uint64_t near_bytes, uint64_t budget_bytes)
+                                            uint64_t ring_bytes, uint64_t budget_bytes)
 {
     const uint64_t n_slots = (uint64_t)spec->n_fifos * spec->depth; /* of one peer */
-    const uint64_t near =
-        floor_to_slot(gyre_min_u64(gyre_min_u64(near_bytes, MAX_SIMPLE_BYTES),
+    const uint64_t ring =
+        floor_to_slot(gyre_min_u64(gyre_min_u64(ring_bytes, MAX_SIMPLE_BYTES),
                                    n_peers > 1 ? budget_bytes / 3 * 2 / n_slots : UINT64_MAX));
-    const uint64_t rest = budget_bytes - gyre_min_u64(budget_bytes, near * n_slots);
-    uint64_t other = near;
+    const uint64_t rest = budget_bytes - gyre_min_u64(budget_bytes, ring * n_slots);
+    uint64_t other = ring;
     if (n_peers > 1)
-        other = gyre_min_u64(near, floor_to_power_of_two(rest / ((n_peers - 1) * n_slots)));
+        other = gyre_min_u64(ring, floor_to_power_of_two(rest / ((n_peers - 1) * n_slots)));
     spec->slot_bytes[GYRE_PROTO_SIMPLE] =
         gyre_clamp_u32(other / 16 * 16, MIN_SLOT_BYTES, MAX_SIMPLE_BYTES);
-    if (near > spec->slot_bytes[GYRE_PROTO_SIMPLE])
-        spec->near_slot_bytes = (uint32_t)near;
+    if (ring > spec->slot_bytes[GYRE_PROTO_SIMPLE])
+        spec->ring_slot_bytes = (uint32_t)ring;
 }
 
 static uint64_t simple_bytes(const struct gyre_fifo_spec *spec, uint32_t n_peers)
 {
     const uint64_t n_slots = (uint64_t)n_peers * spec->n_fifos * spec->depth;
-    const uint64_t n_near = (uint64_t)spec->n_fifos * spec->depth;
+    const uint64_t n_ring = (uint64_t)spec->n_fifos * spec->depth;
     const uint64_t extra =
-        spec->near_slot_bytes > 0 ? spec->near_slot_bytes - spec->slot_bytes[GYRE_PROTO_SIMPLE] : 0;
-    return n_slots * spec->slot_bytes[GYRE_PROTO_SIMPLE] + n_near * extra;
+        spec->ring_slot_bytes > 0 ? spec->ring_slot_bytes - spec->slot_bytes[GYRE_PROTO_SIMPLE] : 0;
+    return n_slots * spec->slot_bytes[GYRE_PROTO_SIMPLE] + n_ring * extra;
 }
 
 /* FIFOs of an ordered pair of GPUs. */
@@ -75,9 +75,9 @@ static uint32_t count_fifos(uint32_t n_peers, uint32_t max_channels, uint32_t *n
 /* Few channels leave room for longer slots, which they need: all-reduce of 1 GiB on 16 channels 276
  * GB/s with slots of 128 KiB, 316 with 256 KiB; in a window 348 with 256 KiB, 355 with 384 KiB, 356
  * with 512 KiB (2 H200, 2026-11). Of two ranks the budget has room for half as much again. */
-static uint64_t near_bytes(uint32_t n_peers, uint32_t n_joined)
+static uint64_t ring_bytes(uint32_t n_peers, uint32_t n_joined)
 {
-    const uint64_t joined = (uint64_t)NEAR_SLOT_BYTES * n_joined;
+    const uint64_t joined = (uint64_t)RING_SLOT_BYTES * n_joined;
     return n_peers == 1 && n_joined > 1 ? joined / 2 * 3 : joined;
 }
 
@@ -98,7 +98,7 @@ struct gyre_fifo_spec gyre_tuner_fifo_spec(gyre_device_kind kind, uint32_t n_ran
 {
     const bool is_cuda = kind == GYRE_DEVICE_CUDA;
     const uint32_t n_peers = n_ranks > 1 ? n_ranks - 1 : 1;
-    struct gyre_fifo_spec spec = {.n_fifos = 4, .depth = 4};
+    struct gyre_fifo_spec spec = {.n_fifos = 4, .depth = GYRE_COMM_DEPTH};
     uint32_t n_joined = 1; /* FIFOs whose memory one has */
     if (is_cuda)
         spec.n_fifos = count_fifos(n_peers, max_channels, &n_joined);
@@ -114,7 +114,7 @@ struct gyre_fifo_spec gyre_tuner_fifo_spec(gyre_device_kind kind, uint32_t n_ran
         return spec;
     }
     /* Of the budget SIMPLE takes up to four fifths, the lines what is left. */
-    divide_between_rings_and_others(&spec, n_peers, near_bytes(n_peers, n_joined),
+    divide_between_rings_and_others(&spec, n_peers, ring_bytes(n_peers, n_joined),
                                     GYRE_FIFO_BUDGET_BYTES / 5 * 4);
     const uint64_t rest =
         GYRE_FIFO_BUDGET_BYTES - gyre_min_u64(GYRE_FIFO_BUDGET_BYTES, simple_bytes(&spec, n_peers));
@@ -122,7 +122,7 @@ struct gyre_fifo_spec gyre_tuner_fifo_spec(gyre_device_kind kind, uint32_t n_ran
     if (buffer_bytes > 0) {
         spec.slot_bytes[GYRE_PROTO_SIMPLE] =
             gyre_clamp_u32(buffer_bytes / spec.depth / 16 * 16, MIN_SLOT_BYTES, most);
-        spec.near_slot_bytes = 0;
+        spec.ring_slot_bytes = 0;
     }
     return spec;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The structure of one program: everything that can be said without the other ranks. Executors
- * rely on it and check nothing again; programs may come from a file.
+ * Checks the structure of one program, as far as that is possible without the programs of other
+ * ranks. Executors rely on these checks and do not repeat them. A program may come from a file, so
+ * nothing is taken for granted.
  */
 #include "core/base/status.h"
 #include "core/model/connector.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * All ranks side by side, for people: one line a round, in which every worker that can run does
- * one step (or one run of steps that may execute at the same time). One tile is shown, with FIFOs
- * as deep as the programs ask for.
+ * Prints the programs of all ranks side by side, for people. A line is a round, in which every
+ * worker that can run does one step, or one run of steps that may execute at the same time. One
+ * tile is shown, with FIFOs of the depth that the programs ask for.
  */
 #include "core/base/status.h"
 #include "core/model/schedule.h"

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which elements a (channel, chunk, tile) stands for: one pure function, the same on every rank,
- * independent of pointers and alignment, so that programs need no sizes. Valid as C11 and CUDA.
+ * Maps (channel, chunk, tile) to a range of elements. The function is pure, gives the same result
+ * on every rank, and does not depend on pointers or alignment. Programs therefore need no sizes.
+ * Valid as C11 and as CUDA.
  *
- * A channel takes a contiguous part of the vector (or of every block), a chunk a contiguous part of
- * that, a tile at most `tile_elems` of that. Cuts fall on multiples of `unit_elems`, as evenly as
- * possible; the last part takes what is left over. A range may be empty: its slot still moves.
+ * A channel has a contiguous part of the vector (or of every block), a chunk a contiguous part of
+ * its channel's part, and a tile at most `tile_elems` elements of its chunk. The parts are as equal
+ * as possible; they begin at multiples of `unit_elems`, and the last part takes the remainder. A
+ * range may be empty; its slot is still sent.
  */
 #ifndef GYRE_MODEL_TILE_H
 #define GYRE_MODEL_TILE_H
@@ -25,7 +27,8 @@ struct gyre_range {
     uint64_t n_elems;
 };
 
-/** gyre_part - part `index` of `n_parts` of a range, cut at multiples of `unit` from its start. */
+/** gyre_part - part number `index` when a range is cut into `n_parts`. Parts begin at multiples of
+ * `unit` elements from the range's start. */
 static GYRE_HOST_DEVICE inline struct gyre_range gyre_part(struct gyre_range whole, uint64_t unit,
                                                            uint32_t n_parts, uint32_t index)
 {
@@ -53,8 +56,8 @@ static GYRE_HOST_DEVICE inline struct gyre_range gyre_chunk_range(const struct g
     return gyre_part(mine, split->unit_elems, split->n_chunks, split->n_chunks == 1 ? 0 : chunk);
 }
 
-/** gyre_tile_range - the elements of one tile of a chunk; offsets are within the vector or, where
- * the buffer is made of blocks, within the block. */
+/** gyre_tile_range - the elements of one tile of a chunk. Offsets count from the start of the
+ * vector, or of the block if the buffer consists of blocks. */
 static GYRE_HOST_DEVICE inline struct gyre_range
 gyre_tile_range(const struct gyre_split *split, uint32_t channel, uint32_t chunk, uint64_t tile)
 {
@@ -72,8 +75,8 @@ gyre_tile_range(const struct gyre_split *split, uint32_t channel, uint32_t chunk
     return range;
 }
 
-/** gyre_tile_count - how often the program runs: the tiles of the longest chunk, which is chunk 0
- * of channel 0. The same for every channel. 0 only for count 0. */
+/** gyre_tile_count - how often the program runs, in every channel: the number of tiles of the
+ * longest chunk, which is chunk 0 of channel 0. It is 0 only for count 0. */
 static GYRE_HOST_DEVICE inline uint64_t gyre_tile_count(const struct gyre_split *split)
 {
     const struct gyre_range longest = gyre_chunk_range(split, 0, 0);

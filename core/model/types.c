@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The name tables of core/model/types.h.
+ * Defines the tables of names of core/model/types.h.
  */
 #include "core/model/types.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Element types, operations, collectives and protocols as tables: enum, name, size and check come
- * from one line each. Valid as C11 and as CUDA.
+ * Element types, operations, collectives and protocols as tables. One line of a table gives the
+ * enum value, the name, the size and the check. Valid as C11 and as CUDA.
  */
 #ifndef GYRE_MODEL_TYPES_H
 #define GYRE_MODEL_TYPES_H
@@ -31,14 +31,13 @@
 
 #define GYRE_N_DTYPES 12
 
-/* X(enum suffix, name). AVG never reaches an executor: the plan turns it into SUM with a
- * pre-multiplied input (floats) or a post-division (integers). */
+/* X(enum suffix, name). AVG never reaches an executor. The plan turns it into SUM, with an input
+ * that is multiplied first (floats) or a result that is divided at the end (integers). */
 #define GYRE_OP_TABLE(X) X(SUM, sum) X(PROD, prod) X(MAX, max) X(MIN, min) X(AVG, avg)
 
 #define GYRE_N_OPS       5
 
-/* X(enum suffix, name, buffers are n blocks of count elements: of IN, of OUT; reduces; has a root)
- */
+/* X(enum suffix, name, IN consists of n blocks of count elements, OUT does, reduces, has a root) */
 #define GYRE_COLLECTIVE_TABLE(X)                  \
     X(ALL_REDUCE, all_reduce, 0, 0, 1, 0)         \
     X(BROADCAST, broadcast, 0, 0, 0, 1)           \
@@ -67,8 +66,9 @@ enum gyre_proto {
         GYRE_N_PROTOS
 };
 
-/* Protocols before LAMPORT have slots and counters of their own. LAMPORT goes through those of
- * LL128, in its turn: memory for both would take it from rings (core/links/fifo_spec.c). */
+/* The protocols before LAMPORT have their own slots and counters. LAMPORT shares those of LL128:
+ * calls of the two use them one after the other. Separate memory would leave less for the rings'
+ * slots (core/links/fifo_spec.c). */
 #define GYRE_N_SLOT_PROTOS GYRE_PROTO_LAMPORT
 
 /** gyre_proto_slots - the protocol whose slots and counters this one uses. */
@@ -101,8 +101,8 @@ static GYRE_HOST_DEVICE inline bool gyre_dtype_is_float(gyre_dtype dtype)
     return false;
 }
 
-/** gyre_lamport_adds - does protocol LAMPORT carry that reduction: sums of floating point, of two
- * bytes at least? */
+/** gyre_lamport_adds - can protocol LAMPORT carry this reduction? It carries sums of floating-point
+ * types of at least two bytes. */
 static GYRE_HOST_DEVICE inline bool gyre_lamport_adds(gyre_dtype dtype, int op)
 {
     return op == GYRE_SUM && gyre_dtype_is_float(dtype) && gyre_dtype_bytes(dtype) > 1;
@@ -111,7 +111,7 @@ static GYRE_HOST_DEVICE inline bool gyre_lamport_adds(gyre_dtype dtype, int op)
 struct gyre_collective_traits {
     const char *name;
     bool in_blocks;  /* IN is n_ranks blocks of count elements, chunk k = block k */
-    bool out_blocks; /* OUT likewise */
+    bool out_blocks; /* the same of OUT */
     bool reduces;
     bool has_root;
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Operations, collectives and messages.
+ * NCCL's operations, collectives, sends and receives.
  */
 #include "core/nccl/nccl_shim.h"
 

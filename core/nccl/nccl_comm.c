@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Communicators: made, asked and ended.
+ * NCCL's communicators: how they are made, queried and ended.
  */
 #include "core/nccl/nccl_shim.h"
 

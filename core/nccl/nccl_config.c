@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * NCCL's configuration in gyre's terms: what gyre has no use for is checked as NCCL does, and
- * ignored.
+ * Translates NCCL's configuration to gyre's. Fields that gyre does not use are checked as NCCL does
+ * and then ignored.
  */
 #include "core/nccl/nccl_shim.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The device API's helpers on the host (core/nccl/nccl_device.h): there so that programs which need
- * the names load, and refused, as what they prepare is.
+ * The host helpers of NCCL's device API (core/nccl/nccl_device.h). They exist so that programs
+ * which need the names can be loaded. They refuse every call, because gyre does not have the device
+ * API.
  */
 #include "core/nccl/nccl_device.h"
 

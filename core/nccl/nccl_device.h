@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The host functions that NCCL 2.28 exports for its device API besides ncclDevCommCreate, declared
- * in headers of their own there as here (nccl_device/). Callers are compiled with NCCL's.
+ * The host functions that NCCL 2.28 exports for its device API, besides ncclDevCommCreate. NCCL
+ * declares them in separate headers (nccl_device/). Callers are compiled with NCCL's headers.
  */
 #ifndef GYRE_NCCL_DEVICE_H
 #define GYRE_NCCL_DEVICE_H
 
 #include "core/nccl/nccl.h"
 
-/* By value: part of the ABI. */
+/* Passed by value, so its layout is part of the ABI. */
 typedef struct ncclTeam {
     int nRanks;
     int rank;

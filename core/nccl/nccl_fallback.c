@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Loading the real library. Process-wide, because a library is.
+ * Loads the real library, once for the process.
  */
 #include "core/nccl/nccl_fallback.h"
 

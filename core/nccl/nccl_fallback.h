@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * GYRE_NCCL_FALLBACK=path: a real libnccl.so.2 behind ours, for the calls that gyre does not have.
- * Off by default. The real library knows nothing of gyre's communicators: each that is handed over
- * gets a twin of its own in it.
+ * GYRE_NCCL_FALLBACK=path names a real libnccl.so.2. Calls that gyre does not have are passed on to
+ * it. By default there is none. The real library does not know gyre's communicators, so each
+ * communicator with such a call gets a twin in the real library.
  */
 #ifndef GYRE_NCCL_FALLBACK_H
 #define GYRE_NCCL_FALLBACK_H
 
 #include "core/nccl/nccl.h"
 
-/* X(name, parameters): what is taken from the real library. */
+/* The functions that are used of the real library. X(name, parameters) */
 #define NCCL_FALLBACK_FUNCTIONS(X)                                                  \
     X(GetUniqueId, (ncclUniqueId * uniqueId))                                       \
     X(CommInitRank, (ncclComm_t * comm, int nranks, ncclUniqueId commId, int rank)) \
@@ -30,10 +30,11 @@ struct nccl_fallback {
     const char *(*GetLastError)(ncclComm_t comm);
 };
 
-/** nccl_fallback_get - the real library; NULL when there is none. Loaded on the first call. */
+/** nccl_fallback_get - the real library, or NULL if there is none. The first call loads it. */
 const struct nccl_fallback *nccl_fallback_get(void);
 
-/** nccl_fallback_problem - why there is none although the variable is set, else "". */
+/** nccl_fallback_problem - why the library could not be loaded although the variable is set; else
+ * "". */
 const char *nccl_fallback_problem(void);
 
 #endif

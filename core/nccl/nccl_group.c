@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Groups of one thread: what they owe at their end besides gyre's calls. A failed call is a failed
- * group in NCCL, unlike in gyre.
+ * The groups of a thread, and what the end of a group must do besides the gyre calls. In NCCL,
+ * unlike in gyre, a failed call makes the whole group fail.
  */
 #include "core/nccl/nccl_shim.h"
 

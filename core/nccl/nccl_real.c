@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Registration, windows, memory and the device API: gyre's, or handed over to a real library
- * (core/nccl/nccl_fallback.h).
+ * Registration, windows, memory and the device API. Calls go to gyre, or to a real library if there
+ * is one (core/nccl/nccl_fallback.h).
  */
 #include "core/nccl/nccl_shim.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What calls of the shim end with: statuses of gyre as NCCL's results, and their causes.
+ * Translates the statuses of gyre to NCCL's results, and keeps their causes.
  */
 #include "core/nccl/nccl_shim.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Making symmetric windows (core/nccl/nccl_windows.h), over gyre.h.
+ * Makes symmetric windows (core/nccl/nccl_windows.h) with gyre.h's windows.
  */
 #include "core/nccl/nccl_windows.h"
 

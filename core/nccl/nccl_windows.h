@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Symmetric windows of NCCL's interface, made of gyre's.
+ * Symmetric windows of NCCL's interface, which are gyre's windows.
  */
 #ifndef GYRE_NCCL_WINDOWS_H
 #define GYRE_NCCL_WINDOWS_H
@@ -8,20 +8,21 @@
 #include "core/gyre.h"
 #include "core/nccl/nccl.h"
 
-/* A window that was asked for. */
+/* A window that the caller wants. */
 struct nccl_window_wish {
     gyre_comm *comm;
     void *buffer;
     size_t n_bytes;
-    ncclWindow_t *win; /* NULL, or where it goes; stays as it is where none is made */
+    ncclWindow_t *win; /* receives the window; unchanged if none is made; may be NULL */
 };
 
-/** nccl_windows_make - make windows, on all ranks of each communicator: those of one communicator
- * in order, several communicators side by side. None is made, which is no failure, where ranks
- * cannot address each other, or where one thread asks for two ranks of a communicator: it would
- * wait for itself when it gives them back. All ranks agree on that.
- * A rank that runs out of memory aborts the communicators, whose other ranks would wait for it.
- * @cause_out: of a failure. Returns the first one's status. */
+/** nccl_windows_make - make windows on all ranks of each communicator. The windows of one
+ * communicator are made in order, those of different communicators at the same time. In two cases
+ * no window is made, on all ranks, and that is no failure: if the ranks cannot address each other,
+ * and if one thread serves two ranks of the communicator, because it would wait for itself when it
+ * deregisters the windows. A rank that runs out of memory aborts the communicators, because their
+ * other ranks wait for it.
+ * @cause_out: the cause of the first failure. Returns its status. */
 gyre_status nccl_windows_make(const struct nccl_window_wish *wishes, size_t n_wishes,
                               char *cause_out, size_t cause_bytes);
 

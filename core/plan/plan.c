@@ -96,6 +96,15 @@ gyre_status gyre_plan_cache_open(struct gyre_comm *comm, struct gyre_plan_cache 
     return GYRE_SUCCESS;
 }
 
+static void forget_choices(struct gyre_plan_cache *cache)
+{
+    while (cache->choices != NULL) {
+        struct choice_entry *entry = cache->choices;
+        cache->choices = entry->next;
+        free(entry);
+    }
+}
+
 void gyre_plan_cache_close(struct gyre_plan_cache *cache)
 {
     if (cache == NULL)
@@ -107,11 +116,7 @@ void gyre_plan_cache_close(struct gyre_plan_cache *cache)
         executor->ops->unload(executor, entry->loaded);
         free(entry);
     }
-    while (cache->choices != NULL) {
-        struct choice_entry *entry = cache->choices;
-        cache->choices = entry->next;
-        free(entry);
-    }
+    forget_choices(cache);
     while (cache->shapes != NULL) {
         struct shape_entry *entry = cache->shapes;
         cache->shapes = entry->next;
@@ -312,6 +317,14 @@ void gyre_plan_force(struct gyre_comm *comm, const struct gyre_choice *choice)
     const struct gyre_choice none = {0};
     comm->plans->forced = choice != NULL ? *choice : none;
     gyre_plan_forget(comm);
+}
+
+gyre_status gyre_plan_restrict(struct gyre_comm *comm, const struct gyre_filter_words *words)
+{
+    GYRE_TRY(gyre_filter_override(words, &comm->plans->filter));
+    forget_choices(comm->plans);
+    gyre_plan_forget(comm);
+    return GYRE_SUCCESS;
 }
 
 void gyre_plan_forget(struct gyre_comm *comm)

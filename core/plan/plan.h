@@ -73,14 +73,31 @@ struct gyre_filter {
     uint32_t protos[GYRE_N_COLLECTIVES];
     uint32_t paths[GYRE_N_COLLECTIVES];
     bool is_forced[GYRE_N_COLLECTIVES]; /* the user named algorithms for this collective */
-    const char *algo_source; /* for messages: GYRE_ALGO, or what else the user said it by */
+    /* How messages name the user's words: "GYRE_ALGO", or what else the user gave them by. */
+    const char *algo_source;
     const char *proto_source;
+    const char *path_source;
+};
+
+/* A user's words about algorithms, protocols and paths, and how messages name each ("--algo"). A
+ * NULL text leaves that part of a filter as it is. */
+struct gyre_filter_words {
+    const char *algos;
+    const char *protos;
+    const char *paths;
+    const char *algo_source; /* sources live as long as the filter */
+    const char *proto_source;
+    const char *path_source;
 };
 
 /** gyre_filter_parse - "[^]ring,tree" or "all_reduce:ring;broadcast:^tree". Errors:
  * INVALID_ARGUMENT with the word and the legal ones. */
 gyre_status gyre_filter_parse(const char *algos, const char *protos, const char *paths,
                               struct gyre_filter *filter_out);
+
+/** gyre_filter_override - put the user's words in place of what the filter held before.
+ * Errors: as gyre_filter_parse(), naming the source of the word; the filter is then unchanged. */
+gyre_status gyre_filter_override(const struct gyre_filter_words *words, struct gyre_filter *filter);
 
 /** gyre_filter_of - the same of parameters, which the filter then refers to. */
 gyre_status gyre_filter_of(const struct gyre_params *params, struct gyre_filter *filter_out);
@@ -98,11 +115,11 @@ gyre_status gyre_tuner_choose(const struct gyre_tuner_facts *facts,
                               const struct gyre_filter *filter, enum gyre_collective coll,
                               uint64_t n_bytes, struct gyre_choice *choice_out);
 
-/** gyre_tuner_choose_exchange - is this a call of middle size that a kernel runs as one macro-step
- * in protocol SIMPLE: an all-gather into windows, a two-shot? If so, how. Pure. */
-bool gyre_tuner_choose_exchange(const struct gyre_tuner_facts *facts,
-                                const struct gyre_filter *filter, enum gyre_collective coll,
-                                uint64_t n_bytes, struct gyre_choice *choice_out);
+/** gyre_tuner_choose_fused - is this a call of middle size that a fused kernel carries in protocol
+ * SIMPLE: an all-gather into windows, or a two-shot? If so, how. Pure. */
+bool gyre_tuner_choose_fused(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,
+                             enum gyre_collective coll, uint64_t n_bytes,
+                             struct gyre_choice *choice_out);
 
 /** gyre_tuner_all_bytes - of the vector; of all blocks where @n_bytes counts one. */
 uint64_t gyre_tuner_all_bytes(const struct gyre_tuner_facts *facts, enum gyre_collective coll,
@@ -163,6 +180,10 @@ struct gyre_fifo_spec gyre_tuner_fifo_spec(gyre_device_kind kind, uint32_t n_ran
 
 #define GYRE_FIFO_BUDGET_BYTES (64ULL << 20)
 
+/* GPUs: where a rank transfers so many bytes, the blocks of a kernel choose their multiprocessors;
+ * below, that gains nothing (2 H200, 2026-11). */
+#define GYRE_BLOCK_PLACEMENT_BYTES ((uint64_t)(16 << 20))
+
 struct gyre_plan_cache;
 
 gyre_status gyre_plan_cache_open(struct gyre_comm *comm, struct gyre_plan_cache **cache_out);
@@ -196,6 +217,11 @@ gyre_status gyre_plan_work(struct gyre_comm *comm, const struct gyre_call *call,
  * Point to point is not touched. A choice that is impossible, or that GYRE_ALGO, GYRE_PROTO or
  * GYRE_PATH forbid, fails when it is used. */
 void gyre_plan_force(struct gyre_comm *comm, const struct gyre_choice *choice);
+
+/** gyre_plan_restrict - from now on choose among what @words allow, in place of what GYRE_ALGO,
+ * GYRE_PROTO and GYRE_PATH allow. All ranks alike, between calls; for programs that have options of
+ * their own for this. Errors: as gyre_filter_override(). */
+gyre_status gyre_plan_restrict(struct gyre_comm *comm, const struct gyre_filter_words *words);
 
 /** gyre_plan_forget - calls may get other works now than the same calls before: a window came or
  * goes. Before what they refer to is freed. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The topology graph itself: level words, bus ids, nodes, links, and what is looked up by name.
+ * The topology graph: level words, bus ids, nodes and links, and look-ups by name.
  */
 #include "core/topo/topo.h"
 

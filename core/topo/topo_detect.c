@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The topology of this machine from sysfs: NUMA nodes, then GPUs, then network devices, each hung
- * below the PCIe switches on its way to the root complex. The root of sysfs is an argument, so that
- * tests bring their own tree.
+ * Reads the topology of this machine from sysfs: first NUMA nodes, then GPUs, then network devices.
+ * Each device is put below the PCIe switches on its way to the root complex. The root of sysfs is
+ * an argument, so that tests can use their own tree.
  */
 #include "core/topo/topo.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * NVML by dlopen. The few types that are needed are declared here after NVML's public API
- * reference, so that machines without CUDA build the same library.
+ * Calls NVML, which is opened with dlopen(). The few types that are needed are declared here, as in
+ * NVML's public API reference, so that machines without CUDA build the same library.
  */
 #include "core/topo/topo_nvml.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Paths through the graph: the nearest level and the hops between two nodes, the ports nearest to
- * a GPU, and the hash of what plans may depend on.
+ * Paths through the graph: the nearest level and the hops between two nodes, the ports nearest to a
+ * GPU, and the hash of everything that a plan may depend on.
  */
 #include "core/topo/topo.h"
 

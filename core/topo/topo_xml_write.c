@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The graph as XML in NCCL's topology format, version 1. Written by hand: what is written is known
- * to be small and plain, so that a build without an XML library can still dump.
+ * Writes the graph as XML in NCCL's topology format, version 1. The text is simple, so it is
+ * written without an XML library, and a build without one can write it too.
  *
- * Two attributes are ours, and other readers skip them: net's `rdma` and `netdev`.
+ * Two attributes of `net` are gyre's: `rdma` and `netdev`. Other readers skip them.
  */
 #include "core/base/file.h"
 #include "core/topo/topo.h"

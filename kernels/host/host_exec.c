@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The host executor: a launch is one task on a host stream that multiplexes all workers of all
- * channels of its works. Launches take tickets and run in ticket order whatever streams they are
- * on. Tasks come from a pool: a call that is like an earlier one allocates nothing.
+ * The host executor. A launch is one task on a host stream. The task runs all workers of all
+ * channels of its works in turn. Launches take tickets and run in the order of their tickets, on
+ * any streams. Tasks come from a pool, so a call like an earlier one allocates nothing.
  *
- * A task may outlive the executor's owner: an abort closes the executor while launches still stand
- * in streams. Each holds a reference, and after close no poll touches a slot, a buffer or the
- * fault.
+ * A task may outlive the executor: an abort closes the executor while launches are still in
+ * streams. Each launch holds a reference to the executor. After close, no poll touches a slot, a
+ * buffer or the fault.
  */
 #include "kernels/host/host_exec.h"
 
@@ -16,27 +16,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A poll should end within about 100 us, so that a fault, a caller or another task is not kept
- * waiting: 512 KiB at the 5 GB/s of one slow core; steps without data cost some 50 ns each. */
+/* A poll should end within about 100 us, so that a fault, a caller or another task need not wait
+ * longer. That is 512 KiB at the 5 GB/s of a slow core. A step without data takes about 50 ns. */
 #define POLL_MAX_BYTES  (512 * 1024)
 #define STEP_COST_BYTES 256
 
 struct gyre_host_launch {
-    struct gyre_task task; /* first: what the stream hands back */
+    struct gyre_task task; /* must be first: the stream has a pointer to it */
     struct gyre_host_executor *executor;
     struct gyre_host_launch *next_free;
     uint64_t ticket;
     uint32_t n_works;
-    uint32_t n_finished; /* leading works that are complete */
-    uint32_t n_runners;  /* that have not finished; they stand first in the array */
-    uint32_t next;       /* runner whose turn it is */
+    uint32_t n_finished; /* the first works of the launch, which are complete */
+    uint32_t n_runners;  /* unfinished runners, the first ones of the array */
+    uint32_t next;       /* the runner that is tried next */
     uint32_t max_works;
     uint32_t max_runners;
     struct gyre_host_work *works;
     struct gyre_host_runner *runners;
 };
 
-/* ---- life --------------------------------------------------------------------------------- */
+/* ---- opening and closing ------------------------------------------------------------------ */
 
 static void free_executor(struct gyre_host_executor *executor)
 {
@@ -54,7 +54,7 @@ static void free_executor(struct gyre_host_executor *executor)
     free(executor);
 }
 
-/* Gives up one reference and the lock, which the caller holds. */
+/* Release one reference. The caller holds the lock, which this unlocks. */
 static void drop_user_and_unlock(struct gyre_host_executor *executor)
 {
     const bool is_last = --executor->n_users == 0;
@@ -117,7 +117,7 @@ static void host_close(struct gyre_executor *base)
     struct gyre_host_executor *executor = (struct gyre_host_executor *)base;
     if (executor == NULL)
         return;
-    /* A poll that is under way ends first: then nothing touches slots any more. */
+    /* Wait for the end of a poll that is running. After that no poll touches slots. */
     pthread_mutex_lock(&executor->poll_lock);
     executor->is_closed = true;
     pthread_mutex_unlock(&executor->poll_lock);
@@ -125,7 +125,7 @@ static void host_close(struct gyre_executor *base)
     drop_user_and_unlock(executor);
 }
 
-/* The works poll the fault themselves. */
+/* There is nothing to do, because the works poll the fault. */
 static void host_abort(struct gyre_executor *base)
 {
     (void)base;
@@ -166,11 +166,12 @@ static void count_finished(struct gyre_host_launch *launch, struct gyre_pulse *p
         gyre_store_release_u64(&pulse->completed, pulse->completed + n_new);
 }
 
-/* Let every runner do what it can, each as long as it moves, within the budget of a poll. */
+/* Run each runner as long as it moves data, until no runner moves or the budget of a poll is used.
+ */
 static bool run(struct gyre_host_launch *launch)
 {
     uint64_t n_done_bytes = 0;
-    uint32_t n_waiting = 0; /* runners in a row that could not move */
+    uint32_t n_waiting = 0; /* so many runners in succession could not move */
     while (n_waiting < launch->n_runners && n_done_bytes < POLL_MAX_BYTES) {
         if (launch->next >= launch->n_runners)
             launch->next = 0;
@@ -190,7 +191,7 @@ static bool run(struct gyre_host_launch *launch)
     return n_done_bytes > 0;
 }
 
-/* Under poll_lock, so that no transport is touched after close. */
+/* Called under poll_lock, so that no transport is used after close. */
 static bool help(const struct gyre_host_executor *executor, bool is_last)
 {
     return executor->help != NULL && executor->help(executor->help_context, is_last);
@@ -210,14 +211,14 @@ static enum gyre_task_state advance_launch(struct gyre_host_launch *launch, gyre
         *status_out = gyre_fault_status(executor->fault);
         return GYRE_TASK_DONE;
     }
-    if (executor->turn != launch->ticket)
+    if (executor->running_ticket != launch->ticket)
         return GYRE_TASK_IDLE;
     const bool has_moved = run(launch);
     count_finished(launch, executor->pulse);
     if (launch->n_runners > 0)
         return has_moved || help(executor, false) ? GYRE_TASK_MOVING : GYRE_TASK_IDLE;
     (void)help(executor, true);
-    executor->turn++;
+    executor->running_ticket++;
     return GYRE_TASK_DONE;
 }
 
@@ -225,7 +226,7 @@ static enum gyre_task_state poll_launch(struct gyre_task *task, gyre_status *sta
 {
     struct gyre_host_launch *launch = (struct gyre_host_launch *)task;
     struct gyre_host_executor *executor = launch->executor;
-    /* Taken: another stream's launch of this executor is being polled, or it is being closed. */
+    /* The lock is taken if another stream polls a launch of this executor, or close runs. */
     if (pthread_mutex_trylock(&executor->poll_lock) != 0)
         return GYRE_TASK_IDLE;
     const enum gyre_task_state state = advance_launch(launch, status_out);
@@ -235,7 +236,7 @@ static enum gyre_task_state poll_launch(struct gyre_task *task, gyre_status *sta
 
 /* ---- launching ---------------------------------------------------------------------------- */
 
-/* Back to the pool; the caller holds executor->lock. */
+/* Put a launch back into the pool. The caller holds executor->lock. */
 static void put_launch(struct gyre_host_launch *launch)
 {
     for (uint32_t i = 0; i < launch->n_works; i++)
@@ -273,7 +274,8 @@ static uint32_t count_runners(const struct gyre_work *work)
                                               : work->loaded->n_channels * work->loaded->n_workers;
 }
 
-/* A launch with room for that much, from the pool if there is one. The caller holds the lock. */
+/* Get a launch that is large enough, from the pool or newly allocated. The caller holds the lock.
+ */
 static struct gyre_host_launch *get_launch(struct gyre_host_executor *executor, uint32_t n_works,
                                            uint32_t n_runners)
 {
@@ -323,7 +325,7 @@ static void add_work(struct gyre_host_launch *launch, const struct gyre_work *wo
     }
 }
 
-/* The caller holds executor->lock, which keeps tickets in the order of streams. */
+/* The caller holds executor->lock, so tickets have the order in which launches are pushed. */
 static gyre_status launch_locked(struct gyre_host_executor *executor, const struct gyre_work *works,
                                  uint32_t n_works, gyre_stream stream)
 {
@@ -341,7 +343,7 @@ static gyre_status launch_locked(struct gyre_host_executor *executor, const stru
     launch->next = 0;
     for (uint32_t i = 0; i < n_works; i++)
         add_work(launch, &works[i]);
-    /* First counted, then pushed: the stream may finish the launch before push returns. */
+    /* Count the launch before the push, because the stream may finish it before push returns. */
     uint64_t *n_launched = &executor->base.n_launched;
     gyre_store_release_u64(n_launched, *n_launched + n_works);
     const gyre_status status = gyre_host_stream_push(stream, &launch->task);

@@ -9,15 +9,15 @@
 #include "core/device/host_stream.h"
 #include "kernels/executor.h"
 
-/* This rank's end of a FIFO, for as long as the executor lives; one cache line. Only the launch
- * whose turn it is touches it, under poll_lock. */
+/* This rank's end of a FIFO; it lives as long as the executor and fills one cache line. Only the
+ * launch that runs (`running_ticket`) uses it, under poll_lock. */
 struct gyre_host_end {
     unsigned char *slots;
     struct gyre_inbox *inbox; /* NULL: there is no such connection */
     struct gyre_credit *credit;
     uint64_t n_moved; /* slots posted (sending end) or consumed (receiving end) */
-    uint64_t n_seen;  /* the head or tail read last: the shared word is read only when this is
-                       * not enough, which spares a cache miss per slot */
+    uint64_t n_seen;  /* the head or tail that was read last. The shared word is read again only
+                       * when this is not enough, which saves a cache miss for most slots */
     uint32_t slot;    /* n_moved % depth */
     uint32_t depth;
     uint32_t slot_bytes;
@@ -26,21 +26,21 @@ struct gyre_host_end {
 };
 
 struct gyre_host_executor {
-    struct gyre_executor base; /* first: what the interface hands out */
+    struct gyre_executor base; /* must be first: callers have a pointer to it */
     int rank;
     uint32_t n_ranks;
     struct gyre_fifo_spec spec;
     struct gyre_host_end *ends; /* gyre_connector_index() order */
-    struct gyre_pulse *pulse;   /* a cache line of its own: another thread reads it */
+    struct gyre_pulse *pulse;   /* in its own cache line, because another thread reads it */
 
-    pthread_mutex_t poll_lock; /* held for one poll; guards what polls change */
+    pthread_mutex_t poll_lock; /* held during a poll; guards everything that polls change */
     struct gyre_fault *fault;
     bool (*help)(void *context, bool is_last); /* see gyre_executor_config */
     void *help_context;
-    uint64_t turn; /* ticket of the launch that runs */
+    uint64_t running_ticket; /* of the launch that runs */
     bool is_closed;
 
-    pthread_mutex_t lock; /* the rest */
+    pthread_mutex_t lock; /* guards the fields below */
     uint64_t n_tickets;
     uint32_t n_users; /* the owner and every enqueued launch */
     struct gyre_host_launch *free_launches;
@@ -53,7 +53,7 @@ struct gyre_loaded {
     uint32_t n_workers;
     uint32_t n_connections;
     uint32_t n_scratch;  /* areas of one channel */
-    uint32_t area_bytes; /* what a tile may have: the smallest slot of its connections */
+    uint32_t area_bytes; /* most bytes of a tile: the smallest slot of its connections */
     bool in_blocks;
     bool out_blocks;
     bool is_placed;
@@ -68,7 +68,7 @@ struct gyre_host_work {
     uint32_t n_live; /* runners that have not finished */
 };
 
-/* One worker of one channel of one work, and where it is. */
+/* One worker of one channel of one work, and how far it is. */
 struct gyre_host_runner {
     struct gyre_host_work *work;
     const struct gyre_step *steps;
@@ -79,25 +79,25 @@ struct gyre_host_runner {
     uint32_t n_steps;
     uint32_t step;
     uint32_t channel;
-    bool has_entered; /* placed data: peers know that OUT is theirs to write */
-    bool is_stuck;    /* its peer is in another call; waits for the fault */
+    bool has_entered; /* placed data: peers were told that they may write OUT */
+    bool is_stuck;    /* its peer makes a different call; the runner waits for the fault */
 };
 
-/** gyre_host_step_try - run the runner's next step if all its slots are there. The caller holds
- * poll_lock. Returns false when nothing was done; else *n_bytes_out is what was moved, at least 1.
- * The runner is finished when its tile has become n_tiles. */
+/** gyre_host_step_try - run the runner's next step if all its slots are available. The caller holds
+ * poll_lock. Returns false if nothing was done; else *n_bytes_out is the number of bytes moved, at
+ * least 1. The runner is finished when its tile is n_tiles. */
 bool gyre_host_step_try(struct gyre_host_executor *executor, struct gyre_host_runner *runner,
                         uint64_t *n_bytes_out);
 
-/** The slots load, prepare and unload of the executor's table. */
+/** The functions load, prepare and unload of gyre_executor_host. */
 gyre_status gyre_host_load(struct gyre_executor *executor, const struct gyre_load_config *config,
                            struct gyre_loaded **loaded_out);
 gyre_status gyre_host_prepare(struct gyre_executor *executor, struct gyre_loaded *loaded,
                               const struct gyre_reduction *reduction);
 void gyre_host_unload(struct gyre_executor *executor, struct gyre_loaded *loaded);
 
-/** gyre_host_loaded_release - one user less; the last one frees. The caller holds executor->lock.
- */
+/** gyre_host_loaded_release - stop being a user; the last user's call frees the program. The caller
+ * holds executor->lock. */
 void gyre_host_loaded_release(struct gyre_loaded *loaded);
 
 #endif

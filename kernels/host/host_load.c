@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Loaded programs of the host executor: the steps copied, connections resolved to the executor's
- * FIFO ends for every channel, scratch allocated.
+ * Loaded programs of the host executor. Loading copies the steps, finds the executor's FIFO end of
+ * each connection in each channel, and allocates scratch memory.
  */
 #include "kernels/host/host_exec.h"
 
@@ -63,7 +63,7 @@ static void free_loaded(struct gyre_loaded *loaded)
     free(loaded);
 }
 
-/* At least one element, so that NULL always means failure. */
+/* Allocate at least one element, so that NULL always means failure. */
 static void *allocate(uint64_t n_elems, size_t elem_bytes)
 {
     return calloc(n_elems > 0 ? (size_t)n_elems : 1, elem_bytes);
@@ -103,9 +103,10 @@ gyre_status gyre_host_load(struct gyre_executor *base, const struct gyre_load_co
     loaded->n_workers = program->n_workers;
     loaded->n_connections = program->n_connections;
     loaded->n_scratch = program->n_scratch;
-    /* Of the largest slots; resolve() brings it down to the smallest that the program uses. */
+    /* Start with the largest slots. resolve() reduces it to the smallest slot that the program
+     * uses. */
     loaded->area_bytes = (uint32_t)gyre_max_u64(executor->spec.slot_bytes[GYRE_PROTO_SIMPLE],
-                                                executor->spec.near_slot_bytes);
+                                                executor->spec.ring_slot_bytes);
     loaded->in_blocks = gyre_collectives[program->coll].in_blocks;
     loaded->out_blocks = gyre_collectives[program->coll].out_blocks;
     loaded->is_placed = program->is_placed != 0;
@@ -131,7 +132,7 @@ void gyre_host_loaded_release(struct gyre_loaded *loaded)
 gyre_status gyre_host_prepare(struct gyre_executor *base, struct gyre_loaded *loaded,
                               const struct gyre_reduction *reduction)
 {
-    (void)base; /* its code is there */
+    (void)base; /* the host needs no kernel for a reduction */
     (void)loaded;
     (void)reduction;
     return GYRE_SUCCESS;

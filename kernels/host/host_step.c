@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One step of one worker: are all slots there, do they fit this call, reduce straight from
- * incoming slots and local chunks to outgoing slots and the local chunk, publish, return credit.
+ * Runs one step of one worker: checks that all slots are available and belong to this call, reduces
+ * directly from incoming slots and local chunks to outgoing slots and the local chunk, publishes
+ * the outgoing slots, and returns credit for the incoming ones.
  */
 #include "kernels/host/host_exec.h"
 
@@ -25,13 +26,14 @@ static bool has_credit(struct gyre_host_end *end)
     return end->n_moved - end->n_seen < end->depth;
 }
 
-/* Placed data may be written once the receiver is in the same call. */
+/* A sender may place data when the receiver has entered the same call. */
 static bool has_receiver_entered(const struct gyre_host_end *end)
 {
     return gyre_load_acquire_u64(&end->credit->head[GYRE_HEAD_ENTERED]) > end->n_entry;
 }
 
-/* Once a work: OUT is the peers' to write where this worker's program says so. */
+/* Tell the peers that place data into this rank's OUT that they may write it. Once for each work.
+ */
 static void enter(struct gyre_host_runner *runner)
 {
     for (uint32_t s = 0; s < runner->n_steps; s++) {
@@ -61,7 +63,7 @@ static bool is_ready(const struct gyre_step *step, struct gyre_host_end *const *
     return true;
 }
 
-/* Is every incoming slot of this call and size? If not, say whose is not. */
+/* Does every incoming slot have this call's signature and size? If not, record the peer. */
 static bool fits(const struct gyre_step *step, struct gyre_host_end *const *ends, uint64_t info,
                  uint32_t *peer_out)
 {
@@ -77,7 +79,7 @@ static bool fits(const struct gyre_step *step, struct gyre_host_end *const *ends
     return true;
 }
 
-/* Where a local operand's part of the step begins. @range: of the step's chunk. */
+/* The address at which a local operand's part of the step begins. @range: of the step's chunk. */
 static unsigned char *local_address(const struct gyre_host_runner *runner,
                                     const struct gyre_operand *operand, struct gyre_range range,
                                     uint16_t step_chunk)
@@ -94,7 +96,7 @@ static unsigned char *local_address(const struct gyre_host_runner *runner,
         first =
             gyre_tile_range(&work->split, runner->channel, operand->index, runner->tile).first_elem;
     const uint64_t skip_bytes = first * gyre_dtype_bytes((gyre_dtype)work->reduction.dtype);
-    /* IN is only read; operands share one type of address */
+    /* IN is only read, but all operands have one type of address. */
     return (is_in ? (unsigned char *)(uintptr_t)work->in : (unsigned char *)work->out) + skip_bytes;
 }
 
@@ -103,7 +105,8 @@ static unsigned char *slot_address(const struct gyre_host_end *end)
     return end->slots + (size_t)end->slot * end->slot_bytes;
 }
 
-/* Where placed data are: in OUT at the step's chunk, here or, for an output, at the peer. */
+/* The address of placed data: the step's chunk in this rank's OUT, or for an output in the peer's.
+ */
 static unsigned char *placed_address(const struct gyre_host_runner *runner,
                                      const struct gyre_operand *operand, struct gyre_range range,
                                      uint16_t step_chunk, bool is_out)
@@ -158,7 +161,8 @@ static void advance(struct gyre_host_end *end)
     end->slot = end->slot + 1 == end->depth ? 0 : end->slot + 1;
 }
 
-/* Returns how many slots moved. Peers wait for data more than for credit: tails first. */
+/* Publish outgoing slots and return credit. Tails are written first, because a peer that waits for
+ * data is held up more than one that waits for credit. Returns how many slots moved. */
 static uint32_t publish(const struct gyre_step *step, struct gyre_host_end *const *ends,
                         uint64_t info)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Patterns in host memory: one period is computed, then copied or compared as often as it takes,
- * at the speed of memcpy and memcmp.
+ * Patterns in host memory. One period is computed and then copied or compared repeatedly, at the
+ * speed of memcpy and memcmp.
  */
 #include "kernels/pattern_ops.h"
 
@@ -42,7 +42,8 @@ static gyre_status host_fill(struct gyre_device *device, const struct gyre_patte
     return GYRE_SUCCESS;
 }
 
-/* Elements that differ in one stretch; the slow part, for stretches that are known to differ. */
+/* Counts the elements that differ in one block. This is slow and only called for a block that
+ * differs. */
 static void count_wrong(const unsigned char *got, const unsigned char *expected, uint64_t n_elems,
                         unsigned elem_bytes, uint64_t first, struct gyre_pattern_errors *errors)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Carries out one step in blocks that stay in the L1 cache, so that every input is read from
- * memory once and every output written once. The loops over elements are in reduce_loops.h; on
- * x86 they exist for the baseline and for AVX2 machines, chosen when a step runs. Both give the
- * same bits: no loop reassociates or contracts.
+ * Runs one step in blocks that stay in the L1 cache, so every input is read from memory once and
+ * every output is written once. The loops over elements are in reduce_loops.h. On x86 there is one
+ * set of loops for the baseline and one for machines with AVX2; the choice is made when a step
+ * runs. Both give the same bits, because no loop reassociates or contracts.
  */
 #include "kernels/host/reduce.h"
 
@@ -13,8 +13,8 @@
 
 #include <string.h>
 
-/* Elements of one block: with the widest type 8 KiB an area, three areas on the stack, and the
- * inputs' blocks, all within 32 KiB of L1 for 4-byte types. */
+/* Elements of one block. An area has 8 KiB for the widest type. For 4-byte types the three areas on
+ * the stack and the blocks of the inputs fit into 32 KiB of L1. */
 #define BLOCK_ELEMS    1024
 #define ELEM_MAX_BYTES 8
 
@@ -31,7 +31,7 @@ struct type_loops {
     void (*divide)(void *in_out, uint32_t divisor, size_t n_elems);
 };
 
-/* Buffers come from anywhere: no assumption about their alignment or declared type. */
+/* Types for buffers of any alignment and any declared type. */
 #define DECLARE_STORED(id, stored, type, family, load, store) \
     typedef stored __attribute__((may_alias, aligned(1))) stored_##id;
 GYRE_NUMERIC_TABLE(DECLARE_STORED)
@@ -42,7 +42,7 @@ GYRE_NUMERIC_TABLE(DECLARE_STORED)
     LOOP(id, max, type, family, load, store)           \
     LOOP(id, min, type, family, load, store)
 
-/* Averages of floats are pre-multiplied instead. */
+/* Only integers are divided. Averages of floats multiply the inputs instead. */
 static void divide_nothing(void *in_out, uint32_t divisor, size_t n_elems)
 {
     (void)in_out;
@@ -58,8 +58,7 @@ static void divide_nothing(void *in_out, uint32_t divisor, size_t n_elems)
 #undef LOOPS_NAME
 #undef LOOPS_TABLE
 
-/* GYRE_REDUCE_BASELINE_ONLY is a test's way to reach the loops that this machine would not choose.
- */
+/* A test defines GYRE_REDUCE_BASELINE_ONLY to run the loops that this machine would not choose. */
 #if defined(__x86_64__) && !defined(GYRE_REDUCE_BASELINE_ONLY)
 #define HAVE_AVX2_LOOPS  1
 #define LOOPS_TARGET     __attribute__((target("avx2")))
@@ -78,18 +77,18 @@ static const struct type_loops *loops_of(uint8_t dtype)
     return &loops_baseline[dtype];
 }
 
-/* One block of the step, with what all blocks share. */
+/* One block of the step. Some fields are the same for all blocks. */
 struct block {
     const struct gyre_reduce_step *step;
     const struct type_loops *loops;
     const struct op_loops *op;
     uint64_t skip_bytes;
     size_t n_elems;
-    unsigned char *scaled; /* two areas: only two inputs are needed at a time */
+    unsigned char *scaled; /* two areas, because at most two inputs are needed at a time */
     unsigned char *chain;
 };
 
-/* Input k of the block, multiplied if it must be. */
+/* Input k of the block, multiplied by the scalar if premultiply_mask says so. */
 static const void *block_input(const struct block *block, uint32_t k)
 {
     const struct gyre_reduce_step *step = block->step;

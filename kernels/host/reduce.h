@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The one instruction on host memory: read all inputs, reduce them in order, write the result to
- * all outputs, in one pass over memory.
+ * The one instruction of programs, on host memory: read all inputs, reduce them in order, and write
+ * the result to all outputs, in one pass over memory.
  */
 #ifndef GYRE_KERNELS_HOST_REDUCE_H
 #define GYRE_KERNELS_HOST_REDUCE_H
@@ -10,9 +10,9 @@
 
 struct gyre_reduce_step {
     const struct gyre_reduction *reduction;
-    const void *ins[GYRE_STEP_MAX_INS]; /* in reduction order; element-aligned or worse */
-    void *outs[GYRE_STEP_MAX_OUTS]; /* each the very address of an input, or disjoint from all */
-    uint32_t n_ins;                 /* >= 1 */
+    const void *ins[GYRE_STEP_MAX_INS]; /* in reduction order; any alignment */
+    void *outs[GYRE_STEP_MAX_OUTS];     /* each is equal to an input or disjoint from all inputs */
+    uint32_t n_ins;                     /* >= 1 */
     uint32_t n_outs;
     uint32_t premultiply_mask; /* bit k: ins[k] is multiplied by the scalar, rounded to dtype */
     bool divide;               /* divide the integer result by the divisor, towards zero */
@@ -20,7 +20,7 @@ struct gyre_reduce_step {
 };
 
 /** gyre_reduce_run - carry out one step. f16, bf16 and fp8 accumulate in f32 and round once.
- * Allocates nothing, uses some 24 KiB of stack. Any thread. */
+ * Allocates nothing and uses about 24 KiB of stack. Any thread. */
 void gyre_reduce_run(const struct gyre_reduce_step *step);
 
 #endif

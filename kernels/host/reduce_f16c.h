@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The loops of f16 on machines that convert in hardware (F16C): widen a stretch into f32, use the
- * f32 loops, narrow. Included by reduce.c only. Same bits as the portable loops, at several times
- * their speed: those spend some 40 vector instructions on 8 elements' conversions.
+ * The loops of f16 on machines that convert in hardware (F16C): widen a block of elements into f32,
+ * use the f32 loops, narrow. Included by reduce.c only. Same bits as the portable loops, at several
+ * times their speed: those spend some 40 vector instructions on 8 elements' conversions.
  */
 #ifndef GYRE_KERNELS_HOST_REDUCE_F16C_H
 #define GYRE_KERNELS_HOST_REDUCE_F16C_H

@@ -1,4 +1,5 @@
-"""Starting a bench as its users do, and reading what it prints: strictly, by nccl-tests' format."""
+"""Helpers that start a bench as its users do, and parse its output strictly by nccl-tests'
+format."""
 
 import os
 import re
@@ -42,7 +43,7 @@ FOOTER = [
 
 
 def parse(text, n_ranks):
-    """The rows of a run; fails on any line that is not as it must be."""
+    """Returns the rows of a run. Fails on any line that does not have the exact format."""
     lines = text.split("\n")
     assert lines.pop() == "", "does not end with a newline"
     for pattern in HEADER:
@@ -85,8 +86,8 @@ def mpirun(n, command, **options):
         print("no mpirun here")
         sys.exit(SKIPPED)
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    # OpenMPI leaves memory of plugins that it has unloaded (no suppression can name those) and its
-    # threads are not instrumented. What is ours shows in the same benches as threads and with
+    # OpenMPI leaks memory of plugins that it has unloaded, which no suppression can name, and its
+    # threads are not instrumented. Our own mistakes show in the same benches as threads and with
     # torchrun's variables, where nothing is ignored.
     root["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
     root["TSAN_OPTIONS"] = (os.environ.get("TSAN_OPTIONS", "") +
@@ -100,7 +101,7 @@ def bench(directory, name):
 
 
 def needs_mpi_build(directory):
-    # --compare is refused in words of its own by a bench that has no MPI
+    # a bench without MPI refuses --compare mpi with these words
     done = subprocess.run([bench(directory, "allreduce"), "--compare", "mpi", "--device", "host",
                            "-b", "8", "-e", "8"], capture_output=True, text=True,
                           env=clean_environment())
@@ -117,7 +118,8 @@ def free_port():
 
 def start_ranks(directory, n, port, odd=-1, options=(), environment=None,
                 launcher=()):
-    """One rank, `odd`, may have options and variables that the others lack."""
+    """Starts n ranks with torchrun's variables. The rank `odd` may get options and variables that
+    the other ranks do not have."""
     ranks = []
     for rank in range(n):
         variables = {"RANK": str(rank), "WORLD_SIZE": str(n), "LOCAL_RANK": str(rank),
@@ -132,7 +134,7 @@ def start_ranks(directory, n, port, odd=-1, options=(), environment=None,
 
 
 def start(command, environment=None):
-    """Signals as a shell's foreground has them, whatever started this script ignores."""
+    """Starts a command with the default signal handlers, whatever this script inherited."""
     def take_signals():
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
@@ -142,7 +144,7 @@ def start(command, environment=None):
 
 
 def ends_by(process, number):
-    """A signal ends the process, not what it makes of it."""
+    """Sends a signal and checks that this signal ends the process."""
     process.send_signal(number)
     try:
         errors = process.communicate(timeout=20)[1]

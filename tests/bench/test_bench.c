@@ -1,21 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bench: the pure parts of the driver.
+ * bench: the parts of the benches that need no run: options, launchers, statistics, fits.
  */
-#include "bench/tools/fit.h"
-#include "bench/driver/memory.h"
+#include "bench/driver/combination.h"
 #include "bench/driver/options.h"
-#include "bench/report/output.h"
 #include "bench/driver/rank.h"
 #include "bench/driver/stats.h"
-#include "bench/driver/sweep.h"
-#include "bench/launch/terms.h"
-#include "bench/launch/world.h"
+#include "bench/launch/launcher.h"
+#include "bench/report/bus_factor.h"
+#include "bench/report/output.h"
+#include "bench/tools/fit.h"
 #include "core/plan/plan.h"
 #include "tests/support/check.h"
-#include "transport/slab.h"
 
-#include <sys/stat.h>
+#include <unistd.h>
 
 static void order_statistics_are_those_of_the_definition(void)
 {
@@ -31,6 +29,24 @@ static void order_statistics_are_those_of_the_definition(void)
     CHECK(bench_median_of(three, 3) == 5);
     CHECK(bench_stats_of(three, 1).p99 == 1);
     CHECK(bench_stats_of(NULL, 0).n_samples == 0);
+}
+
+static void bus_factors_are_those_of_nccl_tests(void)
+{
+    static const struct {
+        enum gyre_collective coll;
+        double factor; /* of 4 ranks */
+    } expected[] = {
+        {GYRE_COLL_ALL_REDUCE, 1.5},      {GYRE_COLL_BROADCAST, 1}, {GYRE_COLL_REDUCE, 1},
+        {GYRE_COLL_REDUCE_SCATTER, 0.75}, {GYRE_COLL_SEND_RECV, 1}, {GYRE_COLL_ALL_GATHER, 0.75},
+        {GYRE_COLL_ALL_TO_ALL, 0.75},
+    };
+    for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++) {
+        const double factor = bench_bus_factor(expected[i].coll, 4);
+        CHECK_MSG(factor == expected[i].factor, "%s: %g", gyre_collectives[expected[i].coll].name,
+                  factor);
+    }
+    CHECK(bench_bus_factor(GYRE_COLL_ALL_REDUCE, 1) == 0);
 }
 
 static void sizes_have_letters(void)
@@ -50,16 +66,18 @@ static void sizes_have_letters(void)
 
 static void blocks_are_multiples_of_16_bytes(void)
 {
-    const struct bench_case gather =
-        bench_case_of(GYRE_COLL_ALL_GATHER, 3, 1000, GYRE_FLOAT32, GYRE_SUM, 0);
+    const struct bench_case gather = bench_case_of(
+        &(struct bench_case){.coll = GYRE_COLL_ALL_GATHER, .n_bytes = 1000, .dtype = GYRE_FLOAT32},
+        3);
     CHECK_MSG(gather.count == 80 && gather.n_bytes == 960, "%zu, %zu", gather.count,
               gather.n_bytes);
-    const struct bench_case reduce =
-        bench_case_of(GYRE_COLL_ALL_REDUCE, 3, 1000, GYRE_FLOAT64, GYRE_SUM, 0);
+    const struct bench_case reduce = bench_case_of(
+        &(struct bench_case){.coll = GYRE_COLL_ALL_REDUCE, .n_bytes = 1000, .dtype = GYRE_FLOAT64},
+        3);
     CHECK(reduce.count == 125 && reduce.n_bytes == 1000);
 }
 
-/* Measurements of a machine that is exactly as the model says, by every algorithm. */
+/* Measurements of a machine that behaves exactly like the model, by every algorithm. */
 static size_t make_rows(const struct gyre_tuner_facts *facts, const struct gyre_cost *truth,
                         struct bench_fit_row *rows)
 {
@@ -106,7 +124,7 @@ static void a_fit_finds_the_machine_that_was_measured(void)
         CHECK_MSG(rows[i].predicted_us < rows[i].us * 1.03 &&
                       rows[i].us < rows[i].predicted_us * 1.03,
                   "row %zu: %g us, predicted %g", i, rows[i].us, rows[i].predicted_us);
-    /* A call that a neighbour disturbed does not spoil the others. */
+    /* A call that a neighbour disturbed does not change the others. */
     rows[5].us *= 20;
     found = gyre_cost_host;
     CHECK_OK(bench_fit(&facts, rows, n_rows, &found, &fit));
@@ -118,7 +136,77 @@ static void a_fit_finds_the_machine_that_was_measured(void)
                 "3 measurements for 6 constants");
 }
 
-/* An environment for bench_world_detect(): NAME, value, ..., NULL. */
+/* The algorithm of a small all-reduce. */
+static const char *algorithm_of(gyre_comm *comm)
+{
+    static struct gyre_plan_summary summary;
+    const struct gyre_call call = {
+        .coll = GYRE_COLL_ALL_REDUCE, .count = 64, .dtype = GYRE_FLOAT32, .op = GYRE_SUM};
+    return gyre_plan_describe(comm, &call, &summary) == GYRE_SUCCESS ? summary.algorithm : "";
+}
+
+static void an_options_words_replace_the_variables_and_are_named_in_errors(void)
+{
+    gyre_comm *comms[2];
+    gyre_config config = GYRE_CONFIG_INIT;
+    config.device_kind = GYRE_DEVICE_HOST;
+    setenv("GYRE_ALGO", "ring", 1);
+    CHECK_OK(gyre_comm_init_all(comms, 2, NULL, &config));
+    unsetenv("GYRE_ALGO");
+    CHECK(strcmp(algorithm_of(comms[0]), "ring") == 0);
+
+    struct bench_options options = {.algo = "tree"};
+    struct gyre_filter_words words = bench_options_allowed(&options);
+    CHECK_OK(gyre_plan_restrict(comms[0], &words));
+    CHECK(strcmp(algorithm_of(comms[0]), "tree") == 0);
+    options = (struct bench_options){.result_path = "staged"}; /* leaves the algorithms alone */
+    words = bench_options_allowed(&options);
+    CHECK_OK(gyre_plan_restrict(comms[0], &words));
+    CHECK(strcmp(algorithm_of(comms[0]), "tree") == 0);
+    options = (struct bench_options){.algo = "ring,twig", .is_sweep = true};
+    words = bench_options_allowed(&options); /* lists of --sweep allow everything */
+    CHECK(words.algos == NULL);
+
+    options = (struct bench_options){.algo = "ring", .proto = "ll"};
+    words = bench_options_allowed(&options);
+    CHECK_OK(gyre_plan_restrict(comms[0], &words));
+    CHECK(algorithm_of(comms[0])[0] == '\0' && strstr(gyre_cause(), "--proto allows") != NULL);
+    options = (struct bench_options){.algo = "tree", .result_path = "copied"};
+    words = bench_options_allowed(&options);
+    CHECK_FAILS(gyre_plan_restrict(comms[0], &words), GYRE_ERROR_INVALID_ARGUMENT,
+                "--path: \"copied\" is none of");
+    options = (struct bench_options){.proto = "simple"}; /* the refused words changed nothing */
+    words = bench_options_allowed(&options);
+    CHECK_OK(gyre_plan_restrict(comms[0], &words));
+    CHECK(strcmp(algorithm_of(comms[0]), "ring") == 0);
+    for (int i = 0; i < 2; i++)
+        CHECK_OK(gyre_comm_destroy(comms[i]));
+}
+
+static void an_options_words_replace_choices_that_were_predicted_before(void)
+{
+    char path[] = "/tmp/gyre_bench_XXXXXX";
+    gyre_comm *comms[2];
+    gyre_config config = GYRE_CONFIG_INIT;
+    config.device_kind = GYRE_DEVICE_HOST;
+    FILE *file = fdopen(mkstemp(path), "w");
+    CHECK(file != NULL && fputs("launch_ns = 3000\n", file) >= 0 && fclose(file) == 0);
+    setenv("GYRE_TUNING_FILE", path, 1);
+    CHECK_OK(gyre_comm_init_all(comms, 2, NULL, &config));
+    unsetenv("GYRE_TUNING_FILE");
+    static const char *const names[] = {"ring", "tree", "ring"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        const struct bench_options options = {.algo = names[i]};
+        const struct gyre_filter_words words = bench_options_allowed(&options);
+        CHECK_OK(gyre_plan_restrict(comms[0], &words));
+        CHECK_MSG(strcmp(algorithm_of(comms[0]), names[i]) == 0, "%s", algorithm_of(comms[0]));
+    }
+    for (int i = 0; i < 2; i++)
+        CHECK_OK(gyre_comm_destroy(comms[i]));
+    CHECK(unlink(path) == 0);
+}
+
+/* An environment for bench_launcher_detect(): NAME, value, ..., NULL. */
 static const char *const *variables;
 
 static char *lookup(const char *name)
@@ -134,35 +222,35 @@ static char *lookup(const char *name)
 
 static void each_launcher_is_recognised(void)
 {
-    const struct bench_world_ops *ops = NULL;
+    const struct bench_launcher_ops *ops = NULL;
     static const char *const none[] = {NULL};
     variables = none;
-    CHECK_OK(bench_world_detect(lookup, &ops));
-    CHECK(ops == &bench_world_alone);
+    CHECK_OK(bench_launcher_detect(lookup, &ops));
+    CHECK(ops == &bench_launcher_alone);
 
     static const char *const torchrun[] = {"RANK",        "1",    "WORLD_SIZE",  "4",
                                            "MASTER_ADDR", "host", "MASTER_PORT", "29500",
                                            "PMI_SIZE",    "4",    NULL};
     variables = torchrun;
-    CHECK_OK(bench_world_detect(lookup, &ops));
-    CHECK(ops == &bench_world_environment);
+    CHECK_OK(bench_launcher_detect(lookup, &ops));
+    CHECK(ops == &bench_launcher_torchrun);
 
     static const char *const slurm[] = {"SLURM_STEP_NUM_TASKS", "8", NULL};
     variables = slurm;
-    CHECK_FAILS(bench_world_detect(lookup, &ops), GYRE_ERROR_UNSUPPORTED, "8 processes");
+    CHECK_FAILS(bench_launcher_detect(lookup, &ops), GYRE_ERROR_UNSUPPORTED, "8 processes");
 
     static const char *const one_task[] = {"SLURM_STEP_NUM_TASKS", "1", NULL};
     variables = one_task;
-    CHECK_OK(bench_world_detect(lookup, &ops));
-    CHECK(ops == &bench_world_alone);
+    CHECK_OK(bench_launcher_detect(lookup, &ops));
+    CHECK(ops == &bench_launcher_alone);
 
     static const char *const mpirun[] = {"OMPI_COMM_WORLD_SIZE", "2", NULL};
     variables = mpirun;
 #ifdef GYRE_BENCH_WITH_MPI
-    CHECK_OK(bench_world_detect(lookup, &ops));
-    CHECK(ops == &bench_world_mpi);
+    CHECK_OK(bench_launcher_detect(lookup, &ops));
+    CHECK(ops == &bench_launcher_mpi);
 #else
-    CHECK_FAILS(bench_world_detect(lookup, &ops), GYRE_ERROR_UNSUPPORTED, "without MPI");
+    CHECK_FAILS(bench_launcher_detect(lookup, &ops), GYRE_ERROR_UNSUPPORTED, "without MPI");
 #endif
 }
 
@@ -184,14 +272,14 @@ static void a_sweep_has_every_combination_once(void)
     const struct bench_options options = {.algo = "ring,tree", .channels = "1,16"};
     struct bench_combination found;
     int n = 0;
-    for (; n < 5 && bench_sweep_find(&options, n, &found); n++) {
+    for (; n < 5 && bench_combination_find(&options, n, &found); n++) {
         char text[100];
         snprintf(text, sizeof(text), "%s-%s -%s", found.algo, found.proto, found.channels);
         CHECK_MSG(n < 4 && strcmp(text, expected[n]) == 0, "%d: \"%s\"", n, text);
     }
     CHECK_MSG(n == 4, "%d", n);
-    CHECK(bench_sweep_find(&(struct bench_options){0}, 0, &found));
-    CHECK(!bench_sweep_find(&(struct bench_options){0}, 1, &found));
+    CHECK(bench_combination_find(&(struct bench_options){0}, 0, &found));
+    CHECK(!bench_combination_find(&(struct bench_options){0}, 1, &found));
 }
 
 static void reports_of_a_sweep_keep_folder_and_extension(void)
@@ -210,217 +298,28 @@ static void reports_of_a_sweep_keep_folder_and_extension(void)
     };
     char path[PATH_MAX], long_name[PATH_MAX];
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        CHECK_OK(bench_sweep_path(names[i].path, &names[i].combination, path));
+        CHECK_OK(bench_combination_path(names[i].path, &names[i].combination, path));
         CHECK_MSG(strcmp(path, names[i].expected) == 0, "%s", path);
     }
     memset(long_name, 'x', sizeof(long_name) - 1);
     long_name[sizeof(long_name) - 1] = '\0';
-    CHECK_FAILS(bench_sweep_path(long_name, &names[0].combination, path),
+    CHECK_FAILS(bench_combination_path(long_name, &names[0].combination, path),
                 GYRE_ERROR_INVALID_ARGUMENT, "too long");
 }
 
-/* Terms of `allreduce` or `reduce` with one option. */
-static struct bench_terms terms_with(const char *program, const char *option, const char *value)
-{
-    const struct bench_kind kind = {.name = program};
-    char *argv[] = {(char *)(uintptr_t)program, (char *)(uintptr_t)option, (char *)(uintptr_t)value,
-                    NULL};
-    struct bench_options options;
-    struct bench_terms terms;
-    CHECK_OK(bench_options_parse(option == NULL ? 1 : 3, argv, &kind, &options));
-    bench_terms_of(&kind, &options, &terms);
-    return terms;
-}
-
-static void processes_with_other_options_are_named(void)
-{
-    static const char *const telling[][3] = {
-        {"-t", "2", "process 0 has 1, 1 has 2:"},
-        {"-g", "2", "process 0 has 1, 1 has 2:"},
-        {"-b", "1K", "process 0 has 33554432, 1 has 1024:"},
-        {"-e", "64M", "process 0 has 33554432, 1 has 67108864:"},
-        {"-i", "2M", "has 2097152:"},
-        {"-f", "4", "has 4:"},
-        {"-n", "1", "has 1:"},
-        {"-w", "1", "has 1:"},
-        {"-m", "2", "has 2:"},
-        {"-N", "2", "has 2:"},
-        {"-c", "0", "has 0:"},
-        {"-o", "all", "process 0 has sum, 1 has all:"},
-        {"-d", "half", "process 0 has float, 1 has half:"},
-        {"-r", "all", "process 0 has 0, 1 has all:"},
-        {"-z", "1", "has 1:"},
-        {"-y", "1", "has 1:"},
-        {"-T", "1", "has 1:"},
-        {"-G", "1", "has 1:"},
-        {"-C", "1", "has 1:"},
-        {"-a", "3", "has 3:"},
-        {"-u", "1", "has 1:"},
-        {"-R", "2", "has 2:"},
-        {"--json", "x", "process 0 has (not given), 1 has given:"},
-        {"--csv", "x", "has given:"},
-        {"--algo", "ring", "has ring:"},
-        {"--proto", "ll", "has ll:"},
-        {"--path", "placed", "has placed:"},
-        {"--compare", "mpi", "has mpi:"},
-        {"--rounds", "1", "has 1:"},
-        {"--sweep", "1", "has 1:"},
-        {"--predict", "1", "has 1:"},
-        {"--accuracy", "1", "has 1:"},
-    };
-    struct bench_terms all[2] = {terms_with("allreduce", NULL, NULL)};
-    for (size_t i = 0; i < sizeof(telling) / sizeof(telling[0]); i++) {
-        char words[100];
-        snprintf(words, sizeof(words), "%s: process 0 has ", telling[i][0]);
-        all[1] = terms_with("allreduce", telling[i][0], telling[i][1]);
-        CHECK_FAILS(bench_terms_compare(all, 2), GYRE_ERROR_INVALID_ARGUMENT, words);
-        CHECK_MSG(strstr(gyre_cause(), telling[i][2]) != NULL, "%s", gyre_cause());
-    }
-    all[1] = terms_with("reduce", NULL, NULL);
-    CHECK_FAILS(bench_terms_compare(all, 2), GYRE_ERROR_INVALID_ARGUMENT,
-                "program: process 0 has allreduce, 1 has reduce:");
-}
-
-static void what_rank_0_alone_reads_may_differ(void)
-{
-    struct bench_terms all[2] = {terms_with("allreduce", NULL, NULL)};
-    static const char *const silent[][2] = {
-        {"-e", "32M"}, {"-S", "1"}, {"-p", "1"}, {"--limits", "x"}, {"--device", "host"}};
-    for (size_t i = 0; i < sizeof(silent) / sizeof(silent[0]); i++) {
-        all[1] = terms_with("allreduce", silent[i][0], silent[i][1]);
-        CHECK_OK(bench_terms_compare(all, 2));
-    }
-    all[0] = terms_with("allreduce", "--json", "x"); /* only whether there is one */
-    all[1] = terms_with("allreduce", "--json", "y");
-    CHECK_OK(bench_terms_compare(all, 2));
-}
-
-static void long_words_differ_at_their_ends_too(void)
-{
-    struct bench_terms all[12];
-    for (int i = 0; i < 12; i++)
-        all[i] = terms_with("allreduce", "--algo", "ring,tree,direct,twoshot,spread,ring");
-    CHECK_OK(bench_terms_compare(all, 12));
-    all[11] = terms_with("allreduce", "--algo", "ring,tree,direct,twoshot,spread,tree");
-    CHECK_FAILS(bench_terms_compare(all, 12), GYRE_ERROR_INVALID_ARGUMENT,
-                "--algo: process 0 has ring,tree,dire~");
-    CHECK(strstr(gyre_cause(), ", 11 has ring,tree,dire~") != NULL);
-    all[0] = terms_with("allreduce", NULL, NULL); /* eleven differ */
-    CHECK_FAILS(bench_terms_compare(all, 12), GYRE_ERROR_INVALID_ARGUMENT, " and so on: all need");
-}
-
-#define MIB (1ULL << 20)
-
-static struct bench_memory predict(enum gyre_collective coll, size_t n_bytes, uint64_t n_ranks,
-                                   uint64_t n_local)
-{
-    const struct bench_kind kind = {.name = "x", .coll = coll};
-    const struct bench_options options = {
-        .min_bytes = n_bytes, .max_bytes = n_bytes, .n_iters = 20, .n_warmup = 5};
-    return bench_memory_predict(&kind, &options, n_ranks, n_ranks, n_local);
-}
-
-static void memory_is_predicted_by_what_must_be_touched(void)
-{
-    struct bench_memory memory = predict(GYRE_COLL_ALL_REDUCE, 32 * MIB, 1, 1);
-    CHECK(memory.n_ranks == 1 && memory.buffers_bytes == 2 * (32 * MIB + 16));
-    CHECK(memory.comms_bytes == 0);
-    memory = predict(GYRE_COLL_SEND_RECV, 100, 1024, 1024); /* two peers each */
-    CHECK(memory.buffers_bytes == 1024 * 2 * 128ULL && memory.comms_bytes == 4096 * MIB);
-    /* All pairs, four slots of one channel or more; never more than the slabs. */
-    memory = predict(GYRE_COLL_ALL_TO_ALL, MIB, 64, 64);
-    CHECK(memory.comms_bytes >= 64 * (64 * 4096 + 63 * 4 * 4096));
-    CHECK(memory.comms_bytes <= 64 * (64 * 4096 + GYRE_FIFO_BUDGET_BYTES));
-    /* Fewer bytes than ranks: nothing is sent. */
-    memory = predict(GYRE_COLL_ALL_TO_ALL, 32, 64, 64);
-    CHECK(memory.comms_bytes == 64 * 64 * 4096);
-}
-
-/* Between processes slabs are reserved whole. */
-static void memory_of_processes_is_that_of_their_slabs(void)
-{
-    const struct gyre_fifo_spec spec =
-        gyre_tuner_fifo_spec(GYRE_DEVICE_HOST, 48, false, 0, UINT32_MAX);
-    struct gyre_slab_layout layout;
-    CHECK_OK(gyre_slab_layout_make(&spec, 47, GYRE_SLAB_NO_NEAR_PEER, &layout));
-    const struct bench_memory memory = predict(GYRE_COLL_SEND_RECV, 100, 48, 1);
-    const uint64_t slab_bytes = memory.comms_bytes / 48 - 48 * 4096;
-    CHECK(slab_bytes <= layout.n_bytes && slab_bytes > layout.n_bytes / 100 * 95);
-}
-
-static void too_little_memory_is_refused_with_what_fits(void)
-{
-    const struct bench_memory memory = {16, 16 * 64 * MIB, 64 * MIB};
-    struct bench_options options = {.min_bytes = 8, .max_bytes = 32 * MIB};
-    CHECK_OK(bench_memory_check(&memory, &options, 1088 * MIB, "free in all"));
-    CHECK_OK(bench_memory_check(&memory, &options, UINT64_MAX, "free in all"));
-    CHECK_FAILS(bench_memory_check(&memory, &options, 576 * MIB, "left by it"),
-                GYRE_ERROR_OUT_OF_MEMORY,
-                "16 ranks in host memory need 1.1 GiB at least (1.0 for buffers of -e 33554432 "
-                "bytes, 0.1 for communicators), but 0.6 GiB are left by it: give -e 16M or less, "
-                "or 8 ranks or fewer on this host");
-    options.min_bytes = options.max_bytes;
-    CHECK_FAILS(bench_memory_check(&memory, &options, 576 * MIB, "left by it"),
-                GYRE_ERROR_OUT_OF_MEMORY,
-                "give a smaller -b and -e, or 8 ranks or fewer on this host");
-    CHECK_FAILS(bench_memory_check(&memory, &options, MIB, "left by it"), GYRE_ERROR_OUT_OF_MEMORY,
-                "0.0 GiB are left by it: give a smaller -b and -e");
-}
-
-/* A file of the folder that stands for the root of a file system; with its folders. */
-static void put_file(const char *root, const char *path, const char *text)
-{
-    char whole[256];
-    snprintf(whole, sizeof(whole), "%s/%s", root, path);
-    for (char *at = whole + strlen(root) + 1; (at = strchr(at, '/')) != NULL; at++) {
-        *at = '\0';
-        (void)mkdir(whole, 0700); /* it may be there */
-        *at = '/';
-    }
-    FILE *file = fopen(whole, "we");
-    CHECK(file != NULL && fputs(text, file) >= 0 && fclose(file) == 0);
-}
-
-static void free_memory_is_what_the_control_groups_leave(void)
-{
-    char root[] = "/tmp/gyre_bench_XXXXXX", command[64];
-    const char *what = NULL;
-    CHECK(mkdtemp(root) != NULL);
-    CHECK(bench_memory_find_free(root, &what) == UINT64_MAX);
-    put_file(root, "proc/meminfo",
-             "MemTotal: 9000 kB\nMemAvailable:    5120 kB\nSwapFree: 1024 kB\n");
-    CHECK(bench_memory_find_free(root, &what) == 6 * MIB && strcmp(what, "free in all") == 0);
-    put_file(root, "proc/self/cgroup", "0::/a/b\n");
-    put_file(root, "sys/fs/cgroup/a/b/memory.max", "max\n");
-    put_file(root, "sys/fs/cgroup/a/b/memory.current", "1048576\n");
-    CHECK(bench_memory_find_free(root, &what) == 6 * MIB);
-    put_file(root, "sys/fs/cgroup/a/memory.max", "4194304\n"); /* 4 MiB, 3 in use, 1 of it cache */
-    put_file(root, "sys/fs/cgroup/a/memory.current", "3145728\n");
-    put_file(root, "sys/fs/cgroup/a/memory.stat", "anon 5\ninactive_file 1048576\n");
-    CHECK(bench_memory_find_free(root, &what) == 2 * MIB && strstr(what, "control group") != NULL);
-    put_file(root, "proc/self/cgroup", "3:cpu:/x\n2:memory:/in/docker\n"); /* seen from inside */
-    put_file(root, "sys/fs/cgroup/memory/memory.limit_in_bytes", "3145728\n");
-    put_file(root, "sys/fs/cgroup/memory/memory.usage_in_bytes", "4194304\n");
-    CHECK(bench_memory_find_free(root, &what) == 0);
-    snprintf(command, sizeof(command), "rm -r %s", root);
-    CHECK(system(command) == 0);
-}
-
 static const struct test_case cases[] = {
-    {"memory is predicted by what must be touched", memory_is_predicted_by_what_must_be_touched},
-    {"memory of processes is that of their slabs", memory_of_processes_is_that_of_their_slabs},
-    {"too little memory is refused with what fits", too_little_memory_is_refused_with_what_fits},
-    {"free memory is what the control groups leave", free_memory_is_what_the_control_groups_leave},
     {"a fit finds the machine that was measured", a_fit_finds_the_machine_that_was_measured},
     {"order statistics are those of the definition", order_statistics_are_those_of_the_definition},
+    {"bus factors are those of nccl-tests", bus_factors_are_those_of_nccl_tests},
     {"sizes have letters", sizes_have_letters},
     {"blocks are multiples of 16 bytes", blocks_are_multiples_of_16_bytes},
+    {"an option's words replace the variables and are named in errors",
+     an_options_words_replace_the_variables_and_are_named_in_errors},
+    {"an option's words replace choices that were predicted before",
+     an_options_words_replace_choices_that_were_predicted_before},
     {"each launcher is recognised", each_launcher_is_recognised},
     {"only harmless variables are reported", only_harmless_variables_are_reported},
     {"a sweep has every combination once", a_sweep_has_every_combination_once},
-    {"processes with other options are named", processes_with_other_options_are_named},
-    {"what rank 0 alone reads may differ", what_rank_0_alone_reads_may_differ},
-    {"long words differ at their ends too", long_words_differ_at_their_ends_too},
     {"reports of a sweep keep folder and extension", reports_of_a_sweep_keep_folder_and_extension},
 };
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bench: another engine beside gyre, in one mode and in two, and NCCL's windows over a stand-in.
+ * bench: comparing gyre with another engine of one mode and of two, and NCCL's windows with a
+ * stand-in for NCCL.
  */
 #include "bench/engines/accuracy.h"
 #include "bench/engines/compare.h"
 #include "bench/engines/nccl_window.h"
-#include "tests/support/check.h"
 #include "tests/nccl/fake_nccl.h"
+#include "tests/support/check.h"
 
 #include <dlfcn.h>
 #include <math.h>
@@ -20,7 +21,8 @@ static void the_fastest_mode_is_the_reference(void)
     CHECK(comparison.mode == 1 && comparison.reference_us == 30);
     CHECK(comparison.mode_us[0] == 44 && comparison.mode_us[1] == 30);
     CHECK(comparison.gyre_us == 20);
-    /* by round 30/10, 25/20, 60/30; too few rounds for an interval: all of them */
+    /* The ratios of the rounds are 30/10, 25/20 and 60/30. So few rounds give no interval, so it
+     * spans all of them. */
     CHECK(comparison.ratio == 2 && comparison.ratio_low == 1.25 && comparison.ratio_high == 3);
 }
 
@@ -83,26 +85,26 @@ static gyre_status engine_run(void *state, const struct bench_call *call)
     return GYRE_SUCCESS;
 }
 
-static const char *engine_suspicion(const struct bench_call *call)
+static const char *engine_wrong_value_hint(const struct bench_call *call)
 {
     (void)call;
     return " (a bit is flipped)";
 }
 
 /* bench_compare() neither opens nor names nor closes the engine. */
-static const struct bench_reference_ops engine_ops = {
+static const struct bench_engine_ops engine_ops = {
     .name = "engine",
     .is_on_stream = false,
     .modes = engine_modes,
     .check = engine_check,
     .run = engine_run,
-    .suspicion = engine_suspicion,
+    .wrong_value_hint = engine_wrong_value_hint,
 };
 
 /* A run of one rank on host memory. */
 struct alone {
-    struct bench_world world;
-    struct bench_team team;
+    struct bench_launcher launcher;
+    struct bench_ranks ranks;
     struct bench_options options;
     gyre_comm *comm;
     struct bench_rank rank;
@@ -113,23 +115,23 @@ static void open_alone(struct alone *alone)
     static const struct bench_kind kind = {.name = "test", .coll = GYRE_COLL_ALL_REDUCE};
     gyre_config config = GYRE_CONFIG_INIT;
     config.device_kind = GYRE_DEVICE_HOST;
-    *alone = (struct alone){.world = {.ops = &bench_world_alone, .n_processes = 1},
+    *alone = (struct alone){.launcher = {.ops = &bench_launcher_alone, .n_processes = 1},
                             .options = {.n_rounds = 3,
                                         .n_iters = 1,
                                         .n_checks = 1,
                                         .max_bytes = 4096,
                                         .device = GYRE_DEVICE_HOST}};
-    CHECK_OK(bench_team_open(&alone->world, 1, &alone->team));
+    CHECK_OK(bench_ranks_open(&alone->launcher, 1, &alone->ranks));
     CHECK_OK(gyre_comm_init_all(&alone->comm, 1, NULL, &config));
     alone->rank = (struct bench_rank){
-        .member = {&alone->team, 0, 0, 1}, .options = &alone->options, .kind = &kind};
+        .member = {&alone->ranks, 0, 0, 1}, .options = &alone->options, .kind = &kind};
     CHECK_OK(bench_rank_open(&alone->rank, NULL, &alone->comm));
 }
 
 static void close_alone(struct alone *alone)
 {
     bench_rank_close(&alone->rank);
-    bench_team_close(&alone->team);
+    bench_ranks_close(&alone->ranks);
 }
 
 static void an_engines_own_buffers_are_filled_and_checked(void)
@@ -138,9 +140,10 @@ static void an_engines_own_buffers_are_filled_and_checked(void)
     open_alone(&alone);
     unsigned char send[4112], recv[4112];
     struct engine engine = {.own = {send, recv, sizeof(send)}};
-    const struct bench_reference reference = {&engine_ops, &engine};
-    const struct bench_case what =
-        bench_case_of(GYRE_COLL_ALL_REDUCE, 1, 4096, GYRE_FLOAT32, GYRE_SUM, 0);
+    const struct bench_engine reference = {&engine_ops, &engine};
+    const struct bench_case what = bench_case_of(
+        &(struct bench_case){.coll = GYRE_COLL_ALL_REDUCE, .n_bytes = 4096, .dtype = GYRE_FLOAT32},
+        1);
     const struct bench_call call = bench_call_of(&alone.rank, &alone.rank.buffers, &what, false);
     struct bench_comparison comparison = {.is_present = false};
     CHECK_OK(bench_compare(&alone.rank, &reference, &call, &comparison));
@@ -154,7 +157,7 @@ static void an_engines_own_buffers_are_filled_and_checked(void)
     engine.is_wrong = true;
     CHECK_FAILS(bench_compare(&alone.rank, &reference, &call, &comparison), GYRE_ERROR_INTERNAL,
                 "engine itself gave 1 wrong values (a bit is flipped)");
-    CHECK(alone.rank.has_failed); /* and has said so, once */
+    CHECK(alone.rank.has_failed); /* and has printed the cause once */
     close_alone(&alone);
 }
 
@@ -163,12 +166,12 @@ static void what_mpi_has_no_call_for_is_refused(void)
 {
     struct bench_call call = {.what = {.count = 1, .dtype = GYRE_FLOAT32, .op = GYRE_SUM}};
     call.what.coll = GYRE_COLL_ALL_TO_ALL;
-    CHECK_OK(bench_reference_mpi.check(NULL, &call));
+    CHECK_OK(bench_engine_mpi.check(NULL, &call));
     call.what.coll = GYRE_COLL_GATHER; /* no bench measures it */
-    CHECK_FAILS(bench_reference_mpi.check(NULL, &call), GYRE_ERROR_UNSUPPORTED, "not for gather");
+    CHECK_FAILS(bench_engine_mpi.check(NULL, &call), GYRE_ERROR_UNSUPPORTED, "not for gather");
     call.what = (struct bench_case){
         .coll = GYRE_COLL_ALL_REDUCE, .count = 1, .dtype = GYRE_FLOAT16, .op = GYRE_SUM};
-    CHECK_FAILS(bench_reference_mpi.check(NULL, &call), GYRE_ERROR_UNSUPPORTED, "no type half");
+    CHECK_FAILS(bench_engine_mpi.check(NULL, &call), GYRE_ERROR_UNSUPPORTED, "no type half");
 }
 #endif
 
@@ -198,12 +201,12 @@ static void windows_are_symmetric_and_hold_both_buffers(void)
     memset(windows.buffers.recv, 2, windows.buffers.n_bytes);
     bench_nccl_windows_close(&windows, true);
     CHECK(counts->n_windows_gone == 2 && counts->n_freed == 2);
-    bench_nccl_windows_close(&windows, true); /* nothing twice */
+    bench_nccl_windows_close(&windows, true); /* closing twice does nothing */
     CHECK(counts->n_windows_gone == 2 && counts->n_freed == 2);
 
     CHECK_OK(bench_nccl_windows_load(library, "fake", &windows));
     CHECK_OK(bench_nccl_windows_open(&alone.rank.member, &alone, 1, &windows));
-    bench_nccl_windows_close(&windows, false); /* nobody to deregister with */
+    bench_nccl_windows_close(&windows, false); /* the communicator was aborted */
     CHECK(counts->n_windows_gone == 2 && counts->n_freed == 4);
     close_alone(&alone);
 }

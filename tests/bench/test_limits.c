@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bench/limits: ceilings against figures worked out by hand from rates measured on 4 H200s, the
- * file that --limits reads, and what it adds to the table.
+ * bench/limits: ceilings against figures that were worked out by hand from rates measured on 4
+ * H200s, the file that --limits reads, and the columns that --limits adds to the table.
  */
 #include "bench/limits/limits.h"
 #include "bench/report/output.h"
@@ -28,7 +28,7 @@ static void a_rate_that_was_not_measured_gives_no_ceiling(void)
     CHECK(bench_ceiling_of_phases(push, (double)INFINITY) <= 0);
 }
 
-/* A machine of 4 GPUs; in the ring of 2 nothing but stores was measured. */
+/* A machine of 4 GPUs. In the ring of 2 GPUs only stores were measured. */
 static struct bench_limits make_limits(void)
 {
     struct bench_limits limits = {.n_gpus = 4, .buffer_bytes = 512 << 20, .n_rings = 2};
@@ -40,7 +40,7 @@ static struct bench_limits make_limits(void)
     four->gbytes_per_s[BENCH_LIMITS_STORE][1] = 334;
     four->gbytes_per_s[BENCH_LIMITS_TMA_STORE][0] = push;
     four->gbytes_per_s[BENCH_LIMITS_LOAD][4] = pull;
-    four->gbytes_per_s[BENCH_LIMITS_STORE_ALL][4] = 999; /* to all: no ceiling of a ring */
+    four->gbytes_per_s[BENCH_LIMITS_STORE_ALL][4] = 999; /* stores to all GPUs give no ceiling */
     four->gbytes_per_s[BENCH_LIMITS_COPY][4] = copy_engine;
     two->n_gpus = 2;
     two->gbytes_per_s[BENCH_LIMITS_STORE][4] = 370;
@@ -70,7 +70,7 @@ static void notes_beyond_the_room_are_dropped(void)
     CHECK(strcmp(limits.notes[7].why, "number 7") == 0);
 }
 
-/* A run of one row. What it leaves on standard output, and in @json_path unless that is NULL. */
+/* Prints a run of one row into @text_out, and writes a report to @json_path unless it is NULL. */
 static void run_row(const char *json_path, char *text_out, size_t text_bytes)
 {
     const struct bench_options options = {.limits_path = "limits.json", .json_path = json_path};
@@ -116,7 +116,7 @@ static void a_row_ends_with_busbw_of_both_halves_in_percent_of_the_limit(void)
 
 #ifdef GYRE_BENCH_WITH_JSON
 
-/* A file of this test, gone with fini_file(). */
+/* A file of this test; fini_file() deletes it. */
 struct file {
     char path[32];
 };

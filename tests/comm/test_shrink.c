@@ -97,6 +97,23 @@ static void shrink_to_one(gyre_comm *comm, int rank, int n_ranks, void *argument
     CHECK_OK(gyre_comm_destroy(first));
 }
 
+static void shrink_alone(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    int n = 0;
+    gyre_comm *child = NULL;
+    (void)rank, (void)n_ranks, (void)argument;
+    CHECK_OK(gyre_comm_shrink(comm, NULL, 0, GYRE_SHRINK_DEFAULT, &child, NULL));
+    CHECK_OK(gyre_comm_count(child, &n));
+    CHECK(n == 1);
+    CHECK_OK(gyre_comm_destroy(child));
+}
+
+static void a_communicator_of_one_rank_shrinks(void)
+{
+    test_on_threads(1, shrink_alone, NULL);
+    test_on_processes(1, shrink_alone, NULL);
+}
+
 static void a_shrunk_communicator_shrinks_again(void)
 {
     test_on_threads(3, shrink_to_one, NULL);
@@ -347,6 +364,7 @@ static const struct test_case cases[] = {
     {"a second death is found out by the shrink", a_second_death_is_found_out_by_the_shrink},
     {"a rank is left out of a healthy communicator", a_rank_is_left_out_of_a_healthy_communicator},
     {"a shrunk communicator shrinks again", a_shrunk_communicator_shrinks_again},
+    {"a communicator of one rank shrinks", a_communicator_of_one_rank_shrinks},
     {"lists that differ are an error everywhere", lists_that_differ_are_an_error_everywhere},
     {"wrong arguments are refused", wrong_arguments_are_refused},
     {"strangers at the door keep nobody out", strangers_at_the_door_keep_nobody_out},

@@ -16,9 +16,16 @@ MISSED = re.compile(r"have not joined: ([\d, ]+)|never reached|cannot reach the 
                     r"rendezvous at \S+ does not answer")
 
 
+def in_parent(text):
+    """The text with the ranks of split and shrunk communicators by their numbers in the parent."""
+    return re.sub(r"rank \d+ of the \w+ communicator \(rank (\d+) of its parent[^)]*\)", r"rank \1",
+                  text)
+
+
 def mentioned(text):
     """All ranks that a text mentions."""
     found = set()
+    text = in_parent(text)
     plain = re.sub(r" ?\([^)]*\)", "", text.replace("rank(s)", "ranks"))
     for listed in re.findall(r"\branks?:?((?:[ ,]*(?:and )?\d+\b)+)", plain):
         found.update(int(number) for number in re.findall(r"\d+", listed))
@@ -29,6 +36,8 @@ def mentioned(text):
 
 def right_ranks(fault, rank):
     """The ranks of which an error on `rank` must mention one."""
+    if fault.kind.name == "control flow lost":
+        return set(fault.flow_ends)  # a rank's own connection to the rendezvous may be the one
     if fault.kind.names == "flow":
         return set(fault.flow_ends) - {rank}
     if fault.kind.names == "other host":
@@ -53,7 +62,7 @@ def names_right(fault, rank, text):
     if fault.kind.name in ("interface down", "address lost") and \
             here == fault.job.host(fault.victim) and network.address(here) in text:
         return True
-    wrong = {int(number) for number in BLAMED.findall(text)} - right
+    wrong = {int(number) for number in BLAMED.findall(in_parent(text))} - right
     if fault.kind.names != "victim":
         wrong -= {rank}  # its own network may be what this rank has lost
     return bool(mentioned(text) & right) and not wrong
@@ -66,7 +75,9 @@ def judge_error(fault, rank, line, verdict):
     verdict.times_s.append(max(0.0, took_s))
     bound_s = fault.kind.bound_s
     if MISSED.search(text) and not fault.can_tell:
-        bound_s = max(bound_s, fault.job.setup_s + 2)
+        # What is made next is begun when the communicator before it has been destroyed.
+        began_s = bound_s if fault.phase == "destroy" else 0
+        bound_s = max(bound_s, began_s + fault.job.setup_s + 2)
     if took_s > bound_s * fault.slack:
         verdict.complain("late", f"rank {rank} came to its error after {took_s:.1f} s, bound "
                                  f"{bound_s:g} s: {text}")
@@ -159,6 +170,8 @@ def judge_clean(fault, verdict):
     for rank, line in errors.items():
         if line:
             judge_error(fault, rank, line, verdict)
+        elif fault.transport == "threads" and "get_unique_id" in own.text:
+            continue  # the first thread that gives up waiting for the id ends the process
         elif not fault.job.find(rank, "done", "noid") and "init_all" not in own.text:
             verdict.complain("hang", f"rank {rank} came to no error")
 

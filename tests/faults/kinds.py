@@ -38,7 +38,6 @@ class Kind:
     victim_lives: bool = False # the victim need not end
     injects: str = ""          # needs tests/faults/inject.c, with this class of calls
     settings: dict = field(default_factory=dict)
-    open: str = ""             # a defect that the short campaign would trip over
 
 
 # ---- processes ---------------------------------------------------------------------------------
@@ -218,9 +217,6 @@ def strangers(fault):
 TIMEOUT_MS = 1500
 SETUP_S = job.BOOTSTRAP_TIMEOUT_S
 
-# What open defects do, for --short, which leaves their kinds out and says so.
-LATE_END = "destroying what has failed beside a rank that stands still takes up to 11 s, not 5"
-OTHER_END = "of three ranks the third is at times told the other end of the lost connection"
 
 KINDS = [
     Kind("kill", "SIGKILL to one rank", kill, "error", weight=8),
@@ -238,10 +234,10 @@ KINDS = [
          phases=("data", "group", "idle"), transports=LOCAL + ("network",), run_s=1.5, weight=1),
     Kind("frozen", f"SIGSTOP for ever, GYRE_TIMEOUT={TIMEOUT_MS}", stop_for_ever, "error",
          bound_s=TIMEOUT_MS / 1000 + 3, phases=("data", "group", "idle"), victim_lives=True,
-         settings={"GYRE_TIMEOUT": str(TIMEOUT_MS)}, open=LATE_END),
+         settings={"GYRE_TIMEOUT": str(TIMEOUT_MS)}),
     Kind("frozen in set-up", f"SIGSTOP for ever, GYRE_BOOTSTRAP_TIMEOUT={SETUP_S}", stop_for_ever,
          "error", bound_s=2 * SETUP_S + 3, phases=("init", "split", "shrink", "window", "destroy"),
-         victim_lives=True, settings={"GYRE_TIMEOUT": str(TIMEOUT_MS)}, weight=1, open=LATE_END),
+         victim_lives=True, settings={"GYRE_TIMEOUT": str(TIMEOUT_MS)}, weight=1),
     Kind("wire dead", "no packet passes any more", wire_dead, "error", bound_s=10,
          transports=("network",), names="other host"),
     Kind("one-way loss", "no packet passes in one direction", one_way, "error", bound_s=10,
@@ -249,7 +245,7 @@ KINDS = [
     Kind("short outage", "no packet passes for 0.5 to 2 s", short_outage, "recovers", run_s=1.5,
          transports=("network",)),
     Kind("data flow lost", "packets of one TCP connection for data are lost", data_flow, "error",
-         bound_s=10, transports=("network",), phases=LASTING, names="flow", open=OTHER_END),
+         bound_s=10, transports=("network",), phases=LASTING, names="flow"),
     Kind("control flow lost", "packets of a rank's connection to the rendezvous are lost",
          control_flow, "error", bound_s=10, transports=("network",), phases=LASTING,
          names="flow"),

@@ -1,5 +1,6 @@
 """Two hosts: network namespaces joined by the user-space wire of tests/lab/wire.c."""
 
+import collections
 import os
 import re
 import shutil
@@ -109,21 +110,25 @@ class Network:
         self.wait_for_carrier()
 
     def flows(self, pids):
-        """The established connections between the hosts, (port on host 1, rank on host 0, rank on
-        host 1): those of data, and those to the rendezvous, which is in rank 0's process. Rank 0
-        is connected to it by its own address, which tells its port.
+        """The established connections between the hosts, (port, rank on host 0, rank on host 1):
+        those of data, and those to the rendezvous, which is in rank 0's process. Rank 0 is
+        connected to it by its own address, which tells its port. `port` is the one that no other
+        connection has: all that a rank accepted share the port of its listening socket.
         @pids: by rank."""
         rows = [row for row in tcp_rows(pids[0]) if row[4] == 1]
         served = {port for row in rows if row[0] == row[2] for port in (row[1], row[3])}
         owners = [(sockets_of(pid), rank) for rank, pid in pids.items()]
         far = [row for pid in pids.values() for row in tcp_rows(pid) if row[4] == 1]
+        between = [row for row in rows if row[0] != row[2]]
+        uses = collections.Counter(port for row in between for port in (row[1], row[3]))
         flows = ([], [])
-        for row in sorted(row for row in rows if row[0] != row[2]):
+        for row in sorted(between):
             ends = [other for other in far if other[1] == row[3] and other[3] == row[1]]
             near_rank = [rank for inodes, rank in owners if row[5] in inodes]
             far_rank = [rank for inodes, rank in owners if ends and ends[0][5] in inodes]
             if near_rank and far_rank:
-                flows[row[1] in served].append((row[3], near_rank[0], far_rank[0]))
+                port = min(row[3], row[1], key=lambda port: uses[port])
+                flows[row[1] in served].append((port, near_rank[0], far_rank[0]))
         return flows
 
     def close(self):

@@ -465,7 +465,7 @@ int main(int argc, char **argv)
              argument(argc, argv, 8, "all_reduce"));
     const char *seated = getenv("BENCH_SEATED_BYTES"); /* transfers that choose multiprocessors */
     if (seated != NULL)
-        gpu_world_min_seated_bytes = strtoull(seated, NULL, 10);
+        gpu_world_block_placement_bytes = strtoull(seated, NULL, 10);
     gpu_world_open(&world, n_ranks, &spec);
     measure_decode(&world, file);
     measure_launch(&world, file);

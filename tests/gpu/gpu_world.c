@@ -2,6 +2,7 @@
 #include "tests/gpu/gpu_world.h"
 
 #include "core/base/util.h"
+#include "core/plan/plan.h"
 #include "kernels/cuda/runtime/exec.h"
 #include "tests/support/check.h"
 #include "transport/slab.h"
@@ -16,7 +17,7 @@ void gpu_ok(cudaError_t error, const char *call, const char *file, int line)
     exit(1);
 }
 
-uint64_t gpu_world_min_seated_bytes = GYRE_SEATED_BYTES;
+uint64_t gpu_world_block_placement_bytes = GYRE_BLOCK_PLACEMENT_BYTES;
 
 static void must(gyre_status status, const char *what)
 {
@@ -82,7 +83,7 @@ void gpu_world_open(struct gpu_world *world, int n_ranks, const struct gyre_fifo
     if (world->n_gpus > n_ranks)
         world->n_gpus = n_ranks;
     enable_peers(world->n_gpus);
-    must(gyre_slab_layout_make(spec, (uint32_t)n_ranks, GYRE_SLAB_NO_NEAR_PEER, &layout), "layout");
+    must(gyre_slab_layout_make(spec, (uint32_t)n_ranks, GYRE_SLAB_NO_RING_PREV, &layout), "layout");
     for (int rank = 0; rank < n_ranks; rank++) {
         void *slab;
         must(gyre_device_cuda.open(rank % world->n_gpus, &world->devices[rank]), "open");
@@ -102,7 +103,7 @@ void gpu_world_open(struct gpu_world *world, int n_ranks, const struct gyre_fifo
             .spec = *spec,
             .connectors = connectors,
             .overlaps_launches = true,
-            .min_seated_bytes = gpu_world_min_seated_bytes,
+            .block_placement_bytes = gpu_world_block_placement_bytes,
             .fault = &world->faults[rank],
         };
         must(gyre_executor_cuda.open(&config, &world->executors[rank]), "executor");
@@ -156,7 +157,7 @@ bool gpu_world_wait(struct gpu_world *world, double timeout_s)
 void gpu_world_set_epoch(struct gpu_world *world, enum gyre_proto proto, uint64_t n_slots)
 {
     struct gyre_slab_layout layout;
-    must(gyre_slab_layout_make(&world->spec, (uint32_t)world->n_ranks, GYRE_SLAB_NO_NEAR_PEER,
+    must(gyre_slab_layout_make(&world->spec, (uint32_t)world->n_ranks, GYRE_SLAB_NO_RING_PREV,
                                &layout),
          "layout");
     for (int rank = 0; rank < world->n_ranks; rank++) {

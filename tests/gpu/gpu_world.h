@@ -25,7 +25,7 @@ struct gpu_world {
 };
 
 /* Of the executors that gpu_world_open opens. */
-extern uint64_t gpu_world_min_seated_bytes;
+extern uint64_t gpu_world_block_placement_bytes;
 
 /** gpu_world_open - ranks on GPUs rank % n_gpus. Exits the process on failure, with the cause. */
 void gpu_world_open(struct gpu_world *world, int n_ranks, const struct gyre_fifo_spec *spec);

@@ -116,7 +116,7 @@ static struct gyre_work make_work(const struct gpu_run *run, struct gyre_loaded 
     return work;
 }
 
-static uint32_t n_macro_steps[GYRE_N_PROTOS]; /* launches so far */
+static uint32_t n_fused[GYRE_N_PROTOS]; /* launches so far */
 
 /* Both executors, all ranks. Returns whether every byte is the same. */
 static bool run_both(struct gpu_world *gpus, struct world *hosts, const struct gpu_run *run)
@@ -162,8 +162,9 @@ static bool run_both(struct gpu_world *gpus, struct world *hosts, const struct g
         struct gyre_work work =
             make_work(run, on_gpu[rank], buffers[rank].device, &buffers[rank], n_chunks);
         work.placement = &placements[rank];
-        n_macro_steps[run->proto] +=
-            gyre_cuda_exchange_kernel(gyre_cuda_own(gpus->executors[rank]), &work) != NULL;
+        struct gyre_cuda_fused_launch fused;
+        gyre_cuda_find_fused(gyre_cuda_own(gpus->executors[rank]), &work, &fused);
+        n_fused[run->proto] += fused.kernel != NULL;
         CHECK_OK(gyre_executor_cuda.launch(gpus->executors[rank], &work, 1, gpus->streams[rank]));
         work = make_work(run, on_host[rank], buffers[rank].host, &buffers[rank], n_chunks);
         work.placement = &on_hosts;
@@ -249,8 +250,8 @@ static bool random_run(struct gpu_run *run, int n_ranks)
     return true;
 }
 
-/* A call that kernels run as one macro-step, on ranks whose buffers allow it. */
-static bool random_exchange(struct gpu_run *run, int n_ranks)
+/* A call that fused kernels run, on the ranks whose buffers allow it. */
+static bool random_fused_call(struct gpu_run *run, int n_ranks)
 {
     static const enum gyre_collective colls[] = {GYRE_COLL_ALL_REDUCE, GYRE_COLL_ALL_REDUCE,
                                                  GYRE_COLL_REDUCE_SCATTER, GYRE_COLL_ALL_GATHER};
@@ -306,12 +307,11 @@ static void the_gpu_computes_the_same_bits_as_the_host(void)
 }
 
 /* Some in another way than their peers, whose buffers begin elsewhere. */
-static void so_do_its_macro_steps(void)
+static void so_do_its_fused_kernels(void)
 {
-    run_many(random_exchange);
+    run_many(random_fused_call);
     for (int proto = 0; proto < GYRE_N_PROTOS; proto++)
-        CHECK_MSG(n_macro_steps[proto] > 0 || wanted_runs < 100, "none in %s",
-                  gyre_proto_names[proto]);
+        CHECK_MSG(n_fused[proto] > 0 || wanted_runs < 100, "none in %s", gyre_proto_names[proto]);
 }
 
 /* Stale lines of a full slot, then a jump so that the old flags come round again. */
@@ -435,7 +435,7 @@ static void lamport_carries_every_value(void)
 
 static const struct test_case cases[] = {
     {"the GPU computes the same bits as the host", the_gpu_computes_the_same_bits_as_the_host},
-    {"so do its macro-steps", so_do_its_macro_steps},
+    {"so do its fused kernels", so_do_its_fused_kernels},
     {"flags that wrap never match stale lines", flags_that_wrap_never_match_stale_lines},
     {"lamport carries every value", lamport_carries_every_value},
 };
@@ -447,7 +447,7 @@ int main(int argc, char **argv)
         printf("skipped: there is no GPU\n");
         return TEST_SKIPPED;
     }
-    gpu_world_min_seated_bytes = 4096; /* some calls do, some do not */
+    gpu_world_block_placement_bytes = 4096; /* some calls do, some do not */
     if (argc > 2)
         wanted_ranks = atoi(argv[2]);
     if (argc > 3)

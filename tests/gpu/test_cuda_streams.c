@@ -273,12 +273,12 @@ static void seats_are_filled_on_a_busy_gpu(void)
     struct gpu_run run = gpu_run_ring;
     const struct gyre_cuda_seats empty = {.n_taken = 0};
     const int n_gpus = test_n_gpus();
-    const uint64_t before = gpu_world_min_seated_bytes;
+    const uint64_t before = gpu_world_block_placement_bytes;
     run.n_channels = FREE_SMS;
     run.n_threads = 512;
-    gpu_world_min_seated_bytes = 0;
+    gpu_world_block_placement_bytes = 0;
     gpu_world_open(&gpus, n_gpus < wanted_ranks ? n_gpus : wanted_ranks, &gpu_run_spec);
-    gpu_world_min_seated_bytes = before;
+    gpu_world_block_placement_bytes = before;
     gpu_run_load_all(&gpus, &run, programs, loaded, buffers);
     start_hogs(&gpus, &hogs);
     for (int i = 0; i < 3; i++)
@@ -504,7 +504,7 @@ static void check_mismatch(uint64_t count)
     gpu_world_close(&gpus);
 }
 
-/* Whole lines are one macro-step, others are steps. */
+/* Aligned lengths have a fused kernel, other lengths are interpreted. */
 static void a_call_that_does_not_fit_is_reported_and_waits_for_the_abort(void)
 {
     check_mismatch(5000);
@@ -529,7 +529,7 @@ int main(int argc, char **argv)
         printf("skipped: there is no GPU\n");
         return TEST_SKIPPED;
     }
-    gpu_world_min_seated_bytes = 4096; /* some calls do, some do not */
+    gpu_world_block_placement_bytes = 4096; /* some calls do, some do not */
     if (argc > 2)
         wanted_ranks = atoi(argv[2]);
     return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));

@@ -237,6 +237,55 @@ static void the_error_names_a_rank_that_is_behind_and_its_latest_call(void)
     end_share(shared);
 }
 
+/* ---- destroying --------------------------------------------------------------------------- */
+
+#define LEAVE_NS 9000000000ULL /* a rank that is only slow is waited for longer than this */
+
+static void reduce_then_idle(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    struct shared *shared = argument;
+    float *data = NULL;
+    (void)n_ranks;
+    CHECK_OK(gyre_mem_alloc((void **)&data, COUNT * sizeof(float), HOST, -1));
+    memset(data, 0, COUNT * sizeof(float));
+    for (int i = 0; i < 10; i++) {
+        CHECK_OK(reduce_once(comm, data));
+        gyre_fetch_add_u64(&shared->n_calls[rank], 1);
+    }
+    while (gyre_load_acquire_u32(&shared->is_over) == 0)
+        poll(NULL, 0, 1);
+    CHECK_OK(gyre_mem_free(data, HOST));
+}
+
+static void destroy_without(int frozen)
+{
+    pid_t pids[N];
+    struct shared *shared = share();
+    test_fork_ranks(N, reduce_then_idle, shared, pids);
+    wait_until_running(shared);
+    kill(pids[frozen], SIGSTOP);
+    const uint64_t began_ns = gyre_now_ns();
+    gyre_store_release_u32(&shared->is_over, 1);
+    wait_ranks(pids, frozen);
+    const uint64_t took_ns = gyre_now_ns() - began_ns;
+    printf("     the other ranks had destroyed their communicators after %.1f s\n",
+           (double)took_ns / 1e9);
+    CHECK_MSG(took_ns < LEAVE_NS, "rank %d", frozen);
+    kill(pids[frozen], SIGCONT);
+    CHECK(test_wait_rank(pids[frozen]));
+    end_share(shared);
+}
+
+static void destroying_does_not_wait_for_a_frozen_rank(void)
+{
+    destroy_without(2);
+}
+
+static void destroying_does_not_wait_for_a_frozen_rank_that_carries_the_rendezvous(void)
+{
+    destroy_without(0);
+}
+
 static const struct test_case cases[] = {
     {"a warning names a frozen rank, which then goes on",
      a_warning_names_a_frozen_rank_which_then_goes_on},
@@ -248,6 +297,9 @@ static const struct test_case cases[] = {
      the_error_names_a_frozen_rank_that_carries_the_rendezvous},
     {"the error names a rank that is behind and its latest call",
      the_error_names_a_rank_that_is_behind_and_its_latest_call},
+    {"destroying does not wait for a frozen rank", destroying_does_not_wait_for_a_frozen_rank},
+    {"destroying does not wait for a frozen rank that carries the rendezvous",
+     destroying_does_not_wait_for_a_frozen_rank_that_carries_the_rendezvous},
 };
 
 TEST_MAIN(cases)

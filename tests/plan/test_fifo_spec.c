@@ -25,7 +25,7 @@ static void connection_memory_stays_within_the_budget(void)
                 const uint64_t n_bytes = layout.n_bytes * (proxied != 0 ? 2 : 1);
                 CHECK_MSG(n_bytes <= GYRE_FIFO_BUDGET_BYTES + (1 << 20),
                           "%d ranks: %" PRIu64 " bytes, slots of %u and %u", some_ranks[i], n_bytes,
-                          spec.slot_bytes[GYRE_PROTO_SIMPLE], spec.near_slot_bytes);
+                          spec.slot_bytes[GYRE_PROTO_SIMPLE], spec.ring_slot_bytes);
                 CHECK(spec.n_fifos >= 2 && spec.depth >= 2);
             }
 }
@@ -37,7 +37,7 @@ static void rings_on_gpus_have_large_slots(void)
         const struct gyre_fifo_spec spec =
             gyre_tuner_fifo_spec(GYRE_DEVICE_CUDA, n_ranks, false, 0, UINT32_MAX);
         const uint32_t ring_bytes =
-            spec.near_slot_bytes > 0 ? spec.near_slot_bytes : spec.slot_bytes[GYRE_PROTO_SIMPLE];
+            spec.ring_slot_bytes > 0 ? spec.ring_slot_bytes : spec.slot_bytes[GYRE_PROTO_SIMPLE];
         CHECK_MSG(ring_bytes == 131072, "%u ranks: slots of %u bytes", n_ranks, ring_bytes);
     }
     const struct gyre_fifo_spec few = gyre_tuner_fifo_spec(GYRE_DEVICE_CUDA, 2, false, 0, 16);
@@ -45,11 +45,11 @@ static void rings_on_gpus_have_large_slots(void)
               "%u FIFOs of %u bytes a slot", few.n_fifos, few.slot_bytes[GYRE_PROTO_SIMPLE]);
     const struct gyre_fifo_spec eight = gyre_tuner_fifo_spec(GYRE_DEVICE_CUDA, 8, false, 0, 8);
     CHECK_MSG(
-        eight.near_slot_bytes == 256 * 1024 && eight.slot_bytes[GYRE_PROTO_SIMPLE] == 64 * 1024,
-        "slots of %u and %u bytes", eight.near_slot_bytes, eight.slot_bytes[GYRE_PROTO_SIMPLE]);
+        eight.ring_slot_bytes == 256 * 1024 && eight.slot_bytes[GYRE_PROTO_SIMPLE] == 64 * 1024,
+        "slots of %u and %u bytes", eight.ring_slot_bytes, eight.slot_bytes[GYRE_PROTO_SIMPLE]);
     const struct gyre_fifo_spec set =
         gyre_tuner_fifo_spec(GYRE_DEVICE_CUDA, 4, false, 1 << 20, UINT32_MAX);
-    CHECK(set.slot_bytes[GYRE_PROTO_SIMPLE] == (1 << 20) / set.depth && set.near_slot_bytes == 0);
+    CHECK(set.slot_bytes[GYRE_PROTO_SIMPLE] == (1 << 20) / set.depth && set.ring_slot_bytes == 0);
 }
 
 static void the_fewest_channels_leave_every_lane_a_fifo(void)

@@ -41,17 +41,33 @@ static gyre_status choose(const struct gyre_tuner_facts *facts, const char *algo
 
 /* ---- forced choices ----------------------------------------------------------------------- */
 
+/* A GYRE_ALGO text that excludes every algorithm with this collective. */
+static void exclude_all(enum gyre_collective coll, char *text_out, size_t text_bytes)
+{
+    int n = snprintf(text_out, text_bytes, "%s:", gyre_collectives[coll].name);
+    const char *separator = "^";
+    for (int a = 0; gyre_algorithms[a] != NULL; a++) {
+        if (!gyre_algorithm_has(gyre_algorithms[a], coll))
+            continue;
+        n += snprintf(text_out + n, text_bytes - (size_t)n, "%s%s", separator,
+                      gyre_algorithms[a]->name);
+        separator = ",";
+    }
+    CHECK((size_t)n < text_bytes);
+}
+
 static void impossible_choices_are_errors(void)
 {
     struct gyre_choice choice;
+    char no_all_reduce[256];
+    exclude_all(GYRE_COLL_ALL_REDUCE, no_all_reduce, sizeof(no_all_reduce));
     for (int by_prediction = 0; by_prediction < 2; by_prediction++) {
         struct gyre_tuner_facts facts = host_facts(4, by_prediction ? &gyre_cost_host : NULL);
         CHECK_FAILS(choose(&facts, "tree", "", GYRE_COLL_ALL_GATHER, &choice),
                     GYRE_ERROR_INVALID_USAGE, "can do all_gather");
         CHECK_FAILS(choose(&facts, "sendrecv", "", GYRE_COLL_ALL_REDUCE, &choice),
                     GYRE_ERROR_INVALID_USAGE, "can do all_reduce");
-        CHECK_FAILS(choose(&facts, "all_reduce:^ring,tree,direct,twoshot,spread", "",
-                           GYRE_COLL_ALL_REDUCE, &choice),
+        CHECK_FAILS(choose(&facts, no_all_reduce, "", GYRE_COLL_ALL_REDUCE, &choice),
                     GYRE_ERROR_INVALID_USAGE, "can do all_reduce");
         CHECK_FAILS(choose(&facts, "", "ll", GYRE_COLL_ALL_REDUCE, &choice),
                     GYRE_ERROR_INVALID_USAGE, "the host device has simple only");
@@ -227,7 +243,7 @@ static void lamport_is_for_sums_of_floating_point(void)
     CHECK(choice.proto == GYRE_PROTO_LL);
     CHECK_OK(choose(&facts, "", "^ll,ll128", GYRE_COLL_ALL_REDUCE, &choice));
     CHECK(choice.proto == GYRE_PROTO_SIMPLE);
-    /* Without it all is chosen as if it were not there; but for plain sums' macro-steps. */
+    /* Without it all is chosen as if it were not there; but for unscaled sums by fused kernels. */
     struct gyre_tuner_facts integers = gpu_facts(4);
     for (uint64_t n_bytes = 64; n_bytes <= 64 << 20; n_bytes *= 2) {
         struct gyre_filter no_lamport, any;
@@ -286,8 +302,8 @@ static void two_shots_in_simple_are_two_tiles(void)
 }
 
 /* 12 MiB of a sum of floating point, or an all-gather of as much, into a window. */
-static bool is_macro_step(struct gyre_tuner_facts facts, const char *algos, const char *protos,
-                          const char *paths, enum gyre_collective coll)
+static bool is_fused(struct gyre_tuner_facts facts, const char *algos, const char *protos,
+                     const char *paths, enum gyre_collective coll)
 {
     const uint64_t n_bytes = coll == GYRE_COLL_ALL_GATHER ? (12 << 20) / facts.n_ranks : 12 << 20;
     struct gyre_filter filter;
@@ -295,12 +311,12 @@ static bool is_macro_step(struct gyre_tuner_facts facts, const char *algos, cons
     facts.in_window = true;
     CHECK_OK(gyre_filter_parse(algos, protos, paths, &filter));
     CHECK_OK(gyre_tuner_choose(&facts, &filter, coll, n_bytes, &chosen));
-    const bool is_one = gyre_tuner_choose_exchange(&facts, &filter, coll, n_bytes, &choice);
+    const bool is_one = gyre_tuner_choose_fused(&facts, &filter, coll, n_bytes, &choice);
     CHECK(!is_one || is_same_choice(&choice, &chosen));
     return is_one;
 }
 
-static void macro_steps_in_simple_can_be_forbidden(void)
+static void fused_kernels_of_simple_can_be_forbidden(void)
 {
     static const enum gyre_collective colls[] = {GYRE_COLL_ALL_REDUCE, GYRE_COLL_ALL_GATHER};
     struct gyre_tuner_facts facts = gpu_facts(4);
@@ -315,52 +331,52 @@ static void macro_steps_in_simple_can_be_forbidden(void)
         many.has_lamport = many.is_plain = true;
         host.has_lamport = host.is_plain = host.is_ll128_safe = true;
         host.max_channels = 64;
-        CHECK(is_macro_step(facts, own, "", "", colls[i]));
-        CHECK(is_macro_step(facts, own, "simple", "placed", colls[i]));
-        CHECK(is_macro_step(facts, own, "", "staged", colls[i]) == (i == 0));
-        CHECK(is_macro_step(facts, "", "", "", colls[i]));
-        CHECK(!is_macro_step(facts, "ring", "", "", colls[i]));
-        CHECK(!is_macro_step(facts, "^direct,twoshot", "", "", colls[i]));
-        CHECK(!is_macro_step(facts, own, "ll128", "", colls[i]));
-        CHECK(!is_macro_step(facts, own, "^simple", "", colls[i]));
-        CHECK(!is_macro_step(few, own, "", "", colls[i]));
-        CHECK(!is_macro_step(proxied, own, "", "", colls[i]));
-        CHECK(!is_macro_step(far, own, "", "", colls[i]));
-        CHECK(!is_macro_step(many, own, "", "", colls[i]));
-        CHECK(!is_macro_step(host, own, "", "", colls[i]));
+        CHECK(is_fused(facts, own, "", "", colls[i]));
+        CHECK(is_fused(facts, own, "simple", "placed", colls[i]));
+        CHECK(is_fused(facts, own, "", "staged", colls[i]) == (i == 0));
+        CHECK(is_fused(facts, "", "", "", colls[i]));
+        CHECK(!is_fused(facts, "ring", "", "", colls[i]));
+        CHECK(!is_fused(facts, "^direct,twoshot", "", "", colls[i]));
+        CHECK(!is_fused(facts, own, "ll128", "", colls[i]));
+        CHECK(!is_fused(facts, own, "^simple", "", colls[i]));
+        CHECK(!is_fused(few, own, "", "", colls[i]));
+        CHECK(!is_fused(proxied, own, "", "", colls[i]));
+        CHECK(!is_fused(far, own, "", "", colls[i]));
+        CHECK(!is_fused(many, own, "", "", colls[i]));
+        CHECK(!is_fused(host, own, "", "", colls[i]));
     }
 }
 
-static bool is_in_macro_steps(const struct gyre_tuner_facts *facts, enum gyre_collective coll,
-                              uint64_t n_bytes)
+static bool is_fused_call(const struct gyre_tuner_facts *facts, enum gyre_collective coll,
+                          uint64_t n_bytes)
 {
     struct gyre_filter any;
     struct gyre_choice choice;
     CHECK_OK(gyre_filter_parse("", "", "", &any));
-    return gyre_tuner_choose_exchange(facts, &any, coll, n_bytes, &choice);
+    return gyre_tuner_choose_fused(facts, &any, coll, n_bytes, &choice);
 }
 
 /* Long slots do not make them longer than was measured, and odd lengths have no kernel. */
-static void macro_steps_in_simple_are_of_middle_size(void)
+static void fused_kernels_of_simple_are_of_middle_size(void)
 {
     struct gyre_tuner_facts facts = gpu_facts(4);
     facts.has_lamport = facts.is_plain = true;
     facts.spec = gyre_tuner_fifo_spec(GYRE_DEVICE_CUDA, 4, false, 4 << 20, UINT32_MAX);
     for (int i = 0; i < 2; i++) { /* staged; in windows from less bytes on */
         facts.in_window = i == 1;
-        CHECK(is_in_macro_steps(&facts, GYRE_COLL_ALL_REDUCE, (8 << 20) + 16));
-        CHECK(is_in_macro_steps(&facts, GYRE_COLL_ALL_REDUCE, 16 << 20));
-        CHECK(is_in_macro_steps(&facts, GYRE_COLL_ALL_REDUCE, 8 << 20) == (i == 1));
-        CHECK(is_in_macro_steps(&facts, GYRE_COLL_ALL_REDUCE, (5 << 20) + 16) == (i == 1));
+        CHECK(is_fused_call(&facts, GYRE_COLL_ALL_REDUCE, (8 << 20) + 16));
+        CHECK(is_fused_call(&facts, GYRE_COLL_ALL_REDUCE, 16 << 20));
+        CHECK(is_fused_call(&facts, GYRE_COLL_ALL_REDUCE, 8 << 20) == (i == 1));
+        CHECK(is_fused_call(&facts, GYRE_COLL_ALL_REDUCE, (5 << 20) + 16) == (i == 1));
         static const uint64_t others[] = {5 << 20, (16 << 20) + 16, 64 << 20, (12 << 20) + 4};
         for (size_t k = 0; k < GYRE_ARRAY_LENGTH(others); k++)
-            CHECK(!is_in_macro_steps(&facts, GYRE_COLL_ALL_REDUCE, others[k]));
+            CHECK(!is_fused_call(&facts, GYRE_COLL_ALL_REDUCE, others[k]));
     }
     facts.in_window = true;
-    CHECK(is_in_macro_steps(&facts, GYRE_COLL_ALL_GATHER, 4 << 20));
+    CHECK(is_fused_call(&facts, GYRE_COLL_ALL_GATHER, 4 << 20));
     static const uint64_t blocks[] = {1 << 20, 8 << 20, (4 << 20) + 4};
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(blocks); i++)
-        CHECK(!is_in_macro_steps(&facts, GYRE_COLL_ALL_GATHER, blocks[i]));
+        CHECK(!is_fused_call(&facts, GYRE_COLL_ALL_GATHER, blocks[i]));
 }
 
 static struct gyre_choice choice_by_path(uint32_t n_ranks, const char *paths,
@@ -531,8 +547,8 @@ static const struct test_case cases[] = {
     {"lines of small calls are one tile", lines_of_small_calls_are_one_tile},
     {"lamport is for sums of floating point", lamport_is_for_sums_of_floating_point},
     {"two-shots in simple are two tiles", two_shots_in_simple_are_two_tiles},
-    {"macro-steps in simple can be forbidden", macro_steps_in_simple_can_be_forbidden},
-    {"macro-steps in simple are of middle size", macro_steps_in_simple_are_of_middle_size},
+    {"fused kernels of simple can be forbidden", fused_kernels_of_simple_can_be_forbidden},
+    {"fused kernels of simple are of middle size", fused_kernels_of_simple_are_of_middle_size},
     {"paths are chosen and forced", paths_are_chosen_and_forced},
     {"the constants decide", the_constants_decide},
     {"size classes are fine and ordered", size_classes_are_fine_and_ordered},

@@ -34,9 +34,10 @@ static size_t collect(const struct gyre_fifo_spec *spec, const struct gyre_slab_
                     continue;
                 const uint64_t offset = gyre_slab_slots_offset(layout, peer, fifo, proto);
                 CHECK(offset % GYRE_SLAB_PAGE_BYTES == 0);
-                const bool is_near = proto == GYRE_PROTO_SIMPLE && peer == layout->near_peer;
+                const bool is_ring_prev =
+                    proto == GYRE_PROTO_SIMPLE && peer == layout->ring_prev_peer;
                 const uint64_t slot_bytes =
-                    is_near ? spec->near_slot_bytes : spec->slot_bytes[proto];
+                    is_ring_prev ? spec->ring_slot_bytes : spec->slot_bytes[proto];
                 parts[n++] = (struct part){offset, spec->depth * slot_bytes};
             }
         }
@@ -44,10 +45,10 @@ static size_t collect(const struct gyre_fifo_spec *spec, const struct gyre_slab_
     return n;
 }
 
-static void check_spec(const struct gyre_fifo_spec *spec, uint32_t n_peers, uint32_t near_peer)
+static void check_spec(const struct gyre_fifo_spec *spec, uint32_t n_peers, uint32_t ring_prev_peer)
 {
     struct gyre_slab_layout layout;
-    CHECK_OK(gyre_slab_layout_make(spec, n_peers, near_peer, &layout));
+    CHECK_OK(gyre_slab_layout_make(spec, n_peers, ring_prev_peer, &layout));
     struct part *parts = calloc((size_t)n_peers * spec->n_fifos * 5 + 1, sizeof(*parts));
     const size_t n = collect(spec, &layout, n_peers, parts);
     qsort(parts, n, sizeof(*parts), compare_parts);
@@ -79,8 +80,8 @@ static void parts_of_a_slab_never_overlap(void)
                             .slot_bytes = {[GYRE_PROTO_SIMPLE] = sizes[s],
                                            [GYRE_PROTO_LL] = (protos & 1) * 16384,
                                            [GYRE_PROTO_LL128] = (protos & 2) * 8704}};
-                        check_spec(&spec, n_peers[p], GYRE_SLAB_NO_NEAR_PEER);
-                        spec.near_slot_bytes = sizes[s] * 2 + 1;
+                        check_spec(&spec, n_peers[p], GYRE_SLAB_NO_RING_PREV);
+                        spec.ring_slot_bytes = sizes[s] * 2 + 1;
                         check_spec(&spec, n_peers[p], n_peers[p] / 2);
                     }
 }
@@ -89,7 +90,7 @@ static void a_slab_without_peers_has_one_page(void)
 {
     const struct gyre_fifo_spec spec = {.n_fifos = 4, .depth = 2, .slot_bytes = {4096}};
     struct gyre_slab_layout layout;
-    CHECK_OK(gyre_slab_layout_make(&spec, 0, GYRE_SLAB_NO_NEAR_PEER, &layout));
+    CHECK_OK(gyre_slab_layout_make(&spec, 0, GYRE_SLAB_NO_RING_PREV, &layout));
     CHECK(layout.n_bytes == GYRE_SLAB_PAGE_BYTES);
 }
 
@@ -100,10 +101,10 @@ static void impossible_specs_are_refused(void)
     CHECK_FAILS(gyre_slab_layout_make(&spec, 1, 0, &layout), GYRE_ERROR_INVALID_ARGUMENT,
                 "depth 9");
     spec.depth = 2;
-    spec.near_slot_bytes = 32;
+    spec.ring_slot_bytes = 32;
     CHECK_FAILS(gyre_slab_layout_make(&spec, 1, 0, &layout), GYRE_ERROR_INVALID_ARGUMENT,
                 "smaller than the others");
-    spec.near_slot_bytes = 0;
+    spec.ring_slot_bytes = 0;
     spec.slot_bytes[GYRE_PROTO_SIMPLE] = 0;
     CHECK_FAILS(gyre_slab_layout_make(&spec, 1, 0, &layout), GYRE_ERROR_INVALID_ARGUMENT,
                 "0 bytes");

@@ -19,6 +19,18 @@
 #define N_SLOTS 300
 #endif
 
+static void every_transport_has_every_operation(void)
+{
+    for (int i = 0; gyre_transports[i] != NULL; i++) {
+        const struct gyre_transport_ops *ops = gyre_transports[i];
+        CHECK_MSG(ops->name != NULL && ops->reachable != NULL && ops->open != NULL &&
+                      ops->connect != NULL && ops->describe != NULL && ops->memory_bytes != NULL &&
+                      ops->wake != NULL && ops->help != NULL && ops->close != NULL,
+                  "transport %d has an empty slot", i);
+    }
+    CHECK(!gyre_transport_p2p.help(NULL, true) && !gyre_transport_shm.help(NULL, true));
+}
+
 static void conform(const struct gyre_transport_ops *ops, bool use_processes)
 {
     static const struct gyre_fifo_spec specs[] = {
@@ -44,7 +56,7 @@ static void large_slots_from_the_rank_before(void)
                                       .spec = {.n_fifos = 3,
                                                .depth = 4,
                                                .slot_bytes = {5000, 2048, 1024},
-                                               .near_slot_bytes = 70000},
+                                               .ring_slot_bytes = 70000},
                                       .n_ranks = n_ranks,
                                       .n_slots = N_SLOTS,
                                       .ifname = "=lo"});
@@ -295,6 +307,7 @@ static void a_forked_child_is_another_process(void)
 }
 
 static const struct test_case cases[] = {
+    {"every transport has every operation", every_transport_has_every_operation},
     {"large slots from the rank before", large_slots_from_the_rank_before},
     {"threads exchange every byte over p2p", threads_exchange_every_byte_over_p2p},
     {"processes exchange every byte over shm", processes_exchange_every_byte_over_shm},

@@ -226,7 +226,7 @@ static void run_rank(struct rig_rank *rank)
     const struct rig_options *options = rank->options;
     struct rig_shared *shared = rank->shared;
     uint16_t peers[RIG_MAX_RANKS];
-    uint16_t before[RIG_MAX_RANKS];
+    uint16_t ring_prev[RIG_MAX_RANKS];
     int n_peers = 0;
     for (int peer = 0; peer < options->n_ranks; peer++)
         if (peer != rank->rank)
@@ -245,7 +245,7 @@ static void run_rank(struct rig_rank *rank)
     }
     /* Ranks in a ring, each before the next; proxied transports have no use for it. */
     for (int r = 0; r < options->n_ranks; r++)
-        before[r] = (uint16_t)((r + options->n_ranks - 1) % options->n_ranks);
+        ring_prev[r] = (uint16_t)((r + options->n_ranks - 1) % options->n_ranks);
     const struct gyre_transport_config config = {
         .device = rig_device(),
         .params = &rank->params,
@@ -255,7 +255,7 @@ static void run_rank(struct rig_rank *rank)
         .peers = peers,
         .n_peers = n_peers,
         .spec = options->spec,
-        .before = before,
+        .ring_prev = ring_prev,
         .secret = RIG_SECRET,
         .authenticate = gyre_authenticate,
         .traffic_class = -1,

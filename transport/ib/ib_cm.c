@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Queue pairs brought up by rdma_cm (GYRE_IB_CONNECT=rdmacm): the kernel's connection manager
- * exchanges queue pair numbers, sequence numbers and path over RoCE itself, as fabrics want it
- * whose administrators steer by its service (default ToS, address resolution, traces). The queue
- * pairs are the transport's own; rdma_cm only says what to write into them.
+ * Connects queue pairs with rdma_cm (GYRE_IB_CONNECT=rdmacm). The kernel's connection manager
+ * exchanges queue pair numbers, sequence numbers and the path over RoCE itself. Some fabrics need
+ * that, because their administrators control connections through its service (default ToS, address
+ * resolution, traces). The queue pairs belong to the transport; rdma_cm only provides the
+ * attributes for them.
  *
- * Each rank listens on one port that its blob tells. Of a pair, the higher rank calls, once a lane,
- * and proves with a token from the blob, which travelled authenticated, that it is that rank.
+ * Each rank listens on one port, which its blob tells. The higher rank of a pair connects, once for
+ * each lane. It proves that it is that rank with a token from the peer's blob, which only
+ * authenticated ranks have.
  */
 #include "transport/ib/ib_transport.h"
 

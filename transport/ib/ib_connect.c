@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What ranks tell each other to connect their queue pairs, and which queue pairs those are. Blobs
- * travel over the authenticated bootstrap: keys and addresses of memory are worth as much as the
- * memory.
+ * Makes and reads the blobs with which ranks connect their queue pairs, and decides which queue
+ * pairs are connected. Blobs are exchanged over the authenticated bootstrap, because whoever knows
+ * the keys and addresses of memory can write to it.
  */
 #include "transport/ib/ib_transport.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The scan, and the order of what it finds.
+ * Scans the RDMA devices and sorts their ports.
  */
 #include "transport/ib/ib_device.h"
 

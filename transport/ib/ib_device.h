@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which RDMA ports a rank uses: all that are active and that IB_HCA takes, then those nearest to
- * the rank's GPU. The order is by PCI path, so that it is the same on hosts of one kind and rail k
- * of one host is cabled to rail k of the next.
+ * Which RDMA ports a rank uses: of the active ports that IB_HCA allows, those nearest to the rank's
+ * GPU. Ports are sorted by PCI path. So the order is the same on hosts of one kind, where port k of
+ * one host usually is cabled to port k of the next.
  */
 #ifndef GYRE_IB_DEVICE_H
 #define GYRE_IB_DEVICE_H
@@ -13,30 +13,30 @@
 
 #define GYRE_IB_MAX_PORTS     32
 #define GYRE_IB_MAX_HCA_ITEMS 32
-#define GYRE_IB_MAX_GIDS      256 /* rows looked at; mlx5 has 256, rxe 1024 of which few are filled */
+#define GYRE_IB_MAX_GIDS      256 /* rows that are read; mlx5 has 256, rxe 1024 with few filled */
 
 /* IB_HCA = [^][=]name[:port],... */
 struct gyre_ib_hca_rule {
     bool is_inverted; /* ^ */
     bool is_exact;    /* = */
-    int n_items;      /* 0: no rule, every port is taken */
+    int n_items;      /* 0: every port is allowed */
     struct {
         char name[64];
         int port; /* -1 = all */
     } items[GYRE_IB_MAX_HCA_ITEMS];
 };
 
-/** gyre_ib_hca_parse - Errors: INVALID_ARGUMENT naming what is wrong. */
+/** gyre_ib_hca_parse - parse IB_HCA. Errors: INVALID_ARGUMENT naming the problem. */
 gyre_status gyre_ib_hca_parse(const char *text, struct gyre_ib_hca_rule *rule_out);
 
-/** gyre_ib_hca_takes - does the rule take this port?
- * @widened_out: the item of the rule that took the name although it is only its beginning
- * (mlx5_1 takes mlx5_10) while the rule is not exact; else NULL. */
+/** gyre_ib_hca_takes - does the rule allow this port?
+ * @widened_out: the rule's item if it is only the beginning of the port's name, as mlx5_1 is of
+ * mlx5_10, and the rule is not exact; else NULL. */
 bool gyre_ib_hca_takes(const struct gyre_ib_hca_rule *rule, const char *name, int port,
                        const char **widened_out);
 
 struct gyre_ib_port {
-    struct ibv_device *device; /* as long as the list that it came from */
+    struct ibv_device *device; /* valid as long as the list that it comes from */
     char name[64];
     uint8_t port;
     bool is_roce; /* Ethernet link layer; else InfiniBand */
@@ -65,7 +65,7 @@ void gyre_ib_scan_close(struct gyre_ib_scan *scan);
 const char *gyre_ib_scan_to_text(const struct gyre_ib_scan *scan, char *text_out,
                                  size_t text_bytes);
 
-/* How far apart two PCI devices are; names and numbers as NET_GDR_LEVEL has them. */
+/* The distance between two PCI devices, with the names and numbers of NET_GDR_LEVEL. */
 enum gyre_ib_distance {
     GYRE_IB_DISTANCE_LOC, /* unknown or the same device */
     GYRE_IB_DISTANCE_PIX, /* one switch between them */
@@ -74,7 +74,8 @@ enum gyre_ib_distance {
     GYRE_IB_DISTANCE_SYS  /* over the link between processors */
 };
 
-/** gyre_ib_distance - pure: from two /sys/devices paths and their NUMA nodes. */
+/** gyre_ib_distance - the distance of two devices, from their /sys/devices paths and NUMA nodes.
+ * Pure. */
 enum gyre_ib_distance gyre_ib_distance(const char *path_a, int numa_a, const char *path_b,
                                        int numa_b);
 
@@ -84,7 +85,7 @@ gyre_status gyre_ib_parse_distance(const char *text, enum gyre_ib_distance *dist
 
 extern const char *const gyre_ib_distance_names[];
 
-/** gyre_ib_pci_path - resolve a PCI bus id ("0000:18:00.0") to its path and NUMA node. */
+/** gyre_ib_pci_path - find the path and the NUMA node of a PCI bus id ("0000:18:00.0"). */
 void gyre_ib_pci_path(const char *bus_id, char *path_out, size_t path_bytes, int *numa_node_out);
 
 /** gyre_ib_gid_table - the GID table of a RoCE port, rows that are not empty.

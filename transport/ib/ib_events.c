@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What goes wrong after set-up: failed completions and posts, and the device's asynchronous events,
- * each charged to the (context, port) that it names. A port that is down for less than the retry
- * window costs time only: the NIC sends again.
+ * Failures after set-up: failed completions and posts, and the asynchronous events of a device. An
+ * event counts for the (context, port) that it names. A port that is down for less than the retry
+ * window only costs time, because the NIC sends again.
  */
 #include "transport/ib/ib_transport.h"
 

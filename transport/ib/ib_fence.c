@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fences for GPUs before Hopper. A NIC's completion says that data has left the NIC, not that the
- * GPU's memory has it: the tail, written by the processor, may overtake it. A read of that memory
- * through the same NIC may not pass the NIC's earlier writes (PCI Express base specification,
- * transaction ordering: a read request does not pass a posted write), so when it is answered they
- * are there. The read goes to a queue pair that is connected to itself and asks no other machine.
+ * Fences, for GPUs before Hopper. A NIC's completion says that data have left the NIC, but not that
+ * they have reached the GPU's memory. The processor then writes the tail, which may arrive before
+ * the data. A fence reads the GPU's memory through the same NIC. Such a read may not pass the NIC's
+ * earlier writes (PCI Express base specification, transaction ordering: a read request does not
+ * pass a posted write), so the data have arrived when the read is answered. The read uses a queue
+ * pair that is connected to itself and needs no other machine.
  */
 #include "core/base/util.h"
 #include "transport/ib/ib_path.h"

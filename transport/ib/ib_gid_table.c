@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reading what the rules of ib_gid.h judge: the GID table of a port and the variables.
+ * Reads the input of the rules in ib_gid.h: the GID table of a port and the variables.
  */
 #include "transport/ib/ib_device.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Completion queues and queue pairs: per pair of ranks and rail GYRE_IB_QPS_PER_CONNECTION data
- * lanes and a control lane. Which of them are used is known when the peer's rails are.
+ * Completion queues and queue pairs. For each peer and rail there are GYRE_IB_QPS_PER_CONNECTION
+ * data lanes and a control lane. Which of them are used is known when the peer has told its rails.
  */
 #include "transport/ib/ib_transport.h"
 

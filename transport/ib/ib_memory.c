@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The memory of a rank's connections: FIFO ends (slots in GPU memory where the NIC reaches it, else
- * pinned), what peers write into beside slots (landing) and what only this NIC reads (staging).
- * Peers get the keys of slots that they write and of landing, of nothing else.
+ * The memory of a rank's connections: FIFO ends, whose slots are in GPU memory if the NIC reaches
+ * it and in pinned memory if not; `landing`, which peers write besides slots; and `staging`, which
+ * only this NIC reads. Peers get the keys of `landing` and of the slots that they write, and no
+ * others.
  */
 #include "transport/ib/ib_transport.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Registration. libcuda is reached by dlopen with the one function that exports a dma-buf: this
- * folder has no CUDA headers.
+ * Registers memory. The one function of libcuda that exports a dma-buf is found by dlopen(),
+ * because this folder may not include CUDA headers.
  */
 #include "transport/ib/ib_mr.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The data path: one round of the proxy takes completions, hands published slots that have credit
- * to the NIC, returns credit, and posts what came together in one call per queue pair (ib_send.c).
+ * The data path. One round of the proxy takes completions, gives published slots that have credit
+ * to the NIC, and returns credit. The work requests of a round are posted with one call for each
+ * queue pair (ib_send.c).
  */
 #include "transport/ib/ib_path.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The two halves of the data path, posting (ib_send.c) and completing (ib_path.c), and what travels
- * between them in wr_id and in the imm. Proxy thread only.
+ * What the two halves of the data path share, posting (ib_send.c) and completing (ib_path.c): the
+ * layout of wr_id and of the imm. Only the proxy thread uses this.
  */
 #ifndef GYRE_IB_PATH_H
 #define GYRE_IB_PATH_H
@@ -19,27 +19,28 @@
 /* imm: fifo 16 | slot 4 | parts - 1 4 | boxed 1 */
 #define GYRE_IB_IMM_BOXED 1u
 
-/** gyre_ib_has_slot - is there a published slot, and with has_credit one that may be sent? */
+/** gyre_ib_has_slot - is there a published slot that was not posted; with has_credit, one that has
+ * credit? */
 bool gyre_ib_has_slot(const struct gyre_ib_transport *ib, const struct gyre_ib_send *send,
                       bool has_credit);
 
-/** gyre_ib_push_slots - hand over published slots that have credit; true if there were some. */
+/** gyre_ib_push_slots - post all published slots that have credit. True if there were any. */
 bool gyre_ib_push_slots(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer);
 
-/** gyre_ib_return_credits - tell the sender how much was consumed: when it is half a FIFO, or when
- * the sender has spent all its credit; true if something was told. */
+/** gyre_ib_return_credits - return credit to the peer if half a FIFO was consumed, or if the peer
+ * has used all its credit. True if credit was returned. */
 bool gyre_ib_return_credits(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer);
 
-/** gyre_ib_probe - ask a peer that nothing was heard of since the last call for a sign of life. */
+/** gyre_ib_probe - send a probe to a peer from which nothing has come since the last call. */
 void gyre_ib_probe(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer);
 
-/** gyre_ib_is_complete - has every part of that slot arrived? */
+/** gyre_ib_is_complete - have all parts of the slot arrived? */
 static inline bool gyre_ib_is_complete(const struct gyre_ib_recv *recv, uint32_t slot)
 {
     return recv->n_parts[slot] > 0 && recv->parts_seen[slot] >= recv->n_parts[slot];
 }
 
-/** gyre_ib_flush - post what a lane has collected. */
+/** gyre_ib_flush - post the work requests that a lane has collected. */
 void gyre_ib_flush(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane);
 
 #endif

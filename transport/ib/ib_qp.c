@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The state walk. Attributes and masks are those of ibv_modify_qp(3) for RC.
+ * The states of a queue pair: RESET, INIT, RTR, RTS. Attributes and masks are those of
+ * ibv_modify_qp(3) for RC.
  */
 #include "transport/ib/ib_qp.h"
 

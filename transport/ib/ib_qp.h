@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * RC queue pairs: the walk RESET - INIT - RTR - RTS and back, the timers and traffic classes in
- * words, and what an errno of that walk or a failed completion means for the person who reads it.
+ * RC queue pairs: their states RESET - INIT - RTR - RTS and back; timers and traffic classes in
+ * words; and explanations of errnos and failed completions for the reader of an error message.
  */
 #ifndef GYRE_IB_QP_H
 #define GYRE_IB_QP_H
@@ -12,47 +12,50 @@
 
 /* ---- timers -------------------------------------------------------------------------------- */
 
-/** gyre_ib_ack_timeout_ns - 4.096 us x 2^t (InfiniBand specification 1.4, 9.7.6.1.3); 0 for 0,
- * which means for ever. */
+/** gyre_ib_ack_timeout_ns - 4.096 us x 2^t (InfiniBand specification 1.4, 9.7.6.1.3). The result is
+ * 0 for t = 0, which means no timeout. */
 uint64_t gyre_ib_ack_timeout_ns(unsigned t);
 
-/** gyre_ib_retry_window_ns - how long a peer may be unreachable before RETRY_EXC: the first try and
- * `retries` more. NICs may wait up to four times as long, and may have a floor for t. */
+/** gyre_ib_retry_window_ns - how long a peer may be unreachable before RETRY_EXC: the time of the
+ * first try and of `retries` more. A NIC may wait up to four times as long, and may have a minimum
+ * for t. */
 uint64_t gyre_ib_retry_window_ns(unsigned t, unsigned retries);
 
 /* ---- traffic class and service level ----------------------------------------------------------
  */
 
-/** gyre_ib_class_to_text - "TC 106 = DSCP 26 + ECT(0)". */
+/** gyre_ib_class_to_text - a traffic class in words, as "TC 106 = DSCP 26 + ECT(0)". */
 const char *gyre_ib_class_to_text(unsigned traffic_class, char *text_out, size_t text_bytes);
 
-/** gyre_ib_class_warning - what is probably wrong with this class on RoCE, in words.
- * @is_set: the user chose it. Returns NULL if nothing is. */
+/** gyre_ib_class_warning - what is probably wrong with this traffic class on RoCE, in words.
+ * Returns NULL if nothing is wrong. @is_set: the user chose the class. */
 const char *gyre_ib_class_warning(unsigned traffic_class, bool is_set, char *text_out,
                                   size_t text_bytes);
 
 /* ---- words --------------------------------------------------------------------------------- */
 
+/** gyre_ib_mtu_bytes - the MTU in bytes; 0 if it is unknown. */
 unsigned gyre_ib_mtu_bytes(enum ibv_mtu mtu);
 
-/** gyre_ib_wc_name - "RETRY_EXC", as perftest and the specification call it. */
+/** gyre_ib_wc_name - the name of a status as in perftest and the specification, e.g. "RETRY_EXC".
+ */
 const char *gyre_ib_wc_name(enum ibv_wc_status status);
 
-/** gyre_ib_wc_hint - what this status usually means and what to look at; never NULL. */
+/** gyre_ib_wc_hint - what this status usually means and what to check. Never NULL. */
 const char *gyre_ib_wc_hint(enum ibv_wc_status status);
 
-/** gyre_ib_rtr_hint - what an errno of ibv_modify_qp(INIT->RTR) means; never NULL. */
+/** gyre_ib_rtr_hint - what an errno of ibv_modify_qp(INIT->RTR) means. Never NULL. */
 const char *gyre_ib_rtr_hint(int error_number);
 
-/* ---- the walk ------------------------------------------------------------------------------- */
+/* ---- states --------------------------------------------------------------------------------- */
 
 struct gyre_ib_qp_size {
     uint32_t n_send; /* work requests */
     uint32_t n_recv;
-    uint32_t inline_bytes; /* wanted; create halves it until the device takes it */
+    uint32_t inline_bytes; /* wanted; gyre_ib_qp_create() halves it until the device accepts it */
 };
 
-/* One end of a connection; what the ends tell each other. */
+/* One end of a connection, as the peers tell each other. */
 struct gyre_ib_qp_end {
     uint32_t qpn;
     uint32_t psn; /* 24 bits, random */
@@ -74,20 +77,21 @@ struct gyre_ib_qp_path {
     uint8_t retries;
 };
 
-/** gyre_ib_qp_create - a QP in INIT, ready for receives to be posted.
- * @size: n_send and inline_bytes are what was had on return.
- * @access: of the remote side: IBV_ACCESS_REMOTE_WRITE where it may write.
+/** gyre_ib_qp_create - make a QP in state INIT, in which receives can be posted.
+ * @size: on return n_send and inline_bytes are what the device gave.
+ * @access: rights of the peer, such as IBV_ACCESS_REMOTE_WRITE.
  * Errors: OUT_OF_MEMORY explaining memlock, SYSTEM, UNSUPPORTED. */
 gyre_status gyre_ib_qp_create(const struct gyre_verbs *verbs, struct ibv_pd *pd, struct ibv_cq *cq,
                               const struct gyre_ib_qp_path *path, int access,
                               struct gyre_ib_qp_size *size, struct ibv_qp **qp_out);
 
-/** gyre_ib_qp_connect - INIT, RTR, RTS. The RTR step resolves the peer's address and is tried again
- * on ETIMEDOUT until the deadline. Errors: with the explanation of gyre_ib_rtr_hint. */
+/** gyre_ib_qp_connect - go from INIT to RTR and RTS. The step to RTR resolves the peer's address;
+ * on ETIMEDOUT it is tried again until the deadline. Errors: TIMEOUT or SYSTEM, with the
+ * explanation of gyre_ib_rtr_hint(). */
 gyre_status gyre_ib_qp_connect(const struct gyre_verbs *verbs, struct ibv_qp *qp,
                                const struct gyre_ib_qp_path *path, uint64_t deadline_ns);
 
-/** gyre_ib_qp_stop - to ERR: everything posted is flushed, nothing more arrives. */
+/** gyre_ib_qp_stop - go to ERR. All posted requests are flushed, and nothing more arrives. */
 void gyre_ib_qp_stop(const struct gyre_verbs *verbs, struct ibv_qp *qp);
 
 /** gyre_ib_random_psn - 24 random bits. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From ports to rails: the ports nearest to the device, opened, with the GIDs that peers may use.
+ * Makes rails of ports: opens the ports nearest to the device and finds the GIDs that peers may
+ * use.
  */
 #include "transport/ib/ib_transport.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The posting half of the data path: published slots that have credit, credits that are due, and
- * probes of peers that are silent become work requests, posted in one call per queue pair.
+ * The posting half of the data path. Published slots that have credit, credits that are due, and
+ * probes of silent peers become work requests, which are posted with one call for each queue pair.
  */
 #include "transport/ib/ib_path.h"
 

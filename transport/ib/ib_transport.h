@@ -1,30 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the files of transport/ib share: rails (ports in use), lanes (queue pairs), peers and the
- * ends of their FIFOs. After connect everything here belongs to the proxy thread, but for the words
- * that executors share (fifo.inbox, fifo.credit).
+ * ends of their FIFOs. After connect only the proxy thread uses all this, except the words that
+ * executors share with it (fifo.inbox, fifo.credit).
  *
- * How a slot travels. A lane is a QP of a pair of ranks; a FIFO's slots may use any lane of its
- * pair.
+ * How a slot is sent. A lane is a queue pair of a pair of ranks. A FIFO's slots may use any lane of
+ * its pair.
  *
- *   sender: slot published and credit there ->
- *     RDMA WRITE  payload                 to the slot of the same number at the peer
- *     WRITE_WITH_IMM  slot_info and credit (16 bytes) to the slot's box, imm = FIFO, slot, number
- *                     of parts
- *   receiver: completion of the imm -> slot_info and tail of the local inbox
+ *   sender, when a slot is published and has credit:
+ *     RDMA WRITE      the payload, to the slot of the same number at the peer
+ *     WRITE_WITH_IMM  slot_info and credit (16 bytes), to the slot's box;
+ *                     imm = FIFO, slot, number of parts
+ *   receiver, when the imm completes: writes slot_info and tail of the local inbox
  *
- * A payload that fits is written into the box behind them: one message. A large payload is cut
- * into parts, one per lane, each ended by such an imm; the slot is there when all its imms are.
- * Why that is enough: requests of one RC QP execute in order at the responder, and the completion
- * of a receive that an imm consumed is made visible after the data of all requests before it (IB
- * specification 1.4, 9.5 and 10.8.3), whatever order relaxed PCI writes took: readiness is never
- * read from the last byte of the data.
+ * A small payload is written into the box behind these 16 bytes, so it is one message. A large
+ * payload is cut into parts, one for each lane, and each part ends with an imm. The slot has
+ * arrived when all its imms have. Requests of one RC QP execute in order at the responder, and the
+ * completion of the receive that an imm consumes becomes visible after the data of all earlier
+ * requests (IB specification 1.4, 9.5 and 10.8.3). Therefore data may arrive in any order (relaxed
+ * PCI writes): the receiver never takes the last byte of the data as a sign that the data are
+ * complete.
  *
- *   receiver: head advanced by the executor ->
- *     WRITE_WITH_IMM  head (8 bytes)      to the sender's credit word, on the control QP
+ *   receiver, when the executor has advanced head:
+ *     WRITE_WITH_IMM  head (8 bytes), to the sender's credit word, on the control QP
  *
- * Receives are posted for more imms than there can be credits, and posted again before a credit is
- * returned, so "receiver not ready" cannot happen.
+ * More receives are posted than there can be credits, and they are posted again before a credit is
+ * returned. So the error "receiver not ready" cannot happen.
  */
 #ifndef GYRE_IB_TRANSPORT_H
 #define GYRE_IB_TRANSPORT_H
@@ -38,29 +39,29 @@
 #define GYRE_IB_MAX_RAILS      4
 #define GYRE_IB_MAX_LANES      16     /* of a pair of ranks; the imm has four bits for it */
 #define GYRE_IB_MAX_ALL_LANES  0x4000 /* of a rank; the wr_id has 14 bits for it */
-#define GYRE_IB_PAIR_GIDS      8      /* of a port that are told to peers */
+#define GYRE_IB_PAIR_GIDS      8      /* GIDs of a port that peers are told */
 
 #define GYRE_IB_CM_TOKEN_BYTES 16
 
-/* 4 KiB hold 16 of them; 240 bytes of payload cover the latency-bound calls, and copying them once
- * more costs less than a second message. */
+/* A page of 4 KiB holds 16 boxes. 240 bytes of payload are enough for the calls in which latency
+ * counts, and copying them once more takes less time than a second message. */
 #define GYRE_IB_BOX_BYTES         256
 #define GYRE_IB_BOX_PAYLOAD_BYTES (GYRE_IB_BOX_BYTES - 16)
 
-/* A part is worth a doorbell and an imm of its own from here on. */
+/* A part of at least this size repays its own doorbell and imm. */
 #define GYRE_IB_STRIPE_MIN_BYTES 65536
 
 #define GYRE_IB_BATCH            32 /* work requests posted at once */
 #define GYRE_IB_RECV_BATCH       32 /* receives posted again at once */
 
-/* What a box begins with; the NIC reads it from staging. */
+/* The first bytes of a box. The NIC reads them from staging. */
 struct gyre_ib_label {
     uint64_t slot_info;
-    uint64_t credit; /* the sender's head of the FIFO with the same number the other way: saves the
-                      * message of its own where data flow both ways */
+    uint64_t credit; /* the sender's head of the FIFO with the same number in the other direction.
+                      * If data flow both ways, credit then needs no message of its own */
 };
 
-/* Written by the peer's NIC. */
+/* Where the peer's NIC writes slot_info, credit and a small payload. */
 struct gyre_ib_box {
     struct gyre_ib_label label;
     unsigned char payload[GYRE_IB_BOX_PAYLOAD_BYTES];
@@ -85,7 +86,7 @@ struct gyre_ib_rail {
     struct ibv_mr *recv_slots;
     struct ibv_mr *landing; /* boxes and credit words: written by peers */
     struct ibv_mr *staging; /* labels and heads: read by this NIC */
-    struct ibv_qp *fence;   /* connected to itself; NULL where nothing has to be fenced */
+    struct ibv_qp *fence;   /* connected to itself; NULL if no fence is needed */
     uint64_t down_since_ns; /* 0 = the port is active */
 };
 
@@ -101,9 +102,9 @@ struct gyre_ib_lane {
     bool is_control;
     struct gyre_ib_qp_path path;
     int remote_rail;           /* of the peer */
-    int remote_nth;            /* of the peer's lanes to this rank */
+    int remote_nth;            /* index among the peer's lanes to this rank */
     uint32_t remote_gid_index; /* for error texts */
-    uint32_t max_msg_bytes;    /* that both ports take */
+    uint32_t max_msg_bytes;    /* the smaller limit of both ports */
     struct gyre_ib_qp_size size;
     uint64_t n_posted; /* sends */
     uint64_t n_retired;
@@ -116,9 +117,9 @@ struct gyre_ib_lane {
 
 struct gyre_ib_send {
     struct gyre_proxy_fifo fifo;
-    uint64_t posted;              /* slots handed to the NIC */
+    uint64_t posted;              /* slots given to the NIC */
     uint64_t released;            /* slots whose bytes have left */
-    uint64_t credit;              /* the receiver's head, as far as known */
+    uint64_t credit;              /* the receiver's head that this rank knows */
     struct gyre_ib_label *labels; /* depth, in staging */
     uint8_t parts_left[GYRE_MAX_DEPTH];
 };
@@ -126,9 +127,9 @@ struct gyre_ib_send {
 struct gyre_ib_recv {
     struct gyre_proxy_fifo fifo;
     uint64_t arrived;  /* slots whose tail was published */
-    uint64_t returned; /* head that the sender was told */
-    uint64_t fenced;   /* slots that a fence has passed since they were complete */
-    uint64_t fencing;  /* of the fence that is under way */
+    uint64_t returned; /* head that the sender knows */
+    uint64_t fenced;   /* slots for which a fence has ended after they were complete */
+    uint64_t fencing;  /* slots that the running fence covers */
     uint64_t *head;    /* one word in staging */
     struct gyre_ib_box *boxes;
     uint8_t parts_seen[GYRE_MAX_DEPTH];
@@ -157,23 +158,25 @@ struct gyre_ib_peer {
     struct gyre_ib_recv *recvs;
     uint64_t *credit_words; /* n_fifos, in landing */
     struct gyre_ib_remote remote;
-    uint8_t cm_token[GYRE_IB_CM_TOKEN_BYTES]; /* that it proves when it connects to this rank */
+    uint8_t cm_token[GYRE_IB_CM_TOKEN_BYTES]; /* the peer proves it when it connects to this rank */
     char words[48];                           /* describe() */
-    uint64_t n_completions;                   /* of anything to or from it */
-    uint64_t n_completions_seen;              /* when it was last looked at */
+    uint64_t n_completions;                   /* completions of anything to or from the peer */
+    uint64_t n_completions_seen; /* n_completions when silent peers were last looked for */
 };
 
-/* A read of slots through every NIC, after which what the NICs wrote before is there for the GPU.
- * One is under way at a time; what comes meanwhile waits for the next. */
+/* A fence reads slots through every NIC. When the reads are answered, everything that the NICs
+ * wrote earlier has reached the GPU's memory. One fence runs at a time. Slots that become complete
+ * meanwhile wait for the next one. */
 struct gyre_ib_fence {
     bool is_needed;
-    bool is_wanted; /* complete slots wait for one that has not begun */
-    int n_left;     /* reads of the one that is under way */
+    bool is_wanted; /* complete slots wait for the next fence */
+    int n_left;     /* unanswered reads of the running fence */
 };
 
 struct gyre_ib_transport {
     struct gyre_transport base;
-    struct gyre_transport_config config; /* pointers in it are the communicator's, but for peers */
+    struct gyre_transport_config
+        config; /* its pointers, except peers, belong to the communicator */
     struct gyre_ib_scan scan;
     const struct gyre_verbs *verbs;
     struct gyre_ib_rail rails[GYRE_IB_MAX_RAILS];
@@ -183,7 +186,7 @@ struct gyre_ib_transport {
     int n_lanes; /* all peers', controls included */
     int lanes_per_peer;
     int lanes_per_rail;    /* of a peer */
-    struct gyre_ib_cm *cm; /* NULL: connected by what the bootstrap carries */
+    struct gyre_ib_cm *cm; /* NULL: queue pairs are connected with the blobs' data */
     struct gyre_ib_send *sends;
     struct gyre_ib_recv *recvs;
     struct gyre_proxy_fifo *fifos; /* sends, then recvs */
@@ -211,7 +214,7 @@ struct gyre_ib_transport {
     uint64_t events_looked_ns; /* when async events were looked for */
     uint64_t probed_ns;        /* when silent peers were looked for */
     uint64_t n_polls;
-    bool is_failed; /* an error was raised: the path stands still */
+    bool is_failed; /* an error was raised; the data path does nothing more */
 };
 
 static inline uint32_t gyre_ib_n_fifos(const struct gyre_ib_transport *ib)
@@ -221,7 +224,7 @@ static inline uint32_t gyre_ib_n_fifos(const struct gyre_ib_transport *ib)
 
 /* ---- ib_rail.c ----------------------------------------------------------------------------- */
 
-/** gyre_ib_rails_open - scan, choose the ports nearest to the device, open them, choose GIDs. */
+/** gyre_ib_rails_open - scan, choose the ports nearest to the device, open them and choose GIDs. */
 gyre_status gyre_ib_rails_open(struct gyre_ib_transport *ib);
 void gyre_ib_rails_close(struct gyre_ib_transport *ib);
 
@@ -242,9 +245,10 @@ struct gyre_ib_rail_pairs {
     int theirs[GYRE_IB_MAX_RAILS];
 };
 
-/** gyre_ib_pair_rails - which rails of two ranks are connected; pure, both come to the same pairs.
- * @cross: GYRE_CROSS_NIC. 0: only ports of the same index, as a fabric of separate rails needs; 1:
- * first to first, second to second; 2: as 0 where there is such a pair, else as 1.
+/** gyre_ib_pair_rails - which rails of two ranks are connected. Pure: both ranks find the same
+ * pairs.
+ * @cross: GYRE_CROSS_NIC. 0: only ports with the same index, as a fabric of separate rails needs.
+ * 1: the first with the first, the second with the second. 2: as 0 if that gives a pair, else as 1.
  * Errors: UNSUPPORTED (no pair), naming the rails of both. */
 gyre_status gyre_ib_pair_rails(const struct gyre_ib_rail_list *mine,
                                const struct gyre_ib_rail_list *theirs, int cross,
@@ -252,43 +256,44 @@ gyre_status gyre_ib_pair_rails(const struct gyre_ib_rail_list *mine,
 
 /* ---- ib_memory.c --------------------------------------------------------------------------- */
 
-/** gyre_ib_memory_open - FIFOs, landing and staging memory, registered on every rail. */
+/** gyre_ib_memory_open - allocate FIFOs, landing and staging, and register them on every rail. */
 gyre_status gyre_ib_memory_open(struct gyre_ib_transport *ib);
 void gyre_ib_memory_close(struct gyre_ib_transport *ib);
 
 /* ---- ib_lanes.c -------------------------------------------------------------------------- */
 
-/** gyre_ib_lanes_open - completion queues and queue pairs, in INIT with receives posted. */
+/** gyre_ib_lanes_open - make completion queues and queue pairs, in state INIT with receives posted.
+ */
 gyre_status gyre_ib_lanes_open(struct gyre_ib_transport *ib);
 void gyre_ib_lanes_close(struct gyre_ib_transport *ib);
 
-/** gyre_ib_path_begin - what every queue pair of a rail has in common: port, class, timers and this
- * end but for its GID and number, with a random PSN. Errors: SYSTEM. */
+/** gyre_ib_path_begin - fill in what all queue pairs of a rail have in common: port, class, timers,
+ * and this end with a random PSN, but without its GID and number. Errors: SYSTEM. */
 gyre_status gyre_ib_path_begin(const struct gyre_ib_transport *ib, const struct gyre_ib_rail *rail,
                                struct gyre_ib_qp_path *path_out);
 
 /* ---- ib_fence.c ------------------------------------------------------------------------------ */
 
-/** gyre_ib_fences_open - a queue pair of every rail, connected to itself; nothing where no fence is
- * needed. Errors: as gyre_ib_qp_create and gyre_ib_qp_connect. */
+/** gyre_ib_fences_open - make a queue pair on every rail that is connected to itself. Does nothing
+ * if no fences are needed. Errors: as gyre_ib_qp_create() and gyre_ib_qp_connect(). */
 gyre_status gyre_ib_fences_open(struct gyre_ib_transport *ib);
 void gyre_ib_fences_close(struct gyre_ib_transport *ib);
 
-/** gyre_ib_fence_begin - post the reads of the fence that is wanted, if none is under way; true if
- * it did. */
+/** gyre_ib_fence_begin - begin a fence if one is wanted and none is running. True if one was begun.
+ */
 bool gyre_ib_fence_begin(struct gyre_ib_transport *ib);
 
-/** gyre_ib_fence_end - one of the reads is done; true if it was the last. A failed one raises the
- * fault. */
+/** gyre_ib_fence_end - handle the completion of one read of a fence. True if it was the last. A
+ * read that failed raises the fault. */
 bool gyre_ib_fence_end(struct gyre_ib_transport *ib, const struct gyre_ib_rail *rail,
                        const struct ibv_wc *wc);
 
 /* ---- ib_connect.c -------------------------------------------------------------------------- */
 
-/** gyre_ib_blob - what peers need to know. */
+/** gyre_ib_blob - make this rank's blob, with everything that peers need to connect to it. */
 gyre_status gyre_ib_blob(const struct gyre_ib_transport *ib, void **blob_out, size_t *n_bytes_out);
 
-/** gyre_ib_lanes_connect - read the peers' blobs, pair GIDs, connect all QPs. */
+/** gyre_ib_lanes_connect - read the peers' blobs, choose pairs of GIDs and connect all QPs. */
 gyre_status gyre_ib_lanes_connect(struct gyre_ib_transport *ib, const void *blobs,
                                   const size_t *offsets, uint64_t deadline_ns);
 
@@ -297,27 +302,28 @@ gyre_status gyre_ib_lanes_connect(struct gyre_ib_transport *ib, const void *blob
 /** gyre_ib_poll - one round of the proxy; true if anything moved. */
 bool gyre_ib_poll(void *transport);
 
-/** gyre_ib_is_behind - are there published slots (has_credit: that may be sent) that no queue pair
- * has taken? */
+/** gyre_ib_is_behind - are there published slots that were not posted yet? With has_credit, only
+ * slots count that have credit. */
 bool gyre_ib_is_behind(const void *transport, bool has_credit);
 
-/** gyre_ib_settle - before a nap on nap_fd: make the next completion end it; true if one came. */
+/** gyre_ib_settle - let the next completion make nap_fd readable, before the proxy sleeps. True if
+ * one has come already. */
 bool gyre_ib_settle(void *transport);
 
-/** gyre_ib_post_receives - top up a lane. Errors: SYSTEM. */
+/** gyre_ib_post_receives - post n receives on a lane. Errors: SYSTEM. */
 gyre_status gyre_ib_post_receives(struct gyre_ib_lane *lane, uint32_t n);
 
 /* ---- ib_events.c --------------------------------------------------------------------------- */
 
-/** gyre_ib_events_look - handle the async events that are there; raise the fault if a port has been
- * down for longer than the retry window, or the device failed. */
+/** gyre_ib_events_look - handle all pending async events. Raises the fault if a port has been down
+ * for longer than the retry window, or if the device failed. */
 void gyre_ib_events_look(struct gyre_ib_transport *ib, uint64_t now_ns);
 
-/** gyre_ib_raise_completion - E401 for a completion with an error. */
+/** gyre_ib_raise_completion - raise the fault with E401 for a completion with an error. */
 void gyre_ib_raise_completion(struct gyre_ib_transport *ib, const struct gyre_ib_lane *lane,
                               const struct ibv_wc *wc);
 
-/** gyre_ib_raise_post - for an errno of ibv_post_send or ibv_post_recv. */
+/** gyre_ib_raise_post - raise the fault for an errno of ibv_post_send or ibv_post_recv. */
 void gyre_ib_raise_post(struct gyre_ib_transport *ib, const struct gyre_ib_lane *lane,
                         const char *what, int error_number);
 
@@ -328,22 +334,22 @@ const char *gyre_ib_lane_to_text(const struct gyre_ib_transport *ib,
 
 /* ---- ib_cm.c ------------------------------------------------------------------------------- */
 
-/** gyre_ib_cm_open - listen for the queue pairs of GYRE_IB_CONNECT=rdmacm, and draw the tokens that
- * peers prove. Errors: UNSUPPORTED (built without, no library, no /dev/infiniband/rdma_cm, a port
- * that is not RoCE), SYSTEM. */
+/** gyre_ib_cm_open - listen for queue pairs (GYRE_IB_CONNECT=rdmacm), and draw the tokens with
+ * which peers prove their rank. Errors: UNSUPPORTED (built without rdma_cm, no library, no
+ * /dev/infiniband/rdma_cm, a port that is not RoCE), SYSTEM. */
 gyre_status gyre_ib_cm_open(struct gyre_ib_transport *ib, struct gyre_ib_cm **cm_out);
 
-/** gyre_ib_cm_port - where it listens; 0 for NULL. */
+/** gyre_ib_cm_port - the port on which it listens; 0 for NULL. */
 uint32_t gyre_ib_cm_port(const struct gyre_ib_cm *cm);
 
-/** gyre_ib_cm_add - a lane whose path is known. The higher rank calls, the lower is called.
- * @port, @token: where the peer listens and what it wants to see. Errors: UNSUPPORTED (link-local
- * GIDs). */
+/** gyre_ib_cm_add - add a lane whose path is known. The higher rank of the pair connects, the lower
+ * one accepts. @port, @token: the peer's port, and the token that the peer expects. Errors:
+ * UNSUPPORTED (link-local GIDs). */
 gyre_status gyre_ib_cm_add(struct gyre_ib_cm *cm, struct gyre_ib_lane *lane, uint32_t port,
                            const uint8_t *token);
 
-/** gyre_ib_cm_connect - connect all that were added. Errors: REMOTE, TIMEOUT, SYSTEM naming the
- * lane and the step. */
+/** gyre_ib_cm_connect - connect all lanes that were added. Errors: REMOTE, TIMEOUT, SYSTEM naming
+ * the lane and the step. */
 gyre_status gyre_ib_cm_connect(struct gyre_ib_cm *cm, uint64_t deadline_ns);
 
 void gyre_ib_cm_close(struct gyre_ib_cm *cm);

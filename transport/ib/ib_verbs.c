@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * dlopen of the two libraries, once per process. They are never closed: libibverbs starts provider
- * libraries of its own, and unloading those under live contexts is not supported.
+ * Opens the two libraries with dlopen(), once for the process. They are never closed: libibverbs
+ * loads provider libraries itself, and unloading those under open contexts is not supported.
  */
 #include "transport/ib/ib_verbs.h"
 

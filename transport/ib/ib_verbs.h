@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * libibverbs and librdmacm, found at run time: one table of functions each, so that a machine
- * without them starts the same binary, and so that tests can put a device in memory in their
- * place. Posting and polling go through struct ibv_context's own table, as verbs.h defines them.
+ * libibverbs and librdmacm, which are opened at run time. Each has one table of functions. So the
+ * same binary runs on machines without these libraries, and tests can replace them by a simulated
+ * device. Posting and polling use the table in struct ibv_context, as verbs.h defines them.
  */
 #ifndef GYRE_IB_VERBS_H
 #define GYRE_IB_VERBS_H
@@ -58,12 +58,12 @@ struct gyre_verbs {
 #undef GYRE_VERBS_MEMBER
 };
 
-/** gyre_verbs_load - the functions of libibverbs, or what gyre_verbs_install put in their place.
- * A member that is not needed may be NULL. Errors: UNSUPPORTED (no library, or one without a
- * symbol that is needed). */
+/** gyre_verbs_load - the functions of libibverbs, or those that gyre_verbs_install() set. A member
+ * that is not needed may be NULL. Errors: UNSUPPORTED (the library or a needed symbol is missing).
+ */
 gyre_status gyre_verbs_load(const struct gyre_verbs **verbs_out);
 
-/** gyre_verbs_install - for tests: use these functions from now on; NULL = the library's again. */
+/** gyre_verbs_install - for tests: use these functions from now on. NULL = the library's again. */
 void gyre_verbs_install(const struct gyre_verbs *verbs);
 
 /** gyre_verbs_query_port - ibv_query_port through the table. Returns 0 or an errno. */

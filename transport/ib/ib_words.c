@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Numbers of the RDMA world in words: timers, traffic classes, completion codes, errnos.
+ * Explains numbers of RDMA in words: timers, traffic classes, completion codes and errnos.
  */
 #include "transport/ib/ib_qp.h"
 

@@ -228,17 +228,17 @@ gyre_status gyre_tuner_check_path(const struct gyre_tuner_facts *facts,
     if (!facts->in_window && path == GYRE_PATH_STAGED)
         return gyre_fail(
             GYRE_ERROR_INVALID_USAGE,
-            "GYRE_PATH wants the results of %s placed; that takes a receive buffer in "
+            "%s wants the results of %s placed; that takes a receive buffer in "
             "a window (gyre_window_register, ncclCommWindowRegister, -R 2 of benches), "
             "of all_reduce, all_gather or broadcast",
-            name);
+            filter->path_source, name);
     if (facts->device_kind != GYRE_DEVICE_CUDA && takes_only(filter, coll, GYRE_PATH_COPY_ENGINE))
-        return gyre_fail(GYRE_ERROR_INVALID_USAGE,
-                         "GYRE_PATH=copy_engine: the host device has none");
+        return gyre_fail(GYRE_ERROR_INVALID_USAGE, "%s=copy_engine: the host device has none",
+                         filter->path_source);
     return gyre_fail(GYRE_ERROR_INVALID_USAGE,
-                     "GYRE_PATH: %s by algorithm %s goes by path %s, which is not among those "
+                     "%s: %s by algorithm %s goes by path %s, which is not among those "
                      "allowed",
-                     name, algorithm->name, gyre_path_names[path]);
+                     filter->path_source, name, algorithm->name, gyre_path_names[path]);
 }
 
 /* The preferred algorithm if allowed, else the first that is. */
@@ -394,7 +394,7 @@ gyre_status gyre_tuner_choose(const struct gyre_tuner_facts *facts,
         choose_copies(facts, copies, coll, n_bytes, choice_out);
         return GYRE_SUCCESS;
     }
-    if (gyre_tuner_choose_exchange(facts, filter, coll, n_bytes, choice_out))
+    if (gyre_tuner_choose_fused(facts, filter, coll, n_bytes, choice_out))
         return GYRE_SUCCESS;
     if (facts->has_lamport && (filter->protos[coll] >> GYRE_PROTO_LAMPORT & 1U) == 0) {
         without = *facts; /* LAMPORT's rows are of no use */

@@ -113,43 +113,75 @@ bool gyre_filter_allows(const struct gyre_filter *filter, enum gyre_collective c
     return (filter->algorithms[coll] >> i & 1U) != 0;
 }
 
-/* @sources: filled in but for what was parsed. */
-static gyre_status parse(const char *algos, const char *protos, const char *paths,
-                         const struct gyre_filter *sources, struct gyre_filter *filter_out)
+static gyre_status parse_algos(const char *text, const char *source, struct gyre_filter *filter)
 {
-    struct gyre_filter filter = *sources;
     char legal[128];
     list_algorithms(legal, sizeof(legal));
-    GYRE_TRY(parse_filter(algos, algorithm_index, filter.algo_source, legal, filter.algorithms,
-                          filter.is_forced));
-    GYRE_TRY(parse_filter(protos, proto_index, filter.proto_source, "simple ll ll128 lamport",
-                          filter.protos, NULL));
+    memset(filter->is_forced, 0, sizeof(filter->is_forced));
+    filter->algo_source = source;
+    return parse_filter(text, algorithm_index, source, legal, filter->algorithms,
+                        filter->is_forced);
+}
+
+static gyre_status parse_protos(const char *text, const char *source, struct gyre_filter *filter)
+{
+    filter->proto_source = source;
+    GYRE_TRY(
+        parse_filter(text, proto_index, source, "simple ll ll128 lamport", filter->protos, NULL));
     /* Who excludes LL128 means its slots, and what else goes through them; so NCCL_PROTO=^LL,LL128
      * leaves SIMPLE alone. */
     for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
-        if ((filter.protos[coll] >> GYRE_PROTO_LL128 & 1U) == 0 && filter.protos[coll] >> 31 != 0)
-            filter.protos[coll] &= ~(1U << GYRE_PROTO_LAMPORT);
-    GYRE_TRY(parse_filter(paths, path_index, "GYRE_PATH", "staged placed copy_engine", filter.paths,
-                          NULL));
-    *filter_out = filter;
+        if ((filter->protos[coll] >> GYRE_PROTO_LL128 & 1U) == 0 && filter->protos[coll] >> 31 != 0)
+            filter->protos[coll] &= ~(1U << GYRE_PROTO_LAMPORT);
+    return GYRE_SUCCESS;
+}
+
+static gyre_status parse_paths(const char *text, const char *source, struct gyre_filter *filter)
+{
+    filter->path_source = source;
+    return parse_filter(text, path_index, source, "staged placed copy_engine", filter->paths, NULL);
+}
+
+gyre_status gyre_filter_override(const struct gyre_filter_words *words, struct gyre_filter *filter)
+{
+    struct gyre_filter changed = *filter;
+    if (words->algos != NULL)
+        GYRE_TRY(parse_algos(words->algos, words->algo_source, &changed));
+    if (words->protos != NULL)
+        GYRE_TRY(parse_protos(words->protos, words->proto_source, &changed));
+    if (words->paths != NULL)
+        GYRE_TRY(parse_paths(words->paths, words->path_source, &changed));
+    *filter = changed;
     return GYRE_SUCCESS;
 }
 
 gyre_status gyre_filter_parse(const char *algos, const char *protos, const char *paths,
                               struct gyre_filter *filter_out)
 {
-    const struct gyre_filter sources = {.algo_source = "GYRE_ALGO", .proto_source = "GYRE_PROTO"};
-    return parse(algos, protos, paths, &sources, filter_out);
+    const struct gyre_filter_words words = {algos,       protos,       paths,
+                                            "GYRE_ALGO", "GYRE_PROTO", "GYRE_PATH"};
+    struct gyre_filter filter = {.algo_source = NULL};
+    GYRE_TRY(gyre_filter_override(&words, &filter));
+    *filter_out = filter;
+    return GYRE_SUCCESS;
 }
 
 gyre_status gyre_filter_of(const struct gyre_params *params, struct gyre_filter *filter_out)
 {
-    struct gyre_filter sources = {.algo_source = "GYRE_ALGO", .proto_source = "GYRE_PROTO"};
+    struct gyre_filter_words words = {
+        .algos = gyre_param_text(params, GYRE_PARAM_ALGO),
+        .protos = gyre_param_text(params, GYRE_PARAM_PROTO),
+        .paths = gyre_param_text(params, GYRE_PARAM_PATH),
+        .algo_source = "GYRE_ALGO",
+        .proto_source = "GYRE_PROTO",
+        .path_source = "GYRE_PATH",
+    };
     if (gyre_param_is_set(params, GYRE_PARAM_ALGO))
-        sources.algo_source = gyre_param_source(params, GYRE_PARAM_ALGO);
+        words.algo_source = gyre_param_source(params, GYRE_PARAM_ALGO);
     if (gyre_param_is_set(params, GYRE_PARAM_PROTO))
-        sources.proto_source = gyre_param_source(params, GYRE_PARAM_PROTO);
-    return parse(gyre_param_text(params, GYRE_PARAM_ALGO),
-                 gyre_param_text(params, GYRE_PARAM_PROTO),
-                 gyre_param_text(params, GYRE_PARAM_PATH), &sources, filter_out);
+        words.proto_source = gyre_param_source(params, GYRE_PARAM_PROTO);
+    struct gyre_filter filter = {.algo_source = NULL};
+    GYRE_TRY(gyre_filter_override(&words, &filter));
+    *filter_out = filter;
+    return GYRE_SUCCESS;
 }

@@ -15,16 +15,9 @@ uint32_t gyre_tuner_payload_bytes(const struct gyre_fifo_spec *spec,
 {
     const uint32_t bytes = spec->slot_bytes[gyre_proto_slots(proto)];
     const bool is_ring = algorithm->follows_ring || (is_placed && algorithm->stages_in_ring);
-    if (proto == GYRE_PROTO_SIMPLE && is_ring && spec->near_slot_bytes > 0)
-        return spec->near_slot_bytes;
-    switch (proto) {
-    case GYRE_PROTO_LL:
-        return bytes / 2;
-    case GYRE_PROTO_LL128:
-        return bytes / 128 * 120;
-    default:
-        return bytes;
-    }
+    if (proto == GYRE_PROTO_SIMPLE && is_ring && spec->ring_slot_bytes > 0)
+        return spec->ring_slot_bytes;
+    return gyre_slot_payload_bytes(proto, bytes);
 }
 
 static uint64_t square_root(uint64_t value)
@@ -52,7 +45,7 @@ static bool is_pushed(const struct gyre_tuner_facts *facts, enum gyre_proto prot
 
 /* Between all pairs: about a round of the threads that a block has for each peer (2 and 4 H200,
  * 1 KiB to 4 MiB: bench_cuda_exec, 2026-11). All-gathers of two ranks are four blocks early: 8 KiB
- * in 2, 4, 8 of them 2.81, 2.73, 2.83 us (docs/performance/kernels/gather-channels-2.txt). */
+ * in 2, 4, 8 of them 2.81, 2.73, 2.83 us (docs/lab_notes.md). */
 static uint64_t line_channels(const struct gyre_tuner_facts *facts, enum gyre_collective coll,
                               uint64_t n_bytes)
 {

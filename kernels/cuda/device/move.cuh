@@ -276,7 +276,7 @@ static __device__ __noinline__ void reduce_odd(const struct move_head &head,
                                                uint32_t n_threads)
 {
     /* As many as registers hold in the computing type; fewer are up to 8 % slower (2 H200,
-     * 2026-11: docs/performance/kernels/odd-addresses-2.txt). */
+     * 2026-11: docs/lab_notes.md). */
     const int elem_bytes = (int)sizeof(typename element<DTYPE>::stored);
     const int n_rows = elem_bytes == 1 ? 2 : elem_bytes == 2 ? 3 : 4;
     const uint32_t lane = thread % 32;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A stretch of GPU memory that is cut into blocks on the host: lowered programs, scratch areas and
- * tables of addresses. It is allocated once, when the executor is opened, because allocating later
- * waits for kernels, and a kernel may wait for a rank whose thread is inside gyre. The arena only
+ * An arena of GPU memory, cut into blocks by the host: lowered programs, scratch areas and tables
+ * of addresses. The memory is allocated once, when the executor is opened. Allocating later would
+ * wait for kernels, and a kernel may wait for a rank whose thread is inside gyre. The arena only
  * does arithmetic with addresses, so it is tested without a GPU.
  *
  * A block is in use until the launch that read it last has ended. Blocks that a CUDA graph has
@@ -39,8 +39,8 @@ void gyre_cuda_arena_open(struct gyre_cuda_arena *arena, void *base, size_t n_by
 /** gyre_cuda_arena_close - forget all blocks. */
 void gyre_cuda_arena_close(struct gyre_cuda_arena *arena);
 
-/** gyre_cuda_arena_take - a block, where necessary in place of blocks that no launch uses any more,
- * those that were used longest ago first.
+/** gyre_cuda_arena_take - take a block. Where there is no room, blocks that no launch uses any more
+ * are evicted, those that were used longest ago first.
  * @n_completed: all works up to this number are over.
  * @holder: where the caller keeps the block, set to NULL when the arena evicts it for another
  * block; NULL = it is never evicted.
@@ -50,7 +50,7 @@ gyre_status gyre_cuda_arena_take(struct gyre_cuda_arena *arena, size_t n_bytes,
                                  uint64_t n_completed, struct gyre_cuda_arena_block **holder,
                                  struct gyre_cuda_arena_block **block_out);
 
-/** gyre_cuda_arena_give_back - the caller needs the block no more. Its memory is used again once
+/** gyre_cuda_arena_give_back - the caller no longer needs the block. Its memory is used again once
  * the works that read it are over.
  * @block: may be NULL. @n_launched: works up to this number may read it. */
 void gyre_cuda_arena_give_back(struct gyre_cuda_arena_block *block, uint64_t n_launched);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A tail of copies, step by step (copies.h). Everything is one tile of all channels: a gate,
- * copies, a gate; but chains (broadcast), where a rank passes on all that it gets, go channel by
- * channel and tile by tile, and what was copied is announced before the next tile.
+ * Walks a tail of copies step by step (copies.h). Usually all channels together are one tile: a
+ * sync kernel, copies, a sync kernel. In a chain (broadcast) a rank passes on everything that it
+ * receives, so there the walk goes channel by channel and tile by tile, and a tile that was copied
+ * is announced before the next one.
  */
 #include "kernels/cuda/host/copies.h"
 
@@ -11,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a channel's next gate has to do. */
+/* What a channel's next sync kernel has to do. */
 struct pending {
     struct gyre_cuda_gate_entry entries[GYRE_CUDA_GATE_ENTRIES];
     uint32_t n_entries;
@@ -115,7 +116,7 @@ gyre_status gyre_cuda_copies_make(const struct gyre_fifo_spec *spec,
                            program->algorithm, copies->n_channels, GYRE_CUDA_COPY_CHANNELS);
     if (status == GYRE_SUCCESS)
         status = find_ends(copies, spec, connectors, n_ranks);
-    /* The last gate: a post or a wait on each end, and the counting. */
+    /* The last sync kernel posts or awaits a word of each end, and counts the end's slots. */
     if (status == GYRE_SUCCESS &&
         copies->n_ends_used * copies->n_channels * 2 > GYRE_CUDA_GATE_ENTRIES)
         status = gyre_fail(GYRE_ERROR_UNSUPPORTED, "%s: %u connections are too many for a gate",
@@ -161,7 +162,7 @@ static gyre_status add(struct walk *walk, uint32_t connection, uint32_t slot, ui
     return GYRE_SUCCESS;
 }
 
-/* A run of equal pieces, equally far apart. */
+/* Pieces of equal length, equally far apart. */
 struct run {
     uint64_t first_elem;
     uint64_t n_elems;
@@ -187,7 +188,8 @@ static gyre_status copy_run(const struct walk *walk, const struct run *run,
     return walk->sink->copy(walk->sink->context, walk->channel, &copy);
 }
 
-/* A chunk of all channels: their pieces are alike but for a unit more in some. */
+/* Copies a chunk of all channels. The channels' pieces are equal, except that some are one unit
+ * longer, so a few strided copies take them all. */
 static gyre_status copy_chunk(const struct walk *walk, uint32_t chunk,
                               const struct gyre_cuda_copy *copy)
 {
@@ -230,7 +232,7 @@ static uint64_t step_bytes(const struct walk *walk, const struct gyre_step *step
     return n_elems * walk->elem_bytes;
 }
 
-/* Where block `index` begins, in a buffer that is made of blocks. */
+/* The byte offset of block `index`, in a buffer that is made of blocks. */
 static uint64_t block_offset(const struct walk *walk, bool has_blocks, uint32_t index)
 {
     return has_blocks ? index * walk->split->count * walk->elem_bytes : 0;
@@ -269,7 +271,7 @@ static gyre_status walk_step(struct walk *walk, const struct gyre_step *step)
     const struct pending *pending = &copies->pending[walk->channel];
     const uint64_t n_bytes = step_bytes(walk, step);
     const struct gyre_operand in = step->ins[0];
-    /* One slot of an end in a gate: its waits are side by side. */
+    /* A sync kernel awaits its words at the same time, so it takes one slot of each end. */
     if (pending->waits && pending->tile != walk->tile)
         GYRE_TRY(flush(walk));
     if (in.is_placed != 0)
@@ -279,7 +281,7 @@ static gyre_status walk_step(struct walk *walk, const struct gyre_step *step)
         return GYRE_SUCCESS;
     for (unsigned i = 0; i < step->n_outs; i++) {
         const struct gyre_operand out = step->outs[i];
-        /* A receiver that is in the call has read all slots of earlier ones. */
+        /* A receiver that has entered the call has read all slots of earlier calls. */
         if (out.is_placed != 0 &&
             copies->ends[out.index].moved[walk->channel] >= copies->ends[out.index].depth)
             GYRE_TRY(add(walk, out.index, copies->ends[out.index].moved[walk->channel], 0,
@@ -297,7 +299,7 @@ static gyre_status walk_step(struct walk *walk, const struct gyre_step *step)
     return GYRE_SUCCESS;
 }
 
-/* The first or the last gate. */
+/* The first or the last sync kernel. */
 static gyre_status end_gate(struct walk *walk, bool is_last)
 {
     struct gyre_cuda_copies *copies = walk->copies;
@@ -340,7 +342,7 @@ gyre_status gyre_cuda_copies_walk(struct gyre_cuda_copies *copies, const struct 
         for (walk.channel = 0; walk.channel < copies->n_channels; walk.channel++)
             for (uint32_t s = copies->first_step; s < program->n_steps; s++)
                 GYRE_TRY(walk_step(&walk, &program->steps[s]));
-    /* What channel 0 still has to do goes into the last gate, if that has room. */
+    /* What channel 0 still has to do goes into the last sync kernel, if that has room. */
     const bool has_room =
         copies->n_channels == 1 &&
         copies->pending[0].n_entries + copies->n_ends_used <= GYRE_CUDA_GATE_ENTRIES;

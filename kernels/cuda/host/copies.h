@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The tail of a program that only copies (gyre_program_copy_tail) as what a rank enqueues: gates,
- * which are launches of one block that post and await, and copies between them. Pure but for the
- * sink that it is told to: tested without a GPU.
+ * Turns the tail of a program that only copies (gyre_program_copy_tail) into the operations that a
+ * rank enqueues: sync kernels, which are launches of one block that publish and await slots, and
+ * copies between them. Pure: the operations are handed to a sink, so it is tested without a GPU.
  */
 #ifndef GYRE_KERNELS_CUDA_COPIES_H
 #define GYRE_KERNELS_CUDA_COPIES_H
 
 #include "kernels/cuda/host/program.h"
+#include "kernels/executor.h"
 
-/* Channels of a chain, each on a stream of its own, so that one channel's gate stands beside
- * another's copy. */
+/* Channels of a chain. Each has a stream of its own, so that one channel's sync kernel runs while
+ * another channel's copy does. */
 #define GYRE_CUDA_COPY_CHANNELS 3
 
 /* n_rows rows of row_bytes, pitch_bytes apart on both sides. */
@@ -24,21 +25,22 @@ struct gyre_cuda_copy {
     uint64_t n_rows;
 };
 
-/* Calls come in the order in which the rank's operations must be enqueued. What is of one channel
- * is in order; copies within this rank's memory are in order with the last gate only. */
+/* Takes the operations, in the order in which the rank must enqueue them. Operations of one channel
+ * run in that order; copies within this rank's memory only have to end before the last sync
+ * kernel. */
 struct gyre_cuda_copies_sink {
     void *context;
     gyre_status (*gate)(void *context, uint32_t channel, const struct gyre_cuda_gate_entry *entries,
                         uint32_t n_entries);
     gyre_status (*copy)(void *context, uint32_t channel, const struct gyre_cuda_copy *copy);
-    /* The first gate, before all else, and the last, after all else, of all channels. */
+    /* The sync kernel of all channels that runs before everything else, or after it. */
     gyre_status (*ends)(void *context, bool is_last, const struct gyre_cuda_gate_entry *entries,
                         uint32_t n_entries);
 };
 
 struct gyre_cuda_copies;
 
-/** gyre_cuda_copies_make - of a program with a tail of copies.
+/** gyre_cuda_copies_make - prepare the walk of a program with a tail of copies.
  * Errors: UNSUPPORTED (no tail, connections that do not exist or that cannot place, too many
  * peers), OUT_OF_MEMORY. */
 gyre_status gyre_cuda_copies_make(const struct gyre_fifo_spec *spec,
@@ -48,7 +50,7 @@ gyre_status gyre_cuda_copies_make(const struct gyre_fifo_spec *spec,
 
 void gyre_cuda_copies_free(struct gyre_cuda_copies *copies);
 
-/** gyre_cuda_copies_walk - tell the sink what to enqueue for one call. One thread at a time.
+/** gyre_cuda_copies_walk - hand the sink the operations of one call. One thread at a time.
  * @split: of the call; n_channels as loaded. */
 gyre_status gyre_cuda_copies_walk(struct gyre_cuda_copies *copies, const struct gyre_split *split,
                                   uint32_t elem_bytes, const struct gyre_cuda_copies_sink *sink);

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Lowering: a program becomes one blob of fixed-width records, connections resolved to indices in
- * the executor's table, each use of a connection numbered within the tile. Pure: runs, and is
- * tested, without a GPU.
+ * Lowers a program: its steps become fixed-width records, its connections become indices in the
+ * executor's table, and each use of a connection gets its number within the tile.
  */
-#include "kernels/cuda/runtime/kernel_table.h"
+#include "kernels/cuda/host/lower.h"
 
 #include "core/base/util.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* What one lowering works on. */
+/* One lowering. */
 struct lowering {
     const struct gyre_fifo_spec *spec;
     const struct gyre_connector *connectors;
@@ -69,7 +68,7 @@ static gyre_status find_end(struct lowering *lower, uint32_t i, uint32_t *index_
     return GYRE_SUCCESS;
 }
 
-/* Slots hold a tile, but for what is placed. */
+/* The slots of this connection must hold a tile, because some of its data is not placed. */
 static void use_slots(struct lowering *lower, uint32_t i)
 {
     const struct gyre_program *program = lower->config->program;
@@ -83,7 +82,7 @@ static void use_slots(struct lowering *lower, uint32_t i)
     }
 }
 
-/* A use of a program's connection by a worker; the first one makes it the worker's own. */
+/* A worker uses one of the program's connections; the first use adds it to the worker's own. */
 static gyre_status use_connection(struct lowering *lower, struct gyre_cuda_worker *worker,
                                   const struct gyre_operand *operand,
                                   struct gyre_cuda_operand *operand_out)
@@ -190,7 +189,7 @@ gyre_status gyre_cuda_lower(const struct gyre_fifo_spec *spec,
         .spec = spec, .connectors = connectors, .n_ranks = (uint32_t)n_ranks, .config = config};
     lower.slot_bytes = spec->slot_bytes[gyre_proto_slots(config->proto)];
     if (config->proto == GYRE_PROTO_SIMPLE)
-        lower.slot_bytes = (uint32_t)gyre_max_u64(lower.slot_bytes, spec->near_slot_bytes);
+        lower.slot_bytes = (uint32_t)gyre_max_u64(lower.slot_bytes, spec->ring_slot_bytes);
     layout.workers_offset = sizeof(layout);
     layout.connections_offset =
         layout.workers_offset + program->n_workers * (uint32_t)sizeof(struct gyre_cuda_worker);
@@ -219,76 +218,4 @@ out:
     free(lower.own_number);
     free(lower.blob);
     return status;
-}
-
-static const struct gyre_cuda_kernels *const by_dtype[GYRE_N_DTYPES] = {
-#define ROW(id, name, bytes, is_float) [GYRE_##id] = &gyre_cuda_kernels_##id,
-    GYRE_DTYPE_TABLE(ROW)
-#undef ROW
-};
-
-const void *gyre_cuda_kernel_find(enum gyre_proto proto, bool copies, bool many, unsigned dtype,
-                                  unsigned op)
-{
-    if (many)
-        return copies ? gyre_cuda_kernels_copy.many[proto] : NULL;
-    if (copies)
-        return gyre_cuda_kernels_copy.one[proto];
-    return dtype < GYRE_N_DTYPES && op <= GYRE_MIN ? by_dtype[dtype]->by_op[proto][op] : NULL;
-}
-
-/* Else credit would be needed on the way. */
-static bool fits_slots(const struct gyre_cuda_exchange *exchange, uint32_t n_tiles)
-{
-    const uint32_t n_uses = (uint32_t)exchange->reduces + exchange->gathers;
-    return exchange->n_peers > 0 && n_tiles * n_uses <= exchange->depth;
-}
-
-/* Which of the kernels for 1, 3, 7 peers. */
-static unsigned peers_kernel(unsigned n_peers)
-{
-    return n_peers <= 1 ? 0 : n_peers <= 3 ? 1 : 2;
-}
-
-const void *gyre_cuda_lamport_kernel_find(const struct gyre_cuda_exchange *exchange,
-                                          uint32_t n_tiles, bool is_whole, unsigned dtype)
-{
-    const unsigned n_peers = exchange->n_peers;
-    const bool is_plain =
-        is_whole && n_tiles == 1 && (n_peers == 1 || n_peers == 3 || n_peers == 7);
-    const bool is_same = exchange->peers[0].in_offset == exchange->own_offset;
-    const enum gyre_cuda_lamport kind = exchange->gathers != 0 ? GYRE_CUDA_LAMPORT_GATHERS
-                                        : is_same              ? GYRE_CUDA_LAMPORT_SAME
-                                                               : GYRE_CUDA_LAMPORT_APART;
-    return fits_slots(exchange, n_tiles) && exchange->reduces != 0
-               ? by_dtype[dtype]->lamport[peers_kernel(n_peers)][kind][is_plain]
-               : NULL;
-}
-
-const void *gyre_cuda_twoshot_kernel_find(const struct gyre_cuda_exchange *exchange,
-                                          uint32_t n_tiles, bool is_placed, unsigned dtype,
-                                          unsigned op)
-{
-    return fits_slots(exchange, n_tiles) && exchange->reduces != 0 && exchange->gathers != 0 &&
-                   op == GYRE_SUM
-               ? by_dtype[dtype]->twoshot[peers_kernel(exchange->n_peers)][is_placed]
-               : NULL;
-}
-
-const void *gyre_cuda_exchange_kernel_find(const struct gyre_cuda_exchange *exchange,
-                                           enum gyre_proto proto, uint32_t n_tiles, uint32_t unroll,
-                                           unsigned dtype, unsigned op)
-{
-    const enum gyre_cuda_lines lines =
-        proto == GYRE_PROTO_LL            ? GYRE_CUDA_LINES_LL
-        : unroll == GYRE_CUDA_LONG_UNROLL ? GYRE_CUDA_LINES_LL128_LONG
-        : unroll == GYRE_CUDA_DEEP_UNROLL ? GYRE_CUDA_LINES_LL128_DEEP
-                                          : GYRE_CUDA_LINES_LL128;
-    if (!fits_slots(exchange, n_tiles))
-        return NULL;
-    if (exchange->reduces == 0)
-        return gyre_cuda_kernels_copy.exchange[lines];
-    if (gyre_cuda_is_one_shot(exchange, proto, n_tiles))
-        return by_dtype[dtype]->one_shot[op];
-    return op == GYRE_SUM ? by_dtype[dtype]->exchange[lines] : NULL;
 }

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the interpreter kernel reads: a program lowered for one rank (one blob: workers,
- * connections, steps), a split whose divisions were done on the host, and the parameter block of a
- * launch. Nothing that changes from call to call is in device memory except the counters of the
- * FIFO ends, so a captured launch replays without the host. Valid as C11 and as CUDA.
+ * What host and GPU share: the layouts that kernels read and write. These are a program lowered for
+ * one rank (one blob: workers, connections, steps), a split whose divisions were done on the host,
+ * the parameter blocks of all kinds of launches, and the words by which kernels report. Of what
+ * changes from call to call only the counters of the FIFO ends are in device memory, and kernels
+ * keep them, so a captured launch replays without the host. Valid as C11 and as CUDA.
  */
 #ifndef GYRE_KERNELS_CUDA_PROGRAM_H
 #define GYRE_KERNELS_CUDA_PROGRAM_H
 
 #include "core/model/connector.h"
 #include "core/model/tile.h"
-#include "kernels/executor.h"
 
-/* An operand. Connections: `ref` is the worker's own connection number, `use` counts the earlier
- * uses of that connection within the tile, so that every thread knows the slot's number without
- * shared counters. Chunks: kind in the two highest bits of `ref`, the rest is the index. */
+/* An operand. Of a connection, `ref` is its number among the worker's own connections, and `use`
+ * counts the earlier uses of that connection within the tile: so every thread knows the slot's
+ * number without shared counters. Of a chunk, the two highest bits of `ref` are the kind, and the
+ * others the index. */
 struct gyre_cuda_operand {
     uint16_t ref;
     uint16_t use;
@@ -22,7 +23,7 @@ struct gyre_cuda_operand {
 
 #define GYRE_CUDA_REF_KIND_SHIFT 14
 #define GYRE_CUDA_REF_INDEX_MASK 0x3fffU
-#define GYRE_CUDA_REF_PLACED     0x4000U /* of a connection, which has no kind there */
+#define GYRE_CUDA_REF_PLACED     0x4000U /* of a connection, which has no kind in these bits */
 
 struct gyre_cuda_step {
     uint8_t n_ins;
@@ -63,8 +64,8 @@ GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_step) == 96, "copied in 16-byte words
 GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_worker) == 16, "copied in 16-byte words");
 GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_program) == 16, "keeps the workers aligned");
 
-/* struct gyre_split with the quotients that gyre_part() needs: a 64-bit division costs a GPU
- * thread some 100 instructions, and a range takes eight. */
+/* struct gyre_split with the quotients that gyre_part() needs. A 64-bit division costs a GPU thread
+ * some 100 instructions, and to find a range takes eight of them. */
 struct gyre_cuda_split {
     uint64_t count;
     uint64_t share_units; /* of a channel; the first extra_channels have one more */
@@ -103,7 +104,8 @@ static GYRE_HOST_DEVICE inline uint64_t gyre_cuda_min(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* A channel's share of the vector, in elements: what the ranges of all its steps have in common. */
+/* A channel's share of the vector, in elements: the part of the computation that the ranges of all
+ * its steps have in common. */
 struct gyre_cuda_share {
     uint64_t begin;
     uint64_t end;
@@ -114,7 +116,7 @@ struct gyre_cuda_share {
     uint32_t chunk_mask; /* 0: there is one chunk, whatever the steps call it */
 };
 
-/** gyre_cuda_share_make - once a block. */
+/** gyre_cuda_share_make - the share of a channel; each block computes it once. */
 static GYRE_HOST_DEVICE inline struct gyre_cuda_share
 gyre_cuda_share_make(const struct gyre_cuda_split *split, uint32_t channel)
 {
@@ -133,7 +135,7 @@ gyre_cuda_share_make(const struct gyre_cuda_split *split, uint32_t channel)
     return share;
 }
 
-/** gyre_cuda_tile_range - gyre_tile_range() in few instructions: every step asks. */
+/** gyre_cuda_tile_range - as gyre_tile_range(), in few instructions, because every step asks. */
 static GYRE_HOST_DEVICE inline struct gyre_range
 gyre_cuda_tile_range(const struct gyre_cuda_share *share, uint32_t chunk, uint32_t tile)
 {
@@ -150,38 +152,41 @@ gyre_cuda_tile_range(const struct gyre_cuda_share *share, uint32_t chunk, uint32
     return range;
 }
 
-/* Blocks of a launch: one a multiprocessor, of which no GPU has more. */
+/* Most blocks of a launch. Each multiprocessor has one at most, and no GPU has more of those. */
 #define GYRE_CUDA_MAX_BLOCKS 256
 
-/* Who sits where (seat.cuh). All 0 between launches. */
+/* Block placement: which of the launch's places are taken. All 0 between launches. */
 struct gyre_cuda_seats {
-    uint32_t taken[GYRE_CUDA_MAX_BLOCKS / 32]; /* a bit each */
+    uint32_t taken[GYRE_CUDA_MAX_BLOCKS / 32]; /* a bit for each place */
     uint32_t n_taken;
-    uint32_t n_leaving; /* blocks that have no seat of their own; not all of them may leave */
-    uint64_t begin_ns;  /* since when they wait */
+    uint32_t n_leaving; /* blocks without a place so far; as many of them stay as places are left */
+    uint64_t begin_ns;  /* when the first of them began to wait */
 };
 
 /* Words in device memory that belong to the executor. Written by its kernels only. */
 struct gyre_cuda_control {
-    uint64_t turn;       /* works completed << GYRE_CUDA_TURN_SHIFT | blocks that have begun */
-    uint32_t is_aborted; /* sticky: later kernels and graph nodes fall through */
-    uint32_t n_ended;    /* SIMPLE: blocks of this launch */
+    uint64_t turn;       /* launch sequence: works completed << GYRE_CUDA_TURN_SHIFT | blocks of
+                          * the next launch that have begun */
+    uint32_t is_aborted; /* sticky: later kernels and graph nodes end at once */
+    uint32_t n_ended;    /* SIMPLE: blocks of this launch that have ended */
     struct gyre_cuda_seats seats;
 };
 
 #define GYRE_CUDA_TURN_SHIFT 16
 
-/* Pinned host memory: what kernels tell the host (turn.cuh), and `abort`. */
+/* The progress mailbox, in pinned host memory: words that kernels write for the host, and `abort`,
+ * which the host writes for kernels. */
 struct gyre_cuda_board {
-    uint64_t begun;    /* by its first block: gyre_cuda_begun_word() of the last launch */
+    uint64_t begun;    /* gyre_cuda_begun_word() of the last launch; its first block writes it */
     uint64_t mismatch; /* as in struct gyre_pulse */
-    uint32_t abort;    /* written by the host, read by kernels that wait long */
+    uint32_t abort;    /* written by the host, read by kernels that have waited for long */
     uint32_t pad;
-    /* By block: works completed when the last launch that it reported is over. Only grows. */
+    /* By block: the number of works that are completed once the last launch whose end the block
+     * reported is over. It only grows. */
     uint64_t ended[GYRE_CUDA_MAX_BLOCKS];
 };
 
-/* What all works of a launch share. */
+/* Kernel arguments that all works of a launch share. */
 struct gyre_cuda_common {
     const struct gyre_connector *connectors;
     uint64_t *counters; /* of this protocol, by connector index: posted or consumed */
@@ -189,15 +194,15 @@ struct gyre_cuda_common {
     struct gyre_cuda_board *board;
     uint32_t slot_bytes; /* of this protocol; SIMPLE: each connection has its own */
     uint32_t n_blocks;
-    uint32_t n_seats;       /* blocks that work; if fewer, they take seats */
-    uint32_t n_reports;     /* blocks that report their ends: all that work, or one for all */
-    uint16_t n_works;       /* under way in this launch; 0: others tell of them (gates) */
-    uint16_t ends_works;    /* no more launches follow for them */
+    uint32_t n_seats;       /* blocks that work; if fewer than n_blocks, they choose their places */
+    uint32_t n_reports;     /* blocks that report their end: all that work, or one for all */
+    uint16_t n_works;       /* under way in this launch; 0: this launch reports nothing */
+    uint16_t ends_works;    /* this is the last launch of those works */
     uint32_t ends_per_rank; /* connectors of one peer: turns an index into a rank */
 };
 
-/** gyre_cuda_begun_word - a launch that begins when so many works are completed: that number << 17,
- * `ends_works` in bit 16, `n_works` in 8 bits, `n_reports` less one in 8 bits. */
+/** gyre_cuda_begun_word - what a launch reports when it begins: the number of works completed so
+ * far << 17, `ends_works` in bit 16, `n_works` in 8 bits, `n_reports` less one in 8 bits. */
 static GYRE_HOST_DEVICE inline uint64_t gyre_cuda_begun_word(const struct gyre_cuda_common *common,
                                                              uint64_t n_completed)
 {
@@ -223,24 +228,26 @@ struct gyre_cuda_work {
     uint8_t in_blocks;
     uint8_t out_blocks;
     uint16_t n_workers;
-    uint16_t n_abreast;   /* SIMPLE: tiles that go through the steps side by side */
-    uint8_t posts_late;   /* lines: credit goes back once a tile, no slot is needed sooner */
+    uint16_t n_abreast;   /* SIMPLE: tiles in flight */
+    uint8_t posts_late;   /* line protocols: no slot is needed twice in a tile, so credit is given
+                           * back once a tile */
     uint8_t shares_steps; /* the block's steps are copied to shared memory */
     void *const *bases;   /* of placed data: gyre_placement.device_bases */
     uint64_t out_offset_bytes;
-    uint32_t inline_words;    /* of 16 bytes: the program is among the parameters; 0 = it is not */
+    uint32_t inline_words; /* 16-byte words of the program in the parameters; 0 = it is not there */
     uint32_t max_connections; /* of one worker */
 };
 
-/* Short programs travel with the launch: one read from memory less before the first step. Kernel
- * parameters may take 4 KiB on all drivers that CUDA 12 and 13 support. */
+/* Shorter programs travel with the launch, which saves a read from memory before the first step.
+ * Kernel parameters may take 4 KiB on all drivers that CUDA 12 and 13 support. */
 #define GYRE_CUDA_INLINE_BYTES 3072
-/* Of other programs, steps are read from shared memory if no worker has more of them. */
+/* The steps of other programs are copied to shared memory, if no worker has more steps than this.
+ */
 #define GYRE_CUDA_SHARED_STEPS 256
-/* The line protocols resolve so many steps at a time, in shared memory, each in so many bytes. */
+/* The line protocols resolve so many steps at a time in shared memory, each in so many bytes. */
 #define GYRE_CUDA_LINE_STEPS      32
 #define GYRE_CUDA_LINE_STEP_BYTES 352
-/* Works of one launch; each takes at least one of the multiprocessors. */
+/* Most works of one launch; each takes at least one multiprocessor. */
 #define GYRE_CUDA_MAX_WORKS 160
 
 struct gyre_cuda_args_one {
@@ -254,7 +261,8 @@ struct gyre_cuda_args_many {
     struct gyre_cuda_work works[GYRE_CUDA_MAX_WORKS];
 };
 
-/* A peer of an exchange (exchange.cuh): ends of channel 0, resolved. */
+/* A peer of a fused program: its FIFO ends in channel 0, resolved to addresses. "I" is this rank.
+ */
 struct gyre_cuda_peer {
     unsigned char *to;         /* its slots for what I send; SIMPLE: its inbox */
     const unsigned char *from; /* my slots for what it sends; SIMPLE: my inbox */
@@ -270,9 +278,10 @@ struct gyre_cuda_peer {
 
 #define GYRE_CUDA_MAX_PEERS 7
 
-/* The pattern of one-shot and two-shot collectives: chunks of IN go to the peers that reduce them,
- * the own chunk is reduced (`reduces`; else it is IN), the result goes to OUT and to all peers, and
- * theirs come in (`gathers`). */
+/* A fused program (core/model/fused.h) as its kernel reads it. With `reduces`, chunks of IN go to
+ * the peers that reduce them, and the own chunk is reduced with what comes in; else the result is
+ * the own chunk of IN. The result goes to OUT and, with `gathers`, to all peers, whose results are
+ * stored. */
 struct gyre_cuda_exchange {
     uint64_t own_offset;     /* bytes from IN to the chunk that I reduce or send */
     uint64_t own_out_offset; /* bytes from OUT to where the result goes */
@@ -280,15 +289,16 @@ struct gyre_cuda_exchange {
     uint32_t credit_stride;  /* likewise */
     uint32_t depth;          /* a power of two */
     uint32_t own_chunk;
-    uint16_t n_peers;   /* 0: the program is not of that kind */
-    uint16_t own_place; /* in the reduction: after so many peers */
-    uint16_t reduces;   /* the first slot of each connection in a tile */
-    uint16_t gathers;   /* its next slot */
+    uint16_t n_peers;
+    uint16_t own_place; /* the own chunk is reduced after so many peers */
+    uint16_t reduces;   /* 0 or 1: the first slot of each connection in a tile is to be reduced */
+    uint16_t gathers;   /* 0 or 1: its next slot is a result */
     uint32_t n_lanes;   /* threads that serve a peer, whole warps */
-    /* In the reduction's order, on all ranks the same. To begin with the next rank, so that not all
-     * send to one, launches of LAMPORT and SIMPLE turn them round: 1 MiB 9.0 -> 8.0 us, 4 MiB 23.1
-     * -> 22.6. (In LL128 that is 4 % faster at 4 MiB, and 0.4 us slower at any size: the reduction
-     * picks its inputs from shared memory. 4 H200, 2026-11.) */
+    /* In the order of the reduction, which is the same on all ranks. Launches of LAMPORT and SIMPLE
+     * rotate the list so that it begins with the next rank, because then not all ranks send to the
+     * same peer first: 1 MiB 9.0 -> 8.0 us, 4 MiB 23.1 -> 22.6. LL128 does not: it would be 4 %
+     * faster at 4 MiB and 0.4 us slower at any size, because the reduction would have to pick its
+     * inputs from shared memory. (4 H200, 2026-11.) */
     struct gyre_cuda_peer peers[GYRE_CUDA_MAX_PEERS];
 };
 
@@ -298,15 +308,15 @@ struct gyre_cuda_args_exchange {
     struct gyre_cuda_exchange exchange;
 };
 
-/* A gate posts and awaits words of FIFOs' SIMPLE protocol and moves no data: copies stand before
- * and after it in the stream. */
+/* A sync kernel publishes and awaits slots of the SIMPLE protocol and moves no data: copy engines
+ * do that, before and after it in the stream. */
 enum gyre_cuda_gate_act {
-    GYRE_CUDA_GATE_OPEN = 1,   /* receiving end: this rank is in the call, data may be placed */
+    GYRE_CUDA_GATE_OPEN = 1,   /* receiving end: say that this rank has entered the call */
     GYRE_CUDA_GATE_POST = 2,   /* sending end: publish the slot */
-    GYRE_CUDA_GATE_ENTER = 4,  /* sending end: await that the receiver is in the call */
-    GYRE_CUDA_GATE_CREDIT = 8, /* sending end: await room for the slot */
-    GYRE_CUDA_GATE_TAKE = 16,  /* receiving end: await the slot, give it back */
-    GYRE_CUDA_GATE_COUNT = 32  /* the end's counter grows by `slot` */
+    GYRE_CUDA_GATE_ENTER = 4,  /* sending end: wait until the receiver has entered the call */
+    GYRE_CUDA_GATE_CREDIT = 8, /* sending end: wait until the slot is free */
+    GYRE_CUDA_GATE_TAKE = 16,  /* receiving end: wait for the slot and give it back */
+    GYRE_CUDA_GATE_COUNT = 32  /* add `slot` to the end's counter */
 };
 
 struct gyre_cuda_gate_entry {
@@ -326,7 +336,7 @@ struct gyre_cuda_args_gate {
     struct gyre_cuda_gate_entry entries[GYRE_CUDA_GATE_ENTRIES];
 };
 
-/* A copy within a GPU's memory. */
+/* Arguments of the kernel that copies within a GPU's memory. */
 struct gyre_cuda_args_copy {
     const unsigned char *from;
     unsigned char *to;
@@ -342,9 +352,9 @@ GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_args_gate) <= 4096, "kernel parameter
 GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_args_one) <= 4096, "kernel parameters");
 GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_args_many) <= 32764, "kernel parameters");
 
-/* LL's flags are 31 bits of the slot's number, never 0, so fresh memory never matches. Once in 2^30
- * slots the sender writes every line of the slot: then no line is older than that, and a stale
- * flag can never equal a new one, which comes back after 2^31. */
+/* A flag of LL is 31 bits of the slot's number, and never 0, so fresh memory never matches. Once in
+ * 2^30 slots the sender writes every line of the slot. So no line is older than 2^30 slots, and a
+ * stale flag never equals a new one, because flags repeat after 2^31 slots only. */
 #define GYRE_CUDA_LL_CLEAN_PERIOD (1U << 30)
 
 static GYRE_HOST_DEVICE inline uint32_t gyre_cuda_ll_flag(uint64_t slot_number)
@@ -357,90 +367,33 @@ static GYRE_HOST_DEVICE inline bool gyre_cuda_ll_cleans(uint64_t slot_number, ui
     return ((uint32_t)slot_number & (GYRE_CUDA_LL_CLEAN_PERIOD - 1)) < depth;
 }
 
-/** gyre_cuda_lamport_half - what LAMPORT carries of 8 bytes: never all ones, which inverted would
- * be an empty half. They are NaNs in every floating-point type, and so are they without the last
- * element's sign. */
+/** gyre_cuda_lamport_half - what LAMPORT carries of 8 bytes. LAMPORT sends them inverted, and zero
+ * means empty, so it cannot carry 8 bytes of ones. These are NaNs in every floating-point type, and
+ * they are still NaNs without the last element's sign, which is sent instead. */
 static GYRE_HOST_DEVICE inline uint64_t gyre_cuda_lamport_half(uint64_t half)
 {
     return half == UINT64_MAX ? UINT64_MAX >> 1 : half;
 }
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
-/* How large a launch of a loaded program is. */
-struct gyre_cuda_shape {
-    uint32_t max_connections; /* of one worker */
-    uint32_t max_steps;
-    uint32_t max_uses;   /* of one connection in a tile */
-    uint32_t slot_bytes; /* the smallest of its connections, this protocol's */
-};
-
-/** gyre_cuda_board_read - how far the works are. Any thread. */
-struct gyre_pulse gyre_cuda_board_read(const struct gyre_cuda_board *board);
-
-/** gyre_cuda_lower - one rank's program as a blob for the kernel.
- * @connectors: checked for existence and protocol, for every channel.
- * @blob_out: malloc'ed. Errors: INVALID_USAGE (no such connection), UNSUPPORTED (the connection
- * does not have the protocol, too many chunks), OUT_OF_MEMORY. */
-gyre_status gyre_cuda_lower(const struct gyre_fifo_spec *spec,
-                            const struct gyre_connector *connectors, int n_ranks,
-                            const struct gyre_load_config *config,
-                            struct gyre_cuda_program **blob_out, struct gyre_cuda_shape *shape_out);
-
-/** gyre_cuda_exchange_find - is the program an exchange? exchange_out->n_peers is 0 if not. Offsets
- * are in blocks there; the launch, which knows the count, makes them bytes. */
-void gyre_cuda_exchange_find(const struct gyre_fifo_spec *spec,
-                             const struct gyre_connector *connectors,
-                             const struct gyre_load_config *config,
-                             const struct gyre_cuda_program *blob,
-                             struct gyre_cuda_exchange *exchange_out);
-
-/* Of a block of SIMPLE, beside those that move bytes: who waits and who publishes. */
+/* Of a block of SIMPLE, beside those that move bytes: the warps that wait and that publish. */
 #define GYRE_CUDA_SERVICE_THREADS 64
 
-/* Of a block that runs an exchange; LAMPORT: GYRE_CUDA_LAMPORT_THREADS. */
+/* Of a block of a line protocol. */
+#define GYRE_CUDA_LINE_THREADS 512
+
+/* Protocol SIMPLE: tiles that are in flight side by side, where slots allow it. */
+#define GYRE_TILES_ABREAST 2
+
+/* Most threads that move data in a block of a fused kernel; LAMPORT: GYRE_CUDA_LAMPORT_THREADS. */
 #define GYRE_CUDA_EXCHANGE_THREADS 512
 
-/** gyre_cuda_exchange_lanes - threads for each peer, whole warps, of a block of so many. */
-static inline uint32_t gyre_cuda_exchange_lanes(uint32_t n_peers, uint32_t n_threads)
-{
-    const uint32_t n_warps = n_peers > 0 ? n_threads / n_peers / 32 : 0;
-    return (n_warps > 0 ? n_warps : 1) * 32;
-}
-
-/* A round is what a group's threads move at once: of LL 8 bytes each, of LL128 15. So many rounds
- * of a phase are under way at the same time. */
+/* Line protocols: a round is what the threads of a group move at once, of LL 8 bytes each, of LL128
+ * 15. So many rounds of a phase are in flight. */
 #define GYRE_CUDA_UNROLL      2
 #define GYRE_CUDA_DEEP_UNROLL 5
 #define GYRE_CUDA_LONG_UNROLL 6 /* and their places are not kept in registers */
 
-/** gyre_cuda_exchange_unroll - of the kernel for chunks of so many bytes a tile. A two-shot of up
- * to five rounds is 2 to 5 % faster with places that are kept, everything else above two rounds up
- * to 12 % slower (2 H200, 1 to 12 MiB, 2026-11). */
-static inline uint32_t gyre_cuda_exchange_unroll(const struct gyre_cuda_exchange *exchange,
-                                                 enum gyre_proto proto, uint64_t chunk_bytes,
-                                                 uint64_t n_tiles, uint32_t n_lanes)
-{
-    const uint64_t round_bytes = 15ULL * n_lanes;
-    if (proto != GYRE_PROTO_LL128 || chunk_bytes <= GYRE_CUDA_UNROLL * round_bytes)
-        return GYRE_CUDA_UNROLL;
-    return exchange->reduces != 0 && exchange->gathers != 0 && n_tiles == 1 &&
-                   chunk_bytes <= GYRE_CUDA_DEEP_UNROLL * round_bytes
-               ? GYRE_CUDA_DEEP_UNROLL
-               : GYRE_CUDA_LONG_UNROLL;
-}
-
-/** gyre_cuda_exchange_shared_bytes - of the rounds under way, and as much for the next ones: 16
- * bytes for each thread and for each of the own values. With one peer nothing is shared. */
-static inline uint32_t gyre_cuda_exchange_shared_bytes(uint32_t n_peers, uint32_t n_lanes,
-                                                       uint32_t unroll)
-{
-    return n_peers < 2 ? 0 : (n_peers + 1) * n_lanes * 16 * unroll * 2;
-}
-
-/* What a launch of LAMPORT's exchanges does: the peers' chunks of IN are the own one (one-shot
+/* What a fused kernel of LAMPORT does: the peers' chunks of IN are the own one (one-shot
  * all-reduce), or others (reduce-scatter), or others, and the result goes to all (two-shot). */
 enum gyre_cuda_lamport {
     GYRE_CUDA_LAMPORT_SAME,
@@ -449,53 +402,8 @@ enum gyre_cuda_lamport {
     GYRE_CUDA_LAMPORT_KINDS
 };
 
-/* Kernels of exchanges that have registers for 1, 3 or 7 peers. */
+/* Fused kernels that have registers for 1, 3 or 7 peers. */
 #define GYRE_CUDA_PEERS_KERNELS               3
 #define GYRE_CUDA_LAMPORT_THREADS(most_peers) ((most_peers) > 1 ? 512 : 1024)
-
-/** gyre_cuda_lamport_threads - of a block that moves chunks of so many bytes a tile, 16 in a
- * thread. @most_threads: of blocks of the other protocols. */
-static inline uint32_t gyre_cuda_lamport_threads(uint32_t n_peers, uint64_t chunk_bytes,
-                                                 uint32_t most_threads)
-{
-    const uint64_t wanted = (chunk_bytes + 511) / 512 * 32;
-    const uint64_t room = GYRE_CUDA_LAMPORT_THREADS(n_peers);
-    const uint64_t most = gyre_cuda_min(room, 2ULL * most_threads);
-    return (uint32_t)(wanted < 64 ? 64 : gyre_cuda_min(wanted, most));
-}
-
-/** gyre_cuda_is_one_shot - it takes the short kernel. */
-static inline bool gyre_cuda_is_one_shot(const struct gyre_cuda_exchange *exchange,
-                                         enum gyre_proto proto, uint64_t n_tiles)
-{
-    return proto == GYRE_PROTO_LL && exchange->reduces != 0 && exchange->gathers == 0 &&
-           n_tiles == 1;
-}
-
-/** gyre_cuda_exchange_kernel_find - for a launch of so many tiles. NULL if there is none: the
- * interpreter runs the steps. Not of LAMPORT. @unroll: gyre_cuda_exchange_unroll(). */
-const void *gyre_cuda_exchange_kernel_find(const struct gyre_cuda_exchange *exchange,
-                                           enum gyre_proto proto, uint32_t n_tiles, uint32_t unroll,
-                                           unsigned dtype, unsigned op);
-
-/** gyre_cuda_lamport_kernel_find - likewise, of a sum in LAMPORT.
- * @is_whole: all addresses and lengths are multiples of 16, nothing is multiplied or divided. */
-const void *gyre_cuda_lamport_kernel_find(const struct gyre_cuda_exchange *exchange,
-                                          uint32_t n_tiles, bool is_whole, unsigned dtype);
-
-/** gyre_cuda_twoshot_kernel_find - likewise, of an all-reduce in SIMPLE. */
-const void *gyre_cuda_twoshot_kernel_find(const struct gyre_cuda_exchange *exchange,
-                                          uint32_t n_tiles, bool is_placed, unsigned dtype,
-                                          unsigned op);
-
-/** gyre_cuda_kernel_find - the interpreter for (protocol, dtype, op), or for copies only.
- * @copies: programs that reduce nothing; dtype and op are ignored.
- * @many: takes struct gyre_cuda_args_many; copies only. NULL if there is none. */
-const void *gyre_cuda_kernel_find(enum gyre_proto proto, bool copies, bool many, unsigned dtype,
-                                  unsigned op);
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif

@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The CUDA executor: its life and its table. Everything that changes from call to call (counters,
- * turns, abort) lives in device memory and is kept by the kernels themselves, so captured launches
- * replay without the host; what the host wants to know of them they write on a board.
+ * Opens and closes CUDA executors, and defines their ops table. Everything that changes from call
+ * to call (FIFO counters, launch sequence, abort) lives in device memory and is kept by the kernels
+ * themselves, so captured launches replay without the host. The kernels report their progress in
+ * words of pinned host memory, the progress mailbox.
  */
 #include "kernels/cuda/runtime/state.h"
 
 #include "core/base/sync.h"
 #include "core/device/pool_cuda.h"
+#include "kernels/cuda/host/progress.h"
 #include "kernels/cuda/runtime/kernel_table.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-/* How long a closed executor's memory waits for launches that end by the abort. */
+/* How long closing an executor waits for launches to end by the abort. */
 #define IDLE_PATIENCE_NS 1000000000ULL
 #define IDLE_NAP_NS      50000
 
@@ -31,8 +33,8 @@ static void free_executor(struct gyre_cuda_executor *executor)
     free(executor);
 }
 
-/* Code for GPUs before Hopper, which newer ones can run too (PTX), does not wait for the launch
- * before. */
+/* Finds out whether launches may overlap. Code that was compiled for GPUs before Hopper does not
+ * wait for the launch before it, also where a newer GPU runs it (from PTX). */
 static gyre_status find_version(struct gyre_cuda_executor *executor)
 {
     struct cudaFuncAttributes attributes;
@@ -41,8 +43,8 @@ static gyre_status find_version(struct gyre_cuda_executor *executor)
     return GYRE_SUCCESS;
 }
 
-/* Everything that a call may need: no call allocates, loads or creates anything. The device is
- * current. */
+/* Makes everything that a call may need, so that no call allocates, loads or creates anything. The
+ * device is current. */
 static gyre_status make_all(struct gyre_cuda_executor *executor, bool overlaps_launches)
 {
     GYRE_TRY(gyre_cuda_memory_open(executor));
@@ -84,8 +86,9 @@ static gyre_status cuda_open(const struct gyre_executor_config *config,
     executor->n_ranks = config->n_ranks;
     executor->n_sms = gyre_min_u32(info.n_sms, GYRE_CUDA_MAX_BLOCKS);
     executor->most_shared_bytes = (uint32_t)most_shared_bytes;
-    /* Which multiprocessors share a way out is known of Hopper. */
-    executor->min_seated_bytes = info.arch / 10 == 9 ? config->min_seated_bytes : UINT64_MAX;
+    /* Only of Hopper it is known which multiprocessors share a path to the links. */
+    executor->block_placement_bytes =
+        info.arch / 10 == 9 ? config->block_placement_bytes : UINT64_MAX;
     executor->spec = config->spec;
     executor->fault = config->fault;
     pthread_mutex_init(&executor->lock, NULL);
@@ -116,7 +119,8 @@ static struct gyre_pulse cuda_pulse(const struct gyre_executor *base)
     return gyre_cuda_board_read(((const struct gyre_cuda_executor *)base)->board);
 }
 
-/* What the board counts has replays of graphs in it. The caller holds the lock. */
+/* Where graphs were captured the progress mailbox counts their replays too, so the last event is
+ * asked instead. The caller holds the lock. */
 static bool is_idle(struct gyre_cuda_executor *executor)
 {
     struct gyre_cuda_apart apart = {0};
@@ -143,16 +147,16 @@ static bool cuda_is_idle(struct gyre_executor *base)
 uint64_t gyre_cuda_count_completed(struct gyre_cuda_executor *executor)
 {
     const uint64_t n_launched = executor->base.n_launched;
-    if (executor->last_capture != 0) /* the board counts replays too */
+    if (executor->last_capture != 0) /* the mailbox counts replays too */
         return !executor->lacks_event && is_idle(executor) ? n_launched : 0;
-    /* A kernel reports after its last wait and still runs for a moment. It has ended when the next
-     * one has reported, which began after that. */
+    /* A kernel still runs for a moment after it has reported its end. It has certainly ended once
+     * the next launch has reported, because that began later. */
     const uint64_t n_reported = gyre_min_u64(cuda_pulse(&executor->base).completed, n_launched);
     return n_reported > 0 ? n_reported - 1 : 0;
 }
 
-/* Launches end at once when they see the abort, unless something of the user's stands before them
- * in their stream. */
+/* Waits until no launch runs. Launches end at once when they see the abort, unless an operation of
+ * the user's stands before them in their stream. */
 static bool await_idle(struct gyre_executor *base)
 {
     const struct timespec nap = {0, IDLE_NAP_NS};
@@ -171,7 +175,7 @@ static void cuda_close(struct gyre_executor *base)
         return;
     cuda_abort(base);
     const bool has_ended = await_idle(base);
-    free_executor(gyre_cuda_own(base)); /* its memory is parked while other executors are open */
+    free_executor(gyre_cuda_own(base)); /* memory that peers may use is parked by the pool */
     gyre_cuda_pool_leave(has_ended);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The CUDA executor beyond kernels/executor.h: what tests need to stand near a wrap.
+ * What tests need of the CUDA executor beyond kernels/executor.h: starting close to the number of
+ * slots at which flags wrap.
  */
 #ifndef GYRE_KERNELS_CUDA_EXEC_H
 #define GYRE_KERNELS_CUDA_EXEC_H

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Launches of the CUDA executor: one parameter block and one kernel launch each.
+ * Launches of the CUDA executor. A work becomes one block of kernel parameters and one launch; the
+ * launches of an executor run one after the other, whatever streams the caller gives them.
  */
+#include "kernels/cuda/runtime/kernels.h"
 #include "kernels/cuda/runtime/state.h"
 
 #include "core/base/sync.h"
@@ -71,8 +73,9 @@ static bool has_completed_all(struct gyre_cuda_executor *executor)
     return executor->base.ops->pulse(&executor->base).completed >= executor->base.n_launched;
 }
 
-/* From now on each launch leaves an event behind. Of the last one that did not, the board can tell
- * whether it is over: replays of graphs are counted there too, but come after it. */
+/* From now on an event is recorded after each launch. The last launch before that has none; the
+ * progress mailbox tells whether it is over. (The mailbox also counts replays of graphs, but they
+ * come after that launch.) */
 static void begin_events(struct gyre_cuda_executor *executor)
 {
     if (executor->has_streams)
@@ -81,7 +84,8 @@ static void begin_events(struct gyre_cuda_executor *executor)
     executor->lacks_event = executor->has_launched;
 }
 
-/* The event that the last launch did not leave. If that is over, its stream may be gone. */
+/* Records the event that is missing after the last launch. If that launch is over, no event is
+ * needed, and its stream may no longer exist. */
 static gyre_status make_up_event(struct gyre_cuda_executor *executor)
 {
     enum cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
@@ -99,14 +103,14 @@ static gyre_status make_up_event(struct gyre_cuda_executor *executor)
     return GYRE_SUCCESS;
 }
 
-/* Launches of one executor run in order whatever streams they are on. While there is one stream
- * and no graph that costs nothing. */
+/* Makes the stream wait for the executor's last launch if that was on another stream. As long as
+ * the caller uses one stream and no graph, this costs nothing. */
 static gyre_status order_after_last(struct gyre_cuda_executor *executor, cudaStream_t stream,
                                     uint64_t capture)
 {
     if (capture != 0) {
-        /* A graph's launches are ordered among each other; by whoever launches it against others.
-         */
+        /* Inside a graph the launches are ordered here. The graph as a whole is ordered against
+         * other launches by the program that launches it. */
         if (executor->last_capture != capture || executor->captured_stream == stream)
             return GYRE_SUCCESS;
         GYRE_CUDA_TRY(cudaEventRecord(executor->captured_event, executor->captured_stream));
@@ -124,8 +128,8 @@ static gyre_status order_after_last(struct gyre_cuda_executor *executor, cudaStr
     return GYRE_SUCCESS;
 }
 
-/* In a capture: the node that the stream's next work depends on; NULL if they are several, or by
- * other edges than plain ones. */
+/* In a capture: the node that the stream's next operation depends on. NULL if it depends on several
+ * nodes, or by an edge that is no plain one. */
 static gyre_status find_last_node(cudaStream_t stream, cudaGraphNode_t *node_out)
 {
     enum cudaStreamCaptureStatus capturing;
@@ -159,8 +163,9 @@ gyre_status gyre_cuda_start_kernel(const struct gyre_cuda_start *launch, cudaStr
     return GYRE_SUCCESS;
 }
 
-/* May the captured launch begin while the one before it ends? If that is the executor's own and
- * nothing else comes before: others may not have waited for what came before them. */
+/* May the captured launch begin while the node before it ends? Only if that node is this executor's
+ * last launch: its kernel has waited for everything that came before, which another node may not
+ * have done. */
 static gyre_status find_overlap(const struct gyre_cuda_executor *executor, cudaStream_t stream,
                                 uint64_t capture, bool *overlaps_out)
 {
@@ -171,8 +176,8 @@ static gyre_status find_overlap(const struct gyre_cuda_executor *executor, cudaS
     return GYRE_SUCCESS;
 }
 
-/* The capture that the stream takes part in; 0 = none, as the driver says for a third of the
- * runtime's price. */
+/* The capture that the stream takes part in; 0 = none. The driver is asked first, because the
+ * runtime's answer takes three times as long. */
 static gyre_status find_capture(const struct gyre_cuda_executor *executor, cudaStream_t stream,
                                 uint64_t *capture_out)
 {
@@ -224,21 +229,7 @@ uint64_t gyre_cuda_step_bytes(const struct gyre_work *work)
            gyre_dtype_bytes((gyre_dtype)work->reduction.dtype);
 }
 
-uint32_t gyre_cuda_block_threads(const struct gyre_work *work)
-{
-    const struct gyre_loaded *loaded = work->loaded;
-    const uint64_t bytes = gyre_cuda_step_bytes(work);
-    if (loaded->proto == GYRE_PROTO_SIMPLE)
-        return loaded->n_threads + GYRE_CUDA_SERVICE_THREADS;
-    const uint64_t n_useful =
-        gyre_round_up(loaded->proto == GYRE_PROTO_LL        ? gyre_div_round_up(bytes, 8)
-                      : loaded->proto == GYRE_PROTO_LAMPORT ? gyre_div_round_up(bytes, 16)
-                                                            : gyre_div_round_up(bytes, 480) * 32,
-                      32);
-    return (uint32_t)gyre_min_u64(loaded->n_threads, gyre_max_u64(n_useful, 64));
-}
-
-/* Bytes between this rank and its peers, in the direction that has more; about. */
+/* About how many bytes this rank sends to its peers or receives from them, whichever is more. */
 static uint64_t transferred_bytes(const struct gyre_work *work)
 {
     const struct gyre_split *split = &work->split;
@@ -246,11 +237,18 @@ static uint64_t transferred_bytes(const struct gyre_work *work)
            gyre_dtype_bytes((gyre_dtype)work->reduction.dtype);
 }
 
-bool gyre_cuda_takes_seats(const struct gyre_cuda_executor *executor, const struct gyre_work *work,
-                           uint32_t n_seats)
+bool gyre_cuda_places_blocks(const struct gyre_cuda_executor *executor,
+                             const struct gyre_work *work, uint32_t n_seats)
 {
     return work->loaded->proto == GYRE_PROTO_SIMPLE && n_seats < executor->n_sms &&
-           transferred_bytes(work) >= executor->min_seated_bytes;
+           transferred_bytes(work) >= executor->block_placement_bytes;
+}
+
+/* Threads of an interpreter's block. */
+static uint32_t block_threads(const struct gyre_work *work)
+{
+    return gyre_cuda_block_threads(work->loaded->proto, gyre_cuda_step_bytes(work),
+                                   work->loaded->n_threads);
 }
 
 static gyre_status launch_one(struct gyre_cuda_executor *executor, const struct gyre_work *work,
@@ -258,17 +256,18 @@ static gyre_status launch_one(struct gyre_cuda_executor *executor, const struct 
 {
     const struct gyre_loaded *loaded = work->loaded;
     struct gyre_cuda_args_one *args = &executor->args.one;
-    const void *as_exchange = gyre_cuda_exchange_kernel(executor, work);
-    if (as_exchange != NULL)
-        return gyre_cuda_launch_exchange(executor, as_exchange, work, stream);
+    struct gyre_cuda_fused_launch fused;
+    gyre_cuda_find_fused(executor, work, &fused);
+    if (fused.kernel != NULL)
+        return gyre_cuda_launch_fused(executor, &fused, work, stream);
     const uint32_t n_seats = loaded->n_channels * loaded->n_workers;
     const struct gyre_cuda_start launch = {
-        .kernel =
-            gyre_cuda_kernel_find(loaded->proto, gyre_cuda_only_copies(loaded, &work->reduction),
-                                  false, work->reduction.dtype, work->reduction.op),
+        .kernel = gyre_cuda_interpreter_function(loaded->proto,
+                                                 gyre_cuda_only_copies(loaded, &work->reduction),
+                                                 false, work->reduction.dtype, work->reduction.op),
         .args = args,
-        .n_blocks = gyre_cuda_takes_seats(executor, work, n_seats) ? executor->n_sms : n_seats,
-        .n_threads = gyre_cuda_block_threads(work),
+        .n_blocks = gyre_cuda_places_blocks(executor, work, n_seats) ? executor->n_sms : n_seats,
+        .n_threads = block_threads(work),
         .shared_bytes = loaded->shared_bytes,
         .n_works = 1,
         .awaits_last = true,
@@ -284,7 +283,8 @@ static gyre_status launch_one(struct gyre_cuda_executor *executor, const struct 
     return gyre_cuda_start(executor, &launch, stream);
 }
 
-/* By the kernel, by copy engines, or the one after the other. */
+/* The kernel runs the program, or copy engines do, or the kernel runs the first part and copy
+ * engines the rest. */
 static gyre_status launch_whole(struct gyre_cuda_executor *executor, const struct gyre_work *work,
                                 cudaStream_t stream)
 {
@@ -296,7 +296,8 @@ static gyre_status launch_whole(struct gyre_cuda_executor *executor, const struc
     return gyre_cuda_launch_copies(executor, work, loaded->program != NULL ? 0 : 1, stream);
 }
 
-/* A call that was enqueued in part can neither be taken back nor ended. */
+/* A launch failed after part of it was enqueued. That part can neither be taken back nor completed,
+ * so the communicator is over. */
 static void end_if_begun(struct gyre_cuda_executor *executor, uint64_t launched_before,
                          gyre_status status)
 {
@@ -304,13 +305,15 @@ static void end_if_begun(struct gyre_cuda_executor *executor, uint64_t launched_
         (void)gyre_fault_raise(executor->fault, status, gyre_cause());
 }
 
-/* Works that wait for each other: all in one kernel, which only copies. */
+/* Works that may wait for each other, such as a send and a receive: one kernel runs all of them. It
+ * only copies. */
 static gyre_status launch_many(struct gyre_cuda_executor *executor, const struct gyre_work *works,
                                uint32_t n_works, cudaStream_t stream)
 {
     const enum gyre_proto proto = works[0].loaded->proto;
     struct gyre_cuda_args_many *args = &executor->args.many;
-    struct gyre_cuda_start launch = {.kernel = gyre_cuda_kernel_find(proto, true, true, 0, 0),
+    struct gyre_cuda_start launch = {.kernel =
+                                         gyre_cuda_interpreter_function(proto, true, true, 0, 0),
                                      .args = args,
                                      .n_works = n_works,
                                      .awaits_last = true};
@@ -326,8 +329,7 @@ static gyre_status launch_many(struct gyre_cuda_executor *executor, const struct
                              "scratch");
         gyre_cuda_fill_work(executor, &works[i], launch.n_blocks, &args->works[i]);
         launch.n_blocks += loaded->n_channels * loaded->n_workers;
-        launch.n_threads =
-            (uint32_t)gyre_max_u64(launch.n_threads, gyre_cuda_block_threads(&works[i]));
+        launch.n_threads = (uint32_t)gyre_max_u64(launch.n_threads, block_threads(&works[i]));
         launch.shared_bytes = (uint32_t)gyre_max_u64(launch.shared_bytes, loaded->shared_bytes);
     }
     if (launch.n_blocks > executor->n_sms)
@@ -341,7 +343,7 @@ static gyre_status launch_many(struct gyre_cuda_executor *executor, const struct
     return gyre_cuda_start(executor, &launch, stream);
 }
 
-/* The works' programs are on the GPU, and stay until the launch is over. */
+/* Sees to it that the works' programs are on the GPU and stay there until the launch is over. */
 static gyre_status hold_programs(struct gyre_cuda_executor *executor, const struct gyre_work *works,
                                  uint32_t n_works)
 {
@@ -359,8 +361,8 @@ static gyre_status hold_programs(struct gyre_cuda_executor *executor, const stru
     return GYRE_SUCCESS;
 }
 
-/* The graph that captured the launch may be launched at any time: their memory is not used again.
- */
+/* The launch was captured. Its graph may be launched at any time, so the memory of its programs is
+ * never used for anything else. */
 static void hold_captured(struct gyre_cuda_executor *executor, const struct gyre_work *works,
                           uint32_t n_works)
 {
@@ -379,7 +381,8 @@ gyre_status gyre_cuda_launch(struct gyre_executor *base, const struct gyre_work 
     int previous;
     if (n_works <= 0)
         return GYRE_SUCCESS;
-    /* Nothing moves, on no rank: a slot that is not used must not open OUT to the peers. */
+    /* Nothing is to be moved on any rank. The kernel must not run, because it would let the peers
+     * write into OUT without anything to wait for. */
     if (n_works == 1 && works[0].split.count == 0)
         return GYRE_SUCCESS;
     for (int i = 0; i < n_works; i++)

@@ -1,26 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Loaded programs of the CUDA executor: lowered once and copied to the GPU. Their kernels were
- * loaded when the executor was opened (preload.c).
+ * Loads programs into the CUDA executor: a program is lowered once, and the result is copied to the
+ * GPU. The kernels that run it were loaded when the executor was opened (preload.c).
  */
+#include "kernels/cuda/host/lower.h"
+#include "kernels/cuda/runtime/kernels.h"
 #include "kernels/cuda/runtime/state.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-#define DEFAULT_THREADS  512
-#define MAX_THREADS      576 /* of a block, without SIMPLE's two warps of service */
-#define MAX_LINE_THREADS 512
-/* As in block.cuh: a worker's connection, in shared memory. */
+#define DEFAULT_THREADS 512
+#define MAX_THREADS     576 /* of a block of SIMPLE, without its two service warps */
+/* What the interpreter keeps of a worker's connection in shared memory (device/block.cuh). */
 #define CONNECTION_BYTES 80
-
-/* Payload of one slot: what a tile may have at most. */
-static uint32_t payload_bytes(uint32_t bytes, enum gyre_proto proto)
-{
-    if (proto == GYRE_PROTO_LL)
-        return bytes / 2;
-    return proto == GYRE_PROTO_LL128 ? bytes / 128 * 120 : bytes / 16 * 16;
-}
 
 static bool program_reduces(const struct gyre_program *program)
 {
@@ -30,7 +22,7 @@ static bool program_reduces(const struct gyre_program *program)
     return false;
 }
 
-/* Chunks that come from peers in a tile, or that go to them if those are more. */
+/* Chunks of a tile that are received from peers, or that are sent to them, whichever is more. */
 static uint32_t count_transfers(const struct gyre_program *program)
 {
     uint32_t n_sends = 0, n_recvs = 0;
@@ -75,7 +67,7 @@ static gyre_status check_load(const struct gyre_cuda_executor *executor,
                          "same time; the GPU has %u multiprocessors",
                          program->algorithm, config->n_channels,
                          config->n_channels * program->n_workers, executor->n_sms);
-    const uint32_t most = config->proto == GYRE_PROTO_SIMPLE ? MAX_THREADS : MAX_LINE_THREADS;
+    const uint32_t most = config->proto == GYRE_PROTO_SIMPLE ? MAX_THREADS : GYRE_CUDA_LINE_THREADS;
     if (config->n_threads % 32 != 0 || config->n_threads > most)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "%u threads a block: a multiple of 32 up to %u is possible",
@@ -98,17 +90,19 @@ gyre_status gyre_cuda_prepare(struct gyre_executor *base, struct gyre_loaded *lo
     struct gyre_cuda_apart apart = {0};
     GYRE_TRY(gyre_cuda_enter_apart(gyre_cuda_own(base)->device->ordinal, &apart));
     const bool copies = gyre_cuda_only_copies(loaded, reduction);
-    gyre_status status = gyre_cuda_allow_shared(
-        gyre_cuda_kernel_find(loaded->proto, copies, false, reduction->dtype, reduction->op),
-        loaded->shared_bytes);
+    gyre_status status =
+        gyre_cuda_allow_shared(gyre_cuda_interpreter_function(loaded->proto, copies, false,
+                                                              reduction->dtype, reduction->op),
+                               loaded->shared_bytes);
     if (status == GYRE_SUCCESS && copies)
-        status = gyre_cuda_allow_shared(gyre_cuda_kernel_find(loaded->proto, true, true, 0, 0),
-                                        loaded->shared_bytes);
+        status = gyre_cuda_allow_shared(
+            gyre_cuda_interpreter_function(loaded->proto, true, true, 0, 0), loaded->shared_bytes);
     gyre_cuda_leave_apart(&apart);
     return status;
 }
 
-/* As in open_block(): connections, the program, and what the protocol wants beside them. */
+/* Shared memory of an interpreter's block: connections, the program's steps and, for line
+ * protocols, resolved steps. open_block() in device/block.cuh lays it out. */
 static uint32_t shared_bytes(const struct gyre_loaded *loaded, const struct gyre_cuda_shape *shape)
 {
     uint32_t bytes = shape->max_connections * CONNECTION_BYTES + loaded->inline_words * 16;
@@ -120,18 +114,27 @@ static uint32_t shared_bytes(const struct gyre_loaded *loaded, const struct gyre
     return bytes + 16;
 }
 
-/* The most that a kernel of its exchange shares. */
-static uint32_t most_exchange_bytes(const struct gyre_loaded *loaded)
+/* Prepares launches by a fused kernel, if the whole program is one that has such kernels. */
+static void load_fused(const struct gyre_cuda_executor *executor,
+                       const struct gyre_load_config *config, struct gyre_loaded *loaded)
 {
-    const uint32_t n_peers = loaded->exchange.n_peers;
-    if (loaded->proto == GYRE_PROTO_LAMPORT || loaded->proto == GYRE_PROTO_SIMPLE)
-        return 0;
-    return gyre_cuda_exchange_shared_bytes(
-        n_peers, gyre_cuda_exchange_lanes(n_peers, loaded->n_threads),
-        loaded->proto == GYRE_PROTO_LL128 ? GYRE_CUDA_LONG_UNROLL : GYRE_CUDA_UNROLL);
+    struct gyre_fused_program found;
+    gyre_fused_find(config->program, &found);
+    const struct gyre_fused_call call = {.proto = config->proto,
+                                         .pattern = found.pattern,
+                                         .is_placed = found.is_placed,
+                                         .n_peers = found.n_peers,
+                                         .depth = executor->spec.depth,
+                                         .n_threads = loaded->n_threads,
+                                         .most_shared_bytes = executor->most_shared_bytes};
+    if (!config->by_copy_engines && gyre_cuda_fused_loads(&call) &&
+        gyre_cuda_fused_resolve(&executor->spec, executor->connectors, config, &found,
+                                &loaded->exchange))
+        loaded->fused_call = call;
 }
 
-/* Tiles side by side need slots each. The same on all ranks: a program's depth is. */
+/* How many tiles are in flight. Each needs slots of its own. All ranks decide alike, because the
+ * depth that a program needs is the same on all ranks. */
 static uint16_t choose_abreast(const struct gyre_cuda_executor *executor,
                                const struct gyre_load_config *config)
 {
@@ -158,7 +161,7 @@ static void fill_sizes(const struct gyre_load_config *config, struct gyre_loaded
     loaded->is_placed = program->is_placed != 0;
 }
 
-/* What the kernel runs: the whole program, or what is left of it. */
+/* Loads the steps that the kernel runs: the whole program, or what copy engines leave of it. */
 static gyre_status load_steps(struct gyre_cuda_executor *executor,
                               const struct gyre_load_config *config, struct gyre_loaded *loaded)
 {
@@ -166,11 +169,8 @@ static gyre_status load_steps(struct gyre_cuda_executor *executor,
     struct gyre_cuda_shape shape;
     GYRE_TRY(gyre_cuda_lower(&executor->spec, executor->connectors, executor->n_ranks, config,
                              &loaded->program, &shape));
-    gyre_cuda_exchange_find(&executor->spec, executor->connectors, config, loaded->program,
-                            &loaded->exchange);
-    if (most_exchange_bytes(loaded) > executor->most_shared_bytes) /* then steps are interpreted */
-        memset(&loaded->exchange, 0, sizeof(loaded->exchange));
-    loaded->tile_bytes = payload_bytes(shape.slot_bytes, config->proto);
+    load_fused(executor, config, loaded);
+    loaded->tile_bytes = gyre_slot_payload_bytes(config->proto, shape.slot_bytes);
     loaded->area_bytes = (uint32_t)gyre_round_up(loaded->tile_bytes, 256);
     loaded->max_connections = shape.max_connections;
     loaded->n_transfers = count_transfers(program);
@@ -194,7 +194,8 @@ static gyre_status load_steps(struct gyre_cuda_executor *executor,
     return status;
 }
 
-/* The tail for copy engines, and the steps before it for the kernel. */
+/* Splits the program: copy engines run its tail of copies, the kernel runs the steps before that.
+ */
 static gyre_status load_in_two(struct gyre_cuda_executor *executor,
                                const struct gyre_load_config *config, struct gyre_loaded *loaded)
 {

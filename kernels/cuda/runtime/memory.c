@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The memory of a CUDA executor. Two allocations are made when it is opened, one on the GPU and one
- * of pinned host memory; programs, scratch and tables of addresses are cut out of the first
- * (arena.h). Allocating when a program is first used would wait for kernels.
+ * The memory of a CUDA executor. Two allocations are made when it is opened: one on the GPU and one
+ * of pinned host memory. Programs, scratch and tables of addresses are blocks of the first one
+ * (host/arena.h). Nothing is allocated when a program is first used, because that would wait for
+ * running kernels.
  */
 #include "core/base/log.h"
 #include "kernels/cuda/runtime/state.h"
@@ -23,8 +24,8 @@ struct layout {
     size_t n_bytes;
 };
 
-/* Chains of more than one step reduce what comes from more peers than a step takes; each keeps a
- * sum of a slot's length, in every channel and for the tiles that go side by side. */
+/* Where there are more peers than a step can receive from, reductions are chains of steps, and the
+ * sum so far is kept in scratch: a slot's length for every channel and each tile in flight. */
 static size_t most_scratch_bytes(const struct gyre_cuda_executor *executor)
 {
     const struct gyre_fifo_spec *spec = &executor->spec;

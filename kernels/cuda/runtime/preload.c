@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Loading kernels. CUDA loads a kernel's code when it is first asked about, and loading waits for
- * kernels that run, also on GPUs that have peer access. So an executor has everything loaded that
- * it can ever launch, before it launches anything.
+ * Loads kernels. CUDA loads the code of a kernel when the kernel is first asked about, and loading
+ * waits for running kernels, also for those on GPUs with peer access. So before an executor
+ * launches anything, every kernel that it can ever launch is loaded.
  */
 #include "core/base/log.h"
 #include "kernels/cuda/runtime/state.h"
 #include "kernels/cuda/runtime/kernel_table.h"
 
-#define MAX_LINE_THREADS 512 /* of a block of a line protocol (load.c) */
-#define MAX_DEVICES      64  /* remembered; further ones are asked about again */
+#define MAX_DEVICES 64 /* whose state is remembered; the kernels of others are loaded again */
 
-/* What is loaded on a device of this process. */
+/* Which kernels are loaded on a device of this process. */
 struct preloaded {
     uint32_t n_peers_kernels; /* of GYRE_CUDA_PEERS_KERNELS; 0 = nothing is loaded */
     uint32_t default_shared_bytes;
@@ -21,7 +20,7 @@ struct preloaded {
 static pthread_mutex_t preloaded_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct preloaded preloaded[MAX_DEVICES];
 
-/* Held where a limit is read and raised: one thread must not lower what another raised. */
+/* Held while a limit is read and raised, so that no thread lowers a limit that another raised. */
 static pthread_mutex_t limits_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* One pass over the tables. */
@@ -52,7 +51,7 @@ unlock:
     return status;
 }
 
-/* Asking for a kernel's attributes loads its code. */
+/* Loads kernels by asking for their attributes. */
 static gyre_status load_kernels(struct pass *pass, const void *const *kernels, size_t n_kernels)
 {
     for (size_t i = 0; i < n_kernels; i++) {
@@ -69,20 +68,20 @@ static gyre_status load_kernels(struct pass *pass, const void *const *kernels, s
     return GYRE_SUCCESS;
 }
 
-/* Fused kernels in lines share more than CUDA allows by default. Programs that need more than a
- * block can have are interpreted. */
+/* Loads a fused kernel of a line protocol. It shares more memory than CUDA allows by default; where
+ * a program needs more than a block can have, the steps are interpreted instead. */
 static gyre_status load_line_kernel(struct pass *pass, const void *kernel, uint32_t unroll)
 {
     uint32_t most_bytes = 0;
     for (uint32_t n_peers = 1; n_peers <= pass->most_peers; n_peers++) {
-        const uint32_t n_lanes = gyre_cuda_exchange_lanes(n_peers, MAX_LINE_THREADS);
-        const uint32_t n_bytes = gyre_cuda_exchange_shared_bytes(n_peers, n_lanes, unroll);
+        const uint32_t n_threads = gyre_cuda_threads_per_peer(n_peers, GYRE_CUDA_LINE_THREADS);
+        const uint32_t n_bytes = gyre_cuda_fused_shared_bytes(n_peers, n_threads, unroll);
         if (n_bytes <= pass->most_shared_bytes && n_bytes > most_bytes)
             most_bytes = n_bytes;
     }
     const uint32_t least_bytes = pass->least_shared_bytes;
     GYRE_TRY(load_kernels(pass, &kernel, 1));
-    pass->least_shared_bytes = least_bytes; /* has its own limit */
+    pass->least_shared_bytes = least_bytes; /* this kernel's limit is set below */
     return most_bytes > 0 ? gyre_cuda_allow_shared(kernel, most_bytes) : GYRE_SUCCESS;
 }
 

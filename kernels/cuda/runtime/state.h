@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The CUDA executor's own structures, shared by its files: exec.c (life), memory.c (its
- * memory on the GPU), preload.c (its kernels), load.c (loaded programs), launch.c
- * (launches), launch_exchange.c (of programs that one kernel runs), lanes.c (copy
- * engines).
+ * The CUDA executor's own structures, which its files share:
+ *   exec.c          opens and closes it
+ *   memory.c        its memory on the GPU
+ *   preload.c       loads kernels
+ *   kernels.c       finds their functions
+ *   load.c          loads programs
+ *   launch.c        launches kernels; launch_fused.c: those of fused programs
+ *   copy_engine/    launches copies
  */
 #ifndef GYRE_KERNELS_CUDA_STATE_H
 #define GYRE_KERNELS_CUDA_STATE_H
@@ -13,6 +17,7 @@
 #include "core/device/driver_cuda.h"
 #include "kernels/cuda/host/arena.h"
 #include "kernels/cuda/host/copies.h"
+#include "kernels/cuda/host/fused.h"
 #include "kernels/cuda/runtime/exec.h"
 #include "kernels/cuda/host/program.h"
 #include "kernels/cuda/runtime/upload.h"
@@ -25,7 +30,7 @@ struct gyre_loaded {
     uint32_t n_channels;
     uint32_t n_workers;
     uint32_t n_chunks;
-    uint32_t n_transfers; /* chunks of a tile from peers, or to them if those are more */
+    uint32_t n_transfers; /* chunks of a tile that are received, or sent, whichever is more */
     uint32_t n_connections;
     uint32_t channel_stride;
     uint32_t tile_bytes; /* the most that a slot of any of its connections holds */
@@ -43,13 +48,15 @@ struct gyre_loaded {
     uint16_t n_abreast;
     bool posts_late;
     bool shares_steps;
-    struct gyre_cuda_exchange exchange;
+    struct gyre_fused_call fused_call;  /* pattern NONE: its steps are interpreted */
+    struct gyre_cuda_exchange exchange; /* the fused kernels' argument; offsets in blocks */
     struct gyre_cuda_copies
         *copies; /* the tail that copy engines run; NULL = the kernel runs all */
 };
 
-/* Streams beside the caller's: one for each further channel of copies, the last for copies within
- * this rank's memory. They begin after the caller's stream and it goes on after them. */
+/* Side streams, next to the caller's stream: one for each further channel of copies, and the last
+ * one for copies within this rank's memory. They begin after the caller's stream has come to the
+ * call, and the caller's stream goes on after they have ended. */
 #define GYRE_CUDA_LANES GYRE_CUDA_COPY_CHANNELS
 struct gyre_cuda_lanes {
     cudaStream_t streams[GYRE_CUDA_LANES];
@@ -65,7 +72,8 @@ struct gyre_cuda_executor {
     int n_ranks;
     uint32_t n_sms;
     uint32_t most_shared_bytes; /* that a block can have */
-    uint64_t min_seated_bytes;  /* as asked, on GPUs where that is known to help */
+    uint64_t
+        block_placement_bytes; /* the config's, on GPUs where placing blocks is known to help */
     struct gyre_fifo_spec spec;
     struct gyre_connector *connectors; /* host copy, for lowering */
     struct gyre_connector *device_connectors;
@@ -74,20 +82,21 @@ struct gyre_cuda_executor {
     struct gyre_cuda_board *board;
     struct gyre_fault *fault;
     void *memory;                  /* on the GPU: counters, control, connectors, then the arena */
-    void *host_memory;             /* pinned: the board, then the uploads' staging */
-    uint32_t default_shared_bytes; /* that every kernel may share without being told */
+    void *host_memory;             /* pinned: the progress mailbox, then the uploads' staging */
+    uint32_t default_shared_bytes; /* that every kernel may share without a limit being raised */
 
     pthread_mutex_t lock; /* guards what follows: memory, and the order of launches */
     struct gyre_cuda_arena arena;
     struct gyre_cuda_uploader uploader;
-    /* Of all programs: launches of an executor never overlap. NULL = none needs any. */
+    /* Scratch areas. All programs share them, because launches of an executor never overlap. NULL:
+     * no program needs any. */
     struct gyre_cuda_arena_block *scratch;
     cudaStream_t last_stream;
     cudaEvent_t last_event;        /* recorded after every launch once has_streams */
-    bool overlaps_launches;        /* in graphs; as asked, where the kernels can */
-    bool has_streams;              /* more than one was seen, or a graph */
-    bool has_launched;             /* on last_stream, what may still run */
-    bool lacks_event;              /* that launch was before has_streams */
+    bool overlaps_launches;        /* launches in graphs may overlap */
+    bool has_streams;              /* more than one stream was seen, or a graph */
+    bool has_launched;             /* the launch on last_stream may still run */
+    bool lacks_event;              /* no event was recorded after that launch */
     uint64_t last_capture;         /* id of the last capture that took a launch, 0 = none */
     cudaStream_t captured_stream;  /* of that launch */
     cudaGraphNode_t captured_node; /* likewise */
@@ -111,8 +120,8 @@ static inline uint32_t gyre_cuda_n_ends(const struct gyre_cuda_executor *executo
     return (uint32_t)executor->n_ranks * executor->spec.n_fifos * 2;
 }
 
-/** gyre_cuda_only_copies - no arithmetic in running the program for this reduction: the
- * kernels that only copy do, whatever the type. */
+/** gyre_cuda_only_copies - does running the program for this reduction take no arithmetic? Then
+ * kernels that only copy can run it, whatever the type. */
 static inline bool gyre_cuda_only_copies(const struct gyre_loaded *loaded,
                                          const struct gyre_reduction *reduction)
 {
@@ -126,29 +135,29 @@ struct gyre_cuda_start {
     uint32_t n_blocks;
     uint32_t n_threads;
     uint32_t shared_bytes;
-    uint32_t n_works; /* that begin with it: counted as launched */
-    bool awaits_last; /* the kernel does (await_last_launch): it may begin before that has ended */
+    uint32_t n_works; /* works that begin with this launch */
+    bool awaits_last; /* the kernel itself waits for the launch before, so it may begin earlier */
 };
 
 /* ---- memory.c ------------------------------------------------------------------------ */
 
-/** gyre_cuda_memory_open - everything that the executor and its programs need on the GPU, and the
- * pinned memory beside it; nothing is allocated later. The device is current. */
+/** gyre_cuda_memory_open - allocate all memory that the executor and its programs need, on the GPU
+ * and pinned on the host; nothing is allocated later. The device is current. */
 gyre_status gyre_cuda_memory_open(struct gyre_cuda_executor *executor);
 void gyre_cuda_memory_close(struct gyre_cuda_executor *executor);
 
-/** gyre_cuda_count_completed - no kernel of the works up to this number runs any more. The caller
- * holds the lock. */
+/** gyre_cuda_count_completed - the number of the last work of which no kernel runs any more. The
+ * caller holds the lock. */
 uint64_t gyre_cuda_count_completed(struct gyre_cuda_executor *executor);
 
-/** gyre_cuda_make_resident - the lowered program is on the GPU. Does nothing if it is already; else
- * copies it there and waits for that copy alone. The caller holds the lock.
+/** gyre_cuda_make_resident - copy the lowered program to the GPU, unless it is there already. Waits
+ * for that copy alone. The caller holds the lock.
  * Errors: OUT_OF_MEMORY (the arena is full of programs in use), DEVICE, TIMEOUT, the fault's. */
 gyre_status gyre_cuda_make_resident(struct gyre_cuda_executor *executor,
                                     struct gyre_loaded *loaded);
 
-/** gyre_cuda_reserve_scratch - the executor's scratch has so many bytes at least. The caller holds
- * the lock. Errors: OUT_OF_MEMORY. */
+/** gyre_cuda_reserve_scratch - make the executor's scratch at least so large. The caller holds the
+ * lock. Errors: OUT_OF_MEMORY. */
 gyre_status gyre_cuda_reserve_scratch(struct gyre_cuda_executor *executor, size_t n_bytes);
 
 /** The slots place and unplace of the executor's table. */
@@ -157,8 +166,8 @@ void gyre_cuda_unplace(struct gyre_executor *base, struct gyre_placement *placem
 
 /* ---- preload.c ----------------------------------------------------------------------- */
 
-/** gyre_cuda_preload - load all kernels that executors of so many ranks can launch; once a process
- * and device. Loading later would wait for running kernels. The device is current.
+/** gyre_cuda_preload - load all kernels that an executor of so many ranks can launch; once for each
+ * process and device. Loading later would wait for running kernels. The device is current.
  * @default_shared_bytes_out: that all of them may share without gyre_cuda_allow_shared(). */
 gyre_status gyre_cuda_preload(const struct gyre_cuda_executor *executor,
                               uint32_t *default_shared_bytes_out);
@@ -172,51 +181,46 @@ gyre_status gyre_cuda_allow_shared(const void *kernel, uint32_t shared_bytes);
 gyre_status gyre_cuda_start(struct gyre_cuda_executor *executor,
                             const struct gyre_cuda_start *launch, cudaStream_t stream);
 
-/** gyre_cuda_start_kernel - the launch alone, on a stream where the order is known.
- * @overlaps: it may begin while the kernel before it in the stream ends. */
+/** gyre_cuda_start_kernel - launch a kernel on a stream whose order is known already.
+ * @overlaps: the kernel may begin while the one before it in the stream ends. */
 gyre_status gyre_cuda_start_kernel(const struct gyre_cuda_start *launch, cudaStream_t stream,
                                    bool overlaps);
 
-/** gyre_cuda_fill_common - what all kernels of a protocol are told. @n_seats: blocks that work. */
+/** gyre_cuda_fill_common - fill in the kernel arguments that all works of a launch share.
+ * @n_seats: blocks that work. */
 void gyre_cuda_fill_common(struct gyre_cuda_executor *executor, enum gyre_proto proto,
                            uint32_t n_seats, struct gyre_cuda_common *common);
 
-/** gyre_cuda_fill_work - what a kernel is told of a work; program and placement included. */
+/** gyre_cuda_fill_work - fill in the kernel's per-work arguments, program and placement included.
+ */
 void gyre_cuda_fill_work(const struct gyre_cuda_executor *executor, const struct gyre_work *work,
                          uint32_t first_block, struct gyre_cuda_work *to);
 
-/** gyre_cuda_step_bytes - of the work's largest step, about. */
+/** gyre_cuda_step_bytes - about how many bytes the work's largest step moves. */
 uint64_t gyre_cuda_step_bytes(const struct gyre_work *work);
 
-/** gyre_cuda_block_threads - of the interpreter's blocks. Lines: no more than the largest step has
- * lines (LL128: a warp takes four at a time). */
-uint32_t gyre_cuda_block_threads(const struct gyre_work *work);
+/** gyre_cuda_places_blocks - do the blocks choose their multiprocessors (block placement)? Choosing
+ * takes 0.7 us, so only calls that move much do it. @n_seats: blocks that work. */
+bool gyre_cuda_places_blocks(const struct gyre_cuda_executor *executor,
+                             const struct gyre_work *work, uint32_t n_seats);
 
-/** gyre_cuda_takes_seats - do the blocks choose their multiprocessors (seat.cuh)? It takes 0.7 us.
- */
-bool gyre_cuda_takes_seats(const struct gyre_cuda_executor *executor, const struct gyre_work *work,
-                           uint32_t n_seats);
+/** gyre_cuda_find_fused - which fused kernel runs this work, and how.
+ * @launch_out: kernel is NULL if the interpreter runs it. */
+void gyre_cuda_find_fused(const struct gyre_cuda_executor *executor, const struct gyre_work *work,
+                          struct gyre_cuda_fused_launch *launch_out);
 
-/** gyre_cuda_simple_kernel - that runs a program of protocol SIMPLE as one macro-step, where tiles
- * and addresses allow it; NULL if there is none. */
-const void *gyre_cuda_simple_kernel(const struct gyre_loaded *loaded, uint32_t n_tiles,
-                                    const struct gyre_reduction *reduction);
+/** gyre_cuda_launch_fused - launch that kernel. */
+gyre_status gyre_cuda_launch_fused(struct gyre_cuda_executor *executor,
+                                   const struct gyre_cuda_fused_launch *fused,
+                                   const struct gyre_work *work, cudaStream_t stream);
 
-/** gyre_cuda_exchange_kernel - that runs this work as one macro-step; NULL if there is none. */
-const void *gyre_cuda_exchange_kernel(const struct gyre_cuda_executor *executor,
-                                      const struct gyre_work *work);
-
-/** gyre_cuda_launch_exchange - with that kernel. */
-gyre_status gyre_cuda_launch_exchange(struct gyre_cuda_executor *executor, const void *kernel,
-                                      const struct gyre_work *work, cudaStream_t stream);
-
-/** gyre_cuda_lanes_open - make the executor's lanes and use every kind of copy once, so that no
- * call is the first. The device is current. */
+/** gyre_cuda_lanes_open - make the executor's side streams, and use every kind of copy once, so
+ * that CUDA prepares none of them during a call. The device is current. */
 gyre_status gyre_cuda_lanes_open(struct gyre_cuda_executor *executor);
 void gyre_cuda_lanes_close(struct gyre_cuda_executor *executor);
 
 /** gyre_cuda_launch_copies - enqueue a work's tail of copies.
- * @n_works: that begin with its first gate: 0 if the steps before it were launched. */
+ * @n_works: works that begin with the first sync kernel; 0 if the steps before it were launched. */
 gyre_status gyre_cuda_launch_copies(struct gyre_cuda_executor *executor,
                                     const struct gyre_work *work, uint32_t n_works,
                                     cudaStream_t stream);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Copies of programs and tables to the GPU while its kernels run: through pinned memory, on a
- * stream of their own, waited for by asking that stream alone. Nothing in it waits for a kernel.
+ * Copies programs and tables to the GPU while kernels run there. The copies go through pinned
+ * memory on a stream of their own, and only that stream is waited for, never a kernel.
  */
 #ifndef GYRE_KERNELS_CUDA_UPLOAD_H
 #define GYRE_KERNELS_CUDA_UPLOAD_H
@@ -10,13 +10,13 @@
 
 #include <cuda_runtime_api.h>
 
-/* Longer copies go piece by piece. A ring's program of 300 ranks is as long. */
+/* Longer copies go piece by piece. The program of a ring of 300 ranks is about as long. */
 #define GYRE_CUDA_STAGING_BYTES ((size_t)(64 << 10))
 
 struct gyre_cuda_uploader {
     cudaStream_t stream;
     void *staging;      /* pinned, GYRE_CUDA_STAGING_BYTES */
-    bool is_unfinished; /* a copy was not waited for: it may still read the staging memory */
+    bool is_unfinished; /* a copy whose end was not seen may still read the staging memory */
 };
 
 /** gyre_cuda_uploader_open - @staging: stays the caller's. The device is current. */

@@ -67,6 +67,13 @@ static void absent_nothing(struct gyre_transport *transport)
     (void)transport;
 }
 
+static bool absent_help(struct gyre_transport *transport, bool is_last)
+{
+    (void)transport;
+    (void)is_last;
+    return false;
+}
+
 const struct gyre_transport_ops gyre_transport_ib = {
     .name = "ib",
     .is_proxied = true,
@@ -76,5 +83,6 @@ const struct gyre_transport_ops gyre_transport_ib = {
     .describe = absent_describe,
     .memory_bytes = absent_memory_bytes,
     .wake = absent_nothing,
+    .help = absent_help,
     .close = absent_nothing,
 };

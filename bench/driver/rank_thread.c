@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The table of sizes. Each size is timed out of place and in place, and compared with another
+ * engine if --compare was given. Rank 0 hands each row to its outputs.
+ */
+#include "bench/driver/rank_thread.h"
+
+#include "bench/driver/interrupt.h"
+#include "bench/engines/accuracy.h"
+#include "bench/engines/compare.h"
+#include "bench/report/output.h"
+#include "bench/tools/predict.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* One rank's part of the table. */
+struct table {
+    struct bench_run *run;
+    struct bench_rank rank;
+    struct bench_place *places;
+    struct bench_setting setting;
+    struct bench_machine machine; /* opened with --json only */
+    struct bench_engine engine;
+    char engine_text[192];
+    struct bench_output *output; /* on rank 0 only */
+    struct bench_summary summary;
+    int n_halves;     /* number of timings in the means of the summary */
+    int n_inaccurate; /* number of failed lines of --accuracy */
+};
+
+static void describe_place(struct table *table, struct bench_place *place)
+{
+    const struct bench_rank *rank = &table->rank;
+    struct gyre_device_info info = {0};
+    *place = (struct bench_place){.rank = rank->member.rank, .pid = (int)getpid()};
+    gethostname(place->host, sizeof(place->host) - 1);
+    place->host[strcspn(place->host, ".")] = '\0';
+    (void)rank->device->ops->info(rank->device, &info);
+    place->device = rank->ordinal < 0 ? rank->member.local : rank->ordinal;
+    if (rank->device_kind == GYRE_DEVICE_CUDA) {
+        snprintf(place->pci, sizeof(place->pci), "%.10s", info.pci_bus_id);
+        snprintf(place->device_text, sizeof(place->device_text), "CUDA sm_%u, %u SMs", info.arch,
+                 info.n_sms);
+    } else {
+        snprintf(place->pci, sizeof(place->pci), "0000:00:00");
+        snprintf(place->device_text, sizeof(place->device_text), "host memory, %u processors",
+                 info.n_sms);
+    }
+}
+
+static gyre_status open_engine(struct table *table)
+{
+    const char *name = table->run->options.compare;
+    if (name == NULL)
+        return GYRE_SUCCESS;
+    const struct bench_engine_ops *ops;
+    GYRE_TRY(bench_engine_find(name, &ops));
+    GYRE_TRY(ops->open(&table->rank, &table->engine.state));
+    table->engine.ops = ops;
+    return ops->version(table->engine.state, table->engine_text, sizeof(table->engine_text));
+}
+
+/* Reads the limit of --limits, which is that of links between the GPUs of one host. */
+static gyre_status read_limit(struct table *table)
+{
+    const char *path = table->run->options.limits_path;
+    if (path == NULL)
+        return GYRE_SUCCESS;
+    if (table->rank.device_kind != GYRE_DEVICE_CUDA)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "--limits %s: these are limits of GPUs, but the ranks are in host memory",
+                         path);
+    for (int i = 1; i < table->setting.n_ranks; i++)
+        if (strcmp(table->places[i].host, table->places[0].host) != 0)
+            return gyre_fail(
+                GYRE_ERROR_UNSUPPORTED,
+                "--limits has no limits of NICs, but rank %d is on %s and rank 0 on %s", i,
+                table->places[i].host, table->places[0].host);
+    return bench_limits_read(path, table->run->kind->coll, table->setting.n_ranks,
+                             &table->setting.limit);
+}
+
+/* Gathers the places of all ranks, then opens the outputs of rank 0. */
+static gyre_status open_output(struct table *table)
+{
+    struct bench_rank *rank = &table->rank;
+    struct bench_place mine;
+    describe_place(table, &mine);
+    table->places = calloc((size_t)rank->member.n_ranks, sizeof(*table->places));
+    gyre_status status = table->places == NULL
+                             ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for places")
+                             : GYRE_SUCCESS;
+    GYRE_TRY(bench_rank_agree(rank, status));
+    GYRE_TRY(bench_ranks_all_gather(&rank->member, &mine, sizeof(mine), table->places));
+    table->setting = (struct bench_setting){
+        .options = &table->run->options,
+        .kind = table->run->kind,
+        .argc = table->run->argc,
+        .argv = table->run->argv,
+        .n_ranks = rank->member.n_ranks,
+        .places = table->places,
+        .device = rank->device->ops->name,
+        .reference = table->engine_text,
+        .machine = &table->machine,
+    };
+    if (table->run->options.json_path != NULL)
+        bench_machine_open(rank, &table->machine);
+    if (rank->member.rank == 0) {
+        status = read_limit(table);
+        if (status == GYRE_SUCCESS)
+            status = bench_output_open(&table->setting, &table->output);
+    }
+    return bench_rank_agree(rank, status);
+}
+
+static gyre_status add_row(struct table *table, const struct bench_row *row)
+{
+    const struct bench_timing *const halves[] = {&row->out_of_place, &row->in_place};
+    for (int i = 0; i < 2; i++) {
+        table->summary.busbw += halves[i]->busbw;
+        table->summary.time_us += halves[i]->time_us;
+        table->summary.launch_us += halves[i]->launch_us;
+        table->n_halves++;
+        if (halves[i]->n_wrong > 0)
+            table->summary.n_wrong += halves[i]->n_wrong;
+    }
+    bench_progress_end(table->rank.progress);
+    gyre_status status = GYRE_SUCCESS;
+    if (table->output != NULL)
+        status = bench_output_row(table->output, row);
+    return bench_rank_agree(&table->rank, status);
+}
+
+/* Adds the plan and the clocks that reports contain. */
+static gyre_status describe_row(struct table *table, struct bench_row *row)
+{
+    struct bench_rank *rank = &table->rank;
+    const struct bench_case *what = &row->what;
+    const struct bench_call call = bench_call_of(rank, &rank->buffers, what, false);
+    const struct gyre_call planned = {.coll = what->coll,
+                                      .send = call.send,
+                                      .recv = call.recv,
+                                      .count = what->count,
+                                      .dtype = what->dtype,
+                                      .op = what->op,
+                                      .root = what->root,
+                                      .is_send = true};
+    /* Describing a call simulates it. For many ranks that takes memory and time, so only rank 0
+     * does it. */
+    if (table->output != NULL &&
+        gyre_plan_describe(rank->comm, &planned, &row->plan) != GYRE_SUCCESS)
+        row->plan = (struct gyre_plan_summary){0}; /* the report then has no plan */
+    if (table->run->options.json_path == NULL)
+        return GYRE_SUCCESS;
+    return bench_machine_clocks(rank, &table->machine, &row->clocks);
+}
+
+static gyre_status measure_case(struct table *table, const struct bench_case *what, int cycle)
+{
+    struct bench_rank *rank = &table->rank;
+    const struct bench_options *options = &table->run->options;
+    const bool wants_samples = options->json_path != NULL || options->csv_path != NULL;
+    struct bench_row row = {.what = *what, .cycle = cycle};
+    struct bench_call call = bench_call_of(rank, &rank->buffers, what, false);
+    GYRE_TRY(bench_measure(rank, &call, wants_samples, &row.out_of_place));
+    call = bench_call_of(rank, &rank->buffers, what, true);
+    GYRE_TRY(bench_measure(rank, &call, wants_samples, &row.in_place));
+    if (table->engine.ops != NULL) {
+        /* MPI's broadcast works in place only, so it is compared in place. All others are compared
+         * out of place. */
+        call = bench_call_of(rank, &rank->buffers, what,
+                             what->coll == GYRE_COLL_BROADCAST && !table->engine.ops->is_on_stream);
+        GYRE_TRY(bench_compare(rank, &table->engine, &call, &row.comparison));
+        if (table->engine.ops->is_on_stream) {
+            call = bench_call_of(rank, &rank->buffers, what, true);
+            GYRE_TRY(bench_compare(rank, &table->engine, &call, &row.comparison_in_place));
+        }
+    }
+    GYRE_TRY(describe_row(table, &row));
+    return add_row(table, &row);
+}
+
+/* Asks whether any process was interrupted. All ranks get the same answer. */
+static gyre_status is_interrupted(struct table *table, bool *is_interrupted_out)
+{
+    double any = bench_interrupt_number();
+    GYRE_TRY(bench_max_over_ranks(&table->rank, &any, 1));
+    *is_interrupted_out = any > 0;
+    if (table->rank.member.local == 0)
+        table->run->interrupted_by = (int)any;
+    return GYRE_SUCCESS;
+}
+
+/* All sizes of one type, operation and root.
+ * @wanted: its bytes and its count are those of no size. */
+static gyre_status measure_sizes(struct table *table, struct bench_case wanted, int cycle)
+{
+    const struct bench_options *options = &table->run->options;
+    wanted.n_bytes = options->min_bytes;
+    while (wanted.n_bytes <= options->max_bytes) {
+        GYRE_TRY(is_interrupted(table, &table->summary.is_interrupted));
+        if (table->summary.is_interrupted)
+            return GYRE_SUCCESS;
+        const struct bench_case what = bench_case_of(&wanted, table->rank.member.n_ranks);
+        GYRE_TRY(measure_case(table, &what, cycle));
+        wanted.n_bytes = bench_options_next_bytes(options, wanted.n_bytes);
+    }
+    return GYRE_SUCCESS;
+}
+
+/* All types, operations and roots that -d, -o and -r name. */
+static gyre_status measure_all(struct table *table, int cycle)
+{
+    const struct bench_options *options = &table->run->options;
+    const enum gyre_collective coll = table->run->kind->coll;
+    const struct gyre_collective_traits *traits = &gyre_collectives[coll];
+    const bool all_roots = options->root == BENCH_ALL && traits->has_root;
+    const int n_dtypes = options->dtype == BENCH_ALL ? GYRE_N_DTYPES : 1;
+    const int n_ops = options->op == BENCH_ALL && traits->reduces ? GYRE_N_OPS : 1;
+    const int n_roots = all_roots ? table->rank.member.n_ranks : 1;
+    for (int d = 0; d < n_dtypes; d++)
+        for (int o = 0; o < n_ops; o++)
+            for (int r = 0; r < n_roots; r++) {
+                const struct bench_case wanted = {
+                    .coll = coll,
+                    .dtype = (gyre_dtype)(options->dtype == BENCH_ALL ? d : options->dtype),
+                    .op = (gyre_op)(options->op == BENCH_ALL ? o : options->op),
+                    .root = options->root == BENCH_ALL ? r : options->root,
+                };
+                GYRE_TRY(measure_sizes(table, wanted, cycle));
+                if (table->summary.is_interrupted)
+                    return GYRE_SUCCESS;
+            }
+    return GYRE_SUCCESS;
+}
+
+static gyre_status run_cycles(struct table *table)
+{
+    const struct bench_options *options = &table->run->options;
+    for (int cycle = 0; options->n_cycles == 0 || cycle < options->n_cycles; cycle++) {
+        GYRE_TRY(measure_all(table, cycle));
+        if (table->summary.is_interrupted)
+            break;
+    }
+    return GYRE_SUCCESS;
+}
+
+static gyre_status check_root(const struct table *table)
+{
+    const int n_ranks = table->rank.member.n_ranks;
+    if (table->run->options.root >= n_ranks)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "-r %d: the ranks are 0 to %d",
+                         table->run->options.root, n_ranks - 1);
+    return GYRE_SUCCESS;
+}
+
+static gyre_status finish(struct table *table, gyre_status status)
+{
+    const char *least =
+        getenv("NCCL_TESTS_MIN_BW"); /* job scripts set this variable for nccl-tests */
+    struct bench_summary *summary = &table->summary;
+    if (table->n_halves > 0) {
+        summary->busbw /= table->n_halves;
+        summary->time_us /= table->n_halves;
+        summary->launch_us /= table->n_halves;
+    }
+    summary->has_failed = status != GYRE_SUCCESS;
+    summary->least_busbw = least == NULL || table->n_halves == 0 ? -1 : strtod(least, NULL);
+    if (table->output != NULL) {
+        const gyre_status closed = bench_output_close(table->output, summary);
+        if (closed != GYRE_SUCCESS && status == GYRE_SUCCESS)
+            bench_rank_print_error(&table->rank, closed);
+        status = status != GYRE_SUCCESS ? status : closed;
+    }
+    if (table->rank.member.local == 0)
+        bench_interrupt_close();
+    if (table->engine.ops != NULL)
+        table->engine.ops->close(table->engine.state);
+    const bool is_too_slow = summary->busbw < summary->least_busbw * 0.9;
+    if (table->rank.member.local == 0)
+        table->run->exit_status = status != GYRE_SUCCESS || summary->n_wrong > 0 || is_too_slow ||
+                                  table->n_inaccurate > 0;
+    /* The exit status with which a shell reports the signal, for processes that did not get the
+     * signal themselves. */
+    if (table->rank.member.local == 0 && table->run->interrupted_by != 0)
+        table->run->exit_status = 128 + table->run->interrupted_by;
+    return status;
+}
+
+static gyre_status run_table(struct table *table)
+{
+    if (table->rank.member.local ==
+        0) /* before the header, because scripts take the header as a sign that the table runs */
+        bench_interrupt_open();
+    GYRE_TRY(open_output(table));
+    return run_cycles(table);
+}
+
+/* The rank's work after it has joined. */
+static gyre_status run_bench(struct table *table)
+{
+    struct bench_rank *rank = &table->rank;
+    if (rank->kind->run != NULL)
+        return rank->kind->run(rank);
+    if (rank->options->is_predict)
+        return bench_rank_agree(rank, bench_predict(rank));
+    if (rank->options->is_accuracy)
+        return bench_accuracy(rank, &table->engine, &table->n_inaccurate);
+    return run_table(table);
+}
+
+static struct bench_rank rank_of(struct bench_run *run, int local)
+{
+    const int n_local = run->ranks.n_local;
+    return (struct bench_rank){
+        .member = {&run->ranks, local, run->launcher.process * n_local + local,
+                   run->launcher.n_processes * n_local},
+        .options = &run->options,
+        .kind = run->kind,
+        .allowed = run->allowed,
+        .progress = run->launcher.process == 0 && local == 0 ? run->progress : NULL,
+    };
+}
+
+void bench_rank_thread(struct bench_run *run, int local)
+{
+    struct table table = {.run = run, .rank = rank_of(run, local)};
+    struct bench_rank *rank = &table.rank;
+    gyre_status status = check_root(&table);
+    if (status == GYRE_SUCCESS)
+        status = bench_rank_open(rank, &run->id, run->comms);
+    status = bench_rank_agree(rank, status);
+    if (status == GYRE_SUCCESS) {
+        status = open_engine(&table);
+        status = bench_rank_agree(rank, status);
+    }
+    if (status == GYRE_SUCCESS)
+        status = run_bench(&table);
+    bench_progress_end(rank->progress);
+    (void)finish(&table, status);
+    bench_machine_close(&table.machine);
+    bench_rank_close(rank);
+    free(table.places);
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A collective library that is measured beside gyre (--compare): one table of operations for each
+ * such engine, and one file for each table.
+ */
+#ifndef GYRE_BENCH_ENGINE_H
+#define GYRE_BENCH_ENGINE_H
+
+#include "bench/driver/rank.h"
+
+#define BENCH_MAX_MODES 2
+
+/* A mode: one way to measure an engine. Modes differ in the buffers of the calls. */
+struct bench_mode {
+    const char *name;
+    const struct bench_buffers *buffers; /* NULL = the buffers of gyre's calls */
+};
+
+struct bench_engine_ops {
+    const char *name; /* the word that --compare takes */
+    /* Makes one state per rank. Collective. */
+    gyre_status (*open)(const struct bench_rank *rank, void **state_out);
+    /* Writes the engine's name and version for people. */
+    gyre_status (*version)(void *state, char *text_out, size_t n_bytes);
+    /* Lists the modes that are to be measured, 1 to BENCH_MAX_MODES of them, and returns their
+     * number. */
+    int (*modes)(void *state, struct bench_mode *modes_out);
+    /* Checks whether the engine can run this case. Errors: UNSUPPORTED with the reason. */
+    gyre_status (*check)(void *state, const struct bench_call *call);
+    /* True: run() enqueues the call on the rank's stream. False: run() returns when the call is
+     * done. */
+    bool is_on_stream;
+    /* Carries out the call. */
+    gyre_status (*run)(void *state, const struct bench_call *call);
+    /* Known reasons why values of this call may be wrong, and a remedy, as the end of a sentence;
+     * "" if none is known. Pure. */
+    const char *(*wrong_value_hint)(const struct bench_call *call);
+    void (*close)(void *state);
+};
+
+#ifdef GYRE_BENCH_WITH_MPI
+extern const struct bench_engine_ops bench_engine_mpi;
+#endif
+
+#ifdef GYRE_BENCH_WITH_NCCL
+extern const struct bench_engine_ops bench_engine_nccl;
+#endif
+
+/** bench_engine_find - find the engine with this name. Errors: UNSUPPORTED with the reason (this
+ * build does not contain the engine). */
+gyre_status bench_engine_find(const char *name, const struct bench_engine_ops **ops_out);
+
+struct bench_engine {
+    const struct bench_engine_ops *ops; /* NULL = none */
+    void *state;
+};
+
+#endif

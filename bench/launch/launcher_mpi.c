@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The launcher mpirun: MPI tells each process its rank and carries the gathers. MPI is called from
+ * the main thread only. MPI's default error handler ends the whole job with a message, so the
+ * results of MPI calls need no check.
+ */
+#include "bench/launch/launcher.h"
+
+#include <limits.h>
+#include <mpi.h>
+#include <stdlib.h>
+
+static gyre_status mpi_open(struct bench_launcher *launcher)
+{
+    int provided;
+    MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided);
+    MPI_Comm_rank(MPI_COMM_WORLD, &launcher->process);
+    MPI_Comm_size(MPI_COMM_WORLD, &launcher->n_processes);
+    const char *promised = getenv("OMPI_COMM_WORLD_SIZE");
+    if (promised != NULL && strtol(promised, NULL, 10) != launcher->n_processes) {
+        MPI_Finalize();
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                         "mpirun started %s processes, but MPI sees %d: this bench was built with "
+                         "another MPI; build it again with the MPI whose mpirun you use",
+                         promised, launcher->n_processes);
+    }
+    return GYRE_SUCCESS;
+}
+
+static gyre_status mpi_all_gather(struct bench_launcher *launcher, const void *mine, size_t n_bytes,
+                                  void *all_out)
+{
+    (void)launcher;
+    if (n_bytes > INT_MAX)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                         "%zu bytes from one process are too many for a gather", n_bytes);
+    MPI_Allgather(mine, (int)n_bytes, MPI_BYTE, all_out, (int)n_bytes, MPI_BYTE, MPI_COMM_WORLD);
+    return GYRE_SUCCESS;
+}
+
+static void mpi_close(struct bench_launcher *launcher)
+{
+    (void)launcher;
+    MPI_Finalize();
+}
+
+const struct bench_launcher_ops bench_launcher_mpi = {
+    .name = "mpi",
+    .open = mpi_open,
+    .all_gather = mpi_all_gather,
+    .close = mpi_close,
+};

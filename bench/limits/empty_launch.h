@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The time that the host needs to launch an empty kernel: the least that any call on a GPU can
+ * take.
+ */
+#ifndef GYRE_BENCH_EMPTY_LAUNCH_H
+#define GYRE_BENCH_EMPTY_LAUNCH_H
+
+#include "core/gyre.h"
+
+#define BENCH_PARAMETER_BYTES 712 /* as gyre's kernels for short calls have */
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** bench_launch_empty - launch a kernel of one warp that has BENCH_PARAMETER_BYTES of parameters
+ * and does nothing, on a stream of the current GPU. The first launch also loads it. Errors: DEVICE.
+ */
+gyre_status bench_launch_empty(gyre_stream stream);
+
+/** bench_time_launches - time n_launches of that kernel one after the other, and wait for them.
+ * @stream: of GPU `ordinal`. @us_out: time of one launch. Errors: DEVICE. */
+gyre_status bench_time_launches(int ordinal, gyre_stream stream, int n_launches, double *us_out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Times launches of the empty kernel in empty_launch_cuda.cu.
+ */
+#include "bench/limits/empty_launch.h"
+#include "core/base/util.h"
+#include "core/device/cuda_error.h"
+
+#define N_WARMUP 10
+
+static gyre_status time_on_current(cudaStream_t stream, int n_launches, double *us_out)
+{
+    for (int i = 0; i < N_WARMUP; i++)
+        GYRE_TRY(bench_launch_empty(stream));
+    GYRE_CUDA_TRY(cudaStreamSynchronize(stream));
+    const uint64_t start_ns = gyre_now_ns();
+    for (int i = 0; i < n_launches; i++)
+        GYRE_TRY(bench_launch_empty(stream));
+    *us_out = (double)(gyre_now_ns() - start_ns) / 1e3 / n_launches;
+    GYRE_CUDA_TRY(cudaStreamSynchronize(stream));
+    return GYRE_SUCCESS;
+}
+
+gyre_status bench_time_launches(int ordinal, gyre_stream stream, int n_launches, double *us_out)
+{
+    int previous;
+    GYRE_TRY(gyre_cuda_enter(ordinal, &previous));
+    const gyre_status status = time_on_current((cudaStream_t)stream, n_launches, us_out);
+    gyre_cuda_leave(ordinal, previous);
+    return status;
+}

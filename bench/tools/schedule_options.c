@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The options of `schedule`. A function that finds a mistake prints it on standard error and
+ * returns false.
+ */
+#include "bench/tools/schedule_options.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+void bench_schedule_print_usage(FILE *out)
+{
+    fprintf(
+        out,
+        "usage: schedule --algo NAME --coll NAME --ranks N [options]\n"
+        "       schedule --file PROGRAMS [options]\n"
+        "       schedule --predict --coll NAME --ranks N [options]\n"
+        "  -a, --algo NAME     the algorithm\n"
+        "  -c, --coll NAME     the collective\n"
+        "  -n, --ranks N       the number of ranks, 1 to %d\n"
+        "  -r, --root R        the root (default 0)\n"
+        "  -k, --rank R        print the program of this rank only\n"
+        "  -H, --hosts LIST    the host of each rank, as 0,0,1,1 or as 2x8 (2 hosts of 8 ranks)\n"
+        "                      (default: one host)\n"
+        "  -R, --rounds        print all ranks side by side, one line for each round\n"
+        "  -P, --placed        results lie in windows: finished data is placed there\n"
+        "  -v, --verify        prove the programs; the exit status is 1 if the proof fails\n"
+        "  -f, --file FILE     read the programs from FILE (- = standard input)\n"
+        "  -p, --predict       predict the time for each size; without --algo for all algorithms\n"
+        "      --bytes SIZES   sizes for --predict: 1M, or 1K:1G in factors of 4 (default)\n"
+        "      --cost NAME     the machine for --predict: host, h200 (default), or a file\n"
+        "                      that build/bench/tune wrote\n"
+        "      --proto NAME    the protocol for --predict: simple, ll, ll128 or lamport\n"
+        "                      (default: the tuner's choice)\n"
+        "      --channels N, --tile BYTES, --depth SLOTS    for --predict, likewise\n"
+        "  -h, --help          print this text\n\nalgorithms:\n",
+        GYRE_MAX_RANKS);
+    for (int i = 0; gyre_algorithms[i] != NULL; i++) {
+        fprintf(out, "  %-10s %s:", gyre_algorithms[i]->name, gyre_algorithms[i]->summary);
+        for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
+            if (gyre_algorithm_has(gyre_algorithms[i], (enum gyre_collective)coll))
+                fprintf(out, " %s", gyre_collectives[coll].name);
+        fputc('\n', out);
+    }
+}
+
+/* Reads a number from `least` to `most`, which must be the whole text. */
+static bool parse_number(const char *option, const char *text, int least, int most, int *number_out)
+{
+    char *end;
+    errno = 0;
+    const long number = strtol(text, &end, 10);
+    if (end == text || *end != '\0' || errno != 0 || number < least || number > most) {
+        fprintf(stderr, "schedule: %s %s: expected a number from %d to %d\n", option, text, least,
+                most);
+        return false;
+    }
+    *number_out = (int)number;
+    return true;
+}
+
+/* Ids of the long options without a letter, which all belong to --predict. */
+enum { BYTES = 256, COST, PROTO, CHANNELS, TILE, DEPTH };
+
+static bool take_predict_option(int id, struct bench_schedule_request *request)
+{
+    switch (id) {
+    case BYTES:
+        request->bytes = optarg;
+        return true;
+    case COST:
+        request->cost = optarg;
+        return true;
+    case PROTO:
+        request->proto = optarg;
+        return true;
+    case CHANNELS:
+        return parse_number("--channels", optarg, 1, 1024, &request->n_channels);
+    case TILE:
+        return parse_number("--tile", optarg, 1, 1 << 30, &request->tile_bytes);
+    default: /* DEPTH */
+        return parse_number("--depth", optarg, 1, 64, &request->depth);
+    }
+}
+
+/* Refuses options that nothing would read. */
+static bool check_together(const struct bench_schedule_options *options)
+{
+    const struct bench_schedule_request *request = &options->request;
+    const char *wrong = NULL;
+    const bool is_about_predictions = request->bytes != NULL || request->cost != NULL ||
+                                      request->proto != NULL || request->n_channels > 0 ||
+                                      request->tile_bytes > 0 || request->depth > 0;
+    const bool prints = options->rank >= 0 || options->rounds;
+    if (is_about_predictions && !options->predict)
+        wrong = "--bytes, --cost, --proto, --channels, --tile and --depth need --predict";
+    else if (options->predict &&
+             (prints || options->verify || options->is_placed || options->file != NULL))
+        wrong = "--predict does not go with --rank, --rounds, --verify, --placed or --file";
+    else if (options->file != NULL &&
+             (options->algorithm != NULL || options->collective != NULL || options->n_ranks > 0 ||
+              options->root > 0 || options->hosts != NULL || options->is_placed))
+        wrong =
+            "--algo, --coll, --ranks, --root, --hosts and --placed do not go with --file, which "
+            "says all of that";
+    else if (options->rank >= 0 && options->rounds)
+        wrong = "--rank does not go with --rounds, which shows all ranks";
+    if (wrong != NULL)
+        fprintf(stderr, "schedule: %s\n", wrong);
+    return wrong == NULL;
+}
+
+static const struct option long_options[] = {{"algo", required_argument, NULL, 'a'},
+                                             {"coll", required_argument, NULL, 'c'},
+                                             {"ranks", required_argument, NULL, 'n'},
+                                             {"root", required_argument, NULL, 'r'},
+                                             {"rank", required_argument, NULL, 'k'},
+                                             {"hosts", required_argument, NULL, 'H'},
+                                             {"rounds", no_argument, NULL, 'R'},
+                                             {"verify", no_argument, NULL, 'v'},
+                                             {"placed", no_argument, NULL, 'P'},
+                                             {"file", required_argument, NULL, 'f'},
+                                             {"predict", no_argument, NULL, 'p'},
+                                             {"bytes", required_argument, NULL, BYTES},
+                                             {"cost", required_argument, NULL, COST},
+                                             {"proto", required_argument, NULL, PROTO},
+                                             {"channels", required_argument, NULL, CHANNELS},
+                                             {"tile", required_argument, NULL, TILE},
+                                             {"depth", required_argument, NULL, DEPTH},
+                                             {"help", no_argument, NULL, 'h'},
+                                             {NULL, 0, NULL, 0}};
+
+static bool take_option(int id, struct bench_schedule_options *options)
+{
+    switch (id) {
+    case 'a':
+        options->algorithm = optarg;
+        return true;
+    case 'c':
+        options->collective = optarg;
+        return true;
+    case 'n':
+        return parse_number("--ranks", optarg, 1, GYRE_MAX_RANKS, &options->n_ranks);
+    case 'r':
+        return parse_number("--root", optarg, 0, GYRE_MAX_RANKS - 1, &options->root);
+    case 'k':
+        return parse_number("--rank", optarg, 0, GYRE_MAX_RANKS - 1, &options->rank);
+    case 'H':
+        options->hosts = optarg;
+        return true;
+    case 'R':
+        options->rounds = true;
+        return true;
+    case 'v':
+        options->verify = true;
+        return true;
+    case 'P':
+        options->is_placed = true;
+        return true;
+    case 'f':
+        options->file = optarg;
+        return true;
+    case 'p':
+        options->predict = true;
+        return true;
+    case 'h':
+        options->wants_help = true;
+        return true;
+    case '?': /* getopt_long() has printed the reason */
+        return false;
+    default:
+        return take_predict_option(id, &options->request);
+    }
+}
+
+bool bench_schedule_parse(int argc, char **argv, struct bench_schedule_options *options_out)
+{
+    struct bench_schedule_options options = {.rank = -1};
+    for (;;) {
+        const int id = getopt_long(argc, argv, "a:c:n:r:k:H:RvPf:ph", long_options, NULL);
+        if (id == -1)
+            break;
+        if (!take_option(id, &options))
+            return false;
+        if (options.wants_help)
+            break;
+    }
+    if (!options.wants_help && optind < argc) {
+        fprintf(stderr, "schedule: unexpected argument \"%s\"\n", argv[optind]);
+        return false;
+    }
+    if (!options.wants_help && !check_together(&options))
+        return false;
+    *options_out = options;
+    return true;
+}
+
+/* Reads "0,0,1,1" or "2x8". The numbers of the first form are renumbered in the order in which they
+ * appear. */
+static bool parse_hosts(const char *text, int n_ranks, struct gyre_grouping *grouping)
+{
+    long seen[GYRE_MAX_RANKS];
+    const char *at = text;
+    int n_hosts, n_of_host, n_read = 0;
+    grouping->n_hosts = 0;
+    if (sscanf(text, "%dx%d%n", &n_hosts, &n_of_host, &n_read) == 2 && text[n_read] == '\0' &&
+        n_hosts > 0 && n_hosts <= n_ranks && n_of_host > 0 && n_ranks == n_hosts * n_of_host) {
+        grouping->n_hosts = (uint16_t)n_hosts;
+        for (int rank = 0; rank < n_ranks; rank++)
+            grouping->host_of[rank] = (uint16_t)(rank / n_of_host);
+        return true;
+    }
+    for (int rank = 0; rank < n_ranks; rank++) {
+        char *end;
+        const long host = strtol(at, &end, 10);
+        if (!isdigit((unsigned char)*at) || *end != (rank < n_ranks - 1 ? ',' : '\0')) {
+            fprintf(stderr,
+                    "schedule: --hosts %s: expected %d numbers separated by commas, one a rank, "
+                    "or HOSTSxRANKS with that product\n",
+                    text, n_ranks);
+            return false;
+        }
+        uint16_t i = 0;
+        while (i < grouping->n_hosts && seen[i] != host)
+            i++;
+        if (i == grouping->n_hosts)
+            seen[grouping->n_hosts++] = host;
+        grouping->host_of[rank] = i;
+        at = end + 1;
+    }
+    return true;
+}
+
+bool bench_schedule_find_shape(const struct bench_schedule_options *options,
+                               const struct gyre_algorithm **algorithm_out,
+                               struct gyre_shape *shape_out)
+{
+    static struct gyre_grouping grouping; /* large; one job a process */
+    const struct gyre_algorithm *algorithm =
+        options->algorithm == NULL ? NULL : gyre_algorithm_find(options->algorithm);
+    const int coll = options->collective == NULL ? -1 : gyre_collective_find(options->collective);
+    const bool needs_algorithm = !options->predict || options->algorithm != NULL;
+    const bool no_algorithm = algorithm == NULL && needs_algorithm;
+    if (no_algorithm || coll < 0 || options->n_ranks == 0) {
+        const char *wrong = no_algorithm ? "--algo" : coll < 0 ? "--coll" : "--ranks";
+        const char *given = no_algorithm ? options->algorithm : options->collective;
+        if (coll >= 0 && !no_algorithm)
+            given = NULL;
+        fprintf(stderr, "schedule: %s%s%s; --help lists what there is\n", wrong,
+                given == NULL ? " is missing" : ": there is no ", given == NULL ? "" : given);
+        return false;
+    }
+    if (options->hosts != NULL && !parse_hosts(options->hosts, options->n_ranks, &grouping))
+        return false;
+    *shape_out = (struct gyre_shape){.coll = (enum gyre_collective)coll,
+                                     .n_ranks = (uint16_t)options->n_ranks,
+                                     .root = (uint16_t)options->root,
+                                     .is_placed = options->is_placed,
+                                     .grouping = options->hosts == NULL ? NULL : &grouping};
+    *algorithm_out = algorithm;
+    return true;
+}

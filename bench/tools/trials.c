@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The trials take turns, round after round, so that changes of clocks or neighbours affect all of
+ * them.
+ */
+#include "bench/tools/trials.h"
+
+#include "bench/driver/measure.h"
+#include "bench/driver/stats.h"
+#include "core/base/util.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* The calls of one trial in one round last about this long. */
+#define TRIAL_US    5000.0
+#define MAX_CALLS   500
+#define MIN_CALLS   3
+#define PROBE_CALLS 3
+
+/* The first call of a trial loads its program and has cold caches, which takes less than
+ * MOST_WARMUP_US. A longer first call is too slow only beyond the further factor FIRST_CALL_DOUBT.
+ */
+#define MOST_WARMUP_US   10000.0
+#define FIRST_CALL_DOUBT 3.0
+
+static uint64_t call_bytes(const struct bench_case *what)
+{
+    return what->count * gyre_dtype_bytes(what->dtype);
+}
+
+static struct gyre_call call_of(const struct bench_case *what)
+{
+    return (struct gyre_call){.coll = what->coll,
+                              .count = what->count,
+                              .dtype = what->dtype,
+                              .op = what->op,
+                              .is_send = true};
+}
+
+static bool is_same(const struct gyre_choice *a, const struct gyre_choice *b)
+{
+    return a->algorithm == b->algorithm && a->proto == b->proto && a->n_channels == b->n_channels &&
+           a->tile_bytes == b->tile_bytes;
+}
+
+/* Adds the choice that results from `forced`, unless it is impossible, forbidden, or equal to a
+ * trial from `first` on. */
+static void add_trial(const struct bench_rank *rank, const struct bench_case *what,
+                      const struct gyre_choice *forced, int first, struct bench_trials *trials)
+{
+    struct bench_trial trial = {.what = *what, .is_tuned = forced == NULL};
+    gyre_plan_force(rank->comm, forced);
+    struct gyre_plan_summary summary;
+    const struct gyre_call call = call_of(what);
+    gyre_status status = gyre_plan_choice(rank->comm, &call, &trial.choice);
+    if (status == GYRE_SUCCESS)
+        status = gyre_plan_describe(rank->comm, &call, &summary);
+    gyre_plan_force(rank->comm, NULL);
+    if (status != GYRE_SUCCESS || trials->n_trials == BENCH_MAX_TRIALS)
+        return;
+    trial.choice.n_channels =
+        summary.n_channels; /* fewer, if the program needs several connections a pair */
+    trial.predicted_us = summary.predicted_us;
+    for (int i = first; i < trials->n_trials; i++)
+        if (is_same(&trials->trials[i].choice, &trial.choice))
+            return;
+    trials->trials[trials->n_trials++] = trial;
+}
+
+static void add_algorithm(const struct bench_rank *rank, const struct bench_case *what,
+                          const struct gyre_choice *algorithm, int first,
+                          struct bench_trials *trials)
+{
+    const struct gyre_tuner_facts *facts = gyre_plan_facts(rank->comm);
+    const uint32_t most_bytes =
+        gyre_tuner_payload_bytes(&facts->spec, algorithm->algorithm, algorithm->proto, false) / 16 *
+        16;
+    struct gyre_choice forced = *algorithm;
+    add_trial(rank, what, &forced, first, trials);
+    for (uint32_t n = facts->min_channels; n <= facts->max_channels; n *= 4)
+        for (uint32_t tile = most_bytes; tile >= most_bytes / 16; tile /= 4) {
+            /* a tile that is larger than the call is the same as a smaller one */
+            if (tile < most_bytes && tile * n > call_bytes(what))
+                continue;
+            forced.n_channels = n;
+            forced.tile_bytes = tile / 16 * 16;
+            add_trial(rank, what, &forced, first, trials);
+        }
+}
+
+gyre_status bench_add_trials(const struct bench_rank *rank, const struct bench_case *what,
+                             struct bench_trials *trials)
+{
+    const struct gyre_call call = call_of(what);
+    const struct gyre_tuner_facts facts = gyre_plan_facts_of(rank->comm, &call);
+    const int first = trials->n_trials;
+    struct gyre_plan_summary summary;
+    const gyre_status status = gyre_plan_describe(rank->comm, &call, &summary);
+    if (status != GYRE_SUCCESS && rank->window != 0)
+        return gyre_fail_context(status, "here calls are planned as if in no window");
+    GYRE_TRY(status);
+    add_trial(rank, what, NULL, first, trials);
+    for (int i = 0; gyre_algorithms[i] != NULL; i++)
+        for (int proto = 0; proto < GYRE_N_PROTOS; proto++) {
+            const struct gyre_choice algorithm = {.algorithm = gyre_algorithms[i],
+                                                  .proto = (enum gyre_proto)proto};
+            if (gyre_algorithm_has(gyre_algorithms[i], what->coll) &&
+                gyre_tuner_proto_obstacle(&facts, (enum gyre_proto)proto) == NULL)
+                add_algorithm(rank, what, &algorithm, first, trials);
+        }
+    if (trials->n_trials == BENCH_MAX_TRIALS)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "there are more than %d choices to try: give fewer sizes",
+                         BENCH_MAX_TRIALS - 1);
+    return GYRE_SUCCESS;
+}
+
+/* Makes the ranks wait for each other on the stream by a small all-reduce, which is planned as
+ * usual. The ranks then differ by the skew of that call only. */
+static gyre_status wait_for_all_ranks(const struct bench_rank *rank,
+                                      const struct bench_trial *trial)
+{
+    gyre_plan_force(rank->comm, NULL);
+    const gyre_status status = gyre_all_reduce(rank->buffers.send, rank->buffers.send, 1,
+                                               GYRE_FLOAT32, GYRE_SUM, rank->comm, rank->stream);
+    gyre_plan_force(rank->comm, &trial->choice);
+    GYRE_TRY(status);
+    return bench_wait(rank);
+}
+
+/* Times n calls and waits for each. */
+static gyre_status time_calls(const struct bench_rank *rank, const struct bench_trial *trial,
+                              const struct bench_call *call, double *us, size_t n)
+{
+    const bool ranks_may_drift = gyre_collectives[trial->what.coll].has_root;
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t start_ns = gyre_now_ns();
+        GYRE_TRY(bench_enqueue(rank, call));
+        GYRE_TRY(bench_wait(rank));
+        us[i] = (double)(gyre_now_ns() - start_ns) / 1e3;
+        if (ranks_may_drift)
+            GYRE_TRY(wait_for_all_ranks(rank, trial));
+    }
+    return GYRE_SUCCESS;
+}
+
+/* -G: times n calls of a graph, which all get the mean time. */
+static gyre_status time_captured(const struct bench_rank *rank, const struct bench_call *call,
+                                 double *us, size_t n)
+{
+    GYRE_TRY(
+        bench_enqueue(rank, call)); /* loading, which the first call may do, cannot be captured */
+    GYRE_TRY(bench_wait(rank));
+    GYRE_TRY(bench_time_graph(rank, call, (int)n, &us[0]));
+    for (size_t i = 1; i < n; i++)
+        us[i] = us[0];
+    return GYRE_SUCCESS;
+}
+
+/* Times n calls of a trial; us[i] becomes the longest time over the ranks. */
+static gyre_status time_trial(struct bench_rank *rank, const struct bench_trial *trial, double *us,
+                              size_t n)
+{
+    const struct bench_call call = bench_call_of(rank, &rank->buffers, &trial->what, false);
+    gyre_plan_force(rank->comm, &trial->choice);
+    GYRE_TRY(bench_ranks_barrier(&rank->member));
+    const gyre_status status = rank->options->n_graph_launches > 0
+                                   ? time_captured(rank, &call, us, n)
+                                   : time_calls(rank, trial, &call, us, n);
+    gyre_plan_force(rank->comm, NULL);
+    GYRE_TRY(bench_rank_agree(rank, status));
+    return bench_max_over_ranks(rank, us, n);
+}
+
+/* The shortest time among the trials of this size that were timed. */
+static double fastest_us(const struct bench_trials *trials, size_t n_bytes)
+{
+    double fastest = INFINITY;
+    for (int i = 0; i < trials->n_trials; i++)
+        if (trials->trials[i].what.n_bytes == n_bytes && trials->trials[i].us > 0 &&
+            trials->trials[i].us < fastest)
+            fastest = trials->trials[i].us;
+    return fastest;
+}
+
+/* @doubt: factor by which the trial may be faster than its first calls were. */
+static bool is_too_slow(const struct bench_trials *trials, const struct bench_trial *trial,
+                        double doubt)
+{
+    return trials->most_slowness > 0 && !trial->is_tuned &&
+           trial->us > doubt * trials->most_slowness * fastest_us(trials, trial->what.n_bytes);
+}
+
+/* Warms a trial up with one call, then times it twice; the shorter time counts. A trial that is too
+ * slow to be explained by the warm-up is not timed again, because large calls in one channel take
+ * dozens of times as long as the fastest. All ranks decide alike. */
+static gyre_status probe(struct bench_rank *rank, const struct bench_trials *trials,
+                         struct bench_trial *trial)
+{
+    double us[PROBE_CALLS];
+    GYRE_TRY(time_trial(rank, trial, us, 1));
+    trial->us = us[0];
+    if (trial->us > MOST_WARMUP_US && is_too_slow(trials, trial, FIRST_CALL_DOUBT))
+        return GYRE_SUCCESS;
+    for (int pass = 0; pass < 2; pass++) {
+        GYRE_TRY(time_trial(rank, trial, us, PROBE_CALLS));
+        const double median_us = bench_median_of(us, PROBE_CALLS);
+        if (pass == 0 || median_us < trial->us)
+            trial->us = median_us;
+    }
+    return GYRE_SUCCESS;
+}
+
+/* The number of calls that fill the trial's part of a round. */
+static size_t choose_n_calls(const struct bench_trial *trial)
+{
+    const double n_calls = TRIAL_US / (trial->us > 0.1 ? trial->us : 0.1);
+    return n_calls > MAX_CALLS ? MAX_CALLS : n_calls < MIN_CALLS ? MIN_CALLS : (size_t)n_calls;
+}
+
+/* @n_calls: by trial. @medians: by trial and round. */
+static gyre_status run_rounds(struct bench_rank *rank, struct bench_trials *trials, size_t *n_calls,
+                              double *medians)
+{
+    const size_t n_rounds = (size_t)rank->options->n_rounds;
+    double us[MAX_CALLS];
+    for (int i = 0; i < trials->n_trials; i++)
+        GYRE_TRY(probe(rank, trials, &trials->trials[i]));
+    for (int i = 0; i < trials->n_trials; i++)
+        trials->trials[i].is_dropped = is_too_slow(trials, &trials->trials[i], 1);
+    for (int i = 0; i < trials->n_trials; i++)
+        n_calls[i] = choose_n_calls(&trials->trials[i]);
+    for (size_t round = 0; round < n_rounds; round++)
+        for (int i = 0; i < trials->n_trials; i++) {
+            if (trials->trials[i].is_dropped)
+                continue;
+            GYRE_TRY(time_trial(rank, &trials->trials[i], us, n_calls[i]));
+            medians[(size_t)i * n_rounds + round] = bench_median_of(us, n_calls[i]);
+        }
+    for (int i = 0; i < trials->n_trials; i++)
+        if (!trials->trials[i].is_dropped)
+            trials->trials[i].us = bench_median_of(&medians[(size_t)i * n_rounds], n_rounds);
+    return GYRE_SUCCESS;
+}
+
+gyre_status bench_time_trials(struct bench_rank *rank, struct bench_trials *trials)
+{
+    const size_t n_trials = (size_t)trials->n_trials;
+    size_t *n_calls = calloc(n_trials + 1, sizeof(*n_calls));
+    double *medians = calloc(n_trials * (size_t)rank->options->n_rounds + 1, sizeof(*medians));
+    gyre_status status =
+        rank->device->ops->zero(rank->device, rank->buffers.send, rank->buffers.n_bytes);
+    if (medians == NULL || n_calls == NULL)
+        status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %zu trials", n_trials);
+    status = bench_rank_agree(rank, status);
+    if (status == GYRE_SUCCESS)
+        status = run_rounds(rank, trials, n_calls, medians);
+    free(n_calls);
+    free(medians);
+    return status;
+}

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The table of fused kernels, and which of them runs a call (fused.h). A kernel of the table gives
+ * the same bits as the steps of the program, whichever of the two a peer runs.
+ */
+#include "kernels/cuda/host/fused.h"
+
+#include "core/base/util.h"
+
+#define BIT(value)       (1U << (value))
+#define STAGED           1U
+#define PLACED           2U
+#define ANY_NUMBER       UINT32_MAX
+#define REDUCES_IN_LINES (BIT(GYRE_FUSED_ONE_SHOT) | BIT(GYRE_FUSED_REDUCE_SCATTER))
+
+/* In the order of enum gyre_cuda_fused_id; the first row that fits is taken, so kernels that are
+ * faster stand before those that can do more. */
+const struct gyre_cuda_fused_kernel gyre_cuda_fused_kernels[GYRE_CUDA_N_FUSED] = {
+    [GYRE_CUDA_FUSED_LL_ONE_SHOT] = {.name = "ll one-shot",
+                                     .proto = GYRE_PROTO_LL,
+                                     .patterns = REDUCES_IN_LINES,
+                                     .placements = STAGED,
+                                     .arithmetic =
+                                         BIT(GYRE_FUSED_FLOAT_SUM) | BIT(GYRE_FUSED_OTHER),
+                                     .most_peers = GYRE_CUDA_MAX_PEERS,
+                                     .most_tiles = 1,
+                                     .most_unroll = GYRE_CUDA_UNROLL},
+    [GYRE_CUDA_FUSED_LL_SUM] = {.name = "ll sum",
+                                .proto = GYRE_PROTO_LL,
+                                .patterns = REDUCES_IN_LINES | BIT(GYRE_FUSED_TWO_SHOT),
+                                .placements = STAGED,
+                                .arithmetic = BIT(GYRE_FUSED_FLOAT_SUM),
+                                .most_peers = GYRE_CUDA_MAX_PEERS,
+                                .most_tiles = ANY_NUMBER,
+                                .most_unroll = GYRE_CUDA_UNROLL},
+    [GYRE_CUDA_FUSED_LL_COPY] = {.name = "ll copy",
+                                 .proto = GYRE_PROTO_LL,
+                                 .patterns = BIT(GYRE_FUSED_ALL_GATHER),
+                                 .placements = STAGED,
+                                 .arithmetic = BIT(GYRE_FUSED_COPY),
+                                 .most_peers = GYRE_CUDA_MAX_PEERS,
+                                 .most_tiles = ANY_NUMBER,
+                                 .most_unroll = GYRE_CUDA_UNROLL},
+    [GYRE_CUDA_FUSED_LL128_SUM] = {.name = "ll128 sum",
+                                   .proto = GYRE_PROTO_LL128,
+                                   .patterns = REDUCES_IN_LINES | BIT(GYRE_FUSED_TWO_SHOT),
+                                   .placements = STAGED,
+                                   .arithmetic = BIT(GYRE_FUSED_FLOAT_SUM),
+                                   .most_peers = GYRE_CUDA_MAX_PEERS,
+                                   .most_tiles = ANY_NUMBER,
+                                   .most_unroll = GYRE_CUDA_LONG_UNROLL},
+    [GYRE_CUDA_FUSED_LL128_COPY] = {.name = "ll128 copy",
+                                    .proto = GYRE_PROTO_LL128,
+                                    .patterns = BIT(GYRE_FUSED_ALL_GATHER),
+                                    .placements = STAGED,
+                                    .arithmetic = BIT(GYRE_FUSED_COPY),
+                                    .most_peers = GYRE_CUDA_MAX_PEERS,
+                                    .most_tiles = ANY_NUMBER,
+                                    .most_unroll = GYRE_CUDA_LONG_UNROLL},
+    [GYRE_CUDA_FUSED_LAMPORT_SUM] = {.name = "lamport sum",
+                                     .proto = GYRE_PROTO_LAMPORT,
+                                     .patterns = REDUCES_IN_LINES | BIT(GYRE_FUSED_TWO_SHOT),
+                                     .placements = STAGED,
+                                     .arithmetic = BIT(GYRE_FUSED_FLOAT_SUM),
+                                     .most_peers = GYRE_CUDA_MAX_PEERS,
+                                     .most_tiles = ANY_NUMBER},
+    [GYRE_CUDA_FUSED_SIMPLE_TWO_SHOT] = {.name = "simple two-shot",
+                                         .proto = GYRE_PROTO_SIMPLE,
+                                         .patterns = BIT(GYRE_FUSED_TWO_SHOT),
+                                         .placements = STAGED | PLACED,
+                                         .arithmetic = BIT(GYRE_FUSED_FLOAT_SUM),
+                                         .most_peers = GYRE_CUDA_MAX_PEERS,
+                                         .most_tiles = GYRE_TILES_ABREAST,
+                                         .needs_alignment = true,
+                                         .needs_unscaled = true,
+                                         .places_blocks = true,
+                                         .service_threads = GYRE_CUDA_SERVICE_THREADS},
+    [GYRE_CUDA_FUSED_SIMPLE_ALL_GATHER] = {.name = "simple all-gather",
+                                           .proto = GYRE_PROTO_SIMPLE,
+                                           .patterns = BIT(GYRE_FUSED_ALL_GATHER),
+                                           .placements = PLACED,
+                                           .arithmetic = BIT(GYRE_FUSED_COPY),
+                                           .most_peers = GYRE_CUDA_MAX_PEERS,
+                                           .most_tiles = ANY_NUMBER,
+                                           .needs_alignment = true,
+                                           .needs_unscaled = true},
+};
+
+uint32_t gyre_cuda_threads_per_peer(uint32_t n_peers, uint32_t n_threads)
+{
+    const uint32_t n_warps = n_peers > 0 ? n_threads / n_peers / 32 : 0;
+    return (n_warps > 0 ? n_warps : 1) * 32;
+}
+
+uint32_t gyre_cuda_fused_shared_bytes(uint32_t n_peers, uint32_t threads_per_peer, uint32_t unroll)
+{
+    return n_peers < 2 ? 0 : (n_peers + 1) * threads_per_peer * 16 * unroll * 2;
+}
+
+uint32_t gyre_cuda_peers_class(uint32_t n_peers)
+{
+    return n_peers <= 1 ? 0 : n_peers <= 3 ? 1 : 2;
+}
+
+bool gyre_cuda_fused_fits(const struct gyre_cuda_fused_kernel *kernel,
+                          const struct gyre_fused_call *call)
+{
+    return kernel->proto == call->proto && (kernel->patterns >> call->pattern & 1U) != 0 &&
+           (kernel->arithmetic >> call->arithmetic & 1U) != 0 &&
+           (kernel->placements & (call->is_placed ? PLACED : STAGED)) != 0 &&
+           call->n_peers <= kernel->most_peers && call->n_tiles <= kernel->most_tiles &&
+           /* Else it would need credit on the way. */
+           (uint64_t)call->n_tiles * gyre_fused_slots_per_tile(call->pattern) <= call->depth &&
+           (call->is_aligned || !kernel->needs_alignment) &&
+           (call->is_unscaled || !kernel->needs_unscaled) &&
+           (!call->places_blocks || kernel->places_blocks) &&
+           (kernel->most_unroll == 0 ||
+            gyre_cuda_fused_shared_bytes(call->n_peers,
+                                         gyre_cuda_threads_per_peer(call->n_peers, call->n_threads),
+                                         kernel->most_unroll) <= call->most_shared_bytes);
+}
+
+const struct gyre_cuda_fused_kernel *gyre_cuda_fused_find(const struct gyre_fused_call *call)
+{
+    for (unsigned i = 0; i < GYRE_CUDA_N_FUSED; i++)
+        if (gyre_cuda_fused_fits(&gyre_cuda_fused_kernels[i], call))
+            return &gyre_cuda_fused_kernels[i];
+    return NULL;
+}
+
+uint32_t gyre_cuda_fused_most_tiles(const struct gyre_fused_call *call)
+{
+    const uint32_t by_depth = call->pattern == GYRE_FUSED_NONE
+                                  ? 0
+                                  : call->depth / gyre_fused_slots_per_tile(call->pattern);
+    uint32_t most = 0;
+    for (unsigned i = 0; i < GYRE_CUDA_N_FUSED; i++) {
+        const struct gyre_cuda_fused_kernel *kernel = &gyre_cuda_fused_kernels[i];
+        if (gyre_cuda_fused_fits(kernel, call) && kernel->most_tiles > most)
+            most = kernel->most_tiles;
+    }
+    return gyre_min_u32(most, by_depth);
+}
+
+bool gyre_cuda_fused_loads(const struct gyre_fused_call *call)
+{
+    struct gyre_fused_call best = *call;
+    best.is_aligned = best.is_unscaled = true;
+    best.places_blocks = false;
+    best.n_tiles = 1;
+    for (int arithmetic = 0; arithmetic < GYRE_N_FUSED_ARITHMETIC; arithmetic++) {
+        best.arithmetic = (enum gyre_fused_arithmetic)arithmetic;
+        if (gyre_cuda_fused_find(&best) != NULL)
+            return true;
+    }
+    return false;
+}
+
+uint32_t gyre_cuda_block_threads(enum gyre_proto proto, uint64_t chunk_bytes, uint32_t most_threads)
+{
+    uint64_t n_useful = 0;
+    switch (proto) {
+    case GYRE_PROTO_LL:
+        n_useful = gyre_div_round_up(chunk_bytes, 8);
+        break;
+    case GYRE_PROTO_LAMPORT:
+        n_useful = gyre_div_round_up(chunk_bytes, 16);
+        break;
+    case GYRE_PROTO_LL128:
+        n_useful = gyre_div_round_up(chunk_bytes, 480) * 32;
+        break;
+    default:
+        return most_threads + GYRE_CUDA_SERVICE_THREADS;
+    }
+    return (uint32_t)gyre_min_u64(most_threads, gyre_max_u64(gyre_round_up(n_useful, 32), 64));
+}
+
+/* Rounds in flight of the kernel for chunks of so many bytes a tile. A two-shot of up to five
+ * rounds is 2 to 5 % faster with places that are kept, everything else above two rounds up to 12 %
+ * slower (2 H200, 1 to 12 MiB, 2026-11). */
+static uint32_t choose_unroll(const struct gyre_fused_call *call, uint64_t tile_bytes,
+                              uint32_t threads_per_peer)
+{
+    const uint64_t round_bytes = 15ULL * threads_per_peer;
+    if (call->proto != GYRE_PROTO_LL128 || tile_bytes <= GYRE_CUDA_UNROLL * round_bytes)
+        return GYRE_CUDA_UNROLL;
+    return call->pattern == GYRE_FUSED_TWO_SHOT && call->n_tiles == 1 &&
+                   tile_bytes <= GYRE_CUDA_DEEP_UNROLL * round_bytes
+               ? GYRE_CUDA_DEEP_UNROLL
+               : GYRE_CUDA_LONG_UNROLL;
+}
+
+/* LAMPORT: each thread moves 16 bytes of the chunk at a time. */
+static uint32_t lamport_threads(const struct gyre_fused_call *call, uint64_t tile_bytes)
+{
+    const uint64_t wanted = gyre_div_round_up(tile_bytes, 512) * 32;
+    const uint64_t room = GYRE_CUDA_LAMPORT_THREADS(call->n_peers);
+    return (uint32_t)gyre_max_u64(gyre_min_u64(wanted, gyre_min_u64(room, 2ULL * call->n_threads)),
+                                  64);
+}
+
+void gyre_cuda_fused_plan(const struct gyre_fused_call *call, uint64_t tile_bytes,
+                          struct gyre_cuda_fused_launch *launch_out)
+{
+    struct gyre_cuda_fused_launch launch = {.kernel = gyre_cuda_fused_find(call),
+                                            .places_blocks = call->places_blocks};
+    if (launch.kernel == NULL) {
+        launch_out->kernel = NULL;
+        return;
+    }
+    const uint32_t n_peers = call->n_peers;
+    launch.threads_per_peer =
+        gyre_min_u32(gyre_cuda_block_threads(call->proto, tile_bytes, call->n_threads),
+                     gyre_cuda_threads_per_peer(n_peers, call->n_threads));
+    switch (call->proto) {
+    case GYRE_PROTO_SIMPLE:
+        launch.n_threads = gyre_min_u32(call->n_threads, GYRE_CUDA_EXCHANGE_THREADS) +
+                           launch.kernel->service_threads;
+        break;
+    case GYRE_PROTO_LAMPORT:
+        launch.n_threads = lamport_threads(call, tile_bytes);
+        launch.is_exact = call->is_aligned && call->is_unscaled && call->n_tiles == 1 &&
+                          (n_peers == 1 || n_peers == 3 || n_peers == 7);
+        break;
+    default:
+        launch.n_threads = launch.threads_per_peer * n_peers;
+        launch.unroll = choose_unroll(call, tile_bytes, launch.threads_per_peer);
+        launch.shared_bytes =
+            gyre_cuda_fused_shared_bytes(n_peers, launch.threads_per_peer, launch.unroll);
+        break;
+    }
+    *launch_out = launch;
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Finds the FIFO ends of a fused program's peers, so that its kernel reads addresses from its
+ * arguments instead of looking connectors up. Pure: it only does arithmetic with addresses.
+ */
+#include "kernels/cuda/host/fused.h"
+
+#include <string.h>
+
+/* What one program is resolved with. */
+struct resolver {
+    const struct gyre_fifo_spec *spec;
+    const struct gyre_connector *connectors;
+    const struct gyre_load_config *config;
+    uint32_t channel_stride; /* connectors from a channel to the next */
+};
+
+/* The connector of one of the program's connections, in channel 0. */
+static uint32_t index_of(const struct resolver *resolver, uint16_t connection)
+{
+    const struct gyre_connection *own = &resolver->config->program->connections[connection];
+    const uint16_t *rank_of = resolver->config->rank_of;
+    const uint32_t peer = rank_of != NULL ? rank_of[own->peer] : own->peer;
+    return gyre_connector_index(resolver->spec, peer, own->lane, own->is_send != 0);
+}
+
+/* Line protocols address slots. SIMPLE addresses the words that say how far the slots are: its
+ * kernels look the slots up in the connector. */
+static uintptr_t place_of(const struct resolver *resolver, const struct gyre_connector *end)
+{
+    const enum gyre_proto proto = gyre_proto_slots(resolver->config->proto);
+    return proto == GYRE_PROTO_SIMPLE ? (uintptr_t)end->inbox : (uintptr_t)end->slots[proto];
+}
+
+/* Are both ends of a peer as far from channel 0's in channel `c` as the strides say? */
+static bool is_regular(const struct resolver *resolver, const struct gyre_cuda_exchange *exchange,
+                       const struct gyre_cuda_peer *peer, uint32_t c)
+{
+    const uint32_t indices[] = {peer->send_end, peer->recv_end};
+    for (unsigned i = 0; i < 2; i++) {
+        const struct gyre_connector *first = &resolver->connectors[indices[i]];
+        const struct gyre_connector *end = &first[c * resolver->channel_stride];
+        if (place_of(resolver, end) != place_of(resolver, first) + c * exchange->slots_stride ||
+            (uintptr_t)end->credit != (uintptr_t)first->credit + c * exchange->credit_stride)
+            return false;
+    }
+    return true;
+}
+
+static bool resolve_peer(const struct resolver *resolver, const struct gyre_fused_peer *from,
+                         struct gyre_cuda_exchange *exchange, struct gyre_cuda_peer *peer)
+{
+    const enum gyre_proto proto = gyre_proto_slots(resolver->config->proto);
+    peer->send_end = index_of(resolver, from->send);
+    peer->recv_end = index_of(resolver, from->recv);
+    peer->in_offset = from->in_block;
+    peer->out_offset = from->out_block;
+    peer->chunk = from->chunk;
+    const struct gyre_connector *send = &resolver->connectors[peer->send_end];
+    const struct gyre_connector *recv = &resolver->connectors[peer->recv_end];
+    if (send->is_proxied || recv->is_proxied)
+        return false;
+    peer->to = (unsigned char *)place_of(resolver, send);
+    peer->from = (const unsigned char *)place_of(resolver, recv);
+    peer->head = &send->credit->head[proto];
+    peer->posted = &recv->credit->head[proto];
+    if (peer == exchange->peers && resolver->config->n_channels > 1) {
+        const struct gyre_connector *next = &send[resolver->channel_stride];
+        exchange->slots_stride = place_of(resolver, next) - place_of(resolver, send);
+        exchange->credit_stride = (uint32_t)((uintptr_t)next->credit - (uintptr_t)send->credit);
+    }
+    for (uint32_t c = 1; c < resolver->config->n_channels; c++)
+        if (!is_regular(resolver, exchange, peer, c))
+            return false;
+    return true;
+}
+
+bool gyre_cuda_fused_resolve(const struct gyre_fifo_spec *spec,
+                             const struct gyre_connector *connectors,
+                             const struct gyre_load_config *config,
+                             const struct gyre_fused_program *found,
+                             struct gyre_cuda_exchange *exchange_out)
+{
+    const struct resolver resolver = {.spec = spec,
+                                      .connectors = connectors,
+                                      .config = config,
+                                      .channel_stride = config->program->n_lanes * 2U};
+    struct gyre_cuda_exchange exchange;
+    if ((spec->depth & (spec->depth - 1)) != 0 || found->n_peers > GYRE_CUDA_MAX_PEERS)
+        return false;
+    memset(&exchange, 0, sizeof(exchange));
+    exchange.depth = spec->depth;
+    exchange.n_peers = found->n_peers;
+    exchange.reduces = gyre_fused_patterns[found->pattern].reduces;
+    exchange.gathers = gyre_fused_patterns[found->pattern].gathers;
+    exchange.own_place = found->own_place;
+    exchange.own_chunk = found->own_chunk;
+    exchange.own_offset = found->own_in_block;
+    exchange.own_out_offset = found->own_out_block;
+    for (unsigned p = 0; p < found->n_peers; p++)
+        if (!resolve_peer(&resolver, &found->peers[p], &exchange, &exchange.peers[p]))
+            return false;
+    *exchange_out = exchange;
+    return true;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Lowering: from a program to the blob of fixed-width records that the interpreter kernel reads.
+ * Pure: built and tested without nvcc.
+ */
+#ifndef GYRE_KERNELS_CUDA_HOST_LOWER_H
+#define GYRE_KERNELS_CUDA_HOST_LOWER_H
+
+#include "kernels/cuda/host/program.h"
+#include "kernels/executor.h"
+
+/* How large a launch of a loaded program is. */
+struct gyre_cuda_shape {
+    uint32_t max_connections; /* of one worker */
+    uint32_t max_steps;       /* of one worker */
+    uint32_t max_uses;        /* of one connection in a tile */
+    uint32_t slot_bytes;      /* the smallest of its connections, this protocol's */
+};
+
+/** gyre_cuda_lower - one rank's program as a blob for the interpreter kernel.
+ * @connectors: checked for existence and protocol, for every channel.
+ * @blob_out: malloc'ed. Errors: INVALID_USAGE (no such connection), UNSUPPORTED (the connection
+ * does not have the protocol, too many chunks), OUT_OF_MEMORY. */
+gyre_status gyre_cuda_lower(const struct gyre_fifo_spec *spec,
+                            const struct gyre_connector *connectors, int n_ranks,
+                            const struct gyre_load_config *config,
+                            struct gyre_cuda_program **blob_out, struct gyre_cuda_shape *shape_out);
+
+#endif

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From what the host code chose to the function that the CUDA build supplies.
+ */
+#include "kernels/cuda/runtime/kernels.h"
+
+static const struct gyre_cuda_kernels *const by_dtype[GYRE_N_DTYPES] = {
+#define ROW(id, name, bytes, is_float) [GYRE_##id] = &gyre_cuda_kernels_##id,
+    GYRE_DTYPE_TABLE(ROW)
+#undef ROW
+};
+
+const void *gyre_cuda_interpreter_function(enum gyre_proto proto, bool copies, bool many,
+                                           unsigned dtype, unsigned op)
+{
+    if (many)
+        return copies ? gyre_cuda_kernels_copy.many[proto] : NULL;
+    if (copies)
+        return gyre_cuda_kernels_copy.one[proto];
+    return dtype < GYRE_N_DTYPES && op <= GYRE_MIN ? by_dtype[dtype]->by_op[proto][op] : NULL;
+}
+
+static enum gyre_cuda_lines lines_of(const struct gyre_cuda_fused_launch *launch)
+{
+    if (launch->kernel->proto == GYRE_PROTO_LL)
+        return GYRE_CUDA_LINES_LL;
+    return launch->unroll == GYRE_CUDA_LONG_UNROLL   ? GYRE_CUDA_LINES_LL128_LONG
+           : launch->unroll == GYRE_CUDA_DEEP_UNROLL ? GYRE_CUDA_LINES_LL128_DEEP
+                                                     : GYRE_CUDA_LINES_LL128;
+}
+
+static enum gyre_cuda_lamport lamport_kind(enum gyre_fused_pattern pattern)
+{
+    return pattern == GYRE_FUSED_TWO_SHOT   ? GYRE_CUDA_LAMPORT_GATHERS
+           : pattern == GYRE_FUSED_ONE_SHOT ? GYRE_CUDA_LAMPORT_SAME
+                                            : GYRE_CUDA_LAMPORT_APART;
+}
+
+const void *gyre_cuda_fused_function(const struct gyre_cuda_fused_launch *launch,
+                                     const struct gyre_cuda_fused_instance *instance)
+{
+    const struct gyre_cuda_kernels *kernels = by_dtype[instance->dtype];
+    const uint32_t peers = gyre_cuda_peers_class(instance->n_peers);
+    switch ((enum gyre_cuda_fused_id)(launch->kernel - gyre_cuda_fused_kernels)) {
+    case GYRE_CUDA_FUSED_LL_ONE_SHOT:
+        return kernels->one_shot[instance->op];
+    case GYRE_CUDA_FUSED_LL_SUM:
+    case GYRE_CUDA_FUSED_LL128_SUM:
+        return kernels->exchange[lines_of(launch)];
+    case GYRE_CUDA_FUSED_LL_COPY:
+    case GYRE_CUDA_FUSED_LL128_COPY:
+        return gyre_cuda_kernels_copy.exchange[lines_of(launch)];
+    case GYRE_CUDA_FUSED_LAMPORT_SUM:
+        return kernels->lamport[peers][lamport_kind(instance->pattern)][launch->is_exact];
+    case GYRE_CUDA_FUSED_SIMPLE_TWO_SHOT:
+        return kernels->twoshot[peers][instance->is_placed];
+    case GYRE_CUDA_FUSED_SIMPLE_ALL_GATHER:
+        return gyre_cuda_kernel_placed;
+    case GYRE_CUDA_N_FUSED:
+        break;
+    }
+    return NULL;
+}

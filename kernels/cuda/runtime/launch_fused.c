@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Launches of fused kernels: describes the call to the table of fused kernels (host/fused.h), and
+ * fills in the arguments of the kernel that the table answers with.
+ */
+#include "kernels/cuda/runtime/kernels.h"
+#include "kernels/cuda/runtime/state.h"
+
+static uint64_t block_bytes(const struct gyre_work *work)
+{
+    return work->split.count * gyre_dtype_bytes((gyre_dtype)work->reduction.dtype);
+}
+
+/* Are this rank's addresses, all lengths and the places where parts are cut multiples of 16? */
+static bool is_aligned(const struct gyre_work *work)
+{
+    const uint32_t unit_bytes =
+        work->split.unit_elems * gyre_dtype_bytes((gyre_dtype)work->reduction.dtype);
+    return (((uintptr_t)work->in | (uintptr_t)work->out | block_bytes(work)) & 15) == 0 &&
+           unit_bytes == 16;
+}
+
+/* Where results are placed, every rank's OUT counts: a window may begin anywhere. */
+static bool is_placed_aligned(const struct gyre_cuda_executor *executor,
+                              const struct gyre_work *work)
+{
+    uintptr_t address = 0;
+    for (int rank = 0; rank < executor->n_ranks; rank++)
+        address |= (uintptr_t)work->placement->bases[rank] + work->out_offset_bytes;
+    return (address & 15) == 0;
+}
+
+static enum gyre_fused_arithmetic arithmetic_of(const struct gyre_loaded *loaded,
+                                                const struct gyre_reduction *reduction)
+{
+    if (!gyre_fused_patterns[loaded->fused_call.pattern].reduces)
+        return gyre_cuda_only_copies(loaded, reduction) ? GYRE_FUSED_COPY : GYRE_FUSED_OTHER;
+    return gyre_lamport_adds((gyre_dtype)reduction->dtype, reduction->op) ? GYRE_FUSED_FLOAT_SUM
+                                                                          : GYRE_FUSED_OTHER;
+}
+
+void gyre_cuda_find_fused(const struct gyre_cuda_executor *executor, const struct gyre_work *work,
+                          struct gyre_cuda_fused_launch *launch_out)
+{
+    const struct gyre_loaded *loaded = work->loaded;
+    struct gyre_fused_call call = loaded->fused_call;
+    launch_out->kernel = NULL;
+    if (call.pattern == GYRE_FUSED_NONE)
+        return;
+    call.arithmetic = arithmetic_of(loaded, &work->reduction);
+    call.is_aligned = is_aligned(work) && (!call.is_placed || is_placed_aligned(executor, work));
+    call.is_unscaled = work->reduction.premultiply == 0 && work->reduction.divisor <= 1;
+    call.places_blocks = gyre_cuda_places_blocks(executor, work, loaded->n_channels);
+    call.n_tiles = (uint32_t)gyre_min_u64(gyre_tile_count(&work->split), UINT32_MAX);
+    gyre_cuda_fused_plan(&call, gyre_cuda_step_bytes(work), launch_out);
+}
+
+/* The kernel's view of the peers, with offsets in bytes. LAMPORT's kernels and SIMPLE's two-shot
+ * serve the peers in the given order, so their list is rotated to begin with the next rank: then
+ * not all ranks send to the same peer first. */
+static void fill_exchange(const struct gyre_work *work, const struct gyre_cuda_fused_launch *launch,
+                          struct gyre_cuda_exchange *exchange)
+{
+    const struct gyre_loaded *loaded = work->loaded;
+    const uint32_t n_peers = loaded->exchange.n_peers;
+    const bool is_rotated = loaded->proto == GYRE_PROTO_LAMPORT ||
+                            (loaded->proto == GYRE_PROTO_SIMPLE && loaded->exchange.reduces != 0);
+    const uint32_t first = is_rotated ? loaded->exchange.own_place : 0;
+    const uint64_t n_bytes = block_bytes(work);
+    *exchange = loaded->exchange;
+    exchange->n_lanes = launch->threads_per_peer;
+    exchange->own_offset *= n_bytes;
+    exchange->own_out_offset *= n_bytes;
+    for (uint32_t p = 0; p < n_peers; p++) {
+        exchange->peers[p] = loaded->exchange.peers[(first + p) % n_peers];
+        exchange->peers[p].in_offset *= n_bytes;
+        exchange->peers[p].out_offset *= n_bytes;
+    }
+}
+
+gyre_status gyre_cuda_launch_fused(struct gyre_cuda_executor *executor,
+                                   const struct gyre_cuda_fused_launch *fused,
+                                   const struct gyre_work *work, cudaStream_t stream)
+{
+    const struct gyre_loaded *loaded = work->loaded;
+    struct gyre_cuda_args_exchange *args = &executor->args.exchange;
+    const struct gyre_cuda_fused_instance instance = {.pattern = loaded->fused_call.pattern,
+                                                      .is_placed = loaded->fused_call.is_placed,
+                                                      .n_peers = loaded->fused_call.n_peers,
+                                                      .dtype = work->reduction.dtype,
+                                                      .op = work->reduction.op};
+    const struct gyre_cuda_start launch = {
+        .kernel = gyre_cuda_fused_function(fused, &instance),
+        .args = args,
+        .n_blocks = fused->places_blocks ? executor->n_sms : loaded->n_channels,
+        .n_threads = fused->n_threads,
+        .shared_bytes = fused->shared_bytes,
+        .n_works = 1,
+        .awaits_last = true,
+    };
+    gyre_cuda_fill_common(executor, loaded->proto, loaded->n_channels, &args->common);
+    args->common.n_blocks = launch.n_blocks;
+    args->common.n_works = args->common.ends_works = 1;
+    gyre_cuda_fill_work(executor, work, 0, &args->work);
+    fill_exchange(work, fused, &args->exchange);
+    return gyre_cuda_start(executor, &launch, stream);
+}

@@ -1,0 +1,136 @@
+"""How the ranks of a bench are started: by mpirun, as threads of one process, with torchrun's
+variables, and by launchers that a bench cannot join."""
+
+import socket
+import threading
+
+from running import (BENCHES, SMALL, bench, free_port, mpirun, needs_mpi_build, parse, run, start,
+                     start_ranks)
+
+
+def case_mpi(directory, _):
+    needs_mpi_build(directory)
+    for name in BENCHES:
+        for n in (2, 3, 4):
+            done = mpirun(n, [bench(directory, name), "--device", "host"] + SMALL)
+            rows = parse(done.stdout, n)
+            assert len(rows) == 4, rows
+            blocks = name in ("allgather", "alltoall", "reducescatter")
+            for size, row in zip((8, 128, 2048, 32768), rows):
+                expected = size // 4 // n // 4 * 4 * n * 4 if blocks else size
+                assert int(row[0]) == expected, row
+                assert row[2] == "float", row
+                assert row[3] == ("sum" if "reduce" in name else "none"), row
+                assert row[4] == ("0" if name in ("broadcast", "reduce") else "-1"), row
+                assert row[-1].endswith("N/A") == (name == "sendrecv"), row
+
+
+def case_threads(directory, _):
+    for name in BENCHES:
+        done = run([bench(directory, name), "-g", "4", "--device", "host"] + SMALL)
+        parse(done.stdout, 4)
+    rows = parse(run([bench(directory, "allreduce"), "-t", "2", "-g", "2", "--device", "host", "-d",
+                      "all", "-o", "all", "-u", "1", "-b", "96", "-e", "96", "-n", "1"]).stdout, 4)
+    assert len(rows) == 12 * 5, len(rows)
+    rows = parse(run([bench(directory, "broadcast"), "-g", "3", "--device", "host", "-r", "all",
+                      "-b", "1K", "-e", "2K", "-i", "512", "-m", "3", "-a", "3"]).stdout, 3)
+    assert [(r[0], r[4]) for r in rows] == [(str(s), str(root)) for root in range(3)
+                                            for s in (1024, 1536, 2048)], rows
+
+
+def case_torchrun(directory, _):
+    """Other programs connect to the port: silent ones, ones that send garbage, and one that sends
+    the hello of another run. The ranks find each other all the same."""
+    port = free_port()
+    stop = threading.Event()
+
+    def disturb():
+        held = []
+        words = [b"", b"GET / HTTP/1.1\r\n\r\n" * 4, b"gyre bench 0001\0" + b"\1\0\0\0\7\0\0\0"]
+        while not stop.is_set():
+            for word in words:
+                try:
+                    stranger = socket.create_connection(("127.0.0.1", port), timeout=1)
+                    stranger.sendall(word)
+                    held = held[-8:] + [stranger]
+                except OSError:
+                    stop.wait(0.01)
+
+    disturber = threading.Thread(target=disturb)
+    disturber.start()
+    try:
+        ranks = start_ranks(directory, 3, port)
+        outputs = [rank.communicate(timeout=100) for rank in ranks]
+    finally:
+        stop.set()
+        disturber.join()
+    for rank, output in zip(ranks, outputs):
+        assert rank.returncode == 0, output
+    parse(outputs[0][0], 3)
+    assert outputs[1][0] == "" and outputs[2][0] == "", outputs
+
+
+def case_refusal(directory, _):
+    """If one rank cannot start, all ranks learn the reason at once, before they wait for each
+    other."""
+    for odd, options, variables, words in [
+            (1, [], {"GYRE_FOO": "1"}, "unknown variable GYRE_FOO"),
+            (0, [], {"GYRE_FOO": "1"}, "unknown variable GYRE_FOO"),
+            (2, [], {"GYRE_DEBUG_FILE": "/nonexistent/log"}, "log file /nonexistent/log"),
+            (1, [], {"GYRE_TUNING_FILE": "/nonexistent/costs"}, "/nonexistent/costs"),
+            (1, [], {"GYRE_TRANSPORT": "carrier_pigeon"}, "carrier_pigeon"),
+            (1, ["--device", "cuda"], {"CUDA_VISIBLE_DEVICES": ""}, "CUDA")]:
+        ranks = start_ranks(directory, 3, free_port(), odd, options, variables)
+        try:
+            for rank in ranks:  # GYRE_BOOTSTRAP_TIMEOUT is 120 s
+                errors = rank.communicate(timeout=30)[1]
+                assert rank.returncode == 1 and f"rank {odd}: " in errors and words in errors, \
+                    (odd, variables, errors)
+        finally:
+            for rank in ranks:
+                rank.kill()
+
+
+def case_agreement(directory, _):
+    """If an option differs between processes, all of them end with the option and its values."""
+    for odd, options, words in [
+            (1, ["-e", "1M"], "-e: process 0 has 262144, 1 has 1048576: all"),
+            (0, ["-g", "2"], "-g: process 0 has 2, 1 has 1, 2 has 1: all"),
+            (2, ["-c", "0"], "-c: process 0 has 1, 2 has 0: all"),
+            (1, ["--compare", "mpi"], "--compare: process 0 has (not given), 1 has mpi: all"),
+            (1, ["--csv", "/nonexistent/x"], "--csv: process 0 has (not given), 1 has given: all")]:
+        ranks = start_ranks(directory, 3, free_port(), odd, options)
+        try:
+            for rank in ranks:
+                output, errors = rank.communicate(timeout=30)
+                assert rank.returncode == 1 and words in errors, (odd, options, errors)
+                said = [line for line in errors.splitlines() if " waits for " not in line]
+                assert output == "" and len(said) == 1, (output, errors)
+        finally:
+            for rank in ranks:
+                rank.kill()
+    ranks = start_ranks(directory, 2, free_port(), 0, ["-S", "1"])  # only rank 0 reads it
+    for rank in ranks:
+        errors = rank.communicate(timeout=100)[1]
+        assert rank.returncode == 0, errors
+    needs_mpi_build(directory)
+    one = [bench(directory, "allreduce"), "--device", "host", "-b", "1K", "-e"]
+    for odd in (["1M"], ["1K", "-n", "3"], ["1K", "-g", "2"]):
+        done = mpirun(1, one + ["1K", ":", "-np", "1"] + one + odd, status=1, timeout=30)
+        assert ", 1 has " in done.stderr and "all need the same" in done.stderr, done.stderr
+
+
+def case_launchers(directory, _):
+    """A process that was started as one of many and cannot join the others refuses to run, with a
+    remedy."""
+    for variables, words in [
+            ({"PMI_SIZE": "4"}, "lonely copies"),
+            ({"SLURM_STEP_NUM_TASKS": "2"}, "srun --mpi=pmix"),
+            ({"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost"}, "MASTER_PORT"),
+            ({"RANK": "2", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"},
+             "RANK=2"),
+            ({"GYRE_NO_SUCH_THING": "1"}, "GYRE_NO_SUCH_THING")]:
+        done = run([bench(directory, "allreduce"), "-b", "8", "-e", "8", "--device", "host"],
+                   status=1, environment=variables)
+        assert words in done.stderr, (variables, done.stderr)
+        assert done.stdout == "", done.stdout

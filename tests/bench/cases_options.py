@@ -1,0 +1,104 @@
+"""Options and files that a bench refuses, and the words in which it does."""
+
+import os
+import tempfile
+
+from report_schema import has_json
+from running import bench, run
+
+
+def case_options(directory, _):
+    refused = [
+        (["-b", "12X"], "is not a size"),
+        (["-b", "2M", "-e", "1M"], "larger than"),
+        (["-i", "0"], "never reaches"),
+        (["--no-such-option"], "no such option"),
+        (["-n"], "needs a value"),
+        (["-n", "0"], "is not a number from 1"),
+        (["-d", "float3"], "is none of"),
+        (["-o", "xor"], "is none of"),
+        (["stray"], "take options only"),
+        (["-g", "2", "-r", "2", "--device", "host"], "the ranks are 0 to 1"),
+        (["--algo", "nonsense", "--device", "host"], "nonsense"),
+        (["--compare", "gloo"], "is none of"),
+        (["-G", "1", "--device", "host"], "no graphs"),
+        (["-f", "1.5"], "is not a number from 0"),
+        (["-f", "2K"], "is not a number from 0"),
+        (["-f", "1", "-i", "0"], "never reaches"),
+        (["--from", "."], "--from and --output do not go with allreduce"),
+        (["--output", "x"], "--from and --output do not go with allreduce"),
+        (["--nccl-lib", "x"], "--nccl-lib needs --compare nccl"),
+        (["--nccl-algo", "Ring", "--compare", "mpi"], "--nccl-algo needs --compare nccl"),
+        (["--nccl-proto", "LL"], "--nccl-proto needs --compare nccl"),
+        (["--sweep", "1", "--channels", "0"], "\"0\" is not a number from 1 to 64"),
+        (["--sweep", "1", "--channels", "1,65"], "\"65\" is not a number from 1 to 64"),
+        (["--sweep", "1", "--channels", "1x"], "\"1x\" is not a number from 1 to 64"),
+        (["--sweep", "1", "--channels", "1,,2"], "a word of the list is empty"),
+        (["--sweep", "1", "--algo", "ring,"], "a word of the list is empty"),
+        (["--predict", "1", "-J", "x"], "--predict 1 does not go with"),
+        (["-J", "x", "--csv", "x"], "are the same file"),
+        (["-J", "-"], "--json -: give the path"),
+        (["--csv", "-"], "--csv -: give the path"),
+        (["--nccl-mode", "symmetric"], "is none of"),
+        (["--nccl-mode", "window"], "needs --compare nccl"),
+        (["-J", "/nonexistent/x.json", "-b", "8", "-e", "8", "--device", "host"], "-"),
+        (["--csv", "/nonexistent/x.csv", "-b", "8", "-e", "8", "--device", "host"], "/nonexistent"),
+    ]
+    for options, words in refused:
+        done = run([bench(directory, "allreduce")] + options, status=1)
+        assert words in done.stderr, (options, done.stderr)
+    for options in (["-J", "x"], ["--csv", "x"], ["--predict", "1"], ["--compare", "mpi"]):
+        done = run([bench(directory, "tune")] + options, status=1)
+        assert "tune does not go with" in done.stderr, (options, done.stderr)
+    variables = run([bench(directory, "allreduce"), "--help-vars"]).stdout
+    for name in ("SOCKET_IFNAME", "IB_HCA", "ALGO", "BOOTSTRAP_TIMEOUT"):
+        assert name in variables, variables
+    help_text = run([bench(directory, "allreduce"), "--help"]).stdout
+    for option in "begtnwmcodrzifGuJ":
+        assert f"-{option}," in help_text, option
+
+
+def case_causes(directory, _):
+    """A failure is one line that names what the user wrote, and nothing after it says OK."""
+    one = ["-g", "2", "--device", "host", "-b", "8", "-e", "8"]
+    for options, words in [(["--algo", "rign"], "--algo: \"rign\" is none of"),
+                           (["--proto", "ll"], "no protocol that --proto allows"),
+                           (["--path", "placed"], "--path wants the results")]:
+        done = run([bench(directory, "allreduce")] + one + options, status=1)
+        assert words in done.stderr and "GYRE_" not in done.stderr, done.stderr
+        assert " OK" not in done.stdout, done.stdout
+        assert "Out of bounds" not in done.stdout or "# Ended by an error" in done.stdout, done
+    done = run([bench(directory, "allreduce")] + one, status=1, environment={"GYRE_PROTO": "ll"})
+    assert "no protocol that GYRE_PROTO allows" in done.stderr, done.stderr
+    topo = bench(directory, "topo")
+    for command, variables in [([topo, "--xml", "/etc/passwd"], {}),
+                               ([bench(directory, "allreduce"), "-J", "/nonexistent/x"] + one, {}),
+                               ([bench(directory, "allreduce")] + one,
+                                {"GYRE_TOPO_FILE": "/etc/passwd"})]:
+        done = run(command, status=1, environment=variables)
+        assert done.stderr and "\n\n" not in done.stderr, done.stderr
+
+
+def case_files(directory, _):
+    """Every program refuses a file that never ends, at once."""
+    two = ["-g", "2", "--device", "host", "-b", "8", "-e", "8"]
+    with tempfile.TemporaryDirectory() as work:
+        pipe = os.path.join(work, "pipe.json")
+        os.mkfifo(pipe)
+        for path in (pipe, "/dev/zero"):
+            commands = [(["schedule", "--file", path], {}), (["topo", "--xml", path], {}),
+                        (["allreduce"] + two, {"GYRE_TOPO_FILE": path}),
+                        (["allreduce"] + two, {"GYRE_TUNING_FILE": path}),
+                        (["schedule", "--predict", "--coll", "all_reduce", "--ranks", "2",
+                          "--cost", path], {})]
+            if has_json(directory):
+                commands.append((["tune", "--from", work], {}))
+            for command, variables in commands:
+                done = run([bench(directory, command[0])] + command[1:], status=1, timeout=20,
+                           environment=variables)
+                assert "not a regular file" in done.stderr or "libxml2" in done.stderr, \
+                    (command, done.stderr)
+        program = run([bench(directory, "schedule"), "--algo", "ring", "--coll", "all_reduce",
+                       "--ranks", "2"]).stdout
+        done = run([bench(directory, "schedule"), "--file", "-"], input=program)
+        assert done.stdout == program, done.stdout

@@ -1,0 +1,93 @@
+"""Reports of a bench: JSON and CSV, of one run and of the combinations of --sweep."""
+
+import csv
+import json
+import os
+import stat
+import sys
+import tempfile
+
+from report_schema import check_schema, has_json, schema_of_reports
+from running import SKIPPED, SMALL, bench, run
+
+
+def case_reports(directory, source):
+    schema = schema_of_reports(source)
+    if not has_json(directory):
+        print("the benches were built without json-c")
+        sys.exit(SKIPPED)
+    with tempfile.TemporaryDirectory() as work:
+        report, table = os.path.join(work, "r.json"), os.path.join(work, "t.csv")
+        command = [bench(directory, "reduce"), "-g", "3", "--device", "host", "-J", report, "--csv",
+                   table] + SMALL
+        run(command, environment={"NCCL_IB_HCA": "mlx5_0", "NCCL_MY_TOKEN": "hush", "PASSWORD": "x",
+                                  "HOME_TOKEN": "hush"})
+        with open(report, encoding="utf-8") as file:
+            text = file.read()
+        parsed = json.loads(text)
+        check_schema(parsed, schema)
+        assert "hush" not in text, "a secret is in the report"
+        assert parsed["environment"]["NCCL_MY_TOKEN"] == "(hidden)", parsed["environment"]
+        assert parsed["environment"]["NCCL_IB_HCA"] == "mlx5_0", parsed["environment"]
+        assert "PASSWORD" not in parsed["environment"] and "PATH" not in parsed["environment"]
+        assert [r["bytes"] for r in parsed["results"]] == [8, 128, 2048, 32768]
+        for row in parsed["results"]:
+            times = row["out_of_place"]["single_calls_us"]
+            assert 0 < times["min"] <= times["median"] <= times["p99"] <= times["max"], row
+            assert row["algorithm"] and row["channels"] >= 1, row
+            assert row["path"] == "staged" and row["transports"], row
+            assert row["versions"]["gyre"] == parsed["gyre_version"], row
+            # the ranks are on host memory and no engine is compared
+            assert row["versions"]["reference"] is row["versions"]["cuda_driver"] is None, row
+            assert row["sms"] == {"gyre": None, "reference": None}, row
+            assert row["clocks"] == {"sm_mhz": None, "memory_mhz": None}, row
+        placed = command[:command.index("-J")] + ["-R", "2", "--algo", "all_reduce:ring", "-J",
+                                                  report, "-b", "64K", "-e", "64K"]
+        run([bench(directory, "allreduce")] + placed[1:])
+        with open(report, encoding="utf-8") as file:
+            assert [r["path"] for r in json.load(file)["results"]] == ["placed"]
+        # A path that is not a regular file must not be replaced by one, least of all a device node.
+        pipe = os.path.join(work, "pipe")
+        os.mkfifo(pipe)
+        done = run(command + ["-J", pipe], status=1)
+        assert "not a regular file" in done.stderr, done.stderr
+        assert stat.S_ISFIFO(os.stat(pipe).st_mode), "the pipe is gone"
+        # Another user may have planted a link in a folder that both users can write to.
+        victim = os.path.join(work, "victim")
+        with open(victim, "w", encoding="utf-8") as file:
+            file.write("mine")
+        os.symlink(victim, report + ".part")
+        run(command)
+        with open(victim, encoding="utf-8") as file:
+            assert file.read() == "mine", "the report was written through a planted link"
+        with open(table, newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        assert len(rows) == 8 and all(None not in row.values() for row in rows), rows
+        assert [int(row["bytes"]) for row in rows[::2]] == [8, 128, 2048, 32768]
+
+
+def case_sweep(directory, _):
+    """Every combination writes its own reports, and tune can read them."""
+    command = [bench(directory, "allreduce"), "-g", "2", "--device", "host", "--sweep", "1",
+               "--algo", "ring,tree", "--channels", "1,2"] + SMALL
+    combinations = [("ring", "1"), ("ring", "2"), ("tree", "1"), ("tree", "2")]
+    with tempfile.TemporaryDirectory() as work:
+        run(command + ["--csv", os.path.join(work, "z.csv")])
+        for algo, channels in combinations:
+            with open(os.path.join(work, f"z.{algo}-{channels}.csv"), newline="",
+                      encoding="utf-8") as file:
+                rows = list(csv.DictReader(file))
+            assert len(rows) == 8, rows
+            assert {(row["algorithm"], row["channels"]) for row in rows} == {(algo, channels)}, rows
+        if has_json(directory):
+            run(command + ["-J", os.path.join(work, "s.json")])
+            for algo, channels in combinations:
+                with open(os.path.join(work, f"s.{algo}-{channels}.json"), encoding="utf-8") as file:
+                    rows = json.load(file)["results"]
+                assert [(row["algorithm"], row["channels"]) for row in rows] == \
+                    [(algo, int(channels))] * 4, rows
+            constants = os.path.join(work, "constants")
+            run([bench(directory, "tune"), "--from", work, "--output", constants])
+            with open(constants, encoding="utf-8") as file:
+                assert "constants from 16 calls" in file.read()
+        assert len(os.listdir(work)) == (9 if has_json(directory) else 4), os.listdir(work)

@@ -1,0 +1,135 @@
+"""The programs and options around the simulator: tune, --predict, schedule."""
+
+import os
+import re
+import tempfile
+
+from report_schema import has_json
+from running import bench, mpirun, needs_mpi_build, run
+
+
+PREDICTION = re.compile(r" *(\d+)  (\w+) +(\w+) +(\d+) +(\d+) +([\d.]+) +([\d.]+) +([\d.]+)"
+                        r"  (\w+) +(\w+) +(\d+) +(\d+) +([\d.]+) +([\d.]+)%$")
+
+
+def check_restrictions(directory, sizes):
+    """Neither tune nor --predict tries an algorithm that --algo or GYRE_ALGO forbids."""
+    done = run([bench(directory, "tune"), "--algo", "ring"] + sizes)
+    tried = re.findall(r"^(?:all|reduce)_\w+ +\d+  (\w+) ", done.stdout, re.M)
+    assert len(tried) > 6 and set(tried) == {"ring"}, done.stdout
+    for options, variables in [(["--algo", "^direct,ring"], {}),
+                               ([], {"GYRE_ALGO": "broadcast:tree,twoshot"})]:
+        done = run([bench(directory, "broadcast"), "--predict", "1"] + sizes + options,
+                   environment=variables)
+        lines = [PREDICTION.match(line) for line in done.stdout.split("\n")]
+        used = [line[i] for line in lines if line for i in (2, 9)]
+        assert len(used) == 6 and set(used) <= {"tree", "twoshot"}, done.stdout
+    done = run([bench(directory, "allreduce"), "--predict", "1", "--path", "placed", "-R", "2"] +
+               sizes, status=1)
+    assert "planned as if in no window: --path wants" in done.stderr, done.stderr
+
+
+def case_tune(directory, source):
+    """tune writes constants, GYRE_TUNING_FILE reads them, and --predict compares predicted and
+    measured times."""
+    sizes = ["-b", "64", "-e", "64K", "-f", "32", "--rounds", "2", "--device", "host", "-g", "2"]
+    with tempfile.TemporaryDirectory() as place:
+        path = os.path.join(place, "tuning.txt")
+        done = run([bench(directory, "tune"), "--output", path] + sizes)
+        assert "constants fitted" in done.stdout, done.stdout
+        run([bench(directory, "tune"), "--output", path, "-b", "0"] + sizes[2:])  # sizes from 0 on
+        with open(path) as file:
+            text = file.read()
+        assert re.search(r"^simple_host_hop_ns = [\d.e+-]+$", text, re.M), text
+        for name in ["allreduce", "allgather", "broadcast", "reduce", "reducescatter", "alltoall"]:
+            for environment in [{}, {"GYRE_TUNING_FILE": path}]:
+                done = run([bench(directory, name), "--predict", "1"] + sizes,
+                           environment=environment)
+                lines = [line for line in done.stdout.split("\n") if line and line[0] != "#"]
+                assert len(lines) == 3, done.stdout
+                for line in lines:
+                    match = PREDICTION.match(line)
+                    assert match, line
+                    assert all(float(match[i]) > 0 for i in (6, 7, 13)), line
+                assert "the tuner loses over 5%" in done.stdout, done.stdout
+        done = run([bench(directory, "allreduce"), "-b", "4K", "-e", "4K", "--device", "host", "-g",
+                    "2"], environment={"GYRE_TUNING_FILE": path, "GYRE_DEBUG": "INFO",
+                                       "GYRE_DEBUG_SUBSYS": "TUNING"})
+        log = done.stdout + done.stderr
+        assert re.search(r"all_reduce 4096 B: \w+ simple, \d channels, tiles of \d+ B, predicted "
+                         r"[\d.]+ us \(measured constants\)", log), log
+        with open(path, "a") as file:
+            file.write("nonsense = 1\n")
+        done = run([bench(directory, "allreduce"), "-g", "2", "--device", "host"], status=1,
+                   environment={"GYRE_TUNING_FILE": path})
+        assert "GYRE_TUNING_FILE" in done.stderr and "nonsense" in done.stderr, done.stderr
+        if has_json(directory):
+            done = run([bench(directory, "tune"), "--from",
+                        os.path.join(source, "docs", "performance"), "--output", path])
+            with open(path, encoding="utf-8") as file:  # the shipped constants are these, rounded
+                error = re.search(r"constants from \d+ calls; typical error (\d+)%", file.read())
+            assert error and int(error.group(1)) <= 15, done.stdout
+            done = run([bench(directory, "tune"), "--from", place], status=1)
+            assert "no *.json there" in done.stderr, done.stderr
+        for options, words in [  # before anything is measured
+                (["--output", "/nonexistent/x"], "--output /nonexistent/x: No such file"),
+                (["-g", "1"], "one rank sends nothing"),
+                (["--algo", "tree"], "no algorithm that --algo allows can do all_gather"),
+                (["--path", "placed"], "--path wants the results of all_reduce placed"),
+                (["--from", place, "--algo", "ring"], "--from does not go with --algo")]:
+            done = run([bench(directory, "tune"), "--rounds", "1000", "--output", path] + sizes[:6] +
+                       sizes[8:] + options, status=1)
+            assert words in done.stderr, (options, done.stderr)
+        assert os.path.getsize(path) > 0, "a refusal has emptied the file"
+        new = os.path.join(place, "new.txt")
+        run([bench(directory, "tune"), "-g", "1", "--output", new], status=1)
+        assert not os.path.exists(new), "a refusal has left a file"
+    check_restrictions(directory, sizes)
+    done = run([bench(directory, "sendrecv"), "--predict", "1"] + sizes, status=1)
+    assert "point to point" in done.stderr, done.stderr
+    needs_mpi_build(directory)
+    done = mpirun(2, [bench(directory, "allreduce"), "--predict", "1", "-b", "64", "-e", "64",
+                      "--device", "host", "--rounds", "2"])
+    assert len([line for line in done.stdout.split("\n") if PREDICTION.match(line)]) == 1, done
+
+
+def case_schedule(directory, _):
+    """schedule --predict predicts times for machines of any size, and schedule reads what it
+    printed."""
+    schedule = [bench(directory, "schedule"), "--predict", "--coll", "all_reduce"]
+    done = run(schedule + ["--ranks", "4096", "--hosts", "512x8", "--bytes", "1K:1M"])
+    assert re.search(r"^ +1048576( +[\d.]+)+  tree$", done.stdout, re.M), done.stdout
+    done = run(schedule + ["--ranks", "8", "--algo", "ring", "--cost", "host", "--bytes", "1M"])
+    assert re.search(r"^ +1048576 +simple +\d+ +\d+ ", done.stdout, re.M), done.stdout
+    done = run(schedule + ["--ranks", "4", "--algo", "twoshot", "--cost", "h200", "--proto", "lamport",
+                           "--bytes", "1M"])
+    assert re.search(r"^ +1048576 +lamport +\d+ +\d+ ", done.stdout, re.M), done.stdout
+    for options, words in [
+            (["--ranks", "8", "--cost", "/nonexistent"], "/nonexistent"),
+            (["--ranks", "8", "--bytes", "2M:1M"], "FIRST:LAST"),
+            (["--ranks", "8", "--proto", "ll", "--cost", "host"], "simple only"),
+            (["--ranks", "8", "--hosts", "3x3"], "HOSTSxRANKS"),
+            (["--ranks", "8", "--algo", "sendrecv"], "has no all_reduce"),
+            (["--ranks", "8", "--algo", "ring", "--depth", "1", "--channels", "1"], "deadlock"),
+            (["--ranks", "4097"], "4096"),
+            (["--ranks", "4", "--hosts", "0,0,1,-1"], "expected 4 numbers"),
+            (["--ranks", "4", "--rounds"], "--predict does not go with"),
+            ([], "--ranks is missing")]:
+        done = run(schedule + options, status=1)
+        assert words in done.stderr and "GYRE_" not in done.stderr, (options, done.stderr)
+    for options, words in [(["--channels", "2"], "need --predict"), (["--cost", "x"], "need --pre"),
+                           (["--rank", "1", "--rounds"], "--rank does not go with --rounds"),
+                           (["--file", "x"], "do not go with --file")]:
+        done = run([bench(directory, "schedule"), "--algo", "ring", "--coll", "all_reduce",
+                    "--ranks", "4"] + options, status=1)
+        assert words in done.stderr, (options, done.stderr)
+    placed = [bench(directory, "schedule"), "--algo", "spread", "--coll", "all_reduce", "--ranks",
+              "4", "--placed", "--verify"]
+    done = run(placed)
+    assert done.stdout.count("# the tail: only copies") == 4, done.stdout
+    assert "proved in place" in done.stdout and "out 0 -> into 1, into 2, into 3" in done.stdout
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:  # the text reads back
+        file.write(done.stdout[:done.stdout.index("# proved")])
+        file.flush()
+        again = run([bench(directory, "schedule"), "--file", file.name, "--verify"])
+    assert again.stdout == done.stdout, again.stdout

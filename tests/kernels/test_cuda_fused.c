@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The table of fused kernels: which calls they run, how large their launches are, which FIFO ends
+ * they are told of. Neither nvcc nor a GPU is needed.
+ */
+#include "algorithms/algorithm.h"
+#include "core/base/util.h"
+#include "core/plan/plan.h"
+#include "kernels/cuda/host/fused.h"
+#include "kernels/numeric.h"
+#include "tests/support/check.h"
+
+#include <math.h>
+
+#define MAX_RANKS  9
+#define N_CHANNELS 3
+
+/* ---- FIFO ends ---------------------------------------------------------------------------- */
+
+/* The ends of one rank. They lie nowhere in memory: only their addresses are compared. */
+struct place {
+    struct gyre_fifo_spec spec;
+    struct gyre_connector *connectors;
+};
+
+static void open_place(struct place *place, int n_ranks)
+{
+    const struct gyre_fifo_spec spec = {.n_fifos = 8, .depth = 4, .slot_bytes = {4096, 4096, 4096}};
+    const uint32_t n_ends = (uint32_t)n_ranks * spec.n_fifos * 2;
+    place->spec = spec;
+    place->connectors = calloc(n_ends, sizeof(*place->connectors));
+    for (uint32_t i = 0; i < n_ends; i++) {
+        struct gyre_connector *end = &place->connectors[i];
+        for (uint32_t proto = 0; proto < GYRE_N_SLOT_PROTOS; proto++)
+            end->slots[proto] =
+                (unsigned char *)(uintptr_t)(0x10000000 * (proto + 1) + i * 0x10000);
+        end->inbox = (struct gyre_inbox *)(uintptr_t)(0x1000 + i * sizeof(struct gyre_inbox));
+        end->credit = (struct gyre_credit *)(uintptr_t)(0x100000 + i * sizeof(struct gyre_credit));
+        end->slot_bytes = spec.slot_bytes[GYRE_PROTO_SIMPLE];
+        end->depth = (uint16_t)spec.depth;
+    }
+}
+
+/* Returns whether the program of rank 0's two-shot could be resolved. */
+static bool resolve(const struct place *place, enum gyre_proto proto, int n_ranks,
+                    struct gyre_cuda_exchange *exchange_out)
+{
+    const struct gyre_shape shape = {.coll = GYRE_COLL_ALL_REDUCE, .n_ranks = (uint16_t)n_ranks};
+    struct gyre_fused_program fused;
+    struct gyre_program *program = NULL;
+    CHECK_OK(gyre_algorithm_emit(&gyre_algorithm_twoshot, &shape, 0, &program));
+    const struct gyre_load_config config = {
+        .program = program, .n_channels = N_CHANNELS, .proto = proto};
+    gyre_fused_find(program, &fused);
+    CHECK(fused.pattern == GYRE_FUSED_TWO_SHOT);
+    const bool is_resolved =
+        gyre_cuda_fused_resolve(&place->spec, place->connectors, &config, &fused, exchange_out);
+    gyre_program_free(program);
+    return is_resolved;
+}
+
+static void check_ends(const struct place *place, enum gyre_proto proto, int n_ranks,
+                       const struct gyre_cuda_exchange *exchange)
+{
+    const enum gyre_proto slots = gyre_proto_slots(proto);
+    CHECK(exchange->n_peers == n_ranks - 1 && exchange->reduces == 1 && exchange->gathers == 1);
+    CHECK(exchange->own_chunk == 0 && exchange->own_place == 0 && exchange->depth == 4);
+    for (uint32_t p = 0; p < exchange->n_peers; p++) {
+        const struct gyre_cuda_peer *peer = &exchange->peers[p];
+        CHECK(peer->chunk == p + 1); /* rank 0's peers are 1, 2, ... */
+        CHECK(peer->send_end == gyre_connector_index(&place->spec, p + 1, 0, true));
+        CHECK(peer->recv_end == gyre_connector_index(&place->spec, p + 1, 0, false));
+        for (uint32_t c = 0; c < N_CHANNELS; c++) {
+            const struct gyre_connector *send = &place->connectors[peer->send_end + c * 2];
+            const struct gyre_connector *recv = &place->connectors[peer->recv_end + c * 2];
+            const bool is_simple = proto == GYRE_PROTO_SIMPLE;
+            CHECK(peer->to + c * exchange->slots_stride ==
+                  (is_simple ? (unsigned char *)send->inbox : send->slots[slots]));
+            CHECK(peer->from + c * exchange->slots_stride ==
+                  (is_simple ? (unsigned char *)recv->inbox : recv->slots[slots]));
+            CHECK((uintptr_t)peer->head + c * exchange->credit_stride ==
+                  (uintptr_t)&send->credit->head[slots]);
+            CHECK((uintptr_t)peer->posted + c * exchange->credit_stride ==
+                  (uintptr_t)&recv->credit->head[slots]);
+        }
+    }
+}
+
+static void the_kernel_is_told_the_ends_of_all_peers(void)
+{
+    for (int n_ranks = 2; n_ranks <= GYRE_CUDA_MAX_PEERS + 1; n_ranks++)
+        for (int proto = 0; proto < GYRE_N_PROTOS; proto++) {
+            struct gyre_cuda_exchange exchange;
+            struct place place;
+            open_place(&place, n_ranks);
+            CHECK(resolve(&place, (enum gyre_proto)proto, n_ranks, &exchange));
+            check_ends(&place, (enum gyre_proto)proto, n_ranks, &exchange);
+            free(place.connectors);
+        }
+}
+
+static void ends_that_cannot_be_addressed_are_refused(void)
+{
+    struct gyre_cuda_exchange exchange;
+    struct place place;
+    open_place(&place, 4);
+    struct gyre_connector *end =
+        &place.connectors[gyre_connector_index(&place.spec, 2, N_CHANNELS - 1, true)];
+    const struct gyre_connector whole = *end;
+    CHECK(resolve(&place, GYRE_PROTO_LL, 4, &exchange));
+    end->slots[GYRE_PROTO_LL] += 16;
+    CHECK(!resolve(&place, GYRE_PROTO_LL, 4, &exchange));
+    CHECK(resolve(&place, GYRE_PROTO_SIMPLE, 4, &exchange));
+    *end = whole;
+    end->credit += 1;
+    CHECK(!resolve(&place, GYRE_PROTO_SIMPLE, 4, &exchange));
+    *end = whole;
+    place.connectors[gyre_connector_index(&place.spec, 3, 0, false)].is_proxied = 1;
+    CHECK(!resolve(&place, GYRE_PROTO_SIMPLE, 4, &exchange));
+    place.connectors[gyre_connector_index(&place.spec, 3, 0, false)].is_proxied = 0;
+    place.spec.depth = 6; /* rings of slots are indexed by a mask */
+    CHECK(!resolve(&place, GYRE_PROTO_LL, 4, &exchange));
+    free(place.connectors);
+}
+
+/* ---- the table ---------------------------------------------------------------------------- */
+
+/* A call that suits a kernel of the protocol and pattern best. */
+static struct gyre_fused_call call_of(enum gyre_proto proto, enum gyre_fused_pattern pattern)
+{
+    const bool reduces = gyre_fused_patterns[pattern].reduces;
+    return (struct gyre_fused_call){
+        .proto = proto,
+        .pattern = pattern,
+        .arithmetic = reduces ? GYRE_FUSED_FLOAT_SUM : GYRE_FUSED_COPY,
+        .is_placed = proto == GYRE_PROTO_SIMPLE && pattern == GYRE_FUSED_ALL_GATHER,
+        .is_aligned = true,
+        .is_unscaled = true,
+        .n_peers = 3,
+        .n_tiles = 1,
+        .depth = 4,
+        .n_threads = 512,
+        .most_shared_bytes = 227 << 10,
+    };
+}
+
+static const struct gyre_cuda_fused_kernel *row(enum gyre_cuda_fused_id id)
+{
+    return &gyre_cuda_fused_kernels[id];
+}
+
+#define NONE GYRE_CUDA_N_FUSED
+
+static void each_protocol_has_its_patterns(void)
+{
+    /* By protocol and pattern; GYRE_CUDA_N_FUSED: none. */
+    static const enum gyre_cuda_fused_id found[GYRE_N_PROTOS][GYRE_N_FUSED_PATTERNS] = {
+        [GYRE_PROTO_SIMPLE] = {NONE, NONE, NONE, GYRE_CUDA_FUSED_SIMPLE_TWO_SHOT,
+                               GYRE_CUDA_FUSED_SIMPLE_ALL_GATHER},
+        [GYRE_PROTO_LL] = {NONE, GYRE_CUDA_FUSED_LL_ONE_SHOT, GYRE_CUDA_FUSED_LL_ONE_SHOT,
+                           GYRE_CUDA_FUSED_LL_SUM, GYRE_CUDA_FUSED_LL_COPY},
+        [GYRE_PROTO_LL128] = {NONE, GYRE_CUDA_FUSED_LL128_SUM, GYRE_CUDA_FUSED_LL128_SUM,
+                              GYRE_CUDA_FUSED_LL128_SUM, GYRE_CUDA_FUSED_LL128_COPY},
+        [GYRE_PROTO_LAMPORT] = {NONE, GYRE_CUDA_FUSED_LAMPORT_SUM, GYRE_CUDA_FUSED_LAMPORT_SUM,
+                                GYRE_CUDA_FUSED_LAMPORT_SUM, NONE},
+    };
+    for (int proto = 0; proto < GYRE_N_PROTOS; proto++)
+        for (int pattern = 0; pattern < GYRE_N_FUSED_PATTERNS; pattern++) {
+            const struct gyre_fused_call call =
+                call_of((enum gyre_proto)proto, (enum gyre_fused_pattern)pattern);
+            const enum gyre_cuda_fused_id id = found[proto][pattern];
+            CHECK_MSG(gyre_cuda_fused_find(&call) == (id == NONE ? NULL : row(id)), "%s %s",
+                      gyre_proto_names[proto], gyre_fused_patterns[pattern].name);
+            CHECK(gyre_cuda_fused_loads(&call) == (id != NONE));
+        }
+}
+
+static void a_call_that_a_kernel_cannot_run_does_not_fit(void)
+{
+    struct gyre_fused_call call = call_of(GYRE_PROTO_SIMPLE, GYRE_FUSED_TWO_SHOT);
+    const struct gyre_cuda_fused_kernel *two_shot = row(GYRE_CUDA_FUSED_SIMPLE_TWO_SHOT);
+    CHECK(gyre_cuda_fused_fits(two_shot, &call));
+#define REFUSED(field, value)                             \
+    do {                                                  \
+        struct gyre_fused_call changed = call;            \
+        changed.field = value;                            \
+        CHECK(!gyre_cuda_fused_fits(two_shot, &changed)); \
+    } while (0)
+    REFUSED(proto, GYRE_PROTO_LL);
+    REFUSED(pattern, GYRE_FUSED_ALL_GATHER);
+    REFUSED(pattern, GYRE_FUSED_NONE);
+    REFUSED(arithmetic, GYRE_FUSED_OTHER);
+    REFUSED(arithmetic, GYRE_FUSED_COPY);
+    REFUSED(is_aligned, false);
+    REFUSED(is_unscaled, false);
+    REFUSED(n_peers, GYRE_CUDA_MAX_PEERS + 1);
+    REFUSED(n_tiles, 3);
+    REFUSED(depth, 1);
+#undef REFUSED
+    call.is_placed = call.places_blocks = true;
+    call.n_tiles = 2;
+    call.n_peers = GYRE_CUDA_MAX_PEERS;
+    call.most_shared_bytes = 0;
+    CHECK(gyre_cuda_fused_fits(two_shot, &call));
+    call = call_of(GYRE_PROTO_SIMPLE, GYRE_FUSED_ALL_GATHER);
+    CHECK(gyre_cuda_fused_find(&call) != NULL);
+    call.places_blocks = true;
+    CHECK(gyre_cuda_fused_find(&call) == NULL);
+    call.places_blocks = call.is_placed = false;
+    CHECK(gyre_cuda_fused_find(&call) == NULL);
+}
+
+static void the_short_kernel_of_ll_takes_one_tile_and_any_operation(void)
+{
+    struct gyre_fused_call call = call_of(GYRE_PROTO_LL, GYRE_FUSED_ONE_SHOT);
+    call.arithmetic = GYRE_FUSED_OTHER;
+    call.is_aligned = call.is_unscaled = false;
+    CHECK(gyre_cuda_fused_find(&call) == row(GYRE_CUDA_FUSED_LL_ONE_SHOT));
+    CHECK(gyre_cuda_fused_most_tiles(&call) == 1);
+    call.n_tiles = 2;
+    CHECK(gyre_cuda_fused_find(&call) == NULL);
+    call.arithmetic = GYRE_FUSED_FLOAT_SUM;
+    CHECK(gyre_cuda_fused_find(&call) == row(GYRE_CUDA_FUSED_LL_SUM));
+    CHECK(gyre_cuda_fused_most_tiles(&call) == call.depth);
+    call.n_tiles = call.depth + 1;
+    CHECK(gyre_cuda_fused_find(&call) == NULL && gyre_cuda_fused_most_tiles(&call) == 0);
+}
+
+/* A group of two peers' threads keeps six rounds of LL128 in 144 KiB. */
+static void kernels_that_want_more_shared_memory_than_there_is_do_not_fit(void)
+{
+    struct gyre_fused_call call = call_of(GYRE_PROTO_LL128, GYRE_FUSED_TWO_SHOT);
+    call.n_peers = 2;
+    call.most_shared_bytes = 3 * 256 * 16 * 6 * 2;
+    CHECK(gyre_cuda_fused_loads(&call));
+    call.most_shared_bytes--;
+    CHECK(!gyre_cuda_fused_loads(&call));
+    call.n_peers = 1; /* shares nothing */
+    CHECK(gyre_cuda_fused_loads(&call));
+}
+
+static struct gyre_cuda_fused_launch plan(const struct gyre_fused_call *call, uint64_t tile_bytes)
+{
+    struct gyre_cuda_fused_launch launch;
+    gyre_cuda_fused_plan(call, tile_bytes, &launch);
+    CHECK(launch.kernel == gyre_cuda_fused_find(call) && launch.kernel != NULL);
+    return launch;
+}
+
+static void launches_are_as_large_as_the_data_wants(void)
+{
+    struct gyre_fused_call call = call_of(GYRE_PROTO_LL, GYRE_FUSED_ONE_SHOT);
+    CHECK(plan(&call, 8).n_threads == 3 * 64); /* two warps a peer at least */
+    CHECK(plan(&call, 8 * 128).n_threads == 3 * 128);
+    CHECK(plan(&call, 1 << 20).n_threads == 3 * 160); /* 512 among three, in whole warps */
+    CHECK(plan(&call, 8).shared_bytes == 4 * 64 * 16 * 2 * 2);
+    call = call_of(GYRE_PROTO_LAMPORT, GYRE_FUSED_TWO_SHOT);
+    CHECK(plan(&call, 16).n_threads == 64 && plan(&call, 16 * 65).n_threads == 96);
+    CHECK(plan(&call, 1 << 20).n_threads == 512 && plan(&call, 16).shared_bytes == 0);
+    call.n_peers = 1;
+    CHECK(plan(&call, 1 << 20).n_threads == 1024);
+    call = call_of(GYRE_PROTO_SIMPLE, GYRE_FUSED_TWO_SHOT);
+    CHECK(plan(&call, 1 << 20).n_threads == 512 + 64);
+    call = call_of(GYRE_PROTO_SIMPLE, GYRE_FUSED_ALL_GATHER);
+    CHECK(plan(&call, 1 << 20).n_threads == 512);
+    call.n_threads = 256;
+    CHECK(plan(&call, 1 << 20).n_threads == 256);
+}
+
+/* A round of three groups of 160 threads is 2400 bytes. */
+static void long_calls_of_ll128_keep_more_rounds_in_flight(void)
+{
+    struct gyre_fused_call call = call_of(GYRE_PROTO_LL128, GYRE_FUSED_TWO_SHOT);
+    CHECK(plan(&call, 4800).unroll == 2 && plan(&call, 4801).unroll == 5);
+    CHECK(plan(&call, 12000).unroll == 5 && plan(&call, 12001).unroll == 6);
+    call.n_tiles = 2;
+    CHECK(plan(&call, 4801).unroll == 6);
+    call = call_of(GYRE_PROTO_LL128, GYRE_FUSED_ONE_SHOT);
+    CHECK(plan(&call, 4801).unroll == 6);
+    call = call_of(GYRE_PROTO_LL, GYRE_FUSED_TWO_SHOT);
+    CHECK(plan(&call, 12001).unroll == 2);
+}
+
+static void lamport_has_a_kernel_for_what_fits_its_registers(void)
+{
+    for (uint32_t n_peers = 1; n_peers <= GYRE_CUDA_MAX_PEERS; n_peers++) {
+        struct gyre_fused_call call = call_of(GYRE_PROTO_LAMPORT, GYRE_FUSED_TWO_SHOT);
+        call.n_peers = n_peers;
+        CHECK(plan(&call, 4096).is_exact == (n_peers == 1 || n_peers == 3 || n_peers == 7));
+        call.n_tiles = 2;
+        CHECK(!plan(&call, 4096).is_exact);
+        call.n_tiles = 1;
+        call.is_aligned = false;
+        CHECK(!plan(&call, 4096).is_exact);
+        call.is_aligned = true;
+        call.is_unscaled = false;
+        CHECK(!plan(&call, 4096).is_exact);
+    }
+}
+
+/* ---- the tuner's hint --------------------------------------------------------------------- */
+
+static struct gyre_tuner_facts gpu_facts(uint32_t n_ranks)
+{
+    return (struct gyre_tuner_facts){
+        .device_kind = GYRE_DEVICE_CUDA,
+        .n_ranks = n_ranks,
+        .n_hosts = 1,
+        .is_ll128_safe = true,
+        .has_lamport = true,
+        .is_plain = true,
+        .min_channels = 1,
+        .max_channels = 64,
+        .spec = gyre_tuner_fifo_spec(GYRE_DEVICE_CUDA, n_ranks, false, 0, 64),
+    };
+}
+
+/* What an executor makes of the tuner's choice of a float sum with aligned buffers. */
+static const struct gyre_cuda_fused_kernel *kernel_of(const struct gyre_tuner_facts *facts,
+                                                      enum gyre_collective coll, uint64_t n_bytes,
+                                                      const struct gyre_choice *choice)
+{
+    const struct gyre_shape shape = {
+        .coll = coll, .n_ranks = (uint16_t)facts->n_ranks, .is_placed = facts->in_window};
+    struct gyre_program *program = NULL;
+    struct gyre_fused_program fused;
+    CHECK_OK(gyre_algorithm_emit(choice->algorithm, &shape, 0, &program));
+    gyre_fused_find(program, &fused);
+    const struct gyre_split split = {.count = n_bytes / 4,
+                                     .n_channels = choice->n_channels,
+                                     .n_chunks = program->n_chunks,
+                                     .tile_elems = choice->tile_bytes / 4,
+                                     .unit_elems = 4};
+    struct gyre_fused_call call = call_of(choice->proto, fused.pattern);
+    call.is_placed = fused.is_placed;
+    call.n_peers = fused.n_peers;
+    call.n_tiles = (uint32_t)gyre_tile_count(&split);
+    call.depth = facts->spec.depth;
+    gyre_program_free(program);
+    return gyre_cuda_fused_find(&call);
+}
+
+static void what_the_tuner_takes_for_fused_is_fused(void)
+{
+    static const enum gyre_collective colls[] = {GYRE_COLL_ALL_REDUCE, GYRE_COLL_ALL_GATHER};
+    uint32_t n_found[2] = {0, 0};
+    struct gyre_filter any;
+    CHECK_OK(gyre_filter_parse("", "", "", &any));
+    for (uint32_t n_ranks = 2; n_ranks <= MAX_RANKS; n_ranks++)
+        for (int i = 0; i < 2 * (int)GYRE_ARRAY_LENGTH(colls); i++)
+            for (uint64_t n_bytes = 1 << 20; n_bytes <= 32 << 20; n_bytes += 1 << 18) {
+                struct gyre_tuner_facts facts = gpu_facts(n_ranks);
+                struct gyre_choice choice;
+                facts.in_window = i >= 2;
+                if (!gyre_tuner_choose_fused(&facts, &any, colls[i % 2], n_bytes, &choice))
+                    continue;
+                n_found[i % 2]++;
+                CHECK_MSG(kernel_of(&facts, colls[i % 2], n_bytes, &choice) != NULL,
+                          "%s of %" PRIu64 " bytes, %u ranks", gyre_collectives[colls[i % 2]].name,
+                          n_bytes, n_ranks);
+            }
+    CHECK(n_found[0] > 0 && n_found[1] > 0);
+}
+
+static void the_host_device_has_no_fused_kernels(void)
+{
+    const struct gyre_fused_call call = call_of(GYRE_PROTO_SIMPLE, GYRE_FUSED_TWO_SHOT);
+    CHECK(gyre_executor_fused_tiles(GYRE_DEVICE_CUDA, &call) == 2);
+    CHECK(gyre_executor_fused_tiles(GYRE_DEVICE_HOST, &call) == 0);
+}
+
+/* ---- LAMPORT's values --------------------------------------------------------------------- */
+
+/* Element `i` of 8 bytes, as a number. */
+static double element_of(gyre_dtype dtype, uint64_t half, unsigned i)
+{
+    const uint64_t bits = half >> 8 * gyre_dtype_bytes(dtype) * i;
+    switch (dtype) {
+    case GYRE_FLOAT16:
+        return gyre_f16_to_f32((uint16_t)bits);
+    case GYRE_BFLOAT16:
+        return gyre_bf16_to_f32((uint16_t)bits);
+    case GYRE_FLOAT32:
+        return gyre_f32_from_bits((uint32_t)bits);
+    default:
+        return gyre_f64_from_bits(bits);
+    }
+}
+
+static void what_lamport_cannot_carry_stays_nan(void)
+{
+    const uint64_t half = gyre_cuda_lamport_half(UINT64_MAX);
+    CHECK(~half != 0 && gyre_cuda_lamport_half(half) == half);
+    CHECK(gyre_cuda_lamport_half(UINT64_MAX - 1) == UINT64_MAX - 1);
+    CHECK(gyre_cuda_lamport_half(0) == 0);
+    for (int dtype = 0; dtype < GYRE_N_DTYPES; dtype++)
+        for (unsigned i = 0; gyre_lamport_adds((gyre_dtype)dtype, GYRE_SUM) &&
+                             i < 8 / gyre_dtype_bytes((gyre_dtype)dtype);
+             i++)
+            CHECK_MSG(isnan(element_of((gyre_dtype)dtype, half, i)), "element %u of %s", i,
+                      gyre_dtype_names[dtype]);
+}
+
+static const struct test_case cases[] = {
+    {"the kernel is told the ends of all peers", the_kernel_is_told_the_ends_of_all_peers},
+    {"ends that cannot be addressed are refused", ends_that_cannot_be_addressed_are_refused},
+    {"each protocol has its patterns", each_protocol_has_its_patterns},
+    {"a call that a kernel cannot run does not fit", a_call_that_a_kernel_cannot_run_does_not_fit},
+    {"the short kernel of LL takes one tile and any operation",
+     the_short_kernel_of_ll_takes_one_tile_and_any_operation},
+    {"kernels that want more shared memory than there is do not fit",
+     kernels_that_want_more_shared_memory_than_there_is_do_not_fit},
+    {"launches are as large as the data wants", launches_are_as_large_as_the_data_wants},
+    {"long calls of LL128 keep more rounds in flight",
+     long_calls_of_ll128_keep_more_rounds_in_flight},
+    {"LAMPORT has a kernel for what fits its registers",
+     lamport_has_a_kernel_for_what_fits_its_registers},
+    {"what the tuner takes for fused is fused", what_the_tuner_takes_for_fused_is_fused},
+    {"the host device has no fused kernels", the_host_device_has_no_fused_kernels},
+    {"what lamport cannot carry stays NaN", what_lamport_cannot_carry_stays_nan},
+};
+
+TEST_MAIN(cases)

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which programs are fused, and that the pattern which is found does what the program does: it is
+ * played by hand, with a reduction that minds the order.
+ */
+#include "algorithms/algorithm.h"
+#include "core/base/util.h"
+#include "core/model/fused.h"
+#include "tests/support/check.h"
+
+#define MAX_RANKS (GYRE_FUSED_MAX_PEERS + 2)
+
+/* Of more ranks the vectors are reduced in chains of steps. */
+#define MOST_REDUCING GYRE_STEP_MAX_RECVS
+
+static struct gyre_program *emit(const struct gyre_algorithm *algorithm, enum gyre_collective coll,
+                                 bool is_placed, int n_ranks, int rank)
+{
+    const struct gyre_shape shape = {
+        .coll = coll, .n_ranks = (uint16_t)n_ranks, .is_placed = is_placed};
+    struct gyre_program *program = NULL;
+    CHECK_OK(gyre_algorithm_emit(algorithm, &shape, rank, &program));
+    return program;
+}
+
+static struct gyre_fused_program find(const struct gyre_algorithm *algorithm,
+                                      enum gyre_collective coll, bool is_placed, int n_ranks,
+                                      int rank)
+{
+    struct gyre_program *program = emit(algorithm, coll, is_placed, n_ranks, rank);
+    struct gyre_fused_program fused;
+    gyre_fused_find(program, &fused);
+    CHECK((fused.pattern == GYRE_FUSED_NONE) == (fused.n_peers == 0));
+    for (unsigned p = 0; p < fused.n_peers; p++) {
+        const struct gyre_connection *send = &program->connections[fused.peers[p].send];
+        const struct gyre_connection *recv = &program->connections[fused.peers[p].recv];
+        CHECK(send->is_send && !recv->is_send && send->peer == recv->peer &&
+              send->peer == fused.peers[p].rank);
+    }
+    gyre_program_free(program);
+    return fused;
+}
+
+/* Neither commutative nor associative. */
+static uint64_t reduce(uint64_t a, uint64_t b)
+{
+    return a * 31 + b;
+}
+
+struct play {
+    enum gyre_collective coll;
+    int n_ranks;
+    struct gyre_fused_program ranks[MAX_RANKS];
+    uint64_t in[MAX_RANKS][MAX_RANKS]; /* by rank and chunk or block */
+    uint64_t out[MAX_RANKS][MAX_RANKS];
+    uint64_t sent[MAX_RANKS][MAX_RANKS][2]; /* by sender, receiver and slot of the tile */
+};
+
+static bool reduces(const struct gyre_fused_program *fused)
+{
+    return gyre_fused_patterns[fused->pattern].reduces;
+}
+
+static bool gathers(const struct gyre_fused_program *fused)
+{
+    return gyre_fused_patterns[fused->pattern].gathers;
+}
+
+static uint32_t in_index(const struct play *play, uint32_t block, uint32_t chunk)
+{
+    return gyre_collectives[play->coll].in_blocks ? block : chunk;
+}
+
+static uint32_t out_index(const struct play *play, uint32_t block, uint32_t chunk)
+{
+    return gyre_collectives[play->coll].out_blocks ? block : chunk;
+}
+
+static void scatter(struct play *play, int rank)
+{
+    const struct gyre_fused_program *own = &play->ranks[rank];
+    for (unsigned p = 0; p < own->n_peers && reduces(own); p++)
+        play->sent[rank][own->peers[p].rank][0] =
+            play->in[rank][in_index(play, own->peers[p].in_block, own->peers[p].chunk)];
+}
+
+static void make_result(struct play *play, int rank)
+{
+    const struct gyre_fused_program *own = &play->ranks[rank];
+    const uint64_t input = play->in[rank][in_index(play, own->own_in_block, own->own_chunk)];
+    uint64_t result = input;
+    for (unsigned i = 0, p = 0; i <= own->n_peers && reduces(own); i++) {
+        const uint64_t next =
+            i == own->own_place ? input : play->sent[own->peers[p++].rank][rank][0];
+        result = i == 0 ? next : reduce(result, next);
+    }
+    play->out[rank][out_index(play, own->own_out_block, own->own_chunk)] = result;
+    for (unsigned p = 0; p < own->n_peers && gathers(own); p++)
+        play->sent[rank][own->peers[p].rank][reduces(own)] = result;
+}
+
+static void gather(struct play *play, int rank)
+{
+    const struct gyre_fused_program *own = &play->ranks[rank];
+    for (unsigned p = 0; p < own->n_peers && gathers(own); p++) {
+        const struct gyre_fused_peer *peer = &own->peers[p];
+        const struct gyre_fused_program *theirs = &play->ranks[peer->rank];
+        /* A placed result lies where the peer has its own. */
+        const uint32_t index = own->is_placed
+                                   ? out_index(play, theirs->own_out_block, theirs->own_chunk)
+                                   : out_index(play, peer->out_block, peer->chunk);
+        play->out[rank][index] = play->sent[peer->rank][rank][reduces(own)];
+    }
+}
+
+/* The collective by its definition, ranks in ascending order. */
+static uint64_t expected(const struct play *play, int rank, int index)
+{
+    if (play->coll == GYRE_COLL_ALL_GATHER)
+        return play->in[index][0];
+    const int of = play->coll == GYRE_COLL_REDUCE_SCATTER ? rank : index;
+    uint64_t result = play->in[0][of];
+    for (int r = 1; r < play->n_ranks; r++)
+        result = reduce(result, play->in[r][of]);
+    return result;
+}
+
+static void check_play(const struct gyre_algorithm *algorithm, enum gyre_collective coll,
+                       bool is_placed, int n_ranks, enum gyre_fused_pattern pattern)
+{
+    struct play play = {.coll = coll, .n_ranks = n_ranks};
+    const bool is_cut = algorithm == &gyre_algorithm_twoshot || coll == GYRE_COLL_ALL_GATHER;
+    const int n_results = is_cut ? n_ranks : 1;
+    for (int rank = 0; rank < n_ranks; rank++) {
+        play.ranks[rank] = find(algorithm, coll, is_placed, n_ranks, rank);
+        CHECK_MSG(play.ranks[rank].pattern == pattern && play.ranks[rank].n_peers == n_ranks - 1 &&
+                      play.ranks[rank].is_placed == is_placed,
+                  "%s %s, rank %d of %d: %s, %d peers", algorithm->name,
+                  gyre_collectives[coll].name, rank, n_ranks,
+                  gyre_fused_patterns[play.ranks[rank].pattern].name, play.ranks[rank].n_peers);
+        for (int i = 0; i < n_ranks; i++)
+            play.in[rank][i] = (uint64_t)(rank * 1000 + i + 1);
+    }
+    for (int rank = 0; rank < n_ranks; rank++)
+        scatter(&play, rank);
+    for (int rank = 0; rank < n_ranks; rank++)
+        make_result(&play, rank);
+    for (int rank = 0; rank < n_ranks; rank++)
+        gather(&play, rank);
+    for (int rank = 0; rank < n_ranks; rank++)
+        for (int i = 0; i < n_results; i++)
+            CHECK_MSG(play.out[rank][i] == expected(&play, rank, i),
+                      "%s %s, rank %d of %d, chunk %d: %" PRIu64 " instead of %" PRIu64,
+                      algorithm->name, gyre_collectives[coll].name, rank, n_ranks, i,
+                      play.out[rank][i], expected(&play, rank, i));
+}
+
+static void programs_between_all_pairs_are_fused_and_do_the_same(void)
+{
+    for (int n = 2; n <= MOST_REDUCING; n++) {
+        check_play(&gyre_algorithm_direct, GYRE_COLL_ALL_REDUCE, false, n, GYRE_FUSED_ONE_SHOT);
+        check_play(&gyre_algorithm_direct, GYRE_COLL_REDUCE_SCATTER, false, n,
+                   GYRE_FUSED_REDUCE_SCATTER);
+        check_play(&gyre_algorithm_direct, GYRE_COLL_ALL_GATHER, false, n, GYRE_FUSED_ALL_GATHER);
+        check_play(&gyre_algorithm_twoshot, GYRE_COLL_ALL_REDUCE, false, n, GYRE_FUSED_TWO_SHOT);
+    }
+}
+
+static void so_are_those_that_place_their_results(void)
+{
+    for (int n = 2; n <= MOST_REDUCING; n++) {
+        check_play(&gyre_algorithm_direct, GYRE_COLL_ALL_GATHER, true, n, GYRE_FUSED_ALL_GATHER);
+        check_play(&gyre_algorithm_twoshot, GYRE_COLL_ALL_REDUCE, true, n, GYRE_FUSED_TWO_SHOT);
+    }
+    check_play(&gyre_algorithm_direct, GYRE_COLL_ALL_GATHER, true, GYRE_FUSED_MAX_PEERS + 1,
+               GYRE_FUSED_ALL_GATHER);
+    /* A ring of two ranks is between all pairs. */
+    check_play(&gyre_algorithm_ring, GYRE_COLL_ALL_GATHER, true, 2, GYRE_FUSED_ALL_GATHER);
+}
+
+static void other_programs_are_not_fused(void)
+{
+    static const struct {
+        const struct gyre_algorithm *algorithm;
+        enum gyre_collective coll;
+        int n_ranks;
+    } others[] = {
+        {&gyre_algorithm_ring, GYRE_COLL_ALL_REDUCE, 3},
+        {&gyre_algorithm_ring, GYRE_COLL_ALL_GATHER, 3},
+        {&gyre_algorithm_tree, GYRE_COLL_ALL_REDUCE, 4},
+        {&gyre_algorithm_direct, GYRE_COLL_BROADCAST, 3},
+        {&gyre_algorithm_direct, GYRE_COLL_REDUCE, 3},
+        {&gyre_algorithm_direct, GYRE_COLL_ALL_REDUCE, 1},
+        {&gyre_algorithm_direct, GYRE_COLL_ALL_REDUCE, MOST_REDUCING + 1},
+        {&gyre_algorithm_direct, GYRE_COLL_ALL_GATHER, GYRE_FUSED_MAX_PEERS + 2},
+        {&gyre_algorithm_twoshot, GYRE_COLL_ALL_REDUCE, MOST_REDUCING + 1},
+    };
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(others); i++)
+        for (int rank = 0; rank < others[i].n_ranks; rank++) {
+            const struct gyre_fused_program fused =
+                find(others[i].algorithm, others[i].coll, false, others[i].n_ranks, rank);
+            CHECK_MSG(fused.pattern == GYRE_FUSED_NONE, "%s %s, rank %d: %s",
+                      others[i].algorithm->name, gyre_collectives[others[i].coll].name, rank,
+                      gyre_fused_patterns[fused.pattern].name);
+        }
+}
+
+/* A two-shot of four ranks with one thing changed. */
+static enum gyre_fused_pattern pattern_after(void (*change)(struct gyre_program *program),
+                                             bool is_placed)
+{
+    struct gyre_program *program =
+        emit(&gyre_algorithm_twoshot, GYRE_COLL_ALL_REDUCE, is_placed, 4, 1);
+    struct gyre_fused_program fused;
+    change(program);
+    gyre_fused_find(program, &fused);
+    gyre_program_free(program);
+    return fused.pattern;
+}
+
+static struct gyre_step *result_of(struct gyre_program *program)
+{
+    struct gyre_step *step = program->steps;
+    while (step->n_ins == 1)
+        step++;
+    return step;
+}
+
+static void change_nothing(struct gyre_program *program)
+{
+    (void)program;
+}
+
+static void lose_the_last_step(struct gyre_program *program)
+{
+    program->workers[0].n_steps--;
+}
+
+static void take_two_workers(struct gyre_program *program)
+{
+    program->n_workers = 2;
+}
+
+static void forget_that_the_result_is_final(struct gyre_program *program)
+{
+    result_of(program)->flags = 0;
+}
+
+static void reduce_the_own_chunk_twice(struct gyre_program *program)
+{
+    struct gyre_step *step = result_of(program);
+    step->ins[0] = step->ins[1].kind == GYRE_OPERAND_IN ? step->ins[1] : step->ins[0];
+}
+
+static void send_the_wrong_chunk(struct gyre_program *program)
+{
+    program->steps[0].ins[0].index++;
+}
+
+static void send_from_out(struct gyre_program *program)
+{
+    program->steps[0].ins[0].kind = GYRE_OPERAND_OUT;
+}
+
+static void store_in_the_wrong_chunk(struct gyre_program *program)
+{
+    program->steps[program->n_steps - 1].outs[0].index++;
+}
+
+static void store_in_scratch(struct gyre_program *program)
+{
+    program->steps[program->n_steps - 1].outs[0].kind = GYRE_OPERAND_SCRATCH;
+}
+
+static void store_one_peer_twice(struct gyre_program *program)
+{
+    program->steps[program->n_steps - 1] = program->steps[program->n_steps - 2];
+}
+
+static void send_one_peer_two_chunks(struct gyre_program *program)
+{
+    program->steps[1].outs[0].index = program->steps[0].outs[0].index;
+}
+
+static void send_the_result_to_fewer(struct gyre_program *program)
+{
+    result_of(program)->n_outs--;
+}
+
+static void place_one_result_less(struct gyre_program *program)
+{
+    struct gyre_step *step = result_of(program);
+    for (unsigned o = 0; o < step->n_outs; o++)
+        if (step->outs[o].is_placed != 0) {
+            step->outs[o].is_placed = 0;
+            return;
+        }
+}
+
+static void a_program_with_one_thing_changed_is_not_fused(void)
+{
+    static void (*const changes[])(struct gyre_program *) = {
+        lose_the_last_step,         take_two_workers,         forget_that_the_result_is_final,
+        reduce_the_own_chunk_twice, send_the_wrong_chunk,     send_from_out,
+        store_in_the_wrong_chunk,   store_in_scratch,         store_one_peer_twice,
+        send_one_peer_two_chunks,   send_the_result_to_fewer,
+    };
+    CHECK(pattern_after(change_nothing, false) == GYRE_FUSED_TWO_SHOT);
+    CHECK(pattern_after(change_nothing, true) == GYRE_FUSED_TWO_SHOT);
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(changes); i++)
+        CHECK_MSG(pattern_after(changes[i], false) == GYRE_FUSED_NONE, "change %zu", i);
+    CHECK(pattern_after(place_one_result_less, true) == GYRE_FUSED_NONE);
+}
+
+static const struct test_case cases[] = {
+    {"programs between all pairs are fused, and do the same",
+     programs_between_all_pairs_are_fused_and_do_the_same},
+    {"so are those that place their results", so_are_those_that_place_their_results},
+    {"other programs are not fused", other_programs_are_not_fused},
+    {"a program with one thing changed is not fused",
+     a_program_with_one_thing_changed_is_not_fused},
+};
+
+TEST_MAIN(cases)
