@@ -44,7 +44,8 @@ struct player {
     pthread_t thread;
 };
 
-/* The gate's words, as gate.cu has them, but that both ends count from 0 in each call. */
+/* The words of the sync kernel (sync_kernel.cu), except that both ends count from 0 in each call.
+ */
 static void pass_gate(struct player *player, const struct gyre_cuda_gate_entry *entries, uint32_t n)
 {
     struct play *play = player->play;

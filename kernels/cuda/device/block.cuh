@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One block: which worker of which channel of which work it is, its connections and steps in
- * shared memory, and what it leaves behind for the next launch.
+ * One block of the interpreter: the worker, channel and work that it runs, its connections and
+ * steps in shared memory, and the counters that it leaves for the next launch.
  */
 #ifndef GYRE_KERNELS_CUDA_BLOCK_CUH
 #define GYRE_KERNELS_CUDA_BLOCK_CUH
 
-#include "kernels/cuda/device/turn.cuh"
+#include "kernels/cuda/device/fifo.cuh"
 
 /* A FIFO end of this worker; in shared memory. */
 struct connection {
@@ -38,12 +38,10 @@ struct block {
     uint32_t n_connections;
     uint32_t n_steps;
     uint32_t channel;
-    uint32_t number; /* of this block among those that work */
-    uint64_t turn;   /* turn.cuh */
-    bool is_aborted; /* before it began */
+    uint32_t number;   /* of this block among those that work */
+    uint64_t sequence; /* launch_sequence.cuh */
+    bool is_aborted;   /* before it began */
 };
-
-extern __shared__ uint4 shared_words[];
 
 template <int PROTO>
 static __device__ __forceinline__ void
@@ -105,7 +103,7 @@ open_block(const struct gyre_cuda_common &common, const struct gyre_cuda_work &w
            const unsigned char *parameters, uint32_t block_of_work)
 {
     await_last_launch();
-    const uint64_t turn = take_turn(common);
+    const uint64_t sequence = begin_launch(common);
     const uint32_t is_aborted_before = load_relaxed_sys(&common.control->is_aborted);
     const uint32_t connections_words =
         work.max_connections * (uint32_t)(sizeof(struct connection) / 16);
@@ -133,7 +131,7 @@ open_block(const struct gyre_cuda_common &common, const struct gyre_cuda_work &w
         steps = (const struct gyre_cuda_step *)rest;
         rest += n_words;
     }
-    announce_turn(common, turn);
+    announce_launch(common, sequence);
     const bool is_aborted = __syncthreads_or(is_aborted_before != 0) != 0;
     return {common,
             work,
@@ -145,7 +143,7 @@ open_block(const struct gyre_cuda_common &common, const struct gyre_cuda_work &w
             worker.n_steps,
             channel,
             work.first_block + block_of_work,
-            turn,
+            sequence,
             is_aborted};
 }
 
@@ -155,24 +153,12 @@ template <int PROTO> static __device__ __forceinline__ void close_block(const st
     const uint32_t n_tiles = block.work.split.n_tiles;
     __syncthreads();
     if (threadIdx.x == 0)
-        invite_next_launch();
+        allow_dependent_launch();
     for (uint32_t i = threadIdx.x; i < block.n_connections; i += blockDim.x) {
         const struct connection *own = &block.connections[i];
         common.counters[own->index] = own->number + (uint64_t)own->n_uses * n_tiles;
     }
-    end_turn(common, block.turn, block.number);
-}
-
-/* A slot of another call: say whose, then wait for the abort that follows. */
-static __device__ __noinline__ void report_mismatch(const struct gyre_cuda_common &common,
-                                                    uint32_t index)
-{
-    uint32_t n_polls = 0;
-    uint64_t *mismatch = &common.board->mismatch;
-    if (load_relaxed_sys(mismatch) == 0)
-        store_relaxed_sys(mismatch, (uint64_t)(index / common.ends_per_rank) + 1);
-    while (!must_stop(common, n_polls))
-        ;
+    end_launch(common, block.sequence, block.number);
 }
 
 /* How many of its FIFO's slots this launch moves before the one of that tile and use. Of the tiles
@@ -190,7 +176,7 @@ static __device__ __forceinline__ uint32_t slots_before(const struct block &bloc
     return first * own->n_uses + use * n_side + place;
 }
 
-/* Of the slot that comes so many after the launch's first one. */
+/* Ring index of the launch's slot number `n_before`, counted from 0. */
 static __device__ __forceinline__ uint32_t slot_index(const struct connection *own,
                                                       uint32_t n_before)
 {

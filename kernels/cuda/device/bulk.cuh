@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Bulk stores of zeros: one thread has many bytes overwritten, beside what the threads load and
- * store themselves (PTX ISA, cp.async.bulk). GPUs from sm_90 on.
+ * Bulk stores of zeros: one thread has many bytes overwritten by the copy hardware while the other
+ * threads load and store (PTX ISA, cp.async.bulk). GPUs from sm_90 on have them.
  */
 #ifndef GYRE_KERNELS_CUDA_BULK_CUH
 #define GYRE_KERNELS_CUDA_BULK_CUH
@@ -22,7 +22,7 @@ struct __align__(16) bulk_zeros
     uint64_t words[BULK_BYTES / sizeof(uint64_t)];
 };
 
-/* All threads of a block, which meet before the first bulk store. */
+/* All threads of a block, which reduce_across_groups before the first bulk store. */
 static __device__ __forceinline__ void bulk_prepare(struct bulk_zeros *zeros)
 {
 #if __CUDA_ARCH__ >= 900

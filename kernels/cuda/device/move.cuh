@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The instruction on plain memory, for the threads of one block: copies free of dtype, reductions
- * by dtype and operation. Accesses are of 16 bytes; where an address is no multiple of that, a warp
- * shifts what it loads and stores (stretch.cuh), or, in copies at multiples of 4, accesses are
- * of 4.
+ * The instruction of a step on plain memory, for the threads of one block: copies of bytes whatever
+ * the element type, and reductions by element type and operation. Accesses have 16 bytes. Where an
+ * address is not a multiple of 16, a warp shifts what it loads and stores (unaligned.cuh); copies
+ * between multiples of 4 use accesses of 4 bytes instead.
  */
 #ifndef GYRE_KERNELS_CUDA_MOVE_CUH
 #define GYRE_KERNELS_CUDA_MOVE_CUH
 
-#include "kernels/cuda/device/stretch.cuh"
+#include "kernels/cuda/device/unaligned.cuh"
 #include "kernels/cuda/device/sync.cuh"
 
 /* What a thread must know of a step before its first address: one word of 16 bytes. */
@@ -91,10 +91,10 @@ struct inner {
 };
 
 /* The stretches of a range at any addresses, around which 16 bytes and more are left (see
- * fetch_stretch()). They begin where an output is aligned, since what lies like it needs no
+ * fetch_span()). They begin where an output is aligned, since what lies like it needs no
  * shifting then: one that is aligned already, or the first. */
-static __device__ __forceinline__ struct inner
-stretches_of(const struct move &move, uint32_t n_outs, uint32_t n_bytes, uint32_t stretch_bytes)
+static __device__ __forceinline__ struct inner spans_of(const struct move &move, uint32_t n_outs,
+                                                        uint32_t n_bytes, uint32_t span_bytes)
 {
     struct inner inner;
     uint32_t skip = (uint32_t)(uintptr_t)move.outs[0] & 15U;
@@ -104,7 +104,7 @@ stretches_of(const struct move &move, uint32_t n_outs, uint32_t n_bytes, uint32_
     inner.begin = min(16 + (-skip & 15U), n_bytes);
     inner.end = inner.begin;
     if (n_bytes >= inner.begin + 16)
-        inner.end += (n_bytes - inner.begin - 16) / stretch_bytes * stretch_bytes;
+        inner.end += (n_bytes - inner.begin - 16) / span_bytes * span_bytes;
     return inner;
 }
 
@@ -149,15 +149,15 @@ static __device__ __noinline__ void copy_odd(const struct move &move, uint32_t n
 {
     const int n_rows = 6;
     const uint32_t lane = thread % 32;
-    const struct inner inner = stretches_of(move, n_outs, n_bytes, n_rows * ROW_BYTES);
+    const struct inner inner = spans_of(move, n_outs, n_bytes, n_rows * ROW_BYTES);
     copy_rest(move, n_outs, n_bytes, inner, thread, n_threads);
     for (uint32_t at = inner.begin + thread / 32 * n_rows * ROW_BYTES; at < inner.end;
          at += n_threads / 32 * n_rows * ROW_BYTES) {
-        struct stretch<n_rows> own;
-        fetch_stretch(move.ins[0] + at, lane, &own);
-        align_stretch(move.ins[0] + at, lane, &own);
+        struct unaligned_span<n_rows> own;
+        fetch_span(move.ins[0] + at, lane, &own);
+        align_span(move.ins[0] + at, lane, &own);
         for (uint32_t o = 0; o < n_outs; o++)
-            store_stretch<n_rows>(move.outs[o] + at, lane, own.rows);
+            store_span<n_rows>(move.outs[o] + at, lane, own.rows);
     }
 }
 
@@ -281,33 +281,33 @@ static __device__ __noinline__ void reduce_odd(const struct move_head &head,
     const int n_rows = elem_bytes == 1 ? 2 : elem_bytes == 2 ? 3 : 4;
     const uint32_t lane = thread % 32;
     const uint64_t scalar = head.scale_mask != 0 ? move.scalar : 0;
-    const struct inner inner = stretches_of(move, head.n_outs, head.n_bytes, n_rows * ROW_BYTES);
+    const struct inner inner = spans_of(move, head.n_outs, head.n_bytes, n_rows * ROW_BYTES);
     reduce_rest<DTYPE, OP>(head, move, {0, inner.begin, thread, n_threads});
     reduce_rest<DTYPE, OP>(head, move,
                            {inner.end, head.n_bytes, n_threads - 1 - thread, n_threads});
     for (uint32_t at = inner.begin + thread / 32 * n_rows * ROW_BYTES; at < inner.end;
          at += n_threads / 32 * n_rows * ROW_BYTES) {
         reducer<DTYPE, OP, 16> results[n_rows];
-        struct stretch<n_rows> own, next;
-        fetch_stretch(move.ins[0] + at, lane, &own);
-        fetch_stretch(move.ins[head.n_ins > 1] + at, lane, &next);
-        align_stretch(move.ins[0] + at, lane, &own);
+        struct unaligned_span<n_rows> own, next;
+        fetch_span(move.ins[0] + at, lane, &own);
+        fetch_span(move.ins[head.n_ins > 1] + at, lane, &next);
+        align_span(move.ins[0] + at, lane, &own);
 #pragma unroll
         for (int k = 0; k < n_rows; k++)
             results[k].begin(own.rows[k], (head.scale_mask & 1) != 0, scalar);
         for (uint32_t i = 1; i < head.n_ins;) {
-            align_stretch(move.ins[i] + at, lane, &next);
+            align_span(move.ins[i] + at, lane, &next);
 #pragma unroll
             for (int k = 0; k < n_rows; k++)
                 results[k].add(next.rows[k], (head.scale_mask >> i & 1) != 0, scalar);
             if (++i < head.n_ins)
-                fetch_stretch(move.ins[i] + at, lane, &next);
+                fetch_span(move.ins[i] + at, lane, &next);
         }
 #pragma unroll
         for (int k = 0; k < n_rows; k++)
             own.rows[k] = results[k].end(head.divisor);
         for (uint32_t o = 0; o < head.n_outs; o++)
-            store_stretch<n_rows>(move.outs[o] + at, lane, own.rows);
+            store_span<n_rows>(move.outs[o] + at, lane, own.rows);
     }
 }
 

@@ -47,16 +47,19 @@
  * the warp received, which therefore is in this GPU's memory; and they have been performed, for
  * this launch and the next one, when cp.async.bulk.wait_group returns.
  *
- * Counters of FIFO ends and turns (turn.cuh) are ordered between kernels by
- * stream order: a launch that begins while the one before it ends (programmatic dependent launch)
- * reads and writes nothing before griddepcontrol.wait, which returns when that one has completed
- * and what it wrote can be seen; but for tables that no launch writes (where slots and windows
- * are).
+ * Counters of FIFO ends and the launch sequence (launch_sequence.cuh) are ordered between kernels
+ * by stream order: a launch that begins while the one before it ends (programmatic dependent
+ * launch) reads and writes nothing before griddepcontrol.wait, which returns when that one has
+ * completed and what it wrote can be seen; but for tables that no launch writes (where slots and
+ * windows are).
  */
 #ifndef GYRE_KERNELS_CUDA_SYNC_CUH
 #define GYRE_KERNELS_CUDA_SYNC_CUH
 
 #include "kernels/cuda/host/program.h"
+
+/* The shared memory whose size the host gives with the launch. */
+extern __shared__ uint4 shared_words[];
 
 static __device__ __forceinline__ uint64_t load_acquire_sys(const uint64_t *word)
 {
@@ -111,8 +114,8 @@ static __device__ __forceinline__ void store_line(void *line, uint64_t x, uint64
                  : "memory");
 }
 
-/* A line that LL128 or LAMPORT received: 0 says that nothing has come. */
-static __device__ __forceinline__ void empty_line(void *line)
+/* Marks a line of LL128 or LAMPORT as empty, after its data were used. */
+static __device__ __forceinline__ void clear_line(void *line)
 {
     asm volatile("st.global.v2.b64 [%0], {%1, %1};" ::"l"(line), "l"(0ULL) : "memory");
 }
@@ -132,11 +135,11 @@ static __device__ __forceinline__ void await_last_launch()
 #endif
 }
 
-/* One thread of each block, when it waits for no peer's block any more that may not have begun: the
- * next launch may take its place on the GPU, where it waits for the end of this one. Invited at the
- * beginning it would hold multiprocessors that a block this one waits for may need: launches of two
- * communicators could fill two GPUs in different orders, and wait for each other. */
-static __device__ __forceinline__ void invite_next_launch()
+/* Lets the next launch of the stream start once every peer block that this launch depends on is
+ * running; one thread of each block calls it. The next launch then takes its place on the GPU and
+ * waits for the end of this one. Earlier it would hold multiprocessors that a peer's block needs:
+ * launches of two communicators could fill two GPUs in different orders and wait for each other. */
+static __device__ __forceinline__ void allow_dependent_launch()
 {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

@@ -6,14 +6,13 @@
 #ifndef GYRE_KERNELS_CUDA_INTERP_CUH
 #define GYRE_KERNELS_CUDA_INTERP_CUH
 
-#include "kernels/cuda/fused/exchange_lamport.cuh"
-#include "kernels/cuda/fused/exchange_lines.cuh"
-#include "kernels/cuda/fused/exchange_twoshot.cuh"
+#include "kernels/cuda/fused/fused_lamport.cuh"
+#include "kernels/cuda/fused/fused_lines.cuh"
+#include "kernels/cuda/fused/fused_twoshot.cuh"
+#include "kernels/cuda/interpreter/ll128_steps.cuh"
+#include "kernels/cuda/interpreter/per_thread_lines.cuh"
+#include "kernels/cuda/interpreter/simple_steps.cuh"
 #include "kernels/cuda/runtime/kernel_table.h"
-#include "kernels/cuda/protocol/lamport.cuh"
-#include "kernels/cuda/protocol/ll.cuh"
-#include "kernels/cuda/protocol/ll128.cuh"
-#include "kernels/cuda/protocol/simple.cuh"
 
 /* Threads of the largest block: 65536 registers are 128 for each of 512 threads, 96 of 640. */
 #define MAX_BLOCK_THREADS(proto) ((proto) == GYRE_PROTO_SIMPLE ? 640 : 512)
@@ -41,16 +40,16 @@ template <int PROTO, int DTYPE, int OP>
 __global__ void __launch_bounds__(MAX_BLOCK_THREADS(PROTO), 1)
     interpret_one(const __grid_constant__ struct gyre_cuda_args_one args)
 {
-    uint32_t seat = blockIdx.x;
+    uint32_t place = blockIdx.x;
     if constexpr (PROTO == GYRE_PROTO_SIMPLE) {
         await_last_launch();
-        seat = take_seat(args.common);
-        if (seat == NO_SEAT) {
-            end_without_seat(args.common);
+        place = place_block(args.common);
+        if (place == NO_PLACEMENT) {
+            end_unplaced_block(args.common);
             return;
         }
     }
-    run_block<PROTO, DTYPE, OP>(args.common, args.work, args.program, seat);
+    run_block<PROTO, DTYPE, OP>(args.common, args.work, args.program, place);
 }
 
 template <int PROTO>
@@ -84,8 +83,8 @@ __global__ void __launch_bounds__(MAX_BLOCK_THREADS(PROTO), 1)
             EXCHANGE(LL128, dtype, GYRE_CUDA_DEEP_UNROLL),                               \
             EXCHANGE(LL128, dtype, GYRE_CUDA_LONG_UNROLL)                                \
     }
-#define LAMPORT_KERNEL(dtype, peers, kind, is_plain) \
-    (const void *)&exchange_lamport<dtype, peers, GYRE_CUDA_LAMPORT_##kind, is_plain>
+#define LAMPORT_KERNEL(dtype, peers, kind, exact_fit) \
+    (const void *)&exchange_lamport<dtype, peers, GYRE_CUDA_LAMPORT_##kind, exact_fit>
 /* In general one-shot inputs are loaded for each peer. */
 #define LAMPORT_EXCHANGES_AMONG(dtype, peers)                                                   \
     {                                                                                           \

@@ -2,7 +2,7 @@
  *
  * The interpreter for programs that only copy, whatever the element type; also for several works
  * in one launch (sends and receives that must not wait for each other). */
-#include "kernels/cuda/fused/exchange_placed.cuh"
+#include "kernels/cuda/fused/fused_placed.cuh"
 #include "kernels/cuda/interpreter/interp.cuh"
 
 #define COPY_KERNEL(proto)  KERNEL(proto, DTYPE_NONE, GYRE_SUM)

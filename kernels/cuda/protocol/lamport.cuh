@@ -11,12 +11,12 @@
 #ifndef GYRE_KERNELS_CUDA_LAMPORT_CUH
 #define GYRE_KERNELS_CUDA_LAMPORT_CUH
 
-#include "kernels/cuda/protocol/own_lines.cuh"
+#include "kernels/cuda/protocol/line.cuh"
 
-struct lamport_form {
+struct lamport_format {
     using type = ulonglong2;
     static const int proto = GYRE_PROTO_LAMPORT;
-    static const int bytes = OWN_LINE_BYTES;
+    static const int bytes = LINE_BYTES;
 
     /* The own data too: on all ranks the same bits are added. */
     static __device__ __forceinline__ ulonglong2 finish(ulonglong2 value)
@@ -26,7 +26,7 @@ struct lamport_form {
 
     static __device__ __forceinline__ ulonglong2 load(const unsigned char *from, uint32_t n_valid)
     {
-        if (n_valid >= OWN_LINE_BYTES && ((uintptr_t)from & 15U) == 0)
+        if (n_valid >= LINE_BYTES && ((uintptr_t)from & 15U) == 0)
             return finish(*(const ulonglong2 *)from);
         return finish(load_part(from, n_valid));
     }
@@ -34,7 +34,7 @@ struct lamport_form {
     static __device__ __forceinline__ void store(unsigned char *to, ulonglong2 value,
                                                  uint32_t n_valid)
     {
-        if (n_valid >= OWN_LINE_BYTES && ((uintptr_t)to & 15U) == 0)
+        if (n_valid >= LINE_BYTES && ((uintptr_t)to & 15U) == 0)
             *(ulonglong2 *)to = value;
         else
             store_part(to, value, n_valid);
@@ -43,10 +43,10 @@ struct lamport_form {
     static __device__ __forceinline__ void send(unsigned char *slot, uint32_t at, ulonglong2 value,
                                                 uint64_t)
     {
-        store_line(slot + (size_t)at * OWN_LINE_BYTES, ~value.x, ~value.y);
+        store_line(slot + (size_t)at * LINE_BYTES, ~value.x, ~value.y);
     }
 
-    static __device__ __forceinline__ bool is_there(ulonglong2 halves, uint64_t)
+    static __device__ __forceinline__ bool has_arrived(ulonglong2 halves, uint64_t)
     {
         return halves.x != 0 && halves.y != 0;
     }
@@ -56,9 +56,9 @@ struct lamport_form {
         return {~halves.x, ~halves.y};
     }
 
-    static __device__ __forceinline__ void empty(unsigned char *line)
+    static __device__ __forceinline__ void clear(unsigned char *line)
     {
-        empty_line(line);
+        clear_line(line);
     }
 
     static __device__ __forceinline__ void clean(const struct gyre_cuda_common &,
@@ -66,7 +66,5 @@ struct lamport_form {
     {
     }
 };
-
-template <int DTYPE, int OP> using lamport_step = own_line_step<lamport_form, DTYPE, OP>;
 
 #endif

@@ -1,298 +1,115 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Protocol SIMPLE: slots of plain bytes, published by tail, given back by head. A block is its
- * worker threads, which only move bytes, and two warps more: the waiter resolves and awaits the
- * next steps while the workers still move, the poster fences and publishes a step while the
- * workers are already in the next one. A fence takes one to ten microseconds, longer the more
- * is under way; without the extra warp it would stand between any two steps.
- *
- * Resolved steps go round four buffers in shared memory. The waiter fills step k after the poster
- * has published k - 4, which also keeps each of the barriers at most one phase ahead. (Workers that
- * wait for the waiter only, on an mbarrier, drift apart: 1 to 3 % slower, 4 H200, 2026-11.)
- *
- * Two tiles go through the steps side by side where slots allow it (struct cursor): while a tile's
- * data is on its way to the peer and back, the other tile is moved.
+ * Protocol SIMPLE for fused kernels: slots of plain bytes, published by tail and given back by
+ * head. One thread serves both FIFOs with one peer. The words are those that the program's steps
+ * would post and await (device/fifo.cuh), so a peer may run the steps.
  */
 #ifndef GYRE_KERNELS_CUDA_SIMPLE_CUH
 #define GYRE_KERNELS_CUDA_SIMPLE_CUH
 
-#include "kernels/cuda/device/block.cuh"
-#include "kernels/cuda/device/move.cuh"
+#include "kernels/cuda/device/fifo.cuh"
 
-#define N_MOVES         4 /* resolved steps */
-#define READY_BARRIER   1 /* to 4: waiter arrives, workers sync */
-#define DONE_BARRIER    5 /* to 8: workers arrive, poster syncs */
-#define POSTED_BARRIER  9 /* to 12: poster arrives, waiter syncs */
+/* Two warps of a block beside the workers: one waits for peers, one fences and publishes. */
 #define SERVICE_THREADS GYRE_CUDA_SERVICE_THREADS
-#define FIRST_OUT_LANE  16 /* lanes 0..9 serve inputs, 16..24 outputs */
 
-static_assert(GYRE_STEP_MAX_INS <= FIRST_OUT_LANE && FIRST_OUT_LANE + GYRE_STEP_MAX_OUTS <= 32,
-              "a lane for each operand");
-
-struct simple_shared {
-    struct move moves[N_MOVES];
-    /* Moves before an abort; UINT32_MAX: there is none. The poster may read it while it is
-     * written: both values are above its move then. */
-    uint32_t n_whole;
+/* The words lie side by side, not as two `struct fifo`: then registers are allotted better. */
+struct simple_peer {
+    struct gyre_inbox *inbox_there;
+    struct gyre_inbox *inbox_here;
+    struct gyre_credit *credit_there;
+    struct gyre_credit *credit_here;
+    uint64_t sent; /* slots before this launch */
+    uint64_t received;
+    uint64_t head;       /* credit: the last value seen */
+    uint32_t send_index; /* connectors */
+    uint32_t recv_index;
 };
 
-/* Which step of which tile comes next: of `n_abreast` tiles step 0, then step 1, ... */
-struct cursor {
-    uint32_t step;
-    uint32_t tile;
-    uint32_t first_tile; /* of those that go side by side */
-    uint32_t n_side;
-};
-
-static __device__ __forceinline__ uint32_t tiles_abreast(const struct block &block,
-                                                         uint32_t first_tile)
+static __device__ __forceinline__ struct fifo send_end(const struct simple_peer &peer)
 {
-    return min((uint32_t)block.work.n_abreast, block.work.split.n_tiles - first_tile);
+    return {peer.inbox_there, peer.credit_here, peer.sent, peer.send_index};
 }
 
-static __device__ __forceinline__ struct cursor first_step(const struct block &block)
+static __device__ __forceinline__ struct fifo recv_end(const struct simple_peer &peer)
 {
-    return {0, 0, 0, tiles_abreast(block, 0)};
+    return {peer.inbox_here, peer.credit_there, peer.received, peer.recv_index};
 }
 
-static __device__ __forceinline__ void go_on(const struct block &block, struct cursor *cursor)
+/* The words of peer k in this block's channel. */
+static __device__ __forceinline__ struct simple_peer
+simple_peer_find(const struct gyre_cuda_args_exchange &args, uint32_t channel, uint32_t k)
 {
-    if (++cursor->tile < cursor->first_tile + cursor->n_side)
-        return;
-    cursor->tile = cursor->first_tile;
-    if (++cursor->step < block.n_steps)
-        return;
-    cursor->step = 0;
-    cursor->tile = cursor->first_tile += cursor->n_side;
-    cursor->n_side = tiles_abreast(block, cursor->tile);
+    const struct gyre_cuda_exchange &exchange = args.exchange;
+    const struct gyre_cuda_peer &peer = exchange.peers[k];
+    const size_t inbox_skip = (size_t)channel * exchange.slots_stride;
+    const size_t credit_skip = (size_t)channel * exchange.credit_stride;
+    const uint32_t skip = channel * args.work.channel_stride;
+    return {(struct gyre_inbox *)(peer.to + inbox_skip),
+            (struct gyre_inbox *)(uintptr_t)(peer.from + inbox_skip),
+            (struct gyre_credit *)((unsigned char *)peer.posted + credit_skip),
+            (struct gyre_credit *)(uintptr_t)((const unsigned char *)peer.head + credit_skip),
+            0,
+            0,
+            0,
+            peer.send_end + skip,
+            peer.recv_end + skip};
 }
 
-/* A step as a lane sees it: all but the operands, and its own one. */
-struct lane_step {
-    struct gyre_cuda_step head; /* operands are not set */
-    struct gyre_cuda_operand operand;
-    bool has_operand;
-    bool is_connection;
-};
-
-/* In one trip to memory. */
-static __device__ __forceinline__ struct lane_step read_step(const struct gyre_cuda_step *step,
-                                                             uint32_t lane)
+/* After the launch before: loads counters and credit together, so that their latencies overlap. */
+static __device__ __forceinline__ void simple_peer_open(const struct gyre_cuda_args_exchange &args,
+                                                        struct simple_peer *peer)
 {
-    const bool is_out = lane >= FIRST_OUT_LANE;
-    const uint32_t i = is_out ? lane - FIRST_OUT_LANE : lane;
-    const uint4 words = *(const uint4 *)step;
-    struct lane_step own;
-    own.operand = {0, 0};
-    if (i < (is_out ? GYRE_STEP_MAX_OUTS : GYRE_STEP_MAX_INS))
-        own.operand = is_out ? step->outs[i] : step->ins[i];
-    memcpy(&own.head, &words, sizeof(words));
-    own.has_operand = i < (is_out ? own.head.n_outs : own.head.n_ins);
-    own.is_connection =
-        own.has_operand && ((is_out ? own.head.send_mask : own.head.recv_mask) >> i & 1) != 0;
-    return own;
+    peer->sent = args.common.counters[peer->send_index];
+    peer->received = args.common.counters[peer->recv_index];
+    peer->head = load_acquire_sys(&peer->credit_here->head[GYRE_PROTO_SIMPLE]);
 }
 
-/* Returns false when aborted. */
-static __device__ __forceinline__ bool await(const struct block &block, struct connection *own,
-                                             uint64_t number)
+/* Waits until the peer has room for `n_slots` slots of this launch. Returns false when aborted. */
+static __device__ __forceinline__ bool simple_await_room(const struct gyre_cuda_args_exchange &args,
+                                                         const struct simple_peer &peer,
+                                                         uint32_t n_slots)
 {
-    uint64_t seen = own->seen[0];
-    uint32_t n_polls = 0;
-    if (has_reached(own, seen, number))
-        return true;
-    do {
-        seen = load_acquire_sys(own->awaited);
-        if (has_reached(own, seen, number)) {
-            own->seen[0] = seen;
-            return true;
-        }
-    } while (!must_stop(block.common, n_polls));
-    return false;
+    const uint64_t least = peer.sent + n_slots - args.exchange.depth;
+    return (int64_t)(peer.head - least) >= 0 ||
+           fifo_await_word(args.common, &peer.credit_here->head[GYRE_PROTO_SIMPLE], least);
 }
 
-/* Placed data may be written once the receiver is in this call. Returns false when aborted. */
-static __device__ __forceinline__ bool await_entry(const struct block &block,
-                                                   struct connection *own)
+/* Waits for the peer's slot `n_before` slots after the launch's first one. Returns false when
+ * aborted. */
+static __device__ __forceinline__ bool simple_await_slot(const struct gyre_cuda_args_exchange &args,
+                                                         const struct simple_peer &peer,
+                                                         uint32_t n_before, uint32_t n_bytes)
 {
-    const uint64_t *entered = own->awaited + (GYRE_HEAD_ENTERED - GYRE_PROTO_SIMPLE);
-    uint32_t n_polls = 0;
-    while (own->has_entered == 0) {
-        if ((int64_t)(load_acquire_sys(entered) - (own->number + 1)) >= 0)
-            own->has_entered = 1;
-        else if (must_stop(block.common, n_polls))
-            return false;
-    }
-    return true;
+    return fifo_await_slot(args.common, recv_end(peer), n_before) &&
+           fifo_is_of_call(args.common, recv_end(peer),
+                           (peer.received + n_before) & (args.exchange.depth - 1),
+                           gyre_slot_info(n_bytes, args.work.signature));
 }
 
-static __device__ __forceinline__ struct move_head
-move_head_of(const struct gyre_cuda_work &work, const struct gyre_cuda_step &step, uint32_t n_bytes)
+/* The header of the slot `n_before` slots after the launch's first one. */
+static __device__ __forceinline__ void simple_describe(const struct gyre_cuda_args_exchange &args,
+                                                       const struct simple_peer &peer,
+                                                       uint32_t n_before, uint32_t n_bytes)
 {
-    return {
-        .n_bytes = step.n_outs == 0 ? 0 : n_bytes, /* a step that only waits moves nothing */
-        .n_ins = step.n_ins,
-        .n_outs = step.n_outs,
-        .scale_mask = work.premultiply != 0 ? step.caller_mask : (uint16_t)0,
-        .divisor = step.is_final != 0 ? work.divisor : 1,
-    };
+    fifo_describe(send_end(peer), (peer.sent + n_before) & (args.exchange.depth - 1),
+                  gyre_slot_info(n_bytes, args.work.signature));
 }
 
-/* Resolve and await one step; every lane its operand. Returns false when aborted. */
-static __device__ __forceinline__ bool prepare(const struct block &block,
-                                               const struct gyre_cuda_step *at, uint32_t tile,
-                                               uint32_t lane, struct move *move)
+static __device__ __forceinline__ void simple_peer_close(const struct gyre_cuda_args_exchange &args,
+                                                         const struct simple_peer &peer,
+                                                         uint32_t n_slots)
 {
-    const struct lane_step step = read_step(at, lane);
-    const struct gyre_cuda_operand operand = step.operand;
-    const uint32_t chunk = step.head.chunk;
-    const struct gyre_range range = gyre_cuda_tile_range(&block.share, chunk, tile);
-    const uint32_t n_bytes = (uint32_t)range.n_elems * block.work.elem_bytes;
-    bool is_stopped = false;
-    uintptr_t address = 0;
-    if (step.is_connection) {
-        struct connection *own = &block.connections[operand.ref & GYRE_CUDA_REF_INDEX_MASK];
-        const bool is_placed = (operand.ref & GYRE_CUDA_REF_PLACED) != 0;
-        const uint32_t n_before = slots_before(block, own, tile, operand.use);
-        address = is_placed ? (uintptr_t)placed_address(block, own, tile, chunk, range)
-                            : (uintptr_t)slot_address(own, n_before);
-        is_stopped = !await(block, own, own->number + n_before) ||
-                     (is_placed && own->is_send != 0 && !await_entry(block, own));
-        if (!is_stopped && own->is_send == 0 &&
-            load_relaxed_sys(&own->slot_info[slot_index(own, n_before)]) !=
-                gyre_slot_info(n_bytes, block.work.signature)) {
-            report_mismatch(block.common, own->index);
-            is_stopped = true;
-        }
-    } else if (step.has_operand) {
-        address = (uintptr_t)chunk_address(block, operand.ref, tile, chunk, range);
-    }
-    if (step.has_operand && lane >= FIRST_OUT_LANE)
-        move->outs[lane - FIRST_OUT_LANE] = (unsigned char *)address;
-    else if (step.has_operand)
-        move->ins[lane] = (const unsigned char *)address;
-    is_stopped = __any_sync(0xffffffffU, is_stopped) != 0;
-    const uint32_t misalignment = __reduce_or_sync(0xffffffffU, (uint32_t)address & 15U);
-    if (lane == 0) {
-        struct move_head head = move_head_of(block.work, step.head, n_bytes);
-        head.misalignment = (uint8_t)misalignment;
-        head.is_stopped = is_stopped;
-        write_head(move, head);
-        move->scalar = block.work.scalar;
-    }
-    return !is_stopped;
+    fifo_close(args.common, send_end(peer), n_slots);
+    fifo_close(args.common, recv_end(peer), n_slots);
 }
 
-/* What a lane tells of a step when it is done, found while it is under way. */
-struct posting {
-    const struct connection *own; /* NULL: nothing */
-    uint32_t n_before;
-    uint64_t slot_info;
-};
-
-static __device__ __forceinline__ struct posting
-posting_of(const struct block &block, const struct gyre_cuda_step *at, uint32_t tile, uint32_t lane)
+/* Where this rank's part of the peer's OUT begins. A window's table does not change while calls use
+ * it, so a kernel may read it before the launch before has ended. */
+static __device__ __forceinline__ unsigned char *
+simple_out(const struct gyre_cuda_args_exchange &args, const struct simple_peer &peer)
 {
-    const struct lane_step step = read_step(at, lane);
-    const struct gyre_range range = gyre_cuda_tile_range(&block.share, step.head.chunk, tile);
-    const uint32_t n_bytes = (uint32_t)range.n_elems * block.work.elem_bytes;
-    struct posting posting = {};
-    if (!step.is_connection)
-        return posting;
-    posting.own = &block.connections[step.operand.ref & GYRE_CUDA_REF_INDEX_MASK];
-    posting.n_before = slots_before(block, posting.own, tile, step.operand.use);
-    posting.slot_info = gyre_slot_info(n_bytes, block.work.signature);
-    return posting;
-}
-
-static __device__ __forceinline__ void publish(const struct posting &posting)
-{
-    const struct connection *own = posting.own;
-    if (own == NULL)
-        return;
-    if (own->is_send != 0)
-        store_relaxed_sys(&own->slot_info[slot_index(own, posting.n_before)], posting.slot_info);
-    fence_acq_rel_sys();
-    store_relaxed_sys(own->posted, own->number + posting.n_before + 1);
-}
-
-static __device__ __forceinline__ void
-run_waiter(const struct block &block, struct simple_shared *shared, uint32_t lane, int n_barrier)
-{
-    const uint32_t n_moves = block.work.split.n_tiles * block.n_steps;
-    struct cursor cursor = first_step(block);
-    if (lane == 0)
-        shared->n_whole = UINT32_MAX;
-    for (uint32_t k = 0; k < n_moves; k++, go_on(block, &cursor)) {
-        const uint32_t i = k % N_MOVES;
-        if (k >= N_MOVES)
-            barrier_sync(POSTED_BARRIER + (int)i, SERVICE_THREADS);
-        const bool goes_on =
-            prepare(block, &block.steps[cursor.step], cursor.tile, lane, &shared->moves[i]);
-        if (!goes_on && lane == 0)
-            shared->n_whole = k;
-        __syncwarp();
-        barrier_arrive(READY_BARRIER + (int)i, n_barrier);
-        if (!goes_on)
-            return;
-    }
-    /* No barrier is left with arrivals that nobody awaits. */
-    for (uint32_t k = n_moves - min(n_moves, (uint32_t)N_MOVES); k < n_moves; k++)
-        barrier_sync(POSTED_BARRIER + (int)(k % N_MOVES), SERVICE_THREADS);
-}
-
-static __device__ __forceinline__ void run_poster(const struct block &block,
-                                                  const struct simple_shared *shared, uint32_t lane,
-                                                  int n_barrier)
-{
-    const uint32_t n_moves = block.work.split.n_tiles * block.n_steps;
-    struct cursor cursor = first_step(block);
-    for (uint32_t k = 0; k < n_moves; k++, go_on(block, &cursor)) {
-        const uint32_t i = k % N_MOVES;
-        const struct posting posting =
-            posting_of(block, &block.steps[cursor.step], cursor.tile, lane);
-        barrier_sync(DONE_BARRIER + (int)i, n_barrier);
-        if (*(volatile const uint32_t *)&shared->n_whole <= k)
-            return;
-        publish(posting);
-        __syncwarp();
-        barrier_arrive(POSTED_BARRIER + (int)i, SERVICE_THREADS);
-    }
-}
-
-template <int DTYPE, int OP>
-static __device__ __forceinline__ void run_workers(const struct block &block,
-                                                   struct simple_shared *shared, uint32_t n_workers,
-                                                   int n_barrier)
-{
-    const uint32_t n_moves = block.work.split.n_tiles * block.n_steps;
-    for (uint32_t k = 0; k < n_moves; k++) {
-        const uint32_t i = k % N_MOVES;
-        const struct move &move = shared->moves[i];
-        barrier_sync(READY_BARRIER + (int)i, n_barrier);
-        const struct move_head head = read_head(&move);
-        const bool is_stopped = head.is_stopped != 0;
-        if (!is_stopped)
-            move_bytes<DTYPE, OP>(head, move, threadIdx.x, n_workers);
-        __syncwarp();
-        barrier_arrive(DONE_BARRIER + (int)i, n_barrier);
-        if (is_stopped)
-            return;
-    }
-}
-
-template <int DTYPE, int OP>
-static __device__ __forceinline__ void run_simple(const struct block &block)
-{
-    __shared__ struct simple_shared shared;
-    const uint32_t n_workers = blockDim.x - SERVICE_THREADS;
-    const int n_barrier = (int)n_workers + 32;
-    if (threadIdx.x < n_workers)
-        run_workers<DTYPE, OP>(block, &shared, n_workers, n_barrier);
-    else if (threadIdx.x < n_workers + 32)
-        run_waiter(block, &shared, threadIdx.x - n_workers, n_barrier);
-    else
-        run_poster(block, &shared, threadIdx.x - n_workers - 32, n_barrier);
+    return (unsigned char *)args.work.bases[peer.send_index / args.common.ends_per_rank] +
+           args.work.out_offset_bytes + args.exchange.own_out_offset;
 }
 
 #endif

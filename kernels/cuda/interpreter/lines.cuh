@@ -1,35 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the line protocols share. A thread always handles the same positions of a range, whatever
- * the step, so a chunk that one step writes and a later one reads needs no barrier between them.
- * All warps resolve the operands of a tile's steps side by side, then every thread goes through
- * the steps on its own. Blocks meet once a tile, before credit is returned; at every receiving step
- * where a FIFO has fewer slots than a tile needs.
+ * The part of the interpreter that all line protocols share. A thread handles the same positions of
+ * a range in every step, so a chunk that one step writes and a later step reads needs no barrier
+ * between them. The warps of a block resolve the operands of a tile's steps, each warp another
+ * step; then every thread goes through the steps on its own. The block has a barrier once a tile,
+ * before it gives credit back; where a FIFO has fewer slots than a tile needs, it has one at every
+ * receiving step.
  */
 #ifndef GYRE_KERNELS_CUDA_LINES_CUH
 #define GYRE_KERNELS_CUDA_LINES_CUH
 
-#include "kernels/cuda/device/access.cuh"
 #include "kernels/cuda/device/block.cuh"
-
-/* One operand of a step: where its bytes begin, and of a connection the flag that marks them. */
-struct line_operand {
-    unsigned char *base;
-    uint64_t flag;
-};
-
-/* What a thread moves at once: of LL a line's 8 bytes, of LL128 its lane's part of a line, 16 bytes
- * or, beside the flag, 8. */
-struct line_place {
-    uint32_t line;       /* of the slot */
-    uint32_t data_bytes; /* offset of the thread's bytes in the chunk */
-    uint32_t n_valid;    /* bytes of them that exist */
-    bool is_there;       /* the line exists */
-};
-
-/* A warp resolves the operands of a step, one in a lane. */
-#define LINE_OPERANDS  20 /* inputs from 0, outputs from LINE_FIRST_OUT */
-#define LINE_FIRST_OUT GYRE_STEP_MAX_INS
+#include "kernels/cuda/protocol/line.cuh"
 
 static_assert(GYRE_STEP_MAX_INS + GYRE_STEP_MAX_OUTS <= LINE_OPERANDS && LINE_OPERANDS <= 32,
               "a lane for each operand");
@@ -75,11 +57,6 @@ static __device__ __forceinline__ struct arithmetic line_arithmetic(const struct
                                                                     const struct line_step &line)
 {
     return {block.work.scalar, line.scale_mask, line.divisor};
-}
-
-template <int PROTO> static __device__ __forceinline__ uint64_t line_flag(uint64_t number)
-{
-    return PROTO == GYRE_PROTO_LL ? gyre_cuda_ll_flag(number) : number + 1;
 }
 
 /* Has the sending end room for that slot, as far as is known or can be seen at once? */
@@ -190,7 +167,7 @@ static __device__ __forceinline__ bool await_credits(const struct block &block,
 
 /* Before credit goes back within a launch: lines that other threads emptied (before the barrier)
  * are empty when the peer stores the next ones. (sync.cuh) */
-template <int PROTO> static __device__ __forceinline__ void order_emptied()
+template <int PROTO> static __device__ __forceinline__ void order_cleared()
 {
     if (PROTO != GYRE_PROTO_LL)
         fence_acq_rel_sys();
@@ -205,7 +182,7 @@ static __device__ __forceinline__ void post_step(const struct block &block,
     if (i >= step->n_ins || (step->recv_mask >> i & 1) == 0)
         return;
     const struct connection *own = &block.connections[step->ins[i].ref];
-    order_emptied<PROTO>();
+    order_cleared<PROTO>();
     store_relaxed_sys(own->posted,
                       own->number + slots_before(block, own, tile, step->ins[i].use) + 1);
 }
@@ -218,7 +195,7 @@ static __device__ __forceinline__ void post_tile(const struct block &block, uint
         const struct connection *own = &block.connections[i];
         if (own->is_send != 0)
             continue;
-        order_emptied<PROTO>();
+        order_cleared<PROTO>();
         store_relaxed_sys(own->posted, own->number + (uint64_t)(tile + 1) * own->n_uses);
     }
 }

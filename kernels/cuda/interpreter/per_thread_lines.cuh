@@ -1,44 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Steps of protocols whose lines are one thread's: it stores a line whole, and it waits for its own
- * lines whatever other threads do (LL, LAMPORT). FORM says what a line looks like:
+ * The interpreter's steps in protocols with per-thread lines (LL, LAMPORT): one thread stores a
+ * whole line, and waits for its own lines whatever the other threads do. FORMAT says what a line
+ * looks like:
  *
  *   type       what it carries, in registers; `bytes` of it
  *   load       that much of a chunk, of which n_valid bytes exist; store likewise
  *   send       into line `at` of a slot
- *   is_there   does this line carry data?  data: which
- *   empty      the line was used
+ *   has_arrived does this line carry data?  data: which
+ *   clear      marks a line as free after its data were used
  *   finish     a result, before it is stored or sent
  *   clean      what a slot's lines beyond the data need, where line_head.clean_mask asks
  */
-#ifndef GYRE_KERNELS_CUDA_OWN_LINES_CUH
-#define GYRE_KERNELS_CUDA_OWN_LINES_CUH
+#ifndef GYRE_KERNELS_CUDA_PER_THREAD_LINES_CUH
+#define GYRE_KERNELS_CUDA_PER_THREAD_LINES_CUH
 
-#include "kernels/cuda/protocol/lines.cuh"
+#include "kernels/cuda/interpreter/lines.cuh"
+#include "kernels/cuda/protocol/lamport.cuh"
+#include "kernels/cuda/protocol/ll.cuh"
 
-#define OWN_LINE_BYTES 16
-#define OWN_LINE_GROUP 4 /* inputs whose lines are awaited at the same time */
+#define LINE_GROUP 4 /* inputs whose lines are awaited at the same time */
 
-template <class FORM, int DTYPE, int OP> struct own_line_step {
-    using type = typename FORM::type;
-    static const int proto = FORM::proto;
-    static const int bytes = FORM::bytes;
-
-    /* Load the line again until it is there. Returns false when aborted. */
-    static __device__ __forceinline__ bool receive(const struct gyre_cuda_common &common,
-                                                   const struct line_operand &in, uint32_t at,
-                                                   ulonglong2 *halves)
-    {
-        unsigned char *line = in.base + (size_t)at * OWN_LINE_BYTES;
-        uint32_t n_polls = 0;
-        while (!FORM::is_there(*halves, in.flag)) {
-            if (must_stop(common, n_polls))
-                return false;
-            *halves = load_line(line);
-        }
-        FORM::empty(line);
-        return true;
-    }
+template <class FORMAT, int DTYPE, int OP> struct per_thread_step {
+    using type = typename FORMAT::type;
+    static const int proto = FORMAT::proto;
+    static const int bytes = FORMAT::bytes;
 
     /* Lines `first`, `first` + blockDim.x, ... of a group of inputs. Returns false when aborted. */
     template <int UNROLL>
@@ -46,9 +32,9 @@ template <class FORM, int DTYPE, int OP> struct own_line_step {
     gather(const struct block &block, const struct line_step &line, uint32_t group, uint32_t first,
            uint32_t n_lines, type (*data)[UNROLL])
     {
-        ulonglong2 halves[OWN_LINE_GROUP][UNROLL];
+        ulonglong2 halves[LINE_GROUP][UNROLL];
 #pragma unroll
-        for (int i = 0; i < OWN_LINE_GROUP; i++) {
+        for (int i = 0; i < LINE_GROUP; i++) {
             if (group + i >= line.n_ins)
                 break;
             const unsigned char *base = line.operands[group + i].base;
@@ -58,13 +44,13 @@ template <class FORM, int DTYPE, int OP> struct own_line_step {
                 if (at >= n_lines)
                     continue;
                 if ((line.recv_mask >> (group + i) & 1) != 0)
-                    halves[i][k] = load_line(base + (size_t)at * OWN_LINE_BYTES);
+                    halves[i][k] = load_line(base + (size_t)at * LINE_BYTES);
                 else
-                    data[i][k] = FORM::load(base + (size_t)at * bytes, line.n_bytes - at * bytes);
+                    data[i][k] = FORMAT::load(base + (size_t)at * bytes, line.n_bytes - at * bytes);
             }
         }
 #pragma unroll
-        for (int i = 0; i < OWN_LINE_GROUP; i++) {
+        for (int i = 0; i < LINE_GROUP; i++) {
             if (group + i >= line.n_ins)
                 break;
             if ((line.recv_mask >> (group + i) & 1) == 0)
@@ -75,9 +61,9 @@ template <class FORM, int DTYPE, int OP> struct own_line_step {
                 const uint32_t at = first + k * blockDim.x;
                 if (at >= n_lines)
                     continue;
-                if (!receive(block.common, in, at, &halves[i][k]))
+                if (!receive_line<FORMAT>(block.common, in, at, &halves[i][k]))
                     return false;
-                data[i][k] = FORM::data(halves[i][k]);
+                data[i][k] = FORMAT::data(halves[i][k]);
             }
         }
         return true;
@@ -96,10 +82,10 @@ template <class FORM, int DTYPE, int OP> struct own_line_step {
                 if (at >= n_lines)
                     continue;
                 if (is_send)
-                    FORM::send(out.base, at, results[k], out.flag);
+                    FORMAT::send(out.base, at, results[k], out.flag);
                 else
-                    FORM::store(out.base + (size_t)at * bytes, results[k],
-                                line.n_bytes - at * bytes);
+                    FORMAT::store(out.base + (size_t)at * bytes, results[k],
+                                  line.n_bytes - at * bytes);
             }
         }
     }
@@ -120,20 +106,20 @@ template <class FORM, int DTYPE, int OP> struct own_line_step {
                 for (int k = 0; k < UNROLL; k++)
                     if (first + k * blockDim.x < n_lines)
                         halves[k] =
-                            load_line(in.base + (size_t)(first + k * blockDim.x) * OWN_LINE_BYTES);
+                            load_line(in.base + (size_t)(first + k * blockDim.x) * LINE_BYTES);
 #pragma unroll
                 for (int k = 0; k < UNROLL; k++) {
                     const uint32_t at = first + k * blockDim.x;
-                    if (at < n_lines && !receive(block.common, in, at, &halves[k]))
+                    if (at < n_lines && !receive_line<FORMAT>(block.common, in, at, &halves[k]))
                         return false;
-                    data[k] = FORM::data(halves[k]);
+                    data[k] = FORMAT::data(halves[k]);
                 }
             } else {
 #pragma unroll
                 for (int k = 0; k < UNROLL; k++) {
                     const uint32_t at = (first + k * blockDim.x) * bytes;
                     if (at < n_bytes)
-                        data[k] = FORM::load(in.base + at, n_bytes - at);
+                        data[k] = FORMAT::load(in.base + at, n_bytes - at);
                 }
             }
             scatter<UNROLL>(line, first, n_lines, data);
@@ -158,12 +144,12 @@ template <class FORM, int DTYPE, int OP> struct own_line_step {
         for (uint32_t first = threadIdx.x; first < n_lines; first += blockDim.x * UNROLL) {
             reducer<DTYPE, OP, bytes> running[UNROLL];
             type results[UNROLL];
-            for (uint32_t group = 0; group < line.n_ins; group += OWN_LINE_GROUP) {
-                type data[OWN_LINE_GROUP][UNROLL];
+            for (uint32_t group = 0; group < line.n_ins; group += LINE_GROUP) {
+                type data[LINE_GROUP][UNROLL];
                 if (!gather<UNROLL>(block, line, group, first, n_lines, data))
                     return false;
 #pragma unroll
-                for (int i = 0; i < OWN_LINE_GROUP; i++) {
+                for (int i = 0; i < LINE_GROUP; i++) {
                     const uint32_t in = group + i;
                     if (in >= line.n_ins)
                         break;
@@ -180,7 +166,7 @@ template <class FORM, int DTYPE, int OP> struct own_line_step {
             for (int k = 0; k < UNROLL; k++) {
                 const pack<bytes> whole = running[k].end(arithmetic.divisor);
                 memcpy(&results[k], &whole, bytes);
-                results[k] = FORM::finish(results[k]);
+                results[k] = FORMAT::finish(results[k]);
             }
             scatter<UNROLL>(line, first, n_lines, results);
         }
@@ -201,9 +187,12 @@ template <class FORM, int DTYPE, int OP> struct own_line_step {
                 goes_on = reduce_lines<2>(block, line, n_lines);
         }
         if (line.clean_mask != 0 && goes_on)
-            FORM::clean(block.common, line.operands, line.clean_mask, n_lines);
+            FORMAT::clean(block.common, line.operands, line.clean_mask, n_lines);
         return goes_on;
     }
 };
+
+template <int DTYPE, int OP> using ll_step = per_thread_step<ll_format, DTYPE, OP>;
+template <int DTYPE, int OP> using lamport_step = per_thread_step<lamport_format, DTYPE, OP>;
 
 #endif

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The one-shot all-gather into windows as one macro-step: every block stores its part of IN into
- * the OUT of all ranks. In protocol SIMPLE, with the words that the steps would post and await (a
- * peer may well run those), but in one kernel without service warps: a thread serves a peer.
+ * The fused one-shot all-gather into windows: every block stores its part of IN into the OUT of all
+ * ranks. It posts and awaits the same words of protocol SIMPLE as the program's steps, so a peer
+ * may run the steps. The kernel has no service warps: one thread serves one peer.
  */
-#ifndef GYRE_KERNELS_CUDA_EXCHANGE_PLACED_CUH
-#define GYRE_KERNELS_CUDA_EXCHANGE_PLACED_CUH
+#ifndef GYRE_KERNELS_CUDA_FUSED_PLACED_CUH
+#define GYRE_KERNELS_CUDA_FUSED_PLACED_CUH
 
 #include "kernels/cuda/device/move.cuh"
-#include "kernels/cuda/protocol/simple_ends.cuh"
+#include "kernels/cuda/fused/fused_oneshot.cuh"
+#include "kernels/cuda/protocol/simple.cuh"
 
 #define PLACED_UNROLL 4
 
@@ -27,11 +28,9 @@ static __device__ __forceinline__ void placed_publish(const struct gyre_cuda_arg
 {
     const uint32_t n_slots = args.work.split.n_tiles;
     for (uint32_t tile = 0; tile < n_slots; tile++)
-        store_relaxed_sys(
-            &peer.inbox_there->slot_info[(peer.sent + tile) & (args.exchange.depth - 1)],
-            gyre_slot_info(placed_tile_bytes(args.work, n_bytes, tile), args.work.signature));
+        simple_describe(args, peer, tile, placed_tile_bytes(args.work, n_bytes, tile));
     fence_acq_rel_sys();
-    store_relaxed_sys(&peer.inbox_there->tail[GYRE_PROTO_SIMPLE], peer.sent + n_slots);
+    fifo_publish(send_end(peer), n_slots);
 }
 
 /* What the peer stored here is complete; its slots are given back. Of those only slot_info was
@@ -43,7 +42,7 @@ static __device__ __forceinline__ void placed_take(const struct gyre_cuda_args_e
     for (uint32_t tile = 0; tile < n_slots; tile++)
         if (!simple_await_slot(args, peer, tile, placed_tile_bytes(args.work, n_bytes, tile)))
             return;
-    simple_give_back(peer, n_slots);
+    fifo_return(recv_end(peer), n_slots);
 }
 
 /* The block's part of IN into `n_outs` places, all of them at once. */
@@ -86,15 +85,16 @@ static __global__ void __launch_bounds__(GYRE_CUDA_EXCHANGE_THREADS, 1)
     if (k == 0)
         outs[exchange.n_peers] = own_out;
     await_last_launch();
-    const uint64_t turn = take_turn(args.common);
+    const uint64_t sequence = begin_launch(args.common);
     bool is_stopped = load_relaxed_sys(&args.common.control->is_aborted) != 0;
     if (serves) {
-        simple_peer_count(args, &peer);
-        simple_enter(peer);
+        simple_peer_open(args, &peer);
+        fifo_announce_entry(recv_end(peer));
     }
-    announce_turn(args.common, turn);
+    announce_launch(args.common, sequence);
     if (serves && !is_stopped)
-        is_stopped = !simple_await_entry(args, peer) || !simple_await_room(args, peer, n_slots);
+        is_stopped = !fifo_await_entry(args.common, send_end(peer)) ||
+                     !simple_await_room(args, peer, n_slots);
     is_stopped = __syncthreads_or(is_stopped) != 0;
     if (!is_stopped)
         placed_copy(in, outs, exchange.n_peers + (is_in_place ? 0 : 1), n_bytes);
@@ -105,10 +105,10 @@ static __global__ void __launch_bounds__(GYRE_CUDA_EXCHANGE_THREADS, 1)
     }
     __syncthreads();
     if (k == 0)
-        invite_next_launch();
+        allow_dependent_launch();
     if (serves)
-        simple_close(args, peer, n_slots);
-    end_turn(args.common, turn, blockIdx.x);
+        simple_peer_close(args, peer, n_slots);
+    end_launch(args.common, sequence, blockIdx.x);
 }
 
 #endif

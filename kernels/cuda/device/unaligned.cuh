@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory at any address, 16 bytes a lane: the lanes of a warp access whole words side by side and
- * get from the next lane what is missing. Element by element less is under way, and stores to
- * peers are short.
+ * Memory at any address, 16 bytes per warp lane: the lanes of a warp load and store aligned 16-byte
+ * words side by side, and each lane gets the missing bytes from the next lane. Accesses of single
+ * elements would keep fewer bytes in flight, and stores to peers would be short.
  *
- * A stretch is 32 * ROWS packs of 16 bytes in memory order, pack p in row p / 32 of lane p % 32.
- * All lanes of the warp call these together, with the same addresses.
+ * An unaligned span is 32 * ROWS packs of 16 bytes in memory order: pack p is row p / 32 of warp
+ * lane p % 32. All lanes of the warp call these functions together, with the same addresses.
  */
-#ifndef GYRE_KERNELS_CUDA_STRETCH_CUH
-#define GYRE_KERNELS_CUDA_STRETCH_CUH
+#ifndef GYRE_KERNELS_CUDA_UNALIGNED_CUH
+#define GYRE_KERNELS_CUDA_UNALIGNED_CUH
 
 #include "kernels/cuda/device/access.cuh"
 
@@ -46,16 +46,16 @@ static __device__ __forceinline__ pack<16> shift_packs(const pack<16> &first, co
     return shifted;
 }
 
-template <int ROWS> struct stretch {
+template <int ROWS> struct unaligned_span {
     pack<16> rows[ROWS];
     pack<16> beyond; /* fetched, not aligned: the first of a further row */
 };
 
-/* The words that hold the stretch at `from`, whole, and one more: up to 15 bytes before it and 16
- * behind are loaded too. */
+/* The words that hold the unaligned_span at `from`, whole, and one more: up to 15 bytes before it
+ * and 16 behind are loaded too. */
 template <int ROWS>
-static __device__ __forceinline__ void fetch_stretch(const unsigned char *from, uint32_t lane,
-                                                     struct stretch<ROWS> *to)
+static __device__ __forceinline__ void fetch_span(const unsigned char *from, uint32_t lane,
+                                                  struct unaligned_span<ROWS> *to)
 {
     const unsigned char *word = from - ((uintptr_t)from & 15U);
 #pragma unroll
@@ -66,7 +66,7 @@ static __device__ __forceinline__ void fetch_stretch(const unsigned char *from, 
 
 template <int WORDS, int ROWS>
 static __device__ __forceinline__ void align_by(uint32_t bits, uint32_t lane,
-                                                struct stretch<ROWS> *own)
+                                                struct unaligned_span<ROWS> *own)
 {
 #pragma unroll
     for (int k = 0; k < ROWS; k++) {
@@ -78,8 +78,8 @@ static __device__ __forceinline__ void align_by(uint32_t bits, uint32_t lane,
 
 /* From words to packs, in place. */
 template <int ROWS>
-static __device__ __forceinline__ void align_stretch(const unsigned char *from, uint32_t lane,
-                                                     struct stretch<ROWS> *own)
+static __device__ __forceinline__ void align_span(const unsigned char *from, uint32_t lane,
+                                                  struct unaligned_span<ROWS> *own)
 {
     const uint32_t skip = (uint32_t)(uintptr_t)from & 15U, bits = skip % 4 * 8;
     if (skip == 0)
@@ -131,8 +131,8 @@ static __device__ __forceinline__ void store_by(unsigned char *to, uint32_t skip
 }
 
 template <int ROWS>
-static __device__ __forceinline__ void store_stretch(unsigned char *to, uint32_t lane,
-                                                     const pack<16> *rows)
+static __device__ __forceinline__ void store_span(unsigned char *to, uint32_t lane,
+                                                  const pack<16> *rows)
 {
     const uint32_t skip = (uint32_t)(uintptr_t)to & 15U;
     switch (skip == 0 ? 4 : (16 - skip) / 4) {

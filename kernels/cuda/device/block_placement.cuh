@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Block placement: SIMPLE's blocks run on chosen multiprocessors. The first blocks of a launch are
+ * put on multiprocessors of few clusters (GPCs). The multiprocessors of a cluster share what the
+ * cluster can send, and all blocks have the same number of bytes to move, so the slowest cluster
+ * decides. Multiprocessors 0 to n - 1 are spread evenly over all clusters. Therefore a launch has
+ * one block for every multiprocessor, and the blocks on the first n multiprocessors are the ones
+ * that work.
+ *
+ * CUDA does not promise on which multiprocessor a block runs. A block whose place is taken, or that
+ * has no place, waits a moment for the other blocks and then leaves. At most as many blocks leave
+ * as there are too many; the remaining blocks take the places that are left. No block waits for a
+ * block that has not begun.
+ */
+#ifndef GYRE_KERNELS_CUDA_BLOCK_PLACEMENT_CUH
+#define GYRE_KERNELS_CUDA_BLOCK_PLACEMENT_CUH
+
+#include "kernels/cuda/device/sync.cuh"
+
+#define NO_PLACEMENT      UINT32_MAX
+#define PLACEMENT_WAIT_NS 5000
+
+static __device__ __forceinline__ bool claim_placement(struct gyre_cuda_seats *seats,
+                                                       uint32_t place)
+{
+    const uint32_t bit = 1U << place % 32;
+    if ((atomicOr(&seats->taken[place / 32], bit) & bit) != 0)
+        return false;
+    atomicAdd(&seats->n_taken, 1U);
+    return true;
+}
+
+/* One thread of the block. */
+static __device__ __noinline__ uint32_t find_placement(struct gyre_cuda_seats *seats,
+                                                       uint32_t n_seats, uint32_t n_blocks)
+{
+    uint32_t own;
+    asm volatile("mov.u32 %0, %%smid;" : "=r"(own));
+    if (own < n_seats && claim_placement(seats, own))
+        return own;
+    /* Gone at once, it would make room for a block that belongs elsewhere. One wait for all: where
+     * other kernels take most of the GPU, blocks come in many waves. */
+    const uint64_t now_ns = global_ns();
+    const uint64_t first_ns = atomicCAS((unsigned long long *)&seats->begin_ns, 0ULL, now_ns);
+    const uint64_t begin_ns = first_ns == 0 ? now_ns : first_ns;
+    while (load_relaxed_sys(&seats->n_taken) < n_seats &&
+           global_ns() - begin_ns < PLACEMENT_WAIT_NS)
+        ;
+    if (atomicAdd(&seats->n_leaving, 1U) < n_blocks - n_seats)
+        return NO_PLACEMENT;
+    /* As many blocks are left as places. */
+    uint32_t place = 0;
+    while (!claim_placement(seats, place % n_seats))
+        place++;
+    return place % n_seats;
+}
+
+/* All threads; the launch before is over. */
+static __device__ __forceinline__ uint32_t place_block(const struct gyre_cuda_common &common)
+{
+    __shared__ uint32_t place;
+    if (common.n_seats == common.n_blocks)
+        return blockIdx.x;
+    if (threadIdx.x == 0)
+        place = find_placement(&common.control->seats, common.n_seats, common.n_blocks);
+    __syncthreads();
+    return place;
+}
+
+/* The last block of a launch. */
+static __device__ __forceinline__ void clear_placements(const struct gyre_cuda_common &common)
+{
+    struct gyre_cuda_seats *seats = &common.control->seats;
+    if (common.n_seats == common.n_blocks)
+        return;
+    for (uint32_t i = 0; i < GYRE_CUDA_MAX_BLOCKS / 32; i++)
+        seats->taken[i] = 0;
+    seats->n_taken = seats->n_leaving = 0;
+    seats->begin_ns = 0;
+}
+
+#endif

@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The ends of FIFOs: how a kernel opens them, awaits slots and credit, publishes slots, gives them
+ * back, and closes the ends for the next launch. sync.cuh says why each access has its ordering.
+ *
+ * A launch reads the counter of an end when it opens the end, and writes the counter when it closes
+ * the end. There are three layouts of an opened end, because registers and shared memory decide
+ * what a kernel can keep:
+ *
+ *   struct fifo         one end of protocol SIMPLE in registers: fused kernels and the sync kernel
+ *   struct peer_fifos   both ends with the peer that a thread serves, in LL and LL128: fused
+ * kernels struct all_fifos    both ends with each peer in one thread, in LAMPORT; counters have 32
+ * bits, since 64 bits would need twice the registers
+ *
+ * The interpreter's end (struct connection in block.cuh) lies in shared memory.
+ */
+#ifndef GYRE_KERNELS_CUDA_FIFO_CUH
+#define GYRE_KERNELS_CUDA_FIFO_CUH
+
+#include "kernels/cuda/device/launch_sequence.cuh"
+
+/* The slot belongs to another call. Tells the host which peer sent it, then waits for the abort
+ * that follows. */
+static __device__ __noinline__ void report_mismatch(const struct gyre_cuda_common &common,
+                                                    uint32_t index)
+{
+    uint32_t n_polls = 0;
+    uint64_t *mismatch = &common.board->mismatch;
+    if (load_relaxed_sys(mismatch) == 0)
+        store_relaxed_sys(mismatch, (uint64_t)(index / common.ends_per_rank) + 1);
+    while (!must_stop(common, n_polls))
+        ;
+}
+
+/* Waits until a word that only grows has reached `least`. Returns false when aborted. */
+static __device__ __forceinline__ bool fifo_await_word(const struct gyre_cuda_common &common,
+                                                       const uint64_t *word, uint64_t least)
+{
+    uint32_t n_polls = 0;
+    while ((int64_t)(load_acquire_sys(word) - least) < 0)
+        if (must_stop(common, n_polls))
+            return false;
+    return true;
+}
+
+/* One end of a FIFO in protocol SIMPLE. Of a sending end the inbox is the peer's and the credit is
+ * this rank's; of a receiving end the other way round. */
+struct fifo {
+    struct gyre_inbox *inbox;
+    struct gyre_credit *credit;
+    uint64_t number; /* of the slot that the functions below count from */
+    uint32_t index;  /* of the connector */
+};
+
+/* The receiving rank is in this call: what its stream did to OUT before is over, so a peer may
+ * store placed data there. */
+static __device__ __forceinline__ void fifo_announce_entry(const struct fifo &end)
+{
+    store_relaxed_sys(&end.credit->head[GYRE_HEAD_ENTERED], end.number + 1);
+}
+
+/* Sending end: waits until the receiving rank is in this call. Returns false when aborted. */
+static __device__ __forceinline__ bool fifo_await_entry(const struct gyre_cuda_common &common,
+                                                        const struct fifo &end)
+{
+    return fifo_await_word(common, &end.credit->head[GYRE_HEAD_ENTERED], end.number + 1);
+}
+
+/* Sending end: waits for room for `n_slots` slots. Returns false when aborted. */
+static __device__ __forceinline__ bool fifo_await_room(const struct gyre_cuda_common &common,
+                                                       const struct fifo &end, uint32_t n_slots,
+                                                       uint32_t depth)
+{
+    return fifo_await_word(common, &end.credit->head[GYRE_PROTO_SIMPLE],
+                           end.number + n_slots - depth);
+}
+
+/* Receiving end: waits for the slot `n_before` slots after end.number. fifo_is_of_call() follows.
+ * Returns false when aborted. */
+static __device__ __forceinline__ bool fifo_await_slot(const struct gyre_cuda_common &common,
+                                                       const struct fifo &end, uint32_t n_before)
+{
+    return fifo_await_word(common, &end.inbox->tail[GYRE_PROTO_SIMPLE], end.number + n_before + 1);
+}
+
+/* Receiving end: is the slot's header this call's? If not, reports it and waits for the abort.
+ * @ring_slot: the slot's index in the ring. */
+static __device__ __forceinline__ bool fifo_is_of_call(const struct gyre_cuda_common &common,
+                                                       const struct fifo &end, uint64_t ring_slot,
+                                                       uint64_t slot_info)
+{
+    if (load_relaxed_sys(&end.inbox->slot_info[ring_slot]) == slot_info)
+        return true;
+    report_mismatch(common, end.index);
+    return false;
+}
+
+/* Sending end: the header of a slot. fence_acq_rel_sys() and fifo_publish() follow. */
+static __device__ __forceinline__ void fifo_describe(const struct fifo &end, uint64_t ring_slot,
+                                                     uint64_t slot_info)
+{
+    store_relaxed_sys(&end.inbox->slot_info[ring_slot], slot_info);
+}
+
+/* Sending end: the first `n_slots` slots from end.number on are filled. A fence comes before. */
+static __device__ __forceinline__ void fifo_publish(const struct fifo &end, uint64_t n_slots)
+{
+    store_relaxed_sys(&end.inbox->tail[GYRE_PROTO_SIMPLE], end.number + n_slots);
+}
+
+/* Receiving end: the peer may fill the first `n_slots` slots again. */
+static __device__ __forceinline__ void fifo_return(const struct fifo &end, uint32_t n_slots)
+{
+    store_relaxed_sys(&end.credit->head[GYRE_PROTO_SIMPLE], end.number + n_slots);
+}
+
+/* Keeps the number of the next launch's first slot. */
+static __device__ __forceinline__ void fifo_close(const struct gyre_cuda_common &common,
+                                                  const struct fifo &end, uint32_t n_slots)
+{
+    common.counters[end.index] = end.number + n_slots;
+}
+
+/* Both ends of the FIFOs with the peer that the thread's group serves, in LL and LL128. */
+struct peer_fifos {
+    uint64_t sent; /* slots before this launch */
+    uint64_t received;
+    uint64_t head;     /* credit: the last value seen */
+    uint64_t sequence; /* launch_sequence.cuh */
+    uint32_t group;
+    uint32_t lane; /* in the group */
+    uint32_t n_lanes;
+};
+
+/* Loads counters and credit together, so that their latencies overlap. Returns true if the
+ * communicator was aborted before. */
+static __device__ __forceinline__ bool peer_fifos_open(const struct gyre_cuda_args_exchange &args,
+                                                       struct peer_fifos *end)
+{
+    const struct gyre_cuda_exchange &exchange = args.exchange;
+    const uint32_t skip = blockIdx.x * args.work.channel_stride;
+    end->n_lanes = exchange.n_lanes;
+    end->group = 0;
+    end->lane = threadIdx.x;
+    while (end->lane >= end->n_lanes) { /* a division takes longer */
+        end->lane -= end->n_lanes;
+        end->group++;
+    }
+    const struct gyre_cuda_peer &peer = exchange.peers[end->group];
+    await_last_launch();
+    end->sequence = begin_launch(args.common);
+    const uint32_t is_aborted = load_relaxed_sys(&args.common.control->is_aborted);
+    end->sent = args.common.counters[peer.send_end + skip];
+    end->received = args.common.counters[peer.recv_end + skip];
+    end->head = load_relaxed_sys(
+        (const uint64_t *)((const unsigned char *)peer.head + blockIdx.x * exchange.credit_stride));
+    return is_aborted != 0;
+}
+
+/* Gives the credit of earlier launches back to the peer, then waits for room for `n_slots` slots.
+ * In this order, because the peer may wait for that credit. Returns false when aborted. */
+static __device__ __forceinline__ bool peer_fifos_await(const struct gyre_cuda_args_exchange &args,
+                                                        const struct peer_fifos &end,
+                                                        uint32_t n_slots)
+{
+    const struct gyre_cuda_exchange &exchange = args.exchange;
+    const struct gyre_cuda_peer &peer = exchange.peers[end.group];
+    const size_t skip = (size_t)blockIdx.x * exchange.credit_stride;
+    const uint64_t *word = (const uint64_t *)((const unsigned char *)peer.head + skip);
+    uint64_t head = end.head;
+    uint32_t n_polls = 0;
+    if (end.lane == 0)
+        store_relaxed_sys((uint64_t *)((unsigned char *)peer.posted + skip), end.received);
+    while ((int64_t)(head + exchange.depth - (end.sent + n_slots)) < 0) {
+        if (n_polls == 0)
+            announce_launch(args.common, end.sequence);
+        if (must_stop(args.common, n_polls))
+            return false;
+        head = load_relaxed_sys(word);
+    }
+    return true;
+}
+
+/* Writes the counters after all threads have read them, then reports the end of the block. */
+static __device__ __forceinline__ void peer_fifos_close(const struct gyre_cuda_args_exchange &args,
+                                                        const struct peer_fifos &end,
+                                                        uint32_t n_slots)
+{
+    const struct gyre_cuda_peer &peer = args.exchange.peers[end.group];
+    const uint32_t skip = blockIdx.x * args.work.channel_stride;
+    __syncthreads();
+    if (threadIdx.x == 0)
+        allow_dependent_launch();
+    if (end.lane == 0) {
+        args.common.counters[peer.send_end + skip] = end.sent + n_slots;
+        args.common.counters[peer.recv_end + skip] = end.received + n_slots;
+    }
+    end_launch(args.common, end.sequence, blockIdx.x);
+}
+
+/* A thread's ends, of all peers: slots before this launch, in 32 bits, which slots and credit take.
+ */
+template <int PEERS> struct all_fifos {
+    uint32_t sent[PEERS];
+    uint32_t received[PEERS];
+    uint32_t head[PEERS]; /* credit: the last value seen */
+    uint64_t own_sent;    /* thread k: of peer k, whole */
+    uint64_t own_received;
+    uint64_t sequence; /* launch_sequence.cuh */
+};
+
+template <int PEERS, bool EXACT_FIT>
+static __device__ __forceinline__ bool has_peer(const struct gyre_cuda_exchange &exchange, int k)
+{
+    return EXACT_FIT || k == 0 || (uint32_t)k < exchange.n_peers;
+}
+
+/* Words that grow; how far they are modulo 2^32 is enough. */
+static __device__ __forceinline__ const uint32_t *low_half(const uint64_t *word)
+{
+    return (const uint32_t *)word;
+}
+
+static __device__ __forceinline__ const uint64_t *
+all_fifos_head(const struct gyre_cuda_exchange &exchange, int k)
+{
+    return (const uint64_t *)((const unsigned char *)exchange.peers[k].head +
+                              (size_t)blockIdx.x * exchange.credit_stride);
+}
+
+/* Counters and credit in one trip. Returns true if the communicator was aborted before. */
+template <int PEERS, bool EXACT_FIT>
+static __device__ __forceinline__ bool all_fifos_open(const struct gyre_cuda_args_exchange &args,
+                                                      struct all_fifos<PEERS> *ends)
+{
+    const struct gyre_cuda_exchange &exchange = args.exchange;
+    const uint64_t *counters = args.common.counters + blockIdx.x * args.work.channel_stride;
+    await_last_launch();
+    ends->sequence = begin_launch(args.common);
+    const uint32_t is_aborted = load_relaxed_sys(&args.common.control->is_aborted);
+#pragma unroll
+    for (int k = 0; k < PEERS && has_peer<PEERS, EXACT_FIT>(exchange, k); k++) {
+        ends->sent[k] = *low_half(&counters[exchange.peers[k].send_end]);
+        ends->received[k] = *low_half(&counters[exchange.peers[k].recv_end]);
+        ends->head[k] = load_relaxed_sys(low_half(all_fifos_head(exchange, k)));
+    }
+    if (threadIdx.x < exchange.n_peers) {
+        ends->own_sent = counters[exchange.peers[threadIdx.x].send_end];
+        ends->own_received = counters[exchange.peers[threadIdx.x].recv_end];
+    }
+    return is_aborted != 0;
+}
+
+/* Seldom run, so out of line: as must_stop(), when it is time to look. */
+static __device__ __noinline__ bool must_stop_now(const struct gyre_cuda_common &common,
+                                                  uint32_t n_polls)
+{
+    n_polls--;
+    return must_stop(common, n_polls);
+}
+
+/* Is there room for a slot of that number in a FIFO whose credit is `head`? */
+static __device__ __forceinline__ bool
+all_fifos_have_room(const struct gyre_cuda_exchange &exchange, uint32_t head, uint32_t number)
+{
+    return (int32_t)(head + exchange.depth - number) > 0;
+}
+
+static __device__ __noinline__ bool all_fifos_await_room(const struct gyre_cuda_args_exchange &args,
+                                                         uint64_t sequence, int k,
+                                                         uint32_t last_slot)
+{
+    uint32_t n_polls = 0;
+    announce_launch(args.common, sequence);
+    while (!all_fifos_have_room(
+        args.exchange, load_relaxed_sys(low_half(all_fifos_head(args.exchange, k))), last_slot))
+        if (must_stop(args.common, n_polls))
+            return false;
+    return true;
+}
+
+/* As peer_fifos_await(). */
+template <int PEERS, bool EXACT_FIT>
+static __device__ __forceinline__ bool all_fifos_await(const struct gyre_cuda_args_exchange &args,
+                                                       const struct all_fifos<PEERS> &ends,
+                                                       uint32_t n_slots)
+{
+    const struct gyre_cuda_exchange &exchange = args.exchange;
+    bool has_room = true;
+    if (threadIdx.x < exchange.n_peers)
+        store_relaxed_sys((uint64_t *)((unsigned char *)exchange.peers[threadIdx.x].posted +
+                                       (size_t)blockIdx.x * exchange.credit_stride),
+                          ends.own_received);
+#pragma unroll
+    for (int k = 0; k < PEERS && has_peer<PEERS, EXACT_FIT>(exchange, k); k++)
+        has_room &= all_fifos_have_room(exchange, ends.head[k], ends.sent[k] + n_slots - 1);
+    if (has_room)
+        return true;
+#pragma unroll 1
+    for (int k = 0; k < (int)exchange.n_peers; k++) {
+        const uint32_t sent = *low_half(
+            &args.common
+                 .counters[exchange.peers[k].send_end + blockIdx.x * args.work.channel_stride]);
+        if (!all_fifos_await_room(args, ends.sequence, k, sent + n_slots - 1))
+            return false;
+    }
+    return true;
+}
+
+/* As peer_fifos_close(). */
+template <int PEERS, bool EXACT_FIT>
+static __device__ __forceinline__ void all_fifos_close(const struct gyre_cuda_args_exchange &args,
+                                                       const struct all_fifos<PEERS> &ends,
+                                                       uint32_t n_slots)
+{
+    uint64_t *counters = args.common.counters + blockIdx.x * args.work.channel_stride;
+    __syncthreads();
+    if (threadIdx.x == 0)
+        allow_dependent_launch();
+    if (threadIdx.x < args.exchange.n_peers) {
+        counters[args.exchange.peers[threadIdx.x].send_end] = ends.own_sent + n_slots;
+        counters[args.exchange.peers[threadIdx.x].recv_end] = ends.own_received + n_slots;
+    }
+    end_launch(args.common, ends.sequence, blockIdx.x);
+}
+
+#endif

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The launch sequence: how the host learns which launches have begun and which have ended, replays
+ * of graphs included. A block takes its number in the sequence when it begins, while it loads its
+ * counters. Blocks end in any order, and to find out which block is the last takes a round trip to
+ * memory, which is long beside a short call. So each block of the line protocols reports its own
+ * end to the host (struct gyre_cuda_board). When links are busy, such reports are slow: in SIMPLE
+ * the last block reports for all blocks, also for those that block_placement.cuh sent away, so a
+ * block that is reported as over no longer runs.
+ *
+ * The last thread of each block does all of this, because the first threads have more to do.
+ */
+#ifndef GYRE_KERNELS_CUDA_LAUNCH_SEQUENCE_CUH
+#define GYRE_KERNELS_CUDA_LAUNCH_SEQUENCE_CUH
+
+#include "kernels/cuda/device/block_placement.cuh"
+
+static __device__ __forceinline__ bool reports_progress()
+{
+    return threadIdx.x == blockDim.x - 1;
+}
+
+/* The launch before is over. Returns works completed << GYRE_CUDA_TURN_SHIFT | blocks of this
+ * launch that began earlier; 0 to other threads. */
+static __device__ __forceinline__ uint64_t begin_launch(const struct gyre_cuda_common &common)
+{
+    if (common.n_works == 0 || !reports_progress())
+        return 0;
+    return atomicAdd((unsigned long long *)&common.control->turn, 1ULL);
+}
+
+static __device__ __forceinline__ uint32_t n_begun_before(uint64_t sequence)
+{
+    return (uint32_t)sequence & ((1U << GYRE_CUDA_TURN_SHIFT) - 1);
+}
+
+/* Before the block waits for a peer; more than once does no harm. */
+static __device__ __forceinline__ void announce_launch(const struct gyre_cuda_common &common,
+                                                       uint64_t sequence)
+{
+    if (common.n_works != 0 && reports_progress() && n_begun_before(sequence) == 0)
+        store_relaxed_sys(&common.board->begun,
+                          gyre_cuda_begun_word(&common, sequence >> GYRE_CUDA_TURN_SHIFT));
+}
+
+/* SIMPLE: counts a block that ends, and clears the placements if it is the last one of all. */
+static __device__ __forceinline__ bool is_last_to_end(const struct gyre_cuda_common &common)
+{
+    const uint32_t last = common.n_blocks - 1;
+    if (last > 0 && atomicInc(&common.control->n_ended, last) != last)
+        return false;
+    clear_placements(common);
+    return true;
+}
+
+/* After the block's last wait. @number: of the block among those that work. */
+static __device__ __forceinline__ void end_launch(const struct gyre_cuda_common &common,
+                                                  uint64_t sequence, uint32_t number)
+{
+    const uint64_t n_completed =
+        (sequence >> GYRE_CUDA_TURN_SHIFT) + (common.ends_works != 0 ? common.n_works : 0);
+    if (common.n_works == 0 || !reports_progress())
+        return;
+    if (n_begun_before(sequence) ==
+        common.n_seats - 1) { /* all have begun: set the word for the next launch */
+        common.control->turn = n_completed << GYRE_CUDA_TURN_SHIFT;
+        if (common.n_seats < common.n_blocks)
+            __threadfence(); /* for the reader in end_unplaced_block() */
+    }
+    if (common.n_reports > 1)
+        store_relaxed_sys(&common.board->ended[number], n_completed);
+    else if (is_last_to_end(common))
+        store_relaxed_sys(&common.board->ended[0], n_completed);
+}
+
+/* For a block that has no place. If it is the last one, all other blocks have begun and ended. */
+static __device__ __forceinline__ void end_unplaced_block(const struct gyre_cuda_common &common)
+{
+    if (!reports_progress() || !is_last_to_end(common))
+        return;
+    __threadfence();
+    store_relaxed_sys(&common.board->ended[0],
+                      load_relaxed_sys(&common.control->turn) >> GYRE_CUDA_TURN_SHIFT);
+}
+
+#endif

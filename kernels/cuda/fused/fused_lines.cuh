@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Fused programs of any number of phases in LL and LL128: scatter the chunks of IN, reduce the own
+ * chunk, gather the results. A group of threads serves one peer. All groups put what they received
+ * into shared memory, the own chunk is reduced there, and each group sends the result to its own
+ * peer. An in-place call is safe: a chunk is in shared memory, or in the same thread's registers,
+ * before the kernel overwrites it.
+ */
+#ifndef GYRE_KERNELS_CUDA_FUSED_LINES_CUH
+#define GYRE_KERNELS_CUDA_FUSED_LINES_CUH
+
+#include "kernels/cuda/fused/fused_oneshot.cuh"
+#include "kernels/cuda/protocol/ll128.cuh"
+
+/* The slot of that number of a FIFO whose slots of channel 0 begin at `slots`, and its flag. */
+template <int PROTO>
+static __device__ __forceinline__ struct line_operand
+fused_slot(const struct gyre_cuda_args_exchange &args, const unsigned char *slots, uint64_t number)
+{
+    const struct gyre_cuda_exchange &exchange = args.exchange;
+    const uint32_t slot = (uint32_t)number & (exchange.depth - 1);
+    return {(unsigned char *)(uintptr_t)slots + (size_t)blockIdx.x * exchange.slots_stride +
+                slot * (size_t)args.common.slot_bytes,
+            line_flag<PROTO>(number)};
+}
+
+/* Own input: multiplied if the operation asks. */
+template <int PROTO, int DTYPE, int OP>
+static __device__ __forceinline__ ulonglong2 load_input(const struct gyre_cuda_work &work,
+                                                        const unsigned char *base,
+                                                        const struct line_place &place)
+{
+    const ulonglong2 value = line_mover<PROTO>::load(base, place);
+    if constexpr (DTYPE == DTYPE_NONE)
+        return value;
+    else
+        return scale_input<DTYPE, OP, line_mover<PROTO>::bytes>(work, value);
+}
+
+/* Rounds of a chunk, the same number for all groups. */
+template <int PROTO>
+static __device__ __forceinline__ uint32_t count_rounds(const struct peer_fifos &end,
+                                                        uint32_t n_bytes)
+{
+    const uint32_t bytes = line_mover<PROTO>::round_bytes(end.n_lanes);
+    return (n_bytes + bytes - 1) / bytes;
+}
+
+/* Rounds that are under way at the same time: of more than UNROLL about as many each time. Seven
+ * rounds are four and three; as six and one the last one waits alone (4 H200, all-reduce of 4 MiB
+ * 28.3 -> 26.0 us, reduce-scatter of 16 MiB 79.9 -> 69.6, 2026-11). */
+template <int UNROLL> static __device__ __forceinline__ uint32_t rounds_in_flight(uint32_t n_rounds)
+{
+    if (UNROLL < GYRE_CUDA_LONG_UNROLL || n_rounds <= UNROLL)
+        return UNROLL;
+    const uint32_t n_turns = (n_rounds + UNROLL - 1) / UNROLL;
+    return (n_rounds + n_turns - 1) / n_turns;
+}
+
+/* Where the thread's parts of the rounds under way are: kept, or found anew wherever they are
+ * needed, which takes instructions instead of registers. */
+template <int PROTO, int UNROLL> struct round_places {
+    static const bool keeps = UNROLL < GYRE_CUDA_LONG_UNROLL;
+    const struct peer_fifos *end;
+    uint32_t round; /* the first */
+    uint32_t n_rounds;
+    uint32_t n_bytes;
+    struct line_place kept[keeps ? UNROLL : 1];
+};
+
+template <int PROTO, int UNROLL>
+static __device__ __forceinline__ bool has_round(const round_places<PROTO, UNROLL> &places, int k)
+{
+    /* LL takes all rounds to exist: a line that does not costs less than the branch. */
+    return PROTO == GYRE_PROTO_LL || (uint32_t)k < places.n_rounds;
+}
+
+template <int PROTO, int UNROLL>
+static __device__ __forceinline__ struct line_place
+place_of(const round_places<PROTO, UNROLL> &places, int k)
+{
+    if constexpr (round_places<PROTO, UNROLL>::keeps)
+        return places.kept[k];
+    else
+        return line_mover<PROTO>::place(*places.end, places.round + k, places.n_bytes);
+}
+
+template <int PROTO, int UNROLL>
+static __device__ __forceinline__ void find_places(const struct peer_fifos &end, uint32_t first,
+                                                   uint32_t n_all, uint32_t n_bytes,
+                                                   round_places<PROTO, UNROLL> *places)
+{
+    places->end = &end;
+    places->round = first;
+    places->n_rounds = n_all - first;
+    places->n_bytes = n_bytes;
+    if constexpr (round_places<PROTO, UNROLL>::keeps)
+#pragma unroll
+        for (int k = 0; k < UNROLL && has_round(*places, k); k++)
+            places->kept[k] = line_mover<PROTO>::place(end, first + k, n_bytes);
+}
+
+/* The peer's chunk of IN to its slot. */
+template <int PROTO, int DTYPE, int OP, int UNROLL>
+static __device__ __forceinline__ void scatter_chunk(const struct gyre_cuda_args_exchange &args,
+                                                     const struct peer_fifos &end, uint32_t tile)
+{
+    using mover = line_mover<PROTO>;
+    const struct gyre_cuda_peer &peer = args.exchange.peers[end.group];
+    const struct line_range range = fused_range(args.work, peer.chunk, tile);
+    const uint32_t n_rounds = count_rounds<PROTO>(end, range.n_bytes);
+    const unsigned char *in = args.work.in + peer.in_offset + range.skip_bytes;
+    const struct line_operand to =
+        fused_slot<PROTO>(args, peer.to, end.sent + tile * slots_per_tile(args.exchange));
+    const uint32_t n_abreast = rounds_in_flight<UNROLL>(n_rounds);
+    for (uint32_t round = 0; round < n_rounds; round += n_abreast) {
+        round_places<PROTO, UNROLL> places;
+        find_places<PROTO, UNROLL>(end, round, min(n_rounds, round + n_abreast), range.n_bytes,
+                                   &places);
+        ulonglong2 values[UNROLL];
+#pragma unroll
+        for (int k = 0; k < UNROLL && has_round(places, k); k++)
+            values[k] = load_input<PROTO, DTYPE, OP>(args.work, in, place_of(places, k));
+#pragma unroll
+        for (int k = 0; k < UNROLL && has_round(places, k); k++)
+            mover::send(to.base, place_of(places, k), values[k], to.flag);
+    }
+}
+
+/* The peer's lines at these places. Returns false when aborted. */
+template <int PROTO, int UNROLL>
+static __device__ __forceinline__ bool
+receive_lines(const struct gyre_cuda_args_exchange &args, const struct line_operand &from,
+              const round_places<PROTO, UNROLL> &places, ulonglong2 *values)
+{
+    using mover = line_mover<PROTO>;
+#pragma unroll
+    for (int k = 0; k < UNROLL && has_round(places, k); k++)
+        values[k] = mover::peek(from.base, place_of(places, k));
+#pragma unroll
+    for (int k = 0; k < UNROLL && has_round(places, k); k++)
+        if (!mover::receive(args.common, from, place_of(places, k), &values[k]))
+            return false;
+    return true;
+}
+
+/* After what was received has gone on: nothing waits for it. */
+template <int PROTO, int UNROLL>
+static __device__ __forceinline__ void clear_lines(const struct line_operand &from,
+                                                   const round_places<PROTO, UNROLL> &places,
+                                                   bool has_received)
+{
+#pragma unroll
+    for (int k = 0; k < UNROLL && has_received && has_round(places, k); k++)
+        line_mover<PROTO>::clear(from.base, place_of(places, k));
+}
+
+/* Received values become results, in `values`, which the first group gives with its own ones. With
+ * one peer a thread has both; else all groups' reduce_across_groups in shared memory. They read a
+ * round's before the barrier of the next one, and these are written over after it. @n_before:
+ * meetings of this launch. Returns false when aborted: on all threads that reduce_across_groups, if
+ * one says so. */
+template <int PROTO, int DTYPE, int OP, int UNROLL>
+static __device__ __forceinline__ bool
+reduce_across_groups(const struct gyre_cuda_args_exchange &args, const struct peer_fifos &end,
+                     uint32_t n_before, bool is_stopped, const round_places<PROTO, UNROLL> &places,
+                     const ulonglong2 *received, ulonglong2 *values)
+{
+    const int bytes = line_mover<PROTO>::bytes;
+    const uint32_t n_peers = args.exchange.n_peers;
+    const uint32_t n_values = (n_peers + 1) * end.n_lanes;
+    ulonglong2 *shared = (ulonglong2 *)shared_words + n_before % 2 * UNROLL * n_values + end.lane;
+    if (n_peers == 1) {
+#pragma unroll
+        for (int k = 0; k < UNROLL && has_round(places, k); k++)
+            values[k] = reduce_pair<DTYPE, OP, bytes>(args, values[k], received[k]);
+        return !is_stopped;
+    }
+#pragma unroll
+    for (int k = 0; k < UNROLL && has_round(places, k); k++) {
+        shared[k * n_values + end.group * end.n_lanes] = received[k];
+        if (end.group == 0)
+            shared[k * n_values + n_peers * end.n_lanes] = values[k];
+    }
+    if (__syncthreads_or(is_stopped) != 0)
+        return false;
+#pragma unroll
+    for (int k = 0; k < UNROLL && has_round(places, k); k++) {
+        const ulonglong2 *of_place = shared + k * n_values;
+        values[k] = reduce_in_order<DTYPE, OP, bytes>(
+            args, of_place[n_peers * end.n_lanes],
+            [&](uint32_t i) { return of_place[i * end.n_lanes]; });
+    }
+    return true;
+}
+
+/* The own chunk: reduced, if the program does, to OUT and, if it gathers, to all peers. Returns
+ * false when aborted. */
+template <int PROTO, int DTYPE, int OP, int UNROLL>
+static __device__ __forceinline__ bool finish_chunk(const struct gyre_cuda_args_exchange &args,
+                                                    const struct peer_fifos &end, uint32_t tile,
+                                                    bool is_stopped, uint32_t *n_reductions)
+{
+    using mover = line_mover<PROTO>;
+    const struct gyre_cuda_exchange &exchange = args.exchange;
+    const struct gyre_cuda_peer &peer = exchange.peers[end.group];
+    const struct line_range range = fused_range(args.work, exchange.own_chunk, tile);
+    const uint32_t n_rounds = count_rounds<PROTO>(end, range.n_bytes);
+    const unsigned char *in = args.work.in + exchange.own_offset + range.skip_bytes;
+    unsigned char *out = args.work.out + exchange.own_out_offset + range.skip_bytes;
+    const uint32_t n_before = tile * slots_per_tile(exchange);
+    const struct line_operand from = fused_slot<PROTO>(args, peer.from, end.received + n_before);
+    const struct line_operand to =
+        fused_slot<PROTO>(args, peer.to, end.sent + n_before + exchange.reduces);
+    const uint32_t n_abreast = rounds_in_flight<UNROLL>(n_rounds);
+    for (uint32_t round = 0; round < n_rounds; round += n_abreast) {
+        round_places<PROTO, UNROLL> places;
+        find_places<PROTO, UNROLL>(end, round, min(n_rounds, round + n_abreast), range.n_bytes,
+                                   &places);
+        ulonglong2 values[UNROLL];
+#pragma unroll
+        for (int k = 0; k < UNROLL && has_round(places, k); k++)
+            if (DTYPE == DTYPE_NONE || end.group == 0)
+                values[k] = load_input<PROTO, DTYPE, OP>(args.work, in, place_of(places, k));
+        if constexpr (DTYPE != DTYPE_NONE) {
+            ulonglong2 received[UNROLL];
+            is_stopped = is_stopped || !receive_lines<PROTO, UNROLL>(args, from, places, received);
+            if (!reduce_across_groups<PROTO, DTYPE, OP, UNROLL>(
+                    args, end, *n_reductions, is_stopped, places, received, values))
+                return false;
+            if (UNROLL == GYRE_CUDA_UNROLL) /* a long launch must not share its multiprocessors with
+                                               the next one */
+                allow_dependent_after_wait(*n_reductions);
+            (*n_reductions)++;
+        }
+#pragma unroll
+        for (int k = 0; k < UNROLL && has_round(places, k); k++) {
+            if (exchange.gathers != 0)
+                mover::send(to.base, place_of(places, k), values[k], to.flag);
+            if (end.group == 0)
+                mover::store(out, place_of(places, k), values[k]);
+        }
+        clear_lines<PROTO, UNROLL>(from, places, DTYPE != DTYPE_NONE);
+    }
+    return true;
+}
+
+/* What the peer finished, to OUT. Returns false when aborted. */
+template <int PROTO, int UNROLL>
+static __device__ __forceinline__ bool gather_chunk(const struct gyre_cuda_args_exchange &args,
+                                                    const struct peer_fifos &end, uint32_t tile)
+{
+    using mover = line_mover<PROTO>;
+    const struct gyre_cuda_exchange &exchange = args.exchange;
+    const struct gyre_cuda_peer &peer = exchange.peers[end.group];
+    const struct line_range range = fused_range(args.work, peer.chunk, tile);
+    const uint32_t n_rounds = count_rounds<PROTO>(end, range.n_bytes);
+    unsigned char *out = args.work.out + peer.out_offset + range.skip_bytes;
+    const struct line_operand from = fused_slot<PROTO>(
+        args, peer.from, end.received + tile * slots_per_tile(exchange) + exchange.reduces);
+    const uint32_t n_abreast = rounds_in_flight<UNROLL>(n_rounds);
+    for (uint32_t round = 0; round < n_rounds; round += n_abreast) {
+        round_places<PROTO, UNROLL> places;
+        find_places<PROTO, UNROLL>(end, round, min(n_rounds, round + n_abreast), range.n_bytes,
+                                   &places);
+        ulonglong2 values[UNROLL];
+        if (!receive_lines<PROTO, UNROLL>(args, from, places, values))
+            return false;
+        if (tile + 1 == args.work.split.n_tiles &&
+            (exchange.n_peers == 1 || exchange.reduces != 0)) /* little is left */
+            allow_dependent_after_wait(round);
+#pragma unroll
+        for (int k = 0; k < UNROLL && has_round(places, k); k++)
+            mover::store(out, place_of(places, k), values[k]);
+        clear_lines<PROTO, UNROLL>(from, places, true);
+    }
+    return true;
+}
+
+/* LL: once in a long while slots are written whole, see GYRE_CUDA_LL_CLEAN_PERIOD. */
+static __device__ __forceinline__ void clean_slots(const struct gyre_cuda_args_exchange &args,
+                                                   const struct peer_fifos &end, uint32_t tile)
+{
+    const struct gyre_cuda_exchange &exchange = args.exchange;
+    const struct gyre_cuda_peer &peer = exchange.peers[end.group];
+    const uint32_t n_uses = slots_per_tile(exchange);
+    for (uint32_t use = 0; use < n_uses; use++) {
+        const uint64_t number = end.sent + tile * n_uses + use;
+        if (!gyre_cuda_ll_cleans(number, exchange.depth))
+            continue;
+        const uint32_t chunk = use < exchange.reduces ? peer.chunk : exchange.own_chunk;
+        const uint32_t n_bytes = fused_range(args.work, chunk, tile).n_bytes;
+        const struct line_operand to = fused_slot<GYRE_PROTO_LL>(args, peer.to, number);
+        clean_lines(to.base, (n_bytes + LL_DATA_BYTES - 1) / LL_DATA_BYTES + end.lane, end.n_lanes,
+                    args.common.slot_bytes / LL_LINE_BYTES, to.flag);
+    }
+}
+
+/* Phase by phase, each of all tiles: what one waits for is on its way since the one before. */
+template <int PROTO, int DTYPE, int OP, int UNROLL>
+static __device__ __forceinline__ void run_phases(const struct gyre_cuda_args_exchange &args,
+                                                  const struct peer_fifos &end, bool is_stopped)
+{
+    const uint32_t n_tiles = args.work.split.n_tiles;
+    uint32_t n_reductions = 0;
+    for (uint32_t tile = 0; DTYPE != DTYPE_NONE && tile < n_tiles && !is_stopped; tile++)
+        scatter_chunk<PROTO, DTYPE, OP, UNROLL>(args, end, tile);
+    if (DTYPE != DTYPE_NONE)
+        announce_launch(args.common, end.sequence);
+    for (uint32_t tile = 0; (DTYPE != DTYPE_NONE || !is_stopped) && tile < n_tiles; tile++)
+        if (!finish_chunk<PROTO, DTYPE, OP, UNROLL>(args, end, tile, is_stopped, &n_reductions))
+            return;
+    if (DTYPE == DTYPE_NONE) { /* so far it only sent */
+        announce_launch(args.common, end.sequence);
+        if (is_stopped)
+            return;
+    }
+    for (uint32_t tile = 0; args.exchange.gathers != 0 && tile < n_tiles; tile++)
+        if (!gather_chunk<PROTO, UNROLL>(args, end, tile))
+            return;
+    for (uint32_t tile = 0; PROTO == GYRE_PROTO_LL && tile < n_tiles; tile++)
+        clean_slots(args, end, tile);
+}
+
+/* DTYPE_NONE: nothing is reduced. UNROLL: rounds of a phase that are under way at the same time. */
+template <int PROTO, int DTYPE, int OP, int UNROLL>
+__global__ void __launch_bounds__(GYRE_CUDA_EXCHANGE_THREADS, 1)
+    exchange_lines(const __grid_constant__ struct gyre_cuda_args_exchange args)
+{
+    const uint32_t n_slots = slots_per_tile(args.exchange) * args.work.split.n_tiles;
+    struct peer_fifos end;
+    const bool is_aborted = peer_fifos_open(args, &end);
+    bool is_stopped = is_aborted || !peer_fifos_await(args, end, n_slots);
+    /* Warps stay together (LL128). */
+    is_stopped = __any_sync(0xffffffffU, is_stopped) != 0;
+    run_phases<PROTO, DTYPE, OP, UNROLL>(args, end, is_stopped);
+    peer_fifos_close(args, end, n_slots);
+}
+
+#endif

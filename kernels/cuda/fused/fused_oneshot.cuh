@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the fused kernels share, and the one-shot all-reduce in protocol LL.
+ *
+ * A fused kernel runs a whole program: a rank sends chunks of IN to its peers, reduces the chunks
+ * that it receives and its own chunk in the program's order, and may send the result to all peers
+ * and receive their results. The kernel moves the same slots and gives the same bits as the
+ * program's steps, so a peer may run the steps in the interpreter. It is faster because the host
+ * resolved every operand into the kernel's parameters, and a thread waits only for its own lines.
+ *
+ * The one-shot kernel is short because small messages pay for every instruction that is fetched.
+ * A group of threads serves one peer: it sends to this peer and receives from it. The first group
+ * reduces the values of all groups in shared memory.
+ */
+#ifndef GYRE_KERNELS_CUDA_FUSED_ONESHOT_CUH
+#define GYRE_KERNELS_CUDA_FUSED_ONESHOT_CUH
+
+#include "kernels/cuda/protocol/ll.cuh"
+
+/* A part of IN or OUT: where it begins from the buffer's start. */
+struct line_range {
+    uint64_t skip_bytes;
+    uint32_t n_bytes;
+};
+
+static __device__ __forceinline__ struct line_range
+fused_range_of(const struct gyre_cuda_work &work, const struct gyre_cuda_share &share,
+               uint32_t chunk, uint32_t tile)
+{
+    const struct gyre_range range = gyre_cuda_tile_range(&share, chunk, tile);
+    return {range.first_elem * work.elem_bytes, (uint32_t)range.n_elems * work.elem_bytes};
+}
+
+/* Where blocks have the channels' numbers. */
+static __device__ __forceinline__ struct line_range fused_range(const struct gyre_cuda_work &work,
+                                                                uint32_t chunk, uint32_t tile)
+{
+    return fused_range_of(work, gyre_cuda_share_make(&work.split, blockIdx.x), chunk, tile);
+}
+
+/* Slots of each connection in a tile. */
+static __device__ __forceinline__ uint32_t slots_per_tile(const struct gyre_cuda_exchange &exchange)
+{
+    return (uint32_t)exchange.reduces + exchange.gathers;
+}
+
+/* After a thread's first wait. With one peer, that peer's block has begun then; with more, all
+ * threads must have met, so that all peers' blocks have. From then on this launch ends without room
+ * for anything else, and the next one may take its place beside it. */
+static __device__ __forceinline__ void allow_dependent_after_wait(uint32_t n_waits_before)
+{
+    if (threadIdx.x == 0 && n_waits_before == 0)
+        allow_dependent_launch();
+}
+
+/* Lines `first`, `first` + `stride`, ... of a slot. */
+static __device__ __noinline__ void clean_lines(unsigned char *slot, uint32_t first,
+                                                uint32_t stride, uint32_t n_all, uint64_t flag)
+{
+    for (uint32_t at = first; at < n_all; at += stride)
+        ll_store(slot, at, 0, flag);
+}
+
+/* What a thread moves at once, BYTES of it, multiplied if the operation asks. */
+template <int DTYPE, int OP, int BYTES, class VALUE>
+static __device__ __forceinline__ VALUE scale_input(const struct gyre_cuda_work &work, VALUE value)
+{
+    if (work.premultiply != 0) {
+        reducer<DTYPE, OP, BYTES> scaled;
+        pack<BYTES> words;
+        memcpy(&words, &value, BYTES);
+        scaled.begin(words, true, work.scalar);
+        words = scaled.end(1);
+        memcpy(&value, &words, BYTES);
+    }
+    return value;
+}
+
+/* With one peer, in few instructions. */
+template <int DTYPE, int OP, int BYTES, class VALUE>
+static __device__ __forceinline__ VALUE reduce_pair(const struct gyre_cuda_args_exchange &args,
+                                                    VALUE own, VALUE received)
+{
+    const bool is_first = args.exchange.own_place == 0;
+    const VALUE first = is_first ? own : received, second = is_first ? received : own;
+    reducer<DTYPE, OP, BYTES> result;
+    pack<BYTES> words;
+    VALUE value = {};
+    memcpy(&words, &first, BYTES);
+    result.begin(words, false, 0);
+    memcpy(&words, &second, BYTES);
+    result.add(words, false, 0);
+    words = result.end(args.work.divisor);
+    memcpy(&value, &words, BYTES);
+    return value;
+}
+
+/* In the program's order: `own_place` peers, the own value, the other peers. @received(i): the i-th
+ * peer's. */
+template <int DTYPE, int OP, int BYTES, class VALUE, class RECEIVED>
+static __device__ __forceinline__ VALUE reduce_in_order(const struct gyre_cuda_args_exchange &args,
+                                                        VALUE own, const RECEIVED &received)
+{
+    const uint32_t place = args.exchange.own_place;
+    reducer<DTYPE, OP, BYTES> result;
+    pack<BYTES> words;
+    VALUE value = place == 0 ? own : received(0);
+    memcpy(&words, &value, BYTES);
+    result.begin(words, false, 0);
+#pragma unroll 3
+    for (uint32_t i = 1; i <= args.exchange.n_peers; i++) {
+        value = i == place ? own : received(i < place ? i : i - 1);
+        memcpy(&words, &value, BYTES);
+        result.add(words, false, 0);
+    }
+    words = result.end(args.work.divisor);
+    value = {};
+    memcpy(&value, &words, BYTES);
+    return value;
+}
+
+/* A sum of 16 bytes, likewise, of peers that stand from the next rank on: the i-th in the program's
+ * order is the j-th here. Up to PEERS of them; EXACT_FIT: exactly so many, and nothing is divided.
+ */
+template <int DTYPE, int PEERS, bool EXACT_FIT>
+static __device__ __forceinline__ ulonglong2 reduce_rotated(
+    const struct gyre_cuda_args_exchange &args, ulonglong2 own, const ulonglong2 *received)
+{
+    if constexpr (PEERS == 1) {
+        return reduce_pair<DTYPE, GYRE_SUM, 16>(args, own, received[0]);
+    } else {
+        const uint32_t place = args.exchange.own_place;
+        const uint32_t n_peers = EXACT_FIT ? PEERS : args.exchange.n_peers;
+        reducer<DTYPE, GYRE_SUM, 16> result;
+        pack<16> words;
+#pragma unroll
+        for (uint32_t i = 0; i <= PEERS; i++) {
+            const uint32_t j = i < place ? i + n_peers - place : i - 1 - place;
+            ulonglong2 value = own;
+            if (i > n_peers)
+                break;
+#pragma unroll
+            for (uint32_t k = 0; k < PEERS; k++)
+                if (i != place && k == j)
+                    value = received[k];
+            memcpy(&words, &value, 16);
+            if (i == 0)
+                result.begin(words, false, 0);
+            else
+                result.add(words, false, 0);
+        }
+        words = result.end(EXACT_FIT ? 1 : args.work.divisor);
+        memcpy(&own, &words, 16);
+        return own;
+    }
+}
+
+template <int DTYPE, int OP>
+static __device__ __forceinline__ uint64_t load_ll_input(const struct gyre_cuda_work &work,
+                                                         const unsigned char *from,
+                                                         uint32_t n_valid)
+{
+    return scale_input<DTYPE, OP, LL_DATA_BYTES>(work, load_8(from, n_valid));
+}
+
+/* All lines of this thread: sends, then receives. */
+template <int DTYPE, int OP>
+static __device__ __forceinline__ void run_oneshot(const struct gyre_cuda_args_exchange &args,
+                                                   const struct line_range &range,
+                                                   const struct peer_fifos &end, bool is_aborted)
+{
+    const struct gyre_cuda_exchange &exchange = args.exchange;
+    const struct gyre_cuda_work &work = args.work;
+    const struct gyre_cuda_peer &peer = exchange.peers[end.group];
+    const uint32_t n_bytes = range.n_bytes;
+    const uint32_t n_lines = (n_bytes + LL_DATA_BYTES - 1) / LL_DATA_BYTES;
+    const unsigned char *in = work.in + range.skip_bytes;
+    unsigned char *out = work.out + range.skip_bytes;
+    uint64_t own = 0, value = 0;
+    if (end.lane < n_lines) { /* on its way while credit is looked at */
+        const uint32_t skip = end.lane * LL_DATA_BYTES;
+        value = load_ll_input<DTYPE, OP>(work, in + peer.in_offset + skip, n_bytes - skip);
+        own = peer.in_offset == exchange.own_offset || end.group != 0
+                  ? value
+                  : load_ll_input<DTYPE, OP>(work, in + exchange.own_offset + skip, n_bytes - skip);
+    }
+    const uint32_t mask = exchange.depth - 1;
+    const size_t slots_skip = (size_t)blockIdx.x * exchange.slots_stride;
+    unsigned char *to =
+        peer.to + slots_skip + ((uint32_t)end.sent & mask) * (size_t)args.common.slot_bytes;
+    const unsigned char *from =
+        peer.from + slots_skip + ((uint32_t)end.received & mask) * (size_t)args.common.slot_bytes;
+    const uint64_t send_flag = gyre_cuda_ll_flag(end.sent);
+    const uint64_t recv_flag = gyre_cuda_ll_flag(end.received);
+    bool is_stopped = is_aborted || !peer_fifos_await(args, end, 1);
+    for (uint32_t at = end.lane; at < n_lines && !is_stopped; at += end.n_lanes) {
+        const uint32_t next = (at + end.n_lanes) * LL_DATA_BYTES;
+        const uint64_t now = value;
+        if (next < n_bytes)
+            value = load_ll_input<DTYPE, OP>(work, in + peer.in_offset + next, n_bytes - next);
+        ll_store(to, at, now, send_flag);
+    }
+    announce_launch(args.common, end.sequence);
+    const bool is_pair = exchange.n_peers == 1;
+    for (uint32_t first = 0, round = 0; first < n_lines; first += end.n_lanes, round++) {
+        const uint32_t at = first + end.lane, skip = at * LL_DATA_BYTES;
+        uint64_t *shared = (uint64_t *)shared_words + round % 2 * blockDim.x + threadIdx.x;
+        uint64_t data = 0;
+        if (at < n_lines && !is_stopped) {
+            uint32_t n_polls = 0;
+            ulonglong2 halves = load_line(from + (size_t)at * LL_LINE_BYTES);
+            while (!ll_has_arrived(halves, recv_flag) && !is_stopped) {
+                is_stopped = must_stop(args.common, n_polls);
+                halves = load_line(from + (size_t)at * LL_LINE_BYTES);
+            }
+            data = ll_data(halves);
+        }
+        /* The first group reads a round's values before the barrier of the next one, and they are
+         * written over after it. After the first barrier no thread needs IN any more, but for the
+         * first group's own part, which OUT may be. */
+        if (!is_pair) {
+            *shared = data;
+            is_stopped = __syncthreads_or(is_stopped) != 0;
+        }
+        if (is_stopped)
+            return;
+        allow_dependent_after_wait(round);
+        if (end.group != 0 || at >= n_lines)
+            continue;
+        const uint64_t result =
+            is_pair ? reduce_pair<DTYPE, OP, LL_DATA_BYTES>(args, own, data)
+                    : reduce_in_order<DTYPE, OP, LL_DATA_BYTES>(
+                          args, own, [&](uint32_t i) { return shared[i * end.n_lanes]; });
+        store_8(out + skip, result, n_bytes - skip);
+        const uint32_t next = skip + end.n_lanes * LL_DATA_BYTES;
+        if (next < n_bytes)
+            own = load_ll_input<DTYPE, OP>(work, in + exchange.own_offset + next, n_bytes - next);
+    }
+    if (gyre_cuda_ll_cleans(end.sent, exchange.depth))
+        clean_lines(to, n_lines + end.lane, end.n_lanes, args.common.slot_bytes / LL_LINE_BYTES,
+                    send_flag);
+}
+
+template <int DTYPE, int OP>
+__global__ void __launch_bounds__(GYRE_CUDA_EXCHANGE_THREADS, 1)
+    exchange_ll(const __grid_constant__ struct gyre_cuda_args_exchange args)
+{
+    /* Found before the launch before this one is over. */
+    const struct line_range range = fused_range(args.work, 0, 0);
+    struct peer_fifos end;
+    const bool is_aborted = peer_fifos_open(args, &end);
+    run_oneshot<DTYPE, OP>(args, range, end, is_aborted);
+    peer_fifos_close(args, end, 1);
+}
+
+#endif

@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The fused two-shot all-reduce in protocol SIMPLE. Phase 1 sends each chunk of IN to a slot of the
+ * rank that owns the chunk. Phase 2 reduces the own chunk; the sum goes straight into the OUT of
+ * all ranks (IS_PLACED) or to slots. Phase 3, without IS_PLACED, copies the peers' sums from slots
+ * to OUT. Slots and words are those of the program's steps, so a peer may run the steps. Up to two
+ * tiles are in flight: while one waits for a peer, the block moves the other.
+ *
+ * As in the interpreter (simple_steps.cuh), worker threads only move bytes. One more warp waits for
+ * peers, and another one fences and publishes. Workers load their own rank's data before they wait.
+ */
+#ifndef GYRE_KERNELS_CUDA_FUSED_TWOSHOT_CUH
+#define GYRE_KERNELS_CUDA_FUSED_TWOSHOT_CUH
+
+#include "kernels/cuda/device/move.cuh"
+#include "kernels/cuda/fused/fused_oneshot.cuh"
+#include "kernels/cuda/protocol/simple.cuh"
+
+#define TWOSHOT_READY 1 /* barriers, to 6: waiter arrives, movers sync */
+#define TWOSHOT_DONE  7 /* to 12: movers arrive, poster syncs */
+/* Packs of a thread under way for each peer. */
+#define TWOSHOT_UNROLL(peers) ((peers) == 1 ? 4 : (peers) == 3 ? 2 : 1)
+
+/* What the movers must know of a peer. */
+struct twoshot_place {
+    unsigned char *to[2 * GYRE_TILES_ABREAST];         /* its slots; */
+    const unsigned char *from[2 * GYRE_TILES_ABREAST]; /* those that it fills */
+    unsigned char *out;                                /* IS_PLACED: its OUT */
+};
+
+static_assert(GYRE_TILES_ABREAST <= 2, "barriers");
+
+/* Where a peer's slots and its OUT are, in this block's channel. */
+struct twoshot_ends {
+    unsigned char *to; /* slot 0 */
+    const unsigned char *from;
+    uint32_t to_bytes; /* of a slot */
+    uint32_t from_bytes;
+    unsigned char *out; /* IS_PLACED */
+};
+
+template <bool IS_PLACED>
+static __device__ __forceinline__ struct twoshot_ends
+twoshot_ends_find(const struct gyre_cuda_args_exchange &args, const struct simple_peer &peer)
+{
+    const struct gyre_connector *send = &args.common.connectors[peer.send_index];
+    const struct gyre_connector *recv = &args.common.connectors[peer.recv_index];
+    return {send->slots[GYRE_PROTO_SIMPLE], recv->slots[GYRE_PROTO_SIMPLE], send->slot_bytes,
+            recv->slot_bytes, IS_PLACED ? simple_out(args, peer) : NULL};
+}
+
+template <int PEERS> struct twoshot_shared {
+    struct twoshot_place places[PEERS];
+    uint32_t stopped_at; /* aborted: the first step that is not taken; all threads agree on it */
+};
+
+/* A launch as one block sees it. */
+template <int DTYPE, int PEERS, bool IS_PLACED> struct twoshot_run {
+    static const int dtype = DTYPE;
+    static const int peers = PEERS;
+    static const bool is_placed = IS_PLACED;
+    static const int unroll = TWOSHOT_UNROLL(PEERS);
+    static const uint32_t n_phases = IS_PLACED ? 2 : 3;
+
+    const struct gyre_cuda_args_exchange &args;
+    const struct gyre_cuda_exchange &exchange;
+    const struct gyre_cuda_work &work;
+    const struct gyre_cuda_share share;
+    const uint32_t n_tiles;
+    const uint32_t n_workers;
+    struct twoshot_shared<PEERS> *shared;
+};
+
+template <class RUN> static __device__ __forceinline__ bool twoshot_has(const RUN &run, int k)
+{
+    return RUN::peers == 1 || k < run.exchange.n_peers;
+}
+
+template <class RUN>
+static __device__ __forceinline__ struct line_range twoshot_range(const RUN &run, uint32_t chunk,
+                                                                  uint32_t tile)
+{
+    return fused_range_of(run.work, run.share, chunk, tile);
+}
+
+template <class RUN> static __device__ __forceinline__ int twoshot_n_barrier(const RUN &run)
+{
+    return (int)run.n_workers + 32;
+}
+
+/* Of unroll packs from `at` on, those below `end`. */
+template <class RUN>
+static __device__ __forceinline__ void twoshot_load_packs(const RUN &run, const unsigned char *from,
+                                                          uint32_t at, uint32_t end,
+                                                          pack<16> *packs)
+{
+#pragma unroll
+    for (int u = 0; u < RUN::unroll; u++)
+        if (at + u * run.n_workers * 16 < end)
+            packs[u] = load<16>(from + at + u * run.n_workers * 16);
+}
+
+template <class RUN>
+static __device__ __forceinline__ void twoshot_store_packs(const RUN &run, unsigned char *to,
+                                                           uint32_t at, uint32_t end,
+                                                           const pack<16> *packs)
+{
+#pragma unroll
+    for (int u = 0; u < RUN::unroll; u++)
+        if (at + u * run.n_workers * 16 < end)
+            store<16>(to + at + u * run.n_workers * 16, packs[u]);
+}
+
+/* Movers. Returns false when aborted. */
+template <class RUN>
+static __device__ __forceinline__ bool twoshot_await_step(const RUN &run, uint32_t i)
+{
+    barrier_sync(TWOSHOT_READY + (int)i, twoshot_n_barrier(run));
+    return i < run.shared->stopped_at;
+}
+
+/* The peers' chunks of IN to their slots. Returns false when aborted. */
+template <class RUN>
+static __device__ __forceinline__ bool twoshot_scatter(const RUN &run, uint32_t tile)
+{
+    const uint32_t round = RUN::unroll * run.n_workers * 16;
+    const unsigned char *in[RUN::peers];
+    uint32_t n_bytes[RUN::peers], most_bytes = 0, at = threadIdx.x * 16;
+    pack<16> packs[RUN::peers][RUN::unroll];
+#pragma unroll
+    for (int k = 0; k < RUN::peers && twoshot_has(run, k); k++) {
+        const struct line_range range = twoshot_range(run, run.exchange.peers[k].chunk, tile);
+        in[k] = run.work.in + run.exchange.peers[k].in_offset + range.skip_bytes;
+        n_bytes[k] = range.n_bytes;
+        most_bytes = max(most_bytes, range.n_bytes);
+        twoshot_load_packs(run, in[k], at, n_bytes[k], packs[k]);
+    }
+    if (!twoshot_await_step(run, tile))
+        return false;
+    while (at < most_bytes) {
+#pragma unroll
+        for (int k = 0; k < RUN::peers && twoshot_has(run, k); k++)
+            twoshot_store_packs(run, run.shared->places[k].to[tile], at, n_bytes[k], packs[k]);
+        at += round;
+#pragma unroll
+        for (int k = 0; k < RUN::peers && twoshot_has(run, k); k++)
+            twoshot_load_packs(run, in[k], at, n_bytes[k], packs[k]);
+    }
+    return true;
+}
+
+template <class RUN>
+static __device__ __forceinline__ pack<16> twoshot_reduce(const RUN &run, const pack<16> &own,
+                                                          pack<16> (*received)[RUN::unroll], int u)
+{
+    ulonglong2 values[RUN::peers], value;
+    pack<16> result;
+#pragma unroll
+    for (int k = 0; k < RUN::peers && twoshot_has(run, k); k++)
+        memcpy(&values[k], &received[k][u], 16);
+    memcpy(&value, &own, 16);
+    value = reduce_rotated<RUN::dtype, RUN::peers, false>(run.args, value, values);
+    memcpy(&result, &value, 16);
+    return result;
+}
+
+/* The own chunk's sum to OUT of all ranks; not IS_PLACED: to the own one and the peers' slots.
+ * Returns false when aborted. */
+template <class RUN>
+static __device__ __forceinline__ bool twoshot_finish(const RUN &run, uint32_t tile)
+{
+    const uint32_t round = RUN::unroll * run.n_workers * 16;
+    const struct line_range range = twoshot_range(run, run.exchange.own_chunk, tile);
+    const unsigned char *in = run.work.in + run.exchange.own_offset + range.skip_bytes;
+    unsigned char *out = run.work.out + run.exchange.own_out_offset + range.skip_bytes;
+    uint32_t at = threadIdx.x * 16;
+    pack<16> own[RUN::unroll], received[RUN::peers][RUN::unroll];
+    twoshot_load_packs(run, in, at, range.n_bytes, own);
+    if (!twoshot_await_step(run, run.n_tiles + tile))
+        return false;
+    while (at < range.n_bytes) {
+#pragma unroll
+        for (int k = 0; k < RUN::peers && twoshot_has(run, k); k++)
+            twoshot_load_packs(run, run.shared->places[k].from[tile], at, range.n_bytes,
+                               received[k]);
+#pragma unroll
+        for (int u = 0; u < RUN::unroll; u++)
+            own[u] = twoshot_reduce(run, own[u], received, u);
+#pragma unroll
+        for (int k = 0; k < RUN::peers && twoshot_has(run, k); k++)
+            twoshot_store_packs(run,
+                                RUN::is_placed ? run.shared->places[k].out + range.skip_bytes
+                                               : run.shared->places[k].to[run.n_tiles + tile],
+                                at, range.n_bytes, own);
+        twoshot_store_packs(run, out, at, range.n_bytes, own);
+        at += round;
+        twoshot_load_packs(run, in, at, range.n_bytes, own);
+    }
+    return true;
+}
+
+/* What the peers finished, from slots to OUT. Returns false when aborted. */
+template <class RUN>
+static __device__ __forceinline__ bool twoshot_collect(const RUN &run, uint32_t tile)
+{
+    unsigned char *out[RUN::peers];
+    uint32_t n_bytes[RUN::peers], most_bytes = 0;
+#pragma unroll
+    for (int k = 0; k < RUN::peers && twoshot_has(run, k); k++) {
+        const struct line_range range = twoshot_range(run, run.exchange.peers[k].chunk, tile);
+        out[k] = run.work.out + run.exchange.peers[k].out_offset + range.skip_bytes;
+        n_bytes[k] = range.n_bytes;
+        most_bytes = max(most_bytes, range.n_bytes);
+    }
+    if (!twoshot_await_step(run, 2 * run.n_tiles + tile))
+        return false;
+    for (uint32_t at = threadIdx.x * 16; at < most_bytes; at += RUN::unroll * run.n_workers * 16) {
+        pack<16> packs[RUN::peers][RUN::unroll];
+#pragma unroll
+        for (int k = 0; k < RUN::peers && twoshot_has(run, k); k++)
+            twoshot_load_packs(run, run.shared->places[k].from[run.n_tiles + tile], at, n_bytes[k],
+                               packs[k]);
+#pragma unroll
+        for (int k = 0; k < RUN::peers && twoshot_has(run, k); k++)
+            twoshot_store_packs(run, out[k], at, n_bytes[k], packs[k]);
+    }
+    return true;
+}
+
+template <class RUN> static __device__ __forceinline__ void twoshot_move(const RUN &run)
+{
+    bool goes_on = true;
+    for (uint32_t i = 0; i < RUN::n_phases * run.n_tiles && goes_on; i++) {
+        goes_on = i < run.n_tiles ? twoshot_scatter(run, i)
+                  : RUN::is_placed || i < 2 * run.n_tiles
+                      ? twoshot_finish(run, i - run.n_tiles)
+                      : twoshot_collect(run, i - 2 * run.n_tiles);
+        barrier_arrive(TWOSHOT_DONE + (int)i, twoshot_n_barrier(run));
+    }
+}
+
+/* What the movers' i-th step needs of peer k: room for slot i, slot i - n_tiles. Returns false
+ * when aborted. */
+template <class RUN>
+static __device__ __forceinline__ bool
+twoshot_prepare(const RUN &run, const struct simple_peer &peer, uint32_t k, uint32_t i)
+{
+    const bool sends = i < 2 * run.n_tiles;
+    const uint32_t tile = sends ? i - run.n_tiles : i - 2 * run.n_tiles;
+    if ((sends && !simple_await_room(run.args, peer, i + 1)) ||
+        (RUN::is_placed && i == run.n_tiles && !fifo_await_entry(run.args.common, send_end(peer))))
+        return false;
+    return i < run.n_tiles ||
+           simple_await_slot(
+               run.args, peer, i - run.n_tiles,
+               twoshot_range(run, sends ? run.exchange.own_chunk : run.exchange.peers[k].chunk,
+                             tile)
+                   .n_bytes);
+}
+
+template <class RUN>
+static __device__ __forceinline__ void
+twoshot_find_place(const RUN &run, const struct simple_peer &peer, const struct twoshot_ends &ends,
+                   struct twoshot_place *place)
+{
+    for (uint32_t i = 0; i < 2 * GYRE_TILES_ABREAST; i++) {
+        const uint32_t to = (uint32_t)(peer.sent + i) & (run.exchange.depth - 1);
+        const uint32_t from = (uint32_t)(peer.received + i) & (run.exchange.depth - 1);
+        place->to[i] = ends.to + (size_t)to * ends.to_bytes;
+        place->from[i] = ends.from + (size_t)from * ends.from_bytes;
+    }
+    place->out = ends.out;
+}
+
+/* What peer k placed here is complete. Returns false when aborted. */
+template <class RUN>
+static __device__ __forceinline__ bool
+twoshot_await_placed(const RUN &run, const struct simple_peer &peer, uint32_t k)
+{
+    for (uint32_t tile = 0; tile < run.n_tiles; tile++)
+        if (!simple_await_slot(run.args, peer, run.n_tiles + tile,
+                               twoshot_range(run, run.exchange.peers[k].chunk, tile).n_bytes))
+            return false;
+    return true;
+}
+
+/* One warp; lane k serves peer k. Returns whether nothing was aborted; then, if IS_PLACED, OUT
+ * is complete. */
+template <class RUN>
+static __device__ __forceinline__ bool twoshot_wait(const RUN &run, const struct simple_peer &peer,
+                                                    const struct twoshot_ends &ends, uint32_t k,
+                                                    bool is_aborted)
+{
+    const bool serves = k < run.exchange.n_peers;
+    if (serves) {
+        if (RUN::is_placed)
+            fifo_announce_entry(recv_end(peer));
+        twoshot_find_place(run, peer, ends, &run.shared->places[k]);
+    }
+    if (k == 0)
+        run.shared->stopped_at = UINT32_MAX;
+    bool is_stopped = is_aborted;
+    for (uint32_t i = 0; i < RUN::n_phases * run.n_tiles; i++) {
+        is_stopped = is_stopped || (serves && !twoshot_prepare(run, peer, k, i));
+        is_stopped = __any_sync(0xffffffffU, is_stopped) != 0;
+        if (k == 0 && is_stopped)
+            run.shared->stopped_at = i;
+        __syncwarp();
+        barrier_arrive(TWOSHOT_READY + (int)i, twoshot_n_barrier(run));
+        if (is_stopped)
+            return false;
+        if (k == 0 && i == run.n_tiles) /* all peers' blocks have begun */
+            allow_dependent_launch();
+    }
+    return !RUN::is_placed || !serves || twoshot_await_placed(run, peer, k);
+}
+
+/* The movers' i-th step is done: slot i is filled, slot i - n_tiles is free. */
+template <class RUN>
+static __device__ __forceinline__ void
+twoshot_publish(const RUN &run, const struct simple_peer &peer, uint32_t k, uint32_t i)
+{
+    const bool sends = i < 2 * run.n_tiles;
+    if (sends) {
+        const struct line_range range =
+            i < run.n_tiles ? twoshot_range(run, run.exchange.peers[k].chunk, i)
+                            : twoshot_range(run, run.exchange.own_chunk, i - run.n_tiles);
+        simple_describe(run.args, peer, i, range.n_bytes);
+    }
+    fence_acq_rel_sys();
+    if (sends)
+        fifo_publish(send_end(peer), (uint64_t)i + 1);
+    if (i >= run.n_tiles)
+        fifo_return(recv_end(peer), i - run.n_tiles + 1);
+}
+
+/* One warp; lane k serves peer k. */
+template <class RUN>
+static __device__ __forceinline__ void twoshot_post(const RUN &run, const struct simple_peer &peer,
+                                                    uint32_t k)
+{
+    for (uint32_t i = 0; i < RUN::n_phases * run.n_tiles; i++) {
+        barrier_sync(TWOSHOT_DONE + (int)i, twoshot_n_barrier(run));
+        if (i >= run.shared->stopped_at)
+            return;
+        if (k < run.exchange.n_peers)
+            twoshot_publish(run, peer, k, i);
+        __syncwarp();
+    }
+}
+
+template <int DTYPE, int PEERS, bool IS_PLACED>
+static __global__ void __launch_bounds__(GYRE_CUDA_EXCHANGE_THREADS + SERVICE_THREADS, 1)
+    exchange_twoshot(const __grid_constant__ struct gyre_cuda_args_exchange args)
+{
+    __shared__ struct twoshot_shared<PEERS> shared;
+    const uint32_t n_workers = blockDim.x - SERVICE_THREADS;
+    const uint32_t k = (threadIdx.x - n_workers) % 32;
+    const bool is_service = threadIdx.x >= n_workers,
+               serves = is_service && k < args.exchange.n_peers;
+    const bool waits = is_service && threadIdx.x < n_workers + 32, posts = serves && !waits;
+    const bool has_channel =
+        args.common.n_seats == args.common.n_blocks; /* the block needs no placement */
+    struct simple_peer peer = {};
+    struct twoshot_ends ends = {};
+    if (has_channel && serves) { /* while the launch before may still run */
+        peer = simple_peer_find(args, blockIdx.x, k);
+        ends = twoshot_ends_find<IS_PLACED>(args, peer);
+    }
+    await_last_launch();
+    const uint32_t channel = place_block(args.common);
+    if (channel == NO_PLACEMENT) {
+        end_unplaced_block(args.common);
+        return;
+    }
+    const struct twoshot_run<DTYPE, PEERS, IS_PLACED> launch = {
+        args, args.exchange, args.work,
+            gyre_cuda_share_make(&args.work.split, channel), args.work.split.n_tiles, n_workers,
+            &shared
+    };
+    const uint64_t sequence = begin_launch(args.common);
+    if (!has_channel && serves) {
+        peer = simple_peer_find(args, channel, k);
+        ends = twoshot_ends_find<IS_PLACED>(args, peer);
+    }
+    if (serves)
+        simple_peer_open(args, &peer);
+    announce_launch(args.common, sequence);
+    bool is_complete = true;
+    if (!is_service)
+        twoshot_move(launch);
+    else if (waits)
+        is_complete = twoshot_wait(launch, peer, ends, k,
+                                   load_relaxed_sys(&args.common.control->is_aborted) != 0);
+    else
+        twoshot_post(launch, peer, k);
+    is_complete = __syncthreads_and(is_complete) != 0;
+    if (threadIdx.x == 0)
+        allow_dependent_launch();
+    if (IS_PLACED && is_complete && posts)
+        fifo_return(recv_end(peer), 2 * launch.n_tiles);
+    if (waits && serves)
+        simple_peer_close(args, peer, 2 * launch.n_tiles);
+    end_launch(args.common, sequence, channel);
+}
+
+#endif

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The interpreter's steps in protocol SIMPLE. The worker threads of a block only move bytes. Two
+ * more warps serve them. The waiter resolves the next steps and waits for their slots while the
+ * workers still move. The poster fences and publishes a step while the workers move the next one. A
+ * fence is slow, and the slower the more stores are in flight: without the poster it would stand
+ * between any two steps.
+ *
+ * Resolved steps rotate through four buffers in shared memory. The waiter fills the buffer of step
+ * k after the poster has published step k - 4, so no barrier is ever more than one phase ahead. The
+ * workers take part in a barrier of all of them. If each of them waited for the waiter alone, on an
+ * mbarrier, they would drift apart, and the kernel would be slower.
+ *
+ * Where slots allow it, two tiles go through the steps together (struct cursor): while the data of
+ * one tile are on their way to the peer and back, the block moves the other tile.
+ */
+#ifndef GYRE_KERNELS_CUDA_SIMPLE_STEPS_CUH
+#define GYRE_KERNELS_CUDA_SIMPLE_STEPS_CUH
+
+#include "kernels/cuda/device/block.cuh"
+#include "kernels/cuda/device/move.cuh"
+#include "kernels/cuda/protocol/simple.cuh"
+
+#define N_MOVES        4  /* resolved steps */
+#define READY_BARRIER  1  /* to 4: waiter arrives, workers sync */
+#define DONE_BARRIER   5  /* to 8: workers arrive, poster syncs */
+#define POSTED_BARRIER 9  /* to 12: poster arrives, waiter syncs */
+#define FIRST_OUT_LANE 16 /* lanes 0..9 serve inputs, 16..24 outputs */
+
+static_assert(GYRE_STEP_MAX_INS <= FIRST_OUT_LANE && FIRST_OUT_LANE + GYRE_STEP_MAX_OUTS <= 32,
+              "a lane for each operand");
+
+struct simple_shared {
+    struct move moves[N_MOVES];
+    /* Moves before an abort; UINT32_MAX: there is none. The poster may read it while it is
+     * written: both values are above its move then. */
+    uint32_t n_whole;
+};
+
+/* Which step of which tile comes next: of `n_abreast` tiles step 0, then step 1, ... */
+struct cursor {
+    uint32_t step;
+    uint32_t tile;
+    uint32_t first_tile; /* of those that go side by side */
+    uint32_t n_side;
+};
+
+static __device__ __forceinline__ uint32_t tiles_in_flight(const struct block &block,
+                                                           uint32_t first_tile)
+{
+    return min((uint32_t)block.work.n_abreast, block.work.split.n_tiles - first_tile);
+}
+
+static __device__ __forceinline__ struct cursor first_step(const struct block &block)
+{
+    return {0, 0, 0, tiles_in_flight(block, 0)};
+}
+
+static __device__ __forceinline__ void go_on(const struct block &block, struct cursor *cursor)
+{
+    if (++cursor->tile < cursor->first_tile + cursor->n_side)
+        return;
+    cursor->tile = cursor->first_tile;
+    if (++cursor->step < block.n_steps)
+        return;
+    cursor->step = 0;
+    cursor->tile = cursor->first_tile += cursor->n_side;
+    cursor->n_side = tiles_in_flight(block, cursor->tile);
+}
+
+/* A step as a lane sees it: all but the operands, and its own one. */
+struct lane_step {
+    struct gyre_cuda_step head; /* operands are not set */
+    struct gyre_cuda_operand operand;
+    bool has_operand;
+    bool is_connection;
+};
+
+/* In one trip to memory. */
+static __device__ __forceinline__ struct lane_step read_step(const struct gyre_cuda_step *step,
+                                                             uint32_t lane)
+{
+    const bool is_out = lane >= FIRST_OUT_LANE;
+    const uint32_t i = is_out ? lane - FIRST_OUT_LANE : lane;
+    const uint4 words = *(const uint4 *)step;
+    struct lane_step own;
+    own.operand = {0, 0};
+    if (i < (is_out ? GYRE_STEP_MAX_OUTS : GYRE_STEP_MAX_INS))
+        own.operand = is_out ? step->outs[i] : step->ins[i];
+    memcpy(&own.head, &words, sizeof(words));
+    own.has_operand = i < (is_out ? own.head.n_outs : own.head.n_ins);
+    own.is_connection =
+        own.has_operand && ((is_out ? own.head.send_mask : own.head.recv_mask) >> i & 1) != 0;
+    return own;
+}
+
+/* Returns false when aborted. */
+static __device__ __forceinline__ bool await(const struct block &block, struct connection *own,
+                                             uint64_t number)
+{
+    uint64_t seen = own->seen[0];
+    uint32_t n_polls = 0;
+    if (has_reached(own, seen, number))
+        return true;
+    do {
+        seen = load_acquire_sys(own->awaited);
+        if (has_reached(own, seen, number)) {
+            own->seen[0] = seen;
+            return true;
+        }
+    } while (!must_stop(block.common, n_polls));
+    return false;
+}
+
+/* Placed data may be written once the receiver is in this call. Returns false when aborted. */
+static __device__ __forceinline__ bool await_entry(const struct block &block,
+                                                   struct connection *own)
+{
+    const uint64_t *entered = own->awaited + (GYRE_HEAD_ENTERED - GYRE_PROTO_SIMPLE);
+    uint32_t n_polls = 0;
+    while (own->has_entered == 0) {
+        if ((int64_t)(load_acquire_sys(entered) - (own->number + 1)) >= 0)
+            own->has_entered = 1;
+        else if (must_stop(block.common, n_polls))
+            return false;
+    }
+    return true;
+}
+
+static __device__ __forceinline__ struct move_head
+move_head_of(const struct gyre_cuda_work &work, const struct gyre_cuda_step &step, uint32_t n_bytes)
+{
+    return {
+        .n_bytes = step.n_outs == 0 ? 0 : n_bytes, /* a step that only waits moves nothing */
+        .n_ins = step.n_ins,
+        .n_outs = step.n_outs,
+        .scale_mask = work.premultiply != 0 ? step.caller_mask : (uint16_t)0,
+        .divisor = step.is_final != 0 ? work.divisor : 1,
+    };
+}
+
+/* Resolve and await one step; every lane its operand. Returns false when aborted. */
+static __device__ __forceinline__ bool prepare(const struct block &block,
+                                               const struct gyre_cuda_step *at, uint32_t tile,
+                                               uint32_t lane, struct move *move)
+{
+    const struct lane_step step = read_step(at, lane);
+    const struct gyre_cuda_operand operand = step.operand;
+    const uint32_t chunk = step.head.chunk;
+    const struct gyre_range range = gyre_cuda_tile_range(&block.share, chunk, tile);
+    const uint32_t n_bytes = (uint32_t)range.n_elems * block.work.elem_bytes;
+    bool is_stopped = false;
+    uintptr_t address = 0;
+    if (step.is_connection) {
+        struct connection *own = &block.connections[operand.ref & GYRE_CUDA_REF_INDEX_MASK];
+        const bool is_placed = (operand.ref & GYRE_CUDA_REF_PLACED) != 0;
+        const uint32_t n_before = slots_before(block, own, tile, operand.use);
+        address = is_placed ? (uintptr_t)placed_address(block, own, tile, chunk, range)
+                            : (uintptr_t)slot_address(own, n_before);
+        is_stopped = !await(block, own, own->number + n_before) ||
+                     (is_placed && own->is_send != 0 && !await_entry(block, own));
+        if (!is_stopped && own->is_send == 0 &&
+            load_relaxed_sys(&own->slot_info[slot_index(own, n_before)]) !=
+                gyre_slot_info(n_bytes, block.work.signature)) {
+            report_mismatch(block.common, own->index);
+            is_stopped = true;
+        }
+    } else if (step.has_operand) {
+        address = (uintptr_t)chunk_address(block, operand.ref, tile, chunk, range);
+    }
+    if (step.has_operand && lane >= FIRST_OUT_LANE)
+        move->outs[lane - FIRST_OUT_LANE] = (unsigned char *)address;
+    else if (step.has_operand)
+        move->ins[lane] = (const unsigned char *)address;
+    is_stopped = __any_sync(0xffffffffU, is_stopped) != 0;
+    const uint32_t misalignment = __reduce_or_sync(0xffffffffU, (uint32_t)address & 15U);
+    if (lane == 0) {
+        struct move_head head = move_head_of(block.work, step.head, n_bytes);
+        head.misalignment = (uint8_t)misalignment;
+        head.is_stopped = is_stopped;
+        write_head(move, head);
+        move->scalar = block.work.scalar;
+    }
+    return !is_stopped;
+}
+
+/* What a lane tells of a step when it is done, found while it is under way. */
+struct posting {
+    const struct connection *own; /* NULL: nothing */
+    uint32_t n_before;
+    uint64_t slot_info;
+};
+
+static __device__ __forceinline__ struct posting
+posting_of(const struct block &block, const struct gyre_cuda_step *at, uint32_t tile, uint32_t lane)
+{
+    const struct lane_step step = read_step(at, lane);
+    const struct gyre_range range = gyre_cuda_tile_range(&block.share, step.head.chunk, tile);
+    const uint32_t n_bytes = (uint32_t)range.n_elems * block.work.elem_bytes;
+    struct posting posting = {};
+    if (!step.is_connection)
+        return posting;
+    posting.own = &block.connections[step.operand.ref & GYRE_CUDA_REF_INDEX_MASK];
+    posting.n_before = slots_before(block, posting.own, tile, step.operand.use);
+    posting.slot_info = gyre_slot_info(n_bytes, block.work.signature);
+    return posting;
+}
+
+static __device__ __forceinline__ void publish(const struct posting &posting)
+{
+    const struct connection *own = posting.own;
+    if (own == NULL)
+        return;
+    if (own->is_send != 0)
+        store_relaxed_sys(&own->slot_info[slot_index(own, posting.n_before)], posting.slot_info);
+    fence_acq_rel_sys();
+    store_relaxed_sys(own->posted, own->number + posting.n_before + 1);
+}
+
+static __device__ __forceinline__ void
+run_waiter(const struct block &block, struct simple_shared *shared, uint32_t lane, int n_barrier)
+{
+    const uint32_t n_moves = block.work.split.n_tiles * block.n_steps;
+    struct cursor cursor = first_step(block);
+    if (lane == 0)
+        shared->n_whole = UINT32_MAX;
+    for (uint32_t k = 0; k < n_moves; k++, go_on(block, &cursor)) {
+        const uint32_t i = k % N_MOVES;
+        if (k >= N_MOVES)
+            barrier_sync(POSTED_BARRIER + (int)i, SERVICE_THREADS);
+        const bool goes_on =
+            prepare(block, &block.steps[cursor.step], cursor.tile, lane, &shared->moves[i]);
+        if (!goes_on && lane == 0)
+            shared->n_whole = k;
+        __syncwarp();
+        barrier_arrive(READY_BARRIER + (int)i, n_barrier);
+        if (!goes_on)
+            return;
+    }
+    /* No barrier is left with arrivals that nobody awaits. */
+    for (uint32_t k = n_moves - min(n_moves, (uint32_t)N_MOVES); k < n_moves; k++)
+        barrier_sync(POSTED_BARRIER + (int)(k % N_MOVES), SERVICE_THREADS);
+}
+
+static __device__ __forceinline__ void run_poster(const struct block &block,
+                                                  const struct simple_shared *shared, uint32_t lane,
+                                                  int n_barrier)
+{
+    const uint32_t n_moves = block.work.split.n_tiles * block.n_steps;
+    struct cursor cursor = first_step(block);
+    for (uint32_t k = 0; k < n_moves; k++, go_on(block, &cursor)) {
+        const uint32_t i = k % N_MOVES;
+        const struct posting posting =
+            posting_of(block, &block.steps[cursor.step], cursor.tile, lane);
+        barrier_sync(DONE_BARRIER + (int)i, n_barrier);
+        if (*(volatile const uint32_t *)&shared->n_whole <= k)
+            return;
+        publish(posting);
+        __syncwarp();
+        barrier_arrive(POSTED_BARRIER + (int)i, SERVICE_THREADS);
+    }
+}
+
+template <int DTYPE, int OP>
+static __device__ __forceinline__ void run_workers(const struct block &block,
+                                                   struct simple_shared *shared, uint32_t n_workers,
+                                                   int n_barrier)
+{
+    const uint32_t n_moves = block.work.split.n_tiles * block.n_steps;
+    for (uint32_t k = 0; k < n_moves; k++) {
+        const uint32_t i = k % N_MOVES;
+        const struct move &move = shared->moves[i];
+        barrier_sync(READY_BARRIER + (int)i, n_barrier);
+        const struct move_head head = read_head(&move);
+        const bool is_stopped = head.is_stopped != 0;
+        if (!is_stopped)
+            move_bytes<DTYPE, OP>(head, move, threadIdx.x, n_workers);
+        __syncwarp();
+        barrier_arrive(DONE_BARRIER + (int)i, n_barrier);
+        if (is_stopped)
+            return;
+    }
+}
+
+template <int DTYPE, int OP>
+static __device__ __forceinline__ void run_simple(const struct block &block)
+{
+    __shared__ struct simple_shared shared;
+    const uint32_t n_workers = blockDim.x - SERVICE_THREADS;
+    const int n_barrier = (int)n_workers + 32;
+    if (threadIdx.x < n_workers)
+        run_workers<DTYPE, OP>(block, &shared, n_workers, n_barrier);
+    else if (threadIdx.x < n_workers + 32)
+        run_waiter(block, &shared, threadIdx.x - n_workers, n_barrier);
+    else
+        run_poster(block, &shared, threadIdx.x - n_workers - 32, n_barrier);
+}
+
+#endif
