@@ -17,9 +17,9 @@
 
 /* How far an executor is with its works. Each word has one writer at a time, the thread or the
  * kernel that runs the works, and is written with release. */
-struct gyre_pulse {
+struct gyre_progress {
     uint64_t completed; /* works that have finished, in order; none of their kernels runs */
-    uint64_t progress;  /* host: grows with every slot that moves. cuda: works that have started.
+    uint64_t activity;  /* host: grows with every slot that moves. cuda: works that have started.
                          * Graph replays count, here and in `completed`. */
     uint64_t mismatch; /* 0, or 1 + the peer that sent a slot of a different call (another signature
                         * or size). The work then waits until the health thread raises a fault */
@@ -113,7 +113,7 @@ struct gyre_executor_ops {
      * ends works that still run. */
     void (*close)(struct gyre_executor *executor);
     /* The present state. Any thread; does not block. */
-    struct gyre_pulse (*pulse)(const struct gyre_executor *executor);
+    struct gyre_progress (*progress)(const struct gyre_executor *executor);
     /* Have all works ended that launch() was called for? Any thread; does not block. */
     bool (*is_idle)(struct gyre_executor *executor);
     /* Make all running and all later works end at once. Called when the fault was raised. Any

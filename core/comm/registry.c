@@ -119,8 +119,8 @@ static bool occupies(const gyre_comm *comm, uint64_t stream)
     if (comm->is_ending || gyre_load_acquire_u64(&comm->caller.stream) != stream ||
         gyre_fault_is_raised(&comm->member.fault))
         return false;
-    const struct gyre_pulse pulse = comm->executor->ops->pulse(comm->executor);
-    return pulse.completed < gyre_load_acquire_u64(&comm->caller.stream_works);
+    const struct gyre_progress progress = comm->executor->ops->progress(comm->executor);
+    return progress.completed < gyre_load_acquire_u64(&comm->caller.stream_works);
 }
 
 int gyre_registry_take_stream(gyre_comm *comm, gyre_stream stream)

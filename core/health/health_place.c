@@ -32,13 +32,14 @@ static enum call_kind find_call(struct gyre_health *health, struct position *pos
     *position_out = (struct position){0};
     if (health->caller->executor == NULL)
         return CALL_NONE;
-    const struct gyre_pulse pulse = health->caller->executor->ops->pulse(health->caller->executor);
-    const uint64_t completed = pulse.completed;
+    const struct gyre_progress progress =
+        health->caller->executor->ops->progress(health->caller->executor);
+    const uint64_t completed = progress.completed;
     const uint64_t launched = gyre_load_acquire_u64(&health->caller->executor->n_launched);
     position_out->completed = completed;
     position_out->launched = launched;
     if (completed >= launched)
-        return completed < pulse.progress && member->device_info.kind == GYRE_DEVICE_CUDA
+        return completed < progress.activity && member->device_info.kind == GYRE_DEVICE_CUDA
                    ? CALL_REPLAYED
                    : CALL_NONE;
     const uint64_t index = gyre_board_record_of(&health->caller->board, completed);

@@ -153,17 +153,17 @@ static bool is_busy(const struct gyre_member *member, uint64_t completed, uint64
 
 /* Returns false while this rank waits for nothing. */
 static bool take_progress(struct gyre_health *health, uint64_t now_ns, bool busy,
-                          const struct gyre_pulse *pulse)
+                          const struct gyre_progress *progress)
 {
-    const bool has_completed = pulse->completed != health->seen_completed;
+    const bool has_completed = progress->completed != health->seen_completed;
     if (!busy || has_completed) {
         health->started_ns = now_ns;
         health->late_ns = 0;
     }
-    if (busy && !has_completed && pulse->progress == health->seen_progress)
+    if (busy && !has_completed && progress->activity == health->seen_progress)
         return true;
-    health->seen_completed = pulse->completed;
-    health->seen_progress = pulse->progress;
+    health->seen_completed = progress->completed;
+    health->seen_progress = progress->activity;
     health->still_since_ns = now_ns;
     health->has_warned = false;
     if (!is_late(health, now_ns)) { /* a call that is slow beyond the limit is asked about, too */
@@ -188,19 +188,20 @@ static void notice_own_stop(struct gyre_health *health, uint64_t now_ns)
 void gyre_health_check_progress(struct gyre_health *health)
 {
     struct gyre_member *member = health->member;
-    const struct gyre_pulse pulse = health->caller->executor->ops->pulse(health->caller->executor);
+    const struct gyre_progress progress =
+        health->caller->executor->ops->progress(health->caller->executor);
     const uint64_t launched = gyre_load_acquire_u64(&health->caller->executor->n_launched);
     const uint64_t now_ns = gyre_now_ns();
-    const bool busy = is_busy(member, pulse.completed, launched, pulse.progress);
+    const bool busy = is_busy(member, progress.completed, launched, progress.activity);
     notice_own_stop(health, now_ns);
-    if (!take_progress(health, now_ns, busy, &pulse))
+    if (!take_progress(health, now_ns, busy, &progress))
         return;
     const uint64_t still_ns = now_ns - health->still_since_ns;
-    const bool asks = pulse.mismatch != 0 || still_ns > STALL_NS || is_late(health, now_ns);
+    const bool asks = progress.mismatch != 0 || still_ns > STALL_NS || is_late(health, now_ns);
     if (asks && now_ns - health->asked_ns > gyre_health_ask_ns(health, now_ns)) {
         if (health->asks_since_ns == 0)
             health->asks_since_ns = now_ns;
-        ask(health, pulse.completed, launched);
+        ask(health, progress.completed, launched);
         health->asked_ns = now_ns;
     }
     const uint64_t warn_ns =

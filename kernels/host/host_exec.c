@@ -49,7 +49,7 @@ static void free_executor(struct gyre_host_executor *executor)
     }
     pthread_mutex_destroy(&executor->poll_lock);
     pthread_mutex_destroy(&executor->lock);
-    free(executor->pulse);
+    free(executor->progress);
     free(executor->ends);
     free(executor);
 }
@@ -85,10 +85,10 @@ static gyre_status host_open(const struct gyre_executor_config *config,
     if (executor == NULL)
         goto fail;
     executor->ends = calloc(n_ends > 0 ? n_ends : 1, sizeof(*executor->ends));
-    executor->pulse = aligned_alloc(GYRE_CACHE_LINE_BYTES, GYRE_CACHE_LINE_BYTES);
-    if (executor->ends == NULL || executor->pulse == NULL)
+    executor->progress = aligned_alloc(GYRE_CACHE_LINE_BYTES, GYRE_CACHE_LINE_BYTES);
+    if (executor->ends == NULL || executor->progress == NULL)
         goto fail_executor;
-    memset(executor->pulse, 0, sizeof(*executor->pulse));
+    memset(executor->progress, 0, sizeof(*executor->progress));
     executor->base.ops = &gyre_executor_host;
     executor->rank = config->rank;
     executor->n_ranks = (uint32_t)config->n_ranks;
@@ -103,7 +103,7 @@ static gyre_status host_open(const struct gyre_executor_config *config,
     *executor_out = &executor->base;
     return GYRE_SUCCESS;
 fail_executor:
-    free(executor->pulse);
+    free(executor->progress);
     free(executor->ends);
     free(executor);
 fail:
@@ -131,19 +131,19 @@ static void host_abort(struct gyre_executor *base)
     (void)base;
 }
 
-static struct gyre_pulse host_pulse(const struct gyre_executor *base)
+static struct gyre_progress host_progress(const struct gyre_executor *base)
 {
-    const struct gyre_pulse *own = ((const struct gyre_host_executor *)base)->pulse;
-    struct gyre_pulse pulse;
-    pulse.completed = gyre_load_acquire_u64(&own->completed);
-    pulse.progress = gyre_load_relaxed_u64(&own->progress);
-    pulse.mismatch = gyre_load_acquire_u64(&own->mismatch);
-    return pulse;
+    const struct gyre_progress *own = ((const struct gyre_host_executor *)base)->progress;
+    struct gyre_progress progress;
+    progress.completed = gyre_load_acquire_u64(&own->completed);
+    progress.activity = gyre_load_relaxed_u64(&own->activity);
+    progress.mismatch = gyre_load_acquire_u64(&own->mismatch);
+    return progress;
 }
 
 static bool host_is_idle(struct gyre_executor *base)
 {
-    return host_pulse(base).completed >= gyre_load_acquire_u64(&base->n_launched);
+    return host_progress(base).completed >= gyre_load_acquire_u64(&base->n_launched);
 }
 
 /* ---- running ------------------------------------------------------------------------------ */
@@ -155,7 +155,7 @@ static void finish_runner(struct gyre_host_launch *launch, uint32_t i)
     *runner = launch->runners[--launch->n_runners];
 }
 
-static void count_finished(struct gyre_host_launch *launch, struct gyre_pulse *pulse)
+static void count_finished(struct gyre_host_launch *launch, struct gyre_progress *progress)
 {
     uint32_t n_new = 0;
     while (launch->n_finished < launch->n_works && launch->works[launch->n_finished].n_live == 0) {
@@ -163,7 +163,7 @@ static void count_finished(struct gyre_host_launch *launch, struct gyre_pulse *p
         n_new++;
     }
     if (n_new > 0)
-        gyre_store_release_u64(&pulse->completed, pulse->completed + n_new);
+        gyre_store_release_u64(&progress->completed, progress->completed + n_new);
 }
 
 /* Run each runner as long as it moves data, until no runner moves or the budget of a poll is used.
@@ -214,7 +214,7 @@ static enum gyre_task_state advance_launch(struct gyre_host_launch *launch, gyre
     if (executor->running_ticket != launch->ticket)
         return GYRE_TASK_IDLE;
     const bool has_moved = run(launch);
-    count_finished(launch, executor->pulse);
+    count_finished(launch, executor->progress);
     if (launch->n_runners > 0)
         return has_moved || help(executor, false) ? GYRE_TASK_MOVING : GYRE_TASK_IDLE;
     (void)help(executor, true);
@@ -389,7 +389,7 @@ const struct gyre_executor_ops gyre_executor_host = {
     .helps = true,
     .open = host_open,
     .close = host_close,
-    .pulse = host_pulse,
+    .progress = host_progress,
     .is_idle = host_is_idle,
     .abort = host_abort,
     .place = host_place,

@@ -30,8 +30,8 @@ struct gyre_host_executor {
     int rank;
     uint32_t n_ranks;
     struct gyre_fifo_spec spec;
-    struct gyre_host_end *ends; /* gyre_connector_index() order */
-    struct gyre_pulse *pulse;   /* in its own cache line, because another thread reads it */
+    struct gyre_host_end *ends;     /* gyre_connector_index() order */
+    struct gyre_progress *progress; /* in its own cache line, because another thread reads it */
 
     pthread_mutex_t poll_lock; /* held during a poll; guards everything that polls change */
     struct gyre_fault *fault;

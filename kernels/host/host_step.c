@@ -200,18 +200,18 @@ bool gyre_host_step_try(struct gyre_host_executor *executor, struct gyre_host_ru
         gyre_tile_range(&work->split, runner->channel, step->chunk, runner->tile);
     const uint64_t n_bytes = range.n_elems * gyre_dtype_bytes((gyre_dtype)work->reduction.dtype);
     const uint64_t info = gyre_slot_info((uint32_t)n_bytes, work->signature);
-    struct gyre_pulse *pulse = executor->pulse;
+    struct gyre_progress *progress = executor->progress;
     uint32_t peer = 0;
     if (!fits(step, runner->ends, info, &peer)) {
         runner->is_stuck = true;
-        if (pulse->mismatch == 0)
-            gyre_store_release_u64(&pulse->mismatch, (uint64_t)peer + 1);
+        if (progress->mismatch == 0)
+            gyre_store_release_u64(&progress->mismatch, (uint64_t)peer + 1);
         return false;
     }
     if (n_bytes > 0 && step->n_outs > 0)
         reduce(runner, step, range);
     const uint32_t n_moved = publish(step, runner->ends, info);
-    gyre_store_release_u64(&pulse->progress, pulse->progress + n_moved);
+    gyre_store_release_u64(&progress->activity, progress->activity + n_moved);
     if (++runner->step == runner->n_steps) {
         runner->step = 0;
         runner->tile++;

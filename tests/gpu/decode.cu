@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/gpu/decode.h"
 
-#include "kernels/cuda/protocol/ll.cuh"
-#include "kernels/cuda/protocol/lamport.cuh"
-#include "kernels/cuda/protocol/ll128.cuh"
-#include "kernels/cuda/protocol/simple.cuh"
+#include "kernels/cuda/interpreter/interp.cuh"
 
 #define N_ROUNDS  20
 #define N_THREADS 512
@@ -82,7 +79,7 @@ extern "C" cudaError_t decode_measure(const struct gyre_cuda_args_one *args, enu
     if (error != cudaSuccess)
         return error;
     void *arguments[] = {&own, &times};
-    own.common.n_blocks = own.common.n_seats = own.common.n_reports = 1;
+    own.common.n_blocks = own.common.n_places = own.common.n_reports = 1;
     error = cudaFuncSetAttribute(kernels[proto], cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  (int)shared_bytes);
     if (error == cudaSuccess)

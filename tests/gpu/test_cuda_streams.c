@@ -62,7 +62,7 @@ static void a_captured_graph_replays_without_the_host(void)
             CHECK_MSG(values[0] == (float)expected && values[run.count - 1] == (float)expected,
                       "%s: %g, %g, not %g", gyre_proto_names[proto], (double)values[0],
                       (double)values[run.count - 1], expected);
-            CHECK(gyre_executor_cuda.pulse(gpus.executors[rank]).completed == 9);
+            CHECK(gyre_executor_cuda.progress(gpus.executors[rank]).completed == 9);
             GPU_OK(cudaGraphExecDestroy(graphs[rank]));
             free(values);
         }
@@ -255,7 +255,7 @@ static bool have_completed(const struct gpu_world *gpus, uint64_t n_works)
 {
     const uint64_t begin_ns = gyre_now_ns();
     for (int rank = 0; rank < gpus->n_ranks; rank++) {
-        while (gyre_executor_cuda.pulse(gpus->executors[rank]).completed < n_works)
+        while (gyre_executor_cuda.progress(gpus->executors[rank]).completed < n_works)
             if (gyre_now_ns() - begin_ns > 5000000000ULL)
                 return false;
     }
@@ -271,7 +271,7 @@ static void seats_are_filled_on_a_busy_gpu(void)
     struct gyre_loaded *loaded[GPU_WORLD_MAX_RANKS];
     float *buffers[GPU_WORLD_MAX_RANKS];
     struct gpu_run run = gpu_run_ring;
-    const struct gyre_cuda_seats empty = {.n_taken = 0};
+    const struct gyre_cuda_places empty = {.n_taken = 0};
     const int n_gpus = test_n_gpus();
     const uint64_t before = gpu_world_block_placement_bytes;
     run.n_channels = FREE_SMS;
@@ -288,10 +288,10 @@ static void seats_are_filled_on_a_busy_gpu(void)
     CHECK_MSG(has_ended, "not all seats are taken");
     CHECK(gpu_world_wait(&gpus, DEADLINE_S));
     for (int rank = 0; rank < gpus.n_ranks; rank++) {
-        struct gyre_cuda_seats seats;
+        struct gyre_cuda_places seats;
         float value;
         gpu_world_use(&gpus, rank);
-        GPU_OK(cudaMemcpy(&seats, &gyre_cuda_own(gpus.executors[rank])->control->seats,
+        GPU_OK(cudaMemcpy(&seats, &gyre_cuda_own(gpus.executors[rank])->control->places,
                           sizeof(seats), cudaMemcpyDeviceToHost));
         CHECK_MSG(memcmp(&seats, &empty, sizeof(seats)) == 0, "rank %d leaves seats taken", rank);
         GPU_OK(cudaMemcpy(&value, buffers[rank] + run.count - 1, 4, cudaMemcpyDeviceToHost));
@@ -412,7 +412,7 @@ static void replay_gathers(struct gathers *gathers, int32_t replay)
         for (uint64_t i = 0; i < (uint64_t)gpus->n_ranks * GATHER_COUNT; i++)
             n_wrong += values[i] != gathered(replay, (int)(i / GATHER_COUNT), i % GATHER_COUNT);
         CHECK_MSG(n_wrong == 0, "rank %d, replay %d: %d wrong", rank, replay, (int)n_wrong);
-        CHECK(gyre_executor_cuda.pulse(gpus->executors[rank]).completed == (uint64_t)replay * 2);
+        CHECK(gyre_executor_cuda.progress(gpus->executors[rank]).completed == (uint64_t)replay * 2);
     }
     free(values);
 }
@@ -434,9 +434,9 @@ static void check_pulses(const struct gpu_world *gpus, const struct gpu_run *run
                          uint64_t n_completed, uint64_t n_begun)
 {
     for (int rank = 0; rank < gpus->n_ranks - 1; rank++) {
-        const struct gyre_pulse pulse = gyre_executor_cuda.pulse(gpus->executors[rank]);
-        CHECK_MSG(pulse.completed == n_completed && pulse.progress == n_begun,
-                  "%d completed, %d begun: %s", (int)pulse.completed, (int)pulse.progress,
+        const struct gyre_progress progress = gyre_executor_cuda.progress(gpus->executors[rank]);
+        CHECK_MSG(progress.completed == n_completed && progress.activity == n_begun,
+                  "%d completed, %d begun: %s", (int)progress.completed, (int)progress.activity,
                   gpu_run_text(run));
     }
 }
@@ -496,7 +496,8 @@ static void check_mismatch(uint64_t count)
     }
     CHECK(!gpu_world_wait(&gpus, 0.05));
     for (int rank = 0; rank < 2; rank++) {
-        CHECK(gyre_executor_cuda.pulse(gpus.executors[rank]).mismatch == 1 + (uint64_t)(1 - rank));
+        CHECK(gyre_executor_cuda.progress(gpus.executors[rank]).mismatch ==
+              1 + (uint64_t)(1 - rank));
         gyre_executor_cuda.abort(gpus.executors[rank]);
     }
     CHECK(gpu_world_wait(&gpus, 1.0));

@@ -46,7 +46,7 @@ struct player {
 
 /* The words of the sync kernel (sync_kernel.cu), except that both ends count from 0 in each call.
  */
-static void pass_gate(struct player *player, const struct gyre_cuda_gate_entry *entries, uint32_t n)
+static void pass_gate(struct player *player, const struct gyre_cuda_sync_entry *entries, uint32_t n)
 {
     struct play *play = player->play;
     const uint32_t ends_per_rank = play->spec.n_fifos * 2;
@@ -54,9 +54,9 @@ static void pass_gate(struct player *player, const struct gyre_cuda_gate_entry *
     for (uint32_t i = 0; i < n; i++) {
         const uint32_t peer = entries[i].index / ends_per_rank;
         const uint32_t fifo = entries[i].index % ends_per_rank / 2;
-        if ((entries[i].acts & GYRE_CUDA_GATE_OPEN) != 0)
+        if ((entries[i].acts & GYRE_CUDA_SYNC_OPEN) != 0)
             play->has_entered[peer][player->rank][fifo] = true;
-        if ((entries[i].acts & GYRE_CUDA_GATE_POST) == 0)
+        if ((entries[i].acts & GYRE_CUDA_SYNC_POST) == 0)
             continue;
         CHECK(play->tail[player->rank][peer][fifo] == entries[i].slot);
         CHECK(entries[i].slot - play->head[player->rank][peer][fifo] < DEPTH);
@@ -68,14 +68,14 @@ static void pass_gate(struct player *player, const struct gyre_cuda_gate_entry *
         const uint32_t peer = entries[i].index / ends_per_rank;
         const uint32_t fifo = entries[i].index % ends_per_rank / 2;
         const uint32_t acts = entries[i].acts, slot = entries[i].slot;
-        while ((acts & GYRE_CUDA_GATE_ENTER) != 0 && !play->has_entered[player->rank][peer][fifo])
+        while ((acts & GYRE_CUDA_SYNC_ENTER) != 0 && !play->has_entered[player->rank][peer][fifo])
             pthread_cond_wait(&play->moved, &play->lock);
-        while ((acts & GYRE_CUDA_GATE_CREDIT) != 0 &&
+        while ((acts & GYRE_CUDA_SYNC_CREDIT) != 0 &&
                slot - play->head[player->rank][peer][fifo] >= DEPTH)
             pthread_cond_wait(&play->moved, &play->lock);
-        while ((acts & GYRE_CUDA_GATE_TAKE) != 0 && play->tail[peer][player->rank][fifo] <= slot)
+        while ((acts & GYRE_CUDA_SYNC_TAKE) != 0 && play->tail[peer][player->rank][fifo] <= slot)
             pthread_cond_wait(&play->moved, &play->lock);
-        if ((acts & GYRE_CUDA_GATE_TAKE) == 0)
+        if ((acts & GYRE_CUDA_SYNC_TAKE) == 0)
             continue;
         CHECK(play->head[peer][player->rank][fifo] == slot);
         CHECK(play->slot_bytes[peer][player->rank][fifo][slot % DEPTH] == entries[i].n_bytes);
@@ -87,7 +87,7 @@ static void pass_gate(struct player *player, const struct gyre_cuda_gate_entry *
 }
 
 static gyre_status play_gate(void *context, uint32_t channel,
-                             const struct gyre_cuda_gate_entry *entries, uint32_t n_entries)
+                             const struct gyre_cuda_sync_entry *entries, uint32_t n_entries)
 {
     struct player *player = context;
     CHECK(channel < GYRE_CUDA_COPY_CHANNELS && n_entries > 0);
@@ -97,7 +97,7 @@ static gyre_status play_gate(void *context, uint32_t channel,
 
 /* At the end both ends of every FIFO that was used have counted the slots that moved. */
 static gyre_status play_ends(void *context, bool is_last,
-                             const struct gyre_cuda_gate_entry *entries, uint32_t n_entries)
+                             const struct gyre_cuda_sync_entry *entries, uint32_t n_entries)
 {
     struct player *player = context;
     struct play *play = player->play;
@@ -107,7 +107,7 @@ static gyre_status play_ends(void *context, bool is_last,
         const uint32_t peer = entries[i].index / ends_per_rank;
         const uint32_t fifo = entries[i].index % ends_per_rank / 2;
         const bool is_send = entries[i].index % 2 != 0;
-        if ((entries[i].acts & GYRE_CUDA_GATE_COUNT) == 0)
+        if ((entries[i].acts & GYRE_CUDA_SYNC_COUNT) == 0)
             continue;
         pthread_mutex_lock(&play->lock);
         CHECK(entries[i].slot == (is_send ? play->tail[player->rank][peer][fifo]

@@ -43,7 +43,7 @@ static void open_place(struct place *place, int n_ranks)
 
 /* Returns whether the program of rank 0's two-shot could be resolved. */
 static bool resolve(const struct place *place, enum gyre_proto proto, int n_ranks,
-                    struct gyre_cuda_exchange *exchange_out)
+                    struct gyre_cuda_fused *exchange_out)
 {
     const struct gyre_shape shape = {.coll = GYRE_COLL_ALL_REDUCE, .n_ranks = (uint16_t)n_ranks};
     struct gyre_fused_program fused;
@@ -60,7 +60,7 @@ static bool resolve(const struct place *place, enum gyre_proto proto, int n_rank
 }
 
 static void check_ends(const struct place *place, enum gyre_proto proto, int n_ranks,
-                       const struct gyre_cuda_exchange *exchange)
+                       const struct gyre_cuda_fused *exchange)
 {
     const enum gyre_proto slots = gyre_proto_slots(proto);
     CHECK(exchange->n_peers == n_ranks - 1 && exchange->reduces == 1 && exchange->gathers == 1);
@@ -90,7 +90,7 @@ static void the_kernel_is_told_the_ends_of_all_peers(void)
 {
     for (int n_ranks = 2; n_ranks <= GYRE_CUDA_MAX_PEERS + 1; n_ranks++)
         for (int proto = 0; proto < GYRE_N_PROTOS; proto++) {
-            struct gyre_cuda_exchange exchange;
+            struct gyre_cuda_fused exchange;
             struct place place;
             open_place(&place, n_ranks);
             CHECK(resolve(&place, (enum gyre_proto)proto, n_ranks, &exchange));
@@ -101,7 +101,7 @@ static void the_kernel_is_told_the_ends_of_all_peers(void)
 
 static void ends_that_cannot_be_addressed_are_refused(void)
 {
-    struct gyre_cuda_exchange exchange;
+    struct gyre_cuda_fused exchange;
     struct place place;
     open_place(&place, 4);
     struct gyre_connector *end =

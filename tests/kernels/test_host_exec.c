@@ -35,7 +35,7 @@ static void check_misfit(uint64_t count, uint32_t signature)
     CHECK_OK(gyre_host_stream_synchronize(world.streams[0])); /* credit is enough for the sender */
     for (int i = 0; i < 1000; i++)
         CHECK(gyre_host_stream_query(world.streams[1]) == GYRE_IN_PROGRESS);
-    CHECK(gyre_executor_host.pulse(world.executors[1]).mismatch == 1 + 0);
+    CHECK(gyre_executor_host.progress(world.executors[1]).mismatch == 1 + 0);
     gyre_fault_raise(&world.faults[1], GYRE_ERROR_INVALID_USAGE, "calls differ");
     CHECK_FAILS(gyre_host_stream_synchronize(world.streams[1]), GYRE_ERROR_INVALID_USAGE,
                 "calls differ");
@@ -71,7 +71,7 @@ static void a_fault_ends_everything_on_every_stream(void)
     gyre_fault_raise(&world.faults[1], GYRE_ERROR_REMOTE, "rank 0 died");
     CHECK_FAILS(gyre_host_stream_synchronize(world.streams[1]), GYRE_ERROR_REMOTE, "rank 0 died");
     CHECK_FAILS(gyre_host_stream_synchronize(second), GYRE_ERROR_REMOTE, "rank 0 died");
-    CHECK(gyre_executor_host.pulse(world.executors[1]).completed == 0);
+    CHECK(gyre_executor_host.progress(world.executors[1]).completed == 0);
     gyre_executor_host.unload(world.executors[1], loaded);
     CHECK_OK(gyre_host_stream_destroy(second));
     world_close(&world);
@@ -147,7 +147,7 @@ static void works_of_one_launch_run_at_the_same_time(void)
     CHECK(world_run_in_one_thread(&world));
     for (int rank = 0; rank < 2; rank++) {
         CHECK(memcmp(out[rank], in[1 - rank], COUNT) == 0);
-        CHECK(gyre_executor_host.pulse(world.executors[rank]).completed == 2);
+        CHECK(gyre_executor_host.progress(world.executors[rank]).completed == 2);
         for (int k = 0; k < 2; k++)
             gyre_executor_host.unload(world.executors[rank], loaded[rank][k]);
     }

@@ -189,9 +189,9 @@ static void run_call(const struct call *call, struct world *world)
     }
     run_all(call, world, ranks);
     for (int rank = 0; rank < world->n_ranks; rank++) {
-        const struct gyre_pulse pulse = gyre_executor_host.pulse(world->executors[rank]);
+        const struct gyre_progress progress = gyre_executor_host.progress(world->executors[rank]);
         check_rank(call, &ranks[rank]);
-        CHECK(world->executors[rank]->n_launched == pulse.completed && pulse.mismatch == 0);
+        CHECK(world->executors[rank]->n_launched == progress.completed && progress.mismatch == 0);
         gyre_executor_host.unload(world->executors[rank], ranks[rank].loaded);
         free(ranks[rank].in_area);
         free(ranks[rank].out_area);

@@ -14,7 +14,7 @@ struct sync_end {
 };
 
 static __device__ __forceinline__ struct sync_end open_end(const struct gyre_cuda_common &common,
-                                                           const struct gyre_cuda_gate_entry &entry)
+                                                           const struct gyre_cuda_sync_entry &entry)
 {
     const struct gyre_connector *end = &common.connectors[entry.index];
     return {{end->inbox, end->credit, common.counters[entry.index] + entry.slot, entry.index},
@@ -23,13 +23,13 @@ static __device__ __forceinline__ struct sync_end open_end(const struct gyre_cud
 
 /* The copies before this launch in the stream have arrived. The fence orders them before the tail.
  */
-static __device__ __forceinline__ void post(const struct gyre_cuda_args_gate &args,
-                                            const struct gyre_cuda_gate_entry &entry)
+static __device__ __forceinline__ void post(const struct gyre_cuda_args_sync &args,
+                                            const struct gyre_cuda_sync_entry &entry)
 {
     const struct sync_end end = open_end(args.common, entry);
-    if ((entry.acts & GYRE_CUDA_GATE_OPEN) != 0)
+    if ((entry.acts & GYRE_CUDA_SYNC_OPEN) != 0)
         fifo_announce_entry(end.fifo);
-    if ((entry.acts & GYRE_CUDA_GATE_POST) == 0)
+    if ((entry.acts & GYRE_CUDA_SYNC_POST) == 0)
         return;
     fifo_describe(end.fifo, end.fifo.number % end.depth,
                   gyre_slot_info(entry.n_bytes, args.signature));
@@ -38,17 +38,17 @@ static __device__ __forceinline__ void post(const struct gyre_cuda_args_gate &ar
 }
 
 /* Returns false when aborted. */
-static __device__ __forceinline__ bool await_peer(const struct gyre_cuda_args_gate &args,
-                                                  const struct gyre_cuda_gate_entry &entry)
+static __device__ __forceinline__ bool await_peer(const struct gyre_cuda_args_sync &args,
+                                                  const struct gyre_cuda_sync_entry &entry)
 {
     const struct gyre_cuda_common &common = args.common;
     const struct sync_end end = open_end(common, entry);
-    if ((entry.acts & GYRE_CUDA_GATE_ENTER) != 0 && !fifo_await_entry(common, end.fifo))
+    if ((entry.acts & GYRE_CUDA_SYNC_ENTER) != 0 && !fifo_await_entry(common, end.fifo))
         return false;
-    if ((entry.acts & GYRE_CUDA_GATE_CREDIT) != 0 &&
+    if ((entry.acts & GYRE_CUDA_SYNC_CREDIT) != 0 &&
         !fifo_await_room(common, end.fifo, 1, end.depth))
         return false;
-    if ((entry.acts & GYRE_CUDA_GATE_TAKE) == 0)
+    if ((entry.acts & GYRE_CUDA_SYNC_TAKE) == 0)
         return true;
     if (!fifo_await_slot(common, end.fifo, 0) ||
         !fifo_is_of_call(common, end.fifo, end.fifo.number % end.depth,
@@ -59,8 +59,8 @@ static __device__ __forceinline__ bool await_peer(const struct gyre_cuda_args_ga
     return true;
 }
 
-static __global__ void __launch_bounds__(GYRE_CUDA_GATE_THREADS)
-    gate(const __grid_constant__ struct gyre_cuda_args_gate args)
+static __global__ void __launch_bounds__(GYRE_CUDA_SYNC_THREADS)
+    gate(const __grid_constant__ struct gyre_cuda_args_sync args)
 {
     const struct gyre_cuda_common &common = args.common;
     const uint64_t sequence = begin_launch(common);
@@ -72,7 +72,7 @@ static __global__ void __launch_bounds__(GYRE_CUDA_GATE_THREADS)
         goes_on = await_peer(args, args.entries[i]);
     __syncthreads();
     for (uint32_t i = threadIdx.x; i < args.n_entries; i += blockDim.x)
-        if ((args.entries[i].acts & GYRE_CUDA_GATE_COUNT) != 0)
+        if ((args.entries[i].acts & GYRE_CUDA_SYNC_COUNT) != 0)
             common.counters[args.entries[i].index] += args.entries[i].slot;
     end_launch(common, sequence, 0);
 }
@@ -95,4 +95,4 @@ static __global__ void __launch_bounds__(GYRE_CUDA_COPY_THREADS)
 }
 
 extern "C" const void *const gyre_cuda_kernel_copy_within = (const void *)&copy_within;
-extern "C" const void *const gyre_cuda_kernel_gate = (const void *)&gate;
+extern "C" const void *const gyre_cuda_kernel_sync = (const void *)&gate;

@@ -167,12 +167,12 @@ static __device__ __forceinline__ uint32_t slots_before(const struct block &bloc
                                                         const struct connection *own, uint32_t tile,
                                                         uint32_t use)
 {
-    const uint32_t n_abreast = block.work.n_abreast;
-    if (n_abreast == 1)
+    const uint32_t n_in_flight = block.work.n_in_flight;
+    if (n_in_flight == 1)
         return tile * own->n_uses + use;
-    const uint32_t place = tile % n_abreast;
+    const uint32_t place = tile % n_in_flight;
     const uint32_t first = tile - place;
-    const uint32_t n_side = min(n_abreast, block.work.split.n_tiles - first);
+    const uint32_t n_side = min(n_in_flight, block.work.split.n_tiles - first);
     return first * own->n_uses + use * n_side + place;
 }
 
@@ -201,7 +201,8 @@ static __device__ __forceinline__ unsigned char *chunk_address(const struct bloc
     const uint32_t index = ref & GYRE_CUDA_REF_INDEX_MASK;
     if (kind == GYRE_OPERAND_SCRATCH)
         return work.scratch +
-               (size_t)((block.channel * work.n_abreast + tile % work.n_abreast) * work.n_areas +
+               (size_t)((block.channel * work.n_in_flight + tile % work.n_in_flight) *
+                            work.n_areas +
                         index) *
                    work.area_bytes;
     uint64_t first = range.first_elem;

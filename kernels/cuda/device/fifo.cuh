@@ -25,7 +25,7 @@ static __device__ __noinline__ void report_mismatch(const struct gyre_cuda_commo
                                                     uint32_t index)
 {
     uint32_t n_polls = 0;
-    uint64_t *mismatch = &common.board->mismatch;
+    uint64_t *mismatch = &common.mailbox->mismatch;
     if (load_relaxed_sys(mismatch) == 0)
         store_relaxed_sys(mismatch, (uint64_t)(index / common.ends_per_rank) + 1);
     while (!must_stop(common, n_polls))
@@ -134,44 +134,44 @@ struct peer_fifos {
 
 /* Loads counters and credit together, so that their latencies overlap. Returns true if the
  * communicator was aborted before. */
-static __device__ __forceinline__ bool peer_fifos_open(const struct gyre_cuda_args_exchange &args,
+static __device__ __forceinline__ bool peer_fifos_open(const struct gyre_cuda_args_fused &args,
                                                        struct peer_fifos *end)
 {
-    const struct gyre_cuda_exchange &exchange = args.exchange;
+    const struct gyre_cuda_fused &fused = args.fused;
     const uint32_t skip = blockIdx.x * args.work.channel_stride;
-    end->n_lanes = exchange.n_lanes;
+    end->n_lanes = fused.threads_per_peer;
     end->group = 0;
     end->lane = threadIdx.x;
     while (end->lane >= end->n_lanes) { /* a division takes longer */
         end->lane -= end->n_lanes;
         end->group++;
     }
-    const struct gyre_cuda_peer &peer = exchange.peers[end->group];
+    const struct gyre_cuda_peer &peer = fused.peers[end->group];
     await_last_launch();
     end->sequence = begin_launch(args.common);
     const uint32_t is_aborted = load_relaxed_sys(&args.common.control->is_aborted);
     end->sent = args.common.counters[peer.send_end + skip];
     end->received = args.common.counters[peer.recv_end + skip];
     end->head = load_relaxed_sys(
-        (const uint64_t *)((const unsigned char *)peer.head + blockIdx.x * exchange.credit_stride));
+        (const uint64_t *)((const unsigned char *)peer.head + blockIdx.x * fused.credit_stride));
     return is_aborted != 0;
 }
 
 /* Gives the credit of earlier launches back to the peer, then waits for room for `n_slots` slots.
  * In this order, because the peer may wait for that credit. Returns false when aborted. */
-static __device__ __forceinline__ bool peer_fifos_await(const struct gyre_cuda_args_exchange &args,
+static __device__ __forceinline__ bool peer_fifos_await(const struct gyre_cuda_args_fused &args,
                                                         const struct peer_fifos &end,
                                                         uint32_t n_slots)
 {
-    const struct gyre_cuda_exchange &exchange = args.exchange;
-    const struct gyre_cuda_peer &peer = exchange.peers[end.group];
-    const size_t skip = (size_t)blockIdx.x * exchange.credit_stride;
+    const struct gyre_cuda_fused &fused = args.fused;
+    const struct gyre_cuda_peer &peer = fused.peers[end.group];
+    const size_t skip = (size_t)blockIdx.x * fused.credit_stride;
     const uint64_t *word = (const uint64_t *)((const unsigned char *)peer.head + skip);
     uint64_t head = end.head;
     uint32_t n_polls = 0;
     if (end.lane == 0)
         store_relaxed_sys((uint64_t *)((unsigned char *)peer.posted + skip), end.received);
-    while ((int64_t)(head + exchange.depth - (end.sent + n_slots)) < 0) {
+    while ((int64_t)(head + fused.depth - (end.sent + n_slots)) < 0) {
         if (n_polls == 0)
             announce_launch(args.common, end.sequence);
         if (must_stop(args.common, n_polls))
@@ -182,11 +182,11 @@ static __device__ __forceinline__ bool peer_fifos_await(const struct gyre_cuda_a
 }
 
 /* Writes the counters after all threads have read them, then reports the end of the block. */
-static __device__ __forceinline__ void peer_fifos_close(const struct gyre_cuda_args_exchange &args,
+static __device__ __forceinline__ void peer_fifos_close(const struct gyre_cuda_args_fused &args,
                                                         const struct peer_fifos &end,
                                                         uint32_t n_slots)
 {
-    const struct gyre_cuda_peer &peer = args.exchange.peers[end.group];
+    const struct gyre_cuda_peer &peer = args.fused.peers[end.group];
     const uint32_t skip = blockIdx.x * args.work.channel_stride;
     __syncthreads();
     if (threadIdx.x == 0)
@@ -210,9 +210,9 @@ template <int PEERS> struct all_fifos {
 };
 
 template <int PEERS, bool EXACT_FIT>
-static __device__ __forceinline__ bool has_peer(const struct gyre_cuda_exchange &exchange, int k)
+static __device__ __forceinline__ bool has_peer(const struct gyre_cuda_fused &fused, int k)
 {
-    return EXACT_FIT || k == 0 || (uint32_t)k < exchange.n_peers;
+    return EXACT_FIT || k == 0 || (uint32_t)k < fused.n_peers;
 }
 
 /* Words that grow; how far they are modulo 2^32 is enough. */
@@ -222,31 +222,31 @@ static __device__ __forceinline__ const uint32_t *low_half(const uint64_t *word)
 }
 
 static __device__ __forceinline__ const uint64_t *
-all_fifos_head(const struct gyre_cuda_exchange &exchange, int k)
+all_fifos_head(const struct gyre_cuda_fused &fused, int k)
 {
-    return (const uint64_t *)((const unsigned char *)exchange.peers[k].head +
-                              (size_t)blockIdx.x * exchange.credit_stride);
+    return (const uint64_t *)((const unsigned char *)fused.peers[k].head +
+                              (size_t)blockIdx.x * fused.credit_stride);
 }
 
 /* Counters and credit in one trip. Returns true if the communicator was aborted before. */
 template <int PEERS, bool EXACT_FIT>
-static __device__ __forceinline__ bool all_fifos_open(const struct gyre_cuda_args_exchange &args,
+static __device__ __forceinline__ bool all_fifos_open(const struct gyre_cuda_args_fused &args,
                                                       struct all_fifos<PEERS> *ends)
 {
-    const struct gyre_cuda_exchange &exchange = args.exchange;
+    const struct gyre_cuda_fused &fused = args.fused;
     const uint64_t *counters = args.common.counters + blockIdx.x * args.work.channel_stride;
     await_last_launch();
     ends->sequence = begin_launch(args.common);
     const uint32_t is_aborted = load_relaxed_sys(&args.common.control->is_aborted);
 #pragma unroll
-    for (int k = 0; k < PEERS && has_peer<PEERS, EXACT_FIT>(exchange, k); k++) {
-        ends->sent[k] = *low_half(&counters[exchange.peers[k].send_end]);
-        ends->received[k] = *low_half(&counters[exchange.peers[k].recv_end]);
-        ends->head[k] = load_relaxed_sys(low_half(all_fifos_head(exchange, k)));
+    for (int k = 0; k < PEERS && has_peer<PEERS, EXACT_FIT>(fused, k); k++) {
+        ends->sent[k] = *low_half(&counters[fused.peers[k].send_end]);
+        ends->received[k] = *low_half(&counters[fused.peers[k].recv_end]);
+        ends->head[k] = load_relaxed_sys(low_half(all_fifos_head(fused, k)));
     }
-    if (threadIdx.x < exchange.n_peers) {
-        ends->own_sent = counters[exchange.peers[threadIdx.x].send_end];
-        ends->own_received = counters[exchange.peers[threadIdx.x].recv_end];
+    if (threadIdx.x < fused.n_peers) {
+        ends->own_sent = counters[fused.peers[threadIdx.x].send_end];
+        ends->own_received = counters[fused.peers[threadIdx.x].recv_end];
     }
     return is_aborted != 0;
 }
@@ -260,20 +260,20 @@ static __device__ __noinline__ bool must_stop_now(const struct gyre_cuda_common 
 }
 
 /* Is there room for a slot of that number in a FIFO whose credit is `head`? */
-static __device__ __forceinline__ bool
-all_fifos_have_room(const struct gyre_cuda_exchange &exchange, uint32_t head, uint32_t number)
+static __device__ __forceinline__ bool all_fifos_have_room(const struct gyre_cuda_fused &fused,
+                                                           uint32_t head, uint32_t number)
 {
-    return (int32_t)(head + exchange.depth - number) > 0;
+    return (int32_t)(head + fused.depth - number) > 0;
 }
 
-static __device__ __noinline__ bool all_fifos_await_room(const struct gyre_cuda_args_exchange &args,
+static __device__ __noinline__ bool all_fifos_await_room(const struct gyre_cuda_args_fused &args,
                                                          uint64_t sequence, int k,
                                                          uint32_t last_slot)
 {
     uint32_t n_polls = 0;
     announce_launch(args.common, sequence);
     while (!all_fifos_have_room(
-        args.exchange, load_relaxed_sys(low_half(all_fifos_head(args.exchange, k))), last_slot))
+        args.fused, load_relaxed_sys(low_half(all_fifos_head(args.fused, k))), last_slot))
         if (must_stop(args.common, n_polls))
             return false;
     return true;
@@ -281,26 +281,25 @@ static __device__ __noinline__ bool all_fifos_await_room(const struct gyre_cuda_
 
 /* As peer_fifos_await(). */
 template <int PEERS, bool EXACT_FIT>
-static __device__ __forceinline__ bool all_fifos_await(const struct gyre_cuda_args_exchange &args,
+static __device__ __forceinline__ bool all_fifos_await(const struct gyre_cuda_args_fused &args,
                                                        const struct all_fifos<PEERS> &ends,
                                                        uint32_t n_slots)
 {
-    const struct gyre_cuda_exchange &exchange = args.exchange;
+    const struct gyre_cuda_fused &fused = args.fused;
     bool has_room = true;
-    if (threadIdx.x < exchange.n_peers)
-        store_relaxed_sys((uint64_t *)((unsigned char *)exchange.peers[threadIdx.x].posted +
-                                       (size_t)blockIdx.x * exchange.credit_stride),
+    if (threadIdx.x < fused.n_peers)
+        store_relaxed_sys((uint64_t *)((unsigned char *)fused.peers[threadIdx.x].posted +
+                                       (size_t)blockIdx.x * fused.credit_stride),
                           ends.own_received);
 #pragma unroll
-    for (int k = 0; k < PEERS && has_peer<PEERS, EXACT_FIT>(exchange, k); k++)
-        has_room &= all_fifos_have_room(exchange, ends.head[k], ends.sent[k] + n_slots - 1);
+    for (int k = 0; k < PEERS && has_peer<PEERS, EXACT_FIT>(fused, k); k++)
+        has_room &= all_fifos_have_room(fused, ends.head[k], ends.sent[k] + n_slots - 1);
     if (has_room)
         return true;
 #pragma unroll 1
-    for (int k = 0; k < (int)exchange.n_peers; k++) {
+    for (int k = 0; k < (int)fused.n_peers; k++) {
         const uint32_t sent = *low_half(
-            &args.common
-                 .counters[exchange.peers[k].send_end + blockIdx.x * args.work.channel_stride]);
+            &args.common.counters[fused.peers[k].send_end + blockIdx.x * args.work.channel_stride]);
         if (!all_fifos_await_room(args, ends.sequence, k, sent + n_slots - 1))
             return false;
     }
@@ -309,7 +308,7 @@ static __device__ __forceinline__ bool all_fifos_await(const struct gyre_cuda_ar
 
 /* As peer_fifos_close(). */
 template <int PEERS, bool EXACT_FIT>
-static __device__ __forceinline__ void all_fifos_close(const struct gyre_cuda_args_exchange &args,
+static __device__ __forceinline__ void all_fifos_close(const struct gyre_cuda_args_fused &args,
                                                        const struct all_fifos<PEERS> &ends,
                                                        uint32_t n_slots)
 {
@@ -317,9 +316,9 @@ static __device__ __forceinline__ void all_fifos_close(const struct gyre_cuda_ar
     __syncthreads();
     if (threadIdx.x == 0)
         allow_dependent_launch();
-    if (threadIdx.x < args.exchange.n_peers) {
-        counters[args.exchange.peers[threadIdx.x].send_end] = ends.own_sent + n_slots;
-        counters[args.exchange.peers[threadIdx.x].recv_end] = ends.own_received + n_slots;
+    if (threadIdx.x < args.fused.n_peers) {
+        counters[args.fused.peers[threadIdx.x].send_end] = ends.own_sent + n_slots;
+        counters[args.fused.peers[threadIdx.x].recv_end] = ends.own_received + n_slots;
     }
     end_launch(args.common, ends.sequence, blockIdx.x);
 }

@@ -4,7 +4,7 @@
  * of graphs included. A block takes its number in the sequence when it begins, while it loads its
  * counters. Blocks end in any order, and to find out which block is the last takes a round trip to
  * memory, which is long beside a short call. So each block of the line protocols reports its own
- * end to the host (struct gyre_cuda_board). When links are busy, such reports are slow: in SIMPLE
+ * end to the host (struct gyre_cuda_mailbox). When links are busy, such reports are slow: in SIMPLE
  * the last block reports for all blocks, also for those that block_placement.cuh sent away, so a
  * block that is reported as over no longer runs.
  *
@@ -20,18 +20,18 @@ static __device__ __forceinline__ bool reports_progress()
     return threadIdx.x == blockDim.x - 1;
 }
 
-/* The launch before is over. Returns works completed << GYRE_CUDA_TURN_SHIFT | blocks of this
+/* The launch before is over. Returns works completed << GYRE_CUDA_SEQUENCE_SHIFT | blocks of this
  * launch that began earlier; 0 to other threads. */
 static __device__ __forceinline__ uint64_t begin_launch(const struct gyre_cuda_common &common)
 {
     if (common.n_works == 0 || !reports_progress())
         return 0;
-    return atomicAdd((unsigned long long *)&common.control->turn, 1ULL);
+    return atomicAdd((unsigned long long *)&common.control->sequence, 1ULL);
 }
 
 static __device__ __forceinline__ uint32_t n_begun_before(uint64_t sequence)
 {
-    return (uint32_t)sequence & ((1U << GYRE_CUDA_TURN_SHIFT) - 1);
+    return (uint32_t)sequence & ((1U << GYRE_CUDA_SEQUENCE_SHIFT) - 1);
 }
 
 /* Before the block waits for a peer; more than once does no harm. */
@@ -39,8 +39,8 @@ static __device__ __forceinline__ void announce_launch(const struct gyre_cuda_co
                                                        uint64_t sequence)
 {
     if (common.n_works != 0 && reports_progress() && n_begun_before(sequence) == 0)
-        store_relaxed_sys(&common.board->begun,
-                          gyre_cuda_begun_word(&common, sequence >> GYRE_CUDA_TURN_SHIFT));
+        store_relaxed_sys(&common.mailbox->begun,
+                          gyre_cuda_begun_word(&common, sequence >> GYRE_CUDA_SEQUENCE_SHIFT));
 }
 
 /* SIMPLE: counts a block that ends, and clears the placements if it is the last one of all. */
@@ -58,19 +58,19 @@ static __device__ __forceinline__ void end_launch(const struct gyre_cuda_common 
                                                   uint64_t sequence, uint32_t number)
 {
     const uint64_t n_completed =
-        (sequence >> GYRE_CUDA_TURN_SHIFT) + (common.ends_works != 0 ? common.n_works : 0);
+        (sequence >> GYRE_CUDA_SEQUENCE_SHIFT) + (common.ends_works != 0 ? common.n_works : 0);
     if (common.n_works == 0 || !reports_progress())
         return;
     if (n_begun_before(sequence) ==
-        common.n_seats - 1) { /* all have begun: set the word for the next launch */
-        common.control->turn = n_completed << GYRE_CUDA_TURN_SHIFT;
-        if (common.n_seats < common.n_blocks)
+        common.n_places - 1) { /* all have begun: set the word for the next launch */
+        common.control->sequence = n_completed << GYRE_CUDA_SEQUENCE_SHIFT;
+        if (common.n_places < common.n_blocks)
             __threadfence(); /* for the reader in end_unplaced_block() */
     }
     if (common.n_reports > 1)
-        store_relaxed_sys(&common.board->ended[number], n_completed);
+        store_relaxed_sys(&common.mailbox->ended[number], n_completed);
     else if (is_last_to_end(common))
-        store_relaxed_sys(&common.board->ended[0], n_completed);
+        store_relaxed_sys(&common.mailbox->ended[0], n_completed);
 }
 
 /* For a block that has no place. If it is the last one, all other blocks have begun and ended. */
@@ -79,8 +79,8 @@ static __device__ __forceinline__ void end_unplaced_block(const struct gyre_cuda
     if (!reports_progress() || !is_last_to_end(common))
         return;
     __threadfence();
-    store_relaxed_sys(&common.board->ended[0],
-                      load_relaxed_sys(&common.control->turn) >> GYRE_CUDA_TURN_SHIFT);
+    store_relaxed_sys(&common.mailbox->ended[0],
+                      load_relaxed_sys(&common.control->sequence) >> GYRE_CUDA_SEQUENCE_SHIFT);
 }
 
 #endif

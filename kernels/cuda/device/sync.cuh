@@ -171,7 +171,7 @@ static __device__ __forceinline__ bool must_stop(const struct gyre_cuda_common &
         return false;
     if (load_relaxed_sys(&common.control->is_aborted) != 0)
         return true;
-    if (n_polls % ABORT_HOST_POLLS != 0 || load_relaxed_sys(&common.board->abort) == 0)
+    if (n_polls % ABORT_HOST_POLLS != 0 || load_relaxed_sys(&common.mailbox->abort) == 0)
         return false;
     store_relaxed_sys(&common.control->is_aborted, 1U);
     return true;

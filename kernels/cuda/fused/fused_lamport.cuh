@@ -38,19 +38,19 @@ static __device__ __forceinline__ void lamport_store(unsigned char *to, ulonglon
 
 /* Line `at` of each peer of `mask`, whose slots begin at `from`. Returns false when aborted. */
 template <int PEERS, bool EXACT_FIT>
-static __device__ __forceinline__ bool lamport_receive(const struct gyre_cuda_args_exchange &args,
+static __device__ __forceinline__ bool lamport_receive(const struct gyre_cuda_args_fused &args,
                                                        unsigned char *const *from, uint32_t at,
                                                        uint32_t mask, ulonglong2 *values)
 {
     uint32_t n_polls = 0;
 #pragma unroll
-    for (int k = 0; k < PEERS && has_peer<PEERS, EXACT_FIT>(args.exchange, k); k++)
+    for (int k = 0; k < PEERS && has_peer<PEERS, EXACT_FIT>(args.fused, k); k++)
         if ((mask >> k & 1) != 0)
             values[k] = load_line(from[k] + at);
     while (true) {
         uint32_t missing = 0;
 #pragma unroll
-        for (int k = 0; k < PEERS && has_peer<PEERS, EXACT_FIT>(args.exchange, k); k++)
+        for (int k = 0; k < PEERS && has_peer<PEERS, EXACT_FIT>(args.fused, k); k++)
             if ((mask >> k & 1) != 0 && !lamport_format::has_arrived(values[k], 0))
                 missing |= 1U << k;
         if (missing == 0)
@@ -63,19 +63,19 @@ static __device__ __forceinline__ bool lamport_receive(const struct gyre_cuda_ar
                 values[k] = load_line(from[k] + at);
     }
 #pragma unroll
-    for (int k = 0; k < PEERS && has_peer<PEERS, EXACT_FIT>(args.exchange, k); k++)
+    for (int k = 0; k < PEERS && has_peer<PEERS, EXACT_FIT>(args.fused, k); k++)
         values[k] = lamport_format::data(values[k]);
     return true;
 }
 
 /* After what was received has gone on. */
 template <int PEERS, bool EXACT_FIT>
-static __device__ __forceinline__ void lamport_clear(const struct gyre_cuda_args_exchange &args,
+static __device__ __forceinline__ void lamport_clear(const struct gyre_cuda_args_fused &args,
                                                      unsigned char *const *from, uint32_t at,
                                                      uint32_t mask)
 {
 #pragma unroll
-    for (int k = 0; k < PEERS && has_peer<PEERS, EXACT_FIT>(args.exchange, k); k++)
+    for (int k = 0; k < PEERS && has_peer<PEERS, EXACT_FIT>(args.fused, k); k++)
         if ((mask >> k & 1) != 0)
             clear_line(from[k] + at);
 }
@@ -93,7 +93,7 @@ template <int DTYPE, int PEERS, int KIND, bool EXACT_FIT> struct lamport_run {
      * would have to wait for bulk stores. */
     static const bool in_bulk = gathers && HAS_BULK_STORES;
 
-    const struct gyre_cuda_args_exchange *args;
+    const struct gyre_cuda_args_fused *args;
     struct lamport_share share;
     const struct bulk_zeros *zeros;
     struct all_fifos<PEERS> ends;
@@ -103,7 +103,7 @@ template <int DTYPE, int PEERS, int KIND, bool EXACT_FIT> struct lamport_run {
 
 template <class RUN> static __device__ __forceinline__ bool lamport_has(const RUN &run, int k)
 {
-    return has_peer<RUN::peers, RUN::exact_fit>(run.args->exchange, k);
+    return has_peer<RUN::peers, RUN::exact_fit>(run.args->fused, k);
 }
 
 template <class RUN>
@@ -119,7 +119,7 @@ static __device__ __forceinline__ void lamport_find_ranges(const RUN &run, uint3
 {
 #pragma unroll
     for (int k = 0; k < RUN::peers && lamport_has(run, k); k++)
-        ranges[k] = lamport_range_in(run, run.args->exchange.peers[k].chunk, tile);
+        ranges[k] = lamport_range_in(run, run.args->fused.peers[k].chunk, tile);
 }
 
 template <class RUN>
@@ -142,8 +142,7 @@ static __device__ __forceinline__ void lamport_load_inputs(const RUN &run,
         if (k > 0 && RUN::kind == GYRE_CUDA_LAMPORT_SAME)
             values[k] = values[0];
         else if (at < ranges[k].n_bytes)
-            values[k] =
-                lamport_load_input(run, run.args->exchange.peers[k].in_offset, ranges[k], at);
+            values[k] = lamport_load_input(run, run.args->fused.peers[k].in_offset, ranges[k], at);
 }
 
 /* Returns false if the communicator was aborted before, or while credit was awaited. */
@@ -152,14 +151,14 @@ static __device__ __forceinline__ bool lamport_begin(RUN *run, uint32_t n_slots)
 {
     struct lamport_range ranges[RUN::peers];
     lamport_find_ranges(*run, 0, ranges);
-    const struct lamport_range own = lamport_range_in(*run, run->args->exchange.own_chunk, 0);
+    const struct lamport_range own = lamport_range_in(*run, run->args->fused.own_chunk, 0);
     const uint32_t at = threadIdx.x * LINE_BYTES;
     const bool is_aborted = all_fifos_open<RUN::peers, RUN::exact_fit>(*run->args, &run->ends);
     lamport_load_inputs(*run, ranges, at, run->first);
     if (RUN::kind == GYRE_CUDA_LAMPORT_SAME)
         run->first_own = run->first[0];
     else if (at < own.n_bytes)
-        run->first_own = lamport_load_input(*run, run->args->exchange.own_offset, own, at);
+        run->first_own = lamport_load_input(*run, run->args->fused.own_offset, own, at);
     return !is_aborted &&
            all_fifos_await<RUN::peers, RUN::exact_fit>(*run->args, run->ends, n_slots);
 }
@@ -175,7 +174,7 @@ static __device__ __forceinline__ void lamport_scatter(const RUN &run, uint32_t 
     lamport_find_ranges(run, tile, ranges);
 #pragma unroll
     for (int k = 0; k < RUN::peers && lamport_has(run, k); k++) {
-        to[k] = lamport_slot(*run.args, run.args->exchange.peers[k].to,
+        to[k] = lamport_slot(*run.args, run.args->fused.peers[k].to,
                              run.ends.sent[k] + tile * RUN::n_uses);
         most_bytes = max(most_bytes, ranges[k].n_bytes);
         values[k] = run.first[k];
@@ -201,7 +200,7 @@ static __device__ __forceinline__ bool
 lamport_finish_line(const RUN &run, const struct lamport_range &range, uint32_t tile, uint32_t at,
                     ulonglong2 own, unsigned char *const *from, unsigned char *const *to)
 {
-    unsigned char *out = run.args->work.out + run.args->exchange.own_out_offset + range.skip;
+    unsigned char *out = run.args->work.out + run.args->fused.own_out_offset + range.skip;
     ulonglong2 received[RUN::peers];
     if (!lamport_receive<RUN::peers, RUN::exact_fit>(*run.args, from, at, ~0U, received))
         return false;
@@ -241,15 +240,15 @@ lamport_clear_in_bulk(const RUN &run, const struct lamport_range &range, uint32_
 template <class RUN>
 static __device__ __forceinline__ bool lamport_finish(const RUN &run, uint32_t tile)
 {
-    const struct lamport_range range = lamport_range_in(run, run.args->exchange.own_chunk, tile);
+    const struct lamport_range range = lamport_range_in(run, run.args->fused.own_chunk, tile);
     const uint32_t lane_skip = RUN::in_bulk ? threadIdx.x % 32 * LINE_BYTES : 0;
     unsigned char *from[RUN::peers], *to[RUN::peers];
 #pragma unroll
     for (int k = 0; k < RUN::peers && lamport_has(run, k); k++) {
-        from[k] = lamport_slot(*run.args, run.args->exchange.peers[k].from,
+        from[k] = lamport_slot(*run.args, run.args->fused.peers[k].from,
                                run.ends.received[k] + tile * RUN::n_uses);
         if (RUN::gathers)
-            to[k] = lamport_slot(*run.args, run.args->exchange.peers[k].to,
+            to[k] = lamport_slot(*run.args, run.args->fused.peers[k].to,
                                  run.ends.sent[k] + tile * RUN::n_uses + 1);
     }
     ulonglong2 own = run.first_own;
@@ -258,7 +257,7 @@ static __device__ __forceinline__ bool lamport_finish(const RUN &run, uint32_t t
          at += blockDim.x * LINE_BYTES) {
         const bool is_own = !RUN::in_bulk || at < range.n_bytes;
         if (is_own && (tile != 0 || at >= blockDim.x * LINE_BYTES))
-            own = lamport_load_input(run, run.args->exchange.own_offset, range, at);
+            own = lamport_load_input(run, run.args->fused.own_offset, range, at);
         const bool goes_on = !is_own || lamport_finish_line(run, range, tile, at, own, from, to);
         if (RUN::in_bulk ? __all_sync(0xffffffffU, goes_on) == 0 : !goes_on)
             return false;
@@ -278,9 +277,9 @@ static __device__ __forceinline__ bool lamport_gather(const RUN &run, uint32_t t
     lamport_find_ranges(run, tile, ranges);
 #pragma unroll
     for (int k = 0; k < RUN::peers && lamport_has(run, k); k++) {
-        from[k] = lamport_slot(*run.args, run.args->exchange.peers[k].from,
+        from[k] = lamport_slot(*run.args, run.args->fused.peers[k].from,
                                run.ends.received[k] + tile * RUN::n_uses + 1);
-        out[k] = run.args->work.out + run.args->exchange.peers[k].out_offset + ranges[k].skip;
+        out[k] = run.args->work.out + run.args->fused.peers[k].out_offset + ranges[k].skip;
         most_bytes = max(most_bytes, ranges[k].n_bytes);
     }
 #pragma unroll 1
@@ -325,7 +324,7 @@ template <class RUN> static __device__ __forceinline__ void lamport_phases(RUN *
 
 template <int DTYPE, int PEERS, int KIND, bool EXACT_FIT>
 __global__ void __launch_bounds__(GYRE_CUDA_LAMPORT_THREADS(PEERS), 1)
-    exchange_lamport(const __grid_constant__ struct gyre_cuda_args_exchange args)
+    exchange_lamport(const __grid_constant__ struct gyre_cuda_args_fused args)
 {
     using run = lamport_run<DTYPE, PEERS, KIND, EXACT_FIT>;
     __shared__ struct bulk_zeros zeros;

@@ -15,11 +15,11 @@
 /* The slot of that number of a FIFO whose slots of channel 0 begin at `slots`, and its flag. */
 template <int PROTO>
 static __device__ __forceinline__ struct line_operand
-fused_slot(const struct gyre_cuda_args_exchange &args, const unsigned char *slots, uint64_t number)
+fused_slot(const struct gyre_cuda_args_fused &args, const unsigned char *slots, uint64_t number)
 {
-    const struct gyre_cuda_exchange &exchange = args.exchange;
-    const uint32_t slot = (uint32_t)number & (exchange.depth - 1);
-    return {(unsigned char *)(uintptr_t)slots + (size_t)blockIdx.x * exchange.slots_stride +
+    const struct gyre_cuda_fused &fused = args.fused;
+    const uint32_t slot = (uint32_t)number & (fused.depth - 1);
+    return {(unsigned char *)(uintptr_t)slots + (size_t)blockIdx.x * fused.slots_stride +
                 slot * (size_t)args.common.slot_bytes,
             line_flag<PROTO>(number)};
 }
@@ -102,20 +102,20 @@ static __device__ __forceinline__ void find_places(const struct peer_fifos &end,
 
 /* The peer's chunk of IN to its slot. */
 template <int PROTO, int DTYPE, int OP, int UNROLL>
-static __device__ __forceinline__ void scatter_chunk(const struct gyre_cuda_args_exchange &args,
+static __device__ __forceinline__ void scatter_chunk(const struct gyre_cuda_args_fused &args,
                                                      const struct peer_fifos &end, uint32_t tile)
 {
     using mover = line_mover<PROTO>;
-    const struct gyre_cuda_peer &peer = args.exchange.peers[end.group];
+    const struct gyre_cuda_peer &peer = args.fused.peers[end.group];
     const struct line_range range = fused_range(args.work, peer.chunk, tile);
     const uint32_t n_rounds = count_rounds<PROTO>(end, range.n_bytes);
     const unsigned char *in = args.work.in + peer.in_offset + range.skip_bytes;
     const struct line_operand to =
-        fused_slot<PROTO>(args, peer.to, end.sent + tile * slots_per_tile(args.exchange));
-    const uint32_t n_abreast = rounds_in_flight<UNROLL>(n_rounds);
-    for (uint32_t round = 0; round < n_rounds; round += n_abreast) {
+        fused_slot<PROTO>(args, peer.to, end.sent + tile * slots_per_tile(args.fused));
+    const uint32_t n_in_flight = rounds_in_flight<UNROLL>(n_rounds);
+    for (uint32_t round = 0; round < n_rounds; round += n_in_flight) {
         round_places<PROTO, UNROLL> places;
-        find_places<PROTO, UNROLL>(end, round, min(n_rounds, round + n_abreast), range.n_bytes,
+        find_places<PROTO, UNROLL>(end, round, min(n_rounds, round + n_in_flight), range.n_bytes,
                                    &places);
         ulonglong2 values[UNROLL];
 #pragma unroll
@@ -130,7 +130,7 @@ static __device__ __forceinline__ void scatter_chunk(const struct gyre_cuda_args
 /* The peer's lines at these places. Returns false when aborted. */
 template <int PROTO, int UNROLL>
 static __device__ __forceinline__ bool
-receive_lines(const struct gyre_cuda_args_exchange &args, const struct line_operand &from,
+receive_lines(const struct gyre_cuda_args_fused &args, const struct line_operand &from,
               const round_places<PROTO, UNROLL> &places, ulonglong2 *values)
 {
     using mover = line_mover<PROTO>;
@@ -162,12 +162,12 @@ static __device__ __forceinline__ void clear_lines(const struct line_operand &fr
  * one says so. */
 template <int PROTO, int DTYPE, int OP, int UNROLL>
 static __device__ __forceinline__ bool
-reduce_across_groups(const struct gyre_cuda_args_exchange &args, const struct peer_fifos &end,
+reduce_across_groups(const struct gyre_cuda_args_fused &args, const struct peer_fifos &end,
                      uint32_t n_before, bool is_stopped, const round_places<PROTO, UNROLL> &places,
                      const ulonglong2 *received, ulonglong2 *values)
 {
     const int bytes = line_mover<PROTO>::bytes;
-    const uint32_t n_peers = args.exchange.n_peers;
+    const uint32_t n_peers = args.fused.n_peers;
     const uint32_t n_values = (n_peers + 1) * end.n_lanes;
     ulonglong2 *shared = (ulonglong2 *)shared_words + n_before % 2 * UNROLL * n_values + end.lane;
     if (n_peers == 1) {
@@ -197,25 +197,25 @@ reduce_across_groups(const struct gyre_cuda_args_exchange &args, const struct pe
 /* The own chunk: reduced, if the program does, to OUT and, if it gathers, to all peers. Returns
  * false when aborted. */
 template <int PROTO, int DTYPE, int OP, int UNROLL>
-static __device__ __forceinline__ bool finish_chunk(const struct gyre_cuda_args_exchange &args,
+static __device__ __forceinline__ bool finish_chunk(const struct gyre_cuda_args_fused &args,
                                                     const struct peer_fifos &end, uint32_t tile,
                                                     bool is_stopped, uint32_t *n_reductions)
 {
     using mover = line_mover<PROTO>;
-    const struct gyre_cuda_exchange &exchange = args.exchange;
-    const struct gyre_cuda_peer &peer = exchange.peers[end.group];
-    const struct line_range range = fused_range(args.work, exchange.own_chunk, tile);
+    const struct gyre_cuda_fused &fused = args.fused;
+    const struct gyre_cuda_peer &peer = fused.peers[end.group];
+    const struct line_range range = fused_range(args.work, fused.own_chunk, tile);
     const uint32_t n_rounds = count_rounds<PROTO>(end, range.n_bytes);
-    const unsigned char *in = args.work.in + exchange.own_offset + range.skip_bytes;
-    unsigned char *out = args.work.out + exchange.own_out_offset + range.skip_bytes;
-    const uint32_t n_before = tile * slots_per_tile(exchange);
+    const unsigned char *in = args.work.in + fused.own_offset + range.skip_bytes;
+    unsigned char *out = args.work.out + fused.own_out_offset + range.skip_bytes;
+    const uint32_t n_before = tile * slots_per_tile(fused);
     const struct line_operand from = fused_slot<PROTO>(args, peer.from, end.received + n_before);
     const struct line_operand to =
-        fused_slot<PROTO>(args, peer.to, end.sent + n_before + exchange.reduces);
-    const uint32_t n_abreast = rounds_in_flight<UNROLL>(n_rounds);
-    for (uint32_t round = 0; round < n_rounds; round += n_abreast) {
+        fused_slot<PROTO>(args, peer.to, end.sent + n_before + fused.reduces);
+    const uint32_t n_in_flight = rounds_in_flight<UNROLL>(n_rounds);
+    for (uint32_t round = 0; round < n_rounds; round += n_in_flight) {
         round_places<PROTO, UNROLL> places;
-        find_places<PROTO, UNROLL>(end, round, min(n_rounds, round + n_abreast), range.n_bytes,
+        find_places<PROTO, UNROLL>(end, round, min(n_rounds, round + n_in_flight), range.n_bytes,
                                    &places);
         ulonglong2 values[UNROLL];
 #pragma unroll
@@ -235,7 +235,7 @@ static __device__ __forceinline__ bool finish_chunk(const struct gyre_cuda_args_
         }
 #pragma unroll
         for (int k = 0; k < UNROLL && has_round(places, k); k++) {
-            if (exchange.gathers != 0)
+            if (fused.gathers != 0)
                 mover::send(to.base, place_of(places, k), values[k], to.flag);
             if (end.group == 0)
                 mover::store(out, place_of(places, k), values[k]);
@@ -247,27 +247,27 @@ static __device__ __forceinline__ bool finish_chunk(const struct gyre_cuda_args_
 
 /* What the peer finished, to OUT. Returns false when aborted. */
 template <int PROTO, int UNROLL>
-static __device__ __forceinline__ bool gather_chunk(const struct gyre_cuda_args_exchange &args,
+static __device__ __forceinline__ bool gather_chunk(const struct gyre_cuda_args_fused &args,
                                                     const struct peer_fifos &end, uint32_t tile)
 {
     using mover = line_mover<PROTO>;
-    const struct gyre_cuda_exchange &exchange = args.exchange;
-    const struct gyre_cuda_peer &peer = exchange.peers[end.group];
+    const struct gyre_cuda_fused &fused = args.fused;
+    const struct gyre_cuda_peer &peer = fused.peers[end.group];
     const struct line_range range = fused_range(args.work, peer.chunk, tile);
     const uint32_t n_rounds = count_rounds<PROTO>(end, range.n_bytes);
     unsigned char *out = args.work.out + peer.out_offset + range.skip_bytes;
     const struct line_operand from = fused_slot<PROTO>(
-        args, peer.from, end.received + tile * slots_per_tile(exchange) + exchange.reduces);
-    const uint32_t n_abreast = rounds_in_flight<UNROLL>(n_rounds);
-    for (uint32_t round = 0; round < n_rounds; round += n_abreast) {
+        args, peer.from, end.received + tile * slots_per_tile(fused) + fused.reduces);
+    const uint32_t n_in_flight = rounds_in_flight<UNROLL>(n_rounds);
+    for (uint32_t round = 0; round < n_rounds; round += n_in_flight) {
         round_places<PROTO, UNROLL> places;
-        find_places<PROTO, UNROLL>(end, round, min(n_rounds, round + n_abreast), range.n_bytes,
+        find_places<PROTO, UNROLL>(end, round, min(n_rounds, round + n_in_flight), range.n_bytes,
                                    &places);
         ulonglong2 values[UNROLL];
         if (!receive_lines<PROTO, UNROLL>(args, from, places, values))
             return false;
         if (tile + 1 == args.work.split.n_tiles &&
-            (exchange.n_peers == 1 || exchange.reduces != 0)) /* little is left */
+            (fused.n_peers == 1 || fused.reduces != 0)) /* little is left */
             allow_dependent_after_wait(round);
 #pragma unroll
         for (int k = 0; k < UNROLL && has_round(places, k); k++)
@@ -278,17 +278,17 @@ static __device__ __forceinline__ bool gather_chunk(const struct gyre_cuda_args_
 }
 
 /* LL: once in a long while slots are written whole, see GYRE_CUDA_LL_CLEAN_PERIOD. */
-static __device__ __forceinline__ void clean_slots(const struct gyre_cuda_args_exchange &args,
+static __device__ __forceinline__ void clean_slots(const struct gyre_cuda_args_fused &args,
                                                    const struct peer_fifos &end, uint32_t tile)
 {
-    const struct gyre_cuda_exchange &exchange = args.exchange;
-    const struct gyre_cuda_peer &peer = exchange.peers[end.group];
-    const uint32_t n_uses = slots_per_tile(exchange);
+    const struct gyre_cuda_fused &fused = args.fused;
+    const struct gyre_cuda_peer &peer = fused.peers[end.group];
+    const uint32_t n_uses = slots_per_tile(fused);
     for (uint32_t use = 0; use < n_uses; use++) {
         const uint64_t number = end.sent + tile * n_uses + use;
-        if (!gyre_cuda_ll_cleans(number, exchange.depth))
+        if (!gyre_cuda_ll_cleans(number, fused.depth))
             continue;
-        const uint32_t chunk = use < exchange.reduces ? peer.chunk : exchange.own_chunk;
+        const uint32_t chunk = use < fused.reduces ? peer.chunk : fused.own_chunk;
         const uint32_t n_bytes = fused_range(args.work, chunk, tile).n_bytes;
         const struct line_operand to = fused_slot<GYRE_PROTO_LL>(args, peer.to, number);
         clean_lines(to.base, (n_bytes + LL_DATA_BYTES - 1) / LL_DATA_BYTES + end.lane, end.n_lanes,
@@ -298,7 +298,7 @@ static __device__ __forceinline__ void clean_slots(const struct gyre_cuda_args_e
 
 /* Phase by phase, each of all tiles: what one waits for is on its way since the one before. */
 template <int PROTO, int DTYPE, int OP, int UNROLL>
-static __device__ __forceinline__ void run_phases(const struct gyre_cuda_args_exchange &args,
+static __device__ __forceinline__ void run_phases(const struct gyre_cuda_args_fused &args,
                                                   const struct peer_fifos &end, bool is_stopped)
 {
     const uint32_t n_tiles = args.work.split.n_tiles;
@@ -315,7 +315,7 @@ static __device__ __forceinline__ void run_phases(const struct gyre_cuda_args_ex
         if (is_stopped)
             return;
     }
-    for (uint32_t tile = 0; args.exchange.gathers != 0 && tile < n_tiles; tile++)
+    for (uint32_t tile = 0; args.fused.gathers != 0 && tile < n_tiles; tile++)
         if (!gather_chunk<PROTO, UNROLL>(args, end, tile))
             return;
     for (uint32_t tile = 0; PROTO == GYRE_PROTO_LL && tile < n_tiles; tile++)
@@ -324,10 +324,10 @@ static __device__ __forceinline__ void run_phases(const struct gyre_cuda_args_ex
 
 /* DTYPE_NONE: nothing is reduced. UNROLL: rounds of a phase that are under way at the same time. */
 template <int PROTO, int DTYPE, int OP, int UNROLL>
-__global__ void __launch_bounds__(GYRE_CUDA_EXCHANGE_THREADS, 1)
-    exchange_lines(const __grid_constant__ struct gyre_cuda_args_exchange args)
+__global__ void __launch_bounds__(GYRE_CUDA_FUSED_THREADS, 1)
+    exchange_lines(const __grid_constant__ struct gyre_cuda_args_fused args)
 {
-    const uint32_t n_slots = slots_per_tile(args.exchange) * args.work.split.n_tiles;
+    const uint32_t n_slots = slots_per_tile(args.fused) * args.work.split.n_tiles;
     struct peer_fifos end;
     const bool is_aborted = peer_fifos_open(args, &end);
     bool is_stopped = is_aborted || !peer_fifos_await(args, end, n_slots);

@@ -39,9 +39,9 @@ static __device__ __forceinline__ struct line_range fused_range(const struct gyr
 }
 
 /* Slots of each connection in a tile. */
-static __device__ __forceinline__ uint32_t slots_per_tile(const struct gyre_cuda_exchange &exchange)
+static __device__ __forceinline__ uint32_t slots_per_tile(const struct gyre_cuda_fused &fused)
 {
-    return (uint32_t)exchange.reduces + exchange.gathers;
+    return (uint32_t)fused.reduces + fused.gathers;
 }
 
 /* After a thread's first wait. With one peer, that peer's block has begun then; with more, all
@@ -78,10 +78,10 @@ static __device__ __forceinline__ VALUE scale_input(const struct gyre_cuda_work 
 
 /* With one peer, in few instructions. */
 template <int DTYPE, int OP, int BYTES, class VALUE>
-static __device__ __forceinline__ VALUE reduce_pair(const struct gyre_cuda_args_exchange &args,
+static __device__ __forceinline__ VALUE reduce_pair(const struct gyre_cuda_args_fused &args,
                                                     VALUE own, VALUE received)
 {
-    const bool is_first = args.exchange.own_place == 0;
+    const bool is_first = args.fused.own_place == 0;
     const VALUE first = is_first ? own : received, second = is_first ? received : own;
     reducer<DTYPE, OP, BYTES> result;
     pack<BYTES> words;
@@ -98,17 +98,17 @@ static __device__ __forceinline__ VALUE reduce_pair(const struct gyre_cuda_args_
 /* In the program's order: `own_place` peers, the own value, the other peers. @received(i): the i-th
  * peer's. */
 template <int DTYPE, int OP, int BYTES, class VALUE, class RECEIVED>
-static __device__ __forceinline__ VALUE reduce_in_order(const struct gyre_cuda_args_exchange &args,
+static __device__ __forceinline__ VALUE reduce_in_order(const struct gyre_cuda_args_fused &args,
                                                         VALUE own, const RECEIVED &received)
 {
-    const uint32_t place = args.exchange.own_place;
+    const uint32_t place = args.fused.own_place;
     reducer<DTYPE, OP, BYTES> result;
     pack<BYTES> words;
     VALUE value = place == 0 ? own : received(0);
     memcpy(&words, &value, BYTES);
     result.begin(words, false, 0);
 #pragma unroll 3
-    for (uint32_t i = 1; i <= args.exchange.n_peers; i++) {
+    for (uint32_t i = 1; i <= args.fused.n_peers; i++) {
         value = i == place ? own : received(i < place ? i : i - 1);
         memcpy(&words, &value, BYTES);
         result.add(words, false, 0);
@@ -123,14 +123,15 @@ static __device__ __forceinline__ VALUE reduce_in_order(const struct gyre_cuda_a
  * order is the j-th here. Up to PEERS of them; EXACT_FIT: exactly so many, and nothing is divided.
  */
 template <int DTYPE, int PEERS, bool EXACT_FIT>
-static __device__ __forceinline__ ulonglong2 reduce_rotated(
-    const struct gyre_cuda_args_exchange &args, ulonglong2 own, const ulonglong2 *received)
+static __device__ __forceinline__ ulonglong2 reduce_rotated(const struct gyre_cuda_args_fused &args,
+                                                            ulonglong2 own,
+                                                            const ulonglong2 *received)
 {
     if constexpr (PEERS == 1) {
         return reduce_pair<DTYPE, GYRE_SUM, 16>(args, own, received[0]);
     } else {
-        const uint32_t place = args.exchange.own_place;
-        const uint32_t n_peers = EXACT_FIT ? PEERS : args.exchange.n_peers;
+        const uint32_t place = args.fused.own_place;
+        const uint32_t n_peers = EXACT_FIT ? PEERS : args.fused.n_peers;
         reducer<DTYPE, GYRE_SUM, 16> result;
         pack<16> words;
 #pragma unroll
@@ -165,13 +166,13 @@ static __device__ __forceinline__ uint64_t load_ll_input(const struct gyre_cuda_
 
 /* All lines of this thread: sends, then receives. */
 template <int DTYPE, int OP>
-static __device__ __forceinline__ void run_oneshot(const struct gyre_cuda_args_exchange &args,
+static __device__ __forceinline__ void run_oneshot(const struct gyre_cuda_args_fused &args,
                                                    const struct line_range &range,
                                                    const struct peer_fifos &end, bool is_aborted)
 {
-    const struct gyre_cuda_exchange &exchange = args.exchange;
+    const struct gyre_cuda_fused &fused = args.fused;
     const struct gyre_cuda_work &work = args.work;
-    const struct gyre_cuda_peer &peer = exchange.peers[end.group];
+    const struct gyre_cuda_peer &peer = fused.peers[end.group];
     const uint32_t n_bytes = range.n_bytes;
     const uint32_t n_lines = (n_bytes + LL_DATA_BYTES - 1) / LL_DATA_BYTES;
     const unsigned char *in = work.in + range.skip_bytes;
@@ -180,12 +181,12 @@ static __device__ __forceinline__ void run_oneshot(const struct gyre_cuda_args_e
     if (end.lane < n_lines) { /* on its way while credit is looked at */
         const uint32_t skip = end.lane * LL_DATA_BYTES;
         value = load_ll_input<DTYPE, OP>(work, in + peer.in_offset + skip, n_bytes - skip);
-        own = peer.in_offset == exchange.own_offset || end.group != 0
+        own = peer.in_offset == fused.own_offset || end.group != 0
                   ? value
-                  : load_ll_input<DTYPE, OP>(work, in + exchange.own_offset + skip, n_bytes - skip);
+                  : load_ll_input<DTYPE, OP>(work, in + fused.own_offset + skip, n_bytes - skip);
     }
-    const uint32_t mask = exchange.depth - 1;
-    const size_t slots_skip = (size_t)blockIdx.x * exchange.slots_stride;
+    const uint32_t mask = fused.depth - 1;
+    const size_t slots_skip = (size_t)blockIdx.x * fused.slots_stride;
     unsigned char *to =
         peer.to + slots_skip + ((uint32_t)end.sent & mask) * (size_t)args.common.slot_bytes;
     const unsigned char *from =
@@ -201,7 +202,7 @@ static __device__ __forceinline__ void run_oneshot(const struct gyre_cuda_args_e
         ll_store(to, at, now, send_flag);
     }
     announce_launch(args.common, end.sequence);
-    const bool is_pair = exchange.n_peers == 1;
+    const bool is_pair = fused.n_peers == 1;
     for (uint32_t first = 0, round = 0; first < n_lines; first += end.n_lanes, round++) {
         const uint32_t at = first + end.lane, skip = at * LL_DATA_BYTES;
         uint64_t *shared = (uint64_t *)shared_words + round % 2 * blockDim.x + threadIdx.x;
@@ -234,16 +235,16 @@ static __device__ __forceinline__ void run_oneshot(const struct gyre_cuda_args_e
         store_8(out + skip, result, n_bytes - skip);
         const uint32_t next = skip + end.n_lanes * LL_DATA_BYTES;
         if (next < n_bytes)
-            own = load_ll_input<DTYPE, OP>(work, in + exchange.own_offset + next, n_bytes - next);
+            own = load_ll_input<DTYPE, OP>(work, in + fused.own_offset + next, n_bytes - next);
     }
-    if (gyre_cuda_ll_cleans(end.sent, exchange.depth))
+    if (gyre_cuda_ll_cleans(end.sent, fused.depth))
         clean_lines(to, n_lines + end.lane, end.n_lanes, args.common.slot_bytes / LL_LINE_BYTES,
                     send_flag);
 }
 
 template <int DTYPE, int OP>
-__global__ void __launch_bounds__(GYRE_CUDA_EXCHANGE_THREADS, 1)
-    exchange_ll(const __grid_constant__ struct gyre_cuda_args_exchange args)
+__global__ void __launch_bounds__(GYRE_CUDA_FUSED_THREADS, 1)
+    exchange_ll(const __grid_constant__ struct gyre_cuda_args_fused args)
 {
     /* Found before the launch before this one is over. */
     const struct line_range range = fused_range(args.work, 0, 0);

@@ -22,7 +22,7 @@ static __device__ __forceinline__ uint32_t placed_tile_bytes(const struct gyre_c
 
 /* After a barrier, as SIMPLE publishes (sync.cuh): fence, then tail, over what all the block's
  * threads stored. */
-static __device__ __forceinline__ void placed_publish(const struct gyre_cuda_args_exchange &args,
+static __device__ __forceinline__ void placed_publish(const struct gyre_cuda_args_fused &args,
                                                       const struct simple_peer &peer,
                                                       uint32_t n_bytes)
 {
@@ -35,7 +35,7 @@ static __device__ __forceinline__ void placed_publish(const struct gyre_cuda_arg
 
 /* What the peer stored here is complete; its slots are given back. Of those only slot_info was
  * read, and compared: head needs no fence. */
-static __device__ __forceinline__ void placed_take(const struct gyre_cuda_args_exchange &args,
+static __device__ __forceinline__ void placed_take(const struct gyre_cuda_args_fused &args,
                                                    const struct simple_peer &peer, uint32_t n_bytes)
 {
     const uint32_t n_slots = args.work.split.n_tiles;
@@ -64,26 +64,26 @@ placed_copy(const unsigned char *in, unsigned char *const *outs, uint32_t n_outs
     }
 }
 
-static __global__ void __launch_bounds__(GYRE_CUDA_EXCHANGE_THREADS, 1)
-    exchange_placed(const __grid_constant__ struct gyre_cuda_args_exchange args)
+static __global__ void __launch_bounds__(GYRE_CUDA_FUSED_THREADS, 1)
+    exchange_placed(const __grid_constant__ struct gyre_cuda_args_fused args)
 {
     __shared__ unsigned char *outs[GYRE_CUDA_MAX_PEERS + 1];
-    const struct gyre_cuda_exchange &exchange = args.exchange;
+    const struct gyre_cuda_fused &fused = args.fused;
     const struct gyre_cuda_work &work = args.work;
     const struct gyre_cuda_share share = gyre_cuda_share_make(&work.split, blockIdx.x);
     const uint64_t skip_bytes = share.begin * work.elem_bytes;
     const uint32_t n_bytes = (uint32_t)(share.end - share.begin) * work.elem_bytes;
-    const unsigned char *in = work.in + exchange.own_offset + skip_bytes;
-    unsigned char *own_out = work.out + exchange.own_out_offset + skip_bytes;
+    const unsigned char *in = work.in + fused.own_offset + skip_bytes;
+    unsigned char *own_out = work.out + fused.own_out_offset + skip_bytes;
     const uint32_t k = threadIdx.x, n_slots = work.split.n_tiles;
-    const bool serves = k < exchange.n_peers, is_in_place = in == own_out;
+    const bool serves = k < fused.n_peers, is_in_place = in == own_out;
     struct simple_peer peer = {};
     if (serves) {
         peer = simple_peer_find(args, blockIdx.x, k);
         outs[k] = simple_out(args, peer) + skip_bytes;
     }
     if (k == 0)
-        outs[exchange.n_peers] = own_out;
+        outs[fused.n_peers] = own_out;
     await_last_launch();
     const uint64_t sequence = begin_launch(args.common);
     bool is_stopped = load_relaxed_sys(&args.common.control->is_aborted) != 0;
@@ -97,7 +97,7 @@ static __global__ void __launch_bounds__(GYRE_CUDA_EXCHANGE_THREADS, 1)
                      !simple_await_room(args, peer, n_slots);
     is_stopped = __syncthreads_or(is_stopped) != 0;
     if (!is_stopped)
-        placed_copy(in, outs, exchange.n_peers + (is_in_place ? 0 : 1), n_bytes);
+        placed_copy(in, outs, fused.n_peers + (is_in_place ? 0 : 1), n_bytes);
     __syncthreads();
     if (serves && !is_stopped) {
         placed_publish(args, peer, n_bytes);

@@ -23,12 +23,12 @@
 
 /* What the movers must know of a peer. */
 struct twoshot_place {
-    unsigned char *to[2 * GYRE_TILES_ABREAST];         /* its slots; */
-    const unsigned char *from[2 * GYRE_TILES_ABREAST]; /* those that it fills */
-    unsigned char *out;                                /* IS_PLACED: its OUT */
+    unsigned char *to[2 * GYRE_CUDA_TILES_IN_FLIGHT];         /* its slots; */
+    const unsigned char *from[2 * GYRE_CUDA_TILES_IN_FLIGHT]; /* those that it fills */
+    unsigned char *out;                                       /* IS_PLACED: its OUT */
 };
 
-static_assert(GYRE_TILES_ABREAST <= 2, "barriers");
+static_assert(GYRE_CUDA_TILES_IN_FLIGHT <= 2, "barriers");
 
 /* Where a peer's slots and its OUT are, in this block's channel. */
 struct twoshot_ends {
@@ -41,7 +41,7 @@ struct twoshot_ends {
 
 template <bool IS_PLACED>
 static __device__ __forceinline__ struct twoshot_ends
-twoshot_ends_find(const struct gyre_cuda_args_exchange &args, const struct simple_peer &peer)
+twoshot_ends_find(const struct gyre_cuda_args_fused &args, const struct simple_peer &peer)
 {
     const struct gyre_connector *send = &args.common.connectors[peer.send_index];
     const struct gyre_connector *recv = &args.common.connectors[peer.recv_index];
@@ -62,8 +62,8 @@ template <int DTYPE, int PEERS, bool IS_PLACED> struct twoshot_run {
     static const int unroll = TWOSHOT_UNROLL(PEERS);
     static const uint32_t n_phases = IS_PLACED ? 2 : 3;
 
-    const struct gyre_cuda_args_exchange &args;
-    const struct gyre_cuda_exchange &exchange;
+    const struct gyre_cuda_args_fused &args;
+    const struct gyre_cuda_fused &fused;
     const struct gyre_cuda_work &work;
     const struct gyre_cuda_share share;
     const uint32_t n_tiles;
@@ -73,7 +73,7 @@ template <int DTYPE, int PEERS, bool IS_PLACED> struct twoshot_run {
 
 template <class RUN> static __device__ __forceinline__ bool twoshot_has(const RUN &run, int k)
 {
-    return RUN::peers == 1 || k < run.exchange.n_peers;
+    return RUN::peers == 1 || k < run.fused.n_peers;
 }
 
 template <class RUN>
@@ -129,8 +129,8 @@ static __device__ __forceinline__ bool twoshot_scatter(const RUN &run, uint32_t 
     pack<16> packs[RUN::peers][RUN::unroll];
 #pragma unroll
     for (int k = 0; k < RUN::peers && twoshot_has(run, k); k++) {
-        const struct line_range range = twoshot_range(run, run.exchange.peers[k].chunk, tile);
-        in[k] = run.work.in + run.exchange.peers[k].in_offset + range.skip_bytes;
+        const struct line_range range = twoshot_range(run, run.fused.peers[k].chunk, tile);
+        in[k] = run.work.in + run.fused.peers[k].in_offset + range.skip_bytes;
         n_bytes[k] = range.n_bytes;
         most_bytes = max(most_bytes, range.n_bytes);
         twoshot_load_packs(run, in[k], at, n_bytes[k], packs[k]);
@@ -170,9 +170,9 @@ template <class RUN>
 static __device__ __forceinline__ bool twoshot_finish(const RUN &run, uint32_t tile)
 {
     const uint32_t round = RUN::unroll * run.n_workers * 16;
-    const struct line_range range = twoshot_range(run, run.exchange.own_chunk, tile);
-    const unsigned char *in = run.work.in + run.exchange.own_offset + range.skip_bytes;
-    unsigned char *out = run.work.out + run.exchange.own_out_offset + range.skip_bytes;
+    const struct line_range range = twoshot_range(run, run.fused.own_chunk, tile);
+    const unsigned char *in = run.work.in + run.fused.own_offset + range.skip_bytes;
+    unsigned char *out = run.work.out + run.fused.own_out_offset + range.skip_bytes;
     uint32_t at = threadIdx.x * 16;
     pack<16> own[RUN::unroll], received[RUN::peers][RUN::unroll];
     twoshot_load_packs(run, in, at, range.n_bytes, own);
@@ -207,8 +207,8 @@ static __device__ __forceinline__ bool twoshot_collect(const RUN &run, uint32_t 
     uint32_t n_bytes[RUN::peers], most_bytes = 0;
 #pragma unroll
     for (int k = 0; k < RUN::peers && twoshot_has(run, k); k++) {
-        const struct line_range range = twoshot_range(run, run.exchange.peers[k].chunk, tile);
-        out[k] = run.work.out + run.exchange.peers[k].out_offset + range.skip_bytes;
+        const struct line_range range = twoshot_range(run, run.fused.peers[k].chunk, tile);
+        out[k] = run.work.out + run.fused.peers[k].out_offset + range.skip_bytes;
         n_bytes[k] = range.n_bytes;
         most_bytes = max(most_bytes, range.n_bytes);
     }
@@ -253,8 +253,7 @@ twoshot_prepare(const RUN &run, const struct simple_peer &peer, uint32_t k, uint
     return i < run.n_tiles ||
            simple_await_slot(
                run.args, peer, i - run.n_tiles,
-               twoshot_range(run, sends ? run.exchange.own_chunk : run.exchange.peers[k].chunk,
-                             tile)
+               twoshot_range(run, sends ? run.fused.own_chunk : run.fused.peers[k].chunk, tile)
                    .n_bytes);
 }
 
@@ -263,9 +262,9 @@ static __device__ __forceinline__ void
 twoshot_find_place(const RUN &run, const struct simple_peer &peer, const struct twoshot_ends &ends,
                    struct twoshot_place *place)
 {
-    for (uint32_t i = 0; i < 2 * GYRE_TILES_ABREAST; i++) {
-        const uint32_t to = (uint32_t)(peer.sent + i) & (run.exchange.depth - 1);
-        const uint32_t from = (uint32_t)(peer.received + i) & (run.exchange.depth - 1);
+    for (uint32_t i = 0; i < 2 * GYRE_CUDA_TILES_IN_FLIGHT; i++) {
+        const uint32_t to = (uint32_t)(peer.sent + i) & (run.fused.depth - 1);
+        const uint32_t from = (uint32_t)(peer.received + i) & (run.fused.depth - 1);
         place->to[i] = ends.to + (size_t)to * ends.to_bytes;
         place->from[i] = ends.from + (size_t)from * ends.from_bytes;
     }
@@ -279,7 +278,7 @@ twoshot_await_placed(const RUN &run, const struct simple_peer &peer, uint32_t k)
 {
     for (uint32_t tile = 0; tile < run.n_tiles; tile++)
         if (!simple_await_slot(run.args, peer, run.n_tiles + tile,
-                               twoshot_range(run, run.exchange.peers[k].chunk, tile).n_bytes))
+                               twoshot_range(run, run.fused.peers[k].chunk, tile).n_bytes))
             return false;
     return true;
 }
@@ -291,7 +290,7 @@ static __device__ __forceinline__ bool twoshot_wait(const RUN &run, const struct
                                                     const struct twoshot_ends &ends, uint32_t k,
                                                     bool is_aborted)
 {
-    const bool serves = k < run.exchange.n_peers;
+    const bool serves = k < run.fused.n_peers;
     if (serves) {
         if (RUN::is_placed)
             fifo_announce_entry(recv_end(peer));
@@ -323,8 +322,8 @@ twoshot_publish(const RUN &run, const struct simple_peer &peer, uint32_t k, uint
     const bool sends = i < 2 * run.n_tiles;
     if (sends) {
         const struct line_range range =
-            i < run.n_tiles ? twoshot_range(run, run.exchange.peers[k].chunk, i)
-                            : twoshot_range(run, run.exchange.own_chunk, i - run.n_tiles);
+            i < run.n_tiles ? twoshot_range(run, run.fused.peers[k].chunk, i)
+                            : twoshot_range(run, run.fused.own_chunk, i - run.n_tiles);
         simple_describe(run.args, peer, i, range.n_bytes);
     }
     fence_acq_rel_sys();
@@ -343,24 +342,23 @@ static __device__ __forceinline__ void twoshot_post(const RUN &run, const struct
         barrier_sync(TWOSHOT_DONE + (int)i, twoshot_n_barrier(run));
         if (i >= run.shared->stopped_at)
             return;
-        if (k < run.exchange.n_peers)
+        if (k < run.fused.n_peers)
             twoshot_publish(run, peer, k, i);
         __syncwarp();
     }
 }
 
 template <int DTYPE, int PEERS, bool IS_PLACED>
-static __global__ void __launch_bounds__(GYRE_CUDA_EXCHANGE_THREADS + SERVICE_THREADS, 1)
-    exchange_twoshot(const __grid_constant__ struct gyre_cuda_args_exchange args)
+static __global__ void __launch_bounds__(GYRE_CUDA_FUSED_THREADS + SERVICE_THREADS, 1)
+    exchange_twoshot(const __grid_constant__ struct gyre_cuda_args_fused args)
 {
     __shared__ struct twoshot_shared<PEERS> shared;
     const uint32_t n_workers = blockDim.x - SERVICE_THREADS;
     const uint32_t k = (threadIdx.x - n_workers) % 32;
-    const bool is_service = threadIdx.x >= n_workers,
-               serves = is_service && k < args.exchange.n_peers;
+    const bool is_service = threadIdx.x >= n_workers, serves = is_service && k < args.fused.n_peers;
     const bool waits = is_service && threadIdx.x < n_workers + 32, posts = serves && !waits;
     const bool has_channel =
-        args.common.n_seats == args.common.n_blocks; /* the block needs no placement */
+        args.common.n_places == args.common.n_blocks; /* the block needs no placement */
     struct simple_peer peer = {};
     struct twoshot_ends ends = {};
     if (has_channel && serves) { /* while the launch before may still run */
@@ -374,7 +372,7 @@ static __global__ void __launch_bounds__(GYRE_CUDA_EXCHANGE_THREADS + SERVICE_TH
         return;
     }
     const struct twoshot_run<DTYPE, PEERS, IS_PLACED> launch = {
-        args, args.exchange, args.work,
+        args, args.fused, args.work,
             gyre_cuda_share_make(&args.work.split, channel), args.work.split.n_tiles, n_workers,
             &shared
     };

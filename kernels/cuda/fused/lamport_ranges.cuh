@@ -63,12 +63,11 @@ lamport_range_of(const struct gyre_cuda_work &work, const struct lamport_share &
 
 /* The slot of that number of the FIFOs whose slots of channel 0 begin at `slots`. */
 static __device__ __forceinline__ unsigned char *
-lamport_slot(const struct gyre_cuda_args_exchange &args, const unsigned char *slots,
-             uint32_t number)
+lamport_slot(const struct gyre_cuda_args_fused &args, const unsigned char *slots, uint32_t number)
 {
-    const struct gyre_cuda_exchange &exchange = args.exchange;
-    return (unsigned char *)(uintptr_t)slots + (size_t)blockIdx.x * exchange.slots_stride +
-           (number & (exchange.depth - 1)) * args.common.slot_bytes;
+    const struct gyre_cuda_fused &fused = args.fused;
+    return (unsigned char *)(uintptr_t)slots + (size_t)blockIdx.x * fused.slots_stride +
+           (number & (fused.depth - 1)) * args.common.slot_bytes;
 }
 
 #endif

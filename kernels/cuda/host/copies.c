@@ -14,7 +14,7 @@
 
 /* What a channel's next sync kernel has to do. */
 struct pending {
-    struct gyre_cuda_gate_entry entries[GYRE_CUDA_GATE_ENTRIES];
+    struct gyre_cuda_sync_entry entries[GYRE_CUDA_SYNC_ENTRIES];
     uint32_t n_entries;
     uint32_t tile;
     bool waits;
@@ -118,7 +118,7 @@ gyre_status gyre_cuda_copies_make(const struct gyre_fifo_spec *spec,
         status = find_ends(copies, spec, connectors, n_ranks);
     /* The last sync kernel posts or awaits a word of each end, and counts the end's slots. */
     if (status == GYRE_SUCCESS &&
-        copies->n_ends_used * copies->n_channels * 2 > GYRE_CUDA_GATE_ENTRIES)
+        copies->n_ends_used * copies->n_channels * 2 > GYRE_CUDA_SYNC_ENTRIES)
         status = gyre_fail(GYRE_ERROR_UNSUPPORTED, "%s: %u connections are too many for a gate",
                            program->algorithm, copies->n_ends_used);
     if (status != GYRE_SUCCESS) {
@@ -143,22 +143,22 @@ static gyre_status flush(struct walk *walk)
     pending->n_entries = 0;
     pending->waits = false;
     return n == 0 ? GYRE_SUCCESS
-                  : walk->sink->gate(walk->sink->context, walk->channel, pending->entries, n);
+                  : walk->sink->sync(walk->sink->context, walk->channel, pending->entries, n);
 }
 
 static gyre_status add(struct walk *walk, uint32_t connection, uint32_t slot, uint64_t n_bytes,
-                       enum gyre_cuda_gate_act act)
+                       enum gyre_cuda_sync_act act)
 {
     struct gyre_cuda_copies *copies = walk->copies;
     struct pending *pending = &copies->pending[walk->channel];
     const struct tail_end *end = &copies->ends[connection];
-    if (pending->n_entries == GYRE_CUDA_GATE_ENTRIES)
+    if (pending->n_entries == GYRE_CUDA_SYNC_ENTRIES)
         GYRE_TRY(flush(walk));
-    const struct gyre_cuda_gate_entry entry = {end->index + walk->channel * copies->channel_stride,
+    const struct gyre_cuda_sync_entry entry = {end->index + walk->channel * copies->channel_stride,
                                                slot, (uint32_t)n_bytes, (uint32_t)act};
     pending->entries[pending->n_entries++] = entry;
     pending->tile = walk->tile;
-    pending->waits = pending->waits || act == GYRE_CUDA_GATE_TAKE || act == GYRE_CUDA_GATE_CREDIT;
+    pending->waits = pending->waits || act == GYRE_CUDA_SYNC_TAKE || act == GYRE_CUDA_SYNC_CREDIT;
     return GYRE_SUCCESS;
 }
 
@@ -276,7 +276,7 @@ static gyre_status walk_step(struct walk *walk, const struct gyre_step *step)
         GYRE_TRY(flush(walk));
     if (in.is_placed != 0)
         GYRE_TRY(add(walk, in.index, copies->ends[in.index].moved[walk->channel]++, n_bytes,
-                     GYRE_CUDA_GATE_TAKE));
+                     GYRE_CUDA_SYNC_TAKE));
     if (step->n_outs == 0)
         return GYRE_SUCCESS;
     for (unsigned i = 0; i < step->n_outs; i++) {
@@ -285,7 +285,7 @@ static gyre_status walk_step(struct walk *walk, const struct gyre_step *step)
         if (out.is_placed != 0 &&
             copies->ends[out.index].moved[walk->channel] >= copies->ends[out.index].depth)
             GYRE_TRY(add(walk, out.index, copies->ends[out.index].moved[walk->channel], 0,
-                         GYRE_CUDA_GATE_CREDIT));
+                         GYRE_CUDA_SYNC_CREDIT));
     }
     if (pending->waits || pending->tile != walk->tile)
         GYRE_TRY(flush(walk));
@@ -294,7 +294,7 @@ static gyre_status walk_step(struct walk *walk, const struct gyre_step *step)
         const struct gyre_operand out = step->outs[i];
         if (out.is_placed != 0)
             GYRE_TRY(add(walk, out.index, copies->ends[out.index].moved[walk->channel]++, n_bytes,
-                         GYRE_CUDA_GATE_POST));
+                         GYRE_CUDA_SYNC_POST));
     }
     return GYRE_SUCCESS;
 }
@@ -310,12 +310,12 @@ static gyre_status end_gate(struct walk *walk, bool is_last)
             const bool is_send = copies->program->connections[i].is_send != 0;
             if (!end->is_used)
                 continue;
-            const struct gyre_cuda_gate_entry entry = {end->index +
+            const struct gyre_cuda_sync_entry entry = {end->index +
                                                            walk->channel * copies->channel_stride,
                                                        is_last ? end->moved[walk->channel] : 0, 0,
-                                                       (uint32_t)(is_last   ? GYRE_CUDA_GATE_COUNT
-                                                                  : is_send ? GYRE_CUDA_GATE_ENTER
-                                                                            : GYRE_CUDA_GATE_OPEN)};
+                                                       (uint32_t)(is_last   ? GYRE_CUDA_SYNC_COUNT
+                                                                  : is_send ? GYRE_CUDA_SYNC_ENTER
+                                                                            : GYRE_CUDA_SYNC_OPEN)};
             pending->entries[pending->n_entries++] = entry;
         }
     const uint32_t n = pending->n_entries;
@@ -345,7 +345,7 @@ gyre_status gyre_cuda_copies_walk(struct gyre_cuda_copies *copies, const struct 
     /* What channel 0 still has to do goes into the last sync kernel, if that has room. */
     const bool has_room =
         copies->n_channels == 1 &&
-        copies->pending[0].n_entries + copies->n_ends_used <= GYRE_CUDA_GATE_ENTRIES;
+        copies->pending[0].n_entries + copies->n_ends_used <= GYRE_CUDA_SYNC_ENTRIES;
     for (walk.channel = 0; walk.channel < copies->n_channels && !has_room; walk.channel++)
         GYRE_TRY(flush(&walk));
     return end_gate(&walk, true);

@@ -30,11 +30,11 @@ struct gyre_cuda_copy {
  * kernel. */
 struct gyre_cuda_copies_sink {
     void *context;
-    gyre_status (*gate)(void *context, uint32_t channel, const struct gyre_cuda_gate_entry *entries,
+    gyre_status (*sync)(void *context, uint32_t channel, const struct gyre_cuda_sync_entry *entries,
                         uint32_t n_entries);
     gyre_status (*copy)(void *context, uint32_t channel, const struct gyre_cuda_copy *copy);
     /* The sync kernel of all channels that runs before everything else, or after it. */
-    gyre_status (*ends)(void *context, bool is_last, const struct gyre_cuda_gate_entry *entries,
+    gyre_status (*ends)(void *context, bool is_last, const struct gyre_cuda_sync_entry *entries,
                         uint32_t n_entries);
 };
 

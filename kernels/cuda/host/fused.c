@@ -70,7 +70,7 @@ const struct gyre_cuda_fused_kernel gyre_cuda_fused_kernels[GYRE_CUDA_N_FUSED] =
                                          .placements = STAGED | PLACED,
                                          .arithmetic = BIT(GYRE_FUSED_FLOAT_SUM),
                                          .most_peers = GYRE_CUDA_MAX_PEERS,
-                                         .most_tiles = GYRE_TILES_ABREAST,
+                                         .most_tiles = GYRE_CUDA_TILES_IN_FLIGHT,
                                          .needs_alignment = true,
                                          .needs_unscaled = true,
                                          .places_blocks = true,
@@ -214,8 +214,8 @@ void gyre_cuda_fused_plan(const struct gyre_fused_call *call, uint64_t tile_byte
                      gyre_cuda_threads_per_peer(n_peers, call->n_threads));
     switch (call->proto) {
     case GYRE_PROTO_SIMPLE:
-        launch.n_threads = gyre_min_u32(call->n_threads, GYRE_CUDA_EXCHANGE_THREADS) +
-                           launch.kernel->service_threads;
+        launch.n_threads =
+            gyre_min_u32(call->n_threads, GYRE_CUDA_FUSED_THREADS) + launch.kernel->service_threads;
         break;
     case GYRE_PROTO_LAMPORT:
         launch.n_threads = lamport_threads(call, tile_bytes);

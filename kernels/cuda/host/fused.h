@@ -86,7 +86,7 @@ bool gyre_cuda_fused_resolve(const struct gyre_fifo_spec *spec,
                              const struct gyre_connector *connectors,
                              const struct gyre_load_config *config,
                              const struct gyre_fused_program *found,
-                             struct gyre_cuda_exchange *exchange_out);
+                             struct gyre_cuda_fused *fused_out);
 
 /** gyre_cuda_block_threads - threads of a block that move chunks of so many bytes. Line protocols:
  * no more than the chunk has lines (LL128: a warp takes four at a time), but two warps at least.

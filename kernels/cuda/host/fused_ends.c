@@ -33,22 +33,22 @@ static uintptr_t place_of(const struct resolver *resolver, const struct gyre_con
 }
 
 /* Are both ends of a peer as far from channel 0's in channel `c` as the strides say? */
-static bool is_regular(const struct resolver *resolver, const struct gyre_cuda_exchange *exchange,
+static bool is_regular(const struct resolver *resolver, const struct gyre_cuda_fused *fused,
                        const struct gyre_cuda_peer *peer, uint32_t c)
 {
     const uint32_t indices[] = {peer->send_end, peer->recv_end};
     for (unsigned i = 0; i < 2; i++) {
         const struct gyre_connector *first = &resolver->connectors[indices[i]];
         const struct gyre_connector *end = &first[c * resolver->channel_stride];
-        if (place_of(resolver, end) != place_of(resolver, first) + c * exchange->slots_stride ||
-            (uintptr_t)end->credit != (uintptr_t)first->credit + c * exchange->credit_stride)
+        if (place_of(resolver, end) != place_of(resolver, first) + c * fused->slots_stride ||
+            (uintptr_t)end->credit != (uintptr_t)first->credit + c * fused->credit_stride)
             return false;
     }
     return true;
 }
 
 static bool resolve_peer(const struct resolver *resolver, const struct gyre_fused_peer *from,
-                         struct gyre_cuda_exchange *exchange, struct gyre_cuda_peer *peer)
+                         struct gyre_cuda_fused *fused, struct gyre_cuda_peer *peer)
 {
     const enum gyre_proto proto = gyre_proto_slots(resolver->config->proto);
     peer->send_end = index_of(resolver, from->send);
@@ -64,13 +64,13 @@ static bool resolve_peer(const struct resolver *resolver, const struct gyre_fuse
     peer->from = (const unsigned char *)place_of(resolver, recv);
     peer->head = &send->credit->head[proto];
     peer->posted = &recv->credit->head[proto];
-    if (peer == exchange->peers && resolver->config->n_channels > 1) {
+    if (peer == fused->peers && resolver->config->n_channels > 1) {
         const struct gyre_connector *next = &send[resolver->channel_stride];
-        exchange->slots_stride = place_of(resolver, next) - place_of(resolver, send);
-        exchange->credit_stride = (uint32_t)((uintptr_t)next->credit - (uintptr_t)send->credit);
+        fused->slots_stride = place_of(resolver, next) - place_of(resolver, send);
+        fused->credit_stride = (uint32_t)((uintptr_t)next->credit - (uintptr_t)send->credit);
     }
     for (uint32_t c = 1; c < resolver->config->n_channels; c++)
-        if (!is_regular(resolver, exchange, peer, c))
+        if (!is_regular(resolver, fused, peer, c))
             return false;
     return true;
 }
@@ -79,27 +79,27 @@ bool gyre_cuda_fused_resolve(const struct gyre_fifo_spec *spec,
                              const struct gyre_connector *connectors,
                              const struct gyre_load_config *config,
                              const struct gyre_fused_program *found,
-                             struct gyre_cuda_exchange *exchange_out)
+                             struct gyre_cuda_fused *fused_out)
 {
     const struct resolver resolver = {.spec = spec,
                                       .connectors = connectors,
                                       .config = config,
                                       .channel_stride = config->program->n_lanes * 2U};
-    struct gyre_cuda_exchange exchange;
+    struct gyre_cuda_fused fused;
     if ((spec->depth & (spec->depth - 1)) != 0 || found->n_peers > GYRE_CUDA_MAX_PEERS)
         return false;
-    memset(&exchange, 0, sizeof(exchange));
-    exchange.depth = spec->depth;
-    exchange.n_peers = found->n_peers;
-    exchange.reduces = gyre_fused_patterns[found->pattern].reduces;
-    exchange.gathers = gyre_fused_patterns[found->pattern].gathers;
-    exchange.own_place = found->own_place;
-    exchange.own_chunk = found->own_chunk;
-    exchange.own_offset = found->own_in_block;
-    exchange.own_out_offset = found->own_out_block;
+    memset(&fused, 0, sizeof(fused));
+    fused.depth = spec->depth;
+    fused.n_peers = found->n_peers;
+    fused.reduces = gyre_fused_patterns[found->pattern].reduces;
+    fused.gathers = gyre_fused_patterns[found->pattern].gathers;
+    fused.own_place = found->own_place;
+    fused.own_chunk = found->own_chunk;
+    fused.own_offset = found->own_in_block;
+    fused.own_out_offset = found->own_out_block;
     for (unsigned p = 0; p < found->n_peers; p++)
-        if (!resolve_peer(&resolver, &found->peers[p], &exchange, &exchange.peers[p]))
+        if (!resolve_peer(&resolver, &found->peers[p], &fused, &fused.peers[p]))
             return false;
-    *exchange_out = exchange;
+    *fused_out = fused;
     return true;
 }

@@ -156,7 +156,7 @@ gyre_cuda_tile_range(const struct gyre_cuda_share *share, uint32_t chunk, uint32
 #define GYRE_CUDA_MAX_BLOCKS 256
 
 /* Block placement: which of the launch's places are taken. All 0 between launches. */
-struct gyre_cuda_seats {
+struct gyre_cuda_places {
     uint32_t taken[GYRE_CUDA_MAX_BLOCKS / 32]; /* a bit for each place */
     uint32_t n_taken;
     uint32_t n_leaving; /* blocks without a place so far; as many of them stay as places are left */
@@ -165,20 +165,20 @@ struct gyre_cuda_seats {
 
 /* Words in device memory that belong to the executor. Written by its kernels only. */
 struct gyre_cuda_control {
-    uint64_t turn;       /* launch sequence: works completed << GYRE_CUDA_TURN_SHIFT | blocks of
+    uint64_t sequence;   /* launch sequence: works completed << GYRE_CUDA_SEQUENCE_SHIFT | blocks of
                           * the next launch that have begun */
     uint32_t is_aborted; /* sticky: later kernels and graph nodes end at once */
     uint32_t n_ended;    /* SIMPLE: blocks of this launch that have ended */
-    struct gyre_cuda_seats seats;
+    struct gyre_cuda_places places;
 };
 
-#define GYRE_CUDA_TURN_SHIFT 16
+#define GYRE_CUDA_SEQUENCE_SHIFT 16
 
 /* The progress mailbox, in pinned host memory: words that kernels write for the host, and `abort`,
  * which the host writes for kernels. */
-struct gyre_cuda_board {
+struct gyre_cuda_mailbox {
     uint64_t begun;    /* gyre_cuda_begun_word() of the last launch; its first block writes it */
-    uint64_t mismatch; /* as in struct gyre_pulse */
+    uint64_t mismatch; /* as in struct gyre_progress */
     uint32_t abort;    /* written by the host, read by kernels that have waited for long */
     uint32_t pad;
     /* By block: the number of works that are completed once the last launch whose end the block
@@ -191,10 +191,10 @@ struct gyre_cuda_common {
     const struct gyre_connector *connectors;
     uint64_t *counters; /* of this protocol, by connector index: posted or consumed */
     struct gyre_cuda_control *control;
-    struct gyre_cuda_board *board;
+    struct gyre_cuda_mailbox *mailbox;
     uint32_t slot_bytes; /* of this protocol; SIMPLE: each connection has its own */
     uint32_t n_blocks;
-    uint32_t n_seats;       /* blocks that work; if fewer than n_blocks, they choose their places */
+    uint32_t n_places;      /* blocks that work; if fewer than n_blocks, they choose their places */
     uint32_t n_reports;     /* blocks that report their end: all that work, or one for all */
     uint16_t n_works;       /* under way in this launch; 0: this launch reports nothing */
     uint16_t ends_works;    /* this is the last launch of those works */
@@ -228,7 +228,7 @@ struct gyre_cuda_work {
     uint8_t in_blocks;
     uint8_t out_blocks;
     uint16_t n_workers;
-    uint16_t n_abreast;   /* SIMPLE: tiles in flight */
+    uint16_t n_in_flight; /* SIMPLE: tiles in flight */
     uint8_t posts_late;   /* line protocols: no slot is needed twice in a tile, so credit is given
                            * back once a tile */
     uint8_t shares_steps; /* the block's steps are copied to shared memory */
@@ -282,7 +282,7 @@ struct gyre_cuda_peer {
  * the peers that reduce them, and the own chunk is reduced with what comes in; else the result is
  * the own chunk of IN. The result goes to OUT and, with `gathers`, to all peers, whose results are
  * stored. */
-struct gyre_cuda_exchange {
+struct gyre_cuda_fused {
     uint64_t own_offset;     /* bytes from IN to the chunk that I reduce or send */
     uint64_t own_out_offset; /* bytes from OUT to where the result goes */
     uint64_t slots_stride;   /* of `to` and `from`: bytes from a channel to the next */
@@ -293,7 +293,7 @@ struct gyre_cuda_exchange {
     uint16_t own_place; /* the own chunk is reduced after so many peers */
     uint16_t reduces;   /* 0 or 1: the first slot of each connection in a tile is to be reduced */
     uint16_t gathers;   /* 0 or 1: its next slot is a result */
-    uint32_t n_lanes;   /* threads that serve a peer, whole warps */
+    uint32_t threads_per_peer; /* threads that serve a peer, whole warps */
     /* In the order of the reduction, which is the same on all ranks. Launches of LAMPORT and SIMPLE
      * rotate the list so that it begins with the next rank, because then not all ranks send to the
      * same peer first: 1 MiB 9.0 -> 8.0 us, 4 MiB 23.1 -> 22.6. LL128 does not: it would be 4 %
@@ -302,38 +302,38 @@ struct gyre_cuda_exchange {
     struct gyre_cuda_peer peers[GYRE_CUDA_MAX_PEERS];
 };
 
-struct gyre_cuda_args_exchange {
+struct gyre_cuda_args_fused {
     struct gyre_cuda_common common;
     struct gyre_cuda_work work;
-    struct gyre_cuda_exchange exchange;
+    struct gyre_cuda_fused fused;
 };
 
 /* A sync kernel publishes and awaits slots of the SIMPLE protocol and moves no data: copy engines
  * do that, before and after it in the stream. */
-enum gyre_cuda_gate_act {
-    GYRE_CUDA_GATE_OPEN = 1,   /* receiving end: say that this rank has entered the call */
-    GYRE_CUDA_GATE_POST = 2,   /* sending end: publish the slot */
-    GYRE_CUDA_GATE_ENTER = 4,  /* sending end: wait until the receiver has entered the call */
-    GYRE_CUDA_GATE_CREDIT = 8, /* sending end: wait until the slot is free */
-    GYRE_CUDA_GATE_TAKE = 16,  /* receiving end: wait for the slot and give it back */
-    GYRE_CUDA_GATE_COUNT = 32  /* add `slot` to the end's counter */
+enum gyre_cuda_sync_act {
+    GYRE_CUDA_SYNC_OPEN = 1,   /* receiving end: say that this rank has entered the call */
+    GYRE_CUDA_SYNC_POST = 2,   /* sending end: publish the slot */
+    GYRE_CUDA_SYNC_ENTER = 4,  /* sending end: wait until the receiver has entered the call */
+    GYRE_CUDA_SYNC_CREDIT = 8, /* sending end: wait until the slot is free */
+    GYRE_CUDA_SYNC_TAKE = 16,  /* receiving end: wait for the slot and give it back */
+    GYRE_CUDA_SYNC_COUNT = 32  /* add `slot` to the end's counter */
 };
 
-struct gyre_cuda_gate_entry {
+struct gyre_cuda_sync_entry {
     uint32_t index; /* connector */
     uint32_t slot;  /* of this call on that end */
     uint32_t n_bytes;
-    uint32_t acts; /* enum gyre_cuda_gate_act */
+    uint32_t acts; /* enum gyre_cuda_sync_act */
 };
 
-#define GYRE_CUDA_GATE_ENTRIES 192
-#define GYRE_CUDA_GATE_THREADS 64
+#define GYRE_CUDA_SYNC_ENTRIES 192
+#define GYRE_CUDA_SYNC_THREADS 64
 
-struct gyre_cuda_args_gate {
+struct gyre_cuda_args_sync {
     struct gyre_cuda_common common;
     uint32_t signature;
     uint32_t n_entries;
-    struct gyre_cuda_gate_entry entries[GYRE_CUDA_GATE_ENTRIES];
+    struct gyre_cuda_sync_entry entries[GYRE_CUDA_SYNC_ENTRIES];
 };
 
 /* Arguments of the kernel that copies within a GPU's memory. */
@@ -348,7 +348,7 @@ struct gyre_cuda_args_copy {
 
 GYRE_STATIC_ASSERT(GYRE_CUDA_MAX_WORKS < 256 && GYRE_CUDA_MAX_BLOCKS <= 256,
                    "gyre_cuda_begun_word");
-GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_args_gate) <= 4096, "kernel parameters");
+GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_args_sync) <= 4096, "kernel parameters");
 GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_args_one) <= 4096, "kernel parameters");
 GYRE_STATIC_ASSERT(sizeof(struct gyre_cuda_args_many) <= 32764, "kernel parameters");
 
@@ -382,10 +382,10 @@ static GYRE_HOST_DEVICE inline uint64_t gyre_cuda_lamport_half(uint64_t half)
 #define GYRE_CUDA_LINE_THREADS 512
 
 /* Protocol SIMPLE: tiles that are in flight side by side, where slots allow it. */
-#define GYRE_TILES_ABREAST 2
+#define GYRE_CUDA_TILES_IN_FLIGHT 2
 
 /* Most threads that move data in a block of a fused kernel; LAMPORT: GYRE_CUDA_LAMPORT_THREADS. */
-#define GYRE_CUDA_EXCHANGE_THREADS 512
+#define GYRE_CUDA_FUSED_THREADS 512
 
 /* Line protocols: a round is what the threads of a group move at once, of LL 8 bytes each, of LL128
  * 15. So many rounds of a phase are in flight. */

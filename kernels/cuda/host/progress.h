@@ -9,7 +9,7 @@
 #include "kernels/cuda/host/program.h"
 #include "kernels/executor.h"
 
-/** gyre_cuda_board_read - how far the works are. Any thread; does not wait. */
-struct gyre_pulse gyre_cuda_board_read(const struct gyre_cuda_board *board);
+/** gyre_cuda_mailbox_read - how far the works are. Any thread; does not wait. */
+struct gyre_progress gyre_cuda_mailbox_read(const struct gyre_cuda_mailbox *mailbox);
 
 #endif

@@ -37,7 +37,7 @@ struct simple_shared {
     uint32_t n_whole;
 };
 
-/* Which step of which tile comes next: of `n_abreast` tiles step 0, then step 1, ... */
+/* Which step of which tile comes next: of `n_in_flight` tiles step 0, then step 1, ... */
 struct cursor {
     uint32_t step;
     uint32_t tile;
@@ -48,7 +48,7 @@ struct cursor {
 static __device__ __forceinline__ uint32_t tiles_in_flight(const struct block &block,
                                                            uint32_t first_tile)
 {
-    return min((uint32_t)block.work.n_abreast, block.work.split.n_tiles - first_tile);
+    return min((uint32_t)block.work.n_in_flight, block.work.split.n_tiles - first_tile);
 }
 
 static __device__ __forceinline__ struct cursor first_step(const struct block &block)

@@ -37,12 +37,12 @@ static __device__ __forceinline__ struct fifo recv_end(const struct simple_peer 
 
 /* The words of peer k in this block's channel. */
 static __device__ __forceinline__ struct simple_peer
-simple_peer_find(const struct gyre_cuda_args_exchange &args, uint32_t channel, uint32_t k)
+simple_peer_find(const struct gyre_cuda_args_fused &args, uint32_t channel, uint32_t k)
 {
-    const struct gyre_cuda_exchange &exchange = args.exchange;
-    const struct gyre_cuda_peer &peer = exchange.peers[k];
-    const size_t inbox_skip = (size_t)channel * exchange.slots_stride;
-    const size_t credit_skip = (size_t)channel * exchange.credit_stride;
+    const struct gyre_cuda_fused &fused = args.fused;
+    const struct gyre_cuda_peer &peer = fused.peers[k];
+    const size_t inbox_skip = (size_t)channel * fused.slots_stride;
+    const size_t credit_skip = (size_t)channel * fused.credit_stride;
     const uint32_t skip = channel * args.work.channel_stride;
     return {(struct gyre_inbox *)(peer.to + inbox_skip),
             (struct gyre_inbox *)(uintptr_t)(peer.from + inbox_skip),
@@ -56,7 +56,7 @@ simple_peer_find(const struct gyre_cuda_args_exchange &args, uint32_t channel, u
 }
 
 /* After the launch before: loads counters and credit together, so that their latencies overlap. */
-static __device__ __forceinline__ void simple_peer_open(const struct gyre_cuda_args_exchange &args,
+static __device__ __forceinline__ void simple_peer_open(const struct gyre_cuda_args_fused &args,
                                                         struct simple_peer *peer)
 {
     peer->sent = args.common.counters[peer->send_index];
@@ -65,37 +65,37 @@ static __device__ __forceinline__ void simple_peer_open(const struct gyre_cuda_a
 }
 
 /* Waits until the peer has room for `n_slots` slots of this launch. Returns false when aborted. */
-static __device__ __forceinline__ bool simple_await_room(const struct gyre_cuda_args_exchange &args,
+static __device__ __forceinline__ bool simple_await_room(const struct gyre_cuda_args_fused &args,
                                                          const struct simple_peer &peer,
                                                          uint32_t n_slots)
 {
-    const uint64_t least = peer.sent + n_slots - args.exchange.depth;
+    const uint64_t least = peer.sent + n_slots - args.fused.depth;
     return (int64_t)(peer.head - least) >= 0 ||
            fifo_await_word(args.common, &peer.credit_here->head[GYRE_PROTO_SIMPLE], least);
 }
 
 /* Waits for the peer's slot `n_before` slots after the launch's first one. Returns false when
  * aborted. */
-static __device__ __forceinline__ bool simple_await_slot(const struct gyre_cuda_args_exchange &args,
+static __device__ __forceinline__ bool simple_await_slot(const struct gyre_cuda_args_fused &args,
                                                          const struct simple_peer &peer,
                                                          uint32_t n_before, uint32_t n_bytes)
 {
     return fifo_await_slot(args.common, recv_end(peer), n_before) &&
            fifo_is_of_call(args.common, recv_end(peer),
-                           (peer.received + n_before) & (args.exchange.depth - 1),
+                           (peer.received + n_before) & (args.fused.depth - 1),
                            gyre_slot_info(n_bytes, args.work.signature));
 }
 
 /* The header of the slot `n_before` slots after the launch's first one. */
-static __device__ __forceinline__ void simple_describe(const struct gyre_cuda_args_exchange &args,
+static __device__ __forceinline__ void simple_describe(const struct gyre_cuda_args_fused &args,
                                                        const struct simple_peer &peer,
                                                        uint32_t n_before, uint32_t n_bytes)
 {
-    fifo_describe(send_end(peer), (peer.sent + n_before) & (args.exchange.depth - 1),
+    fifo_describe(send_end(peer), (peer.sent + n_before) & (args.fused.depth - 1),
                   gyre_slot_info(n_bytes, args.work.signature));
 }
 
-static __device__ __forceinline__ void simple_peer_close(const struct gyre_cuda_args_exchange &args,
+static __device__ __forceinline__ void simple_peer_close(const struct gyre_cuda_args_fused &args,
                                                          const struct simple_peer &peer,
                                                          uint32_t n_slots)
 {
@@ -105,11 +105,11 @@ static __device__ __forceinline__ void simple_peer_close(const struct gyre_cuda_
 
 /* Where this rank's part of the peer's OUT begins. A window's table does not change while calls use
  * it, so a kernel may read it before the launch before has ended. */
-static __device__ __forceinline__ unsigned char *
-simple_out(const struct gyre_cuda_args_exchange &args, const struct simple_peer &peer)
+static __device__ __forceinline__ unsigned char *simple_out(const struct gyre_cuda_args_fused &args,
+                                                            const struct simple_peer &peer)
 {
     return (unsigned char *)args.work.bases[peer.send_index / args.common.ends_per_rank] +
-           args.work.out_offset_bytes + args.exchange.own_out_offset;
+           args.work.out_offset_bytes + args.fused.own_out_offset;
 }
 
 #endif

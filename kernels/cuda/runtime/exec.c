@@ -22,7 +22,7 @@
 
 static void free_executor(struct gyre_cuda_executor *executor)
 {
-    gyre_cuda_lanes_close(executor);
+    gyre_cuda_side_streams_close(executor);
     if (executor->last_event != NULL)
         (void)cudaEventDestroy(executor->last_event);
     if (executor->captured_event != NULL)
@@ -38,7 +38,7 @@ static void free_executor(struct gyre_cuda_executor *executor)
 static gyre_status find_version(struct gyre_cuda_executor *executor)
 {
     struct cudaFuncAttributes attributes;
-    GYRE_CUDA_TRY(cudaFuncGetAttributes(&attributes, gyre_cuda_kernel_gate));
+    GYRE_CUDA_TRY(cudaFuncGetAttributes(&attributes, gyre_cuda_kernel_sync));
     executor->overlaps_launches = attributes.ptxVersion >= 90;
     return GYRE_SUCCESS;
 }
@@ -49,7 +49,7 @@ static gyre_status make_all(struct gyre_cuda_executor *executor, bool overlaps_l
 {
     GYRE_TRY(gyre_cuda_memory_open(executor));
     GYRE_TRY(gyre_cuda_preload(executor, &executor->default_shared_bytes));
-    GYRE_TRY(gyre_cuda_lanes_open(executor));
+    GYRE_TRY(gyre_cuda_side_streams_open(executor));
     GYRE_CUDA_TRY(cudaEventCreateWithFlags(&executor->last_event, cudaEventDisableTiming));
     GYRE_CUDA_TRY(cudaEventCreateWithFlags(&executor->captured_event, cudaEventDisableTiming));
     return overlaps_launches ? find_version(executor) : GYRE_SUCCESS;
@@ -111,12 +111,12 @@ fail:
 
 static void cuda_abort(struct gyre_executor *base)
 {
-    gyre_store_release_u32(&gyre_cuda_own(base)->board->abort, 1);
+    gyre_store_release_u32(&gyre_cuda_own(base)->mailbox->abort, 1);
 }
 
-static struct gyre_pulse cuda_pulse(const struct gyre_executor *base)
+static struct gyre_progress cuda_progress(const struct gyre_executor *base)
 {
-    return gyre_cuda_board_read(((const struct gyre_cuda_executor *)base)->board);
+    return gyre_cuda_mailbox_read(((const struct gyre_cuda_executor *)base)->mailbox);
 }
 
 /* Where graphs were captured the progress mailbox counts their replays too, so the last event is
@@ -125,7 +125,7 @@ static bool is_idle(struct gyre_cuda_executor *executor)
 {
     struct gyre_cuda_apart apart = {0};
     if (executor->last_capture == 0 || executor->lacks_event)
-        return cuda_pulse(&executor->base).completed >= executor->base.n_launched;
+        return cuda_progress(&executor->base).completed >= executor->base.n_launched;
     if (!executor->has_launched ||
         gyre_cuda_enter_apart(executor->device->ordinal, &apart) != GYRE_SUCCESS)
         return true;
@@ -151,7 +151,7 @@ uint64_t gyre_cuda_count_completed(struct gyre_cuda_executor *executor)
         return !executor->lacks_event && is_idle(executor) ? n_launched : 0;
     /* A kernel still runs for a moment after it has reported its end. It has certainly ended once
      * the next launch has reported, because that began later. */
-    const uint64_t n_reported = gyre_min_u64(cuda_pulse(&executor->base).completed, n_launched);
+    const uint64_t n_reported = gyre_min_u64(cuda_progress(&executor->base).completed, n_launched);
     return n_reported > 0 ? n_reported - 1 : 0;
 }
 
@@ -200,7 +200,7 @@ const struct gyre_executor_ops gyre_executor_cuda = {
     .name = "cuda",
     .open = cuda_open,
     .close = cuda_close,
-    .pulse = cuda_pulse,
+    .progress = cuda_progress,
     .is_idle = cuda_is_idle,
     .abort = cuda_abort,
     .place = gyre_cuda_place,

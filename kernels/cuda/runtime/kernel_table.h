@@ -22,8 +22,8 @@ enum gyre_cuda_lines {
 };
 
 struct gyre_cuda_kernels {
-    const void *one_shot[GYRE_MIN + 1];      /* in LL, in few instructions */
-    const void *exchange[GYRE_CUDA_N_LINES]; /* sums */
+    const void *one_shot[GYRE_MIN + 1];   /* in LL, in few instructions */
+    const void *fused[GYRE_CUDA_N_LINES]; /* sums */
     /* Sums of floating point, for 1, 3, 7 peers. SIMPLE's two-shot: staged, placed; LAMPORT's
      * exchanges by kind: in general, plain. */
     const void *twoshot[GYRE_CUDA_PEERS_KERNELS][2];
@@ -32,7 +32,7 @@ struct gyre_cuda_kernels {
 };
 
 struct gyre_cuda_copy_kernels {
-    const void *exchange[GYRE_CUDA_N_LINES];
+    const void *fused[GYRE_CUDA_N_LINES];
     const void *one[GYRE_N_PROTOS];
     const void *many[GYRE_N_PROTOS];
 };
@@ -43,8 +43,8 @@ GYRE_DTYPE_TABLE(GYRE_CUDA_KERNELS_DECLARE)
 #undef GYRE_CUDA_KERNELS_DECLARE
 
 extern const struct gyre_cuda_copy_kernels gyre_cuda_kernels_copy;
-extern const void *const gyre_cuda_kernel_placed;      /* takes struct gyre_cuda_args_exchange */
-extern const void *const gyre_cuda_kernel_gate;        /* takes struct gyre_cuda_args_gate */
+extern const void *const gyre_cuda_kernel_placed;      /* takes struct gyre_cuda_args_fused */
+extern const void *const gyre_cuda_kernel_sync;        /* takes struct gyre_cuda_args_sync */
 extern const void *const gyre_cuda_kernel_copy_within; /* takes struct gyre_cuda_args_copy */
 
 #ifdef __cplusplus

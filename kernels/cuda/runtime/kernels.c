@@ -46,10 +46,10 @@ const void *gyre_cuda_fused_function(const struct gyre_cuda_fused_launch *launch
         return kernels->one_shot[instance->op];
     case GYRE_CUDA_FUSED_LL_SUM:
     case GYRE_CUDA_FUSED_LL128_SUM:
-        return kernels->exchange[lines_of(launch)];
+        return kernels->fused[lines_of(launch)];
     case GYRE_CUDA_FUSED_LL_COPY:
     case GYRE_CUDA_FUSED_LL128_COPY:
-        return gyre_cuda_kernels_copy.exchange[lines_of(launch)];
+        return gyre_cuda_kernels_copy.fused[lines_of(launch)];
     case GYRE_CUDA_FUSED_LAMPORT_SUM:
         return kernels->lamport[peers][lamport_kind(instance->pattern)][launch->is_exact];
     case GYRE_CUDA_FUSED_SIMPLE_TWO_SHOT:

@@ -25,15 +25,15 @@ static gyre_status check_work(const struct gyre_work *work)
 }
 
 void gyre_cuda_fill_common(struct gyre_cuda_executor *executor, enum gyre_proto proto,
-                           uint32_t n_seats, struct gyre_cuda_common *common)
+                           uint32_t n_places, struct gyre_cuda_common *common)
 {
-    common->n_blocks = common->n_seats = n_seats;
-    common->n_reports = proto == GYRE_PROTO_SIMPLE ? 1 : n_seats;
+    common->n_blocks = common->n_places = n_places;
+    common->n_reports = proto == GYRE_PROTO_SIMPLE ? 1 : n_places;
     common->connectors = executor->device_connectors;
     common->counters =
         executor->counters + (size_t)gyre_proto_slots(proto) * gyre_cuda_n_ends(executor);
     common->control = executor->control;
-    common->board = executor->board;
+    common->mailbox = executor->mailbox;
     common->slot_bytes = executor->spec.slot_bytes[gyre_proto_slots(proto)];
     common->ends_per_rank = executor->spec.n_fifos * 2;
 }
@@ -59,7 +59,7 @@ void gyre_cuda_fill_work(const struct gyre_cuda_executor *executor, const struct
     to->in_blocks = loaded->in_blocks;
     to->out_blocks = loaded->out_blocks;
     to->n_workers = (uint16_t)loaded->n_workers;
-    to->n_abreast = loaded->n_abreast;
+    to->n_in_flight = loaded->n_in_flight;
     to->posts_late = loaded->posts_late;
     to->shares_steps = loaded->shares_steps;
     to->max_connections = loaded->max_connections;
@@ -70,7 +70,7 @@ void gyre_cuda_fill_work(const struct gyre_cuda_executor *executor, const struct
 
 static bool has_completed_all(struct gyre_cuda_executor *executor)
 {
-    return executor->base.ops->pulse(&executor->base).completed >= executor->base.n_launched;
+    return executor->base.ops->progress(&executor->base).completed >= executor->base.n_launched;
 }
 
 /* From now on an event is recorded after each launch. The last launch before that has none; the
@@ -238,9 +238,9 @@ static uint64_t transferred_bytes(const struct gyre_work *work)
 }
 
 bool gyre_cuda_places_blocks(const struct gyre_cuda_executor *executor,
-                             const struct gyre_work *work, uint32_t n_seats)
+                             const struct gyre_work *work, uint32_t n_places)
 {
-    return work->loaded->proto == GYRE_PROTO_SIMPLE && n_seats < executor->n_sms &&
+    return work->loaded->proto == GYRE_PROTO_SIMPLE && n_places < executor->n_sms &&
            transferred_bytes(work) >= executor->block_placement_bytes;
 }
 
@@ -260,19 +260,19 @@ static gyre_status launch_one(struct gyre_cuda_executor *executor, const struct 
     gyre_cuda_find_fused(executor, work, &fused);
     if (fused.kernel != NULL)
         return gyre_cuda_launch_fused(executor, &fused, work, stream);
-    const uint32_t n_seats = loaded->n_channels * loaded->n_workers;
+    const uint32_t n_places = loaded->n_channels * loaded->n_workers;
     const struct gyre_cuda_start launch = {
         .kernel = gyre_cuda_interpreter_function(loaded->proto,
                                                  gyre_cuda_only_copies(loaded, &work->reduction),
                                                  false, work->reduction.dtype, work->reduction.op),
         .args = args,
-        .n_blocks = gyre_cuda_places_blocks(executor, work, n_seats) ? executor->n_sms : n_seats,
+        .n_blocks = gyre_cuda_places_blocks(executor, work, n_places) ? executor->n_sms : n_places,
         .n_threads = block_threads(work),
         .shared_bytes = loaded->shared_bytes,
         .n_works = 1,
         .awaits_last = true,
     };
-    gyre_cuda_fill_common(executor, loaded->proto, n_seats, &args->common);
+    gyre_cuda_fill_common(executor, loaded->proto, n_places, &args->common);
     args->common.n_blocks = launch.n_blocks;
     args->common.n_works = 1;
     args->common.ends_works = loaded->copies == NULL;

@@ -58,23 +58,23 @@ void gyre_cuda_find_fused(const struct gyre_cuda_executor *executor, const struc
 /* The kernel's view of the peers, with offsets in bytes. LAMPORT's kernels and SIMPLE's two-shot
  * serve the peers in the given order, so their list is rotated to begin with the next rank: then
  * not all ranks send to the same peer first. */
-static void fill_exchange(const struct gyre_work *work, const struct gyre_cuda_fused_launch *launch,
-                          struct gyre_cuda_exchange *exchange)
+static void fill_fused(const struct gyre_work *work, const struct gyre_cuda_fused_launch *launch,
+                       struct gyre_cuda_fused *fused)
 {
     const struct gyre_loaded *loaded = work->loaded;
-    const uint32_t n_peers = loaded->exchange.n_peers;
+    const uint32_t n_peers = loaded->fused.n_peers;
     const bool is_rotated = loaded->proto == GYRE_PROTO_LAMPORT ||
-                            (loaded->proto == GYRE_PROTO_SIMPLE && loaded->exchange.reduces != 0);
-    const uint32_t first = is_rotated ? loaded->exchange.own_place : 0;
+                            (loaded->proto == GYRE_PROTO_SIMPLE && loaded->fused.reduces != 0);
+    const uint32_t first = is_rotated ? loaded->fused.own_place : 0;
     const uint64_t n_bytes = block_bytes(work);
-    *exchange = loaded->exchange;
-    exchange->n_lanes = launch->threads_per_peer;
-    exchange->own_offset *= n_bytes;
-    exchange->own_out_offset *= n_bytes;
+    *fused = loaded->fused;
+    fused->threads_per_peer = launch->threads_per_peer;
+    fused->own_offset *= n_bytes;
+    fused->own_out_offset *= n_bytes;
     for (uint32_t p = 0; p < n_peers; p++) {
-        exchange->peers[p] = loaded->exchange.peers[(first + p) % n_peers];
-        exchange->peers[p].in_offset *= n_bytes;
-        exchange->peers[p].out_offset *= n_bytes;
+        fused->peers[p] = loaded->fused.peers[(first + p) % n_peers];
+        fused->peers[p].in_offset *= n_bytes;
+        fused->peers[p].out_offset *= n_bytes;
     }
 }
 
@@ -83,7 +83,7 @@ gyre_status gyre_cuda_launch_fused(struct gyre_cuda_executor *executor,
                                    const struct gyre_work *work, cudaStream_t stream)
 {
     const struct gyre_loaded *loaded = work->loaded;
-    struct gyre_cuda_args_exchange *args = &executor->args.exchange;
+    struct gyre_cuda_args_fused *args = &executor->args.fused;
     const struct gyre_cuda_fused_instance instance = {.pattern = loaded->fused_call.pattern,
                                                       .is_placed = loaded->fused_call.is_placed,
                                                       .n_peers = loaded->fused_call.n_peers,
@@ -102,6 +102,6 @@ gyre_status gyre_cuda_launch_fused(struct gyre_cuda_executor *executor,
     args->common.n_blocks = launch.n_blocks;
     args->common.n_works = args->common.ends_works = 1;
     gyre_cuda_fill_work(executor, work, 0, &args->work);
-    fill_exchange(work, fused, &args->exchange);
+    fill_fused(work, fused, &args->fused);
     return gyre_cuda_start(executor, &launch, stream);
 }

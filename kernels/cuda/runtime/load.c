@@ -129,18 +129,19 @@ static void load_fused(const struct gyre_cuda_executor *executor,
                                          .most_shared_bytes = executor->most_shared_bytes};
     if (!config->by_copy_engines && gyre_cuda_fused_loads(&call) &&
         gyre_cuda_fused_resolve(&executor->spec, executor->connectors, config, &found,
-                                &loaded->exchange))
+                                &loaded->fused))
         loaded->fused_call = call;
 }
 
 /* How many tiles are in flight. Each needs slots of its own. All ranks decide alike, because the
  * depth that a program needs is the same on all ranks. */
-static uint16_t choose_abreast(const struct gyre_cuda_executor *executor,
-                               const struct gyre_load_config *config)
+static uint16_t choose_in_flight(const struct gyre_cuda_executor *executor,
+                                 const struct gyre_load_config *config)
 {
     const uint32_t depth = config->program->min_depth;
-    return config->proto == GYRE_PROTO_SIMPLE && depth * GYRE_TILES_ABREAST <= executor->spec.depth
-               ? GYRE_TILES_ABREAST
+    return config->proto == GYRE_PROTO_SIMPLE &&
+                   depth * GYRE_CUDA_TILES_IN_FLIGHT <= executor->spec.depth
+               ? GYRE_CUDA_TILES_IN_FLIGHT
                : 1;
 }
 
@@ -178,7 +179,7 @@ static gyre_status load_steps(struct gyre_cuda_executor *executor,
                                ? (uint32_t)gyre_div_round_up(loaded->program->n_bytes, 16)
                                : 0;
     loaded->shares_steps = loaded->inline_words == 0 && shape.max_steps <= GYRE_CUDA_SHARED_STEPS;
-    loaded->n_abreast = choose_abreast(executor, config);
+    loaded->n_in_flight = choose_in_flight(executor, config);
     loaded->posts_late = shape.max_uses <= executor->spec.depth;
     loaded->shared_bytes = shared_bytes(loaded, &shape);
     if (loaded->shared_bytes > executor->most_shared_bytes)
@@ -186,7 +187,7 @@ static gyre_status load_steps(struct gyre_cuda_executor *executor,
                          program->algorithm, shape.max_connections);
     pthread_mutex_lock(&executor->lock);
     gyre_status status =
-        gyre_cuda_reserve_scratch(executor, (size_t)loaded->n_areas * loaded->n_abreast *
+        gyre_cuda_reserve_scratch(executor, (size_t)loaded->n_areas * loaded->n_in_flight *
                                                 loaded->n_channels * loaded->area_bytes);
     if (status == GYRE_SUCCESS)
         status = gyre_cuda_make_resident(executor, loaded);

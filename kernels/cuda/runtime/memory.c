@@ -34,7 +34,7 @@ static size_t most_scratch_bytes(const struct gyre_cuda_executor *executor)
         return 0;
     for (unsigned proto = 0; proto < GYRE_N_SLOT_PROTOS; proto++)
         slot_bytes = gyre_max_u64(slot_bytes, spec->slot_bytes[proto]);
-    return (size_t)(spec->n_fifos * GYRE_TILES_ABREAST * gyre_round_up(slot_bytes, 256));
+    return (size_t)(spec->n_fifos * GYRE_CUDA_TILES_IN_FLIGHT * gyre_round_up(slot_bytes, 256));
 }
 
 static struct layout make_layout(const struct gyre_cuda_executor *executor)
@@ -60,18 +60,18 @@ gyre_status gyre_cuda_memory_open(struct gyre_cuda_executor *executor)
 {
     struct gyre_device *device = executor->device;
     const struct layout layout = make_layout(executor);
-    const size_t board_bytes = (size_t)gyre_round_up(sizeof(*executor->board), 256);
+    const size_t mailbox_bytes = (size_t)gyre_round_up(sizeof(*executor->mailbox), 256);
     GYRE_TRY(device->ops->pool_alloc(device, layout.n_bytes, &executor->memory));
-    GYRE_TRY(device->ops->host_alloc(device, board_bytes + GYRE_CUDA_STAGING_BYTES,
+    GYRE_TRY(device->ops->host_alloc(device, mailbox_bytes + GYRE_CUDA_STAGING_BYTES,
                                      &executor->host_memory));
     unsigned char *memory = executor->memory;
     executor->counters = executor->memory;
     executor->control = (void *)(memory + layout.control);
     executor->device_connectors = (void *)(memory + layout.connectors);
-    executor->board = executor->host_memory;
+    executor->mailbox = executor->host_memory;
     GYRE_TRY(device->ops->zero(device, memory, layout.connectors));
     GYRE_TRY(gyre_cuda_uploader_open(&executor->uploader,
-                                     (unsigned char *)executor->host_memory + board_bytes));
+                                     (unsigned char *)executor->host_memory + mailbox_bytes));
     GYRE_TRY(gyre_cuda_upload(&executor->uploader, executor->fault, executor->device_connectors,
                               executor->connectors,
                               gyre_cuda_n_ends(executor) * sizeof(struct gyre_connector)));

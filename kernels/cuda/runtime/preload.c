@@ -103,7 +103,7 @@ static gyre_status load_type(struct pass *pass, const struct gyre_cuda_kernels *
 {
     for (unsigned op = 0; op <= GYRE_MIN; op++)
         GYRE_TRY(load_line_kernel(pass, kernels->one_shot[op], GYRE_CUDA_UNROLL));
-    GYRE_TRY(load_line_kernels(pass, kernels->exchange));
+    GYRE_TRY(load_line_kernels(pass, kernels->fused));
     for (unsigned i = 0; i < pass->n_peers_kernels; i++) {
         GYRE_TRY(load_kernels(pass, kernels->twoshot[i], COUNT_OF(kernels->twoshot[i])));
         GYRE_TRY(load_kernels(pass, (const void *const *)kernels->lamport[i],
@@ -120,11 +120,11 @@ static gyre_status load_all(struct pass *pass)
 #undef TYPE
     };
     const struct gyre_cuda_copy_kernels *copies = &gyre_cuda_kernels_copy;
-    const void *const singles[] = {gyre_cuda_kernel_placed, gyre_cuda_kernel_gate,
+    const void *const singles[] = {gyre_cuda_kernel_placed, gyre_cuda_kernel_sync,
                                    gyre_cuda_kernel_copy_within};
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(types); i++)
         GYRE_TRY(load_type(pass, types[i]));
-    GYRE_TRY(load_line_kernels(pass, copies->exchange));
+    GYRE_TRY(load_line_kernels(pass, copies->fused));
     GYRE_TRY(load_kernels(pass, copies->one, COUNT_OF(copies->one)));
     GYRE_TRY(load_kernels(pass, copies->many, COUNT_OF(copies->many)));
     return load_kernels(pass, singles, COUNT_OF(singles));

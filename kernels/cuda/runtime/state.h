@@ -45,11 +45,11 @@ struct gyre_loaded {
     bool is_placed;
     uint32_t max_connections;
     uint32_t inline_words; /* 0 = too long for kernel parameters */
-    uint16_t n_abreast;
+    uint16_t n_in_flight;
     bool posts_late;
     bool shares_steps;
-    struct gyre_fused_call fused_call;  /* pattern NONE: its steps are interpreted */
-    struct gyre_cuda_exchange exchange; /* the fused kernels' argument; offsets in blocks */
+    struct gyre_fused_call fused_call; /* pattern NONE: its steps are interpreted */
+    struct gyre_cuda_fused fused;      /* the fused kernels' argument; offsets in blocks */
     struct gyre_cuda_copies
         *copies; /* the tail that copy engines run; NULL = the kernel runs all */
 };
@@ -57,10 +57,10 @@ struct gyre_loaded {
 /* Side streams, next to the caller's stream: one for each further channel of copies, and the last
  * one for copies within this rank's memory. They begin after the caller's stream has come to the
  * call, and the caller's stream goes on after they have ended. */
-#define GYRE_CUDA_LANES GYRE_CUDA_COPY_CHANNELS
-struct gyre_cuda_lanes {
-    cudaStream_t streams[GYRE_CUDA_LANES];
-    cudaEvent_t joins[GYRE_CUDA_LANES];
+#define GYRE_CUDA_SIDE_STREAMS GYRE_CUDA_COPY_CHANNELS
+struct gyre_cuda_side_streams {
+    cudaStream_t streams[GYRE_CUDA_SIDE_STREAMS];
+    cudaEvent_t joins[GYRE_CUDA_SIDE_STREAMS];
     cudaEvent_t fork;
 };
 
@@ -79,7 +79,7 @@ struct gyre_cuda_executor {
     struct gyre_connector *device_connectors;
     uint64_t *counters; /* [slots' protocol][connector], device memory */
     struct gyre_cuda_control *control;
-    struct gyre_cuda_board *board;
+    struct gyre_cuda_mailbox *mailbox;
     struct gyre_fault *fault;
     void *memory;                  /* on the GPU: counters, control, connectors, then the arena */
     void *host_memory;             /* pinned: the progress mailbox, then the uploads' staging */
@@ -101,12 +101,12 @@ struct gyre_cuda_executor {
     cudaStream_t captured_stream;  /* of that launch */
     cudaGraphNode_t captured_node; /* likewise */
     cudaEvent_t captured_event;
-    struct gyre_cuda_lanes lanes[2]; /* for captures: the second */
+    struct gyre_cuda_side_streams side_streams[2]; /* for captures: the second */
     union {
         struct gyre_cuda_args_one one;
         struct gyre_cuda_args_many many;
-        struct gyre_cuda_args_exchange exchange;
-        struct gyre_cuda_args_gate gate;
+        struct gyre_cuda_args_fused fused;
+        struct gyre_cuda_args_sync sync;
     } args;
 };
 
@@ -187,9 +187,9 @@ gyre_status gyre_cuda_start_kernel(const struct gyre_cuda_start *launch, cudaStr
                                    bool overlaps);
 
 /** gyre_cuda_fill_common - fill in the kernel arguments that all works of a launch share.
- * @n_seats: blocks that work. */
+ * @n_places: blocks that work. */
 void gyre_cuda_fill_common(struct gyre_cuda_executor *executor, enum gyre_proto proto,
-                           uint32_t n_seats, struct gyre_cuda_common *common);
+                           uint32_t n_places, struct gyre_cuda_common *common);
 
 /** gyre_cuda_fill_work - fill in the kernel's per-work arguments, program and placement included.
  */
@@ -200,9 +200,9 @@ void gyre_cuda_fill_work(const struct gyre_cuda_executor *executor, const struct
 uint64_t gyre_cuda_step_bytes(const struct gyre_work *work);
 
 /** gyre_cuda_places_blocks - do the blocks choose their multiprocessors (block placement)? Choosing
- * takes 0.7 us, so only calls that move much do it. @n_seats: blocks that work. */
+ * takes 0.7 us, so only calls that move much do it. @n_places: blocks that work. */
 bool gyre_cuda_places_blocks(const struct gyre_cuda_executor *executor,
-                             const struct gyre_work *work, uint32_t n_seats);
+                             const struct gyre_work *work, uint32_t n_places);
 
 /** gyre_cuda_find_fused - which fused kernel runs this work, and how.
  * @launch_out: kernel is NULL if the interpreter runs it. */
@@ -214,10 +214,10 @@ gyre_status gyre_cuda_launch_fused(struct gyre_cuda_executor *executor,
                                    const struct gyre_cuda_fused_launch *fused,
                                    const struct gyre_work *work, cudaStream_t stream);
 
-/** gyre_cuda_lanes_open - make the executor's side streams, and use every kind of copy once, so
- * that CUDA prepares none of them during a call. The device is current. */
-gyre_status gyre_cuda_lanes_open(struct gyre_cuda_executor *executor);
-void gyre_cuda_lanes_close(struct gyre_cuda_executor *executor);
+/** gyre_cuda_side_streams_open - make the executor's side streams, and use every kind of copy once,
+ * so that CUDA prepares none of them during a call. The device is current. */
+gyre_status gyre_cuda_side_streams_open(struct gyre_cuda_executor *executor);
+void gyre_cuda_side_streams_close(struct gyre_cuda_executor *executor);
 
 /** gyre_cuda_launch_copies - enqueue a work's tail of copies.
  * @n_works: works that begin with the first sync kernel; 0 if the steps before it were launched. */

@@ -14,17 +14,17 @@
 struct tail_launch {
     struct gyre_cuda_executor *executor;
     const struct gyre_work *work;
-    struct gyre_cuda_lanes *lanes; /* NULL: everything on the caller's stream */
-    cudaStream_t stream;           /* the caller's */
+    struct gyre_cuda_side_streams *lanes; /* NULL: everything on the caller's stream */
+    cudaStream_t stream;                  /* the caller's */
     uint32_t n_works;
-    bool is_forked[GYRE_CUDA_LANES];
+    bool is_forked[GYRE_CUDA_SIDE_STREAMS];
 };
 
 /* ---- lanes -------------------------------------------------------------------------------- */
 
-static gyre_status open_lanes(struct gyre_cuda_lanes *lanes)
+static gyre_status open_lanes(struct gyre_cuda_side_streams *lanes)
 {
-    for (int i = 0; i < GYRE_CUDA_LANES; i++) {
+    for (int i = 0; i < GYRE_CUDA_SIDE_STREAMS; i++) {
         GYRE_CUDA_TRY(cudaStreamCreateWithFlags(&lanes->streams[i], cudaStreamNonBlocking));
         GYRE_CUDA_TRY(cudaEventCreateWithFlags(&lanes->joins[i], cudaEventDisableTiming));
     }
@@ -39,25 +39,25 @@ static gyre_status use_copies_once(struct gyre_cuda_executor *executor)
     enum { ROW_BYTES = 16, PITCH_BYTES = 32, N_ROWS = 2 };
     unsigned char *from = executor->arena.base;
     unsigned char *to = from + PITCH_BYTES * N_ROWS;
-    const cudaStream_t stream = executor->lanes[0].streams[0];
+    const cudaStream_t stream = executor->side_streams[0].streams[0];
     GYRE_CUDA_TRY(cudaMemcpyAsync(to, from, ROW_BYTES, cudaMemcpyDefault, stream));
     GYRE_CUDA_TRY(cudaMemcpy2DAsync(to, PITCH_BYTES, from, PITCH_BYTES, ROW_BYTES, N_ROWS,
                                     cudaMemcpyDefault, stream));
     return gyre_cuda_await_stream(stream, executor->fault);
 }
 
-gyre_status gyre_cuda_lanes_open(struct gyre_cuda_executor *executor)
+gyre_status gyre_cuda_side_streams_open(struct gyre_cuda_executor *executor)
 {
     for (int set = 0; set < 2; set++)
-        GYRE_TRY(open_lanes(&executor->lanes[set]));
+        GYRE_TRY(open_lanes(&executor->side_streams[set]));
     return use_copies_once(executor);
 }
 
-void gyre_cuda_lanes_close(struct gyre_cuda_executor *executor)
+void gyre_cuda_side_streams_close(struct gyre_cuda_executor *executor)
 {
     for (int set = 0; set < 2; set++) {
-        struct gyre_cuda_lanes *lanes = &executor->lanes[set];
-        for (int i = 0; i < GYRE_CUDA_LANES; i++) {
+        struct gyre_cuda_side_streams *lanes = &executor->side_streams[set];
+        for (int i = 0; i < GYRE_CUDA_SIDE_STREAMS; i++) {
             if (lanes->streams[i] != NULL)
                 (void)cudaStreamDestroy(lanes->streams[i]);
             if (lanes->joins[i] != NULL)
@@ -78,13 +78,13 @@ static gyre_status choose_lanes(struct tail_launch *launch)
     unsigned long long capture = 0, other = 0;
     GYRE_CUDA_TRY(
         cudaStreamGetCaptureInfo(launch->stream, &capturing, &capture, NULL, NULL, NULL, NULL));
-    launch->lanes = &executor->lanes[0];
+    launch->lanes = &executor->side_streams[0];
     if (capturing != cudaStreamCaptureStatusActive)
         return GYRE_SUCCESS;
-    launch->lanes = &executor->lanes[1];
-    for (int i = 0; i < GYRE_CUDA_LANES; i++) {
-        GYRE_CUDA_TRY(cudaStreamGetCaptureInfo(executor->lanes[1].streams[i], &capturing, &other,
-                                               NULL, NULL, NULL, NULL));
+    launch->lanes = &executor->side_streams[1];
+    for (int i = 0; i < GYRE_CUDA_SIDE_STREAMS; i++) {
+        GYRE_CUDA_TRY(cudaStreamGetCaptureInfo(executor->side_streams[1].streams[i], &capturing,
+                                               &other, NULL, NULL, NULL, NULL));
         if (capturing != cudaStreamCaptureStatusNone && other != capture)
             launch->lanes = NULL;
     }
@@ -114,7 +114,7 @@ static gyre_status fork_lanes(struct tail_launch *launch)
 
 static gyre_status join_lanes(struct tail_launch *launch)
 {
-    for (int i = 0; i < GYRE_CUDA_LANES; i++) {
+    for (int i = 0; i < GYRE_CUDA_SIDE_STREAMS; i++) {
         if (!launch->is_forked[i])
             continue;
         GYRE_CUDA_TRY(cudaEventRecord(launch->lanes->joins[i], launch->lanes->streams[i]));
@@ -126,23 +126,23 @@ static gyre_status join_lanes(struct tail_launch *launch)
 /* ---- what a walk of the tail enqueues ----------------------------------------------------- */
 
 static struct gyre_cuda_start gate_start(struct tail_launch *launch,
-                                         const struct gyre_cuda_gate_entry *entries,
+                                         const struct gyre_cuda_sync_entry *entries,
                                          uint32_t n_entries)
 {
-    struct gyre_cuda_args_gate *args = &launch->executor->args.gate;
+    struct gyre_cuda_args_sync *args = &launch->executor->args.sync;
     gyre_cuda_fill_common(launch->executor, GYRE_PROTO_SIMPLE, 1, &args->common);
     args->common.n_works = args->common.ends_works = 0;
     args->signature = launch->work->signature;
     args->n_entries = n_entries;
     memcpy(args->entries, entries, n_entries * sizeof(*entries));
-    return (struct gyre_cuda_start){.kernel = gyre_cuda_kernel_gate,
+    return (struct gyre_cuda_start){.kernel = gyre_cuda_kernel_sync,
                                     .args = args,
                                     .n_blocks = 1,
-                                    .n_threads = GYRE_CUDA_GATE_THREADS};
+                                    .n_threads = GYRE_CUDA_SYNC_THREADS};
 }
 
 static gyre_status enqueue_gate(void *context, uint32_t channel,
-                                const struct gyre_cuda_gate_entry *entries, uint32_t n_entries)
+                                const struct gyre_cuda_sync_entry *entries, uint32_t n_entries)
 {
     struct tail_launch *launch = context;
     const struct gyre_cuda_start start = gate_start(launch, entries, n_entries);
@@ -152,10 +152,10 @@ static gyre_status enqueue_gate(void *context, uint32_t channel,
 }
 
 static gyre_status enqueue_ends(void *context, bool is_last,
-                                const struct gyre_cuda_gate_entry *entries, uint32_t n_entries)
+                                const struct gyre_cuda_sync_entry *entries, uint32_t n_entries)
 {
     struct tail_launch *launch = context;
-    struct gyre_cuda_common *common = &launch->executor->args.gate.common;
+    struct gyre_cuda_common *common = &launch->executor->args.sync.common;
     if (is_last)
         GYRE_TRY(join_lanes(launch));
     struct gyre_cuda_start start = gate_start(launch, entries, n_entries);
@@ -179,7 +179,7 @@ static gyre_status copy_within(struct tail_launch *launch, unsigned char *to,
         .n_threads = GYRE_CUDA_COPY_THREADS,
     };
     cudaStream_t stream;
-    GYRE_TRY(lane_stream(launch, GYRE_CUDA_LANES, &stream));
+    GYRE_TRY(lane_stream(launch, GYRE_CUDA_SIDE_STREAMS, &stream));
     return gyre_cuda_start_kernel(&start, stream, false);
 }
 
@@ -199,7 +199,7 @@ static gyre_status enqueue_copy(void *context, uint32_t channel, const struct gy
         return GYRE_SUCCESS; /* in place */
     if (copy->peer < 0 && copy->n_rows == 1)
         return copy_within(launch, to, from, copy->row_bytes);
-    GYRE_TRY(lane_stream(launch, copy->peer < 0 ? GYRE_CUDA_LANES : channel, &stream));
+    GYRE_TRY(lane_stream(launch, copy->peer < 0 ? GYRE_CUDA_SIDE_STREAMS : channel, &stream));
     if (copy->n_rows > 1 && copy->pitch_bytes <= MAX_PITCH_BYTES) {
         GYRE_CUDA_TRY(cudaMemcpy2DAsync(to, copy->pitch_bytes, from, copy->pitch_bytes,
                                         copy->row_bytes, copy->n_rows, cudaMemcpyDefault, stream));
@@ -218,7 +218,7 @@ gyre_status gyre_cuda_launch_copies(struct gyre_cuda_executor *executor,
     struct tail_launch launch = {
         .executor = executor, .work = work, .stream = stream, .n_works = n_works};
     const struct gyre_cuda_copies_sink sink = {
-        .context = &launch, .gate = enqueue_gate, .copy = enqueue_copy, .ends = enqueue_ends};
+        .context = &launch, .sync = enqueue_gate, .copy = enqueue_copy, .ends = enqueue_ends};
     GYRE_TRY(choose_lanes(&launch));
     return gyre_cuda_copies_walk(work->loaded->copies, &work->split,
                                  gyre_dtype_bytes((gyre_dtype)work->reduction.dtype), &sink);
