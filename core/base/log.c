@@ -131,7 +131,9 @@ static gyre_status parse_one_subsys(const char *word, uint32_t *mask_out)
             *mask_out = 1U << i;
             return GYRE_SUCCESS;
         }
-        const unsigned distance = gyre_edit_distance(word, subsys_names[i]);
+        /* A word that begins alike (TUNE, TUNING) is nearer than one with as few other letters. */
+        const bool begins_alike = strlen(word) >= 3 && strncasecmp(word, subsys_names[i], 3) == 0;
+        const unsigned distance = begins_alike ? 0 : gyre_edit_distance(word, subsys_names[i]);
         if (distance < nearest_distance) {
             nearest_distance = distance;
             nearest = subsys_names[i];

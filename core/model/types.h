@@ -56,7 +56,7 @@ enum gyre_collective {
         GYRE_N_COLLECTIVES
 };
 
-/* X(enum suffix, name): how a slot's bytes and their readiness travel (docs/architecture.md) */
+/* X(enum suffix, name): how a slot's bytes and their readiness travel (docs/kernels.md) */
 #define GYRE_PROTO_TABLE(X) X(SIMPLE, simple) X(LL, ll) X(LL128, ll128) X(LAMPORT, lamport)
 
 enum gyre_proto {

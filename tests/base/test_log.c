@@ -78,6 +78,8 @@ static void levels_and_subsystems_decide_what_is_written(void)
     check_words("TRACE", "ALL", "11111");
     CHECK_FAILS(gyre_log_configure("INFO", "TUNIN", NULL), GYRE_ERROR_INVALID_ARGUMENT,
                 "did you mean TUNING?");
+    CHECK_FAILS(gyre_log_configure("INFO", "TUNE", NULL), GYRE_ERROR_INVALID_ARGUMENT,
+                "did you mean TUNING?");
     CHECK_FAILS(gyre_log_configure("LOUD", "", NULL), GYRE_ERROR_INVALID_ARGUMENT, "LOUD");
     CHECK_FAILS(gyre_log_configure("INFO", "", "/nonexistent/x"), GYRE_ERROR_SYSTEM, "/nonexist");
 }
