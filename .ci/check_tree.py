@@ -39,7 +39,7 @@ ALLOWED = {
 COMM_FOLDERS = ["core/links", "core/plan", "core/call", "core/health", "core/comm"]
 for i, folder in enumerate(COMM_FOLDERS):
     ALLOWED[folder] = MODEL + ["core/model", "core/device", "core/topo", "bootstrap/bootstrap.h",
-                               "algorithms/algorithm.h", "algorithms/simulate.h",
+                               "algorithms/algorithm.h", "algorithms/simulate/simulate.h",
                                "transport/transport.h", "kernels/executor.h"] + COMM_FOLDERS[:i]
 
 # Outside header -> the only files that may include it.

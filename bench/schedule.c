@@ -6,7 +6,7 @@
  *    schedule --algo tree --coll all_reduce --ranks 8 --hosts 0,0,0,0,1,1,1,1 --rounds --verify
  *    schedule --predict --coll all_reduce --ranks 4096 --hosts 512x8
  */
-#include "algorithms/verify.h"
+#include "algorithms/verify/verify.h"
 #include "bench/driver/streams.h"
 #include "bench/tools/schedule_options.h"
 #include "core/base/file.h"

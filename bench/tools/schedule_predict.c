@@ -5,7 +5,7 @@
  */
 #include "bench/tools/schedule_predict.h"
 
-#include "algorithms/simulate.h"
+#include "algorithms/simulate/simulate.h"
 #include "bench/driver/options.h"
 #include "bench/report/bus_factor.h"
 #include "core/base/util.h"

@@ -5,7 +5,7 @@
 #ifndef GYRE_PLAN_TUNING_FILE_H
 #define GYRE_PLAN_TUNING_FILE_H
 
-#include "algorithms/simulate.h"
+#include "algorithms/simulate/simulate.h"
 
 /* What GYRE_TUNING_FILE says. */
 struct gyre_tuning {

@@ -21,8 +21,8 @@
  * halving` runs it.
  */
 #include "algorithms/algorithm.h"
-#include "algorithms/simulate.h"
-#include "algorithms/verify.h"
+#include "algorithms/simulate/simulate.h"
+#include "algorithms/verify/verify.h"
 #include "core/device/host_stream.h"
 #include "kernels/executor.h"
 

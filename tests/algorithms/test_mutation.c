@@ -6,7 +6,7 @@
  *
  * TEST_MUTANTS: mutants of each kind and shape (default 64).
  */
-#include "algorithms/verify.h"
+#include "algorithms/verify/verify.h"
 #include "tests/support/check.h"
 #include "tests/support/interpret.h"
 #include "tests/support/shapes.h"

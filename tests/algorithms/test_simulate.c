@@ -3,7 +3,7 @@
  * The simulator against closed forms. Machines here are mostly one latency and one rate, so that
  * the time of a schedule can be written down.
  */
-#include "algorithms/simulate.h"
+#include "algorithms/simulate/simulate.h"
 #include "tests/support/check.h"
 #include "tests/support/shapes.h"
 

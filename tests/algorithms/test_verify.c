@@ -5,7 +5,7 @@
  *
  * TEST_MAX_RANKS: prove only up to so many ranks (for sanitizers).
  */
-#include "algorithms/verify.h"
+#include "algorithms/verify/verify.h"
 #include "tests/support/check.h"
 #include "tests/support/shapes.h"
 

@@ -10,9 +10,9 @@
 #define GYRE_TESTS_FUZZ_RANK_H
 
 #include "core/gyre.h"
-#include "tests/fuzz/device.h"
+#include "tests/fuzz/device/device.h"
 #include "tests/fuzz/random.h"
-#include "tests/fuzz/values.h"
+#include "tests/fuzz/calls/values.h"
 
 #include <stdatomic.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/fuzz/ranks.h"
 
-#include "tests/fuzz/comms.h"
+#include "tests/fuzz/calls/comms.h"
 #include "tests/fuzz/report.h"
 #include "tests/fuzz/shared.h"
 #include "tests/fuzz/watchdog.h"

@@ -6,7 +6,7 @@
 #ifndef GYRE_PLAN_TUNER_H
 #define GYRE_PLAN_TUNER_H
 
-#include "algorithms/simulate.h"
+#include "algorithms/simulate/simulate.h"
 #include "core/model/connector.h"
 #include "core/plan/tuner/filter.h"
 

@@ -6,7 +6,7 @@
 #ifndef GYRE_ALGORITHMS_SIMULATE_RUN_H
 #define GYRE_ALGORITHMS_SIMULATE_RUN_H
 
-#include "algorithms/simulate_network.h"
+#include "algorithms/simulate/network.h"
 #include "core/model/tile.h"
 
 struct gyre_sim_call {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tests/fuzz/values.h"
+#include "tests/fuzz/calls/values.h"
 
 #include "tests/fuzz/random.h"
 

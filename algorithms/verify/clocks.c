@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Vector clocks and the pool of their snapshots (algorithms/verify_clocks.h).
+ * Vector clocks and the pool of their snapshots (algorithms/verify/clocks.h).
  */
-#include "algorithms/verify_clocks.h"
+#include "algorithms/verify/clocks.h"
 
 #include "core/base/status.h"
 

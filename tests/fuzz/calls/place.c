@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tests/fuzz/place.h"
+#include "tests/fuzz/calls/place.h"
 
 #include "tests/fuzz/report.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Finds a worker that can go on, and describes the deadlock if no worker can
- * (algorithms/verify_machine.h).
+ * (algorithms/verify/machine.h).
  */
-#include "algorithms/verify_machine.h"
+#include "algorithms/verify/machine.h"
 
 #include "core/base/status.h"
 

@@ -7,7 +7,7 @@
 #ifndef GYRE_ALGORITHMS_SIMULATE_NETWORK_H
 #define GYRE_ALGORITHMS_SIMULATE_NETWORK_H
 
-#include "algorithms/simulate.h"
+#include "algorithms/simulate/simulate.h"
 
 struct gyre_sim_step {
     uint32_t

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Hash-consed expressions and sets of ranks (algorithms/verify_values.h). All data are in arrays
+ * Hash-consed expressions and sets of ranks (algorithms/verify/values.h). All data are in arrays
  * that only grow, and are freed together when the verifier has finished.
  */
-#include "algorithms/verify_values.h"
+#include "algorithms/verify/values.h"
 
 #include "core/base/status.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tests/fuzz/issue.h"
+#include "tests/fuzz/calls/issue.h"
 
-#include "tests/fuzz/check.h"
+#include "tests/fuzz/calls/check.h"
 #include "tests/fuzz/report.h"
 #include "tests/fuzz/shared.h"
 

@@ -2,7 +2,7 @@
  *
  * An image is what a region of memory must hold, computed in host memory and compared whole.
  */
-#include "tests/fuzz/check.h"
+#include "tests/fuzz/calls/check.h"
 
 #include "tests/fuzz/report.h"
 #include "tests/fuzz/shared.h"

@@ -8,7 +8,7 @@
 #ifndef GYRE_ALGORITHMS_VERIFY_MACHINE_H
 #define GYRE_ALGORITHMS_VERIFY_MACHINE_H
 
-#include "algorithms/verify_network.h"
+#include "algorithms/verify/network.h"
 
 /* Steps of one worker that are run together. */
 struct gyre_firing {

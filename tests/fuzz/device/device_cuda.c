@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tests/fuzz/device.h"
+#include "tests/fuzz/device/device.h"
 
 #include "tests/support/gpus.h"
 

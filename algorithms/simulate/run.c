@@ -5,7 +5,7 @@
  * ends when both its worker and the shared ports that it uses have had the time that they need. A
  * port serves steps in the order in which they start.
  */
-#include "algorithms/simulate_run.h"
+#include "algorithms/simulate/run.h"
 
 #include "core/base/status.h"
 

@@ -4,7 +4,7 @@
  * because all steps of a ring of 1024 ranks would take 170 MB. Sorting brings the two ends of each
  * FIFO together.
  */
-#include "algorithms/simulate_network.h"
+#include "algorithms/simulate/network.h"
 
 #include "core/base/status.h"
 #include "core/base/util.h"

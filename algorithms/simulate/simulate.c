@@ -4,9 +4,9 @@
  * Once the difference between two runs of different length is steady, the time of the other tiles
  * follows from it.
  */
-#include "algorithms/simulate.h"
+#include "algorithms/simulate/simulate.h"
 
-#include "algorithms/simulate_run.h"
+#include "algorithms/simulate/run.h"
 #include "core/base/status.h"
 #include "core/base/util.h"
 

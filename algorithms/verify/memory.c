@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Chunks, aliases and hazards (algorithms/verify_memory.h), and the contributions that each
+ * Chunks, aliases and hazards (algorithms/verify/memory.h), and the contributions that each
  * collective requires in OUT.
  */
-#include "algorithms/verify_memory.h"
+#include "algorithms/verify/memory.h"
 
 #include "core/base/status.h"
 

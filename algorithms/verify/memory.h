@@ -7,9 +7,9 @@
 #ifndef GYRE_ALGORITHMS_VERIFY_MEMORY_H
 #define GYRE_ALGORITHMS_VERIFY_MEMORY_H
 
-#include "algorithms/verify.h"
-#include "algorithms/verify_network.h"
-#include "algorithms/verify_values.h"
+#include "algorithms/verify/verify.h"
+#include "algorithms/verify/network.h"
+#include "algorithms/verify/values.h"
 
 /* One step of one worker, and how far that worker knows the other workers to be. */
 struct gyre_access {

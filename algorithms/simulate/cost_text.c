@@ -3,7 +3,7 @@
  * The constants of the simulator's model: their text form, and their values for machines that were
  * measured. One table names each constant once.
  */
-#include "algorithms/simulate.h"
+#include "algorithms/simulate/simulate.h"
 
 #include "core/base/status.h"
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The symbolic run (algorithms/verify.h): the values that each step computes and moves, and what
- * its worker knows of the other workers. Values are in verify_values.c, chunks and their hazards in
- * verify_memory.c, blocking in verify_machine.c.
+ * The symbolic run (algorithms/verify/verify.h): the values that each step computes and moves, and
+ * what its worker knows of the other workers. Values are in values.c, chunks and their hazards in
+ * memory.c, blocking in machine.c.
  */
-#include "algorithms/verify.h"
+#include "algorithms/verify/verify.h"
 
-#include "algorithms/verify_clocks.h"
-#include "algorithms/verify_machine.h"
-#include "algorithms/verify_memory.h"
-#include "algorithms/verify_values.h"
+#include "algorithms/verify/clocks.h"
+#include "algorithms/verify/machine.h"
+#include "algorithms/verify/memory.h"
+#include "algorithms/verify/values.h"
 #include "core/base/status.h"
 #include "core/model/connector.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Checks that the programs of all ranks belong together, and finds the two ends of each FIFO
- * (algorithms/verify_network.h).
+ * (algorithms/verify/network.h).
  */
-#include "algorithms/verify_network.h"
+#include "algorithms/verify/network.h"
 
 #include "core/base/status.h"
 
