@@ -246,7 +246,7 @@ static gyre_status connect_ranks(gyre_comm *comm)
         .overlaps_launches =
             gyre_param_number(&comm->member.params, GYRE_PARAM_LAUNCH_OVERLAP) != 0,
         .fault = &comm->member.fault,
-        .help = gyre_links_help,
+        .help = comm->links.is_proxied ? gyre_links_help : NULL, /* else there is nothing to move */
         .help_context = &comm->links,
     };
     const struct gyre_executor_ops *ops;
