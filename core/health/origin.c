@@ -158,20 +158,22 @@ bool gyre_origin_word(struct gyre_origin *origin, char *word_out)
     return word_out[0] != '\0';
 }
 
-/* The rendezvous knows ranks by their number in the child only. */
-static void name_rank_that_gave_up(const struct gyre_origin *origin)
+/* The rendezvous knows ranks by their number in the child only: "rank 1 gave up", "rank 1 is gone".
+ */
+static void name_rank_in_parent(const struct gyre_origin *origin)
 {
     char before[GYRE_CAUSE_MAX_BYTES];
     char name[GYRE_RANK_NAME_BYTES];
+    char verb[8];
     int rank = -1;
     int n_prefix = 0;
     snprintf(before, sizeof(before), "%s", gyre_cause());
-    if (sscanf(before, "rank %d gave up: %n", &rank, &n_prefix) != 1 || n_prefix == 0 || rank < 0 ||
-        rank >= origin->n_ranks)
+    if (sscanf(before, "rank %d %7[a-z]%n", &rank, verb, &n_prefix) != 2 || rank < 0 ||
+        rank >= origin->n_ranks || (strcmp(verb, "gave") != 0 && strcmp(verb, "is") != 0))
         return;
     const struct gyre_origin_member *member = &origin->members[rank];
-    (void)gyre_fail(GYRE_ERROR_REMOTE, "%s gave up: %s",
-                    write_name(origin, rank, member->host_name, member->pid, name),
+    (void)gyre_fail(GYRE_ERROR_REMOTE, "%s %s%s",
+                    write_name(origin, rank, member->host_name, member->pid, name), verb,
                     before + n_prefix);
 }
 
@@ -181,7 +183,7 @@ static gyre_status add_origin(const struct gyre_origin *origin, gyre_status stat
     char ranks[128] = "";
     if (origin == NULL)
         return status;
-    name_rank_that_gave_up(origin);
+    name_rank_in_parent(origin);
     for (int rank = 0; rank < origin->n_ranks && rank < MAX_NAMED; rank++) {
         const size_t used = strlen(ranks);
         snprintf(ranks + used, sizeof(ranks) - used, "%s%d", rank > 0 ? ", " : "",
