@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of algorithms, the checks of shapes that all algorithms share, and the orders of ranks
- * that keep the ranks of a host together.
+ * The table of algorithms, and the checks of shapes that all algorithms share.
  */
 #include "algorithms/algorithm.h"
 
@@ -61,7 +60,18 @@ static gyre_status check_shape(const struct gyre_algorithm *algorithm,
     if (shape->coll == GYRE_COLL_SEND_RECV && shape->n_ranks > 2)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "send_recv of %u ranks (1..2)",
                          shape->n_ranks);
-    return shape->grouping == NULL ? GYRE_SUCCESS : check_grouping(shape->grouping, shape->n_ranks);
+    if (shape->grouping != NULL)
+        GYRE_TRY(check_grouping(shape->grouping, shape->n_ranks));
+    const int n_variants = gyre_algorithm_variants(algorithm, shape);
+    if (shape->variant >= n_variants)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "variant %u of %d", shape->variant,
+                         n_variants);
+    return GYRE_SUCCESS;
+}
+
+int gyre_algorithm_variants(const struct gyre_algorithm *algorithm, const struct gyre_shape *shape)
+{
+    return algorithm->n_variants == NULL || shape->n_ranks < 2 ? 1 : algorithm->n_variants(shape);
 }
 
 gyre_status gyre_algorithm_emit(const struct gyre_algorithm *algorithm,
@@ -90,61 +100,4 @@ int gyre_peers_from_next(const struct gyre_shape *shape, int rank, bool is_place
         peers_out[i - 1].is_placed = is_placed;
     }
     return shape->n_ranks - 1;
-}
-
-void gyre_order_by_host(const struct gyre_shape *shape, uint16_t *order_out)
-{
-    const struct gyre_grouping *grouping = shape->grouping;
-    uint16_t next_of[GYRE_MAX_RANKS] = {0}; /* where the host's next rank goes */
-    if (grouping == NULL) {
-        for (unsigned rank = 0; rank < shape->n_ranks; rank++)
-            order_out[rank] = (uint16_t)rank;
-        return;
-    }
-    for (unsigned rank = 0; rank < shape->n_ranks; rank++)
-        if (grouping->host_of[rank] + 1 < grouping->n_hosts)
-            next_of[grouping->host_of[rank] + 1]++;
-    for (unsigned host = 1; host < grouping->n_hosts; host++)
-        next_of[host] = (uint16_t)(next_of[host] + next_of[host - 1]);
-    for (unsigned rank = 0; rank < shape->n_ranks; rank++)
-        order_out[next_of[grouping->host_of[rank]]++] = (uint16_t)rank;
-}
-
-void gyre_order_from_root(const struct gyre_shape *shape, uint16_t *order_out)
-{
-    const unsigned n = shape->n_ranks;
-    uint16_t order[GYRE_MAX_RANKS];
-    gyre_order_by_host(shape, order);
-    const uint16_t *host_of = shape->grouping == NULL ? NULL : shape->grouping->host_of;
-    unsigned root_at = 0;
-    while (order[root_at] != shape->root)
-        root_at++;
-    unsigned first = root_at; /* of the root's host */
-    unsigned end = root_at + 1;
-    while (first > 0 && (host_of == NULL || host_of[order[first - 1]] == host_of[shape->root]))
-        first--;
-    while (end < n && (host_of == NULL || host_of[order[end]] == host_of[shape->root]))
-        end++;
-    const unsigned n_host = end - first;
-    for (unsigned i = 0; i < n_host; i++)
-        order_out[i] = order[first + (root_at - first + i) % n_host];
-    for (unsigned i = n_host; i < n; i++)
-        order_out[i] = order[(first + i) % n];
-}
-
-void gyre_order_to_root(const struct gyre_shape *shape, uint16_t *order_out)
-{
-    const unsigned n = shape->n_ranks;
-    uint16_t order[GYRE_MAX_RANKS];
-    unsigned n_host = 1; /* ranks of the root's host: they come first */
-    unsigned n_placed = 0;
-    gyre_order_from_root(shape, order);
-    const uint16_t *host_of = shape->grouping == NULL ? NULL : shape->grouping->host_of;
-    while (n_host < n && (host_of == NULL || host_of[order[n_host]] == host_of[shape->root]))
-        n_host++;
-    for (unsigned i = n_host; i < n; i++)
-        order_out[n_placed++] = order[i];
-    for (unsigned i = 1; i < n_host; i++)
-        order_out[n_placed++] = order[i];
-    order_out[n_placed] = shape->root;
 }

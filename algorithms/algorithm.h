@@ -15,8 +15,8 @@ struct gyre_algorithm {
     const char *name;     /* as in GYRE_ALGO and --algo, at most 15 characters */
     const char *summary;  /* one line for people */
     uint32_t collectives; /* mask: the collectives that it can do */
-    bool follows_ring;    /* on one host every rank sends only to its successor in
-                           * gyre_order_by_host(), so all data use the large slots of ring FIFOs */
+    bool follows_ring;    /* on one host every rank sends only to the rank after it, so all
+                           * data use the large slots of ring FIFOs */
     bool stages_in_ring;  /* the same of the data that are not placed, in a shape with is_placed */
     bool is_one_shot;     /* every rank sends all its data to every other rank, in one hop */
     uint32_t chains;      /* mask: the whole vector flows to or from one rank, tile by tile. In the
@@ -25,6 +25,8 @@ struct gyre_algorithm {
     uint32_t places;      /* mask: in a shape with is_placed the programs place data */
     uint32_t copy_tails;  /* mask: in a shape with is_placed the programs of all ranks have a copy
                            * tail (gyre_program_copy_tail()) */
+    /* How many variants a shape has; NULL = 1. n_ranks >= 2. */
+    int (*n_variants)(const struct gyre_shape *shape);
     /* Append the steps of one rank. n_ranks >= 2. The builder remembers the first error. */
     void (*emit)(const struct gyre_shape *shape, int rank, struct gyre_builder *builder);
     /* How many chunks a vector is cut into; 1 if the buffers consist of blocks. n_ranks >= 2. */
@@ -59,9 +61,15 @@ static inline bool gyre_algorithm_has(const struct gyre_algorithm *algorithm,
     return (algorithm->collectives >> coll & 1U) != 0;
 }
 
+/** gyre_algorithm_variants - how many variants a shape has: 1..GYRE_MAX_VARIANTS. All of them have
+ * the same n_chunks, n_lanes and min_depth. @shape: as for gyre_algorithm_emit(); its variant is
+ * ignored. */
+int gyre_algorithm_variants(const struct gyre_algorithm *algorithm, const struct gyre_shape *shape);
+
 /** gyre_algorithm_emit - make one rank's program of a shape. If the shape has only one rank, the
  * program copies IN to OUT.
- * @shape: 1 <= n_ranks <= GYRE_MAX_RANKS, root < n_ranks; checked.
+ * @shape: 1 <= n_ranks <= GYRE_MAX_RANKS, root < n_ranks, variant <
+ * gyre_algorithm_variants(); checked.
  * Errors: INVALID_ARGUMENT (shape, or a collective the algorithm does not have), OUT_OF_MEMORY,
  * INTERNAL (the algorithm wrote a malformed program). */
 gyre_status gyre_algorithm_emit(const struct gyre_algorithm *algorithm,
@@ -73,16 +81,8 @@ gyre_status gyre_algorithm_emit(const struct gyre_algorithm *algorithm,
 int gyre_peers_from_next(const struct gyre_shape *shape, int rank, bool is_placed,
                          struct gyre_ref *peers_out);
 
-/** gyre_order_by_host - all ranks, those of a host together. Hosts are ordered by their lowest
- * rank, and ranks ascend within a host. @order_out: n_ranks entries. */
-void gyre_order_by_host(const struct gyre_shape *shape, uint16_t *order_out);
-
-/** gyre_order_from_root - as gyre_order_by_host(), but the root's host is first, and the root is
- * first in its host. A chain in this order crosses between hosts n_hosts - 1 times. */
-void gyre_order_from_root(const struct gyre_shape *shape, uint16_t *order_out);
-
-/** gyre_order_to_root - as gyre_order_by_host(), but the root's host is last, and the root is last
- * in its host, for a chain that ends at the root. */
-void gyre_order_to_root(const struct gyre_shape *shape, uint16_t *order_out);
+/** gyre_ring_to_text - the ranks of a ring in their order, and on which rail it crosses to the next
+ * host: "0 1 2 3 | rail 3 | 7 4 5 6 | rail 2". @text_out: malloc'ed. Errors: OUT_OF_MEMORY. */
+gyre_status gyre_ring_to_text(const struct gyre_shape *shape, char **text_out);
 
 #endif

@@ -29,7 +29,9 @@ static bool places(const struct gyre_shape *shape)
 static void send_own(const struct gyre_shape *shape, int rank, const struct gyre_ref *own,
                      struct gyre_builder *builder)
 {
-    struct gyre_ref outs[GYRE_MAX_RANKS];
+    struct gyre_ref *outs = gyre_builder_allocate(builder, shape->n_ranks * sizeof(*outs));
+    if (outs == NULL)
+        return;
     int n_outs = gyre_peers_from_next(shape, rank, places(shape), outs);
     if (own != NULL)
         outs[n_outs++] = *own;
@@ -65,7 +67,9 @@ static void keep_blocks(const struct gyre_shape *shape, int rank, struct gyre_bu
 static void reduce_all(const struct gyre_shape *shape, int rank, int own, int chunk,
                        struct gyre_builder *builder)
 {
-    struct gyre_ref ins[GYRE_MAX_RANKS];
+    struct gyre_ref *ins = gyre_builder_allocate(builder, shape->n_ranks * sizeof(*ins));
+    if (ins == NULL)
+        return;
     for (int i = 0; i < shape->n_ranks; i++)
         ins[i] = i == rank ? gyre_in(own) : gyre_peer(i, 0);
     const struct gyre_ref out = gyre_out(0);

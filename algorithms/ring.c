@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Ring and chain. Every rank talks only to its two neighbours, as few links as possible go between
- * hosts, and every link carries the same number of bytes. All-reduce of four ranks with the chunks
- * a b c d; c2 is a sum of chunk c over two ranks, a capital letter is a finished chunk:
+ * hosts, and every link carries the same number of bytes. The variants of a ring over several hosts
+ * cross between hosts at different ranks, so that all NICs work (hosts.h). All-reduce of four ranks
+ * with the chunks a b c d; c2 is a sum of chunk c over two ranks, a capital letter is a finished
+ * chunk:
  *
  *   round     0 -> 1     1 -> 2     2 -> 3     3 -> 0
  *     0         d          a          b          c       own input
@@ -27,10 +29,11 @@
  * hops. If the ranks can address each other's OUT, its second half consists of large copies only.
  */
 #include "algorithms/algorithm.h"
+#include "algorithms/hosts.h"
 
 struct ring {
     struct gyre_builder *builder;
-    uint16_t order[GYRE_MAX_RANKS];
+    const uint16_t *order;
     int n;
     int at; /* this rank's position in `order` */
     struct gyre_ref next;
@@ -46,18 +49,24 @@ static int before(const struct ring *ring, int distance)
     return ring->order[(ring->at - distance + 2 * ring->n) % ring->n];
 }
 
-static void open_ring(struct ring *ring, const struct gyre_shape *shape, int rank,
+/* False when there is no memory, which the builder remembers. */
+static bool open_ring(struct ring *ring, const struct gyre_shape *shape, int rank,
                       struct gyre_builder *builder)
 {
-    ring->builder = builder;
-    ring->is_placed = shape->is_placed;
-    ring->at = 0;
+    const struct gyre_hosts *hosts = gyre_hosts_open(shape, false, builder);
+    uint16_t *order = gyre_builder_allocate(builder, shape->n_ranks * sizeof(*order));
+    if (hosts == NULL || order == NULL)
+        return false;
+    gyre_hosts_ring(hosts, shape, order);
+    *ring = (struct ring){
+        .builder = builder, .order = order, .n = shape->n_ranks, .is_placed = shape->is_placed};
     while (ring->order[ring->at] != rank)
         ring->at++;
     ring->next = gyre_peer(before(ring, -1), 0);
     ring->prev = gyre_peer(before(ring, 1), 0);
     ring->next_out = shape->is_placed ? gyre_placed(before(ring, -1), 0) : ring->next;
     ring->prev_out = shape->is_placed ? gyre_placed(before(ring, 1), 0) : ring->prev;
+    return true;
 }
 
 /* Receive a finished chunk from the previous rank, keep it, and send it on unless this is the last
@@ -132,14 +141,9 @@ static void emit_reduce(const struct ring *ring)
 
 static void emit(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
 {
-    struct ring ring = {.n = shape->n_ranks};
-    if (shape->coll == GYRE_COLL_REDUCE)
-        gyre_order_to_root(shape, ring.order);
-    else if (shape->coll == GYRE_COLL_BROADCAST)
-        gyre_order_from_root(shape, ring.order);
-    else
-        gyre_order_by_host(shape, ring.order);
-    open_ring(&ring, shape, rank, builder);
+    struct ring ring;
+    if (!open_ring(&ring, shape, rank, builder))
+        return;
     const struct gyre_ref out = gyre_out(0);
     switch (shape->coll) {
     case GYRE_COLL_ALL_REDUCE:
@@ -163,11 +167,11 @@ static void emit(const struct gyre_shape *shape, int rank, struct gyre_builder *
 
 static void emit_spread(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
 {
-    struct ring ring = {.n = shape->n_ranks};
-    struct gyre_ref peers[GYRE_MAX_RANKS];
+    struct ring ring;
     const struct gyre_ref mine = gyre_out(rank);
-    gyre_order_by_host(shape, ring.order);
-    open_ring(&ring, shape, rank, builder);
+    struct gyre_ref *peers = gyre_builder_allocate(builder, shape->n_ranks * sizeof(*peers));
+    if (peers == NULL || !open_ring(&ring, shape, rank, builder))
+        return;
     reduce_around(&ring, &mine, 1);
     const int n_peers = gyre_peers_from_next(shape, rank, shape->is_placed, peers);
     gyre_builder_scatter(builder, rank, mine, peers, n_peers);
@@ -195,6 +199,7 @@ const struct gyre_algorithm gyre_algorithm_ring = {
     .chains = 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE,
     .places = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_ALL_GATHER | 1U << GYRE_COLL_BROADCAST,
     .copy_tails = 1U << GYRE_COLL_ALL_GATHER | 1U << GYRE_COLL_BROADCAST,
+    .n_variants = gyre_hosts_variants,
     .emit = emit,
     .n_chunks = n_chunks,
 };
@@ -206,6 +211,7 @@ const struct gyre_algorithm gyre_algorithm_spread = {
     .stages_in_ring = true,
     .places = 1U << GYRE_COLL_ALL_REDUCE,
     .copy_tails = 1U << GYRE_COLL_ALL_REDUCE,
+    .n_variants = gyre_hosts_variants,
     .emit = emit_spread,
     .n_chunks = n_chunks,
 };

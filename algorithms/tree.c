@@ -3,7 +3,8 @@
  * Double binary tree. There are two trees over the hosts, each for half of the data. A host that is
  * an inner node of one tree is a leaf of the other, so every host sends and receives all data once.
  * Inside a host the ranks form a chain that ends at the rank which is the host's node; the two
- * trees use different ranks. If there is only one host, the trees are over its ranks instead.
+ * trees use different ranks, and so does every variant. If there is only one host, the trees are
+ * over its ranks instead.
  *
  * Four ranks of one host (or one rank on each of four hosts), positions in the tree from 1:
  *
@@ -27,15 +28,17 @@
  * or down, never both. In two trees it may carry both, but then the workers are different.
  */
 #include "algorithms/algorithm.h"
+#include "algorithms/hosts.h"
 
 #define N_TREES 2
 
 /* The nodes of the trees: hosts, or ranks if there is only one host. */
 struct nodes {
-    uint16_t order[GYRE_MAX_RANKS];     /* ranks, node after node */
-    uint16_t first[GYRE_MAX_RANKS + 1]; /* node i's ranks: order[first[i]] to order[first[i+1]-1] */
-    int n_nodes;
+    const struct gyre_hosts *hosts; /* a host for each node */
+    int variant;
     bool has_root; /* node 0 is above both trees, and its first rank is the root */
+    int root_host;
+    int root_at; /* position of the root on its host */
 };
 
 /* A rank's neighbours in one tree of ranks. */
@@ -99,41 +102,49 @@ static int item_at(int tree, int n, int position)
     return n % 2 == 0 ? n - position : (position - 2 + n) % n;
 }
 
-static void open_nodes(struct nodes *nodes, const struct gyre_shape *shape)
+/* False when there is no memory, which the builder remembers. */
+static bool open_nodes(struct nodes *nodes, const struct gyre_shape *shape,
+                       struct gyre_builder *builder)
 {
-    const struct gyre_grouping *grouping = shape->grouping;
-    const bool one_host = grouping == NULL || grouping->n_hosts == 1;
-    nodes->has_root = gyre_collectives[shape->coll].has_root;
+    const bool is_one_host = shape->grouping == NULL || shape->grouping->n_hosts == 1;
+    *nodes = (struct nodes){.hosts = gyre_hosts_open(shape, is_one_host, builder),
+                            .variant = shape->variant,
+                            .has_root = gyre_collectives[shape->coll].has_root};
+    if (nodes->hosts == NULL)
+        return false;
     if (nodes->has_root)
-        gyre_order_from_root(shape, nodes->order);
-    else
-        gyre_order_by_host(shape, nodes->order);
-    nodes->n_nodes = 0;
-    for (unsigned i = 0; i < shape->n_ranks; i++)
-        if (i == 0 || one_host ||
-            grouping->host_of[nodes->order[i]] != grouping->host_of[nodes->order[i - 1]])
-            nodes->first[nodes->n_nodes++] = (uint16_t)i;
-    nodes->first[nodes->n_nodes] = shape->n_ranks;
+        gyre_hosts_find(nodes->hosts, shape->root, &nodes->root_host, &nodes->root_at);
+    return true;
+}
+
+static int host_of_node(const struct nodes *nodes, int node)
+{
+    return (nodes->root_host + node) % nodes->hosts->n_hosts;
+}
+
+static int chain_length(const struct nodes *nodes, int node)
+{
+    return gyre_hosts_size(nodes->hosts, host_of_node(nodes, node));
 }
 
 /* The rank at `index` of a host's chain. The chain ends at index 0, the rank that is the host's
- * node of the tree. The chain of tree 1 runs in the other direction, so that another rank is its
- * end. Only a root must be the end of both chains. */
+ * node of the tree; each variant has another one. The chain of tree 1 runs in the other direction,
+ * so that another rank is its end. Only a root must be the end of both chains. */
 static int chain_rank(const struct nodes *nodes, int tree, int node, int index)
 {
-    const int first = nodes->first[node], last = nodes->first[node + 1] - 1;
-    if (tree == 0)
-        return nodes->order[first + index];
+    const struct gyre_hosts *hosts = nodes->hosts;
+    const int host = host_of_node(nodes, node);
     if (node == 0 && nodes->has_root)
-        return nodes->order[index == 0 ? first : last + 1 - index];
-    return nodes->order[last - index];
+        return gyre_hosts_rank(hosts, host, nodes->root_at + (tree == 0 ? index : -index));
+    const int first = gyre_hosts_at_rail(hosts, host, nodes->variant, hosts->n_variants);
+    return gyre_hosts_rank(hosts, host, tree == 0 ? first + index : first - 1 - index);
 }
 
 /* Parent and children in the tree, of the rank that is the node's end of the chain. */
 static void place_node(const struct nodes *nodes, int tree, int node, struct place *place)
 {
     const int above = nodes->has_root ? 1 : 0; /* nodes that are not items of the tree */
-    const int n = nodes->n_nodes - above;
+    const int n = nodes->hosts->n_hosts - above;
     int children[2];
     if (node < above) {
         const int top = above + item_at(tree, n, tree_top(n));
@@ -154,18 +165,18 @@ static void place_node(const struct nodes *nodes, int tree, int node, struct pla
 
 static struct place place_rank(const struct nodes *nodes, int tree, int rank)
 {
+    const int n_hosts = nodes->hosts->n_hosts;
     struct place place = {.parent = -1};
-    int node = 0, index = 0;
+    int host, position, index = 0;
+    gyre_hosts_find(nodes->hosts, rank, &host, &position);
+    const int node = (host - nodes->root_host + n_hosts) % n_hosts;
     while (chain_rank(nodes, tree, node, index) != rank)
-        if (++index == nodes->first[node + 1] - nodes->first[node]) {
-            node++;
-            index = 0;
-        }
+        index++;
     if (index == 0)
         place_node(nodes, tree, node, &place);
     else
         place.parent = chain_rank(nodes, tree, node, index - 1);
-    if (index + 1 < nodes->first[node + 1] - nodes->first[node])
+    if (index + 1 < chain_length(nodes, node))
         place.children[place.n_children++] = chain_rank(nodes, tree, node, index + 1);
     return place;
 }
@@ -203,7 +214,8 @@ static void emit_down(const struct place *place, int tree, struct gyre_builder *
 static void emit(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
 {
     struct nodes nodes;
-    open_nodes(&nodes, shape);
+    if (!open_nodes(&nodes, shape, builder))
+        return;
     gyre_builder_lanes(builder, N_TREES);
     for (int tree = 0; tree < N_TREES; tree++) {
         const struct place place = place_rank(&nodes, tree, rank);
@@ -226,6 +238,7 @@ const struct gyre_algorithm gyre_algorithm_tree = {
     .summary = "double binary tree over hosts, chain inside; few hops",
     .collectives = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE,
     .chains = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE,
+    .n_variants = gyre_hosts_variants,
     .emit = emit,
     .n_chunks = n_chunks,
 };

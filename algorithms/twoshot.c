@@ -44,15 +44,19 @@ static int chunk_of(struct owners owners, int rank)
 }
 
 /* The other owners. Direction 1: ascending from the next rank. Direction -1: descending from the
- * previous rank, which is the order in which they send to this rank. Returns how many. */
-static int other_owners(struct owners owners, int rank, int direction, uint16_t *owners_out)
+ * previous rank, which is the order in which they send to this rank. Returns how many; none when
+ * there is no memory, which the builder remembers. */
+static int other_owners(struct owners owners, int rank, int direction, struct gyre_builder *builder,
+                        const uint16_t **owners_out)
 {
+    uint16_t *others = gyre_builder_allocate(builder, (size_t)owners.n_ranks * sizeof(*others));
     int n = 0;
-    for (int i = 1; i < owners.n_ranks; i++) {
+    for (int i = 1; i < owners.n_ranks && others != NULL; i++) {
         const int peer = (rank + direction * i + owners.n_ranks) % owners.n_ranks;
         if (peer != owners.root)
-            owners_out[n++] = (uint16_t)peer;
+            others[n++] = (uint16_t)peer;
     }
+    *owners_out = others;
     return n;
 }
 
@@ -62,8 +66,8 @@ static int other_owners(struct owners owners, int rank, int direction, uint16_t 
  * read. */
 static void send_to_owners(struct owners owners, int rank, bool keep, struct gyre_builder *builder)
 {
-    uint16_t peers[GYRE_MAX_RANKS];
-    const int n_peers = other_owners(owners, rank, 1, peers);
+    const uint16_t *peers;
+    const int n_peers = other_owners(owners, rank, 1, builder, &peers);
     for (int i = 0; i < n_peers; i++) {
         const int chunk = chunk_of(owners, peers[i]);
         const struct gyre_ref in = gyre_in(chunk);
@@ -82,8 +86,8 @@ static struct gyre_ref finished_at(struct owners owners, int owner)
 /* Receive every other owner's chunk into OUT. Placed chunks are in OUT already. */
 static void keep_from_owners(struct owners owners, int rank, struct gyre_builder *builder)
 {
-    uint16_t peers[GYRE_MAX_RANKS];
-    const int n_peers = other_owners(owners, rank, -1, peers);
+    const uint16_t *peers;
+    const int n_peers = other_owners(owners, rank, -1, builder, &peers);
     for (int i = 0; i < n_peers; i++) {
         const int chunk = chunk_of(owners, peers[i]);
         const struct gyre_ref in = finished_at(owners, peers[i]), out = gyre_out(chunk);
@@ -96,18 +100,26 @@ static void keep_from_owners(struct owners owners, int rank, struct gyre_builder
 static void reduce_mine(struct owners owners, int rank, const struct gyre_ref *outs, int n_outs,
                         struct gyre_builder *builder)
 {
-    struct gyre_ref ins[GYRE_MAX_RANKS];
+    struct gyre_ref *ins = gyre_builder_allocate(builder, (size_t)owners.n_ranks * sizeof(*ins));
     const int mine = chunk_of(owners, rank);
+    if (ins == NULL)
+        return;
     for (int i = 0; i < owners.n_ranks; i++)
         ins[i] = i == rank ? gyre_in(mine) : gyre_peer(i, 0);
     gyre_builder_reduce(builder, mine, ins, owners.n_ranks, outs, n_outs, GYRE_STEP_FINAL);
 }
 
-/* The outputs for this rank's finished chunk: OUT, then the other owners. Returns how many. */
-static int everywhere(struct owners owners, int rank, struct gyre_ref *outs)
+/* The outputs for this rank's finished chunk: OUT, then the other owners. Returns how many; none
+ * when there is no memory, which the builder remembers. */
+static int everywhere(struct owners owners, int rank, struct gyre_builder *builder,
+                      struct gyre_ref **outs_out)
 {
-    uint16_t peers[GYRE_MAX_RANKS];
-    const int n_peers = other_owners(owners, rank, 1, peers);
+    const uint16_t *peers;
+    const int n_peers = other_owners(owners, rank, 1, builder, &peers);
+    struct gyre_ref *outs = gyre_builder_allocate(builder, (1 + (size_t)n_peers) * sizeof(*outs));
+    *outs_out = outs;
+    if (outs == NULL)
+        return 0;
     outs[0] = gyre_out(chunk_of(owners, rank));
     for (int i = 0; i < n_peers; i++)
         outs[1 + i] = finished_at(owners, peers[i]);
@@ -126,8 +138,8 @@ static void hand_out_rest(struct owners owners, int rank, const struct gyre_ref 
 
 static void emit_all_reduce(struct owners owners, int rank, struct gyre_builder *builder)
 {
-    struct gyre_ref outs[GYRE_MAX_RANKS];
-    const int n_outs = everywhere(owners, rank, outs);
+    struct gyre_ref *outs;
+    const int n_outs = everywhere(owners, rank, builder, &outs);
     send_to_owners(owners, rank, false, builder);
     reduce_mine(owners, rank, outs, n_outs < GYRE_STEP_MAX_OUTS ? n_outs : GYRE_STEP_MAX_OUTS,
                 builder);
@@ -141,8 +153,8 @@ static void emit_broadcast(struct owners owners, int rank, struct gyre_builder *
         send_to_owners(owners, rank, true, builder);
         return;
     }
-    struct gyre_ref outs[GYRE_MAX_RANKS];
-    const int n_outs = everywhere(owners, rank, outs);
+    struct gyre_ref *outs;
+    const int n_outs = everywhere(owners, rank, builder, &outs);
     const struct gyre_ref root = gyre_peer(owners.root, 0);
     gyre_builder_step(builder, chunk_of(owners, rank), &root, 1, outs,
                       n_outs < GYRE_STEP_MAX_OUTS ? n_outs : GYRE_STEP_MAX_OUTS, 0);

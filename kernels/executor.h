@@ -51,15 +51,34 @@ struct gyre_executor_config {
 /* How a program is prepared for one executor: its ranks, channels and protocol. */
 struct gyre_load_config {
     const struct gyre_program *program; /* must outlive the loaded program */
-    const uint16_t *rank_of;            /* shape rank -> communicator rank; NULL = the same */
-    uint32_t n_channels;                /* channel c, lane l of the program uses the pair's FIFO
-                                         * c * program->n_lanes + l */
+    /* The programs of all variants of the shape, `program` first: channel c runs
+     * variants[c % n_variants]. NULL = every channel runs `program`. All of them have the same
+     * collective, chunks and lanes. Outlive the loaded program. */
+    const struct gyre_program *const *variants;
+    uint32_t n_variants;
+    const uint16_t *rank_of; /* shape rank -> communicator rank; NULL = the same */
+    uint32_t n_channels;     /* channel c, lane l of the program uses the pair's FIFO
+                              * c * program->n_lanes + l */
     enum gyre_proto proto;
     uint32_t n_threads; /* CUDA: threads of a block; 0 = default */
     /* CUDA: copy engines run the program's copy tail (gyre_program_copy_tail()) for all channels
      * and tiles at once, or one after the other in a chain (broadcast). The same on all ranks. */
     bool by_copy_engines;
 };
+
+/** gyre_load_variants - how many variants the config has that some channel runs: at least 1. */
+static inline uint32_t gyre_load_variants(const struct gyre_load_config *config)
+{
+    const uint32_t n_variants = config->variants == NULL ? 1 : config->n_variants;
+    return n_variants < config->n_channels ? n_variants : config->n_channels;
+}
+
+/** gyre_load_program - the program of variant `variant`, which is below gyre_load_variants(). */
+static inline const struct gyre_program *gyre_load_program(const struct gyre_load_config *config,
+                                                           uint32_t variant)
+{
+    return config->variants == NULL ? config->program : config->variants[variant];
+}
 
 struct gyre_loaded; /* a loaded program; each executor has its own kind */
 

@@ -288,10 +288,13 @@ static gyre_status fill_network(struct build *build, bool all_ranks)
     const unsigned n_ranks = build->shape->n_ranks;
     const unsigned by = all_ranks ? 0 : rotation_of(build->machine, n_ranks);
     network->n_kept = n_ranks;
-    if (by > 0 && by < n_ranks) {
-        GYRE_TRY(check_rotation(build, by, &network->is_folded));
+    /* Rings cross between hosts in another place every other time. */
+    for (unsigned n = by; by > 0 && n < n_ranks && n <= 2 * by && !network->is_folded; n += by) {
+        if (n_ranks % n != 0)
+            break;
+        GYRE_TRY(check_rotation(build, n, &network->is_folded));
         if (network->is_folded)
-            network->n_kept = by;
+            network->n_kept = n;
     }
     network->n_hosts = build->machine->grouping == NULL ? 1 : build->machine->grouping->n_hosts;
     network->n_alike = network->is_folded && network->n_hosts == 1 ? n_ranks : 1;

@@ -5,7 +5,6 @@
  */
 #include "core/links/links.h"
 
-#include "algorithms/algorithm.h"
 #include "core/base/log.h"
 #include "core/base/util.h"
 
@@ -283,8 +282,17 @@ static gyre_status open_transport(struct gyre_member *member, struct gyre_links 
                                   uint64_t deadline_ns)
 {
     const struct gyre_transport_ops *ops = gyre_transports[index];
-    uint16_t peers[GYRE_MAX_RANKS];
+    uint16_t *peers = calloc((size_t)member->n_ranks, sizeof(*peers));
+    size_t *offsets = calloc((size_t)member->n_ranks + 1, sizeof(*offsets));
+    void *blob = NULL;
+    void *blobs = NULL;
+    size_t blob_bytes = 0;
     int n_peers = 0;
+    gyre_status status = GYRE_SUCCESS;
+    if (peers == NULL || offsets == NULL) {
+        status = gyre_fail_errno(ENOMEM, "init");
+        goto out;
+    }
     for (int peer = 0; peer < member->n_ranks; peer++)
         if (peer != member->rank && links->transport_of[peer] == index)
             peers[n_peers++] = (uint16_t)peer;
@@ -307,90 +315,35 @@ static gyre_status open_transport(struct gyre_member *member, struct gyre_links 
         .check_ranks = check_ranks,
         .check_context = member->bootstrap,
     };
-    void *blob = NULL;
-    size_t blob_bytes = 0;
-    if (n_peers > 0)
-        GYRE_TRY(ops->open(&config, &links->transports[index], &blob, &blob_bytes));
-    if (n_peers > 0)
+    if (n_peers > 0) {
+        GYRE_TRY_GOTO(status, ops->open(&config, &links->transports[index], &blob, &blob_bytes),
+                      out);
         gyre_member_end_stage(member, "making slots");
-    void *blobs = NULL;
-    size_t *offsets = calloc((size_t)member->n_ranks + 1, sizeof(*offsets));
-    gyre_status status = offsets != NULL ? GYRE_SUCCESS : gyre_fail_errno(ENOMEM, "init");
-    if (status == GYRE_SUCCESS)
-        status = member->bootstrap->ops->all_gather_v(member->bootstrap, blob, blob_bytes, &blobs,
-                                                      offsets);
-    if (status == GYRE_SUCCESS && n_peers > 0)
+    }
+    GYRE_TRY_GOTO(
+        status,
+        member->bootstrap->ops->all_gather_v(member->bootstrap, blob, blob_bytes, &blobs, offsets),
+        out);
+    if (n_peers > 0)
         status =
             ops->connect(links->transports[index], blobs, offsets, deadline_ns, links->connectors);
+out:
     free(blob);
     free(blobs);
     free(offsets);
+    free(peers);
     return status;
 }
 
-/* Ranks of one host that run as different users talk as if they were on two hosts: said by the
- * host's lowest rank, once. */
-static void warn_of_users(const struct gyre_member *member, const struct gyre_links *links)
-{
-    const struct gyre_peer_info *own = &links->infos[member->rank];
-    for (int peer = 0; peer < member->n_ranks; peer++) {
-        const struct gyre_peer_info *other = &links->infos[peer];
-        if (other->host_hash != own->host_hash || peer == member->rank)
-            continue;
-        if (peer < member->rank)
-            return;
-        if (other->uid == own->uid || !gyre_transports[links->transport_of[peer]]->is_proxied)
-            continue;
-        GYRE_WARN("rank %d runs as user %u and rank %d, on the same host, as user %u: they cannot "
-                  "map each other's memory and talk via %s; start all ranks as one user",
-                  member->rank, own->uid, peer, other->uid,
-                  gyre_transports[links->transport_of[peer]]->name);
-        return;
-    }
-}
-
-void gyre_links_log(const struct gyre_member *member, struct gyre_links *links)
-{
-    size_t n_bytes = 0;
-    links->summary[0] = '\0';
-    for (int peer = 0; peer < member->n_ranks; peer++) {
-        if (peer == member->rank)
-            continue;
-        const struct gyre_transport *transport = links->transports[links->transport_of[peer]];
-        const char *words = transport->ops->describe(transport, peer);
-        GYRE_INFO(INIT, "rank %d -> %d via %s", member->rank, peer, words);
-        const size_t used = strlen(links->summary);
-        if (strstr(links->summary, words) == NULL)
-            snprintf(links->summary + used, sizeof(links->summary) - used, "%s%s",
-                     used > 0 ? "+" : "", words);
-    }
-    for (int i = 0; i < GYRE_MAX_TRANSPORTS; i++)
-        if (links->transports[i] != NULL)
-            n_bytes += links->transports[i]->ops->memory_bytes(links->transports[i]);
-    GYRE_INFO(INIT, "communicator %s: rank %d of %d, %u hosts, %s, %zu bytes of connection memory",
-              member->name, member->rank, member->n_ranks, links->grouping.n_hosts,
-              links->summary[0] != '\0' ? links->summary : "alone", n_bytes);
-    const struct gyre_peer_info *own = &links->infos[member->rank];
-    if (member->rank == 0 && strstr(links->summary, "NET/Socket") != NULL && !own->ib_usable &&
-        !gyre_param_is_set(&member->params, GYRE_PARAM_NET) &&
-        !gyre_param_number(&member->params, GYRE_PARAM_IB_DISABLE) &&
-        member->config.transport == NULL)
-        GYRE_WARN("hosts talk over NET/Socket, not over RDMA: %s (GYRE_NET=Socket says that this "
-                  "is meant)",
-                  own->ib_reason);
-    warn_of_users(member, links);
-}
-
+/* Only FIFOs inside one host have slots of different sizes. There a ring follows the numbers of the
+ * ranks. */
 static gyre_status fill_before(struct gyre_links *links, int n_ranks)
 {
-    const struct gyre_shape shape = {.n_ranks = (uint16_t)n_ranks, .grouping = &links->grouping};
-    uint16_t order[GYRE_MAX_RANKS];
     links->ring_prev = calloc((size_t)n_ranks, sizeof(*links->ring_prev));
     if (links->ring_prev == NULL)
         return gyre_fail_errno(ENOMEM, "init");
-    gyre_order_by_host(&shape, order);
-    for (int i = 0; i < n_ranks; i++)
-        links->ring_prev[order[(i + 1) % n_ranks]] = order[i];
+    for (int rank = 0; rank < n_ranks; rank++)
+        links->ring_prev[rank] = (uint16_t)((rank + n_ranks - 1) % n_ranks);
     return GYRE_SUCCESS;
 }
 

@@ -44,7 +44,8 @@ struct gyre_links_terms {
 gyre_status gyre_links_open(struct gyre_member *member, const struct gyre_links_terms *terms,
                             struct gyre_links *links);
 
-/** gyre_links_log - say which transports were chosen, once all ranks are connected. */
+/** gyre_links_log - say which transports were chosen and, on several hosts, where rings cross
+ * between them, once all ranks are connected (links_log.c). */
 void gyre_links_log(const struct gyre_member *member, struct gyre_links *links);
 
 /** gyre_links_close - close and free what gyre_links_open() made. */

@@ -14,13 +14,20 @@
 
 #define NO_CONNECTION UINT16_MAX
 
+/* Memory that is freed when the builder is closed. */
+struct kept {
+    struct kept *next;
+    void *memory;
+};
+
 struct gyre_builder {
     struct gyre_program *program;
     uint32_t steps_capacity;
     uint32_t connections_capacity;
     uint16_t *connection_of; /* (peer * GYRE_MAX_LANES + lane) * 2 + is_send -> connection */
     int accumulator;         /* scratch of the current worker for chains, -1 = none yet */
-    gyre_status status;      /* the first error */
+    struct kept *kept;
+    gyre_status status; /* the first error */
     char cause[256];
 };
 
@@ -77,6 +84,25 @@ gyre_status gyre_builder_open(const char *algorithm, const struct gyre_shape *sh
     gyre_builder_worker(builder);
     *builder_out = builder;
     return GYRE_SUCCESS;
+}
+
+void *gyre_builder_keep(struct gyre_builder *builder, void *memory)
+{
+    struct kept *kept = malloc(sizeof(*kept));
+    if (memory == NULL || kept == NULL) {
+        builder_fail(builder, GYRE_ERROR_OUT_OF_MEMORY, "no memory to build a program");
+        free(memory);
+        free(kept);
+        return NULL;
+    }
+    *kept = (struct kept){builder->kept, memory};
+    builder->kept = kept;
+    return memory;
+}
+
+void *gyre_builder_allocate(struct gyre_builder *builder, size_t n_bytes)
+{
+    return gyre_builder_keep(builder, calloc(1, n_bytes));
 }
 
 void gyre_builder_worker(struct gyre_builder *builder)
@@ -265,6 +291,12 @@ gyre_status gyre_builder_close(struct gyre_builder *builder, struct gyre_program
                   builder->cause);
     if (program->n_workers > 0 && program->workers[program->n_workers - 1].n_steps == 0)
         program->n_workers--;
+    while (builder->kept != NULL) {
+        struct kept *kept = builder->kept;
+        builder->kept = kept->next;
+        free(kept->memory);
+        free(kept);
+    }
     free(builder->connection_of);
     free(builder);
     if (status == GYRE_SUCCESS)

@@ -23,6 +23,7 @@
 #define GYRE_MAX_RANKS          4096
 #define GYRE_MAX_WORKERS        16 /* of one program */
 #define GYRE_MAX_LANES          8
+#define GYRE_MAX_VARIANTS       16 /* of one shape */
 
 /* The kinds of operands. X(enum suffix, word in the text form) */
 #define GYRE_OPERAND_TABLE(X)                                                                  \
@@ -86,6 +87,8 @@ struct gyre_worker {
  * means that all ranks are on one host. */
 struct gyre_grouping {
     uint16_t n_hosts;
+    uint16_t n_nics; /* NICs that the ranks of one host use, of the host that uses most; 0 = one
+                      * for each rank */
     uint16_t host_of[GYRE_MAX_RANKS]; /* 0 <= host < n_hosts, hosts numbered by first appearance */
 };
 
@@ -94,6 +97,9 @@ struct gyre_shape {
     enum gyre_collective coll;
     uint16_t n_ranks;
     uint16_t root; /* SEND_RECV has two ranks, and this is the sender; one rank copies locally */
+    /* Several hosts: programs of different variants cross between hosts at different ranks, so that
+     * all NICs work. Channel c of a call runs variant c mod gyre_algorithm_variants(). */
+    uint16_t variant;
     const struct gyre_grouping *grouping;
     bool is_placed; /* all ranks can address each other's OUT, so algorithms may place data there */
 };
@@ -185,6 +191,14 @@ struct gyre_builder;
 /** gyre_builder_open - start a program. @n_chunks: as in struct gyre_program. */
 gyre_status gyre_builder_open(const char *algorithm, const struct gyre_shape *shape, int rank,
                               int n_chunks, struct gyre_builder **builder_out);
+
+/** gyre_builder_allocate - memory for what an algorithm works out, zeroed, until the builder is
+ * closed. NULL when there is none; the builder remembers that error. */
+void *gyre_builder_allocate(struct gyre_builder *builder, size_t n_bytes);
+
+/** gyre_builder_keep - free() this memory when the builder is closed. Returns it. NULL counts as a
+ * lack of memory, which the builder remembers. */
+void *gyre_builder_keep(struct gyre_builder *builder, void *memory);
 
 /** gyre_builder_worker - begin a new worker, which gets the steps that follow. A worker without
  * steps is dropped. */

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Plans of one communicator: programs by shape, loaded programs by (program, protocol, channels),
- * and the work that a call becomes. Only the caller's thread of the communicator comes here.
+ * Plans of one communicator: the choice for a call, and the work that a call becomes. Only the
+ * caller's thread of the communicator comes here.
  */
 #include "core/plan/plan.h"
 
 #include "core/base/log.h"
 #include "core/base/util.h"
 #include "core/links/links.h"
+#include "core/plan/programs.h"
 #include "core/plan/recent.h"
 
 #include <errno.h>
@@ -15,28 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* One rank's program of one shape. */
-struct shape_entry {
-    const struct gyre_algorithm *algorithm;
-    enum gyre_collective coll;
-    uint16_t n_ranks;
-    uint16_t root;
-    bool is_placed;
-    int rank; /* in the shape */
-    struct gyre_program *program;
-    struct shape_entry *next;
-};
-
-struct loaded_entry {
-    const struct gyre_program *program;
-    enum gyre_proto proto;
-    enum gyre_path path;
-    uint32_t n_channels;
-    uint16_t rank_of[2]; /* of a point-to-point program; else unused */
-    struct gyre_loaded *loaded;
-    struct loaded_entry *next;
-};
 
 /* A choice by prediction, which takes too long to make for each call. */
 struct choice_entry {
@@ -52,12 +31,10 @@ struct gyre_plan_cache {
     const struct gyre_member *member;
     const struct gyre_links *links;
     const struct gyre_windows *windows;
-    struct gyre_executor *executor;
+    struct gyre_programs programs;
     struct gyre_tuner_facts facts;
     struct gyre_filter filter;
     struct gyre_choice forced; /* by gyre_plan_force(); zeros = by nobody */
-    struct shape_entry *shapes;
-    struct loaded_entry *loads;
     struct choice_entry *choices;
     struct gyre_recent recent;
 };
@@ -97,7 +74,7 @@ gyre_status gyre_plan_cache_open(const struct gyre_plan_config *config,
     cache->member = member;
     cache->links = config->links;
     cache->windows = config->windows;
-    cache->executor = config->executor;
+    cache->programs.executor = config->executor;
     const gyre_status status = gyre_filter_of(&member->params, &cache->filter);
     if (status != GYRE_SUCCESS) {
         free(cache);
@@ -126,94 +103,9 @@ void gyre_plan_cache_close(struct gyre_plan_cache *cache)
 {
     if (cache == NULL)
         return;
-    struct gyre_executor *executor = cache->executor;
-    while (cache->loads != NULL) {
-        struct loaded_entry *entry = cache->loads;
-        cache->loads = entry->next;
-        executor->ops->unload(executor, entry->loaded);
-        free(entry);
-    }
     forget_choices(cache);
-    while (cache->shapes != NULL) {
-        struct shape_entry *entry = cache->shapes;
-        cache->shapes = entry->next;
-        gyre_program_free(entry->program);
-        free(entry);
-    }
+    gyre_programs_close(&cache->programs);
     free(cache);
-}
-
-static gyre_status find_program(struct gyre_plan_cache *cache,
-                                const struct gyre_algorithm *algorithm,
-                                const struct gyre_shape *shape, int rank,
-                                const struct gyre_program **program_out)
-{
-    for (struct shape_entry *entry = cache->shapes; entry != NULL; entry = entry->next) {
-        if (entry->algorithm == algorithm && entry->coll == shape->coll &&
-            entry->n_ranks == shape->n_ranks && entry->root == shape->root &&
-            entry->is_placed == shape->is_placed && entry->rank == rank) {
-            *program_out = entry->program;
-            return GYRE_SUCCESS;
-        }
-    }
-    struct shape_entry *entry = calloc(1, sizeof(*entry));
-    if (entry == NULL)
-        return gyre_fail_errno(ENOMEM, "plan of %s", gyre_collectives[shape->coll].name);
-    const gyre_status status = gyre_algorithm_emit(algorithm, shape, rank, &entry->program);
-    if (status != GYRE_SUCCESS) {
-        free(entry);
-        return status;
-    }
-    entry->algorithm = algorithm;
-    entry->coll = shape->coll;
-    entry->n_ranks = shape->n_ranks;
-    entry->root = shape->root;
-    entry->is_placed = shape->is_placed;
-    entry->rank = rank;
-    entry->next = cache->shapes;
-    cache->shapes = entry;
-    *program_out = entry->program;
-    return GYRE_SUCCESS;
-}
-
-static gyre_status find_loaded(struct gyre_plan_cache *cache, const struct gyre_program *program,
-                               const struct gyre_choice *choice, const uint16_t *rank_of,
-                               struct gyre_loaded **loaded_out)
-{
-    const uint16_t no_map[2] = {0, 0};
-    const uint16_t *key = rank_of != NULL ? rank_of : no_map;
-    for (struct loaded_entry *entry = cache->loads; entry != NULL; entry = entry->next) {
-        if (entry->program == program && entry->proto == choice->proto &&
-            entry->path == choice->path && entry->n_channels == choice->n_channels &&
-            memcmp(entry->rank_of, key, sizeof(entry->rank_of)) == 0) {
-            *loaded_out = entry->loaded;
-            return GYRE_SUCCESS;
-        }
-    }
-    struct loaded_entry *entry = calloc(1, sizeof(*entry));
-    if (entry == NULL)
-        return gyre_fail_errno(ENOMEM, "loaded program");
-    const struct gyre_load_config config = {.program = program,
-                                            .rank_of = rank_of,
-                                            .n_channels = choice->n_channels,
-                                            .proto = choice->proto,
-                                            .by_copy_engines =
-                                                choice->path == GYRE_PATH_COPY_ENGINE};
-    struct gyre_executor *executor = cache->executor;
-    const gyre_status status = executor->ops->load(executor, &config, &entry->loaded);
-    if (status != GYRE_SUCCESS) {
-        free(entry);
-        return status;
-    }
-    entry->program = program;
-    entry->proto = choice->proto;
-    entry->path = choice->path;
-    entry->n_channels = choice->n_channels;
-    memcpy(entry->rank_of, key, sizeof(entry->rank_of));
-    entry->next = cache->loads;
-    cache->loads = entry;
-    *loaded_out = entry->loaded;
-    return GYRE_SUCCESS;
 }
 
 /* The shape of a call, this rank's number in it, and for point to point the two ranks. */
@@ -392,9 +284,9 @@ static double predict_us(struct gyre_plan_cache *cache, enum gyre_collective col
     return time_ns / 1e3;
 }
 
-/* Algorithm, protocol, channels and program of a call; the channels fit the program's lanes. */
+/* Algorithm, protocol, channels and programs of a call; the channels fit the programs' lanes. */
 static gyre_status choose(struct gyre_plan_cache *cache, const struct gyre_call *call,
-                          struct gyre_choice *choice_out, const struct gyre_program **program_out,
+                          struct gyre_choice *choice_out, const struct gyre_variants **variants_out,
                           uint16_t rank_of_out[2])
 {
     const uint64_t n_bytes = call->count * gyre_dtype_bytes(call->dtype);
@@ -407,8 +299,9 @@ static gyre_status choose(struct gyre_plan_cache *cache, const struct gyre_call 
     GYRE_TRY(gyre_tuner_check_path(&facts, &cache->filter, call->coll, choice_out));
     shape_of(cache, call, &shape, &rank, rank_of_out);
     shape.is_placed = choice_out->path != GYRE_PATH_STAGED;
-    GYRE_TRY(find_program(cache, choice_out->algorithm, &shape, rank, program_out));
-    const struct gyre_program *program = *program_out;
+    GYRE_TRY(
+        gyre_programs_find(&cache->programs, choice_out->algorithm, &shape, rank, variants_out));
+    const struct gyre_program *program = (*variants_out)->programs[0];
     const struct gyre_fifo_spec *spec = &cache->links->spec;
     if (program->n_lanes > spec->n_fifos || program->min_depth > spec->depth)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
@@ -447,25 +340,27 @@ static void log_choice(struct gyre_plan_cache *cache, const struct gyre_call *ca
 static gyre_status make_ready(struct gyre_plan_cache *cache, const struct gyre_call *call,
                               const struct gyre_reduction *reduction,
                               struct gyre_choice *choice_out,
-                              const struct gyre_program **program_out,
+                              const struct gyre_variants **variants_out,
                               struct gyre_loaded **loaded_out)
 {
     const bool is_p2p = call->coll == GYRE_COLL_SEND_RECV;
     uint16_t rank_of[2] = {0, 0};
-    GYRE_TRY(choose(cache, call, choice_out, program_out, rank_of));
-    GYRE_TRY(find_loaded(cache, *program_out, choice_out, is_p2p ? rank_of : NULL, loaded_out));
-    return cache->executor->ops->prepare(cache->executor, *loaded_out, reduction);
+    struct gyre_executor *executor = cache->programs.executor;
+    GYRE_TRY(choose(cache, call, choice_out, variants_out, rank_of));
+    GYRE_TRY(gyre_programs_load(&cache->programs, *variants_out, choice_out,
+                                is_p2p ? rank_of : NULL, loaded_out));
+    return executor->ops->prepare(executor, *loaded_out, reduction);
 }
 
 gyre_status gyre_plan_prepare(struct gyre_plan_cache *cache, const struct gyre_call *call)
 {
     const struct gyre_reduction reduction = reduction_of(cache, call);
-    const struct gyre_program *program;
+    const struct gyre_variants *variants;
     struct gyre_choice choice;
     struct gyre_loaded *loaded = NULL;
     if (gyre_recent_find(&cache->recent, call) != NULL)
         return GYRE_SUCCESS;
-    return make_ready(cache, call, &reduction, &choice, &program, &loaded);
+    return make_ready(cache, call, &reduction, &choice, &variants, &loaded);
 }
 
 static gyre_status make_work(struct gyre_plan_cache *cache, const struct gyre_call *call,
@@ -473,22 +368,22 @@ static gyre_status make_work(struct gyre_plan_cache *cache, const struct gyre_ca
 {
     const struct gyre_reduction reduction = reduction_of(cache, call);
     const uint32_t element = gyre_dtype_bytes(call->dtype);
-    const struct gyre_program *program;
+    const struct gyre_variants *variants;
     struct gyre_choice choice;
     struct gyre_loaded *loaded = NULL;
-    GYRE_TRY(make_ready(cache, call, &reduction, &choice, &program, &loaded));
+    GYRE_TRY(make_ready(cache, call, &reduction, &choice, &variants, &loaded));
     *work_out = (struct gyre_work){
         .loaded = loaded,
         .in = call->send,
         .out = call->recv,
         .split = {.count = call->count,
                   .n_channels = choice.n_channels,
-                  .n_chunks = program->n_chunks,
+                  .n_chunks = variants->programs[0]->n_chunks,
                   .tile_elems = choice.tile_bytes / element,
                   .unit_elems = 16 / element},
         .reduction = reduction,
     };
-    if (program->is_placed) {
+    if (variants->programs[0]->is_placed) {
         work_out->placement = &call->window->placement;
         work_out->out_offset_bytes = call->window_offset;
     }
@@ -513,11 +408,12 @@ gyre_status gyre_plan_work(struct gyre_plan_cache *cache, const struct gyre_call
 }
 
 /* Where copy engines run all of it, only the own block is copied by a kernel. */
-static unsigned n_blocks_of(const struct gyre_choice *choice, const struct gyre_program *program)
+static unsigned n_blocks_of(const struct gyre_choice *choice, const struct gyre_variants *variants)
 {
-    return choice->path == GYRE_PATH_COPY_ENGINE && gyre_program_copy_tail(program) == 0
+    return choice->path == GYRE_PATH_COPY_ENGINE &&
+                   gyre_program_copy_tail(variants->programs[0]) == 0
                ? GYRE_COPY_BLOCKS
-               : choice->n_channels * program->n_workers;
+               : choice->n_channels * variants->most_workers;
 }
 
 gyre_status gyre_plan_describe(struct gyre_plan_cache *cache, const struct gyre_call *call,
@@ -525,13 +421,13 @@ gyre_status gyre_plan_describe(struct gyre_plan_cache *cache, const struct gyre_
 {
     struct gyre_call found = *call;
     struct gyre_choice choice;
-    const struct gyre_program *program;
+    const struct gyre_variants *variants;
     uint16_t rank_of[2];
     gyre_window_find(cache->windows, cache->facts.n_ranks, &found);
-    GYRE_TRY(choose(cache, &found, &choice, &program, rank_of));
+    GYRE_TRY(choose(cache, &found, &choice, &variants, rank_of));
     struct gyre_plan_summary summary = {.n_channels = choice.n_channels,
                                         .slot_bytes = choice.tile_bytes,
-                                        .n_blocks = n_blocks_of(&choice, program)};
+                                        .n_blocks = n_blocks_of(&choice, variants)};
     summary.predicted_us =
         predict_us(cache, call->coll, &choice, call->count * gyre_dtype_bytes(call->dtype));
     snprintf(summary.algorithm, sizeof(summary.algorithm), "%s", choice.algorithm->name);

@@ -270,8 +270,7 @@ static gyre_status check_work(const struct gyre_work *work)
 
 static uint32_t count_runners(const struct gyre_work *work)
 {
-    return gyre_tile_count(&work->split) == 0 ? 0
-                                              : work->loaded->n_channels * work->loaded->n_workers;
+    return gyre_tile_count(&work->split) == 0 ? 0 : work->loaded->n_runners;
 }
 
 /* Get a launch that is large enough, from the pool or newly allocated. The caller holds the lock.
@@ -310,9 +309,14 @@ static void add_work(struct gyre_host_launch *launch, const struct gyre_work *wo
     own->work = *work;
     own->n_live = count_runners(work);
     own->work.loaded->n_users++;
-    for (uint32_t i = 0; i < own->n_live; i++) {
+    const uint32_t n_places = own->n_live == 0 ? 0 : loaded->n_channels * loaded->n_workers;
+    for (uint32_t i = 0; i < n_places; i++) {
         const uint32_t channel = i / loaded->n_workers;
-        const struct gyre_worker *worker = &loaded->workers[i % loaded->n_workers];
+        const struct gyre_worker *worker =
+            &loaded->workers[channel % loaded->n_variants * loaded->n_workers +
+                             i % loaded->n_workers];
+        if (worker->n_steps == 0)
+            continue;
         launch->runners[launch->n_runners++] = (struct gyre_host_runner){
             .work = own,
             .steps = loaded->steps + worker->first_step,

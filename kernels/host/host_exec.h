@@ -50,15 +50,17 @@ struct gyre_loaded {
     uint32_t n_users; /* the owner and every enqueued work; under the executor's lock */
     uint32_t n_channels;
     uint32_t n_chunks;
-    uint32_t n_workers;
+    uint32_t n_variants; /* channel c runs variant c % n_variants */
+    uint32_t n_runners;  /* workers of all channels */
+    uint32_t n_workers;  /* most of any variant, as the next two */
     uint32_t n_connections;
     uint32_t n_scratch;  /* areas of one channel */
     uint32_t area_bytes; /* most bytes of a tile: the smallest slot of its connections */
     bool in_blocks;
     bool out_blocks;
     bool is_placed;
-    struct gyre_worker *workers;
-    struct gyre_step *steps;
+    struct gyre_worker *workers; /* [variant][worker]; n_steps is 0 where a variant has fewer */
+    struct gyre_step *steps;     /* of all variants */
     struct gyre_host_end **ends; /* [channel][connection] */
     unsigned char *scratch;      /* [channel][area] */
 };

@@ -12,44 +12,46 @@
 static gyre_status check(const struct gyre_host_executor *executor,
                          const struct gyre_load_config *config)
 {
-    const struct gyre_program *program = config->program;
+    if (config->n_channels == 0)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "a loaded program needs at least 1 channel");
     if (config->proto != GYRE_PROTO_SIMPLE)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "the host executor has no protocol %d, only %s",
                          (int)config->proto, gyre_proto_names[GYRE_PROTO_SIMPLE]);
-    if (executor->spec.slot_bytes[GYRE_PROTO_SIMPLE] == 0 && program->n_connections > 0)
-        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "the connections have no slots for protocol %s",
-                         gyre_proto_names[GYRE_PROTO_SIMPLE]);
-    if (program->min_depth > executor->spec.depth)
-        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
-                         "algorithm %s needs FIFOs of %u slots; this communicator has %u",
-                         program->algorithm, program->min_depth, executor->spec.depth);
-    if (config->n_channels == 0)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "a loaded program needs at least 1 channel");
+    for (uint32_t v = 0; v < gyre_load_variants(config); v++) {
+        const struct gyre_program *program = gyre_load_program(config, v);
+        if (executor->spec.slot_bytes[GYRE_PROTO_SIMPLE] == 0 && program->n_connections > 0)
+            return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                             "the connections have no slots for protocol %s",
+                             gyre_proto_names[GYRE_PROTO_SIMPLE]);
+        if (program->min_depth > executor->spec.depth)
+            return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                             "algorithm %s needs FIFOs of %u slots; this communicator has %u",
+                             program->algorithm, program->min_depth, executor->spec.depth);
+    }
     return GYRE_SUCCESS;
 }
 
-static gyre_status resolve(const struct gyre_host_executor *executor,
-                           const struct gyre_load_config *config, struct gyre_loaded *loaded)
+static gyre_status resolve_channel(const struct gyre_host_executor *executor,
+                                   const struct gyre_load_config *config, uint32_t channel,
+                                   struct gyre_loaded *loaded)
 {
-    const struct gyre_program *program = config->program;
-    for (uint32_t channel = 0; channel < config->n_channels; channel++) {
-        for (uint32_t i = 0; i < program->n_connections; i++) {
-            const struct gyre_connection *connection = &program->connections[i];
-            const uint32_t peer =
-                config->rank_of != NULL ? config->rank_of[connection->peer] : connection->peer;
-            const uint32_t fifo = channel * program->n_lanes + connection->lane;
-            struct gyre_host_end *end = NULL;
-            if (peer < executor->n_ranks && fifo < executor->spec.n_fifos)
-                end = &executor->ends[gyre_connector_index(&executor->spec, peer, fifo,
-                                                           connection->is_send != 0)];
-            if (end == NULL || end->inbox == NULL)
-                return gyre_fail(GYRE_ERROR_INVALID_USAGE,
-                                 "rank %d has no connection %s rank %u (FIFO %u) for algorithm %s",
-                                 executor->rank, connection->is_send ? "to" : "from", peer, fifo,
-                                 program->algorithm);
-            loaded->ends[channel * program->n_connections + i] = end;
-            loaded->area_bytes = (uint32_t)gyre_min_u64(loaded->area_bytes, end->slot_bytes);
-        }
+    const struct gyre_program *program = gyre_load_program(config, channel % loaded->n_variants);
+    for (uint32_t i = 0; i < program->n_connections; i++) {
+        const struct gyre_connection *connection = &program->connections[i];
+        const uint32_t peer =
+            config->rank_of != NULL ? config->rank_of[connection->peer] : connection->peer;
+        const uint32_t fifo = channel * program->n_lanes + connection->lane;
+        struct gyre_host_end *end = NULL;
+        if (peer < executor->n_ranks && fifo < executor->spec.n_fifos)
+            end = &executor->ends[gyre_connector_index(&executor->spec, peer, fifo,
+                                                       connection->is_send != 0)];
+        if (end == NULL || end->inbox == NULL)
+            return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                             "rank %d has no connection %s rank %u (FIFO %u) for algorithm %s",
+                             executor->rank, connection->is_send ? "to" : "from", peer, fifo,
+                             program->algorithm);
+        loaded->ends[channel * loaded->n_connections + i] = end;
+        loaded->area_bytes = (uint32_t)gyre_min_u64(loaded->area_bytes, end->slot_bytes);
     }
     return GYRE_SUCCESS;
 }
@@ -69,22 +71,58 @@ static void *allocate(uint64_t n_elems, size_t elem_bytes)
     return calloc(n_elems > 0 ? (size_t)n_elems : 1, elem_bytes);
 }
 
-static gyre_status allocate_all(const struct gyre_load_config *config, struct gyre_loaded *loaded)
+/* How much the variants need, together or at most. */
+static void count(const struct gyre_load_config *config, struct gyre_loaded *loaded,
+                  uint64_t *n_steps_out)
 {
-    const struct gyre_program *program = config->program;
-    const uint64_t n_areas = (uint64_t)config->n_channels * program->n_scratch;
-    loaded->workers = allocate(program->n_workers, sizeof(*loaded->workers));
-    loaded->steps = allocate(program->n_steps, sizeof(*loaded->steps));
+    *n_steps_out = 0;
+    loaded->n_variants = gyre_load_variants(config);
+    for (uint32_t v = 0; v < loaded->n_variants; v++) {
+        const struct gyre_program *program = gyre_load_program(config, v);
+        *n_steps_out += program->n_steps;
+        loaded->n_workers = (uint32_t)gyre_max_u64(loaded->n_workers, program->n_workers);
+        loaded->n_connections =
+            (uint32_t)gyre_max_u64(loaded->n_connections, program->n_connections);
+        loaded->n_scratch = (uint32_t)gyre_max_u64(loaded->n_scratch, program->n_scratch);
+        loaded->is_placed = loaded->is_placed || program->is_placed != 0;
+    }
+    for (uint32_t channel = 0; channel < config->n_channels; channel++)
+        loaded->n_runners += gyre_load_program(config, channel % loaded->n_variants)->n_workers;
+}
+
+static gyre_status allocate_all(const struct gyre_load_config *config, uint64_t n_steps,
+                                struct gyre_loaded *loaded)
+{
+    const uint64_t n_areas = (uint64_t)config->n_channels * loaded->n_scratch;
+    loaded->workers =
+        allocate((uint64_t)loaded->n_variants * loaded->n_workers, sizeof(*loaded->workers));
+    loaded->steps = allocate(n_steps, sizeof(*loaded->steps));
     loaded->ends =
-        allocate((uint64_t)config->n_channels * program->n_connections, sizeof(*loaded->ends));
+        allocate((uint64_t)config->n_channels * loaded->n_connections, sizeof(*loaded->ends));
     loaded->scratch = allocate(n_areas, loaded->area_bytes);
     if (loaded->workers == NULL || loaded->steps == NULL || loaded->ends == NULL ||
         loaded->scratch == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY,
-                         "cannot load algorithm %s: %u steps, %llu scratch areas of %u bytes",
-                         program->algorithm, program->n_steps, (unsigned long long)n_areas,
-                         loaded->area_bytes);
+                         "cannot load algorithm %s: %llu steps, %llu scratch areas of %u bytes",
+                         config->program->algorithm, (unsigned long long)n_steps,
+                         (unsigned long long)n_areas, loaded->area_bytes);
     return GYRE_SUCCESS;
+}
+
+/* Puts the steps of all variants one behind the other. */
+static void copy_steps(const struct gyre_load_config *config, struct gyre_loaded *loaded)
+{
+    uint32_t n_steps = 0;
+    for (uint32_t v = 0; v < loaded->n_variants; v++) {
+        const struct gyre_program *program = gyre_load_program(config, v);
+        for (uint32_t i = 0; i < program->n_workers; i++) {
+            struct gyre_worker *worker = &loaded->workers[v * loaded->n_workers + i];
+            *worker = program->workers[i];
+            worker->first_step += n_steps;
+        }
+        for (uint32_t i = 0; i < program->n_steps; i++)
+            loaded->steps[n_steps++] = program->steps[i];
+    }
 }
 
 gyre_status gyre_host_load(struct gyre_executor *base, const struct gyre_load_config *config,
@@ -92,6 +130,7 @@ gyre_status gyre_host_load(struct gyre_executor *base, const struct gyre_load_co
 {
     const struct gyre_host_executor *executor = (const struct gyre_host_executor *)base;
     const struct gyre_program *program = config->program;
+    uint64_t n_steps;
     gyre_status status;
     GYRE_TRY(check(executor, config));
     struct gyre_loaded *loaded = calloc(1, sizeof(*loaded));
@@ -100,22 +139,17 @@ gyre_status gyre_host_load(struct gyre_executor *base, const struct gyre_load_co
     loaded->n_users = 1;
     loaded->n_channels = config->n_channels;
     loaded->n_chunks = program->n_chunks;
-    loaded->n_workers = program->n_workers;
-    loaded->n_connections = program->n_connections;
-    loaded->n_scratch = program->n_scratch;
-    /* Start with the largest slots. resolve() reduces it to the smallest slot that the program
-     * uses. */
+    count(config, loaded, &n_steps);
+    /* Start with the largest slots. resolve_channel() reduces it to the smallest slot that the
+     * programs use. */
     loaded->area_bytes = (uint32_t)gyre_max_u64(executor->spec.slot_bytes[GYRE_PROTO_SIMPLE],
                                                 executor->spec.ring_slot_bytes);
     loaded->in_blocks = gyre_collectives[program->coll].in_blocks;
     loaded->out_blocks = gyre_collectives[program->coll].out_blocks;
-    loaded->is_placed = program->is_placed != 0;
-    GYRE_TRY_GOTO(status, allocate_all(config, loaded), fail_loaded);
-    for (uint32_t i = 0; i < program->n_workers; i++)
-        loaded->workers[i] = program->workers[i];
-    for (uint32_t i = 0; i < program->n_steps; i++)
-        loaded->steps[i] = program->steps[i];
-    GYRE_TRY_GOTO(status, resolve(executor, config, loaded), fail_loaded);
+    GYRE_TRY_GOTO(status, allocate_all(config, n_steps, loaded), fail_loaded);
+    copy_steps(config, loaded);
+    for (uint32_t channel = 0; channel < config->n_channels; channel++)
+        GYRE_TRY_GOTO(status, resolve_channel(executor, config, channel, loaded), fail_loaded);
     *loaded_out = loaded;
     return GYRE_SUCCESS;
 fail_loaded:

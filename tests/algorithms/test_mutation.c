@@ -311,9 +311,10 @@ static void mutate_all_shapes(int n_each)
                 if (shape.is_placed)
                     mutate_shape(gyre_algorithms[a], &shape, n_each);
                 shape.is_placed = false;
-                if (gyre_algorithms[a] != &gyre_algorithm_tree || n < 5)
+                if (gyre_algorithms[a]->n_variants == NULL || n < 5)
                     continue;
                 shape.grouping = make_grouping(4, shape.n_ranks, &storage);
+                shape.variant = (uint16_t)(gyre_algorithm_variants(gyre_algorithms[a], &shape) - 1);
                 mutate_shape(gyre_algorithms[a], &shape, n_each);
             }
         }

@@ -64,7 +64,28 @@ static bool any_placed(struct gyre_program **programs, int n_ranks)
     return false;
 }
 
-/* All groupings whose programs differ from those of one host. */
+/* One variant, if its programs differ from those of one host. Returns false when it has nothing
+ * that could be placed although the shape asks for it: such programs are proved already. */
+static bool prove_variant(const struct gyre_algorithm *algorithm, const struct gyre_shape *shape,
+                          const char *name, uint64_t *hash_of_one_host, struct summary *summary)
+{
+    struct gyre_program **programs = emit_all(algorithm, shape);
+    CHECK_MSG(programs != NULL, "%s", gyre_cause());
+    if (programs == NULL)
+        return false;
+    const uint64_t hash = hash_all(programs, shape->n_ranks);
+    const bool is_new = !shape->is_placed || any_placed(programs, shape->n_ranks);
+    if (shape->grouping == NULL)
+        *hash_of_one_host = hash;
+    if (is_new && (shape->grouping == NULL || hash != *hash_of_one_host)) {
+        prove(programs, shape->n_ranks, false, name, summary);
+        prove(programs, shape->n_ranks, true, name, summary);
+    }
+    free_programs(programs, shape->n_ranks);
+    return is_new;
+}
+
+/* All variants over all groupings. */
 static void prove_groupings(const struct gyre_algorithm *algorithm, struct gyre_shape shape,
                             struct summary *summary)
 {
@@ -72,22 +93,17 @@ static void prove_groupings(const struct gyre_algorithm *algorithm, struct gyre_
     uint64_t hash_of_one_host = 0;
     for (int g = 0; g < N_GROUPINGS; g++) {
         shape.grouping = make_grouping(g, shape.n_ranks, &storage);
-        struct gyre_program **programs = emit_all(algorithm, &shape);
-        CHECK_MSG(programs != NULL, "%s", gyre_cause());
-        if (programs == NULL)
-            return;
-        const uint64_t hash = hash_all(programs, shape.n_ranks);
-        if (shape.is_placed && !any_placed(programs, shape.n_ranks)) {
-            free_programs(programs, shape.n_ranks);
-            return; /* it has nothing that could be placed: proved already */
+        const int n_variants = gyre_algorithm_variants(algorithm, &shape);
+        for (int v = 0; v < n_variants; v++) {
+            char name[48];
+            if (shape.n_ranks > 12 && v > 1 && v < n_variants - 1)
+                continue; /* they differ from variant 1 only in the positions of ranks */
+            snprintf(name, sizeof(name), "%s, variant %d", grouping_names[g], v);
+            shape.variant = (uint16_t)v;
+            if (!prove_variant(algorithm, &shape, name, &hash_of_one_host, summary))
+                return;
         }
-        if (g == 0)
-            hash_of_one_host = hash;
-        if (g == 0 || hash != hash_of_one_host) {
-            prove(programs, shape.n_ranks, false, grouping_names[g], summary);
-            prove(programs, shape.n_ranks, true, grouping_names[g], summary);
-        }
-        free_programs(programs, shape.n_ranks);
+        shape.variant = 0;
     }
 }
 

@@ -330,21 +330,72 @@ static void every_rank_count_can_be_emitted(void)
             }
 }
 
+/* The order of a ring's ranks, read from where each of them sends. */
+static void read_ring(const struct gyre_shape *shape, int first, uint16_t *order_out)
+{
+    int rank = first;
+    for (int i = 0; i < shape->n_ranks; i++) {
+        struct gyre_program *p = NULL;
+        order_out[i] = (uint16_t)rank;
+        CHECK_OK(gyre_algorithm_emit(&gyre_algorithm_ring, shape, rank, &p));
+        for (unsigned c = 0; p != NULL && c < p->n_connections; c++)
+            if (p->connections[c].is_send)
+                rank = p->connections[c].peer;
+        gyre_program_free(p);
+    }
+}
+
+static void check_ring(const struct gyre_shape *shape, const uint16_t *expected)
+{
+    uint16_t order[64];
+    read_ring(shape, expected[0], order);
+    for (int i = 0; i < shape->n_ranks; i++)
+        CHECK(order[i] == expected[i]);
+}
+
 static void hosts_are_kept_together_whatever_the_placement(void)
 {
-    struct gyre_grouping grouping = {.n_hosts = 3, .host_of = {0, 1, 2, 0, 1, 2, 0, 1}};
-    struct gyre_shape shape = {
-        .coll = GYRE_COLL_BROADCAST, .n_ranks = 8, .root = 4, .grouping = &grouping};
-    uint16_t order[GYRE_MAX_RANKS];
+    struct gyre_grouping grouping = {
+        .n_hosts = 3, .n_nics = 1, .host_of = {0, 1, 2, 0, 1, 2, 0, 1}};
+    struct gyre_shape shape = {.n_ranks = 8, .root = 4, .grouping = &grouping};
     static const uint16_t by_host[] = {0, 3, 6, 1, 4, 7, 2, 5};
     static const uint16_t from_root[] = {4, 7, 1, 2, 5, 0, 3, 6};
-    static const uint16_t to_root[] = {2, 5, 0, 3, 6, 7, 1, 4};
-    gyre_order_by_host(&shape, order);
-    CHECK(memcmp(order, by_host, sizeof(by_host)) == 0);
-    gyre_order_from_root(&shape, order);
-    CHECK(memcmp(order, from_root, sizeof(from_root)) == 0);
-    gyre_order_to_root(&shape, order);
-    CHECK(memcmp(order, to_root, sizeof(to_root)) == 0);
+    static const uint16_t to_root[] = {6, 3, 0, 5, 2, 1, 7, 4};
+    shape.coll = GYRE_COLL_ALL_GATHER;
+    check_ring(&shape, by_host);
+    shape.coll = GYRE_COLL_BROADCAST;
+    check_ring(&shape, from_root);
+    shape.coll = GYRE_COLL_REDUCE;
+    check_ring(&shape, to_root);
+}
+
+/* Two hosts of four: over the variants each rank sends to the other host once and receives from it
+ * once, and data cross between ranks at the same position. */
+static void variants_cross_at_every_rank(void)
+{
+    struct gyre_grouping grouping = {.n_hosts = 2, .host_of = {0, 0, 0, 0, 1, 1, 1, 1}};
+    struct gyre_shape shape = {.coll = GYRE_COLL_ALL_REDUCE, .n_ranks = 8, .grouping = &grouping};
+    int n_sent[8] = {0}, n_received[8] = {0};
+    CHECK(gyre_algorithm_variants(&gyre_algorithm_ring, &shape) == 4);
+    CHECK(gyre_algorithm_variants(&gyre_algorithm_direct, &shape) == 1);
+    for (shape.variant = 0; shape.variant < 4; shape.variant++) {
+        uint16_t order[8];
+        read_ring(&shape, 0, order);
+        for (int i = 0; i < 8; i++) {
+            const unsigned from = order[i], to = order[(i + 1) % 8];
+            if (from / 4 == to / 4)
+                continue;
+            CHECK(from % 4 == to % 4);
+            n_sent[from]++;
+            n_received[to]++;
+        }
+    }
+    for (int rank = 0; rank < 8; rank++)
+        CHECK(n_sent[rank] == 1 && n_received[rank] == 1);
+    struct gyre_program *p = NULL;
+    CHECK(gyre_algorithm_emit(&gyre_algorithm_ring, &shape, 0, &p) == GYRE_ERROR_INVALID_ARGUMENT);
+    grouping.n_nics = 2;
+    CHECK(gyre_algorithm_variants(&gyre_algorithm_ring, &shape) == 2);
 }
 
 static const struct test_case cases[] = {
@@ -365,6 +416,7 @@ static const struct test_case cases[] = {
     {"every rank count can be emitted", every_rank_count_can_be_emitted},
     {"hosts are kept together whatever the placement",
      hosts_are_kept_together_whatever_the_placement},
+    {"variants cross at every rank", variants_cross_at_every_rank},
 };
 
 TEST_MAIN(cases)

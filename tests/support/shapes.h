@@ -44,6 +44,7 @@ static inline const struct gyre_grouping *make_grouping(int grouping, unsigned n
     if (grouping == 0)
         return NULL;
     storage->n_hosts = 0;
+    storage->n_nics = 0;
     for (unsigned i = 0; i < GYRE_MAX_RANKS; i++)
         host_of_raw[i] = -1;
     for (unsigned rank = 0; rank < n_ranks; rank++) {

@@ -110,9 +110,11 @@ open_block(const struct gyre_cuda_common &common, const struct gyre_cuda_work &w
     const unsigned char *program = fetch_program(work, parameters, connections_words);
     const struct gyre_cuda_program *header = (const struct gyre_cuda_program *)program;
     const uint32_t channel = work.n_workers == 1 ? block_of_work : block_of_work / work.n_workers;
+    const uint32_t variant = work.n_variants == 1 ? 0 : channel % work.n_variants;
     const struct gyre_cuda_worker worker =
         ((const struct gyre_cuda_worker
-              *)(program + header->workers_offset))[block_of_work - channel * work.n_workers];
+              *)(program + header->workers_offset))[variant * work.n_workers + block_of_work -
+                                                    channel * work.n_workers];
     const struct gyre_cuda_connection *connections =
         (const struct gyre_cuda_connection *)(program + header->connections_offset) +
         worker.first_connection;

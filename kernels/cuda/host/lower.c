@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Lowers a program: its steps become fixed-width records, its connections become indices in the
- * executor's table, and each use of a connection gets its number within the tile.
+ * Lowers the programs of all variants into one blob: steps become fixed-width records, connections
+ * become indices in the executor's table, and each use of a connection gets its number within the
+ * tile.
  */
 #include "kernels/cuda/host/lower.h"
 
@@ -16,6 +17,12 @@ struct lowering {
     const struct gyre_connector *connectors;
     uint32_t n_ranks;
     const struct gyre_load_config *config;
+    uint32_t n_variants;
+    uint32_t n_workers;   /* most of any variant */
+    uint32_t n_all_steps; /* of all variants, as the next */
+    uint32_t n_all_connections;
+    uint32_t variant;                   /* that is being lowered */
+    const struct gyre_program *program; /* of that variant */
     struct gyre_cuda_program *blob;
     struct gyre_cuda_worker *workers;
     struct gyre_cuda_connection *connections;
@@ -34,12 +41,13 @@ static uint32_t peer_of(const struct lowering *lower, const struct gyre_connecti
 
 static gyre_status find_end(struct lowering *lower, uint32_t i, uint32_t *index_out)
 {
-    const struct gyre_program *program = lower->config->program;
+    const struct gyre_program *program = lower->program;
     const struct gyre_connection *connection = &program->connections[i];
     const uint32_t peer = peer_of(lower, connection);
     const enum gyre_proto proto = lower->config->proto;
     const enum gyre_proto slots = gyre_proto_slots(proto);
-    for (uint32_t channel = 0; channel < lower->config->n_channels; channel++) {
+    for (uint32_t channel = lower->variant; channel < lower->config->n_channels;
+         channel += lower->n_variants) {
         const uint32_t fifo = channel * program->n_lanes + connection->lane;
         const struct gyre_connector *end = NULL;
         if (peer < lower->n_ranks && fifo < lower->spec->n_fifos)
@@ -71,10 +79,11 @@ static gyre_status find_end(struct lowering *lower, uint32_t i, uint32_t *index_
 /* The slots of this connection must hold a tile, because some of its data is not placed. */
 static void use_slots(struct lowering *lower, uint32_t i)
 {
-    const struct gyre_program *program = lower->config->program;
+    const struct gyre_program *program = lower->program;
     const struct gyre_connection *connection = &program->connections[i];
     const uint32_t peer = peer_of(lower, connection);
-    for (uint32_t channel = 0; channel < lower->config->n_channels; channel++) {
+    for (uint32_t channel = lower->variant; channel < lower->config->n_channels;
+         channel += lower->n_variants) {
         const uint32_t fifo = channel * program->n_lanes + connection->lane;
         const struct gyre_connector *end = &lower->connectors[gyre_connector_index(
             lower->spec, peer, fifo, connection->is_send != 0)];
@@ -90,7 +99,7 @@ static gyre_status use_connection(struct lowering *lower, struct gyre_cuda_worke
     const uint16_t i = operand->index;
     if (operand->is_placed != 0 && lower->config->proto != GYRE_PROTO_SIMPLE)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "algorithm %s places data: only by protocol %s",
-                         lower->config->program->algorithm, gyre_proto_names[GYRE_PROTO_SIMPLE]);
+                         lower->program->algorithm, gyre_proto_names[GYRE_PROTO_SIMPLE]);
     if (lower->own_number[i] == NONE) {
         struct gyre_cuda_connection *added =
             &lower->connections[worker->first_connection + worker->n_connections];
@@ -116,8 +125,7 @@ static gyre_status lower_operand(struct lowering *lower, struct gyre_cuda_worker
         return use_connection(lower, worker, operand, operand_out);
     if (operand->index > GYRE_CUDA_REF_INDEX_MASK)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "algorithm %s: chunk %u is beyond %u",
-                         lower->config->program->algorithm, operand->index,
-                         GYRE_CUDA_REF_INDEX_MASK);
+                         lower->program->algorithm, operand->index, GYRE_CUDA_REF_INDEX_MASK);
     operand_out->ref =
         (uint16_t)((unsigned)operand->kind << GYRE_CUDA_REF_KIND_SHIFT | operand->index);
     operand_out->use = 0;
@@ -147,30 +155,61 @@ static gyre_status lower_step(struct lowering *lower, struct gyre_cuda_worker *w
     return GYRE_SUCCESS;
 }
 
+/* Adds one variant's workers. @first_step, @n_connections: how many the variants before it have;
+ * advanced by its own. */
+static gyre_status lower_variant(struct lowering *lower, uint32_t *first_step,
+                                 uint32_t *n_connections, struct gyre_cuda_shape *shape)
+{
+    const struct gyre_program *program = lower->program;
+    memset(lower->own_number, 0xff, (program->n_connections + 1U) * sizeof(*lower->own_number));
+    for (uint32_t w = 0; w < program->n_workers; w++) {
+        const struct gyre_worker *from = &program->workers[w];
+        struct gyre_cuda_worker *worker = &lower->workers[lower->variant * lower->n_workers + w];
+        worker->first_step = *first_step + from->first_step;
+        worker->n_steps = from->n_steps;
+        worker->first_connection = *n_connections;
+        for (uint32_t s = 0; s < from->n_steps; s++)
+            GYRE_TRY(lower_step(lower, worker, &program->steps[from->first_step + s],
+                                &lower->steps[worker->first_step + s]));
+        for (uint32_t c = 0; c < worker->n_connections; c++)
+            shape->max_uses = (uint32_t)gyre_max_u64(
+                shape->max_uses, lower->connections[worker->first_connection + c].n_uses);
+        *n_connections += worker->n_connections;
+        if (worker->n_connections > shape->max_connections)
+            shape->max_connections = worker->n_connections;
+        if (worker->n_steps > shape->max_steps)
+            shape->max_steps = worker->n_steps;
+    }
+    *first_step += program->n_steps;
+    return GYRE_SUCCESS;
+}
+
 static gyre_status lower_all(struct lowering *lower, struct gyre_cuda_shape *shape_out)
 {
-    const struct gyre_program *program = lower->config->program;
     struct gyre_cuda_shape shape = {0, 0, 0, 0};
-    uint32_t n_connections = 0;
-    for (uint32_t w = 0; w < program->n_workers; w++) {
-        struct gyre_cuda_worker *worker = &lower->workers[w];
-        worker->first_step = program->workers[w].first_step;
-        worker->n_steps = program->workers[w].n_steps;
-        worker->first_connection = n_connections;
-        for (uint32_t s = worker->first_step; s < worker->first_step + worker->n_steps; s++)
-            GYRE_TRY(lower_step(lower, worker, &program->steps[s], &lower->steps[s]));
-        for (uint32_t c = 0; c < worker->n_connections; c++)
-            shape.max_uses = (uint32_t)gyre_max_u64(
-                shape.max_uses, lower->connections[worker->first_connection + c].n_uses);
-        n_connections += worker->n_connections;
-        if (worker->n_connections > shape.max_connections)
-            shape.max_connections = worker->n_connections;
-        if (worker->n_steps > shape.max_steps)
-            shape.max_steps = worker->n_steps;
+    uint32_t n_steps = 0, n_connections = 0;
+    for (lower->variant = 0; lower->variant < lower->n_variants; lower->variant++) {
+        lower->program = gyre_load_program(lower->config, lower->variant);
+        GYRE_TRY(lower_variant(lower, &n_steps, &n_connections, &shape));
     }
     shape.slot_bytes = lower->slot_bytes;
     *shape_out = shape;
     return GYRE_SUCCESS;
+}
+
+/* How much memory the variants need. Returns the most connections of one of them. */
+static uint32_t count(struct lowering *lower)
+{
+    uint32_t most = 0;
+    lower->n_variants = gyre_load_variants(lower->config);
+    for (uint32_t v = 0; v < lower->n_variants; v++) {
+        const struct gyre_program *program = gyre_load_program(lower->config, v);
+        lower->n_workers = (uint32_t)gyre_max_u64(lower->n_workers, program->n_workers);
+        lower->n_all_steps += program->n_steps;
+        lower->n_all_connections += program->n_connections;
+        most = (uint32_t)gyre_max_u64(most, program->n_connections);
+    }
+    return most;
 }
 
 static void *blob_at(const struct gyre_cuda_program *blob, uint32_t offset)
@@ -183,30 +222,30 @@ gyre_status gyre_cuda_lower(const struct gyre_fifo_spec *spec,
                             const struct gyre_load_config *config,
                             struct gyre_cuda_program **blob_out, struct gyre_cuda_shape *shape_out)
 {
-    const struct gyre_program *program = config->program;
     struct gyre_cuda_program layout;
     struct lowering lower = {
         .spec = spec, .connectors = connectors, .n_ranks = (uint32_t)n_ranks, .config = config};
+    const uint32_t most_connections = count(&lower);
     lower.slot_bytes = spec->slot_bytes[gyre_proto_slots(config->proto)];
     if (config->proto == GYRE_PROTO_SIMPLE)
         lower.slot_bytes = (uint32_t)gyre_max_u64(lower.slot_bytes, spec->ring_slot_bytes);
     layout.workers_offset = sizeof(layout);
     layout.connections_offset =
-        layout.workers_offset + program->n_workers * (uint32_t)sizeof(struct gyre_cuda_worker);
+        layout.workers_offset +
+        lower.n_variants * lower.n_workers * (uint32_t)sizeof(struct gyre_cuda_worker);
     layout.steps_offset = (uint32_t)gyre_round_up(
-        layout.connections_offset + program->n_connections * sizeof(struct gyre_cuda_connection),
+        layout.connections_offset + lower.n_all_connections * sizeof(struct gyre_cuda_connection),
         16);
     layout.n_bytes =
-        layout.steps_offset + program->n_steps * (uint32_t)sizeof(struct gyre_cuda_step);
+        layout.steps_offset + lower.n_all_steps * (uint32_t)sizeof(struct gyre_cuda_step);
     lower.blob = calloc(1, layout.n_bytes);
-    lower.own_number = malloc((program->n_connections + 1U) * sizeof(*lower.own_number));
+    lower.own_number = malloc((most_connections + 1U) * sizeof(*lower.own_number));
     gyre_status status = GYRE_SUCCESS;
     if (lower.blob == NULL || lower.own_number == NULL) {
         status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot load algorithm %s: %u bytes",
-                           program->algorithm, layout.n_bytes);
+                           config->program->algorithm, layout.n_bytes);
         goto out;
     }
-    memset(lower.own_number, 0xff, (program->n_connections + 1U) * sizeof(*lower.own_number));
     *lower.blob = layout;
     lower.workers = blob_at(lower.blob, layout.workers_offset);
     lower.connections = blob_at(lower.blob, layout.connections_offset);

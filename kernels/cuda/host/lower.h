@@ -17,7 +17,7 @@ struct gyre_cuda_shape {
     uint32_t slot_bytes;      /* the smallest of its connections, this protocol's */
 };
 
-/** gyre_cuda_lower - one rank's program as a blob for the interpreter kernel.
+/** gyre_cuda_lower - one rank's programs, of all variants, as a blob for the interpreter kernel.
  * @connectors: checked for existence and protocol, for every channel.
  * @blob_out: malloc'ed. Errors: INVALID_USAGE (no such connection), UNSUPPORTED (the connection
  * does not have the protocol, too many chunks), OUT_OF_MEMORY. */

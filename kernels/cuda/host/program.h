@@ -52,7 +52,8 @@ struct gyre_cuda_worker {
     uint32_t n_connections;
 };
 
-/* The blob begins with this; offsets are from its start, multiples of 16. */
+/* The blob begins with this; offsets are from its start, multiples of 16. It has n_workers workers
+ * for each variant; n_steps is 0 where a variant has fewer. */
 struct gyre_cuda_program {
     uint32_t n_bytes;
     uint32_t workers_offset;
@@ -227,7 +228,8 @@ struct gyre_cuda_work {
     uint8_t premultiply;
     uint8_t in_blocks;
     uint8_t out_blocks;
-    uint16_t n_workers;
+    uint16_t n_workers;   /* of each variant */
+    uint16_t n_variants;  /* channel c runs variant c % n_variants */
     uint16_t n_in_flight; /* SIMPLE: tiles in flight */
     uint8_t posts_late;   /* line protocols: no slot is needed twice in a tile, so credit is given
                            * back once a tile */

@@ -59,6 +59,7 @@ void gyre_cuda_fill_work(const struct gyre_cuda_executor *executor, const struct
     to->in_blocks = loaded->in_blocks;
     to->out_blocks = loaded->out_blocks;
     to->n_workers = (uint16_t)loaded->n_workers;
+    to->n_variants = (uint16_t)loaded->n_variants;
     to->n_in_flight = loaded->n_in_flight;
     to->posts_late = loaded->posts_late;
     to->shares_steps = loaded->shares_steps;

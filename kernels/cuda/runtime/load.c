@@ -25,7 +25,8 @@ static bool program_reduces(const struct gyre_program *program)
 /* Chunks of a tile that are received from peers, or that are sent to them, whichever is more. */
 static uint32_t count_transfers(const struct gyre_program *program)
 {
-    uint32_t n_sends = 0, n_recvs = 0;
+    uint32_t n_sends = 0;
+    uint32_t n_recvs = 0;
     for (uint32_t i = 0; i < program->n_steps; i++) {
         const struct gyre_step *step = &program->steps[i];
         for (uint32_t k = 0; k < step->n_outs; k++)
@@ -34,6 +35,14 @@ static uint32_t count_transfers(const struct gyre_program *program)
             n_recvs += step->ins[k].kind == GYRE_OPERAND_CONNECTION;
     }
     return (uint32_t)gyre_max_u64(n_sends, n_recvs);
+}
+
+static uint32_t most_workers(const struct gyre_load_config *config)
+{
+    uint32_t most = 0;
+    for (uint32_t v = 0; v < gyre_load_variants(config); v++)
+        most = (uint32_t)gyre_max_u64(most, gyre_load_program(config, v)->n_workers);
+    return most;
 }
 
 static void unload(struct gyre_cuda_executor *executor, struct gyre_loaded *loaded)
@@ -61,12 +70,12 @@ static gyre_status check_load(const struct gyre_cuda_executor *executor,
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                          "algorithm %s needs FIFOs of %u slots; this communicator has %u",
                          program->algorithm, program->min_depth, executor->spec.depth);
-    if (config->n_channels * program->n_workers > executor->n_sms)
+    const uint32_t n_blocks = config->n_channels * most_workers(config);
+    if (n_blocks > executor->n_sms)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                          "algorithm %s in %u channels takes %u blocks, which must all run at the "
                          "same time; the GPU has %u multiprocessors",
-                         program->algorithm, config->n_channels,
-                         config->n_channels * program->n_workers, executor->n_sms);
+                         program->algorithm, config->n_channels, n_blocks, executor->n_sms);
     const uint32_t most = config->proto == GYRE_PROTO_SIMPLE ? MAX_THREADS : GYRE_CUDA_LINE_THREADS;
     if (config->n_threads % 32 != 0 || config->n_threads > most)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
@@ -127,7 +136,7 @@ static void load_fused(const struct gyre_cuda_executor *executor,
                                          .depth = executor->spec.depth,
                                          .n_threads = loaded->n_threads,
                                          .most_shared_bytes = executor->most_shared_bytes};
-    if (!config->by_copy_engines && gyre_cuda_fused_loads(&call) &&
+    if (!config->by_copy_engines && loaded->n_variants == 1 && gyre_cuda_fused_loads(&call) &&
         gyre_cuda_fused_resolve(&executor->spec, executor->connectors, config, &found,
                                 &loaded->fused))
         loaded->fused_call = call;
@@ -150,23 +159,27 @@ static void fill_sizes(const struct gyre_load_config *config, struct gyre_loaded
     const struct gyre_program *program = config->program;
     loaded->proto = config->proto;
     loaded->n_channels = config->n_channels;
-    loaded->n_workers = program->n_workers;
+    loaded->n_variants = gyre_load_variants(config);
+    loaded->n_workers = most_workers(config);
     loaded->n_chunks = program->n_chunks;
-    loaded->n_connections = program->n_connections;
     loaded->channel_stride = program->n_lanes * 2U;
-    loaded->n_areas = program->n_scratch;
     loaded->n_threads = config->n_threads != 0 ? config->n_threads : DEFAULT_THREADS;
     loaded->in_blocks = gyre_collectives[program->coll].in_blocks;
     loaded->out_blocks = gyre_collectives[program->coll].out_blocks;
-    loaded->reduces = program_reduces(program);
-    loaded->is_placed = program->is_placed != 0;
+    for (uint32_t v = 0; v < loaded->n_variants; v++) {
+        const struct gyre_program *variant = gyre_load_program(config, v);
+        loaded->n_connections =
+            (uint32_t)gyre_max_u64(loaded->n_connections, variant->n_connections);
+        loaded->n_areas = (uint16_t)gyre_max_u64(loaded->n_areas, variant->n_scratch);
+        loaded->reduces = loaded->reduces || program_reduces(variant);
+        loaded->is_placed = loaded->is_placed || variant->is_placed != 0;
+    }
 }
 
 /* Loads the steps that the kernel runs: the whole program, or what copy engines leave of it. */
 static gyre_status load_steps(struct gyre_cuda_executor *executor,
                               const struct gyre_load_config *config, struct gyre_loaded *loaded)
 {
-    const struct gyre_program *program = config->program;
     struct gyre_cuda_shape shape;
     GYRE_TRY(gyre_cuda_lower(&executor->spec, executor->connectors, executor->n_ranks, config,
                              &loaded->program, &shape));
@@ -174,7 +187,9 @@ static gyre_status load_steps(struct gyre_cuda_executor *executor,
     loaded->tile_bytes = gyre_slot_payload_bytes(config->proto, shape.slot_bytes);
     loaded->area_bytes = (uint32_t)gyre_round_up(loaded->tile_bytes, 256);
     loaded->max_connections = shape.max_connections;
-    loaded->n_transfers = count_transfers(program);
+    for (uint32_t v = 0; v < loaded->n_variants; v++)
+        loaded->n_transfers = (uint32_t)gyre_max_u64(loaded->n_transfers,
+                                                     count_transfers(gyre_load_program(config, v)));
     loaded->inline_words = loaded->program->n_bytes <= GYRE_CUDA_INLINE_BYTES
                                ? (uint32_t)gyre_div_round_up(loaded->program->n_bytes, 16)
                                : 0;
@@ -184,7 +199,7 @@ static gyre_status load_steps(struct gyre_cuda_executor *executor,
     loaded->shared_bytes = shared_bytes(loaded, &shape);
     if (loaded->shared_bytes > executor->most_shared_bytes)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED, "algorithm %s: %u connections of one worker",
-                         program->algorithm, shape.max_connections);
+                         config->program->algorithm, shape.max_connections);
     pthread_mutex_lock(&executor->lock);
     gyre_status status =
         gyre_cuda_reserve_scratch(executor, (size_t)loaded->n_areas * loaded->n_in_flight *
@@ -214,6 +229,7 @@ static gyre_status load_in_two(struct gyre_cuda_executor *executor,
     worker.n_steps = first.n_steps;
     first.workers = &worker;
     first_config.program = &first;
+    first_config.variants = NULL; /* one host has one variant */
     return load_steps(executor, &first_config, loaded);
 }
 

@@ -28,7 +28,8 @@ struct gyre_loaded {
     struct gyre_cuda_program *program;
     struct gyre_cuda_arena_block *block; /* the program on the GPU; NULL = not there (any more) */
     uint32_t n_channels;
-    uint32_t n_workers;
+    uint32_t n_variants; /* channel c runs variant c % n_variants */
+    uint32_t n_workers;  /* most of any variant, as n_transfers and n_connections */
     uint32_t n_chunks;
     uint32_t n_transfers; /* chunks of a tile that are received, or sent, whichever is more */
     uint32_t n_connections;

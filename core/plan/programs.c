@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Two lists: programs by shape, and loaded programs by program and choice. A communicator uses few
+ * of either, so the lists are walked.
+ */
+#include "core/plan/programs.h"
+
+#include "core/base/util.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct gyre_shape_programs {
+    const struct gyre_algorithm *algorithm;
+    enum gyre_collective coll;
+    uint16_t n_ranks;
+    uint16_t root;
+    bool is_placed;
+    int rank; /* in the shape */
+    struct gyre_variants variants;
+    struct gyre_shape_programs *next;
+};
+
+struct gyre_loaded_programs {
+    const struct gyre_variants *variants;
+    enum gyre_proto proto;
+    enum gyre_path path;
+    uint32_t n_channels;
+    uint16_t rank_of[2]; /* of a point-to-point program; else unused */
+    struct gyre_loaded *loaded;
+    struct gyre_loaded_programs *next;
+};
+
+static void free_variants(struct gyre_variants *variants)
+{
+    for (uint32_t v = 0; v < variants->n_variants; v++)
+        gyre_program_free(variants->programs[v]);
+}
+
+static gyre_status emit_variants(const struct gyre_algorithm *algorithm,
+                                 const struct gyre_shape *shape, int rank,
+                                 struct gyre_variants *variants_out)
+{
+    struct gyre_variants variants = {0};
+    struct gyre_shape of_variant = *shape;
+    const int n_variants = gyre_algorithm_variants(algorithm, shape);
+    for (int v = 0; v < n_variants; v++) {
+        of_variant.variant = (uint16_t)v;
+        const gyre_status status =
+            gyre_algorithm_emit(algorithm, &of_variant, rank, &variants.programs[v]);
+        if (status != GYRE_SUCCESS) {
+            free_variants(&variants);
+            return status;
+        }
+        variants.n_variants++;
+        variants.most_workers =
+            (uint32_t)gyre_max_u64(variants.most_workers, variants.programs[v]->n_workers);
+    }
+    *variants_out = variants;
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_programs_find(struct gyre_programs *programs,
+                               const struct gyre_algorithm *algorithm,
+                               const struct gyre_shape *shape, int rank,
+                               const struct gyre_variants **variants_out)
+{
+    struct gyre_shape_programs *entry = programs->shapes;
+    while (entry != NULL && (entry->algorithm != algorithm || entry->coll != shape->coll ||
+                             entry->n_ranks != shape->n_ranks || entry->root != shape->root ||
+                             entry->is_placed != shape->is_placed || entry->rank != rank))
+        entry = entry->next;
+    if (entry == NULL) {
+        entry = calloc(1, sizeof(*entry));
+        if (entry == NULL)
+            return gyre_fail_errno(ENOMEM, "plan of %s", gyre_collectives[shape->coll].name);
+        const gyre_status status = emit_variants(algorithm, shape, rank, &entry->variants);
+        if (status != GYRE_SUCCESS) {
+            free(entry);
+            return status;
+        }
+        entry->algorithm = algorithm;
+        entry->coll = shape->coll;
+        entry->n_ranks = shape->n_ranks;
+        entry->root = shape->root;
+        entry->is_placed = shape->is_placed;
+        entry->rank = rank;
+        entry->next = programs->shapes;
+        programs->shapes = entry;
+    }
+    *variants_out = &entry->variants;
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_programs_load(struct gyre_programs *programs, const struct gyre_variants *variants,
+                               const struct gyre_choice *choice, const uint16_t *rank_of,
+                               struct gyre_loaded **loaded_out)
+{
+    const uint16_t no_map[2] = {0, 0};
+    const uint16_t *key = rank_of != NULL ? rank_of : no_map;
+    struct gyre_executor *executor = programs->executor;
+    struct gyre_loaded_programs *entry = programs->loads;
+    while (entry != NULL &&
+           (entry->variants != variants || entry->proto != choice->proto ||
+            entry->path != choice->path || entry->n_channels != choice->n_channels ||
+            memcmp(entry->rank_of, key, sizeof(entry->rank_of)) != 0))
+        entry = entry->next;
+    if (entry == NULL) {
+        entry = calloc(1, sizeof(*entry));
+        if (entry == NULL)
+            return gyre_fail_errno(ENOMEM, "loaded program");
+        const struct gyre_load_config config = {
+            .program = variants->programs[0],
+            .variants = (const struct gyre_program *const *)variants->programs,
+            .n_variants = variants->n_variants,
+            .rank_of = rank_of,
+            .n_channels = choice->n_channels,
+            .proto = choice->proto,
+            .by_copy_engines = choice->path == GYRE_PATH_COPY_ENGINE};
+        const gyre_status status = executor->ops->load(executor, &config, &entry->loaded);
+        if (status != GYRE_SUCCESS) {
+            free(entry);
+            return status;
+        }
+        entry->variants = variants;
+        entry->proto = choice->proto;
+        entry->path = choice->path;
+        entry->n_channels = choice->n_channels;
+        memcpy(entry->rank_of, key, sizeof(entry->rank_of));
+        entry->next = programs->loads;
+        programs->loads = entry;
+    }
+    *loaded_out = entry->loaded;
+    return GYRE_SUCCESS;
+}
+
+void gyre_programs_close(struct gyre_programs *programs)
+{
+    while (programs->loads != NULL) {
+        struct gyre_loaded_programs *entry = programs->loads;
+        programs->loads = entry->next;
+        programs->executor->ops->unload(programs->executor, entry->loaded);
+        free(entry);
+    }
+    while (programs->shapes != NULL) {
+        struct gyre_shape_programs *entry = programs->shapes;
+        programs->shapes = entry->next;
+        free_variants(&entry->variants);
+        free(entry);
+    }
+}
