@@ -18,6 +18,7 @@ struct gyre_algorithm {
     bool follows_ring;    /* on one host every rank sends only to the rank after it, so all
                            * data use the large slots of ring FIFOs */
     bool stages_in_ring;  /* the same of the data that are not placed, in a shape with is_placed */
+    bool is_two_level;    /* it has other steps inside hosts than between them: for several hosts */
     bool is_one_shot;     /* every rank sends all its data to every other rank, in one hop */
     uint32_t chains;      /* mask: the whole vector flows to or from one rank, tile by tile. In the
                            * other collectives each rank handles a part of the data */
@@ -42,7 +43,10 @@ struct gyre_algorithm {
     X(direct)   /* all pairs, one hop: "one-shot" */     \
     X(twoshot)  /* all pairs, scatter then gather */     \
     X(spread)   /* ring of sums, results to all peers */ \
-    X(sendrecv) /* one rank to another */
+    X(sendrecv) /* one rank to another */                \
+    X(two_level_ring)                                    \
+    X(two_level_tree)                                    \
+    X(two_level_log)
 
 #define GYRE_DECLARE_ALGORITHM(name) extern const struct gyre_algorithm gyre_algorithm_##name;
 GYRE_ALGORITHM_LIST(GYRE_DECLARE_ALGORITHM)
@@ -59,6 +63,14 @@ static inline bool gyre_algorithm_has(const struct gyre_algorithm *algorithm,
                                       enum gyre_collective coll)
 {
     return (algorithm->collectives >> coll & 1U) != 0;
+}
+
+/** gyre_algorithm_suits - can the algorithm do this collective, and was it made for so many hosts?
+ * On one host two levels are right, but nothing is gained. */
+static inline bool gyre_algorithm_suits(const struct gyre_algorithm *algorithm,
+                                        enum gyre_collective coll, uint32_t n_hosts)
+{
+    return gyre_algorithm_has(algorithm, coll) && (!algorithm->is_two_level || n_hosts > 1);
 }
 
 /** gyre_algorithm_variants - how many variants a shape has: 1..GYRE_MAX_VARIANTS. All of them have

@@ -15,16 +15,37 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-int gyre_hosts_variants(const struct gyre_shape *shape)
+/* The sizes of the smallest and the largest host. */
+static void measure_hosts(const struct gyre_shape *shape, int *least_out, int *most_out)
 {
     const struct gyre_grouping *grouping = shape->grouping;
     uint16_t n_of[GYRE_MAX_RANKS] = {0};
-    int most = 1; /* ranks of a host */
+    *least_out = *most_out = shape->n_ranks;
+    if (grouping == NULL || grouping->n_hosts < 2)
+        return;
+    *most_out = 1;
+    for (unsigned rank = 0; rank < shape->n_ranks; rank++)
+        if (++n_of[grouping->host_of[rank]] > *most_out)
+            *most_out = n_of[grouping->host_of[rank]];
+    for (unsigned host = 0; host < grouping->n_hosts; host++)
+        if (n_of[host] < *least_out)
+            *least_out = n_of[host];
+}
+
+int gyre_hosts_rails(const struct gyre_shape *shape)
+{
+    int least, most;
+    measure_hosts(shape, &least, &most);
+    return least;
+}
+
+int gyre_hosts_variants(const struct gyre_shape *shape)
+{
+    const struct gyre_grouping *grouping = shape->grouping;
+    int least, most;
     if (grouping == NULL || grouping->n_hosts < 2)
         return 1;
-    for (unsigned rank = 0; rank < shape->n_ranks; rank++)
-        if (++n_of[grouping->host_of[rank]] > most)
-            most = n_of[grouping->host_of[rank]];
+    measure_hosts(shape, &least, &most);
     if (grouping->n_nics > 0 && grouping->n_nics < most)
         most = grouping->n_nics;
     return most < GYRE_MAX_VARIANTS ? most : GYRE_MAX_VARIANTS;

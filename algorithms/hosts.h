@@ -31,6 +31,10 @@ const struct gyre_hosts *gyre_hosts_open(const struct gyre_shape *shape, bool ap
  * share: one for each NIC that the ranks of a host use. 1 if all ranks are on one host. */
 int gyre_hosts_variants(const struct gyre_shape *shape);
 
+/** gyre_hosts_rails - how many ranks the smallest host has: so many lines of ranks, one of each
+ * host, share no rank. All ranks of a single host. */
+int gyre_hosts_rails(const struct gyre_shape *shape);
+
 /** gyre_hosts_size - how many ranks a host has. */
 static inline int gyre_hosts_size(const struct gyre_hosts *hosts, int host)
 {

@@ -28,9 +28,8 @@
  * or down, never both. In two trees it may carry both, but then the workers are different.
  */
 #include "algorithms/algorithm.h"
+#include "algorithms/binary_tree.h"
 #include "algorithms/hosts.h"
-
-#define N_TREES 2
 
 /* The nodes of the trees: hosts, or ranks if there is only one host. */
 struct nodes {
@@ -47,60 +46,6 @@ struct place {
     int n_children;
     int children[3]; /* two subtrees and the chain */
 };
-
-/* The in-order tree over positions 1..n: the height of a position is its number of trailing zero
- * bits, so odd positions are leaves, and the top is the largest power of two. */
-static int tree_top(int n)
-{
-    int top = 1;
-    while (top * 2 <= n)
-        top *= 2;
-    return top;
-}
-
-/* The parent of a position; 0 = none. */
-static int tree_parent(int n, int position)
-{
-    if (position == tree_top(n))
-        return 0;
-    do { /* if the parent is past the end, take the parent's parent */
-        const int low_bit = position & -position;
-        position = (position & ~low_bit) | low_bit * 2;
-    } while (position > n);
-    return position;
-}
-
-/* The children of a position. Returns how many. */
-static int tree_children(int n, int position, int *children_out)
-{
-    int n_children = 0;
-    int distance = (position & -position) / 2;
-    if (distance == 0)
-        return 0;
-    children_out[n_children++] = position - distance;
-    while (distance > 1 &&
-           position + distance > n) /* the subtree is cut off: go down its left side */
-        distance /= 2;
-    if (position + distance <= n)
-        children_out[n_children++] = position + distance;
-    return n_children;
-}
-
-/* Every leaf of tree 0 is an inner node of tree 1. Tree 1 is tree 0 mirrored if n is even, else
- * shifted by one; then one node is a leaf in both. `item` counts from 0. */
-static int position_of(int tree, int n, int item)
-{
-    if (tree == 0)
-        return item + 1;
-    return n % 2 == 0 ? n - item : (item + 1) % n + 1;
-}
-
-static int item_at(int tree, int n, int position)
-{
-    if (tree == 0)
-        return position - 1;
-    return n % 2 == 0 ? n - position : (position - 2 + n) % n;
-}
 
 /* False when there is no memory, which the builder remembers. */
 static bool open_nodes(struct nodes *nodes, const struct gyre_shape *shape,
@@ -147,20 +92,18 @@ static void place_node(const struct nodes *nodes, int tree, int node, struct pla
     const int n = nodes->hosts->n_hosts - above;
     int children[2];
     if (node < above) {
-        const int top = above + item_at(tree, n, tree_top(n));
-        place->children[place->n_children++] = chain_rank(nodes, tree, top, 0);
+        place->children[place->n_children++] =
+            chain_rank(nodes, tree, above + gyre_tree_top(tree, n), 0);
         return;
     }
-    const int position = position_of(tree, n, node - above);
-    const int parent = tree_parent(n, position);
-    if (parent != 0)
-        place->parent = chain_rank(nodes, tree, above + item_at(tree, n, parent), 0);
+    const int parent = gyre_tree_parent(tree, n, node - above);
+    if (parent >= 0)
+        place->parent = chain_rank(nodes, tree, above + parent, 0);
     else if (nodes->has_root)
         place->parent = chain_rank(nodes, tree, 0, 0);
-    const int n_children = tree_children(n, position, children);
+    const int n_children = gyre_tree_children(tree, n, node - above, children);
     for (int i = 0; i < n_children; i++)
-        place->children[place->n_children++] =
-            chain_rank(nodes, tree, above + item_at(tree, n, children[i]), 0);
+        place->children[place->n_children++] = chain_rank(nodes, tree, above + children[i], 0);
 }
 
 static struct place place_rank(const struct nodes *nodes, int tree, int rank)
@@ -216,8 +159,8 @@ static void emit(const struct gyre_shape *shape, int rank, struct gyre_builder *
     struct nodes nodes;
     if (!open_nodes(&nodes, shape, builder))
         return;
-    gyre_builder_lanes(builder, N_TREES);
-    for (int tree = 0; tree < N_TREES; tree++) {
+    gyre_builder_lanes(builder, GYRE_N_TREES);
+    for (int tree = 0; tree < GYRE_N_TREES; tree++) {
         const struct place place = place_rank(&nodes, tree, rank);
         if (shape->coll != GYRE_COLL_BROADCAST)
             emit_up(&place, tree, shape->coll == GYRE_COLL_ALL_REDUCE, builder);
@@ -230,7 +173,7 @@ static void emit(const struct gyre_shape *shape, int rank, struct gyre_builder *
 static int n_chunks(const struct gyre_shape *shape)
 {
     (void)shape;
-    return N_TREES;
+    return GYRE_N_TREES;
 }
 
 const struct gyre_algorithm gyre_algorithm_tree = {

@@ -88,7 +88,8 @@ static gyre_status open_table(struct table *table)
     for (int i = 0; gyre_algorithms[i] != NULL && table->n_algorithms < MAX_ALGORITHMS; i++) {
         const bool is_asked = request->algorithm == gyre_algorithms[i];
         if (!is_asked &&
-            (request->algorithm != NULL || !gyre_algorithm_has(gyre_algorithms[i], request->coll)))
+            (request->algorithm != NULL ||
+             !gyre_algorithm_suits(gyre_algorithms[i], request->coll, table->facts.n_hosts)))
             continue;
         struct gyre_simulator **simulator = &table->simulators[table->n_algorithms];
         const gyre_status status =

@@ -106,7 +106,7 @@ gyre_status bench_add_trials(const struct bench_rank *rank, const struct bench_c
         for (int proto = 0; proto < GYRE_N_PROTOS; proto++) {
             const struct gyre_choice algorithm = {.algorithm = gyre_algorithms[i],
                                                   .proto = (enum gyre_proto)proto};
-            if (gyre_algorithm_has(gyre_algorithms[i], what->coll) &&
+            if (gyre_algorithm_suits(gyre_algorithms[i], what->coll, facts.n_hosts) &&
                 gyre_tuner_proto_obstacle(&facts, (enum gyre_proto)proto) == NULL)
                 add_algorithm(rank, what, &algorithm, first, trials);
         }

@@ -323,7 +323,7 @@ static void for_all_programs(void (*check)(const struct gyre_cost *cost, struct 
     for (int a = 0; gyre_algorithms[a] != NULL; a++)
         for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
             for (unsigned n = 2; n <= 9; n++)
-                if (gyre_algorithm_has(gyre_algorithms[a], (enum gyre_collective)coll) &&
+                if (gyre_algorithm_suits(gyre_algorithms[a], (enum gyre_collective)coll, 1) &&
                     (coll != GYRE_COLL_SEND_RECV || n == 2)) {
                     struct question question = {.algorithm = gyre_algorithms[a],
                                                 .coll = (enum gyre_collective)coll,
@@ -418,7 +418,7 @@ static void one_rank_may_stand_for_all(void)
     for (int a = 0; gyre_algorithms[a] != NULL; a++) {
         struct question question = {
             .algorithm = gyre_algorithms[a], .n_ranks = 12, .grouping = &grouping};
-        if (gyre_algorithm_has(question.algorithm, GYRE_COLL_ALL_REDUCE))
+        if (gyre_algorithm_suits(question.algorithm, GYRE_COLL_ALL_REDUCE, 4))
             check_folding(&gyre_cost_h200, question);
     }
 }

@@ -122,6 +122,58 @@ static void prove_ranks(const struct gyre_algorithm *algorithm, enum gyre_collec
     }
 }
 
+/* The sizes of hosts, ended by 0. */
+static const int host_sizes[][9] = {{2, 2, 0},       {7, 8, 0},
+                                    {1, 8, 0},       {3, 5, 2, 0},
+                                    {4, 4, 4, 4, 0}, {2, 2, 2, 2, 2, 2, 2, 0},
+                                    {6, 1, 3, 0},    {8, 8, 8, 8, 8, 8, 8, 8, 0},
+                                    {16, 16, 0},     {8, 7, 8, 6, 0}};
+
+/* @is_mixed: the ranks of a host are not neighbours. */
+static void make_hosts(const int *sizes, bool is_mixed, struct gyre_shape *shape,
+                       struct gyre_grouping *storage)
+{
+    int left[8], n_hosts = 0, n_ranks = 0, rank = 0;
+    for (; sizes[n_hosts] > 0; n_hosts++) {
+        left[n_hosts] = sizes[n_hosts];
+        n_ranks += sizes[n_hosts];
+    }
+    for (int host = 0; rank < n_ranks; host = (host + 1) % n_hosts) {
+        const int n = is_mixed && left[host] > 1 ? 1 : left[host];
+        for (int i = 0; i < n; i++, rank++, left[host]--)
+            storage->host_of[rank] = (uint16_t)host;
+    }
+    storage->n_hosts = (uint16_t)n_hosts;
+    storage->n_nics = 0;
+    shape->n_ranks = (uint16_t)n_ranks;
+    shape->grouping = storage;
+}
+
+static void two_levels_are_right_on_even_and_uneven_hosts(void)
+{
+    struct gyre_grouping storage;
+    for (int a = 0; gyre_algorithms[a] != NULL; a++)
+        for (int c = 0; c < GYRE_N_COLLECTIVES; c++) {
+            struct gyre_shape shape = {.coll = (enum gyre_collective)c};
+            struct summary summary = {.elidable = true};
+            uint64_t unused;
+            if (!gyre_algorithms[a]->is_two_level ||
+                !gyre_algorithm_has(gyre_algorithms[a], shape.coll))
+                continue;
+            for (size_t i = 0; i < 2 * sizeof(host_sizes) / sizeof(host_sizes[0]); i++) {
+                make_hosts(host_sizes[i / 2], i % 2 != 0, &shape, &storage);
+                const int n_variants = gyre_algorithm_variants(gyre_algorithms[a], &shape);
+                shape.root = gyre_collectives[c].has_root ? (uint16_t)(shape.n_ranks / 2) : 0;
+                for (int v = 0; v < n_variants; v++) {
+                    shape.variant = (uint16_t)v;
+                    prove_variant(gyre_algorithms[a], &shape, "hosts", &unused, &summary);
+                }
+            }
+            printf("%-15s %-15s depth %u  %ld programs\n", gyre_algorithms[a]->name,
+                   gyre_collectives[c].name, summary.max_depth, summary.n_programs);
+        }
+}
+
 static void prove_algorithm(const struct gyre_algorithm *algorithm)
 {
     for (int c = 0; c < GYRE_N_COLLECTIVES; c++) {
@@ -135,7 +187,7 @@ static void prove_algorithm(const struct gyre_algorithm *algorithm)
         for (size_t i = 0; i < sizeof(many_ranks) / sizeof(many_ranks[0]); i++)
             if (many_ranks[i] <= most)
                 prove_ranks(algorithm, coll, many_ranks[i], &summary);
-        printf("%-10s %-15s depth %u  credits %s  %ld programs\n", algorithm->name,
+        printf("%-15s %-15s depth %u  credits %s  %ld programs\n", algorithm->name,
                gyre_collectives[coll].name, summary.max_depth,
                summary.elidable ? "elidable" : "needed", summary.n_programs);
         fflush(stdout);
@@ -376,6 +428,8 @@ static void a_new_algorithm_is_one_struct_proved_and_printed(void)
 }
 
 static const struct test_case cases[] = {
+    {"two levels are right on even and uneven hosts",
+     two_levels_are_right_on_even_and_uneven_hosts},
     {"every algorithm is proved", every_algorithm_is_proved},
     {"each mistake is refused with its reason", each_mistake_is_refused_with_its_reason},
     {"hazards are found exactly where memory is shared",

@@ -91,7 +91,7 @@ static size_t make_rows(const struct gyre_tuner_facts *facts, const struct gyre_
                                                    n_channels, 32768, false};
                 row->coll = GYRE_COLL_ALL_REDUCE;
                 row->n_bytes = n_bytes;
-                if (!gyre_algorithm_has(gyre_algorithms[a], row->coll))
+                if (!gyre_algorithm_suits(gyre_algorithms[a], row->coll, 1))
                     continue;
                 double time_ns = 0;
                 CHECK_OK(

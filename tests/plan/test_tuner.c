@@ -122,7 +122,8 @@ static void no_algorithm_is_predicted_to_be_faster_than_the_chosen_one(void)
                 const struct gyre_tuner_facts facts = host_facts(n, &gyre_cost_host);
                 const double chosen_ns = best_ns(&facts, "", (enum gyre_collective)coll, n_bytes);
                 for (int a = 0; gyre_algorithms[a] != NULL; a++) {
-                    if (!gyre_algorithm_has(gyre_algorithms[a], (enum gyre_collective)coll))
+                    if (!gyre_algorithm_suits(gyre_algorithms[a], (enum gyre_collective)coll,
+                                              facts.n_hosts))
                         continue;
                     const double other_ns = best_ns(&facts, gyre_algorithms[a]->name,
                                                     (enum gyre_collective)coll, n_bytes);

@@ -117,7 +117,8 @@ gyre_status gyre_tuner_search(const struct gyre_tuner_facts *facts,
     struct search search = {.facts = facts, .n_bytes = n_bytes};
     for (int i = 0; gyre_algorithms[i] != NULL; i++) {
         if ((filter->algorithms[coll] >> i & 1U) == 0 ||
-            !gyre_algorithm_has(gyre_algorithms[i], coll))
+            !gyre_algorithm_suits(gyre_algorithms[i], coll,
+                                  filter->is_forced[coll] ? UINT32_MAX : facts->n_hosts))
             continue;
         const gyre_status status = search_algorithm(&search, filter, coll, gyre_algorithms[i]);
         if (status != GYRE_SUCCESS && status != GYRE_ERROR_UNSUPPORTED) /* too large to simulate */

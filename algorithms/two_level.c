@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Two levels: inside the host, along the rails between hosts, inside the host (two_level.h says
+ * what a rail and an owner are). All-reduce of two hosts of two ranks, with one chunk for each of
+ * the two rails, by pairs:
+ *
+ *   round   host 0: ranks 0 and 1             host 1: ranks 2 and 3
+ *     0     chunk 1: 0 -> 1, chunk 0: 1 -> 0  chunk 1: 2 -> 3, chunk 0: 3 -> 2   own input
+ *     1     chunk 0: 0 -> 2, chunk 1: 1 -> 3  chunk 0: 2 -> 0, chunk 1: 3 -> 1   sum of the host
+ *     2     chunk 0: 0 -> 1, chunk 1: 1 -> 0  chunk 0: 2 -> 3, chunk 1: 3 -> 2   finished
+ *
+ * Along the rails there are three ways, each an algorithm of its own. Cost of all-reduce (h hosts
+ * of g ranks, B bytes), in network hops and in bytes that a NIC sends:
+ *
+ *   two_level_ring  2(h-1) hops, 2(h-1)/h B/g   few hosts, long vectors
+ *   two_level_tree  2 log2(h) hops, 2 B/g       double binary tree, pipelined by tiles: many hosts
+ *   two_level_log   log2(h) hops, log2(h) B/g   pairs at distance 1, 2, 4, ...: short vectors
+ *
+ * In each case there are two more hops inside the hosts, where every rank sends and receives
+ * 2(g-1)/g B. Hosts of different sizes have as many rails as the smallest one has ranks.
+ */
+#include "algorithms/two_level.h"
+
+#include "algorithms/algorithm.h"
+#include "algorithms/binary_tree.h"
+
+#define MAX_OUT_OF_HOST 4 /* inputs or outputs of a step besides those of the own host */
+
+/* ---- shared with two_level_blocks.c --------------------------------------------------------- */
+
+int gyre_two_level_owner(const struct gyre_two_level *level, int host, int rail)
+{
+    return gyre_hosts_rank(level->hosts, host,
+                           gyre_hosts_at_rail(level->hosts, host, rail, level->n_rails));
+}
+
+void gyre_two_level_served(const struct gyre_two_level *level, int host, int rail, int *first_out,
+                           int *end_out)
+{
+    *first_out = gyre_hosts_at_rail(level->hosts, host, rail, level->n_rails);
+    *end_out = rail + 1 == level->n_rails
+                   ? gyre_hosts_size(level->hosts, host)
+                   : gyre_hosts_at_rail(level->hosts, host, rail + 1, level->n_rails);
+}
+
+bool gyre_two_level_open(const struct gyre_shape *shape, int rank, struct gyre_builder *builder,
+                         struct gyre_two_level *level_out)
+{
+    struct gyre_two_level level = {.hosts = gyre_hosts_open(shape, false, builder),
+                                   .builder = builder,
+                                   .n_rails = gyre_hosts_rails(shape),
+                                   .rank = rank,
+                                   .rail = -1};
+    if (level.hosts == NULL)
+        return false;
+    gyre_hosts_find(level.hosts, rank, &level.host, &level.position);
+    for (int rail = 0; rail < level.n_rails; rail++)
+        if (gyre_two_level_owner(&level, level.host, rail) == rank)
+            level.rail = rail;
+    const size_t n_refs = (size_t)gyre_hosts_size(level.hosts, level.host) + MAX_OUT_OF_HOST;
+    level.ins = gyre_builder_allocate(builder, n_refs * sizeof(*level.ins));
+    level.outs = gyre_builder_allocate(builder, n_refs * sizeof(*level.outs));
+    gyre_builder_lanes(builder, 2);
+    gyre_builder_min_depth(builder, 2);
+    *level_out = level;
+    return level.ins != NULL && level.outs != NULL;
+}
+
+int gyre_two_level_collect(const struct gyre_two_level *level, int chunk, struct gyre_ref *ins_out)
+{
+    const int size = gyre_hosts_size(level->hosts, level->host);
+    for (int i = 0; i < size; i++)
+        ins_out[i] = i == level->position ? gyre_in(chunk)
+                                          : gyre_peer(gyre_hosts_rank(level->hosts, level->host, i),
+                                                      GYRE_LANE_FIRST);
+    return size;
+}
+
+int gyre_two_level_hand_out(const struct gyre_two_level *level, int but, struct gyre_ref *outs_out)
+{
+    const int size = gyre_hosts_size(level->hosts, level->host);
+    int n = 0;
+    for (int i = 1; i < size; i++) {
+        const int peer = gyre_hosts_rank(level->hosts, level->host, level->position + i);
+        if (peer != but)
+            outs_out[n++] = gyre_peer(peer, GYRE_LANE_SECOND);
+    }
+    return n;
+}
+
+void gyre_two_level_move(const struct gyre_two_level *level, int chunk, const struct gyre_ref *ins,
+                         int n_ins, const struct gyre_ref *outs, int n_outs, unsigned flags)
+{
+    struct gyre_builder *builder = level->builder;
+    const int n_at_once = n_outs < GYRE_STEP_MAX_OUTS ? n_outs : GYRE_STEP_MAX_OUTS;
+    int n_recvs = 0;
+    for (int i = 0; i < n_ins; i++)
+        n_recvs += ins[i].kind == GYRE_OPERAND_CONNECTION;
+    if (n_recvs <= GYRE_STEP_MAX_RECVS)
+        gyre_builder_step(builder, chunk, ins, n_ins, outs, n_at_once, flags);
+    else
+        gyre_builder_reduce(builder, chunk, ins, n_ins, outs, n_at_once, flags);
+    if (n_outs > n_at_once)
+        gyre_builder_scatter(builder, chunk, outs[0], &outs[n_at_once], n_outs - n_at_once);
+}
+
+/* ---- all-reduce ----------------------------------------------------------------------------- */
+
+/* Send this rank's IN to the owners of the other rails. @n_pieces: chunks of a rail; @piece: which
+ * of them. The sends run one after the other: once an owner has a chunk, the result may come back
+ * and be written over IN, so that chunk must have been read. */
+static void send_to_owners(const struct gyre_two_level *level, int piece, int n_pieces)
+{
+    const int n_others = level->n_rails - (level->rail < 0 ? 0 : 1);
+    for (int i = 1; i <= n_others; i++) {
+        const int rail = (level->rail + i) % level->n_rails;
+        const int chunk = rail * n_pieces + piece;
+        const struct gyre_ref in = gyre_in(chunk);
+        const struct gyre_ref out =
+            gyre_peer(gyre_two_level_owner(level, level->host, rail), GYRE_LANE_FIRST);
+        gyre_builder_step(level->builder, chunk, &in, 1, &out, 1, 0);
+    }
+}
+
+/* Receive one piece of each other rail from its owner into OUT. */
+static void keep_from_owners(const struct gyre_two_level *level, int piece, int n_pieces)
+{
+    const int n_others = level->n_rails - (level->rail < 0 ? 0 : 1);
+    for (int i = n_others; i > 0; i--) {
+        const int rail = (level->rail + i) % level->n_rails;
+        const int chunk = rail * n_pieces + piece;
+        const struct gyre_ref in =
+            gyre_peer(gyre_two_level_owner(level, level->host, rail), GYRE_LANE_SECOND);
+        const struct gyre_ref out = gyre_out(chunk);
+        gyre_builder_step(level->builder, chunk, &in, 1, &out, 1, i > 1 ? GYRE_STEP_WITH_NEXT : 0);
+    }
+}
+
+/* The outputs of a finished chunk: OUT, then those along the rail, then the host's other ranks. */
+static int finished_outs(const struct gyre_two_level *level, int chunk,
+                         const struct gyre_ref *along, int n_along)
+{
+    level->outs[0] = gyre_out(chunk);
+    for (int i = 0; i < n_along; i++)
+        level->outs[1 + i] = along[i];
+    return 1 + n_along + gyre_two_level_hand_out(level, -1, &level->outs[1 + n_along]);
+}
+
+static struct gyre_ref at_host(const struct gyre_two_level *level, int host)
+{
+    const int n = level->hosts->n_hosts;
+    return gyre_peer(gyre_two_level_owner(level, (host + n) % n, level->rail), GYRE_LANE_FIRST);
+}
+
+/* The rail's chunk is cut into a piece for each host. */
+static void emit_ring(const struct gyre_two_level *level)
+{
+    const int n = level->hosts->n_hosts;
+    const struct gyre_ref next = at_host(level, level->host + 1);
+    const struct gyre_ref prev = at_host(level, level->host - 1);
+    for (int round = 0; round < n; round++) {
+        const int piece = (level->host - 1 - round + 2 * n) % n;
+        const int chunk = level->rail * n + piece;
+        send_to_owners(level, piece, n);
+        if (level->rail < 0)
+            continue;
+        int n_ins = gyre_two_level_collect(level, chunk, level->ins);
+        if (round > 0)
+            level->ins[n_ins++] = prev;
+        if (round < n - 1) {
+            gyre_two_level_move(level, chunk, level->ins, n_ins, &next, 1, 0);
+            continue;
+        }
+        const int n_outs = finished_outs(level, chunk, &next, n > 1 ? 1 : 0);
+        gyre_two_level_move(level, chunk, level->ins, n_ins, level->outs, n_outs, GYRE_STEP_FINAL);
+    }
+    for (int round = 1; round < n && level->rail >= 0; round++) {
+        const int chunk = level->rail * n + (level->host - round + n) % n;
+        const int n_outs = finished_outs(level, chunk, &next, round < n - 1 ? 1 : 0);
+        gyre_two_level_move(level, chunk, &prev, 1, level->outs, n_outs, 0);
+    }
+    gyre_builder_worker(level->builder);
+    for (int round = 0; round < n; round++)
+        keep_from_owners(level, (level->host - round + n) % n, n);
+}
+
+/* A rank's neighbours along its rail. */
+struct place {
+    bool is_top;
+    struct gyre_ref parent;
+    int n_children;
+    struct gyre_ref children[2];
+};
+
+/* @is_chain: host after host from `root_host`; else the tree, with `root_host` above it unless that
+ * is -1. */
+static struct place place_on_rail(const struct gyre_two_level *level, bool is_chain, int tree,
+                                  int root_host)
+{
+    const int n_hosts = level->hosts->n_hosts;
+    const int above = is_chain || root_host < 0 ? 0 : 1;
+    const int base = root_host < 0 ? 0 : root_host; /* the host that is item 0, or above them */
+    const int item = (level->host - base + n_hosts) % n_hosts - above;
+    struct place place = {.is_top = false};
+    int parent, children[2];
+    if (item < 0) {
+        parent = -1;
+        children[0] = n_hosts > 1 ? gyre_tree_top(tree, n_hosts - 1) : 0;
+        place.n_children = n_hosts > 1 ? 1 : 0;
+    } else if (is_chain) {
+        parent = item - 1;
+        children[0] = item + 1;
+        place.n_children = item + 1 < n_hosts ? 1 : 0;
+    } else {
+        parent = gyre_tree_parent(tree, n_hosts - above, item);
+        place.n_children = gyre_tree_children(tree, n_hosts - above, item, children);
+    }
+    place.is_top = parent < 0 && (above == 0 || item < 0);
+    if (!place.is_top)
+        place.parent = at_host(level, base + above + parent);
+    for (int i = 0; i < place.n_children; i++)
+        place.children[i] = at_host(level, base + above + children[i]);
+    return place;
+}
+
+static void emit_tree(const struct gyre_two_level *level, int tree)
+{
+    const int chunk = level->rail;
+    struct place place = {.is_top = false};
+    send_to_owners(level, 0, 1);
+    if (level->rail >= 0) {
+        place = place_on_rail(level, false, tree, -1);
+        int n_ins = gyre_two_level_collect(level, chunk, level->ins);
+        for (int i = 0; i < place.n_children; i++)
+            level->ins[n_ins++] = place.children[i];
+        if (place.is_top) {
+            const int n_outs = finished_outs(level, chunk, place.children, place.n_children);
+            gyre_two_level_move(level, chunk, level->ins, n_ins, level->outs, n_outs,
+                                GYRE_STEP_FINAL);
+        } else {
+            gyre_two_level_move(level, chunk, level->ins, n_ins, &place.parent, 1, 0);
+        }
+    }
+    gyre_builder_worker(level->builder);
+    if (level->rail >= 0 && !place.is_top) {
+        const int n_outs = finished_outs(level, chunk, place.children, place.n_children);
+        gyre_two_level_move(level, chunk, &place.parent, 1, level->outs, n_outs, 0);
+    }
+    keep_from_owners(level, 0, 1);
+}
+
+/* Pairs of hosts at distance 1, 2, 4, ... exchange their sums. If the number of hosts is no power
+ * of two, an odd one of the first hosts adds its part to the host before it first, and gets the
+ * result from there. */
+static void emit_pairs(const struct gyre_two_level *level)
+{
+    const int n_hosts = level->hosts->n_hosts;
+    const int chunk = level->rail;
+    int n_pairing = 1;
+    while (n_pairing * 2 <= n_hosts)
+        n_pairing *= 2;
+    const int n_folded = n_hosts - n_pairing;
+    const bool is_folded = level->host < 2 * n_folded;
+    if (is_folded && level->host % 2 != 0) {
+        const struct gyre_ref before = at_host(level, level->host - 1);
+        const int n_ins = gyre_two_level_collect(level, chunk, level->ins);
+        gyre_two_level_move(level, chunk, level->ins, n_ins, &before, 1, 0);
+        const int n_outs = finished_outs(level, chunk, NULL, 0);
+        gyre_two_level_move(level, chunk, &before, 1, level->outs, n_outs, 0);
+        return;
+    }
+    const int self = is_folded ? level->host / 2 : level->host - n_folded; /* among the pairing */
+    const struct gyre_ref sum = gyre_scratch(0), after = at_host(level, level->host + 1);
+    int n_ins = gyre_two_level_collect(level, chunk, level->ins);
+    if (is_folded)
+        level->ins[n_ins++] = after;
+    for (int distance = 1; distance < n_pairing; distance *= 2) {
+        const int other = self ^ distance;
+        const struct gyre_ref partner =
+            at_host(level, other < n_folded ? 2 * other : other + n_folded);
+        const struct gyre_ref outs[] = {sum, partner};
+        gyre_two_level_move(level, chunk, level->ins, n_ins, outs, 2, 0);
+        level->ins[0] = self < other ? sum : partner;
+        level->ins[1] = self < other ? partner : sum;
+        n_ins = 2;
+    }
+    const int n_outs = finished_outs(level, chunk, &after, is_folded ? 1 : 0);
+    gyre_two_level_move(level, chunk, level->ins, n_ins, level->outs, n_outs, GYRE_STEP_FINAL);
+}
+
+static void emit_log(const struct gyre_two_level *level)
+{
+    send_to_owners(level, 0, 1);
+    if (level->rail >= 0)
+        emit_pairs(level);
+    gyre_builder_worker(level->builder);
+    keep_from_owners(level, 0, 1);
+}
+
+/* ---- broadcast and reduce ------------------------------------------------------------------- */
+
+/* The root gives every rail its chunk; along the rail, and from each owner to its host. */
+static void emit_broadcast(const struct gyre_two_level *level, int root, bool is_chain, int tree)
+{
+    int root_host, position;
+    gyre_hosts_find(level->hosts, root, &root_host, &position);
+    for (int rail = 0; rail < level->n_rails && level->rank == root; rail++) {
+        const struct gyre_ref in = gyre_in(rail);
+        const struct gyre_ref outs[] = {
+            gyre_peer(gyre_two_level_owner(level, root_host, rail), GYRE_LANE_FIRST),
+            gyre_out(rail)};
+        if (rail != level->rail)
+            gyre_builder_step(level->builder, rail, &in, 1, outs, 2, 0);
+    }
+    if (level->rail >= 0) {
+        const struct place place = place_on_rail(level, is_chain, tree, root_host);
+        const int chunk = level->rail;
+        level->outs[0] = gyre_out(chunk);
+        for (int i = 0; i < place.n_children; i++)
+            level->outs[1 + i] = place.children[i];
+        const int n_outs = 1 + place.n_children +
+                           gyre_two_level_hand_out(level, root, &level->outs[1 + place.n_children]);
+        const struct gyre_ref in = level->rank == root        ? gyre_in(chunk)
+                                   : level->host == root_host ? gyre_peer(root, GYRE_LANE_FIRST)
+                                                              : place.parent;
+        gyre_two_level_move(level, chunk, &in, 1, level->outs, n_outs, 0);
+    }
+    gyre_builder_worker(level->builder);
+    if (level->rank != root)
+        keep_from_owners(level, 0, 1);
+}
+
+/* The same way back: sums of each host along the rail to the root's host, and to the root. */
+static void emit_reduce(const struct gyre_two_level *level, int root, bool is_chain, int tree)
+{
+    int root_host, position;
+    gyre_hosts_find(level->hosts, root, &root_host, &position);
+    send_to_owners(level, 0, 1);
+    if (level->rail >= 0) {
+        const struct place place = place_on_rail(level, is_chain, tree, root_host);
+        const int chunk = level->rail;
+        const struct gyre_ref out = level->rank == root        ? gyre_out(chunk)
+                                    : level->host == root_host ? gyre_peer(root, GYRE_LANE_SECOND)
+                                                               : place.parent;
+        int n_ins = gyre_two_level_collect(level, chunk, level->ins);
+        for (int i = 0; i < place.n_children; i++)
+            level->ins[n_ins++] = place.children[i];
+        gyre_two_level_move(level, chunk, level->ins, n_ins, &out, 1,
+                            level->host == root_host ? GYRE_STEP_FINAL : 0);
+    }
+    gyre_builder_worker(level->builder);
+    if (level->rank == root)
+        keep_from_owners(level, 0, 1);
+}
+
+/* ---- the algorithms ------------------------------------------------------------------------- */
+
+/* @emit_all_reduce: along the rails in this algorithm's way. */
+static void emit_by(const struct gyre_shape *shape, int rank, struct gyre_builder *builder,
+                    bool is_chain, void (*emit_all_reduce)(const struct gyre_two_level *))
+{
+    struct gyre_two_level level;
+    if (!gyre_two_level_open(shape, rank, builder, &level))
+        return;
+    switch (shape->coll) {
+    case GYRE_COLL_ALL_REDUCE:
+        emit_all_reduce(&level);
+        break;
+    case GYRE_COLL_REDUCE_SCATTER:
+        gyre_two_level_reduce_scatter(&level);
+        break;
+    case GYRE_COLL_ALL_GATHER:
+        gyre_two_level_all_gather(&level);
+        break;
+    case GYRE_COLL_BROADCAST:
+        emit_broadcast(&level, shape->root, is_chain, shape->variant);
+        break;
+    default:
+        emit_reduce(&level, shape->root, is_chain, shape->variant);
+    }
+}
+
+static void emit_by_ring(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
+{
+    emit_by(shape, rank, builder, true, emit_ring);
+}
+
+static void emit_first_tree(const struct gyre_two_level *level)
+{
+    emit_tree(level, 0);
+}
+
+static void emit_second_tree(const struct gyre_two_level *level)
+{
+    emit_tree(level, 1);
+}
+
+static void emit_by_tree(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
+{
+    emit_by(shape, rank, builder, false, shape->variant == 0 ? emit_first_tree : emit_second_tree);
+}
+
+static void emit_by_log(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
+{
+    emit_by(shape, rank, builder, false, emit_log);
+}
+
+static int count_trees(const struct gyre_shape *shape)
+{
+    return shape->grouping == NULL || shape->grouping->n_hosts < 3 ? 1 : GYRE_N_TREES;
+}
+
+static int n_rails(const struct gyre_shape *shape)
+{
+    return gyre_hosts_rails(shape);
+}
+
+static int n_ring_chunks(const struct gyre_shape *shape)
+{
+    const int n_hosts = shape->grouping == NULL ? 1 : shape->grouping->n_hosts;
+    if (gyre_collectives[shape->coll].in_blocks || gyre_collectives[shape->coll].out_blocks)
+        return 1;
+    return gyre_hosts_rails(shape) * (shape->coll == GYRE_COLL_ALL_REDUCE ? n_hosts : 1);
+}
+
+const struct gyre_algorithm gyre_algorithm_two_level_ring = {
+    .name = "two_level_ring",
+    .summary = "inside hosts all pairs, between them rings along all rails",
+    .collectives = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE |
+                   1U << GYRE_COLL_ALL_GATHER | 1U << GYRE_COLL_REDUCE_SCATTER,
+    .is_two_level = true,
+    .emit = emit_by_ring,
+    .n_chunks = n_ring_chunks,
+};
+
+const struct gyre_algorithm gyre_algorithm_two_level_tree = {
+    .name = "two_level_tree",
+    .summary = "inside hosts all pairs, between them double trees along all rails",
+    .collectives = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE,
+    .is_two_level = true,
+    .n_variants = count_trees,
+    .emit = emit_by_tree,
+    .n_chunks = n_rails,
+};
+
+const struct gyre_algorithm gyre_algorithm_two_level_log = {
+    .name = "two_level_log",
+    .summary = "inside hosts all pairs, between them pairs at distance 1, 2, 4, ...",
+    .collectives = 1U << GYRE_COLL_ALL_REDUCE,
+    .is_two_level = true,
+    .emit = emit_by_log,
+    .n_chunks = n_rails,
+};
