@@ -31,6 +31,18 @@ static gyre_status get_process_id(uint64_t *id_out)
     return status;
 }
 
+static uint32_t count_interfaces(const struct gyre_params *params)
+{
+    struct gyre_sock_interface addresses[GYRE_MAX_INTERFACES];
+    const char *ifname = gyre_param_text(params, GYRE_PARAM_SOCKET_IFNAME);
+    int n = 0;
+    /* Where no interface fits, whoever needs one says so. */
+    if (strchr(ifname, ',') == NULL ||
+        gyre_sock_list_addresses(params, addresses, &n) != GYRE_SUCCESS)
+        return 1;
+    return (uint32_t)gyre_sock_spread(addresses, n, ifname, 0, 1);
+}
+
 gyre_status gyre_peer_info_fill(const struct gyre_params *params, struct gyre_device *device,
                                 int rank, struct gyre_peer_info *info_out)
 {
@@ -50,6 +62,7 @@ gyre_status gyre_peer_info_fill(const struct gyre_params *params, struct gyre_de
         return gyre_fail_errno(errno, "stat(/proc/self/ns/pid)");
     GYRE_TRY(device->ops->info(device, &info.device));
     info.path_level = GYRE_PEER_PATH_UNKNOWN;
+    info.n_interfaces = count_interfaces(params);
     gyre_transport_ib_probe(params, &info);
     *info_out = info;
     return GYRE_SUCCESS;

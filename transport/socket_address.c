@@ -36,6 +36,21 @@ static void prefer_rendezvous(const struct gyre_sock_address *rendezvous,
     }
 }
 
+/* Ranks of other hosts try the addresses in the order of this list, so the first interface is the
+ * one that this rank's data come by. */
+static void spread_over_interfaces(const struct gyre_transport_config *config,
+                                   struct gyre_sock_interface *addresses, int n)
+{
+    const uint64_t own_host = config->infos[config->rank].host_hash;
+    int position = 0, n_positions = 0;
+    for (int rank = 0; rank < config->n_ranks; rank++) {
+        position += rank < config->rank && config->infos[rank].host_hash == own_host;
+        n_positions += config->infos[rank].host_hash == own_host;
+    }
+    (void)gyre_sock_spread(addresses, n, gyre_param_text(config->params, GYRE_PARAM_SOCKET_IFNAME),
+                           position, n_positions);
+}
+
 gyre_status socket_listen(struct socket_transport *transport)
 {
     struct gyre_sock_interface list[GYRE_MAX_INTERFACES];
@@ -45,6 +60,7 @@ gyre_status socket_listen(struct socket_transport *transport)
     gyre_status status = GYRE_SUCCESS;
     GYRE_TRY(gyre_sock_list_addresses(transport->config.params, list, &n));
     prefer_rendezvous(transport->config.rendezvous, list, n);
+    spread_over_interfaces(&transport->config, list, n);
     for (int i = 0; i < n && transport->n_addresses < SOCKET_MAX_ADDRESSES; i++) {
         const int at = transport->n_addresses;
         struct gyre_sock_address bound;

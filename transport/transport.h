@@ -25,7 +25,7 @@ struct gyre_peer_info {
     uint32_t pid;
     uint32_t uid; /* effective; processes of other users cannot map this one's memory */
     uint32_t rank;
-    uint32_t reserved; /* fills what would be padding */
+    uint32_t n_interfaces; /* over which the ranks of a host spread their data sockets; 1 or more */
     char host_name[64];
     struct gyre_device_info device;
     uint32_t ib_usable; /* 1: the ib transport found a device and a GID */

@@ -54,6 +54,17 @@ gyre_status gyre_sock_select(const struct gyre_sock_interface *interfaces, int n
 gyre_status gyre_sock_list_addresses(const struct gyre_params *params,
                                      struct gyre_sock_interface *addresses_out, int *n_out);
 
+/** gyre_sock_spread - put the interface first that one of several ranks of a host is to use, so
+ * that ranks spread over the interfaces that the user listed. Pure.
+ * @addresses: as from gyre_sock_list_addresses(): those of an interface follow each other. They are
+ * rotated by whole interfaces.
+ * @ifname: SOCKET_IFNAME's text. Ranks spread only if it is a list of several names without "^".
+ * @position: of the rank among the @n_positions ranks of its host; position p uses interface
+ * p * n_interfaces / n_positions if there are more ranks than interfaces, else interface p.
+ * Returns over how many interfaces ranks spread, at least 1. */
+int gyre_sock_spread(struct gyre_sock_interface *addresses, int n, const char *ifname, int position,
+                     int n_positions);
+
 /** gyre_sock_choose - the first one of gyre_sock_list_addresses. */
 gyre_status gyre_sock_choose(const struct gyre_params *params,
                              struct gyre_sock_interface *chosen_out);

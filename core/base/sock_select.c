@@ -244,6 +244,36 @@ gyre_status gyre_sock_list_addresses(const struct gyre_params *params,
     return GYRE_SUCCESS;
 }
 
+/* Moves the first `n_moved` addresses behind the others. */
+static void rotate(struct gyre_sock_interface *addresses, int n, int n_moved)
+{
+    for (; n_moved > 0; n_moved--) {
+        const struct gyre_sock_interface first = addresses[0];
+        memmove(addresses, addresses + 1, (size_t)(n - 1) * sizeof(*addresses));
+        addresses[n - 1] = first;
+    }
+}
+
+int gyre_sock_spread(struct gyre_sock_interface *addresses, int n, const char *ifname, int position,
+                     int n_positions)
+{
+    int n_interfaces = n > 0 ? 1 : 0;
+    if (ifname[0] == '^' || strchr(ifname, ',') == NULL)
+        return 1;
+    for (int i = 1; i < n; i++)
+        n_interfaces += strcmp(addresses[i].name, addresses[i - 1].name) != 0;
+    if (n_interfaces < 2)
+        return 1;
+    int to_skip = n_positions > n_interfaces ? position * n_interfaces / n_positions : position;
+    int at = 0;
+    for (; to_skip > 0; to_skip--)
+        do
+            at++;
+        while (strcmp(addresses[at].name, addresses[at - 1].name) == 0);
+    rotate(addresses, n, at);
+    return n_interfaces;
+}
+
 gyre_status gyre_sock_choose(const struct gyre_params *params,
                              struct gyre_sock_interface *chosen_out)
 {

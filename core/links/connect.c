@@ -222,6 +222,7 @@ static uint8_t agree_on_pair(struct gyre_links *links, int rank, const uint8_t *
     links->is_ll128_safe = links->is_ll128_safe && is_nvlink;
     links->is_p2p = links->is_p2p && gyre_transports[agreed] == &gyre_transport_p2p;
     links->is_proxied = links->is_proxied || gyre_transports[agreed]->is_proxied;
+    links->uses_rdma = links->uses_rdma || gyre_transports[agreed] == &gyre_transport_ib;
     if ((int)a == rank)
         links->transport_of[b] = agreed;
     if ((int)b == rank)
@@ -268,6 +269,18 @@ static gyre_status choose_transports(const struct gyre_member *member, struct gy
                                    whys[0] != '\0' ? " - " : "", whys);
     free(all);
     return status;
+}
+
+/* NICs that the ranks of a host use; all ranks find the same. Sockets: the interfaces that ranks
+ * spread over. RDMA: a GPU uses the nearest NIC, and hosts that are built for many GPUs have one
+ * for each, which 0 says. */
+static uint16_t count_nics(const struct gyre_member *member, const struct gyre_links *links)
+{
+    uint32_t most = 1;
+    for (int rank = 0; rank < member->n_ranks && !links->uses_rdma; rank++)
+        if (links->infos[rank].n_interfaces > most)
+            most = links->infos[rank].n_interfaces;
+    return links->uses_rdma ? 0 : (uint16_t)gyre_min_u64(most, UINT16_MAX);
 }
 
 /* ---- connecting --------------------------------------------------------------------------- */
@@ -364,6 +377,7 @@ gyre_status gyre_links_open(struct gyre_member *member, const struct gyre_links_
     links->is_p2p = true;
     GYRE_TRY(choose_transports(member, links));
     gyre_member_end_stage(member, "agreeing on transports");
+    links->grouping.n_nics = count_nics(member, links);
     const int64_t buffer_bytes = gyre_param_number(&member->params, GYRE_PARAM_BUFFSIZE);
     links->spec = gyre_tuner_fifo_spec(
         (gyre_device_kind)member->device_info.kind, (uint32_t)member->n_ranks, links->is_proxied,

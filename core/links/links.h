@@ -24,6 +24,7 @@ struct gyre_links {
     struct gyre_grouping grouping;
     struct gyre_topo topo;  /* of this host; empty where nobody asks it anything */
     bool is_proxied;        /* some pair of ranks talks through a proxy */
+    bool uses_rdma;         /* some pair of ranks talks through the ib transport */
     bool is_ll128_safe;     /* all pairs of all ranks */
     bool is_p2p;            /* all pairs of ranks address each other's memory directly */
     struct gyre_door *door; /* where other ranks find this one for a shrink; NULL = nowhere */

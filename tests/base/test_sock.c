@@ -197,6 +197,32 @@ static void another_hosts_loopback_is_no_target(void)
     CHECK(n == 1 && gyre_sock_is_same_host(&out[0], &real));
 }
 
+/* The interface that a rank's addresses begin with; "" if ranks do not spread. */
+static const char *spread(const char *ifname, int position, int n_positions, int *n_out)
+{
+    static struct gyre_sock_interface table[4];
+    static const char *const names[] = {"eth0", "eth0", "eth1", "ib0"};
+    memset(table, 0, sizeof(table));
+    for (int i = 0; i < 4; i++)
+        snprintf(table[i].name, sizeof(table[i].name), "%s", names[i]);
+    *n_out = gyre_sock_spread(table, 4, ifname, position, n_positions);
+    return table[0].name;
+}
+
+static void ranks_spread_over_the_interfaces_that_are_listed(void)
+{
+    int n;
+    for (int position = 0; position < 6; position++) {
+        static const char *const of_six[] = {"eth0", "eth0", "eth1", "eth1", "ib0", "ib0"};
+        CHECK(strcmp(spread("eth0,eth1,ib0", position, 6, &n), of_six[position]) == 0 && n == 3);
+    }
+    CHECK(strcmp(spread("eth,ib", 1, 2, &n), "eth1") == 0 && n == 3);
+    CHECK(strcmp(spread("eth,ib", 0, 1, &n), "eth0") == 0 && n == 3);
+    CHECK(strcmp(spread("eth", 2, 3, &n), "eth0") == 0 && n == 1);
+    CHECK(strcmp(spread("^docker,lo", 2, 3, &n), "eth0") == 0 && n == 1);
+    CHECK(strcmp(spread("", 2, 3, &n), "eth0") == 0 && n == 1);
+}
+
 static void this_machine_has_a_loopback(void)
 {
     struct gyre_params params;
@@ -285,6 +311,8 @@ static void every_wait_ends_at_its_deadline(void)
 }
 
 static const struct test_case cases[] = {
+    {"ranks spread over the interfaces that are listed",
+     ranks_spread_over_the_interfaces_that_are_listed},
     {"without a rule, fabric comes first and loopback last",
      without_a_rule_fabric_comes_first_and_loopback_last},
     {"rules are prefixes unless exact, and can be inverted",
