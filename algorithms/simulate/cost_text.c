@@ -40,7 +40,7 @@ const struct gyre_cost gyre_cost_h200 = {
     .worker_copy_bytes_per_ns = 329,
     .egress_bytes_per_ns = {352, 49},
     .ingress_bytes_per_ns = {352, 49},
-    .nic_bytes_per_ns = 392,
+    .nic_bytes_per_ns = 49,
 };
 
 /* Shared memory between threads of one machine (2 cores, AMD EPYC, 2026-11): 8 bytes one-shot in

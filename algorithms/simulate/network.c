@@ -17,7 +17,7 @@
 
 /* One end of a FIFO. */
 struct end {
-    uint64_t key; /* sending rank, distance to the receiver, lane: the same at both ends */
+    uint64_t key; /* variant, sending rank, where the receiver is, lane: the same at both ends */
     uint32_t index;
     uint32_t rank;
     uint32_t worker;
@@ -25,11 +25,15 @@ struct end {
     uint8_t link;
 };
 
+enum renumbering { BY_ADDING, BY_XOR };
+
 struct build {
     const struct gyre_algorithm *algorithm;
     const struct gyre_shape *shape;
     const struct gyre_machine *machine;
     struct gyre_sim_network *network;
+    enum renumbering renumbering;
+    unsigned ranks_of_host; /* for BY_XOR */
     struct end *ends;
     uint32_t n_ends;
     size_t ends_bytes, workers_bytes, steps_bytes, refs_bytes; /* allocated */
@@ -52,36 +56,49 @@ static gyre_status reserve(void *array_address, size_t *n_bytes, size_t n, size_
     return GYRE_SUCCESS;
 }
 
-/* ---- does a turned machine look the same? ------------------------------------------------- */
+/* ---- does a renumbered machine look the same? --------------------------------------------- */
 
-static int compare_words(const void *a, const void *b)
+/* Where `to` is as `from` sees it: what the renumbering leaves alone. Without renumbering it is the
+ * distance in ranks. */
+static uint32_t relative(const struct build *build, unsigned from, unsigned to)
 {
-    const uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
-    return (left > right) - (left < right);
+    const unsigned n = build->shape->n_ranks;
+    const unsigned by = build->ranks_of_host;
+    if (build->renumbering == BY_XOR)
+        return ((from / by) ^ (to / by)) * by + to % by;
+    return (to + n - from) % n;
 }
 
-/* Peers as distances, in any order: what a rotation leaves alone. */
-static uint64_t hash_operands(uint64_t hash, const struct gyre_program *program,
+/* Peers as the rank sees them, in any order. */
+static uint64_t hash_operands(uint64_t hash, const struct build *build,
+                              const struct gyre_program *program,
                               const struct gyre_operand *operands, unsigned n_operands)
 {
-    uint32_t words[GYRE_STEP_MAX_INS];
+    uint64_t sum = n_operands;
     for (unsigned i = 0; i < n_operands; i++) {
-        words[i] = UINT32_MAX;
         if (operands[i].kind != GYRE_OPERAND_CONNECTION)
             continue;
         const struct gyre_connection *c = &program->connections[operands[i].index];
-        const unsigned distance =
-            (unsigned)(c->peer + program->n_ranks - program->rank) % program->n_ranks;
-        words[i] = distance << 16 | (unsigned)operands[i].is_placed << 8 | c->lane;
+        const uint32_t words[] = {relative(build, program->rank, c->peer), c->lane,
+                                  operands[i].is_placed};
+        sum += gyre_hash(GYRE_HASH_INIT, words, sizeof(words));
     }
-    qsort(words, n_operands, sizeof(words[0]), compare_words);
-    return gyre_hash(hash, words, n_operands * sizeof(words[0]));
+    return gyre_hash(hash, &sum, sizeof(sum));
 }
 
-static gyre_status hash_program(const struct build *build, unsigned rank, uint64_t *hash_out)
+static gyre_status emit(const struct build *build, unsigned variant, unsigned rank,
+                        struct gyre_program **program_out)
+{
+    struct gyre_shape shape = *build->shape;
+    shape.variant = (uint16_t)variant;
+    return gyre_algorithm_emit(build->algorithm, &shape, (int)rank, program_out);
+}
+
+static gyre_status hash_program(const struct build *build, unsigned variant, unsigned rank,
+                                uint64_t *hash_out)
 {
     struct gyre_program *program;
-    GYRE_TRY(gyre_algorithm_emit(build->algorithm, build->shape, (int)rank, &program));
+    GYRE_TRY(emit(build, variant, rank, &program));
     uint64_t hash = GYRE_HASH_INIT;
     for (uint32_t w = 0; w < program->n_workers; w++)
         hash = gyre_hash(hash, &program->workers[w].n_steps, sizeof(uint32_t));
@@ -89,17 +106,17 @@ static gyre_status hash_program(const struct build *build, unsigned rank, uint64
         const struct gyre_step *step = &program->steps[s];
         const uint8_t counts[] = {step->n_ins, step->n_outs, step->flags & GYRE_STEP_WITH_NEXT};
         hash = gyre_hash(hash, counts, sizeof(counts));
-        hash = hash_operands(hash, program, step->ins, step->n_ins);
-        hash = hash_operands(hash, program, step->outs, step->n_outs);
+        hash = hash_operands(hash, build, program, step->ins, step->n_ins);
+        hash = hash_operands(hash, build, program, step->outs, step->n_outs);
     }
     gyre_program_free(program);
     *hash_out = hash;
     return GYRE_SUCCESS;
 }
 
-/* How many ranks a rotation moves by: those of one host, or one where there is one host. The same
- * number on each host, neighbours in number; 0 = none. */
-static unsigned rotation_of(const struct gyre_machine *machine, unsigned n_ranks)
+/* Ranks of one host, or one where there is one host, if each host has as many and they are
+ * neighbours in number; else 0. */
+static unsigned even_ranks_of_host(const struct gyre_machine *machine, unsigned n_ranks)
 {
     const struct gyre_grouping *grouping = machine->grouping;
     if (n_ranks < 2)
@@ -113,23 +130,53 @@ static unsigned rotation_of(const struct gyre_machine *machine, unsigned n_ranks
     return n_of_host;
 }
 
-/* All hosts of small shapes are compared, of others the first two, the middle and the last: where
- * an algorithm treats hosts differently it treats those differently. */
-static gyre_status check_rotation(const struct build *build, unsigned by, bool *is_same_out)
+/* Can the first n_kept ranks stand for all? All groups of so many ranks of small shapes are
+ * compared, of others the first two, the middle and the last: where an algorithm treats hosts
+ * differently it treats those differently. */
+static gyre_status check_renumbering(const struct build *build, unsigned n_kept, bool *is_same_out)
 {
     const unsigned n = build->shape->n_ranks;
-    const unsigned n_hosts = n / by;
+    const unsigned n_groups = n / n_kept;
     *is_same_out = true;
-    for (unsigned rank = 0; rank < by && *is_same_out; rank++) {
+    for (unsigned at = 0; at < n_kept * build->network->n_variants && *is_same_out; at++) {
+        const unsigned rank = at % n_kept, variant = at / n_kept;
         uint64_t first, other;
-        GYRE_TRY(hash_program(build, rank, &first));
-        for (unsigned host = 1; host < n_hosts && *is_same_out; host++) {
-            if (n > MAX_FULLY_COMPARED && host != 1 && host != n_hosts / 2 && host != n_hosts - 1)
+        GYRE_TRY(hash_program(build, variant, rank, &first));
+        for (unsigned group = 1; group < n_groups && *is_same_out; group++) {
+            if (n > MAX_FULLY_COMPARED && group != 1 && group != n_groups / 2 &&
+                group != n_groups - 1)
                 continue;
-            GYRE_TRY(hash_program(build, host * by + rank, &other));
+            GYRE_TRY(hash_program(build, variant, group * n_kept + rank, &other));
             *is_same_out = first == other;
         }
     }
+    return GYRE_SUCCESS;
+}
+
+/* Looks for a renumbering of hosts that changes nothing: adding 1 or 2 to each (rings cross between
+ * hosts in another place every other time), or exclusive or with any number. */
+static gyre_status find_renumbering(struct build *build)
+{
+    struct gyre_sim_network *network = build->network;
+    const unsigned n_ranks = build->shape->n_ranks;
+    const unsigned by = even_ranks_of_host(build->machine, n_ranks);
+    build->ranks_of_host = by;
+    for (unsigned n = by; n > 0 && n < n_ranks && n <= 2 * by && n_ranks % n == 0; n += by) {
+        GYRE_TRY(check_renumbering(build, n, &network->is_folded));
+        if (network->is_folded) {
+            network->n_kept = n;
+            return GYRE_SUCCESS;
+        }
+    }
+    const unsigned n_hosts = by > 0 ? n_ranks / by : 0;
+    if (n_hosts < 2 || (n_hosts & (n_hosts - 1)) != 0)
+        return GYRE_SUCCESS;
+    build->renumbering = BY_XOR;
+    GYRE_TRY(check_renumbering(build, by, &network->is_folded));
+    if (network->is_folded)
+        network->n_kept = by;
+    else
+        build->renumbering = BY_ADDING;
     return GYRE_SUCCESS;
 }
 
@@ -142,7 +189,8 @@ static uint8_t link_between(const struct build *build, unsigned from, unsigned t
     return is_inside && !build->machine->is_all_network ? GYRE_LINK_HOST : GYRE_LINK_NETWORK;
 }
 
-static gyre_status add_ends(struct build *build, const struct gyre_program *program)
+static gyre_status add_ends(struct build *build, const struct gyre_program *program,
+                            unsigned variant)
 {
     const unsigned n = program->n_ranks, n_kept = build->network->n_kept;
     if (build->n_ends + program->n_connections > 2 * GYRE_SIMULATE_MAX_FIFOS)
@@ -158,7 +206,8 @@ static gyre_status add_ends(struct build *build, const struct gyre_program *prog
         const unsigned to = c->is_send ? c->peer : program->rank;
         struct end *end = &build->ends[build->n_ends];
         memset(end, 0, sizeof(*end));
-        end->key = (uint64_t)(from % n_kept) << 32 | (to + n - from) % n << 8 | c->lane;
+        end->key = (uint64_t)variant << 48 | (uint64_t)(from % n_kept) << 32 |
+                   (uint64_t)relative(build, from, to) << 8 | c->lane;
         end->index = build->n_ends++;
         end->rank = program->rank;
         end->is_send = c->is_send;
@@ -185,14 +234,14 @@ static uint8_t add_operands(struct build *build, const struct gyre_operand *oper
 }
 
 static gyre_status add_steps(struct build *build, const struct gyre_program *program,
-                             const struct gyre_worker *from, uint32_t first_end)
+                             const struct gyre_worker *from, unsigned variant, uint32_t first_end)
 {
     struct gyre_sim_network *network = build->network;
     const size_t n_steps = network->n_steps + (size_t)from->n_steps;
     GYRE_TRY(reserve(&network->steps, &build->steps_bytes, n_steps, sizeof(*network->steps)));
     GYRE_TRY(reserve(&network->workers, &build->workers_bytes, network->n_workers + 1,
                      sizeof(*network->workers)));
-    const struct gyre_sim_worker worker = {program->rank, network->n_steps, from->n_steps};
+    const struct gyre_sim_worker worker = {program->rank, variant, network->n_steps, from->n_steps};
     uint8_t n_ahead = 0;
     for (uint32_t i = from->n_steps; i-- > 0;) { /* backwards: who follows is known */
         const struct gyre_step *step = &program->steps[from->first_step + i];
@@ -220,18 +269,18 @@ static gyre_status add_steps(struct build *build, const struct gyre_program *pro
     return GYRE_SUCCESS;
 }
 
-static gyre_status add_program(struct build *build, unsigned rank)
+static gyre_status add_program(struct build *build, unsigned variant, unsigned rank)
 {
     struct gyre_program *program;
-    GYRE_TRY(gyre_algorithm_emit(build->algorithm, build->shape, (int)rank, &program));
+    GYRE_TRY(emit(build, variant, rank, &program));
     build->network->n_chunks = program->n_chunks;
     build->network->n_lanes = program->n_lanes;
     build->network->min_depth = program->min_depth;
-    build->network->n_workers_of[rank] = program->n_workers;
+    build->network->n_workers_of[variant * build->network->n_kept + rank] = program->n_workers;
     const uint32_t first_end = build->n_ends;
-    gyre_status status = add_ends(build, program);
+    gyre_status status = add_ends(build, program, variant);
     for (uint32_t w = 0; w < program->n_workers && status == GYRE_SUCCESS; w++)
-        status = add_steps(build, program, &program->workers[w], first_end);
+        status = add_steps(build, program, &program->workers[w], variant, first_end);
     gyre_program_free(program);
     return status;
 }
@@ -282,30 +331,47 @@ out:
     return status;
 }
 
+/* Which NIC a rank uses: with fewer NICs than ranks, neighbours share one; else each rank has its
+ * own (that a rank stripes its data over several is not modelled). */
+static uint32_t find_nic(const struct build *build, unsigned rank)
+{
+    const struct gyre_grouping *grouping = build->machine->grouping;
+    uint32_t position = 0, n_of_host = 0;
+    if (grouping == NULL)
+        return 0;
+    for (unsigned other = 0; other < build->shape->n_ranks; other++) {
+        position += other < rank && grouping->host_of[other] == grouping->host_of[rank];
+        n_of_host += grouping->host_of[other] == grouping->host_of[rank];
+    }
+    return grouping->n_nics > 0 && grouping->n_nics < n_of_host
+               ? position * grouping->n_nics / n_of_host
+               : position;
+}
+
 static gyre_status fill_network(struct build *build, bool all_ranks)
 {
     struct gyre_sim_network *network = build->network;
+    const struct gyre_grouping *grouping = build->machine->grouping;
     const unsigned n_ranks = build->shape->n_ranks;
-    const unsigned by = all_ranks ? 0 : rotation_of(build->machine, n_ranks);
     network->n_kept = n_ranks;
-    /* Rings cross between hosts in another place every other time. */
-    for (unsigned n = by; by > 0 && n < n_ranks && n <= 2 * by && !network->is_folded; n += by) {
-        if (n_ranks % n != 0)
-            break;
-        GYRE_TRY(check_rotation(build, n, &network->is_folded));
-        if (network->is_folded)
-            network->n_kept = n;
-    }
-    network->n_hosts = build->machine->grouping == NULL ? 1 : build->machine->grouping->n_hosts;
+    network->n_variants = (uint32_t)gyre_algorithm_variants(build->algorithm, build->shape);
+    if (!all_ranks)
+        GYRE_TRY(find_renumbering(build));
+    const uint32_t n_kept = network->n_kept;
+    network->n_hosts = grouping == NULL ? 1 : grouping->n_hosts;
     network->n_alike = network->is_folded && network->n_hosts == 1 ? n_ranks : 1;
-    network->host_of = calloc(network->n_kept, sizeof(*network->host_of));
-    network->n_workers_of = calloc(network->n_kept, sizeof(*network->n_workers_of));
-    if (network->host_of == NULL || network->n_workers_of == NULL)
+    network->host_of = calloc(n_kept, sizeof(*network->host_of));
+    network->nic_of = calloc(n_kept, sizeof(*network->nic_of));
+    network->n_workers_of =
+        calloc((size_t)network->n_variants * n_kept, sizeof(*network->n_workers_of));
+    if (network->host_of == NULL || network->nic_of == NULL || network->n_workers_of == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate %u ranks to simulate", n_ranks);
-    for (unsigned rank = 0; rank < network->n_kept; rank++) {
-        const struct gyre_grouping *grouping = build->machine->grouping;
+    for (unsigned rank = 0; rank < n_kept; rank++) {
         network->host_of[rank] = grouping == NULL ? 0 : grouping->host_of[rank];
-        GYRE_TRY(add_program(build, rank));
+        network->nic_of[rank] = find_nic(build, rank);
+        network->n_nics = (uint32_t)gyre_max_u64(network->n_nics, network->nic_of[rank] + 1);
+        for (unsigned variant = 0; variant < network->n_variants; variant++)
+            GYRE_TRY(add_program(build, variant, rank));
     }
     return join_ends(build);
 }
@@ -337,6 +403,7 @@ void gyre_sim_network_close(struct gyre_sim_network *network)
     free(network->steps);
     free(network->fifo_of);
     free(network->host_of);
+    free(network->nic_of);
     free(network->n_workers_of);
     memset(network, 0, sizeof(*network));
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The programs of a shape in the form that the simulator runs. A step has its costs and the FIFOs
- * that it waits for, but not its meaning. If a rotation of the machine maps ranks onto each other,
- * only one of these ranks is kept.
+ * The programs of a shape, of all its variants, in the form that the simulator runs. A step has its
+ * costs and the FIFOs that it waits for, but not its meaning. If renumbering the hosts maps ranks
+ * onto each other, only one of these ranks is kept.
  */
 #ifndef GYRE_ALGORITHMS_SIMULATE_NETWORK_H
 #define GYRE_ALGORITHMS_SIMULATE_NETWORK_H
@@ -21,6 +21,7 @@ struct gyre_sim_step {
 
 struct gyre_sim_worker {
     uint32_t rank;
+    uint32_t variant;
     uint32_t first_step;
     uint32_t n_steps;
 };
@@ -37,7 +38,9 @@ struct gyre_sim_fifo {
 #define GYRE_SIM_MAX_GROUP 8
 
 struct gyre_sim_network {
-    uint32_t n_kept;   /* ranks that have a program here */
+    uint32_t n_kept; /* ranks that have a program here */
+    uint32_t n_variants;
+    uint32_t n_nics;   /* most of any host */
     uint32_t n_hosts;  /* of the kept ranks */
     uint32_t n_chunks; /* of the program */
     uint32_t n_lanes;
@@ -53,7 +56,8 @@ struct gyre_sim_network {
     struct gyre_sim_step *steps;
     uint32_t *fifo_of;
     uint32_t *host_of;      /* by kept rank */
-    uint32_t *n_workers_of; /* by kept rank */
+    uint32_t *nic_of;       /* by kept rank: which NIC of its host */
+    uint32_t *n_workers_of; /* [variant][kept rank] */
 };
 
 /** gyre_sim_network_open - see gyre_simulator_open(). */

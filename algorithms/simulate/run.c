@@ -160,15 +160,28 @@ static double ready_ns(const struct run *run, const struct gyre_sim_step *step)
     return ready;
 }
 
+/* How many channels run a variant. One of them is simulated and stands for all of them. */
+static uint32_t channels_of(const struct run *run, uint32_t variant)
+{
+    const uint32_t n_channels = run->simulation->n_channels;
+    const uint32_t n_variants = run->network->n_variants;
+    return n_channels / n_variants + (variant < n_channels % n_variants ? 1 : 0);
+}
+
+static uint32_t nic_index(const struct run *run, uint32_t rank)
+{
+    return run->network->host_of[rank] * run->network->n_nics + run->network->nic_of[rank];
+}
+
 /* Move one slot over the shared ports of its path. A proxied slot leaves when it is full, any other
  * slot while it is written. Returns the time at which the last byte has passed. */
 static double send_slot(struct run *run, const struct gyre_sim_fifo *fifo, double start_ns,
                         double wire_bytes)
 {
     const struct gyre_cost *cost = run->simulation->cost;
-    const double all_bytes = wire_bytes * run->simulation->n_channels;
-    const uint32_t *host_of = run->network->host_of;
     const uint32_t link = fifo->link;
+    const uint32_t n_channels = channels_of(run, run->network->workers[fifo->sender].variant);
+    const double all_bytes = wire_bytes * n_channels;
     double end_ns = use_port(run, run->first.egress + fifo->from_rank * GYRE_N_LINKS + link,
                              start_ns, transfer_ns(all_bytes, cost->egress_bytes_per_ns[link]));
     end_ns =
@@ -176,13 +189,13 @@ static double send_slot(struct run *run, const struct gyre_sim_fifo *fifo, doubl
                               start_ns, transfer_ns(all_bytes, cost->ingress_bytes_per_ns[link])));
     if (link != GYRE_LINK_NETWORK)
         return end_ns;
-    const double n_messages = (double)run->simulation->n_channels * run->network->n_alike;
+    const double n_messages = (double)n_channels * run->network->n_alike;
     const double nic_ns =
         n_messages * (cost->nic_message_ns + transfer_ns(wire_bytes, cost->nic_bytes_per_ns));
-    end_ns = fmax(end_ns,
-                  use_port(run, run->first.nic_out + host_of[fifo->from_rank], start_ns, nic_ns));
+    end_ns = fmax(end_ns, use_port(run, run->first.nic_out + nic_index(run, fifo->from_rank),
+                                   start_ns, nic_ns));
     return fmax(end_ns,
-                use_port(run, run->first.nic_in + host_of[fifo->to_rank], start_ns, nic_ns));
+                use_port(run, run->first.nic_in + nic_index(run, fifo->to_rank), start_ns, nic_ns));
 }
 
 /* The time that the worker itself needs for the step. */
@@ -202,10 +215,12 @@ static double worker_ns(const struct run *run, const struct gyre_sim_step *step,
 
 /* If a rank, or all ranks of a host together, have fewer cores than workers, the workers of all
  * channels share the cores. n cores are modelled as one port that is n times as fast. */
-static double compute(struct run *run, uint32_t rank, double start_ns, double alone_ns)
+static double compute(struct run *run, const struct gyre_sim_worker *worker, double start_ns,
+                      double alone_ns)
 {
     const struct gyre_cost *cost = run->simulation->cost;
-    const double all_ns = alone_ns * run->simulation->n_channels;
+    const uint32_t rank = worker->rank;
+    const double all_ns = alone_ns * channels_of(run, worker->variant);
     const uint32_t host = run->network->host_of[rank];
     const double of_rank_ns = use_port(run, run->first.cores + rank, start_ns,
                                        transfer_ns(all_ns, cost->parallel_workers));
@@ -223,10 +238,9 @@ static void execute(struct run *run, uint32_t worker_index, const struct gyre_si
     const enum gyre_proto proto = run->simulation->proto;
     const uint64_t depth = run->simulation->depth;
     struct worker *worker = &run->workers[worker_index];
-    const uint32_t rank = network->workers[worker_index].rank;
     const double n_bytes = step_bytes(run, step, worker->tile);
     const double alone_ns = worker_ns(run, step, n_bytes);
-    const double computed_ns = compute(run, rank, now_ns, alone_ns);
+    const double computed_ns = compute(run, &network->workers[worker_index], now_ns, alone_ns);
     const uint32_t *fifo_of = &network->fifo_of[step->first_fifo];
     double end_ns = computed_ns;
     for (unsigned i = step->n_recvs; i < step->n_recvs + (unsigned)step->n_sends; i++) {
@@ -322,8 +336,8 @@ static gyre_status open_run(struct run *run)
     first->ingress = first->egress + network->n_kept * GYRE_N_LINKS;
     first->host_cores = first->ingress + network->n_kept * GYRE_N_LINKS;
     first->nic_out = first->host_cores + network->n_hosts;
-    first->nic_in = first->nic_out + network->n_hosts;
-    first->n = first->nic_in + network->n_hosts;
+    first->nic_in = first->nic_out + network->n_hosts * network->n_nics;
+    first->n = first->nic_in + network->n_hosts * network->n_nics;
     run->workers = calloc(network->n_workers + 1, sizeof(*run->workers));
     run->fifos = calloc(network->n_fifos + 1, sizeof(*run->fifos));
     run->arrived_ns = calloc(n_slots + 1, sizeof(double));
@@ -371,8 +385,12 @@ static void find_busiest(const struct run *run, struct gyre_prediction *predicti
 static double launched_ns(const struct run *run, uint32_t rank)
 {
     const struct gyre_cost *cost = run->simulation->cost;
-    return cost->launch_ns +
-           cost->worker_launch_ns * run->simulation->n_channels * run->network->n_workers_of[rank];
+    const struct gyre_sim_network *network = run->network;
+    uint32_t n_workers = 0;
+    for (uint32_t variant = 0; variant < network->n_variants; variant++)
+        n_workers +=
+            channels_of(run, variant) * network->n_workers_of[variant * network->n_kept + rank];
+    return cost->launch_ns + cost->worker_launch_ns * n_workers;
 }
 
 gyre_status gyre_sim_run(const struct gyre_sim_call *call, uint64_t n_tiles,
@@ -384,6 +402,10 @@ gyre_status gyre_sim_run(const struct gyre_sim_call *call, uint64_t n_tiles,
     for (uint32_t i = 0; i < run.network->n_workers; i++) {
         const double start_ns = launched_ns(&run, run.network->workers[i].rank);
         run.workers[i].place = NOT_QUEUED;
+        if (channels_of(&run, run.network->workers[i].variant) == 0) {
+            run.workers[i].tile = n_tiles; /* no channel runs it */
+            continue;
+        }
         run.end_ns = fmax(run.end_ns, start_ns);
         wake(&run, i, start_ns);
     }

@@ -38,7 +38,7 @@ struct gyre_cost {
     double cores_per_host;           /* shared by all ranks of a host; 0 = no limit */
     double egress_bytes_per_ns[GYRE_N_LINKS];  /* all workers of one rank together */
     double ingress_bytes_per_ns[GYRE_N_LINKS]; /* all workers of one rank together */
-    double nic_bytes_per_ns; /* all ranks of one host together, in each direction */
+    double nic_bytes_per_ns; /* all ranks that use a NIC together, in each direction */
     double nic_message_ns;   /* additional time for each slot: proxies, messages per second */
 };
 
@@ -62,7 +62,8 @@ gyre_status gyre_cost_from_text(const char *text, const struct gyre_cost *base,
 gyre_status gyre_cost_to_text(const struct gyre_cost *cost, char **text_out);
 
 struct gyre_machine {
-    const struct gyre_grouping *grouping; /* NULL = one host; links between hosts are NETWORK */
+    const struct gyre_grouping *grouping; /* NULL = one host; links between hosts are NETWORK. With
+                                           * n_nics: the NICs of each host */
     bool is_all_network;                  /* links inside hosts are NETWORK, too */
 };
 
@@ -70,7 +71,7 @@ struct gyre_machine {
 struct gyre_simulation {
     const struct gyre_cost *cost;
     enum gyre_proto proto;
-    uint32_t n_channels; /* >= 1; one is simulated, with its part of all shared rates */
+    uint32_t n_channels; /* >= 1; one of each variant is simulated, with its part of shared rates */
     uint32_t tile_bytes; /* payload of one slot, >= 1 */
     uint32_t depth;      /* slots of a FIFO, 1..GYRE_SIMULATE_MAX_DEPTH */
     uint64_t n_bytes;    /* of the vector, or of one block if the buffers consist of blocks */
@@ -108,9 +109,9 @@ struct gyre_prediction {
 
 struct gyre_simulator;
 
-/** gyre_simulator_open - prepare the programs of all ranks. If renumbering the hosts cyclically (or
- * the ranks of a single host) changes nothing, only one host (one rank) is simulated and stands for
- * all: a ring of 1024 ranks on 128 hosts costs no more than eight ranks.
+/** gyre_simulator_open - prepare the programs of all ranks. If renumbering the hosts (or the
+ * ranks of a single host) changes nothing, only one or two hosts (one rank) are simulated and stand
+ * for all: a ring of 1024 ranks on 128 hosts costs no more than 16 ranks.
  * @all_ranks: simulate all ranks nevertheless.
  * Errors: as gyre_algorithm_emit(); INVALID_ARGUMENT (a sending end has no receiving end);
  * UNSUPPORTED (more than GYRE_SIMULATE_MAX_FIFOS FIFOs). */

@@ -250,7 +250,8 @@ static void the_ranks_of_a_host_share_its_nic(void)
     cost.nic_bytes_per_ns = BYTES_PER_NS;
     cost.nic_message_ns = 250;
     for (unsigned n_of_host = 1; n_of_host <= 5; n_of_host++) {
-        const struct gyre_grouping grouping = even_hosts(2, n_of_host);
+        struct gyre_grouping grouping = even_hosts(2, n_of_host);
+        grouping.n_nics = 1;
         const struct question question = {.algorithm = &gyre_algorithm_direct,
                                           .n_ranks = 2 * n_of_host,
                                           .n_bytes = 65536,

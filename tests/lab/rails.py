@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Collectives between hosts with several slow rails, beside Open MPI's over the same interfaces.
+
+    rails.py BUILD_DIR [--hosts 2] [--ranks 2] [--rails 2] [--mbit 200] [--sizes 4K:16M] [--json FILE]
+
+Hosts are network namespaces of this machine (rails_net.py), so slow that two cores can fill the links. For each
+collective and size it prints gyre's time, the share of the bound (docs/across_hosts.md), how many of a large
+call's bytes went over each rail, and how many times as long Open MPI took, both in turns in one run.
+
+Exit status: 0 all values right, 1 not, 77 this machine cannot run it (the reason is printed).
+"""
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from rails_net import Rails, Skip, check_machine
+
+COLLECTIVES = {"all_reduce": "allreduce", "reduce_scatter": "reducescatter", "all_gather": "allgather",
+               "broadcast": "broadcast", "reduce": "reduce"}
+
+# Of 1514 bytes of a full Ethernet frame, 1448 are TCP payload (IP, TCP, timestamps; tbf counts the frame).
+PAYLOAD_SHARE = 1448 / 1514
+
+
+def parse_arguments():
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("build")
+    parser.add_argument("--hosts", type=int, default=2)
+    parser.add_argument("--ranks", type=int, default=2, help="of each host")
+    parser.add_argument("--rails", type=int, default=2)
+    parser.add_argument("--mbit", type=int, default=200, help="rate of a link in each direction")
+    parser.add_argument("--sizes", default="4K:16M", help="FIRST:LAST, a step multiplies by 4")
+    parser.add_argument("--collectives", default=",".join(COLLECTIVES))
+    parser.add_argument("--algo", default="", help="only this algorithm")
+    parser.add_argument("--rounds", type=int, default=3, help="of each comparison")
+    parser.add_argument("--timeout", type=int, default=300, help="seconds for one collective")
+    parser.add_argument("--without-mpi", action="store_true", help="do not compare")
+    parser.add_argument("--json", help="write all results to this file")
+    return parser.parse_args()
+
+
+def write_agent(directory, rails):
+    """What mpirun calls in place of ssh: ADDRESS COMMAND runs the command on that host."""
+    path = os.path.join(directory, "agent")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write('#!/bin/bash\naddress=$1\nshift\nhost=$((${address##*.} - 1))\n'
+                   'export GYRE_HOSTID=host$host TMPDIR=%s/h$host\n'
+                   'exec ip netns exec %sh$host unshare --uts bash -c '
+                   '"hostname host$host; mkdir -p $TMPDIR; $*"\n' % (directory, rails.prefix))
+    os.chmod(path, 0o755)
+    return path
+
+
+def command_of(args, rails, agent, bench):
+    """mpirun over all hosts."""
+    interfaces = ",".join("10.77.%d.0/24" % rail for rail in range(args.rails))
+    hosts = ",".join("%s:%d" % (rails.address(i), args.ranks) for i in range(args.hosts))
+    words = ["mpirun", "--allow-run-as-root", "-np", str(args.hosts * args.ranks), "--host", hosts,
+             "--bind-to", "none", "--oversubscribe",
+             "--mca", "plm_rsh_agent", agent, "--mca", "btl", "tcp,vader,self",
+             "--mca", "btl_tcp_if_include", interfaces, "--mca", "oob_tcp_if_include", "10.77.0.0/24",
+             "-x", "GYRE_SOCKET_IFNAME=" + ",".join("rail%d" % r for r in range(args.rails)),
+             "-x", "GYRE_NET=Socket"]
+    return words + [os.path.join(os.path.abspath(args.build), "bench", bench), "--device", "host"]
+
+
+def run(args, rails, agent, directory, words):
+    """Run a bench on all hosts; returns its JSON results. A value that is wrong ends the run."""
+    report = os.path.join(directory, "report.json")
+    if os.path.exists(report):
+        os.remove(report)
+    where = [agent, rails.address(0)] + words + ["--json", report]
+    done = subprocess.run(where, capture_output=True, text=True, timeout=args.timeout)
+    if done.returncode != 0 or not os.path.exists(report):
+        sys.stderr.write(done.stdout[-3000:] + done.stderr[-3000:])
+        raise SystemExit("rails: %s ended with status %d" % (words[-5:], done.returncode))
+    with open(report, encoding="utf-8") as file:
+        return json.load(file)["results"]
+
+
+def bound_us(args, collective, n_bytes):
+    """The least time that the links allow. n_bytes: of the whole vector, of all blocks."""
+    h, rate = args.hosts, args.rails * args.mbit / 8 * PAYLOAD_SHARE  # bytes a microsecond
+    share = {"all_reduce": 2 * (h - 1) / h, "broadcast": 1, "reduce": 1}.get(collective, (h - 1) / h)
+    return share * n_bytes / rate
+
+
+def shares_of_rails(args, rails, agent, directory, bench):
+    """Percent of the bytes that hosts send over each rail in large calls."""
+    before = rails.sent_bytes()
+    run(args, rails, agent, directory,
+        command_of(args, rails, agent, bench) + ["-b", "8M", "-e", "8M", "-n", "4", "-w", "0", "-c", "0"] +
+        (["--algo", args.algo] if args.algo else []))
+    after = rails.sent_bytes()
+    sent = [sum(a[r] - b[r] for a, b in zip(after, before)) for r in range(args.rails)]
+    return [100 * n / sum(sent) for n in sent]
+
+
+def measure(args, rails, agent, directory, collective):
+    """All sizes of one collective; prints a table and returns rows."""
+    bench = COLLECTIVES[collective]
+    first, last = args.sizes.split(":")
+    options = ["-b", first, "-e", last, "-f", "4", "-n", "5", "-w", "1"]
+    if args.algo:
+        options += ["--algo", args.algo]
+    if not args.without_mpi:
+        options += ["--compare", "mpi", "--rounds", str(args.rounds)]
+    shares = shares_of_rails(args, rails, agent, directory, bench)
+    print("\n%s: %d hosts of %d ranks, %d rails of %d Mbit/s; bytes on each rail: %s" % (
+        collective, args.hosts, args.ranks, args.rails, args.mbit,
+        ", ".join("%.1f %%" % share for share in shares)))
+    print("%12s  %-16s %3s %12s %9s %12s %6s" % ("bytes", "algorithm", "ch", "gyre us", "of bound",
+                                                  "Open MPI us", "ratio"))
+    rows = []
+    for result in run(args, rails, agent, directory, command_of(args, rails, agent, bench) + options):
+        compared = result.get("comparison") or {}
+        gyre_us = compared.get("gyre_us") or result["out_of_place"]["time_us"]
+        row = {"collective": collective, "bytes": result["bytes"], "algorithm": result["algorithm"],
+               "channels": result["channels"], "gyre_us": gyre_us, "mpi_us": compared.get("reference_us"),
+               "predicted_us": result.get("predicted_us"),
+               "share_of_bound": bound_us(args, collective, result["bytes"]) / gyre_us,
+               "rail_percent": shares}
+        rows.append(row)
+        print("%12d  %-16s %3d %12.1f %8.1f%% %12s %6s" % (
+            row["bytes"], row["algorithm"], row["channels"], gyre_us, 100 * row["share_of_bound"],
+            "%.1f" % row["mpi_us"] if row["mpi_us"] else "-",
+            "%.2f" % (row["mpi_us"] / gyre_us) if row["mpi_us"] else "-"), flush=True)
+    return rows
+
+
+def main():
+    """Run everything."""
+    args = parse_arguments()
+    rows = []
+    try:
+        check_machine()
+        if shutil.which("mpirun") is None:
+            raise Skip("no mpirun (apt-get install openmpi-bin)")
+        if not os.path.exists(os.path.join(args.build, "bench", "allreduce")):
+            raise Skip("%s/bench/allreduce is not built" % args.build)
+        with tempfile.TemporaryDirectory() as directory, \
+                Rails(args.hosts, args.rails, args.mbit) as rails:
+            agent = write_agent(directory, rails)
+            for collective in args.collectives.split(","):
+                rows += measure(args, rails, agent, directory, collective)
+    except Skip as reason:
+        print("skipped: %s" % reason, file=sys.stderr)
+        raise SystemExit(77) from None
+    if args.json:
+        with open(args.json, "w", encoding="utf-8") as file:
+            json.dump({"hosts": args.hosts, "ranks": args.ranks, "rails": args.rails, "mbit": args.mbit,
+                       "rows": rows}, file, indent=1)
+
+
+main()
