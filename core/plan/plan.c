@@ -33,6 +33,7 @@ struct gyre_plan_cache {
     const struct gyre_windows *windows;
     struct gyre_programs programs;
     struct gyre_tuner_facts facts;
+    bool is_tuned; /* facts.cost is that of GYRE_TUNING_FILE */
     struct gyre_filter filter;
     struct gyre_choice forced; /* by gyre_plan_force(); zeros = by nobody */
     struct choice_entry *choices;
@@ -82,9 +83,14 @@ gyre_status gyre_plan_cache_open(const struct gyre_plan_config *config,
     }
     cache->facts = gather_facts(config);
     const bool is_host = cache->facts.device_kind == GYRE_DEVICE_HOST;
-    if (config->tuning->is_set && is_host)
+    cache->is_tuned = config->tuning->is_set && is_host;
+    /* The tables were measured on one host. Over several, the best way depends on how many there
+     * are and how many ranks and NICs each has. */
+    if (cache->is_tuned)
         cache->facts.cost = &config->tuning->cost;
-    else if (config->tuning->is_set && member->rank == 0)
+    else if (cache->facts.n_hosts > 1)
+        cache->facts.cost = is_host ? &gyre_cost_host : &gyre_cost_h200;
+    if (config->tuning->is_set && !is_host && member->rank == 0)
         GYRE_WARN("GYRE_TUNING_FILE has no effect on GPUs: their table was measured");
     *cache_out = cache;
     return GYRE_SUCCESS;
@@ -328,7 +334,7 @@ static void log_choice(struct gyre_plan_cache *cache, const struct gyre_call *ca
     char prediction[64] = "";
     if (us > 0)
         snprintf(prediction, sizeof(prediction), ", predicted %.2f us (%s constants)", us,
-                 cache->facts.cost != NULL ? "measured" : "shipped");
+                 cache->is_tuned ? "measured" : "shipped");
     const char *path_name = choice->path == GYRE_PATH_STAGED ? "" : gyre_path_names[choice->path];
     GYRE_INFO(TUNING, "%s %" PRIu64 " B: %s %s%s%s, %u channels, tiles of %u B%s",
               gyre_collectives[call->coll].name, n_bytes, choice->algorithm->name,

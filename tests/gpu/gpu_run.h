@@ -26,6 +26,7 @@ struct gpu_run {
     bool in_place;
     bool is_placed;
     bool by_copy_engines;
+    const struct gyre_grouping *grouping; /* hosts that the ranks count as; NULL = one */
     struct gyre_reduction reduction;
 };
 

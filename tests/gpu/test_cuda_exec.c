@@ -3,6 +3,7 @@
  * The CUDA executor against the host executor: the same programs, the same inputs, the same bits.
  * All ranks are in this process; with fewer GPUs than ranks they share them.
  */
+#include "core/plan/programs.h"
 #include "kernels/cuda/host/copies.h"
 #include "kernels/cuda/runtime/exec.h"
 #include "kernels/cuda/runtime/state.h"
@@ -122,12 +123,14 @@ static uint32_t n_fused[GYRE_N_PROTOS]; /* launches so far */
 static bool run_both(struct gpu_world *gpus, struct world *hosts, const struct gpu_run *run)
 {
     const int n = gpus->n_ranks;
-    struct gyre_program *programs[GPU_WORLD_MAX_RANKS] = {NULL};
+    struct gyre_programs programs[GPU_WORLD_MAX_RANKS] = {{NULL}};
+    const struct gyre_variants *variants[GPU_WORLD_MAX_RANKS];
     struct gyre_loaded *on_gpu[GPU_WORLD_MAX_RANKS], *on_host[GPU_WORLD_MAX_RANKS];
     struct buffers buffers[GPU_WORLD_MAX_RANKS];
     const struct gyre_shape shape = {.coll = run->coll,
                                      .n_ranks = (uint16_t)n,
                                      .root = (uint16_t)run->root,
+                                     .grouping = run->grouping,
                                      .is_placed = run->is_placed};
     void *gpu_bases[GPU_WORLD_MAX_RANKS], *host_bases[GPU_WORLD_MAX_RANKS],
         *device_bases[GPU_WORLD_MAX_RANKS];
@@ -135,14 +138,18 @@ static bool run_both(struct gpu_world *gpus, struct world *hosts, const struct g
     const struct gyre_placement on_hosts = {.bases = host_bases};
     bool is_same = true;
     for (int rank = 0; rank < n; rank++) {
-        CHECK_OK(gyre_algorithm_emit(run->algorithm, &shape, rank, &programs[rank]));
+        CHECK_OK(
+            gyre_programs_find(&programs[rank], run->algorithm, &shape, rank, &variants[rank]));
         gpu_world_use(gpus, rank);
         make_buffers(run, n, rank, &buffers[rank]);
-        struct gyre_load_config config = {.program = programs[rank],
-                                          .n_channels = run->n_channels,
-                                          .proto = run->proto,
-                                          .n_threads = run->n_threads,
-                                          .by_copy_engines = run->by_copy_engines};
+        struct gyre_load_config config = {
+            .program = variants[rank]->programs[0],
+            .variants = (const struct gyre_program *const *)variants[rank]->programs,
+            .n_variants = variants[rank]->n_variants,
+            .n_channels = run->n_channels,
+            .proto = run->proto,
+            .n_threads = run->n_threads,
+            .by_copy_engines = run->by_copy_engines};
         CHECK_OK(gpu_world_load(gpus, rank, &config, &run->reduction, &on_gpu[rank]));
         config.proto = GYRE_PROTO_SIMPLE;
         config.by_copy_engines = false;
@@ -158,7 +165,7 @@ static bool run_both(struct gpu_world *gpus, struct world *hosts, const struct g
         GPU_OK(
             cudaMemcpy(device_bases[rank], gpu_bases, sizeof(gpu_bases), cudaMemcpyHostToDevice));
         placements[rank] = (struct gyre_placement){gpu_bases, device_bases[rank]};
-        const uint32_t n_chunks = programs[rank]->n_chunks;
+        const uint32_t n_chunks = variants[rank]->programs[0]->n_chunks;
         struct gyre_work work =
             make_work(run, on_gpu[rank], buffers[rank].device, &buffers[rank], n_chunks);
         work.placement = &placements[rank];
@@ -191,7 +198,7 @@ static bool run_both(struct gpu_world *gpus, struct world *hosts, const struct g
         }
         gyre_executor_cuda.unload(gpus->executors[rank], on_gpu[rank]);
         gyre_executor_host.unload(hosts->executors[rank], on_host[rank]);
-        gyre_program_free(programs[rank]);
+        gyre_programs_close(&programs[rank]);
         GPU_OK(cudaFree(device_bases[rank]));
         free_buffers(own);
     }
@@ -216,6 +223,20 @@ static void random_reduction(struct gpu_run *run, int n_ranks)
             reduction->divisor = (uint32_t)n_ranks;
         }
     }
+}
+
+/* One host, or several of even or uneven sizes; then rings and trees have variants. */
+static const struct gyre_grouping *random_grouping(int n_ranks)
+{
+    static struct gyre_grouping groupings[2];
+    const uint32_t which = below(3);
+    struct gyre_grouping *grouping = &groupings[which % 2];
+    if (which == 2 || n_ranks < 3)
+        return NULL;
+    grouping->n_hosts = 2;
+    for (int rank = 0; rank < n_ranks; rank++)
+        grouping->host_of[rank] = which == 0 ? (uint16_t)(rank * 2 / n_ranks) : rank > 0;
+    return grouping;
 }
 
 static bool random_run(struct gpu_run *run, int n_ranks)
@@ -245,6 +266,7 @@ static bool random_run(struct gpu_run *run, int n_ranks)
                            (run->algorithm->copy_tails >> run->coll & 1U) != 0;
     if (run->by_copy_engines && run->coll == GYRE_COLL_BROADCAST)
         run->n_channels = 1 + below(GYRE_CUDA_COPY_CHANNELS);
+    run->grouping = run->by_copy_engines ? NULL : random_grouping(n_ranks);
     run->in_place = below(2) != 0 && run->coll != GYRE_COLL_ALL_TO_ALL &&
                     run->coll != GYRE_COLL_GATHER && run->coll != GYRE_COLL_SCATTER;
     return true;
@@ -263,6 +285,7 @@ static bool random_fused_call(struct gpu_run *run, int n_ranks)
     if (run->algorithm == &gyre_algorithm_twoshot)
         run->coll = GYRE_COLL_ALL_REDUCE;
     run->by_copy_engines = false;
+    run->grouping = NULL;
     run->root = 0;
     run->reduction = (struct gyre_reduction){
         .dtype = (uint8_t)dtypes[below(GYRE_ARRAY_LENGTH(dtypes))], .op = GYRE_SUM, .divisor = 1};
