@@ -25,14 +25,20 @@ struct job {
     int n_programs;
 };
 
-static bool emit(const struct bench_schedule_options *options, struct job *job)
+static void free_programs(struct job *job)
 {
-    const struct gyre_algorithm *algorithm;
-    struct gyre_shape shape;
-    if (!bench_schedule_find_shape(options, &algorithm, &shape))
-        return false;
-    for (int rank = 0; rank < options->n_ranks; rank++) {
-        if (gyre_algorithm_emit(algorithm, &shape, rank, &job->programs[rank]) != GYRE_SUCCESS) {
+    for (int rank = 0; rank < job->n_programs; rank++)
+        gyre_program_free(job->programs[rank]);
+    job->n_programs = 0;
+}
+
+/* The programs of all ranks, of one variant, in place of what the job holds. */
+static bool emit_variant(const struct gyre_algorithm *algorithm, const struct gyre_shape *shape,
+                         struct job *job)
+{
+    free_programs(job);
+    for (int rank = 0; rank < shape->n_ranks; rank++) {
+        if (gyre_algorithm_emit(algorithm, shape, rank, &job->programs[rank]) != GYRE_SUCCESS) {
             fprintf(stderr, "schedule: %s\n", gyre_cause());
             return false;
         }
@@ -159,6 +165,29 @@ static bool verify(const struct job *job)
     return true;
 }
 
+/* Prints the programs of an algorithm and proves them: those of one variant, or of all. */
+static bool print_and_verify(const struct bench_schedule_options *options, struct job *job)
+{
+    const struct gyre_algorithm *algorithm;
+    struct gyre_shape shape;
+    if (!bench_schedule_find_shape(options, &algorithm, &shape))
+        return false;
+    const int n_variants = gyre_algorithm_variants(algorithm, &shape);
+    const int first = options->variant < 0 ? 0 : options->variant;
+    const int end = options->variant < 0 && options->verify ? n_variants : first + 1;
+    for (int variant = first; variant < end; variant++) {
+        shape.variant = (uint16_t)variant;
+        if (!emit_variant(algorithm, &shape, job) ||
+            (variant == first && !print_programs(options, job)))
+            return false;
+        if (options->verify && n_variants > 1)
+            printf("# variant %d of %d\n", variant, n_variants);
+        if (options->verify && !verify(job))
+            return false;
+    }
+    return true;
+}
+
 static bool predict(const struct bench_schedule_options *options)
 {
     struct bench_schedule_request request = options->request;
@@ -191,11 +220,13 @@ static int run(int argc, char **argv)
     }
     if (options.predict)
         return predict(&options) ? 0 : 1;
-    bool ok = options.file != NULL ? load(options.file, &job) : emit(&options, &job);
-    ok = ok && print_programs(&options, &job);
-    ok = ok && (!options.verify || verify(&job));
-    for (int rank = 0; rank < job.n_programs; rank++)
-        gyre_program_free(job.programs[rank]);
+    bool ok;
+    if (options.file != NULL)
+        ok = load(options.file, &job) && print_programs(&options, &job) &&
+             (!options.verify || verify(&job));
+    else
+        ok = print_and_verify(&options, &job);
+    free_programs(&job);
     return ok ? 0 : 1;
 }
 

@@ -409,8 +409,16 @@ gyre_status gyre_sim_run(const struct gyre_sim_call *call, uint64_t n_tiles,
         run.end_ns = fmax(run.end_ns, start_ns);
         wake(&run, i, start_ns);
     }
+    const double limit_ns = call->simulation->limit_ns;
     while (run.n_queued > 0) {
         const uint32_t worker = take_next(&run);
+        if (limit_ns > 0 && run.workers[worker].wakeup_ns > limit_ns &&
+            run.workers[worker].tile < n_tiles) {
+            prediction->time_ns = INFINITY;
+            prediction->n_steps += run.n_steps;
+            close_run(&run);
+            return GYRE_SUCCESS;
+        }
         look(&run, worker, run.workers[worker].wakeup_ns);
     }
     gyre_status status = GYRE_SUCCESS;

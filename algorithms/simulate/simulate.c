@@ -10,16 +10,19 @@
 #include "core/base/status.h"
 #include "core/base/util.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
 #define UNIT_BYTES 16 /* of cuts: as plans cut */
 
 /* Steady: the times of as many further tiles differ by less than this share. */
-#define STEADY_SHARE 0.001
+#define STEADY_SHARE       0.001
+#define ROUGH_STEADY_SHARE 0.01
 
-/* After so many steps the difference that there is has to do: seconds. */
-#define MOST_STEPS 30000000
+/* After so many steps the difference that there is has to do: seconds, or tens of milliseconds. */
+#define MOST_STEPS       30000000
+#define ROUGH_MOST_STEPS 200000
 
 const char *const gyre_resource_names[GYRE_N_RESOURCES] = {
 #define RESOURCE_NAME(id, name) #name,
@@ -66,22 +69,32 @@ static gyre_status extrapolate(const struct gyre_sim_call *call, bool *is_steady
                                struct gyre_prediction *prediction)
 {
     struct gyre_prediction at[3] = {{0}};
+    const bool is_rough = call->simulation->is_rough;
+    const double steady_share = is_rough ? ROUGH_STEADY_SHARE : STEADY_SHARE;
+    const uint64_t most_steps = is_rough ? ROUGH_MOST_STEPS : MOST_STEPS;
     *is_steady_out = false;
     for (uint64_t more = gyre_max_u64(call->simulation->depth, 4); 9 * more <= call->n_real_tiles;
          more *= 2) {
         const uint64_t n_tiles = 2 * more;
         for (unsigned i = 0; i < 3; i++)
             GYRE_TRY(gyre_sim_run(call, n_tiles + i * more, &at[i]));
+        if (at[2].time_ns > DBL_MAX) { /* the whole call takes longer still */
+            *prediction = at[2];
+            *is_steady_out = true;
+            return GYRE_SUCCESS;
+        }
         const double first_ns = at[1].time_ns - at[0].time_ns;
         const double second_ns = at[2].time_ns - at[1].time_ns;
         prediction->n_steps = at[0].n_steps + at[1].n_steps + at[2].n_steps;
-        if (fabs(second_ns - first_ns) > STEADY_SHARE * second_ns &&
-            prediction->n_steps < MOST_STEPS)
+        if (fabs(second_ns - first_ns) > steady_share * second_ns &&
+            prediction->n_steps < most_steps)
             continue;
         const uint64_t n_left = call->n_real_tiles - (n_tiles + 2 * more);
-        prediction->time_ns = at[2].time_ns + second_ns / (double)more * (double)n_left;
-        /* Of the steady part: the busy time that the last tiles added to the time they added. */
+        /* Of the steady part: the busy time that the last tiles added to the time they added. As
+         * long as a pipeline fills, that can be the longer of the two; later tiles take it. */
         const double busy_ns = at[2].busy_share * at[2].time_ns - at[1].busy_share * at[1].time_ns;
+        prediction->time_ns =
+            at[2].time_ns + fmax(second_ns, busy_ns) / (double)more * (double)n_left;
         prediction->busy_share = second_ns > 0 ? fmax(0, fmin(busy_ns / second_ns, 1)) : 0;
         prediction->bottleneck =
             prediction->busy_share < 0.5 ? GYRE_RESOURCE_LATENCY : at[2].bottleneck;

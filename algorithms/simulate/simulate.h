@@ -76,6 +76,8 @@ struct gyre_simulation {
     uint32_t depth;      /* slots of a FIFO, 1..GYRE_SIMULATE_MAX_DEPTH */
     uint64_t n_bytes;    /* of the vector, or of one block if the buffers consist of blocks */
     bool all_tiles;      /* simulate every tile; else extrapolate from the first ones */
+    bool is_rough;       /* an error of a percent will do, which takes far fewer steps */
+    double limit_ns;     /* above 0: nobody wants to know more of a longer time than that it is */
 };
 
 #define GYRE_SIMULATE_MAX_DEPTH 64
@@ -100,7 +102,8 @@ enum gyre_resource {
 extern const char *const gyre_resource_names[GYRE_N_RESOURCES];
 
 struct gyre_prediction {
-    double time_ns;                /* from the call to the end of the last rank */
+    double time_ns;                /* from the call to the end of the last rank; INFINITY if it is
+                                    * longer than limit_ns and was not simulated to its end */
     enum gyre_resource bottleneck; /* the busiest resource */
     double busy_share;             /* part of the time in which it was busy, 0..1 */
     bool is_extrapolated;          /* some tiles were not simulated */

@@ -17,14 +17,19 @@ void bench_schedule_print_usage(FILE *out)
         out,
         "usage: schedule --algo NAME --coll NAME --ranks N [options]\n"
         "       schedule --file PROGRAMS [options]\n"
-        "       schedule --predict --coll NAME --ranks N [options]\n"
+        "       schedule --predict --coll NAME {--ranks N | --hosts 2x8} [options]\n"
         "  -a, --algo NAME     the algorithm\n"
         "  -c, --coll NAME     the collective\n"
-        "  -n, --ranks N       the number of ranks, 1 to %d\n"
+        "  -n, --ranks N       the number of ranks, 1 to %d (default: as --hosts says)\n"
         "  -r, --root R        the root (default 0)\n"
         "  -k, --rank R        print the program of this rank only\n"
-        "  -H, --hosts LIST    the host of each rank, as 0,0,1,1 or as 2x8 (2 hosts of 8 ranks)\n"
-        "                      (default: one host)\n"
+        "  -H, --hosts LIST    the hosts: 2x8 (2 hosts of 8 ranks), 7+8 (the ranks of each), or "
+        "the\n"
+        "                      host of each rank, 0,0,1,1 (default: one host)\n"
+        "      --nics N        NICs that the ranks of a host use (default: one for each rank)\n"
+        "      --variant V     print and prove this variant only (channel c runs variant c mod "
+        "the\n"
+        "                      number of variants; default: print variant 0, prove all)\n"
         "  -R, --rounds        print all ranks side by side, one line for each round\n"
         "  -P, --placed        results lie in windows: finished data is placed there\n"
         "  -v, --verify        prove the programs; the exit status is 1 if the proof fails\n"
@@ -36,10 +41,11 @@ void bench_schedule_print_usage(FILE *out)
         "      --proto NAME    the protocol for --predict: simple, ll, ll128 or lamport\n"
         "                      (default: the tuner's choice)\n"
         "      --channels N, --tile BYTES, --depth SLOTS    for --predict, likewise\n"
+        "      --nic-rate R    GB/s of one NIC in each direction, for --predict\n"
         "  -h, --help          print this text\n\nalgorithms:\n",
         GYRE_MAX_RANKS);
     for (int i = 0; gyre_algorithms[i] != NULL; i++) {
-        fprintf(out, "  %-10s %s:", gyre_algorithms[i]->name, gyre_algorithms[i]->summary);
+        fprintf(out, "  %-14s %s:", gyre_algorithms[i]->name, gyre_algorithms[i]->summary);
         for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
             if (gyre_algorithm_has(gyre_algorithms[i], (enum gyre_collective)coll))
                 fprintf(out, " %s", gyre_collectives[coll].name);
@@ -62,8 +68,20 @@ static bool parse_number(const char *option, const char *text, int least, int mo
     return true;
 }
 
+static bool parse_rate(const char *name, const char *text, double *rate_out)
+{
+    char *end;
+    const double rate = strtod(text, &end);
+    if (end == text || *end != '\0' || !(rate > 0) || rate > 1e6) {
+        fprintf(stderr, "schedule: %s %s: expected GB/s, above 0\n", name, text);
+        return false;
+    }
+    *rate_out = rate;
+    return true;
+}
+
 /* Ids of the long options without a letter, which all belong to --predict. */
-enum { BYTES = 256, COST, PROTO, CHANNELS, TILE, DEPTH };
+enum { BYTES = 256, COST, PROTO, CHANNELS, TILE, DEPTH, NICS, NIC_RATE, VARIANT };
 
 static bool take_predict_option(int id, struct bench_schedule_request *request)
 {
@@ -77,6 +95,8 @@ static bool take_predict_option(int id, struct bench_schedule_request *request)
     case PROTO:
         request->proto = optarg;
         return true;
+    case NIC_RATE:
+        return parse_rate("--nic-rate", optarg, &request->nic_gbytes_per_s);
     case CHANNELS:
         return parse_number("--channels", optarg, 1, 1024, &request->n_channels);
     case TILE:
@@ -93,10 +113,12 @@ static bool check_together(const struct bench_schedule_options *options)
     const char *wrong = NULL;
     const bool is_about_predictions = request->bytes != NULL || request->cost != NULL ||
                                       request->proto != NULL || request->n_channels > 0 ||
-                                      request->tile_bytes > 0 || request->depth > 0;
+                                      request->tile_bytes > 0 || request->depth > 0 ||
+                                      request->nic_gbytes_per_s > 0;
     const bool prints = options->rank >= 0 || options->rounds;
     if (is_about_predictions && !options->predict)
-        wrong = "--bytes, --cost, --proto, --channels, --tile and --depth need --predict";
+        wrong = "--bytes, --cost, --proto, --channels, --tile, --depth and --nic-rate need "
+                "--predict";
     else if (options->predict &&
              (prints || options->verify || options->is_placed || options->file != NULL))
         wrong = "--predict does not go with --rank, --rounds, --verify, --placed or --file";
@@ -106,6 +128,8 @@ static bool check_together(const struct bench_schedule_options *options)
         wrong =
             "--algo, --coll, --ranks, --root, --hosts and --placed do not go with --file, which "
             "says all of that";
+    else if (options->n_nics > 0 && options->hosts == NULL)
+        wrong = "--nics needs --hosts: NICs are between hosts";
     else if (options->rank >= 0 && options->rounds)
         wrong = "--rank does not go with --rounds, which shows all ranks";
     if (wrong != NULL)
@@ -130,6 +154,9 @@ static const struct option long_options[] = {{"algo", required_argument, NULL, '
                                              {"channels", required_argument, NULL, CHANNELS},
                                              {"tile", required_argument, NULL, TILE},
                                              {"depth", required_argument, NULL, DEPTH},
+                                             {"nics", required_argument, NULL, NICS},
+                                             {"variant", required_argument, NULL, VARIANT},
+                                             {"nic-rate", required_argument, NULL, NIC_RATE},
                                              {"help", no_argument, NULL, 'h'},
                                              {NULL, 0, NULL, 0}};
 
@@ -169,6 +196,10 @@ static bool take_option(int id, struct bench_schedule_options *options)
     case 'h':
         options->wants_help = true;
         return true;
+    case NICS:
+        return parse_number("--nics", optarg, 1, GYRE_MAX_RANKS, &options->n_nics);
+    case VARIANT:
+        return parse_number("--variant", optarg, 0, GYRE_MAX_VARIANTS - 1, &options->variant);
     case '?': /* getopt_long() has printed the reason */
         return false;
     default:
@@ -178,7 +209,7 @@ static bool take_option(int id, struct bench_schedule_options *options)
 
 bool bench_schedule_parse(int argc, char **argv, struct bench_schedule_options *options_out)
 {
-    struct bench_schedule_options options = {.rank = -1};
+    struct bench_schedule_options options = {.rank = -1, .variant = -1};
     for (;;) {
         const int id = getopt_long(argc, argv, "a:c:n:r:k:H:RvPf:ph", long_options, NULL);
         if (id == -1)
@@ -198,28 +229,65 @@ bool bench_schedule_parse(int argc, char **argv, struct bench_schedule_options *
     return true;
 }
 
-/* Reads "0,0,1,1" or "2x8". The numbers of the first form are renumbered in the order in which they
- * appear. */
-static bool parse_hosts(const char *text, int n_ranks, struct gyre_grouping *grouping)
+/* Adds a host with so many ranks; false if there are too many. */
+static bool add_host(struct gyre_grouping *grouping, long n_of_host, int *n_ranks)
 {
-    long seen[GYRE_MAX_RANKS];
-    const char *at = text;
-    int n_hosts, n_of_host, n_read = 0;
+    if (n_of_host < 1 || n_of_host > GYRE_MAX_RANKS - *n_ranks)
+        return false;
+    for (long i = 0; i < n_of_host; i++)
+        grouping->host_of[(*n_ranks)++] = grouping->n_hosts;
+    grouping->n_hosts++;
+    return true;
+}
+
+/* Reads "2x8" or "7+8". Returns the number of ranks, or 0 if the text is neither. */
+static int parse_host_sizes(const char *text, struct gyre_grouping *grouping)
+{
+    int n_hosts, n_of_host, n_ranks = 0, n_read = 0;
     grouping->n_hosts = 0;
-    if (sscanf(text, "%dx%d%n", &n_hosts, &n_of_host, &n_read) == 2 && text[n_read] == '\0' &&
-        n_hosts > 0 && n_hosts <= n_ranks && n_of_host > 0 && n_ranks == n_hosts * n_of_host) {
-        grouping->n_hosts = (uint16_t)n_hosts;
-        for (int rank = 0; rank < n_ranks; rank++)
-            grouping->host_of[rank] = (uint16_t)(rank / n_of_host);
+    if (sscanf(text, "%dx%d%n", &n_hosts, &n_of_host, &n_read) == 2 && text[n_read] == '\0') {
+        for (int host = 0; host < n_hosts; host++)
+            if (!add_host(grouping, n_of_host, &n_ranks))
+                return 0;
+        return n_ranks;
+    }
+    for (const char *at = text; strchr(text, '+') != NULL; at++) {
+        char *end;
+        const long n = strtol(at, &end, 10);
+        if (!isdigit((unsigned char)*at) || (*end != '+' && *end != '\0') ||
+            !add_host(grouping, n, &n_ranks))
+            return 0;
+        if (*end == '\0')
+            return n_ranks;
+        at = end;
+    }
+    return 0;
+}
+
+/* Reads "0,0,1,1", "2x8" or "7+8". The numbers of the first form are renumbered in the order in
+ * which they appear. @n_ranks: 0 = as the text says; else it must say the same. */
+static bool parse_hosts(const char *text, int *n_ranks_inout, struct gyre_grouping *grouping)
+{
+    static long seen[GYRE_MAX_RANKS];
+    const char *at = text;
+    const int n_of_sizes = parse_host_sizes(text, grouping);
+    if (n_of_sizes > 0 && (*n_ranks_inout == 0 || *n_ranks_inout == n_of_sizes)) {
+        *n_ranks_inout = n_of_sizes;
         return true;
     }
+    int n_ranks = *n_ranks_inout;
+    for (const char *comma = text; *n_ranks_inout == 0 && comma != NULL;
+         comma = strchr(comma + 1, ','))
+        n_ranks++;
+    *n_ranks_inout = n_ranks;
+    grouping->n_hosts = 0;
     for (int rank = 0; rank < n_ranks; rank++) {
         char *end;
         const long host = strtol(at, &end, 10);
         if (!isdigit((unsigned char)*at) || *end != (rank < n_ranks - 1 ? ',' : '\0')) {
             fprintf(stderr,
                     "schedule: --hosts %s: expected %d numbers separated by commas, one a rank, "
-                    "or HOSTSxRANKS with that product\n",
+                    "or HOSTSxRANKS, or RANKS+RANKS+..., of that many ranks\n",
                     text, n_ranks);
             return false;
         }
@@ -244,7 +312,8 @@ bool bench_schedule_find_shape(const struct bench_schedule_options *options,
     const int coll = options->collective == NULL ? -1 : gyre_collective_find(options->collective);
     const bool needs_algorithm = !options->predict || options->algorithm != NULL;
     const bool no_algorithm = algorithm == NULL && needs_algorithm;
-    if (no_algorithm || coll < 0 || options->n_ranks == 0) {
+    int n_ranks = options->n_ranks;
+    if (no_algorithm || coll < 0 || (n_ranks == 0 && options->hosts == NULL)) {
         const char *wrong = no_algorithm ? "--algo" : coll < 0 ? "--coll" : "--ranks";
         const char *given = no_algorithm ? options->algorithm : options->collective;
         if (coll >= 0 && !no_algorithm)
@@ -253,10 +322,11 @@ bool bench_schedule_find_shape(const struct bench_schedule_options *options,
                 given == NULL ? " is missing" : ": there is no ", given == NULL ? "" : given);
         return false;
     }
-    if (options->hosts != NULL && !parse_hosts(options->hosts, options->n_ranks, &grouping))
+    if (options->hosts != NULL && !parse_hosts(options->hosts, &n_ranks, &grouping))
         return false;
+    grouping.n_nics = (uint16_t)options->n_nics;
     *shape_out = (struct gyre_shape){.coll = (enum gyre_collective)coll,
-                                     .n_ranks = (uint16_t)options->n_ranks,
+                                     .n_ranks = (uint16_t)n_ranks,
                                      .root = (uint16_t)options->root,
                                      .is_placed = options->is_placed,
                                      .grouping = options->hosts == NULL ? NULL : &grouping};

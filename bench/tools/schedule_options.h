@@ -18,7 +18,9 @@ struct bench_schedule_options {
     const char *file;
     int n_ranks;
     int root;
-    int rank; /* the program to print; -1 = those of all ranks */
+    int rank;    /* the program to print; -1 = those of all ranks */
+    int variant; /* to print and prove; -1 = print the first one, prove all */
+    int n_nics;
     bool rounds;
     bool verify;
     bool is_placed;

@@ -5,6 +5,7 @@
  */
 #include "bench/tools/schedule_predict.h"
 
+#include "algorithms/simulate/bound.h"
 #include "algorithms/simulate/simulate.h"
 #include "bench/driver/options.h"
 #include "bench/report/bus_factor.h"
@@ -45,13 +46,18 @@ static gyre_status open_costs(struct table *table)
             : GYRE_DEVICE_HOST; /* a file of constants is for the host device */
     if (shipped != NULL) {
         table->cost = *shipped;
-        return GYRE_SUCCESS;
+    } else {
+        struct gyre_tuning tuning;
+        const gyre_status status = gyre_tuning_load(name, &tuning);
+        if (status != GYRE_SUCCESS)
+            return gyre_fail_context(status, "--cost is host, h200 or a file");
+        table->cost = tuning.cost;
     }
-    struct gyre_tuning tuning;
-    const gyre_status status = gyre_tuning_load(name, &tuning);
-    if (status != GYRE_SUCCESS)
-        return gyre_fail_context(status, "--cost is host, h200 or a file");
-    table->cost = tuning.cost;
+    if (table->request->nic_gbytes_per_s > 0) {
+        table->cost.nic_bytes_per_ns = table->request->nic_gbytes_per_s;
+        table->cost.egress_bytes_per_ns[GYRE_LINK_NETWORK] = 0; /* the NIC is the limit */
+        table->cost.ingress_bytes_per_ns[GYRE_LINK_NETWORK] = 0;
+    }
     return GYRE_SUCCESS;
 }
 
@@ -68,6 +74,8 @@ static gyre_status open_facts(struct table *table)
         gyre_collectives[request->coll].reduces; /* the prediction is for sums of float32 */
     facts->spec =
         gyre_tuner_fifo_spec(facts->device_kind, facts->n_ranks, facts->is_proxied, 0, UINT32_MAX);
+    if (facts->n_hosts > 1) /* as communicators on several hosts */
+        facts->cost = &table->cost;
     facts->min_channels = 1;
     facts->max_channels = facts->spec.n_fifos;
     const struct gyre_filter_words words = {.protos = request->proto, .proto_source = "--proto"};
@@ -138,14 +146,23 @@ static gyre_status predict(struct table *table, int column, uint64_t n_bytes, st
     return gyre_simulator_run(simulator, &simulation, &cell->prediction);
 }
 
+static double percent_of_bound(const struct table *table, uint64_t n_bytes, double time_ns)
+{
+    const struct gyre_shape shape = {.coll = table->request->coll,
+                                     .n_ranks = (uint16_t)table->request->n_ranks,
+                                     .grouping = table->request->grouping};
+    return time_ns > 0 ? 100 * gyre_bound_ns(&shape, &table->cost, n_bytes) / time_ns : 0;
+}
+
 static void print_one(const struct table *table, uint64_t n_bytes, const struct cell *cell)
 {
     const double time_ns = cell->prediction.time_ns;
     const double algbw = time_ns > 0 ? (double)n_bytes / time_ns : 0;
-    printf("%14llu %8s %8u %10u %14.2f %10.2f %10.2f  %s %.0f%%%s\n", (unsigned long long)n_bytes,
-           gyre_proto_names[cell->choice.proto], cell->choice.n_channels, cell->choice.tile_bytes,
-           time_ns / 1e3, algbw,
+    printf("%14llu %8s %8u %10u %14.2f %10.2f %10.2f %9.1f  %s %.0f%%%s\n",
+           (unsigned long long)n_bytes, gyre_proto_names[cell->choice.proto],
+           cell->choice.n_channels, cell->choice.tile_bytes, time_ns / 1e3, algbw,
            algbw * bench_bus_factor(table->request->coll, table->request->n_ranks),
+           percent_of_bound(table, n_bytes, time_ns),
            gyre_resource_names[cell->prediction.bottleneck], cell->prediction.busy_share * 100,
            cell->prediction.is_extrapolated ? "" : ", all tiles");
 }
@@ -169,7 +186,8 @@ static gyre_status print_line(struct table *table, uint64_t n_bytes)
     printf("%14llu", (unsigned long long)n_bytes);
     for (int i = 0; i < table->n_algorithms; i++)
         printf(" %14.2f", cells[i].prediction.time_ns / 1e3);
-    printf("  %s\n", table->n_algorithms > 0 ? table->algorithms[best]->name : "");
+    printf(" %9.1f  %s\n", percent_of_bound(table, n_bytes, cells[best].prediction.time_ns),
+           table->n_algorithms > 0 ? table->algorithms[best]->name : "");
     return GYRE_SUCCESS;
 }
 
@@ -179,14 +197,15 @@ static void print_header(const struct table *table)
     printf("# %s of %u ranks on %u hosts, constants: %s\n", gyre_collectives[request->coll].name,
            request->n_ranks, table->facts.n_hosts, request->cost == NULL ? "h200" : request->cost);
     if (request->algorithm != NULL) {
-        printf("# %s\n#%13s %8s %8s %10s %14s %10s %10s  %s\n", request->algorithm->name, "bytes",
-               "proto", "channels", "tile", "predicted us", "algbw GB/s", "busbw GB/s", "busiest");
+        printf("# %s\n#%13s %8s %8s %10s %14s %10s %10s %9s  %s\n", request->algorithm->name,
+               "bytes", "proto", "channels", "tile", "predicted us", "algbw GB/s", "busbw GB/s",
+               "of bound", "busiest");
         return;
     }
-    printf("#%13s", "bytes");
+    printf("# us; %% of bound: what the bytes alone take, in %% of the fastest\n#%13s", "bytes");
     for (int i = 0; i < table->n_algorithms; i++)
-        printf(" %11s us", table->algorithms[i]->name);
-    printf("  fastest\n");
+        printf(" %14s", table->algorithms[i]->name);
+    printf(" %9s  fastest\n", "% of bound");
 }
 
 static gyre_status parse_sizes(const char *text, uint64_t *first_out, uint64_t *last_out)

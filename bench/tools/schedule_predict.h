@@ -17,6 +17,7 @@ struct bench_schedule_request {
     const char *cost;  /* name of a table of constants, or a file; default h200 */
     const char *bytes; /* "SIZE", or "FIRST:LAST" in steps of a factor of four; default 1K:1G */
     const char *proto;
+    double nic_gbytes_per_s; /* of one NIC in each direction */
     int n_channels;
     int tile_bytes;
     int depth;

@@ -9,9 +9,13 @@
 #include "core/model/connector.h"
 
 #define GYRE_FIFO_BUDGET_BYTES (64ULL << 20)
+/* GPUs on several hosts: to fill eight NICs takes many FIFOs in flight, and a FIFO through a NIC
+ * has slots at both ends. */
+#define GYRE_FIFO_BUDGET_ACROSS_BYTES (256ULL << 20)
 
 /** gyre_tuner_fifo_spec - how FIFOs are dimensioned for a communicator: within the budget of
- * GYRE_FIFO_BUDGET_BYTES a rank, of which rings get the larger part where they gain from large
+ * GYRE_FIFO_BUDGET_BYTES a rank (GYRE_FIFO_BUDGET_ACROSS_BYTES where proxies serve
+ * GPUs), of which rings get the larger part where they gain from large
  * slots. @buffer_bytes: GYRE_BUFFSIZE, 0 = unset. @max_channels: that calls may use, UINT32_MAX =
  * any number. Pure. */
 struct gyre_fifo_spec gyre_tuner_fifo_spec(gyre_device_kind kind, uint32_t n_ranks, bool is_proxied,

@@ -20,7 +20,7 @@
 #define GYRE_STEP_MAX_LOCAL_INS 2 /* local chunks that one step reads */
 #define GYRE_STEP_MAX_INS       (GYRE_STEP_MAX_RECVS + GYRE_STEP_MAX_LOCAL_INS)
 #define GYRE_STEP_MAX_OUTS      (GYRE_STEP_MAX_SENDS + 1) /* one local chunk besides */
-#define GYRE_MAX_RANKS          4096
+#define GYRE_MAX_RANKS          16384
 #define GYRE_MAX_WORKERS        16 /* of one program */
 #define GYRE_MAX_LANES          8
 #define GYRE_MAX_VARIANTS       16 /* of one shape */

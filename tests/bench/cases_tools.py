@@ -111,7 +111,7 @@ def case_schedule(directory, _):
             (["--ranks", "8", "--hosts", "3x3"], "HOSTSxRANKS"),
             (["--ranks", "8", "--algo", "sendrecv"], "has no all_reduce"),
             (["--ranks", "8", "--algo", "ring", "--depth", "1", "--channels", "1"], "deadlock"),
-            (["--ranks", "4097"], "4096"),
+            (["--ranks", "16385"], "16384"),
             (["--ranks", "4", "--hosts", "0,0,1,-1"], "expected 4 numbers"),
             (["--ranks", "4", "--rounds"], "--predict does not go with"),
             ([], "--ranks is missing")]:

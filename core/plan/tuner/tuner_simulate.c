@@ -7,6 +7,8 @@
 
 #include "core/base/util.h"
 
+#include <math.h>
+
 /* More channels or smaller tiles have to be worth it: the model is no better than this. */
 #define WORTH 0.95
 
@@ -14,6 +16,8 @@
  * the links there are, which other jobs may share: a flat algorithm has to be faster by this
  * factor. */
 #define WORTH_MORE_BETWEEN_HOSTS 0.9
+
+#define MOST_ALL_PAIRS_RANKS     64
 
 /* Not below this; and each a quarter of the one before. */
 #define MIN_TILE_BYTES 4096
@@ -29,17 +33,16 @@ static gyre_status open_simulator(const struct gyre_tuner_facts *facts,
     return gyre_simulator_open(algorithm, &shape, &machine, false, simulator_out);
 }
 
+/* @simulation: cost, n_bytes and limit_ns are set. */
 static gyre_status run(const struct gyre_tuner_facts *facts, struct gyre_simulator *simulator,
-                       const struct gyre_cost *cost, const struct gyre_choice *choice,
-                       uint64_t n_bytes, double *time_ns_out)
+                       const struct gyre_choice *choice, struct gyre_simulation simulation,
+                       double *time_ns_out)
 {
-    const struct gyre_simulation simulation = {.cost = cost,
-                                               .proto = choice->proto,
-                                               .n_channels = choice->n_channels,
-                                               .tile_bytes = choice->tile_bytes,
-                                               .depth = facts->spec.depth,
-                                               .n_bytes = n_bytes};
     struct gyre_prediction prediction;
+    simulation.proto = choice->proto;
+    simulation.n_channels = choice->n_channels;
+    simulation.tile_bytes = choice->tile_bytes;
+    simulation.depth = facts->spec.depth;
     GYRE_TRY(gyre_simulator_run(simulator, &simulation, &prediction));
     *time_ns_out = prediction.time_ns;
     return GYRE_SUCCESS;
@@ -49,11 +52,17 @@ gyre_status gyre_tuner_predict(const struct gyre_tuner_facts *facts, const struc
                                enum gyre_collective coll, const struct gyre_choice *choice,
                                uint64_t n_bytes, double *time_ns_out)
 {
+    const struct gyre_simulation simulation = {.cost = cost, .n_bytes = n_bytes};
     struct gyre_simulator *simulator;
     GYRE_TRY(open_simulator(facts, choice->algorithm, coll, &simulator));
-    const gyre_status status = run(facts, simulator, cost, choice, n_bytes, time_ns_out);
+    const gyre_status status = run(facts, simulator, choice, simulation, time_ns_out);
     gyre_simulator_close(simulator);
     return status;
+}
+
+static double weight_of(const struct gyre_algorithm *algorithm)
+{
+    return algorithm->is_two_level ? WORTH_MORE_BETWEEN_HOSTS : 1;
 }
 
 /* The best so far. */
@@ -61,41 +70,66 @@ struct search {
     const struct gyre_tuner_facts *facts;
     uint64_t n_bytes;
     struct gyre_choice choice;
-    double weighed_ns; /* of choice, once there is one */
+    double weighed_ns; /* of choice; INFINITY as long as there is none */
 };
 
-/* Channels and tiles of one algorithm and protocol, plain ones first. */
+/* The best tile of a number of channels, from the largest that fits a slot down: shorter ones are
+ * tried as long as that gains something. @best_ns: of *best; INFINITY as long as there is none. */
+static gyre_status search_tiles(const struct search *search, struct gyre_simulator *simulator,
+                                struct gyre_choice choice, struct gyre_choice *best,
+                                double *best_ns)
+{
+    const struct gyre_simulation simulation = {.cost = search->facts->cost,
+                                               .n_bytes = search->n_bytes,
+                                               /* there are more ways, and programs are longer */
+                                               .is_rough = search->facts->n_hosts > 1,
+                                               .limit_ns = search->weighed_ns /
+                                                           weight_of(choice.algorithm)};
+    double last_ns = INFINITY;
+    do {
+        double time_ns;
+        GYRE_TRY(run(search->facts, simulator, &choice, simulation, &time_ns));
+        if (time_ns < *best_ns * WORTH) {
+            *best = choice;
+            *best_ns = time_ns;
+        }
+        if (time_ns >= last_ns && isfinite(time_ns))
+            return GYRE_SUCCESS;
+        last_ns = time_ns;
+        choice.tile_bytes = choice.tile_bytes / 4 / 16 * 16;
+    } while (choice.tile_bytes >= MIN_TILE_BYTES);
+    return GYRE_SUCCESS;
+}
+
+/* Channels and tiles of one algorithm and protocol, few channels first. */
 static gyre_status search_proto(struct search *search, struct gyre_simulator *simulator,
                                 const struct gyre_algorithm *algorithm, enum gyre_proto proto)
 {
     const struct gyre_tuner_facts *facts = search->facts;
-    const uint32_t most_bytes =
-        gyre_tuner_payload_bytes(&facts->spec, algorithm, proto, false) / 16 * 16;
     const uint32_t most_channels = (uint32_t)gyre_min_u64(
         facts->max_channels, facts->spec.n_fifos / gyre_simulator_lanes(simulator));
     const uint32_t least_channels = (uint32_t)gyre_min_u64(facts->min_channels, most_channels);
-    struct gyre_choice best = {0};
-    double best_ns = 0;
-    for (uint32_t n_channels = least_channels; n_channels <= most_channels; n_channels *= 2) {
-        uint32_t tile_bytes = most_bytes;
-        do {
-            const struct gyre_choice choice = {algorithm, proto, n_channels, tile_bytes,
-                                               GYRE_PATH_STAGED};
-            double time_ns;
-            GYRE_TRY(run(facts, simulator, facts->cost, &choice, search->n_bytes, &time_ns));
-            if (best.algorithm == NULL || time_ns < best_ns * WORTH) {
-                best = choice;
-                best_ns = time_ns;
-            }
-            tile_bytes = tile_bytes / 4 / 16 * 16;
-        } while (tile_bytes >= MIN_TILE_BYTES);
-    }
-    const double weighed_ns = best_ns * (algorithm->is_two_level ? WORTH_MORE_BETWEEN_HOSTS : 1);
-    if (search->choice.algorithm == NULL || weighed_ns < search->weighed_ns) {
+    struct gyre_choice choice = {algorithm, proto, least_channels, 0, GYRE_PATH_STAGED};
+    struct gyre_choice best = choice;
+    double best_ns = INFINITY;
+    choice.tile_bytes = gyre_tuner_payload_bytes(&facts->spec, algorithm, proto, false) / 16 * 16;
+    for (; choice.n_channels <= most_channels; choice.n_channels *= 2)
+        GYRE_TRY(search_tiles(search, simulator, choice, &best, &best_ns));
+    const double weighed_ns = best_ns * weight_of(algorithm);
+    if (weighed_ns < search->weighed_ns) {
         search->choice = best;
         search->weighed_ns = weighed_ns;
     }
     return GYRE_SUCCESS;
+}
+
+/* Between many hosts, messages of every rank to every other one take the longest and take longest
+ * to simulate. */
+static bool is_hopeless(const struct gyre_tuner_facts *facts,
+                        const struct gyre_algorithm *algorithm, enum gyre_collective coll)
+{
+    const bool is_all_pairs = algorithm->is_one_shot || (algorithm->cuts_vector >> coll & 1U) != 0;
+    return is_all_pairs && facts->n_hosts > 1 && facts->n_ranks > MOST_ALL_PAIRS_RANKS;
 }
 
 static gyre_status search_algorithm(struct search *search, const struct gyre_filter *filter,
@@ -120,11 +154,13 @@ gyre_status gyre_tuner_search(const struct gyre_tuner_facts *facts,
                               const struct gyre_filter *filter, enum gyre_collective coll,
                               uint64_t n_bytes, struct gyre_choice *choice_out)
 {
-    struct search search = {.facts = facts, .n_bytes = n_bytes};
+    struct search search = {.facts = facts, .n_bytes = n_bytes, .weighed_ns = INFINITY};
     for (int i = 0; gyre_algorithms[i] != NULL; i++) {
         if ((filter->algorithms[coll] >> i & 1U) == 0 ||
             !gyre_algorithm_suits(gyre_algorithms[i], coll,
                                   filter->is_forced[coll] ? UINT32_MAX : facts->n_hosts))
+            continue;
+        if (is_hopeless(facts, gyre_algorithms[i], coll) && !filter->is_forced[coll])
             continue;
         const gyre_status status = search_algorithm(&search, filter, coll, gyre_algorithms[i]);
         if (status != GYRE_SUCCESS && status != GYRE_ERROR_UNSUPPORTED) /* too large to simulate */
