@@ -58,11 +58,21 @@ gyre_status gyre_work_check(const struct gyre_work *work, const struct gyre_work
     return GYRE_SUCCESS;
 }
 
+/* 1/n in f32, cut off, with the last bit set if anything was lost: rounding that once more to a
+ * type of up to 11 bits gives what rounding 1/n once does. */
+static float inverse_to_odd(uint32_t n)
+{
+    const double exact = 1.0 / (double)n;
+    const float nearest = (float)exact;
+    const uint32_t bits = gyre_f32_bits(nearest);
+    if ((double)nearest == exact)
+        return nearest;
+    return gyre_f32_from_bits(((double)nearest > exact ? bits - 1 : bits) | 1);
+}
+
 uint64_t gyre_premultiply_scalar(gyre_dtype dtype, uint32_t n)
 {
-    /* Rounding to f32 first changes no small type's result for any legal number of ranks: no 1/n is
-     * so close to a midpoint of a type with up to 11 bits (test_numeric tries them all). */
-    const float inverse = 1.0f / (float)n;
+    const float inverse = inverse_to_odd(n);
     switch (dtype) {
     case GYRE_FLOAT16:
         return gyre_f32_to_f16(inverse);
@@ -73,7 +83,7 @@ uint64_t gyre_premultiply_scalar(gyre_dtype dtype, uint32_t n)
     case GYRE_FLOAT8_E5M2:
         return gyre_f32_to_f8e5m2(inverse);
     case GYRE_FLOAT32:
-        return gyre_f32_bits(inverse);
+        return gyre_f32_bits(1.0f / (float)n);
     case GYRE_FLOAT64:
         return gyre_f64_bits(1.0 / (double)n);
     case GYRE_INT8:
