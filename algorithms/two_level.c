@@ -24,86 +24,6 @@
 #include "algorithms/algorithm.h"
 #include "algorithms/binary_tree.h"
 
-#define MAX_OUT_OF_HOST 4 /* inputs or outputs of a step besides those of the own host */
-
-/* ---- shared with two_level_blocks.c --------------------------------------------------------- */
-
-int gyre_two_level_owner(const struct gyre_two_level *level, int host, int rail)
-{
-    return gyre_hosts_rank(level->hosts, host,
-                           gyre_hosts_at_rail(level->hosts, host, rail, level->n_rails));
-}
-
-void gyre_two_level_served(const struct gyre_two_level *level, int host, int rail, int *first_out,
-                           int *end_out)
-{
-    *first_out = gyre_hosts_at_rail(level->hosts, host, rail, level->n_rails);
-    *end_out = rail + 1 == level->n_rails
-                   ? gyre_hosts_size(level->hosts, host)
-                   : gyre_hosts_at_rail(level->hosts, host, rail + 1, level->n_rails);
-}
-
-bool gyre_two_level_open(const struct gyre_shape *shape, int rank, struct gyre_builder *builder,
-                         struct gyre_two_level *level_out)
-{
-    struct gyre_two_level level = {.hosts = gyre_hosts_open(shape, false, builder),
-                                   .builder = builder,
-                                   .n_rails = gyre_hosts_rails(shape),
-                                   .rank = rank,
-                                   .rail = -1};
-    if (level.hosts == NULL)
-        return false;
-    gyre_hosts_find(level.hosts, rank, &level.host, &level.position);
-    for (int rail = 0; rail < level.n_rails; rail++)
-        if (gyre_two_level_owner(&level, level.host, rail) == rank)
-            level.rail = rail;
-    const size_t n_refs = (size_t)gyre_hosts_size(level.hosts, level.host) + MAX_OUT_OF_HOST;
-    level.ins = gyre_builder_allocate(builder, n_refs * sizeof(*level.ins));
-    level.outs = gyre_builder_allocate(builder, n_refs * sizeof(*level.outs));
-    gyre_builder_lanes(builder, 2);
-    gyre_builder_min_depth(builder, 2);
-    *level_out = level;
-    return level.ins != NULL && level.outs != NULL;
-}
-
-int gyre_two_level_collect(const struct gyre_two_level *level, int chunk, struct gyre_ref *ins_out)
-{
-    const int size = gyre_hosts_size(level->hosts, level->host);
-    for (int i = 0; i < size; i++)
-        ins_out[i] = i == level->position ? gyre_in(chunk)
-                                          : gyre_peer(gyre_hosts_rank(level->hosts, level->host, i),
-                                                      GYRE_LANE_FIRST);
-    return size;
-}
-
-int gyre_two_level_hand_out(const struct gyre_two_level *level, int but, struct gyre_ref *outs_out)
-{
-    const int size = gyre_hosts_size(level->hosts, level->host);
-    int n = 0;
-    for (int i = 1; i < size; i++) {
-        const int peer = gyre_hosts_rank(level->hosts, level->host, level->position + i);
-        if (peer != but)
-            outs_out[n++] = gyre_peer(peer, GYRE_LANE_SECOND);
-    }
-    return n;
-}
-
-void gyre_two_level_move(const struct gyre_two_level *level, int chunk, const struct gyre_ref *ins,
-                         int n_ins, const struct gyre_ref *outs, int n_outs, unsigned flags)
-{
-    struct gyre_builder *builder = level->builder;
-    const int n_at_once = n_outs < GYRE_STEP_MAX_OUTS ? n_outs : GYRE_STEP_MAX_OUTS;
-    int n_recvs = 0;
-    for (int i = 0; i < n_ins; i++)
-        n_recvs += ins[i].kind == GYRE_OPERAND_CONNECTION;
-    if (n_recvs <= GYRE_STEP_MAX_RECVS)
-        gyre_builder_step(builder, chunk, ins, n_ins, outs, n_at_once, flags);
-    else
-        gyre_builder_reduce(builder, chunk, ins, n_ins, outs, n_at_once, flags);
-    if (n_outs > n_at_once)
-        gyre_builder_scatter(builder, chunk, outs[0], &outs[n_at_once], n_outs - n_at_once);
-}
-
 /* ---- all-reduce ----------------------------------------------------------------------------- */
 
 /* Send this rank's IN to the owners of the other rails. @n_pieces: chunks of a rail; @piece: which
@@ -146,18 +66,12 @@ static int finished_outs(const struct gyre_two_level *level, int chunk,
     return 1 + n_along + gyre_two_level_hand_out(level, -1, &level->outs[1 + n_along]);
 }
 
-static struct gyre_ref at_host(const struct gyre_two_level *level, int host)
-{
-    const int n = level->hosts->n_hosts;
-    return gyre_peer(gyre_two_level_owner(level, (host + n) % n, level->rail), GYRE_LANE_FIRST);
-}
-
 /* The rail's chunk is cut into a piece for each host. */
 static void emit_ring(const struct gyre_two_level *level)
 {
     const int n = level->hosts->n_hosts;
-    const struct gyre_ref next = at_host(level, level->host + 1);
-    const struct gyre_ref prev = at_host(level, level->host - 1);
+    const struct gyre_ref next = gyre_two_level_at_host(level, level->host + 1);
+    const struct gyre_ref prev = gyre_two_level_at_host(level, level->host - 1);
     for (int round = 0; round < n; round++) {
         const int piece = (level->host - 1 - round + 2 * n) % n;
         const int chunk = level->rail * n + piece;
@@ -217,9 +131,9 @@ static struct place place_on_rail(const struct gyre_two_level *level, bool is_ch
     }
     place.is_top = parent < 0 && (above == 0 || item < 0);
     if (!place.is_top)
-        place.parent = at_host(level, base + above + parent);
+        place.parent = gyre_two_level_at_host(level, base + above + parent);
     for (int i = 0; i < place.n_children; i++)
-        place.children[i] = at_host(level, base + above + children[i]);
+        place.children[i] = gyre_two_level_at_host(level, base + above + children[i]);
     return place;
 }
 
@@ -262,7 +176,7 @@ static void emit_pairs(const struct gyre_two_level *level)
     const int n_folded = n_hosts - n_pairing;
     const bool is_folded = level->host < 2 * n_folded;
     if (is_folded && level->host % 2 != 0) {
-        const struct gyre_ref before = at_host(level, level->host - 1);
+        const struct gyre_ref before = gyre_two_level_at_host(level, level->host - 1);
         const int n_ins = gyre_two_level_collect(level, chunk, level->ins);
         gyre_two_level_move(level, chunk, level->ins, n_ins, &before, 1, 0);
         const int n_outs = finished_outs(level, chunk, NULL, 0);
@@ -270,14 +184,15 @@ static void emit_pairs(const struct gyre_two_level *level)
         return;
     }
     const int self = is_folded ? level->host / 2 : level->host - n_folded; /* among the pairing */
-    const struct gyre_ref sum = gyre_scratch(0), after = at_host(level, level->host + 1);
+    const struct gyre_ref sum = gyre_scratch(0),
+                          after = gyre_two_level_at_host(level, level->host + 1);
     int n_ins = gyre_two_level_collect(level, chunk, level->ins);
     if (is_folded)
         level->ins[n_ins++] = after;
     for (int distance = 1; distance < n_pairing; distance *= 2) {
         const int other = self ^ distance;
         const struct gyre_ref partner =
-            at_host(level, other < n_folded ? 2 * other : other + n_folded);
+            gyre_two_level_at_host(level, other < n_folded ? 2 * other : other + n_folded);
         const struct gyre_ref outs[] = {sum, partner};
         gyre_two_level_move(level, chunk, level->ins, n_ins, outs, 2, 0);
         level->ins[0] = self < other ? sum : partner;

@@ -38,6 +38,10 @@ bool gyre_two_level_open(const struct gyre_shape *shape, int rank, struct gyre_b
 /** gyre_two_level_owner - the rank on a rail of a host. */
 int gyre_two_level_owner(const struct gyre_two_level *level, int host, int rail);
 
+/** gyre_two_level_at_host - the operand for the rank on this rank's rail of another host. @host: -1
+ * and n_hosts are the last and the first one. */
+struct gyre_ref gyre_two_level_at_host(const struct gyre_two_level *level, int host);
+
 /** gyre_two_level_served - the ranks of a host whose blocks belong to a rail, as positions from
  * *first_out to before *end_out. The first of them is the owner. */
 void gyre_two_level_served(const struct gyre_two_level *level, int host, int rail, int *first_out,

@@ -7,12 +7,6 @@
  */
 #include "algorithms/two_level.h"
 
-static struct gyre_ref at_host(const struct gyre_two_level *level, int host)
-{
-    const int n = level->hosts->n_hosts;
-    return gyre_peer(gyre_two_level_owner(level, (host + n) % n, level->rail), GYRE_LANE_FIRST);
-}
-
 /* The owner, on this rank's host, of the rail that serves this rank. */
 static int own_owner(const struct gyre_two_level *level)
 {
@@ -64,12 +58,12 @@ static void send_blocks_of(const struct gyre_two_level *level, int host, int tur
 static void pass_block(const struct gyre_two_level *level, int host, int block, bool is_first)
 {
     const bool is_last = host == level->host;
-    const struct gyre_ref out = !is_last               ? at_host(level, level->host + 1)
+    const struct gyre_ref out = !is_last ? gyre_two_level_at_host(level, level->host + 1)
                                 : block == level->rank ? gyre_out(0)
                                                        : gyre_peer(block, GYRE_LANE_SECOND);
     int n_ins = gyre_two_level_collect(level, block, level->ins);
     if (!is_first)
-        level->ins[n_ins++] = at_host(level, level->host - 1);
+        level->ins[n_ins++] = gyre_two_level_at_host(level, level->host - 1);
     gyre_two_level_move(level, block, level->ins, n_ins, &out, 1, is_last ? GYRE_STEP_FINAL : 0);
 }
 
@@ -102,11 +96,11 @@ static void spread_block(const struct gyre_two_level *level, int host, int block
     const bool is_own = host == level->host;
     const struct gyre_ref in = block == level->rank ? gyre_in(0)
                                : is_own             ? gyre_peer(block, GYRE_LANE_FIRST)
-                                                    : at_host(level, level->host - 1);
+                                        : gyre_two_level_at_host(level, level->host - 1);
     int n_outs = 0;
     level->outs[n_outs++] = gyre_out(block);
     if (n > 1 && host != (level->host + 1) % n)
-        level->outs[n_outs++] = at_host(level, level->host + 1);
+        level->outs[n_outs++] = gyre_two_level_at_host(level, level->host + 1);
     n_outs += gyre_two_level_hand_out(level, is_own ? block : -1, &level->outs[n_outs]);
     gyre_two_level_move(level, block, &in, 1, level->outs, n_outs, 0);
 }

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the two-level algorithms share: where a rank is, and the steps inside a host.
+ */
+#include "algorithms/two_level.h"
+
+#define MAX_OUT_OF_HOST 4 /* inputs or outputs of a step besides those of the own host */
+
+int gyre_two_level_owner(const struct gyre_two_level *level, int host, int rail)
+{
+    return gyre_hosts_rank(level->hosts, host,
+                           gyre_hosts_at_rail(level->hosts, host, rail, level->n_rails));
+}
+
+struct gyre_ref gyre_two_level_at_host(const struct gyre_two_level *level, int host)
+{
+    const int n = level->hosts->n_hosts;
+    return gyre_peer(gyre_two_level_owner(level, (host + n) % n, level->rail), GYRE_LANE_FIRST);
+}
+
+void gyre_two_level_served(const struct gyre_two_level *level, int host, int rail, int *first_out,
+                           int *end_out)
+{
+    *first_out = gyre_hosts_at_rail(level->hosts, host, rail, level->n_rails);
+    *end_out = rail + 1 == level->n_rails
+                   ? gyre_hosts_size(level->hosts, host)
+                   : gyre_hosts_at_rail(level->hosts, host, rail + 1, level->n_rails);
+}
+
+bool gyre_two_level_open(const struct gyre_shape *shape, int rank, struct gyre_builder *builder,
+                         struct gyre_two_level *level_out)
+{
+    struct gyre_two_level level = {.hosts = gyre_hosts_open(shape, false, builder),
+                                   .builder = builder,
+                                   .n_rails = gyre_hosts_rails(shape),
+                                   .rank = rank,
+                                   .rail = -1};
+    if (level.hosts == NULL)
+        return false;
+    gyre_hosts_find(level.hosts, rank, &level.host, &level.position);
+    for (int rail = 0; rail < level.n_rails; rail++)
+        if (gyre_two_level_owner(&level, level.host, rail) == rank)
+            level.rail = rail;
+    const size_t n_refs = (size_t)gyre_hosts_size(level.hosts, level.host) + MAX_OUT_OF_HOST;
+    level.ins = gyre_builder_allocate(builder, n_refs * sizeof(*level.ins));
+    level.outs = gyre_builder_allocate(builder, n_refs * sizeof(*level.outs));
+    gyre_builder_lanes(builder, 2);
+    gyre_builder_min_depth(builder, 2);
+    *level_out = level;
+    return level.ins != NULL && level.outs != NULL;
+}
+
+int gyre_two_level_collect(const struct gyre_two_level *level, int chunk, struct gyre_ref *ins_out)
+{
+    const int size = gyre_hosts_size(level->hosts, level->host);
+    for (int i = 0; i < size; i++)
+        ins_out[i] = i == level->position ? gyre_in(chunk)
+                                          : gyre_peer(gyre_hosts_rank(level->hosts, level->host, i),
+                                                      GYRE_LANE_FIRST);
+    return size;
+}
+
+int gyre_two_level_hand_out(const struct gyre_two_level *level, int but, struct gyre_ref *outs_out)
+{
+    const int size = gyre_hosts_size(level->hosts, level->host);
+    int n = 0;
+    for (int i = 1; i < size; i++) {
+        const int peer = gyre_hosts_rank(level->hosts, level->host, level->position + i);
+        if (peer != but)
+            outs_out[n++] = gyre_peer(peer, GYRE_LANE_SECOND);
+    }
+    return n;
+}
+
+void gyre_two_level_move(const struct gyre_two_level *level, int chunk, const struct gyre_ref *ins,
+                         int n_ins, const struct gyre_ref *outs, int n_outs, unsigned flags)
+{
+    struct gyre_builder *builder = level->builder;
+    const int n_at_once = n_outs < GYRE_STEP_MAX_OUTS ? n_outs : GYRE_STEP_MAX_OUTS;
+    int n_recvs = 0;
+    for (int i = 0; i < n_ins; i++)
+        n_recvs += ins[i].kind == GYRE_OPERAND_CONNECTION;
+    if (n_recvs <= GYRE_STEP_MAX_RECVS)
+        gyre_builder_step(builder, chunk, ins, n_ins, outs, n_at_once, flags);
+    else
+        gyre_builder_reduce(builder, chunk, ins, n_ins, outs, n_at_once, flags);
+    if (n_outs > n_at_once)
+        gyre_builder_scatter(builder, chunk, outs[0], &outs[n_at_once], n_outs - n_at_once);
+}
