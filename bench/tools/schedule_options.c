@@ -264,6 +264,21 @@ static int parse_host_sizes(const char *text, struct gyre_grouping *grouping)
     return 0;
 }
 
+/* @n_ranks: as --ranks says; 0 = it was not given. */
+static void print_wrong_hosts(const char *text, int n_ranks)
+{
+    if (n_ranks > 0)
+        fprintf(stderr,
+                "schedule: --hosts %s: expected %d numbers separated by commas, one a rank, or "
+                "HOSTSxRANKS or RANKS+RANKS+... of as many ranks as --ranks says\n",
+                text, n_ranks);
+    else
+        fprintf(stderr,
+                "schedule: --hosts %s: expected HOSTSxRANKS (2x8), RANKS+RANKS+... (7+8) or the "
+                "host of each rank (0,0,1,1), of at most %d ranks\n",
+                text, GYRE_MAX_RANKS);
+}
+
 /* Reads "0,0,1,1", "2x8" or "7+8". The numbers of the first form are renumbered in the order in
  * which they appear. @n_ranks: 0 = as the text says; else it must say the same. */
 static bool parse_hosts(const char *text, int *n_ranks_inout, struct gyre_grouping *grouping)
@@ -271,6 +286,7 @@ static bool parse_hosts(const char *text, int *n_ranks_inout, struct gyre_groupi
     static long seen[GYRE_MAX_RANKS];
     const char *at = text;
     const int n_of_sizes = parse_host_sizes(text, grouping);
+    const bool is_given = *n_ranks_inout > 0;
     if (n_of_sizes > 0 && (*n_ranks_inout == 0 || *n_ranks_inout == n_of_sizes)) {
         *n_ranks_inout = n_of_sizes;
         return true;
@@ -285,10 +301,7 @@ static bool parse_hosts(const char *text, int *n_ranks_inout, struct gyre_groupi
         char *end;
         const long host = strtol(at, &end, 10);
         if (!isdigit((unsigned char)*at) || *end != (rank < n_ranks - 1 ? ',' : '\0')) {
-            fprintf(stderr,
-                    "schedule: --hosts %s: expected %d numbers separated by commas, one a rank, "
-                    "or HOSTSxRANKS, or RANKS+RANKS+..., of that many ranks\n",
-                    text, n_ranks);
+            print_wrong_hosts(text, is_given ? n_ranks : 0);
             return false;
         }
         uint16_t i = 0;
