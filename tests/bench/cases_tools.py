@@ -97,7 +97,7 @@ def case_schedule(directory, _):
     """schedule --predict predicts times for machines of any size, and schedule reads what it
     printed."""
     schedule = [bench(directory, "schedule"), "--predict", "--coll", "all_reduce"]
-    done = run(schedule + ["--ranks", "4096", "--hosts", "512x8", "--bytes", "1K:1M"])
+    done = run(schedule + ["--ranks", "4096", "--hosts", "512x8", "--bytes", "1M"])
     assert re.search(r"^ +1048576( +[\d.]+)+  two_level_tree$", done.stdout, re.M), done.stdout
     done = run(schedule + ["--ranks", "8", "--algo", "ring", "--cost", "host", "--bytes", "1M"])
     assert re.search(r"^ +1048576 +simple +\d+ +\d+ ", done.stdout, re.M), done.stdout

@@ -320,7 +320,7 @@ static void every_rank_count_can_be_emitted(void)
                 struct gyre_program *p = NULL;
                 if (!gyre_algorithm_has(gyre_algorithms[a], shape.coll) ||
                     (c == GYRE_COLL_SEND_RECV && n > 2) ||
-                    (n > 70 && n % 119 != 0 && n < GYRE_MAX_RANKS - 1))
+                    (n > 70 && n % (n <= 4096 ? 251 : 9003) != 0 && n < GYRE_MAX_RANKS))
                     continue;
                 for (int rank = 0; rank < n; rank += n / 5 + 1) {
                     CHECK_OK(gyre_algorithm_emit(gyre_algorithms[a], &shape, rank, &p));
