@@ -9,6 +9,9 @@ import socket
 import subprocess
 import sys
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "../support"))
+from open_mpi import for_open_mpi
+
 SKIPPED = 77
 BENCHES = ["allreduce", "allgather", "alltoall", "broadcast", "reduce", "reducescatter", "sendrecv"]
 SMALL = ["-b", "8", "-e", "256K", "-f", "16", "-n", "2", "-w", "1"]
@@ -85,15 +88,8 @@ def mpirun(n, command, **options):
     if shutil.which("mpirun") is None:
         print("no mpirun here")
         sys.exit(SKIPPED)
-    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    # OpenMPI leaks memory of plugins that it has unloaded, which no suppression can name, and its
-    # threads are not instrumented. Our own mistakes show in the same benches as threads and with
-    # torchrun's variables, where nothing is ignored.
-    root["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
-    root["TSAN_OPTIONS"] = (os.environ.get("TSAN_OPTIONS", "") +
-                            ":ignore_noninstrumented_modules=1:detect_deadlocks=0")
     return run(["mpirun", "-np", str(n), "--oversubscribe", "--bind-to", "none"] + command,
-               environment={**root, **options.pop("environment", {})}, **options)
+               environment={**for_open_mpi(), **options.pop("environment", {})}, **options)
 
 
 def bench(directory, name):

@@ -19,6 +19,8 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "../support"))
+from open_mpi import for_open_mpi
 from rails_net import Rails, Skip, check_machine
 
 COLLECTIVES = {"all_reduce": "allreduce", "reduce_scatter": "reducescatter", "all_gather": "allgather",
@@ -86,7 +88,8 @@ def command_of(args, rails, agent, directory, bench):
              "--mca", "plm_rsh_agent", agent, "--mca", "btl", "tcp,vader,self",
              "--mca", "btl_tcp_if_include", interfaces, "--mca", "oob_tcp_if_include", "10.77.0.0/24",
              "-x", "GYRE_SOCKET_IFNAME=" + ",".join("rail%d" % r for r in range(args.rails)),
-             "-x", "ASAN_OPTIONS", "-x", "GYRE_NET=Socket", "-x", "GYRE_TUNING_FILE=" + write_constants(args, directory)]
+             "-x", "ASAN_OPTIONS", "-x", "TSAN_OPTIONS", "-x", "GYRE_NET=Socket",
+             "-x", "GYRE_TUNING_FILE=" + write_constants(args, directory)]
     return words + [os.path.join(os.path.abspath(args.build), "bench", bench), "--device", "host"]
 
 
@@ -95,10 +98,9 @@ def run(args, rails, agent, directory, words):
     report = os.path.join(directory, "report.json")
     if os.path.exists(report):
         os.remove(report)
-    # Open MPI leaks, which is not gyre's.
-    os.environ["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
     where = [agent, rails.address(0)] + words + ["--json", report]
-    done = subprocess.run(where, capture_output=True, text=True, timeout=args.timeout)
+    done = subprocess.run(where, capture_output=True, text=True, timeout=args.timeout,
+                          env={**os.environ, **for_open_mpi()})
     if done.returncode != 0 or not os.path.exists(report):
         sys.stderr.write(done.stdout[-3000:] + done.stderr[-3000:])
         raise SystemExit("rails: %s ended with status %d" % (words[-5:], done.returncode))

@@ -18,6 +18,9 @@ import sys
 import time
 
 HERE = os.path.dirname(os.path.realpath(__file__))
+sys.path.insert(0, os.path.join(HERE, "../../support"))
+from open_mpi import for_open_mpi
+
 BENCHES = "allreduce allgather broadcast reduce reducescatter sendrecv alltoall".split()
 SKIPPED = 77
 IS_SHORT = bool(os.environ.get("TEST_FEW"))
@@ -63,13 +66,9 @@ class Rig:
                if k in keep or not k.startswith(drop) and k not in names}
         self.n_jobs += 1
         env.update({
-            "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+            **for_open_mpi(),
             "VERBS_WIRE_JOB": f"test-{os.getpid()}-{self.n_jobs}", "VERBS_WIRE_STATS": "1",
             "GYRE_DEBUG": "INFO", "GYRE_IB_TC": "106", "TEST_DEVICE": self.device,
-            # OpenMPI leaves memory of plugins that it unloaded, and is not instrumented.
-            "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0",
-            "TSAN_OPTIONS": (os.environ.get("TSAN_OPTIONS", "") +
-                             ":ignore_noninstrumented_modules=1:detect_deadlocks=0"),
         })
         env.update(self.extra)
         env.update(extra or {})
