@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * How ranks find each other, exchange set-up data and, afterwards, watch each other. Implemented
- * over TCP (a hub that the unique id names; every rank keeps one authenticated link to it) and
- * over shared memory of one process (threads). Every wait has a deadline; every peer is proved to
- * know the job's secret before a byte of it is used.
+ * over TCP (a rendezvous server that the unique id names; every rank keeps one authenticated link
+ * to it) and over shared memory of one process (threads). Every wait has a deadline; every peer is
+ * proved to know the job's secret before a byte of it is used.
  */
 #ifndef GYRE_BOOTSTRAP_BOOTSTRAP_H
 #define GYRE_BOOTSTRAP_BOOTSTRAP_H
@@ -43,8 +43,8 @@ struct gyre_bootstrap {
     uint8_t secret[GYRE_SECRET_BYTES];    /* of the job; proves data sockets */
     const struct gyre_fault *fault;       /* raised: waits for other ranks end; NULL = never */
     struct gyre_sock_address own_address; /* of the link to the rendezvous; family 0 = none */
-    int hub_rank;      /* the lowest rank in the process that passes messages on; -1 = in none */
-    char hub_text[96]; /* that process, "pid 4321 on hostB"; "" = this one */
+    int server_rank;      /* the lowest rank in the process that passes messages on; -1 = in none */
+    char server_text[96]; /* that process, "pid 4321 on hostB"; "" = this one */
 };
 
 /** gyre_bootstrap_is_cancelled - was the communicator given up while somebody waits for ranks? */
@@ -85,7 +85,8 @@ struct gyre_bootstrap_ops {
     void (*close)(struct gyre_bootstrap *bootstrap);
 };
 
-/** gyre_unique_id_create - start a hub thread in this process and name it in `id_out`. */
+/** gyre_unique_id_create - start a rendezvous server (a thread) in this process and name it in
+ * `id_out`. */
 gyre_status gyre_unique_id_create(const struct gyre_params *params, gyre_unique_id *id_out);
 
 /* Who joins, and when it shall stop waiting. */
@@ -95,9 +96,10 @@ struct gyre_bootstrap_place {
     const struct gyre_fault *fault; /* raised: give up within a second or so; NULL = never */
 };
 
-/** gyre_bootstrap_tcp_open - join the hub that the id names. Returns when all n_ranks joined.
- * Errors: INVALID_ARGUMENT (not an id, rank out of range), INVALID_USAGE (rank taken, n_ranks or
- * build differ), TIMEOUT (names the missing ranks), ABORTED (place->fault was raised), SYSTEM. */
+/** gyre_bootstrap_tcp_open - join the rendezvous server that the id names. Returns when all n_ranks
+ * joined. Errors: INVALID_ARGUMENT (not an id, rank out of range), INVALID_USAGE (rank taken,
+ * n_ranks or build differ), TIMEOUT (names the missing ranks), ABORTED (place->fault was raised),
+ * SYSTEM. */
 gyre_status gyre_bootstrap_tcp_open(const struct gyre_params *params, const gyre_unique_id *id,
                                     const struct gyre_bootstrap_place *place,
                                     struct gyre_bootstrap **bootstrap_out);
@@ -115,17 +117,18 @@ gyre_status gyre_bootstrap_local_open(const struct gyre_params *params, int n_ra
 
 /* ---- finding each other again -------------------------------------------------------------- *
  *
- * Some ranks of a communicator make a new one without the others' help, also when the hub is gone
- * with a dead rank: each rank keeps a door (a listening socket) from the start, and the lowest of
- * those that go on hands out the new unique id there. */
+ * Some ranks of a communicator make a new one without the others' help, also when the server is
+ * gone with a dead rank: each rank keeps a regroup listener (a listening socket) from the start,
+ * and the lowest of those that go on hands out the new unique id there. */
 
-struct gyre_door;
+struct gyre_regroup_listener;
 
-/** gyre_door_open - listen on all addresses of the bootstrap's interfaces. @list_out: for the other
- * ranks. */
-gyre_status gyre_door_open(const struct gyre_params *params, struct gyre_door **door_out,
-                           struct gyre_sock_list *list_out);
-void gyre_door_close(struct gyre_door *door);
+/** gyre_regroup_listen - listen on all addresses of the bootstrap's interfaces. @list_out: for the
+ * other ranks. */
+gyre_status gyre_regroup_listen(const struct gyre_params *params,
+                                struct gyre_regroup_listener **listener_out,
+                                struct gyre_sock_list *list_out);
+void gyre_regroup_close(struct gyre_regroup_listener *listener);
 
 /* The same on all ranks that meet, but for `rank`, `check` and `context`. */
 struct gyre_regroup {
@@ -140,17 +143,17 @@ struct gyre_regroup {
     void *context;
 };
 
-/** gyre_door_serve - the lowest member: wait for all the others, then give them all a new unique
+/** gyre_regroup_serve - the lowest member: wait for all the others, then give them all a new unique
  * id. A rank that goes on with more ranks is told so and awaited again. Errors: INVALID_USAGE (a
  * rank came that goes on with fewer or others; all are told), TIMEOUT naming
  * who is missing after BOOTSTRAP_TIMEOUT, REMOTE (one came and died), what check() said. */
-gyre_status gyre_door_serve(struct gyre_door *door, const struct gyre_regroup *regroup,
-                            gyre_unique_id *id_out);
+gyre_status gyre_regroup_serve(struct gyre_regroup_listener *listener,
+                               const struct gyre_regroup *regroup, gyre_unique_id *id_out);
 
-/** gyre_door_knock - the other members. @list: of the lowest member's door. Errors: REMOTE (the
- * lowest member is gone), what gyre_door_serve() ended with, TIMEOUT. */
-gyre_status gyre_door_knock(const struct gyre_sock_list *list, const struct gyre_regroup *regroup,
-                            gyre_unique_id *id_out);
+/** gyre_regroup_join - the other members. @list: of the lowest member's regroup listener. Errors:
+ * REMOTE (the lowest member is gone), what gyre_regroup_serve() ended with, TIMEOUT. */
+gyre_status gyre_regroup_join(const struct gyre_sock_list *list, const struct gyre_regroup *regroup,
+                              gyre_unique_id *id_out);
 
 /** gyre_authenticate - prove to each other, over a connected socket, that both know the secret
  * (challenge and response, HMAC-SHA256). Used by data sockets. @is_server: the accepting side.

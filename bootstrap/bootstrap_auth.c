@@ -16,7 +16,7 @@
 #define HELLO_MAGIC 0x31525947u /* "GYR1" */
 
 /* Process-wide, as libcrypto's state is, which its handler of exit() frees: our own threads may
- * still make proofs then (a hub that tells the last ranks why, an init in the background). This
+ * still make proofs then (a server that tells the last ranks why, an init in the background). This
  * handler is registered after libcrypto's, so it runs before: no proof begins after it. */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t proof_lock = PTHREAD_MUTEX_INITIALIZER;

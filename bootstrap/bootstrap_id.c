@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The unique id: made together with the hub that it names, checked before it is dialled.
+ * The unique id: made together with the server that it names, checked before it is dialled.
  */
-#include "bootstrap/bootstrap_hub.h"
+#include "bootstrap/bootstrap_server.h"
 
 #include "core/base/util.h"
 
@@ -23,7 +23,7 @@ gyre_status gyre_unique_id_create(const struct gyre_params *params, gyre_unique_
     layout.wire_version = GYRE_WIRE_VERSION;
     layout.created_unix_s = (uint64_t)time(NULL);
     GYRE_TRY(gyre_random_bytes(&layout.nonce, sizeof(layout.nonce)));
-    GYRE_TRY(gyre_hub_start(params, &layout));
+    GYRE_TRY(gyre_server_start(params, &layout));
     layout.checksum = id_checksum(&layout);
     memcpy(id_out->bytes, &layout, sizeof(layout));
     return GYRE_SUCCESS;

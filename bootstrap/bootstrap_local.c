@@ -364,7 +364,7 @@ gyre_status gyre_bootstrap_local_open(const struct gyre_params *params, int n_ra
     for (int rank = 0; rank < n_ranks; rank++) {
         struct local *local = &shared->ranks[rank];
         local->base = (struct gyre_bootstrap){
-            .ops = &local_ops, .rank = rank, .n_ranks = n_ranks, .hub_rank = -1};
+            .ops = &local_ops, .rank = rank, .n_ranks = n_ranks, .server_rank = -1};
         memcpy(local->base.secret, secret, sizeof(secret));
         local->shared = shared;
         local->is_open = true;

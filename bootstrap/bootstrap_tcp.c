@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #define SECOND_NS  1000000000ULL
-#define GRACE_NS   (2 * SECOND_NS)      /* the hub's verdict names more than ours; let it come */
+#define GRACE_NS   (2 * SECOND_NS)      /* the server's verdict names more than ours; let it come */
 #define GIVE_UP_NS (2 * SECOND_NS)      /* a failed rank's own error waits for this */
 #define RETRY_NS   (SECOND_NS * 3 / 10) /* likewise, where connecting has failed already */
 #define POST_NS    (5 * SECOND_NS)
@@ -62,7 +62,7 @@ static gyre_status gather(struct gyre_tcp *tcp, const void *mine, size_t n_bytes
         gyre_tcp_set_broken(tcp, status, gyre_cause());
     } else if (is_sent) {
         status =
-            gyre_fail(GYRE_ERROR_TIMEOUT, "the rendezvous at %s does not answer", tcp->hub_text);
+            gyre_fail(GYRE_ERROR_TIMEOUT, "the rendezvous at %s does not answer", tcp->server_text);
         gyre_tcp_set_broken(tcp, status, gyre_cause());
     }
     pthread_mutex_unlock(&tcp->lock);
@@ -159,7 +159,7 @@ static gyre_status tcp_poll(struct gyre_bootstrap *bootstrap, int timeout_ms,
     if (event_out->kind == GYRE_EVENT_NONE) {
         tcp->is_woken = false;
         /* Whatever was queued has been told; from now on nobody's death would be. */
-        if (tcp->is_closed && !tcp->hub_rank_left)
+        if (tcp->is_closed && !tcp->server_rank_left)
             status = gyre_fail(tcp->broken, "%s", tcp->broken_text);
     }
     pthread_mutex_unlock(&tcp->lock);
@@ -246,7 +246,7 @@ static gyre_status join(struct gyre_tcp *tcp, uint64_t deadline_ns)
         status = gyre_fail(GYRE_ERROR_ABORTED, "init was given up on rank %d", tcp->base.rank);
     else
         status = gyre_fail(GYRE_ERROR_TIMEOUT, "init: the rendezvous at %s does not answer",
-                           tcp->hub_text);
+                           tcp->server_text);
     pthread_mutex_unlock(&tcp->lock);
     return status;
 }
@@ -266,10 +266,10 @@ static gyre_status make_tcp(const struct gyre_id_layout *layout,
         .ops = &tcp_ops, .rank = place->rank, .n_ranks = place->n_ranks, .fault = place->fault};
     memcpy(tcp->base.secret, layout->secret, sizeof(tcp->base.secret));
     tcp->fd = -1;
-    tcp->joined.hub_rank = -1;
+    tcp->joined.server_rank = -1;
     struct gyre_sock_address addresses[GYRE_SOCK_LIST_MAX];
-    gyre_sock_list_to_text(addresses, gyre_sock_list_read(&layout->list, addresses), tcp->hub_text,
-                           sizeof(tcp->hub_text));
+    gyre_sock_list_to_text(addresses, gyre_sock_list_read(&layout->list, addresses),
+                           tcp->server_text, sizeof(tcp->server_text));
     pthread_mutex_init(&tcp->send_lock, NULL);
     pthread_mutex_init(&tcp->lock, NULL);
     gyre_cond_init(&tcp->changed);
@@ -292,7 +292,7 @@ static void give_up(const gyre_unique_id *id, const struct gyre_bootstrap_place 
     /* With one rank nobody waits. */
     if (place->n_ranks != 1 && gyre_id_read(id, &layout) == GYRE_SUCCESS &&
         make_tcp(&layout, &own, &tcp) == GYRE_SUCCESS) {
-        /* The hub closes the link when it has read the frame. */
+        /* The server closes the link when it has read the frame. */
         if (gyre_tcp_connect(tcp, &layout, deadline_ns) == GYRE_SUCCESS) {
             tcp_fail(&tcp->base, words);
             (void)gyre_sock_recv(tcp->fd, &end, sizeof(end), deadline_ns);
@@ -337,14 +337,14 @@ gyre_status gyre_bootstrap_tcp_open(const struct gyre_params *params, const gyre
     GYRE_TRY_GOTO(status, gyre_tcp_connect(tcp, &layout, deadline_ns - GRACE_NS), close_tcp);
     GYRE_TRY_GOTO(status, gyre_sock_own_address(tcp->fd, &tcp->base.own_address), close_tcp);
     GYRE_TRY_GOTO(status, join(tcp, deadline_ns), fail);
-    tcp->base.hub_rank = tcp->joined.hub_rank;
-    snprintf(tcp->base.hub_text, sizeof(tcp->base.hub_text), "pid %d on %.64s", tcp->joined.hub_pid,
-             tcp->joined.hub_host);
+    tcp->base.server_rank = tcp->joined.server_rank;
+    snprintf(tcp->base.server_text, sizeof(tcp->base.server_text), "pid %d on %.64s",
+             tcp->joined.server_pid, tcp->joined.server_host);
     *bootstrap_out = &tcp->base;
     return GYRE_SUCCESS;
 
 fail:
-    /* The others wait for this rank; where they gave up first, the hub does not read this. */
+    /* The others wait for this rank; where they gave up first, the server does not read this. */
     tcp_fail(&tcp->base, gyre_cause());
     tcp_close(&tcp->base);
     return status;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of a rank's link to the hub: bootstrap_tcp_connect.c reaches the hub, bootstrap_tcp_link.c
- * sends and receives, bootstrap_tcp.c joins and implements the slots. Any thread may send, under
- * one lock. Reading follows the leader: of the threads that wait for something (an event, a
- * gathered result) one reads the socket for all and sorts what comes; the others sleep until it
- * has. So a gather works while another thread polls.
+ * Inside of a rank's link to the server: bootstrap_tcp_connect.c reaches the server,
+ * bootstrap_tcp_link.c sends and receives, bootstrap_tcp.c joins and implements the slots. Any
+ * thread may send, under one lock. Reading follows the leader: of the threads that wait for
+ * something (an event, a gathered result) one reads the socket for all and sorts what comes; the
+ * others sleep until it has. So a gather works while another thread polls.
  */
 #ifndef GYRE_BOOTSTRAP_TCP_H
 #define GYRE_BOOTSTRAP_TCP_H
@@ -18,8 +18,8 @@ struct gyre_tcp {
     int fd;
     int wake_fd;
     uint64_t timeout_ns;
-    char hub_text[256];
-    int n_addresses;                 /* of the hub, that this rank may try */
+    char server_text[256];
+    int n_addresses;                 /* of the server, that this rank may try */
     struct gyre_frame_joined joined; /* written before the link is handed out */
     pthread_mutex_t send_lock;
     bool is_send_broken; /* a frame was cut off; under send_lock */
@@ -31,7 +31,7 @@ struct gyre_tcp {
     bool is_woken;
     bool is_joined;
     bool is_closed;
-    bool hub_rank_left;
+    bool server_rank_left;
     gyre_status broken; /* collectives cannot succeed any more, because of: */
     char broken_text[GYRE_TEXT_MAX_BYTES];
     struct gyre_event_queue events;
@@ -46,7 +46,7 @@ struct gyre_tcp {
     uint64_t next_look_ns;        /* likewise */
 };
 
-/** gyre_tcp_connect - connect to the hub and prove each other. Errors: ABORTED (the fault was
+/** gyre_tcp_connect - connect to the server and prove each other. Errors: ABORTED (the fault was
  * raised), INVALID_USAGE (loopback of another host), TIMEOUT, REMOTE, SYSTEM; the cause names every
  * address that was tried. */
 gyre_status gyre_tcp_connect(struct gyre_tcp *tcp, const struct gyre_id_layout *layout,

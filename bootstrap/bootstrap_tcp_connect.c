@@ -15,10 +15,10 @@
 #define CONNECT_SLICE_NS (1 * SECOND_NS)      /* refused for this long: nobody listens there */
 #define HASTY_NS         (SECOND_NS * 3 / 10) /* the first round over several addresses */
 #define WORD_NS          (2 * SECOND_NS)      /* for the first word at one of several addresses */
-#define PROOF_NS         (5 * SECOND_NS)      /* the hub's patience with strangers */
+#define PROOF_NS         (5 * SECOND_NS)      /* the server's patience with strangers */
 #define HANDSHAKE_TRIES  5
 
-/* The hub speaks first. Its kernel takes connections also while its process is stopped.
+/* The server speaks first. Its kernel takes connections also while its process is stopped.
  * @word_ns: when to stop waiting for its first word. */
 static gyre_status shake_hands(struct gyre_tcp *tcp, const struct gyre_id_layout *layout,
                                uint64_t word_ns, uint64_t deadline_ns)
@@ -49,7 +49,7 @@ static gyre_status try_address(struct gyre_tcp *tcp, const struct gyre_id_layout
     const uint64_t try_ns = gyre_min_u64(deadline_ns, gyre_now_ns() + connect_ns);
     gyre_status status = gyre_sock_connect(address, try_ns, &tcp->fd);
     if (status == GYRE_SUCCESS) {
-        /* The only address is waited at, where a stopped hub may be; one of several is not. */
+        /* The only address is waited at, where a stopped server may be; one of several is not. */
         const uint64_t word_ns = gyre_min_u64(
             deadline_ns, tcp->n_addresses == 1 ? deadline_ns : gyre_now_ns() + WORD_NS);
         status = shake_hands(tcp, layout, word_ns, deadline_ns);
@@ -74,14 +74,15 @@ static gyre_status fail_attempts(const struct gyre_tcp *tcp, const struct gyre_i
         return gyre_fail(attempts->n_late > 0 ? GYRE_ERROR_TIMEOUT : attempts->status,
                          "init: the rendezvous at %s does not take this unique id (made %lld s "
                          "ago; is it another job's?): %s",
-                         tcp->hub_text, (long long)time(NULL) - (long long)layout->created_unix_s,
+                         tcp->server_text,
+                         (long long)time(NULL) - (long long)layout->created_unix_s,
                          attempts->texts);
     if (attempts->n_late > 0)
         return gyre_fail(GYRE_ERROR_TIMEOUT,
                          "init: rank %d: the rendezvous at %s does not answer: %s", tcp->base.rank,
-                         tcp->hub_text, attempts->texts);
+                         tcp->server_text, attempts->texts);
     return gyre_fail(attempts->status, "init: rank %d cannot reach the rendezvous of %s: %s",
-                     tcp->base.rank, tcp->hub_text, attempts->texts);
+                     tcp->base.rank, tcp->server_text, attempts->texts);
 }
 
 /* All addresses in turn, most likely ones first, with a short bound each that grows. */
@@ -92,7 +93,7 @@ gyre_status gyre_tcp_connect(struct gyre_tcp *tcp, const struct gyre_id_layout *
     gyre_status status = gyre_sock_list_targets(&layout->list, addresses, &tcp->n_addresses);
     if (status != GYRE_SUCCESS)
         return gyre_fail_context(status, "init: rank %d cannot reach the rendezvous of %s",
-                                 tcp->base.rank, tcp->hub_text);
+                                 tcp->base.rank, tcp->server_text);
     for (int round = 1, n_refusals = 0;; round++) {
         struct attempts attempts = {.status = GYRE_SUCCESS};
         const bool is_hasty = round == 1 && tcp->n_addresses > 1;

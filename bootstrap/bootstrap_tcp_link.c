@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What goes out on and comes in from a rank's link to the hub.
+ * What goes out on and comes in from a rank's link to the server.
  */
 #include "bootstrap/bootstrap_tcp.h"
 
@@ -56,27 +56,27 @@ static void on_lost(struct gyre_tcp *tcp, int rank, const char *text)
     gyre_events_push(&tcp->events, GYRE_EVENT_LOST, rank, text, strlen(text));
 }
 
-static void on_hub_closed(struct gyre_tcp *tcp, const char *how)
+static void on_server_closed(struct gyre_tcp *tcp, const char *how)
 {
     char text[GYRE_TEXT_MAX_BYTES];
     const struct gyre_frame_joined *joined = &tcp->joined;
     if (tcp->is_closed)
         return;
     tcp->is_closed = true;
-    if (tcp->is_joined && joined->hub_rank == tcp->base.rank) {
+    if (tcp->is_joined && joined->server_rank == tcp->base.rank) {
         /* This rank has not died, so nobody is lost; nobody can be watched any more either. */
         snprintf(text, sizeof(text), "rank %d's own rendezvous at %s %s", tcp->base.rank,
-                 tcp->hub_text, how);
+                 tcp->server_text, how);
         gyre_tcp_set_broken(tcp, GYRE_ERROR_REMOTE, text);
     } else if (!tcp->is_joined) {
         snprintf(text, sizeof(text), "the rendezvous at %s %s before all ranks had joined",
-                 tcp->hub_text, how);
+                 tcp->server_text, how);
         gyre_tcp_set_broken(tcp, GYRE_ERROR_REMOTE, text);
-    } else if (!tcp->hub_rank_left) {
+    } else if (!tcp->server_rank_left) {
         snprintf(text, sizeof(text), "pid %d on %.64s, which carries the rendezvous, %s",
-                 joined->hub_pid, joined->hub_host, how);
-        if (joined->hub_rank >= 0)
-            on_lost(tcp, joined->hub_rank, text);
+                 joined->server_pid, joined->server_host, how);
+        if (joined->server_rank >= 0)
+            on_lost(tcp, joined->server_rank, text);
         else
             gyre_tcp_set_broken(tcp, GYRE_ERROR_REMOTE, text);
     } else {
@@ -98,7 +98,7 @@ static void on_frame(struct gyre_tcp *tcp)
     case GYRE_FRAME_JOINED:
         if (frame->n_bytes == sizeof(tcp->joined)) {
             memcpy(&tcp->joined, tcp->payload, sizeof(tcp->joined));
-            tcp->joined.hub_host[sizeof(tcp->joined.hub_host) - 1] = '\0';
+            tcp->joined.server_host[sizeof(tcp->joined.server_host) - 1] = '\0';
             tcp->is_joined = true;
         }
         break;
@@ -118,7 +118,7 @@ static void on_frame(struct gyre_tcp *tcp)
         gyre_tcp_set_broken(tcp, GYRE_ERROR_REMOTE, cause);
         break;
     case GYRE_FRAME_LEFT:
-        tcp->hub_rank_left |= frame->rank == tcp->joined.hub_rank;
+        tcp->server_rank_left |= frame->rank == tcp->joined.server_rank;
         snprintf(cause, sizeof(cause), "rank %d has left the communicator", frame->rank);
         gyre_tcp_set_broken(tcp, GYRE_ERROR_REMOTE, cause);
         gyre_events_push(&tcp->events, GYRE_EVENT_LEFT, frame->rank, "", 0);
@@ -132,11 +132,11 @@ static void on_frame(struct gyre_tcp *tcp)
                                 ? (gyre_status)frame->sequence
                                 : GYRE_ERROR_REMOTE,
                             text);
-        /* The hub closes after this; that is no loss of a rank. */
+        /* The server closes after this; that is no loss of a rank. */
         tcp->is_closed = true;
         break;
     default:
-        on_hub_closed(tcp, "sent a frame of unknown type");
+        on_server_closed(tcp, "sent a frame of unknown type");
         break;
     }
 }
@@ -194,9 +194,9 @@ static void read_some(struct gyre_tcp *tcp)
         if (unusable == no_memory)
             on_no_memory(tcp);
         else if (unusable != NULL)
-            on_hub_closed(tcp, unusable);
+            on_server_closed(tcp, unusable);
         else if (n_got <= 0 && n_wanted > 0)
-            on_hub_closed(tcp, how);
+            on_server_closed(tcp, how);
         const bool is_closed = tcp->is_closed;
         if (!is_closed) {
             tcp->n_read += (size_t)n_got;
@@ -214,8 +214,8 @@ static void read_some(struct gyre_tcp *tcp)
     }
 }
 
-/* The reader's: has the hub's kernel gone silent? Then how_out says so. */
-static bool is_hub_silent(struct gyre_tcp *tcp, char *how_out, size_t how_bytes)
+/* The reader's: has the server's kernel gone silent? Then how_out says so. */
+static bool is_server_silent(struct gyre_tcp *tcp, char *how_out, size_t how_bytes)
 {
     const uint64_t now_ns = gyre_now_ns();
     if (now_ns < tcp->next_look_ns)
@@ -253,10 +253,10 @@ void gyre_tcp_wait(struct gyre_tcp *tcp, uint64_t deadline_ns)
     if (n_ready > 0 && entries[0].revents != 0)
         read_some(tcp);
     char how[160] = "";
-    const bool is_silent = is_hub_silent(tcp, how, sizeof(how));
+    const bool is_silent = is_server_silent(tcp, how, sizeof(how));
     pthread_mutex_lock(&tcp->lock);
     if (is_silent)
-        on_hub_closed(tcp, how);
+        on_server_closed(tcp, how);
     tcp->is_reading = false;
     pthread_cond_broadcast(&tcp->changed);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the hub, the ranks' links and the local bootstrap share: the layout of the unique id and of
- * frames, the challenge and response, queues of events, and gathered results. All wire structs are
- * little endian, as is every machine that gyre runs on.
+ * What the server, the ranks' links and the local bootstrap share: the layout of the unique id and
+ * of frames, the challenge and response, queues of events, and gathered results. All wire structs
+ * are little endian, as is every machine that gyre runs on.
  */
 #ifndef GYRE_BOOTSTRAP_WIRE_H
 #define GYRE_BOOTSTRAP_WIRE_H
@@ -36,16 +36,16 @@ static_assert(sizeof(struct gyre_id_layout) == GYRE_UNIQUE_ID_BYTES, "the id is 
 gyre_status gyre_id_read(const gyre_unique_id *id, struct gyre_id_layout *layout_out);
 
 enum gyre_frame_type {
-    GYRE_FRAME_JOIN = 1, /* rank to hub: struct gyre_frame_join */
-    GYRE_FRAME_JOINED,   /* hub to rank: struct gyre_frame_joined */
-    GYRE_FRAME_GATHER,   /* rank to hub: its bytes */
-    GYRE_FRAME_GATHERED, /* hub to rank: uint32_t n_bytes[n_ranks], then the bytes, by rank */
-    GYRE_FRAME_POST,     /* rank to hub; `rank` = receiver or -1; hub to rank: `rank` = sender */
-    GYRE_FRAME_FAIL,     /* either way: text; `rank` = who gave up, also instead of joining */
-    GYRE_FRAME_LEAVE,    /* rank to hub */
-    GYRE_FRAME_LEFT,     /* hub to rank */
-    GYRE_FRAME_LOST,     /* hub to rank: text */
-    GYRE_FRAME_ERROR     /* hub to rank: text; `sequence` = status; the job cannot go on */
+    GYRE_FRAME_JOIN = 1, /* rank to server: struct gyre_frame_join */
+    GYRE_FRAME_JOINED,   /* server to rank: struct gyre_frame_joined */
+    GYRE_FRAME_GATHER,   /* rank to server: its bytes */
+    GYRE_FRAME_GATHERED, /* server to rank: uint32_t n_bytes[n_ranks], then the bytes, by rank */
+    GYRE_FRAME_POST,  /* rank to server; `rank` = receiver or -1; server to rank: `rank` = sender */
+    GYRE_FRAME_FAIL,  /* either way: text; `rank` = who gave up, also instead of joining */
+    GYRE_FRAME_LEAVE, /* rank to server */
+    GYRE_FRAME_LEFT,  /* server to rank */
+    GYRE_FRAME_LOST,  /* server to rank: text */
+    GYRE_FRAME_ERROR  /* server to rank: text; `sequence` = status; the job cannot go on */
 };
 
 struct gyre_frame {
@@ -69,9 +69,9 @@ struct gyre_frame_join {
 static_assert(sizeof(struct gyre_frame_join) == 96, "wire");
 
 struct gyre_frame_joined {
-    int32_t hub_rank; /* the lowest rank in the hub's process, or -1 */
-    int32_t hub_pid;
-    char hub_host[GYRE_HOST_MAX_BYTES];
+    int32_t server_rank; /* the lowest rank in the server's process, or -1 */
+    int32_t server_pid;
+    char server_host[GYRE_HOST_MAX_BYTES];
 };
 static_assert(sizeof(struct gyre_frame_joined) == 72, "wire");
 

@@ -2,9 +2,10 @@
  *
  * Set-up of the socket transport: of a pair, the lower rank connects (socket_call.c) and the higher
  * one accepts. A thread connects, another one accepts, and the caller's looks at the other ranks.
- * Whoever connects is a guest until it has proved that it knows the secret and said who it is; each
- * guest has a thread and a short deadline of its own, so that a stranger delays nobody. When guests
- * crowd, the oldest is shown out; a rank that this hits tries again.
+ * A connection is called a joiner until its other end has proved that it knows the secret and told
+ * its rank. Each joiner has a thread and a short deadline of its own, so a stranger delays no rank.
+ * When there are too many joiners, the oldest connection is closed. A rank whose connection is
+ * closed in this way tries again.
  */
 #include "transport/socket.h"
 
@@ -23,14 +24,14 @@
 #include <unistd.h>
 
 /* How late a rank that waits hears of the others' end. */
-#define CHECK_NS          100000000ULL
-#define RETRY_NAP_NS      10000000L
-#define REFUSED_NS        1000000000ULL
-#define MAX_GUESTS        128
-#define GUEST_STACK_BYTES (256 << 10)
+#define CHECK_NS           100000000ULL
+#define RETRY_NAP_NS       10000000L
+#define REFUSED_NS         1000000000ULL
+#define MAX_JOINERS        128
+#define JOINER_STACK_BYTES (256 << 10)
 
-struct guest {
-    struct guest *next; /* newest first */
+struct joiner {
+    struct joiner *next; /* newest first */
     struct reception *reception;
     pthread_t thread;
     int fd;
@@ -43,17 +44,17 @@ struct reception {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     pthread_t thread;
-    int stop_fd;         /* eventfd */
-    int n_missing;       /* links that have not come; under lock */
-    int n_strangers;     /* under lock */
-    char refusal[160];   /* why nothing can be accepted, "" = it can; under lock */
-    uint64_t refused_ns; /* the thread's: since when accepting fails; 0 = it does not */
-    struct guest *first; /* the thread's */
+    int stop_fd;          /* eventfd */
+    int n_missing;        /* links that have not come; under lock */
+    int n_strangers;      /* under lock */
+    char refusal[160];    /* why nothing can be accepted, "" = it can; under lock */
+    uint64_t refused_ns;  /* the thread's: since when accepting fails; 0 = it does not */
+    struct joiner *first; /* the thread's */
 };
 
 /* ---- accepting ---------------------------------------------------------------------------- */
 
-/* The link that an authenticated guest asks for; NULL when there is no such one. */
+/* The link that an authenticated joiner asks for; NULL when there is no such one. */
 static struct socket_link *find_link(struct socket_transport *transport,
                                      const struct socket_hello *hello)
 {
@@ -71,88 +72,89 @@ static struct socket_link *find_link(struct socket_transport *transport,
     return NULL;
 }
 
-/* Ask the guest who it is; on success its descriptor is a link's. */
-static gyre_status receive_guest(struct guest *guest, uint64_t deadline_ns)
+/* Ask the joiner who it is; on success its descriptor is a link's. */
+static gyre_status receive_joiner(struct joiner *joiner, uint64_t deadline_ns)
 {
-    struct reception *reception = guest->reception;
+    struct reception *reception = joiner->reception;
     const struct gyre_transport_config *config = &reception->transport->config;
     struct socket_hello theirs;
-    GYRE_TRY(config->authenticate(guest->fd, config->secret, true, deadline_ns));
-    GYRE_TRY(gyre_sock_recv(guest->fd, &theirs, sizeof(theirs), deadline_ns));
+    GYRE_TRY(config->authenticate(joiner->fd, config->secret, true, deadline_ns));
+    GYRE_TRY(gyre_sock_recv(joiner->fd, &theirs, sizeof(theirs), deadline_ns));
     struct socket_link *link = find_link(reception->transport, &theirs);
     if (link == NULL)
         return gyre_fail(GYRE_ERROR_REMOTE, "rank %u asks for link %u of %u", theirs.from_rank,
                          theirs.link, theirs.n_links);
     const struct socket_hello mine = socket_make_hello(link->peer, link->index);
-    GYRE_TRY(gyre_sock_send(guest->fd, &mine, sizeof(mine), deadline_ns));
+    GYRE_TRY(gyre_sock_send(joiner->fd, &mine, sizeof(mine), deadline_ns));
     pthread_mutex_lock(&reception->lock);
     /* A rank that comes again has given up its earlier try. */
     if (link->fd >= 0)
         gyre_sock_close(link->fd);
     else
         reception->n_missing--;
-    link->fd = guest->fd;
-    guest->fd = -1;
+    link->fd = joiner->fd;
+    joiner->fd = -1;
     pthread_cond_broadcast(&reception->changed);
     pthread_mutex_unlock(&reception->lock);
     return GYRE_SUCCESS;
 }
 
-static void *guest_main(void *argument)
+static void *joiner_main(void *argument)
 {
-    struct guest *guest = argument;
-    struct reception *reception = guest->reception;
-    const gyre_status status = receive_guest(guest, gyre_now_ns() + SOCKET_HANDSHAKE_NS);
+    struct joiner *joiner = argument;
+    struct reception *reception = joiner->reception;
+    const gyre_status status = receive_joiner(joiner, gyre_now_ns() + SOCKET_HANDSHAKE_NS);
     if (status != GYRE_SUCCESS)
         GYRE_INFO(NET, "dropped a connection: %s", gyre_cause());
     pthread_mutex_lock(&reception->lock);
     reception->n_strangers += status != GYRE_SUCCESS;
-    guest->is_done = true;
+    joiner->is_done = true;
     pthread_mutex_unlock(&reception->lock);
     return NULL;
 }
 
-static void add_guest(struct reception *reception, int fd)
+static void add_joiner(struct reception *reception, int fd)
 {
-    struct guest *guest = calloc(1, sizeof(*guest));
+    struct joiner *joiner = calloc(1, sizeof(*joiner));
     gyre_status status = GYRE_ERROR_OUT_OF_MEMORY;
-    if (guest != NULL) {
-        guest->reception = reception;
-        guest->fd = fd;
-        status = gyre_thread_start(&guest->thread, GUEST_STACK_BYTES, guest_main, guest, "a guest");
+    if (joiner != NULL) {
+        joiner->reception = reception;
+        joiner->fd = fd;
+        status =
+            gyre_thread_start(&joiner->thread, JOINER_STACK_BYTES, joiner_main, joiner, "a joiner");
     }
     if (status != GYRE_SUCCESS) {
         /* A rank comes again; for a stranger it is no loss. */
         gyre_sock_close(fd);
-        free(guest);
+        free(joiner);
         return;
     }
-    guest->next = reception->first;
-    reception->first = guest;
+    joiner->next = reception->first;
+    reception->first = joiner;
 }
 
-/* Join guests that are done. Show out the oldest when they crowd; everybody when all_out. */
-static void see_off_guests(struct reception *reception, bool all_out)
+/* Join joiners that are done. Show out the oldest when they crowd; everybody when all_out. */
+static void see_off_joiners(struct reception *reception, bool all_out)
 {
-    struct guest **link = &reception->first;
-    int n_guests = 0;
+    struct joiner **link = &reception->first;
+    int n_joiners = 0;
     while (*link != NULL) {
-        struct guest *guest = *link;
+        struct joiner *joiner = *link;
         pthread_mutex_lock(&reception->lock);
-        const bool is_done = guest->is_done;
-        const bool is_out = all_out || ++n_guests >= MAX_GUESTS;
-        if (!is_done && is_out && guest->fd >= 0)
-            shutdown(guest->fd, SHUT_RDWR); /* ends the thread's waits */
+        const bool is_done = joiner->is_done;
+        const bool is_out = all_out || ++n_joiners >= MAX_JOINERS;
+        if (!is_done && is_out && joiner->fd >= 0)
+            shutdown(joiner->fd, SHUT_RDWR); /* ends the thread's waits */
         pthread_mutex_unlock(&reception->lock);
         if (!is_done && !is_out) {
-            link = &guest->next;
+            link = &joiner->next;
             continue;
         }
-        pthread_join(guest->thread, NULL);
-        *link = guest->next;
-        if (guest->fd >= 0)
-            gyre_sock_close(guest->fd);
-        free(guest);
+        pthread_join(joiner->thread, NULL);
+        *link = joiner->next;
+        if (joiner->fd >= 0)
+            gyre_sock_close(joiner->fd);
+        free(joiner);
     }
 }
 
@@ -176,7 +178,7 @@ static void note_refusal(struct reception *reception, gyre_status status)
     nanosleep(&retry_nap, NULL);
 }
 
-static void take_guest(struct reception *reception, int listen_fd)
+static void take_joiner(struct reception *reception, int listen_fd)
 {
     int fd = -1;
     const gyre_status status = gyre_sock_accept(listen_fd, gyre_now_ns() + RETRY_NAP_NS, &fd);
@@ -185,7 +187,7 @@ static void take_guest(struct reception *reception, int listen_fd)
         return;
     }
     reception->refused_ns = 0;
-    add_guest(reception, fd);
+    add_joiner(reception, fd);
 }
 
 static void *reception_main(void *argument)
@@ -199,14 +201,14 @@ static void *reception_main(void *argument)
         watched[1 + i] = (struct pollfd){.fd = transport->listen_fds[i], .events = POLLIN};
     const nfds_t n_watched = 1 + (nfds_t)transport->n_addresses;
     while (watched[0].revents == 0) {
-        /* The bound lets guests that are done be joined soon. */
+        /* The bound lets joiners that are done be joined soon. */
         if (poll(watched, n_watched, 100) > 0)
             for (nfds_t i = 1; i < n_watched; i++)
                 if (watched[i].revents != 0)
-                    take_guest(reception, watched[i].fd);
-        see_off_guests(reception, false);
+                    take_joiner(reception, watched[i].fd);
+        see_off_joiners(reception, false);
     }
-    see_off_guests(reception, true);
+    see_off_joiners(reception, true);
     return NULL;
 }
 

@@ -32,10 +32,10 @@ struct gyre_peer_info {
     /* enum gyre_topo_level between this GPU and the GPU of the rank that holds this copy, or
      * GYRE_PEER_PATH_UNKNOWN. It is not exchanged: gyre_peer_info_measure() fills it in. */
     uint32_t path_level;
-    char ib_reason[128];        /* why ib_usable is 0 */
-    uint64_t topo_hash;         /* of the host's topology; 0 = unknown. Set by the communicator */
-    struct gyre_sock_list door; /* where the rank listens when the bootstrap is gone; all zero
-                                 * = nowhere. Set by the communicator */
+    char ib_reason[128]; /* why ib_usable is 0 */
+    uint64_t topo_hash;  /* of the host's topology; 0 = unknown. Set by the communicator */
+    struct gyre_sock_list regroup_addresses; /* where the rank listens when the bootstrap is gone;
+                                              * all zero = nowhere. Set by the communicator */
 };
 
 struct gyre_transport_config {

@@ -131,7 +131,7 @@ gyre_status gyre_comm_destroy(gyre_comm *comm)
     GYRE_TRY(gyre_registry_claim_end(comm));
     wait_for_call(comm);
     const enum gyre_phase phase = gyre_comm_phase(comm);
-    if (phase == GYRE_PHASE_MAKING || phase == GYRE_PHASE_EXCHANGING)
+    if (phase == GYRE_PHASE_INIT || phase == GYRE_PHASE_EXCHANGING)
         GYRE_TRY(gyre_comm_abort(comm)); /* nobody is left to see the end of it */
     gyre_comm_wait_ready(comm);
     leave(comm);
@@ -153,7 +153,7 @@ gyre_status gyre_comm_destroy(gyre_comm *comm)
 static void abort_pinned(gyre_comm *comm)
 {
     char text[160];
-    if (gyre_comm_phase(comm) != GYRE_PHASE_MAKING && comm->is_made)
+    if (gyre_comm_phase(comm) != GYRE_PHASE_INIT && comm->is_made)
         snprintf(text, sizeof(text), "rank %d (pid %d) aborted communicator %s", comm->member.rank,
                  (int)getpid(), comm->member.name);
     else
@@ -161,7 +161,7 @@ static void abort_pinned(gyre_comm *comm)
                  (int)getpid());
     if (!gyre_fault_raise(&comm->member.fault, GYRE_ERROR_ABORTED, text))
         return;
-    if (!gyre_registry_is_making(comm) && comm->is_made)
+    if (!gyre_registry_is_init_running(comm) && comm->is_made)
         gyre_health_pass_on(comm->health);
 }
 

@@ -26,7 +26,7 @@ struct gyre_user_op {
 /* What a communicator is busy with in the background; calls are refused meanwhile. */
 enum gyre_phase {
     GYRE_PHASE_READY,
-    GYRE_PHASE_MAKING,     /* its ranks are meeting; only fault, device and config are there */
+    GYRE_PHASE_INIT,       /* its ranks are meeting; only fault, device and config are there */
     GYRE_PHASE_EXCHANGING, /* its ranks are agreeing on a split or a shrink */
     GYRE_PHASE_LEAVING     /* finalize waits for its work */
 };
@@ -65,7 +65,7 @@ gyre_status gyre_comm_gather(gyre_comm *comm, const void *mine, size_t n_bytes, 
  * @comm: may be NULL. */
 void gyre_comm_attach(const gyre_comm *comm);
 
-/** gyre_comm_set_made - its making has ended, one way or the other: READY. */
+/** gyre_comm_set_made - its init has ended, well or not: the phase becomes READY. */
 void gyre_comm_set_made(gyre_comm *comm);
 
 /** gyre_comm_give_up - this rank cannot take part in an exchange that the others wait in: the
@@ -139,8 +139,8 @@ enum gyre_phase gyre_comm_phase(const gyre_comm *comm);
  * changes, and false. */
 bool gyre_registry_set_ready(gyre_comm *comm);
 
-/** gyre_registry_is_making - false: gyre_registry_set_ready() is over. */
-bool gyre_registry_is_making(const gyre_comm *comm);
+/** gyre_registry_is_init_running - false: gyre_registry_set_ready() is over. */
+bool gyre_registry_is_init_running(const gyre_comm *comm);
 
 /** gyre_comm_wait_ready - wait until it is busy with nothing in the background. */
 void gyre_comm_wait_ready(gyre_comm *comm);
@@ -162,13 +162,13 @@ gyre_status gyre_config_resolve(const gyre_config *given, struct gyre_params *pa
 /* ---- make.c ------------------------------------------------------------------------------- */
 
 /* How the ranks of a new communicator find each other. */
-struct gyre_meeting {
+struct gyre_init_request {
     int n_ranks;
     int rank;
     gyre_unique_id id;
     /* NULL, or finds out the three above; may wait for other ranks. @comm: the one that is made;
      * NULL = this rank takes part, but gets none. */
-    gyre_status (*find)(struct gyre_meeting *meeting, gyre_comm *comm);
+    gyre_status (*find)(struct gyre_init_request *request, gyre_comm *comm);
     gyre_comm *parent; /* with find: not used after it */
     int color;         /* split */
     int key;
@@ -181,8 +181,8 @@ struct gyre_meeting {
 
 /** gyre_comm_make - make a communicator; in the background if it does not block (IN_PROGRESS) or
  * inside a group (SUCCESS; the group's end waits for it and sets *comm_out).
- * @config: complete (gyre_config_take). @comm_out: NULL = only take part in meeting->find. */
-gyre_status gyre_comm_make(const gyre_config *config, const struct gyre_meeting *meeting,
+ * @config: complete (gyre_config_take). @comm_out: NULL = only take part in request->find. */
+gyre_status gyre_comm_make(const gyre_config *config, const struct gyre_init_request *request,
                            gyre_comm **comm_out);
 
 /* ---- parts.c ------------------------------------------------------------------------------ */

@@ -31,13 +31,13 @@ gyre_status gyre_get_unique_id(gyre_unique_id *id_out)
     return status;
 }
 
-/* ---- making, here or in the background ---------------------------------------------------- */
+/* ---- init tasks, here or in the background ------------------------------------------------ */
 
-struct making {
-    struct gyre_group_task task; /* first: a group finishes it */
-    gyre_comm *comm;             /* NULL: this rank gets none */
+struct init_task {
+    struct gyre_group_task group_task; /* first: a group finishes it */
+    gyre_comm *comm;                   /* NULL: this rank gets none */
     gyre_comm **comm_out;
-    struct gyre_meeting meeting;
+    struct gyre_init_request request;
     bool is_waited; /* by finish(), which then owns this; else the thread does */
     bool is_done;   /* under the registry's lock */
     gyre_status status;
@@ -45,45 +45,45 @@ struct making {
 };
 
 /* Among a parent's ranks: who belongs to the new communicator, and its id. */
-static gyre_status find(gyre_comm *comm, struct gyre_meeting *meeting, bool in_background)
+static gyre_status find(gyre_comm *comm, struct gyre_init_request *request, bool in_background)
 {
-    if (meeting->find == NULL)
+    if (request->find == NULL)
         return GYRE_SUCCESS;
-    const gyre_status status = meeting->find(meeting, comm);
+    const gyre_status status = request->find(request, comm);
     if (in_background) /* nobody waits for this thread once the parent is ready */
         gyre_authenticate_release();
-    gyre_comm_set_phase(meeting->parent, GYRE_PHASE_READY);
+    gyre_comm_set_phase(request->parent, GYRE_PHASE_READY);
     return status;
 }
 
 /* This rank cannot join: the others are told instead of being left to wait. */
-static gyre_status give_up_joining(const struct gyre_meeting *meeting, gyre_status status)
+static gyre_status give_up_joining(const struct gyre_init_request *request, gyre_status status)
 {
-    const struct gyre_bootstrap_place place = {meeting->n_ranks, meeting->rank, NULL};
-    gyre_bootstrap_tcp_give_up(&meeting->id, &place, gyre_cause());
+    const struct gyre_bootstrap_place place = {request->n_ranks, request->rank, NULL};
+    gyre_bootstrap_tcp_give_up(&request->id, &place, gyre_cause());
     return status;
 }
 
-static gyre_status meet(gyre_comm *comm, const struct gyre_meeting *meeting)
+static gyre_status meet(gyre_comm *comm, const struct gyre_init_request *request)
 {
-    const struct gyre_bootstrap_place place = {meeting->n_ranks, meeting->rank,
+    const struct gyre_bootstrap_place place = {request->n_ranks, request->rank,
                                                &comm->member.fault};
-    comm->member.n_ranks = meeting->n_ranks;
-    comm->member.rank = meeting->rank;
+    comm->member.n_ranks = request->n_ranks;
+    comm->member.rank = request->rank;
     /* Before the others wait for this rank, and so that the figures below are gyre's own. */
     comm->member.stage_ns = gyre_now_ns();
     const gyre_status status = comm->member.device->ops->start(comm->member.device);
     if (status != GYRE_SUCCESS)
-        return give_up_joining(meeting, status);
+        return give_up_joining(request, status);
     gyre_member_end_stage(&comm->member, "starting the device");
     const uint64_t start_ns = gyre_now_ns();
-    const gyre_status met = gyre_bootstrap_tcp_open(&comm->member.params, &meeting->id, &place,
+    const gyre_status met = gyre_bootstrap_tcp_open(&comm->member.params, &request->id, &place,
                                                     &comm->member.bootstrap);
     if (met != GYRE_SUCCESS)
         return gyre_origin_settle(&comm->member, comm->origin, met);
     gyre_origin_set_joined(comm->origin);
     gyre_comm_set_job(comm,
-                      gyre_hash(GYRE_HASH_INIT, meeting->id.bytes, sizeof(meeting->id.bytes)));
+                      gyre_hash(GYRE_HASH_INIT, request->id.bytes, sizeof(request->id.bytes)));
     const uint64_t met_ns = gyre_now_ns();
     GYRE_TRY(gyre_comm_connect(comm));
     GYRE_INFO(INIT, "communicator %s: the ranks met after %.1f ms and were connected %.1f ms later",
@@ -93,15 +93,15 @@ static gyre_status meet(gyre_comm *comm, const struct gyre_meeting *meeting)
 }
 
 /* The communicator is made, or has failed with its fault raised. */
-static gyre_status carry_out(gyre_comm *comm, struct gyre_meeting *meeting, bool in_background)
+static gyre_status carry_out(gyre_comm *comm, struct gyre_init_request *request, bool in_background)
 {
-    gyre_status status = find(comm, meeting, in_background);
+    gyre_status status = find(comm, request, in_background);
     if (status == GYRE_SUCCESS && comm != NULL)
-        status = meet(comm, meeting);
+        status = meet(comm, request);
     if (in_background)
         gyre_authenticate_release();
-    free(meeting->is_member);
-    meeting->is_member = NULL;
+    free(request->is_member);
+    request->is_member = NULL;
     if (comm != NULL)
         gyre_origin_set_made(comm->origin);
     if (status != GYRE_SUCCESS && comm != NULL) {
@@ -111,76 +111,76 @@ static gyre_status carry_out(gyre_comm *comm, struct gyre_meeting *meeting, bool
     return status;
 }
 
-static void *run_making(void *argument)
+static void *run_init_task(void *argument)
 {
-    struct making *making = argument;
-    const bool is_waited = making->is_waited; /* else it may end before us */
-    gyre_comm_attach(making->comm);
-    making->status = carry_out(making->comm, &making->meeting, true);
-    snprintf(making->cause, sizeof(making->cause), "%s", gyre_cause());
-    if (making->comm != NULL)
-        gyre_comm_set_made(making->comm);
+    struct init_task *task = argument;
+    const bool is_waited = task->is_waited; /* else it may end before us */
+    gyre_comm_attach(task->comm);
+    task->status = carry_out(task->comm, &task->request, true);
+    snprintf(task->cause, sizeof(task->cause), "%s", gyre_cause());
+    if (task->comm != NULL)
+        gyre_comm_set_made(task->comm);
     if (is_waited)
-        gyre_registry_set(&making->is_done);
+        gyre_registry_set(&task->is_done);
     else
-        free(making);
+        free(task);
     return NULL;
 }
 
-static gyre_status start(struct making *making)
+static gyre_status start(struct init_task *task)
 {
     pthread_t thread;
-    gyre_comm *parent = making->meeting.parent;
-    if (making->comm != NULL)
-        gyre_registry_add(making->comm, GYRE_PHASE_MAKING);
+    gyre_comm *parent = task->request.parent;
+    if (task->comm != NULL)
+        gyre_registry_add(task->comm, GYRE_PHASE_INIT);
     if (parent != NULL)
         gyre_comm_set_phase(parent, GYRE_PHASE_EXCHANGING);
     const gyre_status status =
-        gyre_thread_start(&thread, 0, run_making, making, "making a communicator");
+        gyre_thread_start(&thread, 0, run_init_task, task, "making a communicator");
     if (status == GYRE_SUCCESS) {
         pthread_detach(thread);
         return GYRE_SUCCESS;
     }
     if (parent != NULL)
         gyre_comm_set_phase(parent, GYRE_PHASE_READY);
-    if (making->comm != NULL)
-        gyre_registry_remove(making->comm);
+    if (task->comm != NULL)
+        gyre_registry_remove(task->comm);
     return status;
 }
 
-/* Wait for the end of a making, hand the communicator out or free it. */
-static gyre_status finish(struct gyre_group_task *task)
+/* Wait until the init task has ended; then hand the communicator out, or free it. */
+static gyre_status finish(struct gyre_group_task *group_task)
 {
-    struct making *making = (struct making *)task;
-    gyre_registry_wait(&making->is_done);
-    const gyre_status status = making->status;
-    if (status == GYRE_SUCCESS && making->comm_out != NULL) {
-        *making->comm_out = making->comm;
-    } else if (making->comm != NULL) {
-        gyre_registry_remove(making->comm);
-        gyre_comm_free(making->comm);
+    struct init_task *task = (struct init_task *)group_task;
+    gyre_registry_wait(&task->is_done);
+    const gyre_status status = task->status;
+    if (status == GYRE_SUCCESS && task->comm_out != NULL) {
+        *task->comm_out = task->comm;
+    } else if (task->comm != NULL) {
+        gyre_registry_remove(task->comm);
+        gyre_comm_free(task->comm);
     }
     if (status != GYRE_SUCCESS)
-        gyre_set_cause(making->cause);
-    free(making);
+        gyre_set_cause(task->cause);
+    free(task);
     return status;
 }
 
-static gyre_status make_in_background(struct making *making, bool is_waited)
+static gyre_status make_in_background(struct init_task *task, bool is_waited)
 {
-    gyre_comm *comm = making->comm;
-    gyre_comm **comm_out = making->comm_out;
-    making->is_waited = is_waited;
-    const gyre_status status = start(making);
+    gyre_comm *comm = task->comm;
+    gyre_comm **comm_out = task->comm_out;
+    task->is_waited = is_waited;
+    const gyre_status status = start(task);
     if (status != GYRE_SUCCESS) {
         if (comm != NULL)
             gyre_comm_free(comm);
-        free(making->meeting.is_member);
-        free(making);
+        free(task->request.is_member);
+        free(task);
         return status;
     }
     if (is_waited)
-        return gyre_group_add(&making->task);
+        return gyre_group_add(&task->group_task);
     if (comm_out != NULL)
         *comm_out = comm;
     gyre_group_note_background();
@@ -188,53 +188,53 @@ static gyre_status make_in_background(struct making *making, bool is_waited)
 }
 
 /* This rank cannot take part in a split: it says so to the others, who wait for it. */
-static void pass_failure_on(const gyre_config *config, const struct gyre_meeting *meeting,
+static void pass_failure_on(const gyre_config *config, const struct gyre_init_request *request,
                             gyre_status status)
 {
     char cause[GYRE_CAUSE_MAX_BYTES];
-    struct making *making = calloc(1, sizeof(*making));
+    struct init_task *task = calloc(1, sizeof(*task));
     snprintf(cause, sizeof(cause), "%s", gyre_cause());
-    if (making == NULL) { /* what can be done without memory: the parent ends */
-        (void)gyre_comm_give_up(meeting->parent, status);
+    if (task == NULL) { /* what can be done without memory: the parent ends */
+        (void)gyre_comm_give_up(request->parent, status);
         return;
     }
-    *making = (struct making){.meeting = *meeting};
-    making->meeting.failure = status;
-    snprintf(making->meeting.failure_text, sizeof(making->meeting.failure_text), "%.255s", cause);
+    *task = (struct init_task){.request = *request};
+    task->request.failure = status;
+    snprintf(task->request.failure_text, sizeof(task->request.failure_text), "%.255s", cause);
     const bool in_background = config->blocking == 0 || gyre_group_is_open();
     if (!in_background)
-        (void)carry_out(NULL, &making->meeting, false);
-    if (!in_background || start(making) != GYRE_SUCCESS)
-        free(making);
+        (void)carry_out(NULL, &task->request, false);
+    if (!in_background || start(task) != GYRE_SUCCESS)
+        free(task);
     gyre_set_cause(cause);
 }
 
-gyre_status gyre_comm_make(const gyre_config *config, const struct gyre_meeting *meeting,
+gyre_status gyre_comm_make(const gyre_config *config, const struct gyre_init_request *request,
                            gyre_comm **comm_out)
 {
     gyre_comm *comm = NULL;
-    struct making *making = NULL;
+    struct init_task *task = NULL;
     gyre_status status = comm_out != NULL ? gyre_comm_make_local(config, &comm) : GYRE_SUCCESS;
     if (status == GYRE_SUCCESS && (config->blocking == 0 || gyre_group_is_open())) {
-        making = calloc(1, sizeof(*making));
-        if (making == NULL)
+        task = calloc(1, sizeof(*task));
+        if (task == NULL)
             status = gyre_fail_errno(ENOMEM, "init");
     }
     if (status != GYRE_SUCCESS) {
         if (comm != NULL)
             gyre_comm_free(comm);
-        if (meeting->takes_failures)
-            pass_failure_on(config, meeting, status);
-        free(meeting->is_member);
+        if (request->takes_failures)
+            pass_failure_on(config, request, status);
+        free(request->is_member);
         /* A split or shrink has no rendezvous yet. */
-        return meeting->find == NULL ? give_up_joining(meeting, status) : status;
+        return request->find == NULL ? give_up_joining(request, status) : status;
     }
-    if (making != NULL) {
-        *making = (struct making){
-            .task = {finish}, .comm = comm, .comm_out = comm_out, .meeting = *meeting};
-        return make_in_background(making, config->blocking != 0);
+    if (task != NULL) {
+        *task = (struct init_task){
+            .group_task = {finish}, .comm = comm, .comm_out = comm_out, .request = *request};
+        return make_in_background(task, config->blocking != 0);
     }
-    struct gyre_meeting own = *meeting;
+    struct gyre_init_request own = *request;
     status = carry_out(comm, &own, false);
     if (status == GYRE_SUCCESS && comm != NULL) {
         gyre_registry_add(comm, GYRE_PHASE_READY);
@@ -267,13 +267,13 @@ gyre_status gyre_comm_init_rank(gyre_comm **comm_out, int n_ranks, const gyre_un
     gyre_config taken;
     if (id == NULL)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "init: the unique id is NULL");
-    const struct gyre_meeting meeting = {.n_ranks = n_ranks, .rank = rank, .id = *id};
+    const struct gyre_init_request request = {.n_ranks = n_ranks, .rank = rank, .id = *id};
     gyre_status status = check_init(comm_out, n_ranks, rank);
     if (status == GYRE_SUCCESS)
         status = gyre_config_take(config, &taken);
     if (status != GYRE_SUCCESS)
-        return give_up_joining(&meeting, status);
-    return gyre_comm_make(&taken, &meeting, comm_out);
+        return give_up_joining(&request, status);
+    return gyre_comm_make(&taken, &request, comm_out);
 }
 
 /* ---- all ranks in this process ------------------------------------------------------------ */

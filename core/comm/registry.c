@@ -166,12 +166,12 @@ enum gyre_phase gyre_comm_phase(const gyre_comm *comm)
     return (enum gyre_phase)gyre_load_acquire_u32(&comm->phase);
 }
 
-bool gyre_registry_is_making(const gyre_comm *comm)
+bool gyre_registry_is_init_running(const gyre_comm *comm)
 {
     pthread_mutex_lock(&registry.lock);
-    const bool is_making = gyre_comm_phase(comm) == GYRE_PHASE_MAKING;
+    const bool is_running = gyre_comm_phase(comm) == GYRE_PHASE_INIT;
     pthread_mutex_unlock(&registry.lock);
-    return is_making;
+    return is_running;
 }
 
 void gyre_comm_wait_ready(gyre_comm *comm)
@@ -242,12 +242,12 @@ static gyre_status check_made(const gyre_comm *comm)
 {
     const enum gyre_phase phase = gyre_comm_phase(comm);
     /* One that failed while it was made keeps that phase for a moment after its error is known. */
-    const bool is_lost = phase == GYRE_PHASE_MAKING && gyre_fault_is_raised(&comm->member.fault);
-    if (!is_lost && (phase == GYRE_PHASE_MAKING || phase == GYRE_PHASE_EXCHANGING))
+    const bool is_lost = phase == GYRE_PHASE_INIT && gyre_fault_is_raised(&comm->member.fault);
+    if (!is_lost && (phase == GYRE_PHASE_INIT || phase == GYRE_PHASE_EXCHANGING))
         return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                          "the communicator is still %s: poll gyre_comm_async_error until it is not "
                          "in progress",
-                         phase == GYRE_PHASE_MAKING ? "being made" : "busy with a split or shrink");
+                         phase == GYRE_PHASE_INIT ? "being made" : "busy with a split or shrink");
     if (is_lost || !comm->is_made)
         return gyre_fail(comm->member.fault.status, "the communicator was never made: %s",
                          comm->member.fault.cause);

@@ -2,7 +2,7 @@
  *
  * Communicators out of a communicator's ranks. A split is collective: its ranks tell each other
  * through the parent's bootstrap. A shrink goes without the excluded ranks, and without a bootstrap
- * that may have died with them: those that go on find each other at the lowest one's door.
+ * that may have died with them: those that go on meet at the lowest one's regroup listener.
  */
 #include "core/comm/comm.h"
 
@@ -34,15 +34,15 @@ static gyre_status child_config(const gyre_comm *parent, const gyre_config *give
 
 /* From now on the parent's links tell of what concerns the child.
  * @parent_ranks: by rank of the child. Errors: what ended the parent already, OUT_OF_MEMORY. */
-static gyre_status open_origin(const struct gyre_meeting *meeting, gyre_comm *child,
+static gyre_status open_origin(const struct gyre_init_request *request, gyre_comm *child,
                                enum gyre_origin_kind kind, const int *parent_ranks)
 {
-    const gyre_comm *parent = meeting->parent;
+    const gyre_comm *parent = request->parent;
     const struct gyre_origin_config config = {
         .kind = kind,
         .infos = parent->links.infos,
         .parent_ranks = parent_ranks,
-        .n_ranks = meeting->n_ranks,
+        .n_ranks = request->n_ranks,
         .fault = &child->member.fault,
     };
     GYRE_TRY(gyre_origin_open(&config, &child->origin));
@@ -93,16 +93,16 @@ static int find_members(const struct split_place *all, int n_ranks, int rank,
 }
 
 /* The rendezvous of each color, of which this rank makes its own's if it comes first. */
-static gyre_status gather_offers(const struct gyre_meeting *meeting, bool is_first,
+static gyre_status gather_offers(const struct gyre_init_request *request, bool is_first,
                                  struct split_offer *offers)
 {
-    gyre_comm *parent = meeting->parent;
-    struct split_offer mine = {.status = (int32_t)meeting->failure};
+    gyre_comm *parent = request->parent;
+    struct split_offer mine = {.status = (int32_t)request->failure};
     if (is_first && mine.status == GYRE_SUCCESS)
         mine.status = (int32_t)gyre_unique_id_create(&parent->member.params, &mine.id);
     if (mine.status != GYRE_SUCCESS)
         snprintf(mine.cause, sizeof(mine.cause), "%s",
-                 meeting->failure != GYRE_SUCCESS ? meeting->failure_text : gyre_cause());
+                 request->failure != GYRE_SUCCESS ? request->failure_text : gyre_cause());
     return parent->member.bootstrap->ops->all_gather(parent->member.bootstrap, &mine, sizeof(mine),
                                                      offers);
 }
@@ -148,31 +148,31 @@ struct split_tables {
     struct split_offer *offers;
 };
 
-static gyre_status exchange_split(struct gyre_meeting *meeting, gyre_comm *child,
+static gyre_status exchange_split(struct gyre_init_request *request, gyre_comm *child,
                                   const struct split_tables *tables)
 {
-    gyre_comm *parent = meeting->parent;
-    const struct split_place mine = {.color = meeting->color, .key = meeting->key};
+    gyre_comm *parent = request->parent;
+    const struct split_place mine = {.color = request->color, .key = request->key};
     GYRE_TRY(parent->member.bootstrap->ops->all_gather(parent->member.bootstrap, &mine,
                                                        sizeof(mine), tables->places));
-    meeting->n_ranks =
+    request->n_ranks =
         find_members(tables->places, parent->member.n_ranks, parent->member.rank, tables->members);
-    for (int rank = 0; rank < meeting->n_ranks; rank++) {
+    for (int rank = 0; rank < request->n_ranks; rank++) {
         tables->parent_ranks[rank] = tables->members[rank].rank;
         if (tables->members[rank].rank == parent->member.rank)
-            meeting->rank = rank;
+            request->rank = rank;
     }
-    GYRE_TRY(gather_offers(meeting, child != NULL && meeting->rank == 0, tables->offers));
+    GYRE_TRY(gather_offers(request, child != NULL && request->rank == 0, tables->offers));
     if (child == NULL)
         return GYRE_SUCCESS;
     GYRE_TRY(
-        take_offer(parent, tables->parent_ranks, meeting->n_ranks, tables->offers, &meeting->id));
-    return open_origin(meeting, child, GYRE_ORIGIN_SPLIT, tables->parent_ranks);
+        take_offer(parent, tables->parent_ranks, request->n_ranks, tables->offers, &request->id));
+    return open_origin(request, child, GYRE_ORIGIN_SPLIT, tables->parent_ranks);
 }
 
-static gyre_status find_split(struct gyre_meeting *meeting, gyre_comm *child)
+static gyre_status find_split(struct gyre_init_request *request, gyre_comm *child)
 {
-    gyre_comm *parent = meeting->parent;
+    gyre_comm *parent = request->parent;
     const size_t n = (size_t)parent->member.n_ranks;
     const struct split_tables tables = {
         malloc(n * sizeof(*tables.places)), malloc(n * sizeof(*tables.members)),
@@ -182,7 +182,7 @@ static gyre_status find_split(struct gyre_meeting *meeting, gyre_comm *child)
         tables.offers == NULL) /* the others wait */
         status = gyre_comm_give_up(parent, gyre_fail_errno(ENOMEM, "split"));
     else
-        status = exchange_split(meeting, child, &tables);
+        status = exchange_split(request, child, &tables);
     free(tables.places);
     free(tables.members);
     free(tables.parent_ranks);
@@ -193,7 +193,7 @@ static gyre_status find_split(struct gyre_meeting *meeting, gyre_comm *child)
     snprintf(cause, sizeof(cause), "%s", gyre_cause());
     GYRE_TRY(blame_parent(parent, status));
     gyre_set_cause(cause);
-    return gyre_fail_context(status, "split(color %d, key %d)", meeting->color, meeting->key);
+    return gyre_fail_context(status, "split(color %d, key %d)", request->color, request->key);
 }
 
 static gyre_status split(gyre_comm *comm, int color, int key, gyre_comm **comm_out,
@@ -206,12 +206,12 @@ static gyre_status split(gyre_comm *comm, int color, int key, gyre_comm **comm_o
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "split: color %d is neither >= 0 nor GYRE_SPLIT_NOCOLOR", color);
     GYRE_TRY(child_config(comm, config, &own));
-    const struct gyre_meeting meeting = {
+    const struct gyre_init_request request = {
         .find = find_split, .parent = comm, .color = color, .key = key, .takes_failures = true};
     if (color != GYRE_SPLIT_NOCOLOR)
-        return gyre_comm_make(&own, &meeting, comm_out);
+        return gyre_comm_make(&own, &request, comm_out);
     *comm_out = NULL;
-    return gyre_comm_make(&own, &meeting, NULL);
+    return gyre_comm_make(&own, &request, NULL);
 }
 
 gyre_status gyre_comm_split(gyre_comm *comm, int color, int key, gyre_comm **comm_out,
@@ -247,62 +247,62 @@ static gyre_status check_shrink(void *context, const bool *missing)
 }
 
 /* From now on the parent's links, where they are left, tell of deaths among the members. */
-static gyre_status open_shrunk(const struct gyre_meeting *meeting, gyre_comm *child)
+static gyre_status open_shrunk(const struct gyre_init_request *request, gyre_comm *child)
 {
-    gyre_comm *parent = meeting->parent;
-    int *parent_ranks = malloc((size_t)meeting->n_ranks * sizeof(*parent_ranks));
+    gyre_comm *parent = request->parent;
+    int *parent_ranks = malloc((size_t)request->n_ranks * sizeof(*parent_ranks));
     if (parent_ranks == NULL)
         return gyre_fail_errno(ENOMEM, "shrink");
     int n = 0;
     for (int rank = 0; rank < parent->member.n_ranks; rank++)
-        if (meeting->is_member[rank])
+        if (request->is_member[rank])
             parent_ranks[n++] = rank;
-    const gyre_status status = open_origin(meeting, child, GYRE_ORIGIN_SHRUNK, parent_ranks);
+    const gyre_status status = open_origin(request, child, GYRE_ORIGIN_SHRUNK, parent_ranks);
     free(parent_ranks);
     return status;
 }
 
-static gyre_status find_shrunk(struct gyre_meeting *meeting, gyre_comm *child)
+static gyre_status find_shrunk(struct gyre_init_request *request, gyre_comm *child)
 {
-    gyre_comm *parent = meeting->parent;
-    struct shrink_watch watch = {parent, child, meeting->is_aborted};
+    gyre_comm *parent = request->parent;
+    struct shrink_watch watch = {parent, child, request->is_aborted};
     const struct gyre_regroup regroup = {
         .params = &parent->member.params,
         .secret = parent->member.bootstrap->secret,
         .rank = parent->member.rank,
         .n_ranks = parent->member.n_ranks,
-        .is_member = meeting->is_member,
+        .is_member = request->is_member,
         .check = check_shrink,
         .context = &watch,
     };
     int lowest = -1;
     for (int rank = 0; rank < parent->member.n_ranks; rank++) {
-        if (!meeting->is_member[rank])
+        if (!request->is_member[rank])
             continue;
         if (lowest < 0)
             lowest = rank;
         if (rank == parent->member.rank)
-            meeting->rank = meeting->n_ranks;
-        meeting->n_ranks++;
+            request->rank = request->n_ranks;
+        request->n_ranks++;
     }
-    const struct gyre_sock_list *door = &parent->links.infos[lowest].door;
+    const struct gyre_sock_list *addresses = &parent->links.infos[lowest].regroup_addresses;
     gyre_status status;
-    if (meeting->n_ranks == 1) /* there is no other rank to meet */
-        status = gyre_unique_id_create(&parent->member.params, &meeting->id);
-    else if (lowest == parent->member.rank && parent->links.door != NULL)
-        status = gyre_door_serve(parent->links.door, &regroup, &meeting->id);
-    else if (lowest != parent->member.rank && door->network != 0)
-        status = gyre_door_knock(door, &regroup, &meeting->id);
+    if (request->n_ranks == 1) /* there is no other rank to meet */
+        status = gyre_unique_id_create(&parent->member.params, &request->id);
+    else if (lowest == parent->member.rank && parent->links.regroup_listener != NULL)
+        status = gyre_regroup_serve(parent->links.regroup_listener, &regroup, &request->id);
+    else if (lowest != parent->member.rank && addresses->network != 0)
+        status = gyre_regroup_join(addresses, &regroup, &request->id);
     else
         status = gyre_fail(GYRE_ERROR_UNSUPPORTED,
                            "rank %d found no network interface to be met at when the parent was "
                            "made",
                            lowest);
     if (status == GYRE_SUCCESS)
-        status = open_shrunk(meeting, child);
+        status = open_shrunk(request, child);
     if (status != GYRE_SUCCESS)
         gyre_fail_context(status, "shrink of %s to %d of %d ranks, led by rank %d (%s)",
-                          parent->member.name, meeting->n_ranks, parent->member.n_ranks, lowest,
+                          parent->member.name, request->n_ranks, parent->member.n_ranks, lowest,
                           parent->links.infos[lowest].host_name);
     return status;
 }
@@ -340,19 +340,19 @@ static gyre_status shrink(gyre_comm *comm, const int *excluded_ranks, int n_excl
                                  "shrink: only GYRE_SHRINK_ABORT takes a communicator that failed "
                                  "or was finalized");
     GYRE_TRY(child_config(comm, config, &own));
-    struct gyre_meeting meeting = {
+    struct gyre_init_request request = {
         .find = find_shrunk, .parent = comm, .is_aborted = flags == GYRE_SHRINK_ABORT};
-    meeting.is_member = malloc((size_t)comm->member.n_ranks * sizeof(bool));
-    if (meeting.is_member == NULL)
+    request.is_member = malloc((size_t)comm->member.n_ranks * sizeof(bool));
+    if (request.is_member == NULL)
         return gyre_fail_errno(ENOMEM, "shrink");
-    gyre_status status = take_excluded(comm, excluded_ranks, n_excluded, meeting.is_member);
+    gyre_status status = take_excluded(comm, excluded_ranks, n_excluded, request.is_member);
     if (status == GYRE_SUCCESS && flags == GYRE_SHRINK_ABORT)
         status = gyre_comm_abort(comm);
     if (status != GYRE_SUCCESS) {
-        free(meeting.is_member);
+        free(request.is_member);
         return status;
     }
-    return gyre_comm_make(&own, &meeting, comm_out);
+    return gyre_comm_make(&own, &request, comm_out);
 }
 
 gyre_status gyre_comm_shrink(gyre_comm *comm, const int *excluded_ranks, int n_excluded, int flags,

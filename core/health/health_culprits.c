@@ -80,10 +80,10 @@ static void name_rendezvous(const struct gyre_health *health, uint64_t now_ns, c
 {
     const struct gyre_member *member = health->member;
     const struct gyre_bootstrap *bootstrap = member->bootstrap;
-    if (bootstrap->hub_rank >= 0)
-        name_silent_rank(health, bootstrap->hub_rank, now_ns, who);
+    if (bootstrap->server_rank >= 0)
+        name_silent_rank(health, bootstrap->server_rank, now_ns, who);
     else
-        append(who, "%s does not answer for %" PRIu64 " s", bootstrap->hub_text,
+        append(who, "%s does not answer for %" PRIu64 " s", bootstrap->server_text,
                (gyre_health_silent_ns(health, member->rank, now_ns) + SECOND_NS / 2) / SECOND_NS);
     append(who, "; that process carries the rendezvous, without which no other rank can be asked");
 }

@@ -129,9 +129,9 @@ static gyre_status gather_infos(const struct gyre_member *member, struct gyre_li
     memset(&mine, 0, sizeof(mine));
     GYRE_TRY(gyre_peer_info_fill(&member->params, member->device, member->rank, &mine));
     /* Without an interface there is no shrinking later, and nothing else is missing. */
-    if (member->n_ranks > 1 &&
-        gyre_door_open(&member->params, &links->door, &mine.door) != GYRE_SUCCESS)
-        GYRE_INFO(INIT, "no door for gyre_comm_shrink: %s", gyre_cause());
+    if (member->n_ranks > 1 && gyre_regroup_listen(&member->params, &links->regroup_listener,
+                                                   &mine.regroup_addresses) != GYRE_SUCCESS)
+        GYRE_INFO(INIT, "no regroup listener for gyre_comm_shrink: %s", gyre_cause());
     mine.topo_hash = gyre_topology_hash(links);
     links->infos = calloc((size_t)member->n_ranks, sizeof(*links->infos));
     if (links->infos == NULL)
@@ -417,7 +417,7 @@ void gyre_links_close(struct gyre_links *links)
     for (int i = 0; i < GYRE_MAX_TRANSPORTS; i++)
         if (links->transports[i] != NULL)
             links->transports[i]->ops->close(links->transports[i]);
-    gyre_door_close(links->door);
+    gyre_regroup_close(links->regroup_listener);
     free(links->connectors);
     free(links->transport_of);
     free(links->ring_prev);

@@ -3,7 +3,7 @@
  * The bootstrap: one conformance suite over TCP and over threads, and what only TCP can meet: ranks
  * that do not fit, strangers. Processes that die, stop or fork: test_bootstrap_processes.c.
  */
-#include "bootstrap/bootstrap_hub.h"
+#include "bootstrap/bootstrap_server.h"
 #include "core/base/util.h"
 #include "tests/support/bootstrap_rig.h"
 
@@ -400,22 +400,22 @@ static void a_rank_that_is_given_up_while_it_joins_ends_the_others(void)
     gyre_fault_fini(&fault);
 }
 
-/* By the clock that the hub is told, not by waiting. */
+/* By the clock that the server is told, not by waiting. */
 static void lines_about_missing_ranks_become_rarer(void)
 {
     static const uint64_t expected_s[] = {10, 20, 40, 80, 140, 200};
-    struct gyre_hub_link *ranks[2] = {NULL, NULL};
-    struct gyre_hub hub = {.n_ranks = 2,
-                           .ranks = ranks,
-                           .deadline_ns = UINT64_MAX,
-                           .next_progress_ns = 5000000000ULL,
-                           .progress_ns = 5000000000ULL};
+    struct gyre_server_link *ranks[2] = {NULL, NULL};
+    struct gyre_server server = {.n_ranks = 2,
+                                 .ranks = ranks,
+                                 .deadline_ns = UINT64_MAX,
+                                 .next_progress_ns = 5000000000ULL,
+                                 .progress_ns = 5000000000ULL};
     uint64_t now_s = 5;
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(expected_s); i++) {
-        gyre_hub_check_deadlines(&hub, now_s * 1000000000ULL);
-        CHECK_MSG(hub.next_progress_ns == expected_s[i] * 1000000000ULL,
+        gyre_server_check_deadlines(&server, now_s * 1000000000ULL);
+        CHECK_MSG(server.next_progress_ns == expected_s[i] * 1000000000ULL,
                   "after %llu s the next line comes at %llu ns", (unsigned long long)now_s,
-                  (unsigned long long)hub.next_progress_ns);
+                  (unsigned long long)server.next_progress_ns);
         now_s = expected_s[i];
     }
 }

@@ -67,11 +67,12 @@ static const char *post_until_lost(struct gyre_bootstrap *bootstrap, char *text_
     return text_out;
 }
 
-/* What rank 1 is handed: an id to join, or, with `knocks`, a door. */
+/* What rank 1 is handed: an id to join, or, with `regroups`, the addresses of a
+ * regroup listener. */
 struct task {
-    bool knocks;
+    bool regroups;
     gyre_unique_id id;
-    struct gyre_sock_list door;
+    struct gyre_sock_list regroup_addresses;
 };
 
 static gyre_status go_on(void *context, const bool *missing)
@@ -108,8 +109,8 @@ static void run_joiner(int from_parent, int to_parent)
         read(from_parent, &task, sizeof(task)) != sizeof(task))
         _exit(1);
     gyre_status status = GYRE_SUCCESS;
-    if (task.knocks)
-        status = gyre_door_knock(&task.door, &regroup, &task.id);
+    if (task.regroups)
+        status = gyre_regroup_join(&task.regroup_addresses, &regroup, &task.id);
     if (status == GYRE_SUCCESS)
         status = open_tcp(&params, &task.id, 2, 1, &bootstrap);
     if (status == GYRE_SUCCESS)
@@ -253,20 +254,20 @@ static void ranks_meet_at_the_second_address_of_an_interface(void)
     meet_and_part(&net, &params, &id);
 }
 
-static void a_door_is_found_at_the_second_address_of_an_interface(void)
+static void a_regroup_listener_is_found_at_the_second_address_of_an_interface(void)
 {
     const struct net net = open_net();
     const struct gyre_params params = network_params();
     const struct gyre_regroup regroup = regroup_of(&params, 0);
-    struct gyre_door *door = NULL;
-    struct task task = {.knocks = true};
+    struct gyre_regroup_listener *listener = NULL;
+    struct task task = {.regroups = true};
     gyre_unique_id id;
     add_two_subnets(&net);
-    CHECK_OK(gyre_door_open(&params, &door, &task.door));
+    CHECK_OK(gyre_regroup_listen(&params, &listener, &task.regroup_addresses));
     hand_out(&net, &task);
-    CHECK_OK(gyre_door_serve(door, &regroup, &id));
+    CHECK_OK(gyre_regroup_serve(listener, &regroup, &id));
     meet_and_part(&net, &params, &id);
-    gyre_door_close(door);
+    gyre_regroup_close(listener);
 }
 
 static void the_masters_address_is_tried_first(void)
@@ -306,8 +307,8 @@ static const struct test_case cases[] = {
     {"loss in one direction ends both ranks", loss_in_one_direction_ends_both_ranks},
     {"ranks meet at the second address of an interface",
      ranks_meet_at_the_second_address_of_an_interface},
-    {"a door is found at the second address of an interface",
-     a_door_is_found_at_the_second_address_of_an_interface},
+    {"a regroup listener is found at the second address of an interface",
+     a_regroup_listener_is_found_at_the_second_address_of_an_interface},
     {"the master's address is tried first", the_masters_address_is_tried_first},
     {"an id of another host's loopback is an error at once",
      an_id_of_another_hosts_loopback_is_an_error_at_once},

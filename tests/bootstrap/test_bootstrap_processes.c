@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The bootstrap over TCP between processes that die, stop or fork; the hub's process among them.
+ * The bootstrap over TCP between processes that die, stop or fork; the server's process among them.
  */
 #include "tests/support/bootstrap_rig.h"
 
@@ -30,8 +30,8 @@ static pid_t fork_rank(const struct gyre_params *params, const gyre_unique_id *i
 
 /* Child: a rendezvous, and with rank >= 0 that rank of it, which takes part in one gather and, if
  * it leaves, says goodbye; then sits until killed. */
-static pid_t fork_hub(const struct gyre_params *params, int n_ranks, int rank, bool leaves,
-                      gyre_unique_id *id_out)
+static pid_t fork_server(const struct gyre_params *params, int n_ranks, int rank, bool leaves,
+                         gyre_unique_id *id_out)
 {
     int pipe_fds[2];
     CHECK(pipe(pipe_fds) == 0);
@@ -78,13 +78,13 @@ static void a_killed_process_is_lost_with_pid_and_words(void)
     waitpid(pid, NULL, 0);
 }
 
-static void the_death_of_the_hubs_process_is_the_loss_of_its_rank(void)
+static void the_death_of_the_servers_process_is_the_loss_of_its_rank(void)
 {
     const struct gyre_params params = params_with("30");
     struct gyre_bootstrap *bootstrap = NULL;
     gyre_unique_id id;
     char all[2];
-    const pid_t pid = fork_hub(&params, 2, 1, false, &id);
+    const pid_t pid = fork_server(&params, 2, 1, false, &id);
     CHECK_OK(open_tcp(&params, &id, 2, 0, &bootstrap));
     CHECK_OK(bootstrap->ops->all_gather(bootstrap, "x", 1, all));
     kill(pid, SIGKILL);
@@ -95,14 +95,14 @@ static void the_death_of_the_hubs_process_is_the_loss_of_its_rank(void)
     waitpid(pid, NULL, 0);
 }
 
-/* A launcher's hub: its end ends the communicator, but it is no rank's death. */
-static void the_death_of_a_hub_without_a_rank_is_nobodys_loss(void)
+/* A launcher's server: its end ends the communicator, but it is no rank's death. */
+static void the_death_of_a_server_without_a_rank_is_nobodys_loss(void)
 {
     const struct gyre_params params = params_with("30");
     struct gyre_bootstrap *bootstrap = NULL;
     struct gyre_event event;
     gyre_unique_id id;
-    const pid_t pid = fork_hub(&params, 0, -1, false, &id);
+    const pid_t pid = fork_server(&params, 0, -1, false, &id);
     CHECK_OK(open_tcp(&params, &id, 1, 0, &bootstrap));
     kill(pid, SIGKILL);
     CHECK_FAILS(bootstrap->ops->poll(bootstrap, EVENT_WAIT_MS, &event), GYRE_ERROR_REMOTE,
@@ -158,8 +158,8 @@ static void a_forked_child_does_not_hide_the_death_of_its_rank(void)
 }
 
 /* A child between vfork() and exec() has all descriptors, and no handler of fork() has run. The
- * sanitizer sees a hub that follows a link which is gone. */
-static void a_descriptor_elsewhere_does_not_keep_a_link_in_the_hub(void)
+ * sanitizer sees a server that follows a link which is gone. */
+static void a_descriptor_elsewhere_does_not_keep_a_link_in_the_server(void)
 {
     const struct gyre_params params = params_with("30");
     struct gyre_bootstrap *bootstrap = NULL;
@@ -188,20 +188,20 @@ static void a_descriptor_elsewhere_does_not_keep_a_link_in_the_hub(void)
 }
 
 /* It can end between two of the goodbyes that it passes on. */
-static void nobody_waits_for_goodbyes_after_the_hubs_end(void)
+static void nobody_waits_for_goodbyes_after_the_servers_end(void)
 {
     const struct gyre_params params = params_with("30");
     struct gyre_bootstrap *bootstrap = NULL;
     bool has_left[3] = {false};
     gyre_unique_id id;
     char all[3];
-    const pid_t hub = fork_hub(&params, 3, 0, true, &id);
+    const pid_t server = fork_server(&params, 3, 0, true, &id);
     const pid_t silent = fork_rank(&params, &id, 3, 2); /* never says goodbye */
     CHECK_OK(open_tcp(&params, &id, 3, 1, &bootstrap));
     CHECK_OK(bootstrap->ops->all_gather(bootstrap, "x", 1, all));
     struct gyre_event event = next_event(bootstrap);
     CHECK_MSG(event.kind == GYRE_EVENT_LEFT && event.rank == 0, "%d %d", event.kind, event.rank);
-    kill(hub, SIGKILL);
+    kill(server, SIGKILL);
     while (!has_left[2] && event.kind == GYRE_EVENT_LEFT) {
         event = next_event(bootstrap);
         CHECK_MSG(event.kind == GYRE_EVENT_LEFT, "%d %d", event.kind, event.rank);
@@ -211,7 +211,7 @@ static void nobody_waits_for_goodbyes_after_the_hubs_end(void)
     bootstrap->ops->close(bootstrap);
     kill(silent, SIGKILL);
     waitpid(silent, NULL, 0);
-    waitpid(hub, NULL, 0);
+    waitpid(server, NULL, 0);
 }
 
 static void a_stopped_process_is_not_lost(void)
@@ -242,8 +242,8 @@ static void a_stopped_process_is_not_lost(void)
     waitpid(pid, NULL, 0);
 }
 
-/* The rank has bytes on the way that the hub's process does not read. */
-static void a_stopped_hub_is_not_lost(void)
+/* The rank has bytes on the way that the server's process does not read. */
+static void a_stopped_server_is_not_lost(void)
 {
     const struct gyre_params params = params_with("30");
     struct gyre_bootstrap *bootstrap = NULL;
@@ -251,7 +251,7 @@ static void a_stopped_hub_is_not_lost(void)
     gyre_unique_id id;
     char all[2];
     char message[GYRE_MESSAGE_MAX_BYTES] = "";
-    const pid_t pid = fork_hub(&params, 2, 0, false, &id);
+    const pid_t pid = fork_server(&params, 2, 0, false, &id);
     CHECK_OK(open_tcp(&params, &id, 2, 1, &bootstrap));
     CHECK_OK(bootstrap->ops->all_gather(bootstrap, "x", 1, all));
     kill(pid, SIGSTOP);
@@ -276,7 +276,7 @@ static void *raise_soon(void *fault)
 }
 
 /* The kernel of a stopped process takes connections all the same. */
-static void a_stopped_hub_does_not_answer_and_joining_it_can_be_given_up(void)
+static void a_stopped_server_does_not_answer_and_joining_it_can_be_given_up(void)
 {
     const struct gyre_params patient = params_with("3600");
     const struct gyre_params hasty = params_with("1");
@@ -284,7 +284,7 @@ static void a_stopped_hub_does_not_answer_and_joining_it_can_be_given_up(void)
     struct gyre_fault fault;
     gyre_unique_id id;
     pthread_t thread;
-    const pid_t pid = fork_hub(&patient, 0, -1, false, &id);
+    const pid_t pid = fork_server(&patient, 0, -1, false, &id);
     kill(pid, SIGSTOP);
     CHECK(waitpid(pid, NULL, WUNTRACED) == pid);
     CHECK_FAILS(open_tcp(&hasty, &id, 2, 1, &bootstrap), GYRE_ERROR_TIMEOUT, "does not answer");
@@ -301,19 +301,20 @@ static void a_stopped_hub_does_not_answer_and_joining_it_can_be_given_up(void)
 
 static const struct test_case cases[] = {
     {"a killed process is lost with pid and words", a_killed_process_is_lost_with_pid_and_words},
-    {"the death of the hub's process is the loss of its rank",
-     the_death_of_the_hubs_process_is_the_loss_of_its_rank},
-    {"the death of a hub without a rank is nobody's loss",
-     the_death_of_a_hub_without_a_rank_is_nobodys_loss},
+    {"the death of the server's process is the loss of its rank",
+     the_death_of_the_servers_process_is_the_loss_of_its_rank},
+    {"the death of a server without a rank is nobody's loss",
+     the_death_of_a_server_without_a_rank_is_nobodys_loss},
     {"a forked child does not hide the death of its rank",
      a_forked_child_does_not_hide_the_death_of_its_rank},
-    {"a descriptor elsewhere does not keep a link in the hub",
-     a_descriptor_elsewhere_does_not_keep_a_link_in_the_hub},
-    {"nobody waits for goodbyes after the hub's end", nobody_waits_for_goodbyes_after_the_hubs_end},
+    {"a descriptor elsewhere does not keep a link in the server",
+     a_descriptor_elsewhere_does_not_keep_a_link_in_the_server},
+    {"nobody waits for goodbyes after the server's end",
+     nobody_waits_for_goodbyes_after_the_servers_end},
     {"a stopped process is not lost", a_stopped_process_is_not_lost},
-    {"a stopped hub is not lost", a_stopped_hub_is_not_lost},
-    {"a stopped hub does not answer, and joining it can be given up",
-     a_stopped_hub_does_not_answer_and_joining_it_can_be_given_up},
+    {"a stopped server is not lost", a_stopped_server_is_not_lost},
+    {"a stopped server does not answer, and joining it can be given up",
+     a_stopped_server_does_not_answer_and_joining_it_can_be_given_up},
 };
 
 TEST_MAIN(cases)

@@ -279,9 +279,9 @@ static void a_second_death_is_found_out_by_the_shrink(void)
 enum { N_SILENT = 200 };
 
 /* Knock without knowing the secret: saying nothing, saying something else, going at once. */
-static void knock_as_strangers(gyre_comm *comm, int rank, int n_ranks, void *argument)
+static void connect_as_strangers(gyre_comm *comm, int rank, int n_ranks, void *argument)
 {
-    struct gyre_sock_address doors[GYRE_SOCK_LIST_MAX];
+    struct gyre_sock_address addresses[GYRE_SOCK_LIST_MAX];
     const uint64_t deadline_ns = gyre_now_ns() + 10000000000ULL;
     char noise[256] = "GET / HTTP/1.1";
     gyre_comm *child = NULL;
@@ -290,13 +290,13 @@ static void knock_as_strangers(gyre_comm *comm, int rank, int n_ranks, void *arg
     int gone = -1;
     (void)argument;
     if (rank == 1) {
-        CHECK(gyre_sock_list_read(&comm->links.infos[0].door, doors) > 0);
-        CHECK_OK(gyre_sock_connect(&doors[0], deadline_ns, &gone));
+        CHECK(gyre_sock_list_read(&comm->links.infos[0].regroup_addresses, addresses) > 0);
+        CHECK_OK(gyre_sock_connect(&addresses[0], deadline_ns, &gone));
         gyre_sock_close(gone);
-        CHECK_OK(gyre_sock_connect(&doors[0], deadline_ns, &noisy));
+        CHECK_OK(gyre_sock_connect(&addresses[0], deadline_ns, &noisy));
         CHECK_OK(gyre_sock_send(noisy, noise, sizeof(noise), deadline_ns));
         for (int i = 0; i < N_SILENT; i++)
-            CHECK_OK(gyre_sock_connect(&doors[0], deadline_ns, &silent[i]));
+            CHECK_OK(gyre_sock_connect(&addresses[0], deadline_ns, &silent[i]));
     }
     CHECK_OK(gyre_comm_shrink(comm, NULL, 0, GYRE_SHRINK_DEFAULT, &child, NULL));
     check_sum(child, rank, (float)(n_ranks * (n_ranks - 1) / 2));
@@ -308,9 +308,9 @@ static void knock_as_strangers(gyre_comm *comm, int rank, int n_ranks, void *arg
     }
 }
 
-static void strangers_at_the_door_keep_nobody_out(void)
+static void strangers_at_the_regroup_listener_keep_nobody_out(void)
 {
-    test_on_threads(3, knock_as_strangers, NULL);
+    test_on_threads(3, connect_as_strangers, NULL);
 }
 
 /* ---- in the background -------------------------------------------------------------------- */
@@ -367,7 +367,8 @@ static const struct test_case cases[] = {
     {"a communicator of one rank shrinks", a_communicator_of_one_rank_shrinks},
     {"lists that differ are an error everywhere", lists_that_differ_are_an_error_everywhere},
     {"wrong arguments are refused", wrong_arguments_are_refused},
-    {"strangers at the door keep nobody out", strangers_at_the_door_keep_nobody_out},
+    {"strangers at the regroup listener keep nobody out",
+     strangers_at_the_regroup_listener_keep_nobody_out},
     {"a shrink goes on in the background", a_shrink_goes_on_in_the_background},
     {"a shrink is given up by destroying it", a_shrink_is_given_up_by_destroying_it},
 };

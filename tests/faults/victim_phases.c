@@ -74,7 +74,7 @@ static gyre_status phase_split(struct victim_rank *own)
     return agree_on_end(own);
 }
 
-/* A shrink that excludes nobody: a new start of all ranks over their doors. */
+/* A shrink that excludes nobody: a new start of all ranks over their regroup listeners. */
 static gyre_status phase_shrink(struct victim_rank *own)
 {
     gyre_status status;

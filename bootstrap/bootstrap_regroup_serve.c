@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The lowest member's side of a door: it takes in whoever comes, all side by side, lets those in
- * that know the secret and claim to be an awaited rank, and answers when all are there.
+ * The lowest member's side of a regroup. It accepts all connections and serves them side by side. A
+ * candidate becomes a joiner when it has proved that it knows the secret and claims to be a rank
+ * that is awaited. All joiners are answered when all awaited ranks have joined.
  */
-#include "bootstrap/bootstrap_door.h"
+#include "bootstrap/bootstrap_regroup.h"
 
 #include "core/base/util.h"
 
@@ -14,28 +15,28 @@
 #include <string.h>
 #include <strings.h>
 
-#define SLICE_MS   100
-#define MAX_COMERS 512 /* strangers have a lower cap of their own; the rest are ranks */
+#define SLICE_MS       100
+#define MAX_CANDIDATES 512 /* strangers have a lower cap of their own; the rest are ranks */
 
 /* A connection from its first byte to its claim. */
-struct comer {
+struct candidate {
     struct gyre_stranger stranger;
     bool is_proved;
-    struct gyre_door_claim claim;
+    struct gyre_regroup_claim claim;
     size_t n_read; /* of the claim */
 };
 
 struct serving {
     const struct gyre_regroup *regroup;
-    struct gyre_door *door;
-    struct gyre_door_claim own;
-    bool *missing;        /* by rank */
-    struct comer *comers; /* MAX_COMERS, oldest first */
-    int n_comers;
-    int *guests; /* descriptors of ranks that have come and wait for the verdict */
+    struct gyre_regroup_listener *listener;
+    struct gyre_regroup_claim own;
+    bool *missing;                /* by rank */
+    struct candidate *candidates; /* MAX_CANDIDATES, oldest first */
+    int n_candidates;
+    int *joiners; /* descriptors of ranks that have proved themselves and wait for the verdict */
     int *rank_of;
-    int n_guests;
-    struct pollfd *polls; /* listeners, then comers, then guests */
+    int n_joiners;
+    struct pollfd *polls; /* listeners, then candidates, then joiners */
 };
 
 /* "1, 3 and more": ranks with is_member[rank] == wanted. */
@@ -59,15 +60,15 @@ static void list_ranks(const struct gyre_regroup *regroup, const bool *is_member
 static void send_verdict(int fd, gyre_status status, const char *text, const gyre_unique_id *id)
 {
     char before[GYRE_CAUSE_MAX_BYTES];
-    struct gyre_door_verdict verdict;
+    struct gyre_regroup_verdict verdict;
     memset(&verdict, 0, sizeof(verdict));
     verdict.status = (uint32_t)status;
     if (id != NULL)
         verdict.id = *id;
     snprintf(verdict.text, sizeof(verdict.text), "%.700s", text);
     snprintf(before, sizeof(before), "%s", gyre_cause());
-    /* A guest that is gone does not come to the new hub either, which says so. */
-    if (gyre_sock_send(fd, &verdict, sizeof(verdict), gyre_now_ns() + GYRE_DOOR_ANSWER_NS) !=
+    /* A joiner that is gone does not come to the new server either, which says so. */
+    if (gyre_sock_send(fd, &verdict, sizeof(verdict), gyre_now_ns() + GYRE_REGROUP_ANSWER_NS) !=
         GYRE_SUCCESS)
         gyre_set_cause(before);
     gyre_sock_close(fd);
@@ -77,17 +78,17 @@ static void send_verdict(int fd, gyre_status status, const char *text, const gyr
 /* ---- who comes ---------------------------------------------------------------------------- */
 
 /* It is somebody else's business now, or nobody's. */
-static void forget_comer(struct serving *serving, int index)
+static void forget_candidate(struct serving *serving, int index)
 {
-    serving->n_comers--;
-    memmove(&serving->comers[index], &serving->comers[index + 1],
-            (size_t)(serving->n_comers - index) * sizeof(*serving->comers));
+    serving->n_candidates--;
+    memmove(&serving->candidates[index], &serving->candidates[index + 1],
+            (size_t)(serving->n_candidates - index) * sizeof(*serving->candidates));
 }
 
-static void drop_comer(struct serving *serving, int index)
+static void drop_candidate(struct serving *serving, int index)
 {
-    gyre_sock_close(serving->comers[index].stranger.fd);
-    forget_comer(serving, index);
+    gyre_sock_close(serving->candidates[index].stranger.fd);
+    forget_candidate(serving, index);
 }
 
 /* Room for one more? */
@@ -95,30 +96,30 @@ static bool make_room(struct serving *serving)
 {
     int n_strangers = 0;
     int oldest = -1;
-    for (int i = serving->n_comers - 1; i >= 0; i--) {
-        if (serving->comers[i].is_proved)
+    for (int i = serving->n_candidates - 1; i >= 0; i--) {
+        if (serving->candidates[i].is_proved)
             continue;
         n_strangers++;
         oldest = i;
     }
     const enum gyre_stranger_room room =
-        gyre_stranger_room(n_strangers, oldest >= 0 ? &serving->comers[oldest].stranger : NULL);
+        gyre_stranger_room(n_strangers, oldest >= 0 ? &serving->candidates[oldest].stranger : NULL);
     if (room == GYRE_STRANGER_EVICT)
-        drop_comer(serving, oldest);
-    return room != GYRE_STRANGER_FULL && serving->n_comers < MAX_COMERS;
+        drop_candidate(serving, oldest);
+    return room != GYRE_STRANGER_FULL && serving->n_candidates < MAX_CANDIDATES;
 }
 
 static void accept_some(struct serving *serving, int listen_fd)
 {
     while (make_room(serving)) {
-        struct comer *comer = &serving->comers[serving->n_comers];
+        struct candidate *candidate = &serving->candidates[serving->n_candidates];
         int fd = -1;
         /* Out of descriptors, say: the next turn tries again, and waits end by the deadline. */
         if (gyre_sock_accept(listen_fd, 0, &fd) != GYRE_SUCCESS)
             return;
-        memset(comer, 0, sizeof(*comer));
-        if (gyre_stranger_greet(&comer->stranger, fd))
-            serving->n_comers++;
+        memset(candidate, 0, sizeof(*candidate));
+        if (gyre_stranger_greet(&candidate->stranger, fd))
+            serving->n_candidates++;
         else
             gyre_sock_close(fd);
     }
@@ -126,33 +127,35 @@ static void accept_some(struct serving *serving, int listen_fd)
 
 enum progress { WAITS, IS_WHOLE, IS_OVER };
 
-/* Take in what a comer sent so far: its proof, then its claim. */
-static enum progress read_comer(const struct serving *serving, struct comer *comer)
+/* Take in what a candidate sent so far: its proof, then its claim. */
+static enum progress read_candidate(const struct serving *serving, struct candidate *candidate)
 {
-    if (!comer->is_proved) {
+    if (!candidate->is_proved) {
         const enum gyre_stranger_state state =
-            gyre_stranger_read(&comer->stranger, serving->regroup->secret);
+            gyre_stranger_read(&candidate->stranger, serving->regroup->secret);
         if (state != GYRE_STRANGER_PROVED)
             return state == GYRE_STRANGER_WAITS ? WAITS : IS_OVER;
-        comer->is_proved = true;
+        candidate->is_proved = true;
     }
-    while (comer->n_read < sizeof(comer->claim)) {
-        const ssize_t n_got = recv(comer->stranger.fd, (uint8_t *)&comer->claim + comer->n_read,
-                                   sizeof(comer->claim) - comer->n_read, 0);
+    while (candidate->n_read < sizeof(candidate->claim)) {
+        const ssize_t n_got =
+            recv(candidate->stranger.fd, (uint8_t *)&candidate->claim + candidate->n_read,
+                 sizeof(candidate->claim) - candidate->n_read, 0);
         if (n_got < 0 && errno == EINTR)
             continue;
         if (n_got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             return WAITS;
         if (n_got <= 0)
             return IS_OVER;
-        comer->n_read += (size_t)n_got;
+        candidate->n_read += (size_t)n_got;
     }
-    return comer->claim.rank >= 0 && comer->claim.rank < serving->regroup->n_ranks ? IS_WHOLE
-                                                                                   : IS_OVER;
+    return candidate->claim.rank >= 0 && candidate->claim.rank < serving->regroup->n_ranks
+               ? IS_WHOLE
+               : IS_OVER;
 }
 
 /* A rank has come: it waits with the others, or is sent away to learn who is excluded. */
-static gyre_status admit(struct serving *serving, int fd, const struct gyre_door_claim *claim)
+static gyre_status admit(struct serving *serving, int fd, const struct gyre_regroup_claim *claim)
 {
     const struct gyre_regroup *regroup = serving->regroup;
     char text[400];
@@ -163,8 +166,8 @@ static gyre_status admit(struct serving *serving, int fd, const struct gyre_door
         send_verdict(fd, GYRE_ERROR_REMOTE, text, NULL);
         return GYRE_SUCCESS;
     }
-    serving->guests[serving->n_guests] = fd;
-    serving->rank_of[serving->n_guests++] = claim->rank;
+    serving->joiners[serving->n_joiners] = fd;
+    serving->rank_of[serving->n_joiners++] = claim->rank;
     if (claim->members != serving->own.members)
         return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                          "ranks %d and %d do not go on with the same ranks (%d of %d there, %d "
@@ -178,19 +181,19 @@ static gyre_status admit(struct serving *serving, int fd, const struct gyre_door
 }
 
 /* Strangers and those who hang up are nobody's business. */
-static gyre_status serve_comers(struct serving *serving)
+static gyre_status serve_candidates(struct serving *serving)
 {
-    for (int i = 0; i < serving->n_comers;) {
-        struct comer *comer = &serving->comers[i];
-        const enum progress progress = read_comer(serving, comer);
+    for (int i = 0; i < serving->n_candidates;) {
+        struct candidate *candidate = &serving->candidates[i];
+        const enum progress progress = read_candidate(serving, candidate);
         if (progress == IS_WHOLE) {
-            const int fd = comer->stranger.fd;
-            const struct gyre_door_claim claim = comer->claim;
-            forget_comer(serving, i);
+            const int fd = candidate->stranger.fd;
+            const struct gyre_regroup_claim claim = candidate->claim;
+            forget_candidate(serving, i);
             GYRE_TRY(admit(serving, fd, &claim));
         } else if (progress == IS_OVER ||
-                   gyre_now_ns() - comer->stranger.born_ns > GYRE_DOOR_PROOF_NS) {
-            drop_comer(serving, i);
+                   gyre_now_ns() - candidate->stranger.born_ns > GYRE_REGROUP_PROOF_NS) {
+            drop_candidate(serving, i);
         } else {
             i++;
         }
@@ -210,33 +213,33 @@ static gyre_status fail_missing(const struct serving *serving)
 /* One turn: wait a little for anything, and serve it. */
 static gyre_status serve_once(struct serving *serving)
 {
-    const struct gyre_sock_listeners *listeners = &serving->door->listeners;
-    const int n_comers = serving->n_comers;
+    const struct gyre_sock_listeners *listeners = &serving->listener->listeners;
+    const int n_candidates = serving->n_candidates;
     int n = 0;
     for (int i = 0; i < listeners->n; i++)
         serving->polls[n++] = (struct pollfd){.fd = listeners->fds[i], .events = POLLIN};
-    for (int i = 0; i < n_comers; i++)
+    for (int i = 0; i < n_candidates; i++)
         serving->polls[n++] =
-            (struct pollfd){.fd = serving->comers[i].stranger.fd, .events = POLLIN};
-    const struct pollfd *guests = serving->polls + n;
-    for (int i = 0; i < serving->n_guests; i++)
-        serving->polls[n++] = (struct pollfd){.fd = serving->guests[i], .events = POLLIN};
+            (struct pollfd){.fd = serving->candidates[i].stranger.fd, .events = POLLIN};
+    const struct pollfd *joiners = serving->polls + n;
+    for (int i = 0; i < serving->n_joiners; i++)
+        serving->polls[n++] = (struct pollfd){.fd = serving->joiners[i], .events = POLLIN};
     (void)poll(serving->polls, (nfds_t)n, SLICE_MS);
-    /* Guests only wait: a word from one is its end. */
-    for (int i = 0; i < serving->n_guests; i++)
-        if (guests[i].revents != 0)
+    /* Joiners only wait: a word from one is its end. */
+    for (int i = 0; i < serving->n_joiners; i++)
+        if (joiners[i].revents != 0)
             return gyre_fail(GYRE_ERROR_REMOTE, "rank %d came and went: it died or gave up",
                              serving->rank_of[i]);
     for (int i = 0; i < listeners->n; i++)
         if (serving->polls[i].revents != 0)
             accept_some(serving, listeners->fds[i]);
-    return serve_comers(serving);
+    return serve_candidates(serving);
 }
 
 static gyre_status wait_for_all(struct serving *serving, uint64_t deadline_ns)
 {
     const struct gyre_regroup *regroup = serving->regroup;
-    while (serving->n_guests < serving->own.n_members - 1) {
+    while (serving->n_joiners < serving->own.n_members - 1) {
         GYRE_TRY(regroup->check(regroup->context, serving->missing));
         if (gyre_now_ns() >= deadline_ns)
             return fail_missing(serving);
@@ -245,42 +248,44 @@ static gyre_status wait_for_all(struct serving *serving, uint64_t deadline_ns)
     return GYRE_SUCCESS;
 }
 
-static void tell_guests(const struct serving *serving, gyre_status status, const gyre_unique_id *id)
+static void tell_joiners(const struct serving *serving, gyre_status status,
+                         const gyre_unique_id *id)
 {
     char text[GYRE_CAUSE_MAX_BYTES + 32] = "";
     if (status != GYRE_SUCCESS)
         snprintf(text, sizeof(text), "rank %d: %s", serving->regroup->rank, gyre_cause());
-    for (int i = 0; i < serving->n_guests; i++)
-        send_verdict(serving->guests[i], status, text, status == GYRE_SUCCESS ? id : NULL);
+    for (int i = 0; i < serving->n_joiners; i++)
+        send_verdict(serving->joiners[i], status, text, status == GYRE_SUCCESS ? id : NULL);
 }
 
-gyre_status gyre_door_serve(struct gyre_door *door, const struct gyre_regroup *regroup,
-                            gyre_unique_id *id_out)
+gyre_status gyre_regroup_serve(struct gyre_regroup_listener *listener,
+                               const struct gyre_regroup *regroup, gyre_unique_id *id_out)
 {
     const size_t n = (size_t)regroup->n_ranks;
-    struct serving serving = {.regroup = regroup, .door = door, .own = gyre_door_claim_of(regroup)};
+    struct serving serving = {
+        .regroup = regroup, .listener = listener, .own = gyre_regroup_claim_of(regroup)};
     serving.missing = malloc(n * sizeof(*serving.missing));
-    serving.comers = malloc(MAX_COMERS * sizeof(*serving.comers));
-    serving.guests = calloc(n, sizeof(*serving.guests));
+    serving.candidates = malloc(MAX_CANDIDATES * sizeof(*serving.candidates));
+    serving.joiners = calloc(n, sizeof(*serving.joiners));
     serving.rank_of = calloc(n, sizeof(*serving.rank_of));
-    serving.polls = calloc(n + GYRE_SOCK_LIST_MAX + MAX_COMERS, sizeof(*serving.polls));
+    serving.polls = calloc(n + GYRE_SOCK_LIST_MAX + MAX_CANDIDATES, sizeof(*serving.polls));
     gyre_status status = GYRE_SUCCESS;
-    if (serving.missing == NULL || serving.comers == NULL || serving.guests == NULL ||
+    if (serving.missing == NULL || serving.candidates == NULL || serving.joiners == NULL ||
         serving.rank_of == NULL || serving.polls == NULL) {
-        status = gyre_fail_errno(ENOMEM, "a rank's door");
+        status = gyre_fail_errno(ENOMEM, "a regroup listener");
     } else {
         memcpy(serving.missing, regroup->is_member, n * sizeof(*serving.missing));
         serving.missing[regroup->rank] = false;
-        status = wait_for_all(&serving, gyre_door_deadline(regroup));
+        status = wait_for_all(&serving, gyre_regroup_deadline(regroup));
         if (status == GYRE_SUCCESS)
             status = gyre_unique_id_create(regroup->params, id_out);
-        tell_guests(&serving, status, id_out);
+        tell_joiners(&serving, status, id_out);
     }
-    while (serving.n_comers > 0)
-        drop_comer(&serving, serving.n_comers - 1);
+    while (serving.n_candidates > 0)
+        drop_candidate(&serving, serving.n_candidates - 1);
     free(serving.missing);
-    free(serving.comers);
-    free(serving.guests);
+    free(serving.candidates);
+    free(serving.joiners);
     free(serving.rank_of);
     free(serving.polls);
     return status;

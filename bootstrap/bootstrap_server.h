@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The inside of the rendezvous server: one thread, an epoll set and a link for each connection.
+ * bootstrap_server.c has the loop. bootstrap_server_link.c reads and writes a link's bytes and
+ * never blocks. bootstrap_server_ranks.c knows what the bytes mean: which ranks joined, what is
+ * gathered, which ranks are told of a death. Only the server's thread uses what is declared here.
+ */
+#ifndef GYRE_BOOTSTRAP_SERVER_H
+#define GYRE_BOOTSTRAP_SERVER_H
+
+#include "bootstrap/bootstrap_wire.h"
+
+/* One frame as it goes out, shared by every link that it waits on. */
+struct gyre_server_buffer {
+    int n_users;
+    size_t n_bytes;
+    uint8_t bytes[]; /* header and payload */
+};
+
+struct gyre_server_out {
+    struct gyre_server_out *next;
+    struct gyre_server_buffer *buffer;
+};
+
+enum gyre_link_phase {
+    GYRE_LINK_STRANGER, /* must prove the secret before its deadline */
+    GYRE_LINK_PROVED,   /* must say who it is */
+    GYRE_LINK_RANK,
+    GYRE_LINK_FINISHING /* gets its last bytes, then is closed; what it says is not read */
+};
+
+struct gyre_server_link {
+    struct gyre_server_link *next;
+    int fd;
+    enum gyre_link_phase phase;
+    uint64_t deadline_ns; /* of all phases but RANK */
+    bool is_dead;         /* closed by the sweep, never in the middle of an event */
+    bool wants_out;
+    bool has_left;
+    char death[160]; /* how it ended */
+    struct gyre_wire_watch watch;
+    struct gyre_stranger stranger; /* in that phase */
+    struct gyre_frame frame;
+    uint8_t *payload; /* of `frame`, while it comes in */
+    size_t n_read;    /* of header + payload */
+    struct gyre_server_out *first_out;
+    struct gyre_server_out *last_out;
+    size_t n_out_offset; /* sent of first_out */
+    size_t n_queued_bytes;
+    struct gyre_frame_join who; /* from PROVED to RANK */
+    uint8_t *gathered;          /* this rank's part of the gather in progress */
+    size_t n_gathered;
+    bool has_gathered;
+};
+
+struct gyre_server {
+    struct gyre_sock_listeners listeners; /* none once all have joined */
+    int epoll_fd;
+    bool is_accepting;
+    char address_text[256];
+    uint8_t secret[GYRE_SECRET_BYTES];
+    uint64_t timeout_ns;
+    uint64_t deadline_ns; /* of joining */
+    uint64_t first_join_ns;
+    uint64_t next_progress_ns;
+    uint64_t progress_ns; /* how long after that the next line comes */
+    struct gyre_server_link *links;
+    int n_strangers;
+    uint64_t n_dropped;
+    int n_ranks; /* 0 until the first rank says */
+    int n_joined;
+    struct gyre_server_link **ranks; /* by rank; NULL = not there */
+    bool is_complete;                /* all joined */
+    bool has_failed;
+    gyre_status failure;
+    char failure_text[GYRE_TEXT_MAX_BYTES];
+    uint32_t sequence; /* of the gather in progress */
+    int n_gathered;
+    size_t n_gathered_bytes;
+    uint64_t gather_started_ns;
+};
+
+/** gyre_server_link_add - take over a connection that was just accepted, and challenge it. */
+void gyre_server_link_add(struct gyre_server *server, int fd);
+
+/** gyre_server_link_free - close and free; it is in no list any more. */
+void gyre_server_link_free(struct gyre_server *server, struct gyre_server_link *link);
+
+/** gyre_server_link_kill - have the sweep end it. The first reason stays. */
+void gyre_server_link_kill(struct gyre_server_link *link, const char *death);
+
+/** gyre_server_link_kill_silent - the same for a peer whose kernel says nothing any more; if it
+ * still hears this host, it learns so at once. */
+void gyre_server_link_kill_silent(struct gyre_server_link *link);
+
+/** gyre_server_link_read / write - serve a readable / writable socket without blocking. */
+void gyre_server_link_read(struct gyre_server *server, struct gyre_server_link *link);
+void gyre_server_link_write(struct gyre_server *server, struct gyre_server_link *link);
+
+/** gyre_server_frame - a buffer with this header and room for its payload; NULL without memory. */
+struct gyre_server_buffer *gyre_server_frame(enum gyre_frame_type type, int rank, uint32_t sequence,
+                                             const void *payload, size_t n_payload);
+void gyre_server_buffer_drop(struct gyre_server_buffer *buffer);
+
+/** gyre_server_link_send - queue a frame (NULL: no memory, the link dies) and write what goes now.
+ */
+void gyre_server_link_send(struct gyre_server *server, struct gyre_server_link *link,
+                           struct gyre_server_buffer *buffer);
+
+/** gyre_server_on_frame - a whole frame of a proved link came. */
+void gyre_server_on_frame(struct gyre_server *server, struct gyre_server_link *link);
+
+/** gyre_server_on_end - the link is about to be freed: if it was a rank's, tell the others. */
+void gyre_server_on_end(struct gyre_server *server, struct gyre_server_link *link);
+
+/** gyre_server_check_deadlines - of joining (with a line of progress now and then) and of the
+ * gather.
+ */
+void gyre_server_check_deadlines(struct gyre_server *server, uint64_t now_ns);
+
+/** gyre_server_start - listen and start the thread. @id_out: where and with which secret. */
+gyre_status gyre_server_start(const struct gyre_params *params, struct gyre_id_layout *id_out);
+
+#endif
