@@ -13,7 +13,7 @@
 #include "kernels/cuda/runtime/state.h"
 #include "tests/support/check.h"
 #include "tests/gpu/decode.h"
-#include "tests/gpu/gpu_world.h"
+#include "tests/gpu/gpu_rig.h"
 
 #define MAX_LIST     32
 #define SIMPLE_BYTES (256 * 1024)
@@ -70,7 +70,7 @@ struct rank_state {
     struct gyre_loaded *loaded;
     float *in, *out;
     struct gyre_placement placement;
-    void *bases[GPU_WORLD_MAX_RANKS];
+    void *bases[GPU_RIG_MAX_RANKS];
     cudaGraphExec_t graph;
     cudaEvent_t begin, end;
 };
@@ -83,12 +83,11 @@ static uint32_t payload_bytes(enum gyre_proto proto)
                                          : SIMPLE_BYTES;
 }
 
-static gyre_status load(struct gpu_world *world, const struct point *point,
-                        struct rank_state *states)
+static gyre_status load(struct gpu_rig *rig, const struct point *point, struct rank_state *states)
 {
     const struct gyre_shape shape = {
-        .coll = point->coll, .n_ranks = (uint16_t)world->n_ranks, .is_placed = point->is_placed};
-    for (int rank = 0; rank < world->n_ranks; rank++) {
+        .coll = point->coll, .n_ranks = (uint16_t)rig->n_ranks, .is_placed = point->is_placed};
+    for (int rank = 0; rank < rig->n_ranks; rank++) {
         struct rank_state *own = &states[rank];
         GYRE_TRY(gyre_algorithm_emit(point->algorithm, &shape, rank, &own->program));
         const struct gyre_load_config config = {.program = own->program,
@@ -96,15 +95,15 @@ static gyre_status load(struct gpu_world *world, const struct point *point,
                                                 .proto = point->proto,
                                                 .n_threads = point->n_threads,
                                                 .by_copy_engines = point->is_copied};
-        GYRE_TRY(gpu_world_load(world, rank, &config, &float_sum, &own->loaded));
+        GYRE_TRY(gpu_rig_load(rig, rank, &config, &float_sum, &own->loaded));
     }
     return GYRE_SUCCESS;
 }
 
-static uint64_t n_blocks(const struct gpu_world *world, const struct point *point)
+static uint64_t n_blocks(const struct gpu_rig *rig, const struct point *point)
 {
     const struct gyre_collective_traits *traits = &gyre_collectives[point->coll];
-    return traits->in_blocks || traits->out_blocks ? (uint64_t)world->n_ranks : 1;
+    return traits->in_blocks || traits->out_blocks ? (uint64_t)rig->n_ranks : 1;
 }
 
 /* Bus bandwidth over algorithm bandwidth, as nccl-tests defines it. */
@@ -115,7 +114,7 @@ static double bus_factor(enum gyre_collective coll, double n_ranks)
     return coll == GYRE_COLL_BROADCAST || coll == GYRE_COLL_REDUCE ? 1 : (n_ranks - 1) / n_ranks;
 }
 
-static void launch(struct gpu_world *world, const struct point *point, struct rank_state *states,
+static void launch(struct gpu_rig *rig, const struct point *point, struct rank_state *states,
                    int rank)
 {
     struct rank_state *own = &states[rank];
@@ -127,48 +126,48 @@ static void launch(struct gpu_world *world, const struct point *point, struct ra
     const struct gyre_work work = {.loaded = own->loaded,
                                    .in = own->in,
                                    .out = own->out,
-                                   .split = {.count = point->n_bytes / 4 / n_blocks(world, point),
+                                   .split = {.count = point->n_bytes / 4 / n_blocks(rig, point),
                                              .n_channels = point->n_channels,
                                              .n_chunks = own->program->n_chunks,
                                              .tile_elems = tile_bytes / 4,
                                              .unit_elems = UNIT_ELEMS},
                                    .reduction = float_sum,
                                    .placement = &own->placement};
-    CHECK_OK(gyre_executor_cuda.launch(world->executors[rank], &work, 1, world->streams[rank]));
+    CHECK_OK(gyre_executor_cuda.launch(rig->executors[rank], &work, 1, rig->streams[rank]));
 }
 
-static void capture(struct gpu_world *world, const struct point *point, struct rank_state *states,
+static void capture(struct gpu_rig *rig, const struct point *point, struct rank_state *states,
                     int n_calls)
 {
-    for (int rank = 0; rank < world->n_ranks; rank++) {
+    for (int rank = 0; rank < rig->n_ranks; rank++) {
         cudaGraph_t graph;
-        gpu_world_use(world, rank);
-        GPU_OK(cudaStreamBeginCapture(world->streams[rank], cudaStreamCaptureModeThreadLocal));
+        gpu_rig_use(rig, rank);
+        GPU_OK(cudaStreamBeginCapture(rig->streams[rank], cudaStreamCaptureModeThreadLocal));
         for (int i = 0; i < n_calls; i++)
-            launch(world, point, states, rank);
-        GPU_OK(cudaStreamEndCapture(world->streams[rank], &graph));
+            launch(rig, point, states, rank);
+        GPU_OK(cudaStreamEndCapture(rig->streams[rank], &graph));
         GPU_OK(cudaGraphInstantiate(&states[rank].graph, graph, 0));
-        GPU_OK(cudaGraphUpload(states[rank].graph, world->streams[rank]));
+        GPU_OK(cudaGraphUpload(states[rank].graph, rig->streams[rank]));
         GPU_OK(cudaGraphDestroy(graph));
     }
 }
 
 /* The first replay brings the ranks together, the second is timed. Microseconds per call. */
-static double replay(struct gpu_world *world, struct rank_state *states, int n_calls)
+static double replay(struct gpu_rig *rig, struct rank_state *states, int n_calls)
 {
     double longest_us = 0;
     for (int pass = 0; pass < 2; pass++)
-        for (int rank = 0; rank < world->n_ranks; rank++) {
-            gpu_world_use(world, rank);
+        for (int rank = 0; rank < rig->n_ranks; rank++) {
+            gpu_rig_use(rig, rank);
             if (pass == 1)
-                GPU_OK(cudaEventRecord(states[rank].begin, world->streams[rank]));
-            GPU_OK(cudaGraphLaunch(states[rank].graph, world->streams[rank]));
+                GPU_OK(cudaEventRecord(states[rank].begin, rig->streams[rank]));
+            GPU_OK(cudaGraphLaunch(states[rank].graph, rig->streams[rank]));
             if (pass == 1)
-                GPU_OK(cudaEventRecord(states[rank].end, world->streams[rank]));
+                GPU_OK(cudaEventRecord(states[rank].end, rig->streams[rank]));
         }
-    if (!gpu_world_wait(world, 20))
+    if (!gpu_rig_wait(rig, 20))
         return -1;
-    for (int rank = 0; rank < world->n_ranks; rank++) {
+    for (int rank = 0; rank < rig->n_ranks; rank++) {
         float ms;
         GPU_OK(cudaEventElapsedTime(&ms, states[rank].begin, states[rank].end));
         const double us = (double)ms * 1000 / n_calls;
@@ -191,16 +190,16 @@ static const char *proto_name(const struct point *point)
     return point->is_placed ? "placed" : gyre_proto_names[point->proto];
 }
 
-static void measure(struct gpu_world *world, const struct point *point, struct rank_state *states,
+static void measure(struct gpu_rig *rig, const struct point *point, struct rank_state *states,
                     FILE *file)
 {
     const int n_calls = point->n_bytes >= (64U << 20) ? 4 : 20;
-    const double n = world->n_ranks;
+    const double n = rig->n_ranks;
     double us[5];
-    if (load(world, point, states) == GYRE_SUCCESS) {
-        capture(world, point, states, n_calls);
+    if (load(rig, point, states) == GYRE_SUCCESS) {
+        capture(rig, point, states, n_calls);
         for (int i = 0; i < 5; i++)
-            us[i] = replay(world, states, n_calls);
+            us[i] = replay(rig, states, n_calls);
         if (us[4] < 0) {
             printf("hangs\n");
             fprintf(file, "{\"hangs\": true}\n");
@@ -214,17 +213,17 @@ static void measure(struct gpu_world *world, const struct point *point, struct r
                 "\"threads\": %u, \"bytes\": %llu, \"us\": %.2f, \"us_min\": %.2f, \"busbw\": "
                 "%.2f}\n",
                 gyre_collectives[point->coll].name, point->algorithm->name, proto_name(point),
-                world->n_ranks, point->n_channels, point->n_threads,
+                rig->n_ranks, point->n_channels, point->n_threads,
                 (unsigned long long)point->n_bytes, us[2], us[0],
                 (double)point->n_bytes / us[2] / 1e3 * bus_factor(point->coll, n));
         fflush(file);
     } else {
         printf("%s\n", gyre_cause());
     }
-    for (int rank = 0; rank < world->n_ranks; rank++) {
+    for (int rank = 0; rank < rig->n_ranks; rank++) {
         if (states[rank].graph != NULL)
             GPU_OK(cudaGraphExecDestroy(states[rank].graph));
-        gyre_executor_cuda.unload(world->executors[rank], states[rank].loaded);
+        gyre_executor_cuda.unload(rig->executors[rank], states[rank].loaded);
         gyre_program_free(states[rank].program);
         states[rank].graph = NULL;
         states[rank].loaded = NULL;
@@ -264,33 +263,33 @@ static bool names(const char *list, const char *name)
 }
 
 /* Let a rank know where all OUT buffers are; peers' memory is mapped. */
-static void place(struct gpu_world *world, struct rank_state *states, int rank)
+static void place(struct gpu_rig *rig, struct rank_state *states, int rank)
 {
     void **bases = states[rank].bases, *table;
-    for (int peer = 0; peer < world->n_ranks; peer++)
+    for (int peer = 0; peer < rig->n_ranks; peer++)
         bases[peer] = states[peer].out;
-    gpu_world_use(world, rank);
+    gpu_rig_use(rig, rank);
     GPU_OK(cudaMalloc(&table, sizeof(states[rank].bases)));
     GPU_OK(cudaMemcpy(table, bases, sizeof(states[rank].bases), cudaMemcpyHostToDevice));
     states[rank].placement.bases = bases;
     states[rank].placement.device_bases = table;
 }
 
-static void sweep_all(struct gpu_world *world, const struct sweep *sweep, FILE *file)
+static void sweep_all(struct gpu_rig *rig, const struct sweep *sweep, FILE *file)
 {
-    struct rank_state states[GPU_WORLD_MAX_RANKS];
+    struct rank_state states[GPU_RIG_MAX_RANKS];
     const uint64_t largest = sweep->sizes[sweep->n_sizes - 1];
     memset(states, 0, sizeof(states));
-    for (int rank = 0; rank < world->n_ranks; rank++) {
-        gpu_world_use(world, rank);
+    for (int rank = 0; rank < rig->n_ranks; rank++) {
+        gpu_rig_use(rig, rank);
         GPU_OK(cudaMalloc((void **)&states[rank].in, largest));
         GPU_OK(cudaMalloc((void **)&states[rank].out, largest));
         GPU_OK(cudaMemset(states[rank].in, 1, largest));
         GPU_OK(cudaEventCreate(&states[rank].begin));
         GPU_OK(cudaEventCreate(&states[rank].end));
     }
-    for (int rank = 0; rank < world->n_ranks; rank++)
-        place(world, states, rank);
+    for (int rank = 0; rank < rig->n_ranks; rank++)
+        place(rig, states, rank);
     for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
         for (int a = 0; gyre_algorithms[a] != NULL; a++)
             for (unsigned proto = 0; proto <= COPIED; proto++)
@@ -312,9 +311,9 @@ static void sweep_all(struct gpu_world *world, const struct sweep *sweep, FILE *
                                 names(sweep->protocols, proto_name(&point)) &&
                                 gyre_algorithm_has(point.algorithm, point.coll) &&
                                 is_sensible(&point))
-                                measure(world, &point, states, file);
+                                measure(rig, &point, states, file);
                         }
-    for (int rank = 0; rank < world->n_ranks; rank++) {
+    for (int rank = 0; rank < rig->n_ranks; rank++) {
         GPU_OK(cudaFree(states[rank].in));
         GPU_OK(cudaFree(states[rank].out));
         GPU_OK(cudaFree((void *)(uintptr_t)states[rank].placement.device_bases));
@@ -337,7 +336,7 @@ static gyre_status make_empty_steps(int n_steps, struct gyre_program **program_o
 
 /* Nanoseconds of one launch of that program: the mean of many on one stream; and what its steps
  * take without the hand-over between warps. */
-static double time_steps(struct gpu_world *world, enum gyre_proto proto, int n_steps, float *buffer,
+static double time_steps(struct gpu_rig *rig, enum gyre_proto proto, int n_steps, float *buffer,
                          struct decode_times *alone_out)
 {
     struct rank_state own;
@@ -347,8 +346,8 @@ static double time_steps(struct gpu_world *world, enum gyre_proto proto, int n_s
     CHECK_OK(make_empty_steps(n_steps, &own.program));
     const struct gyre_load_config config = {
         .program = own.program, .n_channels = 1, .proto = proto};
-    CHECK_OK(gpu_world_load(world, 0, &config, &float_sum, &own.loaded));
-    gpu_world_use(world, 0);
+    CHECK_OK(gpu_rig_load(rig, 0, &config, &float_sum, &own.loaded));
+    gpu_rig_use(rig, 0);
     GPU_OK(cudaEventCreate(&own.begin));
     GPU_OK(cudaEventCreate(&own.end));
     const struct gyre_work work = {.loaded = own.loaded,
@@ -358,17 +357,17 @@ static double time_steps(struct gpu_world *world, enum gyre_proto proto, int n_s
                                    .reduction = float_sum};
     for (int i = -50; i < n_launches; i++) {
         if (i == 0)
-            GPU_OK(cudaEventRecord(own.begin, world->streams[0]));
-        CHECK_OK(gyre_executor_cuda.launch(world->executors[0], &work, 1, world->streams[0]));
+            GPU_OK(cudaEventRecord(own.begin, rig->streams[0]));
+        CHECK_OK(gyre_executor_cuda.launch(rig->executors[0], &work, 1, rig->streams[0]));
     }
-    GPU_OK(cudaEventRecord(own.end, world->streams[0]));
-    GPU_OK(cudaStreamSynchronize(world->streams[0]));
+    GPU_OK(cudaEventRecord(own.end, rig->streams[0]));
+    GPU_OK(cudaStreamSynchronize(rig->streams[0]));
     GPU_OK(cudaEventElapsedTime(&ms, own.begin, own.end));
-    GPU_OK(decode_measure(&gyre_cuda_own(world->executors[0])->args.one, proto,
-                          own.loaded->shared_bytes, world->streams[0], alone_out));
+    GPU_OK(decode_measure(&gyre_cuda_own(rig->executors[0])->args.one, proto,
+                          own.loaded->shared_bytes, rig->streams[0], alone_out));
     GPU_OK(cudaEventDestroy(own.begin));
     GPU_OK(cudaEventDestroy(own.end));
-    gyre_executor_cuda.unload(world->executors[0], own.loaded);
+    gyre_executor_cuda.unload(rig->executors[0], own.loaded);
     gyre_program_free(own.program);
     return (double)ms * 1e6 / n_launches;
 }
@@ -376,15 +375,15 @@ static double time_steps(struct gpu_world *world, enum gyre_proto proto, int n_s
 /* What the interpreter itself takes for a step: decode, dispatch and the hand-over between its
  * warps, with no data, wait, fence or peer, from the difference between a long and a short program,
  * both longer than kernel parameters; and of that decode and dispatch alone. */
-static void measure_decode(struct gpu_world *world, FILE *file)
+static void measure_decode(struct gpu_rig *rig, FILE *file)
 {
     struct decode_times alone;
     float *buffer;
-    gpu_world_use(world, 0);
+    gpu_rig_use(rig, 0);
     GPU_OK(cudaMalloc((void **)&buffer, 32));
     for (int proto = 0; proto < GYRE_N_PROTOS; proto++) {
-        const double few_ns = time_steps(world, (enum gyre_proto)proto, 100, buffer, &alone);
-        const double many_ns = time_steps(world, (enum gyre_proto)proto, 250, buffer, &alone);
+        const double few_ns = time_steps(rig, (enum gyre_proto)proto, 100, buffer, &alone);
+        const double many_ns = time_steps(rig, (enum gyre_proto)proto, 250, buffer, &alone);
         fprintf(file,
                 "{\"proto\": \"%s\", \"step_ns\": %.1f, \"decode_ns\": %.1f, "
                 "\"dispatch_ns\": %.1f}\n",
@@ -395,7 +394,7 @@ static void measure_decode(struct gpu_world *world, FILE *file)
 }
 
 /* Host time of one launch, and of one launch with everything on the stream finished. */
-static void measure_launch(struct gpu_world *world, FILE *file)
+static void measure_launch(struct gpu_rig *rig, FILE *file)
 {
     const struct point point = {.algorithm = &gyre_algorithm_direct,
                                 .proto = GYRE_PROTO_LL,
@@ -403,11 +402,11 @@ static void measure_launch(struct gpu_world *world, FILE *file)
                                 .n_threads = 256,
                                 .n_bytes = 1024,
                                 .coll = GYRE_COLL_ALL_REDUCE};
-    struct rank_state states[GPU_WORLD_MAX_RANKS];
+    struct rank_state states[GPU_RIG_MAX_RANKS];
     memset(states, 0, sizeof(states));
-    CHECK_OK(load(world, &point, states));
-    for (int rank = 0; rank < world->n_ranks; rank++) {
-        gpu_world_use(world, rank);
+    CHECK_OK(load(rig, &point, states));
+    for (int rank = 0; rank < rig->n_ranks; rank++) {
+        gpu_rig_use(rig, rank);
         GPU_OK(cudaMalloc((void **)&states[rank].in, 1024));
         GPU_OK(cudaMalloc((void **)&states[rank].out, 1024));
     }
@@ -416,14 +415,14 @@ static void measure_launch(struct gpu_world *world, FILE *file)
     for (int i = 0; i < 2 * n_calls; i++) {
         if (i == n_calls)
             begin_ns = gyre_now_ns();
-        for (int rank = 0; rank < world->n_ranks; rank++)
-            launch(world, &point, states, rank);
+        for (int rank = 0; rank < rig->n_ranks; rank++)
+            launch(rig, &point, states, rank);
     }
     fprintf(file, "{\"host_launch_ns\": %.1f}\n",
-            (double)(gyre_now_ns() - begin_ns) / n_calls / world->n_ranks);
-    CHECK(gpu_world_wait(world, 10));
-    for (int rank = 0; rank < world->n_ranks; rank++) {
-        gyre_executor_cuda.unload(world->executors[rank], states[rank].loaded);
+            (double)(gyre_now_ns() - begin_ns) / n_calls / rig->n_ranks);
+    CHECK(gpu_rig_wait(rig, 10));
+    for (int rank = 0; rank < rig->n_ranks; rank++) {
+        gyre_executor_cuda.unload(rig->executors[rank], states[rank].loaded);
         gyre_program_free(states[rank].program);
         GPU_OK(cudaFree(states[rank].in));
         GPU_OK(cudaFree(states[rank].out));
@@ -442,7 +441,7 @@ int main(int argc, char **argv)
                                         .depth = depth != NULL ? (uint16_t)atoi(depth) : 4,
                                         .slot_bytes = {SIMPLE_BYTES, LL_BYTES, LL128_BYTES}};
     struct sweep sweep;
-    struct gpu_world world;
+    struct gpu_rig rig;
     int n_gpus = 0;
     if (argc < 2 || gyre_device_cuda.count(&n_gpus) != GYRE_SUCCESS || n_gpus == 0) {
         printf("bench_cuda_exec FILE ...: no file or no GPU\n");
@@ -465,12 +464,12 @@ int main(int argc, char **argv)
              argument(argc, argv, 8, "all_reduce"));
     const char *seated = getenv("BENCH_SEATED_BYTES"); /* transfers that choose multiprocessors */
     if (seated != NULL)
-        gpu_world_block_placement_bytes = strtoull(seated, NULL, 10);
-    gpu_world_open(&world, n_ranks, &spec);
-    measure_decode(&world, file);
-    measure_launch(&world, file);
-    sweep_all(&world, &sweep, file);
-    gpu_world_close(&world);
+        gpu_rig_block_placement_bytes = strtoull(seated, NULL, 10);
+    gpu_rig_open(&rig, n_ranks, &spec);
+    measure_decode(&rig, file);
+    measure_launch(&rig, file);
+    sweep_all(&rig, &sweep, file);
+    gpu_rig_close(&rig);
     fclose(file);
     return test_n_failures != 0;
 }

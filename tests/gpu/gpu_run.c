@@ -49,7 +49,7 @@ const char *gpu_run_text(const struct gpu_run *run)
     return text;
 }
 
-void gpu_run_all_reduce(struct gpu_world *gpus, struct gyre_loaded **loaded, int n_launched,
+void gpu_run_all_reduce(struct gpu_rig *gpus, struct gyre_loaded **loaded, int n_launched,
                         uint32_t n_chunks, const struct gpu_run *run, float *const *buffers)
 {
     for (int rank = 0; rank < n_launched; rank++) {
@@ -62,7 +62,7 @@ void gpu_run_all_reduce(struct gpu_world *gpus, struct gyre_loaded **loaded, int
     }
 }
 
-void gpu_run_load_all(struct gpu_world *gpus, const struct gpu_run *run,
+void gpu_run_load_all(struct gpu_rig *gpus, const struct gpu_run *run,
                       struct gyre_program **programs, struct gyre_loaded **loaded, float **buffers)
 {
     const struct gyre_shape shape = {.coll = run->coll, .n_ranks = (uint16_t)gpus->n_ranks};
@@ -72,8 +72,8 @@ void gpu_run_load_all(struct gpu_world *gpus, const struct gpu_run *run,
                                                 .n_channels = run->n_channels,
                                                 .proto = run->proto,
                                                 .n_threads = run->n_threads};
-        CHECK_OK(gpu_world_load(gpus, rank, &config, &run->reduction, &loaded[rank]));
-        gpu_world_use(gpus, rank);
+        CHECK_OK(gpu_rig_load(gpus, rank, &config, &run->reduction, &loaded[rank]));
+        gpu_rig_use(gpus, rank);
         GPU_OK(cudaMalloc((void **)&buffers[rank], run->count * 4));
         float *ones = malloc(run->count * 4);
         for (uint64_t i = 0; i < run->count; i++)
@@ -83,7 +83,7 @@ void gpu_run_load_all(struct gpu_world *gpus, const struct gpu_run *run,
     }
 }
 
-void gpu_run_unload_all(struct gpu_world *gpus, struct gyre_program **programs,
+void gpu_run_unload_all(struct gpu_rig *gpus, struct gyre_program **programs,
                         struct gyre_loaded **loaded, float **buffers)
 {
     for (int rank = 0; rank < gpus->n_ranks; rank++) {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One collective on all ranks of a gpu_world: what it is, its tiles, its programs.
+ * One collective on all ranks of a gpu_rig: what it is, its tiles, its programs.
  */
 #ifndef GYRE_TESTS_GPU_RUN_H
 #define GYRE_TESTS_GPU_RUN_H
 
 #include "algorithms/algorithm.h"
-#include "tests/gpu/gpu_world.h"
+#include "tests/gpu/gpu_rig.h"
 
 #define GPU_RUN_FIFOS        8 /* 4 channels of programs with 2 lanes */
 #define GPU_RUN_SIMPLE_BYTES 4096
@@ -30,7 +30,7 @@ struct gpu_run {
     struct gyre_reduction reduction;
 };
 
-/** The FIFOs of worlds for these runs. */
+/** The FIFOs of rigs for these runs. */
 extern const struct gyre_fifo_spec gpu_run_spec;
 
 /** An all-reduce of 5000 floats round the ring, on two channels. */
@@ -44,13 +44,13 @@ struct gyre_split gpu_run_split(const struct gpu_run *run, uint32_t n_chunks);
 const char *gpu_run_text(const struct gpu_run *run);
 
 /** gpu_run_load_all - the run's program on every rank, and buffers of ones. */
-void gpu_run_load_all(struct gpu_world *gpus, const struct gpu_run *run,
+void gpu_run_load_all(struct gpu_rig *gpus, const struct gpu_run *run,
                       struct gyre_program **programs, struct gyre_loaded **loaded, float **buffers);
-void gpu_run_unload_all(struct gpu_world *gpus, struct gyre_program **programs,
+void gpu_run_unload_all(struct gpu_rig *gpus, struct gyre_program **programs,
                         struct gyre_loaded **loaded, float **buffers);
 
 /** gpu_run_all_reduce - one launch in place on every rank but those from n_launched on. */
-void gpu_run_all_reduce(struct gpu_world *gpus, struct gyre_loaded **loaded, int n_launched,
+void gpu_run_all_reduce(struct gpu_rig *gpus, struct gyre_loaded **loaded, int n_launched,
                         uint32_t n_chunks, const struct gpu_run *run, float *const *buffers);
 
 #endif

@@ -10,7 +10,7 @@
 #include "tests/support/check.h"
 #include "tests/gpu/gpu_run.h"
 #include "tests/support/gpus.h"
-#include "tests/support/host_world.h"
+#include "tests/support/host_rig.h"
 
 #include <math.h>
 
@@ -120,27 +120,27 @@ static struct gyre_work make_work(const struct gpu_run *run, struct gyre_loaded 
 static uint32_t n_fused[GYRE_N_PROTOS]; /* launches so far */
 
 /* Both executors, all ranks. Returns whether every byte is the same. */
-static bool run_both(struct gpu_world *gpus, struct world *hosts, const struct gpu_run *run)
+static bool run_both(struct gpu_rig *gpus, struct host_rig *hosts, const struct gpu_run *run)
 {
     const int n = gpus->n_ranks;
-    struct gyre_programs programs[GPU_WORLD_MAX_RANKS] = {{NULL}};
-    const struct gyre_variants *variants[GPU_WORLD_MAX_RANKS];
-    struct gyre_loaded *on_gpu[GPU_WORLD_MAX_RANKS], *on_host[GPU_WORLD_MAX_RANKS];
-    struct buffers buffers[GPU_WORLD_MAX_RANKS];
+    struct gyre_programs programs[GPU_RIG_MAX_RANKS] = {{NULL}};
+    const struct gyre_variants *variants[GPU_RIG_MAX_RANKS];
+    struct gyre_loaded *on_gpu[GPU_RIG_MAX_RANKS], *on_host[GPU_RIG_MAX_RANKS];
+    struct buffers buffers[GPU_RIG_MAX_RANKS];
     const struct gyre_shape shape = {.coll = run->coll,
                                      .n_ranks = (uint16_t)n,
                                      .root = (uint16_t)run->root,
                                      .grouping = run->grouping,
                                      .is_placed = run->is_placed};
-    void *gpu_bases[GPU_WORLD_MAX_RANKS], *host_bases[GPU_WORLD_MAX_RANKS],
-        *device_bases[GPU_WORLD_MAX_RANKS];
-    struct gyre_placement placements[GPU_WORLD_MAX_RANKS];
+    void *gpu_bases[GPU_RIG_MAX_RANKS], *host_bases[GPU_RIG_MAX_RANKS],
+        *device_bases[GPU_RIG_MAX_RANKS];
+    struct gyre_placement placements[GPU_RIG_MAX_RANKS];
     const struct gyre_placement on_hosts = {.bases = host_bases};
     bool is_same = true;
     for (int rank = 0; rank < n; rank++) {
         CHECK_OK(
             gyre_programs_find(&programs[rank], run->algorithm, &shape, rank, &variants[rank]));
-        gpu_world_use(gpus, rank);
+        gpu_rig_use(gpus, rank);
         make_buffers(run, n, rank, &buffers[rank]);
         struct gyre_load_config config = {
             .program = variants[rank]->programs[0],
@@ -150,7 +150,7 @@ static bool run_both(struct gpu_world *gpus, struct world *hosts, const struct g
             .proto = run->proto,
             .n_threads = run->n_threads,
             .by_copy_engines = run->by_copy_engines};
-        CHECK_OK(gpu_world_load(gpus, rank, &config, &run->reduction, &on_gpu[rank]));
+        CHECK_OK(gpu_rig_load(gpus, rank, &config, &run->reduction, &on_gpu[rank]));
         config.proto = GYRE_PROTO_SIMPLE;
         config.by_copy_engines = false;
         CHECK_OK(gyre_executor_host.load(hosts->executors[rank], &config, &on_host[rank]));
@@ -160,7 +160,7 @@ static bool run_both(struct gpu_world *gpus, struct world *hosts, const struct g
         host_bases[rank] = buffers[rank].host + buffers[rank].out_offset;
     }
     for (int rank = 0; rank < n; rank++) {
-        gpu_world_use(gpus, rank);
+        gpu_rig_use(gpus, rank);
         GPU_OK(cudaMalloc(&device_bases[rank], sizeof(gpu_bases)));
         GPU_OK(
             cudaMemcpy(device_bases[rank], gpu_bases, sizeof(gpu_bases), cudaMemcpyHostToDevice));
@@ -177,14 +177,14 @@ static bool run_both(struct gpu_world *gpus, struct world *hosts, const struct g
         work.placement = &on_hosts;
         CHECK_OK(gyre_executor_host.launch(hosts->executors[rank], &work, 1, hosts->streams[rank]));
     }
-    CHECK_MSG(world_run_in_one_thread(hosts), "the host executor hangs: %s", gpu_run_text(run));
-    if (!gpu_world_wait(gpus, DEADLINE_S)) {
+    CHECK_MSG(host_rig_run_in_one_thread(hosts), "the host executor hangs: %s", gpu_run_text(run));
+    if (!gpu_rig_wait(gpus, DEADLINE_S)) {
         fprintf(stderr, "the CUDA executor hangs: %s\n", gpu_run_text(run));
         exit(1);
     }
     for (int rank = 0; rank < n; rank++) {
         struct buffers *own = &buffers[rank];
-        gpu_world_use(gpus, rank);
+        gpu_rig_use(gpus, rank);
         GPU_OK(cudaMemcpy(own->staged, own->device, own->n_bytes, cudaMemcpyDeviceToHost));
         if (memcmp(own->staged, own->host, own->n_bytes) != 0) {
             size_t at = 0;
@@ -307,11 +307,11 @@ static uint32_t wanted_runs = 400;
 
 static void run_many(bool (*random)(struct gpu_run *run, int n_ranks))
 {
-    struct gpu_world gpus;
-    struct world hosts;
+    struct gpu_rig gpus;
+    struct host_rig hosts;
     uint32_t n_wrong = 0, n_done = 0;
-    gpu_world_open(&gpus, wanted_ranks, &gpu_run_spec);
-    world_open(&hosts, wanted_ranks, GPU_RUN_FIFOS, gpu_run_spec.depth, GPU_RUN_SIMPLE_BYTES);
+    gpu_rig_open(&gpus, wanted_ranks, &gpu_run_spec);
+    host_rig_open(&hosts, wanted_ranks, GPU_RUN_FIFOS, gpu_run_spec.depth, GPU_RUN_SIMPLE_BYTES);
     while (n_done < wanted_runs && n_wrong < 10) {
         struct gpu_run run;
         if (!random(&run, wanted_ranks))
@@ -320,8 +320,8 @@ static void run_many(bool (*random)(struct gpu_run *run, int n_ranks))
         n_wrong += run_both(&gpus, &hosts, &run) ? 0 : 1;
     }
     CHECK_MSG(n_wrong == 0, "%u of %u random calls differ", n_wrong, n_done);
-    world_close(&hosts);
-    gpu_world_close(&gpus);
+    host_rig_close(&hosts);
+    gpu_rig_close(&gpus);
 }
 
 static void the_gpu_computes_the_same_bits_as_the_host(void)
@@ -341,18 +341,18 @@ static void so_do_its_fused_kernels(void)
 static void flags_that_wrap_never_match_stale_lines(void)
 {
     const uint64_t period = 1ULL << 30;
-    struct gpu_world gpus;
-    struct world hosts;
+    struct gpu_rig gpus;
+    struct host_rig hosts;
     struct gpu_run run = {.algorithm = &gyre_algorithm_direct,
                           .coll = GYRE_COLL_ALL_REDUCE,
                           .proto = GYRE_PROTO_LL,
                           .n_channels = 1,
                           .n_threads = 128,
                           .reduction = {.dtype = GYRE_INT32, .op = GYRE_SUM, .divisor = 1}};
-    gpu_world_open(&gpus, wanted_ranks, &gpu_run_spec);
-    world_open(&hosts, wanted_ranks, GPU_RUN_FIFOS, gpu_run_spec.depth, GPU_RUN_SIMPLE_BYTES);
+    gpu_rig_open(&gpus, wanted_ranks, &gpu_run_spec);
+    host_rig_open(&hosts, wanted_ranks, GPU_RUN_FIFOS, gpu_run_spec.depth, GPU_RUN_SIMPLE_BYTES);
     for (uint64_t epoch = 0; epoch < 6 * period; epoch += period) {
-        gpu_world_set_epoch(&gpus, GYRE_PROTO_LL, epoch == 0 ? 0 : epoch - 2);
+        gpu_rig_set_epoch(&gpus, GYRE_PROTO_LL, epoch == 0 ? 0 : epoch - 2);
         run.count = 1;
         for (int i = 0; i < 2 + 4; i++)
             CHECK_MSG(run_both(&gpus, &hosts, &run), "small, epoch %llu",
@@ -362,8 +362,8 @@ static void flags_that_wrap_never_match_stale_lines(void)
             CHECK_MSG(run_both(&gpus, &hosts, &run), "large, epoch %llu",
                       (unsigned long long)epoch);
     }
-    world_close(&hosts);
-    gpu_world_close(&gpus);
+    host_rig_close(&hosts);
+    gpu_rig_close(&gpus);
 }
 
 /* What an empty line could be taken for, or what cannot be sent as it is. */
@@ -398,22 +398,22 @@ static float special_sum(uint64_t i)
 }
 
 /* A call in place; then every rank has the same bits, and they are the sums. */
-static void check_special_values(struct gpu_world *gpus, const struct gpu_run *run)
+static void check_special_values(struct gpu_rig *gpus, const struct gpu_run *run)
 {
     const size_t n_bytes = run->count * sizeof(float);
-    struct gyre_program *programs[GPU_WORLD_MAX_RANKS];
-    struct gyre_loaded *loaded[GPU_WORLD_MAX_RANKS];
-    float *buffers[GPU_WORLD_MAX_RANKS], *values = malloc(n_bytes), *first = malloc(n_bytes);
+    struct gyre_program *programs[GPU_RIG_MAX_RANKS];
+    struct gyre_loaded *loaded[GPU_RIG_MAX_RANKS];
+    float *buffers[GPU_RIG_MAX_RANKS], *values = malloc(n_bytes), *first = malloc(n_bytes);
     uint64_t n_wrong = 0;
     gpu_run_load_all(gpus, run, programs, loaded, buffers);
     for (int rank = 0; rank < wanted_ranks; rank++) {
         for (uint64_t i = 0; i < run->count; i++)
             values[i] = special_value(rank, i);
-        gpu_world_use(gpus, rank);
+        gpu_rig_use(gpus, rank);
         GPU_OK(cudaMemcpy(buffers[rank], values, n_bytes, cudaMemcpyHostToDevice));
     }
     gpu_run_all_reduce(gpus, loaded, wanted_ranks, programs[0]->n_chunks, run, buffers);
-    CHECK(gpu_world_wait(gpus, DEADLINE_S));
+    CHECK(gpu_rig_wait(gpus, DEADLINE_S));
     for (int rank = 0; rank < wanted_ranks; rank++) {
         GPU_OK(cudaMemcpy(values, buffers[rank], n_bytes, cudaMemcpyDeviceToHost));
         for (uint64_t i = 0; i < run->count; i++) {
@@ -440,9 +440,9 @@ static void lamport_carries_every_value(void)
     static const struct gyre_algorithm *const algorithms[] = {
         &gyre_algorithm_direct, &gyre_algorithm_twoshot, &gyre_algorithm_ring};
     static const uint64_t counts[] = {5000, 4999}; /* whole lines, and not */
-    struct gpu_world gpus;
-    gpu_world_open(&gpus, wanted_ranks, &gpu_run_spec);
-    gpu_world_set_epoch(&gpus, GYRE_PROTO_LAMPORT, (1ULL << 32) - 4);
+    struct gpu_rig gpus;
+    gpu_rig_open(&gpus, wanted_ranks, &gpu_run_spec);
+    gpu_rig_set_epoch(&gpus, GYRE_PROTO_LAMPORT, (1ULL << 32) - 4);
     for (int round = 0; round < 3; round++)
         for (size_t a = 0; a < GYRE_ARRAY_LENGTH(algorithms); a++)
             for (size_t c = 0; c < GYRE_ARRAY_LENGTH(counts); c++) {
@@ -453,7 +453,7 @@ static void lamport_carries_every_value(void)
                 run.n_channels = 4;
                 check_special_values(&gpus, &run);
             }
-    gpu_world_close(&gpus);
+    gpu_rig_close(&gpus);
 }
 
 static const struct test_case cases[] = {
@@ -470,7 +470,7 @@ int main(int argc, char **argv)
         printf("skipped: there is no GPU\n");
         return TEST_SKIPPED;
     }
-    gpu_world_block_placement_bytes = 4096; /* some calls do, some do not */
+    gpu_rig_block_placement_bytes = 4096; /* some calls do, some do not */
     if (argc > 2)
         wanted_ranks = atoi(argv[2]);
     if (argc > 3)

@@ -22,40 +22,40 @@ static int wanted_ranks = 4;
 static void a_captured_graph_replays_without_the_host(void)
 {
     for (unsigned proto = 0; proto < GYRE_N_PROTOS; proto++) {
-        struct gpu_world gpus;
-        struct gyre_program *programs[GPU_WORLD_MAX_RANKS];
-        struct gyre_loaded *loaded[GPU_WORLD_MAX_RANKS];
-        float *buffers[GPU_WORLD_MAX_RANKS];
-        cudaGraph_t captured[GPU_WORLD_MAX_RANKS];
-        cudaGraphExec_t graphs[GPU_WORLD_MAX_RANKS];
+        struct gpu_rig gpus;
+        struct gyre_program *programs[GPU_RIG_MAX_RANKS];
+        struct gyre_loaded *loaded[GPU_RIG_MAX_RANKS];
+        float *buffers[GPU_RIG_MAX_RANKS];
+        cudaGraph_t captured[GPU_RIG_MAX_RANKS];
+        cudaGraphExec_t graphs[GPU_RIG_MAX_RANKS];
         struct gpu_run run = gpu_run_ring;
         run.proto = (enum gyre_proto)proto;
-        gpu_world_open(&gpus, wanted_ranks, &gpu_run_spec);
+        gpu_rig_open(&gpus, wanted_ranks, &gpu_run_spec);
         gpu_run_load_all(&gpus, &run, programs, loaded, buffers);
         for (int rank = 0; rank < gpus.n_ranks; rank++) {
-            gpu_world_use(&gpus, rank);
+            gpu_rig_use(&gpus, rank);
             GPU_OK(cudaStreamBeginCapture(gpus.streams[rank], cudaStreamCaptureModeThreadLocal));
         }
         for (int i = 0; i < 3; i++)
             gpu_run_all_reduce(&gpus, loaded, gpus.n_ranks, programs[0]->n_chunks, &run, buffers);
         for (int rank = 0; rank < gpus.n_ranks; rank++) {
-            gpu_world_use(&gpus, rank);
+            gpu_rig_use(&gpus, rank);
             GPU_OK(cudaStreamEndCapture(gpus.streams[rank], &captured[rank]));
         }
         for (int rank = 0; rank < gpus.n_ranks; rank++) {
-            gpu_world_use(&gpus, rank);
+            gpu_rig_use(&gpus, rank);
             GPU_OK(cudaGraphInstantiate(&graphs[rank], captured[rank], 0));
             GPU_OK(cudaGraphDestroy(captured[rank]));
         }
         double expected = 1.0;
         for (int i = 0; i < 3; i++) {
             for (int rank = 0; rank < gpus.n_ranks; rank++) {
-                gpu_world_use(&gpus, rank);
+                gpu_rig_use(&gpus, rank);
                 GPU_OK(cudaGraphLaunch(graphs[rank], gpus.streams[rank]));
             }
             expected *= gpus.n_ranks * gpus.n_ranks * gpus.n_ranks;
         }
-        CHECK(gpu_world_wait(&gpus, DEADLINE_S));
+        CHECK(gpu_rig_wait(&gpus, DEADLINE_S));
         for (int rank = 0; rank < gpus.n_ranks; rank++) {
             float *values = malloc(run.count * 4);
             GPU_OK(cudaMemcpy(values, buffers[rank], run.count * 4, cudaMemcpyDeviceToHost));
@@ -67,19 +67,19 @@ static void a_captured_graph_replays_without_the_host(void)
             free(values);
         }
         gpu_run_unload_all(&gpus, programs, loaded, buffers);
-        gpu_world_close(&gpus);
+        gpu_rig_close(&gpus);
     }
 }
 
 /* All-reduces in place, one after the other, and what moves the data away and back between them. */
 struct chain {
-    struct gpu_world gpus;
+    struct gpu_rig gpus;
     struct gpu_run run;
-    struct gyre_program *programs[GPU_WORLD_MAX_RANKS];
-    struct gyre_loaded *loaded[GPU_WORLD_MAX_RANKS];
-    float *buffers[GPU_WORLD_MAX_RANKS], *spares[GPU_WORLD_MAX_RANKS];
-    cudaStream_t sides[GPU_WORLD_MAX_RANKS];
-    cudaEvent_t events[GPU_WORLD_MAX_RANKS];
+    struct gyre_program *programs[GPU_RIG_MAX_RANKS];
+    struct gyre_loaded *loaded[GPU_RIG_MAX_RANKS];
+    float *buffers[GPU_RIG_MAX_RANKS], *spares[GPU_RIG_MAX_RANKS];
+    cudaStream_t sides[GPU_RIG_MAX_RANKS];
+    cudaEvent_t events[GPU_RIG_MAX_RANKS];
 };
 
 #define CHAIN_CALLS 8
@@ -96,12 +96,12 @@ static void move_away_and_back(const struct chain *chain, int rank, cudaStream_t
 /* A call follows a call, a copy, or a call and a copy on another stream; with no moves, a call. */
 static void enqueue_chain(struct chain *chain, bool has_moves)
 {
-    struct gpu_world *gpus = &chain->gpus;
+    struct gpu_rig *gpus = &chain->gpus;
     for (int i = 0; i < CHAIN_CALLS; i++) {
         gpu_run_all_reduce(gpus, chain->loaded, gpus->n_ranks, chain->programs[0]->n_chunks,
                            &chain->run, chain->buffers);
         for (int rank = 0; rank < gpus->n_ranks; rank++) {
-            gpu_world_use(gpus, rank);
+            gpu_rig_use(gpus, rank);
             if (i % 4 == 1 && has_moves)
                 move_away_and_back(chain, rank, gpus->streams[rank]);
             if (i % 4 != 2 || !has_moves)
@@ -132,22 +132,22 @@ static size_t count_overlaps(cudaGraph_t graph)
  * no moves. Calls right behind a call overlap with it, others do not. */
 static void enqueue_captured(struct chain *chain)
 {
-    struct gpu_world *gpus = &chain->gpus;
+    struct gpu_rig *gpus = &chain->gpus;
     const bool has_moves = gpus->n_ranks <= gpus->n_gpus;
     const size_t n_behind = has_moves ? CHAIN_CALLS / 2 - 1 : CHAIN_CALLS - 1;
     for (int rank = 0; rank < gpus->n_ranks; rank++) {
-        gpu_world_use(gpus, rank);
+        gpu_rig_use(gpus, rank);
         GPU_OK(cudaStreamBeginCapture(gpus->streams[rank], cudaStreamCaptureModeThreadLocal));
     }
     enqueue_chain(chain, has_moves);
-    cudaGraph_t graphs[GPU_WORLD_MAX_RANKS];
+    cudaGraph_t graphs[GPU_RIG_MAX_RANKS];
     for (int rank = 0; rank < gpus->n_ranks; rank++) {
-        gpu_world_use(gpus, rank);
+        gpu_rig_use(gpus, rank);
         GPU_OK(cudaStreamEndCapture(gpus->streams[rank], &graphs[rank]));
     }
     for (int rank = 0; rank < gpus->n_ranks; rank++) {
         cudaGraphExec_t ready;
-        gpu_world_use(gpus, rank);
+        gpu_rig_use(gpus, rank);
         CHECK(count_overlaps(graphs[rank]) ==
               (gyre_cuda_own(gpus->executors[rank])->overlaps_launches ? n_behind : 0));
         GPU_OK(cudaGraphInstantiate(&ready, graphs[rank], 0));
@@ -161,10 +161,10 @@ static void enqueue_captured(struct chain *chain)
 static void run_chain(const struct gpu_run *run)
 {
     struct chain chain = {.run = *run};
-    gpu_world_open(&chain.gpus, wanted_ranks, &gpu_run_spec);
+    gpu_rig_open(&chain.gpus, wanted_ranks, &gpu_run_spec);
     gpu_run_load_all(&chain.gpus, run, chain.programs, chain.loaded, chain.buffers);
     for (int rank = 0; rank < chain.gpus.n_ranks; rank++) {
-        gpu_world_use(&chain.gpus, rank);
+        gpu_rig_use(&chain.gpus, rank);
         GPU_OK(cudaMalloc((void **)&chain.spares[rank], run->count * 4));
         GPU_OK(cudaStreamCreateWithFlags(&chain.sides[rank], cudaStreamNonBlocking));
         GPU_OK(cudaEventCreateWithFlags(&chain.events[rank], cudaEventDisableTiming));
@@ -173,7 +173,7 @@ static void run_chain(const struct gpu_run *run)
     enqueue_chain(&chain, true);
     enqueue_captured(&chain);
     enqueue_captured(&chain);
-    if (!gpu_world_wait(&chain.gpus, DEADLINE_S)) {
+    if (!gpu_rig_wait(&chain.gpus, DEADLINE_S)) {
         fprintf(stderr, "calls in a row hang: %s\n", gpu_run_text(run));
         exit(1);
     }
@@ -183,7 +183,7 @@ static void run_chain(const struct gpu_run *run)
         expected *= chain.gpus.n_ranks;
     for (int rank = 0; rank < chain.gpus.n_ranks; rank++) {
         float *values = malloc(run->count * 4);
-        gpu_world_use(&chain.gpus, rank);
+        gpu_rig_use(&chain.gpus, rank);
         GPU_OK(cudaMemcpy(values, chain.buffers[rank], run->count * 4, cudaMemcpyDeviceToHost));
         for (uint64_t i = 0; i < run->count; i++)
             n_wrong += !(fabs(values[i] / expected - 1) <= 1e-4);
@@ -194,7 +194,7 @@ static void run_chain(const struct gpu_run *run)
     }
     CHECK_MSG(n_wrong == 0, "%u elements are wrong: %s", n_wrong, gpu_run_text(run));
     gpu_run_unload_all(&chain.gpus, chain.programs, chain.loaded, chain.buffers);
-    gpu_world_close(&chain.gpus);
+    gpu_rig_close(&chain.gpus);
 }
 
 static void calls_in_a_row_read_what_the_last_one_wrote(void)
@@ -217,18 +217,18 @@ static void calls_in_a_row_read_what_the_last_one_wrote(void)
 
 struct hogs {
     uint32_t *words; /* is_over, then how many run, of each rank */
-    cudaStream_t streams[GPU_WORLD_MAX_RANKS];
+    cudaStream_t streams[GPU_RIG_MAX_RANKS];
 };
 
-static void start_hogs(const struct gpu_world *gpus, struct hogs *hogs)
+static void start_hogs(const struct gpu_rig *gpus, struct hogs *hogs)
 {
-    GPU_OK(cudaHostAlloc((void **)&hogs->words, (GPU_WORLD_MAX_RANKS + 1) * sizeof(uint32_t),
+    GPU_OK(cudaHostAlloc((void **)&hogs->words, (GPU_RIG_MAX_RANKS + 1) * sizeof(uint32_t),
                          cudaHostAllocMapped | cudaHostAllocPortable));
-    memset(hogs->words, 0, (GPU_WORLD_MAX_RANKS + 1) * sizeof(uint32_t));
+    memset(hogs->words, 0, (GPU_RIG_MAX_RANKS + 1) * sizeof(uint32_t));
     for (int rank = 0; rank < gpus->n_ranks; rank++) {
         const uint32_t n_blocks = gyre_cuda_own(gpus->executors[rank])->n_sms - FREE_SMS;
         uint32_t *n_started = &hogs->words[rank + 1];
-        gpu_world_use(gpus, rank);
+        gpu_rig_use(gpus, rank);
         GPU_OK(cudaStreamCreateWithFlags(&hogs->streams[rank], cudaStreamNonBlocking));
         GPU_OK(hog_start((int)n_blocks, hogs->words, n_started, hogs->streams[rank]));
         const uint64_t begin_ns = gyre_now_ns();
@@ -239,11 +239,11 @@ static void start_hogs(const struct gpu_world *gpus, struct hogs *hogs)
     }
 }
 
-static void stop_hogs(const struct gpu_world *gpus, struct hogs *hogs)
+static void stop_hogs(const struct gpu_rig *gpus, struct hogs *hogs)
 {
     gyre_store_release_u32(hogs->words, 1);
     for (int rank = 0; rank < gpus->n_ranks; rank++) {
-        gpu_world_use(gpus, rank);
+        gpu_rig_use(gpus, rank);
         GPU_OK(cudaStreamSynchronize(hogs->streams[rank]));
         GPU_OK(cudaStreamDestroy(hogs->streams[rank]));
     }
@@ -251,7 +251,7 @@ static void stop_hogs(const struct gpu_world *gpus, struct hogs *hogs)
 }
 
 /* As the kernels say, in five seconds; the hogs give up after ten. */
-static bool have_completed(const struct gpu_world *gpus, uint64_t n_works)
+static bool have_completed(const struct gpu_rig *gpus, uint64_t n_works)
 {
     const uint64_t begin_ns = gyre_now_ns();
     for (int rank = 0; rank < gpus->n_ranks; rank++) {
@@ -265,20 +265,20 @@ static bool have_completed(const struct gpu_world *gpus, uint64_t n_works)
 /* One rank a GPU: blocks of many threads, as many as there are multiprocessors left. */
 static void seats_are_filled_on_a_busy_gpu(void)
 {
-    struct gpu_world gpus;
+    struct gpu_rig gpus;
     struct hogs hogs;
-    struct gyre_program *programs[GPU_WORLD_MAX_RANKS];
-    struct gyre_loaded *loaded[GPU_WORLD_MAX_RANKS];
-    float *buffers[GPU_WORLD_MAX_RANKS];
+    struct gyre_program *programs[GPU_RIG_MAX_RANKS];
+    struct gyre_loaded *loaded[GPU_RIG_MAX_RANKS];
+    float *buffers[GPU_RIG_MAX_RANKS];
     struct gpu_run run = gpu_run_ring;
     const struct gyre_cuda_places empty = {.n_taken = 0};
     const int n_gpus = test_n_gpus();
-    const uint64_t before = gpu_world_block_placement_bytes;
+    const uint64_t before = gpu_rig_block_placement_bytes;
     run.n_channels = FREE_SMS;
     run.n_threads = 512;
-    gpu_world_block_placement_bytes = 0;
-    gpu_world_open(&gpus, n_gpus < wanted_ranks ? n_gpus : wanted_ranks, &gpu_run_spec);
-    gpu_world_block_placement_bytes = before;
+    gpu_rig_block_placement_bytes = 0;
+    gpu_rig_open(&gpus, n_gpus < wanted_ranks ? n_gpus : wanted_ranks, &gpu_run_spec);
+    gpu_rig_block_placement_bytes = before;
     gpu_run_load_all(&gpus, &run, programs, loaded, buffers);
     start_hogs(&gpus, &hogs);
     for (int i = 0; i < 3; i++)
@@ -286,11 +286,11 @@ static void seats_are_filled_on_a_busy_gpu(void)
     const bool has_ended = have_completed(&gpus, 3);
     stop_hogs(&gpus, &hogs);
     CHECK_MSG(has_ended, "not all seats are taken");
-    CHECK(gpu_world_wait(&gpus, DEADLINE_S));
+    CHECK(gpu_rig_wait(&gpus, DEADLINE_S));
     for (int rank = 0; rank < gpus.n_ranks; rank++) {
         struct gyre_cuda_places seats;
         float value;
-        gpu_world_use(&gpus, rank);
+        gpu_rig_use(&gpus, rank);
         GPU_OK(cudaMemcpy(&seats, &gyre_cuda_own(gpus.executors[rank])->control->places,
                           sizeof(seats), cudaMemcpyDeviceToHost));
         CHECK_MSG(memcmp(&seats, &empty, sizeof(seats)) == 0, "rank %d leaves seats taken", rank);
@@ -299,19 +299,19 @@ static void seats_are_filled_on_a_busy_gpu(void)
         CHECK_MSG(value == expected, "%g, not %g", (double)value, (double)expected);
     }
     gpu_run_unload_all(&gpus, programs, loaded, buffers);
-    gpu_world_close(&gpus);
+    gpu_rig_close(&gpus);
 }
 
 /* An all-gather of int32 by copy engines, on all ranks. */
 struct gathers {
-    struct gpu_world gpus;
-    struct gyre_program *programs[GPU_WORLD_MAX_RANKS];
-    struct gyre_loaded *loaded[GPU_WORLD_MAX_RANKS];
-    int32_t *ins[GPU_WORLD_MAX_RANKS];
-    void *bases[GPU_WORLD_MAX_RANKS]; /* of OUT */
+    struct gpu_rig gpus;
+    struct gyre_program *programs[GPU_RIG_MAX_RANKS];
+    struct gyre_loaded *loaded[GPU_RIG_MAX_RANKS];
+    int32_t *ins[GPU_RIG_MAX_RANKS];
+    void *bases[GPU_RIG_MAX_RANKS]; /* of OUT */
     struct gyre_placement placement;
-    cudaStream_t others[GPU_WORLD_MAX_RANKS]; /* a second stream of each rank */
-    cudaGraphExec_t graphs[2][GPU_WORLD_MAX_RANKS];
+    cudaStream_t others[GPU_RIG_MAX_RANKS]; /* a second stream of each rank */
+    cudaGraphExec_t graphs[2][GPU_RIG_MAX_RANKS];
 };
 
 #define GATHER_COUNT 3000
@@ -326,8 +326,8 @@ static size_t gathered_bytes(const struct gathers *gathers)
 
 static void open_gathers(struct gathers *gathers)
 {
-    struct gpu_world *gpus = &gathers->gpus;
-    gpu_world_open(gpus, wanted_ranks, &gpu_run_spec);
+    struct gpu_rig *gpus = &gathers->gpus;
+    gpu_rig_open(gpus, wanted_ranks, &gpu_run_spec);
     gathers->placement = (struct gyre_placement){gathers->bases, gathers->bases};
     for (int rank = 0; rank < gpus->n_ranks; rank++) {
         const struct gyre_shape shape = {
@@ -336,8 +336,8 @@ static void open_gathers(struct gathers *gathers)
             gyre_algorithm_emit(&gyre_algorithm_direct, &shape, rank, &gathers->programs[rank]));
         const struct gyre_load_config config = {
             .program = gathers->programs[rank], .n_channels = 1, .by_copy_engines = true};
-        CHECK_OK(gpu_world_load(gpus, rank, &config, &no_reduction, &gathers->loaded[rank]));
-        gpu_world_use(gpus, rank);
+        CHECK_OK(gpu_rig_load(gpus, rank, &config, &no_reduction, &gathers->loaded[rank]));
+        gpu_rig_use(gpus, rank);
         GPU_OK(cudaMalloc((void **)&gathers->ins[rank], GATHER_COUNT * sizeof(int32_t)));
         GPU_OK(cudaMalloc(&gathers->bases[rank], gathered_bytes(gathers)));
         GPU_OK(cudaStreamCreateWithFlags(&gathers->others[rank], cudaStreamNonBlocking));
@@ -346,24 +346,24 @@ static void open_gathers(struct gathers *gathers)
 
 static void close_gathers(struct gathers *gathers)
 {
-    struct gpu_world *gpus = &gathers->gpus;
+    struct gpu_rig *gpus = &gathers->gpus;
     for (int rank = 0; rank < gpus->n_ranks; rank++) {
         gyre_executor_cuda.unload(gpus->executors[rank], gathers->loaded[rank]);
         gyre_program_free(gathers->programs[rank]);
-        gpu_world_use(gpus, rank);
+        gpu_rig_use(gpus, rank);
         GPU_OK(cudaGraphExecDestroy(gathers->graphs[0][rank]));
         GPU_OK(cudaGraphExecDestroy(gathers->graphs[1][rank]));
         GPU_OK(cudaFree(gathers->ins[rank]));
         GPU_OK(cudaFree(gathers->bases[rank]));
         GPU_OK(cudaStreamDestroy(gathers->others[rank]));
     }
-    gpu_world_close(gpus);
+    gpu_rig_close(gpus);
 }
 
 /* Two graphs of two calls each, whose captures are open at the same time. */
 static void capture_gathers(struct gathers *gathers, int rank)
 {
-    struct gpu_world *gpus = &gathers->gpus;
+    struct gpu_rig *gpus = &gathers->gpus;
     const struct gyre_work work = {.loaded = gathers->loaded[rank],
                                    .in = gathers->ins[rank],
                                    .out = gathers->bases[rank],
@@ -371,7 +371,7 @@ static void capture_gathers(struct gathers *gathers, int rank)
                                    .reduction = no_reduction,
                                    .placement = &gathers->placement};
     const cudaStream_t streams[] = {gpus->streams[rank], gathers->others[rank]};
-    gpu_world_use(gpus, rank);
+    gpu_rig_use(gpus, rank);
     for (int i = 0; i < 2; i++)
         GPU_OK(cudaStreamBeginCapture(streams[i], cudaStreamCaptureModeRelaxed));
     for (int i = 0; i < 4; i++)
@@ -392,7 +392,7 @@ static int32_t gathered(int32_t replay, int rank, uint64_t i)
 
 static void replay_gathers(struct gathers *gathers, int32_t replay)
 {
-    struct gpu_world *gpus = &gathers->gpus;
+    struct gpu_rig *gpus = &gathers->gpus;
     int32_t *values = malloc(gathered_bytes(gathers));
     for (int rank = 0; rank < gpus->n_ranks; rank++) {
         for (uint64_t i = 0; i < GATHER_COUNT; i++)
@@ -401,10 +401,10 @@ static void replay_gathers(struct gathers *gathers, int32_t replay)
                           cudaMemcpyHostToDevice));
     }
     for (int rank = 0; rank < gpus->n_ranks; rank++) {
-        gpu_world_use(gpus, rank);
+        gpu_rig_use(gpus, rank);
         GPU_OK(cudaGraphLaunch(gathers->graphs[replay % 2][rank], gpus->streams[rank]));
     }
-    CHECK(gpu_world_wait(gpus, DEADLINE_S));
+    CHECK(gpu_rig_wait(gpus, DEADLINE_S));
     for (int rank = 0; rank < gpus->n_ranks; rank++) {
         uint64_t n_wrong = 0;
         GPU_OK(cudaMemcpy(values, gathers->bases[rank], gathered_bytes(gathers),
@@ -430,7 +430,7 @@ static void copy_engines_replay_from_graphs(void)
 }
 
 /* What the host sees of works that ranks wait in, and after the abort. */
-static void check_pulses(const struct gpu_world *gpus, const struct gpu_run *run,
+static void check_pulses(const struct gpu_rig *gpus, const struct gpu_run *run,
                          uint64_t n_completed, uint64_t n_begun)
 {
     for (int rank = 0; rank < gpus->n_ranks - 1; rank++) {
@@ -443,23 +443,23 @@ static void check_pulses(const struct gpu_world *gpus, const struct gpu_run *run
 
 static void abort_waiting(const struct gpu_run *run)
 {
-    struct gpu_world gpus;
-    struct gyre_program *programs[GPU_WORLD_MAX_RANKS];
-    struct gyre_loaded *loaded[GPU_WORLD_MAX_RANKS];
-    float *buffers[GPU_WORLD_MAX_RANKS];
-    gpu_world_open(&gpus, wanted_ranks, &gpu_run_spec);
+    struct gpu_rig gpus;
+    struct gyre_program *programs[GPU_RIG_MAX_RANKS];
+    struct gyre_loaded *loaded[GPU_RIG_MAX_RANKS];
+    float *buffers[GPU_RIG_MAX_RANKS];
+    gpu_rig_open(&gpus, wanted_ranks, &gpu_run_spec);
     gpu_run_load_all(&gpus, run, programs, loaded, buffers);
     /* The last rank never comes. */
     for (int i = 0; i < 3; i++)
         gpu_run_all_reduce(&gpus, loaded, gpus.n_ranks - 1, programs[0]->n_chunks, run, buffers);
-    CHECK_MSG(!gpu_world_wait(&gpus, 0.05), "they did not wait");
+    CHECK_MSG(!gpu_rig_wait(&gpus, 0.05), "they did not wait");
     check_pulses(&gpus, run, 0, 1);
     for (int rank = 0; rank < gpus.n_ranks; rank++)
         gyre_executor_cuda.abort(gpus.executors[rank]);
-    CHECK_MSG(gpu_world_wait(&gpus, 1.0), "still runs: %s", gpu_run_text(run));
+    CHECK_MSG(gpu_rig_wait(&gpus, 1.0), "still runs: %s", gpu_run_text(run));
     check_pulses(&gpus, run, 3, 3);
     gpu_run_unload_all(&gpus, programs, loaded, buffers);
-    gpu_world_close(&gpus);
+    gpu_rig_close(&gpus);
 }
 
 static void an_abort_ends_kernels_that_wait_and_those_behind_them(void)
@@ -477,13 +477,13 @@ static void an_abort_ends_kernels_that_wait_and_those_behind_them(void)
 
 static void check_mismatch(uint64_t count)
 {
-    struct gpu_world gpus;
-    struct gyre_program *programs[GPU_WORLD_MAX_RANKS];
-    struct gyre_loaded *loaded[GPU_WORLD_MAX_RANKS];
-    float *buffers[GPU_WORLD_MAX_RANKS];
+    struct gpu_rig gpus;
+    struct gyre_program *programs[GPU_RIG_MAX_RANKS];
+    struct gyre_loaded *loaded[GPU_RIG_MAX_RANKS];
+    float *buffers[GPU_RIG_MAX_RANKS];
     struct gpu_run run = gpu_run_ring;
     run.count = count;
-    gpu_world_open(&gpus, 2, &gpu_run_spec);
+    gpu_rig_open(&gpus, 2, &gpu_run_spec);
     gpu_run_load_all(&gpus, &run, programs, loaded, buffers);
     for (int rank = 0; rank < 2; rank++) {
         struct gyre_work work = {.loaded = loaded[rank],
@@ -494,15 +494,15 @@ static void check_mismatch(uint64_t count)
                                  .signature = (uint32_t)rank};
         CHECK_OK(gyre_executor_cuda.launch(gpus.executors[rank], &work, 1, gpus.streams[rank]));
     }
-    CHECK(!gpu_world_wait(&gpus, 0.05));
+    CHECK(!gpu_rig_wait(&gpus, 0.05));
     for (int rank = 0; rank < 2; rank++) {
         CHECK(gyre_executor_cuda.progress(gpus.executors[rank]).mismatch ==
               1 + (uint64_t)(1 - rank));
         gyre_executor_cuda.abort(gpus.executors[rank]);
     }
-    CHECK(gpu_world_wait(&gpus, 1.0));
+    CHECK(gpu_rig_wait(&gpus, 1.0));
     gpu_run_unload_all(&gpus, programs, loaded, buffers);
-    gpu_world_close(&gpus);
+    gpu_rig_close(&gpus);
 }
 
 /* Aligned lengths have a fused kernel, other lengths are interpreted. */
@@ -530,7 +530,7 @@ int main(int argc, char **argv)
         printf("skipped: there is no GPU\n");
         return TEST_SKIPPED;
     }
-    gpu_world_block_placement_bytes = 4096; /* some calls do, some do not */
+    gpu_rig_block_placement_bytes = 4096; /* some calls do, some do not */
     if (argc > 2)
         wanted_ranks = atoi(argv[2]);
     return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));

@@ -19,29 +19,29 @@ static struct gyre_work byte_work(struct gyre_loaded *loaded, const void *in, vo
 /* rank 0 broadcasts; the other rank's call differs by `count` or `signature`. */
 static void check_misfit(uint64_t count, uint32_t signature)
 {
-    struct world world;
+    struct host_rig rig;
     unsigned char buffers[2][128] = {{0}};
     struct gyre_loaded *loaded[2];
-    world_open(&world, 2, N_LANES, 2, 64);
+    host_rig_open(&rig, 2, N_LANES, 2, 64);
     for (int rank = 0; rank < 2; rank++) {
-        loaded[rank] = load(&world, rank, &kinds[4], 0, 1);
+        loaded[rank] = load(&rig, rank, &kinds[4], 0, 1);
         struct gyre_work work = byte_work(loaded[rank], buffers[rank], buffers[rank], 50);
         if (rank == 1) {
             work.split.count = count;
             work.signature = signature;
         }
-        CHECK_OK(gyre_executor_host.launch(world.executors[rank], &work, 1, world.streams[rank]));
+        CHECK_OK(gyre_executor_host.launch(rig.executors[rank], &work, 1, rig.streams[rank]));
     }
-    CHECK_OK(gyre_host_stream_synchronize(world.streams[0])); /* credit is enough for the sender */
+    CHECK_OK(gyre_host_stream_synchronize(rig.streams[0])); /* credit is enough for the sender */
     for (int i = 0; i < 1000; i++)
-        CHECK(gyre_host_stream_query(world.streams[1]) == GYRE_IN_PROGRESS);
-    CHECK(gyre_executor_host.progress(world.executors[1]).mismatch == 1 + 0);
-    gyre_fault_raise(&world.faults[1], GYRE_ERROR_INVALID_USAGE, "calls differ");
-    CHECK_FAILS(gyre_host_stream_synchronize(world.streams[1]), GYRE_ERROR_INVALID_USAGE,
+        CHECK(gyre_host_stream_query(rig.streams[1]) == GYRE_IN_PROGRESS);
+    CHECK(gyre_executor_host.progress(rig.executors[1]).mismatch == 1 + 0);
+    gyre_fault_raise(&rig.faults[1], GYRE_ERROR_INVALID_USAGE, "calls differ");
+    CHECK_FAILS(gyre_host_stream_synchronize(rig.streams[1]), GYRE_ERROR_INVALID_USAGE,
                 "calls differ");
     for (int rank = 0; rank < 2; rank++)
-        gyre_executor_host.unload(world.executors[rank], loaded[rank]);
-    world_close(&world);
+        gyre_executor_host.unload(rig.executors[rank], loaded[rank]);
+    host_rig_close(&rig);
 }
 
 static void a_slot_of_another_call_is_noticed_and_not_used(void)
@@ -57,67 +57,67 @@ static void a_slot_of_another_size_is_noticed_and_not_used(void)
 
 static void a_fault_ends_everything_on_every_stream(void)
 {
-    struct world world;
+    struct host_rig rig;
     unsigned char buffer[64] = {0};
     gyre_stream second = NULL;
-    world_open(&world, 3, N_LANES, 2, 64);
-    struct gyre_loaded *loaded = load(&world, 1, &kinds[4], 0, 1); /* waits for rank 0 */
+    host_rig_open(&rig, 3, N_LANES, 2, 64);
+    struct gyre_loaded *loaded = load(&rig, 1, &kinds[4], 0, 1); /* waits for rank 0 */
     const struct gyre_work work = byte_work(loaded, buffer, buffer, 60);
     CHECK_OK(gyre_host_stream_create(&second));
     for (int i = 0; i < 4; i++)
-        CHECK_OK(gyre_executor_host.launch(world.executors[1], &work, 1,
-                                           i % 2 == 0 ? second : world.streams[1]));
+        CHECK_OK(gyre_executor_host.launch(rig.executors[1], &work, 1,
+                                           i % 2 == 0 ? second : rig.streams[1]));
     CHECK(gyre_host_stream_query(second) == GYRE_IN_PROGRESS);
-    gyre_fault_raise(&world.faults[1], GYRE_ERROR_REMOTE, "rank 0 died");
-    CHECK_FAILS(gyre_host_stream_synchronize(world.streams[1]), GYRE_ERROR_REMOTE, "rank 0 died");
+    gyre_fault_raise(&rig.faults[1], GYRE_ERROR_REMOTE, "rank 0 died");
+    CHECK_FAILS(gyre_host_stream_synchronize(rig.streams[1]), GYRE_ERROR_REMOTE, "rank 0 died");
     CHECK_FAILS(gyre_host_stream_synchronize(second), GYRE_ERROR_REMOTE, "rank 0 died");
-    CHECK(gyre_executor_host.progress(world.executors[1]).completed == 0);
-    gyre_executor_host.unload(world.executors[1], loaded);
+    CHECK(gyre_executor_host.progress(rig.executors[1]).completed == 0);
+    gyre_executor_host.unload(rig.executors[1], loaded);
     CHECK_OK(gyre_host_stream_destroy(second));
-    world_close(&world);
+    host_rig_close(&rig);
 }
 
 static void a_closed_executor_touches_nothing_any_more(void)
 {
-    struct world world;
+    struct host_rig rig;
     unsigned char *buffer = malloc(64);
-    world_open(&world, 2, N_LANES, 2, 64);
-    struct gyre_loaded *loaded = load(&world, 1, &kinds[4], 0, 1);
+    host_rig_open(&rig, 2, N_LANES, 2, 64);
+    struct gyre_loaded *loaded = load(&rig, 1, &kinds[4], 0, 1);
     const struct gyre_work work = byte_work(loaded, buffer, buffer, 60);
-    CHECK_OK(gyre_executor_host.launch(world.executors[1], &work, 1, world.streams[1]));
-    CHECK(gyre_host_stream_query(world.streams[1]) == GYRE_IN_PROGRESS);
-    gyre_executor_host.unload(world.executors[1], loaded);
+    CHECK_OK(gyre_executor_host.launch(rig.executors[1], &work, 1, rig.streams[1]));
+    CHECK(gyre_host_stream_query(rig.streams[1]) == GYRE_IN_PROGRESS);
+    gyre_executor_host.unload(rig.executors[1], loaded);
     for (int rank = 0; rank < 2; rank++)
-        gyre_executor_host.close(world.executors[rank]);
+        gyre_executor_host.close(rig.executors[rank]);
     free(buffer);
-    world_free_memory(&world);
-    CHECK_FAILS(gyre_host_stream_synchronize(world.streams[1]), GYRE_ERROR_ABORTED, "rank 1 ended");
+    host_rig_free_memory(&rig);
+    CHECK_FAILS(gyre_host_stream_synchronize(rig.streams[1]), GYRE_ERROR_ABORTED, "rank 1 ended");
     for (int rank = 0; rank < 2; rank++)
-        CHECK_OK(gyre_host_stream_destroy(world.streams[rank]));
+        CHECK_OK(gyre_host_stream_destroy(rig.streams[rank]));
 }
 
 static void launches_run_in_order_over_two_streams(void)
 {
     enum { COUNT = 50000, N_ROUNDS = 30 };
     static unsigned char buffers[3][COUNT];
-    struct world world;
+    struct host_rig rig;
     gyre_stream second = NULL;
-    world_open(&world, 1, N_LANES, 2, 64);
-    struct gyre_loaded *loaded = load(&world, 0, &send_recv_kind, 0, 1);
+    host_rig_open(&rig, 1, N_LANES, 2, 64);
+    struct gyre_loaded *loaded = load(&rig, 0, &send_recv_kind, 0, 1);
     CHECK_OK(gyre_host_stream_create(&second));
     for (int round = 1; round <= N_ROUNDS; round++) {
         memset(buffers[0], round, COUNT);
         const struct gyre_work works[] = {byte_work(loaded, buffers[0], buffers[1], COUNT),
                                           byte_work(loaded, buffers[1], buffers[2], COUNT)};
-        CHECK_OK(gyre_executor_host.launch(world.executors[0], &works[0], 1, world.streams[0]));
-        CHECK_OK(gyre_executor_host.launch(world.executors[0], &works[1], 1, second));
+        CHECK_OK(gyre_executor_host.launch(rig.executors[0], &works[0], 1, rig.streams[0]));
+        CHECK_OK(gyre_executor_host.launch(rig.executors[0], &works[1], 1, second));
         CHECK_OK(gyre_host_stream_synchronize(second)); /* the first stream's helper runs it */
         CHECK(memcmp(buffers[0], buffers[2], COUNT) == 0);
     }
-    CHECK_OK(gyre_host_stream_synchronize(world.streams[0]));
-    gyre_executor_host.unload(world.executors[0], loaded);
+    CHECK_OK(gyre_host_stream_synchronize(rig.streams[0]));
+    gyre_executor_host.unload(rig.executors[0], loaded);
     CHECK_OK(gyre_host_stream_destroy(second));
-    world_close(&world);
+    host_rig_close(&rig);
 }
 
 /* Both ranks send and receive in one launch: each would wait for ever if one work had to end
@@ -128,9 +128,9 @@ static void works_of_one_launch_run_at_the_same_time(void)
     static const uint16_t orders[2][2] = {{0, 1}, {1, 0}}; /* work 0: from 0 to 1; work 1: back */
     static unsigned char in[2][COUNT];
     static unsigned char out[2][COUNT];
-    struct world world;
+    struct host_rig rig;
     struct gyre_loaded *loaded[2][2];
-    world_open(&world, 2, N_LANES, 2, 64);
+    host_rig_open(&rig, 2, N_LANES, 2, 64);
     for (int rank = 0; rank < 2; rank++) {
         struct gyre_work works[2];
         memset(in[rank], 10 + rank, COUNT);
@@ -138,31 +138,31 @@ static void works_of_one_launch_run_at_the_same_time(void)
             struct gyre_program *program = make_program(&send_recv_kind, 2, rank ^ k, 0);
             const struct gyre_load_config config = {
                 .program = program, .rank_of = orders[k], .n_channels = 1};
-            CHECK_OK(gyre_executor_host.load(world.executors[rank], &config, &loaded[rank][k]));
+            CHECK_OK(gyre_executor_host.load(rig.executors[rank], &config, &loaded[rank][k]));
             gyre_program_free(program);
             works[k] = byte_work(loaded[rank][k], in[rank], out[rank], COUNT);
         }
-        CHECK_OK(gyre_executor_host.launch(world.executors[rank], works, 2, world.streams[rank]));
+        CHECK_OK(gyre_executor_host.launch(rig.executors[rank], works, 2, rig.streams[rank]));
     }
-    CHECK(world_run_in_one_thread(&world));
+    CHECK(host_rig_run_in_one_thread(&rig));
     for (int rank = 0; rank < 2; rank++) {
         CHECK(memcmp(out[rank], in[1 - rank], COUNT) == 0);
-        CHECK(gyre_executor_host.progress(world.executors[rank]).completed == 2);
+        CHECK(gyre_executor_host.progress(rig.executors[rank]).completed == 2);
         for (int k = 0; k < 2; k++)
-            gyre_executor_host.unload(world.executors[rank], loaded[rank][k]);
+            gyre_executor_host.unload(rig.executors[rank], loaded[rank][k]);
     }
-    world_close(&world);
+    host_rig_close(&rig);
 }
 
 static void what_cannot_be_loaded_or_launched_is_refused_with_the_reason(void)
 {
-    struct world world;
+    struct host_rig rig;
     unsigned char buffer[64];
     struct gyre_loaded *loaded = NULL;
-    world_open(&world, 2, 1, 2, 64);
+    host_rig_open(&rig, 2, 1, 2, 64);
     struct gyre_program *program = make_program(&kinds[0], 2, 0, 0);
     struct gyre_load_config config = {.program = program, .n_channels = 1, .proto = GYRE_PROTO_LL};
-    struct gyre_executor *executor = world.executors[0];
+    struct gyre_executor *executor = rig.executors[0];
     CHECK_FAILS(gyre_executor_host.load(executor, &config, &loaded), GYRE_ERROR_UNSUPPORTED,
                 "only simple");
     config.proto = GYRE_PROTO_SIMPLE;
@@ -184,7 +184,7 @@ static void what_cannot_be_loaded_or_launched_is_refused_with_the_reason(void)
                 "does not fit a slot of 64");
     gyre_executor_host.unload(executor, loaded);
     gyre_program_free(program);
-    world_close(&world);
+    host_rig_close(&rig);
 }
 
 /* As the GPUs' executor asks it, too. */

@@ -24,7 +24,7 @@ struct call {
 };
 
 struct rank_call {
-    struct world *world;
+    struct host_rig *rig;
     struct gyre_loaded *loaded;
     int rank;
     struct gyre_work work;
@@ -67,7 +67,7 @@ static struct gyre_reduction reduction_of(const struct gyre_pattern *pattern)
     return reduction;
 }
 
-static void prepare(const struct call *call, struct world *world, int rank, struct rank_call *own)
+static void prepare(const struct call *call, struct host_rig *rig, int rank, struct rank_call *own)
 {
     const size_t elem_bytes = gyre_dtype_bytes(call->pattern.dtype);
     const size_t skip_bytes = GUARD_BYTES + call->offset_elems * elem_bytes;
@@ -75,9 +75,9 @@ static void prepare(const struct call *call, struct world *world, int rank, stru
     const size_t out_bytes = (size_t)out_elems(call) * elem_bytes + skip_bytes + GUARD_BYTES;
     const size_t block_bytes = (size_t)rank * (size_t)call->count * elem_bytes;
     memset(own, 0, sizeof(*own));
-    own->world = world;
+    own->rig = rig;
     own->rank = rank;
-    own->loaded = load(world, rank, call->kind, call->root, call->n_channels);
+    own->loaded = load(rig, rank, call->kind, call->root, call->n_channels);
     own->in_area = malloc(in_bytes > out_bytes ? in_bytes : out_bytes);
     own->out_area = malloc(out_bytes);
     memset(own->in_area, 0x5a, in_bytes > out_bytes ? in_bytes : out_bytes);
@@ -91,8 +91,7 @@ static void prepare(const struct call *call, struct world *world, int rank, stru
         if (gyre_collectives[call->kind->coll].out_blocks)
             in += block_bytes;
     }
-    CHECK_OK(
-        gyre_pattern_fill(world->device, &call->pattern, (uint32_t)rank, 0, in_elems(call), in));
+    CHECK_OK(gyre_pattern_fill(rig->device, &call->pattern, (uint32_t)rank, 0, in_elems(call), in));
     own->work = (struct gyre_work){
         .loaded = own->loaded,
         .in = in,
@@ -108,28 +107,28 @@ static void prepare(const struct call *call, struct world *world, int rank, stru
 static void *run_rank(void *argument)
 {
     struct rank_call *own = argument;
-    const gyre_stream stream = own->world->streams[own->rank];
-    CHECK_OK(gyre_executor_host.launch(own->world->executors[own->rank], &own->work, 1, stream));
+    const gyre_stream stream = own->rig->streams[own->rank];
+    CHECK_OK(gyre_executor_host.launch(own->rig->executors[own->rank], &own->work, 1, stream));
     CHECK_OK(gyre_host_stream_synchronize(stream));
     return NULL;
 }
 
-static void run_all(const struct call *call, struct world *world, struct rank_call *ranks)
+static void run_all(const struct call *call, struct host_rig *rig, struct rank_call *ranks)
 {
-    pthread_t threads[WORLD_MAX_RANKS];
+    pthread_t threads[HOST_RIG_MAX_RANKS];
     if (call->has_threads) {
-        for (int rank = 0; rank < world->n_ranks; rank++)
+        for (int rank = 0; rank < rig->n_ranks; rank++)
             CHECK(pthread_create(&threads[rank], NULL, run_rank, &ranks[rank]) == 0);
-        for (int rank = 0; rank < world->n_ranks; rank++)
+        for (int rank = 0; rank < rig->n_ranks; rank++)
             pthread_join(threads[rank], NULL);
         return;
     }
-    for (int rank = 0; rank < world->n_ranks; rank++)
-        CHECK_OK(gyre_executor_host.launch(world->executors[rank], &ranks[rank].work, 1,
-                                           world->streams[rank]));
-    CHECK(world_run_in_one_thread(world));
-    for (int rank = 0; rank < world->n_ranks; rank++)
-        CHECK_OK(gyre_host_stream_synchronize(world->streams[rank]));
+    for (int rank = 0; rank < rig->n_ranks; rank++)
+        CHECK_OK(gyre_executor_host.launch(rig->executors[rank], &ranks[rank].work, 1,
+                                           rig->streams[rank]));
+    CHECK(host_rig_run_in_one_thread(rig));
+    for (int rank = 0; rank < rig->n_ranks; rank++)
+        CHECK_OK(gyre_host_stream_synchronize(rig->streams[rank]));
 }
 
 static void check_block(const struct call *call, struct rank_call *own, int from, uint64_t first,
@@ -137,10 +136,10 @@ static void check_block(const struct call *call, struct rank_call *own, int from
 {
     struct gyre_pattern_errors errors = {0, 0, 0, 0};
     if (from < 0)
-        CHECK_OK(gyre_pattern_check_reduced(own->world->device, &call->pattern, first, call->count,
+        CHECK_OK(gyre_pattern_check_reduced(own->rig->device, &call->pattern, first, call->count,
                                             buffer, &errors));
     else
-        CHECK_OK(gyre_pattern_check_copy(own->world->device, &call->pattern, (uint32_t)from, first,
+        CHECK_OK(gyre_pattern_check_copy(own->rig->device, &call->pattern, (uint32_t)from, first,
                                          call->count, buffer, &errors));
     CHECK_MSG(errors.n_wrong == 0,
               "%s %s %s %s n %u rank %d root %d count %" PRIu64
@@ -158,9 +157,9 @@ static void check_rank(const struct call *call, struct rank_call *own)
     const enum gyre_collective coll = call->kind->coll;
     unsigned char *out = own->work.out;
     if (coll == GYRE_COLL_ALL_GATHER)
-        for (int from = 0; from < own->world->n_ranks; from++)
+        for (int from = 0; from < own->rig->n_ranks; from++)
             check_block(call, own, from, 0, out + (size_t)from * (size_t)call->count * elem_bytes);
-    else if (coll == GYRE_COLL_SEND_RECV && own->rank == call->root && own->world->n_ranks > 1)
+    else if (coll == GYRE_COLL_SEND_RECV && own->rank == call->root && own->rig->n_ranks > 1)
         return;
     else if (coll == GYRE_COLL_BROADCAST || coll == GYRE_COLL_SEND_RECV)
         check_block(call, own, call->root, 0, out);
@@ -174,40 +173,40 @@ static void check_rank(const struct call *call, struct rank_call *own)
     }
 }
 
-static void run_call(const struct call *call, struct world *world)
+static void run_call(const struct call *call, struct host_rig *rig)
 {
     enum { BEFORE_OUT = 8 };
-    struct rank_call ranks[WORLD_MAX_RANKS];
-    void *bases[WORLD_MAX_RANKS];
+    struct rank_call ranks[HOST_RIG_MAX_RANKS];
+    void *bases[HOST_RIG_MAX_RANKS];
     const struct gyre_placement placement = {.bases = bases};
-    for (int rank = 0; rank < world->n_ranks; rank++) {
-        prepare(call, world, rank, &ranks[rank]);
+    for (int rank = 0; rank < rig->n_ranks; rank++) {
+        prepare(call, rig, rank, &ranks[rank]);
         bases[rank] = (unsigned char *)ranks[rank].work.out - BEFORE_OUT;
         ranks[rank].work.out_offset_bytes = BEFORE_OUT;
         if (call->kind->is_placed)
             ranks[rank].work.placement = &placement;
     }
-    run_all(call, world, ranks);
-    for (int rank = 0; rank < world->n_ranks; rank++) {
-        const struct gyre_progress progress = gyre_executor_host.progress(world->executors[rank]);
+    run_all(call, rig, ranks);
+    for (int rank = 0; rank < rig->n_ranks; rank++) {
+        const struct gyre_progress progress = gyre_executor_host.progress(rig->executors[rank]);
         check_rank(call, &ranks[rank]);
-        CHECK(world->executors[rank]->n_launched == progress.completed && progress.mismatch == 0);
-        gyre_executor_host.unload(world->executors[rank], ranks[rank].loaded);
+        CHECK(rig->executors[rank]->n_launched == progress.completed && progress.mismatch == 0);
+        gyre_executor_host.unload(rig->executors[rank], ranks[rank].loaded);
         free(ranks[rank].in_area);
         free(ranks[rank].out_area);
     }
 }
 
-static struct call random_call(const struct kind *kind, const struct world *world, uint32_t seed)
+static struct call random_call(const struct kind *kind, const struct host_rig *rig, uint32_t seed)
 {
-    const uint32_t n = (uint32_t)world->n_ranks;
+    const uint32_t n = (uint32_t)rig->n_ranks;
     struct call call = {.kind = kind};
     call.pattern =
         (struct gyre_pattern){(gyre_dtype)random_below(GYRE_N_DTYPES), GYRE_SUM, n, seed};
     if (gyre_collectives[kind->coll].reduces)
         call.pattern.op = (gyre_op)random_below(GYRE_N_OPS);
     const uint32_t slot_elems =
-        world->spec.slot_bytes[GYRE_PROTO_SIMPLE] / gyre_dtype_bytes(call.pattern.dtype);
+        rig->spec.slot_bytes[GYRE_PROTO_SIMPLE] / gyre_dtype_bytes(call.pattern.dtype);
     call.root = (int)random_below(n);
     call.n_channels = 1 + random_below(MAX_CHANNELS);
     call.unit_elems = 1U << random_below(3);
@@ -222,15 +221,15 @@ static struct call random_call(const struct kind *kind, const struct world *worl
 static void every_collective_is_right_over_many_tiles(void)
 {
     uint32_t seed = 1;
-    for (int n = 1; n <= WORLD_MAX_RANKS; n++) {
+    for (int n = 1; n <= HOST_RIG_MAX_RANKS; n++) {
         for (uint32_t depth = 2; depth <= 4; depth += 2) {
-            struct world world;
-            world_open(&world, n, MAX_CHANNELS * N_LANES, depth, depth == 2 ? 64 : 1000);
+            struct host_rig rig;
+            host_rig_open(&rig, n, MAX_CHANNELS * N_LANES, depth, depth == 2 ? 64 : 1000);
             for (int k = 0; k < 60; k++) {
-                const struct call call = random_call(&kinds[k % N_KINDS], &world, seed++);
-                run_call(&call, &world);
+                const struct call call = random_call(&kinds[k % N_KINDS], &rig, seed++);
+                run_call(&call, &rig);
             }
-            world_close(&world);
+            host_rig_close(&rig);
         }
     }
 }
@@ -272,22 +271,22 @@ static uint32_t run_algorithm(const struct gyre_algorithm *algorithm, enum gyre_
                               .algorithm = algorithm,
                               .grouping = n % 2 == 0 ? NULL : &grouping,
                               .is_placed = is_placed};
-    struct world world;
-    world_open(&world, n, MAX_CHANNELS * GYRE_MAX_LANES, depth_of(&kind, n), 104);
+    struct host_rig rig;
+    host_rig_open(&rig, n, MAX_CHANNELS * GYRE_MAX_LANES, depth_of(&kind, n), 104);
     for (int k = 0; k < N_CALLS; k++) {
-        struct call call = random_call(&kind, &world, seed++);
+        struct call call = random_call(&kind, &rig, seed++);
         call.pattern.dtype = (gyre_dtype)(k % GYRE_N_DTYPES);
         call.tile_elems = 104 / gyre_dtype_bytes(call.pattern.dtype) & ~3U;
-        run_call(&call, &world);
+        run_call(&call, &rig);
     }
-    world_close(&world);
+    host_rig_close(&rig);
     return N_CALLS;
 }
 
 static void every_algorithm_gives_the_right_bits(void)
 {
     uint32_t n_calls = 0;
-    for (int n = 1; n <= WORLD_MAX_RANKS; n++) {
+    for (int n = 1; n <= HOST_RIG_MAX_RANKS; n++) {
         for (size_t a = 0; gyre_algorithms[a] != NULL; a++) {
             for (int coll = 0; coll <= GYRE_COLL_SEND_RECV; coll++)
                 if (gyre_algorithm_has(gyre_algorithms[a], (enum gyre_collective)coll) &&
@@ -302,7 +301,7 @@ static void every_algorithm_gives_the_right_bits(void)
 static void placed_data_give_the_same_bits(void)
 {
     uint32_t n_calls = 0;
-    for (int n = 2; n <= WORLD_MAX_RANKS; n++)
+    for (int n = 2; n <= HOST_RIG_MAX_RANKS; n++)
         for (size_t a = 0; gyre_algorithms[a] != NULL; a++)
             for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
                 for (int k = 0; k < 4 && (gyre_algorithms[a]->places >> coll & 1U) != 0; k++)
@@ -316,14 +315,14 @@ static void nothing_is_placed_before_the_receiver_is_there(void)
 {
     const struct kind kind = {
         .coll = GYRE_COLL_ALL_GATHER, .algorithm = &gyre_algorithm_ring, .is_placed = true};
-    struct world world;
+    struct host_rig rig;
     unsigned char in[2][4] = {{1, 2, 3, 4}, {5, 6, 7, 8}}, out[2][8] = {{0}};
     void *bases[2] = {out[0], out[1]};
     const struct gyre_placement placement = {.bases = bases};
     struct gyre_work works[2];
-    world_open(&world, 2, 1, 2, 64);
+    host_rig_open(&rig, 2, 1, 2, 64);
     for (int rank = 0; rank < 2; rank++)
-        works[rank] = (struct gyre_work){.loaded = load(&world, rank, &kind, 0, 1),
+        works[rank] = (struct gyre_work){.loaded = load(&rig, rank, &kind, 0, 1),
                                          .in = in[rank],
                                          .out = out[rank],
                                          .split = {4, 1, 1, 4, 1},
@@ -331,18 +330,18 @@ static void nothing_is_placed_before_the_receiver_is_there(void)
                                          .placement = &placement};
     for (int call = 0; call < 3; call++) {
         memset(out, 0, sizeof(out));
-        CHECK_OK(gyre_executor_host.launch(world.executors[0], &works[0], 1, world.streams[0]));
+        CHECK_OK(gyre_executor_host.launch(rig.executors[0], &works[0], 1, rig.streams[0]));
         for (int i = 0; i < 100; i++)
-            CHECK(gyre_host_stream_query(world.streams[0]) == GYRE_IN_PROGRESS);
+            CHECK(gyre_host_stream_query(rig.streams[0]) == GYRE_IN_PROGRESS);
         for (int i = 0; i < 8; i++)
             CHECK(out[1][i] == 0);
-        CHECK_OK(gyre_executor_host.launch(world.executors[1], &works[1], 1, world.streams[1]));
-        CHECK(world_run_in_one_thread(&world));
+        CHECK_OK(gyre_executor_host.launch(rig.executors[1], &works[1], 1, rig.streams[1]));
+        CHECK(host_rig_run_in_one_thread(&rig));
         CHECK(memcmp(out[0], in, 8) == 0 && memcmp(out[1], in, 8) == 0);
     }
     for (int rank = 0; rank < 2; rank++)
-        gyre_executor_host.unload(world.executors[rank], works[rank].loaded);
-    world_close(&world);
+        gyre_executor_host.unload(rig.executors[rank], works[rank].loaded);
+    host_rig_close(&rig);
 }
 
 /* A program that places data cannot run without knowing where. */
@@ -350,18 +349,18 @@ static void a_placement_is_asked_for(void)
 {
     const struct kind kind = {
         .coll = GYRE_COLL_ALL_GATHER, .algorithm = &gyre_algorithm_ring, .is_placed = true};
-    struct world world;
-    world_open(&world, 2, 1, 2, 64);
+    struct host_rig rig;
+    host_rig_open(&rig, 2, 1, 2, 64);
     unsigned char buffer[64];
-    const struct gyre_work work = {.loaded = load(&world, 0, &kind, 0, 1),
+    const struct gyre_work work = {.loaded = load(&rig, 0, &kind, 0, 1),
                                    .in = buffer,
                                    .out = buffer,
                                    .split = {4, 1, 1, 4, 1},
                                    .reduction = {.dtype = GYRE_UINT8}};
-    CHECK_FAILS(gyre_executor_host.launch(world.executors[0], &work, 1, world.streams[0]),
+    CHECK_FAILS(gyre_executor_host.launch(rig.executors[0], &work, 1, rig.streams[0]),
                 GYRE_ERROR_INTERNAL, "no placement");
-    gyre_executor_host.unload(world.executors[0], work.loaded);
-    world_close(&world);
+    gyre_executor_host.unload(rig.executors[0], work.loaded);
+    host_rig_close(&rig);
 }
 
 static const struct test_case cases[] = {

@@ -5,30 +5,30 @@
  */
 #include "core/base/util.h"
 #include "tests/support/check.h"
-#include "tests/nic/ib_world.h"
+#include "tests/nic/ib_rig.h"
 
 #include <sched.h>
 
 /* Run until some rank's fault is raised; its cause becomes this thread's. */
-static void wait_for_fault(struct ib_world *world)
+static void wait_for_fault(struct ib_rig *rig)
 {
     const uint64_t until_ns = gyre_now_ns() + 30000000000ULL;
-    while (!ib_world_has_fault(world) && gyre_now_ns() < until_ns)
+    while (!ib_rig_has_fault(rig) && gyre_now_ns() < until_ns)
         sched_yield();
-    for (int r = 0; r < world->n_ranks; r++)
-        if (gyre_fault_status(&world->ranks[r].fault) != GYRE_SUCCESS)
+    for (int r = 0; r < rig->n_ranks; r++)
+        if (gyre_fault_status(&rig->ranks[r].fault) != GYRE_SUCCESS)
             return;
     CHECK_MSG(false, "no fault was raised");
 }
 
-static void start_world(struct ib_world *world, uint32_t slot_bytes)
+static void start_world(struct ib_rig *rig, uint32_t slot_bytes)
 {
-    memset(world, 0, sizeof(*world));
-    CHECK(vm_install(ib_world_one_nic));
-    ib_world_load_params(world, NULL);
-    ib_world_describe(world, 2, 2, slot_bytes);
-    CHECK_OK(ib_world_connect(world));
-    CHECK(ib_world_exchange(world, 5));
+    memset(rig, 0, sizeof(*rig));
+    CHECK(vm_install(ib_rig_one_nic));
+    ib_rig_load_params(rig, NULL);
+    ib_rig_describe(rig, 2, 2, slot_bytes);
+    CHECK_OK(ib_rig_connect(rig));
+    CHECK(ib_rig_exchange(rig, 5));
 }
 
 static void each_completion_error_is_put_in_words(void)
@@ -52,99 +52,99 @@ static void each_completion_error_is_put_in_words(void)
     };
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(cases); i++) {
         for (int large = 0; large < 2; large++) {
-            struct ib_world world;
-            start_world(&world, 4096);
+            struct ib_rig rig;
+            start_world(&rig, 4096);
             vm_fail_send(large ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_WRITE_WITH_IMM, cases[i].status);
-            CHECK(!ib_world_exchange(&world, 30));
-            wait_for_fault(&world);
+            CHECK(!ib_rig_exchange(&rig, 30));
+            wait_for_fault(&rig);
             CHECK_MSG(strstr(gyre_cause(), cases[i].name) != NULL, "%s", gyre_cause());
             CHECK_MSG(strstr(gyre_cause(), cases[i].hint) != NULL, "%s", gyre_cause());
             CHECK_MSG(strstr(gyre_cause(), "E401 RDMA mem0/1->10.0.0.1 (rank ") != NULL, "%s",
                       gyre_cause());
             CHECK(strstr(gyre_cause(), "local GID 3 10.0.0.1 qpn 0x") != NULL);
             CHECK(strstr(gyre_cause(), "MTU 4096 TC 0 = DSCP 0") != NULL);
-            ib_world_close(&world);
+            ib_rig_close(&rig);
         }
     }
 }
 
 static void a_failed_receive_is_an_error_too(void)
 {
-    struct ib_world world;
-    start_world(&world, 1024);
+    struct ib_rig rig;
+    start_world(&rig, 1024);
     vm_fail_recv(IBV_WC_LOC_ACCESS_ERR);
-    CHECK(!ib_world_exchange(&world, 30));
-    wait_for_fault(&world);
+    CHECK(!ib_rig_exchange(&rig, 30));
+    wait_for_fault(&rig);
     CHECK_MSG(strstr(gyre_cause(), "LOC_ACCESS") != NULL, "%s", gyre_cause());
-    ib_world_close(&world);
+    ib_rig_close(&rig);
 }
 
 static void a_port_that_comes_back_costs_nothing_but_time(void)
 {
-    struct ib_world world;
-    start_world(&world, 4096);
+    struct ib_rig rig;
+    start_world(&rig, 4096);
     vm_port_set("mem0", 1, false);
     /* One slot less than the FIFO has: the last one before may not have been released, because not
      * every send asks for a completion. */
-    for (uint32_t i = 0; i < IB_WORLD_DEPTH - 1; i++)
-        CHECK(ib_world_send(&world, 0, 1, 0, ib_world_step_bytes(&world, 5 + i)));
+    for (uint32_t i = 0; i < IB_RIG_DEPTH - 1; i++)
+        CHECK(ib_rig_send(&rig, 0, 1, 0, ib_rig_step_bytes(&rig, 5 + i)));
     vm_event("mem0", IBV_EVENT_GID_CHANGE, 1);
     vm_port_set("mem0", 1, true);
-    for (uint32_t i = 0; i < IB_WORLD_DEPTH - 1; i++)
-        while (!ib_world_receive(&world, 0, 1, 0, ib_world_step_bytes(&world, 5 + i)) &&
-               !ib_world_has_fault(&world))
+    for (uint32_t i = 0; i < IB_RIG_DEPTH - 1; i++)
+        while (!ib_rig_receive(&rig, 0, 1, 0, ib_rig_step_bytes(&rig, 5 + i)) &&
+               !ib_rig_has_fault(&rig))
             sched_yield();
-    CHECK(!ib_world_has_fault(&world));
-    CHECK(ib_world_exchange(&world, 50));
-    ib_world_close(&world);
+    CHECK(!ib_rig_has_fault(&rig));
+    CHECK(ib_rig_exchange(&rig, 50));
+    ib_rig_close(&rig);
 }
 
 static void a_port_that_stays_down_ends_in_retry_exceeded(void)
 {
-    struct ib_world world;
-    start_world(&world, 4096);
+    struct ib_rig rig;
+    start_world(&rig, 4096);
     vm_port_set("mem0", 1, false);
-    CHECK(ib_world_send(&world, 0, 1, 0, ib_world_step_bytes(&world, 5)));
-    while (!ib_world_has_fault(&world)) {
+    CHECK(ib_rig_send(&rig, 0, 1, 0, ib_rig_step_bytes(&rig, 5)));
+    while (!ib_rig_has_fault(&rig)) {
         vm_expire("mem0");
         sched_yield();
     }
-    wait_for_fault(&world);
+    wait_for_fault(&rig);
     CHECK_MSG(strstr(gyre_cause(), "RETRY_EXC") != NULL, "%s", gyre_cause());
     CHECK_MSG(strstr(gyre_cause(), "after 7x0.54s") != NULL, "%s", gyre_cause());
-    ib_world_close(&world);
+    ib_rig_close(&rig);
 }
 
 static void a_rank_that_only_receives_notices_its_dead_port(void)
 {
-    struct ib_world world = {.n_ranks = 0};
+    struct ib_rig rig = {.n_ranks = 0};
     char *environment[] = {"GYRE_IB_TIMEOUT=1", "GYRE_IB_RETRY_CNT=0", NULL};
-    CHECK(vm_install(ib_world_one_nic));
-    ib_world_load_params(&world, environment);
-    ib_world_describe(&world, 2, 1, 1024);
-    CHECK_OK(ib_world_connect(&world));
+    CHECK(vm_install(ib_rig_one_nic));
+    ib_rig_load_params(&rig, environment);
+    ib_rig_describe(&rig, 2, 1, 1024);
+    CHECK_OK(ib_rig_connect(&rig));
     vm_port_set("mem0", 1, false);
-    wait_for_fault(&world);
+    wait_for_fault(&rig);
     CHECK_MSG(strstr(gyre_cause(), "the port has been down for") != NULL, "%s", gyre_cause());
-    ib_world_close(&world);
+    ib_rig_close(&rig);
 }
 
 static void a_peer_that_is_silent_is_asked_for_a_sign_of_life(void)
 {
-    struct ib_world world;
-    start_world(&world, 200);
+    struct ib_rig rig;
+    start_world(&rig, 200);
     /* Slots of this size travel without a plain write: the only one is the question. */
-    CHECK(ib_world_exchange(&world, 5));
+    CHECK(ib_rig_exchange(&rig, 5));
     CHECK(vm_counters().n_writes == 0);
-    while (vm_counters().n_writes < 2 && !ib_world_has_fault(&world))
+    while (vm_counters().n_writes < 2 && !ib_rig_has_fault(&rig))
         sched_yield();
-    CHECK(ib_world_exchange(&world, 30));
-    CHECK(!ib_world_has_fault(&world));
+    CHECK(ib_rig_exchange(&rig, 30));
+    CHECK(!ib_rig_has_fault(&rig));
     vm_fail_send(IBV_WR_RDMA_WRITE, IBV_WC_RETRY_EXC_ERR);
-    wait_for_fault(&world);
+    wait_for_fault(&rig);
     CHECK_MSG(strstr(gyre_cause(), "control lane): no acknowledgement (RETRY_EXC") != NULL, "%s",
               gyre_cause());
-    ib_world_close(&world);
+    ib_rig_close(&rig);
 }
 
 static void fatal_events_end_the_communicator_and_other_ports_do_not(void)
@@ -154,16 +154,16 @@ static void fatal_events_end_the_communicator_and_other_ports_do_not(void)
         const char *words;
     } cases[] = {{IBV_EVENT_DEVICE_FATAL, "DEVICE_FATAL"}, {IBV_EVENT_CQ_ERR, "overrun"}};
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(cases); i++) {
-        struct ib_world world;
-        start_world(&world, 1024);
+        struct ib_rig rig;
+        start_world(&rig, 1024);
         vm_event("mem0", IBV_EVENT_PORT_ERR, 2); /* not the port in use */
         vm_event("mem0", IBV_EVENT_LID_CHANGE, 1);
-        CHECK(ib_world_exchange(&world, 5));
-        CHECK(!ib_world_has_fault(&world));
+        CHECK(ib_rig_exchange(&rig, 5));
+        CHECK(!ib_rig_has_fault(&rig));
         vm_event("mem0", cases[i].type, 0);
-        wait_for_fault(&world);
+        wait_for_fault(&rig);
         CHECK_MSG(strstr(gyre_cause(), cases[i].words) != NULL, "%s", gyre_cause());
-        ib_world_close(&world);
+        ib_rig_close(&rig);
     }
 }
 

@@ -5,72 +5,72 @@
 #include "core/base/sync.h"
 #include "core/base/util.h"
 #include "tests/support/check.h"
-#include "tests/nic/ib_world.h"
+#include "tests/nic/ib_rig.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
 #include <unistd.h>
 
-static void print_faults(struct ib_world *world)
+static void print_faults(struct ib_rig *rig)
 {
-    for (int r = 0; r < world->n_ranks; r++)
-        if (gyre_fault_status(&world->ranks[r].fault) != GYRE_SUCCESS)
+    for (int r = 0; r < rig->n_ranks; r++)
+        if (gyre_fault_status(&rig->ranks[r].fault) != GYRE_SUCCESS)
             fprintf(stderr, "rank %d: %s\n", r, gyre_cause());
 }
 
 static void run_exchange(const struct vm_device *devices, char **environment, int n_ranks,
                          uint32_t n_fifos, uint32_t slot_bytes)
 {
-    struct ib_world world = {.n_ranks = 0};
+    struct ib_rig rig = {.n_ranks = 0};
     CHECK(vm_install(devices));
-    ib_world_load_params(&world, environment);
-    ib_world_describe(&world, n_ranks, n_fifos, slot_bytes);
-    const gyre_status status = ib_world_connect(&world);
+    ib_rig_load_params(&rig, environment);
+    ib_rig_describe(&rig, n_ranks, n_fifos, slot_bytes);
+    const gyre_status status = ib_rig_connect(&rig);
     CHECK_MSG(status == GYRE_SUCCESS, "%s", gyre_cause());
     if (status == GYRE_SUCCESS) {
-        CHECK(ib_world_exchange(&world, 300));
-        CHECK_MSG(!ib_world_has_fault(&world), "a fault was raised");
-        print_faults(&world);
-        CHECK(gyre_transport_ib.memory_bytes(world.ranks[0].transport) >
-              2ULL * IB_WORLD_DEPTH * slot_bytes);
+        CHECK(ib_rig_exchange(&rig, 300));
+        CHECK_MSG(!ib_rig_has_fault(&rig), "a fault was raised");
+        print_faults(&rig);
+        CHECK(gyre_transport_ib.memory_bytes(rig.ranks[0].transport) >
+              2ULL * IB_RIG_DEPTH * slot_bytes);
     }
-    ib_world_close(&world);
+    ib_rig_close(&rig);
 }
 
 /* ---- data ------------------------------------------------------------------------------------ */
 
 static void numbered_slots_pass_every_fifo_in_both_directions(void)
 {
-    run_exchange(ib_world_one_nic, NULL, 2, 5, 4096);
+    run_exchange(ib_rig_one_nic, NULL, 2, 5, 4096);
 }
 
 static void four_ranks_exchange_with_each_other(void)
 {
-    run_exchange(ib_world_one_nic, NULL, 4, 2, 1024);
+    run_exchange(ib_rig_one_nic, NULL, 4, 2, 1024);
 }
 
 static void small_slots_travel_in_one_message(void)
 {
-    struct ib_world world = {.n_ranks = 0};
-    CHECK(vm_install(ib_world_one_nic));
-    ib_world_load_params(&world, NULL);
-    ib_world_describe(&world, 2, 1, 200);
-    CHECK_OK(ib_world_connect(&world));
-    CHECK(ib_world_exchange(&world, 40));
+    struct ib_rig rig = {.n_ranks = 0};
+    CHECK(vm_install(ib_rig_one_nic));
+    ib_rig_load_params(&rig, NULL);
+    ib_rig_describe(&rig, 2, 1, 200);
+    CHECK_OK(ib_rig_connect(&rig));
+    CHECK(ib_rig_exchange(&rig, 40));
     const struct vm_counters counters = vm_counters();
     CHECK(counters.n_writes == 0);
     /* 80 slots, and not a credit for each */
     CHECK_MSG(counters.n_imms < 80 + 80, "%" PRIu64, counters.n_imms);
     CHECK(counters.n_inline == counters.n_imms);
     CHECK_MSG(counters.n_cqes < 80, "%" PRIu64 " completions", counters.n_cqes);
-    ib_world_close(&world);
+    ib_rig_close(&rig);
 }
 
 static void two_devices(struct vm_device devices[3])
 {
-    devices[0] = ib_world_one_nic[0];
-    devices[1] = ib_world_one_nic[0];
+    devices[0] = ib_rig_one_nic[0];
+    devices[1] = ib_rig_one_nic[0];
     devices[1].name = "mem1";
     devices[1].ports[0].gids[3].address = "10.0.1.1";
     devices[2].name = NULL;
@@ -90,17 +90,17 @@ static void slots_are_striped_over_queue_pairs_and_rails(void)
     struct vm_device devices[3];
     char *environment[] = {"GYRE_IB_QPS_PER_CONNECTION=2", NULL};
     two_devices(devices);
-    struct ib_world world = {.n_ranks = 0};
+    struct ib_rig rig = {.n_ranks = 0};
     CHECK(vm_install(devices));
-    ib_world_load_params(&world, environment);
-    ib_world_describe(&world, 2, 2, 300000);
-    CHECK_OK(ib_world_connect(&world));
-    CHECK(ib_world_exchange(&world, 100));
+    ib_rig_load_params(&rig, environment);
+    ib_rig_describe(&rig, 2, 2, 300000);
+    CHECK_OK(ib_rig_connect(&rig));
+    CHECK(ib_rig_exchange(&rig, 100));
     /* each rank: 2 rails x 2 queue pairs and the control queue pair */
     const uint32_t n_used = queue_pairs_used(10);
     CHECK_MSG(n_used == 10, "%u", n_used);
     CHECK_MSG(vm_counters().largest_bytes <= 75008, "%" PRIu64, vm_counters().largest_bytes);
-    ib_world_close(&world);
+    ib_rig_close(&rig);
 }
 
 static void check_pairs(const struct gyre_ib_rail_list *mine,
@@ -152,32 +152,32 @@ static void ranks_with_different_numbers_of_rails_use_those_that_both_have(void)
     char *all[] = {"GYRE_IB_QPS_PER_CONNECTION=2", NULL};
     struct gyre_params params;
     two_devices(devices);
-    struct ib_world world = {.n_ranks = 0};
+    struct ib_rig rig = {.n_ranks = 0};
     CHECK(vm_install(devices));
-    ib_world_load_params(&world, all);
+    ib_rig_load_params(&rig, all);
     CHECK_OK(gyre_params_from(fewer, &params));
-    ib_world_describe(&world, 2, 2, 300000);
-    world.ranks[1].config.params = &params;
-    CHECK_OK(ib_world_connect(&world));
-    CHECK(ib_world_exchange(&world, 50));
-    CHECK(!ib_world_has_fault(&world));
+    ib_rig_describe(&rig, 2, 2, 300000);
+    rig.ranks[1].config.params = &params;
+    CHECK_OK(ib_rig_connect(&rig));
+    CHECK(ib_rig_exchange(&rig, 50));
+    CHECK(!ib_rig_has_fault(&rig));
     /* each rank: one rail of two queue pairs, and the control queue pair */
     const uint32_t n_used = queue_pairs_used(6);
     CHECK_MSG(n_used == 6, "%u", n_used);
-    ib_world_close(&world);
+    ib_rig_close(&rig);
 }
 
 /* One slot from rank 0 to rank 1: are the bytes there when the tail says so? */
-static bool is_there_with_its_tail(struct ib_world *world, uint32_t n_bytes)
+static bool is_there_with_its_tail(struct ib_rig *rig, uint32_t n_bytes)
 {
-    const uint32_t index = gyre_connector_index(&world->spec, 0, 0, false);
-    const struct gyre_connector *connector = &world->ranks[1].connectors[index];
+    const uint32_t index = gyre_connector_index(&rig->spec, 0, 0, false);
+    const struct gyre_connector *connector = &rig->ranks[1].connectors[index];
     const uint64_t end_ns = gyre_now_ns() + 20000000000ULL;
-    CHECK(ib_world_send(world, 0, 1, 0, n_bytes));
+    CHECK(ib_rig_send(rig, 0, 1, 0, n_bytes));
     while (gyre_load_acquire_u64(&connector->inbox->tail[0]) == 0 && gyre_now_ns() < end_ns)
         sched_yield();
     CHECK(gyre_load_acquire_u64(&connector->inbox->tail[0]) == 1);
-    return connector->slots[0][n_bytes - 1] == ib_world_byte(0, 1, 0, 0, n_bytes - 1);
+    return connector->slots[0][n_bytes - 1] == ib_rig_byte(0, 1, 0, 0, n_bytes - 1);
 }
 
 /* Rails, several queue pairs, every size of slot, on memory that shows what a NIC wrote only to a
@@ -189,46 +189,46 @@ static void a_fence_comes_between_a_nics_writes_and_the_tail(void)
     two_devices(devices);
     for (int is_fenced = 0; is_fenced < 2; is_fenced++) {
         char *environment[] = {"GYRE_IB_QPS_PER_CONNECTION=2", is_fenced ? always : never, NULL};
-        struct ib_world world = {.n_ranks = 0};
+        struct ib_rig rig = {.n_ranks = 0};
         CHECK(vm_install(devices));
         vm_hide(true);
-        ib_world_load_params(&world, environment);
-        ib_world_describe(&world, 2, 2, 300000);
-        CHECK_OK(ib_world_connect(&world));
+        ib_rig_load_params(&rig, environment);
+        ib_rig_describe(&rig, 2, 2, 300000);
+        CHECK_OK(ib_rig_connect(&rig));
         if (is_fenced) {
-            CHECK(ib_world_exchange(&world, 200));
+            CHECK(ib_rig_exchange(&rig, 200));
             CHECK_MSG(vm_counters().n_reads >= 2, "%" PRIu64, vm_counters().n_reads);
         } else {
             /* The model's other half: without fences the bytes would be missing. */
-            CHECK(!is_there_with_its_tail(&world, 300000));
+            CHECK(!is_there_with_its_tail(&rig, 300000));
             CHECK(vm_counters().n_reads == 0);
         }
-        CHECK(!ib_world_has_fault(&world));
-        ib_world_close(&world);
+        CHECK(!ib_rig_has_fault(&rig));
+        ib_rig_close(&rig);
     }
 }
 
 static void a_fence_that_fails_is_an_error(void)
 {
     char *environment[] = {"GYRE_NET_GDR_FENCE=1", NULL};
-    struct ib_world world = {.n_ranks = 0};
-    CHECK(vm_install(ib_world_one_nic));
-    ib_world_load_params(&world, environment);
-    ib_world_describe(&world, 2, 1, 4096);
-    CHECK_OK(ib_world_connect(&world));
+    struct ib_rig rig = {.n_ranks = 0};
+    CHECK(vm_install(ib_rig_one_nic));
+    ib_rig_load_params(&rig, environment);
+    ib_rig_describe(&rig, 2, 1, 4096);
+    CHECK_OK(ib_rig_connect(&rig));
     vm_fail_send(IBV_WR_RDMA_READ, IBV_WC_LOC_PROT_ERR);
-    CHECK(!ib_world_exchange(&world, 20));
-    CHECK(gyre_fault_status(&world.ranks[0].fault) == GYRE_ERROR_DEVICE ||
-          gyre_fault_status(&world.ranks[1].fault) == GYRE_ERROR_DEVICE);
+    CHECK(!ib_rig_exchange(&rig, 20));
+    CHECK(gyre_fault_status(&rig.ranks[0].fault) == GYRE_ERROR_DEVICE ||
+          gyre_fault_status(&rig.ranks[1].fault) == GYRE_ERROR_DEVICE);
     CHECK_MSG(strstr(gyre_cause(), "lets the GPU see received data: LOC_PROT") != NULL, "%s",
               gyre_cause());
-    ib_world_close(&world);
+    ib_rig_close(&rig);
 }
 
 static void a_message_is_never_longer_than_the_port_takes(void)
 {
     struct vm_device devices[2];
-    memcpy(devices, ib_world_one_nic, sizeof(devices));
+    memcpy(devices, ib_rig_one_nic, sizeof(devices));
     devices[0].ports[0].max_msg_bytes = 4096;
     run_exchange(devices, NULL, 2, 2, 30000);
 }
@@ -236,7 +236,7 @@ static void a_message_is_never_longer_than_the_port_takes(void)
 static void queues_of_the_size_that_was_asked_for_never_overrun(void)
 {
     struct vm_device devices[2];
-    memcpy(devices, ib_world_one_nic, sizeof(devices));
+    memcpy(devices, ib_rig_one_nic, sizeof(devices));
     devices[0].max_qp_wr = 60; /* less than 5 FIFOs x 4 slots x 2 sends, enough for the receives */
     run_exchange(devices, NULL, 2, 5, 4096);
 }
@@ -258,26 +258,26 @@ static void tell_of_four_rails(unsigned char *blob)
 
 static void a_peer_cannot_tell_of_more_queue_pairs_than_there_is_room_for(void)
 {
-    struct ib_world world = {.spoil = tell_of_four_rails};
+    struct ib_rig rig = {.spoil = tell_of_four_rails};
     char *environment[] = {"GYRE_IB_QPS_PER_CONNECTION=16", NULL};
-    CHECK(vm_install(ib_world_one_nic));
-    ib_world_load_params(&world, environment);
-    ib_world_describe(&world, 2, 1, 1024);
-    CHECK_FAILS(ib_world_connect(&world), GYRE_ERROR_REMOTE, "rank 0 told of 4 rails with 16 QPs");
-    ib_world_close(&world);
+    CHECK(vm_install(ib_rig_one_nic));
+    ib_rig_load_params(&rig, environment);
+    ib_rig_describe(&rig, 2, 1, 1024);
+    CHECK_FAILS(ib_rig_connect(&rig), GYRE_ERROR_REMOTE, "rank 0 told of 4 rails with 16 QPs");
+    ib_rig_close(&rig);
 }
 
 /* A NIC may write the event of a completion after the completion was seen. */
 static void an_event_that_comes_late_does_not_keep_the_proxy_awake(void)
 {
-    struct ib_world world = {.n_ranks = 0};
+    struct ib_rig rig = {.n_ranks = 0};
     const uint64_t one = 1;
     uint64_t event = 0;
-    CHECK(vm_install(ib_world_one_nic));
-    ib_world_load_params(&world, NULL);
-    ib_world_describe(&world, 2, 1, 1024);
-    CHECK_OK(ib_world_connect(&world));
-    struct gyre_ib_transport *ib = (struct gyre_ib_transport *)world.ranks[1].transport;
+    CHECK(vm_install(ib_rig_one_nic));
+    ib_rig_load_params(&rig, NULL);
+    ib_rig_describe(&rig, 2, 1, 1024);
+    CHECK_OK(ib_rig_connect(&rig));
+    struct gyre_ib_transport *ib = (struct gyre_ib_transport *)rig.ranks[1].transport;
     gyre_proxy_close(ib->proxy); /* the test plays it */
     ib->proxy = NULL;
     const int event_fd = ib->rails[0].channel->fd;
@@ -285,7 +285,7 @@ static void an_event_that_comes_late_does_not_keep_the_proxy_awake(void)
     while (gyre_ib_poll(ib) || gyre_ib_settle(ib))
         continue;
     CHECK(ib->rails[0].is_armed && poll(&nap, 1, 0) == 0);
-    CHECK(ib_world_send(&world, 0, 1, 0, 100));
+    CHECK(ib_rig_send(&rig, 0, 1, 0, 100));
     CHECK(poll(&nap, 1, 20000) == 1);
     CHECK(read(event_fd, &event, sizeof(event)) == sizeof(event));
     while (gyre_ib_poll(ib) || gyre_ib_settle(ib))
@@ -294,21 +294,20 @@ static void an_event_that_comes_late_does_not_keep_the_proxy_awake(void)
     CHECK(poll(&nap, 1, 0) == 1);
     CHECK(!gyre_ib_poll(ib) && !gyre_ib_settle(ib));
     CHECK(ib->rails[0].is_armed && poll(&nap, 1, 0) == 0);
-    ib_world_close(&world);
+    ib_rig_close(&rig);
 }
 
 static void a_completion_queue_that_cannot_hold_all_is_refused(void)
 {
-    struct ib_world world = {.n_ranks = 0};
+    struct ib_rig rig = {.n_ranks = 0};
     struct vm_device devices[2];
-    memcpy(devices, ib_world_one_nic, sizeof(devices));
+    memcpy(devices, ib_rig_one_nic, sizeof(devices));
     devices[0].max_cqe = 50;
     CHECK(vm_install(devices));
-    ib_world_load_params(&world, NULL);
-    ib_world_describe(&world, 2, 4, 1024);
-    CHECK_FAILS(ib_world_connect(&world), GYRE_ERROR_UNSUPPORTED,
-                "a queue of this device holds 50");
-    ib_world_close(&world);
+    ib_rig_load_params(&rig, NULL);
+    ib_rig_describe(&rig, 2, 4, 1024);
+    CHECK_FAILS(ib_rig_connect(&rig), GYRE_ERROR_UNSUPPORTED, "a queue of this device holds 50");
+    ib_rig_close(&rig);
 }
 
 /* ---- what was chosen --------------------------------------------------------------------------
@@ -316,26 +315,26 @@ static void a_completion_queue_that_cannot_hold_all_is_refused(void)
 
 static void the_path_uses_the_class_and_the_smaller_mtu(void)
 {
-    struct ib_world world = {.n_ranks = 0};
+    struct ib_rig rig = {.n_ranks = 0};
     struct vm_device devices[3];
     char *environment[] = {"GYRE_IB_TC=106", NULL};
-    devices[0] = ib_world_one_nic[0];
+    devices[0] = ib_rig_one_nic[0];
     devices[0].ports[0].active_mtu = IBV_MTU_1024;
     devices[1].name = NULL;
     CHECK(vm_install(devices));
-    ib_world_load_params(&world, environment);
-    ib_world_describe(&world, 2, 1, 1024);
-    CHECK_OK(ib_world_connect(&world));
+    ib_rig_load_params(&rig, environment);
+    ib_rig_describe(&rig, 2, 1, 1024);
+    CHECK_OK(ib_rig_connect(&rig));
     CHECK(vm_counters().last_traffic_class == 106);
     CHECK(vm_counters().last_path_mtu == IBV_MTU_1024);
-    CHECK(strcmp(gyre_transport_ib.describe(world.ranks[0].transport, 1), "NET/IB/0") == 0);
-    ib_world_close(&world);
+    CHECK(strcmp(gyre_transport_ib.describe(rig.ranks[0].transport, 1), "NET/IB/0") == 0);
+    ib_rig_close(&rig);
 }
 
 static void infiniband_needs_no_gid(void)
 {
     struct vm_device devices[2];
-    memcpy(devices, ib_world_one_nic, sizeof(devices));
+    memcpy(devices, ib_rig_one_nic, sizeof(devices));
     devices[0].ports[0].is_infiniband = true;
     memset(devices[0].ports[0].gids, 0, sizeof(devices[0].ports[0].gids));
     run_exchange(devices, NULL, 2, 1, 512);
@@ -347,18 +346,18 @@ static void infiniband_needs_no_gid(void)
 static void expect_refusal(const struct vm_device *devices, char **environment, gyre_status status,
                            const char *words)
 {
-    struct ib_world world = {.n_ranks = 0};
+    struct ib_rig rig = {.n_ranks = 0};
     CHECK(vm_install(devices));
-    ib_world_load_params(&world, environment);
-    ib_world_describe(&world, 2, 1, 1024);
-    CHECK_FAILS(ib_world_connect(&world), status, words);
-    ib_world_close(&world);
+    ib_rig_load_params(&rig, environment);
+    ib_rig_describe(&rig, 2, 1, 1024);
+    CHECK_FAILS(ib_rig_connect(&rig), status, words);
+    ib_rig_close(&rig);
 }
 
 static void no_usable_gid_prints_the_table_with_the_reasons(void)
 {
     struct vm_device devices[2];
-    memcpy(devices, ib_world_one_nic, sizeof(devices));
+    memcpy(devices, ib_rig_one_nic, sizeof(devices));
     char *environment[] = {"GYRE_IB_ADDR_RANGE=192.168.0.0/16", NULL};
     expect_refusal(devices, environment, GYRE_ERROR_UNSUPPORTED,
                    "mem0:1: no usable GID: [0] fe80::5054:ff:fe77:1 v1: RoCE v1, asked for v2; [1] "
@@ -368,34 +367,34 @@ static void no_usable_gid_prints_the_table_with_the_reasons(void)
 static void a_forced_index_of_an_empty_row_is_refused(void)
 {
     char *environment[] = {"GYRE_IB_GID_INDEX=9", NULL};
-    expect_refusal(ib_world_one_nic, environment, GYRE_ERROR_INVALID_ARGUMENT,
+    expect_refusal(ib_rig_one_nic, environment, GYRE_ERROR_INVALID_ARGUMENT,
                    "IB_GID_INDEX=9: the GID table has no such usable row");
 }
 
 static void a_port_that_is_down_is_named(void)
 {
     struct vm_device devices[2];
-    memcpy(devices, ib_world_one_nic, sizeof(devices));
+    memcpy(devices, ib_rig_one_nic, sizeof(devices));
     devices[0].ports[0].state = IBV_PORT_DOWN;
     expect_refusal(devices, NULL, GYRE_ERROR_UNSUPPORTED, "mem0:1 is not active");
 }
 
 static void a_machine_without_devices_says_so(void)
 {
-    expect_refusal(&ib_world_one_nic[1], NULL, GYRE_ERROR_UNSUPPORTED, "there is no RDMA device");
+    expect_refusal(&ib_rig_one_nic[1], NULL, GYRE_ERROR_UNSUPPORTED, "there is no RDMA device");
 }
 
 static void memlock_is_explained_with_numbers(void)
 {
     for (int after = 0; after < 4; after++) {
-        struct ib_world world = {.n_ranks = 0};
-        CHECK(vm_install(ib_world_one_nic));
+        struct ib_rig rig = {.n_ranks = 0};
+        CHECK(vm_install(ib_rig_one_nic));
         vm_fail_reg_mr(ENOMEM, after);
-        ib_world_load_params(&world, NULL);
-        ib_world_describe(&world, 2, 1, 65536);
-        CHECK_FAILS(ib_world_connect(&world), GYRE_ERROR_OUT_OF_MEMORY, "E501 ibv_reg_mr(");
+        ib_rig_load_params(&rig, NULL);
+        ib_rig_describe(&rig, 2, 1, 65536);
+        CHECK_FAILS(ib_rig_connect(&rig), GYRE_ERROR_OUT_OF_MEMORY, "E501 ibv_reg_mr(");
         CHECK(strstr(gyre_cause(), "memlock limit is") != NULL);
-        ib_world_close(&world);
+        ib_rig_close(&rig);
     }
 }
 
@@ -410,28 +409,28 @@ static void each_errno_of_address_resolution_is_explained(void)
                  {ENODEV, "network namespace"},
                  {ENOMEM, "memlock"}};
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(cases); i++) {
-        struct ib_world world = {.n_ranks = 0};
-        CHECK(vm_install(ib_world_one_nic));
-        ib_world_load_params(&world, NULL);
-        ib_world_describe(&world, 2, 1, 1024);
+        struct ib_rig rig = {.n_ranks = 0};
+        CHECK(vm_install(ib_rig_one_nic));
+        ib_rig_load_params(&rig, NULL);
+        ib_rig_describe(&rig, 2, 1, 1024);
         vm_fail_modify(IBV_QPS_RTR, cases[i].error_number, 1);
-        CHECK_FAILS(ib_world_connect(&world), GYRE_ERROR_SYSTEM, cases[i].words);
+        CHECK_FAILS(ib_rig_connect(&rig), GYRE_ERROR_SYSTEM, cases[i].words);
         CHECK(strstr(gyre_cause(), "INIT->RTR, local GID 3 10.0.0.1, remote GID 10.0.0.1") != NULL);
         CHECK(strstr(gyre_cause(), "to rank 1 (host1) over ib") != NULL);
-        ib_world_close(&world);
+        ib_rig_close(&rig);
     }
 }
 
 static void a_peer_that_resolves_late_is_tried_again(void)
 {
-    struct ib_world world = {.n_ranks = 0};
-    CHECK(vm_install(ib_world_one_nic));
-    ib_world_load_params(&world, NULL);
-    ib_world_describe(&world, 2, 1, 1024);
+    struct ib_rig rig = {.n_ranks = 0};
+    CHECK(vm_install(ib_rig_one_nic));
+    ib_rig_load_params(&rig, NULL);
+    ib_rig_describe(&rig, 2, 1, 1024);
     vm_fail_modify(IBV_QPS_RTR, ETIMEDOUT, 3);
-    CHECK_OK(ib_world_connect(&world));
-    CHECK(ib_world_exchange(&world, 3));
-    ib_world_close(&world);
+    CHECK_OK(ib_rig_connect(&rig));
+    CHECK(ib_rig_exchange(&rig, 3));
+    ib_rig_close(&rig);
 }
 
 static void probing_says_why_there_is_no_rdma(void)
@@ -441,7 +440,7 @@ static void probing_says_why_there_is_no_rdma(void)
     char *disabled[] = {"GYRE_IB_DISABLE=1", NULL};
     char *other[] = {"GYRE_IB_HCA==mlx5_0", NULL};
     char *nothing[] = {NULL};
-    CHECK(vm_install(ib_world_one_nic));
+    CHECK(vm_install(ib_rig_one_nic));
     memset(&info, 0, sizeof(info));
     CHECK_OK(gyre_params_from(nothing, &params));
     gyre_transport_ib_probe(&params, &info);

@@ -8,7 +8,7 @@
 
 #include "algorithms/algorithm.h"
 #include "core/model/schedule.h"
-#include "tests/support/host_world.h"
+#include "tests/support/host_rig.h"
 
 enum { N_LANES = 2, MAX_CHANNELS = 3 };
 
@@ -49,7 +49,7 @@ static inline void emit_ring_all_reduce(struct gyre_builder *builder, int n, int
 static inline void emit_all_gather(struct gyre_builder *builder, int n, int rank, int root)
 {
     const struct gyre_ref in = gyre_in(0);
-    struct gyre_ref outs[WORLD_MAX_RANKS];
+    struct gyre_ref outs[HOST_RIG_MAX_RANKS];
     (void)root;
     gyre_builder_lanes(builder, N_LANES);
     gyre_builder_worker(builder);
@@ -70,7 +70,7 @@ static inline void emit_all_gather(struct gyre_builder *builder, int n, int rank
 /* Everybody sends everybody its block, then reduces all blocks in rank order in one step. */
 static inline void emit_reduce_scatter(struct gyre_builder *builder, int n, int rank, int root)
 {
-    struct gyre_ref ins[WORLD_MAX_RANKS];
+    struct gyre_ref ins[HOST_RIG_MAX_RANKS];
     const struct gyre_ref out = gyre_out(0);
     (void)root;
     gyre_builder_worker(builder);
@@ -161,13 +161,13 @@ static inline struct gyre_program *make_program(const struct kind *kind, int n, 
     return program;
 }
 
-static inline struct gyre_loaded *load(struct world *world, int rank, const struct kind *kind,
+static inline struct gyre_loaded *load(struct host_rig *rig, int rank, const struct kind *kind,
                                        int root, uint32_t n_channels)
 {
-    struct gyre_program *program = make_program(kind, world->n_ranks, rank, root);
+    struct gyre_program *program = make_program(kind, rig->n_ranks, rank, root);
     struct gyre_loaded *loaded = NULL;
     const struct gyre_load_config config = {.program = program, .n_channels = n_channels};
-    CHECK_OK(gyre_executor_host.load(world->executors[rank], &config, &loaded));
+    CHECK_OK(gyre_executor_host.load(rig->executors[rank], &config, &loaded));
     gyre_program_free(program); /* the host executor keeps what it needs */
     return loaded;
 }

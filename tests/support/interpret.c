@@ -35,7 +35,7 @@ struct worker {
     uint32_t *order; /* in which its steps are taken */
 };
 
-struct world {
+struct machine {
     struct gyre_program *const *programs;
     const struct interpret_options *options;
     unsigned n_ranks, n_ins, n_outs, n_lanes, n_workers;
@@ -55,10 +55,10 @@ uint64_t next_random(uint64_t *state)
     return z ^ z >> 31;
 }
 
-static struct value raw_input(const struct world *world, unsigned rank, unsigned tile,
+static struct value raw_input(const struct machine *machine, unsigned rank, unsigned tile,
                               unsigned chunk)
 {
-    uint64_t state = world->options->seed ^ (uint64_t)rank << 40 ^ (uint64_t)tile << 20 ^ chunk;
+    uint64_t state = machine->options->seed ^ (uint64_t)rank << 40 ^ (uint64_t)tile << 20 ^ chunk;
     struct value value;
     value.sum = next_random(&state);
     value.order = next_random(&state);
@@ -80,15 +80,15 @@ static int alias(const struct gyre_program *p, unsigned chunk)
     return (int)chunk;
 }
 
-static struct value *cell(struct world *world, unsigned rank, unsigned tile, bool is_in,
+static struct value *cell(struct machine *machine, unsigned rank, unsigned tile, bool is_in,
                           unsigned chunk)
 {
-    struct value *base =
-        &world->memory[(rank * world->options->n_tiles + tile) * (world->n_ins + world->n_outs)];
+    struct value *base = &machine->memory[(rank * machine->options->n_tiles + tile) *
+                                          (machine->n_ins + machine->n_outs)];
     if (!is_in)
         return &base[chunk];
-    const int same = world->options->in_place ? alias(world->programs[rank], chunk) : -1;
-    return same >= 0 ? &base[same] : &base[world->n_outs + chunk];
+    const int same = machine->options->in_place ? alias(machine->programs[rank], chunk) : -1;
+    return same >= 0 ? &base[same] : &base[machine->n_outs + chunk];
 }
 
 static bool gives_input(const struct gyre_program *p)
@@ -98,75 +98,77 @@ static bool gives_input(const struct gyre_program *p)
            p->rank == p->root;
 }
 
-static void fill(struct world *world)
+static void fill(struct machine *machine)
 {
-    const unsigned n = world->n_ins + world->n_outs;
-    const size_t n_cells = (size_t)world->n_ranks * world->options->n_tiles * n;
+    const unsigned n = machine->n_ins + machine->n_outs;
+    const size_t n_cells = (size_t)machine->n_ranks * machine->options->n_tiles * n;
     for (size_t i = 0; i < n_cells; i++)
-        world->memory[i] = (struct value){next_random(&world->random), next_random(&world->random)};
-    for (unsigned rank = 0; rank < world->n_ranks; rank++)
-        for (unsigned tile = 0; tile < world->options->n_tiles; tile++)
-            for (unsigned chunk = 0; chunk < world->n_ins; chunk++)
-                if (gives_input(world->programs[rank]))
-                    *cell(world, rank, tile, true, chunk) = raw_input(world, rank, tile, chunk);
+        machine->memory[i] =
+            (struct value){next_random(&machine->random), next_random(&machine->random)};
+    for (unsigned rank = 0; rank < machine->n_ranks; rank++)
+        for (unsigned tile = 0; tile < machine->options->n_tiles; tile++)
+            for (unsigned chunk = 0; chunk < machine->n_ins; chunk++)
+                if (gives_input(machine->programs[rank]))
+                    *cell(machine, rank, tile, true, chunk) = raw_input(machine, rank, tile, chunk);
 }
 
-static struct fifo *fifo_of(struct world *world, unsigned rank, struct gyre_operand operand)
+static struct fifo *fifo_of(struct machine *machine, unsigned rank, struct gyre_operand operand)
 {
-    const struct gyre_connection *c = &world->programs[rank]->connections[operand.index];
+    const struct gyre_connection *c = &machine->programs[rank]->connections[operand.index];
     const unsigned from = c->is_send ? rank : c->peer, to = c->is_send ? c->peer : rank;
-    return &world->fifos[(from * world->n_ranks + to) * world->n_lanes + c->lane];
+    return &machine->fifos[(from * machine->n_ranks + to) * machine->n_lanes + c->lane];
 }
 
-static bool can_run(struct world *world, unsigned rank, const struct gyre_step *step)
+static bool can_run(struct machine *machine, unsigned rank, const struct gyre_step *step)
 {
     for (unsigned i = 0; i < step->n_ins; i++)
         if (step->ins[i].kind == GYRE_OPERAND_CONNECTION) {
-            const struct fifo *fifo = fifo_of(world, rank, step->ins[i]);
+            const struct fifo *fifo = fifo_of(machine, rank, step->ins[i]);
             if (fifo->n_sent == fifo->n_received)
                 return false;
         }
     for (unsigned i = 0; i < step->n_outs; i++)
         if (step->outs[i].kind == GYRE_OPERAND_CONNECTION) {
-            const struct fifo *fifo = fifo_of(world, rank, step->outs[i]);
-            if (fifo->n_sent - fifo->n_received == world->options->depth)
+            const struct fifo *fifo = fifo_of(machine, rank, step->outs[i]);
+            if (fifo->n_sent - fifo->n_received == machine->options->depth)
                 return false;
         }
     return true;
 }
 
-static struct value load(struct world *world, const struct worker *worker,
+static struct value load(struct machine *machine, const struct worker *worker,
                          const struct gyre_step *step, struct gyre_operand operand)
 {
-    const struct gyre_program *program = world->programs[worker->rank];
+    const struct gyre_program *program = machine->programs[worker->rank];
     struct value value;
     if (operand.kind == GYRE_OPERAND_CONNECTION) {
-        struct fifo *fifo = fifo_of(world, worker->rank, operand);
-        const struct slot *slot = &fifo->slots[fifo->n_received++ % world->options->depth];
+        struct fifo *fifo = fifo_of(machine, worker->rank, operand);
+        const struct slot *slot = &fifo->slots[fifo->n_received++ % machine->options->depth];
         value = slot->value;
         if (operand.is_placed != 0)
-            value = *cell(world, worker->rank, worker->tile, false, step->chunk);
+            value = *cell(machine, worker->rank, worker->tile, false, step->chunk);
         else if (slot->is_placed) /* nothing was written into it */
-            value.sum ^= next_random(&world->random);
+            value.sum ^= next_random(&machine->random);
         /* Another range has another length: what is read is not what was sent. */
         if (slot->tile != worker->tile || (program->n_chunks > 1 && slot->chunk != step->chunk))
-            value.sum ^= next_random(&world->random);
+            value.sum ^= next_random(&machine->random);
     } else if (operand.kind == GYRE_OPERAND_SCRATCH) {
-        value = world->scratch[worker->rank * world->n_scratch + operand.index];
+        value = machine->scratch[worker->rank * machine->n_scratch + operand.index];
     } else {
         const bool is_in = operand.kind == GYRE_OPERAND_IN;
-        value = *cell(world, worker->rank, worker->tile, is_in, operand.index);
+        value = *cell(machine, worker->rank, worker->tile, is_in, operand.index);
         if (is_in && gyre_collectives[program->coll].reduces)
             value.sum *= PREMULTIPLY;
     }
     return value;
 }
 
-static void run_step(struct world *world, const struct worker *worker, const struct gyre_step *step)
+static void run_step(struct machine *machine, const struct worker *worker,
+                     const struct gyre_step *step)
 {
     struct value result = {0, 0};
     for (unsigned i = 0; i < step->n_ins; i++) {
-        const struct value in = load(world, worker, step, step->ins[i]);
+        const struct value in = load(machine, worker, step, step->ins[i]);
         result.sum += in.sum;
         result.order = step->n_ins == 1 ? in.order : result.order * PREMULTIPLY + in.order;
     }
@@ -175,76 +177,76 @@ static void run_step(struct world *world, const struct worker *worker, const str
     for (unsigned i = 0; i < step->n_outs; i++) {
         const struct gyre_operand out = step->outs[i];
         if (out.kind == GYRE_OPERAND_CONNECTION) {
-            struct fifo *fifo = fifo_of(world, worker->rank, out);
-            fifo->slots[fifo->n_sent++ % world->options->depth] =
+            struct fifo *fifo = fifo_of(machine, worker->rank, out);
+            fifo->slots[fifo->n_sent++ % machine->options->depth] =
                 (struct slot){result, step->chunk, worker->tile, out.is_placed != 0};
-            const unsigned peer = world->programs[worker->rank]->connections[out.index].peer;
+            const unsigned peer = machine->programs[worker->rank]->connections[out.index].peer;
             if (out.is_placed != 0)
-                *cell(world, peer, worker->tile, false, step->chunk) = result;
+                *cell(machine, peer, worker->tile, false, step->chunk) = result;
         } else if (out.kind == GYRE_OPERAND_SCRATCH) {
-            world->scratch[worker->rank * world->n_scratch + out.index] = result;
+            machine->scratch[worker->rank * machine->n_scratch + out.index] = result;
         } else {
-            *cell(world, worker->rank, worker->tile, false, out.index) = result;
+            *cell(machine, worker->rank, worker->tile, false, out.index) = result;
         }
     }
 }
 
 /* The next run of steps, in a random order. */
-static void begin_run(struct world *world, struct worker *worker, uint32_t first)
+static void begin_run(struct machine *machine, struct worker *worker, uint32_t first)
 {
-    const struct gyre_program *program = world->programs[worker->rank];
+    const struct gyre_program *program = machine->programs[worker->rank];
     worker->first = first;
     worker->n_run = 1;
     worker->n_done = 0;
     while ((program->steps[first + worker->n_run - 1].flags & GYRE_STEP_WITH_NEXT) != 0)
         worker->n_run++;
     for (uint32_t i = 0; i < worker->n_run; i++) {
-        const uint32_t j = (uint32_t)(next_random(&world->random) % (i + 1));
+        const uint32_t j = (uint32_t)(next_random(&machine->random) % (i + 1));
         worker->order[i] = worker->order[j];
         worker->order[j] = first + i;
     }
 }
 
 /* One step, if the worker's next can run. */
-static bool advance(struct world *world, struct worker *worker)
+static bool advance(struct machine *machine, struct worker *worker)
 {
-    const struct gyre_program *program = world->programs[worker->rank];
+    const struct gyre_program *program = machine->programs[worker->rank];
     const struct gyre_worker *own = &program->workers[worker->index];
-    if (worker->tile == world->options->n_tiles)
+    if (worker->tile == machine->options->n_tiles)
         return false;
     const struct gyre_step *step = &program->steps[worker->order[worker->n_done]];
-    if (!can_run(world, worker->rank, step))
+    if (!can_run(machine, worker->rank, step))
         return false;
-    run_step(world, worker, step);
+    run_step(machine, worker, step);
     if (++worker->n_done < worker->n_run)
         return true;
     const uint32_t next = worker->first + worker->n_run;
     if (next == own->first_step + own->n_steps)
         worker->tile++;
-    begin_run(world, worker, next == own->first_step + own->n_steps ? own->first_step : next);
+    begin_run(machine, worker, next == own->first_step + own->n_steps ? own->first_step : next);
     return true;
 }
 
-static enum interpret_result run_all(struct world *world)
+static enum interpret_result run_all(struct machine *machine)
 {
     bool moved = true;
-    while (moved && world->n_workers > 0) {
-        const unsigned start = (unsigned)(next_random(&world->random) % world->n_workers);
+    while (moved && machine->n_workers > 0) {
+        const unsigned start = (unsigned)(next_random(&machine->random) % machine->n_workers);
         moved = false;
-        for (unsigned i = 0; i < world->n_workers && !moved; i++)
-            moved = advance(world, &world->workers[(start + i) % world->n_workers]);
+        for (unsigned i = 0; i < machine->n_workers && !moved; i++)
+            moved = advance(machine, &machine->workers[(start + i) % machine->n_workers]);
     }
-    for (unsigned i = 0; i < world->n_workers; i++)
-        if (world->workers[i].tile != world->options->n_tiles)
+    for (unsigned i = 0; i < machine->n_workers; i++)
+        if (machine->workers[i].tile != machine->options->n_tiles)
             return INTERPRET_HANGS;
-    for (size_t i = 0; i < (size_t)world->n_ranks * world->n_ranks * world->n_lanes; i++)
-        if (world->fifos[i].n_sent != world->fifos[i].n_received)
+    for (size_t i = 0; i < (size_t)machine->n_ranks * machine->n_ranks * machine->n_lanes; i++)
+        if (machine->fifos[i].n_sent != machine->fifos[i].n_received)
             return INTERPRET_LEFTOVER;
     return INTERPRET_RIGHT;
 }
 
 /* What the collective's formula says OUT(chunk) is; false: the rank gets no such output. */
-static bool expected_sum(const struct world *world, const struct gyre_program *p, unsigned tile,
+static bool expected_sum(const struct machine *machine, const struct gyre_program *p, unsigned tile,
                          unsigned chunk, uint64_t *sum_out)
 {
     uint64_t sum = 0;
@@ -252,100 +254,102 @@ static bool expected_sum(const struct world *world, const struct gyre_program *p
     case GYRE_COLL_ALL_REDUCE:
     case GYRE_COLL_REDUCE:
     case GYRE_COLL_REDUCE_SCATTER:
-        for (unsigned rank = 0; rank < world->n_ranks; rank++)
-            sum +=
-                raw_input(world, rank, tile, p->coll == GYRE_COLL_REDUCE_SCATTER ? p->rank : chunk)
-                    .sum;
+        for (unsigned rank = 0; rank < machine->n_ranks; rank++)
+            sum += raw_input(machine, rank, tile,
+                             p->coll == GYRE_COLL_REDUCE_SCATTER ? p->rank : chunk)
+                       .sum;
         *sum_out = sum * PREMULTIPLY * FINISH;
         return p->coll != GYRE_COLL_REDUCE || p->rank == p->root;
     case GYRE_COLL_ALL_GATHER:
     case GYRE_COLL_GATHER:
-        *sum_out = raw_input(world, chunk, tile, 0).sum;
+        *sum_out = raw_input(machine, chunk, tile, 0).sum;
         return p->coll == GYRE_COLL_ALL_GATHER || p->rank == p->root;
     case GYRE_COLL_ALL_TO_ALL:
-        *sum_out = raw_input(world, chunk, tile, p->rank).sum;
+        *sum_out = raw_input(machine, chunk, tile, p->rank).sum;
         return true;
     case GYRE_COLL_SCATTER:
-        *sum_out = raw_input(world, p->root, tile, p->rank).sum;
+        *sum_out = raw_input(machine, p->root, tile, p->rank).sum;
         return true;
     case GYRE_COLL_SEND_RECV:
-        *sum_out = raw_input(world, p->root, tile, chunk).sum;
+        *sum_out = raw_input(machine, p->root, tile, chunk).sum;
         return p->rank != p->root || p->n_ranks == 1;
     default:
-        *sum_out = raw_input(world, p->root, tile, chunk).sum;
+        *sum_out = raw_input(machine, p->root, tile, chunk).sum;
         return true;
     }
 }
 
 /* `before`: what OUT held, for ranks that must not touch it. */
-static enum interpret_result compare(struct world *world, const struct value *before)
+static enum interpret_result compare(struct machine *machine, const struct value *before)
 {
-    const unsigned n = world->n_ins + world->n_outs;
-    for (unsigned rank = 0; rank < world->n_ranks; rank++)
-        for (unsigned tile = 0; tile < world->options->n_tiles; tile++)
-            for (unsigned chunk = 0; chunk < world->n_outs; chunk++) {
-                const struct gyre_program *p = world->programs[rank];
-                const struct value *out = cell(world, rank, tile, false, chunk);
+    const unsigned n = machine->n_ins + machine->n_outs;
+    for (unsigned rank = 0; rank < machine->n_ranks; rank++)
+        for (unsigned tile = 0; tile < machine->options->n_tiles; tile++)
+            for (unsigned chunk = 0; chunk < machine->n_outs; chunk++) {
+                const struct gyre_program *p = machine->programs[rank];
+                const struct value *out = cell(machine, rank, tile, false, chunk);
                 uint64_t expected;
-                if (!expected_sum(world, p, tile, chunk, &expected))
-                    expected = before[(rank * world->options->n_tiles + tile) * n + chunk].sum;
+                if (!expected_sum(machine, p, tile, chunk, &expected))
+                    expected = before[(rank * machine->options->n_tiles + tile) * n + chunk].sum;
                 if (out->sum != expected)
                     return INTERPRET_WRONG;
                 if (p->coll == GYRE_COLL_ALL_REDUCE &&
-                    out->order != cell(world, 0, tile, false, chunk)->order)
+                    out->order != cell(machine, 0, tile, false, chunk)->order)
                     return INTERPRET_WRONG;
             }
     return INTERPRET_RIGHT;
 }
 
-static void open_world(struct world *world)
+static void open_world(struct machine *machine)
 {
-    for (unsigned rank = 0; rank < world->n_ranks; rank++) {
-        const struct gyre_program *p = world->programs[rank];
-        world->n_workers += p->n_workers;
-        world->n_scratch = p->n_scratch > world->n_scratch ? p->n_scratch : world->n_scratch;
+    for (unsigned rank = 0; rank < machine->n_ranks; rank++) {
+        const struct gyre_program *p = machine->programs[rank];
+        machine->n_workers += p->n_workers;
+        machine->n_scratch = p->n_scratch > machine->n_scratch ? p->n_scratch : machine->n_scratch;
     }
-    world->workers = calloc(world->n_workers + 1, sizeof(*world->workers));
-    world->scratch = calloc((size_t)world->n_ranks * world->n_scratch + 1, sizeof(*world->scratch));
-    world->fifos =
-        calloc((size_t)world->n_ranks * world->n_ranks * world->n_lanes, sizeof(*world->fifos));
+    machine->workers = calloc(machine->n_workers + 1, sizeof(*machine->workers));
+    machine->scratch =
+        calloc((size_t)machine->n_ranks * machine->n_scratch + 1, sizeof(*machine->scratch));
+    machine->fifos = calloc((size_t)machine->n_ranks * machine->n_ranks * machine->n_lanes,
+                            sizeof(*machine->fifos));
     unsigned at = 0;
-    for (unsigned rank = 0; rank < world->n_ranks; rank++)
-        for (unsigned w = 0; w < world->programs[rank]->n_workers; w++) {
-            struct worker *worker = &world->workers[at++];
+    for (unsigned rank = 0; rank < machine->n_ranks; rank++)
+        for (unsigned w = 0; w < machine->programs[rank]->n_workers; w++) {
+            struct worker *worker = &machine->workers[at++];
             worker->rank = rank;
             worker->index = w;
-            worker->order = calloc(world->programs[rank]->n_steps, sizeof(*worker->order));
-            begin_run(world, worker, world->programs[rank]->workers[w].first_step);
+            worker->order = calloc(machine->programs[rank]->n_steps, sizeof(*worker->order));
+            begin_run(machine, worker, machine->programs[rank]->workers[w].first_step);
         }
-    for (size_t i = 0; i < (size_t)world->n_ranks * world->n_scratch; i++)
-        world->scratch[i].sum = next_random(&world->random);
+    for (size_t i = 0; i < (size_t)machine->n_ranks * machine->n_scratch; i++)
+        machine->scratch[i].sum = next_random(&machine->random);
 }
 
 enum interpret_result interpret(struct gyre_program *const *programs,
                                 const struct interpret_options *options)
 {
-    struct world world = {.programs = programs, .options = options, .random = options->seed};
-    world.n_ranks = programs[0]->n_ranks;
-    world.n_lanes = programs[0]->n_lanes;
-    world.n_ins = gyre_program_n_parts(programs[0], GYRE_OPERAND_IN);
-    world.n_outs = gyre_program_n_parts(programs[0], GYRE_OPERAND_OUT);
-    const size_t n_cells = (size_t)world.n_ranks * options->n_tiles * (world.n_ins + world.n_outs);
-    world.memory = calloc(n_cells, sizeof(*world.memory));
+    struct machine machine = {.programs = programs, .options = options, .random = options->seed};
+    machine.n_ranks = programs[0]->n_ranks;
+    machine.n_lanes = programs[0]->n_lanes;
+    machine.n_ins = gyre_program_n_parts(programs[0], GYRE_OPERAND_IN);
+    machine.n_outs = gyre_program_n_parts(programs[0], GYRE_OPERAND_OUT);
+    const size_t n_cells =
+        (size_t)machine.n_ranks * options->n_tiles * (machine.n_ins + machine.n_outs);
+    machine.memory = calloc(n_cells, sizeof(*machine.memory));
     struct value *before = calloc(n_cells, sizeof(*before));
-    open_world(&world);
-    fill(&world);
+    open_world(&machine);
+    fill(&machine);
     for (size_t i = 0; i < n_cells; i++)
-        before[i] = world.memory[i];
-    enum interpret_result result = run_all(&world);
+        before[i] = machine.memory[i];
+    enum interpret_result result = run_all(&machine);
     if (result == INTERPRET_RIGHT)
-        result = compare(&world, before);
-    for (unsigned i = 0; i < world.n_workers; i++)
-        free(world.workers[i].order);
-    free(world.workers);
-    free(world.scratch);
-    free(world.fifos);
-    free(world.memory);
+        result = compare(&machine, before);
+    for (unsigned i = 0; i < machine.n_workers; i++)
+        free(machine.workers[i].order);
+    free(machine.workers);
+    free(machine.scratch);
+    free(machine.fifos);
+    free(machine.memory);
     free(before);
     return result;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tests/gpu/gpu_world.h"
+#include "tests/gpu/gpu_rig.h"
 
 #include "core/base/util.h"
 #include "core/plan/plan.h"
@@ -17,7 +17,7 @@ void gpu_ok(cudaError_t error, const char *call, const char *file, int line)
     exit(1);
 }
 
-uint64_t gpu_world_block_placement_bytes = GYRE_BLOCK_PLACEMENT_BYTES;
+uint64_t gpu_rig_block_placement_bytes = GYRE_BLOCK_PLACEMENT_BYTES;
 
 static void must(gyre_status status, const char *what)
 {
@@ -27,17 +27,17 @@ static void must(gyre_status status, const char *what)
     exit(1);
 }
 
-void gpu_world_use(const struct gpu_world *world, int rank)
+void gpu_rig_use(const struct gpu_rig *rig, int rank)
 {
-    GPU_OK(cudaSetDevice(rank % world->n_gpus));
+    GPU_OK(cudaSetDevice(rank % rig->n_gpus));
 }
 
 /* Every rank is peer number `rank` in everybody's slab, itself too. */
-static void connect_rank(const struct gpu_world *world, const struct gyre_slab_layout *layout,
-                         int rank, struct gyre_connector *connectors)
+static void connect_rank(const struct gpu_rig *rig, const struct gyre_slab_layout *layout, int rank,
+                         struct gyre_connector *connectors)
 {
-    const struct gyre_fifo_spec *spec = &world->spec;
-    for (int peer = 0; peer < world->n_ranks; peer++)
+    const struct gyre_fifo_spec *spec = &rig->spec;
+    for (int peer = 0; peer < rig->n_ranks; peer++)
         for (uint32_t i = 0; i < spec->n_fifos * 2; i++) {
             const bool is_send = i % 2 != 0;
             const uint32_t fifo = i / 2;
@@ -47,10 +47,10 @@ static void connect_rank(const struct gpu_world *world, const struct gyre_slab_l
                 &connectors[gyre_connector_index(spec, (uint32_t)peer, fifo, is_send)];
             if (peer == rank)
                 continue;
-            unsigned char *slab = world->slabs[receiver];
+            unsigned char *slab = rig->slabs[receiver];
             end->inbox = (void *)(slab + gyre_slab_inbox_offset(layout, sender, fifo));
             end->credit =
-                (void *)(world->slabs[sender] + gyre_slab_credit_offset(layout, receiver, fifo));
+                (void *)(rig->slabs[sender] + gyre_slab_credit_offset(layout, receiver, fifo));
             for (unsigned proto = 0; proto < GYRE_N_SLOT_PROTOS; proto++)
                 if (layout->area_bytes[proto] > 0)
                     end->slots[proto] = slab + gyre_slab_slots_offset(layout, sender, fifo, proto);
@@ -73,75 +73,75 @@ static void enable_peers(int n_gpus)
         }
 }
 
-void gpu_world_open(struct gpu_world *world, int n_ranks, const struct gyre_fifo_spec *spec)
+void gpu_rig_open(struct gpu_rig *rig, int n_ranks, const struct gyre_fifo_spec *spec)
 {
     struct gyre_slab_layout layout;
-    memset(world, 0, sizeof(*world));
-    world->n_ranks = n_ranks;
-    world->spec = *spec;
-    must(gyre_device_cuda.count(&world->n_gpus), "count");
-    if (world->n_gpus > n_ranks)
-        world->n_gpus = n_ranks;
-    enable_peers(world->n_gpus);
+    memset(rig, 0, sizeof(*rig));
+    rig->n_ranks = n_ranks;
+    rig->spec = *spec;
+    must(gyre_device_cuda.count(&rig->n_gpus), "count");
+    if (rig->n_gpus > n_ranks)
+        rig->n_gpus = n_ranks;
+    enable_peers(rig->n_gpus);
     must(gyre_slab_layout_make(spec, (uint32_t)n_ranks, GYRE_SLAB_NO_RING_PREV, &layout), "layout");
     for (int rank = 0; rank < n_ranks; rank++) {
         void *slab;
-        must(gyre_device_cuda.open(rank % world->n_gpus, &world->devices[rank]), "open");
-        must(gyre_device_cuda.mem_alloc(world->devices[rank], layout.n_bytes, &slab), "slab");
-        must(gyre_device_cuda.zero(world->devices[rank], slab, layout.n_bytes), "slab");
-        world->slabs[rank] = slab;
+        must(gyre_device_cuda.open(rank % rig->n_gpus, &rig->devices[rank]), "open");
+        must(gyre_device_cuda.mem_alloc(rig->devices[rank], layout.n_bytes, &slab), "slab");
+        must(gyre_device_cuda.zero(rig->devices[rank], slab, layout.n_bytes), "slab");
+        rig->slabs[rank] = slab;
     }
     for (int rank = 0; rank < n_ranks; rank++) {
         struct gyre_connector *connectors =
             calloc((size_t)n_ranks * spec->n_fifos * 2, sizeof(*connectors));
-        connect_rank(world, &layout, rank, connectors);
-        gyre_fault_init(&world->faults[rank]);
+        connect_rank(rig, &layout, rank, connectors);
+        gyre_fault_init(&rig->faults[rank]);
         const struct gyre_executor_config config = {
-            .device = world->devices[rank],
+            .device = rig->devices[rank],
             .rank = rank,
             .n_ranks = n_ranks,
             .spec = *spec,
             .connectors = connectors,
             .overlaps_launches = true,
-            .block_placement_bytes = gpu_world_block_placement_bytes,
-            .fault = &world->faults[rank],
+            .block_placement_bytes = gpu_rig_block_placement_bytes,
+            .fault = &rig->faults[rank],
         };
-        must(gyre_executor_cuda.open(&config, &world->executors[rank]), "executor");
-        gpu_world_use(world, rank);
-        GPU_OK(cudaStreamCreateWithFlags(&world->streams[rank], cudaStreamNonBlocking));
+        must(gyre_executor_cuda.open(&config, &rig->executors[rank]), "executor");
+        gpu_rig_use(rig, rank);
+        GPU_OK(cudaStreamCreateWithFlags(&rig->streams[rank], cudaStreamNonBlocking));
         free(connectors);
     }
 }
 
-gyre_status gpu_world_load(struct gpu_world *world, int rank, const struct gyre_load_config *config,
-                           const struct gyre_reduction *reduction, struct gyre_loaded **loaded_out)
+gyre_status gpu_rig_load(struct gpu_rig *rig, int rank, const struct gyre_load_config *config,
+                         const struct gyre_reduction *reduction, struct gyre_loaded **loaded_out)
 {
-    struct gyre_executor *executor = world->executors[rank];
+    struct gyre_executor *executor = rig->executors[rank];
     GYRE_TRY(gyre_executor_cuda.load(executor, config, loaded_out));
     return gyre_executor_cuda.prepare(executor, *loaded_out, reduction);
 }
 
-void gpu_world_close(struct gpu_world *world)
+void gpu_rig_close(struct gpu_rig *rig)
 {
-    for (int rank = 0; rank < world->n_ranks; rank++) {
-        gyre_executor_cuda.close(world->executors[rank]);
-        gpu_world_use(world, rank);
-        GPU_OK(cudaStreamDestroy(world->streams[rank]));
+    for (int rank = 0; rank < rig->n_ranks; rank++) {
+        gyre_executor_cuda.close(rig->executors[rank]);
+        gpu_rig_use(rig, rank);
+        GPU_OK(cudaStreamDestroy(rig->streams[rank]));
     }
-    for (int rank = 0; rank < world->n_ranks; rank++) {
-        (void)gyre_device_cuda.mem_free(world->devices[rank], world->slabs[rank]);
-        gyre_device_cuda.close(world->devices[rank]);
-        gyre_fault_fini(&world->faults[rank]);
+    for (int rank = 0; rank < rig->n_ranks; rank++) {
+        (void)gyre_device_cuda.mem_free(rig->devices[rank], rig->slabs[rank]);
+        gyre_device_cuda.close(rig->devices[rank]);
+        gyre_fault_fini(&rig->faults[rank]);
     }
 }
 
-bool gpu_world_wait(struct gpu_world *world, double timeout_s)
+bool gpu_rig_wait(struct gpu_rig *rig, double timeout_s)
 {
     const uint64_t end_ns = gyre_now_ns() + (uint64_t)(timeout_s * 1e9);
-    for (int rank = 0; rank < world->n_ranks; rank++) {
-        gpu_world_use(world, rank);
+    for (int rank = 0; rank < rig->n_ranks; rank++) {
+        gpu_rig_use(rig, rank);
         for (;;) {
-            const cudaError_t error = cudaStreamQuery(world->streams[rank]);
+            const cudaError_t error = cudaStreamQuery(rig->streams[rank]);
             if (error == cudaSuccess)
                 break;
             if (error != cudaErrorNotReady)
@@ -154,21 +154,19 @@ bool gpu_world_wait(struct gpu_world *world, double timeout_s)
     return true;
 }
 
-void gpu_world_set_epoch(struct gpu_world *world, enum gyre_proto proto, uint64_t n_slots)
+void gpu_rig_set_epoch(struct gpu_rig *rig, enum gyre_proto proto, uint64_t n_slots)
 {
     struct gyre_slab_layout layout;
-    must(gyre_slab_layout_make(&world->spec, (uint32_t)world->n_ranks, GYRE_SLAB_NO_RING_PREV,
-                               &layout),
+    must(gyre_slab_layout_make(&rig->spec, (uint32_t)rig->n_ranks, GYRE_SLAB_NO_RING_PREV, &layout),
          "layout");
-    for (int rank = 0; rank < world->n_ranks; rank++) {
-        struct gyre_device *device = world->devices[rank];
-        must(gyre_cuda_executor_set_epoch(world->executors[rank], proto, n_slots), "epoch");
-        for (uint32_t i = 0; i < (uint32_t)world->n_ranks * world->spec.n_fifos; i++) {
-            const uint32_t peer = i / world->spec.n_fifos, fifo = i % world->spec.n_fifos;
+    for (int rank = 0; rank < rig->n_ranks; rank++) {
+        struct gyre_device *device = rig->devices[rank];
+        must(gyre_cuda_executor_set_epoch(rig->executors[rank], proto, n_slots), "epoch");
+        for (uint32_t i = 0; i < (uint32_t)rig->n_ranks * rig->spec.n_fifos; i++) {
+            const uint32_t peer = i / rig->spec.n_fifos, fifo = i % rig->spec.n_fifos;
             const size_t skip = gyre_proto_slots(proto) * sizeof(n_slots);
-            unsigned char *inbox = world->slabs[rank] + gyre_slab_inbox_offset(&layout, peer, fifo);
-            unsigned char *credit =
-                world->slabs[rank] + gyre_slab_credit_offset(&layout, peer, fifo);
+            unsigned char *inbox = rig->slabs[rank] + gyre_slab_inbox_offset(&layout, peer, fifo);
+            unsigned char *credit = rig->slabs[rank] + gyre_slab_credit_offset(&layout, peer, fifo);
             must(device->ops->copy(device, inbox + skip, &n_slots, sizeof(n_slots)), "tail");
             must(device->ops->copy(device, credit + skip, &n_slots, sizeof(n_slots)), "head");
         }

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A communicator without a transport, for tests on GPUs: n executors whose connectors are plain
+ * device memory of this process, peer access enabled. Ranks share GPUs when there are fewer.
+ */
+#ifndef GYRE_TESTS_GPU_RIG_H
+#define GYRE_TESTS_GPU_RIG_H
+
+#include "core/base/fault.h"
+#include "kernels/executor.h"
+
+#include <cuda_runtime_api.h>
+
+enum { GPU_RIG_MAX_RANKS = 8 };
+
+struct gpu_rig {
+    int n_ranks;
+    int n_gpus;
+    struct gyre_fifo_spec spec;
+    struct gyre_device *devices[GPU_RIG_MAX_RANKS];
+    unsigned char *slabs[GPU_RIG_MAX_RANKS];
+    struct gyre_fault faults[GPU_RIG_MAX_RANKS];
+    struct gyre_executor *executors[GPU_RIG_MAX_RANKS];
+    cudaStream_t streams[GPU_RIG_MAX_RANKS];
+};
+
+/* Of the executors that gpu_rig_open opens. */
+extern uint64_t gpu_rig_block_placement_bytes;
+
+/** gpu_rig_open - ranks on GPUs rank % n_gpus. Exits the process on failure, with the cause. */
+void gpu_rig_open(struct gpu_rig *rig, int n_ranks, const struct gyre_fifo_spec *spec);
+/** gpu_rig_load - load a program on a rank and make it ready for a reduction. */
+gyre_status gpu_rig_load(struct gpu_rig *rig, int rank, const struct gyre_load_config *config,
+                         const struct gyre_reduction *reduction, struct gyre_loaded **loaded_out);
+
+void gpu_rig_close(struct gpu_rig *rig);
+
+/** gpu_rig_use - make rank's GPU current. */
+void gpu_rig_use(const struct gpu_rig *rig, int rank);
+
+/** gpu_rig_wait - until all streams are idle or `timeout_s` passed; false then. */
+bool gpu_rig_wait(struct gpu_rig *rig, double timeout_s);
+
+/** gpu_rig_set_epoch - as if every FIFO had already moved n_slots by this protocol. */
+void gpu_rig_set_epoch(struct gpu_rig *rig, enum gyre_proto proto, uint64_t n_slots);
+
+/** Check a CUDA call; exits with its text. */
+#define GPU_OK(call) gpu_ok((call), #call, __FILE__, __LINE__)
+void gpu_ok(cudaError_t error, const char *call, const char *file, int line);
+
+#endif
