@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * transport/socket: what is particular to sockets. Strangers during set-up, dead peers, peers that
+ * transport/socket/: what is particular to sockets. Strangers during set-up, dead peers, peers that
  * never come, orderly ends, frames that break the protocol.
  */
 #include "bootstrap/bootstrap.h"
@@ -8,7 +8,7 @@
 #include "core/base/util.h"
 #include "tests/support/check.h"
 #include "tests/transport/transport_rig.h"
-#include "transport/socket.h"
+#include "transport/socket/socket.h"
 
 #include <pthread.h>
 #include <sched.h>

@@ -4,7 +4,7 @@
  * and credit. Runs on the proxy thread. Slots are written from and read into where they lie; only
  * what shares a read with a header (at most SOCKET_STAGING_BYTES) is copied.
  */
-#include "transport/socket.h"
+#include "transport/socket/socket.h"
 
 #include "core/base/log.h"
 #include "core/base/sync.h"

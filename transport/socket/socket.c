@@ -3,7 +3,7 @@
  * socket: TCP between hosts, a proxied transport. This file owns the transport's life; set-up and
  * data path stand in socket_setup.c and socket_move.c.
  */
-#include "transport/socket.h"
+#include "transport/socket/socket.h"
 
 #include "core/base/log.h"
 #include "core/base/util.h"

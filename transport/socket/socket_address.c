@@ -4,7 +4,7 @@
  * usable addresses, because only the other rank knows which of them it can reach: an interface may
  * have a second subnet that the other host has no route to.
  */
-#include "transport/socket.h"
+#include "transport/socket/socket.h"
 
 #include "core/base/log.h"
 #include "core/base/util.h"

@@ -10,7 +10,7 @@
  * TCP_USER_TIMEOUT cannot tell the two apart: since Linux 5.11 it also ends a connection whose
  * window stays full although every probe is answered.
  */
-#include "transport/socket.h"
+#include "transport/socket/socket.h"
 
 #include "core/base/util.h"
 

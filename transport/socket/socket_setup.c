@@ -7,7 +7,7 @@
  * When there are too many joiners, the oldest connection is closed. A rank whose connection is
  * closed in this way tries again.
  */
-#include "transport/socket.h"
+#include "transport/socket/socket.h"
 
 #include "core/base/log.h"
 #include "core/base/thread.h"

@@ -4,7 +4,7 @@
  * rank that is stopped takes seconds, and whoever waits for it must hear of other ranks' ends
  * meanwhile.
  */
-#include "transport/socket.h"
+#include "transport/socket/socket.h"
 
 #include "core/base/thread.h"
 #include "core/base/util.h"
