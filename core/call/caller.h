@@ -42,7 +42,7 @@ struct gyre_caller {
     const struct gyre_windows *windows;
     struct gyre_plan_cache *plans;
     struct gyre_executor *executor;
-    struct gyre_board board;
+    struct gyre_call_log call_log;
     uint64_t *n_p2p;       /* by peer * 2 + is_send: messages so far */
     uint64_t stream;       /* host: address of the stream of this rank's latest launch, 0 = none.
                             * Set under the registry's lock; the caller reads it without */

@@ -85,7 +85,7 @@ static void *run_comparer(void *argument)
         if (pending->caller != comparer->caller || pending->call.coll == GYRE_COLL_SEND_RECV)
             continue;
         struct gyre_record record = gyre_launch_record(&pending->call);
-        record.sequence = ++sequence; /* the one that the board gives when it is launched */
+        record.sequence = ++sequence; /* the one that the call log gives when it is launched */
         status = gyre_compare_call(comparer->caller, &record);
         report(comparer, status);
     }
@@ -101,9 +101,9 @@ gyre_status gyre_comparer_start(struct gyre_caller *caller, const struct gyre_pe
     comparer->caller = caller;
     comparer->calls = calls;
     comparer->n_calls = n_calls;
-    pthread_mutex_lock(&caller->board.lock);
-    comparer->n_before = caller->board.n_collectives;
-    pthread_mutex_unlock(&caller->board.lock);
+    pthread_mutex_lock(&caller->call_log.lock);
+    comparer->n_before = caller->call_log.n_collectives;
+    pthread_mutex_unlock(&caller->call_log.lock);
     pthread_mutex_init(&comparer->lock, NULL);
     pthread_cond_init(&comparer->changed, NULL);
     const gyre_status status =

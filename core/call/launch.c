@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Launching what a group has collected: which calls run at the same time, in which order and on
- * which streams; and the record of each on the board.
+ * which streams; and the record of each in the call log.
  */
 #include "core/call/launch.h"
 
@@ -72,9 +72,9 @@ static gyre_status launch(struct gyre_caller *caller, const struct gyre_call *co
     int n_works = 0;
     for (int i = 0; i < n_calls; i++) {
         struct gyre_record record = gyre_launch_record(calls[i]);
-        if (record.coll == GYRE_COLL_SEND_RECV) /* collectives get theirs from the board */
+        if (record.coll == GYRE_COLL_SEND_RECV) /* collectives get theirs from the call log */
             record.sequence = ++caller->n_p2p[calls[i]->root * 2 + calls[i]->is_send];
-        const uint64_t index = gyre_board_post(&caller->board, &record);
+        const uint64_t index = gyre_call_log_post(&caller->call_log, &record);
         caller->ops->posted(caller, &record);
         if (compares && record.coll != GYRE_COLL_SEND_RECV)
             GYRE_TRY_GOTO(status,
@@ -85,7 +85,7 @@ static gyre_status launch(struct gyre_caller *caller, const struct gyre_call *co
         GYRE_TRY_GOTO(status, gyre_plan_work(caller->plans, calls[i], work), out);
         work->signature = gyre_record_signature(&record, caller->member->rank);
         work->sequence = record.sequence;
-        gyre_board_launched(&caller->board, n_launched + (uint64_t)n_works, index);
+        gyre_call_log_launched(&caller->call_log, n_launched + (uint64_t)n_works, index);
         waits = waits || !is_alone(caller, calls[i]);
         n_works++;
     }

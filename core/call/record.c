@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Records of calls and the board they stand on.
+ * Records of calls, and the call log that holds them.
  */
 #include "core/call/record.h"
 
@@ -76,60 +76,62 @@ bool gyre_record_fits(const struct gyre_record *a, const struct gyre_record *b)
            a->window_offset == b->window_offset;
 }
 
-void gyre_board_init(struct gyre_board *board)
+void gyre_call_log_init(struct gyre_call_log *call_log)
 {
-    memset(board, 0, sizeof(*board));
-    pthread_mutex_init(&board->lock, NULL);
+    memset(call_log, 0, sizeof(*call_log));
+    pthread_mutex_init(&call_log->lock, NULL);
 }
 
-void gyre_board_fini(struct gyre_board *board)
+void gyre_call_log_fini(struct gyre_call_log *call_log)
 {
-    pthread_mutex_destroy(&board->lock);
+    pthread_mutex_destroy(&call_log->lock);
 }
 
-uint64_t gyre_board_post(struct gyre_board *board, struct gyre_record *record)
+uint64_t gyre_call_log_post(struct gyre_call_log *call_log, struct gyre_record *record)
 {
-    pthread_mutex_lock(&board->lock);
+    pthread_mutex_lock(&call_log->lock);
     if (record->coll != GYRE_COLL_SEND_RECV)
-        record->sequence = ++board->n_collectives;
-    const uint64_t index = board->n_posted++;
-    board->records[index % GYRE_BOARD_RECORDS] = *record;
-    pthread_mutex_unlock(&board->lock);
+        record->sequence = ++call_log->n_collectives;
+    const uint64_t index = call_log->n_posted++;
+    call_log->records[index % GYRE_CALL_LOG_RECORDS] = *record;
+    pthread_mutex_unlock(&call_log->lock);
     return index;
 }
 
-bool gyre_board_get(struct gyre_board *board, uint64_t index, struct gyre_record *record_out)
+bool gyre_call_log_get(struct gyre_call_log *call_log, uint64_t index,
+                       struct gyre_record *record_out)
 {
-    pthread_mutex_lock(&board->lock);
-    const bool is_there = index < board->n_posted && index + GYRE_BOARD_RECORDS >= board->n_posted;
-    if (is_there)
-        *record_out = board->records[index % GYRE_BOARD_RECORDS];
-    pthread_mutex_unlock(&board->lock);
-    return is_there;
+    pthread_mutex_lock(&call_log->lock);
+    const bool is_kept =
+        index < call_log->n_posted && index + GYRE_CALL_LOG_RECORDS >= call_log->n_posted;
+    if (is_kept)
+        *record_out = call_log->records[index % GYRE_CALL_LOG_RECORDS];
+    pthread_mutex_unlock(&call_log->lock);
+    return is_kept;
 }
 
-bool gyre_board_find(struct gyre_board *board, int rank, const struct gyre_record *other,
-                     int other_rank, struct gyre_record *record_out)
+bool gyre_call_log_find(struct gyre_call_log *call_log, int rank, const struct gyre_record *other,
+                        int other_rank, struct gyre_record *record_out)
 {
     bool found = false;
-    pthread_mutex_lock(&board->lock);
-    for (int i = 0; i < GYRE_BOARD_RECORDS && !found; i++) {
-        const struct gyre_record *mine = &board->records[i];
+    pthread_mutex_lock(&call_log->lock);
+    for (int i = 0; i < GYRE_CALL_LOG_RECORDS && !found; i++) {
+        const struct gyre_record *mine = &call_log->records[i];
         if (mine->sequence == 0 || !gyre_record_same_place(mine, rank, other, other_rank))
             continue;
         *record_out = *mine;
         found = true;
     }
-    pthread_mutex_unlock(&board->lock);
+    pthread_mutex_unlock(&call_log->lock);
     return found;
 }
 
-void gyre_board_launched(struct gyre_board *board, uint64_t work, uint64_t record)
+void gyre_call_log_launched(struct gyre_call_log *call_log, uint64_t work, uint64_t record)
 {
-    gyre_store_release_u64(&board->record_of_work[work % GYRE_BOARD_WORKS], record);
+    gyre_store_release_u64(&call_log->record_of_work[work % GYRE_CALL_LOG_WORKS], record);
 }
 
-uint64_t gyre_board_record_of(const struct gyre_board *board, uint64_t work)
+uint64_t gyre_call_log_record_of(const struct gyre_call_log *call_log, uint64_t work)
 {
-    return gyre_load_acquire_u64(&board->record_of_work[work % GYRE_BOARD_WORKS]);
+    return gyre_load_acquire_u64(&call_log->record_of_work[work % GYRE_CALL_LOG_WORKS]);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a rank called: records of calls, how they are compared between ranks, and how they read in
- * an error. A rank posts a record of every call on its own board and waits for nobody; boards are
- * compared only when a wait stalls (core/health/health.c) or when GYRE_CHECK=calls asks for it.
+ * an error. A rank posts a record of every call in its own call log and waits for no other rank;
+ * call logs are compared only when a wait stalls (core/health/health.c) or when GYRE_CHECK=calls
+ * asks for it.
  */
 #ifndef GYRE_COMM_RECORD_H
 #define GYRE_COMM_RECORD_H
@@ -44,39 +45,40 @@ bool gyre_record_same_place(const struct gyre_record *a, int rank_a, const struc
 /** gyre_record_fits - given gyre_record_same_place: do they agree? */
 bool gyre_record_fits(const struct gyre_record *a, const struct gyre_record *b);
 
-#define GYRE_BOARD_RECORDS 256
-#define GYRE_BOARD_WORKS   4096
+#define GYRE_CALL_LOG_RECORDS 256
+#define GYRE_CALL_LOG_WORKS   4096
 
 /* The latest calls of one rank. Posted by the caller's thread, read by the health thread. */
-struct gyre_board {
+struct gyre_call_log {
     pthread_mutex_t lock;
-    uint64_t n_posted; /* record i (from 0) stands in records[i % GYRE_BOARD_RECORDS] */
+    uint64_t n_posted; /* record i (from 0) stands in records[i % GYRE_CALL_LOG_RECORDS] */
     uint64_t n_collectives;
-    struct gyre_record records[GYRE_BOARD_RECORDS];
-    uint64_t record_of_work[GYRE_BOARD_WORKS]; /* one writer: the caller; release */
+    struct gyre_record records[GYRE_CALL_LOG_RECORDS];
+    uint64_t record_of_work[GYRE_CALL_LOG_WORKS]; /* one writer: the caller; release */
 };
 
-void gyre_board_init(struct gyre_board *board);
-void gyre_board_fini(struct gyre_board *board);
+void gyre_call_log_init(struct gyre_call_log *call_log);
+void gyre_call_log_fini(struct gyre_call_log *call_log);
 
-/** gyre_board_post - add a record; its index on the board. A collective gets its number,
+/** gyre_call_log_post - add a record; its index in the call log. A collective gets its number,
  * record->sequence. */
-uint64_t gyre_board_post(struct gyre_board *board, struct gyre_record *record);
+uint64_t gyre_call_log_post(struct gyre_call_log *call_log, struct gyre_record *record);
 
-/** gyre_board_launched - work number `work`, as the executor counts them, carries out record
+/** gyre_call_log_launched - work number `work`, as the executor counts them, carries out record
  * `record`. Before the launch. */
-void gyre_board_launched(struct gyre_board *board, uint64_t work, uint64_t record);
+void gyre_call_log_launched(struct gyre_call_log *call_log, uint64_t work, uint64_t record);
 
-/** gyre_board_record_of - the record that a work carries out, which must be one of the latest
- * GYRE_BOARD_WORKS. Any thread. */
-uint64_t gyre_board_record_of(const struct gyre_board *board, uint64_t work);
+/** gyre_call_log_record_of - the record that a work carries out, which must be one of the latest
+ * GYRE_CALL_LOG_WORKS. Any thread. */
+uint64_t gyre_call_log_record_of(const struct gyre_call_log *call_log, uint64_t work);
 
-/** gyre_board_get - record `index`; false if it was not posted yet or was overwritten. */
-bool gyre_board_get(struct gyre_board *board, uint64_t index, struct gyre_record *record_out);
+/** gyre_call_log_get - record `index`; false if it was not posted yet or was overwritten. */
+bool gyre_call_log_get(struct gyre_call_log *call_log, uint64_t index,
+                       struct gyre_record *record_out);
 
-/** gyre_board_find - this rank's record that must fit the other rank's; false if there is none
+/** gyre_call_log_find - this rank's record that must fit the other rank's; false if there is none
  * (yet, or any more). */
-bool gyre_board_find(struct gyre_board *board, int rank, const struct gyre_record *other,
-                     int other_rank, struct gyre_record *record_out);
+bool gyre_call_log_find(struct gyre_call_log *call_log, int rank, const struct gyre_record *other,
+                        int other_rank, struct gyre_record *record_out);
 
 #endif

@@ -34,7 +34,7 @@ void gyre_comm_free(gyre_comm *comm)
         comm->member.device->ops->close(comm->member.device);
     gyre_origin_release(comm->origin);
     free(comm->caller.n_p2p);
-    gyre_board_fini(&comm->caller.board);
+    gyre_call_log_fini(&comm->caller.call_log);
     gyre_registrations_fini(&comm->registrations);
     gyre_fault_fini(&comm->member.fault);
     free((char *)(uintptr_t)comm->member.config.transport);
@@ -50,7 +50,7 @@ gyre_status gyre_comm_make_local(const gyre_config *given, gyre_comm **comm_out)
         return gyre_fail_errno(ENOMEM, "communicator");
     gyre_authenticate_prepare();
     gyre_fault_init(&comm->member.fault);
-    gyre_board_init(&comm->caller.board);
+    gyre_call_log_init(&comm->caller.call_log);
     gyre_registrations_init(&comm->registrations);
     comm->member.job = (uint64_t)(uintptr_t)comm; /* until the ranks have met */
     gyre_config config = GYRE_CONFIG_INIT;

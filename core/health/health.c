@@ -2,8 +2,9 @@
  *
  * One thread a communicator that watches. It hears of dead peers from the bootstrap links; it
  * notices that this rank's operation makes no progress (health_stall.c), and then sends the records
- * of its unfinished calls to all peers, who compare them with their own boards. Whoever finds calls
- * that do not fit tells everybody, so the error is the same on every rank. A slow peer is no error.
+ * of its unfinished calls to all peers, which compare them with their own call logs. Whoever finds
+ * calls that do not fit tells everybody, so the error is the same on every rank. A slow peer is no
+ * error.
  */
 #include "core/health/watch.h"
 
@@ -68,7 +69,7 @@ static void remember_question(struct gyre_health *health, int rank,
 void gyre_health_posted(struct gyre_health *health, const struct gyre_record *record)
 {
     /* One load in the common case: nobody asked. A question that arrives right after it finds the
-     * record on the board. */
+     * record in the call log. */
     if (gyre_load_acquire_u32(&health->n_questions) == 0)
         return;
     struct gyre_member *member = health->member;
@@ -114,10 +115,10 @@ static void answer(struct gyre_health *health, int rank, const struct gyre_healt
         struct gyre_record mine;
         if (!gyre_health_is_record(theirs))
             continue;
-        if (!gyre_board_find(&health->caller->board, member->rank, theirs, rank, &mine)) {
+        if (!gyre_call_log_find(&health->caller->call_log, member->rank, theirs, rank, &mine)) {
             remember_question(health, rank, theirs);
             /* Posted in between? Then gyre_health_posted may have missed the question. */
-            if (gyre_board_find(&health->caller->board, member->rank, theirs, rank, &mine))
+            if (gyre_call_log_find(&health->caller->call_log, member->rank, theirs, rank, &mine))
                 gyre_health_posted(health, &mine);
             is_behind = true;
         } else if (!gyre_record_fits(&mine, theirs)) {

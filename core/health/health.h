@@ -23,7 +23,8 @@ struct gyre_health_config {
 gyre_status gyre_health_open(const struct gyre_health_config *config,
                              struct gyre_health **health_out);
 
-/** gyre_health_posted - a call was posted on the board: compare it with what peers asked about. */
+/** gyre_health_posted - a call was posted in the call log: compare it with what peers asked about.
+ */
 void gyre_health_posted(struct gyre_health *health, const struct gyre_record *record);
 
 /** gyre_health_pass_on - if the communicator has failed on this rank and the others have not been

@@ -42,9 +42,9 @@ static enum call_kind find_call(struct gyre_health *health, struct position *pos
         return completed < progress.activity && member->device_info.kind == GYRE_DEVICE_CUDA
                    ? CALL_REPLAYED
                    : CALL_NONE;
-    const uint64_t index = gyre_board_record_of(&health->caller->board, completed);
-    return launched - completed <= GYRE_BOARD_WORKS &&
-                   gyre_board_get(&health->caller->board, index, &position_out->call)
+    const uint64_t index = gyre_call_log_record_of(&health->caller->call_log, completed);
+    return launched - completed <= GYRE_CALL_LOG_WORKS &&
+                   gyre_call_log_get(&health->caller->call_log, index, &position_out->call)
                ? CALL_RECORDED
                : CALL_FORGOTTEN;
 }
@@ -71,18 +71,18 @@ void gyre_health_call_text(struct gyre_health *health, char *text_out, size_t te
 
 void gyre_health_place_of(struct gyre_health *health, struct gyre_health_place *place_out)
 {
-    struct gyre_board *board = &health->caller->board;
+    struct gyre_call_log *call_log = &health->caller->call_log;
     struct position position;
     const enum call_kind kind = find_call(health, &position);
     *place_out = (struct gyre_health_place){.is_waiting = kind != CALL_NONE};
-    pthread_mutex_lock(&board->lock);
-    place_out->n_collectives = board->n_collectives;
-    const uint64_t n_posted = board->n_posted;
-    pthread_mutex_unlock(&board->lock);
+    pthread_mutex_lock(&call_log->lock);
+    place_out->n_collectives = call_log->n_collectives;
+    const uint64_t n_posted = call_log->n_posted;
+    pthread_mutex_unlock(&call_log->lock);
     if (kind == CALL_RECORDED)
         place_out->call = position.call;
     else if (kind == CALL_NONE && n_posted > 0 &&
-             !gyre_board_get(board, n_posted - 1, &place_out->call))
+             !gyre_call_log_get(call_log, n_posted - 1, &place_out->call))
         memset(&place_out->call, 0, sizeof(place_out->call));
 }
 

@@ -37,9 +37,9 @@ static void ask(struct gyre_health *health, uint64_t completed, uint64_t launche
     const uint64_t n_done = gyre_min_u64(completed, launched); /* without replays of graphs */
     for (uint64_t work = n_done - gyre_min_u64(n_done, MAX_ASKED_DONE);
          work < launched && message.n_records < GYRE_HEALTH_MAX_ASKED; work++) {
-        const uint64_t index = gyre_board_record_of(&health->caller->board, work);
-        if (index != last &&
-            gyre_board_get(&health->caller->board, index, &message.records[message.n_records]))
+        const uint64_t index = gyre_call_log_record_of(&health->caller->call_log, work);
+        if (index != last && gyre_call_log_get(&health->caller->call_log, index,
+                                               &message.records[message.n_records]))
             message.n_records++;
         last = index;
     }

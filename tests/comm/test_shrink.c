@@ -278,7 +278,7 @@ static void a_second_death_is_found_out_by_the_shrink(void)
  * longer than the test may. */
 enum { N_SILENT = 200 };
 
-/* Knock without knowing the secret: saying nothing, saying something else, going at once. */
+/* Connect without knowing the secret: saying nothing, saying something else, going at once. */
 static void connect_as_strangers(gyre_comm *comm, int rank, int n_ranks, void *argument)
 {
     struct gyre_sock_address addresses[GYRE_SOCK_LIST_MAX];

@@ -212,7 +212,7 @@ static void calls_in_a_row_read_what_the_last_one_wrote(void)
             }
 }
 
-/* All multiprocessors but so many are taken, the first ones among them: where seats are. */
+/* All multiprocessors but so many are taken, the first ones among them: where block places are. */
 #define FREE_SMS 6
 
 struct hogs {
@@ -263,7 +263,7 @@ static bool have_completed(const struct gpu_rig *gpus, uint64_t n_works)
 }
 
 /* One rank a GPU: blocks of many threads, as many as there are multiprocessors left. */
-static void seats_are_filled_on_a_busy_gpu(void)
+static void block_places_are_filled_on_a_busy_gpu(void)
 {
     struct gpu_rig gpus;
     struct hogs hogs;
@@ -285,15 +285,16 @@ static void seats_are_filled_on_a_busy_gpu(void)
         gpu_run_all_reduce(&gpus, loaded, gpus.n_ranks, programs[0]->n_chunks, &run, buffers);
     const bool has_ended = have_completed(&gpus, 3);
     stop_hogs(&gpus, &hogs);
-    CHECK_MSG(has_ended, "not all seats are taken");
+    CHECK_MSG(has_ended, "not all block places are taken");
     CHECK(gpu_rig_wait(&gpus, DEADLINE_S));
     for (int rank = 0; rank < gpus.n_ranks; rank++) {
-        struct gyre_cuda_places seats;
+        struct gyre_cuda_places places;
         float value;
         gpu_rig_use(&gpus, rank);
-        GPU_OK(cudaMemcpy(&seats, &gyre_cuda_own(gpus.executors[rank])->control->places,
-                          sizeof(seats), cudaMemcpyDeviceToHost));
-        CHECK_MSG(memcmp(&seats, &empty, sizeof(seats)) == 0, "rank %d leaves seats taken", rank);
+        GPU_OK(cudaMemcpy(&places, &gyre_cuda_own(gpus.executors[rank])->control->places,
+                          sizeof(places), cudaMemcpyDeviceToHost));
+        CHECK_MSG(memcmp(&places, &empty, sizeof(places)) == 0, "rank %d leaves block places taken",
+                  rank);
         GPU_OK(cudaMemcpy(&value, buffers[rank] + run.count - 1, 4, cudaMemcpyDeviceToHost));
         const float expected = (float)(gpus.n_ranks * gpus.n_ranks * gpus.n_ranks);
         CHECK_MSG(value == expected, "%g, not %g", (double)value, (double)expected);
@@ -515,7 +516,7 @@ static void a_call_that_does_not_fit_is_reported_and_waits_for_the_abort(void)
 static const struct test_case cases[] = {
     {"a captured graph replays without the host", a_captured_graph_replays_without_the_host},
     {"calls in a row read what the last one wrote", calls_in_a_row_read_what_the_last_one_wrote},
-    {"seats are filled on a busy GPU", seats_are_filled_on_a_busy_gpu},
+    {"block places are filled on a busy GPU", block_places_are_filled_on_a_busy_gpu},
     {"copy engines replay from graphs", copy_engines_replay_from_graphs},
     {"a call that does not fit is reported and waits for the abort",
      a_call_that_does_not_fit_is_reported_and_waits_for_the_abort},

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tails of copies as copy engines run them. No GPU: threads play the ranks, gates are counters
- * under a lock, copies are memcpy, and all OUT buffers must come out as the host executor's
- * definition of the collective says.
+ * Tails of copies as copy engines run them. No GPU: threads play the ranks, sync kernels are
+ * counters under a lock, copies are memcpy, and all OUT buffers must come out as the host
+ * executor's definition of the collective says.
  */
 #include "algorithms/algorithm.h"
 #include "kernels/cuda/host/copies.h"
@@ -39,14 +39,14 @@ struct player {
     struct play *play;
     int rank;
     struct gyre_cuda_copies *copies;
-    uint32_t n_gates;
+    uint32_t n_syncs;
     uint32_t n_copies;
     pthread_t thread;
 };
 
 /* The words of the sync kernel (sync_kernel.cu), except that both ends count from 0 in each call.
  */
-static void pass_gate(struct player *player, const struct gyre_cuda_sync_entry *entries, uint32_t n)
+static void pass_sync(struct player *player, const struct gyre_cuda_sync_entry *entries, uint32_t n)
 {
     struct play *play = player->play;
     const uint32_t ends_per_rank = play->spec.n_fifos * 2;
@@ -82,16 +82,16 @@ static void pass_gate(struct player *player, const struct gyre_cuda_sync_entry *
         play->head[peer][player->rank][fifo] = slot + 1;
         pthread_cond_broadcast(&play->moved);
     }
-    player->n_gates++;
+    player->n_syncs++;
     pthread_mutex_unlock(&play->lock);
 }
 
-static gyre_status play_gate(void *context, uint32_t channel,
+static gyre_status play_sync(void *context, uint32_t channel,
                              const struct gyre_cuda_sync_entry *entries, uint32_t n_entries)
 {
     struct player *player = context;
     CHECK(channel < GYRE_CUDA_COPY_CHANNELS && n_entries > 0);
-    pass_gate(player, entries, n_entries);
+    pass_sync(player, entries, n_entries);
     return GYRE_SUCCESS;
 }
 
@@ -102,7 +102,7 @@ static gyre_status play_ends(void *context, bool is_last,
     struct player *player = context;
     struct play *play = player->play;
     const uint32_t ends_per_rank = play->spec.n_fifos * 2;
-    pass_gate(player, entries, n_entries);
+    pass_sync(player, entries, n_entries);
     for (uint32_t i = 0; i < n_entries && is_last; i++) {
         const uint32_t peer = entries[i].index / ends_per_rank;
         const uint32_t fifo = entries[i].index % ends_per_rank / 2;
@@ -137,7 +137,7 @@ static gyre_status play_copy(void *context, uint32_t channel, const struct gyre_
 static void *play_rank(void *argument)
 {
     struct player *player = argument;
-    const struct gyre_cuda_copies_sink sink = {player, play_gate, play_copy, play_ends};
+    const struct gyre_cuda_copies_sink sink = {player, play_sync, play_copy, play_ends};
     CHECK_OK(gyre_cuda_copies_walk(player->copies, &player->play->split, ELEM, &sink));
     return NULL;
 }
@@ -227,9 +227,9 @@ static void check_call(const struct gyre_algorithm *algorithm, enum gyre_collect
         CHECK_MSG(n_wrong == 0, "%s %s of %d ranks, root %d, %u channels, count %d: %d wrong on %d",
                   algorithm->name, gyre_collectives[coll].name, n_ranks, root, n_channels,
                   (int)count, (int)n_wrong, rank);
-        /* Everything at once: two gates, and a copy or two for each peer. */
+        /* Everything at once: two sync kernels, and a copy or two for each peer. */
         CHECK(coll == GYRE_COLL_BROADCAST || algorithm == &gyre_algorithm_ring ||
-              players[rank].n_gates == 2);
+              players[rank].n_syncs == 2);
         CHECK(coll != GYRE_COLL_ALL_REDUCE ||
               players[rank].n_copies <= 4U * (unsigned)(n_ranks - 1));
         gyre_cuda_copies_free(players[rank].copies);

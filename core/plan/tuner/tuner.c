@@ -85,7 +85,7 @@ static bool takes_only(const struct gyre_filter *filter, enum gyre_collective co
     return (filter->paths[coll] & ((1U << GYRE_N_PATHS) - 1)) == 1U << path;
 }
 
-/* A gate posts or awaits a word of every peer, and counts. */
+/* A sync kernel posts or awaits a word of every peer, and counts. */
 #define MAX_COPY_RANKS 32
 
 /* The algorithm by which copy engines carry the call out; NULL if they do not. */
@@ -214,9 +214,9 @@ static gyre_status choose_proto(const struct gyre_tuner_facts *facts,
 }
 
 /* Copies: an all-gather's blocks go whole. A chain's tiles do in two channels, of which one copies
- * while the other's gate is passed; a tile is 1/16 of the channel (1 GiB over 4 H200: 360 GB/s,
- * with 1/32 350), and not under 4 MiB, which take a copy engine 14 us. An all-reduce sums as the
- * ring does. */
+ * while the other's sync kernel is done; a tile is 1/16 of the channel (1 GiB over 4 H200: 360
+ * GB/s, with 1/32 350), and not under 4 MiB, which take a copy engine 14 us. An all-reduce sums as
+ * the ring does. */
 static void choose_copies(const struct gyre_tuner_facts *facts,
                           const struct gyre_algorithm *algorithm, enum gyre_collective coll,
                           uint64_t n_bytes, struct gyre_choice *choice_out)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tails of copies on a GPU: gates and copies on the caller's stream and, where something may stand
- * beside that, on lanes, streams of the executor's own.
+ * Tails of copies on a GPU: sync kernels and copies on the caller's stream and, where something may
+ * stand beside that, on lanes, streams of the executor's own.
  */
 #include "kernels/cuda/runtime/state.h"
 #include "kernels/cuda/runtime/kernel_table.h"
@@ -125,7 +125,7 @@ static gyre_status join_lanes(struct tail_launch *launch)
 
 /* ---- what a walk of the tail enqueues ----------------------------------------------------- */
 
-static struct gyre_cuda_start gate_start(struct tail_launch *launch,
+static struct gyre_cuda_start sync_start(struct tail_launch *launch,
                                          const struct gyre_cuda_sync_entry *entries,
                                          uint32_t n_entries)
 {
@@ -141,11 +141,11 @@ static struct gyre_cuda_start gate_start(struct tail_launch *launch,
                                     .n_threads = GYRE_CUDA_SYNC_THREADS};
 }
 
-static gyre_status enqueue_gate(void *context, uint32_t channel,
+static gyre_status enqueue_sync(void *context, uint32_t channel,
                                 const struct gyre_cuda_sync_entry *entries, uint32_t n_entries)
 {
     struct tail_launch *launch = context;
-    const struct gyre_cuda_start start = gate_start(launch, entries, n_entries);
+    const struct gyre_cuda_start start = sync_start(launch, entries, n_entries);
     cudaStream_t stream;
     GYRE_TRY(lane_stream(launch, channel, &stream));
     return gyre_cuda_start_kernel(&start, stream, false);
@@ -158,7 +158,7 @@ static gyre_status enqueue_ends(void *context, bool is_last,
     struct gyre_cuda_common *common = &launch->executor->args.sync.common;
     if (is_last)
         GYRE_TRY(join_lanes(launch));
-    struct gyre_cuda_start start = gate_start(launch, entries, n_entries);
+    struct gyre_cuda_start start = sync_start(launch, entries, n_entries);
     if (is_last)
         common->n_works = common->ends_works = 1;
     else
@@ -218,7 +218,7 @@ gyre_status gyre_cuda_launch_copies(struct gyre_cuda_executor *executor,
     struct tail_launch launch = {
         .executor = executor, .work = work, .stream = stream, .n_works = n_works};
     const struct gyre_cuda_copies_sink sink = {
-        .context = &launch, .sync = enqueue_gate, .copy = enqueue_copy, .ends = enqueue_ends};
+        .context = &launch, .sync = enqueue_sync, .copy = enqueue_copy, .ends = enqueue_ends};
     GYRE_TRY(choose_lanes(&launch));
     return gyre_cuda_copies_walk(work->loaded->copies, &work->split,
                                  gyre_dtype_bytes((gyre_dtype)work->reduction.dtype), &sink);

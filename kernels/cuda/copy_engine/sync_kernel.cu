@@ -60,7 +60,7 @@ static __device__ __forceinline__ bool await_peer(const struct gyre_cuda_args_sy
 }
 
 static __global__ void __launch_bounds__(GYRE_CUDA_SYNC_THREADS)
-    gate(const __grid_constant__ struct gyre_cuda_args_sync args)
+    sync_kernel(const __grid_constant__ struct gyre_cuda_args_sync args)
 {
     const struct gyre_cuda_common &common = args.common;
     const uint64_t sequence = begin_launch(common);
@@ -95,4 +95,4 @@ static __global__ void __launch_bounds__(GYRE_CUDA_COPY_THREADS)
 }
 
 extern "C" const void *const gyre_cuda_kernel_copy_within = (const void *)&copy_within;
-extern "C" const void *const gyre_cuda_kernel_sync = (const void *)&gate;
+extern "C" const void *const gyre_cuda_kernel_sync = (const void *)&sync_kernel;

@@ -20,37 +20,37 @@
 #define NO_PLACEMENT      UINT32_MAX
 #define PLACEMENT_WAIT_NS 5000
 
-static __device__ __forceinline__ bool claim_placement(struct gyre_cuda_places *seats,
+static __device__ __forceinline__ bool claim_placement(struct gyre_cuda_places *places,
                                                        uint32_t place)
 {
     const uint32_t bit = 1U << place % 32;
-    if ((atomicOr(&seats->taken[place / 32], bit) & bit) != 0)
+    if ((atomicOr(&places->taken[place / 32], bit) & bit) != 0)
         return false;
-    atomicAdd(&seats->n_taken, 1U);
+    atomicAdd(&places->n_taken, 1U);
     return true;
 }
 
 /* One thread of the block. */
-static __device__ __noinline__ uint32_t find_placement(struct gyre_cuda_places *seats,
+static __device__ __noinline__ uint32_t find_placement(struct gyre_cuda_places *places,
                                                        uint32_t n_places, uint32_t n_blocks)
 {
     uint32_t own;
     asm volatile("mov.u32 %0, %%smid;" : "=r"(own));
-    if (own < n_places && claim_placement(seats, own))
+    if (own < n_places && claim_placement(places, own))
         return own;
     /* Gone at once, it would make room for a block that belongs elsewhere. One wait for all: where
      * other kernels take most of the GPU, blocks come in many waves. */
     const uint64_t now_ns = global_ns();
-    const uint64_t first_ns = atomicCAS((unsigned long long *)&seats->begin_ns, 0ULL, now_ns);
+    const uint64_t first_ns = atomicCAS((unsigned long long *)&places->begin_ns, 0ULL, now_ns);
     const uint64_t begin_ns = first_ns == 0 ? now_ns : first_ns;
-    while (load_relaxed_sys(&seats->n_taken) < n_places &&
+    while (load_relaxed_sys(&places->n_taken) < n_places &&
            global_ns() - begin_ns < PLACEMENT_WAIT_NS)
         ;
-    if (atomicAdd(&seats->n_leaving, 1U) < n_blocks - n_places)
+    if (atomicAdd(&places->n_leaving, 1U) < n_blocks - n_places)
         return NO_PLACEMENT;
     /* As many blocks are left as places. */
     uint32_t place = 0;
-    while (!claim_placement(seats, place % n_places))
+    while (!claim_placement(places, place % n_places))
         place++;
     return place % n_places;
 }
@@ -70,13 +70,13 @@ static __device__ __forceinline__ uint32_t place_block(const struct gyre_cuda_co
 /* The last block of a launch. */
 static __device__ __forceinline__ void clear_placements(const struct gyre_cuda_common &common)
 {
-    struct gyre_cuda_places *seats = &common.control->places;
+    struct gyre_cuda_places *places = &common.control->places;
     if (common.n_places == common.n_blocks)
         return;
     for (uint32_t i = 0; i < GYRE_CUDA_MAX_BLOCKS / 32; i++)
-        seats->taken[i] = 0;
-    seats->n_taken = seats->n_leaving = 0;
-    seats->begin_ns = 0;
+        places->taken[i] = 0;
+    places->n_taken = places->n_leaving = 0;
+    places->begin_ns = 0;
 }
 
 #endif

@@ -119,8 +119,9 @@ gyre_status gyre_cuda_copies_make(const struct gyre_fifo_spec *spec,
     /* The last sync kernel posts or awaits a word of each end, and counts the end's slots. */
     if (status == GYRE_SUCCESS &&
         copies->n_ends_used * copies->n_channels * 2 > GYRE_CUDA_SYNC_ENTRIES)
-        status = gyre_fail(GYRE_ERROR_UNSUPPORTED, "%s: %u connections are too many for a gate",
-                           program->algorithm, copies->n_ends_used);
+        status =
+            gyre_fail(GYRE_ERROR_UNSUPPORTED, "%s: %u connections are too many for a sync kernel",
+                      program->algorithm, copies->n_ends_used);
     if (status != GYRE_SUCCESS) {
         free(copies);
         return status;
@@ -300,7 +301,7 @@ static gyre_status walk_step(struct walk *walk, const struct gyre_step *step)
 }
 
 /* The first or the last sync kernel. */
-static gyre_status end_gate(struct walk *walk, bool is_last)
+static gyre_status end_sync(struct walk *walk, bool is_last)
 {
     struct gyre_cuda_copies *copies = walk->copies;
     struct pending *pending = &copies->pending[0];
@@ -337,7 +338,7 @@ gyre_status gyre_cuda_copies_walk(struct gyre_cuda_copies *copies, const struct 
         for (uint32_t i = 0; i < program->n_connections; i++)
             copies->ends[i].moved[channel] = 0;
     }
-    GYRE_TRY(end_gate(&walk, false));
+    GYRE_TRY(end_sync(&walk, false));
     for (walk.tile = 0; walk.tile < n_tiles; walk.tile++)
         for (walk.channel = 0; walk.channel < copies->n_channels; walk.channel++)
             for (uint32_t s = copies->first_step; s < program->n_steps; s++)
@@ -348,5 +349,5 @@ gyre_status gyre_cuda_copies_walk(struct gyre_cuda_copies *copies, const struct 
         copies->pending[0].n_entries + copies->n_ends_used <= GYRE_CUDA_SYNC_ENTRIES;
     for (walk.channel = 0; walk.channel < copies->n_channels && !has_room; walk.channel++)
         GYRE_TRY(flush(&walk));
-    return end_gate(&walk, true);
+    return end_sync(&walk, true);
 }
