@@ -35,6 +35,9 @@
 #define SILENT_NS (7 * SECOND_NS)
 /* Longer than any kernel's acknowledgement takes, shorter than the peer's patience. */
 #define UNHEARD_NS (5 * SECOND_NS)
+/* The state of TCP that a reset leads to (TCP_CLOSE in netinet/tcp.h). The peer's FIN leads to
+ * another one, as long as this end is open. */
+#define STATE_CLOSED 7
 /* A process that was stopped itself has not looked for long; that is no silence of the peer. */
 #define LOOK_MAX_NS (2 * SECOND_NS)
 
@@ -105,12 +108,20 @@ static bool is_unreachable(int error_number)
            error_number == ENETUNREACH || error_number == ENETDOWN;
 }
 
+/* Whether the end of the stream is a reset. The kernel reports a reset's error only once. If a send
+ * got it, the next read returns the end of the stream, as after a FIN. */
+static bool was_reset(int fd)
+{
+    struct tcp_info info;
+    return read_info(fd, &info) && info.tcpi_state == STATE_CLOSED;
+}
+
 const char *gyre_wire_end_text(int fd, int error_number, const struct gyre_wire_watch *watch,
                                char *text_out, size_t text_bytes)
 {
     struct tcp_info info;
     char fault[128];
-    if (error_number == 0) {
+    if (error_number == 0 && !was_reset(fd)) {
         snprintf(text_out, text_bytes, "exited or closed its connection");
     } else if (is_unreachable(error_number)) {
         if (find_own_fault(&watch->own, fault, sizeof(fault)))

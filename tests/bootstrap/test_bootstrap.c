@@ -7,8 +7,11 @@
 #include "core/base/util.h"
 #include "tests/support/bootstrap_rig.h"
 
+#include <errno.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 /* ---- ranks as threads ------------------------------------------------------------------- */
@@ -575,8 +578,45 @@ static void only_the_same_secret_authenticates(void)
     }
 }
 
+/* The kernel reports a reset's error once, here to a send; the read after it sees the end of the
+ * stream, as after a regular close. */
+static void the_words_of_a_reset_do_not_depend_on_who_saw_its_error(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const struct linger at_once = {.l_onoff = 1};
+    for (int is_reset = 0; is_reset < 2; is_reset++) {
+        socklen_t n_address = sizeof(address);
+        struct gyre_wire_watch watch;
+        char byte = 'x';
+        char text[160];
+        const int listener = socket(AF_INET, SOCK_STREAM, 0);
+        const int peer = socket(AF_INET, SOCK_STREAM, 0);
+        address.sin_port = 0;
+        CHECK(bind(listener, (struct sockaddr *)&address, sizeof(address)) == 0);
+        CHECK(listen(listener, 1) == 0);
+        CHECK(getsockname(listener, (struct sockaddr *)&address, &n_address) == 0);
+        CHECK(connect(peer, (struct sockaddr *)&address, sizeof(address)) == 0);
+        const int fd = accept(listener, NULL, NULL);
+        gyre_wire_watch_start(fd, &watch);
+        if (is_reset) {
+            CHECK(setsockopt(peer, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once)) == 0);
+            close(peer);
+            CHECK(send(fd, &byte, 1, MSG_NOSIGNAL) == -1 && errno == ECONNRESET);
+        } else {
+            close(peer);
+        }
+        CHECK(recv(fd, &byte, 1, 0) == 0);
+        gyre_wire_end_text(fd, 0, &watch, text, sizeof(text));
+        CHECK_MSG((strstr(text, "(reset)") != NULL) == is_reset, "%s", text);
+        close(fd);
+        close(listener);
+    }
+}
+
 static const struct test_case cases[] = {
     {"only the same secret authenticates", only_the_same_secret_authenticates},
+    {"the words of a reset do not depend on who saw its error",
+     the_words_of_a_reset_do_not_depend_on_who_saw_its_error},
     {"all_gather brings every rank's bytes", all_gather_brings_every_ranks_bytes},
     {"all_gather_v takes a size per rank", all_gather_v_takes_a_size_per_rank},
     {"different sizes in all_gather are an error on every rank",
