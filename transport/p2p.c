@@ -161,7 +161,7 @@ static gyre_status p2p_open(const struct gyre_transport_config *config,
 
 const struct gyre_transport_ops gyre_transport_p2p = {
     .name = "p2p",
-    .is_proxied = false,
+    .is_direct = true,
     .reachable = p2p_reachable,
     .open = p2p_open,
     .connect = gyre_slab_connect,

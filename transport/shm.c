@@ -246,7 +246,6 @@ static gyre_status shm_open_slab(const struct gyre_transport_config *config,
 
 const struct gyre_transport_ops gyre_transport_shm = {
     .name = "shm",
-    .is_proxied = false,
     .reachable = shm_reachable,
     .open = shm_open_slab,
     .connect = gyre_slab_connect,

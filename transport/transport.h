@@ -80,7 +80,9 @@ struct gyre_transport {
 
 struct gyre_transport_ops {
     const char *name; /* "p2p", "shm", "ib", "socket" */
-    bool is_proxied;
+    bool is_direct;   /* a rank addresses the peers' own memory, not memory between the two */
+    bool is_rdma;     /* RDMA verbs: the NIC writes into the peer's memory */
+    bool is_proxied;  /* a proxy thread moves the slots */
 
     /* Can the rank `mine` reach `peer` with this transport? Both ranks ask. A pair uses the first
      * transport that both ranks allow.

@@ -3,8 +3,8 @@
  * GYRE_CHECK=calls: every rank's record of a collective is gathered and compared before the call
  * is launched.
  */
-#ifndef GYRE_COMM_COMPARE_H
-#define GYRE_COMM_COMPARE_H
+#ifndef GYRE_CALL_COMPARE_H
+#define GYRE_CALL_COMPARE_H
 
 #include "core/call/launch.h"
 

@@ -2,8 +2,8 @@
  *
  * Calls that wait for the end of their group, and launching them.
  */
-#ifndef GYRE_COMM_LAUNCH_H
-#define GYRE_COMM_LAUNCH_H
+#ifndef GYRE_CALL_LAUNCH_H
+#define GYRE_CALL_LAUNCH_H
 
 #include "core/call/caller.h"
 

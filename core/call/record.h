@@ -5,8 +5,8 @@
  * call logs are compared only when a wait stalls (core/health/health.c) or when GYRE_CHECK=calls
  * asks for it.
  */
-#ifndef GYRE_COMM_RECORD_H
-#define GYRE_COMM_RECORD_H
+#ifndef GYRE_CALL_RECORD_H
+#define GYRE_CALL_RECORD_H
 
 #include "core/model/types.h"
 

@@ -215,14 +215,14 @@ static uint8_t agree_on_pair(struct gyre_links *links, int rank, const uint8_t *
     const uint8_t agreed = index_a > index_b ? index_a : index_b;
     if (agreed == NO_TRANSPORT)
         return agreed;
-    const bool is_nvlink =
-        (says_a & says_b & OVER_NVLINK) != 0 && gyre_transports[agreed] == &gyre_transport_p2p;
+    const struct gyre_transport_ops *ops = gyre_transports[agreed];
+    const bool is_nvlink = (says_a & says_b & OVER_NVLINK) != 0 && ops->is_direct;
     if (links->is_ll128_safe && !is_nvlink)
         GYRE_INFO(TUNING, "no ll128: ranks %zu and %zu see no NVLink between their GPUs", a, b);
     links->is_ll128_safe = links->is_ll128_safe && is_nvlink;
-    links->is_p2p = links->is_p2p && gyre_transports[agreed] == &gyre_transport_p2p;
-    links->is_proxied = links->is_proxied || gyre_transports[agreed]->is_proxied;
-    links->uses_rdma = links->uses_rdma || gyre_transports[agreed] == &gyre_transport_ib;
+    links->is_p2p = links->is_p2p && ops->is_direct;
+    links->is_proxied = links->is_proxied || ops->is_proxied;
+    links->uses_rdma = links->uses_rdma || ops->is_rdma;
     if ((int)a == rank)
         links->transport_of[b] = agreed;
     if ((int)b == rank)

@@ -4,8 +4,8 @@
  * protocol, channels, tile -> program, loaded once and cached. A plan is made locally from what all
  * ranks agreed on at init, so all ranks make the same.
  */
-#ifndef GYRE_COMM_PLAN_H
-#define GYRE_COMM_PLAN_H
+#ifndef GYRE_PLAN_PLAN_H
+#define GYRE_PLAN_PLAN_H
 
 #include "core/links/fifo_spec.h"
 #include "core/plan/call.h"

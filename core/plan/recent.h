@@ -3,8 +3,8 @@
  * Works of recent calls. Programs repeat themselves: a call with the same buffers, count, type and
  * operation as one before gets the same work, without choosing and looking up again.
  */
-#ifndef GYRE_COMM_RECENT_H
-#define GYRE_COMM_RECENT_H
+#ifndef GYRE_PLAN_RECENT_H
+#define GYRE_PLAN_RECENT_H
 
 #include "core/plan/plan.h"
 

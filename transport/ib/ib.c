@@ -320,6 +320,7 @@ static void ib_close(struct gyre_transport *transport)
 
 const struct gyre_transport_ops gyre_transport_ib = {
     .name = "ib",
+    .is_rdma = true,
     .is_proxied = true,
     .reachable = ib_reachable,
     .open = ib_open,

@@ -76,6 +76,7 @@ static bool absent_help(struct gyre_transport *transport, bool is_last)
 
 const struct gyre_transport_ops gyre_transport_ib = {
     .name = "ib",
+    .is_rdma = true,
     .is_proxied = true,
     .reachable = absent_reachable,
     .open = absent_open,
