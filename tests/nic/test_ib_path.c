@@ -310,8 +310,7 @@ static void a_completion_queue_that_cannot_hold_all_is_refused(void)
     ib_rig_close(&rig);
 }
 
-/* ---- what was chosen --------------------------------------------------------------------------
- */
+/* ---- what was chosen ------------------------------------------------------------------------ */
 
 static void the_path_uses_the_class_and_the_smaller_mtu(void)
 {
@@ -340,8 +339,7 @@ static void infiniband_needs_no_gid(void)
     run_exchange(devices, NULL, 2, 1, 512);
 }
 
-/* ---- refusals ---------------------------------------------------------------------------------
- */
+/* ---- refusals ------------------------------------------------------------------------------- */
 
 static void expect_refusal(const struct vm_device *devices, char **environment, gyre_status status,
                            const char *words)

@@ -177,8 +177,7 @@ static void close_end(struct end *end)
     }
 }
 
-/* ---- requests ----------------------------------------------------------------------------------
- */
+/* ---- requests ------------------------------------------------------------------------------- */
 
 struct write {
     uint64_t offset; /* the same at both ends */
@@ -232,8 +231,7 @@ static void expect(struct end *end, enum ibv_wc_status status)
     CHECK_MSG(wc.status == status, "status %d, expected %d", (int)wc.status, (int)status);
 }
 
-/* ---- two processes -----------------------------------------------------------------------------
- */
+/* ---- two processes -------------------------------------------------------------------------- */
 
 typedef void (*end_fn)(struct end *end);
 
@@ -273,8 +271,7 @@ static void on_two(end_fn run_a, end_fn run_b)
     munmap(shared, sizeof(*shared));
 }
 
-/* ---- cases -------------------------------------------------------------------------------------
- */
+/* ---- cases ---------------------------------------------------------------------------------- */
 
 static const struct write good_writes[] = {
     {.offset = 0, .n_bytes = 8, .has_imm = true},

@@ -15,11 +15,11 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-/* As long as the last acknowledgements may take when everybody leaves at once. */
+/* Close waits so long for the last acknowledgements, for which peers that close too may need time.
+ */
 #define QUIET_NS 200000000ULL
 
-/* ---- reachable --------------------------------------------------------------------------------
- */
+/* ---- reachable ------------------------------------------------------------------------------ */
 
 /* One port with a GID that the rules allow, or why there is none. */
 static gyre_status probe(const struct gyre_params *params)
@@ -82,8 +82,7 @@ static bool ib_reachable(const struct gyre_params *params, const struct gyre_pee
     return false;
 }
 
-/* ---- open -------------------------------------------------------------------------------------
- */
+/* ---- open ----------------------------------------------------------------------------------- */
 
 static void choose_classes(struct gyre_ib_transport *ib)
 {
@@ -118,7 +117,8 @@ static void choose_classes(struct gyre_ib_transport *ib)
                   "fewer");
 }
 
-/* Peers, and where their FIFOs' ends and words stand in the memory of all. */
+/* Lays out the memory of all peers: where the ends of each peer's FIFOs, its boxes and its credit
+ * words lie. */
 static gyre_status layout_peers(struct gyre_ib_transport *ib)
 {
     const uint32_t n_fifos = gyre_ib_n_fifos(ib);
@@ -232,8 +232,7 @@ static gyre_status ib_open(const struct gyre_transport_config *config,
     return GYRE_SUCCESS;
 }
 
-/* ---- connect, and the rest ---------------------------------------------------------------------
- */
+/* ---- connect, and the rest ------------------------------------------------------------------ */
 
 static struct gyre_ib_transport *from_base(const struct gyre_transport *transport)
 {
@@ -296,7 +295,7 @@ static bool ib_help(struct gyre_transport *transport, bool is_last)
     return ib->proxy != NULL && gyre_proxy_help(ib->proxy, is_last);
 }
 
-/* Everything that asked for an acknowledgement has it. */
+/* Whether all signalled sends have completed. */
 static bool is_quiet(const struct gyre_ib_transport *ib)
 {
     for (int i = 0; i < ib->n_lanes; i++)

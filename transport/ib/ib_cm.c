@@ -31,20 +31,20 @@
 #define RESOLVE_MS 4000
 #define CALL_MAGIC 0x6779636du
 
-/* Private data of a call. */
+/* The private data of a connection request: which queue pair the caller means. */
 struct call {
     uint32_t magic;
     uint32_t rank; /* of the caller */
-    uint32_t nth;  /* of the called rank's lanes to the caller */
+    uint32_t nth;  /* index among the called rank's lanes to the caller */
     uint8_t token[GYRE_IB_CM_TOKEN_BYTES];
 };
 
 GYRE_STATIC_ASSERT(sizeof(struct call) <= 56, "what a call of rdma_cm carries");
 
-/* A lane on its way to being connected. */
+/* A lane that is being connected. */
 struct line {
     struct gyre_ib_lane *lane;
-    struct rdma_cm_id *id; /* NULL: not called yet */
+    struct rdma_cm_id *id; /* NULL: no connection was requested yet */
     uint32_t port;
     uint8_t token[GYRE_IB_CM_TOKEN_BYTES];
     bool is_connected;
@@ -180,10 +180,10 @@ gyre_status gyre_ib_cm_add(struct gyre_ib_cm *cm, struct gyre_ib_lane *lane, uin
     return GYRE_SUCCESS;
 }
 
-/* ---- steps ------------------------------------------------------------------------------------
- */
+/* ---- steps ---------------------------------------------------------------------------------- */
 
-/* What rdma_cm says, but for what the user chose: MTU of both ends, timers. */
+/* Moves a lane's queue pair to a state. The attributes are rdma_cm's, except those that the user
+ * can set: the MTU (the smaller one of both ends), the traffic class, the timers. */
 static gyre_status move_to(const struct gyre_ib_cm *cm, struct line *line, enum ibv_qp_state state)
 {
     const struct gyre_ib_qp_path *path = &line->lane->path;
@@ -232,7 +232,7 @@ static gyre_status call_peer(struct gyre_ib_cm *cm, struct line *line)
     const struct gyre_rdmacm *api = cm->api;
     if (api->create_id(cm->channel, &line->id, line, RDMA_PS_TCP) != 0)
         return fail_step(line, "rdma_create_id", errno);
-    /* Before the route: it becomes part of it, on both ends. */
+    /* The ToS must be set before the route is resolved: both ends take it from the route. */
     if (api->set_option(line->id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof(tos)) != 0)
         return fail_step(line, "rdma_set_option(TOS)", errno);
     to_sockaddr(line->lane->path.local.gid, 0, &from);
@@ -266,7 +266,7 @@ static gyre_status on_answer(struct gyre_ib_cm *cm, struct line *line)
     return GYRE_SUCCESS;
 }
 
-/* The lane that a call is for, NULL for a stranger's. */
+/* The lane that a connection request means. NULL: the request is not from a rank of this job. */
 static struct line *find_called(struct gyre_ib_cm *cm, const struct rdma_conn_param *param)
 {
     struct call call;
@@ -327,7 +327,7 @@ static gyre_status on_event(struct gyre_ib_cm *cm, const struct rdma_cm_event *e
     case RDMA_CM_EVENT_CONNECT_ERROR:
     case RDMA_CM_EVENT_UNREACHABLE:
     case RDMA_CM_EVENT_REJECTED:
-        /* A negative status is an errno, a positive one the peer's reason. */
+        /* A negative status is an errno. A positive one is the reason that the peer gave. */
         return fail_step(line, cm->api->event_str(event->event),
                          event->status < 0 ? -event->status : ECONNREFUSED);
     default:
@@ -346,7 +346,7 @@ static gyre_status take_event(struct gyre_ib_cm *cm)
     if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST && event->id->context == NULL)
         unowned = event->id;
     cm->api->ack_cm_event(event);
-    /* Only after the acknowledgement, for which it waits. */
+    /* rdma_destroy_id() waits until all events of the id are acknowledged. */
     if (unowned != NULL)
         cm->api->destroy_id(unowned);
     return status;

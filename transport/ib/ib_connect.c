@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOB_MAGIC  0x67796962u /* and the byte order */
+#define BLOB_MAGIC  0x67796962u /* differs on a host with another byte order */
 
 #define QP_SLICE_NS 500000000ULL
 
@@ -50,7 +50,7 @@ struct blob_header {
     struct blob_rail rails[GYRE_IB_MAX_RAILS];
 };
 
-/* For one peer. */
+/* The part of a blob that is for one peer. */
 struct blob_peer {
     uint32_t rank;
     uint32_t pad;
@@ -61,11 +61,10 @@ struct blob_peer {
     uint32_t landing_rkey[GYRE_IB_MAX_RAILS];
     uint32_t qpn[MAX_QPS]; /* by rail: data lanes, then the control lane */
     uint32_t psn[MAX_QPS];
-    uint8_t cm_token[GYRE_IB_CM_TOKEN_BYTES]; /* what the peer proves to rdma_cm */
+    uint8_t cm_token[GYRE_IB_CM_TOKEN_BYTES]; /* the peer sends it with its connection request */
 };
 
-/* ---- blobs ------------------------------------------------------------------------------------
- */
+/* ---- blobs ---------------------------------------------------------------------------------- */
 
 static void fill_rail(const struct gyre_ib_rail *rail, struct blob_rail *out)
 {
@@ -177,8 +176,7 @@ static gyre_status read_blob(const struct gyre_ib_transport *ib, const struct gy
     return gyre_fail(GYRE_ERROR_REMOTE, "ib: rank %d has no connection to this rank", peer->rank);
 }
 
-/* ---- connecting -------------------------------------------------------------------------------
- */
+/* ---- connecting ----------------------------------------------------------------------------- */
 
 static int read_gids(const struct blob_rail *rail, struct gyre_ib_gid_row *rows_out)
 {
@@ -222,8 +220,9 @@ static gyre_status pair_lane(const struct gyre_ib_transport *ib, struct gyre_ib_
     return GYRE_SUCCESS;
 }
 
-/* The kernel looks for the peer's address in each try; between tries the ranks are looked at, so
- * that nobody goes on looking for a peer that died. */
+/* Connects a queue pair. In each try the kernel resolves the peer's address. Between tries this
+ * rank looks whether another one has failed, so it does not go on resolving the address of a peer
+ * that died. */
 static gyre_status connect_qp(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane,
                               uint64_t deadline_ns)
 {
@@ -300,7 +299,7 @@ static gyre_status connect_peer(struct gyre_ib_transport *ib, struct gyre_ib_pee
     memcpy(peer->remote.slots_rkey, theirs->slots_rkey, sizeof(theirs->slots_rkey));
     memcpy(peer->remote.landing_rkey, theirs->landing_rkey, sizeof(theirs->landing_rkey));
     for (int pair = 0; pair < pairs.n; pair++) {
-        /* One control lane is enough. */
+        /* Only the first pair of rails has a control lane. */
         for (int i = 0; i < (pair == 0 ? n_qps + 1 : n_qps); i++) {
             struct gyre_ib_lane *lane = &peer->lanes[pairs.mine[pair] * ib->lanes_per_rail + i];
             lane->remote_rail = pairs.theirs[pair];

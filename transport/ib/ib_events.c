@@ -11,8 +11,8 @@
 
 #include <stdio.h>
 
-/* Beyond the window the NIC has failed what it had to send, be it only a probe; a device that fails
- * nothing while its port is down is why the clock is looked at too. */
+/* Added to the retry window. By then the NIC should have reported a failed send, since a probe is
+ * sent at least. Some devices report nothing while their port is down, hence this limit. */
 #define PORT_DOWN_GRACE_NS 2500000000ULL
 
 static void raise_fault(struct gyre_ib_transport *ib, gyre_status status, const char *text)
@@ -130,8 +130,8 @@ static void handle_event(struct gyre_ib_transport *ib, struct gyre_ib_rail *rail
                                                              : "QP_ACCESS_ERR");
         break;
     case IBV_EVENT_GID_CHANGE:
-        /* Queue pairs keep the address that they were connected with; one that is gone shows as
-         * RETRY_EXC. */
+        /* Queue pairs keep the address with which they were connected. If that address is gone,
+         * sends fail with RETRY_EXC. */
         GYRE_INFO(NET, "NET/IB : the GID table of %s/%d changed", name, event->element.port_num);
         return;
     default:
@@ -172,8 +172,8 @@ void gyre_ib_events_look(struct gyre_ib_transport *ib, uint64_t now_ns)
     for (int i = 0; i < ib->n_rails && !ib->is_failed; i++) {
         struct gyre_ib_rail *rail = &ib->rails[i];
         struct ibv_async_event event;
-        /* The descriptor is non-blocking: -1 says that there is none. Each must be acknowledged, or
-         * destroying what it names waits for ever. */
+        /* The descriptor is non-blocking, so -1 means that no event is pending. Each event must be
+         * acknowledged: ibv_destroy_qp() and its like wait for that. */
         while (ib->verbs->get_async_event(rail->context, &event) == 0) {
             handle_event(ib, rail, &event, now_ns);
             ib->verbs->ack_async_event(&event);

@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-/* Of the queue pair's own port; nothing has to be found out. */
+/* The queue pair connects to its own port, so no peer's address has to be resolved. */
 #define CONNECT_NS 5000000000ULL
 
 static gyre_status open_fence(struct gyre_ib_transport *ib, struct gyre_ib_rail *rail)
@@ -52,7 +52,8 @@ void gyre_ib_fences_close(struct gyre_ib_transport *ib)
     }
 }
 
-/* The next fence passes every slot that is complete now, in the FIFO's order. */
+/* Note which slots the next fence covers: those that are complete now, up to the first one of their
+ * FIFO that is not. */
 static void note_complete(struct gyre_ib_transport *ib)
 {
     const uint32_t depth = ib->config.spec.depth;
@@ -76,7 +77,7 @@ static void raise(struct gyre_ib_transport *ib, const struct gyre_ib_rail *rail,
 
 static bool post_read(struct gyre_ib_transport *ib, const struct gyre_ib_rail *rail)
 {
-    /* The last word of landing: any answer will do. */
+    /* The last word of `landing`. What the read returns does not matter. */
     struct ibv_sge sge = {.addr = (uintptr_t)ib->landing + ib->landing_bytes - sizeof(uint64_t),
                           .length = sizeof(uint64_t),
                           .lkey = rail->landing->lkey};

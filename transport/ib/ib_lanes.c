@@ -22,8 +22,8 @@ static void size_lane(const struct gyre_ib_transport *ib, struct gyre_ib_lane *l
 {
     const uint32_t n_slots = n_slots_of_peer(ib);
     const uint32_t device_max = (uint32_t)lane->rail->attr.max_qp_wr;
-    /* A slot takes a write and an imm; more only where a message is larger than the device sends.
-     */
+    /* A slot takes two sends: a write and an imm. It takes more only if it is larger than the
+     * device's largest message. */
     uint32_t n_send = 2 * n_slots + 2 * GYRE_IB_BATCH;
     n_send = n_send > MAX_SENDS ? MAX_SENDS : n_send;
     lane->size.n_send = n_send > device_max ? device_max : n_send;
@@ -34,7 +34,7 @@ static void size_lane(const struct gyre_ib_transport *ib, struct gyre_ib_lane *l
 static gyre_status open_cq(struct gyre_ib_transport *ib, struct gyre_ib_rail *rail)
 {
     uint64_t n_cqe = 0;
-    /* An error flushes everything that is posted: each work request may need its own entry. */
+    /* After an error the device flushes all posted work requests, with a completion for each. */
     for (int i = 0; i < ib->n_lanes; i++)
         if (ib->lanes[i].rail == rail)
             n_cqe += ib->lanes[i].size.n_send + ib->lanes[i].size.n_recv;
@@ -137,7 +137,8 @@ gyre_status gyre_ib_lanes_open(struct gyre_ib_transport *ib)
 
 void gyre_ib_lanes_close(struct gyre_ib_transport *ib)
 {
-    /* All stop before the first is destroyed, so that none writes into memory that goes. */
+    /* All queue pairs stop before the first is destroyed, so that no peer writes into memory that
+     * is about to be freed. */
     for (int i = 0; i < ib->n_lanes; i++)
         if (ib->lanes[i].qp != NULL)
             gyre_ib_qp_stop(ib->verbs, ib->lanes[i].qp);

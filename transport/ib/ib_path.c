@@ -16,15 +16,14 @@
 
 #define N_COMPLETIONS 32
 
-/* Async events are looked for with a system call. */
+/* Looking for asynchronous events takes a system call, so it is done so often only. */
 #define EVENTS_PERIOD_NS 10000000ULL
 #define POLLS_PER_CLOCK  256
-/* How long a peer may be silent before it is asked for a sign of life. */
+/* A peer that was silent for so long is sent a probe. */
 #define PROBE_PERIOD_NS 1000000000ULL
-/* ---- completions --------------------------------------------------------------------------------
- */
+/* ---- completions ---------------------------------------------------------------------------- */
 
-/* A signalled send is done, and with it all earlier ones of its lane. */
+/* A signalled send has completed, and with it all earlier sends of its lane. */
 static void complete_send(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane, uint64_t wr_id)
 {
     const uint32_t depth = ib->config.spec.depth;
@@ -35,7 +34,8 @@ static void complete_send(struct gyre_ib_transport *ib, struct gyre_ib_lane *lan
         return;
     struct gyre_ib_send *send = &lane->peer->sends[fifo];
     if (lane->peer->n_used == 1) {
-        /* It is the newest slot of that number: the next one waits for this release. */
+        /* `slot` is the newest slot of that index, because the next one can only be posted after
+         * this release. */
         send->released = send->posted - (send->posted - 1 - slot) % depth;
     } else {
         send->parts_left[slot]--;
@@ -83,7 +83,7 @@ static void publish(struct gyre_ib_transport *ib, const struct gyre_ib_lane *lan
             raise_protocol(ib, lane, "a slot with too many bytes", n_bytes);
             return;
         }
-        /* What the NIC wrote into the slot itself may still be on its way to the GPU. */
+        /* The slot's data may not have reached the GPU yet. */
         if (ib->fence.is_needed && !recv->is_boxed[slot] && n_bytes > 0 &&
             recv->arrived >= recv->fenced) {
             ib->fence.is_wanted = true;
@@ -93,7 +93,7 @@ static void publish(struct gyre_ib_transport *ib, const struct gyre_ib_lane *lan
             memcpy(recv->fifo.slots + (uint64_t)slot * slot_bytes, box->payload, n_bytes);
         recv->n_parts[slot] = 0;
         recv->parts_seen[slot] = 0;
-        /* The box is read before the slot is given away: the peer may then write it again. */
+        /* Read the box before the slot is published: after that the peer may write it again. */
         take_credit(ib, lane, fifo, gyre_load_relaxed_u64(&box->label.credit));
         gyre_store_relaxed_u64(&inbox->slot_info[slot], info);
         recv->arrived++;
@@ -160,12 +160,12 @@ static bool take_completions(struct gyre_ib_transport *ib, struct gyre_ib_rail *
     return n > 0;
 }
 
-/* ---- the round ----------------------------------------------------------------------------------
- */
+/* ---- the round ------------------------------------------------------------------------------ */
 
 static void post_due_receives(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane)
 {
-    /* More than there can be imms were posted: half of the spare ones may be missing. */
+    /* More receives are posted than imms can arrive. So it is enough to post new ones when half of
+     * the spare ones are used up. */
     if (lane->n_recv_due < GYRE_IB_RECV_BATCH / 2 || ib->is_failed)
         return;
     if (gyre_ib_post_receives(lane, lane->n_recv_due) != GYRE_SUCCESS) {
@@ -175,8 +175,8 @@ static void post_due_receives(struct gyre_ib_transport *ib, struct gyre_ib_lane 
     lane->n_recv_due = 0;
 }
 
-/* Take back that the last completion made the channel readable: it may be written a while after the
- * completion was seen. */
+/* Read the event of the last completion from the channel. The event may come some time after the
+ * completion itself was seen. */
 static void disarm(struct gyre_ib_transport *ib, struct gyre_ib_rail *rail)
 {
     struct ibv_cq *cq;
@@ -187,8 +187,8 @@ static void disarm(struct gyre_ib_transport *ib, struct gyre_ib_rail *rail)
     rail->is_armed = false;
 }
 
-/* Make the next completion end the nap. What came before the arming does not, so the queue is
- * looked at once more. */
+/* Arm the completion channels: the next completion ends the proxy's sleep. A completion that came
+ * before the arming would not, so each queue is polled once more. */
 bool gyre_ib_settle(void *transport)
 {
     struct gyre_ib_transport *ib = transport;
@@ -207,7 +207,7 @@ bool gyre_ib_settle(void *transport)
     return has_moved;
 }
 
-/* What is rare: asynchronous events, peers that are silent. */
+/* Handle what is rare: asynchronous events, and peers that are silent. */
 static void look_around(struct gyre_ib_transport *ib, uint64_t now_ns)
 {
     gyre_ib_events_look(ib, now_ns);
@@ -218,7 +218,7 @@ static void look_around(struct gyre_ib_transport *ib, uint64_t now_ns)
         gyre_ib_probe(ib, &ib->peers[i]);
 }
 
-/* Nothing moved. */
+/* A round in which nothing moved. */
 static void idle(struct gyre_ib_transport *ib)
 {
     const uint64_t now_ns = gyre_now_ns();

@@ -21,8 +21,7 @@ uint64_t gyre_ib_ack_timeout_ns(unsigned t);
  * for t. */
 uint64_t gyre_ib_retry_window_ns(unsigned t, unsigned retries);
 
-/* ---- traffic class and service level ----------------------------------------------------------
- */
+/* ---- traffic class and service level -------------------------------------------------------- */
 
 /** gyre_ib_class_to_text - a traffic class in words, as "TC 106 = DSCP 26 + ECT(0)". */
 const char *gyre_ib_class_to_text(unsigned traffic_class, char *text_out, size_t text_bytes);

@@ -133,8 +133,7 @@ void gyre_ib_rails_close(struct gyre_ib_transport *ib)
         gyre_ib_scan_close(&ib->scan);
 }
 
-/* ---- pairs ------------------------------------------------------------------------------------
- */
+/* ---- pairs ---------------------------------------------------------------------------------- */
 
 static void list_to_text(const struct gyre_ib_rail_list *list, char *text_out, size_t text_bytes)
 {

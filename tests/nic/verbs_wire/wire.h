@@ -51,8 +51,7 @@
 #define WIRE_MAX_WR          4096
 #define WIRE_IPC_BYTES       64
 
-/* ---- the file ---------------------------------------------------------------------------------
- */
+/* ---- the file ------------------------------------------------------------------------------- */
 
 /* An owner is a process: start time and pid, so that a number used again is another owner. */
 typedef uint64_t wire_owner;
@@ -139,8 +138,7 @@ static inline uint32_t wire_load(const uint32_t *word)
     return __atomic_load_n(word, __ATOMIC_SEQ_CST);
 }
 
-/* ---- objects of this process -------------------------------------------------------------------
- */
+/* ---- objects of this process ---------------------------------------------------------------- */
 
 struct wire_stats {
     uint64_t n_writes, n_imms, n_bytes;
@@ -248,8 +246,7 @@ extern struct wire wire;          /* one per process, as a NIC's driver is; unde
 extern pthread_mutex_t wire_lock; /* everything above */
 extern pthread_cond_t wire_work;  /* n_stalled or is_direct changed */
 
-/* ---- wire_file.c -------------------------------------------------------------------------------
- */
+/* ---- wire_file.c ---------------------------------------------------------------------------- */
 
 /** wire_attach - map the job's file, once per process. False with errno, and says why. */
 bool wire_attach(void);
@@ -271,14 +268,12 @@ uint64_t wire_now_ns(void);
 /** wire_say - a line on stderr, with the process. */
 __attribute__((format(printf, 1, 2))) void wire_say(const char *format, ...);
 
-/* ---- wire_device.c -----------------------------------------------------------------------------
- */
+/* ---- wire_device.c -------------------------------------------------------------------------- */
 
 /** wire_print_stats - if VERBS_WIRE_STATS asks for it. */
 void wire_print_stats(void);
 
-/* ---- wire_queue.c ------------------------------------------------------------------------------
- */
+/* ---- wire_queue.c --------------------------------------------------------------------------- */
 
 /** wire_complete - add a completion; an overrun ends the process, since gyre's queues cannot. */
 void wire_complete(struct wire_pair *pair, bool is_recv, const struct wire_completion *completion);
@@ -289,8 +284,7 @@ int wire_req_notify_cq(struct ibv_cq *cq, int solicited);
 /** wire_notify - send the event if the queue is armed. */
 void wire_notify(struct wire_queue_entry *entry);
 
-/* ---- wire_pair.c -------------------------------------------------------------------------------
- */
+/* ---- wire_pair.c ---------------------------------------------------------------------------- */
 
 int wire_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 int wire_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
@@ -306,8 +300,7 @@ void wire_fail(struct wire_pair *pair, const struct ibv_send_wr *wr, uint64_t po
  * when this returns. */
 void wire_flush(struct wire_pair *pair);
 
-/* ---- wire_move.c -------------------------------------------------------------------------------
- */
+/* ---- wire_move.c ---------------------------------------------------------------------------- */
 
 /** wire_send - execute a request or keep it waiting. */
 void wire_send(struct wire_pair *pair, const struct ibv_send_wr *wr, uint64_t position);
@@ -328,8 +321,7 @@ struct wire_region_entry *wire_peer_region(const struct wire_pair_entry *peer, u
 /** wire_wait_left - until no peer writes to memory of this pair. */
 void wire_wait_left(struct wire_pair_entry *entry);
 
-/* ---- wire_gpu.c --------------------------------------------------------------------------------
- */
+/* ---- wire_gpu.c ----------------------------------------------------------------------------- */
 
 /** wire_gpu_takes - does VERBS_WIRE_GPU allow this way? */
 bool wire_gpu_takes(const char *way);

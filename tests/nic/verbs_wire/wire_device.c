@@ -19,8 +19,7 @@
 static struct wire_device devices[VM_MAX_DEVICES];
 static int n_devices = -1; /* not read yet; under wire_lock, as devices are */
 
-/* ---- VERBS_WIRE_DEVICES -----------------------------------------------------------------------
- */
+/* ---- VERBS_WIRE_DEVICES --------------------------------------------------------------------- */
 
 /* A RoCE v1 and a v2 row, as the kernel makes them of every address. */
 static bool add_gid(struct vm_port *port, int *n_gids, const char *address)
@@ -85,8 +84,7 @@ static void read_devices(void)
     free(list);
 }
 
-/* ---- devices and contexts ---------------------------------------------------------------------
- */
+/* ---- devices and contexts ------------------------------------------------------------------- */
 
 struct ibv_device **ibv_get_device_list(int *n_out)
 {

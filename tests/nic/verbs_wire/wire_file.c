@@ -41,8 +41,7 @@ void wire_say(const char *format, ...)
     fprintf(stderr, "verbs_wire %d: %s\n", (int)getpid(), text);
 }
 
-/* ---- who lives ---------------------------------------------------------------------------------
- */
+/* ---- who lives ------------------------------------------------------------------------------ */
 
 /* Start time and state of a process; false if there is none. A killed one that nobody waited for is
  * still listed, as Z. */
@@ -93,8 +92,7 @@ bool wire_is_alive(wire_owner owner)
     return state != 'Z' && state != 'X' && owner_of(wire_pid_of(owner), start) == owner;
 }
 
-/* ---- entries -----------------------------------------------------------------------------------
- */
+/* ---- entries -------------------------------------------------------------------------------- */
 
 static uint64_t *owner_at(void *entries, size_t stride, uint32_t index)
 {
@@ -124,8 +122,7 @@ int wire_claim(void *entries, size_t stride, uint32_t n, uint32_t *next)
     return -1;
 }
 
-/* ---- the file ---------------------------------------------------------------------------------
- */
+/* ---- the file ------------------------------------------------------------------------------- */
 
 static void file_path(char *path_out, size_t path_bytes)
 {

@@ -14,8 +14,7 @@
 /* Whether a peer still lives is looked at this often, with three system calls. */
 #define LOOK_PERIOD_NS 5000000ULL
 
-/* ---- the other end -----------------------------------------------------------------------------
- */
+/* ---- the other end -------------------------------------------------------------------------- */
 
 struct wire_pair_entry *wire_peer_entry(const struct wire_pair *pair)
 {
@@ -82,8 +81,7 @@ void wire_wait_left(struct wire_pair_entry *entry)
         gyre_cpu_relax();
 }
 
-/* ---- moving ------------------------------------------------------------------------------------
- */
+/* ---- moving --------------------------------------------------------------------------------- */
 
 struct request {
     struct wire_pair *pair;
@@ -268,8 +266,7 @@ static enum wire_verdict move(struct request *request)
     return verdict;
 }
 
-/* ---- one request --------------------------------------------------------------------------------
- */
+/* ---- one request ---------------------------------------------------------------------------- */
 
 /* @status_out: set when it failed. */
 static enum wire_verdict try_send(struct wire_pair *pair, const struct ibv_send_wr *wr,
@@ -299,8 +296,7 @@ static enum wire_verdict try_send(struct wire_pair *pair, const struct ibv_send_
     return verdict;
 }
 
-/* ---- waiting -----------------------------------------------------------------------------------
- */
+/* ---- waiting -------------------------------------------------------------------------------- */
 
 static void keep(struct wire_pair *pair, const struct ibv_send_wr *wr, uint64_t position)
 {

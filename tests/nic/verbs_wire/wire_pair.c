@@ -19,8 +19,7 @@ static uint64_t rnr_wait_ns(unsigned code)
     return us[code & 31] * 1000;
 }
 
-/* ---- making ------------------------------------------------------------------------------------
- */
+/* ---- making --------------------------------------------------------------------------------- */
 
 static void enlist(struct wire_pair *pair)
 {
@@ -116,8 +115,7 @@ int ibv_destroy_qp(struct ibv_qp *ibv)
     return 0;
 }
 
-/* ---- states ------------------------------------------------------------------------------------
- */
+/* ---- states --------------------------------------------------------------------------------- */
 
 static void flush_waiting(struct wire_pair *pair, const struct wire_waiting *waiting)
 {
@@ -217,8 +215,7 @@ int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
     return error;
 }
 
-/* ---- posting -----------------------------------------------------------------------------------
- */
+/* ---- posting -------------------------------------------------------------------------------- */
 
 int wire_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
@@ -272,8 +269,7 @@ int wire_post_recv(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_recv_w
     return error;
 }
 
-/* ---- what arrives ------------------------------------------------------------------------------
- */
+/* ---- what arrives --------------------------------------------------------------------------- */
 
 static void store_payload(struct wire_pair_entry *entry, const struct wire_message *message)
 {

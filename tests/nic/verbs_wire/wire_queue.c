@@ -14,8 +14,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* ---- channels ----------------------------------------------------------------------------------
- */
+/* ---- channels ------------------------------------------------------------------------------- */
 
 static socklen_t channel_address(pid_t pid, uint32_t number, struct sockaddr_un *address_out)
 {
@@ -90,8 +89,7 @@ void ibv_ack_cq_events(struct ibv_cq *cq, unsigned int n)
     (void)n;
 }
 
-/* ---- completion queues -------------------------------------------------------------------------
- */
+/* ---- completion queues ---------------------------------------------------------------------- */
 
 struct ibv_cq *ibv_create_cq(struct ibv_context *context, int n, void *cookie,
                              struct ibv_comp_channel *channel, int vector)
