@@ -37,7 +37,8 @@ bool gyre_fault_raise(struct gyre_fault *fault, gyre_status status, const char *
         snprintf(fault->cause, sizeof(fault->cause), "%s", cause);
         gyre_store_release_u32(&fault->raised, 1);
     }
-    /* Under the lock, so that whoever unhooks it knows that no call of it is under way. */
+    /* The hook is called under the lock. So a caller that removes it knows that it is not running.
+     */
     if (first && fault->on_raise != NULL)
         fault->on_raise(fault->context);
     pthread_mutex_unlock(&fault->lock);

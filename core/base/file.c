@@ -22,7 +22,7 @@
 #define FIRST_READ_BYTES 65536
 #define N_NAMES          16 /* random names that are tried before giving up */
 
-/* Nothing is found at the end of `path`: a new name, or a link that leads nowhere. */
+/* `path` leads to no file: it is a new name, or a link whose target does not exist. */
 static gyre_status take_new_name(const char *path, char *target_out)
 {
     struct stat link;
@@ -44,7 +44,7 @@ gyre_status gyre_file_to_replace(const char *path, char *target_out)
         return take_new_name(path, target_out);
     if (stat(path, &there) != 0)
         return gyre_fail_errno(errno, "%s", path);
-    if (!S_ISREG(there.st_mode)) /* before realpath(), which knows no name for a pipe */
+    if (!S_ISREG(there.st_mode)) /* before realpath(), which fails for a pipe */
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "%s: not a regular file, and a new file would replace it", path);
     if (realpath(path, target_out) == NULL || stat(target_out, &there) != 0)
@@ -102,7 +102,8 @@ gyre_status gyre_file_replace(const char *path, const void *bytes, size_t n_byte
     GYRE_TRY(gyre_file_to_replace(path, target));
     const bool exists = stat(target, &there) == 0;
     GYRE_TRY(create_beside(target, exists ? there.st_mode & 0777 : 0666, beside, &fd));
-    int error = exists && fchmod(fd, there.st_mode & 0777) != 0 ? errno : 0; /* the umask took */
+    /* Gives back the permissions that the umask has removed. */
+    int error = exists && fchmod(fd, there.st_mode & 0777) != 0 ? errno : 0;
     if (error == 0)
         error = write_all(fd, bytes, n_bytes);
     if (close(fd) != 0 && error == 0)
@@ -160,7 +161,7 @@ gyre_status gyre_file_read(const char *path, size_t max_bytes, char **bytes_out,
                            size_t *n_bytes_out)
 {
     struct stat found;
-    /* O_NONBLOCK: opening a pipe waits for a writer otherwise. */
+    /* O_NONBLOCK: without it, opening a pipe would wait for a writer. */
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
         return gyre_fail_errno(errno, "%s", path);

@@ -22,7 +22,7 @@
 #define FILE_MAX_BYTES 512
 #define ALL_SUBSYS     ((1U << GYRE_LOG_N_SUBSYS) - 1U)
 
-/* What INFO shows unless DEBUG_SUBSYS says otherwise: what is said once, at set-up. */
+/* The subsystems that INFO shows by default: those that log once, at set-up. */
 #define DEFAULT_SUBSYS                                                                          \
     (1U << GYRE_LOG_INIT | 1U << GYRE_LOG_ENV | 1U << GYRE_LOG_BOOTSTRAP | 1U << GYRE_LOG_NET | \
      1U << GYRE_LOG_P2P | 1U << GYRE_LOG_SHM)
@@ -64,7 +64,7 @@ static void write_all(int fd, const char *bytes, size_t n_bytes)
         if (n_written < 0 && errno == EINTR)
             continue;
         if (n_written <= 0)
-            return; /* a log that cannot be written has nowhere to say so */
+            return; /* an error of the log itself cannot be reported */
         bytes += n_written;
         n_bytes -= (size_t)n_written;
     }
@@ -131,7 +131,8 @@ static gyre_status parse_one_subsys(const char *word, uint32_t *mask_out)
             *mask_out = 1U << i;
             return GYRE_SUCCESS;
         }
-        /* A word that begins alike (TUNE, TUNING) is nearer than one with as few other letters. */
+        /* Of two words at the same distance, one with the same beginning (TUNE, TUNING) is nearer.
+         */
         const bool begins_alike = strlen(word) >= 3 && strncasecmp(word, subsys_names[i], 3) == 0;
         const unsigned distance = begins_alike ? 0 : gyre_edit_distance(word, subsys_names[i]);
         if (distance < nearest_distance) {
@@ -196,11 +197,12 @@ static gyre_status open_file(const char *file, int *fd_out)
     GYRE_TRY(expand_file(file, path, sizeof(path)));
     /* Appending: ranks that share the name share the file, and a line stays whole. */
     const int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
-    if (fd < 0 && errno == ENXIO) /* opening it to block would wait for a reader */
+    if (fd < 0 && errno == ENXIO) /* a pipe: a blocking open would wait for a reader */
         return gyre_fail(GYRE_ERROR_SYSTEM, "log file %s: a pipe that no process reads", path);
     if (fd < 0)
         return gyre_fail_errno(errno, "log file %s", path);
-    (void)fcntl(fd, F_SETFL, O_APPEND); /* lines are not lost where the reader is slow */
+    /* From now on writes block, so a slow reader loses no line. */
+    (void)fcntl(fd, F_SETFL, O_APPEND);
     *fd_out = fd;
     return GYRE_SUCCESS;
 }

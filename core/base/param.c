@@ -50,7 +50,7 @@ unsigned gyre_param_flags(enum gyre_param_id id)
 
 /* ---- values ----------------------------------------------------------------------------- */
 
-/* What may stand for a row's value, in words. */
+/* The legal values of a row, in words. */
 static void describe_legal(const struct row *row, char *text_out, size_t text_bytes)
 {
     const char *space = row->unit[0] == '\0' ? "" : " ";

@@ -96,7 +96,8 @@ static gyre_status open_socket(const struct gyre_sock_address *address, int *fd_
     return GYRE_SUCCESS;
 }
 
-/* Wait until fd is ready for `events` (or has failed: the next call on it says how). */
+/* Wait until fd is ready for `events`. It also returns when fd has failed; the next call on fd
+ * reports the error. */
 static gyre_status wait_ready(int fd, short events, uint64_t deadline_ns)
 {
     for (;;) {
@@ -193,7 +194,8 @@ gyre_status gyre_sock_accept(int listen_fd, uint64_t deadline_ns, int *fd_out)
     for (;;) {
         const int fd = gyre_sock_take(listen_fd);
         if (fd >= 0) {
-            /* A connection that is already dead shows on its first use; options need not hold. */
+            /* Options may fail on a connection that has ended already. Its first use reports that.
+             */
             const gyre_status status = set_options(fd);
             if (status != GYRE_SUCCESS) {
                 gyre_sock_close(fd);
@@ -259,7 +261,7 @@ gyre_status gyre_sock_connect(const struct gyre_sock_address *address, uint64_t 
             last_refusal = refusal;
         const uint64_t now_ns = gyre_now_ns();
         if (now_ns >= deadline_ns) {
-            /* That somebody said no says more than that the last try had too little time. */
+            /* A refusal tells the reader more than the timeout of the last try. */
             char text[64];
             return gyre_fail_errno(last_refusal, "connect to %s",
                                    gyre_sock_to_text(address, text, sizeof(text)));

@@ -117,7 +117,8 @@ gyre_status gyre_sock_listen_all(const struct gyre_params *params,
     for (int i = 0; i < n && listeners.n < GYRE_SOCK_LIST_MAX; i++) {
         struct gyre_sock_address *bound = &listeners.addresses[listeners.n];
         int fd = -1;
-        /* One that cannot be bound (an IPv6 address that is not ready yet) leaves the others. */
+        /* An address that cannot be bound, such as an IPv6 address that is not ready yet, is left
+         * out. */
         status = gyre_sock_listen(&addresses[i].address, &fd, bound);
         if (status != GYRE_SUCCESS)
             continue;

@@ -17,8 +17,8 @@
 
 #define FDS_PER_WORD 64
 
-/* Process-wide, as descriptors are. A descriptor is marked and open, or neither, to who holds the
- * lock; fork() is called under it. */
+/* Process-wide, because descriptors are. A thread that holds the lock sees each descriptor as
+ * marked and open, or as neither. fork() runs under the lock. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t *is_marked; /* a bit a descriptor; under lock, as n_words */
 static size_t n_words;

@@ -114,7 +114,7 @@ static int match_position(const char *list, bool exact, const char *name)
     return -1;
 }
 
-/* Lower is better: fabric, real, virtual, without a link, loopback. */
+/* Rank of an interface by its kind, best first: fabric, real, virtual, without a link, loopback. */
 static int kind_of(const struct gyre_sock_interface *interface)
 {
     if (interface->is_loopback)

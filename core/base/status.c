@@ -17,7 +17,7 @@ gyre_status gyre_fail(gyre_status status, const char *format, ...)
     va_start(args, format);
     vsnprintf(cause, sizeof(cause), format, args);
     va_end(args);
-    /* A cause is one line; the words of some libraries (libxml2, json-c) bring its end along. */
+    /* A cause is one line. The messages of some libraries (libxml2, json-c) end with a newline. */
     const size_t n_cause = strlen(cause);
     if (n_cause > 0 && cause[n_cause - 1] == '\n')
         cause[n_cause - 1] = '\0';

@@ -9,7 +9,7 @@
 /* The usual size of a thread's stack is ulimit -s, which may be less than our calls need. */
 #define MIN_STACK_BYTES ((size_t)256 << 10)
 
-/* Left to the thread that causes them, with the application's handlers. */
+/* Signals of a thread's own mistakes. They are not blocked: the application's handlers get them. */
 static const int own_signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
 
 gyre_status gyre_thread_start(pthread_t *thread_out, size_t stack_bytes, void *(*run)(void *),

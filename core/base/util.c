@@ -36,7 +36,8 @@ gyre_status gyre_host_hash(const char *host_id, uint64_t *hash_out)
     }
     char name[256] = "";
     gethostname(name, sizeof(name) - 1);
-    /* Two containers can share a hostname, never a boot; two boots never share this id. */
+    /* The id of the kernel's boot. Hosts can share a hostname but not this id, and all containers
+     * of a host have the same one. */
     return gyre_boot_hash(gyre_hash(GYRE_HASH_INIT, name, strlen(name)), hash_out);
 }
 

@@ -62,7 +62,7 @@ int nccl_group_drop(struct ncclComm *comm, int aborts)
     return is_promised;
 }
 
-/* The group has ended: what it promised is there, or never will be. */
+/* The group has ended: every handle that it was to fill in is there, or will never be. */
 static void settle(const struct group *ended)
 {
     struct ncclComm *next;
@@ -81,7 +81,7 @@ static void settle(const struct group *ended)
 
 /* ---- windows ------------------------------------------------------------------------------ */
 
-/* Makes windows now; of several communicators side by side. */
+/* Makes the windows of the group now, those of several communicators at the same time. */
 static ncclResult_t make_windows(const struct nccl_window_wish *asked, size_t n_asked)
 {
     char cause[NCCL_CAUSE_MAX_BYTES] = "";

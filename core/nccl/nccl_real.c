@@ -56,7 +56,7 @@ static ncclResult_t result_of_real(ncclResult_t result, ncclComm_t twin)
     return result;
 }
 
-/* How a rank's part of making a twin began. */
+/* What a rank tells the others before all make the twin. */
 struct twin_offer {
     ncclUniqueId id;
     ncclResult_t result;

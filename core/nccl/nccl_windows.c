@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
-/* Who asks: a thread of a process. Exchanged: fixed layout. */
+/* Names the thread of a process that asks for a window. Sent to other ranks: fixed layout. */
 struct asker {
     uint64_t process;
     uint64_t thread;
@@ -46,7 +46,7 @@ static struct asker this_thread(void)
     return asker;
 }
 
-/* Does some thread ask for two ranks? The same answer on all ranks. */
+/* Does a thread ask for two ranks? All ranks get the same answer. */
 static gyre_status ask_all(gyre_comm *comm, const struct asker *mine, int *is_twice_out)
 {
     int n_ranks = 0;
@@ -74,7 +74,7 @@ static gyre_status make_one(const struct nccl_window_wish *wish, const struct as
     gyre_status status = ask_all(wish->comm, asker, &is_twice);
     if (status != GYRE_SUCCESS || is_twice)
         return status;
-    /* Without a place for it gyre refuses, where the other ranks learn of it. */
+    /* Without room for the result gyre refuses the call, and the other ranks are told. */
     status = gyre_window_register(wish->comm, wish->buffer, wish->n_bytes,
                                   wish->win != NULL ? &window : NULL);
     if (status == GYRE_SUCCESS)

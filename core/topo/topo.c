@@ -109,7 +109,7 @@ void gyre_topo_node_init(struct gyre_topo_node *node, enum gyre_topo_kind kind, 
     node->port = 1;
 }
 
-/* Who may stand below whom: ports below NICs, everything on PCIe below a switch or a CPU. */
+/* Which node may be the child of which: ports of NICs, everything on PCIe of a switch or a CPU. */
 static bool parent_fits(const struct gyre_topo *topo, const struct gyre_topo_node *node)
 {
     if (node->kind == GYRE_TOPO_CPU || node->kind == GYRE_TOPO_NVSWITCH)
@@ -240,7 +240,7 @@ int32_t gyre_topo_find_bus_id(const struct gyre_topo *topo, const char *bus_id)
     char cause[GYRE_CAUSE_MAX_BYTES];
     snprintf(cause, sizeof(cause), "%s", gyre_cause());
     if (gyre_topo_bus_id_parse(bus_id, wanted) != GYRE_SUCCESS) {
-        gyre_set_cause(cause); /* a question is no failure: the caller's cause stays */
+        gyre_set_cause(cause); /* not finding it is no failure, so the caller's cause is restored */
         return -1;
     }
     for (int32_t i = 0; i < topo->n_nodes; i++)

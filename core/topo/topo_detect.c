@@ -65,7 +65,7 @@ static int list_names(const struct detect *detect, const char *path, struct dire
     if (snprintf(whole, sizeof(whole), "%s/%s", detect->root, path) >= (int)sizeof(whole))
         return 0;
     const int n_names = scandir(whole, names_out, NULL, alphasort);
-    return n_names < 0 ? 0 : n_names; /* a directory that is not there has no names */
+    return n_names < 0 ? 0 : n_names; /* a directory that does not exist counts as an empty one */
 }
 
 static void free_names(struct dirent **names, int n_names)
@@ -121,7 +121,7 @@ static gyre_status add_cpus(struct detect *detect)
     return GYRE_SUCCESS;
 }
 
-/* The CPU of a device. Firmware that does not say (-1) leaves the first one. */
+/* The CPU of a device. Where the firmware does not tell (-1), it is the first one. */
 static gyre_status find_cpu(struct detect *detect, const char *bus_id, int32_t *cpu_out)
 {
     char path[64];
@@ -251,7 +251,7 @@ static gyre_status add_gpu(struct detect *detect, const char *bus_id, int ordina
     int32_t index;
     snprintf(path, sizeof(path), "bus/pci/devices/%s", bus_id);
     if (!read_chain(detect, path, &chain)) {
-        /* A container may hide sysfs: the GPU is there all the same, below the first CPU. */
+        /* In a container sysfs may be hidden. The GPU is then put below the first CPU. */
         chain.n = 1;
         snprintf(chain.bus_ids[0], sizeof(chain.bus_ids[0]), "%.15s", bus_id);
     }
@@ -293,7 +293,8 @@ static gyre_status add_nvlinks(struct detect *detect, const struct gyre_nvml_gpu
             gyre_topo_node_init(&node, GYRE_TOPO_NVSWITCH, -1);
             GYRE_TRY(gyre_topo_add_node(topo, &node, &to));
         }
-        /* A GPU that this process may not see, or a lane to something else: no path for us. */
+        /* The lane leads to a GPU that this process may not use, or to another device: it is left
+         * out. */
         if (to < 0 || to == from ||
             (topo->nodes[to].kind != GYRE_TOPO_GPU && topo->nodes[to].kind != GYRE_TOPO_NVSWITCH))
             continue;

@@ -45,8 +45,8 @@ enum { NVML_CLOCK_SM = 1, NVML_CLOCK_MEMORY = 2 };
     X(find_device, nvmlDeviceGetHandleByPciBusId_v2, 0, (const char *, nvml_device *))       \
     X(get_clock, nvmlDeviceGetClockInfo, 0, (nvml_device, int, unsigned *))
 
-/* Starting and stopping NVML is the process's, and ranks may be threads: side by side they found
- * different links (three threads, 4 H200, 2026-11). */
+/* NVML is started and stopped for the whole process, and ranks may be threads. Without this lock
+ * three threads on 4 H200 found different links (2026-11). */
 static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 
 struct nvml {
