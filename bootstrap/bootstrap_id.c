@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The unique id: made together with the server that it names, checked before it is dialled.
+ * The unique id. It is made together with the rendezvous server that it names, and checked before a
+ * rank connects to that server.
  */
 #include "bootstrap/bootstrap_server.h"
 

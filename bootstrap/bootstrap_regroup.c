@@ -74,7 +74,8 @@ static gyre_status wait_for_word(int fd, const struct gyre_regroup *regroup, uin
     }
 }
 
-/* *is_proved_out: what follows is the lowest member's own word, whatever it is. */
+/* Ask the lowest member. *is_proved_out: the other end has proved that it is the lowest member, so
+ * its answer counts, whatever it is. */
 static gyre_status talk(int fd, const struct gyre_regroup *regroup, uint64_t deadline_ns,
                         bool *is_proved_out, struct gyre_regroup_verdict *verdict_out)
 {
@@ -112,7 +113,7 @@ static gyre_status try_addresses(const struct gyre_sock_address *addresses, int 
     return is_late ? GYRE_ERROR_TIMEOUT : status;
 }
 
-/* Until an address has brought the lowest member's word. */
+/* Try all addresses again and again, until the lowest member has answered at one of them. */
 static gyre_status get_verdict(const struct gyre_sock_list *list,
                                const struct gyre_regroup *regroup, uint64_t deadline_ns,
                                struct gyre_regroup_verdict *verdict_out)
@@ -139,7 +140,7 @@ static gyre_status get_verdict(const struct gyre_sock_list *list,
 gyre_status gyre_regroup_join(const struct gyre_sock_list *list, const struct gyre_regroup *regroup,
                               gyre_unique_id *id_out)
 {
-    /* The lowest member says more about who is missing: let its deadline come first. */
+    /* The lowest member's error names the missing ranks, so its deadline comes first. */
     const uint64_t deadline_ns = gyre_regroup_deadline(regroup) + 2 * SECOND_NS;
     struct gyre_regroup_verdict verdict;
     GYRE_TRY(get_verdict(list, regroup, deadline_ns, &verdict));

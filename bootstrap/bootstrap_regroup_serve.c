@@ -67,7 +67,8 @@ static void send_verdict(int fd, gyre_status status, const char *text, const gyr
         verdict.id = *id;
     snprintf(verdict.text, sizeof(verdict.text), "%.700s", text);
     snprintf(before, sizeof(before), "%s", gyre_cause());
-    /* A joiner that is gone does not come to the new server either, which says so. */
+    /* Errors are ignored: a joiner that is gone will be missed by the new server, which reports it.
+     */
     if (gyre_sock_send(fd, &verdict, sizeof(verdict), gyre_now_ns() + GYRE_REGROUP_ANSWER_NS) !=
         GYRE_SUCCESS)
         gyre_set_cause(before);
@@ -77,7 +78,7 @@ static void send_verdict(int fd, gyre_status status, const char *text, const gyr
 
 /* ---- who comes ---------------------------------------------------------------------------- */
 
-/* It is somebody else's business now, or nobody's. */
+/* The descriptor belongs to the caller now, or was closed. */
 static void forget_candidate(struct serving *serving, int index)
 {
     serving->n_candidates--;
@@ -114,7 +115,7 @@ static void accept_some(struct serving *serving, int listen_fd)
     while (make_room(serving)) {
         struct candidate *candidate = &serving->candidates[serving->n_candidates];
         int fd = -1;
-        /* Out of descriptors, say: the next turn tries again, and waits end by the deadline. */
+        /* For example, no descriptor is free: the next round tries again, until the deadline. */
         if (gyre_sock_accept(listen_fd, 0, &fd) != GYRE_SUCCESS)
             return;
         memset(candidate, 0, sizeof(*candidate));
@@ -154,7 +155,8 @@ static enum progress read_candidate(const struct serving *serving, struct candid
                : IS_OVER;
 }
 
-/* A rank has come: it waits with the others, or is sent away to learn who is excluded. */
+/* A rank has proved itself. It waits with the others; or it is told that ranks on its list have
+ * been excluded, and joins again later. */
 static gyre_status admit(struct serving *serving, int fd, const struct gyre_regroup_claim *claim)
 {
     const struct gyre_regroup *regroup = serving->regroup;
@@ -180,7 +182,7 @@ static gyre_status admit(struct serving *serving, int fd, const struct gyre_regr
     return GYRE_SUCCESS;
 }
 
-/* Strangers and those who hang up are nobody's business. */
+/* Strangers, and connections that end, are dropped without a message. */
 static gyre_status serve_candidates(struct serving *serving)
 {
     for (int i = 0; i < serving->n_candidates;) {
@@ -210,7 +212,7 @@ static gyre_status fail_missing(const struct serving *serving)
     return gyre_fail(GYRE_ERROR_TIMEOUT, "ranks %s did not come in time", text);
 }
 
-/* One turn: wait a little for anything, and serve it. */
+/* One round: wait a little for any event, and handle it. */
 static gyre_status serve_once(struct serving *serving)
 {
     const struct gyre_sock_listeners *listeners = &serving->listener->listeners;
@@ -225,7 +227,7 @@ static gyre_status serve_once(struct serving *serving)
     for (int i = 0; i < serving->n_joiners; i++)
         serving->polls[n++] = (struct pollfd){.fd = serving->joiners[i], .events = POLLIN};
     (void)poll(serving->polls, (nfds_t)n, SLICE_MS);
-    /* Joiners only wait: a word from one is its end. */
+    /* A joiner sends nothing while it waits, so an event means that its connection has ended. */
     for (int i = 0; i < serving->n_joiners; i++)
         if (joiners[i].revents != 0)
             return gyre_fail(GYRE_ERROR_REMOTE, "rank %d came and went: it died or gave up",

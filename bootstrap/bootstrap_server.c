@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The server: lets ranks join, gathers, relays, and tells everyone who is gone. It lives in a
- * detached thread of the process that made the unique id, as long as a rank is linked to it, or
- * until nobody came in BOOTSTRAP_TIMEOUT.
+ * The rendezvous server. It lets ranks join, gathers their bytes, relays their messages, and tells
+ * all ranks when one has gone. It is a detached thread of the process that made the unique id. It
+ * ends when no rank is linked to it any more, or when no rank has come for BOOTSTRAP_TIMEOUT.
  */
 #include "bootstrap/bootstrap_server.h"
 
@@ -24,7 +24,7 @@
 
 /* ---- the loop --------------------------------------------------------------------------- */
 
-/* End the dead; telling the others may show more of them dead. */
+/* Free the links that have ended. Telling the other ranks may show that more links have ended. */
 static void sweep(struct gyre_server *server)
 {
     struct gyre_server_link **at = &server->links;
@@ -106,7 +106,7 @@ static bool is_over(const struct gyre_server *server)
 {
     if (server->is_complete)
         return server->links == NULL;
-    /* Nobody came, or the failed job's latecomers had their time. */
+    /* No rank came; or the job has failed, and the time for ranks that come late is over. */
     return gyre_now_ns() >= server->deadline_ns && (server->has_failed || server->n_ranks == 0);
 }
 
@@ -159,7 +159,7 @@ static void *run_server(void *context)
             struct gyre_server_link *link = events[i].data.ptr;
             is_called = is_called || link == NULL;
             if (link == NULL)
-                continue; /* accepting may sweep, so it comes after the links' own events */
+                continue; /* accepting may free links, so it comes after the links' own events */
             if (!link->is_dead && (events[i].events & (uint32_t)EPOLLOUT) != 0)
                 gyre_server_link_write(server, link);
             if (!link->is_dead && (events[i].events & ~(uint32_t)EPOLLOUT) != 0)
@@ -242,7 +242,7 @@ gyre_status gyre_server_start(const struct gyre_params *params, struct gyre_id_l
     gyre_sock_list_to_text(server->listeners.addresses, server->listeners.n, server->address_text,
                            sizeof(server->address_text));
     GYRE_TRY_GOTO(status, watch_listeners(server), free_server);
-    /* Before the thread owns it. */
+    /* Read it before the thread starts: the thread owns the server from then on. */
     memcpy(id_out->secret, server->secret, sizeof(id_out->secret));
     gyre_store_release_u32(&serving_pid, (uint32_t)getpid());
     GYRE_TRY_GOTO(status, start_thread(server), free_server);

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #define STRANGER_DEADLINE_NS 5000000000ULL
-#define READS_PER_TURN       16 /* then the other links have theirs */
+#define READS_PER_TURN       16 /* then the other links get their turn */
 
 void gyre_server_link_kill(struct gyre_server_link *link, const char *death)
 {
@@ -107,7 +107,8 @@ void gyre_server_link_write(struct gyre_server *server, struct gyre_server_link 
     if (link->is_dead)
         return;
     watch_out(server, link, link->first_out != NULL);
-    /* The peer closes when it has read the last word; closing first could cost it that word. */
+    /* The peer closes after it has read the last frame. If this end closed first, that frame could
+     * be lost. */
     if (link->first_out == NULL && link->phase == GYRE_LINK_FINISHING)
         shutdown(link->fd, SHUT_WR);
 }
@@ -215,13 +216,13 @@ static void on_header(struct gyre_server *server, struct gyre_server_link *link)
         gyre_server_link_kill(link, "closed its connection after a malformed frame");
         return;
     }
-    /* One byte more, so that a text can be ended. */
+    /* One byte more, for the NUL of a text. */
     link->payload = calloc(1, (size_t)link->frame.n_bytes + 1);
     if (link->payload == NULL)
         gyre_server_link_kill(link, "was given up: the rendezvous ran out of memory");
 }
 
-/* Account n new bytes, and act on whatever is whole now. */
+/* Count n new bytes. If a frame is complete now, handle it. */
 static void on_bytes(struct gyre_server *server, struct gyre_server_link *link, size_t n_bytes)
 {
     link->n_read += n_bytes;

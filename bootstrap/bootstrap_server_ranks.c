@@ -17,7 +17,7 @@
 #define SECOND_NS        1000000000ULL
 #define PROGRESS_NS      (5 * SECOND_NS)
 #define PROGRESS_MAX_NS  (60 * SECOND_NS)
-#define FINISH_NS        (5 * SECOND_NS)  /* for the last word to arrive */
+#define FINISH_NS        (5 * SECOND_NS)  /* for the last frame to arrive */
 #define LINGER_NS        (60 * SECOND_NS) /* latecomers of a failed job learn why */
 #define MAX_POSTED_BYTES (4u << 20)       /* waiting for one rank; more is dropped */
 
@@ -32,7 +32,7 @@ static void own_host(char *host_out, size_t host_bytes)
     gethostname(host_out, host_bytes - 1);
 }
 
-/* The last word to a link: a text, after which it is closed. */
+/* Send a link its last frame, a text. The link is closed after it. */
 static void finish_link(struct gyre_server *server, struct gyre_server_link *link,
                         gyre_status status, const char *text)
 {
@@ -111,7 +111,7 @@ static void welcome_all(struct gyre_server *server)
             joined.server_rank = rank;
     }
     server->is_complete = true;
-    /* Nobody else belongs here: from now on there is no port to connect to. */
+    /* All ranks have joined, so the listening sockets are closed. */
     gyre_sock_close_all(&server->listeners);
     struct gyre_server_buffer *buffer =
         gyre_server_frame(GYRE_FRAME_JOINED, -1, 0, &joined, sizeof(joined));
@@ -122,7 +122,7 @@ static void welcome_all(struct gyre_server *server)
                   (unsigned long long)server->n_dropped);
 }
 
-/* May this rank join? If not, everyone concerned has been told. */
+/* May this rank join? If not, it has been told, and the other ranks if it concerns them. */
 static bool admit(struct gyre_server *server, struct gyre_server_link *link)
 {
     const struct gyre_frame_join *who = &link->who;
@@ -251,7 +251,7 @@ static void on_post(struct gyre_server *server, struct gyre_server_link *link)
     struct gyre_server_buffer *buffer =
         gyre_server_frame(GYRE_FRAME_POST, link->who.rank, 0, link->payload, link->frame.n_bytes);
     if (buffer == NULL)
-        return; /* as a message that nobody collects */
+        return; /* as if the message were never collected */
     for (int rank = 0; rank < server->n_ranks; rank++) {
         struct gyre_server_link *peer = server->ranks[rank];
         const bool is_meant = to == -1 ? rank != link->who.rank : rank == to;

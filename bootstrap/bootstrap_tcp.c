@@ -158,7 +158,7 @@ static gyre_status tcp_poll(struct gyre_bootstrap *bootstrap, int timeout_ms,
     gyre_status status = GYRE_SUCCESS;
     if (event_out->kind == GYRE_EVENT_NONE) {
         tcp->is_woken = false;
-        /* Whatever was queued has been told; from now on nobody's death would be. */
+        /* All queued events have been delivered. Without a link no later death can be reported. */
         if (tcp->is_closed && !tcp->server_rank_left)
             status = gyre_fail(tcp->broken, "%s", tcp->broken_text);
     }
@@ -184,7 +184,7 @@ static void tcp_leave(struct gyre_bootstrap *bootstrap)
     char before[GYRE_CAUSE_MAX_BYTES];
     const struct gyre_frame frame = {.type = GYRE_FRAME_LEAVE, .rank = bootstrap->rank};
     snprintf(before, sizeof(before), "%s", gyre_cause());
-    /* Without a link there is nobody to say goodbye to. */
+    /* Without a link no goodbye can be sent. */
     if (gyre_tcp_send(tcp_of(bootstrap), &frame, NULL, gyre_now_ns() + POST_NS) != GYRE_SUCCESS)
         gyre_set_cause(before);
 }
@@ -289,7 +289,7 @@ static void give_up(const gyre_unique_id *id, const struct gyre_bootstrap_place 
     char end = 0;
     snprintf(before, sizeof(before), "%s", gyre_cause());
     snprintf(words, sizeof(words), "%s", text);
-    /* With one rank nobody waits. */
+    /* With one rank there is no other rank to tell. */
     if (place->n_ranks != 1 && gyre_id_read(id, &layout) == GYRE_SUCCESS &&
         make_tcp(&layout, &own, &tcp) == GYRE_SUCCESS) {
         /* The server closes the link when it has read the frame. */

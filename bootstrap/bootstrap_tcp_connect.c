@@ -12,7 +12,7 @@
 #include <time.h>
 
 #define SECOND_NS        1000000000ULL
-#define CONNECT_SLICE_NS (1 * SECOND_NS)      /* refused for this long: nobody listens there */
+#define CONNECT_SLICE_NS (1 * SECOND_NS)      /* refused for this long: no process listens there */
 #define HASTY_NS         (SECOND_NS * 3 / 10) /* the first round over several addresses */
 #define WORD_NS          (2 * SECOND_NS)      /* for the first word at one of several addresses */
 #define PROOF_NS         (5 * SECOND_NS)      /* the server's patience with strangers */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What goes out on and comes in from a rank's link to the server.
+ * A rank's link to the rendezvous server: the frames that it sends and receives.
  */
 #include "bootstrap/bootstrap_tcp.h"
 
@@ -64,7 +64,7 @@ static void on_server_closed(struct gyre_tcp *tcp, const char *how)
         return;
     tcp->is_closed = true;
     if (tcp->is_joined && joined->server_rank == tcp->base.rank) {
-        /* This rank has not died, so nobody is lost; nobody can be watched any more either. */
+        /* This rank has not died, so no rank is lost. But deaths cannot be noticed any more. */
         snprintf(text, sizeof(text), "rank %d's own rendezvous at %s %s", tcp->base.rank,
                  tcp->server_text, how);
         gyre_tcp_set_broken(tcp, GYRE_ERROR_REMOTE, text);
@@ -174,7 +174,7 @@ static void on_no_memory(struct gyre_tcp *tcp)
     tcp->is_closed = true;
 }
 
-/* The reader's: take in what is there until it would block. */
+/* The reader's: receive until recv() would block. */
 static void read_some(struct gyre_tcp *tcp)
 {
     for (;;) {

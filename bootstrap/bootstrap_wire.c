@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Waiting for a peer's word, queues of events, gathered results.
+ * Waiting for a peer's next bytes, queues of events, gathered results.
  */
 #include "bootstrap/bootstrap_wire.h"
 
