@@ -46,8 +46,7 @@ static void finish_link(struct gyre_server *server, struct gyre_server_link *lin
     gyre_server_buffer_drop(buffer);
 }
 
-/* The job cannot go on: every rank that is there, or comes while the server lingers, is told why.
- */
+/* The job cannot go on. All ranks are told why, also those that come late. */
 static void fail_job(struct gyre_server *server, gyre_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
