@@ -200,11 +200,13 @@ void gyre_health_name_culprits(struct gyre_health *health, const struct gyre_rec
                 ? ", and GYRE_CHECK=calls found them alike"
                 : "");
     if (n_of[GYRE_STANDS_IN_THE_CALL] > 1) {
-        gyre_health_append(who_out, WHO_BYTES, "; waiting in the same call: ranks ");
+        gyre_health_append(who_out, WHO_BYTES, "%swaiting in the same call: ranks ",
+                           who_out[0] != '\0' ? "; " : "");
         list_numbers(health->standings, member->n_ranks, GYRE_STANDS_IN_THE_CALL, who_out);
     }
     if (n_of[GYRE_STANDS_DONE] > 0) {
-        gyre_health_append(who_out, WHO_BYTES, "; done with their part: ranks ");
+        gyre_health_append(who_out, WHO_BYTES, "%sdone with their part: ranks ",
+                           who_out[0] != '\0' ? "; " : "");
         list_numbers(health->standings, member->n_ranks, GYRE_STANDS_DONE, who_out);
     }
 }

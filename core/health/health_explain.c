@@ -47,7 +47,7 @@ static void append_cause(const struct gyre_position *position, const char *over,
                            position->peer);
         break;
     default:
-        gyre_health_append(text, text_bytes, "%s", "waits for nothing");
+        gyre_health_append(text, text_bytes, "%s", "can go on");
         break;
     }
 }
@@ -220,7 +220,8 @@ static void append_end(const struct gyre_health *health, int rank, const struct 
         gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "; rank %d has left", rank);
         break;
     case GYRE_STANDS_BEHIND:
-        gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "; rank %d has not begun %s", rank,
+        gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "; rank %d has not %s %s", rank,
+                           mine->coll == GYRE_COLL_SEND_RECV ? "made the call that fits" : "begun",
                            gyre_record_text(mine, call, sizeof(call)));
         break;
     case GYRE_STANDS_DONE:

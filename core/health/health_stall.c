@@ -56,7 +56,7 @@ struct reasons {
     char call[160];
     char name[GYRE_RANK_NAME_BYTES];
     char who[GYRE_HEALTH_WHO_BYTES];
-    char why[GYRE_HEALTH_WHY_BYTES]; /* begins with "; " unless it is "" */
+    char why[GYRE_HEALTH_WHY_BYTES + 2]; /* with a "; " before it, where `who` is not "" */
 };
 
 /* One rank explains the waits of all, because the positions of the workers come to it alone. The
@@ -77,7 +77,7 @@ static void find_reasons(struct gyre_health *health, uint64_t now_ns, struct rea
     }
     gyre_health_name_culprits(health, &waiting, now_ns, is_explained, reasons->who);
     snprintf(reasons->why, sizeof(reasons->why), "%s%s",
-             why[0] != '\0' && reasons->who[0] != '\0' && reasons->who[0] != ';' ? "; " : "", why);
+             why[0] != '\0' && reasons->who[0] != '\0' ? "; " : "", why);
 }
 
 /* Has everybody had the time to answer? */
