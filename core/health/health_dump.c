@@ -96,7 +96,7 @@ static void print_why(FILE *file, struct gyre_health *health, uint64_t now_ns)
     struct gyre_record waiting;
     char why[GYRE_HEALTH_WHY_BYTES];
     gyre_health_waiting_call(health, &waiting);
-    if (waiting.sequence == 0)
+    if (health->waits.n_waits == 0)
         return;
     (void)gyre_health_explain(health, &waiting, now_ns, why);
     if (why[0] != '\0')

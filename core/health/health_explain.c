@@ -222,7 +222,8 @@ static void append_end(const struct gyre_health *health, int rank, const struct 
     case GYRE_STANDS_BEHIND:
         gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "; rank %d has not %s %s", rank,
                            mine->coll == GYRE_COLL_SEND_RECV ? "made the call that fits" : "begun",
-                           gyre_record_text(mine, call, sizeof(call)));
+                           mine->sequence != 0 ? gyre_record_text(mine, call, sizeof(call))
+                                               : "the call");
         break;
     case GYRE_STANDS_DONE:
         gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "; rank %d waits in no call", rank);
