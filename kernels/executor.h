@@ -64,7 +64,7 @@ struct gyre_position {
     char step_text[GYRE_STEP_TEXT_BYTES]; /* gyre_step_to_text(), with communicator ranks */
 };
 
-_Static_assert(sizeof(struct gyre_position) == 176, "exchanged between ranks");
+GYRE_STATIC_ASSERT(sizeof(struct gyre_position) == 176, "exchanged between ranks");
 
 /* One end of a FIFO of the executor. */
 struct gyre_end_name {

@@ -206,40 +206,61 @@ static void append_moved(const struct gyre_health *health, const struct gyre_hea
                        transport_to(health, position->peer));
 }
 
-/* The rank that a chain ends at, of whose workers nothing (more) is known. */
+/* A rank of a split or shrunk communicator is named with its rank in the parent too. */
+static const char *end_name(const struct gyre_health *health, int rank, char *name_out)
+{
+    if (health->origin != NULL)
+        return gyre_health_rank_name(health, rank, name_out);
+    snprintf(name_out, GYRE_RANK_NAME_BYTES, "rank %d", rank);
+    return name_out;
+}
+
+/* A rank that waits in a call, or has made it, but is not known to wait for anybody. */
+static void append_busy_end(const struct gyre_health *health, int rank, uint64_t now_ns, char *why)
+{
+    const struct gyre_health_waits *of = waits_of(health, rank, now_ns);
+    char name[GYRE_RANK_NAME_BYTES];
+    end_name(health, rank, name);
+    if (of != NULL && of->n_waits > 0 && of->n_waits == of->n_all)
+        gyre_health_append(why, GYRE_HEALTH_WHY_BYTES,
+                           "; no unfinished worker of %s uses this connection", name);
+    else if (of != NULL && !of->has_begun)
+        gyre_health_append(
+            why, GYRE_HEALTH_WHY_BYTES,
+            "; %s has made the call, but it has not begun: other work is ahead of it "
+            "on its stream",
+            name);
+    else
+        gyre_health_append(why, GYRE_HEALTH_WHY_BYTES,
+                           "; %s is in a call, at a position that is not known", name);
+}
+
+/* The rank that a chain ends at. */
 static void append_end(const struct gyre_health *health, int rank, const struct gyre_record *mine,
                        uint64_t now_ns, char *why)
 {
-    const struct gyre_health_waits *of = waits_of(health, rank, now_ns);
-    char call[MAX_CALL_TEXT];
+    char name[GYRE_RANK_NAME_BYTES];
+    char call[MAX_CALL_TEXT] = "the call";
+    end_name(health, rank, name);
+    if (mine->sequence != 0)
+        gyre_record_text(mine, call, sizeof(call));
     switch (gyre_health_stands(health, rank, now_ns, mine)) {
     case GYRE_STANDS_SILENT:
-        gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "; rank %d does not answer", rank);
+        gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "; %s does not answer", name);
         break;
     case GYRE_STANDS_LEFT:
-        gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "; rank %d has left", rank);
+        gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "; %s has left", name);
         break;
     case GYRE_STANDS_BEHIND:
-        gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "; rank %d has not %s %s", rank,
+        gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "; %s has not %s %s", name,
                            mine->coll == GYRE_COLL_SEND_RECV ? "made the call that fits" : "begun",
-                           mine->sequence != 0 ? gyre_record_text(mine, call, sizeof(call))
-                                               : "the call");
+                           call);
         break;
     case GYRE_STANDS_DONE:
-        gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "; rank %d waits in no call", rank);
+        gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "; %s waits in no call", name);
         break;
     default:
-        if (of != NULL && of->n_waits > 0 && of->n_waits == of->n_all)
-            gyre_health_append(why, GYRE_HEALTH_WHY_BYTES,
-                               "; no unfinished worker of rank %d uses this connection", rank);
-        else if (of != NULL && !of->has_begun)
-            gyre_health_append(why, GYRE_HEALTH_WHY_BYTES,
-                               "; rank %d has made the call, but it has not begun: other work is "
-                               "ahead of it on its stream",
-                               rank);
-        else
-            gyre_health_append(why, GYRE_HEALTH_WHY_BYTES,
-                               "; rank %d is in a call, at a position that is not known", rank);
+        append_busy_end(health, rank, now_ns, why);
         break;
     }
 }

@@ -526,6 +526,58 @@ static void a_dump_that_cannot_be_written_is_an_error(void)
     CHECK_OK(gyre_comm_destroy(comm));
 }
 
+/* ---- executors that cannot tell ------------------------------------------------------------ */
+
+static gyre_status tell_no_positions(struct gyre_executor *executor, struct gyre_position *out,
+                                     uint32_t most, uint32_t *n_out)
+{
+    (void)executor;
+    (void)out;
+    (void)most;
+    (void)n_out;
+    return gyre_fail(GYRE_ERROR_UNSUPPORTED, "as on GPUs");
+}
+
+static gyre_status tell_no_end(struct gyre_executor *executor, const struct gyre_end_name *name,
+                               struct gyre_end_state *state_out)
+{
+    (void)executor;
+    (void)name;
+    (void)state_out;
+    return gyre_fail(GYRE_ERROR_UNSUPPORTED, "as on GPUs");
+}
+
+/* Two works are finished; the third one runs, or is still in its stream. */
+static struct gyre_progress two_of_three(const struct gyre_executor *executor)
+{
+    return (struct gyre_progress){.completed = 2, .activity = executor->n_launched};
+}
+
+/* GPUs keep steps in registers, and their executor answers as this one does. */
+static void an_executor_that_knows_no_steps_says_whether_the_call_has_begun(void)
+{
+    static const struct gyre_executor_ops ops = {
+        .positions = tell_no_positions, .end_state = tell_no_end, .progress = two_of_three};
+    static const char *const words[] = {"its kernel has not begun",
+                                        "the position in the program is not known on this device"};
+    for (uint64_t is_running = 0; is_running < 2; is_running++) {
+        struct gyre_executor executor = {.ops = &ops, .n_launched = 2 + is_running};
+        struct gyre_caller *caller = calloc(1, sizeof(*caller));
+        struct gyre_member *member = calloc(1, sizeof(*member));
+        struct gyre_health_peer peers[2] = {{0}};
+        struct gyre_health health = {.member = member, .caller = caller, .peers = peers};
+        const struct gyre_record mine = {.sequence = 3};
+        char why[GYRE_HEALTH_WHY_BYTES];
+        member->n_ranks = 2;
+        caller->executor = &executor;
+        gyre_health_look(&health);
+        CHECK(!gyre_health_explain(&health, &mine, gyre_now_ns(), why));
+        CHECK_MSG(strstr(why, words[is_running]) == why, "%s", why);
+        free(member);
+        free(caller);
+    }
+}
+
 /* ---- messages ------------------------------------------------------------------------------ */
 
 /* Rank 1 of 2 tells rank 0 where its workers are, in a message of so many bytes. Returns what rank
@@ -625,6 +677,8 @@ static const struct test_case cases[] = {
     {"a dump tells where all ranks are and disturbs no call",
      a_dump_tells_where_all_ranks_are_and_disturbs_no_call},
     {"a dump that cannot be written is an error", a_dump_that_cannot_be_written_is_an_error},
+    {"an executor that knows no steps says whether the call has begun",
+     an_executor_that_knows_no_steps_says_whether_the_call_has_begun},
     {"malformed positions are dropped", malformed_positions_are_dropped},
     {"text of other ranks ends, and steers no terminal",
      text_of_other_ranks_ends_and_steers_no_terminal},
