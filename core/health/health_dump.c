@@ -34,11 +34,10 @@ static void print_place(FILE *file, const struct gyre_health_place *place)
         fputs("has made no call\n", file);
 }
 
-static void print_wait(FILE *file, const struct gyre_health *health,
-                       const struct gyre_health_wait *wait)
+static void print_wait(FILE *file, const struct gyre_health_wait *wait)
 {
     char line[LINE_BYTES] = "";
-    gyre_health_wait_text(health, wait, line, sizeof(line));
+    gyre_health_wait_text(wait, line, sizeof(line));
     fprintf(file, "    %s\n", line);
 }
 
@@ -66,8 +65,12 @@ static void print_own(FILE *file, struct gyre_health *health)
     print_place(file, &place);
     if (positions != NULL && executor != NULL &&
         executor->ops->positions(executor, positions, MAX_OWN, &n) == GYRE_SUCCESS) {
-        for (; n_printed < n && n_printed < MAX_OWN; n_printed++)
-            print_wait(file, health, &(struct gyre_health_wait){.position = positions[n_printed]});
+        for (; n_printed < n && n_printed < MAX_OWN; n_printed++) {
+            const struct gyre_position *position = &positions[n_printed];
+            const struct gyre_health_wait wait = {
+                .position = *position, .transport = health->links->transport_of[position->peer]};
+            print_wait(file, &wait);
+        }
         health->waits.n_all = n;
     }
     print_rest(file, &health->waits, n_printed, place.is_waiting != 0);
@@ -87,7 +90,7 @@ static void print_other(FILE *file, const struct gyre_health *health, int rank)
     }
     print_place(file, &peer->place);
     for (uint16_t i = 0; i < peer->waits->n_waits; i++)
-        print_wait(file, health, &peer->waits->waits[i]);
+        print_wait(file, &peer->waits->waits[i]);
     print_rest(file, peer->waits, peer->waits->n_waits, peer->place.is_waiting != 0);
 }
 

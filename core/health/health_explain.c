@@ -18,10 +18,9 @@
 
 /* ---- one wait ------------------------------------------------------------------------------ */
 
-static const char *transport_to(const struct gyre_health *health, int rank)
+static const char *transport_of(const struct gyre_health_wait *wait)
 {
-    const struct gyre_links *links = health->links;
-    return gyre_transports[links->transport_of[rank]]->name;
+    return gyre_transports[wait->transport]->name;
 }
 
 /* "waits for slot 41 from rank 2". @over: " over shm" or "". */
@@ -64,11 +63,10 @@ static void append_wait(const struct gyre_position *position, const char *over, 
     append_cause(position, over, text, text_bytes);
 }
 
-void gyre_health_wait_text(const struct gyre_health *health, const struct gyre_health_wait *wait,
-                           char *text, size_t text_bytes)
+void gyre_health_wait_text(const struct gyre_health_wait *wait, char *text, size_t text_bytes)
 {
     char over[32];
-    snprintf(over, sizeof(over), " over %s", transport_to(health, wait->position.peer));
+    snprintf(over, sizeof(over), " over %s", transport_of(wait));
     append_wait(&wait->position, over, text, text_bytes);
 }
 
@@ -194,8 +192,7 @@ static void append_cycle(const struct waits *waits, const struct gyre_wait_path 
                        waits->edges[waits->path[path->cycle_start]].rank);
 }
 
-static void append_moved(const struct gyre_health *health, const struct gyre_health_wait *wait,
-                         char *why)
+static void append_moved(const struct gyre_health_wait *wait, char *why)
 {
     const struct gyre_position *position = &wait->position;
     const char *what = position->waits_for == GYRE_WAIT_SLOT ? "sent" : "consumed";
@@ -203,7 +200,7 @@ static void append_moved(const struct gyre_health *health, const struct gyre_hea
                        "; rank %u has %s slot %" PRIu64 " (%" PRIu64 " so far) and %" PRIu64
                        " have arrived: the rest is lost or still under way over %s",
                        position->peer, what, position->slot, wait->n_peer_moved, position->n_seen,
-                       transport_to(health, position->peer));
+                       transport_of(wait));
 }
 
 /* A rank of a split or shrunk communicator is named with its rank in the parent too. */
@@ -279,7 +276,7 @@ static void append_path_end(const struct gyre_health *health, const struct waits
                            ": its step can run, but no thread runs its stream");
         break;
     case GYRE_WAIT_ENDS_MOVED:
-        append_moved(health, last, why);
+        append_moved(last, why);
         break;
     case GYRE_WAIT_ENDS_FREE:
     case GYRE_WAIT_ENDS_UNEXPLAINED:
@@ -289,8 +286,7 @@ static void append_path_end(const struct gyre_health *health, const struct waits
 }
 
 /* The first wait in full, the next ones in short, and the last one again in full. */
-static void append_chain(const struct gyre_health *health, const struct waits *waits,
-                         const struct gyre_wait_path *path, char *why)
+static void append_chain(const struct waits *waits, const struct gyre_wait_path *path, char *why)
 {
     for (uint32_t i = 0; i < path->n_edges; i++) {
         const uint32_t edge = waits->path[i];
@@ -305,8 +301,7 @@ static void append_chain(const struct gyre_health *health, const struct waits *w
         gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "%srank %d", i > 0 ? "; " : "", rank);
         if (i == 0) {
             gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, ", ");
-            if (rank == health->member->rank)
-                gyre_health_wait_text(health, waits->waits[edge], why, GYRE_HEALTH_WHY_BYTES);
+            gyre_health_wait_text(waits->waits[edge], why, GYRE_HEALTH_WHY_BYTES);
             continue;
         }
         gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, " is at step %u (%s) and ", position->step,
@@ -323,7 +318,7 @@ bool gyre_health_explain(struct gyre_health *health, const struct gyre_record *m
     why_out[0] = '\0';
     if (collect(health, now_ns, &waits) && health->waits.n_waits > 0) {
         const struct gyre_wait_path path = walk(health, &waits);
-        append_chain(health, &waits, &path, why_out);
+        append_chain(&waits, &path, why_out);
         append_path_end(health, &waits, &path, mine, now_ns, why_out);
         is_certain = path.end == GYRE_WAIT_ENDS_IN_CYCLE || path.end == GYRE_WAIT_ENDS_MOVED;
     } else if (!health->waits.is_known) {

@@ -73,7 +73,7 @@ static void find_reasons(struct gyre_health *health, uint64_t now_ns, struct rea
         is_explained = gyre_health_explain(health, &waiting, now_ns, why);
     } else if (health->waits.n_waits > 0) {
         snprintf(why, sizeof(why), "rank %d, ", health->member->rank);
-        gyre_health_wait_text(health, &health->waits.waits[0], why, sizeof(why));
+        gyre_health_wait_text(&health->waits.waits[0], why, sizeof(why));
     }
     gyre_health_name_culprits(health, &waiting, now_ns, is_explained, reasons->who);
     snprintf(reasons->why, sizeof(reasons->why), "%s%s",

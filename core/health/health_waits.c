@@ -63,8 +63,10 @@ void gyre_health_look(struct gyre_health *health)
     if (waits.is_known) {
         waits.has_begun = waits.n_all > 0;
         waits.n_waits = (uint16_t)gyre_min_u64(waits.n_all, GYRE_HEALTH_MAX_WAITS);
-        for (uint16_t i = 0; i < waits.n_waits; i++)
+        for (uint16_t i = 0; i < waits.n_waits; i++) {
             waits.waits[i].position = positions[i];
+            waits.waits[i].transport = health->links->transport_of[positions[i].peer];
+        }
         keep_answers(&health->waits, &waits);
     } else {
         const struct gyre_progress progress = executor->ops->progress(executor);
@@ -148,11 +150,19 @@ static void clean(char *text, size_t text_bytes)
             *at = '?';
 }
 
+static bool is_transport(uint8_t index)
+{
+    for (uint8_t i = 0; gyre_transports[i] != NULL; i++)
+        if (i == index)
+            return true;
+    return false;
+}
+
 static bool is_wait(const struct gyre_health *health, const struct gyre_health_wait *wait)
 {
     return wait->position.peer < health->member->n_ranks &&
            wait->position.waits_for < GYRE_N_WAITS && wait->position.coll < GYRE_N_COLLECTIVES &&
-           wait->answer < GYRE_N_PEER_ENDS;
+           wait->answer < GYRE_N_PEER_ENDS && is_transport(wait->transport);
 }
 
 void gyre_health_take_waits(struct gyre_health *health, int rank,

@@ -46,7 +46,8 @@ struct gyre_health_wait {
     struct gyre_wait_worker peer_worker;
     uint64_t n_peer_moved; /* slots that the peer's end has moved, if it answered */
     uint8_t answer;        /* enum gyre_peer_end */
-    uint8_t pad[7];
+    uint8_t transport;     /* to the peer: index into gyre_transports */
+    uint8_t pad[6];
 };
 
 /* The first workers of a rank that have not finished. Exchanged between ranks: fixed layout. */
@@ -263,10 +264,9 @@ void gyre_health_take_end_answer(struct gyre_health *health, int rank,
 
 /* ---- health_explain.c --------------------------------------------------------------------- */
 
-/** gyre_health_wait_text - "channel 0, worker 0, step 3 of ring all_reduce seq 12, tile 0 of 4
- * (chunk 1: from 3 + in 1 -> to 1), waits for slot 41 from rank 3 over shm". Appends. */
-void gyre_health_wait_text(const struct gyre_health *health, const struct gyre_health_wait *wait,
-                           char *text, size_t text_bytes);
+/** gyre_health_wait_text - append "channel 0, worker 0, step 3 of ring all_reduce seq 12, tile 0 of
+ * 4 (chunk 1: from 3 + in 1 -> to 1) waits for slot 41 from rank 3 over shm". */
+void gyre_health_wait_text(const struct gyre_health_wait *wait, char *text, size_t text_bytes);
 
 /** gyre_health_explain - why this rank's call does not go on, from the positions of all ranks: whom
  * its workers wait for, whom those wait for and so on, until the waits form a cycle or end.

@@ -631,6 +631,9 @@ static void malformed_positions_are_dropped(void)
     n_bytes = fill(&message, 1);
     message.waits.waits[0].answer = GYRE_N_PEER_ENDS;
     CHECK(take(&message, n_bytes) == NULL);
+    n_bytes = fill(&message, 1);
+    message.waits.waits[0].transport = 200;
+    CHECK(take(&message, n_bytes) == NULL);
 }
 
 static void text_of_other_ranks_ends_and_steers_no_terminal(void)
