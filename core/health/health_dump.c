@@ -101,7 +101,7 @@ static void print_why(FILE *file, struct gyre_health *health, uint64_t now_ns)
     gyre_health_waiting_call(health, &waiting);
     if (health->waits.n_waits == 0)
         return;
-    (void)gyre_health_explain(health, &waiting, now_ns, why);
+    (void)gyre_health_explain(health, &waiting, now_ns, why, sizeof(why));
     if (why[0] != '\0')
         fprintf(file, "  chain of waits: %s\n", why);
 }

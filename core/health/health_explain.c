@@ -285,8 +285,9 @@ static void append_path_end(const struct gyre_health *health, const struct waits
     }
 }
 
-/* The first wait in full, the next ones in short, and the last one again in full. */
-static void append_chain(const struct waits *waits, const struct gyre_wait_path *path, char *why)
+/* The first wait in full, the next ones and the last one in short. */
+static void append_chain(const struct waits *waits, const struct gyre_wait_path *path, char *why,
+                         size_t why_bytes)
 {
     for (uint32_t i = 0; i < path->n_edges; i++) {
         const uint32_t edge = waits->path[i];
@@ -294,41 +295,44 @@ static void append_chain(const struct waits *waits, const struct gyre_wait_path 
         const int rank = waits->edges[edge].rank;
         const bool is_last = i + 1 == path->n_edges;
         if (i == MAX_TOLD && !is_last)
-            gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "; and so on over %u more waits",
+            gyre_health_append(why, why_bytes, "; and so on over %u more waits",
                                path->n_edges - MAX_TOLD - 1);
         if (i >= MAX_TOLD && !is_last)
             continue;
-        gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, "%srank %d", i > 0 ? "; " : "", rank);
+        gyre_health_append(why, why_bytes, "%srank %d", i > 0 ? "; " : "", rank);
         if (i == 0) {
-            gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, ", ");
-            gyre_health_wait_text(waits->waits[edge], why, GYRE_HEALTH_WHY_BYTES);
+            gyre_health_append(why, why_bytes, ", ");
+            gyre_health_wait_text(waits->waits[edge], why, why_bytes);
             continue;
         }
-        gyre_health_append(why, GYRE_HEALTH_WHY_BYTES, " is at step %u (%s) and ", position->step,
+        gyre_health_append(why, why_bytes, " is at step %u (%s) and ", position->step,
                            position->step_text);
-        append_cause(position, "", why, GYRE_HEALTH_WHY_BYTES);
+        append_cause(position, "", why, why_bytes);
     }
 }
 
 bool gyre_health_explain(struct gyre_health *health, const struct gyre_record *mine,
-                         uint64_t now_ns, char *why_out)
+                         uint64_t now_ns, char *why_out, size_t why_bytes)
 {
     struct waits waits;
+    char end[GYRE_HEALTH_WHY_BYTES] = "";
     bool is_certain = false;
     why_out[0] = '\0';
     if (collect(health, now_ns, &waits) && health->waits.n_waits > 0) {
         const struct gyre_wait_path path = walk(health, &waits);
-        append_chain(&waits, &path, why_out);
-        append_path_end(health, &waits, &path, mine, now_ns, why_out);
+        append_path_end(health, &waits, &path, mine, now_ns, end);
+        /* The end is the cause, so a long chain is cut and not its end. */
+        append_chain(&waits, &path, why_out, why_bytes - gyre_min_u64(strlen(end), why_bytes - 1));
+        gyre_health_append(why_out, why_bytes, "%s", end);
         is_certain = path.end == GYRE_WAIT_ENDS_IN_CYCLE || path.end == GYRE_WAIT_ENDS_MOVED;
     } else if (!health->waits.is_known) {
         gyre_health_append(
-            why_out, GYRE_HEALTH_WHY_BYTES,
+            why_out, why_bytes,
             health->waits.has_begun
                 ? "the position in the program is not known on this device"
                 : "its kernel has not begun: other work is ahead of it on its stream");
     } else if (!health->waits.has_begun) {
-        gyre_health_append(why_out, GYRE_HEALTH_WHY_BYTES,
+        gyre_health_append(why_out, why_bytes,
                            "on this rank the call has not begun: other work is ahead of it on its "
                            "stream");
     }

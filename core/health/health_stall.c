@@ -20,6 +20,8 @@
 #define STALL_NS       300000000ULL /* without progress this long: ask */
 #define SELF_GAP_NS    SECOND_NS    /* this rank looks ten times a second, unless it was stopped */
 #define SPEAKER_NS     500000000ULL /* for the verdict of the rank that explains to arrive */
+#define HEAD_BYTES     64  /* of an error's words beside the call, the rank and the reasons */
+#define MIN_WHY_BYTES  128 /* of the explanation of the waits, if the error has room or not */
 #define LEFT_NS        1500000000ULL
 #define GONE_NS        3500000000ULL /* leaving: a rank that is silent this long is not waited for */
 #define MAX_ASKED_DONE 8             /* finished calls among those asked about */
@@ -66,16 +68,24 @@ static void find_reasons(struct gyre_health *health, uint64_t now_ns, struct rea
     struct gyre_record waiting;
     char why[GYRE_HEALTH_WHY_BYTES] = "";
     bool is_explained = false;
+    const bool explains = gyre_health_explainer(health, now_ns) == health->member->rank;
     gyre_health_waiting_call(health, &waiting);
     gyre_health_call_text(health, reasons->call, sizeof(reasons->call));
     gyre_health_rank_name(health, health->member->rank, reasons->name);
-    if (gyre_health_explainer(health, now_ns) == health->member->rank) {
-        is_explained = gyre_health_explain(health, &waiting, now_ns, why);
+    if (explains) {
+        is_explained = gyre_health_explain(health, &waiting, now_ns, why, sizeof(why));
     } else if (health->waits.n_waits > 0) {
         snprintf(why, sizeof(why), "rank %d, ", health->member->rank);
         gyre_health_wait_text(&health->waits.waits[0], why, sizeof(why));
     }
     gyre_health_name_culprits(health, &waiting, now_ns, is_explained, reasons->who);
+    const size_t n_before =
+        strlen(reasons->call) + strlen(reasons->name) + strlen(reasons->who) + HEAD_BYTES;
+    if (explains && n_before + strlen(why) >= GYRE_CAUSE_MAX_BYTES) /* again, in less room */
+        (void)gyre_health_explain(health, &waiting, now_ns, why,
+                                  n_before + MIN_WHY_BYTES < GYRE_CAUSE_MAX_BYTES
+                                      ? GYRE_CAUSE_MAX_BYTES - n_before
+                                      : MIN_WHY_BYTES);
     snprintf(reasons->why, sizeof(reasons->why), "%s%s",
              why[0] != '\0' && reasons->who[0] != '\0' ? "; " : "", why);
 }

@@ -271,10 +271,11 @@ void gyre_health_wait_text(const struct gyre_health_wait *wait, char *text, size
 /** gyre_health_explain - why this rank's call does not go on, from the positions of all ranks: whom
  * its workers wait for, whom those wait for and so on, until the waits form a cycle or end.
  * @mine: the call that this rank waits in.
- * @why_out: GYRE_HEALTH_WHY_BYTES; "" if nothing is known. Returns true if the cause is certain: a
- * cycle, or a slot that was sent and did not arrive. */
+ * @why_out: "" if nothing is known. @why_bytes: at least 1; where that is too little, waits are cut
+ * off and the end of the chain is kept. Returns true if the cause is certain: a cycle, or a slot
+ * that was sent and did not arrive. */
 bool gyre_health_explain(struct gyre_health *health, const struct gyre_record *mine,
-                         uint64_t now_ns, char *why_out);
+                         uint64_t now_ns, char *why_out, size_t why_bytes);
 
 /* ---- health_dump.c ------------------------------------------------------------------------ */
 

@@ -158,6 +158,23 @@ static void a_cycle_of_three_other_ranks_is_found(void)
     on_threads(4, 1, run_wrong_program, &wrong);
 }
 
+/* The four waits together are too long for an error. They are cut, and the cycle is told. */
+#define LONG_STEP(from, a, b, c)                                                        \
+    "chunk 0: from " from " + in 0 -> out 0, to " a "/0, to " a "/1, to " a "/2, to " a \
+    "/3, to " b "/0, to " b "/1, to " b "/2, to " c "/0 final\n"
+
+static void the_end_of_a_chain_of_long_steps_is_not_cut_off(void)
+{
+    const struct wrong_programs wrong = {
+        {HEAD("4", "4", "0") "worker 0\n" LONG_STEP("1", "1", "2", "3") "end\n",
+         HEAD("4", "4", "1") "worker 0\n" LONG_STEP("2", "0", "2", "3") "end\n",
+         HEAD("4", "4", "2") "worker 0\n" LONG_STEP("3", "0", "1", "3") "end\n",
+         HEAD("4", "4", "3") "worker 0\n" LONG_STEP("0", "0", "1", "2") "end\n"},
+        {{"rank 0, channel 0, worker 0, step 0 of wrong", "waits for slot 0 from rank 1 over p2p",
+          "rank 1 is at step 0 (", "these waits form a cycle: 0 -> 1 -> 2 -> 3 -> 0"}}};
+    on_threads(4, 1, run_wrong_program, &wrong);
+}
+
 /* Worker 0 of rank 1 waits for rank 0, but rank 0 waits for worker 1. */
 static void the_worker_that_holds_the_connection_is_followed_among_two(void)
 {
@@ -571,7 +588,7 @@ static void an_executor_that_knows_no_steps_says_whether_the_call_has_begun(void
         member->n_ranks = 2;
         caller->executor = &executor;
         gyre_health_look(&health);
-        CHECK(!gyre_health_explain(&health, &mine, gyre_now_ns(), why));
+        CHECK(!gyre_health_explain(&health, &mine, gyre_now_ns(), why, sizeof(why)));
         CHECK_MSG(strstr(why, words[is_running]) == why, "%s", why);
         free(member);
         free(caller);
@@ -659,6 +676,8 @@ static const struct test_case cases[] = {
     {"a cycle of three other ranks is found", a_cycle_of_three_other_ranks_is_found},
     {"the worker that holds the connection is followed among two",
      the_worker_that_holds_the_connection_is_followed_among_two},
+    {"the end of a chain of long steps is not cut off",
+     the_end_of_a_chain_of_long_steps_is_not_cut_off},
     {"a rank whose program sends too little ends the chain",
      a_rank_whose_program_sends_too_little_ends_the_chain},
     {"a lost slot is told from one that was not sent",
