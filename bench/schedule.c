@@ -10,6 +10,7 @@
 #include "bench/driver/streams.h"
 #include "bench/tools/schedule_options.h"
 #include "core/base/file.h"
+#include "core/model/program_file.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +21,7 @@
  * 4096 ranks. */
 #define MAX_FILE_BYTES ((size_t)2 << 30)
 
+/* The programs of one shape, by rank. They belong to the job or to a file. */
 struct job {
     struct gyre_program *programs[GYRE_MAX_RANKS];
     int n_programs;
@@ -66,50 +68,16 @@ static char *read_all(const char *path)
     return text;
 }
 
-/* Is this the line "end", apart from comments? */
-static bool is_end_line(const char *line)
-{
-    line += strspn(line, " \t");
-    return strncmp(line, "end", 3) == 0 && strchr(" \t\r\n#", line[3]) != NULL;
-}
-
-/* Reads one program after the other, each up to its line "end". */
-static bool load(const char *path, struct job *job)
+static bool load(const char *path, struct gyre_program_file *file_out)
 {
     char *text = read_all(path);
-    char *at = text;
-    int first_line = 0;
-    bool ok = text != NULL;
-    while (ok && at[strspn(at, " \t\r\n")] != '\0') {
-        char *line = at;
-        int n_lines = 0;
-        while (*line != '\0' && !is_end_line(line)) {
-            line += strcspn(line, "\n");
-            line += *line == '\n';
-            n_lines++;
-        }
-        char *next = line + strcspn(line, "\n");
-        const bool is_last = *next == '\0';
-        *next = '\0';
-        if (job->n_programs == GYRE_MAX_RANKS) {
-            fprintf(stderr, "schedule: %s holds more than %d programs\n", path, GYRE_MAX_RANKS);
-            ok = false;
-        } else if (gyre_program_from_text(at, &job->programs[job->n_programs]) != GYRE_SUCCESS) {
-            fprintf(stderr, "schedule: %s, program that starts after line %d: %s\n", path,
-                    first_line, gyre_cause());
-            ok = false;
-        } else {
-            job->n_programs++;
-        }
-        at = is_last ? next : next + 1;
-        first_line += n_lines + 1;
-    }
+    if (text == NULL)
+        return false;
+    const gyre_status status = gyre_program_file_parse(text, path, file_out);
     free(text);
-    if (ok && job->n_programs == 0) {
-        fprintf(stderr, "schedule: %s holds no program\n", path);
-        ok = false;
-    }
-    return ok;
+    if (status != GYRE_SUCCESS)
+        fprintf(stderr, "schedule: %s\n", gyre_cause());
+    return status == GYRE_SUCCESS;
 }
 
 /* Prints a text that a call has just made, or the reason why it could not. */
@@ -188,6 +156,24 @@ static bool print_and_verify(const struct bench_schedule_options *options, struc
     return true;
 }
 
+/* Prints the programs of a file and proves them, shape by shape. */
+static bool print_and_verify_file(const struct bench_schedule_options *options, struct job *job)
+{
+    struct gyre_program_file file;
+    if (!load(options->file, &file))
+        return false;
+    bool ok = true;
+    for (int set = 0; set < file.n_sets && ok; set++) {
+        job->n_programs = file.sets[set].n_programs;
+        memcpy(job->programs, &file.programs[file.sets[set].first],
+               (size_t)job->n_programs * sizeof(job->programs[0]));
+        ok = print_programs(options, job) && (!options->verify || verify(job));
+    }
+    job->n_programs = 0; /* they are the file's */
+    gyre_program_file_free(&file);
+    return ok;
+}
+
 static bool predict(const struct bench_schedule_options *options)
 {
     struct bench_schedule_request request = options->request;
@@ -220,12 +206,8 @@ static int run(int argc, char **argv)
     }
     if (options.predict)
         return predict(&options) ? 0 : 1;
-    bool ok;
-    if (options.file != NULL)
-        ok = load(options.file, &job) && print_programs(&options, &job) &&
-             (!options.verify || verify(&job));
-    else
-        ok = print_and_verify(&options, &job);
+    const bool ok = options.file != NULL ? print_and_verify_file(&options, &job)
+                                         : print_and_verify(&options, &job);
     free_programs(&job);
     return ok ? 0 : 1;
 }
