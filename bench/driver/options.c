@@ -19,6 +19,7 @@
 /* Ids of long options that have no letter. */
 enum {
     ALGO = 256,
+    ALGO_FILE,
     PROTO,
     RESULT_PATH,
     DEVICE,
@@ -86,6 +87,9 @@ enum {
     X('J', "json", "file", "write a JSON report", TEXT(json_path))                                \
     X(CSV, "csv", "file", "write a CSV table", TEXT(csv_path))                                    \
     X(ALGO, "algo", "names", "allow these algorithms only, in place of GYRE_ALGO", TEXT(algo))    \
+    X(ALGO_FILE, "algo-file", "file",                                                             \
+      "run the programs in this file, in place of GYRE_ALGO_FILE; see docs/schedule.md",          \
+      TEXT(algo_file))                                                                            \
     X(PROTO, "proto", "names", "allow these protocols only, in place of GYRE_PROTO", TEXT(proto)) \
     X(RESULT_PATH, "path", "names",                                                               \
       "allow these of staged, placed, copy_engine, in place of GYRE_PATH; see -R",                \

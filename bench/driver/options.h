@@ -42,10 +42,11 @@ struct bench_options {
     bool is_stream_null;
     bool is_cputime;
     bool has_timestamps;
-    bool is_unaligned; /* buffers start one element after an aligned address */
-    int registration;  /* of buffers: 0 none, 1 local, 2 in windows */
-    int device;        /* gyre_device_kind */
-    const char *algo;  /* all texts are those of argv */
+    bool is_unaligned;     /* buffers start one element after an aligned address */
+    int registration;      /* of buffers: 0 none, 1 local, 2 in windows */
+    int device;            /* gyre_device_kind */
+    const char *algo;      /* all texts are those of argv */
+    const char *algo_file; /* programs to run; NULL = built-in algorithms */
     const char *proto;
     const char *result_path;
     bool is_sweep;        /* run every combination of the three lists by itself */

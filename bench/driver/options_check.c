@@ -128,6 +128,25 @@ static gyre_status check_allowed(const struct bench_options *options)
     return gyre_filter_override(&words, &filter);
 }
 
+/* Reads the file of programs, so that what is wrong with it is said before the ranks meet. */
+static gyre_status check_algo_file(const struct bench_options *options,
+                                   const struct bench_kind *kind)
+{
+    struct gyre_algo_file file = {0};
+    if (options->algo_file == NULL)
+        return GYRE_SUCCESS;
+    if (options->algo != NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "--algo does not go with --algo-file, which says what runs");
+    if (options->is_sweep || options->is_predict || kind->run != NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "--algo-file does not go with --sweep, --predict or tune (for predictions "
+                         "there is build/bench/schedule --predict --file)");
+    GYRE_TRY(gyre_algo_file_load(options->algo_file, "--algo-file", &file));
+    gyre_algo_file_free(&file);
+    return GYRE_SUCCESS;
+}
+
 static bool is_same_file(const char *a, const char *b)
 {
     struct stat of_a, of_b;
@@ -162,5 +181,6 @@ gyre_status bench_options_check(const struct bench_options *options, const struc
     GYRE_TRY(check_nccl(options));
     GYRE_TRY(check_sweep(options));
     GYRE_TRY(check_allowed(options));
+    GYRE_TRY(check_algo_file(options, kind));
     return check_paths(options);
 }

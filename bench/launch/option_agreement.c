@@ -44,6 +44,7 @@
     GIVEN("--json", options->json_path)                \
     GIVEN("--csv", options->csv_path)                  \
     WORD("--algo", options->algo)                      \
+    GIVEN("--algo-file", options->algo_file)           \
     WORD("--proto", options->proto)                    \
     WORD("--path", options->result_path)               \
     WORD("--compare", options->compare)                \
