@@ -8,6 +8,7 @@
  */
 #include "algorithms/verify/verify.h"
 #include "bench/driver/streams.h"
+#include "bench/tools/schedule_json.h"
 #include "bench/tools/schedule_options.h"
 #include "core/base/file.h"
 #include "core/model/program_file.h"
@@ -25,6 +26,8 @@
 struct job {
     struct gyre_program *programs[GYRE_MAX_RANKS];
     int n_programs;
+    int variant;
+    struct bench_schedule_json *json; /* gets each proof; NULL = no file is wanted */
 };
 
 static void free_programs(struct job *job)
@@ -121,8 +124,12 @@ static bool verify(const struct job *job)
         const struct gyre_verify_options options = {.in_place = in_place == 1};
         struct gyre_verify_report report;
         const char *where = in_place == 1 ? "in place" : "out of place";
-        if (gyre_verify((const struct gyre_program *const *)job->programs, job->n_programs,
-                        &options, &report) != GYRE_SUCCESS) {
+        const bool is_proved = gyre_verify((const struct gyre_program *const *)job->programs,
+                                           job->n_programs, &options, &report) == GYRE_SUCCESS;
+        const struct bench_schedule_proof proof = {job->programs[0], job->variant, in_place == 1,
+                                                   is_proved, &report};
+        bench_schedule_json_proof(job->json, &proof);
+        if (!is_proved) {
             printf("# refused %s: %s\n", where, report.reason);
             return false;
         }
@@ -145,6 +152,7 @@ static bool print_and_verify(const struct bench_schedule_options *options, struc
     const int end = options->variant < 0 && options->verify ? n_variants : first + 1;
     for (int variant = first; variant < end; variant++) {
         shape.variant = (uint16_t)variant;
+        job->variant = variant;
         if (!emit_variant(algorithm, &shape, job) ||
             (variant == first && !print_programs(options, job)))
             return false;
@@ -157,19 +165,93 @@ static bool print_and_verify(const struct bench_schedule_options *options, struc
 }
 
 /* Prints the programs of a file and proves them, shape by shape. */
-static bool print_and_verify_file(const struct bench_schedule_options *options, struct job *job)
+static bool print_and_verify_file(const struct bench_schedule_options *options,
+                                  const struct gyre_program_file *file, struct job *job)
 {
-    struct gyre_program_file file;
-    if (!load(options->file, &file))
-        return false;
     bool ok = true;
-    for (int set = 0; set < file.n_sets && ok; set++) {
-        job->n_programs = file.sets[set].n_programs;
-        memcpy(job->programs, &file.programs[file.sets[set].first],
+    for (int set = 0; set < file->n_sets && ok; set++) {
+        job->n_programs = file->sets[set].n_programs;
+        memcpy(job->programs, &file->programs[file->sets[set].first],
                (size_t)job->n_programs * sizeof(job->programs[0]));
         ok = print_programs(options, job) && (!options->verify || verify(job));
     }
     job->n_programs = 0; /* they are the file's */
+    return ok;
+}
+
+static bool print_and_verify_read(const struct bench_schedule_options *options, struct job *job)
+{
+    struct gyre_program_file file;
+    if (!load(options->file, &file))
+        return false;
+    const bool ok = print_and_verify_file(options, &file, job);
+    gyre_program_file_free(&file);
+    return ok;
+}
+
+static bool run_request(const struct bench_schedule_request *request)
+{
+    if (bench_schedule_predict(request) == GYRE_SUCCESS)
+        return true;
+    fprintf(stderr, "schedule: %s\n", gyre_cause());
+    return false;
+}
+
+/* Sets of the file, from `set` on, that are variants of one shape. Returns how many there are. */
+static int take_variants(const struct gyre_program_file *file, int set,
+                         struct gyre_given_programs *given_out)
+{
+    const struct gyre_program *first = gyre_program_file_set(file, set)[0];
+    struct gyre_given_programs given = {0};
+    while (set < file->n_sets && given.n_variants < GYRE_MAX_VARIANTS) {
+        const struct gyre_program *const *programs = gyre_program_file_set(file, set);
+        if (programs[0]->coll != first->coll || programs[0]->root != first->root ||
+            programs[0]->n_ranks != first->n_ranks || programs[0]->is_placed != first->is_placed ||
+            strcmp(programs[0]->algorithm, first->algorithm) != 0)
+            break;
+        given.programs[given.n_variants++] = programs;
+        set++;
+    }
+    *given_out = given;
+    return given.n_variants;
+}
+
+/* Predicts one shape of a file. */
+static bool predict_given(const struct bench_schedule_options *options,
+                          struct gyre_given_programs *given)
+{
+    struct bench_schedule_request request = options->request;
+    struct gyre_algorithm algorithm;
+    if (!bench_schedule_find_hosts(options, given->programs[0][0]->n_ranks, &request.grouping))
+        return false;
+    if (gyre_algorithm_give(given, request.grouping, &algorithm) != GYRE_SUCCESS) {
+        fprintf(stderr, "schedule: --file %s: %s\n", options->file, gyre_cause());
+        return false;
+    }
+    request.algorithm = &algorithm;
+    request.coll = given->coll;
+    request.n_ranks = given->n_ranks;
+    request.root = given->root;
+    return run_request(&request);
+}
+
+static bool predict_file(const struct bench_schedule_options *options)
+{
+    struct gyre_program_file file;
+    bool ok = load(options->file, &file);
+    if (!ok)
+        return false;
+    for (int set = 0; set < file.n_sets && ok; set++)
+        if (file.sets[set].n_programs != gyre_program_file_set(&file, set)[0]->n_ranks) {
+            fprintf(stderr, "schedule: --predict --file %s: it lacks programs of some ranks\n",
+                    options->file);
+            ok = false;
+        }
+    for (int set = 0; set < file.n_sets && ok;) {
+        struct gyre_given_programs given;
+        set += take_variants(&file, set, &given);
+        ok = predict_given(options, &given);
+    }
     gyre_program_file_free(&file);
     return ok;
 }
@@ -178,16 +260,25 @@ static bool predict(const struct bench_schedule_options *options)
 {
     struct bench_schedule_request request = options->request;
     struct gyre_shape shape;
+    if (options->file != NULL)
+        return predict_file(options);
     if (!bench_schedule_find_shape(options, &request.algorithm, &shape))
         return false;
     request.coll = shape.coll;
     request.n_ranks = shape.n_ranks;
     request.root = shape.root;
     request.grouping = shape.grouping;
-    if (bench_schedule_predict(&request) == GYRE_SUCCESS)
-        return true;
-    fprintf(stderr, "schedule: %s\n", gyre_cause());
-    return false;
+    return run_request(&request);
+}
+
+/* What the options ask for. */
+static bool run_options(const struct bench_schedule_options *options, struct job *job)
+{
+    if (options->predict)
+        return predict(options);
+    if (options->file != NULL)
+        return print_and_verify_read(options, job);
+    return print_and_verify(options, job);
 }
 
 static int run(int argc, char **argv)
@@ -204,10 +295,17 @@ static int run(int argc, char **argv)
         bench_schedule_print_usage(stdout);
         return 0;
     }
-    if (options.predict)
-        return predict(&options) ? 0 : 1;
-    const bool ok = options.file != NULL ? print_and_verify_file(&options, &job)
-                                         : print_and_verify(&options, &job);
+    if (options.json_path != NULL &&
+        bench_schedule_json_open(argc, argv, &job.json) != GYRE_SUCCESS) {
+        fprintf(stderr, "schedule: %s\n", gyre_cause());
+        return 1;
+    }
+    options.request.json = job.json;
+    bool ok = run_options(&options, &job);
+    if (bench_schedule_json_close(job.json, options.json_path) != GYRE_SUCCESS) {
+        fprintf(stderr, "schedule: %s\n", gyre_cause());
+        ok = false;
+    }
     free_programs(&job);
     return ok ? 0 : 1;
 }
