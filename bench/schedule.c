@@ -8,6 +8,7 @@
  */
 #include "algorithms/verify/verify.h"
 #include "bench/driver/streams.h"
+#include "bench/tools/msccl.h"
 #include "bench/tools/schedule_json.h"
 #include "bench/tools/schedule_options.h"
 #include "core/base/file.h"
@@ -182,8 +183,14 @@ static bool print_and_verify_file(const struct bench_schedule_options *options,
 static bool print_and_verify_read(const struct bench_schedule_options *options, struct job *job)
 {
     struct gyre_program_file file;
-    if (!load(options->file, &file))
+    if (options->msccl_path != NULL) {
+        if (bench_msccl_load(options->msccl_path, &file) != GYRE_SUCCESS) {
+            fprintf(stderr, "schedule: --from-msccl: %s\n", gyre_cause());
+            return false;
+        }
+    } else if (!load(options->file, &file)) {
         return false;
+    }
     const bool ok = print_and_verify_file(options, &file, job);
     gyre_program_file_free(&file);
     return ok;
@@ -276,7 +283,7 @@ static bool run_options(const struct bench_schedule_options *options, struct job
 {
     if (options->predict)
         return predict(options);
-    if (options->file != NULL)
+    if (options->file != NULL || options->msccl_path != NULL)
         return print_and_verify_read(options, job);
     return print_and_verify(options, job);
 }
