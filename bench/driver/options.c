@@ -24,6 +24,7 @@ enum {
     RESULT_PATH,
     DEVICE,
     COMPARE,
+    COMPARE_ALGOS,
     CSV,
     ROUNDS,
     SWEEP,
@@ -96,7 +97,9 @@ enum {
       TEXT(result_path))                                                                          \
     X(DEVICE, "device", "kind", "host, cuda or auto [auto]", WORD(device, device_names, 3))       \
     X(COMPARE, "compare", "engine", "also time mpi or nccl, in turn with gyre", ENGINE(compare))  \
-    X(ROUNDS, "rounds", "n", "rounds of --compare, --predict and tune [9]",                       \
+    X(COMPARE_ALGOS, "compare-algos", "names",                                                    \
+      "time these algorithms in turns; \"file\" is that of --algo-file", TEXT(compare_algos))     \
+    X(ROUNDS, "rounds", "n", "rounds of --compare, --compare-algos, --predict and tune [9]",      \
       NUMBER(n_rounds, 1, 1000))                                                                  \
     X(SWEEP, "sweep", "0|1",                                                                      \
       "run each of --algo x --proto x --channels; -J r.json: r.ring-ll-4.json [0]",               \

@@ -11,7 +11,8 @@
 #include "core/model/types.h"
 #include "core/plan/plan.h"
 
-#define BENCH_ALL (-1) /* value of -o, -d and -r: try each */
+#define BENCH_ALL            (-1) /* value of -o, -d and -r: try each */
+#define BENCH_MAX_CONTENDERS 8    /* of --compare-algos */
 
 enum bench_average { BENCH_RANK_0, BENCH_AVERAGE, BENCH_MIN, BENCH_MAX };
 
@@ -57,7 +58,8 @@ struct bench_options {
     const char *from_folder; /* of tune: read reports there; NULL = measure */
     const char *output_path; /* of tune; NULL = standard output */
     const char *compare;
-    const char *nccl_library; /* of --compare nccl; NULL = libnccl.so.2 as the loader finds it */
+    const char *compare_algos; /* the list; NULL = no such table */
+    const char *nccl_library;  /* of --compare nccl; NULL = libnccl.so.2 as the loader finds it */
     const char *nccl_algo;
     const char *nccl_proto;
     int nccl_mode;           /* enum bench_nccl_mode */

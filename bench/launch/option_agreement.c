@@ -47,6 +47,7 @@
     GIVEN("--algo-file", options->algo_file)           \
     WORD("--proto", options->proto)                    \
     WORD("--path", options->result_path)               \
+    WORD("--compare-algos", options->compare_algos)    \
     WORD("--compare", options->compare)                \
     NUMBER("--rounds", options->n_rounds)              \
     NUMBER("--sweep", options->is_sweep)               \

@@ -53,7 +53,8 @@ void gyre_algo_use_close(struct gyre_algo_use *use)
     memset(use, 0, sizeof(*use));
 }
 
-void gyre_algo_use_stop(struct gyre_algo_use *use)
+/* Loaded programs may refer to the shapes that are there, so these stay until the end. */
+static void retire_shapes(struct gyre_algo_use *use)
 {
     struct gyre_file_shape **end = &use->retired;
     while (*end != NULL)
@@ -114,7 +115,8 @@ gyre_status gyre_algo_use_replace(struct gyre_algo_use *use, const char *path, c
         gyre_algo_file_free(&use->own);
         return status;
     }
-    gyre_algo_use_stop(use);
+    retire_shapes(use);
+    use->is_paused = false;
     return gyre_algo_use_open(use, &use->own, terms, member->rank);
 }
 
@@ -123,7 +125,7 @@ const struct gyre_algorithm *gyre_algo_use_find(const struct gyre_algo_use *use,
                                                 enum gyre_collective coll, int root, bool in_window)
 {
     const struct gyre_algorithm *found = NULL;
-    if (use->shapes == NULL)
+    if (use->is_paused)
         return NULL;
     if (in_window && (filter->paths[coll] >> GYRE_PATH_PLACED & 1U) != 0 &&
         (filter->protos[coll] >> GYRE_PROTO_SIMPLE & 1U) != 0)

@@ -13,6 +13,7 @@
 struct gyre_algo_use {
     const struct gyre_algo_file *file; /* NULL = none */
     struct gyre_file_shape *shapes;
+    bool is_paused;                  /* the shapes are there, but none is used */
     struct gyre_algo_file own;       /* of gyre_algo_use_replace() */
     struct gyre_file_shape *retired; /* what is no longer used, but loaded programs may refer to */
 };
@@ -28,9 +29,6 @@ void gyre_algo_use_close(struct gyre_algo_use *use);
 gyre_status gyre_algo_use_replace(struct gyre_algo_use *use, const char *path, const char *source,
                                   const struct gyre_algo_terms *terms,
                                   const struct gyre_member *member);
-
-/** gyre_algo_use_stop - use no programs of a file any more. */
-void gyre_algo_use_stop(struct gyre_algo_use *use);
 
 /** gyre_algo_use_find - the algorithm for a call, as far as the filter allows its path; or NULL.
  * @root: -1 where the collective has none. @in_window: the call's result lies in a window. */

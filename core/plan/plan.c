@@ -272,7 +272,7 @@ gyre_status gyre_plan_restrict(struct gyre_plan_cache *cache, const struct gyre_
 {
     GYRE_TRY(gyre_filter_override(words, &cache->filter));
     if (words->algos != NULL)
-        gyre_algo_use_stop(&cache->from_file);
+        cache->from_file.is_paused = true;
     forget_choices(cache);
     gyre_plan_forget(cache);
     return GYRE_SUCCESS;
@@ -285,6 +285,13 @@ gyre_status gyre_plan_use_file(struct gyre_plan_cache *cache, const char *path, 
     forget_choices(cache);
     gyre_plan_forget(cache);
     return GYRE_SUCCESS;
+}
+
+void gyre_plan_resume_file(struct gyre_plan_cache *cache)
+{
+    cache->from_file.is_paused = false;
+    forget_choices(cache);
+    gyre_plan_forget(cache);
 }
 
 gyre_status gyre_plan_check_file(const struct gyre_plan_cache *cache, enum gyre_collective coll,

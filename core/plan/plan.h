@@ -65,6 +65,10 @@ gyre_status gyre_plan_restrict(struct gyre_plan_cache *cache,
  * not read the file, or has other programs). */
 gyre_status gyre_plan_use_file(struct gyre_plan_cache *cache, const char *path, const char *source);
 
+/** gyre_plan_resume_file - use the programs of a file again after gyre_plan_restrict() has put
+ * algorithms in their place. All ranks alike, between calls. */
+void gyre_plan_resume_file(struct gyre_plan_cache *cache);
+
 /** gyre_plan_check_file - has the file programs for calls of this collective by the ranks of this
  * communicator? @in_window: the results of the calls lie in a window.
  * Errors: INVALID_USAGE naming the file and the shapes that it has. */

@@ -178,3 +178,31 @@ def case_msccl(directory, _):
             proved = printed(directory, "--from-msccl", xml, "--rank", "0", "--verify")
             assert f"proved in place: depth {depth} is enough" in proved, proved
         check_xml_refusals(directory, folder)
+
+
+def case_contenders(directory, _):
+    """--compare-algos times algorithms and a file in turns, and refuses lists that say nothing."""
+    allreduce = [bench(directory, "allreduce"), "-g", "3", "-b", "8", "-e", "1K", "-f", "128"] + HOST
+    with tempfile.TemporaryDirectory() as folder:
+        path = write(folder, "ring.gyre", printed(
+            directory, "--algo", "ring", "--coll", "all_reduce", "--ranks", "3"))
+        done = run(allreduce + ["--algo-file", path, "--rounds", "3", "--compare-algos",
+                                "ring,twoshot,file"],
+                   environment={"GYRE_DEBUG": "INFO", "GYRE_DEBUG_SUBSYS": "TUNING"})
+        lines = [line.split() for line in done.stdout.split("\n") if line and line[0] != "#"]
+        assert [line[0] for line in lines] == ["8", "1024"], done.stdout
+        for line in lines:
+            assert len(line) == 2 + 2 * 4 and all(float(word) > 0 for word in line), line
+            for at in (2, 6):  # a ratio lies in its interval
+                assert float(line[at + 2]) <= float(line[at + 1]) <= float(line[at + 3]), line
+        assert all(f"8 B: {words} simple" in done.stderr
+                   for words in ("ring", "twoshot", "ring (from the file)")), done.stderr
+    for names, words in [("ring", "expected 2 to 8 names"), ("ring,rung", '"rung" is neither'),
+                         ("ring,file", "--algo-file names"), ("ring,", '"" is neither'),
+                         ("ring,tree -J x", "does not go with"),
+                         ("ring,tree -d all", "takes one type")]:
+        done = run(allreduce + ["--compare-algos"] + names.split(), status=1)
+        assert words in done.stderr, (names, done.stderr)
+    done = run([bench(directory, "allgather"), "-g", "2", "-b", "8", "-e", "8", "--compare-algos",
+                "ring,tree"] + HOST, status=1)
+    assert "no algorithm that --compare-algos allows can do all_gather" in done.stderr, done.stderr
