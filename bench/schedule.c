@@ -165,6 +165,18 @@ static bool print_and_verify(const struct bench_schedule_options *options, struc
     return true;
 }
 
+/* Is the set a further variant of the shape of the set before it? */
+static bool is_variant(const struct gyre_program_file *file, int set)
+{
+    if (set == 0)
+        return false;
+    const struct gyre_program *own = gyre_program_file_set(file, set)[0];
+    const struct gyre_program *before = gyre_program_file_set(file, set - 1)[0];
+    return own->coll == before->coll && own->root == before->root &&
+           own->n_ranks == before->n_ranks && own->is_placed == before->is_placed &&
+           strcmp(own->algorithm, before->algorithm) == 0;
+}
+
 /* Prints the programs of a file and proves them, shape by shape. */
 static bool print_and_verify_file(const struct bench_schedule_options *options,
                                   const struct gyre_program_file *file, struct job *job)
@@ -174,6 +186,7 @@ static bool print_and_verify_file(const struct bench_schedule_options *options,
         job->n_programs = file->sets[set].n_programs;
         memcpy(job->programs, &file->programs[file->sets[set].first],
                (size_t)job->n_programs * sizeof(job->programs[0]));
+        job->variant = is_variant(file, set) ? job->variant + 1 : 0;
         ok = print_programs(options, job) && (!options->verify || verify(job));
     }
     job->n_programs = 0; /* they are the file's */
@@ -208,17 +221,10 @@ static bool run_request(const struct bench_schedule_request *request)
 static int take_variants(const struct gyre_program_file *file, int set,
                          struct gyre_given_programs *given_out)
 {
-    const struct gyre_program *first = gyre_program_file_set(file, set)[0];
     struct gyre_given_programs given = {0};
-    while (set < file->n_sets && given.n_variants < GYRE_MAX_VARIANTS) {
-        const struct gyre_program *const *programs = gyre_program_file_set(file, set);
-        if (programs[0]->coll != first->coll || programs[0]->root != first->root ||
-            programs[0]->n_ranks != first->n_ranks || programs[0]->is_placed != first->is_placed ||
-            strcmp(programs[0]->algorithm, first->algorithm) != 0)
-            break;
-        given.programs[given.n_variants++] = programs;
-        set++;
-    }
+    do
+        given.programs[given.n_variants++] = gyre_program_file_set(file, set++);
+    while (set < file->n_sets && given.n_variants < GYRE_MAX_VARIANTS && is_variant(file, set));
     *given_out = given;
     return given.n_variants;
 }

@@ -54,6 +54,11 @@ def check_predictions(directory, folder):
         sizes = ["--bytes", "4K:1M", "--cost", "host"]
         expected = printed(directory, "--predict", "--algo", "twoshot", *one_host, *hosts, *sizes)
         assert printed(directory, "--predict", "--file", path, *hosts, *sizes) == expected
+    ring = ["--algo", "ring", *shape]
+    variants = [printed(directory, *ring, "--variant", str(variant)) for variant in range(2)]
+    both = write(folder, "variants.gyre", "".join(variants))
+    assert printed(directory, "--predict", "--file", both, "--hosts", "2x2", *sizes) == \
+        printed(directory, "--predict", *ring, *sizes)
     for options, words in [(["--predict", "--hosts", "3x2"], "expected 4 numbers"),
                            (["--hosts", "2x2"], "do not go with --file"),
                            (["--json", "x"], "--json needs --verify or --predict")]:
@@ -114,6 +119,15 @@ def case_programs(directory, _):
         done = run([bench(directory, "allreduce"), "-g", "2", "-b", "8", "-e", "8"] + HOST,
                    environment={"GYRE_CHECK": "programs,calls", **logged})
         assert "of 2 ranks is proved" in done.stderr, done.stderr
+        # Programs that place data, which need results in windows.
+        path = write(folder, "placed.gyre", printed(
+            directory, "--algo", "ring", "--coll", "all_reduce", "--ranks", "4", "--placed"))
+        command = [bench(directory, "allreduce"), "-g", "4", "-b", "64K", "-e", "64K",
+                   "--algo-file", path] + HOST
+        done = run(command + ["-R", "2"], environment=logged)
+        assert "(from the file) simple placed" in done.stderr, done.stderr
+        assert "# Out of bounds values : 0 OK" in done.stdout, done.stdout
+        assert "placed programs need results in windows" in run(command, status=1).stderr
         check_refusals(directory, folder, ring)
         two = check_predictions(directory, folder)
         if has_json(directory):
@@ -164,7 +178,12 @@ def case_msccl(directory, _):
                 ("allreduce", "all_reduce", 3, msccl.ring_all_reduce(3, n_channels=2)),
                 ("allreduce", "all_reduce", 4, msccl.all_pairs_all_reduce(4)),
                 ("allreduce", "all_reduce", 4, msccl.halving_doubling_all_reduce(4)),
-                ("allgather", "all_gather", 4, msccl.ring_all_gather(4))]:
+                ("allreduce", "all_reduce", 4, msccl.doubling_all_reduce(4)),
+                ("allgather", "all_gather", 4, msccl.ring_all_gather(4)),
+                ("reducescatter", "reduce_scatter", 4, msccl.ring_reduce_scatter(4)),
+                ("alltoall", "all_to_all", 3, msccl.direct_all_to_all(3)),
+                ("broadcast", "broadcast", 3, msccl.chain_broadcast(3)),
+                ("reduce", "reduce", 3, msccl.chain_reduce(3))]:
             xml = write(folder, "algo.xml", text)
             programs = printed(directory, "--from-msccl", xml)
             assert programs.count(f" {coll}\n") == n_ranks, programs

@@ -104,6 +104,76 @@ def halving_doubling_all_reduce(n_gpus):
     return write("halving_doubling", "allreduce", n_gpus, gpus)
 
 
+def doubling_all_reduce(n_gpus):
+    """Pairs at distance 1, 2, 4, ... exchange all that they have and add it. Every GPU adds for
+    itself, so all of them must add in the same order. n_gpus: a power of two."""
+    gpus = []
+    for rank in range(n_gpus):
+        blocks, last, distance = [], (-1, -1), 1
+        while distance < n_gpus:
+            block = Block(rank ^ distance, rank ^ distance)
+            block.step("s", ("i", 0), ("i", 0), depends=last)
+            last = (len(blocks), block.step("rrc", ("i", 0), ("i", 0)))
+            blocks.append(block)
+            distance *= 2
+        gpus.append(blocks)
+    return write("doubling", "allreduce", 1, gpus)
+
+
+def ring_reduce_scatter(n_gpus):
+    """Sums go once round the ring, and end in the block of their owner."""
+    gpus = []
+    for rank in range(n_gpus):
+        block = Block((rank + 1) % n_gpus, (rank - 1) % n_gpus)
+        for hop in range(n_gpus):
+            at = ("i", (rank - hop - 1) % n_gpus)
+            kind = "s" if hop == 0 else "rrs" if hop < n_gpus - 1 else "rrc"
+            block.step(kind, at, ("o", 0) if kind == "rrc" else at)
+        gpus.append([block])
+    return write("ring_scatter", "reducescatter", n_gpus, gpus, chunks=(n_gpus, 1))
+
+
+def direct_all_to_all(n_gpus):
+    """Each block goes straight to its receiver; the own one is copied."""
+    gpus = []
+    for rank in range(n_gpus):
+        blocks = []
+        for peer in range(n_gpus):
+            block = Block() if peer == rank else Block(peer, peer)
+            if peer == rank:
+                block.step("cpy", ("i", rank), ("o", rank))
+            else:
+                block.step("s", ("i", peer), ("o", rank))
+                block.step("r", ("i", rank), ("o", peer))
+            blocks.append(block)
+        gpus.append(blocks)
+    return write("pairwise", "alltoall", n_gpus, gpus, chunks=(n_gpus, n_gpus),
+                 attributes='outofplace="1"')
+
+
+def chain_broadcast(n_gpus):
+    """Down a line of GPUs, from buffer i of the first one to buffer o of all."""
+    gpus = []
+    for rank in range(n_gpus):
+        block = Block(rank + 1 if rank < n_gpus - 1 else -1, rank - 1)
+        block.step("s" if rank == 0 else "rcs" if rank < n_gpus - 1 else "r", ("i", 0), ("o", 0))
+        copy = Block()
+        if rank == 0:
+            copy.step("cpy", ("i", 0), ("o", 0))
+        gpus.append([block, copy])
+    return write("chain", "broadcast", 1, gpus, chunks=(1, 1), attributes='outofplace="1"')
+
+
+def chain_reduce(n_gpus):
+    """Up a line of GPUs, to the first one."""
+    gpus = []
+    for rank in range(n_gpus):
+        block = Block(rank - 1, rank + 1 if rank < n_gpus - 1 else -1)
+        block.step("rrc" if rank == 0 else "rrs" if rank < n_gpus - 1 else "s", ("i", 0), ("i", 0))
+        gpus.append([block])
+    return write("chain", "reduce", 1, gpus, attributes='root="0" outofplace="0"')
+
+
 def ring_all_gather(n_gpus):
     """Blocks go once round the ring. In place the own block is there; out of place it is not."""
     gpus = []

@@ -71,6 +71,7 @@ static void algorithm_of(gyre_comm *comm, enum gyre_collective coll, int root, c
                                    .root = root};
     struct gyre_plan_summary summary;
     CHECK_OK(gyre_plan_describe(gyre_comm_plans(comm), &call, &summary));
+    CHECK_MSG(summary.predicted_us > 0, "no prediction for %s", summary.algorithm);
     snprintf(name_out, sizeof(summary.algorithm), "%s", summary.algorithm);
 }
 
