@@ -64,7 +64,7 @@ static gyre_status give_up_joining(const struct gyre_init_request *request, gyre
     return status;
 }
 
-static gyre_status meet(gyre_comm *comm, const struct gyre_init_request *request)
+static gyre_status join_rendezvous(gyre_comm *comm, const struct gyre_init_request *request)
 {
     const struct gyre_bootstrap_place place = {request->n_ranks, request->rank,
                                                &comm->member.fault};
@@ -77,18 +77,18 @@ static gyre_status meet(gyre_comm *comm, const struct gyre_init_request *request
         return give_up_joining(request, status);
     gyre_member_end_stage(&comm->member, "starting the device");
     const uint64_t start_ns = gyre_now_ns();
-    const gyre_status met = gyre_bootstrap_tcp_open(&comm->member.params, &request->id, &place,
-                                                    &comm->member.bootstrap);
-    if (met != GYRE_SUCCESS)
-        return gyre_origin_settle(&comm->member, comm->origin, met);
+    const gyre_status joined = gyre_bootstrap_tcp_open(&comm->member.params, &request->id, &place,
+                                                       &comm->member.bootstrap);
+    if (joined != GYRE_SUCCESS)
+        return gyre_origin_settle(&comm->member, comm->origin, joined);
     gyre_origin_set_joined(comm->origin);
     gyre_comm_set_job(comm,
                       gyre_hash(GYRE_HASH_INIT, request->id.bytes, sizeof(request->id.bytes)));
-    const uint64_t met_ns = gyre_now_ns();
+    const uint64_t joined_ns = gyre_now_ns();
     GYRE_TRY(gyre_comm_connect(comm));
     GYRE_INFO(INIT, "communicator %s: the ranks met after %.1f ms and were connected %.1f ms later",
-              comm->member.name, (double)(met_ns - start_ns) / 1e6,
-              (double)(gyre_now_ns() - met_ns) / 1e6);
+              comm->member.name, (double)(joined_ns - start_ns) / 1e6,
+              (double)(gyre_now_ns() - joined_ns) / 1e6);
     return GYRE_SUCCESS;
 }
 
@@ -97,7 +97,7 @@ static gyre_status carry_out(gyre_comm *comm, struct gyre_init_request *request,
 {
     gyre_status status = find(comm, request, in_background);
     if (status == GYRE_SUCCESS && comm != NULL)
-        status = meet(comm, request);
+        status = join_rendezvous(comm, request);
     if (in_background)
         gyre_authenticate_release();
     free(request->is_member);
