@@ -58,7 +58,7 @@ static gyre_status gather(struct gyre_tcp *tcp, const void *mine, size_t n_bytes
     } else if (tcp->broken != GYRE_SUCCESS) {
         status = gyre_fail(tcp->broken, "%s", tcp->broken_text);
     } else if (gyre_bootstrap_is_cancelled(&tcp->base)) {
-        status = gyre_fail(GYRE_ERROR_ABORTED, "the exchange was given up on this rank");
+        status = gyre_fail(GYRE_ERROR_ABORTED, "the all-gather was given up on this rank");
         gyre_tcp_set_broken(tcp, status, gyre_cause());
     } else if (is_sent) {
         status =

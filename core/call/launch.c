@@ -200,24 +200,24 @@ static gyre_status launch_p2p(struct gyre_caller *caller, const struct gyre_call
 }
 
 /* One communicator's part of a group. */
-struct turn {
+struct group_part {
     struct gyre_caller *caller;
     size_t first; /* its first call, on whose stream all of its calls are launched */
     struct gyre_comparer *comparer;
 };
 
 /* All calls of one communicator, in order, on one stream. */
-static gyre_status launch_in_order(const struct turn *turn, const struct gyre_pending *calls,
+static gyre_status launch_in_order(const struct group_part *part, const struct gyre_pending *calls,
                                    size_t n_calls)
 {
-    struct gyre_caller *caller = turn->caller;
-    const gyre_stream stream = calls[turn->first].call.stream;
+    struct gyre_caller *caller = part->caller;
+    const gyre_stream stream = calls[part->first].call.stream;
     const struct gyre_call **run = malloc(n_calls * sizeof(*run));
     if (run == NULL)
         return gyre_fail_errno(ENOMEM, "group of %zu calls", n_calls);
     gyre_status status = GYRE_SUCCESS;
     int n_run = 0;
-    for (size_t i = turn->first; i < n_calls && status == GYRE_SUCCESS; i++) {
+    for (size_t i = part->first; i < n_calls && status == GYRE_SUCCESS; i++) {
         const struct gyre_call *call = &calls[i].call;
         if (calls[i].caller != caller || calls[i].is_joined)
             continue;
@@ -229,7 +229,7 @@ static gyre_status launch_in_order(const struct turn *turn, const struct gyre_pe
             status = launch_p2p(caller, run, n_run, stream);
         n_run = 0;
         if (status == GYRE_SUCCESS)
-            status = launch(caller, &call, 1, stream, turn->comparer);
+            status = launch(caller, &call, 1, stream, part->comparer);
     }
     if (status == GYRE_SUCCESS && n_run > 0)
         status = launch_p2p(caller, run, n_run, stream);
@@ -315,10 +315,10 @@ static void prepare_all(const struct gyre_pending *calls, size_t n_calls)
  * communicator know alike, so two ranks that share communicators launch these in one order, also
  * where a rank's own calls of them come in another. Ranks of one communicator that this thread
  * serves keep the order of their calls. */
-static int compare_turns(const void *left, const void *right)
+static int compare_parts(const void *left, const void *right)
 {
-    const struct turn *a = left;
-    const struct turn *b = right;
+    const struct group_part *a = left;
+    const struct group_part *b = right;
     if (a->caller->member->number != b->caller->member->number)
         return a->caller->member->number < b->caller->member->number ? -1 : 1;
     if (a->caller->member->job != b->caller->member->job) /* made at the same time */
@@ -326,27 +326,27 @@ static int compare_turns(const void *left, const void *right)
     return a->first < b->first ? -1 : 1;
 }
 
-static gyre_status launch_turns(struct turn *turns, size_t n_turns,
+static gyre_status launch_parts(struct group_part *parts, size_t n_parts,
                                 const struct gyre_pending *calls, size_t n_calls)
 {
     gyre_status status = GYRE_SUCCESS;
     char cause[GYRE_CAUSE_MAX_BYTES] = "";
-    for (size_t i = 0; i < n_turns && n_turns > 1; i++)
-        if (gyre_compares_calls(turns[i].caller))
+    for (size_t i = 0; i < n_parts && n_parts > 1; i++)
+        if (gyre_compares_calls(parts[i].caller))
             /* What fails here ends the communicator, and its launches say so. */
-            (void)gyre_comparer_start(turns[i].caller, calls, n_calls, &turns[i].comparer);
-    for (size_t i = 0; i < n_turns; i++) {
+            (void)gyre_comparer_start(parts[i].caller, calls, n_calls, &parts[i].comparer);
+    for (size_t i = 0; i < n_parts; i++) {
         /* The other communicators' ranks wait for these calls: launch them all the same. */
-        const gyre_status launched = launch_in_order(&turns[i], calls, n_calls);
-        end_unless_refused_alike(turns[i].caller, launched);
+        const gyre_status launched = launch_in_order(&parts[i], calls, n_calls);
+        end_unless_refused_alike(parts[i].caller, launched);
         if (status != GYRE_SUCCESS || launched == GYRE_SUCCESS)
             continue;
         status = launched;
         snprintf(cause, sizeof(cause), "%s", gyre_cause());
     }
-    for (size_t i = 0; i < n_turns; i++)
-        if (turns[i].comparer != NULL)
-            gyre_comparer_finish(turns[i].comparer);
+    for (size_t i = 0; i < n_parts; i++)
+        if (parts[i].comparer != NULL)
+            gyre_comparer_finish(parts[i].comparer);
     if (status != GYRE_SUCCESS)
         gyre_set_cause(cause);
     return status;
@@ -356,25 +356,25 @@ static gyre_status launch_turns(struct turn *turns, size_t n_turns,
 static gyre_status launch_by_communicator(const struct gyre_pending *calls, size_t n_calls,
                                           bool *has_begun_out)
 {
-    struct turn few[8];
-    struct turn *turns = few;
-    size_t n_turns = 0;
+    struct group_part few[8];
+    struct group_part *parts = few;
+    size_t n_parts = 0;
     for (size_t i = 0; i < n_calls; i++)
-        n_turns += calls[i].caller != NULL && find_first(calls, i) == i;
-    if (n_turns > GYRE_ARRAY_LENGTH(few))
-        turns = malloc(n_turns * sizeof(*turns));
-    if (turns == NULL)
-        return gyre_fail_errno(ENOMEM, "group of %zu communicators", n_turns);
-    n_turns = 0;
+        n_parts += calls[i].caller != NULL && find_first(calls, i) == i;
+    if (n_parts > GYRE_ARRAY_LENGTH(few))
+        parts = malloc(n_parts * sizeof(*parts));
+    if (parts == NULL)
+        return gyre_fail_errno(ENOMEM, "group of %zu communicators", n_parts);
+    n_parts = 0;
     for (size_t i = 0; i < n_calls; i++)
         if (calls[i].caller != NULL && find_first(calls, i) == i)
-            turns[n_turns++] = (struct turn){calls[i].caller, i, NULL};
-    if (n_turns > 1)
-        qsort(turns, n_turns, sizeof(*turns), compare_turns);
+            parts[n_parts++] = (struct group_part){calls[i].caller, i, NULL};
+    if (n_parts > 1)
+        qsort(parts, n_parts, sizeof(*parts), compare_parts);
     *has_begun_out = true;
-    const gyre_status status = launch_turns(turns, n_turns, calls, n_calls);
-    if (turns != few)
-        free(turns);
+    const gyre_status status = launch_parts(parts, n_parts, calls, n_calls);
+    if (parts != few)
+        free(parts);
     return status;
 }
 

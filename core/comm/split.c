@@ -129,6 +129,9 @@ static gyre_status take_offer(const gyre_comm *parent, const int *parent_ranks, 
 
 /* What ended the parent, if it did, says more than what the exchange ended with; it may be on its
  * way. */
+
+/* Returns the parent's fault if the parent failed, because the fault says more than the error of
+ * the all-gather. Waits a moment for a fault that is still under way. */
 static gyre_status blame_parent(gyre_comm *parent, gyre_status status)
 {
     const struct timespec nap = {0, 1000000};
@@ -140,7 +143,7 @@ static gyre_status blame_parent(gyre_comm *parent, gyre_status status)
     return status;
 }
 
-/* What the ranks tell each other; room for all ranks of the parent. */
+/* What the ranks of the parent gather, with room for all of them. */
 struct split_tables {
     struct split_place *places;
     struct split_member *members;
@@ -148,8 +151,8 @@ struct split_tables {
     struct split_offer *offers;
 };
 
-static gyre_status exchange_split(struct gyre_init_request *request, gyre_comm *child,
-                                  const struct split_tables *tables)
+static gyre_status gather_split(struct gyre_init_request *request, gyre_comm *child,
+                                const struct split_tables *tables)
 {
     gyre_comm *parent = request->parent;
     const struct split_place mine = {.color = request->color, .key = request->key};
@@ -182,7 +185,7 @@ static gyre_status find_split(struct gyre_init_request *request, gyre_comm *chil
         tables.offers == NULL) /* the others wait */
         status = gyre_comm_give_up(parent, gyre_fail_errno(ENOMEM, "split"));
     else
-        status = exchange_split(request, child, &tables);
+        status = gather_split(request, child, &tables);
     free(tables.places);
     free(tables.members);
     free(tables.parent_ranks);

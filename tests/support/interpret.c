@@ -300,7 +300,7 @@ static enum interpret_result compare(struct machine *machine, const struct value
     return INTERPRET_RIGHT;
 }
 
-static void open_world(struct machine *machine)
+static void open_machine(struct machine *machine)
 {
     for (unsigned rank = 0; rank < machine->n_ranks; rank++) {
         const struct gyre_program *p = machine->programs[rank];
@@ -337,7 +337,7 @@ enum interpret_result interpret(struct gyre_program *const *programs,
         (size_t)machine.n_ranks * options->n_tiles * (machine.n_ins + machine.n_outs);
     machine.memory = calloc(n_cells, sizeof(*machine.memory));
     struct value *before = calloc(n_cells, sizeof(*before));
-    open_world(&machine);
+    open_machine(&machine);
     fill(&machine);
     for (size_t i = 0; i < n_cells; i++)
         before[i] = machine.memory[i];
