@@ -39,8 +39,8 @@ static int count_passes(const struct gyre_two_level *level)
     return most;
 }
 
-/* Send this rank's contributions to the blocks of one host in a pass to the owners of other rails.
- */
+/* Send this rank's contributions to the blocks of one host in a pass to the owners of other
+ * rails. */
 static void send_blocks_of(const struct gyre_two_level *level, int host, int pass)
 {
     const int n_others = level->n_rails - (level->rail < 0 ? 0 : 1);

@@ -23,8 +23,8 @@ struct gyre_comparer;
 
 /** gyre_comparer_start - start comparing. @calls: the group's; they must not move until the
  * comparer is finished. Errors: OUT_OF_MEMORY, SYSTEM; the communicator then ends on all ranks,
- * which wait for this one.
- */
+ * which wait for this
+ * one. */
 gyre_status gyre_comparer_start(struct gyre_caller *caller, const struct gyre_pending *calls,
                                 size_t n_calls, struct gyre_comparer **comparer_out);
 

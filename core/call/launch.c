@@ -54,8 +54,8 @@ static bool is_alone(const struct gyre_caller *caller, const struct gyre_call *c
            (call->coll == GYRE_COLL_SEND_RECV && call->root == caller->member->rank);
 }
 
-/* Plan, record and launch calls that run at the same time. @comparer: NULL = this thread compares.
- */
+/* Plan, record and launch calls that run at the same time. @comparer: NULL = this thread
+ * compares. */
 static gyre_status launch(struct gyre_caller *caller, const struct gyre_call *const *calls,
                           int n_calls, gyre_stream stream, struct gyre_comparer *comparer)
 {

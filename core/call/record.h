@@ -28,8 +28,8 @@ struct gyre_record {
 
 _Static_assert(sizeof(struct gyre_record) == 40, "exchanged between ranks");
 
-/** gyre_record_text - "all_reduce(1048576 B, 262144 x float sum, seq 41)". @text_out: >= 128 bytes.
- */
+/** gyre_record_text - "all_reduce(1048576 B, 262144 x float sum, seq 41)". @text_out: >= 128
+ * bytes. */
 const char *gyre_record_text(const struct gyre_record *record, char *text_out, size_t text_bytes);
 
 /** gyre_record_signature - equal for calls that fit each other; travels with every slot.

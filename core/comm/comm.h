@@ -108,8 +108,8 @@ void gyre_registry_remove(gyre_comm *comm);
 void gyre_registry_wait_unpinned(gyre_comm *comm);
 
 /** gyre_registry_claim_end - let one thread of several destroy a communicator. From now on no
- * thread may begin a call. Errors: INVALID_USAGE (another thread does), as gyre_registry_check.
- */
+ * thread may begin a call. Errors: INVALID_USAGE (another thread does), as
+ * gyre_registry_check. */
 gyre_status gyre_registry_claim_end(gyre_comm *comm);
 
 /** gyre_registry_end - the user's handle has ended: the communicator can no longer be pinned. */

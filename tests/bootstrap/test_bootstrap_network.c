@@ -67,8 +67,7 @@ static const char *post_until_lost(struct gyre_bootstrap *bootstrap, char *text_
     return text_out;
 }
 
-/* What rank 1 is handed: an id to join, or, with `regroups`, the addresses of a
- * regroup listener. */
+/* The task of rank 1: an id to join or, with `regroups`, the addresses of a regroup listener. */
 struct task {
     bool regroups;
     gyre_unique_id id;

@@ -153,7 +153,7 @@ static const struct gyre_cuda_fused_kernel *row(enum gyre_cuda_fused_id id)
 
 static void each_protocol_has_its_patterns(void)
 {
-    /* By protocol and pattern; GYRE_CUDA_N_FUSED: none. */
+    /* Indexed by protocol and pattern. GYRE_CUDA_N_FUSED stands for no kernel. */
     static const enum gyre_cuda_fused_id found[GYRE_N_PROTOS][GYRE_N_FUSED_PATTERNS] = {
         [GYRE_PROTO_SIMPLE] = {NONE, NONE, NONE, GYRE_CUDA_FUSED_SIMPLE_TWO_SHOT,
                                GYRE_CUDA_FUSED_SIMPLE_ALL_GATHER},
@@ -315,7 +315,7 @@ static struct gyre_tuner_facts gpu_facts(uint32_t n_ranks)
     };
 }
 
-/* What an executor makes of the tuner's choice of a float sum with aligned buffers. */
+/* The kernel that an executor uses for the tuner's choice of a float sum with aligned buffers. */
 static const struct gyre_cuda_fused_kernel *kernel_of(const struct gyre_tuner_facts *facts,
                                                       enum gyre_collective coll, uint64_t n_bytes,
                                                       const struct gyre_choice *choice)

@@ -19,7 +19,7 @@
 #define MEMORY_BYTES (3u << 20)
 #define LIMIT_NS     20000000000ULL
 
-/* What the two tell each other. */
+/* Memory that the two processes share. */
 struct shared {
     struct {
         uint32_t qpn, rkey;
@@ -123,7 +123,8 @@ static void open_end(struct end *end)
     CHECK(end->qp != NULL);
 }
 
-/* RESET - INIT - RTR - RTS, telling each other what is needed on the way. */
+/* Takes the queue pair through RESET, INIT, RTR and RTS. The two processes give each other their
+ * numbers on the way. */
 static void connect_end(struct end *end)
 {
     const struct gyre_verbs *verbs = end->verbs;
@@ -425,7 +426,7 @@ static void sleep_for_event(struct end *end)
     barrier(end);
     sleep_on_channel(end);
     expect(end, IBV_WC_SUCCESS);
-    /* Not armed again: the next message makes no event. */
+    /* The queue is not armed again, so the next message makes no event. */
     barrier(end);
     expect(end, IBV_WC_SUCCESS);
     CHECK(poll(&(struct pollfd){.fd = end->channel->fd, .events = POLLIN}, 1, 0) == 0);
@@ -593,7 +594,7 @@ static void outlive(struct end *end)
         sched_yield();
     const uint64_t began_ns = gyre_now_ns();
     enum ibv_wc_status status = IBV_WC_SUCCESS;
-    /* What was sent within the period of looking may still have an answer. */
+    /* Requests that were sent just before may still be answered. */
     while (status == IBV_WC_SUCCESS && gyre_now_ns() < began_ns + LIMIT_NS) {
         post_write(end, &(struct write){.n_bytes = 8});
         status = wait_completion(end).status;

@@ -156,7 +156,7 @@ static void choices_fit_the_communicator(void)
             }
 }
 
-/* By the tables of GPUs, in windows and not: every size has a tile that its slots hold. */
+/* With the tables of GPUs, in windows and without, every size has a tile that fits into a slot. */
 static void choices_on_gpus_fit_the_communicator(void)
 {
     static const char *const protos[] = {"", "simple", "ll", "ll128", "", "lamport"};
@@ -529,7 +529,7 @@ static void what_is_next_best_stands_in_for_ll128(void)
     CHECK(choice.proto == GYRE_PROTO_LL);
 }
 
-/* Small sums likewise. */
+/* As above, for small sums. */
 static void what_is_next_best_stands_in_for_lamport(void)
 {
     struct gyre_tuner_facts facts = gpu_facts(2);

@@ -195,8 +195,8 @@ static __device__ __forceinline__ unsigned char *slot_address(const struct conne
     return own->slots + (size_t)slot_index(own, n_before) * own->slot_bytes;
 }
 
-/* Address of the bytes that a step moves in a local operand. @range: the range of the step's chunk.
- */
+/* Address of the bytes that a step moves in a local operand. @range: the range of the step's
+ * chunk. */
 static __device__ __forceinline__ unsigned char *chunk_address(const struct block &block,
                                                                uint32_t ref, uint32_t tile,
                                                                uint32_t step_chunk,

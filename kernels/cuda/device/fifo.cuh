@@ -114,8 +114,8 @@ static __device__ __forceinline__ void fifo_return(const struct fifo &end, uint3
     store_relaxed_sys(&end.credit->head[GYRE_PROTO_SIMPLE], end.number + n_slots);
 }
 
-/* Writes the number of the next launch's first slot, end.number + n_slots, into the end's counter.
- */
+/* Writes the number of the next launch's first slot, end.number + n_slots, into the end's
+ * counter. */
 static __device__ __forceinline__ void fifo_close(const struct gyre_cuda_common &common,
                                                   const struct fifo &end, uint32_t n_slots)
 {

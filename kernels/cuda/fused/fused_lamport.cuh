@@ -334,8 +334,8 @@ __global__ void __launch_bounds__(GYRE_CUDA_LAMPORT_THREADS(PEERS), 1)
         bulk_prepare(&zeros);
         __syncthreads();
     }
-    run launch; /* set member by member, because an initialiser would also clear the other members
-                 */
+    run launch; /* set member by member, because an initialiser would also clear the other
+                 * members */
     launch.args = &args;
     launch.share = lamport_share_make(args.work);
     launch.zeros = &zeros;

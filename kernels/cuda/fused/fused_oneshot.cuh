@@ -219,8 +219,8 @@ static __device__ __forceinline__ void run_oneshot(const struct gyre_cuda_args_f
         }
         /* The first group reads the values of a round before the barrier of the next round, and
          * the values are overwritten after that barrier. After the first barrier no thread reads
-         * IN, except the first group, which reads its own part. OUT may be the same memory as IN.
-         */
+         * IN, except the first group, which reads its own part. OUT may be the same memory as
+         * IN. */
         if (!is_pair) {
             *shared = data;
             is_stopped = __syncthreads_or(is_stopped) != 0;

@@ -16,8 +16,8 @@
 static_assert(GYRE_STEP_MAX_INS + GYRE_STEP_MAX_OUTS <= LINE_OPERANDS && LINE_OPERANDS <= 32,
               "a lane for each operand");
 
-/* The part of a resolved step that a thread reads before any operand. It is two words of 16 bytes.
- */
+/* The part of a resolved step that a thread reads before any operand. It is two words of 16
+ * bytes. */
 struct line_head {
     uint32_t n_bytes;
     uint8_t n_ins;
@@ -155,8 +155,8 @@ static __device__ __forceinline__ void resolve_step(const struct block &block,
 }
 
 /* Each warp waits by itself until the outputs of `short_mask` have credit. Returns false when
- * aborted.
- */
+ *
+ * aborted. */
 static __device__ __forceinline__ bool await_credits(const struct block &block,
                                                      const struct gyre_cuda_step *step,
                                                      uint32_t short_mask, uint32_t tile)

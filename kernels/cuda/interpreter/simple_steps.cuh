@@ -187,8 +187,8 @@ static __device__ __forceinline__ bool prepare(const struct block &block,
     return !is_stopped;
 }
 
-/* The words that a warp lane writes when a step is done. The lane finds them while the step runs.
- */
+/* The words that a warp lane writes when a step is done. The lane finds them while the step
+ * runs. */
 struct posting {
     const struct connection *own; /* NULL: the lane writes nothing */
     uint32_t n_before;
