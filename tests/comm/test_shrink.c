@@ -132,7 +132,7 @@ static void exclude_different_ranks(gyre_comm *comm, int rank, int n_ranks, void
     const int excluded[] = {rank == 0 ? 3 : 2};
     gyre_comm *child = NULL;
     gyre_status status = GYRE_SUCCESS;
-    if (rank > 1) { /* whoever leaves is found out before the lists are */
+    if (rank > 1) { /* a rank that leaves is noticed before lists that differ are */
         wait_for(argument, n_ranks);
         return;
     }

@@ -154,7 +154,7 @@ static void help_shares_the_clients_with_the_thread(void)
         .poll = count_alone, .is_behind = has_uncounted, .context = &work};
     struct gyre_proxy *proxy = NULL;
     CHECK_OK(gyre_proxy_open(&client, 1, 0, &fault, &proxy));
-    for (uint32_t i = 1; i <= 20000; i++) { /* whoever comes first */
+    for (uint32_t i = 1; i <= 20000; i++) { /* in any order */
         gyre_store_release_u32(&work.counter.n_wanted, i);
         (void)gyre_proxy_help(proxy, false);
     }
