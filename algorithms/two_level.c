@@ -183,9 +183,8 @@ static void emit_pairs(const struct gyre_two_level *level)
         gyre_two_level_move(level, chunk, &before, 1, level->outs, n_outs, 0);
         return;
     }
-    const int self = is_folded
-                         ? level->host / 2
-                         : level->host - n_folded; /* number among the hosts that form pairs */
+    /* This host's number among the hosts that form pairs. */
+    const int self = is_folded ? level->host / 2 : level->host - n_folded;
     const struct gyre_ref sum = gyre_scratch(0),
                           after = gyre_two_level_at_host(level, level->host + 1);
     int n_ins = gyre_two_level_collect(level, chunk, level->ins);
