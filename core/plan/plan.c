@@ -188,7 +188,7 @@ struct gyre_tuner_facts gyre_plan_facts_of(const struct gyre_plan_cache *cache,
     const struct gyre_reduction reduction = reduction_of(cache, call);
     facts.has_lamport =
         gyre_collectives[call->coll].reduces && gyre_lamport_adds(call->dtype, reduction.op);
-    facts.is_plain = reduction.premultiply == 0 && reduction.divisor <= 1;
+    facts.is_unscaled = reduction.premultiply == 0 && reduction.divisor <= 1;
     return facts;
 }
 

@@ -19,7 +19,7 @@ _Static_assert(sizeof(ncclSimInfo_t) == 24, "of NCCL 2.22");
 _Static_assert(ncclBfloat16 == 9 && ncclFloat8e5m2 == 11 && ncclAvg == 4 && ncclInProgress == 7,
                "values are ABI");
 
-/* What PyTorch 2.11's libtorch_cuda needs at link time. */
+/* The symbols that PyTorch 2.11's libtorch_cuda needs at link time. */
 static const char *const torch_symbols =
     "ncclAllGather ncclAllReduce ncclAlltoAll ncclBcast ncclBroadcast ncclCommAbort ncclCommCount "
     "ncclCommDeregister ncclCommDestroy ncclCommFinalize ncclCommGetAsyncError ncclCommInitAll "
