@@ -7,6 +7,7 @@ output is parsed strictly.
 
 import sys
 
+import cases_command
 import cases_compare
 import cases_launch
 import cases_options
@@ -14,7 +15,8 @@ import cases_process
 import cases_reports
 import cases_tools
 
-MODULES = [cases_launch, cases_process, cases_options, cases_reports, cases_compare, cases_tools]
+MODULES = [cases_command, cases_launch, cases_process, cases_options, cases_reports, cases_compare,
+           cases_tools]
 
 
 def main():
