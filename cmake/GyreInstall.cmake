@@ -25,7 +25,8 @@ install(TARGETS nccl LIBRARY DESTINATION ${GYRE_NCCL_DIR} COMPONENT nccl NAMELIN
 
 # ---- pages ------------------------------------------------------------------------------------
 file(GLOB pages CONFIGURE_DEPENDS docs/*.md)
-install(FILES README.md LICENSE ${pages} DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT tools)
+install(FILES README.md CHANGELOG.md ${pages} DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT tools)
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT licence) # .deb: debian/copyright
 
 # ---- tools ------------------------------------------------------------------------------------
 # gyre starts the other programs from the folder that it is in. bin/gyre is therefore a link.
@@ -58,7 +59,7 @@ function(gyre_install_tools)
     COMMENT "Making man pages and bash completion from --help" VERBATIM)
   add_custom_target(man_pages ALL DEPENDS ${made}/gyre.bash)
   install(DIRECTORY ${made}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT tools
-    FILES_MATCHING PATTERN "*.1")
+    FILES_MATCHING PATTERN "*.1.gz")
   install(FILES ${made}/gyre.bash DESTINATION ${GYRE_COMPLETION_DIR} RENAME gyre COMPONENT tools)
 endfunction()
 if(GYRE_BENCH)

@@ -13,8 +13,8 @@ page() {
     summary=$2
     shift 2
     "$gyre" "$@" --help | awk -v name="$name" -v command="gyre${1:+ $*}" -v version="$version" \
-        -v summary="$summary" -f "$awk_file" >"$folder/$name.1.new"
-    mv "$folder/$name.1.new" "$folder/$name.1"
+        -v summary="$summary" -f "$awk_file" | gzip -9n >"$folder/$name.1.gz.new"
+    mv "$folder/$name.1.gz.new" "$folder/$name.1.gz"
 }
 
 # One word that starts gyre, however many words that takes.
