@@ -8,11 +8,11 @@ need_chroot() {
     unshare --mount --pid --fork true 2>/dev/null || skip "no mount namespaces here"
 }
 
-# make_chroot SUITE FOLDER [MIRROR]: a minimal system; the log of debootstrap is FOLDER.log.
+# make_chroot SUITE FOLDER [options of debootstrap]: a minimal system; the log is FOLDER.log.
 make_chroot() {
     local suite=$1 folder=$2
     shift 2
-    debootstrap --variant=minbase --include=ca-certificates "$suite" "$folder" "$@" \
+    debootstrap --variant=minbase --include=ca-certificates "$@" "$suite" "$folder" \
         >"$folder.log" 2>&1 || return 1
     cp /etc/resolv.conf "$folder/etc/resolv.conf"
     mkdir -p "$folder/dev/shm"
