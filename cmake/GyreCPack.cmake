@@ -53,6 +53,7 @@ gyre-tools, or with LD_LIBRARY_PATH.")
 # ---- Debian -----------------------------------------------------------------------------------
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+set(CPACK_DEBIAN_COMPRESSION_TYPE xz)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${CMAKE_BINARY_DIR})
 set(library_deb ${CPACK_DEBIAN_LIBRARY_PACKAGE_NAME})
@@ -91,6 +92,7 @@ endforeach()
 
 # ---- RPM --------------------------------------------------------------------------------------
 set(CPACK_RPM_FILE_NAME RPM-DEFAULT)
+set(CPACK_RPM_COMPRESSION_TYPE xz)
 set(CPACK_RPM_PACKAGE_LICENSE Apache-2.0)
 # Nothing else may take this package for NCCL.
 set(CPACK_RPM_NCCL_PACKAGE_AUTOPROV " no")
