@@ -8,109 +8,11 @@
  */
 #include "algorithms/verify/verify.h"
 #include "bench/driver/streams.h"
+#include "bench/tools/programs.h"
 #include "bench/tools/schedule_options.h"
-#include "core/base/file.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-/* Limit on --file. The text of direct all_to_all has 21 MB for 512 ranks, and 64 times as much for
- * 4096 ranks. */
-#define MAX_FILE_BYTES ((size_t)2 << 30)
-
-struct job {
-    struct gyre_program *programs[GYRE_MAX_RANKS];
-    int n_programs;
-};
-
-static void free_programs(struct job *job)
-{
-    for (int rank = 0; rank < job->n_programs; rank++)
-        gyre_program_free(job->programs[rank]);
-    job->n_programs = 0;
-}
-
-/* The programs of all ranks, of one variant, in place of what the job holds. */
-static bool emit_variant(const struct gyre_algorithm *algorithm, const struct gyre_shape *shape,
-                         struct job *job)
-{
-    free_programs(job);
-    for (int rank = 0; rank < shape->n_ranks; rank++) {
-        if (gyre_algorithm_emit(algorithm, shape, rank, &job->programs[rank]) != GYRE_SUCCESS) {
-            fprintf(stderr, "schedule: %s\n", gyre_cause());
-            return false;
-        }
-        job->n_programs++;
-    }
-    return true;
-}
-
-/* Reads the whole file into malloc'ed and terminated text. Returns NULL after printing a failure.
- */
-static char *read_all(const char *path)
-{
-    char *text = NULL;
-    const bool is_stdin = strcmp(path, "-") == 0;
-    const gyre_status status =
-        is_stdin ? gyre_file_read_open(STDIN_FILENO, "standard input", MAX_FILE_BYTES, &text, NULL)
-                 : gyre_file_read(path, MAX_FILE_BYTES, &text, NULL);
-    if (status != GYRE_SUCCESS) {
-        fprintf(stderr, "schedule: --file: %s%s\n", gyre_cause(),
-                status == GYRE_ERROR_INVALID_ARGUMENT && !is_stdin
-                    ? " (to read a pipe, give --file - and redirect the input)"
-                    : "");
-        return NULL;
-    }
-    return text;
-}
-
-/* Is this the line "end", apart from comments? */
-static bool is_end_line(const char *line)
-{
-    line += strspn(line, " \t");
-    return strncmp(line, "end", 3) == 0 && strchr(" \t\r\n#", line[3]) != NULL;
-}
-
-/* Reads one program after the other, each up to its line "end". */
-static bool load(const char *path, struct job *job)
-{
-    char *text = read_all(path);
-    char *at = text;
-    int first_line = 0;
-    bool ok = text != NULL;
-    while (ok && at[strspn(at, " \t\r\n")] != '\0') {
-        char *line = at;
-        int n_lines = 0;
-        while (*line != '\0' && !is_end_line(line)) {
-            line += strcspn(line, "\n");
-            line += *line == '\n';
-            n_lines++;
-        }
-        char *next = line + strcspn(line, "\n");
-        const bool is_last = *next == '\0';
-        *next = '\0';
-        if (job->n_programs == GYRE_MAX_RANKS) {
-            fprintf(stderr, "schedule: %s holds more than %d programs\n", path, GYRE_MAX_RANKS);
-            ok = false;
-        } else if (gyre_program_from_text(at, &job->programs[job->n_programs]) != GYRE_SUCCESS) {
-            fprintf(stderr, "schedule: %s, program that starts after line %d: %s\n", path,
-                    first_line, gyre_cause());
-            ok = false;
-        } else {
-            job->n_programs++;
-        }
-        at = is_last ? next : next + 1;
-        first_line += n_lines + 1;
-    }
-    free(text);
-    if (ok && job->n_programs == 0) {
-        fprintf(stderr, "schedule: %s holds no program\n", path);
-        ok = false;
-    }
-    return ok;
-}
 
 /* Prints a text that a call has just made, or the reason why it could not. */
 static bool print_text(gyre_status status, char **text)
@@ -124,36 +26,36 @@ static bool print_text(gyre_status status, char **text)
     return true;
 }
 
-static bool print_programs(const struct bench_schedule_options *options, const struct job *job)
+static bool print_programs(const struct bench_schedule_options *options,
+                           const struct bench_programs *programs)
 {
     char *text = NULL;
     if (options->rounds) {
         const gyre_status status = gyre_rounds_to_text(
-            (const struct gyre_program *const *)job->programs, job->n_programs, &text);
+            (const struct gyre_program *const *)programs->of_rank, programs->n, &text);
         return print_text(status, &text);
     }
-    if (options->rank >= job->n_programs) {
-        fprintf(stderr, "schedule: --rank %d: there are %d programs\n", options->rank,
-                job->n_programs);
+    if (options->rank >= programs->n) {
+        fprintf(stderr, "schedule: --rank %d: there are %d programs\n", options->rank, programs->n);
         return false;
     }
-    for (int rank = 0; rank < job->n_programs; rank++) {
+    for (int rank = 0; rank < programs->n; rank++) {
         if (options->rank >= 0 && options->rank != rank)
             continue;
-        const gyre_status status = gyre_program_to_text(job->programs[rank], &text);
+        const gyre_status status = gyre_program_to_text(programs->of_rank[rank], &text);
         if (!print_text(status, &text))
             return false;
     }
     return true;
 }
 
-static bool verify(const struct job *job)
+static bool verify(const struct bench_programs *programs)
 {
     for (int in_place = 0; in_place < 2; in_place++) {
         const struct gyre_verify_options options = {.in_place = in_place == 1};
         struct gyre_verify_report report;
         const char *where = in_place == 1 ? "in place" : "out of place";
-        if (gyre_verify((const struct gyre_program *const *)job->programs, job->n_programs,
+        if (gyre_verify((const struct gyre_program *const *)programs->of_rank, programs->n,
                         &options, &report) != GYRE_SUCCESS) {
             printf("# refused %s: %s\n", where, report.reason);
             return false;
@@ -166,23 +68,24 @@ static bool verify(const struct job *job)
 }
 
 /* Prints the programs of an algorithm and proves them: those of one variant, or of all. */
-static bool print_and_verify(const struct bench_schedule_options *options, struct job *job)
+static bool print_and_verify(const struct bench_schedule_options *options,
+                             struct bench_programs *programs)
 {
     const struct gyre_algorithm *algorithm;
     struct gyre_shape shape;
-    if (!bench_schedule_find_shape(options, &algorithm, &shape))
+    if (!bench_shape_find(&options->shape, true, &algorithm, &shape))
         return false;
     const int n_variants = gyre_algorithm_variants(algorithm, &shape);
-    const int first = options->variant < 0 ? 0 : options->variant;
-    const int end = options->variant < 0 && options->verify ? n_variants : first + 1;
+    const int first = options->shape.variant < 0 ? 0 : options->shape.variant;
+    const int end = options->shape.variant < 0 && options->verify ? n_variants : first + 1;
     for (int variant = first; variant < end; variant++) {
         shape.variant = (uint16_t)variant;
-        if (!emit_variant(algorithm, &shape, job) ||
-            (variant == first && !print_programs(options, job)))
+        if (!bench_programs_emit(algorithm, &shape, programs) ||
+            (variant == first && !print_programs(options, programs)))
             return false;
         if (options->verify && n_variants > 1)
             printf("# variant %d of %d\n", variant, n_variants);
-        if (options->verify && !verify(job))
+        if (options->verify && !verify(programs))
             return false;
     }
     return true;
@@ -192,7 +95,8 @@ static bool predict(const struct bench_schedule_options *options)
 {
     struct bench_schedule_request request = options->request;
     struct gyre_shape shape;
-    if (!bench_schedule_find_shape(options, &request.algorithm, &shape))
+    if (!bench_shape_find(&options->shape, options->shape.algorithm != NULL, &request.algorithm,
+                          &shape))
         return false;
     request.coll = shape.coll;
     request.n_ranks = shape.n_ranks;
@@ -207,7 +111,7 @@ static bool predict(const struct bench_schedule_options *options)
 static int run(int argc, char **argv)
 {
     struct bench_schedule_options options;
-    static struct job job; /* large */
+    static struct bench_programs programs = {.user = "schedule"}; /* large */
     if (argc == 1) {
         bench_schedule_print_usage(stderr);
         return 2;
@@ -221,12 +125,12 @@ static int run(int argc, char **argv)
     if (options.predict)
         return predict(&options) ? 0 : 1;
     bool ok;
-    if (options.file != NULL)
-        ok = load(options.file, &job) && print_programs(&options, &job) &&
-             (!options.verify || verify(&job));
+    if (options.shape.file != NULL)
+        ok = bench_programs_load(options.shape.file, &programs) &&
+             print_programs(&options, &programs) && (!options.verify || verify(&programs));
     else
-        ok = print_and_verify(&options, &job);
-    free_programs(&job);
+        ok = print_and_verify(&options, &programs);
+    bench_programs_free(&programs);
     return ok ? 0 : 1;
 }
 

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * draw: pictures of the programs of a collective. A page plays them step by step, an SVG shows the
+ * rounds side by side, a graph shows who is connected. Wrong programs are drawn too, with what the
+ * verifier found.
+ *
+ *    draw --algo tree --coll all_reduce --ranks 8 --html tree.html
+ *    draw --file mine.txt --svg mine.svg
+ */
+#include "bench/draw/options.h"
+#include "bench/draw/page.h"
+#include "bench/draw/times.h"
+#include "bench/driver/streams.h"
+#include "bench/tools/programs.h"
+#include "core/base/status.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum format { HTML, SVG, DOT, JSON };
+
+static bool say(const char *cause)
+{
+    fprintf(stderr, "draw: %s\n", cause);
+    return false;
+}
+
+static bool write_format(const struct bench_drawing *drawing,
+                         const struct bench_draw_options *options, const char *title,
+                         enum format format, FILE *file)
+{
+    gyre_status status = GYRE_SUCCESS;
+    switch (format) {
+    case HTML:
+        status = bench_draw_page(drawing, title, file);
+        break;
+    case SVG:
+        status = bench_draw_svg(drawing, title, options->round, file);
+        break;
+    case DOT:
+        bench_draw_dot(drawing, title, options->has_steps, file);
+        break;
+    case JSON:
+        status = bench_draw_json(drawing, title, file);
+        fputc('\n', file);
+        break;
+    }
+    return status == GYRE_SUCCESS || say(gyre_cause());
+}
+
+/* @path: NULL = this format is not asked for. */
+static bool write_file(const struct bench_drawing *drawing,
+                       const struct bench_draw_options *options, const char *title,
+                       enum format format, const char *path)
+{
+    if (path == NULL)
+        return true;
+    if (strcmp(path, "-") == 0)
+        return write_format(drawing, options, title, format, stdout);
+    FILE *file = fopen(path, "w");
+    if (file == NULL) {
+        fprintf(stderr, "draw: %s: %s\n", path, strerror(errno));
+        return false;
+    }
+    const bool ok = write_format(drawing, options, title, format, file);
+    const bool is_whole = ferror(file) == 0;
+    if (fclose(file) == 0 && is_whole)
+        return ok;
+    fprintf(stderr, "draw: %s: cannot be written: %s\n", path, strerror(errno));
+    return false;
+}
+
+static bool write_all(const struct bench_drawing *drawing, const struct bench_draw_options *options)
+{
+    char *title = NULL;
+    if (bench_draw_title(drawing, &title) != GYRE_SUCCESS)
+        return say(gyre_cause());
+    const bool ok = write_file(drawing, options, title, HTML, options->html) &&
+                    write_file(drawing, options, title, SVG, options->svg) &&
+                    write_file(drawing, options, title, DOT, options->dot) &&
+                    write_file(drawing, options, title, JSON, options->json);
+    if (ok && !drawing->is_proved)
+        fprintf(stderr, "draw: the programs are wrong%s: %s\n",
+                drawing->is_wrong_in_place_only ? " in place" : "", drawing->report.reason);
+    free(title);
+    return ok;
+}
+
+/* Only the page and its data show times. */
+static bool find_times(struct bench_drawing *drawing, const struct bench_draw_options *options,
+                       const struct gyre_algorithm *algorithm, const struct gyre_shape *shape)
+{
+    struct bench_schedule_request request = options->request;
+    if (options->html == NULL && options->json == NULL)
+        return true;
+    request.algorithm = algorithm;
+    request.coll = shape->coll;
+    request.n_ranks = shape->n_ranks;
+    request.root = shape->root;
+    request.grouping = shape->grouping;
+    return bench_draw_find_times(drawing, &request, options->n_bytes) == GYRE_SUCCESS ||
+           say(gyre_cause());
+}
+
+static bool draw(const struct bench_draw_options *options, struct bench_programs *programs)
+{
+    const struct gyre_algorithm *algorithm = NULL;
+    struct gyre_shape shape = {0};
+    struct bench_drawing drawing;
+    const bool is_file = options->shape.file != NULL;
+    if (!is_file && !bench_shape_find(&options->shape, true, &algorithm, &shape))
+        return false;
+    shape.variant = (uint16_t)(options->shape.variant < 0 ? 0 : options->shape.variant);
+    if (is_file ? !bench_programs_load(options->shape.file, programs)
+                : !bench_programs_emit(algorithm, &shape, programs))
+        return false;
+    if (bench_drawing_open((const struct gyre_program *const *)programs->of_rank, programs->n,
+                           shape.grouping, &drawing) != GYRE_SUCCESS)
+        return say(gyre_cause());
+    drawing.variant = shape.variant;
+    bool ok = true;
+    if (is_file)
+        drawing.times.missing = "Programs from a file have no predicted times.";
+    else
+        ok = find_times(&drawing, options, algorithm, &shape);
+    ok = ok && write_all(&drawing, options);
+    bench_drawing_close(&drawing);
+    return ok;
+}
+
+static int run(int argc, char **argv)
+{
+    struct bench_draw_options options;
+    static struct bench_programs programs = {.user = "draw"}; /* large */
+    if (argc == 1) {
+        bench_draw_print_usage(stderr);
+        return 2;
+    }
+    if (!bench_draw_parse(argc, argv, &options))
+        return 2;
+    if (options.wants_help) {
+        bench_draw_print_usage(stdout);
+        return 0;
+    }
+    const bool ok = draw(&options, &programs);
+    bench_programs_free(&programs);
+    return ok ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+    bench_streams_open();
+    return bench_streams_close("draw", run(argc, argv));
+}
