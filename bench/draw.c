@@ -99,8 +99,13 @@ static bool find_times(struct bench_drawing *drawing, const struct bench_draw_op
     request.n_ranks = shape->n_ranks;
     request.root = shape->root;
     request.grouping = shape->grouping;
-    return bench_draw_find_times(drawing, &request, options->n_bytes) == GYRE_SUCCESS ||
-           say(gyre_cause());
+    const gyre_status status = bench_draw_find_times(drawing, &request, options->n_bytes);
+    if (status == GYRE_ERROR_UNSUPPORTED && !options->asks_for_times) {
+        drawing->times.n_steps = 0;
+        drawing->times.missing = "There are too many steps to show their times.";
+        return true;
+    }
+    return status == GYRE_SUCCESS || say(gyre_cause());
 }
 
 static bool draw(const struct bench_draw_options *options, struct bench_programs *programs)

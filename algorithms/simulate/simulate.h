@@ -148,6 +148,11 @@ uint32_t gyre_simulator_lanes(const struct gyre_simulator *simulator);
 /** gyre_simulator_min_depth - min_depth of the programs. */
 uint32_t gyre_simulator_min_depth(const struct gyre_simulator *simulator);
 
+/** gyre_simulator_steps - how many steps a run of all tiles of this call simulates.
+ * Errors: INVALID_ARGUMENT (a parameter is out of range). */
+gyre_status gyre_simulator_steps(const struct gyre_simulator *simulator,
+                                 const struct gyre_simulation *simulation, uint64_t *n_steps_out);
+
 /** gyre_simulator_run - predict one call. Runs of a simulator do not affect each other. One thread
  * at a time may use a simulator. Errors: INVALID_ARGUMENT (a parameter is out of range, or the
  * programs deadlock at this depth), OUT_OF_MEMORY. */

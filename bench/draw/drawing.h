@@ -12,7 +12,7 @@
 
 #define BENCH_DRAW_NEVER     UINT32_MAX /* in place of a round: the step cannot run */
 #define BENCH_DRAW_NOTHING   0U /* in place of a value: nothing, or nothing that has a meaning */
-#define BENCH_DRAW_MAX_STEPS 200000U /* more make a page of tens of megabytes */
+#define BENCH_DRAW_MAX_STEPS 100000U /* more make a page that browsers are slow to show */
 
 struct bench_draw_step {
     uint32_t round;

@@ -12,7 +12,7 @@
 
 #define TITLE_ROOM 14   /* above each box, for the number of the rank */
 #define BEND       0.18 /* of the distance: how far arrows are bent */
-#define ROW_BEND   0.5  /* the same in a row of ranks, where arrows pass the ranks between */
+#define ROW_BEND   0.42 /* the same in a row of ranks, where arrows pass the ranks between */
 
 /* Okabe and Ito, "Color Universal Design", 2008, without the colours that are hard to see on white;
  * then a scale from dark blue to yellow, for more ranks. */

@@ -14,6 +14,7 @@ const SCALE = [[20, 46, 110], [66, 78, 107], [110, 109, 115], [155, 142, 117], [
                [250, 220, 60]];
 
 const TITLE_ROOM = 14; /* above the box of a rank */
+const ROWS_OF_A_SHEET = 1024;
 
 function rankColour(rank, ranks) {
     if (ranks <= FEW_COLOURS.length)
@@ -43,30 +44,44 @@ function readTheme() {
     return Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
 }
 
-/* Draws the bars of values. The pattern of a value is painted once and then copied, since a picture
- * of 64 ranks has thousands of bars. */
+/* Draws the bars of values. The pattern of a value is painted once for each width and then copied,
+ * since a picture of 64 ranks has thousands of bars. In a narrow bar every contribution is at least a
+ * pixel wide, so that none is lost. */
 class Bars {
     constructor(drawing, values) {
         this.drawing = drawing;
         this.values = values;
-        this.patterns = new Map();
+        this.colours = Array.from({length: drawing.ranks}, (_, rank) => rankColour(rank, drawing.ranks));
+        this.sheets = new Map();
     }
 
-    pattern(number) {
-        if (this.patterns.has(number))
-            return this.patterns.get(number);
-        const {ranks} = this.drawing;
-        const value = this.values[number];
-        const canvas = document.createElement('canvas');
-        canvas.width = this.drawing.reduces ? ranks : 1;
-        canvas.height = 1;
-        const context = canvas.getContext('2d');
-        for (const rank of value.ranks) {
-            context.fillStyle = rankColour(rank, ranks);
-            context.fillRect(this.drawing.reduces ? rank : 0, 0, 1, 1);
+    /* Where the pattern of a value stands: a row of a sheet that holds many patterns. */
+    pattern(number, pixels) {
+        const cells = this.drawing.reduces ? this.drawing.ranks : 1;
+        const width = pixels < 2 * cells ? Math.max(1, pixels) : cells;
+        if (!this.sheets.has(width))
+            this.sheets.set(width, {rows: new Map(), sheet: undefined});
+        const {rows} = this.sheets.get(width);
+        if (!rows.has(number))
+            rows.set(number, this.paintPattern(number, width, cells));
+        return rows.get(number);
+    }
+
+    paintPattern(number, width, cells) {
+        const entry = this.sheets.get(width);
+        const row = entry.rows.size % ROWS_OF_A_SHEET;
+        if (row === 0) {
+            const canvas = document.createElement('canvas');
+            canvas.width = width;
+            canvas.height = ROWS_OF_A_SHEET;
+            entry.sheet = canvas.getContext('2d');
         }
-        this.patterns.set(number, canvas);
-        return canvas;
+        for (const rank of this.values[number].ranks) {
+            const left = Math.floor((cells > 1 ? rank : 0) / cells * width);
+            entry.sheet.fillStyle = this.colours[rank];
+            entry.sheet.fillRect(left, row, Math.max(1, Math.ceil(width / cells)), 1);
+        }
+        return {canvas: entry.sheet.canvas, row, width};
     }
 
     draw(context, number, box, theme, isDone) {
@@ -75,7 +90,9 @@ class Bars {
         context.fillRect(x, y, width, height);
         if (number !== 0) {
             context.imageSmoothingEnabled = false;
-            context.drawImage(this.pattern(number), x, y, width, height);
+            const pixels = Math.round(width * (window.devicePixelRatio || 1));
+            const pattern = this.pattern(number, pixels);
+            context.drawImage(pattern.canvas, 0, pattern.row, pattern.width, 1, x, y, width, height);
         }
         if (isDone && height >= 5) {
             context.strokeStyle = theme.text;
@@ -232,7 +249,7 @@ class NetworkView {
     path(from, to) {
         const a = centre(this.layout.boxes[from]), b = centre(this.layout.boxes[to]);
         const isRow = this.layout.frames.length > 0 && a.y === b.y;
-        const by = isRow ? 0.5 : 0.18;
+        const by = isRow ? 0.42 : 0.18;
         const bend = {x: (a.x + b.x) / 2 + by * (b.y - a.y), y: (a.y + b.y) / 2 - by * (b.x - a.x)};
         return {start: edgeTowards(this.layout.boxes[from], bend, 3), bend,
                 end: edgeTowards(this.layout.boxes[to], bend, 5)};
@@ -268,7 +285,8 @@ class NetworkView {
         const context = this.context;
         const {start, bend, end} = this.path(slot.from, slot.to);
         const room = Math.hypot(end.x - start.x, end.y - start.y);
-        const width = Math.max(10, Math.min(40, room * 0.5)), height = width > 20 ? 12 : 6;
+        const most = Math.min(40, this.layout.boxes[slot.from].width);
+        const width = Math.max(10, Math.min(most, room * 0.5)), height = width > 20 ? 12 : 6;
         if (room < 24)
             return;
         const at = 0.15 + 0.7 * progress;

@@ -69,6 +69,7 @@ static bool take_bytes(const char *text, struct bench_draw_options *options)
 static bool take_time_option(int id, struct bench_draw_options *options)
 {
     struct bench_schedule_request *request = &options->request;
+    options->asks_for_times = true;
     switch (id) {
     case COST:
         request->cost = optarg;
@@ -121,11 +122,7 @@ static bool take_option(int id, struct bench_draw_options *options)
 /* Refuses options that nothing would read. */
 static bool check_together(const struct bench_draw_options *options)
 {
-    const struct bench_schedule_request *request = &options->request;
     const bool has_times = options->html != NULL || options->json != NULL;
-    const bool is_about_times = options->n_bytes > 0 || request->cost != NULL ||
-                                request->proto != NULL || request->n_channels > 0 ||
-                                request->tile_bytes > 0 || request->depth > 0;
     const char *wrong = bench_shape_conflict(&options->shape);
     if (wrong != NULL)
         ;
@@ -135,10 +132,10 @@ static bool check_together(const struct bench_draw_options *options)
         wrong = "--round needs --svg";
     else if (options->has_steps && options->dot == NULL)
         wrong = "--steps needs --dot";
-    else if (is_about_times && !has_times)
+    else if (options->asks_for_times && !has_times)
         wrong = "--bytes, --cost, --proto, --channels, --tile and --depth need --html or --json, "
                 "which show times";
-    else if (is_about_times && options->shape.file != NULL)
+    else if (options->asks_for_times && options->shape.file != NULL)
         wrong = "--bytes, --cost, --proto, --channels, --tile and --depth do not go with --file: "
                 "the simulator takes algorithms, not files";
     else if (options->shape.file != NULL && options->shape.variant >= 0)

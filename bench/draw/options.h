@@ -17,8 +17,9 @@ struct bench_draw_options {
     const char *dot;
     const char *json;
     uint64_t n_bytes;
-    int round;      /* the only one in the SVG; -1 = several */
-    bool has_steps; /* the graph is one of steps */
+    bool asks_for_times; /* some option is about them */
+    int round;           /* the only one in the SVG; -1 = several */
+    bool has_steps;      /* the graph is one of steps */
     bool wants_help;
 };
 

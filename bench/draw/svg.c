@@ -4,6 +4,7 @@
  * after a round, and the slots that were sent in it. Bars are as in the page (network.js). Every
  * value is defined once and used wherever a rank has it.
  */
+#include "algorithms/verify/memory.h"
 #include "bench/draw/layout.h"
 #include "bench/draw/page.h"
 #include "core/base/status.h"
@@ -124,49 +125,86 @@ static void draw_bar(const struct picture *picture, uint32_t value,
                 box->y, box->width, box->height);
 }
 
-/* One column of a rank's chunks; an empty one stands for chunks that hold nothing yet. */
+/* The room between two bars. */
+static double gap_of(double row_height)
+{
+    return row_height >= 6 ? 1.6 : row_height >= 3 ? 0.8 : 0;
+}
+
+/* How many chunks each of the two columns has: what a rank works on, and its output. */
+static uint32_t parts_of_column(const struct bench_drawing *drawing, bool is_out)
+{
+    return is_out ? gyre_program_n_parts(drawing->programs[0], GYRE_OPERAND_OUT) : drawing->n_parts;
+}
+
+/* The backgrounds of both columns, as symbols e0 and e1. */
+static void define_columns(const struct picture *picture)
+{
+    const struct bench_drawing *drawing = picture->drawing;
+    const double row = picture->layout.ranks[0].height / drawing->n_parts;
+    const double gap = gap_of(row) / row;
+    for (int is_out = 0; is_out < 2; is_out++) {
+        const uint32_t n = parts_of_column(drawing, is_out == 1);
+        fprintf(picture->file,
+                "<symbol id=\"e%d\" viewBox=\"0 0 1 %u\" preserveAspectRatio=\"none\">", is_out,
+                drawing->n_parts);
+        if (gap <= 0)
+            fprintf(picture->file, "<rect class=\"e\" width=\"1\" height=\"%u\"/>", n);
+        for (uint32_t i = 0; i < n && gap > 0; i++)
+            fprintf(picture->file, "<rect class=\"e\" y=\"%.3f\" width=\"1\" height=\"%.3f\"/>",
+                    i + gap / 2, 1 - gap);
+        fputs("</symbol>\n", picture->file);
+    }
+}
+
 static void draw_column(const struct picture *picture, uint32_t rank, bool is_out,
                         const struct bench_draw_box *column)
 {
     const struct bench_drawing *drawing = picture->drawing;
     const uint32_t *values = is_out ? picture->state.out : picture->state.now;
     const double row = column->height / drawing->n_parts;
-    const double gap = row >= 6 ? 1.6 : row >= 3 ? 0.8 : 0;
-    const uint32_t n_parts =
-        is_out ? gyre_program_n_parts(drawing->programs[rank], GYRE_OPERAND_OUT) : drawing->n_parts;
-    for (uint32_t i = 0; i < n_parts; i++) {
+    const double gap = gap_of(row);
+    fprintf(picture->file,
+            "<use href=\"#e%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>",
+            is_out ? 1 : 0, column->x, column->y, column->width, column->height);
+    for (uint32_t i = 0; i < parts_of_column(drawing, is_out); i++) {
         const struct bench_draw_box bar = {column->x, column->y + i * row + gap / 2, column->width,
                                            row - gap};
         const uint32_t value = values[(size_t)rank * drawing->n_parts + i];
-        if (gap > 0)
-            fprintf(picture->file,
-                    "<rect class=\"e\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>",
-                    bar.x, bar.y, bar.width, bar.height);
         draw_bar(picture, value, &bar, is_out && bench_draw_is_done(drawing, rank, i, value));
     }
 }
 
-/* The ranks that get no output have one column. */
-static bool has_output(const struct bench_drawing *drawing, uint32_t rank)
+/* In which round the step runs that the verifier refuses; BENCH_DRAW_NEVER if there is no step, or
+ * if it never runs. */
+static uint32_t round_of_finding(const struct bench_drawing *drawing)
 {
-    const struct gyre_program *program = drawing->programs[rank];
-    const bool is_root = rank == program->root;
-    switch (program->coll) {
-    case GYRE_COLL_REDUCE:
-    case GYRE_COLL_GATHER:
-        return is_root;
-    case GYRE_COLL_SEND_RECV:
-        return !is_root || program->n_ranks == 1;
-    default:
-        return true;
-    }
+    const struct gyre_verify_place *place = &drawing->report.place;
+    if (drawing->is_proved || place->rank < 0 || place->worker < 0 || place->step < 0)
+        return BENCH_DRAW_NEVER;
+    const struct gyre_worker *worker = &drawing->programs[place->rank]->workers[place->worker];
+    return drawing
+        ->steps[drawing->first_step[place->rank] + worker->first_step + (uint32_t)place->step]
+        .round;
+}
+
+/* Is the rank marked as wrong in this panel: from the round of the finding on, or, if there is
+ * none, at the end? */
+static bool is_wrong_now(const struct picture *picture, uint32_t rank)
+{
+    const struct bench_drawing *drawing = picture->drawing;
+    const uint32_t round = round_of_finding(drawing);
+    if (drawing->is_proved || drawing->report.place.rank != (int32_t)rank)
+        return false;
+    return round == BENCH_DRAW_NEVER ? picture->n_applied == drawing->n_rounds
+                                     : picture->n_applied > round;
 }
 
 static void draw_rank(const struct picture *picture, uint32_t rank)
 {
     const struct bench_drawing *drawing = picture->drawing;
     const struct bench_draw_box *box = &picture->layout.ranks[rank];
-    const bool is_wrong = !drawing->is_proved && drawing->report.place.rank == (int32_t)rank;
+    const bool is_wrong = is_wrong_now(picture, rank);
     const double width = (box->width - 2) / 2;
     char colour[8];
     bench_draw_rank_colour(rank, drawing->n_ranks, colour);
@@ -184,7 +222,7 @@ static void draw_rank(const struct picture *picture, uint32_t rank)
     const struct bench_draw_box now = {box->x, box->y, width, box->height};
     const struct bench_draw_box out = {box->x + width + 2, box->y, width, box->height};
     draw_column(picture, rank, false, &now);
-    if (has_output(drawing, rank))
+    if (gyre_verify_expect(drawing->programs[rank], 0).is_owned)
         draw_column(picture, rank, true, &out);
     fputc('\n', picture->file);
 }
@@ -232,19 +270,6 @@ static void draw_round(const struct picture *picture, uint32_t round)
     if (draw_slots_of_round(picture, round, false) <= MAX_CAPTIONS)
         draw_slots_of_round(picture, round, true);
     fputc('\n', picture->file);
-}
-
-/* In which round the step runs that the verifier refuses; BENCH_DRAW_NEVER if there is no step, or
- * if it never runs. */
-static uint32_t round_of_finding(const struct bench_drawing *drawing)
-{
-    const struct gyre_verify_place *place = &drawing->report.place;
-    if (drawing->is_proved || place->rank < 0 || place->worker < 0 || place->step < 0)
-        return BENCH_DRAW_NEVER;
-    const struct gyre_worker *worker = &drawing->programs[place->rank]->workers[place->worker];
-    return drawing
-        ->steps[drawing->first_step[place->rank] + worker->first_step + (uint32_t)place->step]
-        .round;
 }
 
 static void draw_caption(const struct picture *picture, uint32_t n_rounds)
@@ -394,6 +419,7 @@ static gyre_status draw_all(struct picture *picture, const char *title)
     fputs("<defs><marker id=\"tip\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"6\" "
           "markerHeight=\"6\" orient=\"auto\"><path class=\"t\" d=\"M0 0L8 4L0 8Z\"/></marker>\n",
           picture->file);
+    define_columns(picture);
     GYRE_TRY(define_values(picture));
     fprintf(picture->file, "</defs>\n<rect class=\"b\" width=\"%.0f\" height=\"%.0f\"/>\n", width,
             height);

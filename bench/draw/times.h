@@ -11,7 +11,7 @@
 /** bench_draw_find_times - simulate one call and keep when its steps ran.
  * @request: as for bench_schedule_simulate().
  * @n_bytes: of the whole vector or of all blocks.
- * Errors: as bench_schedule_simulate(); UNSUPPORTED (too many tiles). */
+ * Errors: as bench_schedule_simulate(). */
 gyre_status bench_draw_find_times(struct bench_drawing *drawing,
                                   const struct bench_schedule_request *request, uint64_t n_bytes);
 

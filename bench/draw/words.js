@@ -55,9 +55,9 @@ function describeInput(operand) {
 }
 
 function describeOutputs(step) {
-    const sends = step.outs.filter((output) => output.kind === 'to').map((output) => output.index);
-    const places = step.outs.filter((output) => output.kind === 'into')
-        .map((output) => output.index);
+    const peers = (kind) => step.outs.filter((output) => output.kind === kind)
+        .map((output) => output.index).sort((a, b) => a - b);
+    const sends = peers('to'), places = peers('into');
     const parts = [];
     if (step.outs.some((output) => output.kind === 'out'))
         parts.push('keeps it in its output');

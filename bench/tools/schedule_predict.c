@@ -259,8 +259,21 @@ gyre_status bench_schedule_predict(const struct bench_schedule_request *request)
     return status;
 }
 
+static gyre_status check_steps(const struct table *table, const struct gyre_simulation *simulation,
+                               uint64_t most_steps)
+{
+    uint64_t n_steps;
+    GYRE_TRY(gyre_simulator_steps(table->simulators[0], simulation, &n_steps));
+    if (n_steps <= most_steps)
+        return GYRE_SUCCESS;
+    return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                     "the call has %llu steps, of which at most %llu can be shown: give fewer "
+                     "--bytes or a larger --tile",
+                     (unsigned long long)n_steps, (unsigned long long)most_steps);
+}
+
 gyre_status bench_schedule_simulate(const struct bench_schedule_request *request, uint64_t n_bytes,
-                                    struct gyre_simulation *simulation,
+                                    uint64_t most_steps, struct gyre_simulation *simulation,
                                     struct gyre_prediction *prediction_out)
 {
     struct table table = {.request = request, .all_ranks = true};
@@ -272,9 +285,11 @@ gyre_status bench_schedule_simulate(const struct bench_schedule_request *request
     if (status == GYRE_SUCCESS) {
         fill_simulation(&table, &choice, n_call, simulation);
         simulation->all_tiles = true;
-        status = gyre_simulator_run(table.simulators[0], simulation, prediction_out);
-        simulation->cost = NULL; /* it lies in the table */
+        status = check_steps(&table, simulation, most_steps);
     }
+    if (status == GYRE_SUCCESS)
+        status = gyre_simulator_run(table.simulators[0], simulation, prediction_out);
+    simulation->cost = NULL; /* it lies in the table */
     close_table(&table);
     return status;
 }

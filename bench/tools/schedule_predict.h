@@ -33,10 +33,11 @@ gyre_status bench_schedule_predict(const struct bench_schedule_request *request)
  * communicator would choose.
  * @request: names one algorithm; its `bytes` are not read.
  * @n_bytes: of the whole vector or of all blocks.
- * @simulation: has `observe` and `observer`; the other fields are set.
- * Errors: as bench_schedule_predict(). */
+ * @most_steps: a call of more steps, over all ranks, variants and tiles, is not simulated.
+ * @simulation: has `observe` and `observer`; the other fields are set, except for `cost`.
+ * Errors: as bench_schedule_predict(); UNSUPPORTED also for too many steps. */
 gyre_status bench_schedule_simulate(const struct bench_schedule_request *request, uint64_t n_bytes,
-                                    struct gyre_simulation *simulation,
+                                    uint64_t most_steps, struct gyre_simulation *simulation,
                                     struct gyre_prediction *prediction_out);
 
 #endif
