@@ -176,6 +176,11 @@ def parse_svg(text):
     return root
 
 
+def count_framed(root):
+    """The outputs that are shown as complete."""
+    return sum(box.get("class") == "d" for box in root.iter(SVG + "rect"))
+
+
 def case_svg(directory):
     """The SVG is well-formed, uses each value that it defines, and shows every round once."""
     for shape in SHAPES + [LARGE[0], LARGE[4]]:
@@ -186,11 +191,30 @@ def case_svg(directory):
     assert captions == ["start"] + [f"round {i}" for i in range(7)], captions
     arrows = [path for path in root.iter(SVG + "path") if path.get("class") == "a"]
     assert len(arrows) == 4 * 6, "a ring of 4 ranks sends 6 slots each"
-    framed = [box for box in root.iter(SVG + "rect") if box.get("class") == "d"]
-    assert len(framed) == 4 * (1 + 2 + 3 + 4), "from round 3 on each rank completes a chunk a round"
+    assert count_framed(root) == 4 * (1 + 2 + 3 + 4), "from round 3 on a rank completes a chunk a round"
+    for shape in (SHAPES[2], SHAPES[8], SHAPES[13], SHAPES[18]):
+        drawing = json.loads(draw(directory, options_of(shape), "json").stdout)
+        last = ["--round", str(drawing["rounds"] - 1)]
+        root = parse_svg(draw(directory, options_of(shape) + last, "svg").stdout)
+        assert count_framed(root) == sum(len(chunks) for chunks in drawing["goal"]), shape
     root = parse_svg(draw(directory, options_of(SHAPES[0]) + ["--round", "2"], "svg").stdout)
     captions = [text.text for text in root.iter(SVG + "text") if text.get("font-size") == "13"]
     assert captions == ["round 2"], captions
+
+
+def case_pictures(directory):
+    """The pictures of the pages are those that draw makes today, and small."""
+    pictures = os.path.join(os.path.dirname(os.path.realpath(__file__)), "../../docs/pictures")
+    wrong = change(programs_of(directory, SHAPES[0]), *MISTAKES[0][1:4])
+    made = {"ring.svg": options_of(SHAPES[0]), "double_tree.svg": options_of(SHAPES[6]),
+            "twoshot.svg": ["--algo", "twoshot", "--coll", "all_reduce", "--ranks", "4"],
+            "two_level.svg": ["--algo", "two_level_log", "--coll", "all_reduce", "--hosts", "2x3"],
+            "wrong.svg": ["--file", "-"]}
+    assert sorted(os.listdir(pictures)) == sorted(made)
+    for name, options in made.items():
+        with open(os.path.join(pictures, name), encoding="utf-8") as file:
+            assert file.read() == draw(directory, options, "svg", given=wrong).stdout, name
+        assert os.path.getsize(os.path.join(pictures, name)) < 60000, name
 
 
 def case_dot(directory):
@@ -200,7 +224,9 @@ def case_dot(directory):
     assert edges == [(str(i), str((i + 1) % 4), "6") for i in range(4)], edges
     text = draw(directory, options_of(SHAPES[0]) + ["--steps"], "dot").stdout
     assert len(re.findall(r"^ +s\d_\d+ \[label", text, re.M)) == 4 * 7
-    assert len(re.findall(r"s\d_\d+ -> s\d_\d+;", text)) == 4 * 6
+    slots = re.findall(r"s(\d)_(\d+) -> s(\d)_(\d+);", text)
+    assert sorted(slots) == sorted((str(rank), str(i), str((rank + 1) % 4), str(i + 1))
+                                   for rank in range(4) for i in range(6)), slots
     text = draw(directory, options_of(SHAPES[7]), "dot").stdout
     assert len(re.findall(r"subgraph cluster_\d", text)) == 3
     if shutil.which("dot"):
@@ -248,6 +274,9 @@ def case_wrong(directory):
         shown = " ".join(text.text or "" for text in root.iter(SVG + "text"))
         assert marked and "wrong: " in shown, new
         assert "wrong: " in draw(directory, ["--file", "-"], "dot", given=text).stdout
+        if n_drawn == 0:
+            last = draw(directory, ["--file", "-", "--round", "6"], "svg", given=text).stdout
+            assert count_framed(parse_svg(last)) == 12, "chunk 3 is not complete on any rank"
         n_drawn += 1
     assert n_drawn == len(MISTAKES) - 1
     drawing = json.loads(draw(directory, ["--file", "-"], "json", given=text).stdout)
@@ -300,21 +329,28 @@ PRESS = """
 'use strict';
 window.onerror = (message) => { document.title = 'error: ' + message; };
 const press = (id) => document.getElementById(id).click();
-let presses = 0;
+const read = () => document.getElementById('moment').textContent +
+    document.getElementById('progress').textContent + document.getElementById('words').textContent;
+const seen = [];
+let isSameBack = true;
 if (VIEW)
     press(VIEW);
-while (!document.getElementById('forward').disabled && presses < 100000) {
+while (!document.getElementById('forward').disabled && seen.length < 100000) {
+    seen.push(read());
     press('forward');
-    presses++;
 }
-for (let i = 0; i < 3; i++)
+const presses = seen.length;
+while (!document.getElementById('back').disabled && seen.length > 0) {
     press('back');
+    const before = seen.pop();
+    isSameBack = isSameBack && read() === before;
+}
 press('last');
 document.getElementById('text-state').open = true;
 document.getElementById('text-state').dispatchEvent(new Event('toggle'));
 const rows = [...document.querySelectorAll('#text-table tr')].slice(1)
     .map((row) => [...row.cells].map((cell) => cell.textContent));
-document.title = JSON.stringify({presses, rows, verdict: document.getElementById('verdict').textContent,
+document.title = JSON.stringify({presses, isSameBack, rows, verdict: document.getElementById('verdict').textContent,
     progress: document.getElementById('progress').textContent,
     words: document.getElementById('words').textContent});
 </script>
@@ -361,6 +397,7 @@ def case_browser(directory):
             table = {(int(rank), int(chunk)): numbers(ranks)
                      for rank, chunk, ranks, complete in shown["rows"] if complete == "yes"}
             assert table == {key: [rank for rank, _ in value] for key, value in goal.items()}, shape
+            assert shown["isSameBack"], (shape, "stepping back shows something else")
             assert view is not None or shown["presses"] == drawing["rounds"], (shape, shown["presses"])
             assert f"{len(goal)} of {len(goal)} output chunks" in shown["progress"], shown
             assert "Proved" in shown["verdict"], shown
