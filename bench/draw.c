@@ -108,36 +108,59 @@ static bool find_times(struct bench_drawing *drawing, const struct bench_draw_op
     return status == GYRE_SUCCESS || say(gyre_cause());
 }
 
-static bool draw(const struct bench_draw_options *options, struct bench_programs *programs)
+/* Draws the programs of all ranks. @algorithm: NULL = they come from a file, which has no times. */
+static bool draw(const struct bench_draw_options *options,
+                 const struct gyre_program *const *programs, int n_programs,
+                 const struct gyre_algorithm *algorithm, const struct gyre_shape *shape)
 {
-    const struct gyre_algorithm *algorithm = NULL;
-    struct gyre_shape shape = {0};
     struct bench_drawing drawing;
-    const bool is_file = options->shape.file != NULL;
-    if (!is_file && !bench_shape_find(&options->shape, true, &algorithm, &shape))
-        return false;
-    shape.variant = (uint16_t)(options->shape.variant < 0 ? 0 : options->shape.variant);
-    if (is_file ? !bench_programs_load(options->shape.file, programs)
-                : !bench_programs_emit(algorithm, &shape, programs))
-        return false;
-    if (bench_drawing_open((const struct gyre_program *const *)programs->of_rank, programs->n,
-                           shape.grouping, &drawing) != GYRE_SUCCESS)
+    if (bench_drawing_open(programs, n_programs, shape->grouping, &drawing) != GYRE_SUCCESS)
         return say(gyre_cause());
-    drawing.variant = shape.variant;
+    drawing.variant = shape->variant;
     bool ok = true;
-    if (is_file)
+    if (algorithm == NULL)
         drawing.times.missing = "Programs from a file have no predicted times.";
     else
-        ok = find_times(&drawing, options, algorithm, &shape);
+        ok = find_times(&drawing, options, algorithm, shape);
     ok = ok && write_all(&drawing, options);
     bench_drawing_close(&drawing);
+    return ok;
+}
+
+static bool draw_file(const struct bench_draw_options *options)
+{
+    struct gyre_shape shape = {0};
+    struct gyre_program_file file;
+    if (!bench_programs_load("draw", options->shape.file, &file))
+        return false;
+    bool ok = file.n_sets == 1;
+    if (!ok)
+        fprintf(stderr, "draw: %s holds the programs of %d shapes: give a file with one\n",
+                options->shape.file, file.n_sets);
+    ok = ok && bench_shape_find_hosts(&options->shape, file.programs[0]->n_ranks, &shape.grouping);
+    ok = ok && draw(options, gyre_program_file_set(&file, 0), file.n_programs, NULL, &shape);
+    gyre_program_file_free(&file);
+    return ok;
+}
+
+static bool draw_algorithm(const struct bench_draw_options *options)
+{
+    static struct bench_programs programs = {.user = "draw"}; /* large */
+    const struct gyre_algorithm *algorithm;
+    struct gyre_shape shape;
+    if (!bench_shape_find(&options->shape, true, &algorithm, &shape))
+        return false;
+    shape.variant = (uint16_t)(options->shape.variant < 0 ? 0 : options->shape.variant);
+    const bool ok = bench_programs_emit(algorithm, &shape, &programs) &&
+                    draw(options, (const struct gyre_program *const *)programs.of_rank, programs.n,
+                         algorithm, &shape);
+    bench_programs_free(&programs);
     return ok;
 }
 
 static int run(int argc, char **argv)
 {
     struct bench_draw_options options;
-    static struct bench_programs programs = {.user = "draw"}; /* large */
     if (argc == 1) {
         bench_draw_print_usage(stderr);
         return 2;
@@ -148,8 +171,7 @@ static int run(int argc, char **argv)
         bench_draw_print_usage(stdout);
         return 0;
     }
-    const bool ok = draw(&options, &programs);
-    bench_programs_free(&programs);
+    const bool ok = options.shape.file != NULL ? draw_file(&options) : draw_algorithm(&options);
     return ok ? 0 : 1;
 }
 

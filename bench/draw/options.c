@@ -123,9 +123,14 @@ static bool take_option(int id, struct bench_draw_options *options)
 static bool check_together(const struct bench_draw_options *options)
 {
     const bool has_times = options->html != NULL || options->json != NULL;
-    const char *wrong = bench_shape_conflict(&options->shape);
-    if (wrong != NULL)
-        ;
+    const struct bench_shape_options *shape = &options->shape;
+    const char *wrong = NULL;
+    if (shape->file != NULL && (shape->algorithm != NULL || shape->collective != NULL ||
+                                shape->n_ranks > 0 || shape->root > 0 || shape->is_placed))
+        wrong = "--algo, --coll, --ranks, --root and --placed do not go with --file, which says "
+                "all of that";
+    else if (shape->n_nics > 0 && shape->hosts == NULL)
+        wrong = "--nics needs --hosts: NICs are between hosts";
     else if (!has_times && options->svg == NULL && options->dot == NULL)
         wrong = "nothing to write: give --html, --svg, --dot or --json, each with a file";
     else if (options->round >= 0 && options->svg == NULL)
@@ -136,8 +141,8 @@ static bool check_together(const struct bench_draw_options *options)
         wrong = "--bytes, --cost, --proto, --channels, --tile and --depth need --html or --json, "
                 "which show times";
     else if (options->asks_for_times && options->shape.file != NULL)
-        wrong = "--bytes, --cost, --proto, --channels, --tile and --depth do not go with --file: "
-                "the simulator takes algorithms, not files";
+        wrong = "--bytes, --cost, --proto, --channels, --tile and --depth do not go with --file, "
+                "whose pictures have no times";
     else if (options->shape.file != NULL && options->shape.variant >= 0)
         wrong = "--variant does not go with --file, which holds one variant";
     if (wrong != NULL)

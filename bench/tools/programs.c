@@ -55,48 +55,14 @@ static char *read_all(const char *user, const char *path)
     return text;
 }
 
-/* Is this the line "end", apart from comments? */
-static bool is_end_line(const char *line)
+bool bench_programs_load(const char *user, const char *path, struct gyre_program_file *file_out)
 {
-    line += strspn(line, " \t");
-    return strncmp(line, "end", 3) == 0 && strchr(" \t\r\n#", line[3]) != NULL;
-}
-
-bool bench_programs_load(const char *path, struct bench_programs *programs)
-{
-    char *text = read_all(programs->user, path);
-    char *at = text;
-    int first_line = 0;
-    bool ok = text != NULL;
-    while (ok && at[strspn(at, " \t\r\n")] != '\0') {
-        char *line = at;
-        int n_lines = 0;
-        while (*line != '\0' && !is_end_line(line)) {
-            line += strcspn(line, "\n");
-            line += *line == '\n';
-            n_lines++;
-        }
-        char *next = line + strcspn(line, "\n");
-        const bool is_last = *next == '\0';
-        *next = '\0';
-        if (programs->n == GYRE_MAX_RANKS) {
-            fprintf(stderr, "%s: %s holds more than %d programs\n", programs->user, path,
-                    GYRE_MAX_RANKS);
-            ok = false;
-        } else if (gyre_program_from_text(at, &programs->of_rank[programs->n]) != GYRE_SUCCESS) {
-            fprintf(stderr, "%s: %s, program that starts after line %d: %s\n", programs->user, path,
-                    first_line, gyre_cause());
-            ok = false;
-        } else {
-            programs->n++;
-        }
-        at = is_last ? next : next + 1;
-        first_line += n_lines + 1;
-    }
+    char *text = read_all(user, path);
+    if (text == NULL)
+        return false;
+    const gyre_status status = gyre_program_file_parse(text, path, file_out);
     free(text);
-    if (ok && programs->n == 0) {
-        fprintf(stderr, "%s: %s holds no program\n", programs->user, path);
-        ok = false;
-    }
-    return ok;
+    if (status != GYRE_SUCCESS)
+        fprintf(stderr, "%s: %s\n", user, gyre_cause());
+    return status == GYRE_SUCCESS;
 }

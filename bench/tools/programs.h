@@ -7,6 +7,7 @@
 #define GYRE_BENCH_TOOLS_PROGRAMS_H
 
 #include "algorithms/algorithm.h"
+#include "core/model/program_file.h"
 
 struct bench_programs {
     const char *user; /* name of the tool, which messages begin with */
@@ -21,9 +22,9 @@ void bench_programs_free(struct bench_programs *programs);
 bool bench_programs_emit(const struct gyre_algorithm *algorithm, const struct gyre_shape *shape,
                          struct bench_programs *programs);
 
-/** bench_programs_load - read one program after the other, each up to its line "end".
- * @path: "-" = standard input.
- * @programs: holds no programs yet. */
-bool bench_programs_load(const char *path, struct bench_programs *programs);
+/** bench_programs_load - read all programs of a text file.
+ * @user: name of the tool, which messages begin with.
+ * @path: "-" = standard input. */
+bool bench_programs_load(const char *user, const char *path, struct gyre_program_file *file_out);
 
 #endif

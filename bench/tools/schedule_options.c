@@ -12,6 +12,7 @@ void bench_schedule_print_usage(FILE *out)
 {
     fputs("usage: schedule --algo NAME --coll NAME --ranks N [options]\n"
           "       schedule --file PROGRAMS [options]\n"
+          "       schedule --from-msccl ALGO.xml [options]\n"
           "       schedule --predict --coll NAME {--ranks N | --hosts 2x8} [options]\n",
           out);
     bench_shape_print_usage(out);
@@ -28,6 +29,9 @@ void bench_schedule_print_usage(FILE *out)
         "                      (default: the tuner's choice)\n"
         "      --channels N, --tile BYTES, --depth SLOTS    for --predict, likewise\n"
         "      --nic-rate R    GB/s of one NIC in each direction, for --predict\n"
+        "      --from-msccl XML   read an algorithm of MSCCL, and print it as programs that are "
+        "proved\n"
+        "      --json FILE     write the results of --verify or --predict as JSON, too\n"
         "  -h, --help          print this text\n\nalgorithms:\n",
         out);
     bench_shape_print_algorithms(out);
@@ -46,7 +50,7 @@ static bool parse_rate(const char *name, const char *text, double *rate_out)
 }
 
 /* Ids of the long options without a letter, which all belong to --predict. */
-enum { BYTES = 256, COST, PROTO, CHANNELS, TILE, DEPTH, NIC_RATE };
+enum { BYTES = 256, COST, PROTO, CHANNELS, TILE, DEPTH, NIC_RATE, JSON, MSCCL };
 
 static bool take_predict_option(int id, struct bench_schedule_request *request)
 {
@@ -80,17 +84,28 @@ static bool check_together(const struct bench_schedule_options *options)
                                       request->proto != NULL || request->n_channels > 0 ||
                                       request->tile_bytes > 0 || request->depth > 0 ||
                                       request->nic_gbytes_per_s > 0;
+    const bool is_given = options->shape.file != NULL || options->msccl_path != NULL;
     const bool prints = options->rank >= 0 || options->rounds;
     if (is_about_predictions && !options->predict)
         wrong = "--bytes, --cost, --proto, --channels, --tile, --depth and --nic-rate need "
                 "--predict";
-    else if (options->predict &&
-             (prints || options->verify || options->shape.is_placed || options->shape.file != NULL))
-        wrong = "--predict does not go with --rank, --rounds, --verify, --placed or --file";
+    else if (options->predict && (prints || options->verify || options->shape.is_placed))
+        wrong = "--predict does not go with --rank, --rounds, --verify or --placed";
+    else if (is_given &&
+             (options->shape.algorithm != NULL || options->shape.collective != NULL ||
+              options->shape.n_ranks > 0 || options->shape.root > 0 ||
+              (options->shape.hosts != NULL && !options->predict) || options->shape.is_placed))
+        wrong = "--algo, --coll, --ranks, --root, --hosts and --placed do not go with --file or "
+                "--from-msccl, which say all of that (--hosts goes with --predict --file)";
+    else if (options->msccl_path != NULL && (options->shape.file != NULL || options->predict))
+        wrong = "--from-msccl does not go with --file or --predict: save the programs that it "
+                "prints, and predict that file";
+    else if (options->json_path != NULL && !options->predict && !options->verify)
+        wrong = "--json needs --verify or --predict";
+    else if (options->shape.n_nics > 0 && options->shape.hosts == NULL)
+        wrong = "--nics needs --hosts: NICs are between hosts";
     else if (options->rank >= 0 && options->rounds)
         wrong = "--rank does not go with --rounds, which shows all ranks";
-    else
-        wrong = bench_shape_conflict(&options->shape);
     if (wrong != NULL)
         fprintf(stderr, "schedule: %s\n", wrong);
     return wrong == NULL;
@@ -108,6 +123,8 @@ static const struct option long_options[] = {BENCH_SHAPE_LONG_OPTIONS,
                                              {"tile", required_argument, NULL, TILE},
                                              {"depth", required_argument, NULL, DEPTH},
                                              {"nic-rate", required_argument, NULL, NIC_RATE},
+                                             {"json", required_argument, NULL, JSON},
+                                             {"from-msccl", required_argument, NULL, MSCCL},
                                              {"help", no_argument, NULL, 'h'},
                                              {NULL, 0, NULL, 0}};
 
@@ -128,6 +145,12 @@ static bool take_option(int id, struct bench_schedule_options *options)
         return true;
     case 'h':
         options->wants_help = true;
+        return true;
+    case JSON:
+        options->json_path = optarg;
+        return true;
+    case MSCCL:
+        options->msccl_path = optarg;
         return true;
     case '?': /* getopt_long() has printed the reason */
         return false;

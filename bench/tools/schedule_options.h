@@ -13,6 +13,8 @@
 struct bench_schedule_options {
     struct bench_shape_options shape; /* variant -1 = print the first one, prove all */
     int rank;                         /* the program to print; -1 = those of all ranks */
+    const char *json_path;
+    const char *msccl_path;
     bool rounds;
     bool verify;
     bool predict;

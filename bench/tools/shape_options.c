@@ -94,18 +94,6 @@ bool bench_shape_take(int id, const char *value, struct bench_shape_options *opt
     }
 }
 
-const char *bench_shape_conflict(const struct bench_shape_options *options)
-{
-    if (options->file != NULL &&
-        (options->algorithm != NULL || options->collective != NULL || options->n_ranks > 0 ||
-         options->root > 0 || options->hosts != NULL || options->is_placed))
-        return "--algo, --coll, --ranks, --root, --hosts and --placed do not go with --file, which "
-               "says all of that";
-    if (options->n_nics > 0 && options->hosts == NULL)
-        return "--nics needs --hosts: NICs are between hosts";
-    return NULL;
-}
-
 /* Adds a host with so many ranks; false if there are too many. */
 static bool add_host(struct gyre_grouping *grouping, long n_of_host, int *n_ranks)
 {
@@ -220,5 +208,19 @@ bool bench_shape_find(const struct bench_shape_options *options, bool needs_algo
                                      .is_placed = options->is_placed,
                                      .grouping = options->hosts == NULL ? NULL : &grouping};
     *algorithm_out = algorithm;
+    return true;
+}
+
+bool bench_shape_find_hosts(const struct bench_shape_options *options, int n_ranks,
+                            const struct gyre_grouping **grouping_out)
+{
+    static struct gyre_grouping grouping; /* large; one job a process */
+    *grouping_out = NULL;
+    if (options->hosts == NULL)
+        return true;
+    if (!parse_hosts(options->user, options->hosts, &n_ranks, &grouping))
+        return false;
+    grouping.n_nics = (uint16_t)options->n_nics;
+    *grouping_out = &grouping;
     return true;
 }

@@ -55,15 +55,17 @@ bool bench_shape_is_option(int id);
 /** bench_shape_take - read one of these options. @value: lives as long as the options. */
 bool bench_shape_take(int id, const char *value, struct bench_shape_options *options);
 
-/** bench_shape_conflict - which of these options do not go together, as a sentence; or NULL. */
-const char *bench_shape_conflict(const struct bench_shape_options *options);
-
 /** bench_shape_find - the algorithm and the shape that the options name. If one is missing or
  * unknown, that is printed.
  * @needs_algorithm: false: without --algo, algorithm_out becomes NULL.
  * @shape_out: its grouping lies in static memory, so that a process has one shape at a time. */
 bool bench_shape_find(const struct bench_shape_options *options, bool needs_algorithm,
                       const struct gyre_algorithm **algorithm_out, struct gyre_shape *shape_out);
+
+/** bench_shape_find_hosts - the hosts that --hosts names for the programs of a file.
+ * @grouping_out: NULL = one host; else in static memory. */
+bool bench_shape_find_hosts(const struct bench_shape_options *options, int n_ranks,
+                            const struct gyre_grouping **grouping_out);
 
 /** bench_parse_number - read a number from `least` to `most`, which must be the whole text. */
 bool bench_parse_number(const char *user, const char *option, const char *text, int least, int most,

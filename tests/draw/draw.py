@@ -165,6 +165,13 @@ def case_same_data(directory):
     assert from_file.pop("times") is None and "file" in from_file.pop("times_missing")
     del page["times"]
     assert from_file == page
+    text = programs_of(directory, SHAPES[17])
+    hosts = SHAPES[17][2]
+    from_file = json.loads(draw(directory, ["--file", "-"] + hosts, "json", given=text).stdout)
+    assert from_file["hosts"] == [0] * 4 + [1] * 4, from_file["hosts"]
+    two = text + programs_of(directory, SHAPES[0])
+    done = run([os.path.join(directory, "draw"), "--file", "-", "--svg", "-"], status=1, given=two)
+    assert "2 shapes" in done.stderr, done.stderr
 
 
 def parse_svg(text):
