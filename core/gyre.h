@@ -61,7 +61,7 @@
  *     core/comm/split.c         gyre_comm_split gyre_comm_shrink
  *     core/comm/comm.c          gyre_comm_finalize gyre_comm_destroy gyre_comm_abort
  *                               gyre_comm_count gyre_comm_rank gyre_comm_device
- *                               gyre_comm_last_error gyre_comm_async_error
+ *                               gyre_comm_last_error gyre_comm_async_error gyre_comm_dump
  *     core/comm/exchange.c      gyre_comm_exchange
  *     core/comm/api.c           gyre_all_reduce gyre_broadcast gyre_reduce gyre_all_gather
  *                               gyre_reduce_scatter gyre_all_to_all gyre_gather gyre_scatter
@@ -231,7 +231,7 @@ GYRE_API const char *gyre_last_error(void);
  * makes such a call while the first is in one, the second call fails with INVALID_USAGE and the
  * communicator ends on all ranks with that cause, because no order of the two calls would be the
  * same on every rank. Any thread may at any time call gyre_comm_abort, _async_error, _last_error,
- * _count, _rank, _device, _register, _deregister and _shrink.
+ * _count, _rank, _device, _dump, _register, _deregister and _shrink.
  *
  * Destroying. If several threads destroy one handle, one of them succeeds; the others get
  * INVALID_USAGE, and so does every later use of the handle. gyre_comm_destroy() waits for a call
@@ -377,6 +377,16 @@ GYRE_API const char *gyre_comm_last_error(gyre_comm *comm);
  * background, else the error that ended it. The call's own result says whether the arguments were
  * right. */
 GYRE_API gyre_status gyre_comm_async_error(gyre_comm *comm, gyre_status *status_out);
+
+/** gyre_comm_dump - write where the ranks are in their calls, for a person to read: of each rank
+ * the call that it waits in; of each of its workers the channel, the step of the program and the
+ * slot that it waits for; and the chain of waits that begins at this rank. Asks the other ranks
+ * over TCP and waits at most 3 s for their answers. Running calls are not disturbed. On GPUs the
+ * steps are not known.
+ * @fd: an open file descriptor, for example 2 (standard error). The format of the text may change.
+ * Errors: INVALID_ARGUMENT (NULL), INVALID_USAGE (destroyed, or still being made), TIMEOUT (nothing
+ * could be printed), SYSTEM (the write failed). */
+GYRE_API gyre_status gyre_comm_dump(gyre_comm *comm, int fd);
 
 /* ---- groups ----------------------------------------------------------------------------- */
 

@@ -25,6 +25,62 @@ struct gyre_progress {
                         * or size). The work then waits until the health thread raises a fault */
 };
 
+/* What a worker waits for. X(enum suffix, word) */
+#define GYRE_WAIT_TABLE(X)                                                        \
+    X(NOTHING, "nothing") /* its step can run */                                  \
+    X(SLOT, "slot")       /* the peer has not sent the slot */                    \
+    X(CREDIT, "credit")   /* the peer has not consumed a slot, so none is free */ \
+    X(ENTRY, "entry")     /* placed data: the peer has not begun the call */      \
+    X(FIT, "fit")         /* the slot that the peer sent is of another call */
+
+enum gyre_wait {
+#define GYRE_WAIT_ENUM(id, word) GYRE_WAIT_##id,
+    GYRE_WAIT_TABLE(GYRE_WAIT_ENUM)
+#undef GYRE_WAIT_ENUM
+        GYRE_N_WAITS
+};
+
+#define GYRE_STEP_TEXT_BYTES 96
+
+/* Where one worker of the running launch is. Ranks send it to each other: fixed layout. */
+struct gyre_position {
+    uint64_t sequence; /* of the call */
+    uint64_t tile;
+    uint64_t n_tiles;
+    uint64_t slot;   /* the number of the slot that the worker waits for, or of the slot for whose
+                      * credit it waits; a connection's first slot is number 0 */
+    uint64_t n_seen; /* slots that the peer has sent, or consumed, as far as this rank sees */
+    uint32_t step;   /* of the worker's steps in one tile, from 0 */
+    uint32_t n_steps;
+    uint16_t channel;
+    uint16_t worker;
+    uint16_t peer;     /* communicator rank that is waited for */
+    uint16_t fifo;     /* of the pair of ranks */
+    uint16_t work;     /* of the launch; works of one launch run side by side */
+    uint8_t waits_for; /* enum gyre_wait; NOTHING: peer, fifo, slot and n_seen are 0 */
+    uint8_t coll;      /* enum gyre_collective */
+    uint8_t pad[4];
+    char algorithm[16];
+    char step_text[GYRE_STEP_TEXT_BYTES]; /* gyre_step_to_text(), with communicator ranks */
+};
+
+GYRE_STATIC_ASSERT(sizeof(struct gyre_position) == 176, "exchanged between ranks");
+
+/* One end of a FIFO of the executor. */
+struct gyre_end_name {
+    uint32_t peer;
+    uint32_t fifo;
+    bool is_send;
+};
+
+struct gyre_end_state {
+    uint64_t n_moved; /* slots published (sending end) or consumed (receiving end) */
+    bool is_held;     /* an unfinished worker of the running launch uses this end */
+    uint16_t work;    /* that worker's, as in struct gyre_position */
+    uint16_t channel;
+    uint16_t worker;
+};
+
 struct gyre_executor_config {
     struct gyre_device *device;
     int rank; /* for messages */
@@ -135,6 +191,16 @@ struct gyre_executor_ops {
     void (*close)(struct gyre_executor *executor);
     /* The present state. Any thread; does not block. */
     struct gyre_progress (*progress)(const struct gyre_executor *executor);
+    /* Where the unfinished workers of the running launch are, in the order of works, channels and
+     * workers: the first `most` of them. *n_out: how many there are in all, 0 if no launch runs.
+     * Any thread; waits at most until a poll of the executor has ended. Errors: UNSUPPORTED (this
+     * executor cannot tell). */
+    gyre_status (*positions)(struct gyre_executor *executor, struct gyre_position *positions_out,
+                             uint32_t most, uint32_t *n_out);
+    /* How far this rank's end of a FIFO is. Likewise. Errors: UNSUPPORTED, INVALID_ARGUMENT (there
+     * is no such end). */
+    gyre_status (*end_state)(struct gyre_executor *executor, const struct gyre_end_name *name,
+                             struct gyre_end_state *state_out);
     /* Have all works ended that launch() was called for? Any thread; does not block. */
     bool (*is_idle)(struct gyre_executor *executor);
     /* Make all running and all later works end at once. Called when the fault was raised. Any

@@ -6,6 +6,7 @@
 #include "bench/driver/bench.h"
 
 #include "bench/driver/combination.h"
+#include "bench/driver/dump.h"
 #include "bench/driver/interrupt.h"
 #include "bench/driver/rank_thread.h"
 #include "bench/driver/streams.h"
@@ -127,9 +128,12 @@ static gyre_status run_process(struct bench_run *run)
     GYRE_TRY_GOTO(status, bench_ranks_open(&run->launcher, n_local, &run->ranks), close_launcher);
     if (!run->options.is_sweep)
         GYRE_TRY_GOTO(status, prepare_comms(run), close_ranks);
-    GYRE_TRY_GOTO(status, bench_progress_open(&run->progress), close_ranks);
+    GYRE_TRY_GOTO(status, bench_dump_open(&run->dump), close_ranks);
+    GYRE_TRY_GOTO(status, bench_progress_open(&run->progress), close_dump);
     status = run->options.is_sweep ? run_combinations(run) : run_ranks(run);
     bench_progress_close(run->progress);
+close_dump:
+    bench_dump_close(run->dump);
 close_ranks:
     free(run->comms);
     bench_ranks_close(&run->ranks);

@@ -5,6 +5,7 @@
  */
 #include "bench/driver/rank_thread.h"
 
+#include "bench/driver/dump.h"
 #include "bench/driver/interrupt.h"
 #include "bench/engines/accuracy.h"
 #include "bench/engines/compare_algos.h"
@@ -340,11 +341,15 @@ void bench_rank_thread(struct bench_run *run, int local)
         status = open_engine(&table);
         status = bench_rank_agree(rank, status);
     }
+    if (local == 0)
+        bench_dump_set(run->dump, rank->comm);
     if (status == GYRE_SUCCESS)
         status = run_bench(&table);
     bench_progress_end(rank->progress);
     (void)finish(&table, status);
     bench_machine_close(&table.machine);
+    if (local == 0)
+        bench_dump_set(run->dump, NULL);
     bench_rank_close(rank);
     free(table.places);
 }

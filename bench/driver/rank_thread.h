@@ -19,6 +19,7 @@ struct bench_run {
     struct bench_ranks ranks;
     struct gyre_filter_words allowed; /* what --algo, --proto, --path or the combination allow */
     struct bench_progress *progress;
+    struct bench_dump *dump;
     gyre_unique_id id;
     gyre_comm **comms;  /* by local rank if all ranks are in this process; else NULL */
     int exit_status;    /* written by local rank 0 */

@@ -54,7 +54,7 @@ X(TOPO_FILE, GYRE_PARAM_STRING, NCCL, "", 0, 0, "", "", "read the topology from 
 X(TOPO_DUMP_FILE, GYRE_PARAM_STRING, NCCL, "", 0, 0, "", "", "write the detected topology to this XML file")
 X(CHECK, GYRE_PARAM_SET, PLAN, "", 0, 0, "", "calls programs", "a list: calls = compare every call over all ranks before any data moves; programs = prove every program before its first use")
 X(TIMEOUT, GYRE_PARAM_INT, 0, "0", 0, 86400000, "ms", "", "an operation that takes longer fails; 0 = never")
-X(STALL_WARN, GYRE_PARAM_INT, 0, "10", 1, 86400, "s", "", "warn who is behind when an operation makes no progress for this long")
+X(STALL_WARN, GYRE_PARAM_INT, 0, "4", 1, 86400, "s", "", "warn who is behind when an operation makes no progress for this long")
 X(NCCL_FALLBACK, GYRE_PARAM_STRING, 0, "", 0, 0, "", "", "path of a real libnccl.so.2 that gyre's hands calls to which it does not have")
 X(NCCL_VERSION, GYRE_PARAM_STRING, 0, "", 0, 0, "", "", "version that gyre's libnccl.so.2 reports instead of its own: 2.27.7, or as a number 22707")
 #undef NCCL

@@ -11,6 +11,7 @@
 #include "core/base/thread.h"
 #include "core/base/util.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -232,4 +233,31 @@ gyre_status gyre_comm_async_error(gyre_comm *comm, gyre_status *status_out)
         *status_out = gyre_comm_phase(comm) == GYRE_PHASE_READY ? GYRE_SUCCESS : GYRE_IN_PROGRESS;
     gyre_comm_unpin(comm);
     return GYRE_SUCCESS;
+}
+
+static gyre_status write_all(int fd, const char *text)
+{
+    size_t n_left = strlen(text);
+    while (n_left > 0) {
+        const ssize_t n = write(fd, text, n_left);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return gyre_fail_errno(errno, "comm_dump: write to descriptor %d", fd);
+        text += n;
+        n_left -= (size_t)n;
+    }
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_comm_dump(gyre_comm *comm, int fd)
+{
+    char *text = NULL;
+    GYRE_TRY(gyre_comm_pin_made(comm));
+    gyre_status status = gyre_health_dump(comm->health, &text);
+    gyre_comm_unpin(comm);
+    if (status == GYRE_SUCCESS)
+        status = write_all(fd, text);
+    free(text);
+    return status;
 }

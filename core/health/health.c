@@ -141,10 +141,12 @@ static void take_message(struct gyre_health *health, const struct gyre_event *ev
     memset(&message, 0, sizeof(message));
     memcpy(&message, event->message, event->n_bytes);
     peer->heard_ns = gyre_now_ns();
-    if (message.kind <= GYRE_HEALTH_ANSWER && gyre_health_is_record(&message.place.call))
+    if ((message.kind <= GYRE_HEALTH_ANSWER || message.kind == GYRE_HEALTH_WAITS) &&
+        gyre_health_is_record(&message.place.call))
         peer->place = message.place;
     switch (message.kind) {
     case GYRE_HEALTH_ASK:
+        peer->asked_ns = peer->heard_ns;
         if (event->n_bytes >= n_head + (size_t)message.n_records * sizeof(struct gyre_record))
             answer(health, event->rank, &message);
         break;
@@ -159,6 +161,18 @@ static void take_message(struct gyre_health *health, const struct gyre_event *ev
                              ? (gyre_status)message.status
                              : GYRE_ERROR_REMOTE,
                          message.text, false);
+        break;
+    case GYRE_HEALTH_WHERE:
+        gyre_health_tell_waits(health, event->rank);
+        break;
+    case GYRE_HEALTH_WAITS:
+        gyre_health_take_waits(health, event->rank, &message, event->n_bytes);
+        break;
+    case GYRE_HEALTH_END_ASK:
+        gyre_health_take_end_ask(health, event->rank, &message, event->n_bytes);
+        break;
+    case GYRE_HEALTH_END_ANSWER:
+        gyre_health_take_end_answer(health, event->rank, &message, event->n_bytes);
         break;
     default: /* an echo; or nothing that this library sends */
         break;
@@ -274,6 +288,7 @@ static void *watch(void *argument)
             break;
         }
         take_event(health, &event);
+        gyre_health_check_dump(health);
         if (is_leaving(health)) {
             gyre_health_check_leaving(health);
             continue;
@@ -297,6 +312,9 @@ static void free_health(struct gyre_health *health)
         gyre_origin_release(health->children);
         health->children = next;
     }
+    for (int rank = 0; health->peers != NULL && rank < health->member->n_ranks; rank++)
+        free(health->peers[rank].waits);
+    free(health->dump.text);
     pthread_cond_destroy(&health->changed);
     pthread_mutex_destroy(&health->lock);
     free(health->has_left);

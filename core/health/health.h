@@ -46,6 +46,11 @@ bool gyre_health_has_left(struct gyre_health *health, int rank);
  * does not answer for 3.5 s, or for the deadline. */
 void gyre_health_wait_left(struct gyre_health *health, uint64_t deadline_ns);
 
+/** gyre_health_dump - the positions of all ranks' workers, as text. Any thread; asks the other
+ * ranks and waits at most 3 s, whatever they do.
+ * @text_out: malloc'ed. Errors: TIMEOUT (nothing could be printed). */
+gyre_status gyre_health_dump(struct gyre_health *health, char **text_out);
+
 void gyre_health_close(struct gyre_health *health);
 
 #endif

@@ -17,15 +17,12 @@
 #define MAX_NUMBERS 16
 #define WHO_BYTES   GYRE_HEALTH_WHO_BYTES
 
-static void append(char *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-/* @text: WHO_BYTES; what does not fit is cut off. */
-static void append(char *text, const char *format, ...)
+void gyre_health_append(char *text, size_t text_bytes, const char *format, ...)
 {
     const size_t used = strlen(text);
     va_list args;
     va_start(args, format);
-    vsnprintf(text + used, WHO_BYTES - used, format, args);
+    vsnprintf(text + used, text_bytes - used, format, args);
     va_end(args);
 }
 
@@ -69,10 +66,10 @@ static const char *why_silent(char state)
 static void name_silent_rank(const struct gyre_health *health, int rank, uint64_t now_ns, char *who)
 {
     char name[GYRE_RANK_NAME_BYTES];
-    append(who, "%s does not answer for %" PRIu64 " s: %s",
-           gyre_health_rank_name(health, rank, name),
-           (gyre_health_silent_ns(health, rank, now_ns) + SECOND_NS / 2) / SECOND_NS,
-           why_silent(process_state(health, rank)));
+    gyre_health_append(who, WHO_BYTES, "%s does not answer for %" PRIu64 " s: %s",
+                       gyre_health_rank_name(health, rank, name),
+                       (gyre_health_silent_ns(health, rank, now_ns) + SECOND_NS / 2) / SECOND_NS,
+                       why_silent(process_state(health, rank)));
 }
 
 /* Without the rendezvous nobody can be asked. */
@@ -83,82 +80,77 @@ static void name_rendezvous(const struct gyre_health *health, uint64_t now_ns, c
     if (bootstrap->server_rank >= 0)
         name_silent_rank(health, bootstrap->server_rank, now_ns, who);
     else
-        append(who, "%s does not answer for %" PRIu64 " s", bootstrap->server_text,
-               (gyre_health_silent_ns(health, member->rank, now_ns) + SECOND_NS / 2) / SECOND_NS);
-    append(who, "; that process carries the rendezvous, without which no other rank can be asked");
+        gyre_health_append(
+            who, WHO_BYTES, "%s does not answer for %" PRIu64 " s", bootstrap->server_text,
+            (gyre_health_silent_ns(health, member->rank, now_ns) + SECOND_NS / 2) / SECOND_NS);
+    gyre_health_append(
+        who, WHO_BYTES,
+        "; that process carries the rendezvous, without which no other rank can be asked");
 }
 
-/* How a rank stands to the call that this rank waits in. */
-enum standing {
-    IS_SILENT,
-    HAS_LEFT,
-    IS_BEHIND,
-    IS_ELSEWHERE,
-    IS_DONE,
-    IS_IN_THE_CALL,
-    N_STANDINGS
-};
-
-static enum standing stands(const struct gyre_health *health, int rank, uint64_t now_ns,
-                            const struct gyre_record *mine)
+enum gyre_health_standing gyre_health_stands(const struct gyre_health *health, int rank,
+                                             uint64_t now_ns, const struct gyre_record *mine)
 {
     const struct gyre_health_peer *peer = &health->peers[rank];
     const struct gyre_health_place *place = &peer->place;
     const bool is_collective = mine->sequence > 0 && mine->coll != GYRE_COLL_SEND_RECV;
     if (rank == health->member->rank)
-        return IS_IN_THE_CALL;
+        return GYRE_STANDS_IN_THE_CALL;
     if (health->has_left[rank])
-        return HAS_LEFT;
+        return GYRE_STANDS_LEFT;
     if (gyre_health_is_silent(health, rank, now_ns))
-        return IS_SILENT;
+        return GYRE_STANDS_SILENT;
     if ((is_collective && place->n_collectives < mine->sequence) ||
         (peer->behind_ns != 0 &&
          now_ns - peer->behind_ns < gyre_health_silence_limit_ns(health, now_ns)))
-        return IS_BEHIND;
+        return GYRE_STANDS_BEHIND;
     if (!place->is_waiting)
-        return IS_DONE;
-    return place->call.sequence == mine->sequence && place->call.coll == mine->coll ? IS_IN_THE_CALL
-                                                                                    : IS_ELSEWHERE;
+        return GYRE_STANDS_DONE;
+    return place->call.sequence == mine->sequence && place->call.coll == mine->coll
+               ? GYRE_STANDS_IN_THE_CALL
+               : GYRE_STANDS_ELSEWHERE;
 }
 
-static void name_rank(const struct gyre_health *health, int rank, enum standing standing,
-                      uint64_t now_ns, char *who)
+static void name_rank(const struct gyre_health *health, int rank,
+                      enum gyre_health_standing standing, uint64_t now_ns, char *who)
 {
     const struct gyre_health_place *place = &health->peers[rank].place;
     char name[GYRE_RANK_NAME_BYTES];
     char call[160] = "an operation that is not on record";
-    if (standing == IS_SILENT) {
+    if (standing == GYRE_STANDS_SILENT) {
         name_silent_rank(health, rank, now_ns, who);
         return;
     }
     gyre_health_rank_name(health, rank, name);
     if (place->call.sequence != 0)
         gyre_record_text(&place->call, call, sizeof(call));
-    if (standing == HAS_LEFT)
-        append(who, "%s has left", name);
-    else if (standing == IS_ELSEWHERE)
-        append(who, "%s waits in %s", name, call);
+    if (standing == GYRE_STANDS_LEFT)
+        gyre_health_append(who, WHO_BYTES, "%s has left", name);
+    else if (standing == GYRE_STANDS_ELSEWHERE)
+        gyre_health_append(who, WHO_BYTES, "%s waits in %s", name, call);
     else if (place->is_waiting)
-        append(who, "%s is behind: it waits in %s", name, call);
+        gyre_health_append(who, WHO_BYTES, "%s is behind: it waits in %s", name, call);
     else if (place->call.sequence != 0)
-        append(who, "%s is behind: it has called nothing after %s", name, call);
+        gyre_health_append(who, WHO_BYTES, "%s is behind: it has called nothing after %s", name,
+                           call);
     else
-        append(who, "%s is behind: it has called nothing yet", name);
+        gyre_health_append(who, WHO_BYTES, "%s is behind: it has called nothing yet", name);
 }
 
 /* "ranks 0, 2, 3 and 17 more" */
-static void list_numbers(const uint8_t *standings, int n_ranks, enum standing standing, char *who)
+static void list_numbers(const uint8_t *standings, int n_ranks, enum gyre_health_standing standing,
+                         char *who)
 {
     int n = 0;
     for (int rank = 0; rank < n_ranks; rank++) {
         if (standings[rank] != standing)
             continue;
         if (n < MAX_NUMBERS)
-            append(who, "%s%d", n == 0 ? "" : ", ", rank);
+            gyre_health_append(who, WHO_BYTES, "%s%d", n == 0 ? "" : ", ", rank);
         n++;
     }
     if (n > MAX_NUMBERS)
-        append(who, " and %d more", n - MAX_NUMBERS);
+        gyre_health_append(who, WHO_BYTES, " and %d more", n - MAX_NUMBERS);
 }
 
 /* Those to blame, each with its host and its call. Returns how many there are. */
@@ -166,52 +158,55 @@ static int name_culprits(const struct gyre_health *health, const uint8_t *standi
                          uint64_t now_ns, char *who)
 {
     int n_all = 0;
-    for (int standing = IS_SILENT; standing <= IS_ELSEWHERE; standing++) {
+    for (int standing = GYRE_STANDS_SILENT; standing <= GYRE_STANDS_ELSEWHERE; standing++) {
         int n = 0;
         for (int rank = 0; rank < health->member->n_ranks; rank++) {
             if (standings[rank] != standing)
                 continue;
             if (n < MAX_NAMED) {
-                append(who, "%s", n_all + n > 0 ? "; " : "");
-                name_rank(health, rank, (enum standing)standing, now_ns, who);
+                gyre_health_append(who, WHO_BYTES, "%s", n_all + n > 0 ? "; " : "");
+                name_rank(health, rank, (enum gyre_health_standing)standing, now_ns, who);
             }
             n++;
         }
         if (n > MAX_NAMED)
-            append(who, "; likewise %d more ranks", n - MAX_NAMED);
+            gyre_health_append(who, WHO_BYTES, "; likewise %d more ranks", n - MAX_NAMED);
         n_all += n;
     }
     return n_all;
 }
 
 void gyre_health_name_culprits(struct gyre_health *health, const struct gyre_record *mine,
-                               uint64_t now_ns, char *who_out)
+                               uint64_t now_ns, bool is_explained, char *who_out)
 {
     const struct gyre_member *member = health->member;
-    int n_of[N_STANDINGS] = {0};
+    int n_of[GYRE_N_STANDINGS] = {0};
     who_out[0] = '\0';
     if (gyre_health_is_silent(health, member->rank, now_ns)) {
         name_rendezvous(health, now_ns, who_out);
         return;
     }
     for (int rank = 0; rank < member->n_ranks; rank++) {
-        health->standings[rank] = (uint8_t)stands(health, rank, now_ns, mine);
+        health->standings[rank] = (uint8_t)gyre_health_stands(health, rank, now_ns, mine);
         n_of[health->standings[rank]]++;
     }
-    if (name_culprits(health, health->standings, now_ns, who_out) == 0)
-        append(who_out,
-               "all ranks answer, and none is behind%s; look for slow links, and at what is ahead "
-               "of the call on its stream on each rank: work of the program, or another "
-               "communicator's call that some ranks made before this one and some after it",
-               gyre_param_has(&member->params, GYRE_PARAM_CHECK, GYRE_CHECK_CALLS)
-                   ? ", and GYRE_CHECK=calls found them alike"
-                   : "");
-    if (n_of[IS_IN_THE_CALL] > 1) {
-        append(who_out, "; waiting in the same call: ranks ");
-        list_numbers(health->standings, member->n_ranks, IS_IN_THE_CALL, who_out);
+    if (name_culprits(health, health->standings, now_ns, who_out) == 0 && !is_explained)
+        gyre_health_append(
+            who_out, WHO_BYTES,
+            "all ranks answer, and none is behind%s; look for slow links, and at what is ahead "
+            "of the call on its stream on each rank: work of the program, or another "
+            "communicator's call that some ranks made before this one and some after it",
+            gyre_param_has(&member->params, GYRE_PARAM_CHECK, GYRE_CHECK_CALLS)
+                ? ", and GYRE_CHECK=calls found them alike"
+                : "");
+    if (n_of[GYRE_STANDS_IN_THE_CALL] > 1) {
+        gyre_health_append(who_out, WHO_BYTES, "%swaiting in the same call: ranks ",
+                           who_out[0] != '\0' ? "; " : "");
+        list_numbers(health->standings, member->n_ranks, GYRE_STANDS_IN_THE_CALL, who_out);
     }
-    if (n_of[IS_DONE] > 0) {
-        append(who_out, "; done with their part: ranks ");
-        list_numbers(health->standings, member->n_ranks, IS_DONE, who_out);
+    if (n_of[GYRE_STANDS_DONE] > 0) {
+        gyre_health_append(who_out, WHO_BYTES, "%sdone with their part: ranks ",
+                           who_out[0] != '\0' ? "; " : "");
+        list_numbers(health->standings, member->n_ranks, GYRE_STANDS_DONE, who_out);
     }
 }

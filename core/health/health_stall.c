@@ -19,7 +19,9 @@
 #define SECOND_NS      ((uint64_t)1000000000)
 #define STALL_NS       300000000ULL /* without progress this long: ask */
 #define SELF_GAP_NS    SECOND_NS    /* this rank looks ten times a second, unless it was stopped */
-#define SPEAKER_NS     500000000ULL /* for the lowest rank's verdict to arrive */
+#define SPEAKER_NS     500000000ULL /* for the verdict of the rank that explains to arrive */
+#define HEAD_BYTES     64  /* of an error's words beside the call, the rank and the reasons */
+#define MIN_WHY_BYTES  128 /* of the explanation of the waits, if the error has room or not */
 #define LEFT_NS        1500000000ULL
 #define GONE_NS        3500000000ULL /* leaving: a rank that is silent this long is not waited for */
 #define MAX_ASKED_DONE 8             /* finished calls among those asked about */
@@ -51,6 +53,43 @@ static void ask(struct gyre_health *health, uint64_t completed, uint64_t launche
                                  offsetof(struct gyre_health_message, records));
 }
 
+/* What a warning or an error says about a call that stands still. */
+struct reasons {
+    char call[160];
+    char name[GYRE_RANK_NAME_BYTES];
+    char who[GYRE_HEALTH_WHO_BYTES];
+    char why[GYRE_HEALTH_WHY_BYTES + 2]; /* with a "; " before it, where `who` is not "" */
+};
+
+/* One rank explains the waits of all, because the positions of the workers come to it alone. The
+ * others tell of their own first wait. */
+static void find_reasons(struct gyre_health *health, uint64_t now_ns, struct reasons *reasons)
+{
+    struct gyre_record waiting;
+    char why[GYRE_HEALTH_WHY_BYTES] = "";
+    bool is_explained = false;
+    const bool explains = gyre_health_explainer(health, now_ns) == health->member->rank;
+    gyre_health_waiting_call(health, &waiting);
+    gyre_health_call_text(health, reasons->call, sizeof(reasons->call));
+    gyre_health_rank_name(health, health->member->rank, reasons->name);
+    if (explains) {
+        is_explained = gyre_health_explain(health, &waiting, now_ns, why, sizeof(why));
+    } else if (health->waits.n_waits > 0) {
+        snprintf(why, sizeof(why), "rank %d, ", health->member->rank);
+        gyre_health_wait_text(&health->waits.waits[0], why, sizeof(why));
+    }
+    gyre_health_name_culprits(health, &waiting, now_ns, is_explained, reasons->who);
+    const size_t n_before =
+        strlen(reasons->call) + strlen(reasons->name) + strlen(reasons->who) + HEAD_BYTES;
+    if (explains && n_before + strlen(why) >= GYRE_CAUSE_MAX_BYTES) /* again, in less room */
+        (void)gyre_health_explain(health, &waiting, now_ns, why,
+                                  n_before + MIN_WHY_BYTES < GYRE_CAUSE_MAX_BYTES
+                                      ? GYRE_CAUSE_MAX_BYTES - n_before
+                                      : MIN_WHY_BYTES);
+    snprintf(reasons->why, sizeof(reasons->why), "%s%s",
+             why[0] != '\0' && reasons->who[0] != '\0' ? "; " : "", why);
+}
+
 /* Has everybody had the time to answer? */
 static bool are_answers_due(const struct gyre_health *health, uint64_t now_ns)
 {
@@ -62,25 +101,10 @@ static bool are_answers_due(const struct gyre_health *health, uint64_t now_ns)
 
 static void warn(struct gyre_health *health, uint64_t now_ns)
 {
-    struct gyre_record waiting;
-    char call[160];
-    char who[GYRE_HEALTH_WHO_BYTES];
-    char name[GYRE_RANK_NAME_BYTES];
-    gyre_health_waiting_call(health, &waiting);
-    gyre_health_call_text(health, call, sizeof(call));
-    gyre_health_name_culprits(health, &waiting, now_ns, who);
-    GYRE_WARN("%s on %s makes no progress for %" PRIu64 " s: %s", call,
-              gyre_health_rank_name(health, health->member->rank, name),
-              (now_ns - health->still_since_ns) / SECOND_NS, who);
-}
-
-/* One rank speaks for all, so that all get the same words: the lowest that is there. */
-static bool is_speaker(const struct gyre_health *health, uint64_t now_ns)
-{
-    for (int rank = 0; rank < health->member->rank; rank++)
-        if (!health->has_left[rank] && !gyre_health_is_silent(health, rank, now_ns))
-            return false;
-    return true;
+    struct reasons reasons;
+    find_reasons(health, now_ns, &reasons);
+    GYRE_WARN("%s on %s makes no progress for %" PRIu64 " s: %s%s", reasons.call, reasons.name,
+              (now_ns - health->still_since_ns) / SECOND_NS, reasons.who, reasons.why);
 }
 
 static bool is_late(const struct gyre_health *health, uint64_t now_ns)
@@ -93,22 +117,21 @@ static bool is_late(const struct gyre_health *health, uint64_t now_ns)
 static void check_timeout(struct gyre_health *health, uint64_t now_ns)
 {
     struct gyre_member *member = health->member;
-    struct gyre_record waiting;
-    char call[160];
-    char who[GYRE_HEALTH_WHO_BYTES];
-    char name[GYRE_RANK_NAME_BYTES];
+    struct reasons reasons;
     char text[GYRE_CAUSE_MAX_BYTES];
     if (!is_late(health, now_ns) || !are_answers_due(health, now_ns))
         return;
     if (health->late_ns == 0)
         health->late_ns = now_ns;
-    if (!is_speaker(health, now_ns) && now_ns - health->late_ns < SPEAKER_NS)
+    /* One rank speaks for all, so that all get the same words. */
+    if (gyre_health_explainer(health, now_ns) != member->rank &&
+        now_ns - health->late_ns < SPEAKER_NS)
         return;
-    gyre_health_waiting_call(health, &waiting);
-    gyre_health_call_text(health, call, sizeof(call));
-    gyre_health_name_culprits(health, &waiting, now_ns, who);
-    snprintf(text, sizeof(text), "%s on %s took longer than %d ms (GYRE_TIMEOUT): %s", call,
-             gyre_health_rank_name(health, member->rank, name), member->config.timeout_ms, who);
+    find_reasons(health, now_ns, &reasons);
+    const int n_text = snprintf(text, sizeof(text),
+                                "%s on %s took longer than %d ms (GYRE_TIMEOUT): ", reasons.call,
+                                reasons.name, member->config.timeout_ms);
+    snprintf(text + n_text, sizeof(text) - (size_t)n_text, "%s%s", reasons.who, reasons.why);
     gyre_health_end(health, GYRE_ERROR_TIMEOUT, text);
     gyre_health_fail(health, GYRE_ERROR_TIMEOUT, text, true);
 }
@@ -202,6 +225,7 @@ void gyre_health_check_progress(struct gyre_health *health)
         if (health->asks_since_ns == 0)
             health->asks_since_ns = now_ns;
         ask(health, progress.completed, launched);
+        gyre_health_share_waits(health, now_ns);
         health->asked_ns = now_ns;
     }
     const uint64_t warn_ns =

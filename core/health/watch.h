@@ -3,23 +3,33 @@
  * What the files of health share. health.c has the thread, its messages and the comparison of
  * calls; health_stall.c notices that a call makes no progress and asks; health_culprits.c names the
  * ranks that hold it up; health_place.c says where this rank is and which ranks are silent;
- * health_tell.c tells the other ranks.
+ * health_waits.c exchanges the positions of workers, health_explain.c finds the cause in them and
+ * health_dump.c prints them on request; health_tell.c tells the other ranks.
  */
 #ifndef GYRE_HEALTH_WATCH_H
 #define GYRE_HEALTH_WATCH_H
 
 #include "core/health/health.h"
+#include "core/health/wait_graph.h"
 
 #include <stddef.h>
 
-#define GYRE_HEALTH_MAX_ASKED 16  /* calls sent at once */
-#define GYRE_HEALTH_WHO_BYTES 640 /* of a text that names ranks */
+#define GYRE_HEALTH_MAX_ASKED     16  /* calls sent at once */
+#define GYRE_HEALTH_WHO_BYTES     640 /* of a text that names ranks */
+#define GYRE_HEALTH_WHY_BYTES     704 /* of a text that explains the waits */
+
+#define GYRE_HEALTH_WAITS_VERSION 1
+#define GYRE_HEALTH_MAX_WAITS     8 /* workers of which a rank tells */
 
 enum gyre_health_kind {
-    GYRE_HEALTH_ASK,    /* my unfinished calls, and those before them; do yours fit? */
-    GYRE_HEALTH_ANSWER, /* where I am */
-    GYRE_HEALTH_END,    /* this communicator ends here, and why */
-    GYRE_HEALTH_ECHO    /* to the sender itself: does the rendezvous still pass messages on? */
+    GYRE_HEALTH_ASK,       /* my unfinished calls, and those before them; do yours fit? */
+    GYRE_HEALTH_ANSWER,    /* where I am */
+    GYRE_HEALTH_END,       /* this communicator ends here, and why */
+    GYRE_HEALTH_ECHO,      /* to the sender itself: does the rendezvous still pass messages on? */
+    GYRE_HEALTH_WHERE,     /* where are your workers? */
+    GYRE_HEALTH_WAITS,     /* there, and what they wait for */
+    GYRE_HEALTH_END_ASK,   /* I wait for a slot of this connection; how far is your end? */
+    GYRE_HEALTH_END_ANSWER /* so far */
 };
 
 /* Where a rank is. */
@@ -30,13 +40,49 @@ struct gyre_health_place {
     struct gyre_record call; /* sequence 0 = none, or not on record any more */
 };
 
+/* A worker that has not finished, and what the rank that it waits for says. */
+struct gyre_health_wait {
+    struct gyre_position position;
+    struct gyre_wait_worker peer_worker;
+    uint64_t n_peer_moved; /* slots that the peer's end has moved, if it answered */
+    uint8_t answer;        /* enum gyre_peer_end */
+    uint8_t transport;     /* to the peer: index into gyre_transports */
+    uint8_t pad[6];
+};
+
+/* The first workers of a rank that have not finished. Exchanged between ranks: fixed layout. */
+struct gyre_health_waits {
+    uint16_t version; /* GYRE_HEALTH_WAITS_VERSION */
+    uint16_t n_waits;
+    uint32_t n_all;    /* workers that have not finished */
+    uint8_t is_known;  /* 0: the executor cannot tell where its workers are */
+    uint8_t has_begun; /* its first unfinished launch runs; else it waits in its stream */
+    uint8_t pad[6];
+    struct gyre_health_wait waits[GYRE_HEALTH_MAX_WAITS];
+};
+
+/* END_ASK: the asked rank's end of a connection with the sender. END_ANSWER: the same, and how far
+ * that end is. */
+struct gyre_health_end {
+    uint64_t slot; /* that the sender waits for */
+    uint64_t n_moved;
+    uint32_t fifo;
+    uint16_t is_send;
+    uint16_t is_known;
+    uint16_t is_held;
+    uint16_t pad[3];
+    struct gyre_wait_worker worker; /* that uses the end */
+};
+
 struct gyre_health_message {
     uint32_t kind;
     uint32_t status; /* END: the failure */
     uint32_t n_records;
     uint32_t pad;
-    struct gyre_health_place place; /* ASK, ANSWER */
+    struct gyre_health_place place; /* ASK, ANSWER, WAITS */
     union {
+        struct gyre_health_waits waits;
+        struct gyre_health_end end;
         struct gyre_record records[GYRE_HEALTH_MAX_ASKED];
         char text[GYRE_CAUSE_MAX_BYTES];
     };
@@ -48,9 +94,19 @@ _Static_assert(sizeof(struct gyre_health_message) <= GYRE_MESSAGE_MAX_BYTES,
 /* What this rank knows of another one, or of itself through the rendezvous. The watcher's own. */
 struct gyre_health_peer {
     uint64_t heard_ns;  /* the latest message came; 0 = none yet */
+    uint64_t asked_ns;  /* its latest question; 0 = none yet */
+    uint64_t waits_ns;  /* `waits` came; 0 = never */
     uint64_t behind_ns; /* it said so; 0 = never */
     uint64_t left_ns;   /* its goodbye, or the news of its death, was read; 0 = not yet */
     struct gyre_health_place place;
+    struct gyre_health_waits *waits; /* NULL = none came */
+};
+
+/* A dump of all positions that a thread waits for. Under the lock of the health. */
+struct gyre_health_dump {
+    bool is_wanted;      /* set by the thread, taken back by it */
+    char *text;          /* malloc'ed by the watcher when all ranks have answered, or late; NULL */
+    uint64_t started_ns; /* the watcher's own: it asked the other ranks; 0 = not yet */
 };
 
 /* What a peer asked about and this rank has not called yet. */
@@ -76,10 +132,12 @@ struct gyre_health {
     struct gyre_health_question *questions;
     uint32_t n_questions; /* under lock; release, for a look without it */
     uint32_t max_questions;
+    struct gyre_health_dump dump;
     uint32_t has_told; /* 1: peers know of the failure; written by whoever raises it */
 
     /* The watcher's own. */
     bool has_told_children;
+    struct gyre_health_waits waits; /* of this rank, at the latest question */
     struct gyre_health_peer *peers; /* by rank */
     uint8_t *standings;             /* by rank: room for a message that is being made */
     uint64_t checked_ns;            /* the latest look at the progress */
@@ -93,6 +151,17 @@ struct gyre_health {
     uint64_t asks_since_ns; /* the first of the questions that are asked at regular intervals */
     uint64_t late_ns; /* the time limit was passed, and everybody had time to answer; 0 = no */
     bool has_warned;
+};
+
+/* How a rank stands to the call that this rank waits in. */
+enum gyre_health_standing {
+    GYRE_STANDS_SILENT,
+    GYRE_STANDS_LEFT,
+    GYRE_STANDS_BEHIND,
+    GYRE_STANDS_ELSEWHERE,
+    GYRE_STANDS_DONE,
+    GYRE_STANDS_IN_THE_CALL,
+    GYRE_N_STANDINGS
 };
 
 /* ---- health_tell.c ------------------------------------------------------------------------ */
@@ -153,11 +222,64 @@ void gyre_health_check_leaving(struct gyre_health *health);
 
 /* ---- health_culprits.c -------------------------------------------------------------------- */
 
+/** gyre_health_append - append to a text; what does not fit is cut off. */
+void gyre_health_append(char *text, size_t text_bytes, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/** gyre_health_stands - how a rank stands to the call `mine`, in which this rank waits. */
+enum gyre_health_standing gyre_health_stands(const struct gyre_health *health, int rank,
+                                             uint64_t now_ns, const struct gyre_record *mine);
+
 /** gyre_health_name_culprits - why a call does not go on: the ranks that do not answer, have left,
  * are behind or wait elsewhere, then the ranks that wait in the same call.
  * @mine: the call that this rank waits in.
+ * @is_explained: the cause is known from the positions of workers; general advice is left out.
  * @who_out: GYRE_HEALTH_WHO_BYTES; what does not fit is cut off. */
 void gyre_health_name_culprits(struct gyre_health *health, const struct gyre_record *mine,
-                               uint64_t now_ns, char *who_out);
+                               uint64_t now_ns, bool is_explained, char *who_out);
+
+/* ---- health_waits.c ----------------------------------------------------------------------- */
+
+/** gyre_health_look - find where this rank's workers are: health->waits. */
+void gyre_health_look(struct gyre_health *health);
+
+/** gyre_health_share_waits - this rank asks: find where its workers are, ask the ranks that they
+ * wait for how far their ends are, and tell the rank that explains the stall. */
+void gyre_health_share_waits(struct gyre_health *health, uint64_t now_ns);
+
+/** gyre_health_tell_waits - tell a rank where this rank's workers are. */
+void gyre_health_tell_waits(struct gyre_health *health, int rank);
+
+/** gyre_health_explainer - the lowest rank that waits and asks; it explains the stall for all. */
+int gyre_health_explainer(const struct gyre_health *health, uint64_t now_ns);
+
+/** gyre_health_take_waits / take_end_ask / take_end_answer - the messages of these kinds. What does
+ * not have the right version, size or ranges is dropped. */
+void gyre_health_take_waits(struct gyre_health *health, int rank,
+                            struct gyre_health_message *message, size_t n_bytes);
+void gyre_health_take_end_ask(struct gyre_health *health, int rank,
+                              const struct gyre_health_message *message, size_t n_bytes);
+void gyre_health_take_end_answer(struct gyre_health *health, int rank,
+                                 const struct gyre_health_message *message, size_t n_bytes);
+
+/* ---- health_explain.c --------------------------------------------------------------------- */
+
+/** gyre_health_wait_text - append "channel 0, worker 0, step 3 of ring all_reduce seq 12, tile 0 of
+ * 4 (chunk 1: from 3 + in 1 -> to 1) waits for slot 41 from rank 3 over shm". */
+void gyre_health_wait_text(const struct gyre_health_wait *wait, char *text, size_t text_bytes);
+
+/** gyre_health_explain - why this rank's call does not go on, from the positions of all ranks: whom
+ * its workers wait for, whom those wait for and so on, until the waits form a cycle or end.
+ * @mine: the call that this rank waits in.
+ * @why_out: "" if nothing is known. @why_bytes: at least 1; where that is too little, waits are cut
+ * off and the end of the chain is kept. Returns true if the cause is certain: a cycle, or a slot
+ * that was sent and did not arrive. */
+bool gyre_health_explain(struct gyre_health *health, const struct gyre_record *mine,
+                         uint64_t now_ns, char *why_out, size_t why_bytes);
+
+/* ---- health_dump.c ------------------------------------------------------------------------ */
+
+/** gyre_health_check_dump - the watcher: serve a thread that waits in gyre_health_dump(). */
+void gyre_health_check_dump(struct gyre_health *health);
 
 #endif

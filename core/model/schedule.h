@@ -269,6 +269,12 @@ gyre_status gyre_program_clone(const struct gyre_program *program,
  * @text_out: malloc'ed. */
 gyre_status gyre_program_to_text(const struct gyre_program *program, char **text_out);
 
+/** gyre_step_to_text - one step as its line of the text form, without the blanks before it and the
+ * newline. It is cut off with "..." if it is too long, and "" if there is no memory.
+ * @connections: those of the step's program. */
+void gyre_step_to_text(const struct gyre_step *step, const struct gyre_connection *connections,
+                       char *text_out, size_t text_bytes);
+
 /** gyre_program_from_text - parse one program; the structure is checked. @text: untrusted.
  * Errors: INVALID_ARGUMENT with the line and what was expected. */
 gyre_status gyre_program_from_text(const char *text, struct gyre_program **program_out);

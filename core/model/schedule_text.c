@@ -26,7 +26,7 @@
 
 #define TOKEN_BYTES 32
 
-static void print_operand(FILE *file, const struct gyre_program *program,
+static void print_operand(FILE *file, const struct gyre_connection *connections,
                           struct gyre_operand operand)
 {
     static const char *const words[] = {"in", "out", "scratch"};
@@ -34,7 +34,7 @@ static void print_operand(FILE *file, const struct gyre_program *program,
         fprintf(file, "%s %u", words[operand.kind], operand.index);
         return;
     }
-    const struct gyre_connection *connection = &program->connections[operand.index];
+    const struct gyre_connection *connection = &connections[operand.index];
     const char *word = connection->is_send ? "to" : "from";
     if (operand.is_placed != 0)
         word = connection->is_send ? "into" : "placed";
@@ -43,20 +43,40 @@ static void print_operand(FILE *file, const struct gyre_program *program,
         fprintf(file, "/%u", connection->lane);
 }
 
-static void print_step(FILE *file, const struct gyre_program *program, const struct gyre_step *step)
+static void print_step(FILE *file, const struct gyre_connection *connections,
+                       const struct gyre_step *step)
 {
-    fprintf(file, "  chunk %u: ", step->chunk);
+    fprintf(file, "chunk %u: ", step->chunk);
     for (unsigned i = 0; i < step->n_ins; i++) {
         fputs(i == 0 ? "" : " + ", file);
-        print_operand(file, program, step->ins[i]);
+        print_operand(file, connections, step->ins[i]);
     }
     fputs(" ->", file);
     for (unsigned i = 0; i < step->n_outs; i++) {
         fputs(i == 0 ? " " : ", ", file);
-        print_operand(file, program, step->outs[i]);
+        print_operand(file, connections, step->outs[i]);
     }
     fputs((step->flags & GYRE_STEP_FINAL) != 0 ? " final" : "", file);
-    fputs((step->flags & GYRE_STEP_WITH_NEXT) != 0 ? " with_next\n" : "\n", file);
+    fputs((step->flags & GYRE_STEP_WITH_NEXT) != 0 ? " with_next" : "", file);
+}
+
+void gyre_step_to_text(const struct gyre_step *step, const struct gyre_connection *connections,
+                       char *text_out, size_t text_bytes)
+{
+    static const char cut[] = "...";
+    char *text = NULL;
+    size_t n_bytes = 0;
+    FILE *file = open_memstream(&text, &n_bytes);
+    text_out[0] = '\0';
+    if (file == NULL)
+        return;
+    print_step(file, connections, step);
+    if (fclose(file) == 0) {
+        snprintf(text_out, text_bytes, "%s", text);
+        if (n_bytes >= text_bytes && text_bytes > sizeof(cut))
+            memcpy(text_out + text_bytes - sizeof(cut), cut, sizeof(cut));
+    }
+    free(text);
 }
 
 gyre_status gyre_program_to_text(const struct gyre_program *program, char **text_out)
@@ -76,7 +96,9 @@ gyre_status gyre_program_to_text(const struct gyre_program *program, char **text
         for (uint32_t s = 0; s < worker->n_steps; s++) {
             if (worker->first_step + s == tail)
                 fputs("  # the tail: only copies, which copy engines can run\n", file);
-            print_step(file, program, &program->steps[worker->first_step + s]);
+            fputs("  ", file);
+            print_step(file, program->connections, &program->steps[worker->first_step + s]);
+            fputc('\n', file);
         }
     }
     fputs("end\n", file);

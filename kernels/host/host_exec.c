@@ -21,21 +21,6 @@
 #define POLL_MAX_BYTES  (512 * 1024)
 #define STEP_COST_BYTES 256
 
-struct gyre_host_launch {
-    struct gyre_task task; /* must be first: the stream has a pointer to it */
-    struct gyre_host_executor *executor;
-    struct gyre_host_launch *next_free;
-    uint64_t ticket;
-    uint32_t n_works;
-    uint32_t n_finished; /* the first works of the launch, which are complete */
-    uint32_t n_runners;  /* unfinished runners, the first ones of the array */
-    uint32_t next;       /* the runner that is tried next */
-    uint32_t max_works;
-    uint32_t max_runners;
-    struct gyre_host_work *works;
-    struct gyre_host_runner *runners;
-};
-
 /* ---- opening and closing ------------------------------------------------------------------ */
 
 static void free_executor(struct gyre_host_executor *executor)
@@ -198,6 +183,14 @@ static bool help(const struct gyre_host_executor *executor, bool is_last)
 }
 
 /* The caller holds poll_lock. */
+static enum gyre_task_state end_launch(const struct gyre_host_launch *launch)
+{
+    if (launch->executor->running == launch)
+        launch->executor->running = NULL;
+    return GYRE_TASK_DONE;
+}
+
+/* The caller holds poll_lock. */
 static enum gyre_task_state advance_launch(struct gyre_host_launch *launch, gyre_status *status_out)
 {
     struct gyre_host_executor *executor = launch->executor;
@@ -205,21 +198,22 @@ static enum gyre_task_state advance_launch(struct gyre_host_launch *launch, gyre
         *status_out =
             gyre_fail(GYRE_ERROR_ABORTED, "rank %d ended while operation %llu was still enqueued",
                       executor->rank, (unsigned long long)launch->works[0].work.sequence);
-        return GYRE_TASK_DONE;
+        return end_launch(launch);
     }
     if (gyre_fault_is_raised(executor->fault)) {
         *status_out = gyre_fault_status(executor->fault);
-        return GYRE_TASK_DONE;
+        return end_launch(launch);
     }
     if (executor->running_ticket != launch->ticket)
         return GYRE_TASK_IDLE;
+    executor->running = launch;
     const bool has_moved = run(launch);
     count_finished(launch, executor->progress);
     if (launch->n_runners > 0)
         return has_moved || help(executor, false) ? GYRE_TASK_MOVING : GYRE_TASK_IDLE;
     (void)help(executor, true);
     executor->running_ticket++;
-    return GYRE_TASK_DONE;
+    return end_launch(launch);
 }
 
 static enum gyre_task_state poll_launch(struct gyre_task *task, gyre_status *status_out)
@@ -325,6 +319,7 @@ static void add_work(struct gyre_host_launch *launch, const struct gyre_work *wo
             .n_tiles = gyre_tile_count(&work->split),
             .n_steps = worker->n_steps,
             .channel = channel,
+            .worker = i % loaded->n_workers,
         };
     }
 }
@@ -394,6 +389,8 @@ const struct gyre_executor_ops gyre_executor_host = {
     .open = host_open,
     .close = host_close,
     .progress = host_progress,
+    .positions = gyre_host_positions,
+    .end_state = gyre_host_end_state,
     .is_idle = host_is_idle,
     .abort = host_abort,
     .place = host_place,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The host executor's own structures, shared by its three files: host_exec.c (life, launches),
- * host_load.c (loaded programs), host_step.c (one step).
+ * The host executor's own structures, shared by its files: host_exec.c (life, launches),
+ * host_load.c (loaded programs), host_step.c (one step), host_position.c (where workers are).
  */
 #ifndef GYRE_KERNELS_HOST_EXEC_H
 #define GYRE_KERNELS_HOST_EXEC_H
@@ -37,7 +37,8 @@ struct gyre_host_executor {
     struct gyre_fault *fault;
     bool (*help)(void *context, bool is_last); /* see gyre_executor_config */
     void *help_context;
-    uint64_t running_ticket; /* of the launch that runs */
+    uint64_t running_ticket;          /* of the launch that runs */
+    struct gyre_host_launch *running; /* that launch, from its first poll to its end; else NULL */
     bool is_closed;
 
     pthread_mutex_t lock; /* guards the fields below */
@@ -63,6 +64,10 @@ struct gyre_loaded {
     struct gyre_step *steps;     /* of all variants */
     struct gyre_host_end **ends; /* [channel][connection] */
     unsigned char *scratch;      /* [channel][area] */
+    /* For messages: [variant][connection], with the peers' ranks in the communicator. */
+    struct gyre_connection *connections;
+    char algorithm[16];
+    uint8_t coll; /* enum gyre_collective */
 };
 
 struct gyre_host_work {
@@ -81,8 +86,24 @@ struct gyre_host_runner {
     uint32_t n_steps;
     uint32_t step;
     uint32_t channel;
+    uint32_t worker;  /* of the channel */
     bool has_entered; /* placed data: peers were told that they may write OUT */
     bool is_stuck;    /* its peer makes a different call; the runner waits for the fault */
+};
+
+struct gyre_host_launch {
+    struct gyre_task task; /* must be first: the stream has a pointer to it */
+    struct gyre_host_executor *executor;
+    struct gyre_host_launch *next_free;
+    uint64_t ticket;
+    uint32_t n_works;
+    uint32_t n_finished; /* the first works of the launch, which are complete */
+    uint32_t n_runners;  /* unfinished runners, the first ones of the array */
+    uint32_t next;       /* the runner that is tried next */
+    uint32_t max_works;
+    uint32_t max_runners;
+    struct gyre_host_work *works;
+    struct gyre_host_runner *runners;
 };
 
 /** gyre_host_step_try - run the runner's next step if all its slots are available. The caller holds
@@ -97,6 +118,12 @@ gyre_status gyre_host_load(struct gyre_executor *executor, const struct gyre_loa
 gyre_status gyre_host_prepare(struct gyre_executor *executor, struct gyre_loaded *loaded,
                               const struct gyre_reduction *reduction);
 void gyre_host_unload(struct gyre_executor *executor, struct gyre_loaded *loaded);
+
+/** The functions positions and end_state of gyre_executor_host. */
+gyre_status gyre_host_positions(struct gyre_executor *executor, struct gyre_position *positions_out,
+                                uint32_t most, uint32_t *n_out);
+gyre_status gyre_host_end_state(struct gyre_executor *executor, const struct gyre_end_name *name,
+                                struct gyre_end_state *state_out);
 
 /** gyre_host_loaded_release - stop being a user; the last user's call frees the program. The caller
  * holds executor->lock. */

@@ -8,6 +8,7 @@
 #include "core/base/util.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static gyre_status check(const struct gyre_host_executor *executor,
                          const struct gyre_load_config *config)
@@ -51,6 +52,10 @@ static gyre_status resolve_channel(const struct gyre_host_executor *executor,
                              executor->rank, connection->is_send ? "to" : "from", peer, fifo,
                              program->algorithm);
         loaded->ends[channel * loaded->n_connections + i] = end;
+        struct gyre_connection *named =
+            &loaded->connections[channel % loaded->n_variants * loaded->n_connections + i];
+        *named = *connection;
+        named->peer = (uint16_t)peer;
         loaded->area_bytes = (uint32_t)gyre_min_u64(loaded->area_bytes, end->slot_bytes);
     }
     return GYRE_SUCCESS;
@@ -61,6 +66,7 @@ static void free_loaded(struct gyre_loaded *loaded)
     free(loaded->workers);
     free(loaded->steps);
     free(loaded->ends);
+    free(loaded->connections);
     free(loaded->scratch);
     free(loaded);
 }
@@ -100,8 +106,10 @@ static gyre_status allocate_all(const struct gyre_load_config *config, uint64_t 
     loaded->ends =
         allocate((uint64_t)config->n_channels * loaded->n_connections, sizeof(*loaded->ends));
     loaded->scratch = allocate(n_areas, loaded->area_bytes);
+    loaded->connections = allocate((uint64_t)loaded->n_variants * loaded->n_connections,
+                                   sizeof(*loaded->connections));
     if (loaded->workers == NULL || loaded->steps == NULL || loaded->ends == NULL ||
-        loaded->scratch == NULL)
+        loaded->scratch == NULL || loaded->connections == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY,
                          "cannot load algorithm %s: %llu steps, %llu scratch areas of %u bytes",
                          config->program->algorithm, (unsigned long long)n_steps,
@@ -144,6 +152,8 @@ gyre_status gyre_host_load(struct gyre_executor *base, const struct gyre_load_co
      * programs use. */
     loaded->area_bytes = (uint32_t)gyre_max_u64(executor->spec.slot_bytes[GYRE_PROTO_SIMPLE],
                                                 executor->spec.ring_slot_bytes);
+    memcpy(loaded->algorithm, program->algorithm, sizeof(loaded->algorithm));
+    loaded->coll = (uint8_t)program->coll;
     loaded->in_blocks = gyre_collectives[program->coll].in_blocks;
     loaded->out_blocks = gyre_collectives[program->coll].out_blocks;
     GYRE_TRY_GOTO(status, allocate_all(config, n_steps, loaded), fail_loaded);

@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import select
 import signal
 import subprocess
 import tempfile
@@ -78,6 +79,48 @@ def case_interrupt(directory, _):
         line = process.stderr.readline()
         assert line.startswith(words), line
         ends_by(process, signal.SIGTERM)
+
+
+def read_dump(process, words):
+    """Reads standard error until all these words have come."""
+    text = ""
+    while not all(word in text for word in words):
+        ready = select.select([process.stderr], [], [], 30)[0]
+        more = os.read(process.stderr.fileno(), 65536).decode() if ready else ""
+        assert more, (words, text)
+        text += more
+
+
+def case_dump(directory, _):
+    """SIGUSR1 prints where all ranks are, also of a run that stands still, and the run goes on."""
+    two = [bench(directory, "allreduce"), "-g", "2", "--device", "host"]
+    process = start(two + ["-N", "0"] + SMALL)
+    while "float" not in process.stdout.readline():
+        pass
+    for _ in range(2):
+        process.send_signal(signal.SIGUSR1)
+        read_dump(process, ["positions of 2 ranks, as rank 0", "  rank 0 (", "  rank 1 ("])
+    while "float" not in process.stdout.readline():
+        pass
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGINT, process.returncode
+    # One of two processes is stopped in the middle of a size.
+    port = free_port()
+    ranks = [start([bench(directory, "allreduce"), "--device", "host", "-b", "8", "-e", "8", "-n",
+                    "100000000"], {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank),
+                                   "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)})
+             for rank in range(2)]
+    while "(GB/s)" not in ranks[0].stdout.readline():
+        pass
+    time.sleep(0.5)  # until the size is being measured
+    ranks[1].send_signal(signal.SIGSTOP)
+    ranks[0].send_signal(signal.SIGUSR1)
+    read_dump(ranks[0], ["  rank 0 (", "    channel 0, worker 0, step ", " all_reduce seq ",
+                         "from rank 1 over shm", "  rank 1 (", "does not answer", "chain of waits"])
+    for rank in reversed(ranks):
+        rank.kill()
+        rank.communicate()
 
 
 def case_streams(directory, _):

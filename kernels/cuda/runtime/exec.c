@@ -121,6 +121,27 @@ static struct gyre_progress cuda_progress(const struct gyre_executor *base)
     return gyre_cuda_mailbox_read(((const struct gyre_cuda_executor *)base)->mailbox);
 }
 
+/* Kernels keep steps and counters in their registers while they run, and tails and heads lie in GPU
+ * memory. So a rank on a GPU tells whether its launch has begun, and no more. */
+static gyre_status cuda_positions(struct gyre_executor *base, struct gyre_position *positions_out,
+                                  uint32_t most, uint32_t *n_out)
+{
+    (void)positions_out;
+    (void)most;
+    (void)n_out;
+    return gyre_fail(GYRE_ERROR_UNSUPPORTED, "rank %d: the step of a running kernel is not known",
+                     gyre_cuda_own(base)->rank);
+}
+
+static gyre_status cuda_end_state(struct gyre_executor *base, const struct gyre_end_name *name,
+                                  struct gyre_end_state *state_out)
+{
+    (void)name;
+    (void)state_out;
+    return gyre_fail(GYRE_ERROR_UNSUPPORTED, "rank %d: a running kernel keeps its counters",
+                     gyre_cuda_own(base)->rank);
+}
+
 /* The progress mailbox also counts replays of graphs. So if a graph was captured, this asks the
  * last event instead. The caller holds the lock. */
 static bool is_idle(struct gyre_cuda_executor *executor)
@@ -203,6 +224,8 @@ const struct gyre_executor_ops gyre_executor_cuda = {
     .open = cuda_open,
     .close = cuda_close,
     .progress = cuda_progress,
+    .positions = cuda_positions,
+    .end_state = cuda_end_state,
     .is_idle = cuda_is_idle,
     .abort = cuda_abort,
     .place = gyre_cuda_place,

@@ -253,6 +253,14 @@ def case_kill(rig):
         check(float(seconds) < NAMED_WITHIN_S, f"rank {rank}: {seconds} s")
 
 
+def case_stall(rig):
+    """a slot that is lost over RDMA is named with its rank, step and peer"""
+    if rig.device == "cuda":
+        raise Skipped("on GPUs the step is not known")
+    out = run_test(rig, "test_stalls", ["lost over rdma"], 100, {"TEST_RDMA": "1"})
+    check("rank 1 has sent slot 6 (" in out and "still under way over ib" in out, out[-2500:])
+
+
 def probe_gpudirect(rig):
     """Which way GPU memory is reached here; sets what logs must say."""
     for extra, way in (({}, "dma-buf"), ({"VERBS_WIRE_GPU": "peermem"}, "as nvidia-peermem does")):

@@ -1,0 +1,713 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Calls that stand still are explained in terms of their program: rank, worker, step, slot and
+ * peer, and the cycle or the rank at which the chain of waits ends. Each case injects one fault.
+ * The explanation is read in the error of the operation timeout, or in the warning; both come
+ * within the 5 s that docs/failures.md promises.
+ */
+#include "core/health/watch.h"
+#include "tests/support/ranks.h"
+#include "tests/support/stall_rig.h"
+
+#include <poll.h>
+#include <signal.h>
+
+#define HOST     GYRE_DEVICE_HOST
+#define BOUND_NS 5000000000ULL  /* from the stall to the explanation */
+#define WAIT_NS  60000000000ULL /* tells "late" from "never" */
+
+enum { N = 4, COUNT = 4096, TIMEOUT_MS = 1000, N_AT_ONCE = 4 };
+
+/* Words that an error must contain; the rest is NULL. */
+struct words {
+    const char *texts[8];
+};
+
+static void check_words(const char *text, int rank, const struct words *words)
+{
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(words->texts) && words->texts[i] != NULL; i++)
+        CHECK_MSG(strstr(text, words->texts[i]) != NULL, "rank %d: no \"%s\" in: %s", rank,
+                  words->texts[i], text);
+}
+
+/* Wait for the error, which comes within the bound and says these words. */
+static void expect_error(gyre_comm *comm, int rank, uint64_t began_ns, const struct words *words)
+{
+    gyre_status status = GYRE_SUCCESS;
+    const uint64_t end_ns = began_ns + WAIT_NS;
+    (void)gyre_stream_synchronize(NULL, HOST);
+    while (status == GYRE_SUCCESS && gyre_now_ns() < end_ns) {
+        CHECK_OK(gyre_comm_async_error(comm, &status));
+        sched_yield();
+    }
+    const uint64_t took_ns = gyre_now_ns() - began_ns;
+    CHECK_MSG(status == GYRE_ERROR_TIMEOUT, "rank %d: %s: %s", rank, gyre_status_name(status),
+              gyre_comm_last_error(comm));
+    CHECK_MSG(took_ns < BOUND_NS, "rank %d: after %.1f s", rank, (double)took_ns / 1e9);
+    check_words(gyre_comm_last_error(comm), rank, words);
+    if (rank == 0)
+        printf("     %s\n", gyre_comm_last_error(comm));
+}
+
+static gyre_config config_of(const char *transport)
+{
+    gyre_config config = GYRE_CONFIG_INIT;
+    config.device_kind = HOST;
+    config.max_channels = 1;
+    config.timeout_ms = TIMEOUT_MS;
+    config.transport = transport;
+    return config;
+}
+
+/* ---- ranks that are threads ---------------------------------------------------------------- */
+
+struct rank_thread {
+    pthread_t thread;
+    gyre_comm *comm;
+    gyre_comm *other; /* a second communicator, or NULL */
+    int rank;
+    int n_ranks;
+    const void *argument;
+};
+
+/* @n_comms: 1 or 2 communicators of the same ranks. */
+static void on_threads(int n_ranks, int n_comms, void *(*run)(void *), const void *argument)
+{
+    gyre_comm *comms[2][N] = {{NULL}};
+    struct rank_thread threads[N];
+    const gyre_config config = config_of("p2p");
+    gyre_config patient = config; /* one error ends the wait of both */
+    patient.timeout_ms = 0;
+    for (int c = 0; c < n_comms; c++)
+        CHECK_OK(gyre_comm_init_all(comms[c], n_ranks, NULL, c == 0 ? &config : &patient));
+    for (int rank = 0; rank < n_ranks; rank++) {
+        threads[rank] =
+            (struct rank_thread){0, comms[0][rank], comms[1][rank], rank, n_ranks, argument};
+        pthread_create(&threads[rank].thread, NULL, run, &threads[rank]);
+    }
+    for (int rank = 0; rank < n_ranks; rank++)
+        pthread_join(threads[rank].thread, NULL);
+    for (int c = 0; c < n_comms; c++)
+        for (int rank = 0; rank < n_ranks; rank++)
+            CHECK_OK(gyre_comm_destroy(comms[c][rank]));
+}
+
+/* ---- programs that are wrong ---------------------------------------------------------------- */
+
+struct wrong_programs {
+    const char *texts[N]; /* by rank */
+    struct words words;
+};
+
+#define HEAD(ranks, lanes, rank)                                                           \
+    "program wrong all_reduce\nranks " ranks " rank " rank " root 0 chunks 1 lanes " lanes \
+    " depth 1\n"
+
+static void *run_wrong_program(void *pointer)
+{
+    const struct rank_thread *own = pointer;
+    const struct wrong_programs *wrong = own->argument;
+    struct stall_program program = {0};
+    const uint64_t began_ns = gyre_now_ns();
+    CHECK_OK(stall_launch_text(own->comm, wrong->texts[own->rank], 1, &program));
+    expect_error(own->comm, own->rank, began_ns, &wrong->words);
+    stall_unload(own->comm, &program);
+    return NULL;
+}
+
+static void two_ranks_that_both_receive_first_are_a_cycle(void)
+{
+    const struct wrong_programs wrong = {
+        {HEAD("2", "1", "0") "worker 0\nchunk 0: from 1 -> out 0\nchunk 0: in 0 -> to 1\nend\n",
+         HEAD("2", "1", "1") "worker 0\nchunk 0: from 0 -> out 0\nchunk 0: in 0 -> to 0\nend\n"},
+        {{"rank 0, channel 0, worker 0, step 0 of wrong all_reduce seq 1, tile 0 of 1 "
+          "(chunk 0: from 1 -> out 0) waits for slot 0 from rank 1 over p2p",
+          "rank 1 is at step 0 (chunk 0: from 0 -> out 0) and waits for slot 0 from rank 0",
+          "these waits form a cycle: 0 -> 1 -> 0"}}};
+    on_threads(2, 1, run_wrong_program, &wrong);
+}
+
+#define SEND_5(peer)                                                                        \
+    "chunk 0: in 0 -> to " peer "\nchunk 0: in 0 -> to " peer "\nchunk 0: in 0 -> to " peer \
+    "\nchunk 0: in 0 -> to " peer "\nchunk 0: in 0 -> to " peer "\n"
+
+/* A FIFO has 4 slots, so the fifth needs credit that nobody gives. */
+static void two_ranks_that_send_more_than_a_fifo_holds_are_a_cycle(void)
+{
+    const struct wrong_programs wrong = {
+        {HEAD("2", "1", "0") "worker 0\n" SEND_5("1") "chunk 0: from 1 -> out 0\nend\n",
+         HEAD("2", "1", "1") "worker 0\n" SEND_5("0") "chunk 0: from 0 -> out 0\nend\n"},
+        {{"rank 0, channel 0, worker 0, step 4 of wrong",
+          "waits for credit from rank 1 over p2p, which has to consume slot 0",
+          "rank 1 is at step 4 (chunk 0: in 0 -> to 0) and waits for credit from rank 0",
+          "these waits form a cycle: 0 -> 1 -> 0"}}};
+    on_threads(2, 1, run_wrong_program, &wrong);
+}
+
+static void a_cycle_of_three_other_ranks_is_found(void)
+{
+    const struct wrong_programs wrong = {
+        {HEAD("4", "1", "0") "worker 0\nchunk 0: from 1 -> out 0\nend\n",
+         HEAD("4", "1",
+              "1") "worker 0\nchunk 0: from 3 -> out 0, to 2\nchunk 0: in 0 -> to 0\nend\n",
+         HEAD("4", "1", "2") "worker 0\nchunk 0: from 1 -> out 0, to 3\nend\n",
+         HEAD("4", "1", "3") "worker 0\nchunk 0: from 2 -> out 0, to 1\nend\n"},
+        {{"(chunk 0: from 1 -> out 0) waits for slot 0 from rank 1 over p2p",
+          "rank 1 is at step 0 (chunk 0: from 3 -> out 0, to 2) and waits for slot 0 from rank 3",
+          "these waits form a cycle: 1 -> 3 -> 2 -> 1"}}};
+    on_threads(4, 1, run_wrong_program, &wrong);
+}
+
+/* The four waits together are too long for an error. They are cut, and the cycle is told. */
+#define LONG_STEP(from, a, b, c)                                                        \
+    "chunk 0: from " from " + in 0 -> out 0, to " a "/0, to " a "/1, to " a "/2, to " a \
+    "/3, to " b "/0, to " b "/1, to " b "/2, to " c "/0 final\n"
+
+static void the_end_of_a_chain_of_long_steps_is_not_cut_off(void)
+{
+    const struct wrong_programs wrong = {
+        {HEAD("4", "4", "0") "worker 0\n" LONG_STEP("1", "1", "2", "3") "end\n",
+         HEAD("4", "4", "1") "worker 0\n" LONG_STEP("2", "0", "2", "3") "end\n",
+         HEAD("4", "4", "2") "worker 0\n" LONG_STEP("3", "0", "1", "3") "end\n",
+         HEAD("4", "4", "3") "worker 0\n" LONG_STEP("0", "0", "1", "2") "end\n"},
+        {{"rank 0, channel 0, worker 0, step 0 of wrong", "waits for slot 0 from rank 1 over p2p",
+          "rank 1 is at step 0 (", "these waits form a cycle: 0 -> 1 -> 2 -> 3 -> 0"}}};
+    on_threads(4, 1, run_wrong_program, &wrong);
+}
+
+/* Worker 0 of rank 1 waits for rank 0, but rank 0 waits for worker 1. */
+static void the_worker_that_holds_the_connection_is_followed_among_two(void)
+{
+    const struct wrong_programs wrong = {
+        {HEAD("3", "2", "0") "worker 0\nchunk 0: from 1 -> out 0\nchunk 0: in 0 -> to 2\n"
+                             "chunk 0: in 0 -> to 1/1\nend\n",
+         HEAD("3", "2", "1") "worker 0\nchunk 0: from 0/1 -> out 0\n"
+                             "worker 1\nchunk 0: from 2 -> to 0\nend\n",
+         HEAD("3", "2", "2") "worker 0\nchunk 0: from 0 -> to 1\nend\n"},
+        {{"rank 0, channel 0, worker 0, step 0 of wrong",
+          "rank 1 is at step 0 (chunk 0: from 2 -> to 0) and waits for slot 0 from rank 2",
+          "these waits form a cycle: 0 -> 1 -> 2 -> 0"}}};
+    on_threads(3, 1, run_wrong_program, &wrong);
+}
+
+static void a_rank_whose_program_sends_too_little_ends_the_chain(void)
+{
+    const struct wrong_programs wrong = {
+        {HEAD("2", "1", "0") "worker 0\nchunk 0: from 1 -> out 0\nchunk 0: from 1 -> out 0\nend\n",
+         HEAD("2", "1", "1") "worker 0\nchunk 0: in 0 -> to 0\nend\n"},
+        {{"rank 0, channel 0, worker 0, step 1 of wrong", "waits for slot 1 from rank 1 over p2p",
+          "rank 1 waits in no call"}}};
+    on_threads(2, 1, run_wrong_program, &wrong);
+}
+
+/* ---- connections that lose something ------------------------------------------------------- */
+
+/* In the second call rank 1 loses all that goes to rank 2, or the credit for it is lost. */
+struct loss {
+    bool of_slots;
+    struct words words;
+};
+
+static gyre_status reduce_once(gyre_comm *comm, float *data)
+{
+    GYRE_TRY(gyre_all_reduce(data, data, COUNT, GYRE_FLOAT32, GYRE_MAX, comm, NULL));
+    return gyre_stream_synchronize(NULL, HOST);
+}
+
+static void lose_in_second_call(gyre_comm *comm, int rank, const struct loss *loss)
+{
+    struct stall_nowhere nowhere = {0};
+    float *data = calloc(COUNT, sizeof(*data));
+    CHECK_OK(reduce_once(comm, data));
+    if (loss->of_slots && rank == 1)
+        stall_lose(comm, 2, true, &nowhere);
+    if (!loss->of_slots && rank == 2)
+        stall_lose(comm, 1, false, &nowhere);
+    const uint64_t began_ns = gyre_now_ns();
+    (void)reduce_once(comm, data);
+    expect_error(comm, rank, began_ns, &loss->words);
+    free(data);
+}
+
+static void *lose_on_thread(void *pointer)
+{
+    const struct rank_thread *own = pointer;
+    lose_in_second_call(own->comm, own->rank, own->argument);
+    return NULL;
+}
+
+/* On the ring each rank sends 2 (N - 1) = 6 slots a call. */
+static const struct loss lost_slot = {
+    true,
+    {{"rank 0, channel 0, worker 0, step ", " of ring all_reduce seq 2",
+      "rank 2 is at step 1 (chunk 0: from 1 + in 0 -> to 3) and waits for slot 6 from rank 1",
+      "rank 1 has sent slot 6 (", "and 6 have arrived: the rest is lost"}}};
+
+static void a_lost_slot_is_told_from_one_that_was_not_sent(void)
+{
+    setenv("GYRE_ALGO", "ring", 1);
+    on_threads(N, 1, lose_on_thread, &lost_slot);
+}
+
+/* Four slots can be sent without credit: slots 6 to 9. */
+static void lost_credit_is_told_from_a_slot_that_was_not_consumed(void)
+{
+    static const struct loss loss = {
+        false,
+        {{"rank 1, channel 0, worker 0, step 4 of ring all_reduce seq 2",
+          "waits for credit from rank 2 over p2p, which has to consume slot 6",
+          "rank 2 has consumed slot 6 (", "and 6 have arrived: the rest is lost"}}};
+    setenv("GYRE_ALGO", "ring", 1);
+    on_threads(N, 1, lose_on_thread, &loss);
+}
+
+static void lose_in_process(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    const char *over = argument;
+    struct loss loss = lost_slot;
+    (void)n_ranks;
+    loss.words.texts[5] = over;
+    lose_in_second_call(comm, rank, &loss);
+}
+
+static void lose_between_processes(const char *transport, const char *over)
+{
+    setenv("GYRE_ALGO", "ring", 1);
+    setenv("GYRE_MAX_NCHANNELS", "1", 1);
+    setenv("GYRE_TIMEOUT", "1000", 1);
+    setenv("GYRE_TRANSPORT", transport, 1);
+    test_on_processes(N, lose_in_process, (void *)(uintptr_t)over);
+}
+
+static void a_slot_that_is_lost_between_processes_is_named(void)
+{
+    lose_between_processes("shm", "still under way over shm");
+}
+
+static void a_slot_that_is_lost_over_sockets_is_named(void)
+{
+    lose_between_processes("socket", "still under way over socket");
+}
+
+/* Where there is an RDMA device, or tests/nic/verbs_wire in its place. */
+static void a_slot_that_is_lost_over_rdma_is_named(void)
+{
+    if (getenv("TEST_RDMA") != NULL)
+        lose_between_processes("ib", "still under way over ib");
+}
+
+/* ---- ranks that do not call ---------------------------------------------------------------- */
+
+static void *all_but_rank_2_call(void *pointer)
+{
+    static const struct words words = {{"rank 0, channel 0, worker 0, step ", "(chunk ",
+                                        "from rank ", "over p2p",
+                                        "rank 2 has not begun all_reduce(16384 B", "seq 1)"}};
+    const struct rank_thread *own = pointer;
+    float *data = calloc(COUNT, sizeof(*data));
+    const uint64_t began_ns = gyre_now_ns();
+    if (own->rank != 2)
+        (void)reduce_once(own->comm, data);
+    expect_error(own->comm, own->rank, began_ns, &words);
+    free(data);
+    return NULL;
+}
+
+static void a_rank_that_does_not_call_ends_the_chain(void)
+{
+    setenv("GYRE_ALGO", "ring", 1);
+    on_threads(N, 1, all_but_rank_2_call, NULL);
+}
+
+/* Rank 0 calls on one communicator first, rank 1 on the other; each has one stream. */
+static void *call_in_other_order(void *pointer)
+{
+    static const struct words words = {
+        {"rank 0, channel 0, worker 0, step ", "from rank 1 over p2p",
+         "rank 1 has made the call, but it has not begun: other work is ahead of it"}};
+    const struct rank_thread *own = pointer;
+    float *data = calloc(COUNT, sizeof(*data));
+    const uint64_t began_ns = gyre_now_ns();
+    for (int i = 0; i < 2; i++)
+        CHECK_OK(gyre_all_reduce(data, data, COUNT, GYRE_FLOAT32, GYRE_MAX,
+                                 i == own->rank ? own->comm : own->other, NULL));
+    expect_error(own->comm, own->rank, began_ns, &words);
+    free(data);
+    return NULL;
+}
+
+static void communicators_that_are_called_in_another_order_are_told_apart(void)
+{
+    on_threads(2, 2, call_in_other_order, NULL);
+}
+
+static void receive_from_rank_1(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    static const struct words words = {
+        {"rank 0, channel 0, worker 0, step 0 of sendrecv", "seq 1",
+         "(chunk 0: from 1 -> out 0) waits for slot 0 from rank 1 over socket",
+         "rank 1 has not made the call that fits recv(16384 B"}};
+    float *data = calloc(COUNT, sizeof(*data));
+    const uint64_t began_ns = gyre_now_ns();
+    (void)n_ranks;
+    (void)argument;
+    if (rank == 0)
+        CHECK_OK(gyre_recv(data, COUNT, GYRE_FLOAT32, 1, comm, NULL));
+    expect_error(comm, rank, began_ns, &words);
+    free(data);
+}
+
+static void a_message_that_is_not_sent_is_named_by_its_sender(void)
+{
+    setenv("GYRE_TIMEOUT", "1000", 1);
+    setenv("GYRE_TRANSPORT", "socket", 1);
+    test_on_processes(2, receive_from_rank_1, NULL);
+}
+
+/* ---- ranks that are stopped or late -------------------------------------------------------- */
+
+/* Between the ranks, which are processes, and the parent. */
+struct shared {
+    uint64_t n_calls[N];
+    uint32_t may_call; /* rank 2 waits for it before its 5th call */
+    int log[2];        /* pipe: what the ranks print */
+};
+
+static struct shared *share(void)
+{
+    struct shared *shared =
+        mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    memset(shared, 0, sizeof(*shared));
+    CHECK(pipe(shared->log) == 0);
+    return shared;
+}
+
+static void reduce_until_error(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    static const struct words words = {{"rank 0, channel 0, worker 0, step ", " of ring all_reduce",
+                                        "over shm", "from rank 2", "; rank 2 does not answer"}};
+    struct shared *shared = argument;
+    float *data = calloc(COUNT, sizeof(*data));
+    uint64_t began_ns = 0;
+    gyre_status status = GYRE_SUCCESS;
+    (void)n_ranks;
+    while (status == GYRE_SUCCESS) {
+        began_ns = gyre_now_ns();
+        status = reduce_once(comm, data);
+        gyre_fetch_add_u64(&shared->n_calls[rank], 1);
+    }
+    if (rank != 2) /* its clock went on while it was stopped */
+        expect_error(comm, rank, began_ns, &words);
+    free(data);
+}
+
+static void a_stopped_rank_ends_the_chain(void)
+{
+    pid_t pids[N];
+    struct shared *shared = share();
+    setenv("GYRE_ALGO", "ring", 1);
+    setenv("GYRE_MAX_NCHANNELS", "1", 1);
+    setenv("GYRE_TIMEOUT", "1000", 1);
+    setenv("GYRE_TRANSPORT", "shm", 1);
+    test_fork_ranks(N, reduce_until_error, shared, pids);
+    while (gyre_load_acquire_u64(&shared->n_calls[2]) < 10)
+        sched_yield();
+    kill(pids[2], SIGSTOP);
+    for (int rank = 0; rank < N; rank++)
+        if (rank != 2)
+            CHECK_MSG(test_wait_rank(pids[rank]), "rank %d", rank);
+    kill(pids[2], SIGCONT);
+    CHECK(test_wait_rank(pids[2]));
+}
+
+static void reduce_ten_times(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    struct shared *shared = argument;
+    float *data = calloc(COUNT, sizeof(*data));
+    (void)n_ranks;
+    dup2(shared->log[1], STDERR_FILENO);
+    for (int i = 0; i < 10; i++) {
+        while (rank == 2 && i == 4 && gyre_load_acquire_u32(&shared->may_call) == 0)
+            poll(NULL, 0, 1);
+        CHECK_OK(reduce_once(comm, data));
+    }
+    free(data);
+}
+
+/* Read lines until one has the words; false if none comes. */
+static bool wait_for_line(const struct shared *shared, const struct words *words)
+{
+    FILE *log = fdopen(dup(shared->log[0]), "r");
+    char line[4096];
+    bool is_found = false;
+    while (!is_found && log != NULL && fgets(line, sizeof(line), log) != NULL) {
+        is_found = true;
+        for (size_t i = 0; i < GYRE_ARRAY_LENGTH(words->texts) && words->texts[i] != NULL; i++)
+            is_found = is_found && strstr(line, words->texts[i]) != NULL;
+        if (is_found)
+            printf("     %s", strstr(line, "GYRE "));
+    }
+    if (log != NULL)
+        fclose(log);
+    return is_found;
+}
+
+static void a_rank_that_calls_late_is_named_in_a_warning_and_goes_on(void)
+{
+    static const struct words words = {
+        {"makes no progress for ", "rank 0, channel 0, worker 0, step ", "ring all_reduce seq 5",
+         "from rank 3 over shm", "; rank 2 has not begun all_reduce(", "seq 5)"}};
+    pid_t pids[N];
+    struct shared *shared = share();
+    setenv("GYRE_ALGO", "ring", 1);
+    setenv("GYRE_MAX_NCHANNELS", "1", 1);
+    setenv("GYRE_STALL_WARN", "1", 1);
+    setenv("GYRE_TRANSPORT", "shm", 1);
+    test_fork_ranks(N, reduce_ten_times, shared, pids);
+    close(shared->log[1]); /* the pipe ends with the ranks */
+    CHECK(wait_for_line(shared, &words));
+    gyre_store_release_u32(&shared->may_call, 1);
+    for (int rank = 0; rank < N; rank++)
+        CHECK_MSG(test_wait_rank(pids[rank]), "rank %d", rank);
+}
+
+/* ---- dumps --------------------------------------------------------------------------------- */
+
+static void check_dump(gyre_comm *comm, int rank, const struct words *words)
+{
+    char text[8192] = "";
+    FILE *file = tmpfile();
+    CHECK(file != NULL);
+    if (file == NULL)
+        return;
+    CHECK_OK(gyre_comm_dump(comm, fileno(file)));
+    rewind(file);
+    const size_t n_bytes = fread(text, 1, sizeof(text) - 1, file);
+    text[n_bytes] = '\0';
+    fclose(file);
+    check_words(text, rank, words);
+    if (rank == 1)
+        printf("%s", text);
+}
+
+/* Rank 1 waits in a call while it dumps; the others call after it. */
+static void *dump_then_call(void *pointer)
+{
+    static const struct words idle = {{"positions of 4 ranks, as rank 3 sees them",
+                                       "waits in no call; the latest was all_reduce(16384 B"}};
+    static const struct words busy = {{"as rank 1 sees them", "waits in all_reduce(16384 B",
+                                       "channel 0, worker 0, step ", "of ring all_reduce seq 2",
+                                       "waits for slot 6 from rank 0 over p2p",
+                                       "waits in no call; the latest was all_reduce(16384 B"}};
+    const struct rank_thread *own = pointer;
+    pthread_barrier_t *barrier = (pthread_barrier_t *)(uintptr_t)own->argument;
+    gyre_stream stream = NULL;
+    float *data = calloc(COUNT, sizeof(*data));
+    CHECK_OK(gyre_stream_create(&stream, HOST, -1));
+    for (int i = 0; i < 2; i++) {
+        if (i == 1) /* all have ended the first call */
+            pthread_barrier_wait(barrier);
+        if (i == 1 && own->rank == 3)
+            check_dump(own->comm, own->rank, &idle);
+        if (i == 1 && own->rank != 1)
+            pthread_barrier_wait(barrier);
+        CHECK_OK(gyre_all_reduce(data, data, COUNT, GYRE_FLOAT32, GYRE_MAX, own->comm, stream));
+        if (i == 1 && own->rank == 1) {
+            (void)gyre_stream_query(stream, HOST); /* polls once: the call begins */
+            check_dump(own->comm, own->rank, &busy);
+            pthread_barrier_wait(barrier);
+        }
+        CHECK_OK(gyre_stream_synchronize(stream, HOST));
+    }
+    CHECK_OK(gyre_stream_destroy(stream, HOST));
+    free(data);
+    return NULL;
+}
+
+static void a_dump_tells_where_all_ranks_are_and_disturbs_no_call(void)
+{
+    pthread_barrier_t barrier;
+    setenv("GYRE_ALGO", "ring", 1);
+    pthread_barrier_init(&barrier, NULL, N);
+    on_threads(N, 1, dump_then_call, &barrier);
+    pthread_barrier_destroy(&barrier);
+}
+
+static void a_dump_that_cannot_be_written_is_an_error(void)
+{
+    gyre_comm *comm = NULL;
+    const gyre_config config = config_of(NULL);
+    CHECK_OK(gyre_comm_init_all(&comm, 1, NULL, &config));
+    CHECK_FAILS(gyre_comm_dump(NULL, 2), GYRE_ERROR_INVALID_ARGUMENT, "");
+    CHECK_FAILS(gyre_comm_dump(comm, -1), GYRE_ERROR_SYSTEM, "descriptor -1");
+    CHECK_OK(gyre_comm_destroy(comm));
+}
+
+/* ---- executors that cannot tell ------------------------------------------------------------ */
+
+static gyre_status tell_no_positions(struct gyre_executor *executor, struct gyre_position *out,
+                                     uint32_t most, uint32_t *n_out)
+{
+    (void)executor;
+    (void)out;
+    (void)most;
+    (void)n_out;
+    return gyre_fail(GYRE_ERROR_UNSUPPORTED, "as on GPUs");
+}
+
+static gyre_status tell_no_end(struct gyre_executor *executor, const struct gyre_end_name *name,
+                               struct gyre_end_state *state_out)
+{
+    (void)executor;
+    (void)name;
+    (void)state_out;
+    return gyre_fail(GYRE_ERROR_UNSUPPORTED, "as on GPUs");
+}
+
+/* Two works are finished; the third one runs, or is still in its stream. */
+static struct gyre_progress two_of_three(const struct gyre_executor *executor)
+{
+    return (struct gyre_progress){.completed = 2, .activity = executor->n_launched};
+}
+
+/* GPUs keep steps in registers, and their executor answers as this one does. */
+static void an_executor_that_knows_no_steps_says_whether_the_call_has_begun(void)
+{
+    static const struct gyre_executor_ops ops = {
+        .positions = tell_no_positions, .end_state = tell_no_end, .progress = two_of_three};
+    static const char *const words[] = {"its kernel has not begun",
+                                        "the position in the program is not known on this device"};
+    for (uint64_t is_running = 0; is_running < 2; is_running++) {
+        struct gyre_executor executor = {.ops = &ops, .n_launched = 2 + is_running};
+        struct gyre_caller *caller = calloc(1, sizeof(*caller));
+        struct gyre_member *member = calloc(1, sizeof(*member));
+        struct gyre_health_peer peers[2] = {{0}};
+        struct gyre_health health = {.member = member, .caller = caller, .peers = peers};
+        const struct gyre_record mine = {.sequence = 3};
+        char why[GYRE_HEALTH_WHY_BYTES];
+        member->n_ranks = 2;
+        caller->executor = &executor;
+        gyre_health_look(&health);
+        CHECK(!gyre_health_explain(&health, &mine, gyre_now_ns(), why, sizeof(why)));
+        CHECK_MSG(strstr(why, words[is_running]) == why, "%s", why);
+        free(member);
+        free(caller);
+    }
+}
+
+/* ---- messages ------------------------------------------------------------------------------ */
+
+/* Rank 1 of 2 tells rank 0 where its workers are, in a message of so many bytes. Returns what rank
+ * 0 keeps of it; NULL = it drops the message. */
+static const struct gyre_health_waits *take(struct gyre_health_message *message, size_t n_bytes)
+{
+    static struct gyre_health_peer peers[2];
+    static struct gyre_member member;
+    static struct gyre_health health;
+    free(peers[1].waits);
+    peers[1].waits = NULL;
+    member.n_ranks = 2;
+    health.member = &member;
+    health.peers = peers;
+    gyre_health_take_waits(&health, 1, message, n_bytes);
+    return peers[1].waits;
+}
+
+static size_t fill(struct gyre_health_message *message, uint16_t n_waits)
+{
+    memset(message, 0, sizeof(*message));
+    message->waits.version = GYRE_HEALTH_WAITS_VERSION;
+    message->waits.n_waits = n_waits;
+    message->waits.n_all = n_waits;
+    return offsetof(struct gyre_health_message, waits) + offsetof(struct gyre_health_waits, waits) +
+           n_waits * sizeof(struct gyre_health_wait);
+}
+
+static void malformed_positions_are_dropped(void)
+{
+    static struct gyre_health_message message;
+    struct gyre_position *position = &message.waits.waits[0].position;
+    size_t n_bytes = fill(&message, GYRE_HEALTH_MAX_WAITS);
+    CHECK(take(&message, n_bytes) != NULL);
+    CHECK(take(&message, n_bytes - 1) == NULL);
+    CHECK(take(&message, n_bytes + 1) == NULL);
+    CHECK(take(&message, offsetof(struct gyre_health_message, waits) + 2) == NULL);
+    message.waits.version++;
+    CHECK(take(&message, n_bytes) == NULL);
+    n_bytes = fill(&message, GYRE_HEALTH_MAX_WAITS + 1);
+    CHECK(take(&message, n_bytes) == NULL);
+    n_bytes = fill(&message, 1);
+    position->peer = 2; /* the ranks are 0 and 1 */
+    CHECK(take(&message, n_bytes) == NULL);
+    n_bytes = fill(&message, 1);
+    position->waits_for = GYRE_N_WAITS;
+    CHECK(take(&message, n_bytes) == NULL);
+    n_bytes = fill(&message, 1);
+    position->coll = GYRE_N_COLLECTIVES;
+    CHECK(take(&message, n_bytes) == NULL);
+    n_bytes = fill(&message, 1);
+    message.waits.waits[0].answer = GYRE_N_PEER_ENDS;
+    CHECK(take(&message, n_bytes) == NULL);
+    n_bytes = fill(&message, 1);
+    message.waits.waits[0].transport = 200;
+    CHECK(take(&message, n_bytes) == NULL);
+}
+
+static void text_of_other_ranks_ends_and_steers_no_terminal(void)
+{
+    static struct gyre_health_message message;
+    struct gyre_position *position = &message.waits.waits[0].position;
+    const size_t n_bytes = fill(&message, 1);
+    memset(position->step_text, '\33', sizeof(position->step_text));
+    const struct gyre_health_waits *waits = take(&message, n_bytes);
+    CHECK(waits != NULL);
+    if (waits == NULL)
+        return;
+    const char *text = waits->waits[0].position.step_text;
+    CHECK(strnlen(text, GYRE_STEP_TEXT_BYTES) == GYRE_STEP_TEXT_BYTES - 1);
+    CHECK(strspn(text, "?") == GYRE_STEP_TEXT_BYTES - 1);
+}
+
+static const struct test_case cases[] = {
+    {"two ranks that both receive first are a cycle",
+     two_ranks_that_both_receive_first_are_a_cycle},
+    {"two ranks that send more than a FIFO holds are a cycle",
+     two_ranks_that_send_more_than_a_fifo_holds_are_a_cycle},
+    {"a cycle of three other ranks is found", a_cycle_of_three_other_ranks_is_found},
+    {"the worker that holds the connection is followed among two",
+     the_worker_that_holds_the_connection_is_followed_among_two},
+    {"the end of a chain of long steps is not cut off",
+     the_end_of_a_chain_of_long_steps_is_not_cut_off},
+    {"a rank whose program sends too little ends the chain",
+     a_rank_whose_program_sends_too_little_ends_the_chain},
+    {"a lost slot is told from one that was not sent",
+     a_lost_slot_is_told_from_one_that_was_not_sent},
+    {"lost credit is told from a slot that was not consumed",
+     lost_credit_is_told_from_a_slot_that_was_not_consumed},
+    {"a slot that is lost between processes is named",
+     a_slot_that_is_lost_between_processes_is_named},
+    {"a slot that is lost over sockets is named", a_slot_that_is_lost_over_sockets_is_named},
+    {"a slot that is lost over rdma is named", a_slot_that_is_lost_over_rdma_is_named},
+    {"a rank that does not call ends the chain", a_rank_that_does_not_call_ends_the_chain},
+    {"communicators that are called in another order are told apart",
+     communicators_that_are_called_in_another_order_are_told_apart},
+    {"a message that is not sent is named by its sender",
+     a_message_that_is_not_sent_is_named_by_its_sender},
+    {"a stopped rank ends the chain", a_stopped_rank_ends_the_chain},
+    {"a rank that calls late is named in a warning and goes on",
+     a_rank_that_calls_late_is_named_in_a_warning_and_goes_on},
+    {"a dump tells where all ranks are and disturbs no call",
+     a_dump_tells_where_all_ranks_are_and_disturbs_no_call},
+    {"a dump that cannot be written is an error", a_dump_that_cannot_be_written_is_an_error},
+    {"an executor that knows no steps says whether the call has begun",
+     an_executor_that_knows_no_steps_says_whether_the_call_has_begun},
+    {"malformed positions are dropped", malformed_positions_are_dropped},
+    {"text of other ranks ends, and steers no terminal",
+     text_of_other_ranks_ends_and_steers_no_terminal},
+};
+
+/* The cases spend their time waiting for deadlines, so several run at once. */
+int main(int argc, char **argv)
+{
+    return test_main_together(argc, argv, cases, GYRE_ARRAY_LENGTH(cases), N_AT_ONCE);
+}

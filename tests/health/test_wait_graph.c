@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The waits-for graph: cycles, chains, missing answers, lost slots. A graph is written as one line
+ * an edge: who waits for whom, and what the awaited rank has answered.
+ */
+#include "core/health/wait_graph.h"
+#include "tests/support/check.h"
+
+enum { MAX_EDGES = 4096, MAX_RANKS = 2048 };
+
+#define UNKNOWN GYRE_PEER_END_UNKNOWN
+#define MOVED   GYRE_PEER_END_MOVED
+#define HELD    GYRE_PEER_END_HELD
+#define UNUSED  GYRE_PEER_END_FREE
+
+/* One worker a rank, unless a case says otherwise. Edges are added by ascending rank. */
+struct graph {
+    struct gyre_wait_graph graph;
+    struct gyre_wait_edge edges[MAX_EDGES];
+    uint32_t first[MAX_RANKS + 1];
+    uint32_t n_edges;
+    uint32_t path[MAX_EDGES];
+    uint32_t places[MAX_EDGES];
+};
+
+static struct graph drawn; /* too large for a stack */
+
+static void begin(int n_ranks)
+{
+    memset(&drawn, 0, sizeof(drawn));
+    drawn.graph = (struct gyre_wait_graph){n_ranks, drawn.edges, drawn.first};
+}
+
+static void wait_for(int rank, struct gyre_wait_worker worker, int peer,
+                     struct gyre_wait_worker peer_worker, enum gyre_peer_end answer)
+{
+    drawn.edges[drawn.n_edges++] = (struct gyre_wait_edge){rank, peer, worker, peer_worker, answer};
+    for (int r = rank + 1; r <= drawn.graph.n_ranks; r++)
+        drawn.first[r] = drawn.n_edges;
+}
+
+static void edge(int rank, int peer, enum gyre_peer_end answer)
+{
+    const struct gyre_wait_worker only = {0, 0, 0, 0};
+    wait_for(rank, only, peer, only, answer);
+}
+
+static struct gyre_wait_path walk(uint32_t start)
+{
+    return gyre_wait_graph_walk(&drawn.graph, start, drawn.path, drawn.places);
+}
+
+static void check_ranks(const struct gyre_wait_path *path, const int *ranks, uint32_t n)
+{
+    CHECK_MSG(path->n_edges == n, "%u edges", path->n_edges);
+    for (uint32_t i = 0; i < n && i < path->n_edges; i++)
+        CHECK_MSG(drawn.edges[drawn.path[i]].rank == ranks[i], "edge %u is of rank %d", i,
+                  drawn.edges[drawn.path[i]].rank);
+}
+
+static void two_ranks_that_wait_for_each_other_are_a_cycle(void)
+{
+    begin(2);
+    edge(0, 1, HELD);
+    edge(1, 0, HELD);
+    for (int start = 0; start < 2; start++) {
+        const struct gyre_wait_path path = walk((uint32_t)start);
+        const int ranks[] = {start, 1 - start};
+        CHECK(path.end == GYRE_WAIT_ENDS_IN_CYCLE);
+        CHECK(path.cycle_start == 0);
+        check_ranks(&path, ranks, 2);
+    }
+}
+
+static void a_cycle_that_is_reached_from_outside_begins_behind_the_start(void)
+{
+    const int ranks[] = {0, 2, 3, 1};
+    begin(4);
+    edge(0, 2, HELD);
+    edge(1, 2, HELD);
+    edge(2, 3, HELD);
+    edge(3, 1, HELD);
+    const struct gyre_wait_path path = walk(0);
+    CHECK(path.end == GYRE_WAIT_ENDS_IN_CYCLE);
+    CHECK_MSG(path.cycle_start == 1, "%u", path.cycle_start);
+    CHECK(path.end_rank == 2);
+    check_ranks(&path, ranks, 4);
+}
+
+static void a_worker_that_waits_for_its_own_rank_is_a_cycle_of_one(void)
+{
+    begin(1);
+    edge(0, 0, HELD);
+    const struct gyre_wait_path path = walk(0);
+    CHECK(path.end == GYRE_WAIT_ENDS_IN_CYCLE && path.n_edges == 1 && path.cycle_start == 0);
+}
+
+static void a_chain_ends_at_the_rank_that_does_not_wait(void)
+{
+    const int ranks[] = {0, 1, 2};
+    begin(4);
+    edge(0, 1, HELD);
+    edge(1, 2, HELD);
+    edge(2, 3, UNUSED); /* rank 3 has not begun the call */
+    const struct gyre_wait_path path = walk(0);
+    CHECK(path.end == GYRE_WAIT_ENDS_FREE);
+    CHECK(path.end_rank == 3);
+    check_ranks(&path, ranks, 3);
+}
+
+static void a_missing_answer_ends_the_chain_without_a_guess(void)
+{
+    begin(3);
+    edge(0, 1, UNKNOWN);
+    edge(1, 2, HELD);
+    edge(2, 1, HELD);
+    const struct gyre_wait_path path = walk(0);
+    CHECK(path.end == GYRE_WAIT_ENDS_UNEXPLAINED);
+    CHECK(path.end_rank == 1 && path.n_edges == 1);
+}
+
+static void a_rank_that_has_told_nothing_ends_the_chain(void)
+{
+    begin(3);
+    edge(0, 1, HELD); /* it answered about its end and has not told where its workers are */
+    edge(2, 0, HELD);
+    const struct gyre_wait_path path = walk(0);
+    CHECK(path.end == GYRE_WAIT_ENDS_UNEXPLAINED);
+    CHECK(path.end_rank == 1 && path.n_edges == 1);
+}
+
+static void a_slot_that_was_sent_ends_the_chain_also_where_its_sender_waits(void)
+{
+    begin(3);
+    edge(0, 1, HELD);
+    edge(1, 2, MOVED);
+    edge(2, 0, HELD);
+    const struct gyre_wait_path path = walk(0);
+    CHECK(path.end == GYRE_WAIT_ENDS_MOVED);
+    CHECK(path.end_rank == 2 && path.n_edges == 2);
+}
+
+static void a_worker_whose_step_can_run_ends_the_chain(void)
+{
+    begin(2);
+    edge(0, 1, HELD);
+    edge(1, -1, UNKNOWN);
+    const struct gyre_wait_path path = walk(0);
+    CHECK(path.end == GYRE_WAIT_ENDS_RUNNABLE);
+    CHECK(path.end_rank == 1 && path.n_edges == 2);
+}
+
+/* Two works of a launch, two channels, two workers: only the one that was named is followed. */
+static void only_the_worker_that_holds_the_connection_is_followed(void)
+{
+    for (uint16_t named = 0; named < 8; named++) {
+        const struct gyre_wait_worker first = {0, 0, 0, 0};
+        const struct gyre_wait_worker holder = {named & 1, named >> 1 & 1, named >> 2, 0};
+        begin(10);
+        wait_for(0, first, 1, holder, HELD);
+        for (uint16_t w = 0; w < 8; w++) {
+            const struct gyre_wait_worker worker = {w & 1, w >> 1 & 1, w >> 2, 0};
+            wait_for(1, worker, 2 + w, first, UNUSED);
+        }
+        const struct gyre_wait_path path = walk(0);
+        CHECK(path.end == GYRE_WAIT_ENDS_FREE && path.n_edges == 2);
+        CHECK_MSG(path.end_rank == 2 + named, "%d for worker %u", path.end_rank, named);
+    }
+}
+
+static void a_ring_of_2048_ranks_is_one_cycle(void)
+{
+    begin(MAX_RANKS);
+    for (int rank = 0; rank < MAX_RANKS; rank++)
+        edge(rank, (rank + 1) % MAX_RANKS, HELD);
+    const struct gyre_wait_path path = walk(5);
+    CHECK(path.end == GYRE_WAIT_ENDS_IN_CYCLE);
+    CHECK(path.n_edges == MAX_RANKS && path.cycle_start == 0 && path.end_rank == 5);
+}
+
+static const struct test_case cases[] = {
+    {"two ranks that wait for each other are a cycle",
+     two_ranks_that_wait_for_each_other_are_a_cycle},
+    {"a cycle that is reached from outside begins behind the start",
+     a_cycle_that_is_reached_from_outside_begins_behind_the_start},
+    {"a worker that waits for its own rank is a cycle of one",
+     a_worker_that_waits_for_its_own_rank_is_a_cycle_of_one},
+    {"a chain ends at the rank that does not wait", a_chain_ends_at_the_rank_that_does_not_wait},
+    {"a missing answer ends the chain without a guess",
+     a_missing_answer_ends_the_chain_without_a_guess},
+    {"a rank that has told nothing ends the chain", a_rank_that_has_told_nothing_ends_the_chain},
+    {"a slot that was sent ends the chain, also where its sender waits",
+     a_slot_that_was_sent_ends_the_chain_also_where_its_sender_waits},
+    {"a worker whose step can run ends the chain", a_worker_whose_step_can_run_ends_the_chain},
+    {"only the worker that holds the connection is followed",
+     only_the_worker_that_holds_the_connection_is_followed},
+    {"a ring of 2048 ranks is one cycle", a_ring_of_2048_ranks_is_one_cycle},
+};
+
+TEST_MAIN(cases)

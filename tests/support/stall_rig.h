@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Faults for tests of calls that stand still, on the host device: programs that were never proved,
+ * given as text, and connections that lose what is sent.
+ */
+#ifndef GYRE_TESTS_STALL_RIG_H
+#define GYRE_TESTS_STALL_RIG_H
+
+#include "core/comm/comm.h"
+#include "kernels/host/host_exec.h"
+#include "tests/support/check.h"
+
+/* A program that is loaded on one rank. */
+struct stall_program {
+    struct gyre_program *program;
+    struct gyre_loaded *loaded;
+    float in[64];
+    float out[64];
+};
+
+/** stall_launch_text - run one rank's program as this communicator's next all-reduce of `count`
+ * floats, on the thread's default stream, in tiles of one float. Nothing proves the program.
+ * @own: zeroed; stays until stall_unload(). */
+static inline gyre_status stall_launch_text(gyre_comm *comm, const char *text, uint64_t count,
+                                            struct stall_program *own)
+{
+    struct gyre_executor *executor = comm->executor;
+    struct gyre_record record = {
+        .count = count, .coll = GYRE_COLL_ALL_REDUCE, .dtype = GYRE_FLOAT32, .root = -1};
+    GYRE_TRY(gyre_program_from_text(text, &own->program));
+    const struct gyre_load_config config = {.program = own->program, .n_channels = 1};
+    GYRE_TRY(executor->ops->load(executor, &config, &own->loaded));
+    const uint64_t index = gyre_call_log_post(&comm->caller.call_log, &record);
+    gyre_call_log_launched(&comm->caller.call_log, executor->n_launched, index);
+    const struct gyre_work work = {
+        .loaded = own->loaded,
+        .in = own->in,
+        .out = own->out,
+        .split = {count, 1, own->program->n_chunks, 1, 1},
+        .reduction = {.dtype = GYRE_FLOAT32, .op = GYRE_SUM},
+        .signature = gyre_record_signature(&record, comm->member.rank),
+        .sequence = record.sequence,
+    };
+    return executor->ops->launch(executor, &work, 1, NULL);
+}
+
+static inline void stall_unload(gyre_comm *comm, struct stall_program *own)
+{
+    comm->executor->ops->unload(comm->executor, own->loaded);
+    gyre_program_free(own->program);
+}
+
+/* Where a connection that loses things writes them. */
+struct stall_nowhere {
+    struct gyre_inbox inbox;
+    struct gyre_credit credit;
+};
+
+/** stall_lose - from now on the peer gets no slots from this rank (`is_send`), or no credit for the
+ * slots that it sends. The data still travel; what is lost is the counter that announces them.
+ * Called by the rank's thread while no call runs.
+ * @nowhere: outlives the communicator. */
+static inline void stall_lose(gyre_comm *comm, int peer, bool is_send,
+                              struct stall_nowhere *nowhere)
+{
+    struct gyre_host_executor *executor = (struct gyre_host_executor *)comm->executor;
+    for (uint32_t fifo = 0; fifo < executor->spec.n_fifos; fifo++) {
+        struct gyre_host_end *end =
+            &executor->ends[gyre_connector_index(&executor->spec, (uint32_t)peer, fifo, is_send)];
+        if (is_send)
+            end->inbox = &nowhere->inbox;
+        else
+            end->credit = &nowhere->credit;
+    }
+}
+
+#endif
