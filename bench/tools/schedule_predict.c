@@ -72,8 +72,14 @@ static gyre_status open_facts(struct table *table)
     facts->is_ll128_safe = facts->device_kind == GYRE_DEVICE_CUDA && facts->n_hosts == 1;
     facts->has_lamport =
         gyre_collectives[request->coll].reduces; /* the prediction is for sums of float32 */
-    facts->spec =
-        gyre_tuner_fifo_spec(facts->device_kind, facts->n_ranks, facts->is_proxied, 0, UINT32_MAX);
+    if (facts->n_hosts > 1) {
+        struct gyre_peer_counts peers;
+        GYRE_TRY(gyre_near_peers_count(facts->grouping, facts->n_ranks, &peers));
+        facts->spec = gyre_tuner_fifo_spec_across(facts->device_kind, &peers, false, 0, UINT32_MAX);
+    } else {
+        facts->spec =
+            gyre_tuner_fifo_spec(facts->device_kind, facts->n_ranks, false, 0, UINT32_MAX);
+    }
     if (facts->n_hosts > 1) /* as communicators on several hosts */
         facts->cost = &table->cost;
     facts->min_channels = 1;
@@ -129,7 +135,9 @@ static gyre_status predict(struct table *table, int column, uint64_t n_bytes, st
         if (gyre_algorithms[i] == table->algorithms[column])
             filter.algorithms[request->coll] = 1U << i;
     GYRE_TRY(gyre_tuner_choose(&table->facts, &filter, request->coll, n_bytes, choice));
-    const uint32_t most = table->facts.spec.n_fifos / gyre_simulator_lanes(simulator);
+    const uint32_t most =
+        gyre_tuner_fifos(&table->facts, table->algorithms[column], request->coll).n_fifos /
+        gyre_simulator_lanes(simulator);
     choice->n_channels = (uint32_t)gyre_max_u64(
         1, gyre_min_u64(choice->n_channels, most)); /* communicators limit it likewise */
     if (request->n_channels > 0)

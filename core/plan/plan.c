@@ -22,6 +22,7 @@ struct choice_entry {
     enum gyre_collective coll;
     bool in_window;
     bool has_lamport;
+    bool is_near;
     uint64_t class_bytes;
     struct gyre_choice choice;
     struct choice_entry *next;
@@ -166,6 +167,7 @@ struct gyre_tuner_facts gyre_plan_facts_of(const struct gyre_plan_cache *cache,
     const struct gyre_reduction reduction = reduction_of(cache, call);
     facts.has_lamport =
         gyre_collectives[call->coll].reduces && gyre_lamport_adds(call->dtype, reduction.op);
+    facts.is_near = call->coll == GYRE_COLL_SEND_RECV && cache->links->is_far[call->root] == 0;
     facts.is_plain = reduction.premultiply == 0 && reduction.divisor <= 1;
     return facts;
 }
@@ -178,9 +180,9 @@ static gyre_status find_choice(struct gyre_plan_cache *cache, const struct gyre_
         return gyre_tuner_choose(facts, &cache->filter, coll, n_bytes, choice_out);
     const uint64_t class_bytes = gyre_tuner_size_class(n_bytes);
     struct choice_entry *entry = cache->choices;
-    while (entry != NULL &&
-           (entry->coll != coll || entry->in_window != facts->in_window ||
-            entry->has_lamport != facts->has_lamport || entry->class_bytes != class_bytes))
+    while (entry != NULL && (entry->coll != coll || entry->in_window != facts->in_window ||
+                             entry->has_lamport != facts->has_lamport ||
+                             entry->is_near != facts->is_near || entry->class_bytes != class_bytes))
         entry = entry->next;
     if (entry == NULL) {
         struct gyre_choice choice;
@@ -188,8 +190,9 @@ static gyre_status find_choice(struct gyre_plan_cache *cache, const struct gyre_
         entry = calloc(1, sizeof(*entry));
         if (entry == NULL)
             return gyre_fail_errno(ENOMEM, "choice for %s", gyre_collectives[coll].name);
-        *entry = (struct choice_entry){coll,        facts->in_window, facts->has_lamport,
-                                       class_bytes, choice,           cache->choices};
+        *entry =
+            (struct choice_entry){coll,        facts->in_window, facts->has_lamport, facts->is_near,
+                                  class_bytes, choice,           cache->choices};
         cache->choices = entry;
     }
     *choice_out = entry->choice;
@@ -219,7 +222,7 @@ static gyre_status force_choice(const struct gyre_plan_cache *cache, struct gyre
     if (forced->tile_bytes > 0)
         choice_out->tile_bytes = forced->tile_bytes;
     const uint32_t most_bytes =
-        gyre_tuner_payload_bytes(&facts.spec, choice_out->algorithm, choice_out->proto,
+        gyre_tuner_payload_bytes(&facts, choice_out->algorithm, coll, choice_out->proto,
                                  choice_out->path == GYRE_PATH_PLACED);
     if (choice_out->tile_bytes > most_bytes || choice_out->tile_bytes % 16 != 0)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
@@ -309,12 +312,13 @@ static gyre_status choose(struct gyre_plan_cache *cache, const struct gyre_call 
         gyre_programs_find(&cache->programs, choice_out->algorithm, &shape, rank, variants_out));
     const struct gyre_program *program = (*variants_out)->programs[0];
     const struct gyre_fifo_spec *spec = &cache->links->spec;
-    if (program->n_lanes > spec->n_fifos || program->min_depth > spec->depth)
+    const uint32_t n_fifos = gyre_tuner_fifos(&facts, choice_out->algorithm, call->coll).n_fifos;
+    if (program->n_lanes > n_fifos || program->min_depth > spec->depth)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                          "%s %s needs %u connections of depth %u a pair, this communicator has %u "
                          "of depth %u",
                          program->algorithm, gyre_collectives[call->coll].name, program->n_lanes,
-                         program->min_depth, spec->n_fifos, spec->depth);
+                         program->min_depth, n_fifos, spec->depth);
     /* The sends and receives of a group run together, and on a GPU all their blocks at once: at
      * most one pair with every rank, on a GPU of 128 multiprocessors or more. */
     if (call->coll == GYRE_COLL_SEND_RECV && cache->facts.device_kind == GYRE_DEVICE_CUDA)
@@ -322,7 +326,7 @@ static gyre_status choose(struct gyre_plan_cache *cache, const struct gyre_call 
             choice_out->n_channels, gyre_max_u64(1, 64 / (uint64_t)cache->facts.n_ranks));
     if (program->n_lanes > 0)
         choice_out->n_channels =
-            (uint32_t)gyre_min_u64(choice_out->n_channels, spec->n_fifos / program->n_lanes);
+            (uint32_t)gyre_min_u64(choice_out->n_channels, n_fifos / program->n_lanes);
     return GYRE_SUCCESS;
 }
 
