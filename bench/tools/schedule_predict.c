@@ -5,7 +5,6 @@
  */
 #include "bench/tools/schedule_predict.h"
 
-#include "algorithms/simulate/bound.h"
 #include "algorithms/simulate/simulate.h"
 #include "bench/driver/options.h"
 #include "bench/report/bus_factor.h"
@@ -17,7 +16,11 @@
 #include <string.h>
 
 #define MAX_ALGORITHMS 16
-#define SIZE_FACTOR    4
+
+/* From so many ranks on, predictions may be off by a percent, and algorithms that exchange data
+ * with all ranks are left out unless they are asked for: both would take minutes. */
+#define MANY_RANKS  1025
+#define SIZE_FACTOR 4
 
 /* Everything that stays the same for all sizes. */
 struct table {
@@ -105,6 +108,12 @@ static gyre_status open_table(struct table *table)
             (request->algorithm != NULL ||
              !gyre_algorithm_suits(gyre_algorithms[i], request->coll, table->facts.n_hosts)))
             continue;
+        if (!is_asked && table->facts.n_ranks >= MANY_RANKS && table->facts.n_hosts > 1 &&
+            (gyre_algorithms[i]->keeps_near >> request->coll & 1U) == 0) {
+            printf("# left out: %s, which is slow between so many ranks (--algo shows it)\n",
+                   gyre_algorithms[i]->name);
+            continue;
+        }
         struct gyre_simulator **simulator = &table->simulators[table->n_algorithms];
         const gyre_status status =
             gyre_simulator_open(gyre_algorithms[i], &shape, &machine, false, simulator);
@@ -150,7 +159,8 @@ static gyre_status predict(struct table *table, int column, uint64_t n_bytes, st
         .n_channels = choice->n_channels,
         .tile_bytes = choice->tile_bytes,
         .depth = request->depth > 0 ? (uint32_t)request->depth : table->facts.spec.depth,
-        .n_bytes = n_bytes};
+        .n_bytes = n_bytes,
+        .is_rough = table->facts.n_ranks >= MANY_RANKS};
     return gyre_simulator_run(simulator, &simulation, &cell->prediction);
 }
 

@@ -335,10 +335,18 @@ static void log_choice(struct gyre_plan_cache *cache, const struct gyre_call *ca
 {
     const uint64_t n_bytes = call->count * gyre_dtype_bytes(call->dtype);
     const double us = predict_us(cache, call->coll, choice, n_bytes);
-    char prediction[64] = "";
+    const struct gyre_shape shape = {.coll = call->coll,
+                                     .n_ranks = (uint16_t)cache->facts.n_ranks,
+                                     .grouping = cache->facts.grouping};
+    const double bound_us =
+        gyre_bound_ns(&shape, gyre_plan_cost(cache),
+                      gyre_tuner_all_bytes(&cache->facts, call->coll, n_bytes)) /
+        1e3;
+    char prediction[96] = "";
     if (us > 0)
-        snprintf(prediction, sizeof(prediction), ", predicted %.2f us (%s constants)", us,
-                 cache->is_tuned ? "measured" : "shipped");
+        snprintf(prediction, sizeof(prediction),
+                 ", predicted %.2f us (%s constants), %.0f%% of the bound", us,
+                 cache->is_tuned ? "measured" : "shipped", 100 * bound_us / us);
     const char *path_name = choice->path == GYRE_PATH_STAGED ? "" : gyre_path_names[choice->path];
     GYRE_INFO(TUNING, "%s %" PRIu64 " B: %s %s%s%s, %u channels, tiles of %u B%s",
               gyre_collectives[call->coll].name, n_bytes, choice->algorithm->name,

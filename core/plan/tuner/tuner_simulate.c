@@ -52,7 +52,8 @@ gyre_status gyre_tuner_predict(const struct gyre_tuner_facts *facts, const struc
                                enum gyre_collective coll, const struct gyre_choice *choice,
                                uint64_t n_bytes, double *time_ns_out)
 {
-    const struct gyre_simulation simulation = {.cost = cost, .n_bytes = n_bytes};
+    const struct gyre_simulation simulation = {
+        .cost = cost, .n_bytes = n_bytes, .is_rough = facts->n_hosts > 1};
     struct gyre_simulator *simulator;
     GYRE_TRY(open_simulator(facts, choice->algorithm, coll, &simulator));
     const gyre_status status = run(facts, simulator, choice, simulation, time_ns_out);
@@ -102,6 +103,16 @@ static gyre_status search_tiles(const struct search *search, struct gyre_simulat
     return GYRE_SUCCESS;
 }
 
+/* Of many ranks only multiples of the unit are tried, which are simulated fast. */
+static uint32_t least_channels_of(const struct gyre_tuner_facts *facts, uint32_t unit,
+                                  uint32_t most_channels)
+{
+    const uint64_t least = facts->min_channels;
+    const uint64_t rounded = gyre_round_up(least, unit);
+    const bool is_large = facts->n_ranks > MOST_ALL_PAIRS_RANKS && rounded <= most_channels;
+    return (uint32_t)gyre_min_u64(is_large ? rounded : least, most_channels);
+}
+
 /* Channels and tiles of one algorithm and protocol, few channels first. */
 static gyre_status search_proto(struct search *search, struct gyre_simulator *simulator,
                                 const struct gyre_algorithm *algorithm, enum gyre_proto proto)
@@ -110,7 +121,8 @@ static gyre_status search_proto(struct search *search, struct gyre_simulator *si
     const uint32_t most_channels = (uint32_t)gyre_min_u64(
         facts->max_channels,
         gyre_tuner_fifos(facts, algorithm, search->coll).n_fifos / gyre_simulator_lanes(simulator));
-    const uint32_t least_channels = (uint32_t)gyre_min_u64(facts->min_channels, most_channels);
+    const uint32_t least_channels =
+        least_channels_of(facts, gyre_simulator_channel_unit(simulator), most_channels);
     struct gyre_choice choice = {algorithm, proto, least_channels, 0, GYRE_PATH_STAGED};
     struct gyre_choice best = choice;
     double best_ns = INFINITY;
