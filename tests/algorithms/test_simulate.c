@@ -32,7 +32,7 @@ static struct gyre_cost plain_cost(double hop_ns, double bytes_per_ns)
     return cost;
 }
 
-/* What is simulated; zeros mean: one channel, depth 8, the whole chunk in one tile. */
+/* A simulation's input. Zeros stand for one channel, depth 8, and the whole chunk in one tile. */
 struct question {
     const struct gyre_algorithm *algorithm;
     enum gyre_collective coll;
@@ -119,7 +119,7 @@ static void all_gather_and_reduce_scatter_are_half_a_ring(void)
         }
 }
 
-/* The first tile passes all links, the others follow it through the last one. */
+/* The first tile passes all links. The other tiles follow it over the last link. */
 static void a_chain_is_a_pipeline(void)
 {
     const struct gyre_cost cost = plain_cost(100, BYTES_PER_NS);
@@ -209,7 +209,7 @@ static void a_step_costs_itself_its_copies_and_its_sends(void)
     CHECK_TIME(&cost, &question, 5000 + sender_ns + HOP_NS + receiver_ns);
 }
 
-/* What is placed is not copied out of slots; what is passed on has to be read. */
+/* Placed data are not copied out of slots. Data that are passed on have to be read. */
 static void placed_slots_are_not_copied(void)
 {
     struct gyre_cost cost = plain_cost(HOP_NS, 0);
@@ -234,7 +234,7 @@ static void a_rank_on_its_own_copies(void)
     CHECK_TIME(&cost, &question, 2 * 4096 / 4.0);
 }
 
-/* ---- what is shared ----------------------------------------------------------------------- */
+/* ---- shared links ----------------------------------------------------------------------- */
 
 static struct gyre_grouping even_hosts(unsigned n_hosts, unsigned n_of_host)
 {

@@ -13,7 +13,7 @@ static const int many_ranks[] = {48, 64, 96, 128, 256};
 
 static long n_proved;
 
-/* What was found over all shapes of one algorithm and collective. */
+/* The results over all shapes of one algorithm and collective. */
 struct summary {
     uint32_t max_depth;
     bool elidable;

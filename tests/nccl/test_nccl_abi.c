@@ -19,7 +19,7 @@ _Static_assert(sizeof(ncclSimInfo_t) == 24, "of NCCL 2.22");
 _Static_assert(ncclBfloat16 == 9 && ncclFloat8e5m2 == 11 && ncclAvg == 4 && ncclInProgress == 7,
                "values are ABI");
 
-/* What PyTorch 2.11's libtorch_cuda needs at link time. */
+/* The symbols that PyTorch 2.11's libtorch_cuda needs at link time. */
 static const char *const torch_symbols =
     "ncclAllGather ncclAllReduce ncclAlltoAll ncclBcast ncclBroadcast ncclCommAbort ncclCommCount "
     "ncclCommDeregister ncclCommDestroy ncclCommFinalize ncclCommGetAsyncError ncclCommInitAll "
@@ -166,6 +166,9 @@ static void sum_ones(ncclComm_t comm, int n_ranks)
     CHECK(one == (float)n_ranks);
 }
 
+/* No rank may abort the parent before every rank has seen that its splits ended well. */
+static pthread_barrier_t splits_have_ended;
+
 /* Split by parity, shrink without rank 1, shrink a parent that was aborted; none may block. */
 static void *make_children(void *argument)
 {
@@ -184,6 +187,7 @@ static void *make_children(void *argument)
     half = comm;
     CHECK(ncclCommSplit(comm, NCCL_SPLIT_NOCOLOR, 0, &half, NULL) == expected && half == NULL);
     CHECK(wait_for(comm) == ncclSuccess);
+    pthread_barrier_wait(&splits_have_ended);
     for (int flags = NCCL_SHRINK_DEFAULT; flags <= NCCL_SHRINK_ABORT && client->rank != 1;
          flags++) {
         CHECK(ncclCommShrink(comm, excluded, 1, &rest, &config, flags) == expected);
@@ -199,8 +203,10 @@ static void *make_children(void *argument)
 
 static void communicators_split_and_shrink(void)
 {
+    pthread_barrier_init(&splits_have_ended, NULL, 4);
     start_clients(make_children, 4, 1);
     start_clients(make_children, 4, 0);
+    pthread_barrier_destroy(&splits_have_ended);
 }
 
 /* One thread for all ranks: every call that makes communicators stands in a group. */

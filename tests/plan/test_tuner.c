@@ -156,7 +156,7 @@ static void choices_fit_the_communicator(void)
             }
 }
 
-/* By the tables of GPUs, in windows and not: every size has a tile that its slots hold. */
+/* With the tables of GPUs, in windows and without, every size has a tile that fits into a slot. */
 static void choices_on_gpus_fit_the_communicator(void)
 {
     static const char *const protos[] = {"", "simple", "ll", "ll128", "", "lamport"};
@@ -283,7 +283,7 @@ static void two_shots_in_simple_are_two_tiles(void)
             facts.has_lamport = true;
             CHECK_OK(gyre_tuner_choose(&facts, &any, GYRE_COLL_ALL_REDUCE, n_bytes, &choice));
             CHECK(choice.algorithm != &gyre_algorithm_twoshot || choice.proto != GYRE_PROTO_SIMPLE);
-            facts.is_plain = true;
+            facts.is_unscaled = true;
             CHECK_OK(gyre_tuner_choose(&facts, &any, GYRE_COLL_ALL_REDUCE, n_bytes, &choice));
             if (choice.algorithm != &gyre_algorithm_twoshot || choice.proto != GYRE_PROTO_SIMPLE)
                 continue;
@@ -320,7 +320,7 @@ static void fused_kernels_of_simple_can_be_forbidden(void)
 {
     static const enum gyre_collective colls[] = {GYRE_COLL_ALL_REDUCE, GYRE_COLL_ALL_GATHER};
     struct gyre_tuner_facts facts = gpu_facts(4);
-    facts.has_lamport = facts.is_plain = true;
+    facts.has_lamport = facts.is_unscaled = true;
     for (int i = 0; i < 2; i++) {
         const char *own = i == 0 ? "twoshot" : "direct";
         struct gyre_tuner_facts few = facts, proxied = facts, far = facts, many = gpu_facts(9);
@@ -328,8 +328,8 @@ static void fused_kernels_of_simple_can_be_forbidden(void)
         few.max_channels = 47;
         proxied.is_proxied = true;
         far.is_ll128_safe = false;
-        many.has_lamport = many.is_plain = true;
-        host.has_lamport = host.is_plain = host.is_ll128_safe = true;
+        many.has_lamport = many.is_unscaled = true;
+        host.has_lamport = host.is_unscaled = host.is_ll128_safe = true;
         host.max_channels = 64;
         CHECK(is_fused(facts, own, "", "", colls[i]));
         CHECK(is_fused(facts, own, "simple", "placed", colls[i]));
@@ -360,7 +360,7 @@ static bool is_fused_call(const struct gyre_tuner_facts *facts, enum gyre_collec
 static void fused_kernels_of_simple_are_of_middle_size(void)
 {
     struct gyre_tuner_facts facts = gpu_facts(4);
-    facts.has_lamport = facts.is_plain = true;
+    facts.has_lamport = facts.is_unscaled = true;
     facts.spec = gyre_tuner_fifo_spec(GYRE_DEVICE_CUDA, 4, false, 4 << 20, UINT32_MAX);
     for (int i = 0; i < 2; i++) { /* staged; in windows from less bytes on */
         facts.in_window = i == 1;
@@ -529,7 +529,7 @@ static void what_is_next_best_stands_in_for_ll128(void)
     CHECK(choice.proto == GYRE_PROTO_LL);
 }
 
-/* Small sums likewise. */
+/* As above, for small sums. */
 static void what_is_next_best_stands_in_for_lamport(void)
 {
     struct gyre_tuner_facts facts = gpu_facts(2);

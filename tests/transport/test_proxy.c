@@ -154,7 +154,7 @@ static void help_shares_the_clients_with_the_thread(void)
         .poll = count_alone, .is_behind = has_uncounted, .context = &work};
     struct gyre_proxy *proxy = NULL;
     CHECK_OK(gyre_proxy_open(&client, 1, 0, &fault, &proxy));
-    for (uint32_t i = 1; i <= 20000; i++) { /* whoever comes first */
+    for (uint32_t i = 1; i <= 20000; i++) { /* in any order */
         gyre_store_release_u32(&work.counter.n_wanted, i);
         (void)gyre_proxy_help(proxy, false);
     }
@@ -251,7 +251,7 @@ static void proxied_ends_have_memory_of_their_own(void)
         CHECK(connector.slot_bytes == slot_bytes[i]);
     }
     CHECK((uintptr_t)fifos[0].slots % 4096 == 0);
-    for (int i = 0; i < N; i++) { /* nobody wrote into another's */
+    for (int i = 0; i < N; i++) { /* no FIFO's memory was written by another FIFO */
         const uint32_t n_slots_bytes = DEPTH * slot_bytes[i];
         CHECK(n_slots_bytes == 0 ||
               (fifos[i].slots[0] == i && fifos[i].slots[n_slots_bytes - 1] == i));
