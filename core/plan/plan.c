@@ -82,6 +82,17 @@ static struct gyre_algo_terms terms_of(const struct gyre_plan_cache *cache)
     };
 }
 
+/* A job script's NCCL_ALGO may name algorithms that gyre has not. */
+static void report_nccl_only(const struct gyre_filter *filter)
+{
+    char names[128];
+    gyre_filter_list_nccl_only(filter, names, sizeof(names));
+    if (names[0] != '\0')
+        GYRE_WARN(
+            "NCCL_ALGO: gyre does not have %s and leaves it out (GYRE_ALGO replaces NCCL_ALGO)",
+            names);
+}
+
 gyre_status gyre_plan_cache_open(const struct gyre_plan_config *config,
                                  struct gyre_plan_cache **cache_out)
 {
@@ -104,6 +115,8 @@ gyre_status gyre_plan_cache_open(const struct gyre_plan_config *config,
         free(cache);
         return status;
     }
+    if (member->rank == 0)
+        report_nccl_only(&cache->filter);
     const bool is_host = cache->facts.device_kind == GYRE_DEVICE_HOST;
     cache->is_tuned = config->tuning->is_set && is_host;
     /* The tables were measured on one host. Over several, the best way depends on how many there

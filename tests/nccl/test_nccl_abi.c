@@ -284,6 +284,26 @@ static void the_version_is_the_one_that_callers_were_built_for(void)
     CHECK(strcmp(ncclGetErrorString(ncclSuccess), "no error") == 0);
 }
 
+static void a_variable_sets_the_reported_version(void)
+{
+    static const struct {
+        const char *text;
+        int code; /* 0: refused */
+    } texts[] = {{"2.27.7", 22707}, {"22707", 22707}, {"2.30.12", 23012}, {"", 22809},
+                 {"2.27", 0},       {"3.1.1", 0},     {"2.28.9x", 0},     {"2.-1.3", 0},
+                 {"2.2707", 0},     {"222809", 0},    {"2 .27.7", 0},     {"newest", 0}};
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        int version = 0;
+        CHECK(setenv("GYRE_NCCL_VERSION", texts[i].text, 1) == 0);
+        const ncclResult_t result = ncclGetVersion(&version);
+        CHECK_MSG(result == (texts[i].code != 0 ? ncclSuccess : ncclInvalidArgument), "%s",
+                  texts[i].text);
+        CHECK_MSG(version == texts[i].code, "%s gave %d", texts[i].text, version);
+        if (texts[i].code == 0)
+            CHECK(strstr(ncclGetLastError(NULL), "GYRE_NCCL_VERSION") != NULL);
+    }
+}
+
 static const struct test_case cases[] = {
     {"every symbol that torch and nccl-tests need is there",
      every_symbol_that_torch_and_nccl_tests_need_is_there},
@@ -294,6 +314,7 @@ static const struct test_case cases[] = {
     {"an init that nobody joins is aborted", an_init_that_nobody_joins_is_aborted},
     {"the version is the one that callers were built for",
      the_version_is_the_one_that_callers_were_built_for},
+    {"a variable sets the reported version", a_variable_sets_the_reported_version},
 };
 
 TEST_MAIN(cases)

@@ -2,6 +2,7 @@
  *
  * The tuner: what is impossible is refused, what is predicted to be fastest is chosen.
  */
+#include "core/base/param.h"
 #include "core/base/util.h"
 #include "core/plan/plan.h"
 #include "tests/support/check.h"
@@ -96,6 +97,69 @@ static void words_that_mean_nothing_are_errors(void)
                 "not a collective");
     CHECK_FAILS(gyre_filter_parse("^", "", "", &filter), GYRE_ERROR_INVALID_ARGUMENT,
                 "names nothing");
+}
+
+/* The filter that NCCL_ALGO=text makes, and the names that it notes as NCCL's only. */
+static void nccl_algo(const char *text, struct gyre_params *params, struct gyre_filter *filter_out)
+{
+    char variable[200];
+    snprintf(variable, sizeof(variable), "NCCL_ALGO=%s", text);
+    char *environment[] = {variable, NULL};
+    CHECK_OK(gyre_params_from(environment, params));
+    CHECK_OK(gyre_filter_of(params, filter_out));
+}
+
+static bool notes(const struct gyre_filter *filter, const char *names)
+{
+    char text[128];
+    gyre_filter_list_nccl_only(filter, text, sizeof(text));
+    return strcmp(text, names) == 0;
+}
+
+static bool allows(const struct gyre_filter *filter, enum gyre_collective coll, const char *name)
+{
+    return gyre_filter_allows(filter, coll, gyre_algorithm_find(name));
+}
+
+static void nccl_algo_takes_what_is_known_and_notes_the_rest(void)
+{
+    static struct gyre_params params;
+    struct gyre_filter filter;
+    nccl_algo("Ring,NVLS,CollnetDirect,nvls", &params, &filter);
+    CHECK(notes(&filter, "CollnetDirect,NVLS"));
+    CHECK(filter.is_forced[GYRE_COLL_ALL_REDUCE]);
+    CHECK(allows(&filter, GYRE_COLL_ALL_REDUCE, "ring"));
+    CHECK(!allows(&filter, GYRE_COLL_ALL_REDUCE, "tree"));
+    CHECK(allows(&filter, GYRE_COLL_ALL_TO_ALL, "direct")); /* NCCL_ALGO does not mean it */
+
+    nccl_algo("NVLS", &params, &filter);
+    CHECK(notes(&filter, "NVLS") && !filter.is_forced[GYRE_COLL_ALL_REDUCE]);
+    CHECK(allows(&filter, GYRE_COLL_ALL_REDUCE, "ring"));
+    CHECK(allows(&filter, GYRE_COLL_ALL_REDUCE, "twoshot"));
+
+    nccl_algo("^PAT,Tree", &params, &filter);
+    CHECK(!allows(&filter, GYRE_COLL_ALL_REDUCE, "tree"));
+    CHECK(allows(&filter, GYRE_COLL_ALL_REDUCE, "ring"));
+
+    nccl_algo("allreduce:tree,collnetchain;reducescatter:pat", &params, &filter);
+    CHECK(allows(&filter, GYRE_COLL_ALL_REDUCE, "tree"));
+    CHECK(!allows(&filter, GYRE_COLL_ALL_REDUCE, "ring"));
+    CHECK(allows(&filter, GYRE_COLL_REDUCE_SCATTER, "ring"));
+    CHECK(allows(&filter, GYRE_COLL_BROADCAST, "ring"));
+}
+
+static void a_misspelt_nccl_algo_and_nccls_names_in_gyre_algo_are_errors(void)
+{
+    static struct gyre_params params;
+    struct gyre_filter filter;
+    char *misspelt[] = {"NCCL_ALGO=Rnig,NVLS", NULL};
+    char *own[] = {"GYRE_ALGO=ring,nvls", NULL};
+    CHECK_OK(gyre_params_from(misspelt, &params));
+    CHECK_FAILS(gyre_filter_of(&params, &filter), GYRE_ERROR_INVALID_ARGUMENT,
+                "NCCL_ALGO: \"Rnig\" is none of");
+    CHECK_OK(gyre_params_from(own, &params));
+    CHECK_FAILS(gyre_filter_of(&params, &filter), GYRE_ERROR_INVALID_ARGUMENT,
+                "GYRE_ALGO: \"nvls\" is none of");
 }
 
 /* ---- choices by prediction ---------------------------------------------------------------- */
@@ -544,6 +608,10 @@ static void what_is_next_best_stands_in_for_lamport(void)
 static const struct test_case cases[] = {
     {"impossible choices are errors", impossible_choices_are_errors},
     {"words that mean nothing are errors", words_that_mean_nothing_are_errors},
+    {"NCCL_ALGO takes what is known and notes the rest",
+     nccl_algo_takes_what_is_known_and_notes_the_rest},
+    {"a misspelt NCCL_ALGO, and NCCL's names in GYRE_ALGO, are errors",
+     a_misspelt_nccl_algo_and_nccls_names_in_gyre_algo_are_errors},
     {"no algorithm is predicted to be faster than the chosen one",
      no_algorithm_is_predicted_to_be_faster_than_the_chosen_one},
     {"choices fit the communicator", choices_fit_the_communicator},
