@@ -20,6 +20,8 @@ struct gyre_algorithm {
     bool follows_ring;    /* on one host every rank sends only to the rank after it, so all
                            * data use the large slots of ring FIFOs */
     bool stages_in_ring;  /* the same of the data that are not placed, in a shape with is_placed */
+    uint32_t keeps_near;  /* mask: on several hosts every rank sends only to ranks that are near
+                           * (gyre_near_peers_find()), where FIFOs have large slots */
     bool is_two_level;    /* it has other steps inside hosts than between them: for several hosts */
     bool is_one_shot;     /* every rank sends all its data to every other rank, in one hop */
     uint32_t chains;      /* mask: the whole vector flows to or from one rank, tile by tile. In the
@@ -122,6 +124,24 @@ gyre_status gyre_algorithm_emit(const struct gyre_algorithm *algorithm,
  * send to the same peer first. @peers_out: n_ranks - 1 entries. Returns how many. */
 int gyre_peers_from_next(const struct gyre_shape *shape, int rank, bool is_placed,
                          struct gyre_ref *peers_out);
+
+/* How many peers of each kind a rank has; of every kind the most that any rank has. */
+struct gyre_peer_counts {
+    uint32_t n_inside; /* of its own host, which are near */
+    uint32_t n_near;   /* near, on other hosts */
+    uint32_t n_far;
+};
+
+/** gyre_near_peers_find - which ranks are far from @rank: those of other hosts with which no
+ * algorithm exchanges data in calls that are named in keeps_near. If a is far from b, then b is far
+ * from a. On one host no rank is far.
+ * @grouping: NULL = one host. @is_far_out: n_ranks entries, 1 = far. Errors: OUT_OF_MEMORY. */
+gyre_status gyre_near_peers_find(const struct gyre_grouping *grouping, unsigned n_ranks, int rank,
+                                 uint8_t *is_far_out);
+
+/** gyre_near_peers_count - count the peers of all ranks. Errors: OUT_OF_MEMORY. */
+gyre_status gyre_near_peers_count(const struct gyre_grouping *grouping, unsigned n_ranks,
+                                  struct gyre_peer_counts *counts_out);
 
 /** gyre_ring_to_text - the ranks of a ring in their order, and on which rail it crosses to the next
  * host: "0 1 2 3 | rail 3 | 7 4 5 6 | rail 2". @text_out: malloc'ed. Errors: OUT_OF_MEMORY. */

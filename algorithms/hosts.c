@@ -189,8 +189,14 @@ static void order_from_root(const struct gyre_hosts *hosts, int variant, int roo
         const int leave = leave_at(hosts, host, enter, variant + i % 2);
         n += walk_host(hosts, host, enter, leave, &order_out[n]);
     }
-    for (int i = 1; is_direct && i < gyre_hosts_size(hosts, root_host); i++)
-        order_out[n++] = (uint16_t)gyre_hosts_rank(hosts, root_host, root_at + i);
+    const int rail = variant + (hosts->n_hosts - 1) % 2; /* by which the last host is left */
+    const int back = gyre_hosts_at_rail(hosts, root_host, rail, n_variants);
+    const int first = back == root_at ? root_at + 1 : back;
+    for (int i = 0; is_direct && i < gyre_hosts_size(hosts, root_host); i++) {
+        const int rank = gyre_hosts_rank(hosts, root_host, first + i);
+        if (rank != root)
+            order_out[n++] = (uint16_t)rank;
+    }
 }
 
 static void reverse(uint16_t *order, int n)

@@ -196,6 +196,8 @@ const struct gyre_algorithm gyre_algorithm_ring = {
     .collectives = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE |
                    1U << GYRE_COLL_ALL_GATHER | 1U << GYRE_COLL_REDUCE_SCATTER,
     .follows_ring = true,
+    .keeps_near = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE |
+                  1U << GYRE_COLL_ALL_GATHER | 1U << GYRE_COLL_REDUCE_SCATTER,
     .chains = 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE,
     .places = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_ALL_GATHER | 1U << GYRE_COLL_BROADCAST,
     .copy_tails = 1U << GYRE_COLL_ALL_GATHER | 1U << GYRE_COLL_BROADCAST,

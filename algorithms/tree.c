@@ -180,6 +180,7 @@ const struct gyre_algorithm gyre_algorithm_tree = {
     .name = "tree",
     .summary = "double binary tree over hosts, chain inside; few hops",
     .collectives = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE,
+    .keeps_near = 1U << GYRE_COLL_ALL_REDUCE, /* another root has other neighbours */
     .chains = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE,
     .n_variants = gyre_hosts_variants,
     .emit = emit,

@@ -164,8 +164,8 @@ static void emit_tree(const struct gyre_two_level *level, int tree)
 }
 
 /* Pairs of hosts at distance 1, 2, 4, ... exchange their sums. If the number of hosts is no power
- * of two, an odd one of the first hosts adds its part to the host before it first, and gets the
- * result from there. */
+ * of two, the last ones are folded: each adds its part to a host at the largest such distance
+ * before it first, and gets the result from there. */
 static void emit_pairs(const struct gyre_two_level *level)
 {
     const int n_hosts = level->hosts->n_hosts;
@@ -173,34 +173,31 @@ static void emit_pairs(const struct gyre_two_level *level)
     int n_pairing = 1;
     while (n_pairing * 2 <= n_hosts)
         n_pairing *= 2;
-    const int n_folded = n_hosts - n_pairing;
-    const bool is_folded = level->host < 2 * n_folded;
-    if (is_folded && level->host % 2 != 0) {
-        const struct gyre_ref before = gyre_two_level_at_host(level, level->host - 1);
-        const int n_ins = gyre_two_level_collect(level, chunk, level->ins);
+    int n_ins = gyre_two_level_collect(level, chunk, level->ins);
+    if (level->host >= n_pairing) {
+        const struct gyre_ref before = gyre_two_level_at_host(level, level->host - n_pairing);
         gyre_two_level_move(level, chunk, level->ins, n_ins, &before, 1, 0);
         const int n_outs = finished_outs(level, chunk, NULL, 0);
         gyre_two_level_move(level, chunk, &before, 1, level->outs, n_outs, 0);
         return;
     }
-    /* This host's number among the hosts that form pairs. */
-    const int self = is_folded ? level->host / 2 : level->host - n_folded;
-    const struct gyre_ref sum = gyre_scratch(0),
-                          after = gyre_two_level_at_host(level, level->host + 1);
-    int n_ins = gyre_two_level_collect(level, chunk, level->ins);
-    if (is_folded)
-        level->ins[n_ins++] = after;
+    const bool has_folded = level->host + n_pairing < n_hosts;
+    const struct gyre_ref sum = gyre_scratch(0);
+    struct gyre_ref folded = sum;
+    if (has_folded) {
+        folded = gyre_two_level_at_host(level, level->host + n_pairing);
+        level->ins[n_ins++] = folded;
+    }
     for (int distance = 1; distance < n_pairing; distance *= 2) {
-        const int other = self ^ distance;
-        const struct gyre_ref partner =
-            gyre_two_level_at_host(level, other < n_folded ? 2 * other : other + n_folded);
+        const int other = level->host ^ distance;
+        const struct gyre_ref partner = gyre_two_level_at_host(level, other);
         const struct gyre_ref outs[] = {sum, partner};
         gyre_two_level_move(level, chunk, level->ins, n_ins, outs, 2, 0);
-        level->ins[0] = self < other ? sum : partner;
-        level->ins[1] = self < other ? partner : sum;
+        level->ins[0] = level->host < other ? sum : partner;
+        level->ins[1] = level->host < other ? partner : sum;
         n_ins = 2;
     }
-    const int n_outs = finished_outs(level, chunk, &after, is_folded ? 1 : 0);
+    const int n_outs = finished_outs(level, chunk, &folded, has_folded ? 1 : 0);
     gyre_two_level_move(level, chunk, level->ins, n_ins, level->outs, n_outs, GYRE_STEP_FINAL);
 }
 
@@ -346,6 +343,8 @@ const struct gyre_algorithm gyre_algorithm_two_level_ring = {
     .summary = "inside hosts all pairs, between them rings along all rails",
     .collectives = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE |
                    1U << GYRE_COLL_ALL_GATHER | 1U << GYRE_COLL_REDUCE_SCATTER,
+    .keeps_near = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE |
+                  1U << GYRE_COLL_ALL_GATHER | 1U << GYRE_COLL_REDUCE_SCATTER,
     .is_two_level = true,
     .emit = emit_by_ring,
     .n_chunks = n_ring_chunks,
@@ -355,6 +354,7 @@ const struct gyre_algorithm gyre_algorithm_two_level_tree = {
     .name = "two_level_tree",
     .summary = "inside hosts all pairs, between them double trees along all rails",
     .collectives = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE,
+    .keeps_near = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE,
     .is_two_level = true,
     .n_variants = count_trees,
     .emit = emit_by_tree,
@@ -365,6 +365,7 @@ const struct gyre_algorithm gyre_algorithm_two_level_log = {
     .name = "two_level_log",
     .summary = "inside hosts all pairs, between them pairs at distance 1, 2, 4, ...",
     .collectives = 1U << GYRE_COLL_ALL_REDUCE,
+    .keeps_near = 1U << GYRE_COLL_ALL_REDUCE,
     .is_two_level = true,
     .emit = emit_by_log,
     .n_chunks = n_rails,

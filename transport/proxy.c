@@ -235,20 +235,28 @@ void gyre_proxy_close(struct gyre_proxy *proxy)
 
 /* ---- FIFO ends ---------------------------------------------------------------------------- */
 
-#define SLOT_ALIGN_BYTES 4096
+#define SLOT_ALIGN_BYTES       4096
+#define SMALL_SLOT_ALIGN_BYTES 256
 
-gyre_status gyre_proxy_fifos_alloc(struct gyre_device *device, const struct gyre_fifo_spec *spec,
-                                   uint32_t n, void **memory_out, size_t *n_bytes_out,
-                                   struct gyre_proxy_fifo *fifos_out)
+uint64_t gyre_proxy_slots_bytes(uint32_t depth, uint32_t slot_bytes)
 {
-    const uint64_t slots_bytes = gyre_round_up(
-        (uint64_t)spec->depth * spec->slot_bytes[GYRE_PROTO_SIMPLE], SLOT_ALIGN_BYTES);
+    const uint64_t n_bytes = (uint64_t)depth * slot_bytes;
+    return gyre_round_up(n_bytes,
+                         n_bytes < SLOT_ALIGN_BYTES ? SMALL_SLOT_ALIGN_BYTES : SLOT_ALIGN_BYTES);
+}
+
+gyre_status gyre_proxy_fifos_alloc(struct gyre_device *device, uint32_t depth,
+                                   struct gyre_proxy_fifo *fifos, uint32_t n, void **memory_out,
+                                   size_t *n_bytes_out)
+{
     const uint64_t words_bytes = gyre_round_up(
         (uint64_t)n * (sizeof(struct gyre_inbox) + sizeof(struct gyre_credit)), SLOT_ALIGN_BYTES);
-    uint64_t n_bytes;
-    if (__builtin_mul_overflow(slots_bytes, (uint64_t)n, &n_bytes) ||
-        __builtin_add_overflow(n_bytes, words_bytes + SLOT_ALIGN_BYTES, &n_bytes))
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "slots of %u FIFOs do not fit in memory", n);
+    uint64_t n_bytes = words_bytes + SLOT_ALIGN_BYTES;
+    for (uint32_t i = 0; i < n; i++)
+        if (__builtin_add_overflow(n_bytes, gyre_proxy_slots_bytes(depth, fifos[i].slot_bytes),
+                                   &n_bytes))
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "slots of %u FIFOs do not fit in memory",
+                             n);
     void *memory;
     GYRE_TRY(device->ops->host_alloc(device, n_bytes, &memory));
 
@@ -256,26 +264,26 @@ gyre_status gyre_proxy_fifos_alloc(struct gyre_device *device, const struct gyre
         (unsigned char *)(uintptr_t)gyre_round_up((uintptr_t)memory, SLOT_ALIGN_BYTES);
     struct gyre_inbox *inboxes = (struct gyre_inbox *)(void *)words;
     struct gyre_credit *credits = (struct gyre_credit *)(void *)(inboxes + n);
-    for (uint32_t i = 0; i < n; i++)
-        fifos_out[i] = (struct gyre_proxy_fifo){
-            .slots = words + words_bytes + i * slots_bytes,
-            .inbox = &inboxes[i],
-            .credit = &credits[i],
-        };
+    unsigned char *slots = words + words_bytes;
+    for (uint32_t i = 0; i < n; i++) {
+        fifos[i].slots = slots;
+        fifos[i].inbox = &inboxes[i];
+        fifos[i].credit = &credits[i];
+        slots += gyre_proxy_slots_bytes(depth, fifos[i].slot_bytes);
+    }
     *memory_out = memory;
     *n_bytes_out = n_bytes;
     return GYRE_SUCCESS;
 }
 
-struct gyre_connector gyre_proxy_connector(const struct gyre_proxy_fifo *fifo,
-                                           const struct gyre_fifo_spec *spec)
+struct gyre_connector gyre_proxy_connector(const struct gyre_proxy_fifo *fifo, uint32_t depth)
 {
     return (struct gyre_connector){
         .slots = {[GYRE_PROTO_SIMPLE] = fifo->slots},
         .inbox = fifo->inbox,
         .credit = fifo->credit,
-        .slot_bytes = spec->slot_bytes[GYRE_PROTO_SIMPLE],
-        .depth = (uint16_t)spec->depth,
+        .slot_bytes = fifo->slot_bytes,
+        .depth = (uint16_t)depth,
         .is_proxied = 1,
     };
 }

@@ -59,20 +59,25 @@ void gyre_proxy_close(struct gyre_proxy *proxy);
  * so that the slot may be overwritten. Receiving end: the proxy writes slots, slot_info and tail;
  * the executor writes head. */
 struct gyre_proxy_fifo {
-    unsigned char *slots; /* depth * slot_bytes[SIMPLE] */
+    unsigned char *slots; /* depth * slot_bytes */
+    uint32_t slot_bytes;
     struct gyre_inbox *inbox;
     struct gyre_credit *credit;
 };
 
+/** gyre_proxy_slots_bytes - memory of a FIFO's slots: whole pages, or if they need less than a page
+ * a multiple of 256 bytes. */
+uint64_t gyre_proxy_slots_bytes(uint32_t depth, uint32_t slot_bytes);
+
 /** gyre_proxy_fifos_alloc - allocate one block of host memory, which the device can address, for n
- * FIFO ends. Slots are aligned to 4096 bytes.
+ * FIFO ends. The slots of the ends follow each other, gyre_proxy_slots_bytes() each.
+ * @fifos: slot_bytes is set, 0 = the slots are elsewhere; the rest is filled in.
  * @memory_out: the block, to be freed with device->ops->host_free. @n_bytes_out: its size. */
-gyre_status gyre_proxy_fifos_alloc(struct gyre_device *device, const struct gyre_fifo_spec *spec,
-                                   uint32_t n, void **memory_out, size_t *n_bytes_out,
-                                   struct gyre_proxy_fifo *fifos_out);
+gyre_status gyre_proxy_fifos_alloc(struct gyre_device *device, uint32_t depth,
+                                   struct gyre_proxy_fifo *fifos, uint32_t n, void **memory_out,
+                                   size_t *n_bytes_out);
 
 /** gyre_proxy_connector - the connector that gives an executor access to a proxied FIFO end. */
-struct gyre_connector gyre_proxy_connector(const struct gyre_proxy_fifo *fifo,
-                                           const struct gyre_fifo_spec *spec);
+struct gyre_connector gyre_proxy_connector(const struct gyre_proxy_fifo *fifo, uint32_t depth);
 
 #endif

@@ -49,6 +49,8 @@ struct gyre_transport_config {
     struct gyre_fifo_spec spec;
     const uint16_t *ring_prev;                  /* by rank: its predecessor in the ring; read if
                                                  * spec.ring_slot_bytes is not 0 */
+    const uint8_t *is_far;                      /* by rank: 1 = far from this rank, so the pair has
+                                                 * spec.far; NULL = no rank is */
     const struct gyre_sock_address *rendezvous; /* this rank's own address on its link to
                                                  * the rendezvous; NULL or family 0 = unknown */
     const uint8_t
@@ -65,6 +67,13 @@ struct gyre_transport_config {
     gyre_status (*check_ranks)(void *context);
     void *check_context;
 };
+
+/** gyre_transport_fifos - the FIFOs that this rank has with a peer, in each direction. */
+static inline struct gyre_fifo_size gyre_transport_fifos(const struct gyre_transport_config *config,
+                                                         int peer)
+{
+    return gyre_fifo_size_of(&config->spec, config->is_far != NULL && config->is_far[peer] != 0);
+}
 
 /** gyre_transport_check - may set-up go on? Every wait of open and connect calls this a few times a
  * second. The result is not SUCCESS when this rank has given the communicator up, or when another

@@ -8,7 +8,7 @@
  *
  * and a rank the same with n in place of h.
  */
-#include "algorithms/simulate/bound.h"
+#include "algorithms/simulate/simulate.h"
 
 /* Which part of B goes through each of `n` equal members. */
 static double share_of(enum gyre_collective coll, double n)

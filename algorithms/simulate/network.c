@@ -27,13 +27,23 @@ struct end {
 
 enum renumbering { BY_ADDING, BY_XOR };
 
+/* Which ranks stand for all. Ranks are numbered host after host, n_of_host on each; where that is
+ * not so, every rank counts as a host. */
+struct folding {
+    unsigned n_of_host;
+    unsigned n_kept_hosts;
+    unsigned n_kept_positions; /* of each kept host; a rank at position p is like p modulo this */
+    unsigned variant_shift;    /* and runs the variant that so many later ones are like: for each
+                                * n_kept_positions between the two ranks */
+    enum renumbering renumbering; /* of hosts */
+};
+
 struct build {
     const struct gyre_algorithm *algorithm;
     const struct gyre_shape *shape;
     const struct gyre_machine *machine;
     struct gyre_sim_network *network;
-    enum renumbering renumbering;
-    unsigned ranks_of_host; /* for BY_XOR */
+    struct folding folding;
     struct end *ends;
     uint32_t n_ends;
     size_t ends_bytes, workers_bytes, steps_bytes, refs_bytes; /* allocated */
@@ -58,15 +68,40 @@ static gyre_status reserve(void *array_address, size_t *n_bytes, size_t n, size_
 
 /* ---- does a renumbered machine look the same? --------------------------------------------- */
 
-/* Where `to` is as `from` sees it: what the renumbering leaves alone. Without renumbering it is the
- * distance in ranks. */
+static unsigned count_hosts(const struct build *build)
+{
+    return build->shape->n_ranks / build->folding.n_of_host;
+}
+
+/* Where `to` is as `from` sees it: what the renumbering leaves alone. */
 static uint32_t relative(const struct build *build, unsigned from, unsigned to)
 {
-    const unsigned n = build->shape->n_ranks;
-    const unsigned by = build->ranks_of_host;
-    if (build->renumbering == BY_XOR)
-        return ((from / by) ^ (to / by)) * by + to % by;
-    return (to + n - from) % n;
+    const struct folding *folding = &build->folding;
+    const unsigned g = folding->n_of_host, n_hosts = count_hosts(build);
+    const unsigned host = folding->renumbering == BY_XOR ? (from / g) ^ (to / g)
+                                                         : (to / g + n_hosts - from / g) % n_hosts;
+    const bool rotates = folding->n_kept_positions < g;
+    return host * g + (rotates ? (to % g + g - from % g) % g : to % g);
+}
+
+/* The kept rank that stands for a rank, by its place among the kept ones. @variant: of the rank;
+ * becomes that of the kept one. */
+static uint32_t find_kept(const struct build *build, unsigned rank, unsigned *variant)
+{
+    const struct folding *folding = &build->folding;
+    const unsigned g = folding->n_of_host, n_variants = build->network->n_variants;
+    const unsigned host = rank / g % folding->n_kept_hosts;
+    const unsigned n_turns = rank % g / folding->n_kept_positions;
+    *variant = (*variant + n_variants - n_turns * folding->variant_shift % n_variants) % n_variants;
+    return host * folding->n_kept_positions + rank % g % folding->n_kept_positions;
+}
+
+/* The rank at a place among the kept ones. */
+static unsigned kept_rank(const struct build *build, uint32_t index)
+{
+    const struct folding *folding = &build->folding;
+    return index / folding->n_kept_positions * folding->n_of_host +
+           index % folding->n_kept_positions;
 }
 
 /* Peers as the rank sees them, in any order. */
@@ -114,69 +149,110 @@ static gyre_status hash_program(const struct build *build, unsigned variant, uns
     return GYRE_SUCCESS;
 }
 
-/* Ranks of one host, or one where there is one host, if each host has as many and they are
- * neighbours in number; else 0. */
+/* Ranks of one host, if each host has as many and they are neighbours in number; else, and where
+ * there is one host, 1. */
 static unsigned even_ranks_of_host(const struct gyre_machine *machine, unsigned n_ranks)
 {
     const struct gyre_grouping *grouping = machine->grouping;
-    if (n_ranks < 2)
-        return 0;
-    if (grouping == NULL || grouping->n_hosts == 1)
+    if (grouping == NULL || grouping->n_hosts < 2)
         return 1;
     const unsigned n_of_host = n_ranks / grouping->n_hosts;
     for (unsigned rank = 0; rank < n_ranks; rank++)
         if (n_ranks % grouping->n_hosts != 0 || grouping->host_of[rank] != rank / n_of_host)
-            return 0;
+            return 1;
     return n_of_host;
 }
 
-/* Can the first n_kept ranks stand for all? All groups of so many ranks of small shapes are
- * compared, of others the first two, the middle and the last: where an algorithm treats hosts
- * differently it treats those differently. */
-static gyre_status check_renumbering(const struct build *build, unsigned n_kept, bool *is_same_out)
+/* Is one rank's program what the folding makes of that of the rank that stands for it? */
+static gyre_status compare_programs(const struct build *build, unsigned variant, unsigned rank,
+                                    bool *is_same_inout)
 {
-    const unsigned n = build->shape->n_ranks;
-    const unsigned n_groups = n / n_kept;
+    uint64_t own, other;
+    unsigned kept_variant = variant;
+    const unsigned kept = kept_rank(build, find_kept(build, rank, &kept_variant));
+    if (kept == rank || !*is_same_inout)
+        return GYRE_SUCCESS;
+    GYRE_TRY(hash_program(build, variant, rank, &own));
+    GYRE_TRY(hash_program(build, kept_variant, kept, &other));
+    *is_same_inout = own == other;
+    return GYRE_SUCCESS;
+}
+
+/* Can the kept ranks stand for all? All hosts of small shapes are compared, of others the first
+ * four, those in the middle and the last ones: where an algorithm treats hosts differently it
+ * treats those differently. @n_positions: compare so many ranks of each host. */
+static gyre_status check_folding(const struct build *build, unsigned n_positions, bool *is_same_out)
+{
+    const unsigned n_hosts = count_hosts(build);
     *is_same_out = true;
-    for (unsigned at = 0; at < n_kept * build->network->n_variants && *is_same_out; at++) {
-        const unsigned rank = at % n_kept, variant = at / n_kept;
-        uint64_t first, other;
-        GYRE_TRY(hash_program(build, variant, rank, &first));
-        for (unsigned group = 1; group < n_groups && *is_same_out; group++) {
-            if (n > MAX_FULLY_COMPARED && group != 1 && group != n_groups / 2 &&
-                group != n_groups - 1)
-                continue;
-            GYRE_TRY(hash_program(build, variant, group * n_kept + rank, &other));
-            *is_same_out = first == other;
-        }
+    for (unsigned host = 0; host < n_hosts && *is_same_out; host++) {
+        if (build->shape->n_ranks > MAX_FULLY_COMPARED && host > 3 && host / 2 != n_hosts / 4 &&
+            host + 2 < n_hosts)
+            continue;
+        for (unsigned at = 0; at < n_positions * build->network->n_variants; at++)
+            GYRE_TRY(compare_programs(build, at / n_positions,
+                                      host * build->folding.n_of_host + at % n_positions,
+                                      is_same_out));
     }
+    return GYRE_SUCCESS;
+}
+
+/* Ranks that share a NIC of a host with n_of_host ranks; 0 if NICs have different numbers. */
+static unsigned ranks_of_nic(const struct build *build)
+{
+    const struct gyre_grouping *grouping = build->machine->grouping;
+    const unsigned g = build->folding.n_of_host;
+    if (grouping == NULL || grouping->n_nics == 0 || grouping->n_nics >= g)
+        return 1;
+    return g % grouping->n_nics == 0 ? g / grouping->n_nics : 0;
+}
+
+/* Looks for a rotation of the positions on all hosts that changes nothing. Ranks that share a NIC
+ * are all kept, because they wait for each other there. Two-level algorithms
+ * treat all rails alike. Where every variant crosses between hosts at another rank, a rotation
+ * leads from one variant to the next. */
+static gyre_status fold_positions(struct build *build, enum gyre_sim_folding allowed)
+{
+    struct folding *folding = &build->folding;
+    const unsigned g = folding->n_of_host, n_variants = build->network->n_variants;
+    const unsigned period = ranks_of_nic(build);
+    const unsigned periods[] = {period, g % n_variants == 0 ? g / n_variants : g};
+    const unsigned n_shifts = allowed == GYRE_SIM_FOLD_ALL ? 2 : 1;
+    for (unsigned shift = 0; shift < n_shifts && g > 1 && period > 0; shift++) {
+        bool is_same = false;
+        if (periods[shift] >= g || periods[shift] % period != 0 || (shift > 0 && n_variants == 1))
+            continue;
+        folding->n_kept_positions = periods[shift];
+        folding->variant_shift = shift;
+        GYRE_TRY(check_folding(build, g, &is_same));
+        if (is_same)
+            return GYRE_SUCCESS;
+    }
+    folding->n_kept_positions = g;
+    folding->variant_shift = 0;
     return GYRE_SUCCESS;
 }
 
 /* Looks for a renumbering of hosts that changes nothing: adding 1 or 2 to each (rings cross between
  * hosts in another place every other time), or exclusive or with any number. */
-static gyre_status find_renumbering(struct build *build)
+static gyre_status fold_hosts(struct build *build)
 {
-    struct gyre_sim_network *network = build->network;
-    const unsigned n_ranks = build->shape->n_ranks;
-    const unsigned by = even_ranks_of_host(build->machine, n_ranks);
-    build->ranks_of_host = by;
-    for (unsigned n = by; n > 0 && n < n_ranks && n <= 2 * by && n_ranks % n == 0; n += by) {
-        GYRE_TRY(check_renumbering(build, n, &network->is_folded));
-        if (network->is_folded) {
-            network->n_kept = n;
+    struct folding *folding = &build->folding;
+    const unsigned n_hosts = count_hosts(build), n_positions = folding->n_kept_positions;
+    const bool is_power = (n_hosts & (n_hosts - 1)) == 0;
+    for (unsigned i = 0; i < 3; i++) {
+        bool is_same = false;
+        folding->n_kept_hosts = i == 1 ? 2 : 1;
+        folding->renumbering = i == 2 ? BY_XOR : BY_ADDING;
+        if (n_hosts <= folding->n_kept_hosts || n_hosts % folding->n_kept_hosts != 0 ||
+            (i == 2 && !is_power))
+            continue;
+        GYRE_TRY(check_folding(build, n_positions, &is_same));
+        if (is_same)
             return GYRE_SUCCESS;
-        }
     }
-    const unsigned n_hosts = by > 0 ? n_ranks / by : 0;
-    if (n_hosts < 2 || (n_hosts & (n_hosts - 1)) != 0)
-        return GYRE_SUCCESS;
-    build->renumbering = BY_XOR;
-    GYRE_TRY(check_renumbering(build, by, &network->is_folded));
-    if (network->is_folded)
-        network->n_kept = by;
-    else
-        build->renumbering = BY_ADDING;
+    folding->n_kept_hosts = n_hosts;
+    folding->renumbering = BY_ADDING;
     return GYRE_SUCCESS;
 }
 
@@ -192,7 +268,9 @@ static uint8_t link_between(const struct build *build, unsigned from, unsigned t
 static gyre_status add_ends(struct build *build, const struct gyre_program *program,
                             unsigned variant)
 {
-    const unsigned n = program->n_ranks, n_kept = build->network->n_kept;
+    const unsigned n = program->n_ranks;
+    unsigned ignored = 0;
+    const uint32_t rank = find_kept(build, program->rank, &ignored);
     if (build->n_ends + program->n_connections > 2 * GYRE_SIMULATE_MAX_FIFOS)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                          "%s %s of %u ranks has over %u connections: too many to simulate",
@@ -205,11 +283,13 @@ static gyre_status add_ends(struct build *build, const struct gyre_program *prog
         const unsigned from = c->is_send ? program->rank : c->peer;
         const unsigned to = c->is_send ? c->peer : program->rank;
         struct end *end = &build->ends[build->n_ends];
+        unsigned from_variant = variant;
+        const uint32_t kept_from = find_kept(build, from, &from_variant);
         memset(end, 0, sizeof(*end));
-        end->key = (uint64_t)variant << 48 | (uint64_t)(from % n_kept) << 32 |
+        end->key = (uint64_t)from_variant << 48 | (uint64_t)kept_from << 32 |
                    (uint64_t)relative(build, from, to) << 8 | c->lane;
         end->index = build->n_ends++;
-        end->rank = program->rank;
+        end->rank = rank;
         end->is_send = c->is_send;
         end->link = link_between(build, from, to);
     }
@@ -241,7 +321,9 @@ static gyre_status add_steps(struct build *build, const struct gyre_program *pro
     GYRE_TRY(reserve(&network->steps, &build->steps_bytes, n_steps, sizeof(*network->steps)));
     GYRE_TRY(reserve(&network->workers, &build->workers_bytes, network->n_workers + 1,
                      sizeof(*network->workers)));
-    const struct gyre_sim_worker worker = {program->rank, variant, network->n_steps, from->n_steps};
+    unsigned ignored = 0;
+    const uint32_t rank = find_kept(build, program->rank, &ignored);
+    const struct gyre_sim_worker worker = {rank, variant, network->n_steps, from->n_steps};
     uint8_t n_ahead = 0;
     for (uint32_t i = from->n_steps; i-- > 0;) { /* backwards: who follows is known */
         const struct gyre_step *step = &program->steps[from->first_step + i];
@@ -269,14 +351,15 @@ static gyre_status add_steps(struct build *build, const struct gyre_program *pro
     return GYRE_SUCCESS;
 }
 
-static gyre_status add_program(struct build *build, unsigned variant, unsigned rank)
+/* @index: of the rank among the kept ones. */
+static gyre_status add_program(struct build *build, unsigned variant, uint32_t index)
 {
     struct gyre_program *program;
-    GYRE_TRY(emit(build, variant, rank, &program));
+    GYRE_TRY(emit(build, variant, kept_rank(build, index), &program));
     build->network->n_chunks = program->n_chunks;
     build->network->n_lanes = program->n_lanes;
     build->network->min_depth = program->min_depth;
-    build->network->n_workers_of[variant * build->network->n_kept + rank] = program->n_workers;
+    build->network->n_workers_of[variant * build->network->n_kept + index] = program->n_workers;
     const uint32_t first_end = build->n_ends;
     gyre_status status = add_ends(build, program, variant);
     for (uint32_t w = 0; w < program->n_workers && status == GYRE_SUCCESS; w++)
@@ -348,37 +431,60 @@ static uint32_t find_nic(const struct build *build, unsigned rank)
                : position;
 }
 
-static gyre_status fill_network(struct build *build, bool all_ranks)
+/* Which ranks are kept, and for how many others of their host they stand. */
+static gyre_status fold(struct build *build, enum gyre_sim_folding allowed)
+{
+    struct gyre_sim_network *network = build->network;
+    struct folding *folding = &build->folding;
+    const unsigned n_ranks = build->shape->n_ranks;
+    const unsigned g = even_ranks_of_host(build->machine, n_ranks);
+    *folding = (struct folding){.n_of_host = g, .n_kept_hosts = n_ranks / g, .n_kept_positions = g};
+    const bool is_one_host =
+        build->machine->grouping == NULL || build->machine->grouping->n_hosts < 2;
+    if (allowed != GYRE_SIM_FOLD_NOTHING &&
+        (is_one_host || g > 1 || build->machine->grouping->n_hosts == n_ranks)) {
+        GYRE_TRY(fold_positions(build, allowed));
+        GYRE_TRY(fold_hosts(build));
+    }
+    network->n_kept = folding->n_kept_hosts * folding->n_kept_positions;
+    network->is_folded = network->n_kept < n_ranks;
+    network->n_alike = g / folding->n_kept_positions;
+    network->n_nic_alike = 1;
+    if (is_one_host && network->is_folded)
+        network->n_alike = network->n_nic_alike = n_ranks;
+    network->channel_unit = folding->variant_shift > 0 ? network->n_variants : 1;
+    return GYRE_SUCCESS;
+}
+
+static gyre_status fill_network(struct build *build, enum gyre_sim_folding allowed)
 {
     struct gyre_sim_network *network = build->network;
     const struct gyre_grouping *grouping = build->machine->grouping;
     const unsigned n_ranks = build->shape->n_ranks;
-    network->n_kept = n_ranks;
     network->n_variants = (uint32_t)gyre_algorithm_variants(build->algorithm, build->shape);
-    if (!all_ranks)
-        GYRE_TRY(find_renumbering(build));
+    GYRE_TRY(fold(build, allowed));
     const uint32_t n_kept = network->n_kept;
     network->n_hosts = grouping == NULL ? 1 : grouping->n_hosts;
-    network->n_alike = network->is_folded && network->n_hosts == 1 ? n_ranks : 1;
     network->host_of = calloc(n_kept, sizeof(*network->host_of));
     network->nic_of = calloc(n_kept, sizeof(*network->nic_of));
     network->n_workers_of =
         calloc((size_t)network->n_variants * n_kept, sizeof(*network->n_workers_of));
     if (network->host_of == NULL || network->nic_of == NULL || network->n_workers_of == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate %u ranks to simulate", n_ranks);
-    for (unsigned rank = 0; rank < n_kept; rank++) {
-        network->host_of[rank] = grouping == NULL ? 0 : grouping->host_of[rank];
-        network->nic_of[rank] = find_nic(build, rank);
-        network->n_nics = (uint32_t)gyre_max_u64(network->n_nics, network->nic_of[rank] + 1);
+    for (uint32_t i = 0; i < n_kept; i++) {
+        const unsigned rank = kept_rank(build, i);
+        network->host_of[i] = grouping == NULL ? 0 : grouping->host_of[rank];
+        network->nic_of[i] = find_nic(build, rank);
+        network->n_nics = (uint32_t)gyre_max_u64(network->n_nics, network->nic_of[i] + 1);
         for (unsigned variant = 0; variant < network->n_variants; variant++)
-            GYRE_TRY(add_program(build, variant, rank));
+            GYRE_TRY(add_program(build, variant, i));
     }
     return join_ends(build);
 }
 
 gyre_status gyre_sim_network_open(const struct gyre_algorithm *algorithm,
                                   const struct gyre_shape *shape,
-                                  const struct gyre_machine *machine, bool all_ranks,
+                                  const struct gyre_machine *machine, enum gyre_sim_folding allowed,
                                   struct gyre_sim_network *network_out)
 {
     struct gyre_sim_network network = {0};
@@ -387,7 +493,7 @@ gyre_status gyre_sim_network_open(const struct gyre_algorithm *algorithm,
     if (shape->n_ranks < 1 || shape->n_ranks > GYRE_MAX_RANKS)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%u ranks (1..%d)", shape->n_ranks,
                          GYRE_MAX_RANKS);
-    const gyre_status status = fill_network(&build, all_ranks);
+    const gyre_status status = fill_network(&build, allowed);
     free(build.ends);
     if (status != GYRE_SUCCESS)
         gyre_sim_network_close(&network);

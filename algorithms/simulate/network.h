@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The programs of a shape, of all its variants, in the form that the simulator runs. A step has its
- * costs and the FIFOs that it waits for, but not its meaning. If renumbering the hosts maps ranks
- * onto each other, only one of these ranks is kept.
+ * costs and the FIFOs that it waits for, but not its meaning. If renumbering the hosts, or the
+ * positions on all hosts, maps ranks onto each other, only one of these ranks is kept.
  */
 #ifndef GYRE_ALGORITHMS_SIMULATE_NETWORK_H
 #define GYRE_ALGORITHMS_SIMULATE_NETWORK_H
@@ -45,8 +45,10 @@ struct gyre_sim_network {
     uint32_t n_chunks; /* of the program */
     uint32_t n_lanes;
     uint32_t min_depth;
-    bool is_folded;   /* the kept ranks stand for all; every chunk counts as the longest */
-    uint32_t n_alike; /* ranks of one host that a kept rank stands for */
+    bool is_folded;        /* the kept ranks stand for all; every chunk counts as the longest */
+    uint32_t n_alike;      /* ranks of one host that a kept rank stands for */
+    uint32_t n_nic_alike;  /* those of them that share its NIC; 1 on several hosts */
+    uint32_t channel_unit; /* the number of channels must be a multiple: all variants are alike */
     uint32_t n_workers;
     uint32_t n_fifos;
     uint32_t n_steps;
@@ -60,10 +62,17 @@ struct gyre_sim_network {
     uint32_t *n_workers_of; /* [variant][kept rank] */
 };
 
+/* Which ranks may stand for others. */
+enum gyre_sim_folding {
+    GYRE_SIM_FOLD_ALL,          /* the number of channels must be a multiple of channel_unit */
+    GYRE_SIM_FOLD_ANY_CHANNELS, /* channel_unit is 1 */
+    GYRE_SIM_FOLD_NOTHING
+};
+
 /** gyre_sim_network_open - see gyre_simulator_open(). */
 gyre_status gyre_sim_network_open(const struct gyre_algorithm *algorithm,
                                   const struct gyre_shape *shape,
-                                  const struct gyre_machine *machine, bool all_ranks,
+                                  const struct gyre_machine *machine, enum gyre_sim_folding allowed,
                                   struct gyre_sim_network *network_out);
 
 void gyre_sim_network_close(struct gyre_sim_network *network);

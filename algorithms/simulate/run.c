@@ -189,7 +189,7 @@ static double send_slot(struct run *run, const struct gyre_sim_fifo *fifo, doubl
                               start_ns, transfer_ns(all_bytes, cost->ingress_bytes_per_ns[link])));
     if (link != GYRE_LINK_NETWORK)
         return end_ns;
-    const double n_messages = (double)n_channels * run->network->n_alike;
+    const double n_messages = (double)n_channels * run->network->n_nic_alike;
     const double nic_ns =
         n_messages * (cost->nic_message_ns + transfer_ns(wire_bytes, cost->nic_bytes_per_ns));
     end_ns = fmax(end_ns, use_port(run, run->first.nic_out + nic_index(run, fifo->from_rank),

@@ -31,7 +31,12 @@ const char *const gyre_resource_names[GYRE_N_RESOURCES] = {
 };
 
 struct gyre_simulator {
+    const struct gyre_algorithm *algorithm;
+    struct gyre_shape shape;
+    struct gyre_machine machine;
     struct gyre_sim_network network;
+    struct gyre_sim_network uneven; /* for numbers of channels that `network` does not take */
+    bool has_uneven;
 };
 
 static gyre_status check_simulation(const struct gyre_simulation *simulation)
@@ -105,6 +110,21 @@ static gyre_status extrapolate(const struct gyre_sim_call *call, bool *is_steady
     return GYRE_SUCCESS;
 }
 
+/* The network for a number of channels. */
+static gyre_status find_network(struct gyre_simulator *simulator, uint32_t n_channels,
+                                const struct gyre_sim_network **network_out)
+{
+    *network_out = &simulator->network;
+    if (n_channels % simulator->network.channel_unit == 0)
+        return GYRE_SUCCESS;
+    if (!simulator->has_uneven)
+        GYRE_TRY(gyre_sim_network_open(simulator->algorithm, &simulator->shape, &simulator->machine,
+                                       GYRE_SIM_FOLD_ANY_CHANNELS, &simulator->uneven));
+    simulator->has_uneven = true;
+    *network_out = &simulator->uneven;
+    return GYRE_SUCCESS;
+}
+
 gyre_status gyre_simulator_steps(const struct gyre_simulator *simulator,
                                  const struct gyre_simulation *simulation, uint64_t *n_steps_out)
 {
@@ -119,7 +139,9 @@ gyre_status gyre_simulator_run(struct gyre_simulator *simulator,
                                struct gyre_prediction *prediction_out)
 {
     GYRE_TRY(check_simulation(simulation));
-    const struct gyre_sim_call call = make_call(&simulator->network, simulation);
+    const struct gyre_sim_network *network;
+    GYRE_TRY(find_network(simulator, simulation->n_channels, &network));
+    const struct gyre_sim_call call = make_call(network, simulation);
     struct gyre_prediction prediction = {0};
     bool is_steady = false;
     if (!simulation->all_tiles)
@@ -137,8 +159,12 @@ gyre_status gyre_simulator_open(const struct gyre_algorithm *algorithm,
     struct gyre_simulator *simulator = calloc(1, sizeof(*simulator));
     if (simulator == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot allocate a simulator");
-    const gyre_status status =
-        gyre_sim_network_open(algorithm, shape, machine, all_ranks, &simulator->network);
+    simulator->algorithm = algorithm;
+    simulator->shape = *shape;
+    simulator->machine = *machine;
+    const gyre_status status = gyre_sim_network_open(
+        algorithm, shape, machine, all_ranks ? GYRE_SIM_FOLD_NOTHING : GYRE_SIM_FOLD_ALL,
+        &simulator->network);
     if (status != GYRE_SUCCESS)
         free(simulator);
     else
@@ -151,12 +177,18 @@ void gyre_simulator_close(struct gyre_simulator *simulator)
     if (simulator == NULL)
         return;
     gyre_sim_network_close(&simulator->network);
+    gyre_sim_network_close(&simulator->uneven);
     free(simulator);
 }
 
 uint32_t gyre_simulator_lanes(const struct gyre_simulator *simulator)
 {
     return simulator->network.n_lanes;
+}
+
+uint32_t gyre_simulator_channel_unit(const struct gyre_simulator *simulator)
+{
+    return simulator->network.channel_unit;
 }
 
 uint32_t gyre_simulator_min_depth(const struct gyre_simulator *simulator)

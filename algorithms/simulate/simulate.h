@@ -132,7 +132,9 @@ struct gyre_simulator;
 
 /** gyre_simulator_open - prepare the programs of all ranks. If renumbering the hosts (or the
  * ranks of a single host) changes nothing, only one or two hosts (one rank) are simulated and stand
- * for all: a ring of 1024 ranks on 128 hosts costs no more than 16 ranks.
+ * for all. The same holds for the positions on the hosts: a double tree along rails costs no more
+ * than one rail.
+ * @shape, @machine: their groupings must outlive the simulator.
  * @all_ranks: simulate all ranks nevertheless.
  * Errors: as gyre_algorithm_emit(); INVALID_ARGUMENT (a sending end has no receiving end);
  * UNSUPPORTED (more than GYRE_SIMULATE_MAX_FIFOS FIFOs). */
@@ -144,6 +146,10 @@ void gyre_simulator_close(struct gyre_simulator *simulator);
 
 /** gyre_simulator_lanes - n_lanes of the programs. */
 uint32_t gyre_simulator_lanes(const struct gyre_simulator *simulator);
+
+/** gyre_simulator_channel_unit - other numbers of channels than multiples of this one take longer
+ * to simulate: some variants are then run by more channels than others. */
+uint32_t gyre_simulator_channel_unit(const struct gyre_simulator *simulator);
 
 /** gyre_simulator_min_depth - min_depth of the programs. */
 uint32_t gyre_simulator_min_depth(const struct gyre_simulator *simulator);
@@ -159,5 +165,14 @@ gyre_status gyre_simulator_steps(const struct gyre_simulator *simulator,
 gyre_status gyre_simulator_run(struct gyre_simulator *simulator,
                                const struct gyre_simulation *simulation,
                                struct gyre_prediction *prediction_out);
+
+/** gyre_bound_ns - the least time that the links of a machine allow a collective, whatever the
+ * algorithm (bound.c): by bytes alone, without latencies. Every host must send, and receive, its
+ * part of the data through its own NICs, and every rank its part through its own links; the slowest
+ * host or rank decides. 0 where nothing is known: point to point, or links without a rate.
+ * @shape: coll, n_ranks and grouping (with n_nics) are used.
+ * @n_bytes: of the whole vector, of all blocks where buffers are made of blocks. */
+double gyre_bound_ns(const struct gyre_shape *shape, const struct gyre_cost *cost,
+                     uint64_t n_bytes);
 
 #endif

@@ -5,7 +5,6 @@
  */
 #include "bench/tools/schedule_predict.h"
 
-#include "algorithms/simulate/bound.h"
 #include "algorithms/simulate/simulate.h"
 #include "bench/driver/options.h"
 #include "bench/report/bus_factor.h"
@@ -17,7 +16,11 @@
 #include <string.h>
 
 #define MAX_ALGORITHMS 16
-#define SIZE_FACTOR    4
+
+/* From so many ranks on, predictions may be off by a percent, and algorithms that exchange data
+ * with all ranks are left out unless they are asked for: both would take minutes. */
+#define MANY_RANKS  1025
+#define SIZE_FACTOR 4
 
 /* Everything that stays the same for all sizes. */
 struct table {
@@ -73,8 +76,14 @@ static gyre_status open_facts(struct table *table)
     facts->is_ll128_safe = facts->device_kind == GYRE_DEVICE_CUDA && facts->n_hosts == 1;
     facts->has_lamport =
         gyre_collectives[request->coll].reduces; /* the prediction is for sums of float32 */
-    facts->spec =
-        gyre_tuner_fifo_spec(facts->device_kind, facts->n_ranks, facts->is_proxied, 0, UINT32_MAX);
+    if (facts->n_hosts > 1) {
+        struct gyre_peer_counts peers;
+        GYRE_TRY(gyre_near_peers_count(facts->grouping, facts->n_ranks, &peers));
+        facts->spec = gyre_tuner_fifo_spec_across(facts->device_kind, &peers, false, 0, UINT32_MAX);
+    } else {
+        facts->spec =
+            gyre_tuner_fifo_spec(facts->device_kind, facts->n_ranks, false, 0, UINT32_MAX);
+    }
     if (facts->n_hosts > 1) /* as communicators on several hosts */
         facts->cost = &table->cost;
     facts->in_window = request->algorithm != NULL && request->algorithm->given != NULL &&
@@ -108,6 +117,12 @@ static gyre_status open_table(struct table *table)
             (request->algorithm != NULL ||
              !gyre_algorithm_suits(gyre_algorithms[i], request->coll, table->facts.n_hosts)))
             continue;
+        if (!is_asked && table->facts.n_ranks >= MANY_RANKS && table->facts.n_hosts > 1 &&
+            (gyre_algorithms[i]->keeps_near >> request->coll & 1U) == 0) {
+            printf("# left out: %s, which is slow between so many ranks (--algo shows it)\n",
+                   gyre_algorithms[i]->name);
+            continue;
+        }
         struct gyre_simulator **simulator = &table->simulators[table->n_algorithms];
         const gyre_status status =
             gyre_simulator_open(gyre_algorithms[i], &shape, &machine, table->all_ranks, simulator);
@@ -143,7 +158,8 @@ static gyre_status choose(const struct table *table, int column, uint64_t n_byte
     else
         GYRE_TRY(gyre_tuner_choose(&table->facts, &filter, request->coll, n_bytes, choice));
     const uint32_t most =
-        table->facts.spec.n_fifos / gyre_simulator_lanes(table->simulators[column]);
+        gyre_tuner_fifos(&table->facts, table->algorithms[column], request->coll).n_fifos /
+        gyre_simulator_lanes(table->simulators[column]);
     choice->n_channels = (uint32_t)gyre_max_u64(
         1, gyre_min_u64(choice->n_channels, most)); /* communicators limit it likewise */
     if (request->n_channels > 0)
@@ -163,6 +179,7 @@ static void fill_simulation(const struct table *table, const struct gyre_choice 
     simulation->tile_bytes = choice->tile_bytes;
     simulation->depth = request->depth > 0 ? (uint32_t)request->depth : table->facts.spec.depth;
     simulation->n_bytes = n_bytes;
+    simulation->is_rough = table->facts.n_ranks >= MANY_RANKS;
 }
 
 /* @n_bytes: of the count that the collective's function takes. */

@@ -75,8 +75,8 @@ static void add_algorithm(const struct bench_rank *rank, const struct bench_case
 {
     const struct gyre_tuner_facts *facts = gyre_plan_facts(gyre_comm_plans(rank->comm));
     const uint32_t most_bytes =
-        gyre_tuner_payload_bytes(&facts->spec, algorithm->algorithm, algorithm->proto, false) / 16 *
-        16;
+        gyre_tuner_payload_bytes(facts, algorithm->algorithm, what->coll, algorithm->proto, false) /
+        16 * 16;
     struct gyre_choice forced = *algorithm;
     add_trial(rank, what, &forced, first, trials);
     for (uint32_t n = facts->min_channels; n <= facts->max_channels; n *= 4)

@@ -212,6 +212,9 @@ static uint8_t agree_on_pair(struct gyre_links *links, int rank, const uint8_t *
     links->is_ll128_safe = links->is_ll128_safe && is_nvlink;
     links->is_p2p = links->is_p2p && ops->is_direct;
     links->is_proxied = links->is_proxied || ops->is_proxied;
+    links->is_proxied_inside =
+        links->is_proxied_inside ||
+        (ops->is_proxied && links->grouping.host_of[a] == links->grouping.host_of[b]);
     links->uses_rdma = links->uses_rdma || ops->is_rdma;
     if ((int)a == rank)
         links->transport_of[b] = agreed;
@@ -309,6 +312,7 @@ static gyre_status open_transport(struct gyre_member *member, struct gyre_links 
         .n_peers = n_peers,
         .spec = links->spec,
         .ring_prev = links->ring_prev,
+        .is_far = links->is_far,
         .rendezvous = &member->bootstrap->own_address,
         .secret = member->bootstrap->secret,
         .traffic_class = member->config.traffic_class,
@@ -350,6 +354,37 @@ static gyre_status fill_before(struct gyre_links *links, int n_ranks)
     return GYRE_SUCCESS;
 }
 
+/* What FIFOs pairs of ranks have, and which ranks are far from this one. */
+static gyre_status size_fifos(const struct gyre_member *member, struct gyre_links *links)
+{
+    const gyre_device_kind kind = (gyre_device_kind)member->device_info.kind;
+    const uint32_t n_ranks = (uint32_t)member->n_ranks;
+    const int64_t wanted_bytes = gyre_param_number(&member->params, GYRE_PARAM_BUFFSIZE);
+    const uint64_t buffer_bytes = wanted_bytes > 0 ? (uint64_t)wanted_bytes : 0;
+    const uint32_t max_channels = gyre_member_max_channels(member);
+    links->is_far = calloc(n_ranks, 1);
+    if (links->is_far == NULL)
+        return gyre_fail_errno(ENOMEM, "init");
+    if (links->grouping.n_hosts == 1) {
+        links->spec =
+            gyre_tuner_fifo_spec(kind, n_ranks, links->is_proxied, buffer_bytes, max_channels);
+        return GYRE_SUCCESS;
+    }
+    struct gyre_peer_counts peers;
+    GYRE_TRY(gyre_near_peers_count(&links->grouping, n_ranks, &peers));
+    GYRE_TRY(gyre_near_peers_find(&links->grouping, n_ranks, member->rank, links->is_far));
+    links->spec = gyre_tuner_fifo_spec_across(kind, &peers, links->is_proxied_inside, buffer_bytes,
+                                              max_channels);
+    if (member->rank == 0)
+        GYRE_INFO(INIT,
+                  "FIFOs: %u of %u x %u B with %u near ranks at most, %u of %u x %u B with %u far "
+                  "ones",
+                  links->spec.n_fifos, links->spec.depth, links->spec.slot_bytes[GYRE_PROTO_SIMPLE],
+                  peers.n_inside + peers.n_near, links->spec.far.n_fifos, links->spec.depth,
+                  links->spec.far.slot_bytes, peers.n_far);
+    return GYRE_SUCCESS;
+}
+
 gyre_status gyre_links_open(struct gyre_member *member, const struct gyre_links_terms *terms,
                             struct gyre_links *links)
 {
@@ -368,10 +403,7 @@ gyre_status gyre_links_open(struct gyre_member *member, const struct gyre_links_
     GYRE_TRY(choose_transports(member, links));
     gyre_member_end_stage(member, "agreeing on transports");
     links->grouping.n_nics = count_nics(member, links);
-    const int64_t buffer_bytes = gyre_param_number(&member->params, GYRE_PARAM_BUFFSIZE);
-    links->spec = gyre_tuner_fifo_spec(
-        (gyre_device_kind)member->device_info.kind, (uint32_t)member->n_ranks, links->is_proxied,
-        buffer_bytes > 0 ? (uint64_t)buffer_bytes : 0, gyre_member_max_channels(member));
+    GYRE_TRY(size_fifos(member, links));
     GYRE_TRY(fill_before(links, member->n_ranks));
     links->connectors =
         calloc((size_t)member->n_ranks * links->spec.n_fifos * 2, sizeof(*links->connectors));
@@ -411,6 +443,7 @@ void gyre_links_close(struct gyre_links *links)
     free(links->connectors);
     free(links->transport_of);
     free(links->ring_prev);
+    free(links->is_far);
     free(links->infos);
     gyre_topo_fini(&links->topo);
     memset(links, 0, sizeof(*links));

@@ -21,9 +21,11 @@ struct gyre_links {
     struct gyre_connector *connectors;
     struct gyre_fifo_spec spec;
     uint16_t *ring_prev; /* by rank: its predecessor in the ring */
+    uint8_t *is_far;     /* by rank: 1 = far from this one, so the pair has spec.far */
     struct gyre_grouping grouping;
     struct gyre_topo topo;  /* of this host; empty where nobody asks it anything */
     bool is_proxied;        /* some pair of ranks talks through a proxy */
+    bool is_proxied_inside; /* so does some pair of one host */
     bool uses_rdma;         /* some pair of ranks talks through the ib transport */
     bool is_ll128_safe;     /* all pairs of all ranks */
     bool is_p2p;            /* all pairs of ranks address each other's memory directly */

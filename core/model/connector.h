@@ -51,6 +51,12 @@ struct gyre_credit {
  * receiver's OUT, because an earlier operation may still use that buffer. */
 #define GYRE_HEAD_ENTERED 7
 
+/* The FIFOs of an ordered pair of ranks, for protocol SIMPLE. */
+struct gyre_fifo_size {
+    uint32_t n_fifos;
+    uint32_t slot_bytes;
+};
+
 /* The sizes of FIFOs, the same on all ranks of a communicator. */
 struct gyre_fifo_spec {
     uint32_t n_fifos; /* of an ordered pair of ranks; FIFO number = channel * n_lanes + lane */
@@ -58,8 +64,11 @@ struct gyre_fifo_spec {
     uint32_t slot_bytes[GYRE_N_SLOT_PROTOS]; /* memory of one slot; 0 = the protocol is not
                                               * available. gyre_slot_payload_bytes() says how
                                               * much data a slot holds. */
-    uint32_t ring_slot_bytes; /* SIMPLE slots of the FIFOs from a rank's predecessor in the ring,
-                               * which carry the largest calls; 0 = as the other FIFOs */
+    uint32_t ring_slot_bytes;  /* SIMPLE slots of the FIFOs from a rank's predecessor in the ring,
+                                * which carry the largest calls; 0 = as the other FIFOs */
+    struct gyre_fifo_size far; /* On several hosts: what far pairs have, which the algorithms for
+                                * large calls do not use (gyre_near_peers_find()). n_fifos 0 = as
+                                * all other pairs */
 };
 
 /* One end of a FIFO, with addresses that are valid on this rank's device. Read by devices. */
@@ -94,7 +103,16 @@ static GYRE_HOST_DEVICE inline uint32_t gyre_slot_payload_bytes(enum gyre_proto 
     }
 }
 
+/** gyre_fifo_size_of - what an ordered pair of ranks has. Both ends compute the same. */
+static inline struct gyre_fifo_size gyre_fifo_size_of(const struct gyre_fifo_spec *spec,
+                                                      bool is_far)
+{
+    const struct gyre_fifo_size near = {spec->n_fifos, spec->slot_bytes[GYRE_PROTO_SIMPLE]};
+    return is_far && spec->far.n_fifos > 0 ? spec->far : near;
+}
+
 /** gyre_connector_index - index into a communicator's table of connectors.
+ * Every pair has room for spec->n_fifos; the connectors that a far pair lacks are all zero.
  * @is_send: the end that sends to `peer`, else the end that receives from it. */
 static inline uint32_t gyre_connector_index(const struct gyre_fifo_spec *spec, uint32_t peer,
                                             uint32_t fifo, bool is_send)

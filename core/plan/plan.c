@@ -24,6 +24,7 @@ struct choice_entry {
     const struct gyre_algorithm *given; /* from a file; NULL = the choice was free */
     bool in_window;
     bool has_lamport;
+    bool is_near;
     uint64_t class_bytes;
     struct gyre_choice choice;
     struct choice_entry *next;
@@ -201,6 +202,7 @@ struct gyre_tuner_facts gyre_plan_facts_of(const struct gyre_plan_cache *cache,
     const struct gyre_reduction reduction = reduction_of(cache, call);
     facts.has_lamport =
         gyre_collectives[call->coll].reduces && gyre_lamport_adds(call->dtype, reduction.op);
+    facts.is_near = call->coll == GYRE_COLL_SEND_RECV && cache->links->is_far[call->root] == 0;
     facts.is_unscaled = reduction.premultiply == 0 && reduction.divisor <= 1;
     return facts;
 }
@@ -226,7 +228,8 @@ static gyre_status find_choice(struct gyre_plan_cache *cache, const struct gyre_
     struct choice_entry *entry = cache->choices;
     while (entry != NULL &&
            (entry->coll != coll || entry->given != given || entry->in_window != facts->in_window ||
-            entry->has_lamport != facts->has_lamport || entry->class_bytes != class_bytes))
+            entry->has_lamport != facts->has_lamport || entry->is_near != facts->is_near ||
+            entry->class_bytes != class_bytes))
         entry = entry->next;
     if (entry == NULL) {
         struct gyre_choice choice;
@@ -234,8 +237,14 @@ static gyre_status find_choice(struct gyre_plan_cache *cache, const struct gyre_
         entry = calloc(1, sizeof(*entry));
         if (entry == NULL)
             return gyre_fail_errno(ENOMEM, "choice for %s", gyre_collectives[coll].name);
-        *entry = (struct choice_entry){coll,        given,  facts->in_window, facts->has_lamport,
-                                       class_bytes, choice, cache->choices};
+        *entry = (struct choice_entry){.coll = coll,
+                                       .given = given,
+                                       .in_window = facts->in_window,
+                                       .has_lamport = facts->has_lamport,
+                                       .is_near = facts->is_near,
+                                       .class_bytes = class_bytes,
+                                       .choice = choice,
+                                       .next = cache->choices};
         cache->choices = entry;
     }
     *choice_out = entry->choice;
@@ -265,7 +274,7 @@ static gyre_status force_choice(const struct gyre_plan_cache *cache, struct gyre
     if (forced->tile_bytes > 0)
         choice_out->tile_bytes = forced->tile_bytes;
     const uint32_t most_bytes =
-        gyre_tuner_payload_bytes(&facts.spec, choice_out->algorithm, choice_out->proto,
+        gyre_tuner_payload_bytes(&facts, choice_out->algorithm, coll, choice_out->proto,
                                  choice_out->path == GYRE_PATH_PLACED);
     if (choice_out->tile_bytes > most_bytes || choice_out->tile_bytes % 16 != 0)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
@@ -393,12 +402,13 @@ static gyre_status choose(struct gyre_plan_cache *cache, const struct gyre_call 
         gyre_programs_find(&cache->programs, choice_out->algorithm, &shape, rank, variants_out));
     const struct gyre_program *program = (*variants_out)->programs[0];
     const struct gyre_fifo_spec *spec = &cache->links->spec;
-    if (program->n_lanes > spec->n_fifos || program->min_depth > spec->depth)
+    const uint32_t n_fifos = gyre_tuner_fifos(&facts, choice_out->algorithm, call->coll).n_fifos;
+    if (program->n_lanes > n_fifos || program->min_depth > spec->depth)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                          "%s %s needs %u connections of depth %u a pair, this communicator has %u "
                          "of depth %u",
                          program->algorithm, gyre_collectives[call->coll].name, program->n_lanes,
-                         program->min_depth, spec->n_fifos, spec->depth);
+                         program->min_depth, n_fifos, spec->depth);
     /* The sends and receives of a group run together, and on a GPU all their blocks at once: at
      * most one pair with every rank, on a GPU of 128 multiprocessors or more. */
     if (call->coll == GYRE_COLL_SEND_RECV && cache->facts.device_kind == GYRE_DEVICE_CUDA)
@@ -406,7 +416,7 @@ static gyre_status choose(struct gyre_plan_cache *cache, const struct gyre_call 
             choice_out->n_channels, gyre_max_u64(1, 64 / (uint64_t)cache->facts.n_ranks));
     if (program->n_lanes > 0)
         choice_out->n_channels =
-            (uint32_t)gyre_min_u64(choice_out->n_channels, spec->n_fifos / program->n_lanes);
+            (uint32_t)gyre_min_u64(choice_out->n_channels, n_fifos / program->n_lanes);
     if (choice_out->algorithm->given != NULL)
         limit_blocks(cache, *variants_out, choice_out);
     return GYRE_SUCCESS;
@@ -417,10 +427,18 @@ static void log_choice(struct gyre_plan_cache *cache, const struct gyre_call *ca
 {
     const uint64_t n_bytes = call->count * gyre_dtype_bytes(call->dtype);
     const double us = predict_us(cache, call->coll, choice, n_bytes);
-    char prediction[64] = "";
+    const struct gyre_shape shape = {.coll = call->coll,
+                                     .n_ranks = (uint16_t)cache->facts.n_ranks,
+                                     .grouping = cache->facts.grouping};
+    const double bound_us =
+        gyre_bound_ns(&shape, gyre_plan_cost(cache),
+                      gyre_tuner_all_bytes(&cache->facts, call->coll, n_bytes)) /
+        1e3;
+    char prediction[96] = "";
     if (us > 0)
-        snprintf(prediction, sizeof(prediction), ", predicted %.2f us (%s constants)", us,
-                 cache->is_tuned ? "measured" : "shipped");
+        snprintf(prediction, sizeof(prediction),
+                 ", predicted %.2f us (%s constants), %.0f%% of the bound", us,
+                 cache->is_tuned ? "measured" : "shipped", 100 * bound_us / us);
     const char *path_name = choice->path == GYRE_PATH_STAGED ? "" : gyre_path_names[choice->path];
     GYRE_INFO(TUNING, "%s %" PRIu64 " B: %s%s %s%s%s, %u channels, tiles of %u B%s",
               gyre_collectives[call->coll].name, n_bytes, choice->algorithm->name,

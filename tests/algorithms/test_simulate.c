@@ -473,6 +473,44 @@ static void one_rank_may_stand_for_all(void)
     }
 }
 
+/* Where every variant has as many channels, one rail stands for all: also on hosts that are all
+ * different, with NICs of their own and with shared ones. */
+static void one_rail_may_stand_for_all(void)
+{
+    static const unsigned shapes[][3] = {{4, 3, 0}, {4, 4, 2}, {5, 4, 2}, {7, 2, 0}, {6, 4, 1}};
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+        struct gyre_grouping grouping = even_hosts(shapes[i][0], shapes[i][1]);
+        grouping.n_nics = (uint16_t)shapes[i][2];
+        for (int a = 0; gyre_algorithms[a] != NULL; a++)
+            for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++) {
+                struct question question = {.algorithm = gyre_algorithms[a],
+                                            .coll = (enum gyre_collective)coll,
+                                            .n_ranks = shapes[i][0] * shapes[i][1],
+                                            .n_channels = 12,
+                                            .grouping = &grouping};
+                if ((gyre_algorithms[a]->keeps_near >> coll & 1U) != 0)
+                    check_folding(&gyre_cost_h200, question);
+            }
+    }
+}
+
+/* 16,384 ranks in the memory and time of 2048. */
+static void sixteen_thousand_ranks_are_few_steps(void)
+{
+    static struct gyre_grouping grouping;
+    grouping = even_hosts(2048, 8);
+    const struct question question = {.algorithm = &gyre_algorithm_two_level_tree,
+                                      .coll = GYRE_COLL_ALL_REDUCE,
+                                      .n_ranks = 16384,
+                                      .n_bytes = 1024,
+                                      .n_channels = 2,
+                                      .grouping = &grouping};
+    const struct gyre_prediction prediction = ask(&gyre_cost_h200, &question);
+    /* a rank of the tree: 7 sends, at most 2 sums and 3 outputs, 7 receptions; of two variants */
+    CHECK_MSG(prediction.n_steps <= 2ULL * 2048 * 24, "%llu steps",
+              (unsigned long long)prediction.n_steps);
+}
+
 static void check_extrapolation(const struct gyre_cost *cost, struct question question)
 {
     if (question.n_ranks % 3 != 0)
@@ -661,6 +699,8 @@ static const struct test_case cases[] = {
     {"a worse machine is never faster", a_worse_machine_is_never_faster},
     {"more ranks never take less", more_ranks_never_take_less},
     {"one rank may stand for all", one_rank_may_stand_for_all},
+    {"one rail may stand for all", one_rail_may_stand_for_all},
+    {"sixteen thousand ranks are few steps", sixteen_thousand_ranks_are_few_steps},
     {"few tiles tell of many", few_tiles_tell_of_many},
     {"unsteady tiles do not take for ever", unsteady_tiles_do_not_take_for_ever},
     {"the same question has the same answer", the_same_question_has_the_same_answer},

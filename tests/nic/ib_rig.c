@@ -26,6 +26,23 @@ void ib_rig_load_params(struct ib_rig *rig, char **environment)
     CHECK_OK(gyre_params_from(environment != NULL ? environment : nothing, &rig->params));
 }
 
+/* With spec.far, pairs of an even and an odd rank are far. */
+static struct gyre_fifo_size size_of(const struct ib_rig *rig, int a, int b)
+{
+    return gyre_fifo_size_of(&rig->spec, (a + b) % 2 != 0);
+}
+
+void ib_rig_describe_far(struct ib_rig *rig, struct gyre_fifo_size far)
+{
+    rig->spec.far = far;
+    for (int r = 0; r < rig->n_ranks; r++) {
+        for (int p = 0; p < rig->n_ranks; p++)
+            rig->ranks[r].is_far[p] = (r + p) % 2 != 0;
+        rig->ranks[r].config.spec = rig->spec;
+        rig->ranks[r].config.is_far = rig->ranks[r].is_far;
+    }
+}
+
 void ib_rig_describe(struct ib_rig *rig, int n_ranks, uint32_t n_fifos, uint32_t slot_bytes)
 {
     rig->n_ranks = n_ranks;
@@ -129,8 +146,7 @@ bool ib_rig_send(struct ib_rig *rig, int from, int to, uint32_t fifo, uint32_t n
     const uint64_t step = end->published[index];
     if (step - gyre_load_acquire_u64(&connector->credit->head[0]) >= IB_RIG_DEPTH)
         return false;
-    unsigned char *slot =
-        connector->slots[0] + (step % IB_RIG_DEPTH) * rig->spec.slot_bytes[GYRE_PROTO_SIMPLE];
+    unsigned char *slot = connector->slots[0] + (step % IB_RIG_DEPTH) * connector->slot_bytes;
     for (uint32_t i = 0; i < n_bytes; i++)
         slot[i] = ib_rig_byte(from, to, fifo, step, i);
     gyre_store_relaxed_u64(&connector->inbox->slot_info[step % IB_RIG_DEPTH],
@@ -151,8 +167,7 @@ bool ib_rig_receive(struct ib_rig *rig, int from, int to, uint32_t fifo, uint32_
     const uint64_t info = gyre_load_relaxed_u64(&connector->inbox->slot_info[step % IB_RIG_DEPTH]);
     CHECK_MSG(info == gyre_slot_info(n_bytes, (uint32_t)step * 3 + fifo),
               "%d->%d fifo %u step %" PRIu64 ": slot_info 0x%" PRIx64, from, to, fifo, step, info);
-    const unsigned char *slot =
-        connector->slots[0] + (step % IB_RIG_DEPTH) * rig->spec.slot_bytes[GYRE_PROTO_SIMPLE];
+    const unsigned char *slot = connector->slots[0] + (step % IB_RIG_DEPTH) * connector->slot_bytes;
     for (uint32_t i = 0; i < n_bytes; i++)
         if (slot[i] != ib_rig_byte(from, to, fifo, step, i)) {
             CHECK_MSG(false, "%d->%d fifo %u step %" PRIu64 " byte %u is %u", from, to, fifo, step,
@@ -164,25 +179,30 @@ bool ib_rig_receive(struct ib_rig *rig, int from, int to, uint32_t fifo, uint32_
     return true;
 }
 
-uint32_t ib_rig_step_bytes(const struct ib_rig *rig, uint64_t step)
+/* Of a pair whose slots hold `most` bytes. */
+static uint32_t step_bytes(uint32_t most, uint64_t step)
 {
-    const uint32_t most = rig->spec.slot_bytes[GYRE_PROTO_SIMPLE];
     const uint32_t sizes[] = {8, 0, 248, 249, 1, most, 256, most / 2 + 1, 100, most - 1};
     const uint32_t n_bytes = sizes[step % GYRE_ARRAY_LENGTH(sizes)];
     return n_bytes < most ? n_bytes : most;
+}
+
+uint32_t ib_rig_step_bytes(const struct ib_rig *rig, uint64_t step)
+{
+    return step_bytes(rig->spec.slot_bytes[GYRE_PROTO_SIMPLE], step);
 }
 
 bool ib_rig_exchange(struct ib_rig *rig, uint64_t n_slots)
 {
     const uint64_t until_ns = gyre_now_ns() + 60000000000ULL;
     uint64_t n_left = 0;
-    const uint64_t n_pairs = (uint64_t)rig->n_ranks * (uint64_t)(rig->n_ranks - 1);
-    uint64_t goal = n_pairs * rig->spec.n_fifos * n_slots;
+    uint64_t goal = 0;
     uint64_t start_sent[IB_RIG_MAX_RANKS][IB_RIG_MAX_RANKS][16];
     uint64_t start_got[IB_RIG_MAX_RANKS][IB_RIG_MAX_RANKS][16];
     for (int a = 0; a < rig->n_ranks; a++)
         for (int b = 0; b < rig->n_ranks; b++)
-            for (uint32_t f = 0; f < rig->spec.n_fifos; f++) {
+            for (uint32_t f = 0; f < size_of(rig, a, b).n_fifos; f++) {
+                goal += a != b ? n_slots : 0;
                 start_sent[a][b][f] =
                     rig->ranks[a].published[gyre_connector_index(&rig->spec, (uint32_t)b, f, true)];
                 start_got[a][b][f] =
@@ -192,7 +212,8 @@ bool ib_rig_exchange(struct ib_rig *rig, uint64_t n_slots)
         bool has_moved = false;
         for (int a = 0; a < rig->n_ranks; a++)
             for (int b = 0; b < rig->n_ranks; b++)
-                for (uint32_t f = 0; f < rig->spec.n_fifos && a != b; f++) {
+                for (uint32_t f = 0; f < size_of(rig, a, b).n_fifos && a != b; f++) {
+                    const uint32_t most = size_of(rig, a, b).slot_bytes;
                     const uint64_t sent =
                         rig->ranks[a]
                             .published[gyre_connector_index(&rig->spec, (uint32_t)b, f, true)];
@@ -200,9 +221,9 @@ bool ib_rig_exchange(struct ib_rig *rig, uint64_t n_slots)
                         rig->ranks[b]
                             .consumed[gyre_connector_index(&rig->spec, (uint32_t)a, f, false)];
                     if (sent < start_sent[a][b][f] + n_slots)
-                        has_moved |= ib_rig_send(rig, a, b, f, ib_rig_step_bytes(rig, sent));
+                        has_moved |= ib_rig_send(rig, a, b, f, step_bytes(most, sent));
                     if (got < start_got[a][b][f] + n_slots &&
-                        ib_rig_receive(rig, a, b, f, ib_rig_step_bytes(rig, got))) {
+                        ib_rig_receive(rig, a, b, f, step_bytes(most, got))) {
                         has_moved = true;
                         n_left--;
                     }

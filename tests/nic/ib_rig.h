@@ -22,6 +22,7 @@ struct ib_rig_end {
     struct gyre_fault fault;
     struct gyre_transport_config config;
     uint16_t peers[IB_RIG_MAX_RANKS];
+    uint8_t is_far[IB_RIG_MAX_RANKS];
     struct gyre_connector *connectors;
     uint64_t *published; /* by FIFO of the table of connectors */
     uint64_t *consumed;
@@ -42,6 +43,10 @@ void ib_rig_load_params(struct ib_rig *rig, char **environment);
 
 /** ib_rig_describe - ranks on hosts of their own, before anything is opened. */
 void ib_rig_describe(struct ib_rig *rig, int n_ranks, uint32_t n_fifos, uint32_t slot_bytes);
+
+/** ib_rig_describe_far - after ib_rig_describe: pairs of an even and an odd rank have FIFOs of
+ * another size. */
+void ib_rig_describe_far(struct ib_rig *rig, struct gyre_fifo_size far);
 
 /** ib_rig_connect - open all, exchange blobs as the bootstrap does, connect all. */
 gyre_status ib_rig_connect(struct ib_rig *rig);

@@ -50,6 +50,27 @@ static void four_ranks_exchange_with_each_other(void)
     run_exchange(ib_rig_one_nic, NULL, 4, 2, 1024);
 }
 
+static void far_pairs_have_sizes_of_their_own(void)
+{
+    static const struct gyre_fifo_size sizes[] = {{2, 256}, {1, 1200}, {3, 4096}};
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(sizes); i++) {
+        struct ib_rig rig = {.n_ranks = 0};
+        CHECK(vm_install(ib_rig_one_nic));
+        ib_rig_load_params(&rig, NULL);
+        ib_rig_describe(&rig, 3, 4, 5000);
+        ib_rig_describe_far(&rig, sizes[i]);
+        CHECK_OK(ib_rig_connect(&rig));
+        CHECK(ib_rig_exchange(&rig, 100));
+        print_faults(&rig);
+        const struct gyre_connector *ends = rig.ranks[0].connectors;
+        const struct gyre_connector *near = &ends[gyre_connector_index(&rig.spec, 2, 3, true)];
+        const struct gyre_connector *far = &ends[gyre_connector_index(&rig.spec, 1, 0, true)];
+        CHECK(near->slot_bytes == 5000 && far->slot_bytes == sizes[i].slot_bytes);
+        CHECK(ends[gyre_connector_index(&rig.spec, 1, sizes[i].n_fifos, true)].inbox == NULL);
+        ib_rig_close(&rig);
+    }
+}
+
 static void small_slots_travel_in_one_message(void)
 {
     struct ib_rig rig = {.n_ranks = 0};
@@ -456,6 +477,7 @@ static const struct test_case cases[] = {
     {"numbered slots pass every FIFO in both directions",
      numbered_slots_pass_every_fifo_in_both_directions},
     {"four ranks exchange with each other", four_ranks_exchange_with_each_other},
+    {"far pairs have sizes of their own", far_pairs_have_sizes_of_their_own},
     {"small slots travel in one message", small_slots_travel_in_one_message},
     {"slots are striped over queue pairs and rails", slots_are_striped_over_queue_pairs_and_rails},
     {"rails are paired as GYRE_CROSS_NIC says", rails_are_paired_as_cross_nic_says},

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/links/fifo_spec: FIFOs fit the budget whatever the number of ranks, and the ring's large
- * slots are where rings go.
+ * core/links/fifo_spec: FIFOs fit the budget whatever the number of ranks, the ring's large slots
+ * are where rings go, and on several hosts the near pairs are those that large calls use.
  */
 #include "core/base/util.h"
 #include "core/plan/plan.h"
 #include "tests/support/check.h"
+#include "transport/proxy.h"
 #include "transport/slab.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 static const int some_ranks[] = {2, 3, 4, 5, 8, 16, 33, 64, 128};
 
@@ -135,11 +139,236 @@ static void algorithms_that_follow_the_ring_do(void)
     CHECK(n_found == 2);
 }
 
+/* The FIFOs of communicators on one host as they were when the speed of GPUs was measured
+ * (docs/performance.md, 2026-11), before pairs had classes. A change here asks for new
+ * measurements. */
+static void one_host_keeps_the_sizes_that_were_measured(void)
+{
+    static const struct {
+        gyre_device_kind kind;
+        bool is_proxied;
+        uint32_t n_ranks, max_channels, n_fifos, slot_bytes[GYRE_N_SLOT_PROTOS], ring_slot_bytes;
+    } rows[] = {
+        {GYRE_DEVICE_HOST, false, 1, UINT32_MAX, 4, {131072, 0, 0}, 0},
+        {GYRE_DEVICE_HOST, false, 2, UINT32_MAX, 4, {131072, 0, 0}, 0},
+        {GYRE_DEVICE_HOST, false, 3, UINT32_MAX, 4, {131072, 0, 0}, 0},
+        {GYRE_DEVICE_HOST, false, 4, UINT32_MAX, 4, {131072, 0, 0}, 0},
+        {GYRE_DEVICE_HOST, false, 8, UINT32_MAX, 4, {131072, 0, 0}, 0},
+        {GYRE_DEVICE_HOST, false, 16, UINT32_MAX, 4, {131072, 0, 0}, 0},
+        {GYRE_DEVICE_HOST, false, 48, UINT32_MAX, 4, {65536, 0, 0}, 0},
+        {GYRE_DEVICE_HOST, false, 128, UINT32_MAX, 4, {32768, 0, 0}, 0},
+        {GYRE_DEVICE_HOST, true, 1, UINT32_MAX, 4, {131072, 0, 0}, 0},
+        {GYRE_DEVICE_HOST, true, 2, UINT32_MAX, 4, {131072, 0, 0}, 0},
+        {GYRE_DEVICE_HOST, true, 3, UINT32_MAX, 4, {131072, 0, 0}, 0},
+        {GYRE_DEVICE_HOST, true, 4, UINT32_MAX, 4, {131072, 0, 0}, 0},
+        {GYRE_DEVICE_HOST, true, 8, UINT32_MAX, 4, {131072, 0, 0}, 0},
+        {GYRE_DEVICE_HOST, true, 16, UINT32_MAX, 4, {131072, 0, 0}, 0},
+        {GYRE_DEVICE_HOST, true, 48, UINT32_MAX, 4, {32768, 0, 0}, 0},
+        {GYRE_DEVICE_HOST, true, 128, UINT32_MAX, 4, {16384, 0, 0}, 0},
+        {GYRE_DEVICE_CUDA, false, 1, UINT32_MAX, 64, {131072, 16384, 65536}, 0},
+        {GYRE_DEVICE_CUDA, false, 2, UINT32_MAX, 64, {131072, 16384, 65536}, 0},
+        {GYRE_DEVICE_CUDA, false, 3, UINT32_MAX, 64, {65536, 5120, 26624}, 131072},
+        {GYRE_DEVICE_CUDA, false, 4, UINT32_MAX, 64, {32768, 3072, 18432}, 131072},
+        {GYRE_DEVICE_CUDA, false, 8, UINT32_MAX, 36, {32768, 3072, 16384}, 131072},
+        {GYRE_DEVICE_CUDA, false, 16, UINT32_MAX, 17, {32768, 4096, 21504}, 131072},
+        {GYRE_DEVICE_CUDA, false, 48, UINT32_MAX, 5, {32768, 5120, 30720}, 131072},
+        {GYRE_DEVICE_CUDA, false, 128, UINT32_MAX, 2, {32768, 5120, 26624}, 131072},
+        {GYRE_DEVICE_CUDA, false, 2, 16, 32, {393216, 16384, 65536}, 0},
+        {GYRE_DEVICE_CUDA, false, 4, 16, 32, {65536, 7168, 35840}, 262144},
+        {GYRE_DEVICE_CUDA, false, 8, 16, 36, {32768, 3072, 16384}, 131072},
+        {GYRE_DEVICE_CUDA, false, 2, 8, 16, {524288, 16384, 65536}, 0},
+        {GYRE_DEVICE_CUDA, false, 4, 8, 16, {131072, 14336, 65536}, 524288},
+        {GYRE_DEVICE_CUDA, false, 8, 8, 18, {65536, 6144, 32768}, 262144},
+        {GYRE_DEVICE_CUDA, false, 2, 1, 2, {524288, 16384, 65536}, 0},
+        {GYRE_DEVICE_CUDA, false, 4, 1, 2, {524288, 16384, 65536}, 0},
+        {GYRE_DEVICE_CUDA, false, 8, 1, 9, {131072, 12288, 65536}, 524288},
+        {GYRE_DEVICE_CUDA, true, 1, UINT32_MAX, 64, {524288, 0, 0}, 0},
+        {GYRE_DEVICE_CUDA, true, 2, UINT32_MAX, 64, {524288, 0, 0}, 0},
+        {GYRE_DEVICE_CUDA, true, 3, UINT32_MAX, 64, {262144, 0, 0}, 0},
+        {GYRE_DEVICE_CUDA, true, 4, UINT32_MAX, 64, {131072, 0, 0}, 0},
+        {GYRE_DEVICE_CUDA, true, 8, UINT32_MAX, 64, {65536, 0, 0}, 0},
+        {GYRE_DEVICE_CUDA, true, 16, UINT32_MAX, 64, {32768, 0, 0}, 0},
+        {GYRE_DEVICE_CUDA, true, 48, UINT32_MAX, 16, {32768, 0, 0}, 0},
+        {GYRE_DEVICE_CUDA, true, 128, UINT32_MAX, 8, {32768, 0, 0}, 0},
+        {GYRE_DEVICE_CUDA, true, 2, 16, 32, {524288, 0, 0}, 0},
+        {GYRE_DEVICE_CUDA, true, 4, 16, 32, {262144, 0, 0}, 0},
+        {GYRE_DEVICE_CUDA, true, 8, 16, 32, {131072, 0, 0}, 0},
+        {GYRE_DEVICE_CUDA, true, 2, 8, 16, {524288, 0, 0}, 0},
+        {GYRE_DEVICE_CUDA, true, 4, 8, 16, {524288, 0, 0}, 0},
+        {GYRE_DEVICE_CUDA, true, 8, 8, 16, {262144, 0, 0}, 0},
+        {GYRE_DEVICE_CUDA, true, 2, 1, 2, {524288, 0, 0}, 0},
+        {GYRE_DEVICE_CUDA, true, 4, 1, 2, {524288, 0, 0}, 0},
+        {GYRE_DEVICE_CUDA, true, 8, 1, 2, {524288, 0, 0}, 0},
+    };
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(rows); i++) {
+        struct gyre_fifo_spec expected = {
+            .n_fifos = rows[i].n_fifos, .depth = 4, .ring_slot_bytes = rows[i].ring_slot_bytes};
+        memcpy(expected.slot_bytes, rows[i].slot_bytes, sizeof(expected.slot_bytes));
+        const struct gyre_fifo_spec spec = gyre_tuner_fifo_spec(
+            rows[i].kind, rows[i].n_ranks, rows[i].is_proxied, 0, rows[i].max_channels);
+        CHECK_MSG(memcmp(&spec, &expected, sizeof(spec)) == 0,
+                  "row %zu: %u FIFOs, slots of %u, %u, %u and %u bytes", i, spec.n_fifos,
+                  spec.slot_bytes[0], spec.slot_bytes[1], spec.slot_bytes[2], spec.ring_slot_bytes);
+    }
+}
+
+/* ---- on several hosts ----------------------------------------------------------------------- */
+
+/* Hosts with so many ranks each: "4x8" or "1+3+8". */
+static unsigned parse_hosts(const char *text, unsigned n_nics, struct gyre_grouping *grouping)
+{
+    unsigned n_hosts, n_of_host, n_ranks = 0;
+    grouping->n_hosts = 0;
+    grouping->n_nics = (uint16_t)n_nics;
+    if (sscanf(text, "%ux%u", &n_hosts, &n_of_host) == 2) {
+        for (; n_ranks < n_hosts * n_of_host; n_ranks++)
+            grouping->host_of[n_ranks] = (uint16_t)(n_ranks / n_of_host);
+        grouping->n_hosts = (uint16_t)n_hosts;
+        return n_ranks;
+    }
+    for (const char *at = text; at != NULL; at = strchr(at, '+'), at += at != NULL) {
+        for (n_of_host = (unsigned)atoi(at); n_of_host > 0; n_of_host--)
+            grouping->host_of[n_ranks++] = grouping->n_hosts;
+        grouping->n_hosts++;
+    }
+    return n_ranks;
+}
+
+static const char *const some_hosts[] = {
+    "2x1", "3x1", "4x1",   "5x1",   "7x1",   "8x1",       "9x1",     "16x1",   "2x2", "3x2",
+    "4x2", "5x2", "8x2",   "2x3",   "3x3",   "6x3",       "2x4",     "4x4",    "5x4", "3x8",
+    "1+2", "1+3", "2+3+1", "3+5+2", "1+8+8", "2+2+3+2+1", "4+4+3+4", "3+1+3+1"};
+
+/* Every connection of the programs of all roots and variants is between near ranks. */
+static void check_programs(const struct gyre_algorithm *algorithm, enum gyre_collective coll,
+                           const char *name, const struct gyre_grouping *grouping, unsigned n_ranks)
+{
+    const unsigned n_roots = gyre_collectives[coll].has_root ? n_ranks : 1;
+    uint8_t is_far[64];
+    for (unsigned rank = 0; rank < n_ranks; rank++) {
+        CHECK_OK(gyre_near_peers_find(grouping, n_ranks, (int)rank, is_far));
+        for (unsigned root = 0; root < n_roots; root++) {
+            struct gyre_shape shape = {.coll = coll,
+                                       .n_ranks = (uint16_t)n_ranks,
+                                       .root = (uint16_t)root,
+                                       .grouping = grouping};
+            const int n_variants = gyre_algorithm_variants(algorithm, &shape);
+            for (int v = 0; v < n_variants; v++) {
+                struct gyre_program *program;
+                shape.variant = (uint16_t)v;
+                CHECK_OK(gyre_algorithm_emit(algorithm, &shape, (int)rank, &program));
+                for (uint32_t i = 0; i < program->n_connections; i++)
+                    CHECK_MSG(is_far[program->connections[i].peer] == 0,
+                              "%s %s on %s with %u NICs, root %u, variant %d: ranks %u and %u",
+                              algorithm->name, gyre_collectives[coll].name, name, grouping->n_nics,
+                              root, v, rank, program->connections[i].peer);
+                gyre_program_free(program);
+            }
+        }
+    }
+}
+
+static void algorithms_that_keep_near_do(void)
+{
+    int n_found = 0;
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(some_hosts); i++)
+        for (unsigned n_nics = 0; n_nics < 4; n_nics++) {
+            struct gyre_grouping grouping;
+            const unsigned n_ranks = parse_hosts(some_hosts[i], n_nics, &grouping);
+            for (int a = 0; gyre_algorithms[a] != NULL; a++)
+                for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
+                    if ((gyre_algorithms[a]->keeps_near >> coll & 1U) != 0) {
+                        check_programs(gyre_algorithms[a], (enum gyre_collective)coll,
+                                       some_hosts[i], &grouping, n_ranks);
+                        n_found++;
+                    }
+        }
+    CHECK(n_found > 0);
+}
+
+static void both_ends_of_a_pair_find_the_same(void)
+{
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(some_hosts); i++) {
+        struct gyre_grouping grouping;
+        const unsigned n = parse_hosts(some_hosts[i], (unsigned)i % 4, &grouping);
+        struct gyre_peer_counts counts;
+        uint8_t is_far[64 * 64];
+        for (unsigned rank = 0; rank < n; rank++)
+            CHECK_OK(gyre_near_peers_find(&grouping, n, (int)rank, &is_far[rank * n]));
+        CHECK_OK(gyre_near_peers_count(&grouping, n, &counts));
+        for (unsigned a = 0; a < n; a++) {
+            uint32_t n_far = 0;
+            for (unsigned b = 0; b < n; b++) {
+                CHECK_MSG(is_far[a * n + b] == is_far[b * n + a], "%s: ranks %u and %u",
+                          some_hosts[i], a, b);
+                CHECK(grouping.host_of[a] != grouping.host_of[b] || is_far[a * n + b] == 0);
+                n_far += is_far[a * n + b];
+            }
+            CHECK(n_far <= counts.n_far);
+        }
+    }
+}
+
+/* A rank has near peers on its rail only, at powers of two and at one distance more, in both
+ * directions: of 512 hosts those are 1, 2, ..., 256, 255 and 257, and 511, 510, ..., 384. */
+static void near_peers_are_few(void)
+{
+    static struct gyre_grouping grouping;
+    struct gyre_peer_counts counts;
+    CHECK_OK(gyre_near_peers_count(&grouping, parse_hosts("512x8", 0, &grouping), &counts));
+    CHECK_MSG(counts.n_inside == 7 && counts.n_near == 19 && counts.n_far == 4095 - 7 - 19,
+              "%u, %u, %u", counts.n_inside, counts.n_near, counts.n_far);
+    CHECK_OK(gyre_near_peers_count(NULL, 8, &counts));
+    CHECK(counts.n_inside == 7 && counts.n_near == 0 && counts.n_far == 0);
+}
+
+/* Slots of the pairs that proxies serve lie at both ends; those of one host only where the receiver
+ * is. */
+static uint64_t slots_of_rank(const struct gyre_fifo_spec *spec,
+                              const struct gyre_peer_counts *peers)
+{
+    const uint64_t near = gyre_round_up(spec->depth * spec->slot_bytes[GYRE_PROTO_SIMPLE], 4096);
+    const uint64_t far = gyre_proxy_slots_bytes(spec->depth, spec->far.slot_bytes);
+    return (2ULL * peers->n_near + peers->n_inside) * spec->n_fifos * near +
+           2ULL * peers->n_far * spec->far.n_fifos * far;
+}
+
+static void the_budget_holds_on_any_number_of_hosts(void)
+{
+    static const char *const hosts[] = {"2x1",   "2x8",    "3x5",    "8x8",   "16x1", "64x8", "7+8",
+                                        "512x8", "1024x4", "2048x8", "96x16", "31x8", "1+8+8"};
+    static struct gyre_grouping grouping;
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(hosts); i++)
+        for (int kind = 0; kind < 2; kind++) {
+            struct gyre_peer_counts peers;
+            const unsigned n_ranks = parse_hosts(hosts[i], (unsigned)i % 3, &grouping);
+            if (kind == 0 && n_ranks > 4096)
+                continue; /* the shortest slots need more */
+            CHECK_OK(gyre_near_peers_count(&grouping, n_ranks, &peers));
+            const struct gyre_fifo_spec spec =
+                gyre_tuner_fifo_spec_across(kind == 0 ? GYRE_DEVICE_HOST : GYRE_DEVICE_CUDA, &peers,
+                                            false, 0, i % 2 == 0 ? UINT32_MAX : 3);
+            const uint64_t budget =
+                kind == 0 ? GYRE_FIFO_BUDGET_BYTES : GYRE_FIFO_BUDGET_ACROSS_BYTES;
+            const uint64_t n_bytes = slots_of_rank(&spec, &peers);
+            CHECK_MSG(n_bytes <= budget + budget / 64, "%s: %" PRIu64 " bytes", hosts[i], n_bytes);
+            CHECK(spec.n_fifos >= 2 && (peers.n_far == 0) == (spec.far.n_fifos == 0));
+            CHECK(spec.far.n_fifos == 0 || (spec.far.n_fifos >= 2 && spec.far.slot_bytes >= 256));
+            CHECK(spec.far.n_fifos <= spec.n_fifos &&
+                  spec.far.slot_bytes <= spec.slot_bytes[GYRE_PROTO_SIMPLE]);
+        }
+}
+
 static const struct test_case cases[] = {
     {"connection memory stays within the budget", connection_memory_stays_within_the_budget},
     {"rings on GPUs have large slots", rings_on_gpus_have_large_slots},
     {"the fewest channels leave every lane a FIFO", the_fewest_channels_leave_every_lane_a_fifo},
     {"algorithms that follow the ring do", algorithms_that_follow_the_ring_do},
+    {"one host keeps the sizes that were measured", one_host_keeps_the_sizes_that_were_measured},
+    {"algorithms that keep near do", algorithms_that_keep_near_do},
+    {"both ends of a pair find the same", both_ends_of_a_pair_find_the_same},
+    {"near peers are few", near_peers_are_few},
+    {"the budget holds on any number of hosts", the_budget_holds_on_any_number_of_hosts},
 };
 
 TEST_MAIN(cases)

@@ -239,9 +239,9 @@ static void choices_on_gpus_fit_the_communicator(void)
                     CHECK_OK(gyre_filter_parse("", protos[p % 6], "", &filter));
                     CHECK_OK(gyre_tuner_choose(&facts, &filter, (enum gyre_collective)coll, n_bytes,
                                                &choice));
-                    const uint32_t most =
-                        gyre_tuner_payload_bytes(&facts.spec, choice.algorithm, choice.proto,
-                                                 choice.path == GYRE_PATH_PLACED);
+                    const uint32_t most = gyre_tuner_payload_bytes(
+                        &facts, choice.algorithm, (enum gyre_collective)coll, choice.proto,
+                        choice.path == GYRE_PATH_PLACED);
                     CHECK_MSG(
                         choice.tile_bytes >= 16 && choice.tile_bytes % 16 == 0 &&
                             (choice.path == GYRE_PATH_COPY_ENGINE || choice.tile_bytes <= most),

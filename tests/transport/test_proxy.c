@@ -223,30 +223,38 @@ static void a_raised_fault_ends_the_thread(void)
 
 static void proxied_ends_have_memory_of_their_own(void)
 {
-    const struct gyre_fifo_spec spec = {.n_fifos = 3, .depth = 3, .slot_bytes = {5000, 64, 64}};
-    enum { N = 6 };
+    enum { N = 6, DEPTH = 3 };
+    static const uint32_t slot_bytes[N] = {5000, 5000, 100, 0, 100, 5000};
+    static const uint64_t slots_bytes[N] = {16384, 16384, 512, 0, 512, 16384}; /* by hand */
     struct gyre_proxy_fifo fifos[N];
     struct gyre_device *device = NULL;
     void *memory = NULL;
     size_t n_bytes = 0;
     CHECK_OK(gyre_device_host.open(-1, &device));
-    CHECK_OK(gyre_proxy_fifos_alloc(device, &spec, N, &memory, &n_bytes, fifos));
+    for (int i = 0; i < N; i++)
+        fifos[i].slot_bytes = slot_bytes[i];
+    CHECK_OK(gyre_proxy_fifos_alloc(device, DEPTH, fifos, N, &memory, &n_bytes));
     const unsigned char *end = (const unsigned char *)memory + n_bytes;
     for (int i = 0; i < N; i++) {
-        CHECK((uintptr_t)fifos[i].slots % 4096 == 0);
+        CHECK((uintptr_t)fifos[i].slots % 256 == 0);
+        CHECK(i == 0 || fifos[i].slots == fifos[i - 1].slots + slots_bytes[i - 1]);
         CHECK((uintptr_t)fifos[i].inbox % 64 == 0 && (uintptr_t)fifos[i].credit % 64 == 0);
         CHECK(fifos[i].inbox->tail[0] == 0 && fifos[i].credit->head[0] == 0);
-        CHECK(fifos[i].slots + 3 * 5000 <= end);
-        memset(fifos[i].slots, i, 3 * 5000);
+        CHECK(fifos[i].slots + DEPTH * slot_bytes[i] <= end);
+        memset(fifos[i].slots, i, DEPTH * slot_bytes[i]);
         memset(fifos[i].inbox, i, sizeof(*fifos[i].inbox));
         memset(fifos[i].credit, i, sizeof(*fifos[i].credit));
-        const struct gyre_connector connector = gyre_proxy_connector(&fifos[i], &spec);
+        const struct gyre_connector connector = gyre_proxy_connector(&fifos[i], DEPTH);
         CHECK(connector.slots[0] == fifos[i].slots && connector.slots[1] == NULL);
         CHECK(connector.inbox == fifos[i].inbox && connector.credit == fifos[i].credit);
-        CHECK(connector.is_proxied == 1 && connector.depth == 3);
+        CHECK(connector.is_proxied == 1 && connector.depth == DEPTH);
+        CHECK(connector.slot_bytes == slot_bytes[i]);
     }
+    CHECK((uintptr_t)fifos[0].slots % 4096 == 0);
     for (int i = 0; i < N; i++) { /* no FIFO's memory was written by another FIFO */
-        CHECK(fifos[i].slots[0] == i && fifos[i].slots[3 * 5000 - 1] == i);
+        const uint32_t n_slots_bytes = DEPTH * slot_bytes[i];
+        CHECK(n_slots_bytes == 0 ||
+              (fifos[i].slots[0] == i && fifos[i].slots[n_slots_bytes - 1] == i));
         CHECK((fifos[i].inbox->slot_info[GYRE_MAX_DEPTH - 1] & 255) == (uint64_t)i);
         CHECK((fifos[i].credit->head[7] & 255) == (uint64_t)i);
     }

@@ -62,6 +62,22 @@ static void large_slots_from_the_rank_before(void)
                                       .ifname = "=lo"});
 }
 
+/* Far pairs have fewer and shorter slots than near ones; fewer FIFOs than connections, too. */
+static void far_pairs_over_socket_have_sizes_of_their_own(void)
+{
+    static const struct gyre_fifo_spec specs[] = {
+        {.n_fifos = 4, .depth = 4, .slot_bytes = {5000}, .far = {2, 256}},
+        {.n_fifos = 3, .depth = 3, .slot_bytes = {65536}, .far = {1, 2000}},
+    };
+    for (int n_ranks = 2; n_ranks <= 5; n_ranks++)
+        for (size_t i = 0; i < GYRE_ARRAY_LENGTH(specs); i++)
+            rig_run(&(struct rig_options){.ops = &gyre_transport_socket,
+                                          .spec = specs[i],
+                                          .n_ranks = n_ranks,
+                                          .n_slots = N_SLOTS,
+                                          .ifname = "=lo"});
+}
+
 static void threads_exchange_every_byte_over_p2p(void)
 {
     conform(&gyre_transport_p2p, false);
@@ -314,6 +330,8 @@ static const struct test_case cases[] = {
     {"processes exchange every byte over shm", processes_exchange_every_byte_over_shm},
     {"threads exchange every byte over shm", threads_exchange_every_byte_over_shm},
     {"processes exchange every byte over socket", processes_exchange_every_byte_over_socket},
+    {"far pairs over socket have sizes of their own",
+     far_pairs_over_socket_have_sizes_of_their_own},
     {"threads exchange every byte over socket", threads_exchange_every_byte_over_socket},
     {"a closed slab stays while peers write to it", a_closed_slab_stays_while_peers_write_to_it},
     {"p2p says why not", p2p_says_why_not},

@@ -131,13 +131,32 @@ static bool receive_one(struct lane *lane)
     return true;
 }
 
+/* With spec.far, every other pair of ranks is far. */
+static bool is_far_pair(int a, int b)
+{
+    return (a + b) % 2 != 0;
+}
+
+/* What a far pair lacks stays empty. */
+static void check_absent(const struct gyre_fifo_spec *spec, struct gyre_connector *connectors,
+                         int peer, uint32_t n_fifos)
+{
+    for (uint32_t fifo = n_fifos; fifo < spec->n_fifos; fifo++)
+        for (int is_send = 0; is_send < 2; is_send++)
+            CHECK(
+                connectors[gyre_connector_index(spec, (uint32_t)peer, fifo, is_send != 0)].inbox ==
+                NULL);
+}
+
 static size_t make_lanes(const struct rig_rank *rank, struct gyre_connector *connectors,
                          struct lane *lanes)
 {
     const struct gyre_fifo_spec *spec = &rank->options->spec;
     size_t n = 0;
-    for (int peer = 0; peer < rank->options->n_ranks; peer++)
-        for (uint32_t end = 0; peer != rank->rank && end < spec->n_fifos * 2; end++)
+    for (int peer = 0; peer < rank->options->n_ranks; peer++) {
+        const struct gyre_fifo_size size = gyre_fifo_size_of(spec, is_far_pair(rank->rank, peer));
+        check_absent(spec, connectors, peer, size.n_fifos);
+        for (uint32_t end = 0; peer != rank->rank && end < size.n_fifos * 2; end++)
             for (unsigned proto = 0; proto < GYRE_N_SLOT_PROTOS; proto++) {
                 const bool is_send = end % 2;
                 const int from = is_send ? rank->rank : peer;
@@ -158,7 +177,9 @@ static size_t make_lanes(const struct rig_rank *rank, struct gyre_connector *con
                     .slot_bytes = proto == GYRE_PROTO_SIMPLE ? connector->slot_bytes
                                                              : spec->slot_bytes[proto],
                 };
+                CHECK(spec->far.n_fifos == 0 || connector->slot_bytes == size.slot_bytes);
             }
+    }
     return n;
 }
 
@@ -227,6 +248,7 @@ static void run_rank(struct rig_rank *rank)
     struct rig_shared *shared = rank->shared;
     uint16_t peers[RIG_MAX_RANKS];
     uint16_t ring_prev[RIG_MAX_RANKS];
+    uint8_t is_far[RIG_MAX_RANKS];
     int n_peers = 0;
     for (int peer = 0; peer < options->n_ranks; peer++)
         if (peer != rank->rank)
@@ -246,6 +268,8 @@ static void run_rank(struct rig_rank *rank)
     /* Ranks in a ring, each before the next; proxied transports have no use for it. */
     for (int r = 0; r < options->n_ranks; r++)
         ring_prev[r] = (uint16_t)((r + options->n_ranks - 1) % options->n_ranks);
+    for (int r = 0; r < options->n_ranks; r++)
+        is_far[r] = is_far_pair(rank->rank, r);
     const struct gyre_transport_config config = {
         .device = rig_device(),
         .params = &rank->params,
@@ -256,6 +280,7 @@ static void run_rank(struct rig_rank *rank)
         .n_peers = n_peers,
         .spec = options->spec,
         .ring_prev = ring_prev,
+        .is_far = options->spec.far.n_fifos > 0 ? is_far : NULL,
         .secret = RIG_SECRET,
         .authenticate = gyre_authenticate,
         .traffic_class = -1,

@@ -121,9 +121,8 @@ static void choose_classes(struct gyre_ib_transport *ib)
  * words lie. */
 static gyre_status layout_peers(struct gyre_ib_transport *ib)
 {
-    const uint32_t n_fifos = gyre_ib_n_fifos(ib);
     const uint32_t depth = ib->config.spec.depth;
-    const size_t n = (size_t)ib->config.n_peers * n_fifos;
+    const size_t n = ib->n_fifos;
     struct gyre_ib_box *boxes = ib->landing;
     uint64_t *credits = (uint64_t *)(void *)(boxes + n * depth);
     struct gyre_ib_label *labels = ib->staging;
@@ -139,10 +138,10 @@ static gyre_status layout_peers(struct gyre_ib_transport *ib)
         ib->recvs[i].head = heads + i;
         ib->recvs[i].boxes = boxes + i * depth;
     }
-    for (int i = 0; i < ib->config.n_peers; i++) {
-        ib->peers[i].sends = ib->sends + (size_t)i * n_fifos;
-        ib->peers[i].recvs = ib->recvs + (size_t)i * n_fifos;
-        ib->peers[i].credit_words = credits + (size_t)i * n_fifos;
+    for (int i = 0, at = 0; i < ib->config.n_peers; at += (int)ib->peers[i++].size.n_fifos) {
+        ib->peers[i].sends = ib->sends + at;
+        ib->peers[i].recvs = ib->recvs + at;
+        ib->peers[i].credit_words = credits + at;
     }
     return GYRE_SUCCESS;
 }
@@ -199,6 +198,19 @@ static gyre_status open_parts(struct gyre_ib_transport *ib)
     return open_naps(ib);
 }
 
+/* Who the peers are and what FIFOs they have. */
+static void fill_peers(struct gyre_ib_transport *ib, const struct gyre_transport_config *config)
+{
+    for (int i = 0; i < config->n_peers; i++) {
+        struct gyre_ib_peer *peer = &ib->peers[i];
+        peer->rank = config->peers[i];
+        peer->size = gyre_transport_fifos(config, peer->rank);
+        peer->slots_stride = gyre_proxy_slots_bytes(config->spec.depth, peer->size.slot_bytes);
+        ib->n_fifos += peer->size.n_fifos;
+        ib->one_side_bytes += peer->size.n_fifos * peer->slots_stride;
+    }
+}
+
 static gyre_status ib_open(const struct gyre_transport_config *config,
                            struct gyre_transport **transport_out, void **blob_out,
                            size_t *blob_bytes_out)
@@ -218,8 +230,8 @@ static gyre_status ib_open(const struct gyre_transport_config *config,
     ib->peers = calloc((size_t)config->n_peers, sizeof(*ib->peers));
     if (ib->peers == NULL)
         status = gyre_fail_errno(ENOMEM, "ib: %d peers", config->n_peers);
-    for (int i = 0; i < config->n_peers && status == GYRE_SUCCESS; i++)
-        ib->peers[i].rank = config->peers[i];
+    if (status == GYRE_SUCCESS)
+        fill_peers(ib, config);
     if (status == GYRE_SUCCESS)
         status = open_parts(ib);
     if (status == GYRE_SUCCESS)
@@ -248,12 +260,12 @@ static gyre_status ib_connect(struct gyre_transport *transport, const void *blob
     GYRE_TRY(gyre_ib_lanes_connect(ib, blobs, offsets, deadline_ns));
     for (int i = 0; i < ib->config.n_peers; i++) {
         const struct gyre_ib_peer *peer = &ib->peers[i];
-        for (uint32_t fifo = 0; fifo < spec->n_fifos; fifo++) {
+        for (uint32_t fifo = 0; fifo < peer->size.n_fifos; fifo++) {
             const uint32_t rank = (uint32_t)peer->rank;
             connectors[gyre_connector_index(spec, rank, fifo, true)] =
-                gyre_proxy_connector(&peer->sends[fifo].fifo, spec);
+                gyre_proxy_connector(&peer->sends[fifo].fifo, spec->depth);
             connectors[gyre_connector_index(spec, rank, fifo, false)] =
-                gyre_proxy_connector(&peer->recvs[fifo].fifo, spec);
+                gyre_proxy_connector(&peer->recvs[fifo].fifo, spec->depth);
         }
     }
     ib->probed_ns = gyre_now_ns();

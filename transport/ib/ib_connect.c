@@ -40,21 +40,19 @@ struct blob_header {
     uint32_t rank;
     uint32_t n_rails;
     uint32_t n_qps; /* per rail and peer */
-    uint32_t n_fifos;
     uint32_t depth;
     uint32_t takes_boxes;
     uint32_t n_peers;
     uint32_t cm_port; /* where rdma_cm listens; 0 = connected by these blobs alone */
-    uint32_t pad;
-    uint64_t slots_stride;
     struct blob_rail rails[GYRE_IB_MAX_RAILS];
 };
 
 /* The part of a blob that is for one peer. */
 struct blob_peer {
     uint32_t rank;
-    uint32_t pad;
+    uint32_t n_fifos; /* in each direction */
     uint64_t slots;
+    uint64_t slots_stride;
     uint64_t boxes;
     uint64_t credits;
     uint32_t slots_rkey[GYRE_IB_MAX_RAILS];
@@ -86,7 +84,9 @@ static void fill_peer(const struct gyre_ib_transport *ib, int index, struct blob
 {
     const struct gyre_ib_peer *peer = &ib->peers[index];
     out->rank = (uint32_t)peer->rank;
+    out->n_fifos = peer->size.n_fifos;
     out->slots = (uintptr_t)peer->recvs[0].fifo.slots;
+    out->slots_stride = peer->slots_stride;
     out->boxes = (uintptr_t)peer->recvs[0].boxes;
     out->credits = (uintptr_t)peer->credit_words;
     for (int i = 0; i < ib->n_rails; i++) {
@@ -113,12 +113,10 @@ gyre_status gyre_ib_blob(const struct gyre_ib_transport *ib, void **blob_out, si
         .rank = (uint32_t)ib->config.rank,
         .n_rails = (uint32_t)ib->n_rails,
         .n_qps = (uint32_t)ib->lanes_per_rail - 1,
-        .n_fifos = gyre_ib_n_fifos(ib),
         .depth = ib->config.spec.depth,
         .takes_boxes = ib->recv_gdr == GYRE_IB_GDR_NONE,
         .n_peers = (uint32_t)ib->config.n_peers,
         .cm_port = gyre_ib_cm_port(ib->cm),
-        .slots_stride = ib->slots_stride,
     };
     for (int i = 0; i < ib->n_rails; i++)
         fill_rail(&ib->rails[i], &header->rails[i]);
@@ -155,13 +153,11 @@ static gyre_status read_blob(const struct gyre_ib_transport *ib, const struct gy
         return gyre_fail(GYRE_ERROR_REMOTE, "ib: what rank %d told is not what this build expects",
                          peer->rank);
     const uint32_t n_qps = (uint32_t)ib->lanes_per_rail - 1;
-    if (header->n_qps != n_qps || header->n_fifos != gyre_ib_n_fifos(ib) ||
-        header->depth != ib->config.spec.depth)
+    if (header->n_qps != n_qps || header->depth != ib->config.spec.depth)
         return gyre_fail(GYRE_ERROR_INVALID_USAGE,
-                         "ib: rank %d has %u QPs a connection and %u FIFOs of %u slots, this rank "
-                         "%u, %u and %u",
-                         peer->rank, header->n_qps, header->n_fifos, header->depth, n_qps,
-                         gyre_ib_n_fifos(ib), ib->config.spec.depth);
+                         "ib: rank %d has %u QPs a connection and FIFOs of %u slots, this rank %u "
+                         "and %u",
+                         peer->rank, header->n_qps, header->depth, n_qps, ib->config.spec.depth);
     if (header->n_rails * n_qps > GYRE_IB_MAX_LANES || !are_distinct(header))
         return gyre_fail(GYRE_ERROR_REMOTE, "ib: rank %d told of %u rails with %u QPs each",
                          peer->rank, header->n_rails, n_qps);
@@ -170,8 +166,16 @@ static gyre_status read_blob(const struct gyre_ib_transport *ib, const struct gy
                          "ib: GYRE_IB_CONNECT=rdmacm here or on rank %d, not on both", peer->rank);
     for (uint32_t i = 0; i < header->n_peers; i++) {
         memcpy(mine_out, blob + sizeof(*header) + i * sizeof(*mine_out), sizeof(*mine_out));
-        if (mine_out->rank == (uint32_t)ib->config.rank)
-            return GYRE_SUCCESS;
+        if (mine_out->rank != (uint32_t)ib->config.rank)
+            continue;
+        if (mine_out->n_fifos != peer->size.n_fifos || mine_out->slots_stride != peer->slots_stride)
+            return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                             "ib: rank %d has %u FIFOs of %llu bytes for this rank, expected %u "
+                             "of %llu",
+                             peer->rank, mine_out->n_fifos,
+                             (unsigned long long)mine_out->slots_stride, peer->size.n_fifos,
+                             (unsigned long long)peer->slots_stride);
+        return GYRE_SUCCESS;
     }
     return gyre_fail(GYRE_ERROR_REMOTE, "ib: rank %d has no connection to this rank", peer->rank);
 }
@@ -292,7 +296,6 @@ static gyre_status connect_peer(struct gyre_ib_transport *ib, struct gyre_ib_pee
     const int n_qps = ib->lanes_per_rail - 1;
     GYRE_TRY(choose_pairs(ib, peer, header, &pairs));
     peer->remote = (struct gyre_ib_remote){.slots = theirs->slots,
-                                           .slots_stride = header->slots_stride,
                                            .boxes = theirs->boxes,
                                            .credits = theirs->credits,
                                            .takes_boxes = header->takes_boxes != 0};

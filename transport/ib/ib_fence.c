@@ -58,7 +58,7 @@ static void note_complete(struct gyre_ib_transport *ib)
 {
     const uint32_t depth = ib->config.spec.depth;
     for (int i = 0; i < ib->config.n_peers; i++)
-        for (uint32_t fifo = 0; fifo < gyre_ib_n_fifos(ib); fifo++) {
+        for (uint32_t fifo = 0; fifo < ib->peers[i].size.n_fifos; fifo++) {
             struct gyre_ib_recv *recv = &ib->peers[i].recvs[fifo];
             recv->fencing = recv->arrived;
             while (recv->fencing < recv->arrived + depth &&

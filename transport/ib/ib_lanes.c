@@ -13,14 +13,14 @@
 
 #define MAX_SENDS 1024
 
-static uint32_t n_slots_of_peer(const struct gyre_ib_transport *ib)
+static uint32_t n_slots_of(const struct gyre_ib_transport *ib, const struct gyre_ib_peer *peer)
 {
-    return gyre_ib_n_fifos(ib) * ib->config.spec.depth;
+    return peer->size.n_fifos * ib->config.spec.depth;
 }
 
 static void size_lane(const struct gyre_ib_transport *ib, struct gyre_ib_lane *lane)
 {
-    const uint32_t n_slots = n_slots_of_peer(ib);
+    const uint32_t n_slots = n_slots_of(ib, lane->peer);
     const uint32_t device_max = (uint32_t)lane->rail->attr.max_qp_wr;
     /* A slot takes two sends: a write and an imm. It takes more only if it is larger than the
      * device's largest message. */
@@ -85,7 +85,7 @@ static gyre_status open_lane(struct gyre_ib_transport *ib, struct gyre_ib_lane *
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                          "%s: a queue pair holds %d requests, %u FIFOs of %u slots need %u; lower "
                          "GYRE_MAX_NCHANNELS",
-                         rail->port.name, rail->attr.max_qp_wr, gyre_ib_n_fifos(ib),
+                         rail->port.name, rail->attr.max_qp_wr, lane->peer->size.n_fifos,
                          ib->config.spec.depth, lane->size.n_recv);
     GYRE_TRY(gyre_ib_qp_create(ib->verbs, rail->pd, rail->cq, path, IBV_ACCESS_REMOTE_WRITE,
                                &lane->size, &lane->qp));

@@ -67,44 +67,55 @@ static gyre_status choose_gdr(struct gyre_ib_transport *ib)
     return GYRE_SUCCESS;
 }
 
+/* Say where the slots of every FIFO lie. The slots of one direction are registered as one region,
+ * in which the peer finds those of its FIFOs by their distance from each other. */
+static gyre_status place_slots(struct gyre_ib_transport *ib)
+{
+    uint64_t offset_bytes = 0;
+    uint32_t at = 0;
+    for (int i = 0; i < ib->config.n_peers; i++)
+        for (uint32_t fifo = 0; fifo < ib->peers[i].size.n_fifos; fifo++, at++) {
+            struct gyre_proxy_fifo *send = &ib->fifos[at], *recv = &ib->fifos[ib->n_fifos + at];
+            const struct gyre_proxy_fifo allocated[] = {*send, *recv};
+            send->slots = ib->send_slots + offset_bytes;
+            recv->slots = ib->recv_slots + offset_bytes;
+            if ((allocated[0].slot_bytes > 0 && allocated[0].slots != send->slots) ||
+                (allocated[1].slot_bytes > 0 && allocated[1].slots != recv->slots))
+                return gyre_fail(GYRE_ERROR_INTERNAL, "slots of FIFO %u are not where expected",
+                                 at);
+            send->slot_bytes = recv->slot_bytes = ib->peers[i].size.slot_bytes;
+            offset_bytes += ib->peers[i].slots_stride;
+        }
+    return GYRE_SUCCESS;
+}
+
 /* FIFO ends: sends first, then receives; with GPUDirect the slots move into GPU memory. */
 static gyre_status alloc_fifos(struct gyre_ib_transport *ib)
 {
-    const struct gyre_fifo_spec *spec = &ib->config.spec;
-    struct gyre_fifo_spec pinned = *spec;
-    const uint32_t n = (uint32_t)ib->config.n_peers * spec->n_fifos;
-    const uint64_t slots_bytes = (uint64_t)spec->depth * spec->slot_bytes[GYRE_PROTO_SIMPLE];
-    ib->slots_stride = gyre_round_up(slots_bytes, PAGE_BYTES);
+    const uint32_t n = ib->n_fifos;
+    const bool send_on_gpu = ib->send_gdr != GYRE_IB_GDR_NONE;
+    const bool recv_on_gpu = ib->recv_gdr != GYRE_IB_GDR_NONE;
     ib->fifos = calloc(2 * (size_t)n, sizeof(*ib->fifos));
     if (ib->fifos == NULL)
         return gyre_fail_errno(ENOMEM, "%u FIFOs", 2 * n);
-    const bool send_on_gpu = ib->send_gdr != GYRE_IB_GDR_NONE;
-    const bool recv_on_gpu = ib->recv_gdr != GYRE_IB_GDR_NONE;
-    if (send_on_gpu && recv_on_gpu)
-        pinned.slot_bytes[GYRE_PROTO_SIMPLE] = 0;
-    GYRE_TRY(gyre_proxy_fifos_alloc(ib->config.device, &pinned, 2 * n, &ib->fifo_memory,
-                                    &ib->fifo_bytes, ib->fifos));
-    const uint64_t one_side = n * ib->slots_stride;
-    if (recv_on_gpu) {
-        ib->gpu_bytes = one_side * (send_on_gpu ? 2 : 1);
+    uint32_t at = 0;
+    for (int i = 0; i < ib->config.n_peers; i++)
+        for (uint32_t fifo = 0; fifo < ib->peers[i].size.n_fifos; fifo++, at++) {
+            ib->fifos[at].slot_bytes = send_on_gpu ? 0 : ib->peers[i].size.slot_bytes;
+            ib->fifos[n + at].slot_bytes = recv_on_gpu ? 0 : ib->peers[i].size.slot_bytes;
+        }
+    GYRE_TRY(gyre_proxy_fifos_alloc(ib->config.device, ib->config.spec.depth, ib->fifos, 2 * n,
+                                    &ib->fifo_memory, &ib->fifo_bytes));
+    ib->gpu_bytes = ib->one_side_bytes * (recv_on_gpu + send_on_gpu);
+    if (ib->gpu_bytes > 0)
         GYRE_TRY(
             ib->config.device->ops->pool_alloc(ib->config.device, ib->gpu_bytes, &ib->gpu_memory));
-    }
-    for (uint32_t i = 0; i < n && recv_on_gpu; i++) {
-        unsigned char *base = ib->gpu_memory;
-        ib->fifos[n + i].slots = base + i * ib->slots_stride;
-        if (send_on_gpu)
-            ib->fifos[i].slots = base + one_side + i * ib->slots_stride;
-    }
-    ib->send_slots = ib->fifos[0].slots;
-    ib->recv_slots = ib->fifos[n].slots;
-    /* Registered as one region and addressed by the peer with one stride. */
-    for (uint32_t i = 0; i < 2 * n; i++)
-        if (ib->fifos[i].slots !=
-            (i < n ? ib->send_slots : ib->recv_slots) + (i % n) * ib->slots_stride)
-            return gyre_fail(GYRE_ERROR_INTERNAL, "slots of FIFO %u are not %llu bytes apart", i,
-                             (unsigned long long)ib->slots_stride);
-    return GYRE_SUCCESS;
+    unsigned char *on_gpu = ib->gpu_memory;
+    ib->recv_slots = recv_on_gpu ? on_gpu : ib->fifos[n].slots;
+    ib->send_slots = !send_on_gpu  ? ib->fifos[0].slots
+                     : recv_on_gpu ? on_gpu + ib->one_side_bytes
+                                   : on_gpu;
+    return place_slots(ib);
 }
 
 static gyre_status alloc_pages(size_t n_bytes, void **memory_out)
@@ -119,9 +130,8 @@ static gyre_status alloc_pages(size_t n_bytes, void **memory_out)
 
 static gyre_status alloc_words(struct gyre_ib_transport *ib)
 {
-    const struct gyre_fifo_spec *spec = &ib->config.spec;
-    const size_t n = (size_t)ib->config.n_peers * spec->n_fifos;
-    const size_t n_slots = n * spec->depth;
+    const size_t n = ib->n_fifos;
+    const size_t n_slots = n * ib->config.spec.depth;
     ib->landing_bytes =
         gyre_round_up(n_slots * sizeof(struct gyre_ib_box) + n * 8 + sizeof(uint64_t), PAGE_BYTES);
     ib->staging_bytes = gyre_round_up(n_slots * sizeof(struct gyre_ib_label) + n * 8, PAGE_BYTES);
@@ -131,8 +141,6 @@ static gyre_status alloc_words(struct gyre_ib_transport *ib)
 
 static gyre_status register_rail(struct gyre_ib_transport *ib, struct gyre_ib_rail *rail)
 {
-    const size_t one_side =
-        (size_t)ib->config.n_peers * gyre_ib_n_fifos(ib) * (size_t)ib->slots_stride;
     const bool relaxed =
         gyre_param_number(ib->config.params, GYRE_PARAM_IB_PCI_RELAXED_ORDERING) != 0;
     struct gyre_ib_mr_request request = {.verbs = ib->verbs, .pd = rail->pd};
@@ -141,7 +149,7 @@ static gyre_status register_rail(struct gyre_ib_transport *ib, struct gyre_ib_ra
     request.remote_write = true;
     GYRE_TRY(gyre_ib_mr_register(&request, &rail->landing));
     request.base = ib->recv_slots;
-    request.n_bytes = one_side;
+    request.n_bytes = ib->one_side_bytes;
     request.relaxed_ordering = relaxed;
     request.gdr = ib->recv_gdr;
     request.remote_read = ib->fence.is_needed;

@@ -70,7 +70,7 @@ static void publish(struct gyre_ib_transport *ib, const struct gyre_ib_lane *lan
 {
     struct gyre_ib_recv *recv = &lane->peer->recvs[fifo];
     const uint32_t depth = ib->config.spec.depth;
-    const uint32_t slot_bytes = ib->config.spec.slot_bytes[GYRE_PROTO_SIMPLE];
+    const uint32_t slot_bytes = recv->fifo.slot_bytes;
     struct gyre_inbox *inbox = recv->fifo.inbox;
     for (;;) {
         const uint32_t slot = (uint32_t)(recv->arrived % depth);
@@ -108,7 +108,7 @@ static void complete_receive(struct gyre_ib_transport *ib, struct gyre_ib_lane *
     const uint32_t fifo = imm >> 16;
     const uint32_t slot = imm >> 12 & 15;
     lane->n_recv_due++;
-    if (wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM || fifo >= gyre_ib_n_fifos(ib) ||
+    if (wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM || fifo >= lane->peer->size.n_fifos ||
         slot >= ib->config.spec.depth) {
         raise_protocol(ib, lane, "an unexpected message", imm);
         return;
@@ -129,7 +129,7 @@ static void publish_fenced(struct gyre_ib_transport *ib)
 {
     for (int i = 0; i < ib->config.n_peers && !ib->is_failed; i++) {
         struct gyre_ib_peer *peer = &ib->peers[i];
-        for (uint32_t fifo = 0; fifo < gyre_ib_n_fifos(ib); fifo++) {
+        for (uint32_t fifo = 0; fifo < peer->size.n_fifos; fifo++) {
             peer->recvs[fifo].fenced = peer->recvs[fifo].fencing;
             publish(ib, peer->used[0], fifo);
         }
@@ -256,7 +256,7 @@ bool gyre_ib_is_behind(const void *transport, bool has_credit)
 {
     const struct gyre_ib_transport *ib = transport;
     for (int i = 0; i < ib->config.n_peers && !ib->is_failed; i++)
-        for (uint32_t fifo = 0; fifo < gyre_ib_n_fifos(ib); fifo++)
+        for (uint32_t fifo = 0; fifo < ib->peers[i].size.n_fifos; fifo++)
             if (gyre_ib_has_slot(ib, &ib->peers[i].sends[fifo], has_credit))
                 return true;
     return false;

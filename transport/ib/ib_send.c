@@ -123,8 +123,7 @@ static void write_payload(struct gyre_ib_transport *ib, struct gyre_ib_lane *lan
 {
     const struct gyre_ib_peer *peer = lane->peer;
     const struct gyre_ib_remote *remote = &peer->remote;
-    const uint64_t in_fifo =
-        (uint64_t)part->slot * ib->config.spec.slot_bytes[GYRE_PROTO_SIMPLE] + part->offset;
+    const uint64_t in_fifo = (uint64_t)part->slot * peer->size.slot_bytes + part->offset;
     const struct send_words words = {.fifo = part->fifo, .slot = part->slot};
     for (uint64_t done = 0; done < part->n_bytes;) {
         const uint64_t n_bytes = gyre_min_u64(part->n_bytes - done, lane->max_msg_bytes);
@@ -132,8 +131,7 @@ static void write_payload(struct gyre_ib_transport *ib, struct gyre_ib_lane *lan
         wr->opcode = IBV_WR_RDMA_WRITE;
         wr->sg_list[0] = make_sge(peer->sends[part->fifo].fifo.slots + in_fifo + done, n_bytes,
                                   lane->rail->send_slots);
-        wr->wr.rdma.remote_addr =
-            remote->slots + part->fifo * remote->slots_stride + in_fifo + done;
+        wr->wr.rdma.remote_addr = remote->slots + part->fifo * peer->slots_stride + in_fifo + done;
         wr->wr.rdma.rkey = remote->slots_rkey[lane->remote_rail];
         done += n_bytes;
     }
@@ -160,9 +158,8 @@ static void write_box(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane,
     wr->sg_list[0] = make_sge(&send->labels[part->slot], n_bytes, lane->rail->staging);
     if (boxed && part->n_bytes > 0) {
         wr->num_sge = 2;
-        wr->sg_list[1] = make_sge(
-            send->fifo.slots + (uint64_t)part->slot * ib->config.spec.slot_bytes[GYRE_PROTO_SIMPLE],
-            part->n_bytes, lane->rail->send_slots);
+        wr->sg_list[1] = make_sge(send->fifo.slots + (uint64_t)part->slot * peer->size.slot_bytes,
+                                  part->n_bytes, lane->rail->send_slots);
         n_bytes += part->n_bytes;
     }
     /* Inline data is read by this processor, so GPU memory cannot be; what is inline spares the NIC
@@ -235,7 +232,7 @@ bool gyre_ib_has_slot(const struct gyre_ib_transport *ib, const struct gyre_ib_s
 bool gyre_ib_push_slots(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
 {
     bool has_moved = false;
-    for (uint32_t fifo = 0; fifo < gyre_ib_n_fifos(ib); fifo++) {
+    for (uint32_t fifo = 0; fifo < peer->size.n_fifos; fifo++) {
         while (gyre_ib_has_slot(ib, &peer->sends[fifo], true) && !ib->is_failed) {
             if (!post_slot(ib, peer, fifo))
                 break;
@@ -252,7 +249,7 @@ bool gyre_ib_return_credits(struct gyre_ib_transport *ib, struct gyre_ib_peer *p
     const uint32_t depth = ib->config.spec.depth;
     struct gyre_ib_lane *lane = peer->control;
     bool has_moved = false;
-    for (uint32_t fifo = 0; fifo < gyre_ib_n_fifos(ib); fifo++) {
+    for (uint32_t fifo = 0; fifo < peer->size.n_fifos; fifo++) {
         struct gyre_ib_recv *recv = &peer->recvs[fifo];
         if (recv->arrived == recv->returned)
             continue;

@@ -139,8 +139,7 @@ struct gyre_ib_recv {
 
 /* Where a peer's memory is. */
 struct gyre_ib_remote {
-    uint64_t slots; /* of the first FIFO from this rank; slots_stride apart */
-    uint64_t slots_stride;
+    uint64_t slots;   /* of the first FIFO from this rank; as far apart as here */
     uint64_t boxes;   /* [n_fifos][depth] */
     uint64_t credits; /* [n_fifos] words */
     uint32_t slots_rkey[GYRE_IB_MAX_RAILS];
@@ -150,13 +149,15 @@ struct gyre_ib_remote {
 
 struct gyre_ib_peer {
     int rank;
-    struct gyre_ib_lane *lanes;                   /* by rail: data lanes, then a control lane */
+    struct gyre_fifo_size size;
+    uint64_t slots_stride;      /* from one FIFO's slots to the next one's, at both ends */
+    struct gyre_ib_lane *lanes; /* by rail: data lanes, then a control lane */
     struct gyre_ib_lane *used[GYRE_IB_MAX_LANES]; /* data lanes of rails that are connected */
     int n_used;
     struct gyre_ib_lane *control;
     struct gyre_ib_send *sends;
     struct gyre_ib_recv *recvs;
-    uint64_t *credit_words; /* n_fifos, in landing */
+    uint64_t *credit_words; /* size.n_fifos, in landing */
     struct gyre_ib_remote remote;
     uint8_t cm_token[GYRE_IB_CM_TOKEN_BYTES]; /* the peer proves it when it connects to this rank */
     char words[48];                           /* describe() */
@@ -202,12 +203,13 @@ struct gyre_ib_transport {
     size_t fifo_bytes;
     void *gpu_memory; /* slots, with GPUDirect */
     size_t gpu_bytes;
-    unsigned char *send_slots; /* of all FIFOs; slots_stride apart */
+    uint32_t n_fifos;          /* of all peers, in one direction */
+    uint64_t one_side_bytes;   /* of their slots */
+    unsigned char *send_slots; /* of all FIFOs, peer after peer */
     unsigned char *recv_slots;
-    uint64_t slots_stride;
-    void *landing; /* boxes[n][depth], credit words[n], a word for fences; n = peers * n_fifos */
+    void *landing; /* boxes[n_fifos][depth], credit words[n_fifos], a word for fences */
     size_t landing_bytes;
-    void *staging; /* labels[n][depth], heads[n] */
+    void *staging; /* labels[n_fifos][depth], heads[n_fifos] */
     size_t staging_bytes;
     int nap_fd; /* epoll over completion channels and async events */
     struct gyre_proxy *proxy;
@@ -216,11 +218,6 @@ struct gyre_ib_transport {
     uint64_t n_polls;
     bool is_failed; /* an error was raised; the data path does nothing more */
 };
-
-static inline uint32_t gyre_ib_n_fifos(const struct gyre_ib_transport *ib)
-{
-    return ib->config.spec.n_fifos;
-}
 
 /* ---- ib_rail.c ----------------------------------------------------------------------------- */
 

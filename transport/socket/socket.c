@@ -78,32 +78,48 @@ static void socket_close(struct gyre_transport *base)
     free(transport);
 }
 
+/* Fill in who the peers are and what FIFOs they have. Returns how many FIFOs these are. */
+static uint32_t fill_peers(struct socket_transport *transport)
+{
+    uint32_t n_fifos = 0;
+    for (int i = 0; i < transport->n_peers; i++) {
+        struct socket_peer *peer = &transport->peers[i];
+        peer->transport = transport;
+        peer->rank = transport->config.peers[i];
+        peer->size = gyre_transport_fifos(&transport->config, peer->rank);
+        n_fifos += peer->size.n_fifos;
+    }
+    return n_fifos;
+}
+
 /* Both directions of all FIFOs of all peers in one block. */
 static gyre_status alloc_fifos(struct socket_transport *transport)
 {
     const struct gyre_transport_config *config = &transport->config;
-    const uint32_t n_fifos = config->spec.n_fifos;
-    const uint32_t n_ends = (uint32_t)transport->n_peers * n_fifos * 2;
+    const uint32_t n_ends = 2 * fill_peers(transport);
     struct gyre_proxy_fifo *ends = calloc((size_t)n_ends + 1, sizeof(*ends));
     if (ends == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%u FIFO ends", n_ends);
     gyre_status status;
+    uint32_t n = 0;
+    for (int i = 0; i < transport->n_peers; i++)
+        for (uint32_t f = 0; f < 2 * transport->peers[i].size.n_fifos; f++)
+            ends[n++].slot_bytes = transport->peers[i].size.slot_bytes;
     GYRE_TRY_GOTO(status,
-                  gyre_proxy_fifos_alloc(config->device, &config->spec, n_ends, &transport->memory,
-                                         &transport->memory_bytes, ends),
+                  gyre_proxy_fifos_alloc(config->device, config->spec.depth, ends, n_ends,
+                                         &transport->memory, &transport->memory_bytes),
                   free_ends);
+    n = 0;
     for (int i = 0; i < transport->n_peers; i++) {
         struct socket_peer *peer = &transport->peers[i];
-        peer->transport = transport;
-        peer->rank = config->peers[i];
-        peer->fifos = calloc((size_t)n_fifos, sizeof(*peer->fifos));
+        peer->fifos = calloc((size_t)peer->size.n_fifos, sizeof(*peer->fifos));
         if (peer->fifos == NULL) {
             status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "FIFOs of rank %d", peer->rank);
             goto free_ends;
         }
-        for (uint32_t f = 0; f < n_fifos; f++) {
-            peer->fifos[f].send = ends[((uint32_t)i * n_fifos + f) * 2];
-            peer->fifos[f].recv = ends[((uint32_t)i * n_fifos + f) * 2 + 1];
+        for (uint32_t f = 0; f < peer->size.n_fifos; f++) {
+            peer->fifos[f].send = ends[n++];
+            peer->fifos[f].recv = ends[n++];
         }
     }
 
@@ -159,7 +175,7 @@ static gyre_status make_links(struct socket_peer *peer, const unsigned char *blo
     /* Ranks may be set differently: a pair takes the lower number. A link without a FIFO would
      * have nothing to do. */
     peer->n_links = (uint32_t)gyre_min_u64(gyre_min_u64(n_links, (uint64_t)transport->n_links),
-                                           transport->config.spec.n_fifos);
+                                           peer->size.n_fifos);
     peer->links = calloc(peer->n_links, sizeof(*peer->links));
     if (peer->links == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "%u connections", peer->n_links);
@@ -197,11 +213,11 @@ static void fill_connectors(const struct socket_transport *transport,
     for (int i = 0; i < transport->n_peers; i++) {
         const struct socket_peer *peer = &transport->peers[i];
         const uint32_t rank = (uint32_t)peer->rank;
-        for (uint32_t f = 0; f < spec->n_fifos; f++) {
+        for (uint32_t f = 0; f < peer->size.n_fifos; f++) {
             connectors[gyre_connector_index(spec, rank, f, true)] =
-                gyre_proxy_connector(&peer->fifos[f].send, spec);
+                gyre_proxy_connector(&peer->fifos[f].send, spec->depth);
             connectors[gyre_connector_index(spec, rank, f, false)] =
-                gyre_proxy_connector(&peer->fifos[f].recv, spec);
+                gyre_proxy_connector(&peer->fifos[f].recv, spec->depth);
         }
     }
 }

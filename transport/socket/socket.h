@@ -106,7 +106,8 @@ struct socket_peer {
     int n_addresses;
     int preferred;
     struct socket_link *links; /* n_links */
-    struct socket_fifo *fifos; /* spec.n_fifos */
+    struct gyre_fifo_size size;
+    struct socket_fifo *fifos; /* size.n_fifos */
 };
 
 struct socket_transport {

@@ -28,8 +28,8 @@ struct socket_hello socket_make_hello(const struct socket_peer *peer, uint32_t l
         .to_rank = (uint32_t)peer->rank,
         .link = link,
         .n_links = peer->n_links,
-        .n_fifos = config->spec.n_fifos,
-        .slot_bytes = config->spec.slot_bytes[GYRE_PROTO_SIMPLE],
+        .n_fifos = peer->size.n_fifos,
+        .slot_bytes = peer->size.slot_bytes,
     };
 }
 

@@ -30,7 +30,7 @@ static uint64_t count_unsent(const struct socket_link *link)
 {
     const struct socket_peer *peer = link->peer;
     uint64_t n_unsent = 0;
-    for (uint32_t f = link->index; f < peer->transport->config.spec.n_fifos; f += peer->n_links) {
+    for (uint32_t f = link->index; f < peer->size.n_fifos; f += peer->n_links) {
         const struct socket_fifo *fifo = &peer->fifos[f];
         n_unsent +=
             gyre_load_acquire_u64(&fifo->send.inbox->tail[GYRE_PROTO_SIMPLE]) - fifo->n_sent;
@@ -107,7 +107,7 @@ static bool begin_slot(struct socket_link *link, const struct socket_header *hea
     const struct gyre_fifo_spec *spec = &link->peer->transport->config.spec;
     struct socket_fifo *fifo = &link->peer->fifos[header->fifo];
     const uint32_t n_bytes = (uint32_t)header->value;
-    const uint32_t slot_bytes = spec->slot_bytes[GYRE_PROTO_SIMPLE];
+    const uint32_t slot_bytes = fifo->recv.slot_bytes;
     if (n_bytes > slot_bytes) {
         refuse(link, header, "larger than a slot");
         return false;
@@ -163,8 +163,7 @@ static bool take_header(struct socket_link *link, const struct socket_header *he
         link->has_bye = true;
         return true;
     }
-    if (header->fifo >= peer->transport->config.spec.n_fifos ||
-        header->fifo % peer->n_links != link->index) {
+    if (header->fifo >= peer->size.n_fifos || header->fifo % peer->n_links != link->index) {
         refuse(link, header, "no such FIFO on this connection");
         return false;
     }
@@ -295,7 +294,7 @@ static uint32_t batch_fifo(struct socket_link *link, uint32_t index, uint32_t ro
         const uint64_t info = gyre_load_relaxed_u64(&fifo->send.inbox->slot_info[slot]);
         add_frame(link, SOCKET_FRAME_DATA, index, info);
         struct socket_frame *frame = &link->batch[link->n_batch - 1];
-        frame->payload = fifo->send.slots + slot * spec->slot_bytes[GYRE_PROTO_SIMPLE];
+        frame->payload = fifo->send.slots + slot * fifo->send.slot_bytes;
         frame->payload_bytes = (uint32_t)info;
         n_bytes += frame->payload_bytes;
     }
@@ -305,7 +304,7 @@ static uint32_t batch_fifo(struct socket_link *link, uint32_t index, uint32_t ro
 static void make_batch(struct socket_link *link)
 {
     const struct socket_peer *peer = link->peer;
-    const uint32_t n_fifos = peer->transport->config.spec.n_fifos;
+    const uint32_t n_fifos = peer->size.n_fifos;
     const uint32_t n_mine = (n_fifos - link->index + peer->n_links - 1) / peer->n_links;
     uint32_t n_bytes = 0;
     link->n_batch = 0;
@@ -431,7 +430,7 @@ static bool is_link_behind(const struct socket_link *link, bool has_credit)
         return false;
     if (link->first < link->n_batch)
         return true;
-    for (uint32_t f = link->index; f < peer->transport->config.spec.n_fifos; f += peer->n_links) {
+    for (uint32_t f = link->index; f < peer->size.n_fifos; f += peer->n_links) {
         const struct socket_fifo *fifo = &peer->fifos[f];
         const uint64_t tail = gyre_load_acquire_u64(&fifo->send.inbox->tail[GYRE_PROTO_SIMPLE]);
         if (has_credit ? has_slot(link, fifo, tail) : tail > fifo->n_batched)

@@ -25,6 +25,7 @@ struct gyre_tuner_facts {
     bool is_unscaled;     /* nothing is multiplied or divided */
     bool in_window;       /* the call's result lies in a window */
     bool has_large_pages; /* that window, which copy engines need to be fast */
+    bool is_near;         /* point to point, between ranks that are near each other */
     uint32_t min_channels;
     uint32_t max_channels; /* already limited by the SM budget */
     struct gyre_fifo_spec spec;
@@ -89,11 +90,18 @@ gyre_status gyre_tuner_predict(const struct gyre_tuner_facts *facts, const struc
 /** gyre_tuner_proto_obstacle - why a protocol cannot be used here; NULL if it can. */
 const char *gyre_tuner_proto_obstacle(const struct gyre_tuner_facts *facts, enum gyre_proto proto);
 
-/** gyre_tuner_payload_bytes - what one slot holds, without the flags of its lines.
+/** gyre_tuner_fifos - the FIFOs of a pair of ranks that calls by this algorithm can count on: those
+ * of far pairs unless it keeps to near ones. */
+struct gyre_fifo_size gyre_tuner_fifos(const struct gyre_tuner_facts *facts,
+                                       const struct gyre_algorithm *algorithm,
+                                       enum gyre_collective coll);
+
+/** gyre_tuner_payload_bytes - what one slot holds, without the flags of its lines. Every slot that
+ * the algorithm uses in this collective holds as much.
  * @is_placed: the algorithm places what it can. */
-uint32_t gyre_tuner_payload_bytes(const struct gyre_fifo_spec *spec,
-                                  const struct gyre_algorithm *algorithm, enum gyre_proto proto,
-                                  bool is_placed);
+uint32_t gyre_tuner_payload_bytes(const struct gyre_tuner_facts *facts,
+                                  const struct gyre_algorithm *algorithm, enum gyre_collective coll,
+                                  enum gyre_proto proto, bool is_placed);
 
 /** gyre_tuner_channels - channels of a call by the choice's algorithm and protocol, as many as
  * configured at most. Pure. */

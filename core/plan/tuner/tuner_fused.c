@@ -20,10 +20,11 @@ static bool is_measured(const struct gyre_tuner_facts *facts)
 }
 
 static uint32_t most_tile_bytes(const struct gyre_tuner_facts *facts,
-                                const struct gyre_choice *choice, bool is_placed)
+                                const struct gyre_choice *choice, enum gyre_collective coll,
+                                bool is_placed)
 {
-    return gyre_tuner_payload_bytes(&facts->spec, choice->algorithm, choice->proto, is_placed) /
-           16 * 16;
+    return gyre_tuner_payload_bytes(facts, choice->algorithm, coll, choice->proto, is_placed) / 16 *
+           16;
 }
 
 /* The call as an executor will see it, if the buffers are aligned. */
@@ -64,7 +65,7 @@ static bool choose_gather(const struct gyre_tuner_facts *facts, const struct gyr
         return false;
     choice->tile_bytes =
         gyre_clamp_u32(gyre_round_up(gyre_div_round_up(n_bytes, choice->n_channels), 512), 512,
-                       most_tile_bytes(facts, choice, true));
+                       most_tile_bytes(facts, choice, GYRE_COLL_ALL_GATHER, true));
     return true;
 }
 
@@ -96,7 +97,7 @@ static bool choose_twoshot(const struct gyre_tuner_facts *facts, const struct gy
         return false;
     const uint64_t part = gyre_chunk_range(&split, 0, 0).n_elems; /* the longest */
     const uint64_t tile_bytes = gyre_round_up(gyre_div_round_up(part, most_tiles), 16);
-    if (tile_bytes > most_tile_bytes(facts, choice, is_placed))
+    if (tile_bytes > most_tile_bytes(facts, choice, coll, is_placed))
         return false;
     choice->tile_bytes = (uint32_t)tile_bytes;
     return true;

@@ -56,7 +56,8 @@ gyre_status gyre_tuner_predict(const struct gyre_tuner_facts *facts, const struc
                                enum gyre_collective coll, const struct gyre_choice *choice,
                                uint64_t n_bytes, double *time_ns_out)
 {
-    const struct gyre_simulation simulation = {.cost = cost, .n_bytes = n_bytes};
+    const struct gyre_simulation simulation = {
+        .cost = cost, .n_bytes = n_bytes, .is_rough = facts->n_hosts > 1};
     struct gyre_simulator *simulator;
     GYRE_TRY(open_simulator(facts, choice->algorithm, coll, &simulator));
     const gyre_status status = run(facts, simulator, choice, simulation, time_ns_out);
@@ -72,6 +73,7 @@ static double weight_of(const struct gyre_algorithm *algorithm)
 /* The best so far. */
 struct search {
     const struct gyre_tuner_facts *facts;
+    enum gyre_collective coll;
     uint64_t n_bytes;
     struct gyre_choice choice;
     double weighed_ns; /* of choice; INFINITY as long as there is none */
@@ -105,18 +107,31 @@ static gyre_status search_tiles(const struct search *search, struct gyre_simulat
     return GYRE_SUCCESS;
 }
 
+/* Of many ranks only multiples of the unit are tried, which are simulated fast. */
+static uint32_t least_channels_of(const struct gyre_tuner_facts *facts, uint32_t unit,
+                                  uint32_t most_channels)
+{
+    const uint64_t least = facts->min_channels;
+    const uint64_t rounded = gyre_round_up(least, unit);
+    const bool is_large = facts->n_ranks > MOST_ALL_PAIRS_RANKS && rounded <= most_channels;
+    return (uint32_t)gyre_min_u64(is_large ? rounded : least, most_channels);
+}
+
 /* Channels and tiles of one algorithm and protocol, few channels first. */
 static gyre_status search_proto(struct search *search, struct gyre_simulator *simulator,
                                 const struct gyre_algorithm *algorithm, enum gyre_proto proto)
 {
     const struct gyre_tuner_facts *facts = search->facts;
     const uint32_t most_channels = (uint32_t)gyre_min_u64(
-        facts->max_channels, facts->spec.n_fifos / gyre_simulator_lanes(simulator));
-    const uint32_t least_channels = (uint32_t)gyre_min_u64(facts->min_channels, most_channels);
+        facts->max_channels,
+        gyre_tuner_fifos(facts, algorithm, search->coll).n_fifos / gyre_simulator_lanes(simulator));
+    const uint32_t least_channels =
+        least_channels_of(facts, gyre_simulator_channel_unit(simulator), most_channels);
     struct gyre_choice choice = {algorithm, proto, least_channels, 0, GYRE_PATH_STAGED};
     struct gyre_choice best = choice;
     double best_ns = INFINITY;
-    choice.tile_bytes = gyre_tuner_payload_bytes(&facts->spec, algorithm, proto, false) / 16 * 16;
+    choice.tile_bytes =
+        gyre_tuner_payload_bytes(facts, algorithm, search->coll, proto, false) / 16 * 16;
     for (; choice.n_channels <= most_channels; choice.n_channels *= 2)
         GYRE_TRY(search_tiles(search, simulator, choice, &best, &best_ns));
     const double weighed_ns = best_ns * weight_of(algorithm);
@@ -144,7 +159,8 @@ static gyre_status search_algorithm(struct search *search, const struct gyre_fil
     struct gyre_simulator *simulator;
     GYRE_TRY(open_simulator(search->facts, algorithm, coll, &simulator));
     gyre_status status = GYRE_SUCCESS;
-    const bool fits = gyre_simulator_lanes(simulator) <= spec->n_fifos &&
+    const bool fits = gyre_simulator_lanes(simulator) <=
+                          gyre_tuner_fifos(search->facts, algorithm, coll).n_fifos &&
                       gyre_simulator_min_depth(simulator) <= spec->depth;
     for (int proto = 0; proto < GYRE_N_PROTOS && fits && status == GYRE_SUCCESS; proto++)
         if ((filter->protos[coll] >> proto & 1U) != 0 &&
@@ -158,7 +174,8 @@ gyre_status gyre_tuner_search(const struct gyre_tuner_facts *facts,
                               const struct gyre_filter *filter, enum gyre_collective coll,
                               uint64_t n_bytes, struct gyre_choice *choice_out)
 {
-    struct search search = {.facts = facts, .n_bytes = n_bytes, .weighed_ns = INFINITY};
+    struct search search = {
+        .facts = facts, .coll = coll, .n_bytes = n_bytes, .weighed_ns = INFINITY};
     for (int i = 0; gyre_algorithms[i] != NULL; i++) {
         if ((filter->algorithms[coll] >> i & 1U) == 0 ||
             !gyre_algorithm_suits(gyre_algorithms[i], coll,

@@ -10,11 +10,23 @@
 
 #define MIN_TILE_BYTES 4096
 
-uint32_t gyre_tuner_payload_bytes(const struct gyre_fifo_spec *spec,
-                                  const struct gyre_algorithm *algorithm, enum gyre_proto proto,
-                                  bool is_placed)
+struct gyre_fifo_size gyre_tuner_fifos(const struct gyre_tuner_facts *facts,
+                                       const struct gyre_algorithm *algorithm,
+                                       enum gyre_collective coll)
 {
-    const uint32_t bytes = spec->slot_bytes[gyre_proto_slots(proto)];
+    const bool keeps_near =
+        coll == GYRE_COLL_SEND_RECV ? facts->is_near : (algorithm->keeps_near >> coll & 1U) != 0;
+    return gyre_fifo_size_of(&facts->spec, !keeps_near);
+}
+
+uint32_t gyre_tuner_payload_bytes(const struct gyre_tuner_facts *facts,
+                                  const struct gyre_algorithm *algorithm, enum gyre_collective coll,
+                                  enum gyre_proto proto, bool is_placed)
+{
+    const struct gyre_fifo_spec *spec = &facts->spec;
+    const uint32_t bytes = proto == GYRE_PROTO_SIMPLE
+                               ? gyre_tuner_fifos(facts, algorithm, coll).slot_bytes
+                               : spec->slot_bytes[gyre_proto_slots(proto)];
     const bool is_ring = algorithm->follows_ring || (is_placed && algorithm->stages_in_ring);
     if (proto == GYRE_PROTO_SIMPLE && is_ring && spec->ring_slot_bytes > 0)
         return spec->ring_slot_bytes;
@@ -68,9 +80,8 @@ static uint64_t cuda_channels(const struct gyre_tuner_facts *facts,
         /* One tile: a second one makes a broadcast of 64 KiB take 6.3 us instead of 4.0 (4 H200).
          */
         return gyre_div_round_up(
-            n_bytes,
-            gyre_min_u64(2 * 1024, gyre_tuner_payload_bytes(&facts->spec, choice->algorithm,
-                                                            choice->proto, false)));
+            n_bytes, gyre_min_u64(2 * 1024, gyre_tuner_payload_bytes(facts, choice->algorithm, coll,
+                                                                     choice->proto, false)));
     if (choice->proto != GYRE_PROTO_SIMPLE)
         return line_channels(facts, coll, n_bytes);
     /* Of rings of chains 32 channels keep the link as busy as more, or busier: broadcast of 64 MiB
@@ -106,8 +117,8 @@ static uint32_t chain_tile(const struct gyre_tuner_facts *facts, uint64_t n_byte
      * and r = 6 bytes/ns a channel on H200s the best t is sqrt(B o r / (n - 1)). */
     if (facts->device_kind == GYRE_DEVICE_CUDA) {
         const uint64_t hops = facts->n_ranks > 1 ? facts->n_ranks - 1 : 1;
-        return gyre_clamp_u32(gyre_round_up(square_root(n_bytes * 9000 / hops), 512), 2048,
-                              most_bytes);
+        return gyre_clamp_u32(gyre_round_up(square_root(n_bytes * 9000 / hops), 512),
+                              gyre_min_u64(2048, most_bytes) & ~15U, most_bytes);
     }
     const uint64_t wanted = n_bytes / (4ULL * facts->n_ranks);
     return gyre_clamp_u32(gyre_round_up(wanted, 4096),
@@ -141,7 +152,7 @@ uint32_t gyre_tuner_tile(const struct gyre_tuner_facts *facts, const struct gyre
 {
     const bool is_placed = choice->path != GYRE_PATH_STAGED;
     const uint32_t most_bytes =
-        gyre_tuner_payload_bytes(&facts->spec, choice->algorithm, choice->proto, is_placed) / 16 *
+        gyre_tuner_payload_bytes(facts, choice->algorithm, coll, choice->proto, is_placed) / 16 *
         16;
     const bool is_ring = choice->algorithm->follows_ring;
     if ((choice->proto == GYRE_PROTO_LL128 || choice->proto == GYRE_PROTO_LAMPORT) &&
