@@ -24,6 +24,7 @@ struct gyre_algorithm {
                            * other collectives each rank handles a part of the data */
     uint32_t cuts_vector; /* mask: all pairs of ranks exchange the vector, one part for each rank */
     uint32_t places;      /* mask: in a shape with is_placed the programs place data */
+    uint32_t ranges;      /* mask: steps move ranges of chunks, which GPUs cannot run */
     uint32_t copy_tails;  /* mask: in a shape with is_placed the programs of all ranks have a copy
                            * tail (gyre_program_copy_tail()) */
     /* How many variants a shape has; NULL = 1. n_ranks >= 2. */

@@ -130,6 +130,10 @@ uint32_t gyre_simulator_lanes(const struct gyre_simulator *simulator);
 /** gyre_simulator_min_depth - min_depth of the programs. */
 uint32_t gyre_simulator_min_depth(const struct gyre_simulator *simulator);
 
+/** gyre_simulator_least_tile_bytes - the least tile_bytes of a simulation: steps that move several
+ * chunks need room for 16 bytes of each in a slot. */
+uint32_t gyre_simulator_least_tile_bytes(const struct gyre_simulator *simulator);
+
 /** gyre_simulator_run - predict one call. Runs of a simulator do not affect each other. One thread
  * at a time may use a simulator. Errors: INVALID_ARGUMENT (a parameter is out of range, or the
  * programs deadlock at this depth), OUT_OF_MEMORY. */

@@ -83,6 +83,25 @@ static gyre_status open_facts(struct table *table)
     return gyre_filter_override(&words, &table->filter);
 }
 
+/* Can a communicator of this size run the algorithm? Tells why not. */
+static bool fits(const struct table *table, const struct gyre_algorithm *algorithm,
+                 const struct gyre_simulator *simulator)
+{
+    const struct bench_schedule_request *request = table->request;
+    const uint32_t tile_bytes = request->tile_bytes > 0
+                                    ? (uint32_t)request->tile_bytes
+                                    : table->facts.spec.slot_bytes[GYRE_PROTO_SIMPLE];
+    const char *obstacle = gyre_tuner_algorithm_obstacle(&table->facts, algorithm, request->coll);
+    if (obstacle != NULL)
+        printf("# left out: %s: %s\n", algorithm->name, obstacle);
+    else if (gyre_simulator_least_tile_bytes(simulator) > tile_bytes)
+        printf("# left out: %s: it needs slots of %u bytes, they have %u\n", algorithm->name,
+               gyre_simulator_least_tile_bytes(simulator), tile_bytes);
+    else
+        return true;
+    return false;
+}
+
 static gyre_status open_table(struct table *table)
 {
     const struct bench_schedule_request *request = table->request;
@@ -107,6 +126,11 @@ static gyre_status open_table(struct table *table)
             continue;
         }
         GYRE_TRY(status);
+        if (!is_asked && !fits(table, gyre_algorithms[i], *simulator)) {
+            gyre_simulator_close(*simulator);
+            *simulator = NULL;
+            continue;
+        }
         table->algorithms[table->n_algorithms++] = gyre_algorithms[i];
     }
     return GYRE_SUCCESS;

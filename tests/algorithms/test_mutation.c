@@ -22,6 +22,8 @@
     X(RETARGET, "trade connections")          \
     X(REPEER, "connect to another rank")      \
     X(RECHUNK, "move another chunk")          \
+    X(RESIZE, "move more or fewer chunks")    \
+    X(RESPACE, "space chunks differently")    \
     X(REORDER, "swap two inputs")             \
     X(DROP_IN, "drop an input")               \
     X(DROP_OUT, "drop an output")             \
@@ -182,6 +184,14 @@ static bool mutate(struct gyre_program *p, enum mutation mutation)
         return true;
     case MUTATION_RECHUNK:
         return rechunk(p, step);
+    case MUTATION_RESIZE:
+        step->n_chunks = (uint16_t)(1 + pick(p->max_range));
+        if (step->n_chunks == 1)
+            step->spacing = 0;
+        return p->max_range > 1;
+    case MUTATION_RESPACE:
+        step->spacing = (uint8_t)(pick(3) << 4 | pick(4));
+        return step->n_chunks > 1;
     case MUTATION_REORDER: {
         if (step->n_ins < 2)
             return false;

@@ -45,7 +45,8 @@ struct gyre_choice {
  * block where buffers are made of blocks). Pure. With facts->cost it simulates: tens of
  * microseconds for few ranks, up to a second for a thousand; cache the result by
  * gyre_tuner_size_class().
- * Errors: INVALID_USAGE when the filter leaves nothing that can do it, saying why. */
+ * Errors: INVALID_USAGE when the filter leaves nothing that can do it, saying why; UNSUPPORTED when
+ * it leaves only what gyre_tuner_algorithm_obstacle() rules out. */
 gyre_status gyre_tuner_choose(const struct gyre_tuner_facts *facts,
                               const struct gyre_filter *filter, enum gyre_collective coll,
                               uint64_t n_bytes, struct gyre_choice *choice_out);
@@ -78,6 +79,12 @@ gyre_status gyre_tuner_predict(const struct gyre_tuner_facts *facts, const struc
 
 /** gyre_tuner_proto_obstacle - why a protocol cannot be used here; NULL if it can. */
 const char *gyre_tuner_proto_obstacle(const struct gyre_tuner_facts *facts, enum gyre_proto proto);
+
+/** gyre_tuner_algorithm_obstacle - why an algorithm that has the collective cannot carry it out
+ * here; NULL if it can. */
+const char *gyre_tuner_algorithm_obstacle(const struct gyre_tuner_facts *facts,
+                                          const struct gyre_algorithm *algorithm,
+                                          enum gyre_collective coll);
 
 /** gyre_tuner_payload_bytes - what one slot holds, without the flags of its lines.
  * @is_placed: the algorithm places what it can. */

@@ -115,7 +115,7 @@ bool gyre_filter_allows(const struct gyre_filter *filter, enum gyre_collective c
 
 static gyre_status parse_algos(const char *text, const char *source, struct gyre_filter *filter)
 {
-    char legal[128];
+    char legal[256];
     list_algorithms(legal, sizeof(legal));
     memset(filter->is_forced, 0, sizeof(filter->is_forced));
     filter->algo_source = source;
