@@ -47,7 +47,11 @@ struct gyre_algorithm {
     X(sendrecv) /* one rank to another */                \
     X(two_level_ring)                                    \
     X(two_level_tree)                                    \
-    X(two_level_log)
+    X(two_level_log)                                     \
+    X(doubling) /* pairs exchange whole vectors */       \
+    X(halving)  /* pairs halve and double the vector */  \
+    X(bruck)    /* blocks at distance 1, 2, 4, ... */    \
+    X(pat)      /* trees over blocks, aggregated */
 
 #define GYRE_DECLARE_ALGORITHM(name) extern const struct gyre_algorithm gyre_algorithm_##name;
 GYRE_ALGORITHM_LIST(GYRE_DECLARE_ALGORITHM)

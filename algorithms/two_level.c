@@ -23,6 +23,7 @@
 
 #include "algorithms/algorithm.h"
 #include "algorithms/binary_tree.h"
+#include "algorithms/pairs.h"
 
 /* ---- all-reduce ----------------------------------------------------------------------------- */
 
@@ -164,17 +165,12 @@ static void emit_tree(const struct gyre_two_level *level, int tree)
 }
 
 /* Pairs of hosts at distance 1, 2, 4, ... exchange their sums. If the number of hosts is no power
- * of two, an odd one of the first hosts adds its part to the host before it first, and gets the
- * result from there. */
+ * of two, some are folded into the host before them (pairs.h). */
 static void emit_pairs(const struct gyre_two_level *level)
 {
-    const int n_hosts = level->hosts->n_hosts;
+    const struct gyre_pairs pairs = gyre_pairs_of(level->hosts->n_hosts);
     const int chunk = level->rail;
-    int n_pairing = 1;
-    while (n_pairing * 2 <= n_hosts)
-        n_pairing *= 2;
-    const int n_folded = n_hosts - n_pairing;
-    const bool is_folded = level->host < 2 * n_folded;
+    const bool is_folded = gyre_pairs_is_folded(pairs, level->host);
     if (is_folded && level->host % 2 != 0) {
         const struct gyre_ref before = gyre_two_level_at_host(level, level->host - 1);
         const int n_ins = gyre_two_level_collect(level, chunk, level->ins);
@@ -183,16 +179,16 @@ static void emit_pairs(const struct gyre_two_level *level)
         gyre_two_level_move(level, chunk, &before, 1, level->outs, n_outs, 0);
         return;
     }
-    const int self = is_folded ? level->host / 2 : level->host - n_folded; /* among the pairing */
+    const int self = gyre_pairs_number(pairs, level->host);
     const struct gyre_ref sum = gyre_scratch(0),
                           after = gyre_two_level_at_host(level, level->host + 1);
     int n_ins = gyre_two_level_collect(level, chunk, level->ins);
     if (is_folded)
         level->ins[n_ins++] = after;
-    for (int distance = 1; distance < n_pairing; distance *= 2) {
+    for (int distance = 1; distance < pairs.n_pairing; distance *= 2) {
         const int other = self ^ distance;
         const struct gyre_ref partner =
-            gyre_two_level_at_host(level, other < n_folded ? 2 * other : other + n_folded);
+            gyre_two_level_at_host(level, gyre_pairs_member(pairs, other));
         const struct gyre_ref outs[] = {sum, partner};
         gyre_two_level_move(level, chunk, level->ins, n_ins, outs, 2, 0);
         level->ins[0] = self < other ? sum : partner;
