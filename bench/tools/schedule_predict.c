@@ -83,7 +83,7 @@ static gyre_status open_facts(struct table *table)
     return gyre_filter_override(&words, &table->filter);
 }
 
-/* Can a communicator of this size run the algorithm? Tells why not. */
+/* Are the slots large enough for the algorithm's ranges? Tells why not. */
 static bool fits(const struct table *table, const struct gyre_algorithm *algorithm,
                  const struct gyre_simulator *simulator)
 {
@@ -91,15 +91,11 @@ static bool fits(const struct table *table, const struct gyre_algorithm *algorit
     const uint32_t tile_bytes = request->tile_bytes > 0
                                     ? (uint32_t)request->tile_bytes
                                     : table->facts.spec.slot_bytes[GYRE_PROTO_SIMPLE];
-    const char *obstacle = gyre_tuner_algorithm_obstacle(&table->facts, algorithm, request->coll);
-    if (obstacle != NULL)
-        printf("# left out: %s: %s\n", algorithm->name, obstacle);
-    else if (gyre_simulator_least_tile_bytes(simulator) > tile_bytes)
+    const uint32_t least_bytes = gyre_simulator_least_tile_bytes(simulator);
+    if (least_bytes > tile_bytes)
         printf("# left out: %s: it needs slots of %u bytes, they have %u\n", algorithm->name,
-               gyre_simulator_least_tile_bytes(simulator), tile_bytes);
-    else
-        return true;
-    return false;
+               least_bytes, tile_bytes);
+    return least_bytes <= tile_bytes;
 }
 
 static gyre_status open_table(struct table *table)
@@ -118,6 +114,12 @@ static gyre_status open_table(struct table *table)
             (request->algorithm != NULL ||
              !gyre_algorithm_suits(gyre_algorithms[i], request->coll, table->facts.n_hosts)))
             continue;
+        const char *obstacle =
+            gyre_tuner_algorithm_obstacle(&table->facts, gyre_algorithms[i], request->coll);
+        if (obstacle != NULL && !is_asked) {
+            printf("# left out: %s: %s\n", gyre_algorithms[i]->name, obstacle);
+            continue;
+        }
         struct gyre_simulator **simulator = &table->simulators[table->n_algorithms];
         const gyre_status status =
             gyre_simulator_open(gyre_algorithms[i], &shape, &machine, false, simulator);

@@ -219,6 +219,11 @@ static void log_steps_are_few_hops_and_few_bytes(void)
             CHECK_TIME(&cost, &question, hops_ns + part * all_ns);
             question.coll = GYRE_COLL_ALL_TO_ALL;
             CHECK_TIME(&cost, &question, log2_n * (HOP_NS + all_ns / 2));
+            /* A worker begins a tile when it has ended the one before: hops add up. */
+            question.tile_bytes = n / 2 * (uint32_t)block_bytes / 4;
+            CHECK_TIME(&cost, &question, log2_n * (4 * HOP_NS + all_ns / 2));
+            question.coll = GYRE_COLL_ALL_GATHER;
+            CHECK_TIME(&cost, &question, 4 * hops_ns + part * all_ns);
         }
     }
 }
