@@ -17,6 +17,7 @@ void bench_schedule_print_usage(FILE *out)
         out,
         "usage: schedule --algo NAME --coll NAME --ranks N [options]\n"
         "       schedule --file PROGRAMS [options]\n"
+        "       schedule --from-msccl ALGO.xml [options]\n"
         "       schedule --predict --coll NAME {--ranks N | --hosts 2x8} [options]\n"
         "  -a, --algo NAME     the algorithm\n"
         "  -c, --coll NAME     the collective\n"
@@ -34,6 +35,8 @@ void bench_schedule_print_usage(FILE *out)
         "  -P, --placed        results lie in windows: finished data is placed there\n"
         "  -v, --verify        prove the programs; the exit status is 1 if the proof fails\n"
         "  -f, --file FILE     read the programs from FILE (- = standard input)\n"
+        "      --from-msccl XML   read an algorithm of MSCCL, and print it as programs that are "
+        "proved\n"
         "  -p, --predict       predict the time for each size; without --algo for all algorithms\n"
         "      --bytes SIZES   sizes for --predict: 1M, or 1K:1G in factors of 4 (default)\n"
         "      --cost NAME     the machine for --predict: host, h200 (default), or a file\n"
@@ -42,6 +45,7 @@ void bench_schedule_print_usage(FILE *out)
         "                      (default: the tuner's choice)\n"
         "      --channels N, --tile BYTES, --depth SLOTS    for --predict, likewise\n"
         "      --nic-rate R    GB/s of one NIC in each direction, for --predict\n"
+        "      --json FILE     write the results of --verify or --predict as JSON, too\n"
         "  -h, --help          print this text\n\nalgorithms:\n",
         GYRE_MAX_RANKS);
     for (int i = 0; gyre_algorithms[i] != NULL; i++) {
@@ -81,7 +85,7 @@ static bool parse_rate(const char *name, const char *text, double *rate_out)
 }
 
 /* Ids of the long options without a letter, which all belong to --predict. */
-enum { BYTES = 256, COST, PROTO, CHANNELS, TILE, DEPTH, NICS, NIC_RATE, VARIANT };
+enum { BYTES = 256, COST, PROTO, CHANNELS, TILE, DEPTH, NICS, NIC_RATE, VARIANT, JSON, MSCCL };
 
 static bool take_predict_option(int id, struct bench_schedule_request *request)
 {
@@ -115,19 +119,23 @@ static bool check_together(const struct bench_schedule_options *options)
                                       request->proto != NULL || request->n_channels > 0 ||
                                       request->tile_bytes > 0 || request->depth > 0 ||
                                       request->nic_gbytes_per_s > 0;
+    const bool is_given = options->file != NULL || options->msccl_path != NULL;
     const bool prints = options->rank >= 0 || options->rounds;
     if (is_about_predictions && !options->predict)
         wrong = "--bytes, --cost, --proto, --channels, --tile, --depth and --nic-rate need "
                 "--predict";
-    else if (options->predict &&
-             (prints || options->verify || options->is_placed || options->file != NULL))
-        wrong = "--predict does not go with --rank, --rounds, --verify, --placed or --file";
-    else if (options->file != NULL &&
-             (options->algorithm != NULL || options->collective != NULL || options->n_ranks > 0 ||
-              options->root > 0 || options->hosts != NULL || options->is_placed))
-        wrong =
-            "--algo, --coll, --ranks, --root, --hosts and --placed do not go with --file, which "
-            "says all of that";
+    else if (options->predict && (prints || options->verify || options->is_placed))
+        wrong = "--predict does not go with --rank, --rounds, --verify or --placed";
+    else if (is_given && (options->algorithm != NULL || options->collective != NULL ||
+                          options->n_ranks > 0 || options->root > 0 ||
+                          (options->hosts != NULL && !options->predict) || options->is_placed))
+        wrong = "--algo, --coll, --ranks, --root, --hosts and --placed do not go with --file or "
+                "--from-msccl, which say all of that (--hosts goes with --predict --file)";
+    else if (options->msccl_path != NULL && (options->file != NULL || options->predict))
+        wrong = "--from-msccl does not go with --file or --predict: save the programs that it "
+                "prints, and predict that file";
+    else if (options->json_path != NULL && !options->predict && !options->verify)
+        wrong = "--json needs --verify or --predict";
     else if (options->n_nics > 0 && options->hosts == NULL)
         wrong = "--nics needs --hosts: NICs are between hosts";
     else if (options->rank >= 0 && options->rounds)
@@ -157,6 +165,8 @@ static const struct option long_options[] = {{"algo", required_argument, NULL, '
                                              {"nics", required_argument, NULL, NICS},
                                              {"variant", required_argument, NULL, VARIANT},
                                              {"nic-rate", required_argument, NULL, NIC_RATE},
+                                             {"json", required_argument, NULL, JSON},
+                                             {"from-msccl", required_argument, NULL, MSCCL},
                                              {"help", no_argument, NULL, 'h'},
                                              {NULL, 0, NULL, 0}};
 
@@ -195,6 +205,12 @@ static bool take_option(int id, struct bench_schedule_options *options)
         return true;
     case 'h':
         options->wants_help = true;
+        return true;
+    case JSON:
+        options->json_path = optarg;
+        return true;
+    case MSCCL:
+        options->msccl_path = optarg;
         return true;
     case NICS:
         return parse_number("--nics", optarg, 1, GYRE_MAX_RANKS, &options->n_nics);
@@ -344,5 +360,19 @@ bool bench_schedule_find_shape(const struct bench_schedule_options *options,
                                      .is_placed = options->is_placed,
                                      .grouping = options->hosts == NULL ? NULL : &grouping};
     *algorithm_out = algorithm;
+    return true;
+}
+
+bool bench_schedule_find_hosts(const struct bench_schedule_options *options, int n_ranks,
+                               const struct gyre_grouping **grouping_out)
+{
+    static struct gyre_grouping grouping; /* large; one job a process */
+    *grouping_out = NULL;
+    if (options->hosts == NULL)
+        return true;
+    if (!parse_hosts(options->hosts, &n_ranks, &grouping))
+        return false;
+    grouping.n_nics = (uint16_t)options->n_nics;
+    *grouping_out = &grouping;
     return true;
 }

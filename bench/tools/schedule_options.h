@@ -16,6 +16,8 @@ struct bench_schedule_options {
     const char *collective;
     const char *hosts;
     const char *file;
+    const char *json_path;
+    const char *msccl_path;
     int n_ranks;
     int root;
     int rank;    /* the program to print; -1 = those of all ranks */
@@ -42,5 +44,11 @@ bool bench_schedule_parse(int argc, char **argv, struct bench_schedule_options *
 bool bench_schedule_find_shape(const struct bench_schedule_options *options,
                                const struct gyre_algorithm **algorithm_out,
                                struct gyre_shape *shape_out);
+
+/** bench_schedule_find_hosts - the hosts that --hosts names for the programs of a file. Returns
+ * false after it has printed what is wrong.
+ * @grouping_out: NULL = one host; else in static memory. */
+bool bench_schedule_find_hosts(const struct bench_schedule_options *options, int n_ranks,
+                               const struct gyre_grouping **grouping_out);
 
 #endif

@@ -76,6 +76,8 @@ static gyre_status open_facts(struct table *table)
         gyre_tuner_fifo_spec(facts->device_kind, facts->n_ranks, facts->is_proxied, 0, UINT32_MAX);
     if (facts->n_hosts > 1) /* as communicators on several hosts */
         facts->cost = &table->cost;
+    facts->in_window = request->algorithm != NULL && request->algorithm->given != NULL &&
+                       request->algorithm->given->is_placed;
     facts->min_channels = 1;
     facts->max_channels = facts->spec.n_fifos;
     const struct gyre_filter_words words = {.protos = request->proto, .proto_source = "--proto"};
@@ -108,6 +110,12 @@ static gyre_status open_table(struct table *table)
     const struct gyre_machine machine = {.grouping = request->grouping};
     GYRE_TRY(open_costs(table));
     GYRE_TRY(open_facts(table));
+    if (request->algorithm != NULL && request->algorithm->given != NULL) {
+        GYRE_TRY(gyre_simulator_open(request->algorithm, &shape, &machine, false,
+                                     &table->simulators[0]));
+        table->algorithms[table->n_algorithms++] = request->algorithm;
+        return GYRE_SUCCESS;
+    }
     for (int i = 0; gyre_algorithms[i] != NULL && table->n_algorithms < MAX_ALGORITHMS; i++) {
         const bool is_asked = request->algorithm == gyre_algorithms[i];
         if (!is_asked &&
@@ -154,7 +162,11 @@ static gyre_status predict(struct table *table, int column, uint64_t n_bytes, st
     for (int i = 0; gyre_algorithms[i] != NULL; i++)
         if (gyre_algorithms[i] == table->algorithms[column])
             filter.algorithms[request->coll] = 1U << i;
-    GYRE_TRY(gyre_tuner_choose(&table->facts, &filter, request->coll, n_bytes, choice));
+    if (table->algorithms[column]->given != NULL)
+        GYRE_TRY(gyre_tuner_choose_given(&table->facts, &filter, table->algorithms[column], n_bytes,
+                                         choice));
+    else
+        GYRE_TRY(gyre_tuner_choose(&table->facts, &filter, request->coll, n_bytes, choice));
     const uint32_t most = table->facts.spec.n_fifos / gyre_simulator_lanes(simulator);
     choice->n_channels = (uint32_t)gyre_max_u64(
         1, gyre_min_u64(choice->n_channels, most)); /* communicators limit it likewise */
@@ -180,6 +192,29 @@ static double percent_of_bound(const struct table *table, uint64_t n_bytes, doub
     return time_ns > 0 ? 100 * gyre_bound_ns(&shape, &table->cost, n_bytes) / time_ns : 0;
 }
 
+/* @n_bytes: of all blocks where buffers are made of blocks. */
+static void add_to_json(const struct table *table, int column, uint64_t n_bytes,
+                        const struct cell *cell)
+{
+    const struct bench_schedule_request *request = table->request;
+    const struct bench_schedule_prediction prediction = {
+        .algorithm = table->algorithms[column]->name,
+        .is_from_file = table->algorithms[column]->given != NULL,
+        .coll = request->coll,
+        .n_ranks = request->n_ranks,
+        .n_hosts = table->facts.n_hosts,
+        .root = request->root,
+        .constants = request->cost == NULL ? "h200" : request->cost,
+        .n_bytes = n_bytes,
+        .proto = cell->choice.proto,
+        .n_channels = cell->choice.n_channels,
+        .tile_bytes = cell->choice.tile_bytes,
+        .percent_of_bound = percent_of_bound(table, n_bytes, cell->prediction.time_ns),
+        .prediction = cell->prediction,
+    };
+    bench_schedule_json_prediction(request->json, &prediction);
+}
+
 static void print_one(const struct table *table, uint64_t n_bytes, const struct cell *cell)
 {
     const double time_ns = cell->prediction.time_ns;
@@ -202,6 +237,7 @@ static gyre_status print_line(struct table *table, uint64_t n_bytes)
     int best = 0;
     for (int i = 0; i < table->n_algorithms; i++) {
         GYRE_TRY(predict(table, i, n_call, &cells[i]));
+        add_to_json(table, i, n_bytes, &cells[i]);
         if (cells[i].prediction.time_ns < cells[best].prediction.time_ns)
             best = i;
     }

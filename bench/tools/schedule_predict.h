@@ -6,10 +6,12 @@
 #define GYRE_BENCH_SCHEDULE_PREDICT_H
 
 #include "algorithms/algorithm.h"
+#include "bench/tools/schedule_json.h"
 
 /* Texts are those of the command line; NULL or 0 = the option was not given. */
 struct bench_schedule_request {
-    const struct gyre_algorithm *algorithm; /* NULL = all algorithms that have the collective */
+    const struct gyre_algorithm *algorithm; /* built in or of given programs; NULL = all algorithms
+                                               that have the collective */
     enum gyre_collective coll;
     unsigned n_ranks;
     unsigned root;
@@ -21,6 +23,7 @@ struct bench_schedule_request {
     int n_channels;
     int tile_bytes;
     int depth;
+    struct bench_schedule_json *json; /* gets each prediction; NULL = no file is wanted */
 };
 
 /** bench_schedule_predict - print a line for each size. For one algorithm the line has time,

@@ -14,7 +14,7 @@
 
 bool gyre_compares_calls(const struct gyre_caller *caller)
 {
-    return gyre_param_is_set(&caller->member->params, GYRE_PARAM_CHECK);
+    return gyre_param_has(&caller->member->params, GYRE_PARAM_CHECK, GYRE_CHECK_CALLS);
 }
 
 gyre_status gyre_compare_call(struct gyre_caller *caller, const struct gyre_record *record)

@@ -35,6 +35,7 @@ struct gyre_comm {
     struct gyre_member member;
     struct gyre_links links;
     struct gyre_tuning tuning;
+    struct gyre_algo_file algo_file;
     struct gyre_executor *executor;
     struct gyre_plan_cache *plans;
     struct gyre_windows windows;

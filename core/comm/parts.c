@@ -26,6 +26,7 @@ void gyre_comm_free(gyre_comm *comm)
         gyre_plan_cache_close(comm->plans);
     if (comm->executor != NULL)
         comm->executor->ops->close(comm->executor);
+    gyre_algo_file_free(&comm->algo_file);
     gyre_windows_fini(comm);
     gyre_links_close(&comm->links);
     if (comm->member.bootstrap != NULL)
@@ -63,6 +64,12 @@ gyre_status gyre_comm_make_local(const gyre_config *given, gyre_comm **comm_out)
         if (status != GYRE_SUCCESS)
             GYRE_TRY_GOTO(status, gyre_fail_context(status, "GYRE_TUNING_FILE"), undo);
     }
+    if (gyre_param_is_set(&comm->member.params, GYRE_PARAM_ALGO_FILE))
+        GYRE_TRY_GOTO(
+            status,
+            gyre_algo_file_load(gyre_param_text(&comm->member.params, GYRE_PARAM_ALGO_FILE),
+                                "GYRE_ALGO_FILE", &comm->algo_file),
+            undo);
     comm->member.config = config;
     comm->member.config.name = NULL;
     comm->member.config.transport = config.transport != NULL ? strdup(config.transport) : NULL;
@@ -142,7 +149,8 @@ static gyre_status end_together(gyre_comm *comm, gyre_status status)
 
 static gyre_status open_links(gyre_comm *comm)
 {
-    const struct gyre_links_terms terms = {.tuning_hash = comm->tuning.hash,
+    const struct gyre_links_terms terms = {.algo_hash = comm->algo_file.content.hash,
+                                           .tuning_hash = comm->tuning.hash,
                                            .newest_number = gyre_registry_number()};
     GYRE_TRY(gyre_links_open(&comm->member, &terms, &comm->links));
     gyre_registry_note_number(comm->member.number);
@@ -210,6 +218,7 @@ static gyre_status open_caller(gyre_comm *comm)
         .links = &comm->links,
         .windows = &comm->windows,
         .tuning = &comm->tuning,
+        .algo_file = &comm->algo_file,
         .executor = comm->executor,
     };
     caller->n_p2p = calloc((size_t)comm->member.n_ranks * 2, sizeof(*caller->n_p2p));
@@ -245,6 +254,7 @@ static gyre_status connect_ranks(gyre_comm *comm)
         .block_placement_bytes = places_blocks(comm) ? GYRE_BLOCK_PLACEMENT_BYTES : UINT64_MAX,
         .overlaps_launches =
             gyre_param_number(&comm->member.params, GYRE_PARAM_LAUNCH_OVERLAP) != 0,
+        .n_gpu_sharers = comm->links.n_gpu_sharers,
         .fault = &comm->member.fault,
         .help = comm->links.is_proxied ? gyre_links_help : NULL, /* else there is nothing to move */
         .help_context = &comm->links,

@@ -23,6 +23,7 @@ struct agreement {
     uint32_t version;
     uint32_t device_kind;
     int32_t config[N_CONFIG_SETTINGS];
+    uint64_t algo_hash;   /* of the programs in GYRE_ALGO_FILE; 0 = not set */
     uint64_t tuning_hash; /* of the constants in GYRE_TUNING_FILE; 0 = not set */
     uint64_t number;      /* not compared: the newest communicator's of this process */
     struct {
@@ -46,6 +47,7 @@ static void fill_agreement(const struct gyre_member *member, const struct gyre_l
     if (member->config.transport != NULL)
         mine->config[3] = (int32_t)gyre_hash(GYRE_HASH_INIT, member->config.transport,
                                              strlen(member->config.transport));
+    mine->algo_hash = terms->algo_hash;
     mine->tuning_hash = terms->tuning_hash;
     mine->number = terms->newest_number;
     for (int id = 0; id < GYRE_N_PARAMS; id++) {
@@ -78,6 +80,12 @@ static gyre_status compare_agreement(const struct agreement *first, const struct
             return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                              "init: config.%s differs: %d on rank 0, %d on rank %d",
                              config_names[i], first->config[i], other->config[i], other_rank);
+    if (first->algo_hash != other->algo_hash)
+        return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                         "init: the programs in GYRE_ALGO_FILE differ: hash %016llx on rank 0, "
+                         "%016llx on rank %d (0 = not set); give all ranks the same file",
+                         (unsigned long long)first->algo_hash, (unsigned long long)other->algo_hash,
+                         other_rank);
     if (first->tuning_hash != other->tuning_hash)
         return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                          "init: the constants in GYRE_TUNING_FILE differ: hash %016llx on rank 0, "
@@ -149,24 +157,6 @@ static gyre_status gather_infos(const struct gyre_member *member, struct gyre_li
         links->grouping.host_of[rank] = (uint16_t)host;
         gyre_peer_info_measure(&links->topo, &mine, &links->infos[rank]);
     }
-    return GYRE_SUCCESS;
-}
-
-/* Two ranks on one GPU would wait for each other's blocks for ever. */
-static gyre_status check_one_rank_per_gpu(const struct gyre_member *member,
-                                          const struct gyre_links *links)
-{
-    const struct gyre_peer_info *infos = links->infos;
-    if (member->device_info.kind != GYRE_DEVICE_CUDA)
-        return GYRE_SUCCESS;
-    for (int a = 0; a < member->n_ranks; a++)
-        for (int b = a + 1; b < member->n_ranks; b++)
-            if (memcmp(infos[a].device.uuid, infos[b].device.uuid, sizeof(infos[a].device.uuid)) ==
-                0)
-                return gyre_fail(GYRE_ERROR_INVALID_USAGE,
-                                 "init: ranks %d and %d are on the same GPU (%s on %s); give each "
-                                 "rank its own (LOCAL_RANK, CUDA_VISIBLE_DEVICES)",
-                                 a, b, infos[a].device.pci_bus_id, infos[a].host_name);
     return GYRE_SUCCESS;
 }
 
@@ -370,7 +360,7 @@ gyre_status gyre_links_open(struct gyre_member *member, const struct gyre_links_
     gyre_member_end_stage(member, "finding the topology");
     GYRE_TRY(agree(member, terms));
     GYRE_TRY(gather_infos(member, links));
-    GYRE_TRY(check_one_rank_per_gpu(member, links));
+    GYRE_TRY(gyre_links_check_gpus(member, links));
     GYRE_TRY(gyre_topology_dump(member, links));
     gyre_topology_compare(member, links);
     links->is_ll128_safe = member->device_info.kind == GYRE_DEVICE_CUDA;

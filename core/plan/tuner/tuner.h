@@ -51,6 +51,17 @@ gyre_status gyre_tuner_choose(const struct gyre_tuner_facts *facts,
                               const struct gyre_filter *filter, enum gyre_collective coll,
                               uint64_t n_bytes, struct gyre_choice *choice_out);
 
+/** gyre_tuner_choose_given - the way to carry out a call by an algorithm of given programs: as the
+ * built-in algorithm that emits the same programs would be, else by the rules that need no
+ * measurement. Pure, but for facts->cost as gyre_tuner_choose().
+ * @algorithm: of gyre_algorithm_give(); its traits say whether results are placed.
+ * Errors: INVALID_USAGE when the filter leaves no protocol that can do it, saying why; UNSUPPORTED
+ * as gyre_tuner_choose(). */
+gyre_status gyre_tuner_choose_given(const struct gyre_tuner_facts *facts,
+                                    const struct gyre_filter *filter,
+                                    const struct gyre_algorithm *algorithm, uint64_t n_bytes,
+                                    struct gyre_choice *choice_out);
+
 /** gyre_tuner_choose_fused - is this a call of middle size that a fused kernel carries in protocol
  * SIMPLE: an all-gather into windows, or a two-shot? If so, how. Pure. */
 bool gyre_tuner_choose_fused(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,
