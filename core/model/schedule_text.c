@@ -10,7 +10,7 @@
  *     chunk 0: from 3 + in 0 -> out 0, to 1 final
  *   end
  *
- * "chunks 2-5" moves four chunks, "chunks 1-7 by 2" every second one from 1 to 7, and "chunks 0-13
+ * "chunks 2-5" moves four chunks, "chunks 1-7 by 2" every second one from 1 to 7, and "chunks 0-11
  * by 8/4" runs of four that begin 8 after each other. A program that has such steps says in its
  * head how many chunks a step moves at most ("range 4").
  *
@@ -337,7 +337,7 @@ static gyre_status take_power(struct reader *reader, uint8_t *log2_out)
     return GYRE_SUCCESS;
 }
 
-/* "chunk 3", "chunks 2-5", or "chunks 0-12 by 8/4" for runs of 4 that begin 8 after each other. */
+/* "chunk 3", "chunks 2-5", or "chunks 0-11 by 8/4" for runs of 4 that begin 8 after each other. */
 static gyre_status read_chunks(struct reader *reader, struct gyre_chunks *chunks_out)
 {
     struct gyre_chunks chunks = {.n = 1};
@@ -358,6 +358,10 @@ static gyre_status read_chunks(struct reader *reader, struct gyre_chunks *chunks
             GYRE_TRY(take_power(reader, &chunks.log2_run));
         }
     }
+    if (chunks.log2_run > chunks.log2_stride)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "line %d: runs of %u chunks cannot begin %u after each other",
+                         reader->line, 1U << chunks.log2_run, 1U << chunks.log2_stride);
     const unsigned distance = (last + reader->n_parts - first) % reader->n_parts;
     const unsigned in_run = distance & ((1U << chunks.log2_stride) - 1);
     if (in_run >> chunks.log2_run != 0)

@@ -176,6 +176,8 @@ static void malformed_text_is_refused_with_its_line(void)
         {RANGES "chunks 2-4 by 3: out 2 -> to 2\n", "expected a power of two"},
         {RANGES "chunks 2-5 by 2: out 2 -> to 2\n", "chunk 5 is in none of the runs"},
         {RANGES "chunks 2-8 by 4/2: out 2 -> to 2\n", "chunk 8 is in none of the runs"},
+        {RANGES "chunks 0-3 by 2/4: out 0 -> to 2\n", "runs of 4 chunks cannot begin 2 after"},
+        {RANGES "chunks 0-3 by 0: out 0 -> to 2\n", "expected a power of two"},
         {RANGES "chunks 0-9: out 0 -> to 2\nend\n", "moves 10 chunks (1..9)"},
         {HEAD "worker 0\nchunks 0-1: in 0 -> out 0\nend\n", "moves 2 chunks (1..1)"},
         {HEAD "worker 0\nchunk 0: in 0 -> out 0\n", "the text ends before \"end\""},
