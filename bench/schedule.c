@@ -9,80 +9,21 @@
 #include "algorithms/verify/verify.h"
 #include "bench/driver/streams.h"
 #include "bench/tools/msccl.h"
+#include "bench/tools/programs.h"
 #include "bench/tools/schedule_json.h"
 #include "bench/tools/schedule_options.h"
-#include "core/base/file.h"
 #include "core/model/program_file.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-/* Limit on --file. The text of direct all_to_all has 21 MB for 512 ranks, and 64 times as much for
- * 4096 ranks. */
-#define MAX_FILE_BYTES ((size_t)2 << 30)
 
 /* The programs of one shape, by rank. They belong to the job or to a file. */
 struct job {
-    struct gyre_program *programs[GYRE_MAX_RANKS];
-    int n_programs;
+    struct bench_programs programs;
     int variant;
     struct bench_schedule_json *json; /* gets each proof; NULL = no file is wanted */
 };
-
-static void free_programs(struct job *job)
-{
-    for (int rank = 0; rank < job->n_programs; rank++)
-        gyre_program_free(job->programs[rank]);
-    job->n_programs = 0;
-}
-
-/* The programs of all ranks, of one variant, in place of what the job holds. */
-static bool emit_variant(const struct gyre_algorithm *algorithm, const struct gyre_shape *shape,
-                         struct job *job)
-{
-    free_programs(job);
-    for (int rank = 0; rank < shape->n_ranks; rank++) {
-        if (gyre_algorithm_emit(algorithm, shape, rank, &job->programs[rank]) != GYRE_SUCCESS) {
-            fprintf(stderr, "schedule: %s\n", gyre_cause());
-            return false;
-        }
-        job->n_programs++;
-    }
-    return true;
-}
-
-/* Reads the whole file into malloc'ed and terminated text. Returns NULL after printing a failure.
- */
-static char *read_all(const char *path)
-{
-    char *text = NULL;
-    const bool is_stdin = strcmp(path, "-") == 0;
-    const gyre_status status =
-        is_stdin ? gyre_file_read_open(STDIN_FILENO, "standard input", MAX_FILE_BYTES, &text, NULL)
-                 : gyre_file_read(path, MAX_FILE_BYTES, &text, NULL);
-    if (status != GYRE_SUCCESS) {
-        fprintf(stderr, "schedule: --file: %s%s\n", gyre_cause(),
-                status == GYRE_ERROR_INVALID_ARGUMENT && !is_stdin
-                    ? " (to read a pipe, give --file - and redirect the input)"
-                    : "");
-        return NULL;
-    }
-    return text;
-}
-
-static bool load(const char *path, struct gyre_program_file *file_out)
-{
-    char *text = read_all(path);
-    if (text == NULL)
-        return false;
-    const gyre_status status = gyre_program_file_parse(text, path, file_out);
-    free(text);
-    if (status != GYRE_SUCCESS)
-        fprintf(stderr, "schedule: %s\n", gyre_cause());
-    return status == GYRE_SUCCESS;
-}
 
 /* Prints a text that a call has just made, or the reason why it could not. */
 static bool print_text(gyre_status status, char **text)
@@ -101,18 +42,18 @@ static bool print_programs(const struct bench_schedule_options *options, const s
     char *text = NULL;
     if (options->rounds) {
         const gyre_status status = gyre_rounds_to_text(
-            (const struct gyre_program *const *)job->programs, job->n_programs, &text);
+            (const struct gyre_program *const *)job->programs.of_rank, job->programs.n, &text);
         return print_text(status, &text);
     }
-    if (options->rank >= job->n_programs) {
+    if (options->rank >= job->programs.n) {
         fprintf(stderr, "schedule: --rank %d: there are %d programs\n", options->rank,
-                job->n_programs);
+                job->programs.n);
         return false;
     }
-    for (int rank = 0; rank < job->n_programs; rank++) {
+    for (int rank = 0; rank < job->programs.n; rank++) {
         if (options->rank >= 0 && options->rank != rank)
             continue;
-        const gyre_status status = gyre_program_to_text(job->programs[rank], &text);
+        const gyre_status status = gyre_program_to_text(job->programs.of_rank[rank], &text);
         if (!print_text(status, &text))
             return false;
     }
@@ -125,10 +66,11 @@ static bool verify(const struct job *job)
         const struct gyre_verify_options options = {.in_place = in_place == 1};
         struct gyre_verify_report report;
         const char *where = in_place == 1 ? "in place" : "out of place";
-        const bool is_proved = gyre_verify((const struct gyre_program *const *)job->programs,
-                                           job->n_programs, &options, &report) == GYRE_SUCCESS;
-        const struct bench_schedule_proof proof = {job->programs[0], job->variant, in_place == 1,
-                                                   is_proved, &report};
+        const bool is_proved =
+            gyre_verify((const struct gyre_program *const *)job->programs.of_rank, job->programs.n,
+                        &options, &report) == GYRE_SUCCESS;
+        const struct bench_schedule_proof proof = {job->programs.of_rank[0], job->variant,
+                                                   in_place == 1, is_proved, &report};
         bench_schedule_json_proof(job->json, &proof);
         if (!is_proved) {
             printf("# refused %s: %s\n", where, report.reason);
@@ -146,15 +88,15 @@ static bool print_and_verify(const struct bench_schedule_options *options, struc
 {
     const struct gyre_algorithm *algorithm;
     struct gyre_shape shape;
-    if (!bench_schedule_find_shape(options, &algorithm, &shape))
+    if (!bench_shape_find(&options->shape, true, &algorithm, &shape))
         return false;
     const int n_variants = gyre_algorithm_variants(algorithm, &shape);
-    const int first = options->variant < 0 ? 0 : options->variant;
-    const int end = options->variant < 0 && options->verify ? n_variants : first + 1;
+    const int first = options->shape.variant < 0 ? 0 : options->shape.variant;
+    const int end = options->shape.variant < 0 && options->verify ? n_variants : first + 1;
     for (int variant = first; variant < end; variant++) {
         shape.variant = (uint16_t)variant;
         job->variant = variant;
-        if (!emit_variant(algorithm, &shape, job) ||
+        if (!bench_programs_emit(algorithm, &shape, &job->programs) ||
             (variant == first && !print_programs(options, job)))
             return false;
         if (options->verify && n_variants > 1)
@@ -183,13 +125,13 @@ static bool print_and_verify_file(const struct bench_schedule_options *options,
 {
     bool ok = true;
     for (int set = 0; set < file->n_sets && ok; set++) {
-        job->n_programs = file->sets[set].n_programs;
-        memcpy(job->programs, &file->programs[file->sets[set].first],
-               (size_t)job->n_programs * sizeof(job->programs[0]));
+        job->programs.n = file->sets[set].n_programs;
+        memcpy(job->programs.of_rank, &file->programs[file->sets[set].first],
+               (size_t)job->programs.n * sizeof(job->programs.of_rank[0]));
         job->variant = is_variant(file, set) ? job->variant + 1 : 0;
         ok = print_programs(options, job) && (!options->verify || verify(job));
     }
-    job->n_programs = 0; /* they are the file's */
+    job->programs.n = 0; /* they are the file's */
     return ok;
 }
 
@@ -201,7 +143,7 @@ static bool print_and_verify_read(const struct bench_schedule_options *options, 
             fprintf(stderr, "schedule: --from-msccl: %s\n", gyre_cause());
             return false;
         }
-    } else if (!load(options->file, &file)) {
+    } else if (!bench_programs_load("schedule", options->shape.file, &file)) {
         return false;
     }
     const bool ok = print_and_verify_file(options, &file, job);
@@ -235,10 +177,10 @@ static bool predict_given(const struct bench_schedule_options *options,
 {
     struct bench_schedule_request request = options->request;
     struct gyre_algorithm algorithm;
-    if (!bench_schedule_find_hosts(options, given->programs[0][0]->n_ranks, &request.grouping))
+    if (!bench_shape_find_hosts(&options->shape, given->programs[0][0]->n_ranks, &request.grouping))
         return false;
     if (gyre_algorithm_give(given, request.grouping, &algorithm) != GYRE_SUCCESS) {
-        fprintf(stderr, "schedule: --file %s: %s\n", options->file, gyre_cause());
+        fprintf(stderr, "schedule: --file %s: %s\n", options->shape.file, gyre_cause());
         return false;
     }
     request.algorithm = &algorithm;
@@ -251,13 +193,13 @@ static bool predict_given(const struct bench_schedule_options *options,
 static bool predict_file(const struct bench_schedule_options *options)
 {
     struct gyre_program_file file;
-    bool ok = load(options->file, &file);
+    bool ok = bench_programs_load("schedule", options->shape.file, &file);
     if (!ok)
         return false;
     for (int set = 0; set < file.n_sets && ok; set++)
         if (file.sets[set].n_programs != gyre_program_file_set(&file, set)[0]->n_ranks) {
             fprintf(stderr, "schedule: --predict --file %s: it lacks programs of some ranks\n",
-                    options->file);
+                    options->shape.file);
             ok = false;
         }
     for (int set = 0; set < file.n_sets && ok;) {
@@ -273,9 +215,10 @@ static bool predict(const struct bench_schedule_options *options)
 {
     struct bench_schedule_request request = options->request;
     struct gyre_shape shape;
-    if (options->file != NULL)
+    if (options->shape.file != NULL)
         return predict_file(options);
-    if (!bench_schedule_find_shape(options, &request.algorithm, &shape))
+    if (!bench_shape_find(&options->shape, options->shape.algorithm != NULL, &request.algorithm,
+                          &shape))
         return false;
     request.coll = shape.coll;
     request.n_ranks = shape.n_ranks;
@@ -289,7 +232,7 @@ static bool run_options(const struct bench_schedule_options *options, struct job
 {
     if (options->predict)
         return predict(options);
-    if (options->file != NULL || options->msccl_path != NULL)
+    if (options->shape.file != NULL || options->msccl_path != NULL)
         return print_and_verify_read(options, job);
     return print_and_verify(options, job);
 }
@@ -297,7 +240,7 @@ static bool run_options(const struct bench_schedule_options *options, struct job
 static int run(int argc, char **argv)
 {
     struct bench_schedule_options options;
-    static struct job job; /* large */
+    static struct job job = {.programs = {.user = "schedule"}}; /* large */
     if (argc == 1) {
         bench_schedule_print_usage(stderr);
         return 2;
@@ -319,7 +262,7 @@ static int run(int argc, char **argv)
         fprintf(stderr, "schedule: %s\n", gyre_cause());
         ok = false;
     }
-    free_programs(&job);
+    bench_programs_free(&job.programs);
     return ok ? 0 : 1;
 }
 

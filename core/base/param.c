@@ -48,6 +48,11 @@ unsigned gyre_param_flags(enum gyre_param_id id)
     return rows[id].flags;
 }
 
+const char *gyre_param_help(enum gyre_param_id id)
+{
+    return rows[id].help;
+}
+
 /* ---- values ----------------------------------------------------------------------------- */
 
 /* The legal values of a row, in words. */
@@ -293,20 +298,35 @@ gyre_status gyre_params_from(char *const *environment, struct gyre_params *param
     return GYRE_SUCCESS;
 }
 
+bool gyre_param_guess(const char *entry, struct gyre_param_guess *guess_out)
+{
+    char name[64];
+    unsigned distance = 0;
+    const bool is_ours = name_behind(entry, PREFIX, name, sizeof(name));
+    if (!is_ours && !name_behind(entry, NCCL_PREFIX, name, sizeof(name)))
+        return false;
+    const struct row *nearest = nearest_row(name, is_ours ? 0 : GYRE_PARAM_NCCL, &distance);
+    guess_out->is_error = is_ours;
+    guess_out->is_close = distance <= 2;
+    snprintf(guess_out->nearest, sizeof(guess_out->nearest), "%s%s", is_ours ? PREFIX : NCCL_PREFIX,
+             nearest->name);
+    return distance != 0;
+}
+
 /* Logs the NCCL_* variables of the environment that have no effect. Called once per process, after
  * the log has its level. */
 static void report_ignored(char *const *environment)
 {
     for (; *environment != NULL; environment++) {
-        char name[64];
-        unsigned distance = 0;
-        if (!name_behind(*environment, NCCL_PREFIX, name, sizeof(name)))
+        struct gyre_param_guess guess;
+        const int n_name = (int)strcspn(*environment, "=");
+        if (!gyre_param_guess(*environment, &guess) || guess.is_error)
             continue;
-        const struct row *nearest = nearest_row(name, GYRE_PARAM_NCCL, &distance);
-        if (distance != 0 && distance <= 2)
-            GYRE_INFO(ENV, "unknown variable NCCL_%s: did you mean NCCL_%s?", name, nearest->name);
-        else if (distance != 0)
-            GYRE_INFO(ENV, "NCCL_%s has no counterpart here and is ignored", name);
+        if (guess.is_close)
+            GYRE_INFO(ENV, "unknown variable %.*s: did you mean %s?", n_name, *environment,
+                      guess.nearest);
+        else
+            GYRE_INFO(ENV, "%.*s has no counterpart here and is ignored", n_name, *environment);
     }
 }
 

@@ -102,6 +102,20 @@ const char *gyre_param_name(enum gyre_param_id id);
 /** gyre_param_flags - enum gyre_param_flag bits. */
 unsigned gyre_param_flags(enum gyre_param_id id);
 
+/** gyre_param_help - what it does, in one line. */
+const char *gyre_param_help(enum gyre_param_id id);
+
+/* What an unknown variable may have been meant to be. */
+struct gyre_param_guess {
+    bool is_error;    /* GYRE_*: the library refuses it; NCCL_*: it is ignored */
+    bool is_close;    /* the nearest name differs in two letters or less */
+    char nearest[40]; /* with the prefix of the unknown name */
+};
+
+/** gyre_param_guess - look at one "NAME=value" of an environment.
+ * Returns false if it has another prefix than GYRE_ and NCCL_, or is a variable of the table. */
+bool gyre_param_guess(const char *entry, struct gyre_param_guess *guess_out);
+
 /** gyre_param_override - use `text` instead of the environment's value. @source: for messages.
  * Errors: INVALID_ARGUMENT naming the legal values. */
 gyre_status gyre_param_override(struct gyre_params *params, enum gyre_param_id id,

@@ -56,6 +56,7 @@ X(CHECK, GYRE_PARAM_SET, PLAN, "", 0, 0, "", "calls programs", "a list: calls = 
 X(TIMEOUT, GYRE_PARAM_INT, 0, "0", 0, 86400000, "ms", "", "an operation that takes longer fails; 0 = never")
 X(STALL_WARN, GYRE_PARAM_INT, 0, "10", 1, 86400, "s", "", "warn who is behind when an operation makes no progress for this long")
 X(NCCL_FALLBACK, GYRE_PARAM_STRING, 0, "", 0, 0, "", "", "path of a real libnccl.so.2 that gyre's hands calls to which it does not have")
+X(NCCL_VERSION, GYRE_PARAM_STRING, 0, "", 0, 0, "", "", "version that gyre's libnccl.so.2 reports instead of its own: 2.27.7, or as a number 22707")
 #undef NCCL
 #undef PLAN
 /* clang-format on */

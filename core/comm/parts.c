@@ -20,8 +20,8 @@ void gyre_comm_free(gyre_comm *comm)
     gyre_registry_wait_unpinned(comm);
     if (comm->health != NULL)
         gyre_health_close(comm->health);
-    gyre_fault_hook(&comm->member.fault, NULL,
-                    NULL); /* proxies may still raise; the executor goes */
+    /* Proxies may still raise the fault while the executor is closed. */
+    gyre_fault_hook(&comm->member.fault, NULL, NULL);
     if (comm->plans != NULL)
         gyre_plan_cache_close(comm->plans);
     if (comm->executor != NULL)
@@ -39,11 +39,11 @@ void gyre_comm_free(gyre_comm *comm)
     gyre_registrations_fini(&comm->registrations);
     gyre_fault_fini(&comm->member.fault);
     free((char *)(uintptr_t)comm->member.config.transport);
-    gyre_registry_remove(comm); /* last: whoever waits for it finds everything given back */
+    gyre_registry_remove(comm); /* last: a thread that waits for this finds everything freed */
     free(comm);
 }
 
-/* Everything that needs no other rank. */
+/* Makes all parts of a communicator that need no other rank. */
 gyre_status gyre_comm_make_local(const gyre_config *given, gyre_comm **comm_out)
 {
     gyre_comm *comm = calloc(1, sizeof(*comm));
@@ -53,7 +53,7 @@ gyre_status gyre_comm_make_local(const gyre_config *given, gyre_comm **comm_out)
     gyre_fault_init(&comm->member.fault);
     gyre_call_log_init(&comm->caller.call_log);
     gyre_registrations_init(&comm->registrations);
-    comm->member.job = (uint64_t)(uintptr_t)comm; /* until the ranks have met */
+    comm->member.job = (uint64_t)(uintptr_t)comm; /* until this rank has joined the rendezvous */
     gyre_config config = GYRE_CONFIG_INIT;
     gyre_status status;
     GYRE_TRY_GOTO(status, gyre_params_load(&comm->member.params), undo);
@@ -103,12 +103,13 @@ static void on_fault(void *context)
     gyre_comm *comm = context;
     comm->executor->ops->abort(comm->executor);
     gyre_links_wake(&comm->links);
-    /* The health thread tells the others now: this rank's program may end with the error at once.
-     */
+    /* Wake the health thread, so that it tells the other ranks now: this rank's program may exit as
+     * soon as it sees the error. */
     comm->member.bootstrap->ops->wake(comm->member.bootstrap);
 }
 
-/* From now on a raised fault ends the executor's works; also one that was raised before. */
+/* Makes a raised fault end the executor's works, from now on. A fault that is raised already ends
+ * them too. */
 static void watch_fault(gyre_comm *comm)
 {
     gyre_fault_hook(&comm->member.fault, on_fault, comm);
@@ -116,16 +117,16 @@ static void watch_fault(gyre_comm *comm)
         comm->executor->ops->abort(comm->executor);
 }
 
-/* It launches blocks on all multiprocessors, if only for a moment: not where their number is
- * limited. */
+/* Block placement launches blocks on all multiprocessors for a moment, so it is off where the user
+ * limits their number. */
 static bool places_blocks(const gyre_comm *comm)
 {
     return gyre_param_number(&comm->member.params, GYRE_PARAM_BLOCK_PLACEMENT) != 0 &&
            comm->member.config.sm_budget <= 0;
 }
 
-/* Every rank says how its set-up ended, so that one rank's failure is every rank's error at once
- * and nobody waits for a peer that gave up. */
+/* Gathers how set-up ended on each rank. So a failure of one rank is an error on every rank at
+ * once, and no rank waits for a peer that gave up. */
 static gyre_status end_together(gyre_comm *comm, gyre_status status)
 {
     if (status != GYRE_SUCCESS) {
@@ -159,7 +160,7 @@ static gyre_status open_links(gyre_comm *comm)
 
 /* ---- what callers ask ---------------------------------------------------------------------- */
 
-/* Nothing is read: the communicator may have been freed. */
+/* Only computes an address, because the communicator may have been freed. */
 static gyre_comm *comm_of(struct gyre_caller *caller)
 {
     return (gyre_comm *)(void *)((char *)caller - offsetof(gyre_comm, caller));
@@ -236,7 +237,7 @@ static gyre_status open_caller(gyre_comm *comm)
 
 /* ---- connecting ---------------------------------------------------------------------------- */
 
-/* Everything after the ranks have met. */
+/* Makes all parts that need the other ranks. */
 static gyre_status connect_ranks(gyre_comm *comm)
 {
     if (comm->member.name[0] == '\0')
@@ -256,7 +257,7 @@ static gyre_status connect_ranks(gyre_comm *comm)
             gyre_param_number(&comm->member.params, GYRE_PARAM_LAUNCH_OVERLAP) != 0,
         .n_gpu_sharers = comm->links.n_gpu_sharers,
         .fault = &comm->member.fault,
-        .help = comm->links.is_proxied ? gyre_links_help : NULL, /* else there is nothing to move */
+        .help = comm->links.is_proxied ? gyre_links_help : NULL, /* NULL: no slots to move */
         .help_context = &comm->links,
     };
     const struct gyre_executor_ops *ops;
@@ -277,13 +278,13 @@ static gyre_status connect_ranks(gyre_comm *comm)
     return GYRE_SUCCESS;
 }
 
-/* As connect_ranks; a failure is the communicator's fault and is told to the other ranks. */
+/* As connect_ranks(). A failure becomes the communicator's fault, and the other ranks are told. */
 gyre_status gyre_comm_connect(gyre_comm *comm)
 {
     gyre_status status = connect_ranks(comm);
     if (status == GYRE_SUCCESS)
         return status;
-    /* What was raised before (by an abort, by a proxy) is why. */
+    /* A fault that was raised before (by an abort, by a proxy) stays the cause. */
     gyre_fault_raise(&comm->member.fault, status, gyre_cause());
     status = gyre_fault_status(&comm->member.fault);
     comm->member.bootstrap->ops->fail(comm->member.bootstrap, comm->member.fault.cause);

@@ -81,6 +81,17 @@ static struct gyre_algo_terms terms_of(const struct gyre_plan_cache *cache)
     };
 }
 
+/* A job script's NCCL_ALGO may name algorithms that gyre has not. */
+static void report_nccl_only(const struct gyre_filter *filter)
+{
+    char names[128];
+    gyre_filter_list_nccl_only(filter, names, sizeof(names));
+    if (names[0] != '\0')
+        GYRE_WARN(
+            "NCCL_ALGO: gyre does not have %s and leaves it out (GYRE_ALGO replaces NCCL_ALGO)",
+            names);
+}
+
 gyre_status gyre_plan_cache_open(const struct gyre_plan_config *config,
                                  struct gyre_plan_cache **cache_out)
 {
@@ -103,6 +114,8 @@ gyre_status gyre_plan_cache_open(const struct gyre_plan_config *config,
         free(cache);
         return status;
     }
+    if (member->rank == 0)
+        report_nccl_only(&cache->filter);
     const bool is_host = cache->facts.device_kind == GYRE_DEVICE_HOST;
     cache->is_tuned = config->tuning->is_set && is_host;
     /* The tables were measured on one host. Over several, the best way depends on how many there
@@ -188,7 +201,7 @@ struct gyre_tuner_facts gyre_plan_facts_of(const struct gyre_plan_cache *cache,
     const struct gyre_reduction reduction = reduction_of(cache, call);
     facts.has_lamport =
         gyre_collectives[call->coll].reduces && gyre_lamport_adds(call->dtype, reduction.op);
-    facts.is_plain = reduction.premultiply == 0 && reduction.divisor <= 1;
+    facts.is_unscaled = reduction.premultiply == 0 && reduction.divisor <= 1;
     return facts;
 }
 

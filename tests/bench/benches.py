@@ -7,6 +7,7 @@ output is parsed strictly.
 
 import sys
 
+import cases_command
 import cases_compare
 import cases_launch
 import cases_options
@@ -15,8 +16,8 @@ import cases_programs
 import cases_reports
 import cases_tools
 
-MODULES = [cases_launch, cases_process, cases_options, cases_reports, cases_compare, cases_tools,
-           cases_programs]
+MODULES = [cases_command, cases_launch, cases_process, cases_options, cases_reports, cases_compare,
+           cases_tools, cases_programs]
 
 
 def main():

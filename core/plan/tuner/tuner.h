@@ -22,7 +22,7 @@ struct gyre_tuner_facts {
     bool is_proxied;      /* some pair of ranks talks through a proxy */
     bool is_ll128_safe;   /* every pair's 128-byte stores arrive whole (NVLink) */
     bool has_lamport;     /* the call is a sum that this protocol carries */
-    bool is_plain;        /* nothing is multiplied or divided */
+    bool is_unscaled;     /* nothing is multiplied or divided */
     bool in_window;       /* the call's result lies in a window */
     bool has_large_pages; /* that window, which copy engines need to be fast */
     uint32_t min_channels;
