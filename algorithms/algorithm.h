@@ -28,6 +28,7 @@ struct gyre_algorithm {
                            * other collectives each rank handles a part of the data */
     uint32_t cuts_vector; /* mask: all pairs of ranks exchange the vector, one part for each rank */
     uint32_t places;      /* mask: in a shape with is_placed the programs place data */
+    uint32_t ranges;      /* mask: steps move ranges of chunks, which GPUs cannot run */
     uint32_t copy_tails;  /* mask: in a shape with is_placed the programs of all ranks have a copy
                            * tail (gyre_program_copy_tail()) */
     /* How many variants a shape has; NULL = 1. n_ranks >= 2. */
@@ -66,7 +67,11 @@ struct gyre_given_programs {
     X(sendrecv) /* one rank to another */                \
     X(two_level_ring)                                    \
     X(two_level_tree)                                    \
-    X(two_level_log)
+    X(two_level_log)                                     \
+    X(doubling) /* pairs exchange whole vectors */       \
+    X(halving)  /* pairs halve and double the vector */  \
+    X(bruck)    /* blocks at distance 1, 2, 4, ... */    \
+    X(pat)      /* trees over blocks, aggregated */
 
 #define GYRE_DECLARE_ALGORITHM(name) extern const struct gyre_algorithm gyre_algorithm_##name;
 GYRE_ALGORITHM_LIST(GYRE_DECLARE_ALGORITHM)

@@ -24,13 +24,14 @@ static gyre_status check_programs(const struct gyre_program *const *programs,
                              program->rank, gyre_collectives[program->coll].name, program->n_ranks,
                              program->root);
         if (program->n_chunks != first->n_chunks || program->n_lanes != first->n_lanes ||
-            program->min_depth != first->min_depth)
+            program->min_depth != first->min_depth || program->max_range != first->max_range)
             return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                             "%s %s of %u ranks: rank %u has %u chunks, %u lanes and depth %u, "
-                             "rank 0 has %u, %u and %u; they are the same on all ranks",
+                             "%s %s of %u ranks: rank %u has %u chunks, %u lanes, depth %u and "
+                             "range %u, rank 0 has %u, %u, %u and %u; they are the same on all "
+                             "ranks",
                              first->algorithm, collective, first->n_ranks, rank, program->n_chunks,
-                             program->n_lanes, program->min_depth, first->n_chunks, first->n_lanes,
-                             first->min_depth);
+                             program->n_lanes, program->min_depth, program->max_range,
+                             first->n_chunks, first->n_lanes, first->min_depth, first->max_range);
     }
     return GYRE_SUCCESS;
 }
@@ -113,6 +114,7 @@ gyre_status gyre_algorithm_give(struct gyre_given_programs *given,
         .summary = "from a file",
         .follows_ring = sends_to_next_only(given),
         .chains = gyre_collectives[first->coll].has_root ? mask : 0,
+        .ranges = first->max_range > 1 ? mask : 0,
     };
     if (given->like != NULL)
         algorithm = *given->like;

@@ -23,6 +23,7 @@
 
 #include "algorithms/algorithm.h"
 #include "algorithms/binary_tree.h"
+#include "algorithms/pairs.h"
 
 /* ---- all-reduce ----------------------------------------------------------------------------- */
 
@@ -165,14 +166,13 @@ static void emit_tree(const struct gyre_two_level *level, int tree)
 
 /* Pairs of hosts at distance 1, 2, 4, ... exchange their sums. If the number of hosts is no power
  * of two, the last ones are folded: each adds its part to a host at the largest such distance
- * before it first, and gets the result from there. */
+ * before it first, and gets the result from there. So all distances are powers of two, and the
+ * pairs are near (near.c). */
 static void emit_pairs(const struct gyre_two_level *level)
 {
-    const int n_hosts = level->hosts->n_hosts;
     const int chunk = level->rail;
-    int n_pairing = 1;
-    while (n_pairing * 2 <= n_hosts)
-        n_pairing *= 2;
+    const int n_hosts = level->hosts->n_hosts;
+    const int n_pairing = gyre_pairs_of(n_hosts).n_pairing;
     int n_ins = gyre_two_level_collect(level, chunk, level->ins);
     if (level->host >= n_pairing) {
         const struct gyre_ref before = gyre_two_level_at_host(level, level->host - n_pairing);

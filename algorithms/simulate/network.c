@@ -139,7 +139,8 @@ static gyre_status hash_program(const struct build *build, unsigned variant, uns
         hash = gyre_hash(hash, &program->workers[w].n_steps, sizeof(uint32_t));
     for (uint32_t s = 0; s < program->n_steps; s++) {
         const struct gyre_step *step = &program->steps[s];
-        const uint8_t counts[] = {step->n_ins, step->n_outs, step->flags & GYRE_STEP_WITH_NEXT};
+        const uint16_t counts[] = {step->n_ins, step->n_outs, step->n_chunks,
+                                   step->flags & GYRE_STEP_WITH_NEXT};
         hash = gyre_hash(hash, counts, sizeof(counts));
         hash = hash_operands(hash, build, program, step->ins, step->n_ins);
         hash = hash_operands(hash, build, program, step->outs, step->n_outs);
@@ -341,6 +342,10 @@ static gyre_status add_steps(struct build *build, const struct gyre_program *pro
         to->n_copies = 0;
         to->first_fifo = network->n_ends;
         to->chunk = step->chunk;
+        to->last_chunk =
+            (uint16_t)gyre_step_part(step, step->chunk, step->n_chunks - 1U,
+                                     gyre_program_n_parts(program, GYRE_OPERAND_SCRATCH));
+        to->n_chunks = step->n_chunks;
         to->n_recvs = add_operands(build, step->ins, step->n_ins, first_end, network->n_workers);
         to->n_sends = add_operands(build, step->outs, step->n_outs, first_end, network->n_workers);
         if (step->n_outs > 0) /* else what is waited for lies where it belongs */
@@ -359,6 +364,7 @@ static gyre_status add_program(struct build *build, unsigned variant, uint32_t i
     build->network->n_chunks = program->n_chunks;
     build->network->n_lanes = program->n_lanes;
     build->network->min_depth = program->min_depth;
+    build->network->max_range = program->max_range;
     build->network->n_workers_of[variant * build->network->n_kept + index] = program->n_workers;
     const uint32_t first_end = build->n_ends;
     gyre_status status = add_ends(build, program, variant);

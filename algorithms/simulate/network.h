@@ -13,6 +13,8 @@ struct gyre_sim_step {
     uint32_t
         first_fifo; /* into fifo_of: n_recvs FIFOs that it receives from, then n_sends others */
     uint16_t chunk;
+    uint16_t last_chunk; /* of the step's range */
+    uint16_t n_chunks;
     uint8_t n_recvs;
     uint8_t n_sends;
     uint8_t n_copies; /* inputs that it reads and local outputs that it writes */
@@ -45,6 +47,7 @@ struct gyre_sim_network {
     uint32_t n_chunks; /* of the program */
     uint32_t n_lanes;
     uint32_t min_depth;
+    uint32_t max_range;
     bool is_folded;        /* the kept ranks stand for all; every chunk counts as the longest */
     uint32_t n_alike;      /* ranks of one host that a kept rank stands for */
     uint32_t n_nic_alike;  /* those of them that share its NIC; 1 on several hosts */

@@ -126,14 +126,24 @@ static double use_port(struct run *run, uint32_t port_index, double start_ns, do
     return port->free_ns;
 }
 
+static double chunk_bytes(const struct run *run, uint32_t chunk, uint64_t tile)
+{
+    if (run->network->is_folded)
+        chunk = 0;
+    return (double)gyre_tile_range(&run->call->split, 0, chunk, tile).n_elems;
+}
+
 static double step_bytes(const struct run *run, const struct gyre_sim_step *step, uint64_t tile)
 {
     if (tile >= run->n_tiles / 2)
         tile += run->call->n_real_tiles - run->n_tiles;
     if (tile < run->call->n_full_tiles)
-        return run->call->split.tile_elems;
-    const uint32_t chunk = run->network->is_folded ? 0 : step->chunk;
-    return (double)gyre_tile_range(&run->call->split, 0, chunk, tile).n_elems;
+        return (double)run->call->split.tile_elems * step->n_chunks;
+    if (step->n_chunks == 1 || run->network->is_folded)
+        return chunk_bytes(run, step->chunk, tile) * step->n_chunks;
+    /* The first and the last chunk stand for those between them: at most one unit apart. */
+    return (chunk_bytes(run, step->chunk, tile) + chunk_bytes(run, step->last_chunk, tile)) / 2 *
+           step->n_chunks;
 }
 
 /* The time at which the step can start; INFINITY if that is not known yet. */

@@ -54,7 +54,8 @@ static gyre_status check_simulation(const struct gyre_simulation *simulation)
 static struct gyre_sim_call make_call(const struct gyre_sim_network *network,
                                       const struct gyre_simulation *simulation)
 {
-    const uint64_t tile_bytes = gyre_round_up(simulation->tile_bytes, UNIT_BYTES);
+    const uint64_t tile_bytes =
+        gyre_round_up(gyre_piece_bytes(simulation->tile_bytes, network->max_range), UNIT_BYTES);
     struct gyre_sim_call call = {.network = network, .simulation = simulation};
     call.split = (struct gyre_split){.count = simulation->n_bytes,
                                      .n_channels = simulation->n_channels,
@@ -139,6 +140,12 @@ gyre_status gyre_simulator_run(struct gyre_simulator *simulator,
                                struct gyre_prediction *prediction_out)
 {
     GYRE_TRY(check_simulation(simulation));
+    if (simulation->tile_bytes < gyre_simulator_least_tile_bytes(simulator))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "a step moves up to %u chunks: slots of %u bytes are too small, %u is the "
+                         "least",
+                         simulator->network.max_range, simulation->tile_bytes,
+                         gyre_simulator_least_tile_bytes(simulator));
     const struct gyre_sim_network *network;
     GYRE_TRY(find_network(simulator, simulation->n_channels, &network));
     const struct gyre_sim_call call = make_call(network, simulation);
@@ -189,6 +196,11 @@ uint32_t gyre_simulator_lanes(const struct gyre_simulator *simulator)
 uint32_t gyre_simulator_channel_unit(const struct gyre_simulator *simulator)
 {
     return simulator->network.channel_unit;
+}
+
+uint32_t gyre_simulator_least_tile_bytes(const struct gyre_simulator *simulator)
+{
+    return simulator->network.max_range > 1 ? simulator->network.max_range * UNIT_BYTES : 1;
 }
 
 uint32_t gyre_simulator_min_depth(const struct gyre_simulator *simulator)

@@ -154,6 +154,10 @@ uint32_t gyre_simulator_channel_unit(const struct gyre_simulator *simulator);
 /** gyre_simulator_min_depth - min_depth of the programs. */
 uint32_t gyre_simulator_min_depth(const struct gyre_simulator *simulator);
 
+/** gyre_simulator_least_tile_bytes - the least tile_bytes of a simulation: steps that move several
+ * chunks need room for 16 bytes of each in a slot. */
+uint32_t gyre_simulator_least_tile_bytes(const struct gyre_simulator *simulator);
+
 /** gyre_simulator_steps - how many steps a run of all tiles of this call simulates.
  * Errors: INVALID_ARGUMENT (a parameter is out of range). */
 gyre_status gyre_simulator_steps(const struct gyre_simulator *simulator,

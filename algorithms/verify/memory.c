@@ -11,10 +11,12 @@
 
 #define NO_CELL UINT32_MAX
 
-/* The last read by one worker. Two steps of one time are unordered, so `many` of them count. */
+/* The last read by one worker. Two steps of one time are unordered, and so are two pieces of one
+ * step, so `many` of them count. */
 struct reading {
     uint32_t time; /* 0 = never */
     uint32_t step;
+    uint32_t piece;
     bool many;
 };
 
@@ -22,6 +24,7 @@ struct cell {
     uint32_t value; /* GYRE_NO_VALUE = not written */
     uint32_t time;  /* of the last write */
     uint32_t step;
+    uint32_t piece;
     uint32_t worker; /* of the network */
 };
 
@@ -156,7 +159,7 @@ static uint32_t rank_of(const struct gyre_verify_memory *memory, uint32_t worker
     return rank;
 }
 
-/* Is the cell's last write over and known to this step? */
+/* Is the cell's last write over and known to this piece of this step? */
 static gyre_status check_after_write(const struct gyre_verify_memory *memory,
                                      const struct cell *cell, const struct gyre_access *access,
                                      const char *what, unsigned chunk)
@@ -164,12 +167,18 @@ static gyre_status check_after_write(const struct gyre_verify_memory *memory,
     if (cell->time == 0)
         return GYRE_SUCCESS;
     const bool is_own = cell->worker == access->worker;
-    if (is_own ? cell->time == access->time && cell->step != access->step
+    if (is_own ? cell->time == access->time &&
+                     (cell->step != access->step || cell->piece != access->piece)
                : access->known_times[cell->worker] < cell->time)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "%s chunk %u while rank %u in its step %u may write it", what, chunk,
                          rank_of(memory, cell->worker), cell->step);
     return GYRE_SUCCESS;
+}
+
+static bool is_apart(const struct reading *reading, const struct gyre_access *access)
+{
+    return reading->step != access->step || reading->piece != access->piece;
 }
 
 gyre_status gyre_verify_read(struct gyre_verify_memory *memory, const struct gyre_access *access,
@@ -197,10 +206,10 @@ gyre_status gyre_verify_read(struct gyre_verify_memory *memory, const struct gyr
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "reads out %u before it is written", chunk);
     struct reading *reading = &memory->readings[at * memory->n_workers + access->worker -
                                                 memory->network->first_worker[access->rank]];
-    reading->many =
-        reading->time == access->time && (reading->many || reading->step != access->step);
+    reading->many = reading->time == access->time && (reading->many || is_apart(reading, access));
     reading->time = access->time;
     reading->step = access->step;
+    reading->piece = access->piece;
     *value_out = is_in ? GYRE_NO_VALUE : cell->value;
     return GYRE_SUCCESS;
 }
@@ -218,9 +227,8 @@ gyre_status gyre_verify_write(struct gyre_verify_memory *memory, const struct gy
     for (uint32_t worker = 0; worker < memory->programs[owner]->n_workers; worker++) {
         const struct reading *reading = &memory->readings[at * memory->n_workers + worker];
         const bool is_own = first_worker + worker == access->worker;
-        if (is_own
-                ? reading->time == access->time && (reading->many || reading->step != access->step)
-                : access->known_times[first_worker + worker] < reading->time)
+        if (is_own ? reading->time == access->time && (reading->many || is_apart(reading, access))
+                   : access->known_times[first_worker + worker] < reading->time)
             return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                              "writes out %u of rank %u while its worker %u, step %u may read it",
                              chunk, owner, worker, reading->step);
@@ -228,6 +236,7 @@ gyre_status gyre_verify_write(struct gyre_verify_memory *memory, const struct gy
     cell->value = value;
     cell->time = access->time;
     cell->step = access->step;
+    cell->piece = access->piece;
     cell->worker = access->worker;
     return GYRE_SUCCESS;
 }

@@ -16,8 +16,9 @@ struct gyre_access {
     uint16_t rank;
     uint32_t worker; /* of the network */
     uint32_t tile;
-    uint32_t step; /* of the worker */
-    uint32_t time; /* of the worker; steps that may run at the same time have the same one */
+    uint32_t step;  /* of the worker */
+    uint32_t piece; /* of the step's range; the pieces of a step may run in any order */
+    uint32_t time;  /* of the worker; steps that may run at the same time have the same one */
     const uint32_t *known_times; /* by worker of the network */
 };
 

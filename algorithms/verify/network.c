@@ -31,11 +31,12 @@ static gyre_status check_agreement(const struct gyre_program *const *programs, i
                              gyre_collectives[p->coll].name, p->root,
                              gyre_collectives[first->coll].name, first->root);
         if (p->n_chunks != first->n_chunks || p->n_lanes != first->n_lanes ||
-            p->min_depth != first->min_depth)
+            p->min_depth != first->min_depth || p->max_range != first->max_range)
             return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                             "rank %d has %u chunks, %u lanes, depth %u, rank 0 has %u, %u, %u",
-                             rank, p->n_chunks, p->n_lanes, p->min_depth, first->n_chunks,
-                             first->n_lanes, first->min_depth);
+                             "rank %d has %u chunks, %u lanes, depth %u, ranges up to %u, rank 0 "
+                             "has %u, %u, %u, %u",
+                             rank, p->n_chunks, p->n_lanes, p->min_depth, p->max_range,
+                             first->n_chunks, first->n_lanes, first->min_depth, first->max_range);
     }
     return GYRE_SUCCESS;
 }

@@ -21,13 +21,19 @@
 
 const struct gyre_verify_place gyre_verify_nowhere = {-1, -1, -1, -1, -1};
 
-/* What travels: which range it is (its byte count is in the slot's header), what is in it, and
- * what its sender knew. */
+/* The chunks of a step, as in struct gyre_step. */
+struct range {
+    uint16_t chunk;
+    uint16_t n_chunks;
+    uint8_t spacing;
+};
+
+/* What travels: which chunks they are (their byte count is in the slot's header) and what the
+ * sender knew. The values of the pieces are in run.slot_values. */
 struct slot {
-    uint32_t value;
     uint32_t snapshot;
     uint32_t tile;
-    uint16_t chunk;
+    struct range range;
     bool is_placed;
 };
 
@@ -52,6 +58,9 @@ struct run {
     struct gyre_clocks *clocks;
     struct fifo *fifos;
     struct slot *slots;      /* depth for each FIFO */
+    uint32_t max_range;      /* of the programs */
+    uint32_t *slot_values;   /* max_range for each slot */
+    uint32_t *results;       /* of the pieces of the step at hand */
     uint32_t *first_scratch; /* of a rank; n_ranks + 1 entries */
     struct scratch *scratches;
     uint32_t *step_clock; /* of one step of several that may run at the same time */
@@ -69,7 +78,37 @@ struct act {
     uint32_t *clock; /* what it knows */
     struct gyre_access access;
     const uint32_t *fifo_of;
+    const uint32_t *received[GYRE_STEP_MAX_INS]; /* by input: the values of the slot's pieces */
 };
+
+/* The chunk or block that a piece of an operand is. */
+static uint32_t part_of(const struct act *act, struct gyre_operand operand)
+{
+    const uint32_t n_parts =
+        gyre_program_n_parts(act->program, (enum gyre_operand_kind)operand.kind);
+    return gyre_step_part(act->step, operand.index, act->access.piece, n_parts);
+}
+
+static struct range range_of(const struct gyre_step *step)
+{
+    return (struct range){step->chunk, step->n_chunks, step->spacing};
+}
+
+/* Do the two ranges have tiles of the same lengths? All blocks are equally long. */
+static bool is_same_range(const struct act *act, struct range range)
+{
+    const struct range own = range_of(act->step);
+    return range.n_chunks == own.n_chunks &&
+           (act->program->n_chunks == 1 ||
+            (range.chunk == own.chunk && range.spacing == own.spacing));
+}
+
+/* The chunk of the vector whose tile is the piece at hand. */
+static uint32_t chunk_of_piece(const struct act *act)
+{
+    return gyre_step_part(act->step, act->step->chunk, act->access.piece,
+                          gyre_program_n_parts(act->program, GYRE_OPERAND_SCRATCH));
+}
 
 /* What lies in OUT must be what the slot announced. */
 static gyre_status read_placed(struct act *act, uint32_t announced)
@@ -83,19 +122,22 @@ static gyre_status read_placed(struct act *act, uint32_t announced)
     return GYRE_SUCCESS;
 }
 
-static gyre_status receive(struct act *act, struct gyre_operand operand, uint32_t *value_out)
+static gyre_status receive(struct act *act, struct gyre_operand operand,
+                           const uint32_t **values_out)
 {
     const uint32_t number = act->fifo_of[operand.index];
     struct run *run = act->run;
     struct fifo *fifo = &run->fifos[number];
-    const struct slot *slot =
-        &run->slots[(size_t)number * run->depth + fifo->n_received % run->depth];
-    const bool same_range = slot->tile == act->access.tile &&
-                            (act->program->n_chunks == 1 || slot->chunk == act->step->chunk);
-    if (!same_range)
+    const size_t at = (size_t)number * run->depth + fifo->n_received % run->depth;
+    const struct slot *slot = &run->slots[at];
+    if (slot->range.n_chunks != act->step->n_chunks)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "gets %u chunks from rank %u, expects %u",
+                         slot->range.n_chunks, run->network->fifos[number].from,
+                         act->step->n_chunks);
+    if (slot->tile != act->access.tile || !is_same_range(act, slot->range))
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "gets chunk %u of tile %u from rank %u, expects chunk %u of tile %u",
-                         slot->chunk, slot->tile, run->network->fifos[number].from,
+                         slot->range.chunk, slot->tile, run->network->fifos[number].from,
                          act->step->chunk, act->access.tile);
     if (slot->is_placed != (operand.is_placed != 0))
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "rank %u %s what this step expects %s",
@@ -105,31 +147,41 @@ static gyre_status receive(struct act *act, struct gyre_operand operand, uint32_
     gyre_clocks_release(run->clocks, slot->snapshot);
     fifo->received_at[fifo->n_received % N_REMEMBERED] = act->access.time;
     fifo->n_received++;
-    *value_out = slot->value;
-    return slot->is_placed ? read_placed(act, slot->value) : GYRE_SUCCESS;
+    *values_out = &run->slot_values[at * run->max_range];
+    return slot->is_placed ? read_placed(act, **values_out) : GYRE_SUCCESS;
 }
 
-static gyre_status read_scratch(const struct act *act, uint16_t index, uint32_t *value_out)
+static gyre_status read_scratch(const struct act *act, struct gyre_operand operand,
+                                uint32_t *value_out)
 {
     const struct run *run = act->run;
+    const uint32_t index = part_of(act, operand);
+    const uint32_t chunk = chunk_of_piece(act);
     const struct scratch *scratch = &run->scratches[run->first_scratch[act->access.rank] + index];
     if (scratch->value == GYRE_NO_VALUE || scratch->tile != act->access.tile)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "reads scratch %u before it is written in this tile", index);
-    if (act->program->n_chunks > 1 && scratch->chunk != act->step->chunk)
+    if (act->program->n_chunks > 1 && scratch->chunk != chunk)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "reads scratch %u, written for chunk %u, for chunk %u", index,
-                         scratch->chunk, act->step->chunk);
+                         scratch->chunk, chunk);
     *value_out = scratch->value;
     return GYRE_SUCCESS;
 }
 
-static gyre_status read_input(struct act *act, struct gyre_operand operand, uint32_t *value_out)
+/* One piece of one input. */
+static gyre_status read_input(struct act *act, uint32_t i, uint32_t *value_out)
 {
-    if (operand.kind == GYRE_OPERAND_CONNECTION)
-        return receive(act, operand, value_out);
+    struct gyre_operand operand = act->step->ins[i];
+    if (operand.kind == GYRE_OPERAND_CONNECTION) {
+        if (act->access.piece == 0)
+            GYRE_TRY(receive(act, operand, &act->received[i]));
+        *value_out = act->received[i][act->access.piece];
+        return GYRE_SUCCESS;
+    }
     if (operand.kind == GYRE_OPERAND_SCRATCH)
-        return read_scratch(act, operand.index, value_out);
+        return read_scratch(act, operand, value_out);
+    operand.index = (uint16_t)part_of(act, operand);
     GYRE_TRY(gyre_verify_read(act->run->memory, &act->access, operand, value_out));
     if (operand.kind == GYRE_OPERAND_IN) {
         *value_out =
@@ -184,15 +236,17 @@ static gyre_status compute(const struct act *act, const uint32_t *ins, uint32_t 
     return check_final(act, ins, *value_out);
 }
 
-static gyre_status send_value(struct act *act, struct gyre_operand operand, uint32_t value,
-                              uint32_t snapshot)
+/* Send the results of all pieces in one slot. */
+static gyre_status send_results(struct act *act, struct gyre_operand operand, uint32_t snapshot)
 {
     const uint32_t number = act->fifo_of[operand.index];
     struct run *run = act->run;
     struct fifo *fifo = &run->fifos[number];
-    struct slot *slot = &run->slots[(size_t)number * run->depth + fifo->n_sent % run->depth];
-    *slot =
-        (struct slot){value, snapshot, act->access.tile, act->step->chunk, operand.is_placed != 0};
+    const size_t at = (size_t)number * run->depth + fifo->n_sent % run->depth;
+    run->slots[at] =
+        (struct slot){snapshot, act->access.tile, range_of(act->step), operand.is_placed != 0};
+    memcpy(&run->slot_values[at * run->max_range], run->results,
+           act->step->n_chunks * sizeof(*run->results));
     if (fifo->n_sent >= N_REMEMBERED) {
         /* Without credits, would this overwrite a slot that is perhaps unread? */
         const uint32_t reused = fifo->n_sent - N_REMEMBERED;
@@ -205,10 +259,10 @@ static gyre_status send_value(struct act *act, struct gyre_operand operand, uint
     return operand.is_placed == 0
                ? GYRE_SUCCESS
                : gyre_verify_write(run->memory, &act->access, run->network->fifos[number].to,
-                                   act->step->chunk, value);
+                                   act->step->chunk, run->results[0]);
 }
 
-static gyre_status write_outputs(struct act *act, uint32_t value)
+static gyre_status send_outputs(struct act *act)
 {
     struct run *run = act->run;
     const struct gyre_step *step = act->step;
@@ -220,27 +274,46 @@ static gyre_status write_outputs(struct act *act, uint32_t value)
         if (snapshot == GYRE_NO_SNAPSHOT)
             return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for the verifier's clocks");
     }
-    for (uint32_t i = 0; i < step->n_outs; i++) {
-        const struct gyre_operand operand = step->outs[i];
-        if (operand.kind == GYRE_OPERAND_CONNECTION)
-            GYRE_TRY(send_value(act, operand, value, snapshot));
-        else if (operand.kind == GYRE_OPERAND_SCRATCH)
-            run->scratches[run->first_scratch[act->access.rank] + operand.index] =
-                (struct scratch){value, act->access.tile, step->chunk};
-        else
-            GYRE_TRY(gyre_verify_write(run->memory, &act->access, act->access.rank, operand.index,
-                                       value));
-    }
+    for (uint32_t i = 0; i < step->n_outs; i++)
+        if (step->outs[i].kind == GYRE_OPERAND_CONNECTION)
+            GYRE_TRY(send_results(act, step->outs[i], snapshot));
+    return GYRE_SUCCESS;
+}
+
+/* One piece of the local output. */
+static gyre_status write_output(struct act *act, struct gyre_operand operand, uint32_t value)
+{
+    const struct run *run = act->run;
+    const uint32_t part = part_of(act, operand);
+    if (operand.kind == GYRE_OPERAND_OUT)
+        return gyre_verify_write(run->memory, &act->access, act->access.rank, part, value);
+    run->scratches[run->first_scratch[act->access.rank] + part] =
+        (struct scratch){value, act->access.tile, (uint16_t)chunk_of_piece(act)};
+    return GYRE_SUCCESS;
+}
+
+static gyre_status carry_out_piece(struct act *act)
+{
+    const struct gyre_step *step = act->step;
+    uint32_t ins[GYRE_STEP_MAX_INS], value;
+    for (uint32_t i = 0; i < step->n_ins; i++)
+        GYRE_TRY(read_input(act, i, &ins[i]));
+    GYRE_TRY(compute(act, ins, &value));
+    for (uint32_t i = 0; i < step->n_outs; i++)
+        if (step->outs[i].kind != GYRE_OPERAND_CONNECTION)
+            GYRE_TRY(write_output(act, step->outs[i], value));
+    act->run->results[act->access.piece] = value;
     return GYRE_SUCCESS;
 }
 
 static gyre_status carry_out(struct act *act)
 {
-    uint32_t ins[GYRE_STEP_MAX_INS], value;
-    for (uint32_t i = 0; i < act->step->n_ins; i++)
-        GYRE_TRY(read_input(act, act->step->ins[i], &ins[i]));
-    GYRE_TRY(compute(act, ins, &value));
-    return write_outputs(act, value);
+    for (uint32_t piece = 0; piece < act->step->n_chunks; piece++) {
+        act->access.piece = piece;
+        GYRE_TRY(carry_out_piece(act));
+    }
+    act->access.piece = 0;
+    return send_outputs(act);
 }
 
 /* Of several steps that may run at the same time none knows of the others: each has a clock of its
@@ -308,7 +381,10 @@ static gyre_status open_run(struct run *run, bool in_place)
     run->credits_elidable = true;
     run->first_scratch = calloc(network->n_ranks + 1, sizeof(*run->first_scratch));
     run->fifos = calloc(network->n_fifos + 1, sizeof(*run->fifos));
+    run->max_range = network->programs[0]->max_range;
     run->slots = calloc(n_slots + 1, sizeof(*run->slots));
+    run->slot_values = calloc(n_slots + 1, run->max_range * sizeof(*run->slot_values));
+    run->results = calloc(run->max_range, sizeof(*run->results));
     run->step_clock = calloc(network->n_workers + 1, sizeof(*run->step_clock));
     run->next_clock = calloc(network->n_workers + 1, sizeof(*run->next_clock));
     if (run->first_scratch != NULL) {
@@ -318,7 +394,8 @@ static gyre_status open_run(struct run *run, bool in_place)
         run->scratches = calloc(run->first_scratch[network->n_ranks] + 1, sizeof(*run->scratches));
     }
     if (run->first_scratch == NULL || run->fifos == NULL || run->slots == NULL ||
-        run->step_clock == NULL || run->next_clock == NULL || run->scratches == NULL)
+        run->slot_values == NULL || run->results == NULL || run->step_clock == NULL ||
+        run->next_clock == NULL || run->scratches == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory to verify %u ranks",
                          network->n_ranks);
     GYRE_TRY(gyre_values_open(network->n_ranks, &run->values));
@@ -334,6 +411,8 @@ static void close_run(struct run *run)
     free(run->first_scratch);
     free(run->fifos);
     free(run->slots);
+    free(run->slot_values);
+    free(run->results);
     free(run->step_clock);
     free(run->next_clock);
     free(run->scratches);

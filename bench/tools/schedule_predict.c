@@ -95,6 +95,22 @@ static gyre_status open_facts(struct table *table)
     return gyre_filter_override(&words, &table->filter);
 }
 
+/* Are the slots large enough for the algorithm's ranges? Tells why not. */
+static bool fits(const struct table *table, const struct gyre_algorithm *algorithm,
+                 const struct gyre_simulator *simulator)
+{
+    const struct bench_schedule_request *request = table->request;
+    const uint32_t tile_bytes =
+        request->tile_bytes > 0 ? (uint32_t)request->tile_bytes
+                                : gyre_tuner_payload_bytes(&table->facts, algorithm, request->coll,
+                                                           GYRE_PROTO_SIMPLE, false);
+    const uint32_t least_bytes = gyre_simulator_least_tile_bytes(simulator);
+    if (least_bytes > tile_bytes)
+        printf("# left out: %s: it needs slots of %u bytes, they have %u\n", algorithm->name,
+               least_bytes, tile_bytes);
+    return least_bytes <= tile_bytes;
+}
+
 static gyre_status open_table(struct table *table)
 {
     const struct bench_schedule_request *request = table->request;
@@ -117,10 +133,13 @@ static gyre_status open_table(struct table *table)
             (request->algorithm != NULL ||
              !gyre_algorithm_suits(gyre_algorithms[i], request->coll, table->facts.n_hosts)))
             continue;
-        if (!is_asked && table->facts.n_ranks >= MANY_RANKS && table->facts.n_hosts > 1 &&
-            (gyre_algorithms[i]->keeps_near >> request->coll & 1U) == 0) {
-            printf("# left out: %s, which is slow between so many ranks (--algo shows it)\n",
-                   gyre_algorithms[i]->name);
+        const char *obstacle =
+            gyre_tuner_algorithm_obstacle(&table->facts, gyre_algorithms[i], request->coll);
+        if (obstacle == NULL && table->facts.n_ranks >= MANY_RANKS && table->facts.n_hosts > 1 &&
+            (gyre_algorithms[i]->keeps_near >> request->coll & 1U) == 0)
+            obstacle = "slow between so many ranks (--algo shows it)";
+        if (obstacle != NULL && !is_asked) {
+            printf("# left out: %s: %s\n", gyre_algorithms[i]->name, obstacle);
             continue;
         }
         struct gyre_simulator **simulator = &table->simulators[table->n_algorithms];
@@ -131,6 +150,11 @@ static gyre_status open_table(struct table *table)
             continue;
         }
         GYRE_TRY(status);
+        if (!is_asked && !fits(table, gyre_algorithms[i], *simulator)) {
+            gyre_simulator_close(*simulator);
+            *simulator = NULL;
+            continue;
+        }
         table->algorithms[table->n_algorithms++] = gyre_algorithms[i];
     }
     return GYRE_SUCCESS;

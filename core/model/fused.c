@@ -239,7 +239,7 @@ void gyre_fused_find(const struct gyre_program *program, struct gyre_fused_progr
 {
     struct finder finder = {.program = program};
     memset(fused_out, 0, sizeof(*fused_out));
-    if (program->n_workers != 1 ||
+    if (program->n_workers != 1 || program->max_range != 1 ||
         !find_phases(&finder, &program->steps[program->workers[0].first_step],
                      program->workers[0].n_steps))
         return;

@@ -77,6 +77,7 @@ gyre_status gyre_builder_open(const char *algorithm, const struct gyre_shape *sh
     program->n_chunks = (uint16_t)n_chunks;
     program->n_lanes = 1;
     program->min_depth = 1;
+    program->max_range = 1;
     program->workers = workers;
     snprintf(program->algorithm, sizeof(program->algorithm), "%s", algorithm);
     builder->program = program;
@@ -123,6 +124,11 @@ void gyre_builder_worker(struct gyre_builder *builder)
 void gyre_builder_min_depth(struct gyre_builder *builder, int min_depth)
 {
     builder->program->min_depth = (uint16_t)min_depth;
+}
+
+void gyre_builder_max_range(struct gyre_builder *builder, int max_range)
+{
+    builder->program->max_range = (uint16_t)max_range;
 }
 
 void gyre_builder_lanes(struct gyre_builder *builder, int n_lanes)
@@ -188,8 +194,38 @@ static struct gyre_operand resolve(struct gyre_builder *builder, struct gyre_ref
     return operand;
 }
 
+/* A range counts scratch areas round, so all of them must exist. */
+static void count_scratch_of_range(struct gyre_builder *builder, const struct gyre_step *step)
+{
+    struct gyre_program *program = builder->program;
+    const uint32_t n_parts = gyre_program_n_parts(program, GYRE_OPERAND_SCRATCH);
+    bool has_scratch = false;
+    for (unsigned i = 0; i < step->n_ins; i++)
+        has_scratch = has_scratch || step->ins[i].kind == GYRE_OPERAND_SCRATCH;
+    for (unsigned i = 0; i < step->n_outs; i++)
+        has_scratch = has_scratch || step->outs[i].kind == GYRE_OPERAND_SCRATCH;
+    if (has_scratch && program->n_scratch < n_parts)
+        program->n_scratch = (uint16_t)n_parts;
+}
+
+/* The one way to write these chunks: see struct gyre_step. */
+static uint8_t spacing_of(struct gyre_chunks chunks)
+{
+    const bool is_one_run =
+        chunks.log2_run == chunks.log2_stride || chunks.n <= 1 << chunks.log2_run;
+    return is_one_run ? 0 : (uint8_t)(chunks.log2_run << 4 | chunks.log2_stride);
+}
+
 void gyre_builder_step(struct gyre_builder *builder, int chunk, const struct gyre_ref *ins,
                        int n_ins, const struct gyre_ref *outs, int n_outs, unsigned flags)
+{
+    const struct gyre_chunks chunks = {.first = (uint16_t)chunk, .n = 1};
+    gyre_builder_range_step(builder, chunks, ins, n_ins, outs, n_outs, flags);
+}
+
+void gyre_builder_range_step(struct gyre_builder *builder, struct gyre_chunks chunks,
+                             const struct gyre_ref *ins, int n_ins, const struct gyre_ref *outs,
+                             int n_outs, unsigned flags)
 {
     struct gyre_program *program = builder->program;
     if (builder->status != GYRE_SUCCESS)
@@ -211,11 +247,20 @@ void gyre_builder_step(struct gyre_builder *builder, int chunk, const struct gyr
     step->n_ins = (uint8_t)n_ins;
     step->n_outs = (uint8_t)n_outs;
     step->flags = (uint8_t)flags;
-    step->chunk = (uint16_t)chunk;
+    if (chunks.log2_run > 15 || chunks.log2_stride > 15) {
+        builder_fail(builder, GYRE_ERROR_INTERNAL, "step %u: runs of 2^%u chunks, 2^%u apart",
+                     program->n_steps, chunks.log2_run, chunks.log2_stride);
+        return;
+    }
+    step->chunk = chunks.first;
+    step->n_chunks = chunks.n;
+    step->spacing = spacing_of(chunks);
     for (int i = 0; i < n_ins; i++)
         step->ins[i] = resolve(builder, ins[i], false);
     for (int i = 0; i < n_outs; i++)
         step->outs[i] = resolve(builder, outs[i], true);
+    if (chunks.n > 1)
+        count_scratch_of_range(builder, step);
     program->n_steps++;
     program->workers[program->n_workers - 1].n_steps++;
 }
@@ -331,10 +376,10 @@ static uint64_t hash_operands(uint64_t hash, const struct gyre_operand *operands
 uint64_t gyre_program_hash(const struct gyre_program *program)
 {
     const uint32_t head[] = {
-        (uint32_t)program->coll, program->n_ranks,          program->root,
-        program->rank,           program->n_chunks,         program->n_scratch,
-        program->n_lanes,        program->n_workers,        program->n_connections,
-        program->min_depth,      (uint32_t)program->n_steps};
+        (uint32_t)program->coll, program->n_ranks,   program->root,
+        program->rank,           program->n_chunks,  program->n_scratch,
+        program->n_lanes,        program->n_workers, program->n_connections,
+        program->min_depth,      program->max_range, (uint32_t)program->n_steps};
     uint64_t hash = gyre_hash(GYRE_HASH_INIT, head, sizeof(head));
     for (unsigned i = 0; i < program->n_workers; i++) {
         const uint32_t fields[] = {program->workers[i].first_step, program->workers[i].n_steps};
@@ -347,7 +392,8 @@ uint64_t gyre_program_hash(const struct gyre_program *program)
     }
     for (unsigned i = 0; i < program->n_steps; i++) {
         const struct gyre_step *step = &program->steps[i];
-        const uint16_t fields[] = {step->n_ins, step->n_outs, step->flags, step->chunk};
+        const uint16_t fields[] = {step->n_ins,   step->n_outs, step->flags,
+                                   step->spacing, step->chunk,  step->n_chunks};
         hash = gyre_hash(hash, fields, sizeof(fields));
         hash = hash_operands(hash, step->ins, step->n_ins);
         hash = hash_operands(hash, step->outs, step->n_outs);
@@ -359,7 +405,7 @@ static bool only_copies(const struct gyre_program *program, const struct gyre_st
 {
     /* What the operation does to IN or to the result is not for those who only copy. */
     const bool reduces = gyre_collectives[program->coll].reduces;
-    if (step->n_ins != 1 || (step->flags & GYRE_STEP_FINAL) != 0)
+    if (step->n_ins != 1 || step->n_chunks != 1 || (step->flags & GYRE_STEP_FINAL) != 0)
         return false;
     if (step->ins[0].kind == GYRE_OPERAND_SCRATCH ||
         (step->ins[0].kind == GYRE_OPERAND_IN && reduces) ||

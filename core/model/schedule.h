@@ -58,13 +58,32 @@ enum gyre_step_flag {
     GYRE_STEP_FINAL = 2
 };
 
+/* Which chunks a step moves. Chunk number i of them, from 0, is at the distance
+ *
+ *     (i >> log2_run << log2_stride) + (i & ((1 << log2_run) - 1))
+ *
+ * from the first one: runs of 1 << log2_run consecutive chunks, which begin 1 << log2_stride chunks
+ * after each other. Chunks are counted round: chunk 0 follows the last one. With both logarithms 0
+ * the chunks follow each other without a gap. */
+struct gyre_chunks {
+    uint16_t first;
+    uint16_t n; /* >= 1 */
+    uint8_t log2_run;
+    uint8_t log2_stride; /* >= log2_run */
+};
+
+/* A step moves the tile of one chunk, or of a range of chunks. Tile t of a range consists of tile t
+ * of each of its chunks. These pieces lie one after the other in a slot, in the order of struct
+ * gyre_chunks and without gaps between them. The pieces of a step may be carried out in any order.
+ * In IN, OUT and scratch, an operand's index is that of the first piece; the other pieces have the
+ * same distances from it as their chunks have from `chunk`, and are counted round likewise. */
 struct gyre_step {
     uint8_t n_ins;
     uint8_t n_outs; /* 0: the step only waits until placed data have arrived */
     uint8_t flags;
-    uint8_t pad;
-    uint16_t chunk; /* its tile range is the number of elements that the step moves */
-    uint16_t pad2;
+    uint8_t spacing;   /* log2_run << 4 | log2_stride; 0 where a smaller one means the same */
+    uint16_t chunk;    /* the first chunk; the tiles are as long as the step's chunks are */
+    uint16_t n_chunks; /* >= 1; if more, nothing is placed */
     struct gyre_operand ins[GYRE_STEP_MAX_INS]; /* in reduction order */
     struct gyre_operand outs[GYRE_STEP_MAX_OUTS];
 };
@@ -115,6 +134,8 @@ struct gyre_program {
     uint16_t n_workers;
     uint16_t n_connections;
     uint16_t min_depth; /* fewest slots of each FIFO with which the shape cannot deadlock */
+    uint16_t max_range; /* most chunks of a step on any rank of the shape; the same on all ranks.
+                         * A slot has to hold so many pieces */
     uint16_t is_placed; /* 1: some operand is placed */
     uint32_t n_steps;
     struct gyre_worker *workers;
@@ -124,13 +145,32 @@ struct gyre_program {
 };
 
 /** gyre_program_n_parts - how many chunks IN or OUT (`kind`) has in this program: the number of
- * blocks if the buffer consists of blocks, else the number of pieces of the vector. */
+ * blocks if the buffer consists of blocks, else the number of pieces of the vector. For scratch:
+ * the number of areas after which ranges continue with area 0, the larger of those two. */
 static inline uint32_t gyre_program_n_parts(const struct gyre_program *program,
                                             enum gyre_operand_kind kind)
 {
     const struct gyre_collective_traits *traits = &gyre_collectives[program->coll];
-    const bool in_blocks = kind == GYRE_OPERAND_IN ? traits->in_blocks : traits->out_blocks;
-    return in_blocks ? program->n_ranks : program->n_chunks;
+    const bool has_blocks = kind == GYRE_OPERAND_IN    ? traits->in_blocks
+                            : kind == GYRE_OPERAND_OUT ? traits->out_blocks
+                                                       : traits->in_blocks || traits->out_blocks;
+    return has_blocks ? program->n_ranks : program->n_chunks;
+}
+
+/** gyre_step_distance - how many chunks after the first one the step's chunk number `i` is. */
+static GYRE_HOST_DEVICE inline uint32_t gyre_step_distance(const struct gyre_step *step, uint32_t i)
+{
+    const uint32_t log2_run = step->spacing >> 4;
+    return (i >> log2_run << (step->spacing & 15)) + (i & ((1U << log2_run) - 1));
+}
+
+/** gyre_step_part - the number of the step's i-th piece in a buffer.
+ * @first: the number of the first piece, which is an operand's index.
+ * @n_parts: gyre_program_n_parts() of the buffer. */
+static GYRE_HOST_DEVICE inline uint32_t gyre_step_part(const struct gyre_step *step, uint32_t first,
+                                                       uint32_t i, uint32_t n_parts)
+{
+    return i == 0 ? first : (first + gyre_step_distance(step, i)) % n_parts;
 }
 
 #ifdef __cplusplus
@@ -214,6 +254,17 @@ void gyre_builder_worker(struct gyre_builder *builder);
 void gyre_builder_step(struct gyre_builder *builder, int chunk, const struct gyre_ref *ins,
                        int n_ins, const struct gyre_ref *outs, int n_outs, unsigned flags);
 
+/** gyre_builder_range_step - append one step that moves a range of chunks. Otherwise as
+ * gyre_builder_step(); no operand may be placed. The builder writes equal ranges alike, so that
+ * `spacing` is 0 for chunks without gaps. GPUs do not run such steps. */
+void gyre_builder_range_step(struct gyre_builder *builder, struct gyre_chunks chunks,
+                             const struct gyre_ref *ins, int n_ins, const struct gyre_ref *outs,
+                             int n_outs, unsigned flags);
+
+/** gyre_builder_max_range - the most chunks that a step of any rank moves (default 1), the same
+ * number on all ranks. */
+void gyre_builder_max_range(struct gyre_builder *builder, int max_range);
+
 /** gyre_builder_reduce - append steps that reduce an input list of any length. A long list is cut
  * into groups of GYRE_STEP_MAX_RECVS consecutive entries, the same groups on every rank, with one
  * step for each group. The result so far is kept in a new scratch area of the worker and is the
@@ -271,9 +322,9 @@ gyre_status gyre_program_to_text(const struct gyre_program *program, char **text
 
 /** gyre_step_to_text - one step as its line of the text form, without the blanks before it and the
  * newline. It is cut off with "..." if it is too long, and "" if there is no memory.
- * @connections: those of the step's program. */
+ * @connections: those of the step's program. @n_parts: its gyre_program_n_parts() of scratch. */
 void gyre_step_to_text(const struct gyre_step *step, const struct gyre_connection *connections,
-                       char *text_out, size_t text_bytes);
+                       uint32_t n_parts, char *text_out, size_t text_bytes);
 
 /** gyre_program_from_text - parse one program; the structure is checked. @text: untrusted.
  * Errors: INVALID_ARGUMENT with the line and what was expected. */

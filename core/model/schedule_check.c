@@ -23,6 +23,7 @@ struct resource {
     bool was_written; /* by a step of the run */
     bool is_in;       /* touched as input by that step */
     bool is_out;      /* touched as output by that step */
+    uint16_t piece;   /* of the step's range, which touched it first */
 };
 
 struct check {
@@ -68,12 +69,14 @@ static gyre_status check_head(const struct gyre_program *p)
         wrong = "number of workers";
     else if (p->min_depth < 1 || p->min_depth > GYRE_MAX_DEPTH)
         wrong = "minimum depth";
+    else if (p->max_range < 1 || p->max_range > GYRE_MAX_RANKS)
+        wrong = "longest range";
     if (wrong != NULL)
         return gyre_fail(GYRE_ERROR_INTERNAL,
                          "program %s of rank %u of %u, root %u, %u chunks, %u lanes, %u workers, "
-                         "%u connections, depth %u: %s",
+                         "%u connections, depth %u, range %u: %s",
                          p->algorithm, p->rank, p->n_ranks, p->root, p->n_chunks, p->n_lanes,
-                         p->n_workers, p->n_connections, p->min_depth, wrong);
+                         p->n_workers, p->n_connections, p->min_depth, p->max_range, wrong);
     return GYRE_SUCCESS;
 }
 
@@ -126,8 +129,42 @@ static gyre_status check_connections(const struct gyre_program *p)
     return status;
 }
 
-/* One operand: in range, in its role, owned by this worker, and no hazard inside the step or
- * inside a run of steps that may execute at the same time. */
+/* A piece of the step touches a resource that this worker owns. There must be no hazard inside the
+ * step or inside a run of steps that may execute at the same time. */
+static gyre_status touch(struct check *check, unsigned kind, uint32_t index, uint32_t piece,
+                         bool is_out)
+{
+    struct resource *resource = &check->resources[check->first_of[kind] + index];
+    const char *name = kind_names[kind];
+    if (kind >= GYRE_OPERAND_SCRATCH) {
+        if (resource->owner == NO_WORKER)
+            resource->owner = check->worker;
+        else if (resource->owner != check->worker)
+            return REFUSE(check, "%s %u belongs to worker %u", name, index, resource->owner);
+    }
+    if (resource->step != check->step + 1) {
+        resource->was_shared = resource->run == check->run + 1;
+        resource->was_written = resource->was_shared && resource->was_written;
+        resource->is_in = resource->is_out = false;
+        resource->piece = (uint16_t)piece;
+    }
+    if (is_out ? resource->is_out : resource->is_in)
+        return REFUSE(check, "%s %s %u twice", is_out ? "output" : "input", name, index);
+    if (is_out && resource->piece != piece)
+        return REFUSE(check, "writes %s %u for another chunk than it reads it for", name, index);
+    if (resource->was_shared &&
+        (kind == GYRE_OPERAND_CONNECTION || is_out || resource->was_written))
+        return REFUSE(check, "%s %u is also touched by a step that may run at the same time", name,
+                      index);
+    resource->run = check->run + 1;
+    resource->step = check->step + 1;
+    resource->was_written |= is_out;
+    resource->is_in |= !is_out;
+    resource->is_out |= is_out;
+    return GYRE_SUCCESS;
+}
+
+/* One operand: in range, and in its role. */
 static gyre_status check_operand(struct check *check, struct gyre_operand operand, bool is_out)
 {
     const struct gyre_program *p = check->program;
@@ -145,33 +182,20 @@ static gyre_status check_operand(struct check *check, struct gyre_operand operan
         return REFUSE(check, "writes in %u", operand.index);
     if (is_connection && (p->connections[operand.index].is_send != 0) != is_out)
         return REFUSE(check, "connection %u used as %s", operand.index, role);
-    const uint16_t chunk = p->steps[check->step].chunk;
-    if (operand.kind <= GYRE_OPERAND_OUT && p->n_chunks > 1 && operand.index != chunk)
-        return REFUSE(check, "%s %u in a step that moves chunk %u", kind, operand.index, chunk);
-
-    struct resource *resource = &check->resources[check->first_of[operand.kind] + operand.index];
-    if (operand.kind >= GYRE_OPERAND_SCRATCH) {
-        if (resource->owner == NO_WORKER)
-            resource->owner = check->worker;
-        else if (resource->owner != check->worker)
-            return REFUSE(check, "%s %u belongs to worker %u", kind, operand.index,
-                          resource->owner);
-    }
-    if (resource->step != check->step + 1) {
-        resource->was_shared = resource->run == check->run + 1;
-        resource->was_written = resource->was_shared && resource->was_written;
-        resource->is_in = resource->is_out = false;
-    }
-    if (is_out ? resource->is_out : resource->is_in)
-        return REFUSE(check, "%s %s %u twice", role, kind, operand.index);
-    if (resource->was_shared && (is_connection || is_out || resource->was_written))
-        return REFUSE(check, "%s %u is also touched by a step that may run at the same time", kind,
-                      operand.index);
-    resource->run = check->run + 1;
-    resource->step = check->step + 1;
-    resource->was_written |= is_out;
-    resource->is_in |= !is_out;
-    resource->is_out |= is_out;
+    const struct gyre_step *step = &p->steps[check->step];
+    if (operand.kind <= GYRE_OPERAND_OUT && p->n_chunks > 1 && operand.index != step->chunk)
+        return REFUSE(check, "%s %u in a step that moves chunk %u", kind, operand.index,
+                      step->chunk);
+    if (is_connection)
+        return touch(check, operand.kind, operand.index, 0, is_out);
+    const uint32_t n_parts = gyre_program_n_parts(p, (enum gyre_operand_kind)operand.kind);
+    if (step->n_chunks > 1 && (gyre_step_distance(step, step->n_chunks - 1U) >= n_parts ||
+                               operand.index >= n_parts || n_parts > check->n_of[operand.kind]))
+        return REFUSE(check, "a range of %u pieces from %s %u on, of %u", step->n_chunks, kind,
+                      operand.index, check->n_of[operand.kind]);
+    for (uint32_t i = 0; i < step->n_chunks; i++)
+        GYRE_TRY(
+            touch(check, operand.kind, gyre_step_part(step, operand.index, i, n_parts), i, is_out));
     return GYRE_SUCCESS;
 }
 
@@ -195,8 +219,26 @@ static gyre_status check_placed(struct check *check, const struct gyre_step *ste
     }
     if (has_placed && step->chunk >= check->n_of[GYRE_OPERAND_OUT])
         return REFUSE(check, "places chunk %u of %u", step->chunk, check->n_of[GYRE_OPERAND_OUT]);
+    if (has_placed && step->n_chunks > 1)
+        return REFUSE(check, "places a range of %u chunks", step->n_chunks);
     if (has_placed && check->program->is_placed != 1)
         return REFUSE(check, "%s", "is placed, the program says that nothing is");
+    return GYRE_SUCCESS;
+}
+
+/* @n_chunks: of the buffer that has more. */
+static gyre_status check_range(struct check *check, const struct gyre_step *step, uint32_t n_chunks)
+{
+    const uint32_t log2_run = step->spacing >> 4, log2_stride = step->spacing & 15;
+    if (step->chunk >= n_chunks)
+        return REFUSE(check, "chunk %u of %u", step->chunk, n_chunks);
+    if (step->n_chunks < 1 || step->n_chunks > check->program->max_range)
+        return REFUSE(check, "moves %u chunks (1..%u)", step->n_chunks, check->program->max_range);
+    if (step->spacing != 0 && (log2_run >= log2_stride || step->n_chunks <= 1U << log2_run))
+        return REFUSE(check, "%u chunks in runs of 2^%u, 2^%u apart", step->n_chunks, log2_run,
+                      log2_stride);
+    if (gyre_step_distance(step, step->n_chunks - 1U) >= n_chunks)
+        return REFUSE(check, "moves %u chunks of %u", step->n_chunks, n_chunks);
     return GYRE_SUCCESS;
 }
 
@@ -211,9 +253,7 @@ static gyre_status check_step(struct check *check)
         return REFUSE(check, "%s", "no output, and nothing placed to wait for");
     const uint32_t n_in_parts = check->n_of[GYRE_OPERAND_IN];
     const uint32_t n_out_parts = check->n_of[GYRE_OPERAND_OUT];
-    const uint32_t n_chunks = n_in_parts > n_out_parts ? n_in_parts : n_out_parts;
-    if (step->chunk >= n_chunks)
-        return REFUSE(check, "chunk %u of %u", step->chunk, n_chunks);
+    GYRE_TRY(check_range(check, step, n_in_parts > n_out_parts ? n_in_parts : n_out_parts));
     if ((step->flags & ~(GYRE_STEP_WITH_NEXT | GYRE_STEP_FINAL)) != 0)
         return REFUSE(check, "unknown flags 0x%x", step->flags);
     if ((step->flags & GYRE_STEP_FINAL) != 0 && !gyre_collectives[p->coll].reduces)
@@ -255,7 +295,10 @@ static gyre_status check_steps(struct check *check)
             GYRE_TRY(check_step(check));
         }
     }
-    for (unsigned kind = GYRE_OPERAND_SCRATCH; kind <= GYRE_OPERAND_CONNECTION; kind++)
+    /* If there is an area for each chunk, ranges count them round, so some may be unused. */
+    const bool has_areas = p->n_scratch == gyre_program_n_parts(p, GYRE_OPERAND_SCRATCH);
+    for (unsigned kind = has_areas ? GYRE_OPERAND_CONNECTION : GYRE_OPERAND_SCRATCH;
+         kind <= GYRE_OPERAND_CONNECTION; kind++)
         for (unsigned i = 0; i < check->n_of[kind]; i++)
             if (check->resources[check->first_of[kind] + i].owner == NO_WORKER)
                 return gyre_fail(GYRE_ERROR_INTERNAL, "program %s of rank %u: no step uses %s %u",

@@ -35,7 +35,13 @@ static void print_operand(FILE *file, const struct gyre_program *program,
 
 static void print_step(FILE *file, const struct gyre_program *program, const struct gyre_step *step)
 {
-    fprintf(file, "c%u:", step->chunk);
+    const uint32_t n_parts = gyre_program_n_parts(program, GYRE_OPERAND_SCRATCH);
+    fprintf(file, "c%u", step->chunk);
+    if (step->n_chunks > 1)
+        fprintf(file, "-%u", gyre_step_part(step, step->chunk, step->n_chunks - 1U, n_parts));
+    if (step->spacing != 0)
+        fprintf(file, "/%u", 1U << (step->spacing & 15));
+    fputc(':', file);
     for (unsigned i = 0; i < step->n_ins; i++) {
         fputs(i == 0 ? "" : "+", file);
         print_operand(file, program, step, step->ins[i]);

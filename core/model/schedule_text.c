@@ -10,6 +10,10 @@
  *     chunk 0: from 3 + in 0 -> out 0, to 1 final
  *   end
  *
+ * "chunks 2-5" moves four chunks, "chunks 1-7 by 2" every second one from 1 to 7, and "chunks 0-11
+ * by 8/4" runs of four that begin 8 after each other. A program that has such steps says in its
+ * head how many chunks a step moves at most ("range 4").
+ *
  * "into 1" places the data in rank 1's OUT, "placed 3" is what rank 3 has placed here; a step that
  * only waits for it has nothing after the arrow.
  *
@@ -43,10 +47,27 @@ static void print_operand(FILE *file, const struct gyre_connection *connections,
         fprintf(file, "/%u", connection->lane);
 }
 
-static void print_step(FILE *file, const struct gyre_connection *connections,
+/* The chunks of a range, by the first and the last one. */
+static void print_chunks(FILE *file, const struct gyre_step *step, uint32_t n_parts)
+{
+    const uint32_t log2_run = step->spacing >> 4, log2_stride = step->spacing & 15;
+    if (step->n_chunks == 1) {
+        fprintf(file, "chunk %u: ", step->chunk);
+        return;
+    }
+    fprintf(file, "chunks %u-%u", step->chunk,
+            gyre_step_part(step, step->chunk, step->n_chunks - 1U, n_parts));
+    if (log2_stride > 0)
+        fprintf(file, " by %u", 1U << log2_stride);
+    if (log2_run > 0)
+        fprintf(file, "/%u", 1U << log2_run);
+    fputs(": ", file);
+}
+
+static void print_step(FILE *file, const struct gyre_connection *connections, uint32_t n_parts,
                        const struct gyre_step *step)
 {
-    fprintf(file, "chunk %u: ", step->chunk);
+    print_chunks(file, step, n_parts);
     for (unsigned i = 0; i < step->n_ins; i++) {
         fputs(i == 0 ? "" : " + ", file);
         print_operand(file, connections, step->ins[i]);
@@ -61,7 +82,7 @@ static void print_step(FILE *file, const struct gyre_connection *connections,
 }
 
 void gyre_step_to_text(const struct gyre_step *step, const struct gyre_connection *connections,
-                       char *text_out, size_t text_bytes)
+                       uint32_t n_parts, char *text_out, size_t text_bytes)
 {
     static const char cut[] = "...";
     char *text = NULL;
@@ -70,7 +91,7 @@ void gyre_step_to_text(const struct gyre_step *step, const struct gyre_connectio
     text_out[0] = '\0';
     if (file == NULL)
         return;
-    print_step(file, connections, step);
+    print_step(file, connections, n_parts, step);
     if (fclose(file) == 0) {
         snprintf(text_out, text_bytes, "%s", text);
         if (n_bytes >= text_bytes && text_bytes > sizeof(cut))
@@ -85,11 +106,15 @@ gyre_status gyre_program_to_text(const struct gyre_program *program, char **text
     size_t n_bytes = 0;
     FILE *file = open_memstream(&text, &n_bytes);
     const uint32_t tail = gyre_program_copy_tail(program);
+    const uint32_t n_parts = gyre_program_n_parts(program, GYRE_OPERAND_SCRATCH);
     if (file == NULL)
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory to print a program");
     fprintf(file, "program %s %s\n", program->algorithm, gyre_collectives[program->coll].name);
-    fprintf(file, "ranks %u rank %u root %u chunks %u lanes %u depth %u\n", program->n_ranks,
+    fprintf(file, "ranks %u rank %u root %u chunks %u lanes %u depth %u", program->n_ranks,
             program->rank, program->root, program->n_chunks, program->n_lanes, program->min_depth);
+    if (program->max_range > 1)
+        fprintf(file, " range %u", program->max_range);
+    fputc('\n', file);
     for (unsigned w = 0; w < program->n_workers; w++) {
         const struct gyre_worker *worker = &program->workers[w];
         fprintf(file, "worker %u\n", w);
@@ -97,7 +122,8 @@ gyre_status gyre_program_to_text(const struct gyre_program *program, char **text
             if (worker->first_step + s == tail)
                 fputs("  # the tail: only copies, which copy engines can run\n", file);
             fputs("  ", file);
-            print_step(file, program->connections, &program->steps[worker->first_step + s]);
+            print_step(file, program->connections, n_parts,
+                       &program->steps[worker->first_step + s]);
             fputc('\n', file);
         }
     }
@@ -118,6 +144,7 @@ struct reader {
     int line;
     char token[TOKEN_BYTES]; /* the next one; "" = end of line */
     struct gyre_builder *builder;
+    unsigned n_parts; /* chunks, or blocks */
     unsigned n_workers;
 };
 
@@ -222,7 +249,7 @@ static gyre_status read_head(struct reader *reader)
 {
     char algorithm[16];
     struct gyre_shape shape = {.grouping = NULL};
-    unsigned n_ranks, rank, root, n_chunks, n_lanes, depth;
+    unsigned n_ranks, rank, root, n_chunks, n_lanes, depth, max_range = 1;
     GYRE_TRY(need_line(reader));
     GYRE_TRY(take_word(reader, "program"));
     if (reader->token[0] == '\0' || strlen(reader->token) >= sizeof(algorithm))
@@ -242,7 +269,11 @@ static gyre_status read_head(struct reader *reader)
     GYRE_TRY(take_named(reader, "chunks", GYRE_MAX_RANKS, &n_chunks));
     GYRE_TRY(take_named(reader, "lanes", GYRE_MAX_LANES, &n_lanes));
     GYRE_TRY(take_named(reader, "depth", UINT8_MAX, &depth));
+    if (is_token(reader, "range"))
+        GYRE_TRY(take_named(reader, "range", GYRE_MAX_RANKS, &max_range));
     GYRE_TRY(take_end_of_line(reader));
+    const bool has_blocks = gyre_collectives[coll].in_blocks || gyre_collectives[coll].out_blocks;
+    reader->n_parts = has_blocks ? n_ranks : n_chunks;
     shape.coll = (enum gyre_collective)coll;
     shape.n_ranks = (uint16_t)n_ranks;
     shape.root = (uint16_t)root;
@@ -251,6 +282,7 @@ static gyre_status read_head(struct reader *reader)
         return gyre_fail_context(GYRE_ERROR_INVALID_ARGUMENT, "line %d", reader->line);
     gyre_builder_lanes(reader->builder, (int)n_lanes);
     gyre_builder_min_depth(reader->builder, (int)depth);
+    gyre_builder_max_range(reader->builder, (int)max_range);
     return GYRE_SUCCESS;
 }
 
@@ -301,12 +333,76 @@ static gyre_status read_operands(struct reader *reader, bool is_out, struct gyre
     return GYRE_SUCCESS;
 }
 
+/* "FIRST-LAST", which has no blanks. */
+static gyre_status take_interval(struct reader *reader, unsigned *first_out, unsigned *last_out)
+{
+    char after[2];
+    if (sscanf(reader->token, "%5u-%5u%1s", first_out, last_out, after) != 2 ||
+        !isdigit((unsigned char)reader->token[0]) || *first_out >= reader->n_parts ||
+        *last_out >= reader->n_parts)
+        return EXPECTED(reader, "the first and the last chunk, as in 2-5");
+    next_token(reader);
+    return GYRE_SUCCESS;
+}
+
+static gyre_status take_power(struct reader *reader, uint8_t *log2_out)
+{
+    unsigned number, log2 = 0;
+    GYRE_TRY(take_number(reader, GYRE_MAX_RANKS, &number));
+    while (1U << log2 < number)
+        log2++;
+    if (1U << log2 != number)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "line %d: %u chunks in a run or from run to run: expected a power of two",
+                         reader->line, number);
+    *log2_out = (uint8_t)log2;
+    return GYRE_SUCCESS;
+}
+
+/* "chunk 3", "chunks 2-5", or "chunks 0-11 by 8/4" for runs of 4 that begin 8 after each other. */
+static gyre_status read_chunks(struct reader *reader, struct gyre_chunks *chunks_out)
+{
+    struct gyre_chunks chunks = {.n = 1};
+    unsigned first = 0, last = 0;
+    if (is_token(reader, "chunk")) {
+        GYRE_TRY(take_named(reader, "chunk", GYRE_MAX_RANKS - 1, &first));
+        chunks.first = (uint16_t)first;
+        *chunks_out = chunks;
+        return GYRE_SUCCESS;
+    }
+    GYRE_TRY(take_word(reader, "chunks"));
+    GYRE_TRY(take_interval(reader, &first, &last));
+    if (is_token(reader, "by")) {
+        next_token(reader);
+        GYRE_TRY(take_power(reader, &chunks.log2_stride));
+        if (is_token(reader, "/")) {
+            next_token(reader);
+            GYRE_TRY(take_power(reader, &chunks.log2_run));
+        }
+    }
+    if (chunks.log2_run > chunks.log2_stride)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "line %d: runs of %u chunks cannot begin %u after each other",
+                         reader->line, 1U << chunks.log2_run, 1U << chunks.log2_stride);
+    const unsigned distance = (last + reader->n_parts - first) % reader->n_parts;
+    const unsigned in_run = distance & ((1U << chunks.log2_stride) - 1);
+    if (in_run >> chunks.log2_run != 0)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "line %d: chunk %u is in none of the runs that begin with chunk %u",
+                         reader->line, last, first);
+    chunks.first = (uint16_t)first;
+    chunks.n = (uint16_t)((distance >> chunks.log2_stride << chunks.log2_run) + in_run + 1);
+    *chunks_out = chunks;
+    return GYRE_SUCCESS;
+}
+
 static gyre_status read_step(struct reader *reader)
 {
     struct gyre_ref ins[GYRE_STEP_MAX_INS], outs[GYRE_STEP_MAX_OUTS];
+    struct gyre_chunks chunks;
     int n_ins = 0, n_outs = 0;
-    unsigned chunk = 0, flags = 0;
-    GYRE_TRY(take_named(reader, "chunk", GYRE_MAX_RANKS - 1, &chunk));
+    unsigned flags = 0;
+    GYRE_TRY(read_chunks(reader, &chunks));
     GYRE_TRY(take_word(reader, ":"));
     GYRE_TRY(read_operands(reader, false, ins, &n_ins));
     GYRE_TRY(take_word(reader, "->"));
@@ -320,7 +416,7 @@ static gyre_status read_step(struct reader *reader)
         next_token(reader);
     }
     GYRE_TRY(take_end_of_line(reader));
-    gyre_builder_step(reader->builder, (int)chunk, ins, n_ins, outs, n_outs, flags);
+    gyre_builder_range_step(reader->builder, chunks, ins, n_ins, outs, n_outs, flags);
     return GYRE_SUCCESS;
 }
 
@@ -347,9 +443,11 @@ static gyre_status read_body(struct reader *reader)
                                  reader->n_workers, number);
             reader->n_workers++;
             gyre_builder_worker(reader->builder);
-        } else if (reader->n_workers == 0 || !is_token(reader, "chunk")) {
-            return EXPECTED(reader, reader->n_workers == 0 ? "\"worker 0\" or \"end\""
-                                                           : "\"chunk\", \"worker\" or \"end\"");
+        } else if (reader->n_workers == 0 ||
+                   (!is_token(reader, "chunk") && !is_token(reader, "chunks"))) {
+            return EXPECTED(reader, reader->n_workers == 0
+                                        ? "\"worker 0\" or \"end\""
+                                        : "\"chunk\", \"chunks\", \"worker\" or \"end\"");
         } else {
             GYRE_TRY(read_step(reader));
         }

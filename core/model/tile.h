@@ -8,6 +8,9 @@
  * its channel's part, and a tile at most `tile_elems` elements of its chunk. The parts are as equal
  * as possible; they begin at multiples of `unit_elems`, and the last part takes the remainder. A
  * range may be empty; its slot is still sent.
+ *
+ * A step that moves several chunks puts their tiles one after the other into a slot. So in a
+ * program with such steps a tile is as long as gyre_piece_bytes() says.
  */
 #ifndef GYRE_MODEL_TILE_H
 #define GYRE_MODEL_TILE_H
@@ -73,6 +76,14 @@ gyre_tile_range(const struct gyre_split *split, uint32_t channel, uint32_t chunk
     if (range.n_elems > split->tile_elems)
         range.n_elems = split->tile_elems;
     return range;
+}
+
+/** gyre_piece_bytes - most bytes of one chunk's tile, so that `max_range` of them fit a slot; a
+ * multiple of 16 if max_range > 1, and 0 if the slot is too small.
+ * @max_range: of the program. */
+static GYRE_HOST_DEVICE inline uint32_t gyre_piece_bytes(uint32_t slot_bytes, uint32_t max_range)
+{
+    return max_range <= 1 ? slot_bytes : slot_bytes / max_range / 16 * 16;
 }
 
 /** gyre_tile_count - how often the program runs, in every channel: the number of tiles of the

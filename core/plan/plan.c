@@ -409,6 +409,13 @@ static gyre_status choose(struct gyre_plan_cache *cache, const struct gyre_call 
                          "of depth %u",
                          program->algorithm, gyre_collectives[call->coll].name, program->n_lanes,
                          program->min_depth, n_fifos, spec->depth);
+    if (gyre_piece_bytes(choice_out->tile_bytes, program->max_range) == 0)
+        return gyre_fail(
+            GYRE_ERROR_UNSUPPORTED,
+            "a step of %s %s moves up to %u chunks, 16 bytes of each in a slot at least; with "
+            "GYRE_BUFFSIZE=%" PRIu64 " slots would be large enough, this call has %u bytes of one",
+            program->algorithm, gyre_collectives[call->coll].name, program->max_range,
+            (uint64_t)program->max_range * 16 * spec->depth, choice_out->tile_bytes);
     /* The sends and receives of a group run together, and on a GPU all their blocks at once: at
      * most one pair with every rank, on a GPU of 128 multiprocessors or more. */
     if (call->coll == GYRE_COLL_SEND_RECV && cache->facts.device_kind == GYRE_DEVICE_CUDA)
@@ -483,18 +490,19 @@ static gyre_status make_work(struct gyre_plan_cache *cache, const struct gyre_ca
     struct gyre_choice choice;
     struct gyre_loaded *loaded = NULL;
     GYRE_TRY(make_ready(cache, call, &reduction, &choice, &variants, &loaded));
+    const struct gyre_program *program = variants->programs[0];
     *work_out = (struct gyre_work){
         .loaded = loaded,
         .in = call->send,
         .out = call->recv,
         .split = {.count = call->count,
                   .n_channels = choice.n_channels,
-                  .n_chunks = variants->programs[0]->n_chunks,
-                  .tile_elems = choice.tile_bytes / element,
+                  .n_chunks = program->n_chunks,
+                  .tile_elems = gyre_piece_bytes(choice.tile_bytes, program->max_range) / element,
                   .unit_elems = 16 / element},
         .reduction = reduction,
     };
-    if (variants->programs[0]->is_placed) {
+    if (program->is_placed) {
         work_out->placement = &call->window->placement;
         work_out->out_offset_bytes = call->window_offset;
     }

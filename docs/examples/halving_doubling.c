@@ -15,10 +15,11 @@
  * 2 log2(n) hops and 2(n-1)/n of the bytes. Ranks beyond a power of two give their vector to a rank
  * below it first, and get the result from it last.
  *
- * To have it in the library: move its functions and the structure (not static, as
- * gyre_algorithm_halving) to algorithms/halving.c, and add the line X(halving) to
- * GYRE_ALGORITHM_LIST in algorithms/algorithm.h. Nothing else has to know: `allreduce --algo
- * halving` runs it.
+ * To have such an algorithm in the library: move its functions and the structure (not static, as
+ * gyre_algorithm_NAME) to algorithms/NAME.c, and add the line X(NAME) to GYRE_ALGORITHM_LIST in
+ * algorithms/algorithm.h. Nothing else has to know: `allreduce --algo NAME` runs it. The library's
+ * own algorithms/halving.c does the same with steps that move several chunks, so that each of its
+ * rounds is one message.
  */
 #include "algorithms/algorithm.h"
 #include "algorithms/simulate/simulate.h"

@@ -56,7 +56,10 @@ struct gyre_loaded {
     uint32_t n_workers;  /* most of any variant, as the next two */
     uint32_t n_connections;
     uint32_t n_scratch;  /* areas of one channel */
-    uint32_t area_bytes; /* most bytes of a tile: the smallest slot of its connections */
+    uint32_t max_range;  /* most chunks of a step */
+    uint32_t area_bytes; /* most bytes of one chunk's tile: so many of a range fit the smallest slot
+                          * of its connections */
+    uint32_t n_parts[GYRE_OPERAND_CONNECTION]; /* gyre_program_n_parts() */
     bool in_blocks;
     bool out_blocks;
     bool is_placed;

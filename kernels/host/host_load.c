@@ -90,6 +90,7 @@ static void count(const struct gyre_load_config *config, struct gyre_loaded *loa
         loaded->n_connections =
             (uint32_t)gyre_max_u64(loaded->n_connections, program->n_connections);
         loaded->n_scratch = (uint32_t)gyre_max_u64(loaded->n_scratch, program->n_scratch);
+        loaded->max_range = (uint32_t)gyre_max_u64(loaded->max_range, program->max_range);
         loaded->is_placed = loaded->is_placed || program->is_placed != 0;
     }
     for (uint32_t channel = 0; channel < config->n_channels; channel++)
@@ -160,6 +161,9 @@ gyre_status gyre_host_load(struct gyre_executor *base, const struct gyre_load_co
     copy_steps(config, loaded);
     for (uint32_t channel = 0; channel < config->n_channels; channel++)
         GYRE_TRY_GOTO(status, resolve_channel(executor, config, channel, loaded), fail_loaded);
+    for (unsigned kind = 0; kind < GYRE_OPERAND_CONNECTION; kind++)
+        loaded->n_parts[kind] = gyre_program_n_parts(program, (enum gyre_operand_kind)kind);
+    loaded->area_bytes = gyre_piece_bytes(loaded->area_bytes, loaded->max_range);
     *loaded_out = loaded;
     return GYRE_SUCCESS;
 fail_loaded:

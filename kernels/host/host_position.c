@@ -96,7 +96,8 @@ static void describe(const struct gyre_host_launch *launch, const struct gyre_ho
     position->worker = (uint16_t)runner->worker;
     position->coll = work->loaded->coll;
     memcpy(position->algorithm, work->loaded->algorithm, sizeof(position->algorithm));
-    gyre_step_to_text(&runner->steps[runner->step], connections_of(runner), position->step_text,
+    gyre_step_to_text(&runner->steps[runner->step], connections_of(runner),
+                      work->loaded->n_parts[GYRE_OPERAND_SCRATCH], position->step_text,
                       sizeof(position->step_text));
     if (runner->is_stuck) { /* the executor keeps the first such peer alone */
         const uint64_t mismatch = gyre_load_acquire_u64(&executor->progress->mismatch);

@@ -79,41 +79,65 @@ static bool fits(const struct gyre_step *step, struct gyre_host_end *const *ends
     return true;
 }
 
-/* The address at which a local operand's part of the step begins. @range: of the step's chunk. */
+/* One chunk of those that a step moves. */
+struct piece {
+    uint32_t index;           /* in the step's range */
+    struct gyre_range range;  /* of the chunk's tile */
+    uint64_t slot_skip_bytes; /* where it lies in a slot: after the pieces before it */
+};
+
+static struct piece piece_of(const struct gyre_host_runner *runner, const struct gyre_step *step,
+                             uint32_t index, uint64_t slot_skip_bytes)
+{
+    const struct gyre_work *work = &runner->work->work;
+    const uint32_t chunk =
+        gyre_step_part(step, step->chunk, index, work->loaded->n_parts[GYRE_OPERAND_SCRATCH]);
+    return (struct piece){.index = index,
+                          .range =
+                              gyre_tile_range(&work->split, runner->channel, chunk, runner->tile),
+                          .slot_skip_bytes = slot_skip_bytes};
+}
+
+static uint64_t piece_bytes(const struct gyre_host_runner *runner, const struct piece *piece)
+{
+    return piece->range.n_elems * gyre_dtype_bytes((gyre_dtype)runner->work->work.reduction.dtype);
+}
+
+/* The address at which a local operand's part of the piece begins. */
 static unsigned char *local_address(const struct gyre_host_runner *runner,
-                                    const struct gyre_operand *operand, struct gyre_range range,
-                                    uint16_t step_chunk)
+                                    const struct gyre_step *step,
+                                    const struct gyre_operand *operand, const struct piece *piece)
 {
     const struct gyre_work *work = &runner->work->work;
     const struct gyre_loaded *loaded = work->loaded;
+    const uint32_t part =
+        gyre_step_part(step, operand->index, piece->index, loaded->n_parts[operand->kind]);
     if (operand->kind == GYRE_OPERAND_SCRATCH)
-        return runner->scratch + (size_t)operand->index * loaded->area_bytes;
+        return runner->scratch + (size_t)part * loaded->area_bytes;
     const bool is_in = operand->kind == GYRE_OPERAND_IN;
-    uint64_t first = range.first_elem;
+    uint64_t first = piece->range.first_elem;
     if (is_in ? loaded->in_blocks : loaded->out_blocks)
-        first += operand->index * work->split.count;
-    else if (operand->index != step_chunk)
-        first =
-            gyre_tile_range(&work->split, runner->channel, operand->index, runner->tile).first_elem;
+        first += part * work->split.count;
     const uint64_t skip_bytes = first * gyre_dtype_bytes((gyre_dtype)work->reduction.dtype);
     /* IN is only read, but all operands have one type of address. */
     return (is_in ? (unsigned char *)(uintptr_t)work->in : (unsigned char *)work->out) + skip_bytes;
 }
 
-static unsigned char *slot_address(const struct gyre_host_end *end)
+static unsigned char *slot_address(const struct gyre_host_end *end, const struct piece *piece)
 {
-    return end->slots + (size_t)end->slot * end->slot_bytes;
+    return end->slots + (size_t)end->slot * end->slot_bytes + piece->slot_skip_bytes;
 }
 
 /* The address of placed data: the step's chunk in this rank's OUT, or for an output in the peer's.
  */
 static unsigned char *placed_address(const struct gyre_host_runner *runner,
-                                     const struct gyre_operand *operand, struct gyre_range range,
-                                     uint16_t step_chunk, bool is_out)
+                                     const struct gyre_step *step,
+                                     const struct gyre_operand *operand, const struct piece *piece,
+                                     bool is_out)
 {
     const struct gyre_work *work = &runner->work->work;
-    const struct gyre_operand out = {GYRE_OPERAND_OUT, 0, step_chunk};
-    unsigned char *here = local_address(runner, &out, range, step_chunk);
+    const struct gyre_operand out = {GYRE_OPERAND_OUT, 0, step->chunk};
+    unsigned char *here = local_address(runner, step, &out, piece);
     if (!is_out)
         return here;
     const uint32_t peer = runner->ends[operand->index]->peer;
@@ -121,38 +145,101 @@ static unsigned char *placed_address(const struct gyre_host_runner *runner,
            (here - (unsigned char *)work->out);
 }
 
-static void reduce(const struct gyre_host_runner *runner, const struct gyre_step *step,
-                   struct gyre_range range)
+static void fill_call(const struct gyre_host_runner *runner, const struct gyre_step *step,
+                      const struct piece *piece, struct gyre_reduce_step *call)
 {
     const struct gyre_reduction *reduction = &runner->work->work.reduction;
-    struct gyre_reduce_step call;
-    call.reduction = reduction;
-    call.n_ins = step->n_ins;
-    call.n_outs = step->n_outs;
-    call.premultiply_mask = 0;
-    call.divide = (step->flags & GYRE_STEP_FINAL) != 0 && reduction->divisor > 1;
-    call.n_elems = range.n_elems;
+    call->reduction = reduction;
+    call->n_ins = step->n_ins;
+    call->n_outs = step->n_outs;
+    call->premultiply_mask = 0;
+    call->divide = (step->flags & GYRE_STEP_FINAL) != 0 && reduction->divisor > 1;
+    call->n_elems = piece->range.n_elems;
     for (uint32_t i = 0; i < step->n_ins; i++) {
         const struct gyre_operand *in = &step->ins[i];
         if (in->is_placed)
-            call.ins[i] = placed_address(runner, in, range, step->chunk, false);
+            call->ins[i] = placed_address(runner, step, in, piece, false);
         else if (in->kind == GYRE_OPERAND_CONNECTION)
-            call.ins[i] = slot_address(runner->ends[in->index]);
+            call->ins[i] = slot_address(runner->ends[in->index], piece);
         else
-            call.ins[i] = local_address(runner, in, range, step->chunk);
+            call->ins[i] = local_address(runner, step, in, piece);
         if (in->kind == GYRE_OPERAND_IN && reduction->premultiply)
-            call.premultiply_mask |= 1U << i;
+            call->premultiply_mask |= 1U << i;
     }
     for (uint32_t i = 0; i < step->n_outs; i++) {
         const struct gyre_operand *out = &step->outs[i];
         if (out->is_placed)
-            call.outs[i] = placed_address(runner, out, range, step->chunk, true);
+            call->outs[i] = placed_address(runner, step, out, piece, true);
         else if (out->kind == GYRE_OPERAND_CONNECTION)
-            call.outs[i] = slot_address(runner->ends[out->index]);
+            call->outs[i] = slot_address(runner->ends[out->index], piece);
         else
-            call.outs[i] = local_address(runner, out, range, step->chunk);
+            call->outs[i] = local_address(runner, step, out, piece);
     }
+}
+
+/* Does every operand of `next` lie right behind the same operand of `call`? */
+static bool follows(const struct gyre_reduce_step *call, const struct gyre_reduce_step *next,
+                    uint64_t call_bytes)
+{
+    for (uint32_t i = 0; i < call->n_ins; i++)
+        if ((const unsigned char *)call->ins[i] + call_bytes != next->ins[i])
+            return false;
+    for (uint32_t i = 0; i < call->n_outs; i++)
+        if ((unsigned char *)call->outs[i] + call_bytes != next->outs[i])
+            return false;
+    return true;
+}
+
+/* Reduces all pieces of a range. Pieces that lie next to each other are reduced by one call. */
+static void reduce_range(const struct gyre_host_runner *runner, const struct gyre_step *step)
+{
+    struct gyre_reduce_step call = {.n_elems = 0}, next;
+    uint64_t n_bytes = 0, call_bytes = 0;
+    for (uint32_t i = 0; i < step->n_chunks; i++) {
+        const struct piece piece = piece_of(runner, step, i, n_bytes);
+        const uint64_t next_bytes = piece_bytes(runner, &piece);
+        if (next_bytes == 0)
+            continue;
+        n_bytes += next_bytes;
+        fill_call(runner, step, &piece, &next);
+        if (call_bytes > 0 && follows(&call, &next, call_bytes)) {
+            call.n_elems += next.n_elems;
+            call_bytes += next_bytes;
+            continue;
+        }
+        if (call_bytes > 0)
+            gyre_reduce_run(&call);
+        call = next;
+        call_bytes = next_bytes;
+    }
+    if (call_bytes > 0)
+        gyre_reduce_run(&call);
+}
+
+static void reduce(const struct gyre_host_runner *runner, const struct gyre_step *step,
+                   const struct piece *first)
+{
+    struct gyre_reduce_step call;
+    if (step->n_chunks > 1) {
+        reduce_range(runner, step);
+        return;
+    }
+    fill_call(runner, step, first, &call);
     gyre_reduce_run(&call);
+}
+
+/* How much the step moves over each connection. All blocks are equally long. */
+static uint64_t step_bytes(const struct gyre_host_runner *runner, const struct gyre_step *step,
+                           const struct piece *first)
+{
+    uint64_t n_bytes = piece_bytes(runner, first);
+    if (runner->work->work.split.n_chunks == 1)
+        return n_bytes * step->n_chunks;
+    for (uint32_t i = 1; i < step->n_chunks; i++) {
+        const struct piece piece = piece_of(runner, step, i, 0);
+        n_bytes += piece_bytes(runner, &piece);
+    }
+    return n_bytes;
 }
 
 static void advance(struct gyre_host_end *end)
@@ -196,9 +283,8 @@ bool gyre_host_step_try(struct gyre_host_executor *executor, struct gyre_host_ru
         enter(runner);
     if (runner->is_stuck || !is_ready(step, runner->ends))
         return false;
-    const struct gyre_range range =
-        gyre_tile_range(&work->split, runner->channel, step->chunk, runner->tile);
-    const uint64_t n_bytes = range.n_elems * gyre_dtype_bytes((gyre_dtype)work->reduction.dtype);
+    const struct piece first = piece_of(runner, step, 0, 0);
+    const uint64_t n_bytes = step_bytes(runner, step, &first);
     const uint64_t info = gyre_slot_info((uint32_t)n_bytes, work->signature);
     struct gyre_progress *progress = executor->progress;
     uint32_t peer = 0;
@@ -209,7 +295,7 @@ bool gyre_host_step_try(struct gyre_host_executor *executor, struct gyre_host_ru
         return false;
     }
     if (n_bytes > 0 && step->n_outs > 0)
-        reduce(runner, step, range);
+        reduce(runner, step, &first);
     const uint32_t n_moved = publish(step, runner->ends, info);
     gyre_store_release_u64(&progress->activity, progress->activity + n_moved);
     if (++runner->step == runner->n_steps) {

@@ -22,6 +22,8 @@
     X(RETARGET, "trade connections")          \
     X(REPEER, "connect to another rank")      \
     X(RECHUNK, "move another chunk")          \
+    X(RESIZE, "move more or fewer chunks")    \
+    X(RESPACE, "space chunks differently")    \
     X(REORDER, "swap two inputs")             \
     X(DROP_IN, "drop an input")               \
     X(DROP_OUT, "drop an output")             \
@@ -182,6 +184,14 @@ static bool mutate(struct gyre_program *p, enum mutation mutation)
         return true;
     case MUTATION_RECHUNK:
         return rechunk(p, step);
+    case MUTATION_RESIZE:
+        step->n_chunks = (uint16_t)(1 + pick(p->max_range));
+        if (step->n_chunks == 1)
+            step->spacing = 0;
+        return p->max_range > 1;
+    case MUTATION_RESPACE:
+        step->spacing = (uint8_t)(pick(3) << 4 | pick(4));
+        return step->n_chunks > 1;
     case MUTATION_REORDER: {
         if (step->n_ins < 2)
             return false;
@@ -300,22 +310,25 @@ static void mutate_all_shapes(int n_each)
             const enum gyre_collective coll = (enum gyre_collective)c;
             if (!gyre_algorithm_has(gyre_algorithms[a], coll))
                 continue;
+            /* Each piece of a range is a value of its own, which takes longer to judge. */
+            const bool has_ranges = (gyre_algorithms[a]->ranges >> coll & 1U) != 0;
+            const int n_here = has_ranges ? (n_each + 3) / 4 : n_each;
             for (size_t i = 0; i < sizeof(n_ranks_of) / sizeof(n_ranks_of[0]); i++) {
                 const int n = n_ranks_of[i];
                 if (coll == GYRE_COLL_SEND_RECV && n > 2)
                     continue;
                 struct gyre_shape shape = {.coll = coll, .n_ranks = (uint16_t)n};
                 shape.root = (uint16_t)(gyre_collectives[coll].has_root ? n / 2 : 0);
-                mutate_shape(gyre_algorithms[a], &shape, n_each);
+                mutate_shape(gyre_algorithms[a], &shape, n_here);
                 shape.is_placed = (gyre_algorithms[a]->places >> coll & 1U) != 0;
                 if (shape.is_placed)
-                    mutate_shape(gyre_algorithms[a], &shape, n_each);
+                    mutate_shape(gyre_algorithms[a], &shape, n_here);
                 shape.is_placed = false;
                 if (gyre_algorithms[a]->n_variants == NULL || n < 5)
                     continue;
                 shape.grouping = make_grouping(4, shape.n_ranks, &storage);
                 shape.variant = (uint16_t)(gyre_algorithm_variants(gyre_algorithms[a], &shape) - 1);
-                mutate_shape(gyre_algorithms[a], &shape, n_each);
+                mutate_shape(gyre_algorithms[a], &shape, n_here);
             }
         }
 }

@@ -240,6 +240,64 @@ static void two_shot_is_two_hops_and_2n_minus_2_nths(void)
     }
 }
 
+/* A step of k chunks moves k tiles: in all, the bytes of the formula, in log2(n) hops. */
+static void log_steps_are_few_hops_and_few_bytes(void)
+{
+    const struct gyre_cost cost = plain_cost(HOP_NS, BYTES_PER_NS);
+    for (unsigned log2_n = 1; log2_n <= 6; log2_n++) {
+        const unsigned n = 1U << log2_n;
+        const uint64_t block_bytes = 64 * 1024;
+        const double hops_ns = log2_n * HOP_NS, all_ns = (double)(n * block_bytes) / BYTES_PER_NS;
+        const double part = (double)(n - 1) / n;
+        for (int folds = 0; folds < 2; folds++) {
+            struct question question = {.n_ranks = n, .all_ranks = folds == 0};
+            question.coll = GYRE_COLL_ALL_REDUCE;
+            question.n_bytes = n * block_bytes;
+            question.algorithm = &gyre_algorithm_doubling;
+            CHECK_TIME(&cost, &question, hops_ns + log2_n * all_ns);
+            question.algorithm = &gyre_algorithm_halving;
+            CHECK_TIME(&cost, &question, 2 * (hops_ns + part * all_ns));
+            question.algorithm = &gyre_algorithm_pat;
+            CHECK_TIME(&cost, &question, 2 * (hops_ns + part * all_ns));
+            question.n_bytes = block_bytes;
+            question.coll = GYRE_COLL_REDUCE_SCATTER;
+            CHECK_TIME(&cost, &question, hops_ns + part * all_ns);
+            question.coll = GYRE_COLL_ALL_GATHER;
+            CHECK_TIME(&cost, &question, hops_ns + part * all_ns);
+            question.algorithm = &gyre_algorithm_bruck;
+            CHECK_TIME(&cost, &question, hops_ns + part * all_ns);
+            question.coll = GYRE_COLL_ALL_TO_ALL;
+            CHECK_TIME(&cost, &question, log2_n * (HOP_NS + all_ns / 2));
+            /* A worker begins a tile when it has ended the one before: hops add up. */
+            question.tile_bytes = n / 2 * (uint32_t)block_bytes / 4;
+            CHECK_TIME(&cost, &question, log2_n * (4 * HOP_NS + all_ns / 2));
+            question.coll = GYRE_COLL_ALL_GATHER;
+            CHECK_TIME(&cost, &question, 4 * hops_ns + part * all_ns);
+        }
+    }
+}
+
+/* The longest range has to fit a slot, with 16 bytes of each chunk. */
+static void a_slot_that_is_too_small_for_a_range_is_refused(void)
+{
+    const struct gyre_cost cost = plain_cost(HOP_NS, BYTES_PER_NS);
+    const struct gyre_shape shape = {.coll = GYRE_COLL_ALL_GATHER, .n_ranks = 16};
+    const struct gyre_machine machine = {0};
+    struct gyre_simulation simulation = {
+        .cost = &cost, .n_channels = 1, .tile_bytes = 127, .depth = 1, .n_bytes = 1000};
+    struct gyre_prediction prediction;
+    struct gyre_simulator *simulator = NULL;
+    CHECK_OK(gyre_simulator_open(&gyre_algorithm_bruck, &shape, &machine, false, &simulator));
+    if (simulator == NULL)
+        return;
+    CHECK(gyre_simulator_least_tile_bytes(simulator) == 8 * 16);
+    CHECK_FAILS(gyre_simulator_run(simulator, &simulation, &prediction),
+                GYRE_ERROR_INVALID_ARGUMENT, "slots of 127 bytes are too small, 128");
+    simulation.tile_bytes = 128;
+    CHECK_OK(gyre_simulator_run(simulator, &simulation, &prediction));
+    gyre_simulator_close(simulator);
+}
+
 static void a_step_costs_itself_its_copies_and_its_sends(void)
 {
     struct gyre_cost cost = plain_cost(HOP_NS, 0);
@@ -687,6 +745,9 @@ static const struct test_case cases[] = {
     {"a tree is as deep as the logarithm", a_tree_is_as_deep_as_the_logarithm},
     {"one-shot is one hop and n-1 vectors", one_shot_is_one_hop_and_n_minus_1_vectors},
     {"two-shot is two hops and 2(n-1)/n of the bytes", two_shot_is_two_hops_and_2n_minus_2_nths},
+    {"log steps are few hops and few bytes", log_steps_are_few_hops_and_few_bytes},
+    {"a slot that is too small for a range is refused",
+     a_slot_that_is_too_small_for_a_range_is_refused},
     {"a step costs itself, its copies and its sends", a_step_costs_itself_its_copies_and_its_sends},
     {"placed slots are not copied", placed_slots_are_not_copied},
     {"a rank on its own copies", a_rank_on_its_own_copies},

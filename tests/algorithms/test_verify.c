@@ -421,6 +421,76 @@ static void placed_data_must_not_meet_what_is_still_needed(void)
     check_texts(rereads, answers, true, "of rank 0 while its worker 1");
 }
 
+#define RANGE_HEAD(rank)                                                                       \
+    "program hand all_to_all\nranks 2 rank " rank " root 0 chunks 1 lanes 1 depth 1 range 2\n" \
+    "worker 0\n"
+
+/* All-to-all of two ranks that send both of their blocks, where one would be enough. */
+static void pieces_of_a_range_are_proved_each(void)
+{
+    static const char both[] = RANGE_HEAD("0") "chunks 0-1: in 0 -> to 1\n"
+                                               "chunks 0-1: from 1 -> scratch 0\n"
+                                               "chunk 0: in 0 -> out 0\n"
+                                               "chunk 1: scratch 0 -> out 1\nend\n";
+    static const char answer[] = RANGE_HEAD("1") "chunks 0-1: in 0 -> to 0\n"
+                                                 "chunks 0-1: from 0 -> scratch 0\n"
+                                                 "chunk 1: in 1 -> out 1\n"
+                                                 "chunk 0: scratch 1 -> out 0\nend\n";
+    static const char wrong_piece[] = RANGE_HEAD("0") "chunks 0-1: in 0 -> to 1\n"
+                                                      "chunks 0-1: from 1 -> scratch 0\n"
+                                                      "chunk 0: in 0 -> out 0\n"
+                                                      "chunk 1: scratch 1 -> out 1\nend\n";
+    static const char one_of_two[] = RANGE_HEAD("0") "chunks 0-1: in 0 -> to 1\n"
+                                                     "chunk 0: from 1 -> scratch 0\n"
+                                                     "chunk 0: in 0 -> out 0\n"
+                                                     "chunk 1: scratch 0 -> out 1\nend\n";
+    /* In place, block 1 is written while it still has to be read for the other piece. */
+    static const char turns[] = RANGE_HEAD("0") "chunks 0-1: in 1 -> out 0\n"
+                                                "chunk 0: in 0 -> to 1\n"
+                                                "chunk 1: from 1 -> out 1\nend\n";
+    static const char other[] = RANGE_HEAD("1") "chunk 0: in 0 -> to 0\n"
+                                                "chunk 1: in 1 -> out 1\n"
+                                                "chunk 0: from 0 -> out 0\nend\n";
+    check_texts(both, answer, false, "");
+    check_texts(both, answer, true, "");
+    check_texts(wrong_piece, answer, false, "out 1 holds in 1");
+    check_texts(one_of_two, answer, false, "gets 2 chunks from rank 1, expects 1");
+    check_texts(turns, other, true, "while rank 0 in its step 0 may write it");
+}
+
+#define VECTOR_HEAD(rank)                                                                      \
+    "program hand all_reduce\nranks 2 rank " rank " root 0 chunks 4 lanes 1 depth 1 range 2\n" \
+    "worker 0\n"
+
+/* The chunks of a vector have different lengths, so both ends must name the same ones. */
+static void both_ends_move_the_same_chunks_of_a_vector(void)
+{
+    static const char zero[] =
+        VECTOR_HEAD("0") "chunks 0-2 by 2: in 0 -> to 1\n"
+                         "chunks 0-2 by 2: in 0 + from 1 -> out 0 final\n"
+                         "chunks 1-3 by 2: in 1 -> to 1\n"
+                         "chunks 1-3 by 2: in 1 + from 1 -> out 1 final\nend\n";
+    static const char one[] =
+        VECTOR_HEAD("1") "chunks 0-2 by 2: in 0 -> to 0\n"
+                         "chunks 0-2 by 2: from 0 + in 0 -> out 0 final\n"
+                         "chunks 1-3 by 2: in 1 -> to 0\n"
+                         "chunks 1-3 by 2: from 0 + in 1 -> out 1 final\nend\n";
+    static const char other_gaps[] =
+        VECTOR_HEAD("1") "chunks 0-2 by 2: in 0 -> to 0\n"
+                         "chunks 0-1: from 0 + in 0 -> out 0 final\n"
+                         "chunks 1-3 by 2: in 1 -> to 0\n"
+                         "chunks 2-3: from 0 + in 2 -> out 2 final\nend\n";
+    static const char other_order[] =
+        VECTOR_HEAD("1") "chunks 0-2 by 2: in 0 -> to 0\n"
+                         "chunks 2-0 by 2: from 0 + in 2 -> out 2 final\n"
+                         "chunks 1-3 by 2: in 1 -> to 0\n"
+                         "chunks 1-3 by 2: from 0 + in 1 -> out 1 final\nend\n";
+    check_texts(zero, one, false, "");
+    check_texts(zero, one, true, "");
+    check_texts(zero, other_gaps, false, "gets chunk 0 of tile 0 from rank 0");
+    check_texts(zero, other_order, false, "gets chunk 0 of tile 0 from rank 0");
+}
+
 /* ---- a toy algorithm: this is all that a new one takes ------------------------------------- */
 
 /* A line: partial sums run up from rank 0, the result runs down again. */
@@ -482,6 +552,8 @@ static const struct test_case cases[] = {
      hazards_are_found_exactly_where_memory_is_shared},
     {"placed data must not meet what is still needed",
      placed_data_must_not_meet_what_is_still_needed},
+    {"pieces of a range are proved each", pieces_of_a_range_are_proved_each},
+    {"both ends move the same chunks of a vector", both_ends_move_the_same_chunks_of_a_vector},
     {"a new algorithm is one struct, proved and printed",
      a_new_algorithm_is_one_struct_proved_and_printed},
 };

@@ -97,9 +97,9 @@ def case_schedule(directory, _):
     """schedule --predict predicts times for machines of any size, and schedule reads what it
     printed."""
     schedule = [bench(directory, "schedule"), "--predict", "--coll", "all_reduce"]
-    hosts, fastest = ("64x8", "tree") if os.environ.get("TEST_FEW") else ("512x8", "two_level_tree")
+    hosts = "64x8" if os.environ.get("TEST_FEW") else "512x8"
     done = run(schedule + ["--hosts", hosts, "--bytes", "1M"])
-    assert re.search(rf"^ +1048576( +[\d.]+)+  {fastest}$", done.stdout, re.M), done.stdout
+    assert re.search(rf"^ +1048576( +[\d.]+)+  two_level_\w+$", done.stdout, re.M), done.stdout
     done = run(schedule + ["--ranks", "8", "--algo", "ring", "--cost", "host", "--bytes", "1M"])
     assert re.search(r"^ +1048576 +simple +\d+ +\d+ ", done.stdout, re.M), done.stdout
     done = run(schedule + ["--ranks", "4", "--algo", "twoshot", "--cost", "h200", "--proto", "lamport",

@@ -5,6 +5,8 @@
  */
 #include "core/base/util.h"
 #include "core/call/record.h"
+#include "core/comm/local.h"
+#include "core/plan/plan.h"
 #include "kernels/pattern.h"
 #include "tests/support/ranks.h"
 
@@ -247,15 +249,53 @@ static void all_collectives_are_right_between_processes(void)
 
 static void all_collectives_are_right_with_every_algorithm(void)
 {
-    static const char *const algos[] = {"ring", "all_reduce:tree;broadcast:tree;reduce:tree",
-                                        "direct",
-                                        "all_reduce:twoshot;broadcast:twoshot;reduce:twoshot"};
+    static const char *const algos[] = {
+        "ring", "all_reduce:tree;broadcast:tree;reduce:tree", "direct",
+        "all_reduce:twoshot;broadcast:twoshot;reduce:twoshot", "all_reduce:doubling"};
+    /* Their steps move ranges of chunks. */
+    static const char *const on_host[] = {
+        "all_reduce:halving;reduce_scatter:pat;all_gather:bruck;all_to_all:bruck",
+        "all_reduce:pat;reduce_scatter:halving;all_gather:pat"};
+    for (size_t i = 0; i < GYRE_ARRAY_LENGTH(on_host) && test_device() == GYRE_DEVICE_HOST; i++) {
+        setenv("GYRE_ALGO", on_host[i], 1);
+        test_on_threads(3, every_collective, NULL);
+        test_on_threads(6, every_collective, NULL);
+    }
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(algos); i++) {
         setenv("GYRE_ALGO", algos[i], 1);
         test_on_threads(3, every_collective, NULL);
         test_on_threads(6, every_collective, NULL);
     }
     unsetenv("GYRE_ALGO");
+}
+
+/* Of three ranks two are folded, so a step moves all three blocks. Four slots of 48 bytes hold 16
+ * bytes of each. */
+static void ranges_in_small_slots(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    (void)rank;
+    (void)argument;
+    struct place place = open_place(comm);
+    struct gyre_choice choice = {.algorithm = &gyre_algorithm_halving, .tile_bytes = 32};
+    int32_t in[100] = {0}, out[300];
+    CHECK(n_ranks == 3);
+    gyre_plan_force(gyre_comm_plans(comm), &choice);
+    CHECK_FAILS(gyre_all_gather(in, out, 100, GYRE_INT32, comm, place.stream),
+                GYRE_ERROR_UNSUPPORTED, "with GYRE_BUFFSIZE=192 slots would be large enough");
+    choice.tile_bytes = 48;
+    gyre_plan_force(gyre_comm_plans(comm), &choice);
+    CHECK_OK(gyre_all_gather(in, out, 100, GYRE_INT32, comm, place.stream));
+    CHECK_OK(gyre_stream_synchronize(place.stream, test_device()));
+    for (int i = 0; i < 300; i++)
+        CHECK(out[i] == 0);
+    gyre_plan_force(gyre_comm_plans(comm), NULL);
+    close_place(&place);
+}
+
+static void a_slot_that_is_too_small_for_a_range_is_named(void)
+{
+    if (test_device() == GYRE_DEVICE_HOST)
+        test_on_threads(3, ranges_in_small_slots, NULL);
 }
 
 static void all_collectives_are_right_over_sockets(void)
@@ -565,6 +605,8 @@ static const struct test_case cases[] = {
     {"all collectives are right between threads", all_collectives_are_right_between_threads},
     {"all collectives are right with every algorithm",
      all_collectives_are_right_with_every_algorithm},
+    {"a slot that is too small for a range is named",
+     a_slot_that_is_too_small_for_a_range_is_named},
     {"all collectives are right over sockets", all_collectives_are_right_over_sockets},
     {"a group joins all ranks of one thread", a_group_joins_all_ranks_of_one_thread},
     {"one thread serves all ranks", one_thread_serves_all_ranks},

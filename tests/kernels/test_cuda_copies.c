@@ -349,10 +349,26 @@ static void only_what_is_staged_limits_a_tile(void)
     free(connectors);
 }
 
+static void range_steps_are_not_lowered(void)
+{
+    const struct gyre_fifo_spec spec = {.n_fifos = 1, .depth = 2, .slot_bytes = {4096}};
+    const struct gyre_shape shape = {.coll = GYRE_COLL_ALL_GATHER, .n_ranks = 4};
+    struct gyre_connector connectors[8] = {0};
+    struct gyre_cuda_program *blob = NULL;
+    struct gyre_cuda_shape size;
+    struct gyre_program *program;
+    CHECK_OK(gyre_algorithm_emit(&gyre_algorithm_bruck, &shape, 0, &program));
+    const struct gyre_load_config config = {.program = program, .n_channels = 1};
+    CHECK_FAILS(gyre_cuda_lower(&spec, connectors, 4, &config, &blob, &size),
+                GYRE_ERROR_UNSUPPORTED, "range steps run on the host device only");
+    gyre_program_free(program);
+}
+
 static const struct test_case cases[] = {
     {"copies bring everything everywhere", copies_bring_everything_everywhere},
     {"the tables say who has tails", the_tables_say_who_has_tails},
     {"what has no tail is refused", what_has_no_tail_is_refused},
+    {"range steps are not lowered", range_steps_are_not_lowered},
     {"only what is staged limits a tile", only_what_is_staged_limits_a_tile},
 };
 

@@ -86,9 +86,10 @@ static void prepare(const struct call *call, struct host_rig *rig, int rank, str
     unsigned char *out = own->out_area + skip_bytes;
     if (call->is_in_place) {
         out = in;
-        if (gyre_collectives[call->kind->coll].in_blocks)
+        const struct gyre_collective_traits *traits = &gyre_collectives[call->kind->coll];
+        if (traits->in_blocks && !traits->out_blocks)
             out += block_bytes;
-        if (gyre_collectives[call->kind->coll].out_blocks)
+        if (traits->out_blocks && !traits->in_blocks)
             in += block_bytes;
     }
     CHECK_OK(gyre_pattern_fill(rig->device, &call->pattern, (uint32_t)rank, 0, in_elems(call), in));
@@ -156,9 +157,11 @@ static void check_rank(const struct call *call, struct rank_call *own)
     const size_t elem_bytes = gyre_dtype_bytes(call->pattern.dtype);
     const enum gyre_collective coll = call->kind->coll;
     unsigned char *out = own->work.out;
-    if (coll == GYRE_COLL_ALL_GATHER)
+    if (coll == GYRE_COLL_ALL_GATHER || coll == GYRE_COLL_ALL_TO_ALL)
         for (int from = 0; from < own->rig->n_ranks; from++)
-            check_block(call, own, from, 0, out + (size_t)from * (size_t)call->count * elem_bytes);
+            check_block(call, own, from,
+                        coll == GYRE_COLL_ALL_TO_ALL ? (uint64_t)own->rank * call->count : 0,
+                        out + (size_t)from * (size_t)call->count * elem_bytes);
     else if (coll == GYRE_COLL_SEND_RECV && own->rank == call->root && own->rig->n_ranks > 1)
         return;
     else if (coll == GYRE_COLL_BROADCAST || coll == GYRE_COLL_SEND_RECV)
@@ -234,15 +237,17 @@ static void every_collective_is_right_over_many_tiles(void)
     }
 }
 
-/* The depth that all ranks' programs of all roots can run with. */
-static uint32_t depth_of(const struct kind *kind, int n)
+/* The depth that all ranks' programs of all roots can run with, and their longest range. */
+static uint32_t depth_of(const struct kind *kind, int n, uint32_t *max_range_out)
 {
     uint32_t depth = 2;
+    *max_range_out = 1;
     for (int root = 0; root < n; root++) {
         for (int rank = 0; rank < n; rank++) {
             struct gyre_program *program = make_program(kind, n, rank, root);
             if (program->min_depth > depth)
                 depth = program->min_depth;
+            *max_range_out = program->max_range;
             gyre_program_free(program);
         }
     }
@@ -272,11 +277,16 @@ static uint32_t run_algorithm(const struct gyre_algorithm *algorithm, enum gyre_
                               .grouping = n % 2 == 0 ? NULL : &grouping,
                               .is_placed = is_placed};
     struct host_rig rig;
-    host_rig_open(&rig, n, MAX_CHANNELS * GYRE_MAX_LANES, depth_of(&kind, n), 104);
+    uint32_t max_range;
+    const uint32_t depth = depth_of(&kind, n, &max_range);
+    const uint32_t slot_bytes = 104 * max_range;
+    host_rig_open(&rig, n, MAX_CHANNELS * GYRE_MAX_LANES, depth, slot_bytes);
     for (int k = 0; k < N_CALLS; k++) {
         struct call call = random_call(&kind, &rig, seed++);
         call.pattern.dtype = (gyre_dtype)(k % GYRE_N_DTYPES);
-        call.tile_elems = 104 / gyre_dtype_bytes(call.pattern.dtype) & ~3U;
+        call.tile_elems =
+            gyre_piece_bytes(slot_bytes, max_range) / gyre_dtype_bytes(call.pattern.dtype) & ~3U;
+        call.count /= max_range; /* as many tiles as other programs have */
         run_call(&call, &rig);
     }
     host_rig_close(&rig);
@@ -288,7 +298,7 @@ static void every_algorithm_gives_the_right_bits(void)
     uint32_t n_calls = 0;
     for (int n = 1; n <= HOST_RIG_MAX_RANKS; n++) {
         for (size_t a = 0; gyre_algorithms[a] != NULL; a++) {
-            for (int coll = 0; coll <= GYRE_COLL_SEND_RECV; coll++)
+            for (int coll = 0; coll <= GYRE_COLL_ALL_TO_ALL; coll++)
                 if (gyre_algorithm_has(gyre_algorithms[a], (enum gyre_collective)coll) &&
                     (coll != GYRE_COLL_SEND_RECV || n <= 2))
                     n_calls +=

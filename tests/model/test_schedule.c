@@ -38,6 +38,105 @@ static void a_step_is_stored_as_it_was_given(void)
     gyre_program_free(p);
 }
 
+/* One step of the given chunks, from IN to the next rank. NULL, with the cause, if it is refused.
+ */
+static struct gyre_program *range_of(const struct gyre_shape *shape, int n_chunks, int max_range,
+                                     struct gyre_chunks chunks, const struct gyre_ref *out)
+{
+    struct gyre_builder *builder = open_builder(shape, n_chunks);
+    struct gyre_program *p = NULL;
+    const struct gyre_ref in = gyre_in(chunks.first), to = gyre_peer(1, 0);
+    gyre_builder_max_range(builder, max_range);
+    gyre_builder_range_step(builder, chunks, &in, 1, out != NULL ? out : &to, 1, 0);
+    return gyre_builder_close(builder, &p) == GYRE_SUCCESS ? p : NULL;
+}
+
+/* The chunks of a step are what the rule of struct gyre_chunks says, counted round. */
+static void a_range_counts_its_chunks_round(void)
+{
+    static const struct {
+        struct gyre_chunks chunks;
+        uint8_t spacing;
+        uint32_t expected[6];
+    } ranges[] = {
+        {{2, 4, 0, 0}, 0, {2, 3, 4, 5}},
+        {{6, 4, 0, 0}, 0, {6, 7, 0, 1}},
+        {{5, 4, 0, 1}, 0x01, {5, 7, 1, 3}},
+        {{1, 4, 1, 2}, 0x12, {1, 2, 5, 6}},
+        {{3, 6, 1, 2}, 0, {0}},       /* the sixth would be chunk 3 + 9, after the first again */
+        {{2, 3, 2, 2}, 0, {2, 3, 4}}, /* runs without gaps, and less than a run: no spacing */
+        {{2, 4, 2, 3}, 0, {2, 3, 4, 5}},
+        {{7, 1, 1, 3}, 0, {7}},
+    };
+    const struct gyre_shape eight = {.coll = GYRE_COLL_ALL_REDUCE, .n_ranks = 8};
+    for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++) {
+        struct gyre_program *p = range_of(&eight, 8, 6, ranges[i].chunks, NULL);
+        if (ranges[i].chunks.n == 6) {
+            CHECK_MSG(p == NULL && strstr(gyre_cause(), "moves 6 chunks of 8") != NULL, "%s",
+                      gyre_cause());
+            gyre_program_free(p);
+            continue;
+        }
+        CHECK_MSG(p != NULL, "%s", gyre_cause());
+        if (p == NULL)
+            continue;
+        CHECK(p->steps[0].spacing == ranges[i].spacing && p->max_range == 6);
+        for (uint32_t k = 0; k < ranges[i].chunks.n; k++)
+            CHECK(gyre_step_part(&p->steps[0], p->steps[0].chunk, k, 8) == ranges[i].expected[k]);
+        gyre_program_free(p);
+    }
+}
+
+static void a_range_that_does_not_fit_is_refused(void)
+{
+    const struct gyre_shape scatter = {.coll = GYRE_COLL_REDUCE_SCATTER, .n_ranks = 4};
+    const struct gyre_shape gather = {.coll = GYRE_COLL_ALL_GATHER, .n_ranks = 4};
+    const struct gyre_chunks two = {.first = 0, .n = 2};
+    const struct gyre_ref block = gyre_out(0), placed = gyre_placed(1, 0), area = gyre_scratch(4);
+    CHECK(range_of(&four, 4, 1, two, NULL) == NULL);
+    CHECK(strstr(gyre_cause(), "moves 2 chunks (1..1)") != NULL);
+    CHECK(range_of(&four, 4, 4, (struct gyre_chunks){.first = 1, .n = 0}, NULL) == NULL);
+    CHECK(strstr(gyre_cause(), "moves 0 chunks (1..4)") != NULL);
+    CHECK(range_of(&scatter, 1, 4, two, &block) == NULL); /* OUT is one block */
+    CHECK(strstr(gyre_cause(), "2 pieces from out 0 on, of 1") != NULL);
+    CHECK(range_of(&gather, 1, 4, two, NULL) == NULL); /* and here IN is */
+    CHECK(strstr(gyre_cause(), "2 pieces from in 0 on, of 1") != NULL);
+    CHECK(range_of(&four, 4, 4, two, &placed) == NULL);
+    CHECK(strstr(gyre_cause(), "places a range of 2 chunks") != NULL);
+    CHECK(range_of(&four, 4, 4, two, &area) == NULL);
+    CHECK(strstr(gyre_cause(), "from scratch 4 on") != NULL);
+    CHECK(range_of(&four, 4, 4, (struct gyre_chunks){0, 2, 16, 16}, NULL) == NULL);
+    CHECK(strstr(gyre_cause(), "runs of 2^16 chunks") != NULL);
+    struct gyre_program *p = range_of(&four, 4, 4, two, NULL);
+    if (p == NULL)
+        return;
+    p->steps[0].spacing = 0x21;
+    CHECK_FAILS(gyre_program_check(p), GYRE_ERROR_INTERNAL, "in runs of 2^2, 2^1 apart");
+    p->steps[0].spacing = 0;
+    p->max_range = 0;
+    CHECK_FAILS(gyre_program_check(p), GYRE_ERROR_INTERNAL, "longest range");
+    gyre_program_free(p);
+}
+
+/* A piece must not be read where another piece is written: pieces may run in any order. */
+static void a_range_is_not_moved_within_one_buffer(void)
+{
+    const struct gyre_shape shape = {.coll = GYRE_COLL_ALL_TO_ALL, .n_ranks = 4};
+    const struct gyre_chunks two = {.first = 0, .n = 2};
+    for (int shift = 0; shift < 4; shift++) {
+        struct gyre_builder *builder = open_builder(&shape, 1);
+        struct gyre_program *p = NULL;
+        const struct gyre_ref in = gyre_out(0), out = gyre_out(shift);
+        gyre_builder_max_range(builder, 2);
+        gyre_builder_range_step(builder, two, &in, 1, &out, 1, 0);
+        const gyre_status status = gyre_builder_close(builder, &p);
+        /* Shifted by 2, the two ranges have no block in common. */
+        CHECK((status == GYRE_SUCCESS) == (shift == 0 || shift == 2));
+        CHECK(status == GYRE_SUCCESS || strstr(gyre_cause(), "for another chunk than") != NULL);
+        gyre_program_free(p);
+    }
+}
+
 static void a_worker_without_steps_is_dropped(void)
 {
     struct gyre_builder *builder = open_builder(&four, 1);
@@ -265,7 +364,7 @@ static void equal_programs_hash_equal_and_any_change_shows(void)
     CHECK(a->steps != b->steps && a->workers != b->workers && a->connections != b->connections);
     const uint64_t hash = gyre_program_hash(a);
     CHECK(gyre_program_hash(b) == hash);
-    b->steps[1].pad = 1; /* no code reads it */
+    b->steps[1].outs[GYRE_STEP_MAX_OUTS - 1].index = 1; /* no code reads it */
     CHECK(gyre_program_hash(b) == hash);
     b->steps[3].ins[2].index ^= 1;
     CHECK(gyre_program_hash(b) != hash);
@@ -277,6 +376,15 @@ static void equal_programs_hash_equal_and_any_change_shows(void)
     CHECK(gyre_program_hash(b) != hash);
     b->connections[5].peer ^= 1;
     b->min_depth++;
+    CHECK(gyre_program_hash(b) != hash);
+    b->min_depth--;
+    b->max_range++;
+    CHECK(gyre_program_hash(b) != hash);
+    b->max_range--;
+    b->steps[0].n_chunks++;
+    CHECK(gyre_program_hash(b) != hash);
+    b->steps[0].n_chunks--;
+    b->steps[0].spacing = 1;
     CHECK(gyre_program_hash(b) != hash);
     CHECK(gyre_program_hash(a) == hash);
     gyre_program_free(a);
@@ -400,6 +508,9 @@ static void variants_cross_at_every_rank(void)
 
 static const struct test_case cases[] = {
     {"a step is stored as it was given", a_step_is_stored_as_it_was_given},
+    {"a range counts its chunks round", a_range_counts_its_chunks_round},
+    {"a range that does not fit is refused", a_range_that_does_not_fit_is_refused},
+    {"a range is not moved within one buffer", a_range_is_not_moved_within_one_buffer},
     {"a worker without steps is dropped", a_worker_without_steps_is_dropped},
     {"a long reduction is a chain over groups of eight",
      a_long_reduction_is_a_chain_over_groups_of_eight},

@@ -77,6 +77,65 @@ static void comments_blanks_and_tight_spacing_are_read(void)
     gyre_program_free(emitted);
 }
 
+/* Bruck's all-to-all of four ranks, at rank 3: OUT is counted round. */
+static void ranges_are_printed_by_their_first_and_last_chunk(void)
+{
+    static const char expected[] = "ranks 4 rank 3 root 0 chunks 1 lanes 1 depth 1 range 2\n";
+    const struct gyre_shape shape = {.coll = GYRE_COLL_ALL_TO_ALL, .n_ranks = 4};
+    struct gyre_program *p = NULL;
+    char *text = NULL;
+    CHECK_OK(gyre_algorithm_emit(&gyre_algorithm_bruck, &shape, 3, &p));
+    if (p == NULL)
+        return;
+    CHECK_OK(gyre_program_to_text(p, &text));
+    CHECK(text != NULL && strstr(text, expected) != NULL);
+    CHECK(text != NULL && strstr(text, "  chunks 0-2 by 2: out 0 -> to 2\n") != NULL);
+    CHECK(text != NULL && strstr(text, "  chunks 1-2: from 1 -> out 1\n") != NULL);
+    free(text);
+    gyre_program_free(p);
+}
+
+#define RANGES                                                                        \
+    "program x all_to_all\nranks 16 rank 1 root 0 chunks 1 lanes 1 depth 2 range 9\n" \
+    "worker 0\n"
+
+static void ranges_are_read_with_gaps_and_round_the_end(void)
+{
+    static const struct {
+        const char *line;
+        struct gyre_step expected;
+    } steps[] = {
+        {"chunks 2-5: out 2 -> to 2", {.chunk = 2, .n_chunks = 4}},
+        {"chunks 15-1: out 15 -> to 2", {.chunk = 15, .n_chunks = 3}},
+        {"chunks 1 - 7", {.n_chunks = 0}},
+        {"chunks 9-9: out 9 -> to 2", {.chunk = 9, .n_chunks = 1}},
+        {"chunks 1-15 by 2: out 1 -> to 2", {.chunk = 1, .n_chunks = 8, .spacing = 0x01}},
+        {"chunks 12-5 by 8/4: out 12 -> to 2", {.chunk = 12, .n_chunks = 6, .spacing = 0x23}},
+        {"chunks 0-3 by 8/4: out 0 -> to 2", {.chunk = 0, .n_chunks = 4}},
+    };
+    for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+        char text[256];
+        struct gyre_program *p = NULL;
+        snprintf(text, sizeof(text), RANGES "%s\nend\n", steps[i].line);
+        const gyre_status status = gyre_program_from_text(text, &p);
+        if (steps[i].expected.n_chunks == 0) { /* blanks do not belong there */
+            CHECK(status == GYRE_ERROR_INVALID_ARGUMENT);
+            continue;
+        }
+        CHECK_OK(status);
+        if (p == NULL)
+            continue;
+        const struct gyre_step *step = &p->steps[0];
+        CHECK_MSG(step->chunk == steps[i].expected.chunk &&
+                      step->n_chunks == steps[i].expected.n_chunks &&
+                      step->spacing == steps[i].expected.spacing,
+                  "%s: %u chunks from %u on, spacing %x", steps[i].line, step->n_chunks,
+                  step->chunk, step->spacing);
+        round_trip(p);
+        gyre_program_free(p);
+    }
+}
+
 #define HEAD "program x all_reduce\nranks 3 rank 1 root 0 chunks 3 lanes 1 depth 2\n"
 
 static void malformed_text_is_refused_with_its_line(void)
@@ -111,6 +170,16 @@ static void malformed_text_is_refused_with_its_line(void)
         {HEAD "worker 0\nchunk 0: in 0 ->\nend\n", "no output, and nothing placed to wait for"},
         {HEAD "worker 0\nchunk 0: placed 2 + in 0 -> out 0\nend\n", "reduces what is placed"},
         {HEAD "worker 0\nchunk 0: placed 2 -> out 0\nend\n", "where its input is placed"},
+        {RANGES "chunks 2: out 2 -> to 2\n", "line 4: expected the first and the last chunk"},
+        {RANGES "chunks 2-16: out 2 -> to 2\n", "line 4: expected the first and the last chunk"},
+        {RANGES "chunks 2-4-6: out 2 -> to 2\n", "line 4: expected the first and the last chunk"},
+        {RANGES "chunks 2-4 by 3: out 2 -> to 2\n", "expected a power of two"},
+        {RANGES "chunks 2-5 by 2: out 2 -> to 2\n", "chunk 5 is in none of the runs"},
+        {RANGES "chunks 2-8 by 4/2: out 2 -> to 2\n", "chunk 8 is in none of the runs"},
+        {RANGES "chunks 0-3 by 2/4: out 0 -> to 2\n", "runs of 4 chunks cannot begin 2 after"},
+        {RANGES "chunks 0-3 by 0: out 0 -> to 2\n", "expected a power of two"},
+        {RANGES "chunks 0-9: out 0 -> to 2\nend\n", "moves 10 chunks (1..9)"},
+        {HEAD "worker 0\nchunks 0-1: in 0 -> out 0\nend\n", "moves 2 chunks (1..1)"},
         {HEAD "worker 0\nchunk 0: in 0 -> out 0\n", "the text ends before \"end\""},
         {HEAD "worker 0\nchunk 0: in 0 -> out 0\nend\nmore\n", "nothing after"},
         {HEAD "worker 0\nchunk 1: in 0 -> out 0\nend\n", "ends in line 5"},
@@ -181,6 +250,9 @@ static void rounds_show_all_ranks_of_a_ring(void)
 static const struct test_case cases[] = {
     {"every program reads back as itself", every_program_reads_back_as_itself},
     {"comments, blanks and tight spacing are read", comments_blanks_and_tight_spacing_are_read},
+    {"ranges are printed by their first and last chunk",
+     ranges_are_printed_by_their_first_and_last_chunk},
+    {"ranges are read with gaps and round the end", ranges_are_read_with_gaps_and_round_the_end},
     {"malformed text is refused with its line", malformed_text_is_refused_with_its_line},
     {"random damage is refused or still a program", random_damage_is_refused_or_still_a_program},
     {"rounds show all ranks of a ring", rounds_show_all_ranks_of_a_ring},

@@ -277,6 +277,15 @@ static void compare_choices(const struct gyre_algorithm *algorithm, const struct
     snprintf(words, sizeof(words), "%s:%s", gyre_collectives[shape->coll].name, algorithm->name);
     CHECK_OK(gyre_algorithm_give(&given, NULL, &copy));
     CHECK(given.like == algorithm);
+    CHECK(((copy.ranges >> shape->coll & 1U) != 0) == (programs[0]->max_range > 1));
+    if (gyre_tuner_algorithm_obstacle(&facts, algorithm, shape->coll) != NULL) {
+        struct gyre_choice none;
+        CHECK_OK(gyre_filter_parse("", "", "", &filter));
+        CHECK_FAILS(gyre_tuner_choose_given(&facts, &filter, &copy, 4096, &none),
+                    GYRE_ERROR_UNSUPPORTED, "range steps run on the host device only");
+        free_programs(programs, shape->n_ranks);
+        return;
+    }
     for (uint64_t n_bytes = 16; n_bytes <= 1 << 28; n_bytes *= 16) {
         struct gyre_choice expected, choice;
         CHECK_OK(gyre_filter_parse(words, "", "", &filter));
@@ -328,7 +337,13 @@ static void programs_of_no_built_in_algorithm_have_the_traits_of_their_steps(voi
     programs[2]->connections[0].peer = 1; /* no longer a ring */
     programs[2]->connections[0].is_send = 1;
     CHECK_OK(gyre_algorithm_give(&given, NULL, &copy));
-    CHECK(!copy.follows_ring);
+    CHECK(!copy.follows_ring && copy.ranges == 0);
+    programs[3]->max_range = 2;
+    CHECK_FAILS(gyre_algorithm_give(&given, NULL, &copy), GYRE_ERROR_INVALID_ARGUMENT, "range 2");
+    for (int rank = 0; rank < 3; rank++)
+        programs[rank]->max_range = 2;
+    CHECK_OK(gyre_algorithm_give(&given, NULL, &copy));
+    CHECK(copy.ranges == 1U << GYRE_COLL_ALL_REDUCE);
     programs[2]->rank = 3;
     CHECK_FAILS(gyre_algorithm_give(&given, NULL, &copy), GYRE_ERROR_INVALID_ARGUMENT,
                 "expected the program of rank 2, found that of rank 3");

@@ -86,6 +86,50 @@ static void impossible_choices_are_errors(void)
                 "a proxy serves");
 }
 
+/* GPUs have no range steps: nothing takes such an algorithm there, and who asks is told. */
+static void range_steps_are_for_the_host_device(void)
+{
+    for (int by_prediction = 0; by_prediction < 2; by_prediction++) {
+        struct gyre_tuner_facts gpus = gpu_facts(4);
+        struct gyre_tuner_facts host = host_facts(4, by_prediction ? &gyre_cost_host : NULL);
+        gpus.cost = by_prediction ? &gyre_cost_h200 : NULL;
+        for (int a = 0; gyre_algorithms[a] != NULL; a++)
+            for (int c = 0; c < GYRE_N_COLLECTIVES; c++) {
+                const enum gyre_collective coll = (enum gyre_collective)c;
+                const struct gyre_algorithm *algorithm = gyre_algorithms[a];
+                struct gyre_choice choice = {0};
+                if ((algorithm->ranges >> c & 1U) == 0)
+                    continue;
+                CHECK_FAILS(choose(&gpus, algorithm->name, "", coll, &choice),
+                            GYRE_ERROR_UNSUPPORTED, "range steps run on the host device only");
+                CHECK_OK(choose(&gpus, "", "", coll, &choice));
+                CHECK((choice.algorithm->ranges >> c & 1U) == 0);
+                CHECK_OK(choose(&host, algorithm->name, "", coll, &choice));
+                CHECK(choice.algorithm == algorithm);
+            }
+        CHECK_FAILS(choose(&gpus, "halving", "", GYRE_COLL_BROADCAST, &(struct gyre_choice){0}),
+                    GYRE_ERROR_INVALID_USAGE, "can do broadcast");
+    }
+}
+
+/* What the tables say of an algorithm is what its programs do. */
+static void the_tables_say_who_moves_ranges(void)
+{
+    for (int a = 0; gyre_algorithms[a] != NULL; a++)
+        for (int c = 0; c < GYRE_N_COLLECTIVES; c++) {
+            const struct gyre_shape shape = {.coll = (enum gyre_collective)c,
+                                             .n_ranks =
+                                                 (uint16_t)(c == GYRE_COLL_SEND_RECV ? 2 : 12)};
+            struct gyre_program *program = NULL;
+            if (!gyre_algorithm_has(gyre_algorithms[a], shape.coll))
+                continue;
+            CHECK_OK(gyre_algorithm_emit(gyre_algorithms[a], &shape, 0, &program));
+            CHECK(program != NULL &&
+                  (program->max_range > 1) == ((gyre_algorithms[a]->ranges >> c & 1U) != 0));
+            gyre_program_free(program);
+        }
+}
+
 static void words_that_mean_nothing_are_errors(void)
 {
     struct gyre_filter filter;
@@ -607,6 +651,8 @@ static void what_is_next_best_stands_in_for_lamport(void)
 
 static const struct test_case cases[] = {
     {"impossible choices are errors", impossible_choices_are_errors},
+    {"range steps are for the host device", range_steps_are_for_the_host_device},
+    {"the tables say who moves ranges", the_tables_say_who_moves_ranges},
     {"words that mean nothing are errors", words_that_mean_nothing_are_errors},
     {"NCCL_ALGO takes what is known and notes the rest",
      nccl_algo_takes_what_is_known_and_notes_the_rest},

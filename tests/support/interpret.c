@@ -14,9 +14,17 @@ struct value {
     uint64_t order;
 };
 
+enum { MAX_PIECES = 32 };
+
+/* The numbers of the chunks, areas or blocks that the pieces of a step are. */
+struct pieces {
+    unsigned n;
+    unsigned numbers[MAX_PIECES];
+};
+
 struct slot {
-    struct value value;
-    uint16_t chunk;
+    struct value values[MAX_PIECES];
+    struct pieces chunks;
     uint32_t tile;
     bool is_placed; /* its bytes are in the receiver's OUT */
 };
@@ -136,60 +144,141 @@ static bool can_run(struct machine *machine, unsigned rank, const struct gyre_st
     return true;
 }
 
-static struct value load(struct machine *machine, const struct worker *worker,
-                         const struct gyre_step *step, struct gyre_operand operand)
+/* Counts through runs of chunks from `first` on; after the last of n_parts comes number 0. */
+static struct pieces list_pieces(const struct gyre_step *step, unsigned first, unsigned n_parts)
 {
-    const struct gyre_program *program = machine->programs[worker->rank];
-    struct value value;
-    if (operand.kind == GYRE_OPERAND_CONNECTION) {
-        struct fifo *fifo = fifo_of(machine, worker->rank, operand);
-        const struct slot *slot = &fifo->slots[fifo->n_received++ % machine->options->depth];
-        value = slot->value;
-        if (operand.is_placed != 0)
-            value = *cell(machine, worker->rank, worker->tile, false, step->chunk);
-        else if (slot->is_placed) /* nothing was written into it */
-            value.sum ^= next_random(&machine->random);
-        /* Another range has another length, so the bytes that are read are not those that were
-         * sent. */
-        if (slot->tile != worker->tile || (program->n_chunks > 1 && slot->chunk != step->chunk))
-            value.sum ^= next_random(&machine->random);
-    } else if (operand.kind == GYRE_OPERAND_SCRATCH) {
-        value = machine->scratch[worker->rank * machine->n_scratch + operand.index];
-    } else {
-        const bool is_in = operand.kind == GYRE_OPERAND_IN;
-        value = *cell(machine, worker->rank, worker->tile, is_in, operand.index);
-        if (is_in && gyre_collectives[program->coll].reduces)
-            value.sum *= PREMULTIPLY;
+    const unsigned run = 1U << (step->spacing / 16), stride = 1U << (step->spacing % 16);
+    struct pieces pieces = {.n = step->n_chunks};
+    unsigned start = 0, in_run = 0;
+    for (unsigned i = 0; i < pieces.n; i++) {
+        pieces.numbers[i] = pieces.n == 1 ? first : (first + start + in_run) % n_parts;
+        if (++in_run == run) {
+            in_run = 0;
+            start += stride;
+        }
     }
-    return value;
+    return pieces;
 }
 
-static void run_step(struct machine *machine, const struct worker *worker,
-                     const struct gyre_step *step)
+/* How many blocks, or else chunks, IN or OUT has; of both the larger for everything else. */
+static unsigned count_parts(const struct gyre_program *p, unsigned kind)
 {
+    const bool blocks_in = gyre_collectives[p->coll].in_blocks;
+    const bool blocks_out = gyre_collectives[p->coll].out_blocks;
+    const bool counts_in = blocks_in && kind != GYRE_OPERAND_OUT;
+    const bool counts_out = blocks_out && kind != GYRE_OPERAND_IN;
+    return counts_in || counts_out ? p->n_ranks : p->n_chunks;
+}
+
+static bool has_same_lengths(const struct gyre_program *program, const struct pieces *a,
+                             const struct pieces *b)
+{
+    if (a->n != b->n)
+        return false;
+    for (unsigned i = 0; i < a->n && program->n_chunks > 1; i++)
+        if (a->numbers[i] != b->numbers[i])
+            return false;
+    return true;
+}
+
+/* The values of all pieces of a received slot. */
+static void take_slot(struct machine *machine, const struct worker *worker,
+                      const struct gyre_step *step, struct gyre_operand operand,
+                      struct value *values)
+{
+    const struct gyre_program *program = machine->programs[worker->rank];
+    const struct pieces chunks =
+        list_pieces(step, step->chunk, count_parts(program, GYRE_OPERAND_SCRATCH));
+    struct fifo *fifo = fifo_of(machine, worker->rank, operand);
+    const struct slot *slot = &fifo->slots[fifo->n_received++ % machine->options->depth];
+    const bool fits =
+        slot->tile == worker->tile && has_same_lengths(program, &slot->chunks, &chunks);
+    for (unsigned piece = 0; piece < step->n_chunks; piece++) {
+        values[piece] = slot->values[piece];
+        if (operand.is_placed != 0)
+            values[piece] = *cell(machine, worker->rank, worker->tile, false, step->chunk);
+        else if (slot->is_placed) /* nothing was written into it */
+            values[piece].sum ^= next_random(&machine->random);
+        if (!fits) /* other chunks have other lengths: what is read is not what was sent */
+            values[piece].sum ^= next_random(&machine->random);
+    }
+}
+
+/* One piece in IN, OUT or scratch. */
+static struct value *local_value(struct machine *machine, const struct worker *worker,
+                                 const struct gyre_step *step, struct gyre_operand operand,
+                                 unsigned piece)
+{
+    const struct gyre_program *program = machine->programs[worker->rank];
+    const struct pieces pieces =
+        list_pieces(step, operand.index, count_parts(program, operand.kind));
+    if (operand.kind == GYRE_OPERAND_SCRATCH)
+        return &machine->scratch[worker->rank * machine->n_scratch + pieces.numbers[piece]];
+    return cell(machine, worker->rank, worker->tile, operand.kind == GYRE_OPERAND_IN,
+                pieces.numbers[piece]);
+}
+
+/* Reduce one piece and write it to the local output. */
+static struct value run_piece(struct machine *machine, const struct worker *worker,
+                              const struct gyre_step *step, unsigned piece,
+                              struct value (*received)[MAX_PIECES])
+{
+    const bool reduces = gyre_collectives[machine->programs[worker->rank]->coll].reduces;
     struct value result = {0, 0};
     for (unsigned i = 0; i < step->n_ins; i++) {
-        const struct value in = load(machine, worker, step, step->ins[i]);
+        const unsigned kind = step->ins[i].kind;
+        struct value in = kind == GYRE_OPERAND_CONNECTION
+                              ? received[i][piece]
+                              : *local_value(machine, worker, step, step->ins[i], piece);
+        if (kind == GYRE_OPERAND_IN && reduces)
+            in.sum *= PREMULTIPLY;
         result.sum += in.sum;
         result.order = step->n_ins == 1 ? in.order : result.order * PREMULTIPLY + in.order;
     }
     if ((step->flags & GYRE_STEP_FINAL) != 0)
         result.sum *= FINISH;
-    for (unsigned i = 0; i < step->n_outs; i++) {
-        const struct gyre_operand out = step->outs[i];
-        if (out.kind == GYRE_OPERAND_CONNECTION) {
-            struct fifo *fifo = fifo_of(machine, worker->rank, out);
-            fifo->slots[fifo->n_sent++ % machine->options->depth] =
-                (struct slot){result, step->chunk, worker->tile, out.is_placed != 0};
-            const unsigned peer = machine->programs[worker->rank]->connections[out.index].peer;
-            if (out.is_placed != 0)
-                *cell(machine, peer, worker->tile, false, step->chunk) = result;
-        } else if (out.kind == GYRE_OPERAND_SCRATCH) {
-            machine->scratch[worker->rank * machine->n_scratch + out.index] = result;
-        } else {
-            *cell(machine, worker->rank, worker->tile, false, out.index) = result;
-        }
+    for (unsigned i = 0; i < step->n_outs; i++)
+        if (step->outs[i].kind != GYRE_OPERAND_CONNECTION)
+            *local_value(machine, worker, step, step->outs[i], piece) = result;
+    return result;
+}
+
+static void send_slot(struct machine *machine, const struct worker *worker,
+                      const struct gyre_step *step, struct gyre_operand out,
+                      const struct value *results)
+{
+    const struct gyre_program *program = machine->programs[worker->rank];
+    struct fifo *fifo = fifo_of(machine, worker->rank, out);
+    struct slot *slot = &fifo->slots[fifo->n_sent++ % machine->options->depth];
+    const unsigned peer = program->connections[out.index].peer;
+    slot->chunks = list_pieces(step, step->chunk, count_parts(program, GYRE_OPERAND_SCRATCH));
+    slot->tile = worker->tile;
+    slot->is_placed = out.is_placed != 0;
+    for (unsigned piece = 0; piece < step->n_chunks; piece++)
+        slot->values[piece] = results[piece];
+    if (out.is_placed != 0)
+        *cell(machine, peer, worker->tile, false, step->chunk) = results[0];
+}
+
+/* The pieces run in a random order: a program may not rely on any. */
+static void run_step(struct machine *machine, const struct worker *worker,
+                     const struct gyre_step *step)
+{
+    struct value received[GYRE_STEP_MAX_INS][MAX_PIECES], results[MAX_PIECES];
+    unsigned order[MAX_PIECES];
+    for (unsigned i = 0; i < step->n_ins; i++)
+        if (step->ins[i].kind == GYRE_OPERAND_CONNECTION)
+            take_slot(machine, worker, step, step->ins[i], received[i]);
+    for (unsigned i = 0; i < step->n_chunks; i++) {
+        const unsigned j = (unsigned)(next_random(&machine->random) % (i + 1));
+        order[i] = order[j];
+        order[j] = i;
     }
+    for (unsigned i = 0; i < step->n_chunks; i++)
+        results[order[i]] = run_piece(machine, worker, step, order[i], received);
+    for (unsigned i = 0; i < step->n_outs; i++)
+        if (step->outs[i].kind == GYRE_OPERAND_CONNECTION)
+            send_slot(machine, worker, step, step->outs[i], results);
 }
 
 /* The next run of steps, in a random order. */

@@ -27,7 +27,8 @@ struct interpret_options {
     uint64_t seed; /* of data and interleaving */
 };
 
-/** interpret - run structurally right programs of one shape once. */
+/** interpret - run structurally right programs of one shape once. A step moves 32 chunks at most.
+ */
 enum interpret_result interpret(struct gyre_program *const *programs,
                                 const struct interpret_options *options);
 

@@ -149,13 +149,23 @@ static gyre_status choose_algorithm(const struct gyre_tuner_facts *facts,
                                                  ? prefer_on_cuda(facts, coll, n_bytes)
                                                  : prefer_on_host(facts, coll, n_bytes);
     const uint32_t allowed = filter->algorithms[coll];
-    const struct gyre_algorithm *found = NULL;
+    const struct gyre_algorithm *found = NULL, *ruled_out = NULL;
+    const char *obstacle = NULL; /* of ruled_out */
     for (int i = 0; gyre_algorithms[i] != NULL; i++) {
         if ((allowed >> i & 1U) == 0 || !gyre_algorithm_has(gyre_algorithms[i], coll))
             continue;
+        const char *why = gyre_tuner_algorithm_obstacle(facts, gyre_algorithms[i], coll);
+        if (why != NULL) {
+            ruled_out = gyre_algorithms[i];
+            obstacle = why;
+            continue;
+        }
         if (found == NULL || gyre_algorithms[i] == preferred)
             found = gyre_algorithms[i];
     }
+    if (found == NULL && ruled_out != NULL)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "algorithm %s cannot do %s here: %s",
+                         ruled_out->name, gyre_collectives[coll].name, obstacle);
     if (found == NULL)
         return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                          "no algorithm that %s allows can do %s; \"build/bench/schedule "
@@ -330,6 +340,10 @@ gyre_status gyre_tuner_choose_given(const struct gyre_tuner_facts *facts,
     const enum gyre_path path = given->is_placed ? GYRE_PATH_PLACED : GYRE_PATH_STAGED;
     struct gyre_choice choice = {.algorithm = algorithm, .path = path};
     struct gyre_filter only = *filter;
+    const char *obstacle = gyre_tuner_algorithm_obstacle(facts, algorithm, coll);
+    if (obstacle != NULL)
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED, "algorithm %s cannot do %s here: %s",
+                         algorithm->name, gyre_collectives[coll].name, obstacle);
     only.paths[coll] = 1U << path;
     only.is_forced[coll] = true;
     if (given->is_placed)

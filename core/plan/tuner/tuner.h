@@ -46,7 +46,8 @@ struct gyre_choice {
  * block where buffers are made of blocks). Pure. With facts->cost it simulates: tens of
  * microseconds for few ranks, up to a second for a thousand; cache the result by
  * gyre_tuner_size_class().
- * Errors: INVALID_USAGE when the filter leaves nothing that can do it, saying why. */
+ * Errors: INVALID_USAGE when the filter leaves nothing that can do it, saying why; UNSUPPORTED when
+ * it leaves only what gyre_tuner_algorithm_obstacle() rules out. */
 gyre_status gyre_tuner_choose(const struct gyre_tuner_facts *facts,
                               const struct gyre_filter *filter, enum gyre_collective coll,
                               uint64_t n_bytes, struct gyre_choice *choice_out);
@@ -55,7 +56,8 @@ gyre_status gyre_tuner_choose(const struct gyre_tuner_facts *facts,
  * built-in algorithm that emits the same programs would be, else by the rules that need no
  * measurement. Pure, but for facts->cost as gyre_tuner_choose().
  * @algorithm: of gyre_algorithm_give(); its traits say whether results are placed.
- * Errors: INVALID_USAGE when the filter leaves no protocol that can do it, saying why. */
+ * Errors: INVALID_USAGE when the filter leaves no protocol that can do it, saying why; UNSUPPORTED
+ * as gyre_tuner_choose(). */
 gyre_status gyre_tuner_choose_given(const struct gyre_tuner_facts *facts,
                                     const struct gyre_filter *filter,
                                     const struct gyre_algorithm *algorithm, uint64_t n_bytes,
@@ -89,6 +91,12 @@ gyre_status gyre_tuner_predict(const struct gyre_tuner_facts *facts, const struc
 
 /** gyre_tuner_proto_obstacle - why a protocol cannot be used here; NULL if it can. */
 const char *gyre_tuner_proto_obstacle(const struct gyre_tuner_facts *facts, enum gyre_proto proto);
+
+/** gyre_tuner_algorithm_obstacle - why an algorithm that has the collective cannot carry it out
+ * here; NULL if it can. */
+const char *gyre_tuner_algorithm_obstacle(const struct gyre_tuner_facts *facts,
+                                          const struct gyre_algorithm *algorithm,
+                                          enum gyre_collective coll);
 
 /** gyre_tuner_fifos - the FIFOs of a pair of ranks that calls by this algorithm can count on: those
  * of far pairs unless it keeps to near ones. */

@@ -29,6 +29,16 @@ const char *gyre_tuner_proto_obstacle(const struct gyre_tuner_facts *facts, enum
     return NULL;
 }
 
+const char *gyre_tuner_algorithm_obstacle(const struct gyre_tuner_facts *facts,
+                                          const struct gyre_algorithm *algorithm,
+                                          enum gyre_collective coll)
+{
+    const bool has_ranges = facts->n_ranks > 1 && (algorithm->ranges >> coll & 1U) != 0;
+    return has_ranges && facts->device_kind == GYRE_DEVICE_CUDA
+               ? "its steps move ranges of chunks; range steps run on the host device only"
+               : NULL;
+}
+
 bool gyre_tuner_can_place(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,
                           enum gyre_collective coll)
 {

@@ -53,8 +53,8 @@ struct vocabulary {
     uint32_t *nccl_only; /* receives the names that only NCCL has; NULL: they are errors */
 };
 
-/* NCCL's algorithms without a counterpart of the same name (NCCL 2.28's documentation, NCCL_ALGO).
- */
+/* NCCL's algorithms without a counterpart here (NCCL 2.28's documentation, NCCL_ALGO). Ours named
+ * `pat` is none: it does not run on GPUs. */
 static const char *const nccl_only_names[] = {"CollNet", "CollnetDirect", "CollnetChain",
                                               "NVLS",    "NVLSTree",      "PAT"};
 #define N_NCCL_ONLY ((int)(sizeof(nccl_only_names) / sizeof(nccl_only_names[0])))
@@ -84,10 +84,10 @@ static gyre_status parse_list(const char *text, const struct vocabulary *vocabul
          word = strtok_r(NULL, ", ", &rest)) {
         const int index = vocabulary->index_of(word);
         const int of_nccl = gyre_name_find(nccl_only_names, N_NCCL_ONLY, word);
-        if (index >= 0)
-            mask |= 1U << index;
-        else if (vocabulary->nccl_only != NULL && of_nccl >= 0)
+        if (vocabulary->nccl_only != NULL && of_nccl >= 0)
             nccl_only |= 1U << of_nccl;
+        else if (index >= 0)
+            mask |= 1U << index;
         else
             return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s: \"%s\" is none of: %s",
                              vocabulary->variable, word, vocabulary->legal);
@@ -169,7 +169,7 @@ bool gyre_filter_allows(const struct gyre_filter *filter, enum gyre_collective c
 
 static gyre_status parse_algos(const struct gyre_filter_words *words, struct gyre_filter *filter)
 {
-    char legal[128];
+    char legal[256];
     list_algorithms(legal, sizeof(legal));
     memset(filter->is_forced, 0, sizeof(filter->is_forced));
     filter->algo_source = words->algo_source;

@@ -103,7 +103,8 @@ static gyre_status search_tiles(const struct search *search, struct gyre_simulat
             return GYRE_SUCCESS;
         last_ns = time_ns;
         choice.tile_bytes = choice.tile_bytes / 4 / 16 * 16;
-    } while (choice.tile_bytes >= MIN_TILE_BYTES);
+    } while (choice.tile_bytes >=
+             gyre_max_u64(MIN_TILE_BYTES, gyre_simulator_least_tile_bytes(simulator)));
     return GYRE_SUCCESS;
 }
 
@@ -159,9 +160,12 @@ static gyre_status search_algorithm(struct search *search, const struct gyre_fil
     struct gyre_simulator *simulator;
     GYRE_TRY(open_simulator(search->facts, algorithm, coll, &simulator));
     gyre_status status = GYRE_SUCCESS;
-    const bool fits = gyre_simulator_lanes(simulator) <=
-                          gyre_tuner_fifos(search->facts, algorithm, coll).n_fifos &&
-                      gyre_simulator_min_depth(simulator) <= spec->depth;
+    const bool fits =
+        gyre_simulator_lanes(simulator) <=
+            gyre_tuner_fifos(search->facts, algorithm, coll).n_fifos &&
+        gyre_simulator_min_depth(simulator) <= spec->depth &&
+        gyre_simulator_least_tile_bytes(simulator) <=
+            gyre_tuner_payload_bytes(search->facts, algorithm, coll, GYRE_PROTO_SIMPLE, false);
     for (int proto = 0; proto < GYRE_N_PROTOS && fits && status == GYRE_SUCCESS; proto++)
         if ((filter->protos[coll] >> proto & 1U) != 0 &&
             gyre_tuner_proto_obstacle(search->facts, (enum gyre_proto)proto) == NULL)
@@ -179,7 +183,8 @@ gyre_status gyre_tuner_search(const struct gyre_tuner_facts *facts,
     for (int i = 0; gyre_algorithms[i] != NULL; i++) {
         if ((filter->algorithms[coll] >> i & 1U) == 0 ||
             !gyre_algorithm_suits(gyre_algorithms[i], coll,
-                                  filter->is_forced[coll] ? UINT32_MAX : facts->n_hosts))
+                                  filter->is_forced[coll] ? UINT32_MAX : facts->n_hosts) ||
+            gyre_tuner_algorithm_obstacle(facts, gyre_algorithms[i], coll) != NULL)
             continue;
         if (is_hopeless(facts, gyre_algorithms[i], coll) && !filter->is_forced[coll])
             continue;

@@ -190,6 +190,11 @@ static gyre_status lower_all(struct lowering *lower, struct gyre_cuda_shape *sha
     uint32_t n_steps = 0, n_connections = 0;
     for (lower->variant = 0; lower->variant < lower->n_variants; lower->variant++) {
         lower->program = gyre_load_program(lower->config, lower->variant);
+        if (lower->program->max_range > 1)
+            return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                             "a step of algorithm %s moves up to %u chunks; range steps run on the "
+                             "host device only",
+                             lower->program->algorithm, lower->program->max_range);
         GYRE_TRY(lower_variant(lower, &n_steps, &n_connections, &shape));
     }
     shape.slot_bytes = lower->slot_bytes;

@@ -20,7 +20,7 @@ struct gyre_cuda_shape {
 /** gyre_cuda_lower - one rank's programs, of all variants, as a blob for the interpreter kernel.
  * @connectors: checked for existence and protocol, for every channel.
  * @blob_out: malloc'ed. Errors: INVALID_USAGE (no such connection), UNSUPPORTED (the connection
- * does not have the protocol, too many chunks), OUT_OF_MEMORY. */
+ * does not have the protocol, too many chunks, range steps), OUT_OF_MEMORY. */
 gyre_status gyre_cuda_lower(const struct gyre_fifo_spec *spec,
                             const struct gyre_connector *connectors, int n_ranks,
                             const struct gyre_load_config *config,

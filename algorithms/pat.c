@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Aggregated trees, one for each block, for any number of ranks: few blocks travel far and many
+ * travel near (after S. Jeaugey, PAT: a new algorithm for all-gather and reduce-scatter operations
+ * at scale, 2025; without its limit on what a rank keeps). All-gather of four ranks begins with the
+ * largest distance, so that later rounds move blocks that are a power of two apart. Reduce-scatter
+ * is the same way back, and all-reduce is reduce-scatter, then all-gather. Blocks are counted
+ * round:
+ *
+ *   reduce-scatter, all-reduce
+ *   round   rank 0              rank 1              rank 2              rank 3
+ *     0     sends b1 b3 to 1    sends b2 b0 to 2    sends b3 b1 to 3    sends b0 b2 to 0
+ *           adds  b0 b2         adds  b1 b3         adds  b2 b0         adds  b3 b1
+ *     1     sends b2 to 2       sends b3 to 3       sends b0 to 0       sends b1 to 1
+ *           adds  b0!           adds  b1!           adds  b2!           adds  b3!
+ *   all-gather, all-reduce
+ *     2     b0 to 2             b1 to 3             b2 to 0             b3 to 1
+ *     3     b0 b2 to 3          b1 b3 to 0          b2 b0 to 1          b3 b1 to 2
+ *
+ * Cost (n ranks, B bytes of all blocks): log2(n) hops, rounded up, and B (n-1)/n out of every rank
+ * each way. If neighbours in number share a host, most bytes stay inside hosts.
+ */
+#include "algorithms/algorithm.h"
+
+struct pat {
+    struct gyre_builder *builder;
+    enum gyre_collective coll;
+    int n_ranks;
+    int rank;
+};
+
+/* The rank, or block, at this distance. */
+static int at(const struct pat *pat, int distance)
+{
+    return (pat->rank + distance + pat->n_ranks) % pat->n_ranks;
+}
+
+/* The blocks that move in a round: every (2 * distance)-th one from `first` on, as many as there
+ * are multiples of 2 * distance below n - distance. */
+static struct gyre_chunks moved_from(const struct pat *pat, int first, int distance)
+{
+    struct gyre_chunks chunks = {
+        .first = (uint16_t)first,
+        .n = (uint16_t)((pat->n_ranks - distance + 2 * distance - 1) / (2 * distance))};
+    while (1 << chunks.log2_stride < 2 * distance)
+        chunks.log2_stride++;
+    return chunks;
+}
+
+static void copy(const struct pat *pat, struct gyre_chunks chunks, struct gyre_ref in,
+                 struct gyre_ref out)
+{
+    gyre_builder_range_step(pat->builder, chunks, &in, 1, &out, 1, 0);
+}
+
+/* Where sums are kept: reduce-scatter has room in OUT for one block only. */
+static struct gyre_ref sum_of(const struct pat *pat, int chunk)
+{
+    return pat->coll == GYRE_COLL_REDUCE_SCATTER ? gyre_scratch(chunk) : gyre_out(chunk);
+}
+
+static void reduce_scatter(const struct pat *pat)
+{
+    for (int distance = 1; distance < pat->n_ranks; distance *= 2) {
+        const bool is_first = distance == 1, is_last = 2 * distance >= pat->n_ranks;
+        const int given = at(pat, distance);
+        const struct gyre_ref own = is_first ? gyre_in(pat->rank) : sum_of(pat, pat->rank);
+        const struct gyre_ref ins[] = {own, gyre_peer(at(pat, -distance), 0)};
+        const struct gyre_ref out =
+            is_last && pat->coll == GYRE_COLL_REDUCE_SCATTER ? gyre_out(0) : sum_of(pat, pat->rank);
+        copy(pat, moved_from(pat, given, distance), is_first ? gyre_in(given) : sum_of(pat, given),
+             gyre_peer(given, 0));
+        gyre_builder_range_step(pat->builder, moved_from(pat, pat->rank, distance), ins, 2, &out, 1,
+                                is_last ? GYRE_STEP_FINAL : 0);
+        if (is_first && pat->n_ranks % 2 != 0) {
+            /* Nobody adds to the last block in this round: it joins the sums as it is. */
+            const struct gyre_chunks last = {.first = (uint16_t)at(pat, -1), .n = 1};
+            copy(pat, last, gyre_in(last.first), sum_of(pat, last.first));
+        }
+    }
+}
+
+static void all_gather(const struct pat *pat)
+{
+    int distance = 1;
+    while (2 * distance < pat->n_ranks)
+        distance *= 2;
+    for (bool is_first = true; distance > 0; distance /= 2, is_first = false) {
+        const int other = at(pat, distance);
+        const struct gyre_ref own = gyre_out(pat->rank), to = gyre_peer(at(pat, -distance), 0);
+        if (is_first && pat->coll == GYRE_COLL_ALL_GATHER) {
+            const struct gyre_ref in = gyre_in(0), outs[] = {own, to};
+            gyre_builder_step(pat->builder, pat->rank, &in, 1, outs, 2, 0);
+        } else {
+            copy(pat, moved_from(pat, pat->rank, distance), own, to);
+        }
+        copy(pat, moved_from(pat, other, distance), gyre_peer(other, 0), gyre_out(other));
+    }
+}
+
+static void emit(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
+{
+    const struct pat pat = {
+        .builder = builder, .coll = shape->coll, .n_ranks = shape->n_ranks, .rank = rank};
+    gyre_builder_max_range(builder, shape->n_ranks / 2);
+    if (shape->coll != GYRE_COLL_ALL_GATHER)
+        reduce_scatter(&pat);
+    if (shape->coll != GYRE_COLL_REDUCE_SCATTER)
+        all_gather(&pat);
+}
+
+static int n_chunks(const struct gyre_shape *shape)
+{
+    return shape->coll == GYRE_COLL_ALL_REDUCE ? shape->n_ranks : 1;
+}
+
+const struct gyre_algorithm gyre_algorithm_pat = {
+    .name = "pat",
+    .summary = "trees over the blocks of each rank: few blocks far, many blocks near",
+    .collectives =
+        1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_REDUCE_SCATTER | 1U << GYRE_COLL_ALL_GATHER,
+    .ranges =
+        1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_REDUCE_SCATTER | 1U << GYRE_COLL_ALL_GATHER,
+    .emit = emit,
+    .n_chunks = n_chunks,
+};
