@@ -1,0 +1,215 @@
+#!/usr/bin/env python3
+"""Tests of `gyre doctor`: the real reading code runs on prepared machines (machines.py).
+
+    doctor.py BENCH_DIR SOURCE_DIR [NAME...]      (NAME: of a test_* function, without "test_")
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.realpath(__file__))
+sys.path.insert(0, HERE)
+sys.path.insert(0, os.path.join(HERE, "../bench"))
+import sick
+from machines import write
+from report_schema import check_schema
+from running import clean_environment
+
+GYRE = SOURCE = ""
+STATUS = {"ok": 0, "skipped": 0, "warn": 1, "fail": 2, "unknown": 3}
+
+
+class Result:
+    """One run: its exit status, its text, and its JSON."""
+
+    def __init__(self, done, report):
+        self.status = done.returncode
+        self.text = done.stdout
+        self.errors = done.stderr
+        self.report = report
+        self.checks = report["checks"] if report else []
+
+    def of(self, check):
+        return [c for c in self.checks if c["id"] == check]
+
+    def problems(self):
+        return [c for c in self.checks if c["severity"] in ("warn", "fail", "unknown")]
+
+
+def examine(root, *options, user=None, **variables):
+    with tempfile.TemporaryDirectory() as work:
+        if user is not None:
+            os.chmod(work, 0o777)
+        path = os.path.join(work, "report.json")
+        done = subprocess.run([GYRE, "doctor", "--root", root, "--json", path, *options],
+                              capture_output=True, text=True, timeout=60, user=user,
+                              env={**clean_environment(), **variables})
+        report = None
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as file:
+                report = json.load(file)
+    return Result(done, report)
+
+
+def examine_machine(machine, *options, **variables):
+    with tempfile.TemporaryDirectory() as root:
+        write(machine, root)
+        return examine(root, *options, **variables)
+
+
+def schema():
+    """The schema with its references put in place, as check_schema() knows none."""
+    with open(os.path.join(SOURCE, "bench/doctor/output/doctor.schema.json"), encoding="utf-8") as file:
+        whole = json.load(file)
+    matrix = whole["$defs"]["matrix"]
+    whole["properties"]["matrix"]["properties"] = {"gpus": matrix, "hosts": matrix}
+    return whole
+
+
+def ids_of_table():
+    with open(os.path.join(SOURCE, "bench/doctor/check_table.h"), encoding="utf-8") as file:
+        return [f"{group}.{name}" for group, name in
+                re.findall(r"^X\((\w+), (\w+),", file.read(), re.M)]
+
+
+def test_every_check_has_a_section_of_the_page():
+    with open(os.path.join(SOURCE, "docs/doctor.md"), encoding="utf-8") as file:
+        headings = re.findall(r"^### (\S+)$", file.read(), re.M)
+    assert headings == ids_of_table(), set(headings) ^ set(ids_of_table())
+
+
+def test_every_check_reports():
+    result = examine_machine(sick.HEALTHY["roce_server"]())
+    missing = [i for i in ids_of_table() if not result.of(i)]
+    assert not missing, missing
+    listed = subprocess.run([GYRE, "doctor", "--list"], capture_output=True, text=True).stdout
+    assert [line.split()[0] for line in listed.split("\n") if line] == ids_of_table()
+
+
+def test_healthy_machines_have_no_warning():
+    for name, make in sick.HEALTHY.items():
+        result = examine_machine(make())
+        problems = [(c["id"], c["subject"], c["evidence"]) for c in result.problems()]
+        assert not problems and result.status == 0, f"{name}: {result.status} {problems}"
+        check_schema(result.report, schema())
+
+
+def test_causes_are_named():
+    for name, cause in sick.CAUSES.items():
+        result = examine_machine(cause.machine(), **cause.variables)
+        found = {c["severity"] for c in result.of(cause.check)}
+        assert cause.severity in found, \
+            f"{name}: {cause.check} is {found}, not {cause.severity}\n{result.text}{result.errors}"
+        named = [c for c in result.of(cause.check) if c["severity"] == cause.severity
+                 and cause.words in c["evidence"] + c["fix"] + c["subject"]]
+        assert named, f"{name}: no {cause.check} says {cause.words!r}\n{result.text}"
+        assert result.status >= 1, f"{name}: exit status {result.status}"
+        # One cause is not reported as several others.
+        others = {c["id"] for c in result.problems()} - {cause.check} - set(cause.also)
+        assert not others, f"{name}: also {others}\n{result.text}"
+
+
+def test_outputs_agree():
+    machine = sick.CAUSES["memlock_8_mib"].machine()
+    machine["proc/sys/kernel/hostname"] = "a<b>&c|d"
+    with tempfile.TemporaryDirectory() as work:
+        markdown, html = os.path.join(work, "r.md"), os.path.join(work, "r.html")
+        result = examine_machine(machine, "--markdown", markdown, "--html", html)
+        with open(markdown, encoding="utf-8") as file:
+            markdown = file.read()
+        with open(html, encoding="utf-8") as file:
+            html = file.read()
+    check_schema(result.report, schema())
+    assert result.status == result.report["exit_status"] == 2, result.status
+    assert "\033" not in result.text, "colours outside a terminal"
+    fix = result.of("host.memlock")[0]["fix"]
+    for name, text in (("text", result.text), ("markdown", markdown)):
+        assert fix in text and "docs/doctor.md#hostmemlock" in text, name
+    assert "a&lt;b&gt;&amp;c|d" in html and "a<b>" not in html
+    for word in ("http:", "https:", "src=", "<script", "@import", "url("):
+        assert word not in html, f"the page must load nothing, but has {word}"
+    for check in result.checks:
+        assert f'id="{check["id"]}"' in html and f"`{check['id']}`" in markdown, check["id"]
+
+
+def test_exit_status_is_the_worst():
+    for name, status in (("memlock_8_mib", 2), ("shm_64_mib", 1)):
+        assert examine_machine(sick.CAUSES[name].machine()).status == status, name
+    machine = sick.HEALTHY["roce_server"]()
+    machine["proc/mounts"] = "\0\0\0"
+    assert examine_machine(machine).status == 3
+    with tempfile.TemporaryDirectory() as root:
+        assert examine(root, "--only", "nothing").status == 3
+        assert examine(os.path.join(root, "absent")).status == 3
+
+
+def test_an_unwritable_report_is_an_error():
+    with tempfile.TemporaryDirectory() as root:
+        write(sick.HEALTHY["roce_server"](), root)
+        result = examine(root, "--html", os.path.join(root, "no", "folder.html"))
+    assert result.status == 3 and "folder.html" in result.errors, result.errors
+
+
+GARBAGE = ["", "\0" * 40, "\xff\xfe" * 20, "-1", "99999999999999999999999", "max\nmax", "%s%n%d",
+           "A" * 5000]
+
+
+def test_garbage_is_never_ok():
+    """Each file in turn holds garbage: no crash, and a check whose file it is does not get better."""
+    for make in (sick.HEALTHY["roce_server"], sick.HEALTHY["gpu_server"]):
+        machine = make()
+        for i, path in enumerate(p for p, c in machine.items() if isinstance(c, str)):
+            result = examine_machine({**machine, path: GARBAGE[i % len(GARBAGE)]})
+            assert result.report and 0 <= result.status <= 3, f"{path}: {result.status} {result.errors}"
+    for path, check in sick.DECISIVE.items():
+        for garbage in GARBAGE[:3]:
+            machine = {**sick.HEALTHY["roce_server"](), path: garbage}
+            severities = {c["severity"] for c in examine_machine(machine).of(check)}
+            assert severities & {"unknown", "warn", "fail"}, f"{path} {garbage!r}: {severities}"
+
+
+def test_a_folder_without_files_is_not_ok():
+    with tempfile.TemporaryDirectory() as root:
+        result = examine(root)
+    assert result.status in (1, 2, 3), result.text
+    for check in sick.DECISIVE.values():
+        assert "ok" not in {c["severity"] for c in result.of(check)}, check
+
+
+def test_no_permission_is_not_ok():
+    if os.getuid() != 0:
+        print("  (not root: files of others cannot be made)")
+        return
+    with tempfile.TemporaryDirectory() as root:
+        write(sick.HEALTHY["roce_server"](), root)
+        os.chmod(root, 0o755)
+        for path in sick.DECISIVE:
+            os.chmod(os.path.join(root, path), 0)
+        result = examine(root, user=65534)
+    assert result.report is not None, f"the unprivileged user cannot run it: {result.errors}"
+    for path, check in sick.DECISIVE.items():
+        severities = {c["severity"] for c in result.of(check)}
+        assert severities & {"unknown", "warn", "fail"}, f"{path}: {check} is {severities}"
+
+
+def main():
+    global GYRE, SOURCE
+    GYRE, SOURCE = os.path.join(os.path.realpath(sys.argv[1]), "gyre"), sys.argv[2]
+    wanted = sys.argv[3:]
+    with tempfile.TemporaryDirectory() as root:
+        result = examine(root)
+    if "built without json-c" in result.errors:
+        print("the benches were built without json-c")
+        sys.exit(77)
+    for name, function in list(globals().items()):
+        if name.startswith("test_") and (not wanted or name[5:] in wanted):
+            function()
+            print(f"ok   {name[5:].replace('_', ' ')}")
+
+
+if __name__ == "__main__":
+    main()
