@@ -118,9 +118,7 @@ static int examine(const struct bench_doctor_options *options)
         snprintf(doctor->params_cause, sizeof(doctor->params_cause), "%s", gyre_cause());
         (void)gyre_params_from(nothing, &doctor->params); /* the defaults, which are legal */
     }
-    if (bench_read_text(doctor->root, "/proc/sys/kernel/hostname", doctor->facts.host,
-                        sizeof(doctor->facts.host)) != BENCH_READ_OK)
-        snprintf(doctor->facts.host, sizeof(doctor->facts.host), "a host without a name");
+    bench_set_host(doctor);
     run_checks(doctor, options->only);
     status = report(doctor, options, &exit_status);
     if (status == GYRE_SUCCESS && doctor->is_out_of_memory)

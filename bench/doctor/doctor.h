@@ -123,6 +123,9 @@ int bench_said(const struct bench_doctor *doctor);
 void bench_set_fact(struct bench_doctor *doctor, enum bench_fact_id fact, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/** bench_set_host - read the host's name into the facts. */
+void bench_set_host(struct bench_doctor *doctor);
+
 /** bench_variable - the value of an environment variable, or NULL. */
 const char *bench_variable(const struct bench_doctor *doctor, const char *name);
 

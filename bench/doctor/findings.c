@@ -4,6 +4,7 @@
  */
 #include "bench/doctor/doctor.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,6 +31,15 @@ bool bench_findings_add(struct bench_findings *findings, const struct bench_find
     return true;
 }
 
+/* Files of a sick machine may hold anything. Whatever a terminal or a JSON reader could take for
+ * something else becomes a question mark. */
+static void clean(char *text)
+{
+    for (; *text != '\0'; text++)
+        if (!isprint((unsigned char)*text) && *text != '\n')
+            *text = *text == '\t' ? ' ' : '?';
+}
+
 void bench_say(struct bench_doctor *doctor, enum bench_severity severity, const char *subject,
                const char *fix, const char *format, ...)
 {
@@ -43,6 +53,9 @@ void bench_say(struct bench_doctor *doctor, enum bench_severity severity, const 
     va_start(arguments, format);
     vsnprintf(finding.evidence, sizeof(finding.evidence), format, arguments);
     va_end(arguments);
+    clean(finding.subject);
+    clean(finding.fix);
+    clean(finding.evidence);
     if (!bench_findings_add(&doctor->findings, &finding))
         doctor->is_out_of_memory = true;
 }
@@ -75,6 +88,16 @@ void bench_set_fact(struct bench_doctor *doctor, enum bench_fact_id fact, const 
     va_start(arguments, format);
     vsnprintf(doctor->facts.texts[fact], sizeof(doctor->facts.texts[fact]), format, arguments);
     va_end(arguments);
+    clean(doctor->facts.texts[fact]);
+}
+
+void bench_set_host(struct bench_doctor *doctor)
+{
+    char *name = doctor->facts.host;
+    if (bench_read_text(doctor->root, "/proc/sys/kernel/hostname", name,
+                        sizeof(doctor->facts.host)) != BENCH_READ_OK)
+        snprintf(name, sizeof(doctor->facts.host), "a host without a name");
+    clean(name);
 }
 
 const char *bench_variable(const struct bench_doctor *doctor, const char *name)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Callable
 
 import machines
-from machines import limits
+from machines import Link, V1, V2, gid, limits
 
 
 @dataclass
@@ -18,39 +18,244 @@ class Cause:
     variables: dict = field(default_factory=dict)
 
 
-HEALTHY = {
-    "roce_server": machines.roce_server,
-    "gpu_server": machines.gpu_server,
-}
+HEALTHY = {name: getattr(machines, name) for name in
+           ("laptop", "cloud_vm", "container", "bond_server", "roce_server", "gpu_server",
+            "lone_gpu")}
 
 
-def roce(**changes):
-    """A RoCE server with other files: __ stands for /."""
-    return lambda: {**machines.roce_server(), **changes}
-
-
-def changed(make, changes):
+def changed(make, changes=None, without=()):
+    """The machine with other files, and without those that begin so."""
     def build():
-        machine = make()
-        for path, content in changes.items():
+        machine = machines.without(make(), *without) if without else make()
+        for path, content in (changes or {}).items():
+            assert path in machine, f"{path} is a new file, not a changed one"
             machine[path] = content
         return machine
     return build
 
 
-CAUSES = {
-    "memlock_8_mib": Cause(changed(machines.roce_server, {"proc/self/limits": limits("8388608")}),
+roce, gpu = machines.roce_server, machines.gpu_server
+NIC = "sys/devices/pci0000:00/0000:00:01.0/0000:18:00.0"
+GPU = "sys/devices/pci0000:00/0000:00:04.0/0000:40:00.0"
+PORT = "sys/class/infiniband/mlx5_0/ports/1"
+GROUP = "sys/fs/cgroup/user.slice/session-1.scope"
+HOSTS = "127.0.0.1\tlocalhost\n127.0.1.1\tnode1.example.org node1"
+
+
+def soft_roce():
+    machine = machines.cloud_vm()
+    machines.add_rdma(machine, "rxe0", netdev="ens3", rate="2.5 Gb/sec (1X SDR)",
+                      gids=[(0, "fe80::5", V2), (1, "10.0.0.5", V2)])
+    machine["sys/class/infiniband/rxe0/parent"] = "ens3"
+    return machine
+
+
+def only_link_local():
+    machine = roce()
+    for index in (2, 3):
+        machine[f"{PORT}/gids/{index}"] = gid("::")
+    return machine
+
+
+def only_version_1():
+    machine = roce()
+    for index in (1, 3):
+        machine[f"{PORT}/gids/{index}"] = gid("::")
+    return machine
+
+
+def only_ipv6():
+    machine = machines.cloud_vm()
+    machines.set_addresses(machine, ("ens3", "fd00::5/64"))
+    return machine
+
+
+def far_gpu():
+    """Both adapters are near the first GPU, and the second one has none."""
+    machine = gpu()
+    machine["sys/devices/pci0000:00/0000:00:02.0/0000:19:00.0/numa_node"] = "0"
+    return machine
+
+
+def one_subnet():
+    machine = roce()
+    machines.set_addresses(machine, ("eth0", "10.0.0.1/24"), ("eth1", "192.168.1.1/24"),
+                           ("eth2", "192.168.1.2/24"))
+    machine["sys/class/infiniband/mlx5_1/ports/1/gids/3"] = gid("192.168.1.2")
+    return machine
+
+
+def bridge_only():
+    machine = machines.cloud_vm()
+    machines.add_interface(machine, "docker0", 3)
+    machine["sys/class/net/docker0/bridge/bridge_id"] = "8000.024200000000"
+    machines.set_addresses(machine, ("docker0", "172.17.0.1/16"))
+    return machine
+
+
+def redirecting_bridge():
+    machine = gpu()
+    machine["sys/devices/pci0000:00/0000:00:04.0/config"] = machines.bridge_config(0x001d)
+    return machine
+
+
+def translated():
+    machine = gpu()
+    machine[f"{GPU}/iommu_group"] = Link("../../../../kernel/iommu_groups/17")
+    machine["sys/kernel/iommu_groups/17/type"] = "DMA-FQ"
+    return machine
+
+
+HOST_CAUSES = {
+    "memlock_8_mib": Cause(changed(roce, {"proc/self/limits": limits("8388608")}),
                            "host.memlock", "fail", "8388608 bytes"),
-    "open_files": Cause(changed(machines.roce_server, {"proc/self/limits": limits(nofile="60")}),
+    "memlock_in_a_user_namespace": Cause(
+        changed(roce, {"proc/self/limits": limits("65536"), "proc/self/uid_map": "0 100000 65536",
+                       "proc/self/status": "CapEff:\t000001ffffffffff\nCpus_allowed_list:\t0-31"}),
+        "host.memlock", "fail", "65536 bytes"),
+    "open_files": Cause(changed(roce, {"proc/self/limits": limits(nofile="60")}),
                         "host.nofile", "fail", "Max open files 60"),
     "shm_64_mib": Cause(
-        changed(machines.roce_server,
-                {"proc/mounts": "shm /dev/shm tmpfs rw,nosuid,size=65536k 0 0"}),
+        changed(roce, {"proc/mounts": "shm /dev/shm tmpfs rw,nosuid,size=65536k 0 0"}),
         "host.shm", "warn", "64 MiB"),
+    "no_shm": Cause(changed(roce, {"proc/mounts": "proc /proc proc rw 0 0"}), "host.shm", "warn",
+                    "nothing is mounted"),
+    "container_memory": Cause(
+        changed(machines.container, {"sys/fs/cgroup/memory.max": str(1 << 30),
+                                     "sys/fs/cgroup/memory.current": str(900 << 20)}),
+        "host.cgroup", "fail", "124 MiB"),
+    "container_processes": Cause(changed(roce, {f"{GROUP}/pids.max": "100"}), "host.cgroup", "warn",
+                                 "pids.max: 100"),
+    "container_processors": Cause(changed(roce, {f"{GROUP}/cpu.max": "50000 100000"}),
+                                  "host.cgroup", "warn", "0.50 processors"),
+    "huge_pages": Cause(changed(roce, {"proc/meminfo": machines.meminfo(512, 200000)}),
+                        "host.hugepages", "warn", "200000 pages"),
+    "acs": Cause(redirecting_bridge, "host.acs", "warn", "0000:00:04.0 (control 001d)"),
+    "iommu": Cause(translated, "host.iommu", "warn", "0000:40:00.0"),
+    "pci_errors": Cause(changed(gpu, {f"{GPU}/aer_dev_fatal": "DLP 2\nTOTAL_ERR_FATAL 2"}),
+                        "host.pci_errors", "warn", "TOTAL_ERR_FATAL 2"),
+    "far_interrupts": Cause(
+        changed(roce, {f"proc/irq/{i}/smp_affinity_list": "16-31" for i in range(40, 44)}),
+        "host.irq", "warn", "those near the adapter are 0-15"),
+    "numa_balancing": Cause(changed(gpu, {"proc/sys/kernel/numa_balancing": "1"}),
+                            "host.numa_balancing", "warn", "numa_balancing: 1"),
+    "debians_hosts": Cause(changed(roce, {"etc/hosts": HOSTS}), "host.hostname", "warn",
+                           "node1 is 127.0.1.1"),
+    "master_is_loopback": Cause(changed(roce, {"etc/hosts": HOSTS}), "host.hostname", "fail",
+                                "MASTER_ADDR is this name", variables={"MASTER_ADDR": "node1"}),
+    "slow_clock": Cause(
+        changed(roce, {"sys/devices/system/clocksource/clocksource0/current_clocksource": "hpet"}),
+        "host.clock", "warn", "hpet"),
 }
+
+NET_CAUSES = {
+    "interface_misspelt": Cause(roce, "net.interfaces", "fail", "GYRE_SOCKET_IFNAME=bond0",
+                                variables={"GYRE_SOCKET_IFNAME": "bond0"}),
+    "interface_without_link": Cause(
+        changed(roce, {"sys/class/net/eth0/operstate": "down"}), "net.interfaces", "fail",
+        "no link", also=("net.link",), variables={"NCCL_SOCKET_IFNAME": "eth0"}),
+    "container_bridge": Cause(bridge_only, "net.interfaces", "warn", "docker0"),
+    "only_loopback": Cause(changed(roce, {"sys/class/net/eth%d/flags" % i: "0x1002"
+                                          for i in range(3)}),
+                           "net.interfaces", "warn", "only loopback",
+                           also=("net.ipv4", "rdma.gid")),
+    "no_ipv4": Cause(only_ipv6, "net.ipv4", "warn", "no IPv4 address"),
+    "cable_out": Cause(changed(roce, {"sys/class/net/eth2/operstate": "down"}), "net.link", "warn",
+                       "eth2"),
+    "half_duplex": Cause(changed(machines.laptop, {"sys/class/net/enp0s31f6/duplex": "half"}),
+                         "net.link", "warn", "half"),
+    "slow_interface": Cause(changed(roce, {"sys/class/net/eth0/speed": "1000"}), "net.speed", "warn",
+                            "GYRE_SOCKET_IFNAME=eth1"),
+    "mtu_1500": Cause(changed(roce, {"sys/class/net/eth0/mtu": "1500"}), "net.mtu", "warn",
+                      "mtu: 1500 at 200 Gbit/s"),
+    "vlan_larger_than_bond": Cause(
+        changed(machines.bond_server, {"sys/class/net/bond0/mtu": "1500"}), "net.mtu", "fail",
+        "bond0 below it has 1500"),
+    "bond_with_a_port_down": Cause(
+        changed(machines.bond_server, {"proc/net/bonding/bond0": machines.bonding("up", "down")}),
+        "net.bond", "warn", "1 of 2 ports"),
+    "small_buffers": Cause(changed(roce, {"proc/sys/net/ipv4/tcp_rmem": "4096 87380 212992"}),
+                           "net.buffers", "warn", "212992 bytes"),
+    "few_ports": Cause(changed(roce, {"proc/sys/net/ipv4/ip_local_port_range": "50000 50100"}),
+                       "net.ports", "warn", "50000 to 50100"),
+    "damaged_frames": Cause(changed(roce, {"sys/class/net/eth1/statistics/rx_crc_errors": "812"}),
+                            "net.errors", "warn", "rx_crc_errors: 812"),
+    "one_subnet": Cause(one_subnet, "net.same_subnet", "warn", "192.168.1.2/24"),
+}
+
+RDMA_CAUSES = {
+    "soft_roce": Cause(soft_roce, "rdma.devices", "warn", "rxe0", also=("rdma.mtu",)),
+    "driver_not_loaded": Cause(changed(roce, without=("sys/class/infiniband", "dev/infiniband")),
+                               "rdma.devices", "warn", "modprobe mlx5_ib"),
+    "no_device_files": Cause(changed(roce, without=("dev/infiniband",)), "rdma.device_files", "fail",
+                             "/dev/infiniband/uverbs0"),
+    "port_down": Cause(changed(roce, {f"{PORT}/state": "1: DOWN"}), "rdma.ports", "warn",
+                       "1: DOWN"),
+    "no_subnet_manager": Cause(
+        changed(gpu, {f"sys/class/infiniband/mlx5_{i}/ports/1/state": "2: INIT" for i in (0, 1)}),
+        "rdma.ports", "fail", "opensm", also=("rdma.hca",)),
+    "adapter_misspelt": Cause(roce, "rdma.hca", "fail", "mlx5_0:1",
+                              variables={"NCCL_IB_HCA": "mlxl5_0"}),
+    "one_lane": Cause(changed(gpu, {f"{PORT}/rate": "100 Gb/sec (1X NDR)"}), "rdma.rate", "warn",
+                      "1 of 4 lanes"),
+    "slower_port": Cause(changed(roce, {f"{PORT}/rate": "25 Gb/sec (1X EDR)"}), "rdma.rate", "warn",
+                         "25 Gb/sec"),
+    "gid_index_0": Cause(roce, "rdma.gid", "fail", "RoCE v1", also=("job.harmful",),
+                         variables={"NCCL_IB_GID_INDEX": "0"}),
+    "gid_index_of_another_host": Cause(roce, "rdma.gid", "fail", "IB_GID_INDEX=5",
+                                       also=("job.harmful",),
+                                       variables={"NCCL_IB_GID_INDEX": "5"}),
+    "only_link_local": Cause(only_link_local, "rdma.gid", "warn", "link-local"),
+    "only_version_1": Cause(only_version_1, "rdma.gid", "fail", "RoCE v1"),
+    "gid_of_another_namespace": Cause(
+        changed(roce, without=(f"{PORT}/gid_attrs/types", f"{PORT}/gid_attrs/ndevs")), "rdma.gid",
+        "fail", "another network namespace", also=("rdma.mtu",)),
+    "roce_mtu": Cause(changed(roce, {"sys/class/net/eth1/mtu": "1500"}), "rdma.mtu", "warn",
+                      "packets of 1024 bytes"),
+    "pcie_x2": Cause(changed(roce, {f"{NIC}/current_link_width": "2"}), "rdma.pcie", "warn",
+                     "x2 at 32 GT/s"),
+    "pcie_generation": Cause(changed(roce, {f"{NIC}/current_link_speed": "8.0 GT/s PCIe"}),
+                             "rdma.pcie", "warn", "x16 at 8 GT/s"),
+    "firmware": Cause(changed(roce, {"sys/class/infiniband/mlx5_1/fw_ver": "28.35.2000"}),
+                      "rdma.firmware", "warn", "28.35.2000"),
+    "lost_packets": Cause(changed(roce, {f"{PORT}/hw_counters/local_ack_timeout_err": "90210"}),
+                          "rdma.counters", "warn", "local_ack_timeout_err: 90210"),
+    "flapping_link": Cause(changed(roce, {f"{PORT}/counters/link_downed": "37"}), "rdma.flaps",
+                           "warn", "37 times"),
+    "no_pfc": Cause(
+        changed(roce, {"ethtool/eth1": "     rx_prio3_pause: 0\n     rx_discards_phy: 700000"}),
+        "rdma.congestion", "warn", "PFC is off"),
+    "no_ecn": Cause(
+        changed(roce, {"ethtool/eth1": "     rx_prio3_pause: 5000000\n     rx_discards_phy: 0",
+                       f"{PORT}/hw_counters/np_cnp_sent": "0",
+                       f"{PORT}/hw_counters/rp_cnp_handled": "0"}),
+        "rdma.congestion", "warn", "PFC works alone"),
+    "no_peermem": Cause(
+        changed(gpu, {"proc/driver/nvidia/version": machines.CLOSED_DRIVER}), "rdma.peermem", "warn",
+        "modprobe nvidia-peermem"),
+    "far_adapter": Cause(far_gpu, "rdma.gpu_distance", "warn", "0000:41:00.0"),
+}
+
+CAUSES = {**HOST_CAUSES, **NET_CAUSES, **RDMA_CAUSES}
 
 # Files without which a check cannot say that all is well.
 DECISIVE = {
     "proc/self/limits": "host.memlock",
     "proc/mounts": "host.shm",
+    "proc/meminfo": "host.hugepages",
+    "etc/hosts": "host.hostname",
+    "proc/self/cgroup": "host.cgroup",
+    "sys/devices/system/clocksource/clocksource0/current_clocksource": "host.clock",
+    "proc/sys/net/ipv4/tcp_rmem": "net.buffers",
+    "proc/sys/net/ipv4/ip_local_port_range": "net.ports",
+    "sys/class/net/eth0/mtu": "net.mtu",
+    f"{PORT}/state": "rdma.ports",
+    f"{PORT}/rate": "rdma.rate",
+    f"{PORT}/gids/3": "rdma.gid",
+    f"{NIC}/current_link_width": "rdma.pcie",
+    "sys/class/infiniband/mlx5_0/fw_ver": "rdma.firmware",
+    f"{PORT}/hw_counters/local_ack_timeout_err": "rdma.counters",
+    f"{PORT}/counters/link_downed": "rdma.flaps",
+    "sys/devices/pci0000:00/0000:00:01.0/config": "host.acs",
+    "proc/irq/40/smp_affinity_list": "host.irq",
 }

@@ -9,20 +9,7 @@
 #include "bench/command/version.h"
 #include "bench/report/json_add.h"
 
-#include <ctype.h>
 #include <math.h>
-#include <string.h>
-
-/* Files of a sick machine may hold anything; JSON must be UTF-8. */
-static void add_clean_text(struct json_object *object, const char *key, const char *text)
-{
-    char clean[2048];
-    snprintf(clean, sizeof(clean), "%s", text);
-    for (char *at = clean; *at != '\0'; at++)
-        if (!isprint((unsigned char)*at) && *at != '\n' && *at != '\t')
-            *at = '?';
-    add_text(object, key, clean);
-}
 
 static void add_finding(struct json_object *list, const struct bench_finding *finding)
 {
@@ -30,10 +17,10 @@ static void add_finding(struct json_object *list, const struct bench_finding *fi
     struct json_object *object = json_object_new_object();
     add_text(object, "id", bench_checks[finding->check].id);
     add_text(object, "severity", bench_severity_name(finding->severity));
-    add_clean_text(object, "subject", finding->subject);
+    add_text(object, "subject", finding->subject);
     add_text(object, "ranks", finding->ranks);
-    add_clean_text(object, "evidence", finding->evidence);
-    add_clean_text(object, "fix", finding->fix);
+    add_text(object, "evidence", finding->evidence);
+    add_text(object, "fix", finding->fix);
     add_text(object, "doc", bench_finding_doc(finding, doc, sizeof(doc)));
     json_object_array_add(list, object);
 }
@@ -81,7 +68,7 @@ gyre_status bench_doctor_write_json(const struct bench_doctor_report *report, co
     add_text(root, "gyre_version", bench_version_text());
     add_text(root, "commit", bench_version_commit());
     add_time(root, "time");
-    add_clean_text(root, "hosts", report->hosts);
+    add_text(root, "hosts", report->hosts);
     add_int(root, "exit_status", report->exit_status);
     struct json_object *checks = add_array(root, "checks");
     for (int i = 0; i < findings->n; i++)
