@@ -7,6 +7,7 @@
 #include "bench/doctor/merge.h"
 #include "bench/doctor/options.h"
 #include "bench/doctor/output/output.h"
+#include "core/base/util.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -99,12 +100,34 @@ static void free_matrix(struct bench_matrix *matrix)
     free(matrix->gbytes_per_s);
 }
 
+/* Ranks that run other checks than rank 0 would wait for each other in the gathers for ever. */
+static gyre_status agree(struct bench_launcher *launcher, const char *only)
+{
+    uint64_t mine = gyre_hash(GYRE_HASH_INIT, only, strlen(only));
+    uint64_t *all = calloc((size_t)launcher->n_processes, sizeof(*all));
+    gyre_status status = all == NULL
+                             ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory")
+                             : launcher->ops->all_gather(launcher, &mine, sizeof(mine), all);
+    for (int i = 0; status == GYRE_SUCCESS && i < launcher->n_processes; i++)
+        if (all[i] != all[0])
+            status =
+                gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                          "rank %d has another --only than rank 0: give all ranks the same", i);
+    free(all);
+    return status;
+}
+
 static int examine(const struct bench_doctor_options *options)
 {
     int exit_status = CANNOT_TELL;
     struct bench_doctor *doctor = calloc(1, sizeof(*doctor));
     gyre_status status = doctor == NULL ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory")
                                         : bench_launcher_open(&doctor->launcher);
+    if (status == GYRE_SUCCESS) {
+        status = agree(&doctor->launcher, options->only);
+        if (status != GYRE_SUCCESS)
+            doctor->launcher.ops->close(&doctor->launcher);
+    }
     if (status != GYRE_SUCCESS) {
         fprintf(stderr, "gyre doctor: %s\n", gyre_cause());
         free(doctor);

@@ -56,29 +56,26 @@ struct bench_findings {
     int n_allocated;
 };
 
-/* Facts that all ranks of a job should have in common. X(name, check, title) */
-#define BENCH_FACT_TABLE(X)                                     \
-    X(VERSION, job_version, "gyre version and commit")          \
-    X(VARIABLES, job_variables_differ, "variables of the plan") \
-    X(KERNEL, job_kernel, "kernel")                             \
-    X(DRIVER, job_driver, "NVIDIA driver")                      \
-    X(FIRMWARE, job_firmware, "firmware of the RDMA devices")   \
-    X(MTU, job_mtu, "MTU of the network interface")             \
-    X(GID, job_gid, "type and family of the GID")               \
-    X(RATE, job_rate, "number and rate of the RDMA ports")
+/* Facts that all ranks of a job should have in common. X(name, title) */
+#define BENCH_FACT_TABLE(X)                        \
+    X(VERSION, "gyre's version and commit")        \
+    X(VARIABLES, "variables that plans depend on") \
+    X(KERNEL, "kernel")                            \
+    X(DRIVER, "NVIDIA driver")                     \
+    X(FIRMWARE, "firmware of RDMA adapters")       \
+    X(MTU, "MTU of the network interface")         \
+    X(GID, "type and family of GIDs")              \
+    X(RATE, "RDMA ports")
 
 enum bench_fact_id {
-#define BENCH_FACT_ENUM(name, check, title) BENCH_FACT_##name,
+#define BENCH_FACT_ENUM(name, title) BENCH_FACT_##name,
     BENCH_FACT_TABLE(BENCH_FACT_ENUM)
 #undef BENCH_FACT_ENUM
         BENCH_N_FACTS
 };
 
-/* Exchanged between ranks: fixed layout. */
 struct bench_facts {
-    char host[64];
-    uint64_t host_hash;
-    uint64_t wall_ns; /* the clock of the day, just after a barrier */
+    char host[64]; /* its name */
     char texts[BENCH_N_FACTS][160];
 };
 

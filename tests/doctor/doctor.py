@@ -18,7 +18,7 @@ sys.path.insert(0, os.path.join(HERE, "../bench"))
 import sick
 from machines import Disk
 from report_schema import check_schema
-from running import clean_environment
+from running import clean_environment, free_port
 
 GYRE = SOURCE = ""
 DISK = None
@@ -206,6 +206,79 @@ def test_no_permission_is_not_ok():
     for path in closed:
         severities = {c["severity"] for c in result.of(sick.DECISIVE[path])}
         assert severities & {"unknown", "warn", "fail"}, f"{path}: {severities}"
+
+
+def examine_job(machines_of_ranks, *options, of_last=None):
+    """One process a rank with torchrun's variables, each with a machine of its own. The last one
+    may have variables that the others do not have."""
+    ranks = []
+    port = str(free_port())
+    with tempfile.TemporaryDirectory() as work:
+        path = os.path.join(work, "report.json")
+        for rank, machine in enumerate(machines_of_ranks):
+            root = os.path.join(work, str(rank))
+            os.mkdir(root)
+            Disk(root).show(machine)
+            ranks.append(subprocess.Popen(
+                [GYRE, "doctor", "--root", root, "--json", path, *options],
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                env={**clean_environment(), "RANK": str(rank), "LOCAL_RANK": "0",
+                     "WORLD_SIZE": str(len(machines_of_ranks)), "MASTER_ADDR": "127.0.0.1",
+                     "MASTER_PORT": port, "GYRE_HOSTID": f"host{rank}",
+                     **(of_last or {} if rank == len(machines_of_ranks) - 1 else {})}))
+        outputs = [rank.communicate(timeout=100) for rank in ranks]
+        with open(path, encoding="utf-8") as file:
+            report = json.load(file)
+    assert not any(out for out, _ in outputs[1:]), "only rank 0 prints"
+    done = subprocess.CompletedProcess("gyre", ranks[0].returncode, *outputs[0])
+    return Result(done, report)
+
+
+def test_ranks_that_differ_are_named():
+    """All differences of one kind of machine are tried in one job."""
+    for make, differences in ((sick.roce, sick.ROCE_DIFFERENCES), (sick.gpu, sick.GPU_DIFFERENCES)):
+        last = {**make(), **sick.SECOND_HOST}
+        for changes, _, _ in differences.values():
+            assert all(path in last for path in changes), changes
+            last.update(changes)
+        result = examine_job([make(), make(), last])
+        for check, (_, severity, words) in differences.items():
+            [found] = result.of(check)
+            assert found["severity"] == severity and words in found["evidence"], \
+                f"{check}: {found}\n{result.errors}"
+            assert found["ranks"] == "0-2", found
+
+
+def test_variables_that_differ_are_named():
+    result = examine_job([sick.roce(), sick.roce()], "--only", "job.variables_differ",
+                         of_last={"NCCL_ALGO": "ring"})
+    [found] = result.of("job.variables_differ")
+    assert found["severity"] == "fail" and "ALGO=ring" in found["evidence"], found
+
+
+def test_the_network_between_hosts_is_measured():
+    result = examine_job([sick.roce() for _ in range(3)])
+    check_schema(result.report, schema())
+    matrix = result.report["matrix"]["hosts"]
+    assert matrix is not None, result.text + result.errors
+    assert matrix["names"] == [f"node1 (rank {rank})" for rank in range(3)], matrix["names"]
+    for key in ("gbytes_per_s", "latency_us"):
+        for i, row in enumerate(matrix[key]):
+            assert all((value is None) == (i == j) for j, value in enumerate(row)), matrix
+            assert all(value is None or 0 < value < 1e6 for value in row), matrix
+    rates = {(matrix["names"][i], matrix["names"][j]): value
+             for i, row in enumerate(matrix["gbytes_per_s"]) for j, value in enumerate(row) if value}
+    assert rates[tuple(matrix["slowest"])] == min(rates.values()), matrix
+    # Equal ranks: each finding stands once.
+    assert [c["ranks"] for c in result.of("host.memlock")] == ["0-2"], result.of("host.memlock")
+
+
+def test_a_rank_with_another_machine_is_named():
+    sick_one = sick.CAUSES["memlock_8_mib"].machine()
+    result = examine_job([sick.roce(), sick_one, sick.roce()], "--only", "host")
+    found = {(c["ranks"], c["severity"]) for c in result.of("host.memlock")}
+    assert found == {("0,2", "ok"), ("1", "fail")}, found
+    assert result.status == 2
 
 
 def main():

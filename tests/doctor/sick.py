@@ -185,7 +185,7 @@ NET_CAUSES = {
 
 RDMA_CAUSES = {
     "soft_roce": Cause(soft_roce, "rdma.devices", "warn", "rxe0", also=("rdma.mtu",)),
-    "driver_not_loaded": Cause(changed(roce, without=("sys/class/infiniband", "dev/infiniband")),
+    "rdma_driver_not_loaded": Cause(changed(roce, without=("sys/class/infiniband", "dev/infiniband")),
                                "rdma.devices", "warn", "modprobe mlx5_ib"),
     "no_device_files": Cause(changed(roce, without=("dev/infiniband",)), "rdma.device_files", "fail",
                              "/dev/infiniband/uverbs0"),
@@ -236,7 +236,87 @@ RDMA_CAUSES = {
     "far_adapter": Cause(far_gpu, "rdma.gpu_distance", "warn", "0000:41:00.0"),
 }
 
-CAUSES = {**HOST_CAUSES, **NET_CAUSES, **RDMA_CAUSES}
+
+
+def nouveau():
+    machine = machines.without(gpu(), "proc/driver/nvidia", "dev/nvidia", "sys/module/nvidia")
+    machine[f"{GPU}/driver"] = Link("../../../../bus/pci/drivers/nouveau")
+    return machine
+
+
+def xid(number, text):
+    return changed(gpu, {"dev/kmsg": "6,1,0,-;Linux version 6.1.0\n4,900,0,-;NVRM: Xid "
+                                     f"(PCI:0000:40:00): {number}, pid=77, {text}"})
+
+
+def one_processor():
+    return changed(roce, {"proc/self/status": "CapEff:\t0000000000000000\nCpus_allowed_list:\t3"})()
+
+
+GPU_CAUSES = {
+    "driver_not_loaded": Cause(
+        changed(gpu, without=("proc/driver/nvidia", "dev/nvidia", "sys/module/nvidia")),
+        "gpu.driver", "fail", "modprobe nvidia", also=("rdma.peermem",)),
+    "nouveau": Cause(nouveau, "gpu.driver", "fail", "blacklist nouveau", also=("rdma.peermem",)),
+    "no_gpu_files": Cause(changed(gpu, without=("dev/nvidia",)), "gpu.device_files", "fail",
+                          "docker run --gpus all"),
+    "no_uvm": Cause(changed(gpu, without=("dev/nvidia-uvm",)), "gpu.device_files", "fail",
+                    "/dev/nvidia-uvm"),
+    "gpu_x8": Cause(changed(gpu, {f"{GPU}/current_link_width": "8"}), "gpu.pcie", "warn",
+                    "x8, could be x16"),
+    "fallen_off_the_bus": Cause(xid(79, "GPU has fallen off the bus."), "gpu.xid", "fail",
+                                "fallen off the bus"),
+    "program_fault": Cause(xid(31, "MMU Fault"), "gpu.xid", "warn", "MMU Fault"),
+}
+
+JOB_CAUSES = {
+    "slurm_of_two_hosts": Cause(roce, "job.launcher", "warn", "one process runs",
+                                variables={"SLURM_JOB_NUM_NODES": "2"}),
+    "bound_to_one_processor": Cause(one_processor, "job.binding", "warn", "--bind-to none"),
+    "gyre_variable_misspelt": Cause(roce, "job.variables", "fail", "did you mean GYRE_IB_HCA?",
+                                    variables={"GYRE_IB_HCAS": "mlx5_0"}),
+    "nccl_variable_misspelt": Cause(roce, "job.variables", "warn", "did you mean NCCL_IB_HCA?",
+                                    variables={"NCCL_IB_HCAS": "mlx5_0"}),
+    "illegal_value": Cause(roce, "job.variables", "fail", "NCCL_IB_TC=999",
+                           variables={"NCCL_IB_TC": "999"}),
+    "p2p_disabled": Cause(roce, "job.harmful", "warn", "NCCL_P2P_DISABLE=1",
+                          variables={"NCCL_P2P_DISABLE": "1"}),
+    "shm_disabled": Cause(roce, "job.harmful", "warn", "NCCL_SHM_DISABLE=1",
+                          variables={"NCCL_SHM_DISABLE": "1"}),
+    "ib_disabled": Cause(roce, "job.harmful", "warn", "TCP is used",
+                         variables={"NCCL_IB_DISABLE": "1"}),
+    "traffic_class_5": Cause(roce, "job.harmful", "warn", "DSCP 1, ECN bits 01",
+                             variables={"NCCL_IB_TC": "5"}),
+    "timeout_of_minutes": Cause(roce, "job.harmful", "warn", "after 120 s",
+                                variables={"NCCL_IB_TIMEOUT": "22"}),
+    "loopback_chosen": Cause(roce, "job.harmful", "warn", "loopback", also=("net.interfaces",),
+                             variables={"NCCL_SOCKET_IFNAME": "lo"}),
+    "gpus_hidden": Cause(gpu, "job.harmful", "warn", "hides all GPUs",
+                         variables={"CUDA_VISIBLE_DEVICES": ""}),
+}
+
+CAUSES = {**HOST_CAUSES, **NET_CAUSES, **RDMA_CAUSES, **GPU_CAUSES, **JOB_CAUSES}
+assert len(CAUSES) == sum(map(len, (HOST_CAUSES, NET_CAUSES, RDMA_CAUSES, GPU_CAUSES, JOB_CAUSES)))
+
+
+# What the last of several ranks has and the others do not, by check: files, severity, words.
+SECOND_HOST = {"proc/sys/kernel/hostname": "node2",
+               "etc/hosts": "127.0.0.1\tlocalhost\n10.0.0.2\tnode2"}
+ROCE_DIFFERENCES = {
+    "job.kernel": ({"proc/sys/kernel/osrelease": "5.15.0-91-generic"}, "warn",
+                   "rank 2 (node2): 5.15.0-91-generic"),
+    "job.mtu": ({"sys/class/net/eth0/mtu": "4200"}, "fail", "rank 2 (node2): 4200"),
+    "job.firmware": ({f"sys/class/infiniband/mlx5_{i}/fw_ver": "20.31.1014" for i in (0, 1)},
+                     "warn", "20.31.1014"),
+    "job.rate": ({f"sys/class/infiniband/mlx5_{i}/ports/1/rate": "100 Gb/sec (4X EDR)"
+                  for i in (0, 1)}, "warn", "100,100 Gbit/s"),
+    "job.gid": ({f"sys/class/infiniband/mlx5_{i}/ports/1/gids/{index}": gid("::")
+                 for i in (0, 1) for index in (2, 3)}, "fail", "RoCE v2 link-local"),
+}
+GPU_DIFFERENCES = {
+    "job.driver": ({"proc/driver/nvidia/version": machines.OPEN_DRIVER.replace("580.65", "575.57")},
+                   "warn", "575.57.06"),
+}
 
 # Files without which a check cannot say that all is well.
 DECISIVE = {

@@ -69,17 +69,20 @@ static void print_finding(const struct bench_finding *finding, bool has_colours,
 
 static void print_values(const struct bench_matrix *matrix, const double *values, FILE *file)
 {
-    fprintf(file, "    %-20s", "from \\ to");
+    int width = 12;
+    for (int i = 0; i < matrix->n; i++)
+        width = (int)strlen(matrix->names[i]) > width ? (int)strlen(matrix->names[i]) : width;
+    fprintf(file, "    %-*s", width, "from \\ to");
     for (int j = 0; j < matrix->n; j++)
-        fprintf(file, " %12.12s", matrix->names[j]);
+        fprintf(file, " %*s", width, matrix->names[j]);
     fputs("\n", file);
     for (int i = 0; i < matrix->n; i++) {
-        fprintf(file, "    %-20.20s", matrix->names[i]);
+        fprintf(file, "    %-*s", width, matrix->names[i]);
         for (int j = 0; j < matrix->n; j++)
             if (i == j || isnan(values[i * matrix->n + j]))
-                fprintf(file, " %12s", i == j ? "-" : "?");
+                fprintf(file, " %*s", width, i == j ? "-" : "?");
             else
-                fprintf(file, " %12.4g", values[i * matrix->n + j]);
+                fprintf(file, " %*.4g", width, values[i * matrix->n + j]);
         fputs("\n", file);
     }
 }
