@@ -36,7 +36,9 @@ struct gyre_executor_config {
     bool overlaps_launches; /* CUDA graphs: a launch may begin while the one before it ends */
     uint64_t block_placement_bytes; /* CUDA: the blocks of works that transfer at least so much
                                      * choose their multiprocessors (block placement) */
-    struct gyre_fault *fault;       /* polled; when it is raised, all works end with its status */
+    uint32_t n_gpu_sharers;   /* CUDA: most ranks on one GPU, each of which uses its part of the
+                               * multiprocessors. 0 = 1 */
+    struct gyre_fault *fault; /* polled; when it is raised, all works end with its status */
     /* Moves slots of proxied connectors in the executor's thread; true if any moved. An executor
      * whose ops say `helps` calls this while its works wait, and with is_last when a launch has
      * ended. NULL = there is nothing to move. */

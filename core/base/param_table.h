@@ -46,6 +46,7 @@ X(MIN_NCHANNELS, GYRE_PARAM_INT, NCCL|PLAN, "", 1, 64, "", "", "fewest channels"
 X(MAX_NCHANNELS, GYRE_PARAM_INT, NCCL|PLAN, "", 1, 64, "", "", "most channels")
 X(BUFFSIZE, GYRE_PARAM_BYTES, NCCL|PLAN, "", 4096, 67108864, "bytes", "", "slot memory of one connection (all its slots)")
 X(SMS, GYRE_PARAM_INT, PLAN, "", 1, 1024, "", "", "CUDA: most thread blocks of one collective")
+X(SHARE_GPU, GYRE_PARAM_BOOL, PLAN, "0", 0, 1, "", "", "for tests: ranks of one process may share a GPU; each gets its part of the multiprocessors. Needs CUDA_DEVICE_MAX_CONNECTIONS=32")
 X(LAUNCH_OVERLAP, GYRE_PARAM_BOOL, 0, "1", 0, 1, "", "", "CUDA graphs, Hopper and later: a call that follows another of its communicator is put on the GPU while that one ends (programmatic dependent launch)")
 X(BLOCK_PLACEMENT, GYRE_PARAM_BOOL, 0, "1", 0, 1, "", "", "CUDA, Hopper: blocks of large calls run on multiprocessors that share the way out of the GPU evenly; not with GYRE_SMS")
 X(TOPO_FILE, GYRE_PARAM_STRING, NCCL, "", 0, 0, "", "", "read the topology from this XML file")

@@ -245,6 +245,7 @@ static gyre_status connect_ranks(gyre_comm *comm)
         .block_placement_bytes = places_blocks(comm) ? GYRE_BLOCK_PLACEMENT_BYTES : UINT64_MAX,
         .overlaps_launches =
             gyre_param_number(&comm->member.params, GYRE_PARAM_LAUNCH_OVERLAP) != 0,
+        .n_gpu_sharers = comm->links.n_gpu_sharers,
         .fault = &comm->member.fault,
         .help = comm->links.is_proxied ? gyre_links_help : NULL, /* else there is nothing to move */
         .help_context = &comm->links,

@@ -152,24 +152,6 @@ static gyre_status gather_infos(const struct gyre_member *member, struct gyre_li
     return GYRE_SUCCESS;
 }
 
-/* Two ranks on one GPU would wait for each other's blocks for ever. */
-static gyre_status check_one_rank_per_gpu(const struct gyre_member *member,
-                                          const struct gyre_links *links)
-{
-    const struct gyre_peer_info *infos = links->infos;
-    if (member->device_info.kind != GYRE_DEVICE_CUDA)
-        return GYRE_SUCCESS;
-    for (int a = 0; a < member->n_ranks; a++)
-        for (int b = a + 1; b < member->n_ranks; b++)
-            if (memcmp(infos[a].device.uuid, infos[b].device.uuid, sizeof(infos[a].device.uuid)) ==
-                0)
-                return gyre_fail(GYRE_ERROR_INVALID_USAGE,
-                                 "init: ranks %d and %d are on the same GPU (%s on %s); give each "
-                                 "rank its own (LOCAL_RANK, CUDA_VISIBLE_DEVICES)",
-                                 a, b, infos[a].device.pci_bus_id, infos[a].host_name);
-    return GYRE_SUCCESS;
-}
-
 /* ---- one transport per pair --------------------------------------------------------------- */
 
 #define NO_TRANSPORT 127
@@ -370,7 +352,7 @@ gyre_status gyre_links_open(struct gyre_member *member, const struct gyre_links_
     gyre_member_end_stage(member, "finding the topology");
     GYRE_TRY(agree(member, terms));
     GYRE_TRY(gather_infos(member, links));
-    GYRE_TRY(check_one_rank_per_gpu(member, links));
+    GYRE_TRY(gyre_links_check_gpus(member, links));
     GYRE_TRY(gyre_topology_dump(member, links));
     gyre_topology_compare(member, links);
     links->is_ll128_safe = member->device_info.kind == GYRE_DEVICE_CUDA;

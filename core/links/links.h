@@ -22,11 +22,12 @@ struct gyre_links {
     struct gyre_fifo_spec spec;
     uint16_t *ring_prev; /* by rank: its predecessor in the ring */
     struct gyre_grouping grouping;
-    struct gyre_topo topo; /* of this host; empty where nobody asks it anything */
-    bool is_proxied;       /* some pair of ranks talks through a proxy */
-    bool uses_rdma;        /* some pair of ranks talks through the ib transport */
-    bool is_ll128_safe;    /* all pairs of all ranks */
-    bool is_p2p;           /* all pairs of ranks address each other's memory directly */
+    struct gyre_topo topo;  /* of this host; empty where nobody asks it anything */
+    bool is_proxied;        /* some pair of ranks talks through a proxy */
+    bool uses_rdma;         /* some pair of ranks talks through the ib transport */
+    bool is_ll128_safe;     /* all pairs of all ranks */
+    bool is_p2p;            /* all pairs of ranks address each other's memory directly */
+    uint32_t n_gpu_sharers; /* most ranks on one GPU; 1 but for GYRE_SHARE_GPU */
     /* Where the other ranks of a shrink find this one; NULL = nowhere. */
     struct gyre_regroup_listener *regroup_listener;
     char summary[64]; /* "SHM" or "SHM+NET/Socket/0": what the whole communicator uses */
@@ -58,6 +59,13 @@ void gyre_links_wake(const struct gyre_links *links);
 
 /** gyre_links_help - gyre_executor_config's help. @context: struct gyre_links. */
 bool gyre_links_help(void *context, bool is_last);
+
+/* ---- gpu_sharers.c ------------------------------------------------------------------------ */
+
+/** gyre_links_check_gpus - check that no two ranks use the same GPU. Where GYRE_SHARE_GPU allows
+ * it, set links->n_gpu_sharers and limit member->config.sm_budget to this rank's part of the GPU.
+ * Errors: INVALID_USAGE naming two ranks and their GPU. */
+gyre_status gyre_links_check_gpus(struct gyre_member *member, struct gyre_links *links);
 
 /* ---- topology.c --------------------------------------------------------------------------- */
 

@@ -4,8 +4,9 @@
 Each machine is QEMU under plain emulation, so neither KVM nor root is needed on the wire side. It
 boots Debian's stock kernel with a small initramfs, mounts this machine's root file system read-only
 through 9p, puts a tmpfs over it and runs sshd in it: the machines run the very binaries that stand
-here, and what they write is gone when they are. Two machines are joined by a pair of sockets; more by
-a QEMU without a machine that is nothing but a hub.
+here, and what they write is gone when they are. Two machines are joined by a pair of sockets, one for
+each rail (eth0 with rxe0, eth1 with rxe1, ...); more machines by a QEMU without a machine that is
+nothing but a hub.
 """
 import ctypes
 import glob
@@ -22,7 +23,7 @@ import time
 
 MODULES = ("virtio_pci virtio_net crc32_generic ib_uverbs rdma_rxe rdma_ucm 9pnet_virtio 9p "
            "overlay sch_netem sch_prio cls_u32 act_gact 8021q").split()
-SUBNET = "10.77.0"
+SUBNET = "10.77.0"  # of the first rail; 10.77.R of rail R
 SUBNET6 = "fd77::"
 GUEST_DIR = "/etc/gyre-lab"
 
@@ -57,7 +58,7 @@ done <GUEST_DIR/kept
 mkdir -p /lab; mount -t 9p -o rw,trans=virtio,version=9p2000.L,cache=none,msize=512000 lab /lab
 hostname vm$lab_id
 ip link set lo up
-ip link set eth1 name mgmt0; ip addr add 10.0.2.15/24 dev mgmt0; ip link set mgmt0 up
+ip link set eth$lab_rails name mgmt0; ip addr add 10.0.2.15/24 dev mgmt0; ip link set mgmt0 up
 ip link set eth0 mtu $lab_mtu; sysctl -qw net.ipv6.conf.eth0.accept_dad=0
 [ $lab_ipv4 = 0 ] || ip addr add SUBNET.$lab_id/24 dev eth0
 ip link set eth0 up
@@ -65,6 +66,12 @@ ip link set eth0 up
 for i in $(seq 100); do [ "$(cat /sys/class/net/eth0/carrier 2>/dev/null)" = 1 ] && break; sleep 0.05; done
 ulimit -l unlimited
 rdma link add rxe0 type rxe netdev eth0 || echo "lab: rdma link add failed"
+r=1
+while [ $r -lt $lab_rails ]; do
+    ip link set eth$r mtu $lab_mtu; ip addr add 10.77.$r.$lab_id/24 dev eth$r; ip link set eth$r up
+    rdma link add rxe$r type rxe netdev eth$r || echo "lab: rdma link add failed"
+    r=$((r+1))
+done
 /usr/sbin/sshd -f GUEST_DIR/sshd_config -E /lab/sshd.log
 for i in $(seq 100); do grep -qs ACTIVE /sys/class/infiniband/rxe0/ports/1/state && break; sleep 0.05; done
 echo "lab: $(cat /sys/class/infiniband/rxe0/ports/1/state 2>&1)"
@@ -299,9 +306,11 @@ class Lab:
     machine's files but have a /tmp and a /run of their own, in which only the current folder, this
     checkout and the folders in `keep` are."""
 
-    def __init__(self, n_vms=2, mtu=1500, ipv4=True, ipv6=True, smp=1, memory_mib=1024, pcap=None,
-                 out=None, verbose=False, keep=()):
-        self.n_vms, self.mtu, self.ipv4, self.ipv6 = n_vms, mtu, ipv4, ipv6
+    def __init__(self, n_vms=2, mtu=1500, ipv4=True, ipv6=True, rails=1, smp=1, memory_mib=1024,
+                 pcap=None, out=None, verbose=False, keep=()):
+        if rails > 1 and n_vms != 2:
+            raise ValueError("only two machines have several rails")
+        self.n_vms, self.mtu, self.ipv4, self.ipv6, self.rails = n_vms, mtu, ipv4, ipv6, rails
         self.smp, self.memory_mib, self.pcap, self.verbose = smp, memory_mib, pcap, verbose
         self.names = [f"vm{i + 1}" for i in range(n_vms)]
         self.out = out
@@ -401,35 +410,37 @@ class Lab:
         return {"overlay" + name: body for name, body in files.items()}
 
     def wires(self, qemu):
-        """The -netdev argument of each machine's eth0. Datagrams: QEMU 7.2's "stream" wire can
-        stand still for good, in both directions, after some 80,000 small packets."""
+        """The -netdev arguments of each machine's eth0, eth1, ... Datagrams: QEMU 7.2's "stream" wire
+        can stand still for good, in both directions, after some 80,000 small packets."""
         def dgram(name, local, remote):
             return (f"dgram,id={name},local.type=unix,local.path={self.dir}/{local},"
                     f"remote.type=unix,remote.path={self.dir}/{remote}")
         if self.n_vms == 2:
-            return [dgram("wire", "wire1", "wire2"), dgram("wire", "wire2", "wire1")]
+            return [[dgram(f"wire{rail}", f"wire{rail}{own}", f"wire{rail}{other}")
+                     for rail in range(self.rails)] for own, other in ("ab", "ba")]
         args = [qemu, "-M", "none", "-nodefaults", "-display", "none", "-monitor", "none"]
         for i in range(self.n_vms):
             args += ["-netdev", dgram(f"s{i}", f"hub{i}", f"wire{i}"),
                      "-netdev", f"hubport,id=h{i},hubid=0,netdev=s{i}"]
         self.spawn("hub", args)
-        return [dgram("wire", f"wire{i}", f"hub{i}") for i in range(self.n_vms)]
+        return [[dgram("wire0", f"wire{i}", f"hub{i}")] for i in range(self.n_vms)]
 
-    def boot(self, qemu, vmlinuz, initrd, i, name, wire):
+    def boot(self, qemu, vmlinuz, initrd, i, name, wires):
         os.mkdir(f"{self.dir}/{name}")
         self.ssh_ports[name] = free_port()
         words = {"id": i + 1, "n": self.n_vms, "mtu": self.mtu, "ipv4": int(self.ipv4),
-                 "ipv6": int(self.ipv6)}
+                 "ipv6": int(self.ipv6), "rails": self.rails}
         cmdline = "console=ttyS0 quiet panic=-1 mitigations=off nokaslr " + " ".join(
             f"lab.{k}={v}" for k, v in words.items())
+        nics = [word for rail, wire in enumerate(wires) for word in (
+            "-netdev", wire, "-device", f"virtio-net-pci,netdev=wire{rail},"
+            f"mac=52:54:00:77:{rail:02x}:{i + 1:02x},host_mtu=9000,romfile=,id=nic{rail}")]
         args = [qemu, "-name", f"{name},debug-threads=on", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(self.smp), "-m",
                 str(self.memory_mib), "-nodefaults", "-no-user-config", "-display", "none",
                 "-no-reboot", "-kernel", vmlinuz, "-initrd", initrd, "-append", cmdline,
                 "-serial", f"file:{self.dir}/{name}.console",
                 "-monitor", f"unix:{self.dir}/{name}.monitor,server=on,wait=off",
-                "-netdev", wire,
-                "-device", f"virtio-net-pci,netdev=wire,mac=52:54:00:77:00:{i + 1:02x},"
-                "host_mtu=9000,romfile=,id=nic0",
+                *nics,
                 "-netdev", f"user,id=mgmt,restrict=on,hostfwd=tcp:127.0.0.1:{self.ssh_ports[name]}-:22",
                 "-device", "virtio-net-pci,netdev=mgmt,romfile=",
                 "-virtfs", "local,path=/,mount_tag=host,security_model=none,readonly=on,"
@@ -438,7 +449,7 @@ class Lab:
                 "-object", "rng-random,id=rng,filename=/dev/urandom", "-device",
                 "virtio-rng-pci,rng=rng"]
         if self.pcap and i == 0:
-            args += ["-object", f"filter-dump,id=dump,netdev=wire,file={os.path.abspath(self.pcap)}"]
+            args += ["-object", f"filter-dump,id=dump,netdev=wire0,file={os.path.abspath(self.pcap)}"]
         self.spawn(name, args)
 
     def spawn(self, name, args):

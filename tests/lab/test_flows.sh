@@ -40,7 +40,7 @@ skip() { echo \"skipped: \$1\" >&2; exit 77; }"
 
 # Both commands run; what they say is in log.0, log.1, status.0 and status.1.
 on_two_hosts() { # name, commands
-    rm -f "$dir"/log.* "$dir"/status.*
+    rm -f "$dir"/log.* "$dir"/status.* "$dir"/is_*
     echo "== $1"
     "$lab/netns.sh" "$prelude
 $2" "$prelude
@@ -84,22 +84,29 @@ for rank in 0 1; do
 done
 
 # Longer than the silence that counts as an error. The window is full when the kernel's timer of the
-# connection is the one that probes it.
+# connection is the one that probes it. A rank that is stopped when its peer has nothing to send does
+# not get there, so it goes on and is stopped again.
 name="a stopped rank with a full window is no error"
 small="sysctl -qw net.ipv4.tcp_rmem='4096 8192 8192' || skip 'tcp_rmem cannot be set'
-start -b 2M -e 2M -n 30 -w 1
+start -b 2M -e 2M -n 60 -w 1
 wait_for is_connected || exit 1"
 on_two_hosts "$name" "
 export RANK=0
 $small
-wait_for \"ss -tnoH state established | grep -q persist\" || { echo 'no window is full'; exit 1; }
+wait_for \"[ -e $dir/is_stopped ] && ss -tnoH state established | grep -q persist\" ||
+    { echo 'no window is full'; exit 1; }
 touch $dir/is_full
 finish" "
 export RANK=1
 $small
 bench_pid=\$(ps -o pid= --ppid \$rank_pid | tr -d ' ')
-kill -STOP \$bench_pid
-wait_for \"[ -e $dir/is_full ]\" || exit 1
+for _ in \$(seq 10); do
+    kill -STOP \$bench_pid && touch $dir/is_stopped || exit 1
+    for _ in \$(seq 20); do [ -e $dir/is_full ] && break 2; sleep 0.1; done
+    rm $dir/is_stopped
+    kill -CONT \$bench_pid
+done
+[ -e $dir/is_full ] || exit 1
 sleep 20
 kill -CONT \$bench_pid
 finish"

@@ -126,6 +126,35 @@ def case_algorithms(rig):
     rig.right(rig.bench("allreduce", "-b 4M -e 4M -n 1 -w 1"))
 
 
+def sent_on_rails(rig, n_rails):
+    """The bytes that vm1 has sent on each rail."""
+    return [int(rig.lab.on("vm1", f"busybox cat /sys/class/net/eth{rail}/statistics/tx_bytes").out)
+            for rail in range(n_rails)]
+
+
+@lab(rails=2)
+def case_rails(rig):
+    """two slow rails share a large all-reduce alike, and it takes about half as long as over one"""
+    for rail in range(2):
+        for result in rig.lab.on_all(f"tc qdisc add dev eth{rail} root netem rate 4mbit limit 10000"):
+            check(result.status == 0, f"{result.name}: {result.out}")
+    times_us = []
+    for n_rails in (1, 2):
+        before = sent_on_rails(rig, 2)
+        result = rig.bench("allreduce", "-b 512K -e 512K -n 2 -w 1 -c 0", np=4, limit_s=RUN_LIMIT_S,
+                           env={"GYRE_IB_HCA": "=" + ",".join(f"rxe{rail}" for rail in range(n_rails))})
+        check(result.status == 0, f"exit status {result.status}: {result.out[-1500:]}")
+        check("via NET/IB" in result.out, result.out[:1500])
+        sent = [after - b for after, b in zip(sent_on_rails(rig, 2), before)]
+        row = re.search(r"^ +524288 .*", result.out, re.M).group(0).split()
+        times_us.append(float(row[5]))
+        share = 100 * sent[1] / sum(sent)
+        print(f"     {n_rails} rails: {times_us[-1]:.0f} us, {share:.1f} % of the bytes on rail 1",
+              flush=True)
+        check((share < 5) if n_rails == 1 else (45 <= share <= 55), f"{share:.1f} % on rail 1")
+    print(f"     one rail takes {times_us[0] / times_us[1]:.2f} times as long")
+
+
 @lab(n_vms=3)
 def case_three_machines(rig):
     """three machines: every algorithm of every collective gives right values"""

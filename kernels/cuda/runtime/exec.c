@@ -84,7 +84,9 @@ static gyre_status cuda_open(const struct gyre_executor_config *config,
     executor->driver = driver;
     executor->rank = config->rank;
     executor->n_ranks = config->n_ranks;
-    executor->n_sms = gyre_min_u32(info.n_sms, GYRE_CUDA_MAX_BLOCKS);
+    executor->n_sms =
+        gyre_min_u32(config->n_gpu_sharers > 1 ? info.n_sms / config->n_gpu_sharers : info.n_sms,
+                     GYRE_CUDA_MAX_BLOCKS);
     executor->most_shared_bytes = (uint32_t)most_shared_bytes;
     /* Only of Hopper it is known which multiprocessors share a path to the links. */
     executor->block_placement_bytes =

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One rank a GPU: two ranks on one GPU would wait for each other's blocks for ever. Tests on few
+ * GPUs may allow it with GYRE_SHARE_GPU. The GPU then runs the kernels of all its ranks at the same
+ * time, because the ranks are of one process and each uses only its part of the multiprocessors.
+ */
+#include "core/links/links.h"
+
+#include <string.h>
+
+/* Of a channel of any algorithm: a double tree has two workers for each tree. */
+#define WORKERS_AT_MOST 4
+
+static gyre_status check_pair(const struct gyre_peer_info *a, const struct gyre_peer_info *b,
+                              bool may_share)
+{
+    if (may_share && a->process_id == b->process_id)
+        return GYRE_SUCCESS;
+    return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                     "init: ranks %d and %d are on the same GPU (%s on %s); give each rank its own "
+                     "(LOCAL_RANK, CUDA_VISIBLE_DEVICES)%s",
+                     (int)a->rank, (int)b->rank, a->device.pci_bus_id, a->host_name,
+                     may_share ? "; with GYRE_SHARE_GPU, ranks of one GPU must be threads of one "
+                                 "process"
+                               : "");
+}
+
+/* The most ranks that any GPU has. */
+static gyre_status count_sharers(const struct gyre_member *member, const struct gyre_links *links,
+                                 uint32_t *n_sharers_out)
+{
+    const bool may_share = gyre_param_number(&member->params, GYRE_PARAM_SHARE_GPU) != 0;
+    uint32_t most = 1;
+    for (int a = 0; a < member->n_ranks; a++) {
+        const struct gyre_peer_info *first = &links->infos[a];
+        uint32_t n_sharers = 1;
+        for (int b = a + 1; b < member->n_ranks; b++) {
+            const struct gyre_peer_info *second = &links->infos[b];
+            if (memcmp(first->device.uuid, second->device.uuid, sizeof(first->device.uuid)) != 0)
+                continue;
+            GYRE_TRY(check_pair(first, second, may_share));
+            n_sharers++;
+        }
+        if (n_sharers > most)
+            most = n_sharers;
+    }
+    *n_sharers_out = most;
+    return GYRE_SUCCESS;
+}
+
+gyre_status gyre_links_check_gpus(struct gyre_member *member, struct gyre_links *links)
+{
+    links->n_gpu_sharers = 1;
+    if (member->device_info.kind != GYRE_DEVICE_CUDA)
+        return GYRE_SUCCESS;
+    GYRE_TRY(count_sharers(member, links, &links->n_gpu_sharers));
+    if (links->n_gpu_sharers == 1)
+        return GYRE_SUCCESS;
+    const uint32_t n_sms = member->device_info.n_sms;
+    const int n_channels = (int)(n_sms / links->n_gpu_sharers / WORKERS_AT_MOST);
+    if (n_channels == 0)
+        return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                         "init: %u ranks share a GPU of %u multiprocessors; it has enough for %u",
+                         links->n_gpu_sharers, n_sms, n_sms / WORKERS_AT_MOST);
+    if (member->config.sm_budget <= 0 || member->config.sm_budget > n_channels)
+        member->config.sm_budget = n_channels;
+    return GYRE_SUCCESS;
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/links/gpu_sharers: which ranks may be on one GPU, and how much of it each gets. Descriptions
+ * of ranks are made up, so no GPU is needed.
+ */
+#include "core/links/links.h"
+#include "tests/support/check.h"
+
+#define N_RANKS 6
+#define N_SMS   132
+
+/* Rank r is on GPU gpu_of[r], in process process_of[r]; GYRE_SHARE_GPU as in `environment`. */
+static gyre_status check(const int *gpu_of, const int *process_of, char *const *environment,
+                         int sm_budget, struct gyre_member *member_out, uint32_t *n_sharers_out)
+{
+    struct gyre_peer_info infos[N_RANKS];
+    struct gyre_links links = {.infos = infos};
+    memset(infos, 0, sizeof(infos));
+    memset(member_out, 0, sizeof(*member_out));
+    for (int rank = 0; rank < N_RANKS; rank++) {
+        infos[rank].rank = (uint32_t)rank;
+        infos[rank].process_id = (uint64_t)process_of[rank];
+        infos[rank].device.uuid[0] = (uint8_t)(1 + gpu_of[rank]);
+        snprintf(infos[rank].device.pci_bus_id, sizeof(infos[rank].device.pci_bus_id),
+                 "0000:%02x:00.0", (unsigned)gpu_of[rank]);
+        snprintf(infos[rank].host_name, sizeof(infos[rank].host_name), "node");
+    }
+    GYRE_TRY(gyre_params_from(environment, &member_out->params));
+    member_out->n_ranks = N_RANKS;
+    member_out->device_info.kind = GYRE_DEVICE_CUDA;
+    member_out->device_info.n_sms = N_SMS;
+    member_out->config.sm_budget = sm_budget;
+    const gyre_status status = gyre_links_check_gpus(member_out, &links);
+    *n_sharers_out = links.n_gpu_sharers;
+    return status;
+}
+
+static const int each_its_own[N_RANKS] = {0, 1, 2, 3, 4, 5};
+static const int three_on_two[N_RANKS] = {0, 1, 0, 1, 0, 1};
+static const int one_process[N_RANKS] = {7, 7, 7, 7, 7, 7};
+static const int process_of_gpu[N_RANKS] = {7, 8, 7, 8, 7, 8};
+static const int process_of_rank[N_RANKS] = {7, 8, 9, 10, 11, 12};
+static char *const unset[] = {NULL};
+static char *const allowed[] = {(char *)(uintptr_t) "GYRE_SHARE_GPU=1", NULL};
+
+static void two_ranks_on_a_gpu_are_refused_by_name(void)
+{
+    struct gyre_member member;
+    uint32_t n_sharers;
+    CHECK_FAILS(check(three_on_two, one_process, unset, -1, &member, &n_sharers),
+                GYRE_ERROR_INVALID_USAGE,
+                "ranks 0 and 2 are on the same GPU (0000:00:00.0 on node); give each rank its own "
+                "(LOCAL_RANK, CUDA_VISIBLE_DEVICES)");
+}
+
+static void ranks_with_gpus_of_their_own_keep_all_of_them(void)
+{
+    struct gyre_member member;
+    uint32_t n_sharers;
+    CHECK_OK(check(each_its_own, process_of_rank, allowed, -1, &member, &n_sharers));
+    CHECK(n_sharers == 1 && member.config.sm_budget == -1);
+}
+
+static void threads_that_share_a_gpu_get_equal_parts(void)
+{
+    struct gyre_member member;
+    uint32_t n_sharers;
+    const int *const processes[] = {one_process, process_of_gpu};
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(check(three_on_two, processes[i], allowed, -1, &member, &n_sharers));
+        CHECK(n_sharers == 3);
+        /* Three ranks with four blocks a channel fit on the GPU at the same time. */
+        CHECK_MSG(member.config.sm_budget == N_SMS / 12, "%d", member.config.sm_budget);
+    }
+    CHECK_OK(check(three_on_two, one_process, allowed, 2, &member, &n_sharers));
+    CHECK_MSG(member.config.sm_budget == 2, "%d", member.config.sm_budget);
+}
+
+static void processes_cannot_share_a_gpu(void)
+{
+    struct gyre_member member;
+    uint32_t n_sharers;
+    CHECK_FAILS(check(three_on_two, process_of_rank, allowed, -1, &member, &n_sharers),
+                GYRE_ERROR_INVALID_USAGE, "must be threads of one process");
+}
+
+static const struct test_case cases[] = {
+    {"two ranks on a GPU are refused by name", two_ranks_on_a_gpu_are_refused_by_name},
+    {"ranks with GPUs of their own keep all of them",
+     ranks_with_gpus_of_their_own_keep_all_of_them},
+    {"threads that share a GPU get equal parts", threads_that_share_a_gpu_get_equal_parts},
+    {"processes cannot share a GPU", processes_cannot_share_a_gpu},
+};
+
+TEST_MAIN(cases)
