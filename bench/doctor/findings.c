@@ -46,8 +46,8 @@ void bench_say(struct bench_doctor *doctor, enum bench_severity severity, const 
     struct bench_finding finding;
     va_list arguments;
     memset(&finding, 0, sizeof(finding));
-    finding.check = doctor->check;
-    finding.severity = severity;
+    finding.check = (int32_t)doctor->check;
+    finding.severity = (int32_t)severity;
     snprintf(finding.subject, sizeof(finding.subject), "%s", subject == NULL ? "" : subject);
     snprintf(finding.fix, sizeof(finding.fix), "%s", fix == NULL ? "" : fix);
     va_start(arguments, format);

@@ -118,7 +118,7 @@ static gyre_status open_devices(struct copier *copier)
     tell(copier, BENCH_PAIR_COUNT, copier->n, 0);
     if (copier->n < 2)
         return GYRE_SUCCESS;
-    config.device_kind = copier->kind;
+    config.device_kind = (int)copier->kind;
     config.timeout_ms = TIMEOUT_MS;
     GYRE_TRY(gyre_comm_init_all(copier->comms, copier->n, NULL, &config));
     for (int i = 0; i < copier->n; i++) {

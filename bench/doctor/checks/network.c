@@ -174,7 +174,7 @@ static gyre_status share(struct rig *rig, gyre_status status, struct outcome *mi
                          struct outcome *all, bool *is_over_out)
 {
     struct bench_launcher *launcher = &rig->doctor->launcher;
-    mine->status = status;
+    mine->status = (int32_t)status;
     if (status != GYRE_SUCCESS)
         snprintf(mine->cause, sizeof(mine->cause), "%.255s", gyre_cause());
     GYRE_TRY(launcher->ops->all_gather(launcher, mine, sizeof(*mine), all));

@@ -23,20 +23,23 @@ static const char *type_name(const struct gyre_ib_gid_row *row)
                                               : "type not readable";
 }
 
-static void list_rows(const struct table *table, char *text_out, size_t text_bytes)
+static void list_rows(const struct table *table, bool is_forced, char *text_out, size_t text_bytes)
 {
     size_t used = 0;
     text_out[0] = '\0';
     for (int i = 0; i < table->n && used < text_bytes; i++) {
-        char address[48];
+        char address[48], verdict[GYRE_IB_GID_REASON_BYTES];
         const struct gyre_ib_gid_row *row = &table->rows[i];
+        snprintf(verdict, sizeof(verdict), "%s", table->reasons[i]);
+        if (i == table->chosen)
+            snprintf(verdict, sizeof(verdict), "used");
+        else if (verdict[0] == '\0' && table->chosen >= 0)
+            snprintf(verdict, sizeof(verdict), "would do, but row %u is %s",
+                     table->rows[table->chosen].index, is_forced ? "forced" : "better");
         used += (size_t)snprintf(
             text_out + used, text_bytes - used, "\n[%u] %s, %s%s%s: %s", row->index,
             gyre_ib_gid_to_text(row->raw, address, sizeof(address)), type_name(row),
-            row->netdev[0] != '\0' ? ", " : "", row->netdev,
-            i == table->chosen             ? "used"
-            : table->reasons[i][0] != '\0' ? table->reasons[i]
-                                           : "would do, but the row that is used comes first");
+            row->netdev[0] != '\0' ? ", " : "", row->netdev, verdict);
     }
 }
 
@@ -85,7 +88,7 @@ static void check_port(struct bench_doctor *doctor, const struct bench_rdma_port
     gyre_status status = gyre_ib_gid_rules_from(&doctor->params, port->device, &rules);
     if (status == GYRE_SUCCESS)
         status = gyre_ib_gid_choose(table->rows, table->n, &rules, &table->chosen, table->reasons);
-    list_rows(table, rows, sizeof(rows));
+    list_rows(table, rules.forced_index >= 0, rows, sizeof(rows));
     if (status != GYRE_SUCCESS) {
         bench_say(doctor, BENCH_FAIL, port->name,
                   rules.forced_index >= 0 ? "unset GYRE_IB_GID_INDEX and NCCL_IB_GID_INDEX: the "

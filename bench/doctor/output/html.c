@@ -124,6 +124,8 @@ static void put_matrix(FILE *file, const struct bench_matrix *matrix)
 
 static void put_report(FILE *file, const struct bench_doctor_report *report)
 {
+    static const enum bench_severity order[BENCH_N_SEVERITIES] = {
+        BENCH_FAIL, BENCH_WARN, BENCH_UNKNOWN, BENCH_OK, BENCH_SKIPPED};
     const struct bench_findings *findings = &report->doctor->findings;
     char summary[128];
     fputs(head, file);
@@ -135,9 +137,9 @@ static void put_report(FILE *file, const struct bench_doctor_report *report)
           "<th>fix</th></tr>\n",
           file);
     /* Problems first, the worst on top; within a severity in the order of checks. */
-    for (int severity = BENCH_N_SEVERITIES - 1; severity >= 0; severity--)
+    for (size_t k = 0; k < BENCH_N_SEVERITIES; k++)
         for (int i = 0; i < findings->n; i++)
-            if (findings->list[i].severity == severity)
+            if (findings->list[i].severity == (int32_t)order[k])
                 put_finding(file, &findings->list[i]);
     fputs("</table>\n", file);
     put_matrix(file, &report->doctor->gpus);
