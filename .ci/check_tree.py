@@ -40,6 +40,7 @@ COMM_FOLDERS = ["core/links", "core/plan", "core/call", "core/health", "core/com
 for i, folder in enumerate(COMM_FOLDERS):
     ALLOWED[folder] = MODEL + ["core/model", "core/device", "core/topo", "bootstrap/bootstrap.h",
                                "algorithms/algorithm.h", "algorithms/simulate/simulate.h",
+                               "algorithms/verify/verify.h",
                                "transport/transport.h", "kernels/executor.h"] + COMM_FOLDERS[:i]
 
 # Outside header -> the only files that may include it.

@@ -60,6 +60,12 @@ static gyre_status check_shape(const struct gyre_algorithm *algorithm,
     if (shape->coll == GYRE_COLL_SEND_RECV && shape->n_ranks > 2)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "send_recv of %u ranks (1..2)",
                          shape->n_ranks);
+    const struct gyre_given_programs *given = algorithm->given;
+    if (given != NULL && (shape->n_ranks != given->n_ranks ||
+                          (gyre_collectives[shape->coll].has_root && shape->root != given->root)))
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "the programs of %s are for %u ranks and root %u, not for %u and root %u",
+                         algorithm->name, given->n_ranks, given->root, shape->n_ranks, shape->root);
     if (shape->grouping != NULL)
         GYRE_TRY(check_grouping(shape->grouping, shape->n_ranks));
     const int n_variants = gyre_algorithm_variants(algorithm, shape);
@@ -71,6 +77,8 @@ static gyre_status check_shape(const struct gyre_algorithm *algorithm,
 
 int gyre_algorithm_variants(const struct gyre_algorithm *algorithm, const struct gyre_shape *shape)
 {
+    if (algorithm->given != NULL)
+        return algorithm->given->n_variants;
     return algorithm->n_variants == NULL || shape->n_ranks < 2 ? 1 : algorithm->n_variants(shape);
 }
 
@@ -79,6 +87,8 @@ gyre_status gyre_algorithm_emit(const struct gyre_algorithm *algorithm,
                                 struct gyre_program **program_out)
 {
     GYRE_TRY(check_shape(algorithm, shape, rank));
+    if (algorithm->given != NULL)
+        return gyre_program_clone(algorithm->given->programs[shape->variant][rank], program_out);
     const int n_chunks = shape->n_ranks == 1 ? 1 : algorithm->n_chunks(shape);
     struct gyre_builder *builder;
     GYRE_TRY(gyre_builder_open(algorithm->name, shape, rank, n_chunks, &builder));

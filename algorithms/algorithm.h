@@ -9,6 +9,8 @@
 
 #include "core/model/schedule.h"
 
+struct gyre_given_programs;
+
 /* The traits are what the tuner and the plan know of an algorithm. Masks have bit i for the
  * collective i of enum gyre_collective. */
 struct gyre_algorithm {
@@ -32,6 +34,22 @@ struct gyre_algorithm {
     void (*emit)(const struct gyre_shape *shape, int rank, struct gyre_builder *builder);
     /* How many chunks a vector is cut into; 1 if the buffers consist of blocks. n_ranks >= 2. */
     int (*n_chunks)(const struct gyre_shape *shape);
+    /* The programs of the algorithm's only shape, when they come from a file. NULL: emit() makes
+     * the programs. The functions above are not used with given programs. */
+    const struct gyre_given_programs *given;
+};
+
+/* Programs of one shape that were read instead of emitted. */
+struct gyre_given_programs {
+    enum gyre_collective coll;
+    uint16_t n_ranks;
+    uint16_t root;
+    uint16_t n_variants;
+    bool is_placed; /* some program places data, so results must lie in windows */
+    /* The algorithm of the table that emits exactly these programs. NULL = none does. What was
+     * measured for that algorithm holds for these programs too. */
+    const struct gyre_algorithm *like;
+    const struct gyre_program *const *programs[GYRE_MAX_VARIANTS]; /* each by rank */
 };
 
 /* Every algorithm, in the order in which the tuner tries them. The declarations below and the table
@@ -72,6 +90,18 @@ static inline bool gyre_algorithm_suits(const struct gyre_algorithm *algorithm,
 {
     return gyre_algorithm_has(algorithm, coll) && (!algorithm->is_two_level || n_hosts > 1);
 }
+
+/** gyre_algorithm_give - make an algorithm out of given programs. Its traits are those of the
+ * algorithm that emits the same programs, else they follow from the programs. The functions of this
+ * header then take it as any other algorithm, for the shape of its programs only; gyre_algorithms[]
+ * does not have it.
+ * @given: n_variants and programs are set, the rest is filled in. For each variant the programs of
+ * all ranks, by rank. It and the programs must live as long as the algorithm.
+ * @grouping: of the communicator, as in struct gyre_shape.
+ * Errors: INVALID_ARGUMENT (the programs are not those of one shape, by rank), OUT_OF_MEMORY. */
+gyre_status gyre_algorithm_give(struct gyre_given_programs *given,
+                                const struct gyre_grouping *grouping,
+                                struct gyre_algorithm *algorithm_out);
 
 /** gyre_algorithm_variants - how many variants a shape has: 1..GYRE_MAX_VARIANTS. All of them have
  * the same n_chunks, n_lanes and min_depth. @shape: as for gyre_algorithm_emit(); its variant is

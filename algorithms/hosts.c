@@ -51,7 +51,7 @@ int gyre_hosts_variants(const struct gyre_shape *shape)
     return most < GYRE_MAX_VARIANTS ? most : GYRE_MAX_VARIANTS;
 }
 
-/* Count the ranks of each host, then put each rank where its host's next one goes. */
+/* Count the ranks of each host, then put each rank at its host's next free position. */
 static void sort_by_host(const struct gyre_shape *shape, uint16_t *first, uint16_t *order,
                          unsigned n_hosts)
 {
@@ -62,7 +62,8 @@ static void sort_by_host(const struct gyre_shape *shape, uint16_t *first, uint16
         first[host] = (uint16_t)(first[host] + first[host - 1]);
     for (unsigned rank = 0; rank < shape->n_ranks; rank++)
         order[first[host_of[rank]]++] = (uint16_t)rank;
-    for (unsigned host = n_hosts; host > 0; host--) /* each is where the next one began */
+    /* The loop above has advanced each entry to the beginning of the next host. */
+    for (unsigned host = n_hosts; host > 0; host--)
         first[host] = first[host - 1];
     first[0] = 0;
 }
@@ -123,7 +124,7 @@ const struct gyre_hosts *gyre_hosts_open(const struct gyre_shape *shape, bool ap
 }
 
 /* The rail on which variant v crosses from the i-th host of a ring to the next one. The last
- * crossing of an odd number of hosts would meet the first one on the same rail. */
+ * crossing of an odd number of hosts would use the same rail as the first one. */
 static int crossing(const struct gyre_hosts *hosts, int variant, int i)
 {
     const bool meets_first = i == hosts->n_hosts - 1 && i % 2 == 0;

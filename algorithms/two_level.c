@@ -183,7 +183,8 @@ static void emit_pairs(const struct gyre_two_level *level)
         gyre_two_level_move(level, chunk, &before, 1, level->outs, n_outs, 0);
         return;
     }
-    const int self = is_folded ? level->host / 2 : level->host - n_folded; /* among the pairing */
+    /* This host's number among the hosts that form pairs. */
+    const int self = is_folded ? level->host / 2 : level->host - n_folded;
     const struct gyre_ref sum = gyre_scratch(0),
                           after = gyre_two_level_at_host(level, level->host + 1);
     int n_ins = gyre_two_level_collect(level, chunk, level->ins);
@@ -214,7 +215,8 @@ static void emit_log(const struct gyre_two_level *level)
 
 /* ---- broadcast and reduce ------------------------------------------------------------------- */
 
-/* The root gives every rail its chunk; along the rail, and from each owner to its host. */
+/* The root sends every rail its chunk. The chunk goes along the rail, and from each owner to all
+ * ranks of its host. */
 static void emit_broadcast(const struct gyre_two_level *level, int root, bool is_chain, int tree)
 {
     int root_host, position;
@@ -245,7 +247,8 @@ static void emit_broadcast(const struct gyre_two_level *level, int root, bool is
         keep_from_owners(level, 0, 1);
 }
 
-/* The same way back: sums of each host along the rail to the root's host, and to the root. */
+/* The reverse of a broadcast: the sums of the hosts go along the rail to the root's host, and from
+ * its owners to the root. */
 static void emit_reduce(const struct gyre_two_level *level, int root, bool is_chain, int tree)
 {
     int root_host, position;
@@ -270,7 +273,7 @@ static void emit_reduce(const struct gyre_two_level *level, int root, bool is_ch
 
 /* ---- the algorithms ------------------------------------------------------------------------- */
 
-/* @emit_all_reduce: along the rails in this algorithm's way. */
+/* @emit_all_reduce: writes the steps of all-reduce in this algorithm's way along the rails. */
 static void emit_by(const struct gyre_shape *shape, int rank, struct gyre_builder *builder,
                     bool is_chain, void (*emit_all_reduce)(const struct gyre_two_level *))
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Two levels with a block for each rank: reduce-scatter and all-gather. The block of a rank travels
- * on the rail that serves the rank: its own, or that of an owner beside it where the host has more
- * ranks than rails. A rail that serves several ranks of a host moves their blocks in turns: first
- * one block of every host goes all the way, then the next one. So two slots of a FIFO are enough.
+ * Two levels with a block for each rank: reduce-scatter and all-gather. Every rail serves some
+ * ranks of each host and carries their blocks. It serves more than one rank of a host that has more
+ * ranks than rails. The program then runs once for each of these ranks, one *pass* after the other:
+ * in a pass one block of every host goes all the way. So two slots of a FIFO are enough.
  */
 #include "algorithms/two_level.h"
 
-/* The owner, on this rank's host, of the rail that serves this rank. */
+/* The owner on this rank's host of the rail that serves this rank. */
 static int own_owner(const struct gyre_two_level *level)
 {
     int first = 0, end = 0;
@@ -18,16 +18,16 @@ static int own_owner(const struct gyre_two_level *level)
 
 /* ---- reduce-scatter ------------------------------------------------------------------------- */
 
-/* The block of the turn's rank of a host on a rail; -1 if the rail serves fewer ranks there. */
-static int block_of_turn(const struct gyre_two_level *level, int host, int rail, int turn)
+/* The block that a rail carries for a host in a pass; -1 if the rail serves fewer ranks there. */
+static int block_of_pass(const struct gyre_two_level *level, int host, int rail, int pass)
 {
     int first, end;
     gyre_two_level_served(level, host, rail, &first, &end);
-    return first + turn < end ? gyre_hosts_rank(level->hosts, host, first + turn) : -1;
+    return first + pass < end ? gyre_hosts_rank(level->hosts, host, first + pass) : -1;
 }
 
-/* The most ranks that a rail serves on a host. */
-static int count_turns(const struct gyre_two_level *level)
+/* The number of passes: the most ranks that a rail serves on a host. */
+static int count_passes(const struct gyre_two_level *level)
 {
     int most = 0;
     for (int host = 0; host < level->hosts->n_hosts; host++)
@@ -39,13 +39,14 @@ static int count_turns(const struct gyre_two_level *level)
     return most;
 }
 
-/* Send this rank's contributions to the turn's blocks of one host to the owners of other rails. */
-static void send_blocks_of(const struct gyre_two_level *level, int host, int turn)
+/* Send this rank's contributions to the blocks of one host in a pass to the owners of other
+ * rails. */
+static void send_blocks_of(const struct gyre_two_level *level, int host, int pass)
 {
     const int n_others = level->n_rails - (level->rail < 0 ? 0 : 1);
     for (int i = 1; i <= n_others; i++) {
         const int rail = (level->rail + i) % level->n_rails;
-        const int block = block_of_turn(level, host, rail, turn);
+        const int block = block_of_pass(level, host, rail, pass);
         const struct gyre_ref in = gyre_in(block);
         const struct gyre_ref out =
             gyre_peer(gyre_two_level_owner(level, level->host, rail), GYRE_LANE_FIRST);
@@ -54,7 +55,8 @@ static void send_blocks_of(const struct gyre_two_level *level, int host, int tur
     }
 }
 
-/* Sum the host's contributions to a block of `host` on this rail and what came along the rail. */
+/* Sum this host's contributions to a block of `host` and the sum that came along the rail, and pass
+ * the result on. */
 static void pass_block(const struct gyre_two_level *level, int host, int block, bool is_first)
 {
     const bool is_last = host == level->host;
@@ -70,12 +72,12 @@ static void pass_block(const struct gyre_two_level *level, int host, int block, 
 void gyre_two_level_reduce_scatter(const struct gyre_two_level *level)
 {
     const int n = level->hosts->n_hosts;
-    const int n_turns = count_turns(level);
-    for (int turn = 0; turn < n_turns; turn++)
+    const int n_passes = count_passes(level);
+    for (int pass = 0; pass < n_passes; pass++)
         for (int round = 0; round < n; round++) {
             const int host = (level->host - 1 - round + 2 * n) % n;
-            const int block = level->rail < 0 ? -1 : block_of_turn(level, host, level->rail, turn);
-            send_blocks_of(level, host, turn);
+            const int block = level->rail < 0 ? -1 : block_of_pass(level, host, level->rail, pass);
+            send_blocks_of(level, host, pass);
             if (block >= 0)
                 pass_block(level, host, block, round == 0);
         }
@@ -89,7 +91,7 @@ void gyre_two_level_reduce_scatter(const struct gyre_two_level *level)
 
 /* ---- all-gather ----------------------------------------------------------------------------- */
 
-/* A block of `host` on this rail: keep it, pass it on, hand it out inside this host. */
+/* Keep a block of `host` that came along the rail, pass it on, and hand it out inside this host. */
 static void spread_block(const struct gyre_two_level *level, int host, int block)
 {
     const int n = level->hosts->n_hosts;
@@ -105,13 +107,13 @@ static void spread_block(const struct gyre_two_level *level, int host, int block
     gyre_two_level_move(level, block, &in, 1, level->outs, n_outs, 0);
 }
 
-/* Receive what the owners of the other rails hand out. */
-static void keep_blocks_of(const struct gyre_two_level *level, int host, int turn)
+/* Receive the blocks that the owners of the other rails hand out. */
+static void keep_blocks_of(const struct gyre_two_level *level, int host, int pass)
 {
     const int n_others = level->n_rails - (level->rail < 0 ? 0 : 1);
     for (int i = n_others; i > 0; i--) {
         const int rail = (level->rail + i) % level->n_rails;
-        const int block = block_of_turn(level, host, rail, turn);
+        const int block = block_of_pass(level, host, rail, pass);
         const struct gyre_ref in =
             gyre_peer(gyre_two_level_owner(level, level->host, rail), GYRE_LANE_SECOND);
         const struct gyre_ref out = gyre_out(block);
@@ -123,22 +125,22 @@ static void keep_blocks_of(const struct gyre_two_level *level, int host, int tur
 void gyre_two_level_all_gather(const struct gyre_two_level *level)
 {
     const int n = level->hosts->n_hosts;
-    const int n_turns = count_turns(level);
+    const int n_passes = count_passes(level);
     if (level->rail < 0) {
         const struct gyre_ref in = gyre_in(0);
         const struct gyre_ref outs[] = {gyre_out(level->rank),
                                         gyre_peer(own_owner(level), GYRE_LANE_FIRST)};
         gyre_builder_step(level->builder, level->rank, &in, 1, outs, 2, 0);
     }
-    for (int turn = 0; turn < n_turns && level->rail >= 0; turn++)
+    for (int pass = 0; pass < n_passes && level->rail >= 0; pass++)
         for (int round = 0; round < n; round++) {
             const int host = (level->host - round + n) % n;
-            const int block = block_of_turn(level, host, level->rail, turn);
+            const int block = block_of_pass(level, host, level->rail, pass);
             if (block >= 0)
                 spread_block(level, host, block);
         }
     gyre_builder_worker(level->builder);
-    for (int turn = 0; turn < n_turns; turn++)
+    for (int pass = 0; pass < n_passes; pass++)
         for (int round = 0; round < n; round++)
-            keep_blocks_of(level, (level->host - round + n) % n, turn);
+            keep_blocks_of(level, (level->host - round + n) % n, pass);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the two-level algorithms share: where a rank is, and the steps inside a host.
+ * The position of a rank in two levels, and the steps inside a host. All two-level algorithms use
+ * them.
  */
 #include "algorithms/two_level.h"
 

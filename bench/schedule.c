@@ -8,109 +8,22 @@
  */
 #include "algorithms/verify/verify.h"
 #include "bench/driver/streams.h"
+#include "bench/tools/msccl.h"
+#include "bench/tools/programs.h"
+#include "bench/tools/schedule_json.h"
 #include "bench/tools/schedule_options.h"
-#include "core/base/file.h"
+#include "core/model/program_file.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-/* Limit on --file. The text of direct all_to_all has 21 MB for 512 ranks, and 64 times as much for
- * 4096 ranks. */
-#define MAX_FILE_BYTES ((size_t)2 << 30)
-
+/* The programs of one shape, by rank. They belong to the job or to a file. */
 struct job {
-    struct gyre_program *programs[GYRE_MAX_RANKS];
-    int n_programs;
+    struct bench_programs programs;
+    int variant;
+    struct bench_schedule_json *json; /* gets each proof; NULL = no file is wanted */
 };
-
-static void free_programs(struct job *job)
-{
-    for (int rank = 0; rank < job->n_programs; rank++)
-        gyre_program_free(job->programs[rank]);
-    job->n_programs = 0;
-}
-
-/* The programs of all ranks, of one variant, in place of what the job holds. */
-static bool emit_variant(const struct gyre_algorithm *algorithm, const struct gyre_shape *shape,
-                         struct job *job)
-{
-    free_programs(job);
-    for (int rank = 0; rank < shape->n_ranks; rank++) {
-        if (gyre_algorithm_emit(algorithm, shape, rank, &job->programs[rank]) != GYRE_SUCCESS) {
-            fprintf(stderr, "schedule: %s\n", gyre_cause());
-            return false;
-        }
-        job->n_programs++;
-    }
-    return true;
-}
-
-/* Reads the whole file into malloc'ed and terminated text. Returns NULL after printing a failure.
- */
-static char *read_all(const char *path)
-{
-    char *text = NULL;
-    const bool is_stdin = strcmp(path, "-") == 0;
-    const gyre_status status =
-        is_stdin ? gyre_file_read_open(STDIN_FILENO, "standard input", MAX_FILE_BYTES, &text, NULL)
-                 : gyre_file_read(path, MAX_FILE_BYTES, &text, NULL);
-    if (status != GYRE_SUCCESS) {
-        fprintf(stderr, "schedule: --file: %s%s\n", gyre_cause(),
-                status == GYRE_ERROR_INVALID_ARGUMENT && !is_stdin
-                    ? " (to read a pipe, give --file - and redirect the input)"
-                    : "");
-        return NULL;
-    }
-    return text;
-}
-
-/* Is this the line "end", apart from comments? */
-static bool is_end_line(const char *line)
-{
-    line += strspn(line, " \t");
-    return strncmp(line, "end", 3) == 0 && strchr(" \t\r\n#", line[3]) != NULL;
-}
-
-/* Reads one program after the other, each up to its line "end". */
-static bool load(const char *path, struct job *job)
-{
-    char *text = read_all(path);
-    char *at = text;
-    int first_line = 0;
-    bool ok = text != NULL;
-    while (ok && at[strspn(at, " \t\r\n")] != '\0') {
-        char *line = at;
-        int n_lines = 0;
-        while (*line != '\0' && !is_end_line(line)) {
-            line += strcspn(line, "\n");
-            line += *line == '\n';
-            n_lines++;
-        }
-        char *next = line + strcspn(line, "\n");
-        const bool is_last = *next == '\0';
-        *next = '\0';
-        if (job->n_programs == GYRE_MAX_RANKS) {
-            fprintf(stderr, "schedule: %s holds more than %d programs\n", path, GYRE_MAX_RANKS);
-            ok = false;
-        } else if (gyre_program_from_text(at, &job->programs[job->n_programs]) != GYRE_SUCCESS) {
-            fprintf(stderr, "schedule: %s, program that starts after line %d: %s\n", path,
-                    first_line, gyre_cause());
-            ok = false;
-        } else {
-            job->n_programs++;
-        }
-        at = is_last ? next : next + 1;
-        first_line += n_lines + 1;
-    }
-    free(text);
-    if (ok && job->n_programs == 0) {
-        fprintf(stderr, "schedule: %s holds no program\n", path);
-        ok = false;
-    }
-    return ok;
-}
 
 /* Prints a text that a call has just made, or the reason why it could not. */
 static bool print_text(gyre_status status, char **text)
@@ -129,18 +42,18 @@ static bool print_programs(const struct bench_schedule_options *options, const s
     char *text = NULL;
     if (options->rounds) {
         const gyre_status status = gyre_rounds_to_text(
-            (const struct gyre_program *const *)job->programs, job->n_programs, &text);
+            (const struct gyre_program *const *)job->programs.of_rank, job->programs.n, &text);
         return print_text(status, &text);
     }
-    if (options->rank >= job->n_programs) {
+    if (options->rank >= job->programs.n) {
         fprintf(stderr, "schedule: --rank %d: there are %d programs\n", options->rank,
-                job->n_programs);
+                job->programs.n);
         return false;
     }
-    for (int rank = 0; rank < job->n_programs; rank++) {
+    for (int rank = 0; rank < job->programs.n; rank++) {
         if (options->rank >= 0 && options->rank != rank)
             continue;
-        const gyre_status status = gyre_program_to_text(job->programs[rank], &text);
+        const gyre_status status = gyre_program_to_text(job->programs.of_rank[rank], &text);
         if (!print_text(status, &text))
             return false;
     }
@@ -153,8 +66,13 @@ static bool verify(const struct job *job)
         const struct gyre_verify_options options = {.in_place = in_place == 1};
         struct gyre_verify_report report;
         const char *where = in_place == 1 ? "in place" : "out of place";
-        if (gyre_verify((const struct gyre_program *const *)job->programs, job->n_programs,
-                        &options, &report) != GYRE_SUCCESS) {
+        const bool is_proved =
+            gyre_verify((const struct gyre_program *const *)job->programs.of_rank, job->programs.n,
+                        &options, &report) == GYRE_SUCCESS;
+        const struct bench_schedule_proof proof = {job->programs.of_rank[0], job->variant,
+                                                   in_place == 1, is_proved, &report};
+        bench_schedule_json_proof(job->json, &proof);
+        if (!is_proved) {
             printf("# refused %s: %s\n", where, report.reason);
             return false;
         }
@@ -170,14 +88,15 @@ static bool print_and_verify(const struct bench_schedule_options *options, struc
 {
     const struct gyre_algorithm *algorithm;
     struct gyre_shape shape;
-    if (!bench_schedule_find_shape(options, &algorithm, &shape))
+    if (!bench_shape_find(&options->shape, true, &algorithm, &shape))
         return false;
     const int n_variants = gyre_algorithm_variants(algorithm, &shape);
-    const int first = options->variant < 0 ? 0 : options->variant;
-    const int end = options->variant < 0 && options->verify ? n_variants : first + 1;
+    const int first = options->shape.variant < 0 ? 0 : options->shape.variant;
+    const int end = options->shape.variant < 0 && options->verify ? n_variants : first + 1;
     for (int variant = first; variant < end; variant++) {
         shape.variant = (uint16_t)variant;
-        if (!emit_variant(algorithm, &shape, job) ||
+        job->variant = variant;
+        if (!bench_programs_emit(algorithm, &shape, &job->programs) ||
             (variant == first && !print_programs(options, job)))
             return false;
         if (options->verify && n_variants > 1)
@@ -188,26 +107,140 @@ static bool print_and_verify(const struct bench_schedule_options *options, struc
     return true;
 }
 
-static bool predict(const struct bench_schedule_options *options)
+/* Is the set a further variant of the shape of the set before it? */
+static bool is_variant(const struct gyre_program_file *file, int set)
 {
-    struct bench_schedule_request request = options->request;
-    struct gyre_shape shape;
-    if (!bench_schedule_find_shape(options, &request.algorithm, &shape))
+    if (set == 0)
         return false;
-    request.coll = shape.coll;
-    request.n_ranks = shape.n_ranks;
-    request.root = shape.root;
-    request.grouping = shape.grouping;
-    if (bench_schedule_predict(&request) == GYRE_SUCCESS)
+    const struct gyre_program *own = gyre_program_file_set(file, set)[0];
+    const struct gyre_program *before = gyre_program_file_set(file, set - 1)[0];
+    return own->coll == before->coll && own->root == before->root &&
+           own->n_ranks == before->n_ranks && own->is_placed == before->is_placed &&
+           strcmp(own->algorithm, before->algorithm) == 0;
+}
+
+/* Prints the programs of a file and proves them, shape by shape. */
+static bool print_and_verify_file(const struct bench_schedule_options *options,
+                                  const struct gyre_program_file *file, struct job *job)
+{
+    bool ok = true;
+    for (int set = 0; set < file->n_sets && ok; set++) {
+        job->programs.n = file->sets[set].n_programs;
+        memcpy(job->programs.of_rank, &file->programs[file->sets[set].first],
+               (size_t)job->programs.n * sizeof(job->programs.of_rank[0]));
+        job->variant = is_variant(file, set) ? job->variant + 1 : 0;
+        ok = print_programs(options, job) && (!options->verify || verify(job));
+    }
+    job->programs.n = 0; /* they are the file's */
+    return ok;
+}
+
+static bool print_and_verify_read(const struct bench_schedule_options *options, struct job *job)
+{
+    struct gyre_program_file file;
+    if (options->msccl_path != NULL) {
+        if (bench_msccl_load(options->msccl_path, &file) != GYRE_SUCCESS) {
+            fprintf(stderr, "schedule: --from-msccl: %s\n", gyre_cause());
+            return false;
+        }
+    } else if (!bench_programs_load("schedule", options->shape.file, &file)) {
+        return false;
+    }
+    const bool ok = print_and_verify_file(options, &file, job);
+    gyre_program_file_free(&file);
+    return ok;
+}
+
+static bool run_request(const struct bench_schedule_request *request)
+{
+    if (bench_schedule_predict(request) == GYRE_SUCCESS)
         return true;
     fprintf(stderr, "schedule: %s\n", gyre_cause());
     return false;
 }
 
+/* Sets of the file, from `set` on, that are variants of one shape. Returns how many there are. */
+static int take_variants(const struct gyre_program_file *file, int set,
+                         struct gyre_given_programs *given_out)
+{
+    struct gyre_given_programs given = {0};
+    do
+        given.programs[given.n_variants++] = gyre_program_file_set(file, set++);
+    while (set < file->n_sets && given.n_variants < GYRE_MAX_VARIANTS && is_variant(file, set));
+    *given_out = given;
+    return given.n_variants;
+}
+
+/* Predicts one shape of a file. */
+static bool predict_given(const struct bench_schedule_options *options,
+                          struct gyre_given_programs *given)
+{
+    struct bench_schedule_request request = options->request;
+    struct gyre_algorithm algorithm;
+    if (!bench_shape_find_hosts(&options->shape, given->programs[0][0]->n_ranks, &request.grouping))
+        return false;
+    if (gyre_algorithm_give(given, request.grouping, &algorithm) != GYRE_SUCCESS) {
+        fprintf(stderr, "schedule: --file %s: %s\n", options->shape.file, gyre_cause());
+        return false;
+    }
+    request.algorithm = &algorithm;
+    request.coll = given->coll;
+    request.n_ranks = given->n_ranks;
+    request.root = given->root;
+    return run_request(&request);
+}
+
+static bool predict_file(const struct bench_schedule_options *options)
+{
+    struct gyre_program_file file;
+    bool ok = bench_programs_load("schedule", options->shape.file, &file);
+    if (!ok)
+        return false;
+    for (int set = 0; set < file.n_sets && ok; set++)
+        if (file.sets[set].n_programs != gyre_program_file_set(&file, set)[0]->n_ranks) {
+            fprintf(stderr, "schedule: --predict --file %s: it lacks programs of some ranks\n",
+                    options->shape.file);
+            ok = false;
+        }
+    for (int set = 0; set < file.n_sets && ok;) {
+        struct gyre_given_programs given;
+        set += take_variants(&file, set, &given);
+        ok = predict_given(options, &given);
+    }
+    gyre_program_file_free(&file);
+    return ok;
+}
+
+static bool predict(const struct bench_schedule_options *options)
+{
+    struct bench_schedule_request request = options->request;
+    struct gyre_shape shape;
+    if (options->shape.file != NULL)
+        return predict_file(options);
+    if (!bench_shape_find(&options->shape, options->shape.algorithm != NULL, &request.algorithm,
+                          &shape))
+        return false;
+    request.coll = shape.coll;
+    request.n_ranks = shape.n_ranks;
+    request.root = shape.root;
+    request.grouping = shape.grouping;
+    return run_request(&request);
+}
+
+/* What the options ask for. */
+static bool run_options(const struct bench_schedule_options *options, struct job *job)
+{
+    if (options->predict)
+        return predict(options);
+    if (options->shape.file != NULL || options->msccl_path != NULL)
+        return print_and_verify_read(options, job);
+    return print_and_verify(options, job);
+}
+
 static int run(int argc, char **argv)
 {
     struct bench_schedule_options options;
-    static struct job job; /* large */
+    static struct job job = {.programs = {.user = "schedule"}}; /* large */
     if (argc == 1) {
         bench_schedule_print_usage(stderr);
         return 2;
@@ -218,15 +251,18 @@ static int run(int argc, char **argv)
         bench_schedule_print_usage(stdout);
         return 0;
     }
-    if (options.predict)
-        return predict(&options) ? 0 : 1;
-    bool ok;
-    if (options.file != NULL)
-        ok = load(options.file, &job) && print_programs(&options, &job) &&
-             (!options.verify || verify(&job));
-    else
-        ok = print_and_verify(&options, &job);
-    free_programs(&job);
+    if (options.json_path != NULL &&
+        bench_schedule_json_open(argc, argv, &job.json) != GYRE_SUCCESS) {
+        fprintf(stderr, "schedule: %s\n", gyre_cause());
+        return 1;
+    }
+    options.request.json = job.json;
+    bool ok = run_options(&options, &job);
+    if (bench_schedule_json_close(job.json, options.json_path) != GYRE_SUCCESS) {
+        fprintf(stderr, "schedule: %s\n", gyre_cause());
+        ok = false;
+    }
+    bench_programs_free(&job.programs);
     return ok ? 0 : 1;
 }
 

@@ -60,27 +60,27 @@ struct gyre_bootstrap_ops {
      * are missing, REMOTE naming the rank that died or failed and its reason. */
     gyre_status (*all_gather)(struct gyre_bootstrap *bootstrap, const void *mine, size_t n_bytes,
                               void *all_out);
-    /* As all_gather with a size of its own per rank: *all_out is malloc'ed, rank r's bytes start at
-     * offsets_out[r], offsets_out[n_ranks] is the end. */
+    /* As all_gather, but each rank may contribute another number of bytes. *all_out is malloc'ed.
+     * Rank r's bytes start at offsets_out[r], and offsets_out[n_ranks] is the end. */
     gyre_status (*all_gather_v)(struct gyre_bootstrap *bootstrap, const void *mine, size_t n_bytes,
                                 void **all_out, size_t *offsets_out);
     /* Could a collective still succeed? Looks at what has arrived and does not wait, so that a rank
-     * which waits for something else during set-up (a data connection) also hears of the others'
-     * end. Not while another thread polls. Errors: those of all_gather, ABORTED when the fault is
+     * that waits for a data connection during set-up also notices the end of another rank. Not to
+     * be called while another thread polls. Errors: those of all_gather, ABORTED when the fault is
      * raised. */
     gyre_status (*check)(struct gyre_bootstrap *bootstrap);
-    /* Give up while others wait in a collective: they get REMOTE with this text. */
+    /* Give up while the other ranks wait in a collective. They get REMOTE with this text. */
     void (*fail)(struct gyre_bootstrap *bootstrap, const char *text);
 
-    /* After set-up: small messages to one rank, or to all others with rank -1. Never blocks long;
-     * any thread. */
+    /* After set-up: send a small message to one rank, or to all other ranks (@rank -1). Never
+     * blocks long; any thread. */
     gyre_status (*post)(struct gyre_bootstrap *bootstrap, int rank, const void *message,
                         size_t n_bytes);
     /* Wait for the next event; one thread. wake() ends it early with NONE. */
     gyre_status (*poll)(struct gyre_bootstrap *bootstrap, int timeout_ms,
                         struct gyre_event *event_out);
     void (*wake)(struct gyre_bootstrap *bootstrap);
-    /* Say goodbye: this rank's end is no fault from now on. */
+    /* Say goodbye. From now on the end of this rank is no fault. */
     void (*leave)(struct gyre_bootstrap *bootstrap);
     void (*close)(struct gyre_bootstrap *bootstrap);
 };
@@ -89,7 +89,7 @@ struct gyre_bootstrap_ops {
  * `id_out`. */
 gyre_status gyre_unique_id_create(const struct gyre_params *params, gyre_unique_id *id_out);
 
-/* Who joins, and when it shall stop waiting. */
+/* The rank that joins, and the fault that ends its waiting. */
 struct gyre_bootstrap_place {
     int n_ranks;
     int rank;
@@ -104,9 +104,9 @@ gyre_status gyre_bootstrap_tcp_open(const struct gyre_params *params, const gyre
                                     const struct gyre_bootstrap_place *place,
                                     struct gyre_bootstrap **bootstrap_out);
 
-/** gyre_bootstrap_tcp_give_up - instead of joining: this rank's init has failed, and the others get
- * REMOTE with its rank and `text` instead of waiting for it. Returns within about two seconds,
- * also where the rendezvous cannot be reached. The cause stays as it is. */
+/** gyre_bootstrap_tcp_give_up - report, instead of joining, that this rank's init has failed. The
+ * other ranks get REMOTE with its rank and `text` instead of waiting for it. Returns within about
+ * two seconds, even if the rendezvous cannot be reached. The thread's cause is not changed. */
 void gyre_bootstrap_tcp_give_up(const gyre_unique_id *id, const struct gyre_bootstrap_place *place,
                                 const char *text);
 
@@ -117,9 +117,9 @@ gyre_status gyre_bootstrap_local_open(const struct gyre_params *params, int n_ra
 
 /* ---- finding each other again -------------------------------------------------------------- *
  *
- * Some ranks of a communicator make a new one without the others' help, also when the server is
- * gone with a dead rank: each rank keeps a regroup listener (a listening socket) from the start,
- * and the lowest of those that go on hands out the new unique id there. */
+ * Some ranks of a communicator make a new communicator without the help of the excluded ranks, even
+ * if the server ended with a dead rank. Each rank keeps a regroup listener (a listening socket)
+ * from the start. The lowest remaining rank hands out the new unique id at its listener. */
 
 struct gyre_regroup_listener;
 
@@ -130,28 +130,29 @@ gyre_status gyre_regroup_listen(const struct gyre_params *params,
                                 struct gyre_sock_list *list_out);
 void gyre_regroup_close(struct gyre_regroup_listener *listener);
 
-/* The same on all ranks that meet, but for `rank`, `check` and `context`. */
+/* A shrink. All members pass the same values, except for `rank`, `check` and `context`. */
 struct gyre_regroup {
     const struct gyre_params *params;
     const uint8_t *secret; /* GYRE_SECRET_BYTES, of the old communicator */
     int rank;              /* of the old communicator, as all ranks here */
     int n_ranks;
-    const bool *is_member; /* by rank: who goes on */
+    const bool *is_member; /* by rank: is the rank a member of the new communicator? */
     /* Polled while waiting: not SUCCESS ends the wait with that status and its cause.
      * @missing: the ranks that are waited for, by rank; NULL where it is not known. */
     gyre_status (*check)(void *context, const bool *missing);
     void *context;
 };
 
-/** gyre_regroup_serve - the lowest member: wait for all the others, then give them all a new unique
- * id. A rank that goes on with more ranks is told so and awaited again. Errors: INVALID_USAGE (a
- * rank came that goes on with fewer or others; all are told), TIMEOUT naming
- * who is missing after BOOTSTRAP_TIMEOUT, REMOTE (one came and died), what check() said. */
+/** gyre_regroup_serve - for the lowest member: wait for all other members, then give all of them a
+ * new unique id. A rank whose list has more members is told so and awaited again. Errors:
+ * INVALID_USAGE (a rank's list has fewer or other members; all are told), TIMEOUT naming the ranks
+ * that are missing after BOOTSTRAP_TIMEOUT, REMOTE (a member came and died), the status of
+ * check(). */
 gyre_status gyre_regroup_serve(struct gyre_regroup_listener *listener,
                                const struct gyre_regroup *regroup, gyre_unique_id *id_out);
 
-/** gyre_regroup_join - the other members. @list: of the lowest member's regroup listener. Errors:
- * REMOTE (the lowest member is gone), what gyre_regroup_serve() ended with, TIMEOUT. */
+/** gyre_regroup_join - for all other members. @list: of the lowest member's regroup listener.
+ * Errors: REMOTE (the lowest member is gone), those of gyre_regroup_serve(), TIMEOUT. */
 gyre_status gyre_regroup_join(const struct gyre_sock_list *list, const struct gyre_regroup *regroup,
                               gyre_unique_id *id_out);
 

@@ -120,7 +120,7 @@ static gyre_status fail_missing(struct local *local)
             n_text += (size_t)snprintf(missing + n_text, sizeof(missing) - n_text, "%s%d",
                                        n_text == 0 ? "" : ", ", rank);
     }
-    gyre_fail(GYRE_ERROR_TIMEOUT, "init: after %llu s an exchange still waits for ranks: %s",
+    gyre_fail(GYRE_ERROR_TIMEOUT, "init: after %llu s an all-gather still waits for ranks: %s",
               (unsigned long long)(shared->timeout_ns / SECOND_NS), missing);
     set_broken(local, GYRE_ERROR_TIMEOUT, gyre_cause());
     tell_others(local, GYRE_EVENT_NONE, gyre_cause(), "");
@@ -158,7 +158,7 @@ static gyre_status gather(struct local *local, const void *mine, size_t n_bytes)
             return gyre_fail(local->broken, "%s", local->broken_text);
         if (gyre_bootstrap_is_cancelled(&local->base)) {
             const gyre_status status =
-                gyre_fail(GYRE_ERROR_ABORTED, "the exchange was given up on this rank");
+                gyre_fail(GYRE_ERROR_ABORTED, "the all-gather was given up on this rank");
             set_broken(local, status, gyre_cause());
             return status;
         }

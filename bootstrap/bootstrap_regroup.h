@@ -15,7 +15,7 @@ struct gyre_regroup_listener {
     struct gyre_sock_listeners listeners;
 };
 
-/* What a joining rank says of itself. Sent over the network: fixed layout. */
+/* A joining rank's description of itself. It is sent over the network, so its layout is fixed. */
 struct gyre_regroup_claim {
     int32_t rank;
     int32_t n_members;

@@ -67,8 +67,8 @@ static void send_verdict(int fd, gyre_status status, const char *text, const gyr
         verdict.id = *id;
     snprintf(verdict.text, sizeof(verdict.text), "%.700s", text);
     snprintf(before, sizeof(before), "%s", gyre_cause());
-    /* Errors are ignored: a joiner that is gone will be missed by the new server, which reports it.
-     */
+    /* Errors are ignored: a joiner that is gone will be missed by the new server, which reports
+     * it. */
     if (gyre_sock_send(fd, &verdict, sizeof(verdict), gyre_now_ns() + GYRE_REGROUP_ANSWER_NS) !=
         GYRE_SUCCESS)
         gyre_set_cause(before);
@@ -76,7 +76,7 @@ static void send_verdict(int fd, gyre_status status, const char *text, const gyr
     explicit_bzero(&verdict, sizeof(verdict));
 }
 
-/* ---- who comes ---------------------------------------------------------------------------- */
+/* ---- joiners ------------------------------------------------------------------------------- */
 
 /* The descriptor belongs to the caller now, or was closed. */
 static void forget_candidate(struct serving *serving, int index)
@@ -155,8 +155,8 @@ static enum progress read_candidate(const struct serving *serving, struct candid
                : IS_OVER;
 }
 
-/* A rank has proved itself. It waits with the others; or it is told that ranks on its list have
- * been excluded, and joins again later. */
+/* Takes a rank that has proved that it knows the secret. The rank waits with the other members. Or
+ * it is told that ranks on its list have been excluded, and joins again later. */
 static gyre_status admit(struct serving *serving, int fd, const struct gyre_regroup_claim *claim)
 {
     const struct gyre_regroup *regroup = serving->regroup;

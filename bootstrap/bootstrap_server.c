@@ -125,8 +125,9 @@ static void free_server(struct gyre_server *server)
     free(server);
 }
 
-/* Process-wide, because the end of the process is: how many servers of which process serve ranks. A
- * process that exits right after its own error must not cut off what the others are to hear. */
+/* How many servers of which process serve ranks. The count belongs to the process, because its exit
+ * ends all of them: a process that exits right after its own error must first let its servers tell
+ * the other ranks. */
 static uint32_t n_serving;
 static uint32_t serving_pid;
 
@@ -200,8 +201,8 @@ static gyre_status watch_listeners(struct gyre_server *server)
     return is_watched ? GYRE_SUCCESS : gyre_fail_errno(errno, "epoll of the rendezvous");
 }
 
-/* The address that the launcher gave the ranks for their first meeting has just worked for that, so
- * it is the one that a rank should try first. */
+/* The launcher's address has just worked when the processes connected to each other, so a rank
+ * should try it first. */
 static bool find_master(struct gyre_sock_address *address_out)
 {
     const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};

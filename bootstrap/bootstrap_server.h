@@ -24,7 +24,7 @@ struct gyre_server_out {
 
 enum gyre_link_phase {
     GYRE_LINK_STRANGER, /* must prove the secret before its deadline */
-    GYRE_LINK_PROVED,   /* must say who it is */
+    GYRE_LINK_PROVED,   /* must send its rank */
     GYRE_LINK_RANK,
     GYRE_LINK_FINISHING /* gets its last bytes, then is closed; what it says is not read */
 };
@@ -102,20 +102,21 @@ struct gyre_server_buffer *gyre_server_frame(enum gyre_frame_type type, int rank
                                              const void *payload, size_t n_payload);
 void gyre_server_buffer_drop(struct gyre_server_buffer *buffer);
 
-/** gyre_server_link_send - queue a frame (NULL: no memory, the link dies) and write what goes now.
- */
+/** gyre_server_link_send - queue a frame (NULL: no memory, the link dies) and write what goes
+ * now. */
 void gyre_server_link_send(struct gyre_server *server, struct gyre_server_link *link,
                            struct gyre_server_buffer *buffer);
 
 /** gyre_server_on_frame - a whole frame of a proved link came. */
 void gyre_server_on_frame(struct gyre_server *server, struct gyre_server_link *link);
 
-/** gyre_server_on_end - the link is about to be freed: if it was a rank's, tell the others. */
+/** gyre_server_on_end - tell the other ranks that a link is about to be freed, if it was a
+ * rank's. */
 void gyre_server_on_end(struct gyre_server *server, struct gyre_server_link *link);
 
 /** gyre_server_check_deadlines - of joining (with a line of progress now and then) and of the
- * gather.
- */
+ *
+ * gather. */
 void gyre_server_check_deadlines(struct gyre_server *server, uint64_t now_ns);
 
 /** gyre_server_start - listen and start the thread. @id_out: where and with which secret. */

@@ -359,7 +359,8 @@ static void check_gather(struct gyre_server *server, uint64_t now_ns)
     if (now_ns - server->gather_started_ns < server->timeout_ns)
         return;
     name_missing(server, true, missing, sizeof(missing));
-    fail_job(server, GYRE_ERROR_TIMEOUT, "init: after %llu s an exchange still waits for ranks: %s",
+    fail_job(server, GYRE_ERROR_TIMEOUT,
+             "init: after %llu s an all-gather still waits for ranks: %s",
              (unsigned long long)(server->timeout_ns / SECOND_NS), missing);
 }
 

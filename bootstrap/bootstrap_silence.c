@@ -70,12 +70,12 @@ bool gyre_wire_is_silent(int fd, struct gyre_wire_watch *watch)
 
 void gyre_wire_reset(int fd)
 {
-    /* To disconnect sends a reset at once, and the descriptor stays valid for other threads. */
+    /* Disconnecting sends a reset at once, and the descriptor stays valid for other threads. */
     const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
     (void)connect(fd, &nobody, sizeof(nobody));
 }
 
-/* What this host itself has lost, if it has: its address, its interface or the link. */
+/* Finds out whether this host itself has lost its address, its interface or its link. */
 static bool find_own_fault(const struct gyre_sock_address *own, char *text_out, size_t text_bytes)
 {
     struct gyre_sock_interface all[GYRE_MAX_INTERFACES];

@@ -58,7 +58,7 @@ static gyre_status gather(struct gyre_tcp *tcp, const void *mine, size_t n_bytes
     } else if (tcp->broken != GYRE_SUCCESS) {
         status = gyre_fail(tcp->broken, "%s", tcp->broken_text);
     } else if (gyre_bootstrap_is_cancelled(&tcp->base)) {
-        status = gyre_fail(GYRE_ERROR_ABORTED, "the exchange was given up on this rank");
+        status = gyre_fail(GYRE_ERROR_ABORTED, "the all-gather was given up on this rank");
         gyre_tcp_set_broken(tcp, status, gyre_cause());
     } else if (is_sent) {
         status =
@@ -120,7 +120,7 @@ static void tcp_fail(struct gyre_bootstrap *bootstrap, const char *text)
         .type = GYRE_FRAME_FAIL,
         .rank = bootstrap->rank,
         .n_bytes = (uint32_t)gyre_min_u64(strlen(text), GYRE_TEXT_MAX_BYTES - 1)};
-    /* Giving up is reported by whoever gives up; a broken link must not replace that cause. */
+    /* The rank that gives up has set the cause, and a broken link must not replace it. */
     snprintf(before, sizeof(before), "%s", gyre_cause());
     if (gyre_tcp_send(tcp, &frame, text, gyre_now_ns() + POST_NS) != GYRE_SUCCESS)
         gyre_set_cause(before);
@@ -282,7 +282,7 @@ static void give_up(const gyre_unique_id *id, const struct gyre_bootstrap_place 
 {
     struct gyre_id_layout layout;
     struct gyre_tcp *tcp = NULL;
-    /* Not to be given up in its turn: a fault may be why. */
+    /* This join has no fault that ends it, because a fault may be the reason for giving up. */
     const struct gyre_bootstrap_place own = {place->n_ranks, place->rank, NULL};
     char before[GYRE_CAUSE_MAX_BYTES];
     char words[GYRE_TEXT_MAX_BYTES];
@@ -344,7 +344,7 @@ gyre_status gyre_bootstrap_tcp_open(const struct gyre_params *params, const gyre
     return GYRE_SUCCESS;
 
 fail:
-    /* The others wait for this rank; where they gave up first, the server does not read this. */
+    /* The other ranks wait for this rank. If they gave up first, the server does not read this. */
     tcp_fail(&tcp->base, gyre_cause());
     tcp_close(&tcp->base);
     return status;

@@ -106,7 +106,7 @@ gyre_status gyre_tcp_connect(struct gyre_tcp *tcp, const struct gyre_id_layout *
             if (status == GYRE_SUCCESS || status == GYRE_ERROR_ABORTED)
                 return status;
         }
-        /* Also a crowd of strangers can push a rank out; it just comes again. */
+        /* Many strangers can also push a rank out. The rank then connects again. */
         n_refusals += attempts.n_refused > 0;
         const bool may_go_on =
             attempts.n_refused > 0 ? n_refusals < HANDSHAKE_TRIES : attempts.n_late > 0 || is_hasty;

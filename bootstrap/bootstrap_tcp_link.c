@@ -81,8 +81,8 @@ static void on_server_closed(struct gyre_tcp *tcp, const char *how)
             gyre_tcp_set_broken(tcp, GYRE_ERROR_REMOTE, text);
     } else {
         gyre_tcp_set_broken(tcp, GYRE_ERROR_REMOTE, "the rendezvous has ended");
-        /* Its process may have ended in the middle of passing goodbyes on: nobody is to wait for
-         * one that cannot come any more. */
+        /* The server's process may have ended while it passed goodbyes on, so no rank may wait for
+         * a goodbye any more. */
         for (int rank = 0; rank < tcp->base.n_ranks; rank++)
             if (rank != tcp->base.rank)
                 gyre_events_push(&tcp->events, GYRE_EVENT_LEFT, rank, "", 0);
@@ -163,8 +163,8 @@ static const char *read_target(struct gyre_tcp *tcp, uint8_t **target_out, size_
     return NULL;
 }
 
-/* This rank cannot read what the rendezvous sends: the failure is this rank's own, and the link,
- * which still sends, tells the others. */
+/* This rank has no memory to read a frame. The failure is this rank's own. The link can still send,
+ * so it tells the other ranks. */
 static void on_no_memory(struct gyre_tcp *tcp)
 {
     char text[GYRE_TEXT_MAX_BYTES];

@@ -41,7 +41,8 @@ enum gyre_frame_type {
     GYRE_FRAME_GATHER,   /* rank to server: its bytes */
     GYRE_FRAME_GATHERED, /* server to rank: uint32_t n_bytes[n_ranks], then the bytes, by rank */
     GYRE_FRAME_POST,  /* rank to server; `rank` = receiver or -1; server to rank: `rank` = sender */
-    GYRE_FRAME_FAIL,  /* either way: text; `rank` = who gave up, also instead of joining */
+    GYRE_FRAME_FAIL,  /* in both directions: text; `rank` = the rank that gave up, also instead of
+                         joining */
     GYRE_FRAME_LEAVE, /* rank to server */
     GYRE_FRAME_LEFT,  /* server to rank */
     GYRE_FRAME_LOST,  /* server to rank: text */
@@ -145,7 +146,7 @@ enum gyre_stranger_state gyre_stranger_read(struct gyre_stranger *stranger,
 enum gyre_stranger_room {
     GYRE_STRANGER_ROOM,  /* for one more */
     GYRE_STRANGER_EVICT, /* once the oldest is dropped: it had time enough */
-    GYRE_STRANGER_FULL   /* accept nobody for now */
+    GYRE_STRANGER_FULL   /* accept no connection for now */
 };
 
 /** gyre_stranger_room - may a server that has n_strangers accept one more? @oldest: NULL = none. */
@@ -199,8 +200,8 @@ struct gyre_event_queue {
     int n_messages; /* bounded; losses and goodbyes are bounded by the ranks */
 };
 
-/** gyre_events_push - append a copy of `bytes` (message or text; cut to what fits). Messages that
- * nobody collects are dropped beyond a bound. */
+/** gyre_events_push - append a copy of `bytes` (message or text; cut to what fits). Beyond a bound,
+ * messages that are not collected are dropped. */
 void gyre_events_push(struct gyre_event_queue *queue, enum gyre_event_kind kind, int rank,
                       const void *bytes, size_t n_bytes);
 

@@ -1,24 +1,74 @@
-# What `cmake --install` puts down: the shared library, its one header, gyre.pc and a CMake package.
+# What `cmake --install` puts down, and `uninstall`. The components are those of the packages
+# (GyreCPack.cmake): library, development, tools, nccl.
 include(CMakePackageConfigHelpers)
-set(GYRE_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/gyre)
 
-install(TARGETS gyre EXPORT gyreTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(FILES core/gyre.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(EXPORT gyreTargets NAMESPACE gyre:: DESTINATION ${GYRE_CMAKE_DIR})
-
+# ---- library and development ------------------------------------------------------------------
+install(TARGETS gyre EXPORT gyreTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+  COMPONENT library NAMELINK_COMPONENT development)
+install(FILES core/gyre.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
+install(EXPORT gyreTargets NAMESPACE gyre:: DESTINATION ${GYRE_CMAKE_DIR} COMPONENT development)
 configure_package_config_file(cmake/gyreConfig.cmake.in ${CMAKE_BINARY_DIR}/gyreConfig.cmake
   INSTALL_DESTINATION ${GYRE_CMAKE_DIR})
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/gyreConfigVersion.cmake
   COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/gyreConfig.cmake ${CMAKE_BINARY_DIR}/gyreConfigVersion.cmake
-  DESTINATION ${GYRE_CMAKE_DIR})
+  DESTINATION ${GYRE_CMAKE_DIR} COMPONENT development)
+configure_file(cmake/gyre.pc.in ${CMAKE_BINARY_DIR}/gyre.pc @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/gyre.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
+  COMPONENT development)
+file(GLOB examples CONFIGURE_DEPENDS docs/examples/*.c)
+install(FILES ${examples} DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples COMPONENT development)
 
-# The prefix is only known for sure when installing (cmake --install --prefix).
-set(GYRE_PC_IN ${CMAKE_CURRENT_SOURCE_DIR}/cmake/gyre.pc.in)
-install(CODE "
-  set(PROJECT_DESCRIPTION \"${PROJECT_DESCRIPTION}\")
-  set(PROJECT_VERSION \"${PROJECT_VERSION}\")
-  set(CMAKE_INSTALL_LIBDIR \"${CMAKE_INSTALL_LIBDIR}\")
-  set(CMAKE_INSTALL_INCLUDEDIR \"${CMAKE_INSTALL_INCLUDEDIR}\")
-  configure_file(\"${GYRE_PC_IN}\" \"${CMAKE_BINARY_DIR}/gyre.pc\" @ONLY)")
-install(FILES ${CMAKE_BINARY_DIR}/gyre.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+# ---- NCCL's ABI -------------------------------------------------------------------------------
+set_target_properties(nccl PROPERTIES INSTALL_RPATH "$ORIGIN/${GYRE_LIB_FROM_NCCL}")
+install(TARGETS nccl LIBRARY DESTINATION ${GYRE_NCCL_DIR} COMPONENT nccl NAMELINK_SKIP)
+
+# ---- pages ------------------------------------------------------------------------------------
+file(GLOB pages CONFIGURE_DEPENDS docs/*.md)
+install(FILES README.md CHANGELOG.md ${pages} DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT tools)
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT licence) # .deb: debian/copyright
+
+# ---- tools ------------------------------------------------------------------------------------
+# gyre starts the other programs from the folder that it is in. bin/gyre is therefore a link.
+function(gyre_install_tools)
+  get_property(in_bench DIRECTORY bench PROPERTY BUILDSYSTEM_TARGETS)
+  set(targets "")
+  foreach(target IN LISTS in_bench)
+    get_target_property(type ${target} TYPE)
+    if(type STREQUAL EXECUTABLE)
+      list(APPEND targets ${target})
+    endif()
+  endforeach()
+  install(TARGETS ${targets} RUNTIME DESTINATION ${GYRE_TOOLS_DIR} COMPONENT tools)
+  install(FILES bench/report/report.schema.json DESTINATION ${GYRE_DATA_DIR} COMPONENT tools)
+  set(made ${CMAKE_BINARY_DIR}/installed)
+  file(MAKE_DIRECTORY ${made}/bin ${made}/man)
+  file(CREATE_LINK ${GYRE_TOOLS_FROM_BIN}/gyre ${made}/bin/gyre SYMBOLIC)
+  install(FILES ${made}/bin/gyre DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
+  if(CMAKE_CROSSCOMPILING AND NOT CMAKE_CROSSCOMPILING_EMULATOR)
+    message(STATUS "gyre: programs cannot run here: no man pages, no bash completion")
+    return()
+  endif()
+  # Both are made from --help, so that they cannot say anything else.
+  set(scripts ${PROJECT_SOURCE_DIR}/cmake/man_pages.sh ${PROJECT_SOURCE_DIR}/cmake/bash_completion.sh)
+  set(start ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:bench_gyre>)
+  add_custom_command(OUTPUT ${made}/gyre.bash
+    COMMAND sh ${PROJECT_SOURCE_DIR}/cmake/man_pages.sh ${made}/man ${PROJECT_VERSION} ${start}
+    COMMAND sh ${PROJECT_SOURCE_DIR}/cmake/bash_completion.sh ${made}/gyre.bash ${start}
+    DEPENDS ${targets} ${scripts} ${PROJECT_SOURCE_DIR}/cmake/man_page.awk
+    COMMENT "Making man pages and bash completion from --help" VERBATIM)
+  add_custom_target(man_pages ALL DEPENDS ${made}/gyre.bash)
+  install(DIRECTORY ${made}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT tools
+    FILES_MATCHING PATTERN "*.1.gz")
+  install(FILES ${made}/gyre.bash DESTINATION ${GYRE_COMPLETION_DIR} RENAME gyre COMPONENT tools)
+endfunction()
+if(GYRE_BENCH)
+  gyre_install_tools()
+endif()
+
+# ---- uninstall --------------------------------------------------------------------------------
+if(PROJECT_IS_TOP_LEVEL)
+  add_custom_target(uninstall COMMAND ${CMAKE_COMMAND}
+    -D MANIFEST=${CMAKE_BINARY_DIR}/install_manifest.txt
+    -P ${PROJECT_SOURCE_DIR}/cmake/uninstall.cmake VERBATIM)
+endif()

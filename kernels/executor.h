@@ -46,8 +46,8 @@ struct gyre_executor_config {
     void *help_context;
 };
 
-/* Most blocks of a kernel that copies within a GPU's memory while copy engines copy between GPUs.
- */
+/* Most blocks of a kernel that copies within a GPU's memory while copy engines copy between
+ * GPUs. */
 #define GYRE_COPY_BLOCKS 16
 
 /* How a program is prepared for one executor: its ranks, channels and protocol. */
@@ -84,7 +84,7 @@ static inline const struct gyre_program *gyre_load_program(const struct gyre_loa
 
 struct gyre_loaded; /* a loaded program; each executor has its own kind */
 
-/* What an operation does with elements. The plan derives it from the caller's op. */
+/* How an operation treats elements. The plan derives this from the caller's op. */
 struct gyre_reduction {
     uint8_t dtype;       /* gyre_dtype */
     uint8_t op;          /* GYRE_SUM, _PROD, _MAX or _MIN */
@@ -114,7 +114,7 @@ struct gyre_work {
     uint64_t out_offset_bytes; /* of OUT from its base, the same on all ranks */
 };
 
-/* What a work must have so that a loaded program can run it. */
+/* The properties that a work must have so that a loaded program can run it. */
 struct gyre_work_needs {
     uint32_t n_channels;
     uint32_t n_chunks;
@@ -127,7 +127,7 @@ struct gyre_executor;
 
 struct gyre_executor_ops {
     const char *name;
-    bool helps; /* the executor calls config.help, so nobody need wake proxies for an operation */
+    bool helps; /* the executor calls config.help, so proxies need not be woken for an operation */
     gyre_status (*open)(const struct gyre_executor_config *config,
                         struct gyre_executor **executor_out);
     /* Does not wait. Before it the caller has synchronised the streams or raised the fault, which
@@ -154,8 +154,8 @@ struct gyre_executor_ops {
                            const struct gyre_reduction *reduction);
     void (*unload)(struct gyre_executor *executor, struct gyre_loaded *loaded);
     /* Enqueue works on a stream and return at once. The works of one launch run at the same time
-     * and share no FIFO end. The launches of one executor run one after the other, on any streams.
-     */
+     * and share no FIFO end. The launches of one executor run one after the other, on any
+     * streams. */
     gyre_status (*launch)(struct gyre_executor *executor, const struct gyre_work *works,
                           int n_works, gyre_stream stream);
 };
@@ -173,7 +173,7 @@ extern const struct gyre_executor_ops gyre_executor_cuda;
 /** gyre_executor_find - the executor of a device kind (HOST or CUDA). */
 gyre_status gyre_executor_find(gyre_device_kind kind, const struct gyre_executor_ops **ops_out);
 
-/* What arithmetic a call takes, since fused kernels exist for some only. */
+/* The arithmetic of a call. Fused kernels exist for some kinds only. */
 enum gyre_fused_arithmetic {
     GYRE_FUSED_COPY,      /* none: bytes are moved as they are */
     GYRE_FUSED_FLOAT_SUM, /* as gyre_lamport_adds() */
@@ -181,8 +181,8 @@ enum gyre_fused_arithmetic {
     GYRE_N_FUSED_ARITHMETIC
 };
 
-/* What decides whether a fused kernel can run a call. The tuner fills in what it expects, an
- * executor what it knows. */
+/* The facts that decide whether a fused kernel can run a call. The tuner fills in facts that it
+ * expects, an executor facts that it knows. */
 struct gyre_fused_call {
     enum gyre_proto proto;
     enum gyre_fused_pattern pattern;

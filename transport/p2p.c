@@ -32,7 +32,8 @@ static gyre_status threads_alloc(const struct gyre_transport_config *config, siz
                                  struct gyre_slab_mapping *mapping_out)
 {
     (void)config;
-    /* Not from the device: a parked slab outlives the communicator that opened the device. */
+    /* The device does not allocate this memory, because a parked slab outlives the communicator
+     * that opened the device. */
     void *base = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED)
         return gyre_fail_errno(errno, "slots: mmap(%zu bytes)", n_bytes);

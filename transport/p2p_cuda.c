@@ -18,17 +18,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Allocations that are multiples of this share no page with others: a handle exports whole pages.
- */
+/* Allocations that are multiples of this share no page with other allocations. A handle exports
+ * whole pages. */
 #define IPC_PAGE_BYTES (2ULL << 20)
 
 GYRE_STATIC_ASSERT(GYRE_IPC_HANDLE_BYTES <= GYRE_SLAB_HANDLE_BYTES, "travels in the handle");
 GYRE_STATIC_ASSERT(GYRE_IPC_KEY_BYTES == GYRE_SLAB_TOKEN_BYTES, "a slab's token is its key");
 
-/* What a mapping's `state` points to. */
+/* A mapping's `state` points to this. */
 struct cuda_state {
     struct gyre_slab_entry *entry;  /* a slab of this process */
-    struct gyre_ipc_import *import; /* or of another one */
+    struct gyre_ipc_import *import; /* or a slab of another process */
 };
 
 /* The peer's GPU as this process numbers it, or -1 where it is not visible here
@@ -111,8 +111,8 @@ static bool has_other_processes(const struct gyre_transport_config *config)
     return false;
 }
 
-/* Memory that other processes map is no pool's: a peer that aborts late may still write to it, and
- * nobody here can know. */
+/* Memory that other processes map does not come from a pool, because a peer that aborts late may
+ * still write to it, and this process cannot know. */
 static gyre_status alloc_slab(const struct gyre_transport_config *config, size_t n_bytes,
                               void **base_out, void (**release_out)(void *base, size_t n_bytes))
 {

@@ -36,7 +36,7 @@ static uint32_t count_interfaces(const struct gyre_params *params)
     struct gyre_sock_interface addresses[GYRE_MAX_INTERFACES];
     const char *ifname = gyre_param_text(params, GYRE_PARAM_SOCKET_IFNAME);
     int n = 0;
-    /* Where no interface fits, whoever needs one says so. */
+    /* If no interface fits, the code that needs one reports the error. */
     if (strchr(ifname, ',') == NULL ||
         gyre_sock_list_addresses(params, addresses, &n) != GYRE_SUCCESS)
         return 1;

@@ -19,7 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* In the first page of the slab. */
+/* Lies in the first page of the slab. */
 struct shm_header {
     uint64_t n_bytes;
     uint8_t token[GYRE_SLAB_TOKEN_BYTES];
@@ -31,7 +31,7 @@ struct shm_state {
     struct gyre_device *device;
 };
 
-/* In gyre_slab_handle.bytes. */
+/* The contents of gyre_slab_handle.bytes. */
 struct shm_handle {
     int32_t fd; /* in the owner's table */
 };

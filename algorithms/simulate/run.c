@@ -230,9 +230,36 @@ static double compute(struct run *run, const struct gyre_sim_worker *worker, dou
     return fmax(fmax(of_rank_ns, of_host_ns), start_ns + alone_ns);
 }
 
+/* Which worker of its rank's program it is. The workers of one program follow each other. */
+static uint32_t index_in_program(const struct gyre_sim_network *network, uint32_t worker_index)
+{
+    const struct gyre_sim_worker *worker = &network->workers[worker_index];
+    uint32_t first = worker_index;
+    while (first > 0 && network->workers[first - 1].rank == worker->rank &&
+           network->workers[first - 1].variant == worker->variant)
+        first--;
+    return worker_index - first;
+}
+
+static void observe(const struct run *run, uint32_t worker_index, const struct gyre_sim_step *step,
+                    struct gyre_simulated_step *simulated)
+{
+    const struct gyre_sim_worker *worker = &run->network->workers[worker_index];
+    if (run->simulation->observe == NULL)
+        return;
+    simulated->variant = worker->variant;
+    simulated->rank = worker->rank;
+    simulated->worker = index_in_program(run->network, worker_index);
+    simulated->step = (uint32_t)(step - &run->network->steps[worker->first_step]);
+    simulated->tile = run->workers[worker_index].tile;
+    simulated->n_sends = step->n_sends;
+    run->simulation->observe(run->simulation->observer, simulated);
+}
+
 static void execute(struct run *run, uint32_t worker_index, const struct gyre_sim_step *step,
                     double now_ns)
 {
+    struct gyre_simulated_step simulated;
     const struct gyre_sim_network *network = run->network;
     const struct gyre_cost *cost = run->simulation->cost;
     const enum gyre_proto proto = run->simulation->proto;
@@ -252,6 +279,7 @@ static void execute(struct run *run, uint32_t worker_index, const struct gyre_si
                                         n_bytes / cost->wire_efficiency[proto]));
         const double seen_ns = through_ns + cost->hop_ns[proto][to->link];
         run->arrived_ns[fifo_of[i] * depth + fifo->n_posted++ % depth] = seen_ns;
+        simulated.arrived_ns[i - step->n_recvs] = seen_ns;
         wake(run, to->receiver, seen_ns);
         if (!is_proxied)
             end_ns = fmax(end_ns, through_ns);
@@ -263,6 +291,9 @@ static void execute(struct run *run, uint32_t worker_index, const struct gyre_si
         run->freed_ns[fifo_of[i] * depth + fifo->n_consumed++ % depth] = seen_ns;
         wake(run, from->sender, seen_ns);
     }
+    simulated.start_ns = now_ns;
+    simulated.end_ns = end_ns;
+    observe(run, worker_index, step, &simulated);
     worker->free_ns = end_ns;
     worker->busy_ns += alone_ns;
     run->end_ns = fmax(run->end_ns, end_ns);

@@ -105,6 +105,15 @@ static gyre_status extrapolate(const struct gyre_sim_call *call, bool *is_steady
     return GYRE_SUCCESS;
 }
 
+gyre_status gyre_simulator_steps(const struct gyre_simulator *simulator,
+                                 const struct gyre_simulation *simulation, uint64_t *n_steps_out)
+{
+    GYRE_TRY(check_simulation(simulation));
+    *n_steps_out =
+        make_call(&simulator->network, simulation).n_real_tiles * simulator->network.n_steps;
+    return GYRE_SUCCESS;
+}
+
 gyre_status gyre_simulator_run(struct gyre_simulator *simulator,
                                const struct gyre_simulation *simulation,
                                struct gyre_prediction *prediction_out)

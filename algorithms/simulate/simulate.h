@@ -67,6 +67,20 @@ struct gyre_machine {
     bool is_all_network;                  /* links inside hosts are NETWORK, too */
 };
 
+/* One step of a simulated call, and when it happened. */
+struct gyre_simulated_step {
+    uint32_t variant;
+    uint32_t rank;
+    uint32_t worker; /* of the rank's program of this variant */
+    uint32_t step;   /* of the worker */
+    uint64_t tile;
+    double start_ns; /* from the call */
+    double end_ns;   /* when the worker is free again */
+    uint32_t n_sends;
+    double arrived_ns[GYRE_STEP_MAX_SENDS]; /* when each slot is seen by its receiver, in the order
+                                             * of the step's outputs */
+};
+
 /* How a simulated call is carried out. */
 struct gyre_simulation {
     const struct gyre_cost *cost;
@@ -78,6 +92,10 @@ struct gyre_simulation {
     bool all_tiles;      /* simulate every tile; else extrapolate from the first ones */
     bool is_rough;       /* an error of a percent will do, which takes far fewer steps */
     double limit_ns;     /* above 0: nobody wants to know more of a longer time than that it is */
+    /* Called for each simulated step, in the order in which steps start; NULL = nobody is told. For
+     * pictures, with all_tiles and all ranks: otherwise some steps are left out or repeated. */
+    void (*observe)(void *observer, const struct gyre_simulated_step *step);
+    void *observer;
 };
 
 #define GYRE_SIMULATE_MAX_DEPTH 64
@@ -129,6 +147,11 @@ uint32_t gyre_simulator_lanes(const struct gyre_simulator *simulator);
 
 /** gyre_simulator_min_depth - min_depth of the programs. */
 uint32_t gyre_simulator_min_depth(const struct gyre_simulator *simulator);
+
+/** gyre_simulator_steps - how many steps a run of all tiles of this call simulates.
+ * Errors: INVALID_ARGUMENT (a parameter is out of range). */
+gyre_status gyre_simulator_steps(const struct gyre_simulator *simulator,
+                                 const struct gyre_simulation *simulation, uint64_t *n_steps_out);
 
 /** gyre_simulator_run - predict one call. Runs of a simulator do not affect each other. One thread
  * at a time may use a simulator. Errors: INVALID_ARGUMENT (a parameter is out of range, or the

@@ -127,6 +127,12 @@ static gyre_status run_worker(struct machine *machine, struct worker *worker)
     return GYRE_SUCCESS;
 }
 
+/* The step at which the worker waits, counted within the worker. */
+static uint32_t step_of_worker(const struct worker *worker)
+{
+    return worker->step - worker->program->workers[worker->index].first_step;
+}
+
 /* Who waits for whom, from the first worker that is not done. */
 static gyre_status report_deadlock(const struct machine *machine, uint32_t number)
 {
@@ -139,8 +145,7 @@ static gyre_status report_deadlock(const struct machine *machine, uint32_t numbe
         const int n =
             snprintf(&text[at], sizeof(text) - at,
                      "%srank %u, worker %u, step %u, tile %u waits for a %s rank %u, lane %u",
-                     hop == 0 ? "" : "; ", worker->rank, worker->index,
-                     worker->step - worker->program->workers[worker->index].first_step,
+                     hop == 0 ? "" : "; ", worker->rank, worker->index, step_of_worker(worker),
                      worker->tile, is_sender ? "free slot to" : "slot from",
                      is_sender ? fifo->to : fifo->from, fifo->lane);
         at += n > 0 ? (size_t)n : 0;
@@ -159,17 +164,25 @@ static gyre_status check_end(const struct machine *machine, struct gyre_machine_
 {
     for (uint32_t w = 0; w < machine->network->n_workers; w++)
         if (!machine->workers[w].is_done) {
+            const struct worker *worker = &machine->workers[w];
             result->is_deadlock = true;
+            result->place = (struct gyre_verify_place){.rank = (int32_t)worker->rank,
+                                                       .worker = (int32_t)worker->index,
+                                                       .step = (int32_t)step_of_worker(worker),
+                                                       .tile = (int32_t)worker->tile,
+                                                       .chunk = -1};
             return report_deadlock(machine, w);
         }
     for (uint32_t i = 0; i < machine->network->n_fifos; i++) {
         const struct gyre_network_fifo *fifo = &machine->network->fifos[i];
         const struct traffic *traffic = &machine->traffic[i];
-        if (traffic->n_sent != traffic->n_received)
+        if (traffic->n_sent != traffic->n_received) {
+            result->place.rank = fifo->from;
             return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                              "%u of %u slots from rank %u to rank %u, lane %u are left in the FIFO",
                              traffic->n_sent - traffic->n_received, traffic->n_sent, fifo->from,
                              fifo->to, fifo->lane);
+        }
     }
     return GYRE_SUCCESS;
 }
@@ -196,6 +209,7 @@ gyre_status gyre_machine_run(const struct gyre_network *network,
 {
     struct machine machine = {.network = network, .options = options};
     result_out->is_deadlock = false;
+    result_out->place = gyre_verify_nowhere;
     result_out->n_steps = 0;
     machine.workers = calloc(network->n_workers + 1, sizeof(*machine.workers));
     machine.queue = calloc(network->n_workers + 1, sizeof(*machine.queue));

@@ -9,6 +9,7 @@
 #define GYRE_ALGORITHMS_VERIFY_MACHINE_H
 
 #include "algorithms/verify/network.h"
+#include "algorithms/verify/verify.h"
 
 /* Steps of one worker that are run together. */
 struct gyre_firing {
@@ -27,8 +28,9 @@ struct gyre_machine_options {
 };
 
 struct gyre_machine_result {
-    bool is_deadlock; /* the run failed with a deadlock */
-    uint64_t n_steps; /* steps that were run */
+    bool is_deadlock;               /* the run failed with a deadlock */
+    struct gyre_verify_place place; /* the first worker that waits in a deadlock */
+    uint64_t n_steps;               /* steps that were run */
 };
 
 /** gyre_machine_run - run until all workers are done.

@@ -278,11 +278,18 @@ static gyre_status check_output(const struct gyre_verify_memory *memory,
 }
 
 gyre_status gyre_verify_outputs(const struct gyre_verify_memory *memory,
-                                const struct gyre_values *values)
+                                const struct gyre_values *values,
+                                struct gyre_verify_place *place_out)
 {
     for (uint32_t rank = 0; rank < memory->n_ranks; rank++)
         for (uint32_t tile = 0; tile < memory->n_tiles; tile++)
-            for (uint32_t chunk = 0; chunk < memory->n_outs; chunk++)
-                GYRE_TRY(check_output(memory, values, rank, tile, chunk));
+            for (uint32_t chunk = 0; chunk < memory->n_outs; chunk++) {
+                const gyre_status status = check_output(memory, values, rank, tile, chunk);
+                if (status == GYRE_SUCCESS)
+                    continue;
+                *place_out = (struct gyre_verify_place){(int32_t)rank, -1, -1, (int32_t)tile,
+                                                        (int32_t)chunk};
+                return status;
+            }
     return GYRE_SUCCESS;
 }

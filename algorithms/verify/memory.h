@@ -55,8 +55,11 @@ gyre_status gyre_verify_write(struct gyre_verify_memory *memory, const struct gy
                               uint16_t owner, uint32_t chunk, uint32_t value);
 
 /** gyre_verify_outputs - check that every OUT holds the expected contributions, and that all ranks
- * have the same expressions. Errors: INVALID_ARGUMENT with the reason. */
+ * have the same expressions.
+ * @place_out: set on failure, to the chunk that is wrong.
+ * Errors: INVALID_ARGUMENT with the reason. */
 gyre_status gyre_verify_outputs(const struct gyre_verify_memory *memory,
-                                const struct gyre_values *values);
+                                const struct gyre_values *values,
+                                struct gyre_verify_place *place_out);
 
 #endif

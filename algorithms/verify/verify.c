@@ -19,6 +19,8 @@
 
 #define N_REMEMBERED 2 /* credits are judged at depth 2 */
 
+const struct gyre_verify_place gyre_verify_nowhere = {-1, -1, -1, -1, -1};
+
 /* What travels: which range it is (its byte count is in the slot's header), what is in it, and
  * what its sender knew. */
 struct slot {
@@ -55,6 +57,7 @@ struct run {
     uint32_t *step_clock; /* of one step of several that may run at the same time */
     uint32_t *next_clock; /* of the worker after all of them */
     bool credits_elidable;
+    struct gyre_verify_place place; /* of the step that is wrong */
 };
 
 /* One step being carried out. */
@@ -282,9 +285,15 @@ static gyre_status fire(void *context, const struct gyre_firing *firing)
         act.step = &program->steps[firing->first_step + i];
         act.access.step = firing->first_step + i - first_of_worker;
         const gyre_status status = fire_step(&act, is_alone, clock);
-        if (status != GYRE_SUCCESS)
+        if (status != GYRE_SUCCESS) {
+            run->place = (struct gyre_verify_place){.rank = (int32_t)firing->rank,
+                                                    .worker = (int32_t)firing->worker,
+                                                    .step = (int32_t)act.access.step,
+                                                    .tile = (int32_t)firing->tile,
+                                                    .chunk = -1};
             return gyre_fail_context(status, "rank %u, worker %u, step %u, tile %u", firing->rank,
                                      firing->worker, act.access.step, firing->tile);
+        }
     }
     if (!is_alone)
         memcpy(clock, run->next_clock, n_bytes);
@@ -330,8 +339,10 @@ static void close_run(struct run *run)
     free(run->scratches);
 }
 
-/* The least depth at which the programs end, counting only. */
-static gyre_status find_min_depth(const struct gyre_network *network, uint32_t *depth_out)
+/* The least depth at which the programs end, counting only.
+ * @place_out: set to the first wait of the last deadlock that was found. */
+static gyre_status find_min_depth(const struct gyre_network *network, uint32_t *depth_out,
+                                  struct gyre_verify_place *place_out)
 {
     gyre_status status = GYRE_SUCCESS;
     for (uint32_t depth = 1; depth <= GYRE_MAX_DEPTH; depth++) {
@@ -342,6 +353,7 @@ static gyre_status find_min_depth(const struct gyre_network *network, uint32_t *
             *depth_out = depth;
             return GYRE_SUCCESS;
         }
+        *place_out = result.place;
         if (!result.is_deadlock)
             return status;
     }
@@ -355,14 +367,16 @@ static gyre_status verify(struct gyre_network *network, const struct gyre_verify
     if (depth > GYRE_MAX_DEPTH)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "depth %u (0..%d)", depth, GYRE_MAX_DEPTH);
     if (depth == 0) {
-        GYRE_TRY(find_min_depth(network, &depth));
+        GYRE_TRY(find_min_depth(network, &depth, &report->place));
         report->min_depth = depth;
         if (network->programs[0]->min_depth < depth)
             return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                              "the programs say that depth %u is enough, but they need %u",
                              network->programs[0]->min_depth, depth);
+        report->place = gyre_verify_nowhere; /* the deadlock was at a smaller depth */
     }
     struct run run = {.network = network, .depth = depth};
+    run.place = gyre_verify_nowhere;
     run.n_tiles = options->n_tiles == 0 ? depth + 2 : options->n_tiles;
     gyre_status status = open_run(&run, options->in_place);
     if (status == GYRE_SUCCESS) {
@@ -370,9 +384,10 @@ static gyre_status verify(struct gyre_network *network, const struct gyre_verify
         struct gyre_machine_result result;
         status = gyre_machine_run(network, &machine, &result);
         report->n_steps = result.n_steps;
+        report->place = result.is_deadlock ? result.place : run.place;
     }
     if (status == GYRE_SUCCESS)
-        status = gyre_verify_outputs(run.memory, run.values);
+        status = gyre_verify_outputs(run.memory, run.values, &report->place);
     report->credits_elidable = status == GYRE_SUCCESS && run.credits_elidable;
     close_run(&run);
     return status;
@@ -384,6 +399,7 @@ gyre_status gyre_verify(const struct gyre_program *const *programs, int n_ranks,
 {
     struct gyre_network *network = NULL;
     memset(report_out, 0, sizeof(*report_out));
+    report_out->place = gyre_verify_nowhere;
     gyre_status status = gyre_network_open(programs, n_ranks, &network);
     if (status == GYRE_SUCCESS)
         status = verify(network, options, report_out);

@@ -22,12 +22,25 @@ struct gyre_verify_options {
     uint32_t n_tiles; /* 0 = depth + 2 */
 };
 
-struct gyre_verify_report {
-    uint32_t min_depth;    /* least depth that completes; set if options.depth was 0 */
-    uint64_t n_steps;      /* steps that were run, of all ranks and tiles */
-    bool credits_elidable; /* at depth 2 every sender has credit whenever it sends */
-    char reason[512];      /* why the programs are wrong; "" when proved */
+/* Where the programs are wrong. -1 = the finding is about no single one. */
+struct gyre_verify_place {
+    int32_t rank;
+    int32_t worker; /* of the rank */
+    int32_t step;   /* of the worker */
+    int32_t tile;
+    int32_t chunk; /* of the rank's OUT; set if OUT is wrong in the end */
 };
+
+struct gyre_verify_report {
+    uint32_t min_depth;             /* least depth that completes; set if options.depth was 0 */
+    uint64_t n_steps;               /* steps that were run, of all ranks and tiles */
+    bool credits_elidable;          /* at depth 2 every sender has credit whenever it sends */
+    char reason[512];               /* why the programs are wrong; "" when proved */
+    struct gyre_verify_place place; /* what the reason names, for programs that read it */
+};
+
+/** A finding that names no rank. */
+extern const struct gyre_verify_place gyre_verify_nowhere;
 
 /** gyre_verify - prove that the programs of one shape are right.
  * @programs: n_ranks programs, by rank, of one shape.

@@ -70,21 +70,27 @@ int bench_command_asks_help(int argc, char **argv)
     return 0;
 }
 
-int bench_command_start(const char *program, char **argv)
+int bench_command_folder(char *folder_out, size_t folder_bytes)
 {
-    char path[PATH_MAX];
-    const ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
+    const ssize_t n = readlink("/proc/self/exe", folder_out, folder_bytes - 1);
     if (n < 0) {
         fprintf(stderr,
-                "gyre: /proc/self/exe cannot be read (errno %d), so the folder of %s is "
-                "unknown: start that program itself\n",
-                errno, program);
-        return CANNOT_START;
+                "gyre: /proc/self/exe cannot be read (errno %d), so its folder is unknown\n",
+                errno);
+        return 0;
     }
-    path[n] = '\0';
-    char *name = strrchr(path, '/') + 1;
-    const size_t room = sizeof(path) - (size_t)(name - path);
-    if (snprintf(name, room, "%s", program) >= (int)room) {
+    folder_out[n] = '\0';
+    *strrchr(folder_out, '/') = '\0';
+    return 1;
+}
+
+int bench_command_start(const char *program, char **argv)
+{
+    char folder[PATH_MAX];
+    char path[PATH_MAX];
+    if (!bench_command_folder(folder, sizeof(folder)))
+        return CANNOT_START;
+    if (snprintf(path, sizeof(path), "%s/%s", folder, program) >= (int)sizeof(path)) {
         fprintf(stderr, "gyre: the path of %s is too long\n", program);
         return CANNOT_START;
     }

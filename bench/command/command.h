@@ -34,6 +34,10 @@ int bench_command_main(int argc, char **argv);
  * was printed. */
 int bench_command_start(const char *program, char **argv);
 
+/** bench_command_folder - the folder that this program is in, also if it was started through a
+ * symbolic link. Returns 0 if it is unknown; the reason was printed. */
+int bench_command_folder(char *folder_out, size_t folder_bytes);
+
 /** bench_command_print_examples - print a subcommand's two examples, which begin its help. */
 void bench_command_print_examples(const char *name, FILE *file);
 
@@ -45,5 +49,7 @@ int bench_command_doctor(int argc, char **argv);
 int bench_command_bench(int argc, char **argv);
 int bench_command_env(int argc, char **argv);
 int bench_command_version(int argc, char **argv);
+int bench_command_run(int argc, char **argv);
+int bench_command_nccl_path(int argc, char **argv);
 
 #endif

@@ -121,19 +121,19 @@ static gyre_status run_process(struct bench_run *run)
     const int n_local = run->options.n_threads * run->options.n_gpus;
     gyre_status status;
     GYRE_TRY_GOTO(status, bench_options_agree(&run->launcher, run->kind, &run->options),
-                  close_world);
+                  close_launcher);
     GYRE_TRY_GOTO(status, bench_memory_agree(&run->launcher, run->kind, &run->options, n_local),
-                  close_world);
-    GYRE_TRY_GOTO(status, bench_ranks_open(&run->launcher, n_local, &run->ranks), close_world);
+                  close_launcher);
+    GYRE_TRY_GOTO(status, bench_ranks_open(&run->launcher, n_local, &run->ranks), close_launcher);
     if (!run->options.is_sweep)
-        GYRE_TRY_GOTO(status, prepare_comms(run), close_team);
-    GYRE_TRY_GOTO(status, bench_progress_open(&run->progress), close_team);
+        GYRE_TRY_GOTO(status, prepare_comms(run), close_ranks);
+    GYRE_TRY_GOTO(status, bench_progress_open(&run->progress), close_ranks);
     status = run->options.is_sweep ? run_combinations(run) : run_ranks(run);
     bench_progress_close(run->progress);
-close_team:
+close_ranks:
     free(run->comms);
     bench_ranks_close(&run->ranks);
-close_world:
+close_launcher:
     run->launcher.ops->close(&run->launcher);
     return status;
 }

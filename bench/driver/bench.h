@@ -10,7 +10,7 @@
 
 struct bench_rank;
 
-/* What makes one bench differ from the others. */
+/* The properties in which benches differ. */
 struct bench_kind {
     const char *name; /* of the binary */
     enum gyre_collective coll;

@@ -19,10 +19,12 @@
 /* Ids of long options that have no letter. */
 enum {
     ALGO = 256,
+    ALGO_FILE,
     PROTO,
     RESULT_PATH,
     DEVICE,
     COMPARE,
+    COMPARE_ALGOS,
     CSV,
     ROUNDS,
     SWEEP,
@@ -86,13 +88,18 @@ enum {
     X('J', "json", "file", "write a JSON report", TEXT(json_path))                                \
     X(CSV, "csv", "file", "write a CSV table", TEXT(csv_path))                                    \
     X(ALGO, "algo", "names", "allow these algorithms only, in place of GYRE_ALGO", TEXT(algo))    \
+    X(ALGO_FILE, "algo-file", "file",                                                             \
+      "run the programs in this file, in place of GYRE_ALGO_FILE; see docs/schedule.md",          \
+      TEXT(algo_file))                                                                            \
     X(PROTO, "proto", "names", "allow these protocols only, in place of GYRE_PROTO", TEXT(proto)) \
     X(RESULT_PATH, "path", "names",                                                               \
       "allow these of staged, placed, copy_engine, in place of GYRE_PATH; see -R",                \
       TEXT(result_path))                                                                          \
     X(DEVICE, "device", "kind", "host, cuda or auto [auto]", WORD(device, device_names, 3))       \
     X(COMPARE, "compare", "engine", "also time mpi or nccl, in turn with gyre", ENGINE(compare))  \
-    X(ROUNDS, "rounds", "n", "rounds of --compare, --predict and tune [9]",                       \
+    X(COMPARE_ALGOS, "compare-algos", "names",                                                    \
+      "time these algorithms in turns; \"file\" is that of --algo-file", TEXT(compare_algos))     \
+    X(ROUNDS, "rounds", "n", "rounds of --compare, --compare-algos, --predict and tune [9]",      \
       NUMBER(n_rounds, 1, 1000))                                                                  \
     X(SWEEP, "sweep", "0|1",                                                                      \
       "run each of --algo x --proto x --channels; -J r.json: r.ring-ll-4.json [0]",               \

@@ -11,7 +11,8 @@
 #include "core/model/types.h"
 #include "core/plan/plan.h"
 
-#define BENCH_ALL (-1) /* value of -o, -d and -r: try each */
+#define BENCH_ALL            (-1) /* value of -o, -d and -r: try each */
+#define BENCH_MAX_CONTENDERS 8    /* of --compare-algos */
 
 enum bench_average { BENCH_RANK_0, BENCH_AVERAGE, BENCH_MIN, BENCH_MAX };
 
@@ -42,10 +43,11 @@ struct bench_options {
     bool is_stream_null;
     bool is_cputime;
     bool has_timestamps;
-    bool is_unaligned; /* buffers start one element after an aligned address */
-    int registration;  /* of buffers: 0 none, 1 local, 2 in windows */
-    int device;        /* gyre_device_kind */
-    const char *algo;  /* all texts are those of argv */
+    bool is_unaligned;     /* buffers start one element after an aligned address */
+    int registration;      /* of buffers: 0 none, 1 local, 2 in windows */
+    int device;            /* gyre_device_kind */
+    const char *algo;      /* all texts are those of argv */
+    const char *algo_file; /* programs to run; NULL = built-in algorithms */
     const char *proto;
     const char *result_path;
     bool is_sweep;        /* run every combination of the three lists by itself */
@@ -56,7 +58,8 @@ struct bench_options {
     const char *from_folder; /* of tune: read reports there; NULL = measure */
     const char *output_path; /* of tune; NULL = standard output */
     const char *compare;
-    const char *nccl_library; /* of --compare nccl; NULL = libnccl.so.2 as the loader finds it */
+    const char *compare_algos; /* the list; NULL = no such table */
+    const char *nccl_library;  /* of --compare nccl; NULL = libnccl.so.2 as the loader finds it */
     const char *nccl_algo;
     const char *nccl_proto;
     int nccl_mode;           /* enum bench_nccl_mode */

@@ -30,6 +30,45 @@ static gyre_status check_sizes(const struct bench_options *options)
     return GYRE_SUCCESS;
 }
 
+/* The list of --compare-algos: algorithms, and the word "file" if there is one. */
+static gyre_status check_contenders(const char *list, bool has_file)
+{
+    int n = 0;
+    for (const char *at = list; at != NULL; n++) {
+        const size_t n_bytes = strcspn(at, ",");
+        char name[16];
+        snprintf(name, sizeof(name), "%.*s", (int)n_bytes, at);
+        const bool is_file = strcmp(name, "file") == 0;
+        if (n_bytes >= sizeof(name) || (is_file ? !has_file : gyre_algorithm_find(name) == NULL))
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--compare-algos: \"%.*s\" is %s",
+                             (int)n_bytes, at,
+                             is_file ? "a word for programs, which --algo-file names"
+                                     : "neither an algorithm nor the word file");
+        at = at[n_bytes] == ',' ? at + n_bytes + 1 : NULL;
+    }
+    if (n < 2 || n > BENCH_MAX_CONTENDERS)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "--compare-algos %s: expected 2 to %d names, separated by commas", list,
+                         BENCH_MAX_CONTENDERS);
+    return GYRE_SUCCESS;
+}
+
+static gyre_status check_compare_algos(const struct bench_options *options)
+{
+    const bool reports = options->json_path != NULL || options->csv_path != NULL;
+    if (options->compare_algos == NULL)
+        return GYRE_SUCCESS;
+    if (options->compare != NULL || options->is_sweep || options->is_predict ||
+        options->is_accuracy || reports || options->limits_path != NULL || options->algo != NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "--compare-algos does not go with --compare, --algo, --sweep, --predict, "
+                         "--accuracy, --limits, --json or --csv");
+    if (options->op == BENCH_ALL || options->dtype == BENCH_ALL || options->root == BENCH_ALL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "--compare-algos takes one type, operation and root, not all");
+    return check_contenders(options->compare_algos, options->algo_file != NULL);
+}
+
 /* Modes that replace the table or add to it. */
 static gyre_status check_modes(const struct bench_options *options)
 {
@@ -40,6 +79,7 @@ static gyre_status check_modes(const struct bench_options *options)
     if (options->is_accuracy && (options->is_sweep || options->is_predict || reports))
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "--accuracy 1 does not go with --sweep, --predict, --json or --csv");
+    GYRE_TRY(check_compare_algos(options));
     if (options->is_predict && options->limits_path != NULL)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "--limits does not go with --predict 1");
     return GYRE_SUCCESS;
@@ -53,12 +93,13 @@ static gyre_status check_kind(const struct bench_options *options, const struct 
                          "--from and --output do not go with %s: they "
                          "are options of tune",
                          kind->name);
-    if (kind->run != NULL && (options->json_path != NULL || options->csv_path != NULL ||
-                              options->compare != NULL || options->limits_path != NULL ||
-                              options->is_predict || options->is_accuracy || options->is_sweep))
+    if (kind->run != NULL &&
+        (options->json_path != NULL || options->csv_path != NULL || options->compare != NULL ||
+         options->limits_path != NULL || options->is_predict || options->is_accuracy ||
+         options->is_sweep || options->compare_algos != NULL))
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                          "%s does not go with --json, --csv, --compare, --limits, --predict, "
-                         "--accuracy or --sweep",
+                         "--accuracy, --compare-algos or --sweep",
                          kind->name);
     return GYRE_SUCCESS;
 }
@@ -128,6 +169,25 @@ static gyre_status check_allowed(const struct bench_options *options)
     return gyre_filter_override(&words, &filter);
 }
 
+/* Reads the file of programs, so that what is wrong with it is said before the ranks meet. */
+static gyre_status check_algo_file(const struct bench_options *options,
+                                   const struct bench_kind *kind)
+{
+    struct gyre_algo_file file = {0};
+    if (options->algo_file == NULL)
+        return GYRE_SUCCESS;
+    if (options->algo != NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "--algo does not go with --algo-file, which says what runs");
+    if (options->is_sweep || options->is_predict || kind->run != NULL)
+        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                         "--algo-file does not go with --sweep, --predict or tune (for predictions "
+                         "there is build/bench/schedule --predict --file)");
+    GYRE_TRY(gyre_algo_file_load(options->algo_file, "--algo-file", &file));
+    gyre_algo_file_free(&file);
+    return GYRE_SUCCESS;
+}
+
 static bool is_same_file(const char *a, const char *b)
 {
     struct stat of_a, of_b;
@@ -162,5 +222,6 @@ gyre_status bench_options_check(const struct bench_options *options, const struc
     GYRE_TRY(check_nccl(options));
     GYRE_TRY(check_sweep(options));
     GYRE_TRY(check_allowed(options));
+    GYRE_TRY(check_algo_file(options, kind));
     return check_paths(options);
 }

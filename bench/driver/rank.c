@@ -84,7 +84,12 @@ gyre_status bench_rank_open(struct bench_rank *rank, const gyre_unique_id *id,
                             gyre_comm *const *comms_of_process)
 {
     GYRE_TRY(open_comm(rank, id, comms_of_process));
-    GYRE_TRY(gyre_plan_restrict(gyre_comm_plans(rank->comm), &rank->allowed));
+    struct gyre_plan_cache *plans = gyre_comm_plans(rank->comm);
+    GYRE_TRY(gyre_plan_restrict(plans, &rank->allowed));
+    if (rank->options->algo_file != NULL) {
+        GYRE_TRY(gyre_plan_use_file(plans, rank->options->algo_file, "--algo-file"));
+        GYRE_TRY(gyre_plan_check_file(plans, rank->kind->coll, rank->options->registration == 2));
+    }
     return open_buffers(rank);
 }
 

@@ -7,6 +7,7 @@
 
 #include "bench/driver/interrupt.h"
 #include "bench/engines/accuracy.h"
+#include "bench/engines/compare_algos.h"
 #include "bench/engines/compare.h"
 #include "bench/report/output.h"
 #include "bench/tools/predict.h"
@@ -307,6 +308,8 @@ static gyre_status run_bench(struct table *table)
         return rank->kind->run(rank);
     if (rank->options->is_predict)
         return bench_rank_agree(rank, bench_predict(rank));
+    if (rank->options->compare_algos != NULL)
+        return bench_rank_agree(rank, bench_compare_algos(rank));
     if (rank->options->is_accuracy)
         return bench_accuracy(rank, &table->engine, &table->n_inaccurate);
     return run_table(table);

@@ -9,6 +9,7 @@
 #include "bench/driver/graph.h"
 #include "bench/driver/measure.h"
 #include "core/base/util.h"
+#include "core/comm/local.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +29,8 @@
 /* The calls of a sample: n_batch calls of one engine and one wait, or replays of a graph of them.
  */
 struct batch {
-    const struct bench_engine *engine; /* NULL = gyre */
+    const struct bench_engine *engine;       /* NULL = gyre */
+    const struct bench_contender *contender; /* of gyre's call; NULL = as it is */
     const struct bench_call *call;
     int n_batch;
     struct bench_graph *graph; /* NULL = not captured */
@@ -54,8 +56,26 @@ static gyre_status run_batch(struct bench_rank *rank, const struct batch *batch)
     return is_done ? GYRE_SUCCESS : bench_wait(rank);
 }
 
+/* Makes the plan choose the batch's contender. The call that follows makes the plan anew, which
+ * must not be timed. Graphs have theirs already. */
+static gyre_status select_contender(struct bench_rank *rank, const struct batch *batch)
+{
+    if (batch->contender == NULL || batch->graph != NULL)
+        return GYRE_SUCCESS;
+    struct gyre_plan_cache *plans = gyre_comm_plans(rank->comm);
+    const bool is_file = strcmp(batch->contender->name, "file") == 0;
+    const struct gyre_filter_words words = {.algos = is_file ? "" : batch->contender->name,
+                                            .algo_source = "--compare-algos"};
+    GYRE_TRY(gyre_plan_restrict(plans, &words));
+    if (is_file)
+        gyre_plan_resume_file(plans);
+    GYRE_TRY(bench_enqueue(rank, batch->call));
+    return bench_wait(rank);
+}
+
 static gyre_status capture_batch(struct bench_rank *rank, struct batch *batch)
 {
+    GYRE_TRY(select_contender(rank, batch));
     GYRE_TRY(
         enqueue_batch(rank, batch)); /* loading, which the first call may do, cannot be captured */
     GYRE_TRY(bench_wait(rank));
@@ -72,6 +92,8 @@ static gyre_status time_samples(struct bench_rank *rank, const struct batch *bat
                                 size_t n)
 {
     gyre_status status = GYRE_SUCCESS;
+    if (batch->contender != NULL)
+        GYRE_TRY(bench_rank_agree(rank, select_contender(rank, batch)));
     GYRE_TRY(bench_ranks_barrier(&rank->member));
     for (size_t i = 0; i < n && status == GYRE_SUCCESS; i++) {
         const uint64_t start_ns = gyre_now_ns();
@@ -84,8 +106,8 @@ static gyre_status time_samples(struct bench_rank *rank, const struct batch *bat
 
 /* The batches of a comparison in the order of their turns: gyre's, then one for each mode. */
 struct batches {
-    struct batch list[1 + BENCH_MAX_MODES];
-    struct bench_call calls[1 + BENCH_MAX_MODES];
+    struct batch list[BENCH_MAX_CONTENDERS];
+    struct bench_call calls[BENCH_MAX_CONTENDERS];
     int n;
 };
 
@@ -180,30 +202,63 @@ void bench_comparison_judge(double *medians, struct bench_comparison *comparison
     comparison->gyre_us = bench_median_of(medians, n_rounds);
 }
 
-/* @samples: n_rounds * n_calls for each batch; then the medians that bench_comparison_judge()
- * takes; then room for one turn. */
-static gyre_status run_rounds(struct bench_rank *rank, const struct batches *batches,
-                              double *samples, struct bench_comparison *result)
+/* Samples of a comparison. */
+struct samples {
+    double *all;     /* n_rounds * n_calls for each batch */
+    double *medians; /* n_rounds for each batch, and one row more */
+    double *turn;    /* n_calls: scratch space */
+    double *pair;    /* three rows of n_rounds: scratch space */
+};
+
+static void fill_extremes(const struct samples *samples, int reference,
+                          struct bench_comparison *result)
 {
-    const size_t n_rounds = (size_t)result->n_rounds;
-    const size_t n_calls = (size_t)result->n_calls;
-    const size_t n_samples = n_rounds * n_calls;
-    double *medians = samples + (size_t)batches->n * n_samples;
-    double *one_round = medians + (size_t)(batches->n + 1) * n_rounds;
-    for (size_t round = 0; round < n_rounds; round++)
-        for (int i = 0; i < batches->n; i++) {
-            double *at = samples + (size_t)i * n_samples + round * n_calls;
-            GYRE_TRY(time_samples(rank, &batches->list[i], at, n_calls));
-            medians[(size_t)i * n_rounds + round] = median_of_row(at, one_round, n_calls);
-        }
-    bench_comparison_judge(medians, result);
-    const struct bench_stats ours = bench_stats_of(samples, n_samples);
+    const size_t n_samples = (size_t)result->n_rounds * (size_t)result->n_calls;
+    const struct bench_stats ours = bench_stats_of(samples->all, n_samples);
     const struct bench_stats theirs =
-        bench_stats_of(samples + (size_t)(1 + result->mode) * n_samples, n_samples);
+        bench_stats_of(samples->all + (size_t)reference * n_samples, n_samples);
     result->gyre_p99_us = ours.p99;
     result->gyre_min_us = ours.min;
     result->reference_p99_us = theirs.p99;
     result->reference_min_us = theirs.min;
+}
+
+/* Judges each contender by itself, against the first. @results: of all contenders but the first. */
+static void judge_contenders(const struct samples *samples, const struct batches *batches,
+                             struct bench_comparison *results)
+{
+    const size_t n_rounds = (size_t)results->n_rounds;
+    for (int i = 1; i < batches->n; i++) {
+        struct bench_comparison *result = &results[i - 1];
+        *result = results[0];
+        result->n_modes = 1;
+        result->mode_names[0] = batches->list[i].contender->name;
+        memcpy(samples->pair, samples->medians, n_rounds * sizeof(double));
+        memcpy(samples->pair + n_rounds, samples->medians + (size_t)i * n_rounds,
+               n_rounds * sizeof(double));
+        bench_comparison_judge(samples->pair, result);
+        fill_extremes(samples, i, result);
+    }
+}
+
+static gyre_status run_rounds(struct bench_rank *rank, const struct batches *batches,
+                              const struct samples *samples, struct bench_comparison *result)
+{
+    const size_t n_rounds = (size_t)result->n_rounds;
+    const size_t n_calls = (size_t)result->n_calls;
+    for (size_t round = 0; round < n_rounds; round++)
+        for (int i = 0; i < batches->n; i++) {
+            double *at = samples->all + ((size_t)i * n_rounds + round) * n_calls;
+            GYRE_TRY(time_samples(rank, &batches->list[i], at, n_calls));
+            samples->medians[(size_t)i * n_rounds + round] =
+                median_of_row(at, samples->turn, n_calls);
+        }
+    if (batches->list[0].contender != NULL) {
+        judge_contenders(samples, batches, result);
+        return GYRE_SUCCESS;
+    }
+    bench_comparison_judge(samples->medians, result);
+    fill_extremes(samples, 1 + result->mode, result);
     return GYRE_SUCCESS;
 }
 
@@ -216,16 +271,23 @@ static gyre_status compare_batches(struct bench_rank *rank, struct batches *batc
     const size_t n_calls = (size_t)result->n_calls;
     const size_t n_rounds = (size_t)result->n_rounds;
     const size_t n_engines = (size_t)batches->n;
-    double *samples = calloc(n_engines * n_rounds * n_calls + (n_engines + 1) * n_rounds + n_calls,
-                             sizeof(*samples));
-    gyre_status status = samples == NULL
+    const size_t n_medians = (n_engines + 1) * n_rounds;
+    double *memory =
+        calloc(n_engines * n_rounds * n_calls + n_medians + n_calls + 3 * n_rounds, sizeof(double));
+    gyre_status status = memory == NULL
                              ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %zu samples",
                                          n_engines * n_rounds * n_calls)
                              : GYRE_SUCCESS;
     status = bench_rank_agree(rank, status);
-    if (status == GYRE_SUCCESS)
-        status = run_rounds(rank, batches, samples, result);
-    free(samples);
+    if (status == GYRE_SUCCESS) {
+        double *medians = memory + n_engines * n_rounds * n_calls;
+        const struct samples samples = {.all = memory,
+                                        .medians = medians,
+                                        .turn = medians + n_medians,
+                                        .pair = medians + n_medians + n_calls};
+        status = run_rounds(rank, batches, &samples, result);
+    }
+    free(memory);
     return status;
 }
 
@@ -251,6 +313,23 @@ static void list_batches(const struct bench_rank *rank, const struct bench_engin
                                               .n_replays = 1};
 }
 
+/* Captures graphs where -G asks for them, and compares. */
+static gyre_status capture_and_compare(struct bench_rank *rank, struct batches *batches,
+                                       bool is_on_stream, struct bench_comparison *result)
+{
+    gyre_status status = GYRE_SUCCESS;
+    for (int i = 0; i < batches->n && rank->options->n_graph_launches > 0 && is_on_stream; i++) {
+        if (status == GYRE_SUCCESS)
+            status = capture_batch(rank, &batches->list[i]);
+        status = bench_rank_agree(rank, status);
+    }
+    if (status == GYRE_SUCCESS)
+        status = compare_batches(rank, batches, result);
+    for (int i = 0; i < batches->n; i++)
+        bench_graph_close(batches->list[i].graph);
+    return status;
+}
+
 gyre_status bench_compare(struct bench_rank *rank, const struct bench_engine *engine,
                           const struct bench_call *call, struct bench_comparison *comparison_out)
 {
@@ -263,16 +342,51 @@ gyre_status bench_compare(struct bench_rank *rank, const struct bench_engine *en
     GYRE_TRY(bench_rank_agree(rank, status));
     for (int i = 1; i < batches.n; i++)
         GYRE_TRY(check_engine(rank, engine, &batches.calls[i]));
-    for (int i = 0; i < batches.n && rank->options->n_graph_launches > 0 && is_on_stream; i++) {
-        if (status == GYRE_SUCCESS)
-            status = capture_batch(rank, &batches.list[i]);
-        status = bench_rank_agree(rank, status);
-    }
-    if (status == GYRE_SUCCESS)
-        status = compare_batches(rank, &batches, &result);
-    for (int i = 0; i < batches.n; i++)
-        bench_graph_close(batches.list[i].graph);
+    status = capture_and_compare(rank, &batches, is_on_stream, &result);
     if (status == GYRE_SUCCESS)
         *comparison_out = result;
     return status;
+}
+
+static gyre_status run_gyre(void *context, const struct bench_call *call)
+{
+    const struct bench_rank *rank = context;
+    GYRE_TRY(bench_enqueue(rank, call));
+    return bench_wait(rank);
+}
+
+/* The time of a contender that gives wrong values would mean nothing. */
+static gyre_status check_contender(struct bench_rank *rank, const struct batch *batch)
+{
+    int64_t n_wrong = 0;
+    GYRE_TRY(bench_rank_agree(rank, select_contender(rank, batch)));
+    if (rank->options->n_checks == 0)
+        return GYRE_SUCCESS;
+    GYRE_TRY(bench_check_all(rank, batch->call, run_gyre, rank, &n_wrong));
+    gyre_status status = GYRE_SUCCESS;
+    if (n_wrong > 0 && rank->member.rank == 0)
+        status = gyre_fail(GYRE_ERROR_INTERNAL, "%s gave %lld wrong values", batch->contender->name,
+                           (long long)n_wrong);
+    return bench_rank_agree(rank, status);
+}
+
+gyre_status bench_compare_contenders(struct bench_rank *rank,
+                                     const struct bench_contender *contenders, int n_contenders,
+                                     const struct bench_call *call,
+                                     struct bench_comparison *comparisons_out)
+{
+    struct batches batches = {.n = n_contenders};
+    for (int i = 0; i < n_contenders; i++) {
+        batches.calls[i] = *call;
+        batches.list[i] = (struct batch){.contender = &contenders[i],
+                                         .call = &batches.calls[i],
+                                         .n_batch = rank->options->n_iters,
+                                         .n_replays = 1};
+    }
+    bench_progress_begin(rank->progress, call->what.n_bytes, "comparing");
+    comparisons_out[0] =
+        (struct bench_comparison){.is_present = true, .n_rounds = rank->options->n_rounds};
+    for (int i = 0; i < n_contenders; i++)
+        GYRE_TRY(check_contender(rank, &batches.list[i]));
+    return capture_and_compare(rank, &batches, true, comparisons_out);
 }

@@ -83,7 +83,7 @@ static int mpi_modes(void *state, struct bench_mode *modes_out)
     return 1;
 }
 
-/* MPI's broadcast has one buffer: the input of the root, and the output of the others. */
+/* MPI's broadcast has one buffer: the input on the root, and the output on all other ranks. */
 static void run_broadcast(const struct bench_call *call, int count, MPI_Datatype type)
 {
     int rank;
@@ -132,7 +132,7 @@ static void run_all_to_all(const struct bench_call *call, int count, MPI_Datatyp
     MPI_Alltoall(call->send, count, type, call->recv, count, type, MPI_COMM_WORLD);
 }
 
-/* By collective; NULL = mpi_check() refuses the collective. */
+/* Indexed by collective; NULL = mpi_check() refuses the collective. */
 static void (*const runs[GYRE_N_COLLECTIVES])(const struct bench_call *call, int count,
                                               MPI_Datatype type) = {
     [GYRE_COLL_ALL_REDUCE] = run_all_reduce,

@@ -65,8 +65,8 @@ static gyre_status add_windows(struct bench_nccl_windows *windows)
                                         &windows->windows[i], BENCH_NCCL_WINDOW_SYMMETRIC);
         GYRE_TRY(check_result(windows, result, "ncclCommWindowRegister", windows->buffers.n_bytes));
     }
-    /* Where NCCL cannot use windows it returns success without one. The times would then be those
-     * of plain buffers under the wrong name. */
+    /* If NCCL cannot use windows, it returns success without a window. The times would then be
+     * those of plain buffers under the wrong name. */
     if (windows->windows[0] == NULL || windows->windows[1] == NULL)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                          "--nccl-mode: NCCL makes no symmetric windows here; is one of "

@@ -36,7 +36,7 @@ static struct gyre_tuner_facts facts_of(const struct gyre_params *params, uint64
         .n_ranks = (uint32_t)n_ranks,
         .n_hosts = 1,
         .is_proxied = n_ranks_here < n_ranks,
-        .is_plain = true,
+        .is_unscaled = true,
         .min_channels = 1,
     };
     facts.spec = gyre_tuner_fifo_spec(GYRE_DEVICE_HOST, facts.n_ranks, facts.is_proxied,

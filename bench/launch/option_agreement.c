@@ -44,8 +44,10 @@
     GIVEN("--json", options->json_path)                \
     GIVEN("--csv", options->csv_path)                  \
     WORD("--algo", options->algo)                      \
+    GIVEN("--algo-file", options->algo_file)           \
     WORD("--proto", options->proto)                    \
     WORD("--path", options->result_path)               \
+    WORD("--compare-algos", options->compare_algos)    \
     WORD("--compare", options->compare)                \
     NUMBER("--rounds", options->n_rounds)              \
     NUMBER("--sweep", options->is_sweep)               \

@@ -9,7 +9,7 @@
 #include "bench/driver/options.h"
 #include "bench/launch/launcher.h"
 
-#define BENCH_N_AGREED_OPTIONS  38
+#define BENCH_N_AGREED_OPTIONS  40
 #define BENCH_OPTION_TEXT_BYTES 32
 
 /* The options of one process as texts, in the form in which the processes gather them: of fixed

@@ -11,7 +11,7 @@
 
 #include <pthread.h>
 
-/* What the ranks of one process share. */
+/* The state that the ranks of one process share. */
 struct bench_ranks {
     struct bench_launcher *launcher;
     int n_local;               /* ranks of each process */

@@ -29,7 +29,7 @@ struct bench_rig {
     struct bench_rig_gpu gpus[BENCH_LIMITS_MAX_GPUS];
 };
 
-/* What every GPU of a ring does at the same time. */
+/* A transfer that all GPUs of a ring make at the same time. */
 struct bench_transfer {
     enum bench_limits_path path;
     uint64_t point; /* blocks or bytes, as the path's unit says */

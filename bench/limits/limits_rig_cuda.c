@@ -245,7 +245,8 @@ static gyre_status check_bytes(const struct bench_rig *rig, const struct arrival
     return GYRE_SUCCESS;
 }
 
-/* What GPU `at` should have got: a piece from each other GPU, or everything from one neighbour. */
+/* Checks the bytes that GPU `at` received: a piece from each other GPU, or everything from one
+ * neighbour. */
 static gyre_status check_gpu(const struct bench_rig *rig, const struct bench_transfer *transfer,
                              int at)
 {

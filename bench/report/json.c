@@ -87,6 +87,7 @@ static void add_settings(struct json_object *root, const struct bench_setting *s
     add_bool(list, "unaligned", options->is_unaligned);
     add_int(list, "registration", options->registration);
     add_text(list, "algorithms", options->algo == NULL ? "" : options->algo);
+    add_text(list, "algo_file", options->algo_file == NULL ? "" : options->algo_file);
     add_text(list, "protocols", options->proto == NULL ? "" : options->proto);
     add_text(list, "device", setting->device);
     add_text(list, "reference", setting->reference);

@@ -204,7 +204,7 @@ gyre_status bench_output_close(struct bench_output *output, const struct bench_s
                summary->time_us - summary->launch_us);
     printf("#\n# Collective test concluded: %s\n#\n", output->setting->kind->name);
     gyre_status status =
-        bench_streams_flush(); /* whoever interrupted mpirun kills this process soon after */
+        bench_streams_flush(); /* after an interrupt, mpirun kills this process soon */
     const gyre_status closed = bench_json_close(output->json, summary);
     status = status != GYRE_SUCCESS ? status : closed;
     if (output->csv != NULL && fclose(output->csv) != 0 && status == GYRE_SUCCESS)

@@ -15,7 +15,8 @@
 
 #include <stdio.h>
 
-/* Where one rank runs. The ranks gather these, so all texts have a fixed size and end with NUL. */
+/* The place at which one rank runs. The ranks gather these, so all texts have a fixed size and end
+ * with NUL. */
 struct bench_place {
     int rank;
     int pid;
@@ -25,7 +26,7 @@ struct bench_place {
     char device_text[64]; /* description of the device for people */
 };
 
-/* What stays the same during the run. */
+/* Facts that stay the same during the run. */
 struct bench_setting {
     const struct bench_options *options;
     const struct bench_kind *kind;
@@ -68,8 +69,8 @@ gyre_status bench_output_open(const struct bench_setting *setting,
                               struct bench_output **output_out);
 gyre_status bench_output_row(struct bench_output *output, const struct bench_row *row);
 
-/** bench_output_close - print the footer, close the files and free the output. NULL does nothing.
- */
+/** bench_output_close - print the footer, close the files and free the output. NULL does
+ * nothing. */
 gyre_status bench_output_close(struct bench_output *output, const struct bench_summary *summary);
 
 /* ---- the file formats ------------------------------------------------------------------- */

@@ -28,6 +28,7 @@ struct table {
     const struct gyre_algorithm *algorithms[MAX_ALGORITHMS];
     struct gyre_simulator *simulators[MAX_ALGORITHMS];
     int n_algorithms;
+    bool all_ranks; /* simulate every rank, even if one stands for all */
 };
 
 /* The prediction for one algorithm and size. */
@@ -76,6 +77,8 @@ static gyre_status open_facts(struct table *table)
         gyre_tuner_fifo_spec(facts->device_kind, facts->n_ranks, facts->is_proxied, 0, UINT32_MAX);
     if (facts->n_hosts > 1) /* as communicators on several hosts */
         facts->cost = &table->cost;
+    facts->in_window = request->algorithm != NULL && request->algorithm->given != NULL &&
+                       request->algorithm->given->is_placed;
     facts->min_channels = 1;
     facts->max_channels = facts->spec.n_fifos;
     const struct gyre_filter_words words = {.protos = request->proto, .proto_source = "--proto"};
@@ -93,6 +96,12 @@ static gyre_status open_table(struct table *table)
     const struct gyre_machine machine = {.grouping = request->grouping};
     GYRE_TRY(open_costs(table));
     GYRE_TRY(open_facts(table));
+    if (request->algorithm != NULL && request->algorithm->given != NULL) {
+        GYRE_TRY(gyre_simulator_open(request->algorithm, &shape, &machine, false,
+                                     &table->simulators[0]));
+        table->algorithms[table->n_algorithms++] = request->algorithm;
+        return GYRE_SUCCESS;
+    }
     for (int i = 0; gyre_algorithms[i] != NULL && table->n_algorithms < MAX_ALGORITHMS; i++) {
         const bool is_asked = request->algorithm == gyre_algorithms[i];
         if (!is_asked &&
@@ -101,7 +110,7 @@ static gyre_status open_table(struct table *table)
             continue;
         struct gyre_simulator **simulator = &table->simulators[table->n_algorithms];
         const gyre_status status =
-            gyre_simulator_open(gyre_algorithms[i], &shape, &machine, false, simulator);
+            gyre_simulator_open(gyre_algorithms[i], &shape, &machine, table->all_ranks, simulator);
         if (status == GYRE_ERROR_UNSUPPORTED && !is_asked) {
             printf("# left out: %s\n", gyre_cause());
             continue;
@@ -118,32 +127,51 @@ static void close_table(struct table *table)
         gyre_simulator_close(table->simulators[i]);
 }
 
-/* @n_bytes: of the count that the collective's function takes. */
-static gyre_status predict(struct table *table, int column, uint64_t n_bytes, struct cell *cell)
+/* How a communicator would carry out the call, except for what the request says.
+ * @n_bytes: of the count that the collective's function takes. */
+static gyre_status choose(const struct table *table, int column, uint64_t n_bytes,
+                          struct gyre_choice *choice)
 {
     const struct bench_schedule_request *request = table->request;
-    struct gyre_simulator *simulator = table->simulators[column];
-    struct gyre_choice *choice = &cell->choice;
     struct gyre_filter filter = table->filter;
     for (int i = 0; gyre_algorithms[i] != NULL; i++)
         if (gyre_algorithms[i] == table->algorithms[column])
             filter.algorithms[request->coll] = 1U << i;
-    GYRE_TRY(gyre_tuner_choose(&table->facts, &filter, request->coll, n_bytes, choice));
-    const uint32_t most = table->facts.spec.n_fifos / gyre_simulator_lanes(simulator);
+    if (table->algorithms[column]->given != NULL)
+        GYRE_TRY(gyre_tuner_choose_given(&table->facts, &filter, table->algorithms[column], n_bytes,
+                                         choice));
+    else
+        GYRE_TRY(gyre_tuner_choose(&table->facts, &filter, request->coll, n_bytes, choice));
+    const uint32_t most =
+        table->facts.spec.n_fifos / gyre_simulator_lanes(table->simulators[column]);
     choice->n_channels = (uint32_t)gyre_max_u64(
         1, gyre_min_u64(choice->n_channels, most)); /* communicators limit it likewise */
     if (request->n_channels > 0)
         choice->n_channels = (uint32_t)request->n_channels;
     if (request->tile_bytes > 0)
         choice->tile_bytes = (uint32_t)request->tile_bytes;
-    const struct gyre_simulation simulation = {
-        .cost = &table->cost,
-        .proto = choice->proto,
-        .n_channels = choice->n_channels,
-        .tile_bytes = choice->tile_bytes,
-        .depth = request->depth > 0 ? (uint32_t)request->depth : table->facts.spec.depth,
-        .n_bytes = n_bytes};
-    return gyre_simulator_run(simulator, &simulation, &cell->prediction);
+    return GYRE_SUCCESS;
+}
+
+static void fill_simulation(const struct table *table, const struct gyre_choice *choice,
+                            uint64_t n_bytes, struct gyre_simulation *simulation)
+{
+    const struct bench_schedule_request *request = table->request;
+    simulation->cost = &table->cost;
+    simulation->proto = choice->proto;
+    simulation->n_channels = choice->n_channels;
+    simulation->tile_bytes = choice->tile_bytes;
+    simulation->depth = request->depth > 0 ? (uint32_t)request->depth : table->facts.spec.depth;
+    simulation->n_bytes = n_bytes;
+}
+
+/* @n_bytes: of the count that the collective's function takes. */
+static gyre_status predict(struct table *table, int column, uint64_t n_bytes, struct cell *cell)
+{
+    struct gyre_simulation simulation = {0};
+    GYRE_TRY(choose(table, column, n_bytes, &cell->choice));
+    fill_simulation(table, &cell->choice, n_bytes, &simulation);
+    return gyre_simulator_run(table->simulators[column], &simulation, &cell->prediction);
 }
 
 static double percent_of_bound(const struct table *table, uint64_t n_bytes, double time_ns)
@@ -152,6 +180,29 @@ static double percent_of_bound(const struct table *table, uint64_t n_bytes, doub
                                      .n_ranks = (uint16_t)table->request->n_ranks,
                                      .grouping = table->request->grouping};
     return time_ns > 0 ? 100 * gyre_bound_ns(&shape, &table->cost, n_bytes) / time_ns : 0;
+}
+
+/* @n_bytes: of all blocks where buffers are made of blocks. */
+static void add_to_json(const struct table *table, int column, uint64_t n_bytes,
+                        const struct cell *cell)
+{
+    const struct bench_schedule_request *request = table->request;
+    const struct bench_schedule_prediction prediction = {
+        .algorithm = table->algorithms[column]->name,
+        .is_from_file = table->algorithms[column]->given != NULL,
+        .coll = request->coll,
+        .n_ranks = request->n_ranks,
+        .n_hosts = table->facts.n_hosts,
+        .root = request->root,
+        .constants = request->cost == NULL ? "h200" : request->cost,
+        .n_bytes = n_bytes,
+        .proto = cell->choice.proto,
+        .n_channels = cell->choice.n_channels,
+        .tile_bytes = cell->choice.tile_bytes,
+        .percent_of_bound = percent_of_bound(table, n_bytes, cell->prediction.time_ns),
+        .prediction = cell->prediction,
+    };
+    bench_schedule_json_prediction(request->json, &prediction);
 }
 
 static void print_one(const struct table *table, uint64_t n_bytes, const struct cell *cell)
@@ -167,15 +218,21 @@ static void print_one(const struct table *table, uint64_t n_bytes, const struct 
            cell->prediction.is_extrapolated ? "" : ", all tiles");
 }
 
+/* The bytes of the count that the collective's function takes. */
+static uint64_t call_bytes(const struct bench_schedule_request *request, uint64_t n_bytes)
+{
+    const struct gyre_collective_traits *traits = &gyre_collectives[request->coll];
+    return traits->in_blocks || traits->out_blocks ? n_bytes / request->n_ranks : n_bytes;
+}
+
 static gyre_status print_line(struct table *table, uint64_t n_bytes)
 {
-    const struct gyre_collective_traits *traits = &gyre_collectives[table->request->coll];
-    const bool in_blocks = traits->in_blocks || traits->out_blocks;
-    const uint64_t n_call = in_blocks ? n_bytes / table->request->n_ranks : n_bytes;
+    const uint64_t n_call = call_bytes(table->request, n_bytes);
     struct cell cells[MAX_ALGORITHMS];
     int best = 0;
     for (int i = 0; i < table->n_algorithms; i++) {
         GYRE_TRY(predict(table, i, n_call, &cells[i]));
+        add_to_json(table, i, n_bytes, &cells[i]);
         if (cells[i].prediction.time_ns < cells[best].prediction.time_ns)
             best = i;
     }
@@ -234,6 +291,41 @@ gyre_status bench_schedule_predict(const struct bench_schedule_request *request)
         print_header(&table);
     for (; n_bytes <= last_bytes && status == GYRE_SUCCESS; n_bytes *= SIZE_FACTOR)
         status = print_line(&table, n_bytes);
+    close_table(&table);
+    return status;
+}
+
+static gyre_status check_steps(const struct table *table, const struct gyre_simulation *simulation,
+                               uint64_t most_steps)
+{
+    uint64_t n_steps;
+    GYRE_TRY(gyre_simulator_steps(table->simulators[0], simulation, &n_steps));
+    if (n_steps <= most_steps)
+        return GYRE_SUCCESS;
+    return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                     "the call has %llu steps, of which at most %llu can be shown: give fewer "
+                     "--bytes or a larger --tile",
+                     (unsigned long long)n_steps, (unsigned long long)most_steps);
+}
+
+gyre_status bench_schedule_simulate(const struct bench_schedule_request *request, uint64_t n_bytes,
+                                    uint64_t most_steps, struct gyre_simulation *simulation,
+                                    struct gyre_prediction *prediction_out)
+{
+    struct table table = {.request = request, .all_ranks = true};
+    struct gyre_choice choice;
+    const uint64_t n_call = call_bytes(request, n_bytes);
+    gyre_status status = open_table(&table);
+    if (status == GYRE_SUCCESS)
+        status = choose(&table, 0, n_call, &choice);
+    if (status == GYRE_SUCCESS) {
+        fill_simulation(&table, &choice, n_call, simulation);
+        simulation->all_tiles = true;
+        status = check_steps(&table, simulation, most_steps);
+    }
+    if (status == GYRE_SUCCESS)
+        status = gyre_simulator_run(table.simulators[0], simulation, prediction_out);
+    simulation->cost = NULL; /* it lies in the table */
     close_table(&table);
     return status;
 }

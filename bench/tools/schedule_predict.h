@@ -5,11 +5,13 @@
 #ifndef GYRE_BENCH_SCHEDULE_PREDICT_H
 #define GYRE_BENCH_SCHEDULE_PREDICT_H
 
-#include "algorithms/algorithm.h"
+#include "algorithms/simulate/simulate.h"
+#include "bench/tools/schedule_json.h"
 
 /* Texts are those of the command line; NULL or 0 = the option was not given. */
 struct bench_schedule_request {
-    const struct gyre_algorithm *algorithm; /* NULL = all algorithms that have the collective */
+    const struct gyre_algorithm *algorithm; /* built in or of given programs; NULL = all algorithms
+                                               that have the collective */
     enum gyre_collective coll;
     unsigned n_ranks;
     unsigned root;
@@ -21,6 +23,7 @@ struct bench_schedule_request {
     int n_channels;
     int tile_bytes;
     int depth;
+    struct bench_schedule_json *json; /* gets each prediction; NULL = no file is wanted */
 };
 
 /** bench_schedule_predict - print a line for each size. For one algorithm the line has time,
@@ -28,5 +31,16 @@ struct bench_schedule_request {
  * not given are those that a communicator would choose.
  * Errors: INVALID_ARGUMENT, SYSTEM (the file of constants), UNSUPPORTED (too large to simulate). */
 gyre_status bench_schedule_predict(const struct bench_schedule_request *request);
+
+/** bench_schedule_simulate - simulate one call, of all ranks and tiles, in the way that a
+ * communicator would choose.
+ * @request: names one algorithm; its `bytes` are not read.
+ * @n_bytes: of the whole vector or of all blocks.
+ * @most_steps: a call of more steps, over all ranks, variants and tiles, is not simulated.
+ * @simulation: has `observe` and `observer`; the other fields are set, except for `cost`.
+ * Errors: as bench_schedule_predict(); UNSUPPORTED also for too many steps. */
+gyre_status bench_schedule_simulate(const struct bench_schedule_request *request, uint64_t n_bytes,
+                                    uint64_t most_steps, struct gyre_simulation *simulation,
+                                    struct gyre_prediction *prediction_out);
 
 #endif

@@ -74,6 +74,9 @@ static void describe_legal(const struct row *row, char *text_out, size_t text_by
     case GYRE_PARAM_CHOICE:
         snprintf(text_out, text_bytes, "%s", row->words);
         return;
+    case GYRE_PARAM_SET:
+        snprintf(text_out, text_bytes, "a list of: %s", row->words);
+        return;
     case GYRE_PARAM_STRING:
         snprintf(text_out, text_bytes, "text");
         return;
@@ -144,6 +147,29 @@ static int64_t find_word(const char *words, const char *text)
     return -1;
 }
 
+/* Sets a bit for each word of the list "a,b". */
+static bool parse_set(const char *words, const char *list, int64_t *number_out)
+{
+    int64_t bits = 0;
+    for (const char *at = list;; at++) {
+        char word[32];
+        const size_t n_bytes = strcspn(at, ",");
+        if (n_bytes >= sizeof(word))
+            return false;
+        memcpy(word, at, n_bytes);
+        word[n_bytes] = '\0';
+        const int64_t index = find_word(words, word);
+        if (index < 0)
+            return false;
+        bits |= (int64_t)1 << index;
+        at += n_bytes;
+        if (*at == '\0')
+            break;
+    }
+    *number_out = bits;
+    return true;
+}
+
 static bool parse_number(const struct row *row, const char *text, int64_t *number_out)
 {
     const char *end = NULL;
@@ -162,6 +188,8 @@ static bool parse_number(const struct row *row, const char *text, int64_t *numbe
         index = find_word(row->words, text);
         *number_out = index;
         return index >= 0;
+    case GYRE_PARAM_SET:
+        return parse_set(row->words, text, number_out);
     case GYRE_PARAM_STRING:
         *number_out = INT64_MIN;
         return true;

@@ -18,6 +18,8 @@ enum gyre_param_type {
     GYRE_PARAM_BYTES,  /* a number with K, M, G (powers of 1024) */
     GYRE_PARAM_CHOICE, /* one of the words in `words`, case-insensitive; the int value is its index
                         */
+    GYRE_PARAM_SET,    /* a comma-separated list of the words in `words`, case-insensitive; the int
+                        * value has bit i for the i-th word */
     GYRE_PARAM_STRING  /* checked by the code that uses it */
 };
 
@@ -37,11 +39,14 @@ enum gyre_param_id {
     GYRE_N_PARAMS
 };
 
+/* The words of GYRE_CHECK. */
+enum gyre_check { GYRE_CHECK_CALLS, GYRE_CHECK_PROGRAMS };
+
 #define GYRE_PARAM_MAX_BYTES 256 /* of a value's text, with its NUL; a longer one is an error */
 
 struct gyre_param_value {
     bool is_set;    /* true: by the environment; false: the default */
-    int64_t number; /* INT, BOOL, BYTES, CHOICE; INT64_MIN if unset and without default */
+    int64_t number; /* INT, BOOL, BYTES, CHOICE, SET; INT64_MIN if unset and without default */
     char text[GYRE_PARAM_MAX_BYTES]; /* as in the environment, or the default */
     char source[40];                 /* the name of the variable that set it; "" = default */
 };
@@ -62,6 +67,14 @@ gyre_status gyre_params_from(char *const *environment, struct gyre_params *param
 static inline int64_t gyre_param_number(const struct gyre_params *params, enum gyre_param_id id)
 {
     return params->values[id].number;
+}
+
+/** gyre_param_has - is the word with this index in a SET? false if it is unset and has no default.
+ */
+static inline bool gyre_param_has(const struct gyre_params *params, enum gyre_param_id id,
+                                  unsigned index)
+{
+    return params->values[id].number > 0 && (params->values[id].number >> index & 1) != 0;
 }
 
 /** gyre_param_text - the value as text; "" if it is unset and has no default. */

@@ -41,6 +41,7 @@ X(CROSS_NIC, GYRE_PARAM_INT, NCCL|PLAN, "2", 0, 2, "", "", "may NICs of differen
 X(ALGO, GYRE_PARAM_STRING, NCCL|PLAN, "", 0, 0, "", "", "only these algorithms: [^]ring,tree,direct,twoshot,... optionally per collective (all_reduce:ring;...)")
 X(PROTO, GYRE_PARAM_STRING, NCCL|PLAN, "", 0, 0, "", "", "only these protocols: [^]simple,ll,ll128,lamport (lamport: sums of floating point)")
 X(PATH, GYRE_PARAM_STRING, PLAN, "", 0, 0, "", "", "only these ways of results into receive buffers: [^]staged,placed,copy_engine; the latter two in windows")
+X(ALGO_FILE, GYRE_PARAM_STRING, 0, "", 0, 0, "", "", "run the programs in this file, as build/bench/schedule prints them, for the calls that they fit; they are proved first and must be the same on all ranks")
 X(TUNING_FILE, GYRE_PARAM_STRING, 0, "", 0, 0, "", "", "host device: choose by prediction with the constants in this file, which build/bench/tune measures and writes; the constants must be the same on all ranks")
 X(MIN_NCHANNELS, GYRE_PARAM_INT, NCCL|PLAN, "", 1, 64, "", "", "fewest channels")
 X(MAX_NCHANNELS, GYRE_PARAM_INT, NCCL|PLAN, "", 1, 64, "", "", "most channels")
@@ -51,10 +52,11 @@ X(LAUNCH_OVERLAP, GYRE_PARAM_BOOL, 0, "1", 0, 1, "", "", "CUDA graphs, Hopper an
 X(BLOCK_PLACEMENT, GYRE_PARAM_BOOL, 0, "1", 0, 1, "", "", "CUDA, Hopper: blocks of large calls run on multiprocessors that share the way out of the GPU evenly; not with GYRE_SMS")
 X(TOPO_FILE, GYRE_PARAM_STRING, NCCL, "", 0, 0, "", "", "read the topology from this XML file")
 X(TOPO_DUMP_FILE, GYRE_PARAM_STRING, NCCL, "", 0, 0, "", "", "write the detected topology to this XML file")
-X(CHECK, GYRE_PARAM_CHOICE, PLAN, "", 0, 0, "", "calls", "calls: compare every call over all ranks before any data moves")
+X(CHECK, GYRE_PARAM_SET, PLAN, "", 0, 0, "", "calls programs", "a list: calls = compare every call over all ranks before any data moves; programs = prove every program before its first use")
 X(TIMEOUT, GYRE_PARAM_INT, 0, "0", 0, 86400000, "ms", "", "an operation that takes longer fails; 0 = never")
 X(STALL_WARN, GYRE_PARAM_INT, 0, "10", 1, 86400, "s", "", "warn who is behind when an operation makes no progress for this long")
 X(NCCL_FALLBACK, GYRE_PARAM_STRING, 0, "", 0, 0, "", "", "path of a real libnccl.so.2 that gyre's hands calls to which it does not have")
+X(NCCL_VERSION, GYRE_PARAM_STRING, 0, "", 0, 0, "", "", "version that gyre's libnccl.so.2 reports instead of its own: 2.27.7, or as a number 22707")
 #undef NCCL
 #undef PLAN
 /* clang-format on */

@@ -17,7 +17,7 @@ static_assert(sizeof(struct gyre_sock_list) == 64, "exchanged, and part of the u
 
 enum { TAG_END, TAG_FOUR, TAG_SIX, TAG_SIX_SCOPED, N_TAGS };
 
-/* By tag. */
+/* The bytes of an entry, indexed by its tag. */
 static const size_t entry_bytes[N_TAGS] = {0, 3 + 4, 3 + 16, 3 + 16 + 4};
 
 static size_t packed_bytes(const struct gyre_sock_list *list, int *n_out)

@@ -23,7 +23,7 @@ struct gyre_sock_listeners {
     struct gyre_sock_address addresses[GYRE_SOCK_LIST_MAX];
 };
 
-/** gyre_sock_network - what tells this host and network namespace from others. */
+/** gyre_sock_network - a number that differs between hosts and between network namespaces. */
 gyre_status gyre_sock_network(uint64_t *network_out);
 
 /** gyre_sock_listen_all - listen on each of gyre_sock_list_addresses, as many as fit the list.

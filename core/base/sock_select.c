@@ -238,13 +238,14 @@ gyre_status gyre_sock_list_addresses(const struct gyre_params *params,
     GYRE_TRY(gyre_sock_interfaces(all, &n));
     GYRE_TRY(gyre_sock_select(all, n, gyre_param_text(params, GYRE_PARAM_SOCKET_IFNAME), family,
                               addresses_out, &n));
-    /* In this order: a link-local address reaches another host, loopback does not. */
+    /* Loopback goes first, because a link-local address reaches another host and loopback does
+     * not. */
     n = drop_unless_alone(addresses_out, n, gyre_sock_is_loopback);
     *n_out = drop_unless_alone(addresses_out, n, gyre_sock_is_link_local);
     return GYRE_SUCCESS;
 }
 
-/* Moves the first `n_moved` addresses behind the others. */
+/* Moves the first `n_moved` addresses to the end. */
 static void rotate(struct gyre_sock_interface *addresses, int n, int n_moved)
 {
     for (; n_moved > 0; n_moved--) {

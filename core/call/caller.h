@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The caller: what launching the calls of one communicator on this rank needs. core/comm makes it,
- * and fills in what callers must ask of the folders above this one.
+ * The caller: everything that is needed to launch the calls of one communicator on this rank.
+ * core/comm makes the caller and sets the functions that it calls in core/comm and core/health.
  */
 #ifndef GYRE_CALL_CALLER_H
 #define GYRE_CALL_CALLER_H
@@ -14,24 +14,24 @@ struct gyre_caller;
 
 /* What core/comm and core/health do for callers. */
 struct gyre_caller_ops {
-    /* The caller becomes this thread's for launching; it may have been freed since the call was
-     * taken. Errors: INVALID_USAGE (destroyed, finalized, another thread's), or what the
-     * communicator failed with. */
+    /* Take the caller for launches by this thread. It may have been freed since the call was
+     * submitted. Errors: INVALID_USAGE (destroyed, finalized, in use by another thread), or the
+     * communicator's fault. */
     gyre_status (*begin)(struct gyre_caller *caller);
     void (*end)(struct gyre_caller *caller);
-    /* This rank cannot take part in what the other ranks wait for: the communicator ends on all
-     * ranks with `status` and the thread's cause, which are returned. */
+    /* End the communicator on all ranks with `status` and the thread's cause, because this rank
+     * cannot take part in an operation that the other ranks wait for. Returns `status`. */
     gyre_status (*give_up)(struct gyre_caller *caller, gyre_status status);
-    /* Wait until the communicator is busy with nothing in the background. */
+    /* Wait until the communicator has no work in the background. */
     void (*wait_ready)(struct gyre_caller *caller);
     /* On the host: the next launch goes to this stream, which is not that of the latest launch.
      * Returns another rank of the communicator in this process whose launch on the stream is not
      * finished, and then changes nothing; -1: there is none. */
     int (*take_stream)(struct gyre_caller *caller, gyre_stream stream);
-    /* Every other rank finds by itself the failure that this rank is about to raise, in the same
-     * words: it is not passed on. */
+    /* Do not report this rank's next fault to the other ranks, because each of them finds the same
+     * failure by itself. */
     void (*expect_alike)(struct gyre_caller *caller);
-    /* A call was posted: compare it with what other ranks asked about. */
+    /* A call's record was posted. Compare it with the records that other ranks have asked about. */
     void (*posted)(struct gyre_caller *caller, const struct gyre_record *record);
 };
 
@@ -46,7 +46,7 @@ struct gyre_caller {
     uint64_t *n_p2p;       /* by peer * 2 + is_send: messages so far */
     uint64_t stream;       /* host: address of the stream of this rank's latest launch, 0 = none.
                             * Set under the registry's lock; the caller reads it without */
-    uint64_t stream_works; /* n_launched behind that launch; one writer: the caller; release */
+    uint64_t stream_works; /* n_launched after that launch; one writer: the caller; release */
 };
 
 #endif

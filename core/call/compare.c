@@ -14,7 +14,7 @@
 
 bool gyre_compares_calls(const struct gyre_caller *caller)
 {
-    return gyre_param_is_set(&caller->member->params, GYRE_PARAM_CHECK);
+    return gyre_param_has(&caller->member->params, GYRE_PARAM_CHECK, GYRE_CHECK_CALLS);
 }
 
 gyre_status gyre_compare_call(struct gyre_caller *caller, const struct gyre_record *record)
@@ -23,12 +23,11 @@ gyre_status gyre_compare_call(struct gyre_caller *caller, const struct gyre_reco
     struct gyre_record *all = malloc(n * sizeof(*all));
     if (all == NULL)
         return caller->ops->give_up(caller, gyre_fail_errno(ENOMEM, "GYRE_CHECK=calls"));
-    caller->ops->wait_ready(caller); /* a split of the same group uses the bootstrap too */
+    caller->ops->wait_ready(caller); /* a split in the same group also uses the bootstrap */
     gyre_status status = caller->member->bootstrap->ops->all_gather(caller->member->bootstrap,
                                                                     record, sizeof(*record), all);
     if (status != GYRE_SUCCESS && gyre_fault_is_raised(&caller->member->fault))
-        status =
-            gyre_fault_status(&caller->member->fault); /* what ended the communicator says more */
+        status = gyre_fault_status(&caller->member->fault); /* it says more than the gather */
     for (int rank = 1; rank < caller->member->n_ranks && status == GYRE_SUCCESS; rank++) {
         if (gyre_record_fits(&all[0], &all[rank]) && all[0].sequence == all[rank].sequence)
             continue;
@@ -41,7 +40,7 @@ gyre_status gyre_compare_call(struct gyre_caller *caller, const struct gyre_reco
             caller->links->infos[0].host_name, gyre_record_text(&all[0], first, sizeof(first)),
             rank, caller->links->infos[rank].host_name,
             gyre_record_text(&all[rank], other, sizeof(other)));
-        caller->ops->expect_alike(caller); /* they compare the same records */
+        caller->ops->expect_alike(caller); /* all ranks compare the same records */
         gyre_fault_raise(&caller->member->fault, status, gyre_cause());
     }
     free(all);
@@ -55,12 +54,12 @@ struct gyre_comparer {
     const struct gyre_pending *calls;
     size_t n_calls;
     uint64_t n_before; /* collectives of the communicator before the group */
-    size_t n_taken;    /* the launching thread's own */
+    size_t n_taken;    /* how many the launching thread has taken */
     pthread_t thread;
-    pthread_mutex_t lock; /* the rest */
+    pthread_mutex_t lock; /* guards the members below */
     pthread_cond_t changed;
     size_t n_compared;
-    gyre_status status; /* not SUCCESS: the end of comparing */
+    gyre_status status; /* other than SUCCESS: comparing has ended */
     char cause[GYRE_CAUSE_MAX_BYTES];
 };
 
@@ -85,7 +84,7 @@ static void *run_comparer(void *argument)
         if (pending->caller != comparer->caller || pending->call.coll == GYRE_COLL_SEND_RECV)
             continue;
         struct gyre_record record = gyre_launch_record(&pending->call);
-        record.sequence = ++sequence; /* the one that the call log gives when it is launched */
+        record.sequence = ++sequence; /* the call log gives the same number at the launch */
         status = gyre_compare_call(comparer->caller, &record);
         report(comparer, status);
     }
@@ -121,7 +120,7 @@ gyre_status gyre_comparer_start(struct gyre_caller *caller, const struct gyre_pe
 gyre_status gyre_comparer_take(struct gyre_comparer *comparer)
 {
     pthread_mutex_lock(&comparer->lock);
-    /* Not for ever: the comparer's exchange with the other ranks has a deadline. */
+    /* This wait ends, because the comparer's all-gather has a deadline. */
     while (comparer->n_compared == comparer->n_taken && comparer->status == GYRE_SUCCESS)
         pthread_cond_wait(&comparer->changed, &comparer->lock);
     const bool is_compared = comparer->n_compared > comparer->n_taken;

@@ -16,13 +16,15 @@ bool gyre_compares_calls(const struct gyre_caller *caller);
  * communicator meanwhile. */
 gyre_status gyre_compare_call(struct gyre_caller *caller, const struct gyre_record *record);
 
-/* Compares the collectives of one communicator in a group, on a thread of its own and ahead of the
- * launches. The other ranks may be served by the thread that launches: it would wait for itself. */
+/* Compares the collectives of one communicator in a group. It has a thread of its own and runs
+ * ahead of the launches, because the launching thread may also serve other ranks of the
+ * communicator and would then wait for itself. */
 struct gyre_comparer;
 
-/** gyre_comparer_start - @calls: the group's; they stay where they are until the comparer's end.
- * Errors: OUT_OF_MEMORY, SYSTEM; the communicator then ends on all ranks, which wait for this one.
- */
+/** gyre_comparer_start - start comparing. @calls: the group's; they must not move until the
+ * comparer is finished. Errors: OUT_OF_MEMORY, SYSTEM; the communicator then ends on all ranks,
+ * which wait for this
+ * one. */
 gyre_status gyre_comparer_start(struct gyre_caller *caller, const struct gyre_pending *calls,
                                 size_t n_calls, struct gyre_comparer **comparer_out);
 

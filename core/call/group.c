@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Groups: calls of one thread are collected, and launched together by the outermost end (launch.c)
- * or only predicted. A call outside a group is a group of one.
+ * Groups: the calls of one thread are collected until the outermost group end, which launches them
+ * together (launch.c) or only predicts their time. A call outside a group is a group of one.
  */
 #include "core/call/group.h"
 
@@ -18,10 +18,10 @@ struct group {
     struct gyre_pending *calls;
     size_t n_calls;
     size_t max_calls;
-    struct gyre_group_task **tasks; /* under way on threads of their own */
+    struct gyre_group_task **tasks; /* each runs on a thread of its own */
     int n_tasks;
     int max_tasks;
-    bool has_background; /* something of a communicator that does not block */
+    bool has_background; /* a communicator that does not block has background work */
 };
 
 static _Thread_local struct group group;
@@ -39,7 +39,8 @@ gyre_status gyre_group_submit(struct gyre_caller *caller, struct gyre_call *call
         const size_t more = group.max_calls > 0 ? group.max_calls * 2 : 32;
         struct gyre_pending *calls = realloc(group.calls, more * sizeof(*calls));
         if (calls == NULL)
-            /* Without this rank's part no later call of the communicator would fit. */
+            /* Without this call, the sequence of calls on this rank would differ from that on all
+             * other ranks. */
             return caller->ops->give_up(caller,
                                         gyre_fail_errno(ENOMEM, "group of %zu calls", more));
         group.calls = calls;
@@ -55,7 +56,7 @@ gyre_status gyre_group_add(struct gyre_group_task *task)
         const int more = group.max_tasks > 0 ? group.max_tasks * 2 : 8;
         struct gyre_group_task **tasks = realloc(group.tasks, (size_t)more * sizeof(*tasks));
         if (tasks == NULL) {
-            task->finish(task); /* nobody else would */
+            task->finish(task); /* the group's end does not know the task */
             return gyre_fail_errno(ENOMEM, "group of %d inits", more);
         }
         group.tasks = tasks;
@@ -76,7 +77,7 @@ gyre_status gyre_group_start(void)
     return GYRE_SUCCESS;
 }
 
-/* This thread's group, which is over. */
+/* Takes this thread's group and leaves an empty one. */
 static struct group take_group(void)
 {
     const struct group ending = group;
@@ -90,7 +91,7 @@ static void free_group(const struct group *ending)
     free(ending->calls);
 }
 
-/* All are waited for; the first failure is the group's. */
+/* Waits for all tasks. Returns the first failure. */
 static gyre_status finish_tasks(const struct group *ending)
 {
     gyre_status status = GYRE_SUCCESS;
@@ -156,7 +157,8 @@ static gyre_status predict_call(const struct gyre_caller *caller, const struct g
                               call->coll, &choice, n_bytes, time_ns_out);
 }
 
-/* All calls of the communicator whose first call is calls[first]; 0 if it is not the first. */
+/* Predicts all calls of a communicator together. @first: its first call in `calls`; for any other
+ * call the prediction is 0. */
 static gyre_status predict_comm(const struct gyre_pending *calls, size_t n_calls, size_t first,
                                 double *time_ns_out)
 {

@@ -13,8 +13,7 @@ gyre_status gyre_group_submit(struct gyre_caller *caller, struct gyre_call *call
 /** gyre_group_is_open - is this thread inside a group? */
 bool gyre_group_is_open(void);
 
-/* Something that goes on in the background and ends with the group: the making of a communicator.
- */
+/* A task that runs on another thread and ends with the group: a communicator's init task. */
 struct gyre_group_task {
     /* Wait for its end and free it. */
     gyre_status (*finish)(struct gyre_group_task *task);
@@ -24,7 +23,8 @@ struct gyre_group_task {
  * task is then finished here. */
 gyre_status gyre_group_add(struct gyre_group_task *task);
 
-/** gyre_group_note_background - something goes on in the background: the group's end says so. */
+/** gyre_group_note_background - make the group's end return IN_PROGRESS, because a communicator
+ * that does not block has work in the background. */
 void gyre_group_note_background(void);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Launching what a group has collected: which calls run at the same time, in which order and on
- * which streams; and the record of each in the call log.
+ * Launches the calls that a group has collected. Decides which calls run at the same time, in which
+ * order and on which streams, and posts the record of each call in the call log.
  */
 #include "core/call/launch.h"
 
@@ -15,9 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A host stream runs one launch after the other: of two ranks of a communicator on one stream, the
- * first would wait for the second for ever. GPUs: every rank has one of its own, and its streams.
- */
+/* Refuses two ranks of a communicator on the same host stream. A host stream runs one launch after
+ * the other, so the first rank would wait for the second for ever. On GPUs every rank has a GPU of
+ * its own, and so has streams of its own. */
 static gyre_status take_stream(struct gyre_caller *caller, gyre_stream stream)
 {
     gyre_stream own;
@@ -38,24 +38,24 @@ static gyre_status take_stream(struct gyre_caller *caller, gyre_stream stream)
                   caller->member->rank, caller->member->name, other));
 }
 
-/* The call has its number, but this rank alone does not take part in it: no later call of any rank
- * would fit. What all ranks are refused alike (usage, arguments, what is unsupported) is no failure
- * of the communicator. */
+/* Ends the communicator after a failed launch, because the other ranks take part in the call and
+ * this rank does not. Errors that all ranks get alike (usage, arguments, unsupported calls) do not
+ * end the communicator. */
 static void end_unless_refused_alike(struct gyre_caller *caller, gyre_status status)
 {
     if (status == GYRE_ERROR_OUT_OF_MEMORY || status == GYRE_ERROR_SYSTEM)
         gyre_fault_raise(&caller->member->fault, status, gyre_cause());
 }
 
-/* Does the call end without any other rank? */
+/* Can the call complete without any other rank? */
 static bool is_alone(const struct gyre_caller *caller, const struct gyre_call *call)
 {
     return call->count == 0 || caller->member->n_ranks == 1 ||
            (call->coll == GYRE_COLL_SEND_RECV && call->root == caller->member->rank);
 }
 
-/* Plan, record and launch calls that run at the same time. @comparer: NULL = this thread compares.
- */
+/* Plan, record and launch calls that run at the same time. @comparer: NULL = this thread
+ * compares. */
 static gyre_status launch(struct gyre_caller *caller, const struct gyre_call *const *calls,
                           int n_calls, gyre_stream stream, struct gyre_comparer *comparer)
 {
@@ -68,11 +68,11 @@ static gyre_status launch(struct gyre_caller *caller, const struct gyre_call *co
     const uint64_t n_launched = caller->executor->n_launched;
     const bool compares = gyre_compares_calls(caller);
     gyre_status status = GYRE_SUCCESS;
-    bool waits = false; /* for other ranks */
+    bool waits = false; /* a call waits for other ranks */
     int n_works = 0;
     for (int i = 0; i < n_calls; i++) {
         struct gyre_record record = gyre_launch_record(calls[i]);
-        if (record.coll == GYRE_COLL_SEND_RECV) /* collectives get theirs from the call log */
+        if (record.coll == GYRE_COLL_SEND_RECV) /* the call log numbers collectives */
             record.sequence = ++caller->n_p2p[calls[i]->root * 2 + calls[i]->is_send];
         const uint64_t index = gyre_call_log_post(&caller->call_log, &record);
         caller->ops->posted(caller, &record);
@@ -104,7 +104,8 @@ out:
     return status;
 }
 
-/* A send to oneself is one local copy: it takes the receive that matches it. */
+/* Finds the receive that matches a rank's send to itself. The send carries out both as one local
+ * copy. */
 static struct gyre_pending *find_self_recv(struct gyre_pending *calls, size_t n_calls,
                                            const struct gyre_caller *caller)
 {
@@ -144,9 +145,9 @@ static gyre_status join_self_calls(struct gyre_pending *calls, size_t n_calls)
     return GYRE_SUCCESS;
 }
 
-/* Those of a wave that go by one protocol run at the same time, the protocols one after the other:
- * both ends of a message choose alike, by its size. Short messages go first: they may end without
- * their receivers. */
+/* Launches a wave: the calls of one protocol at the same time, and the protocols one after the
+ * other. Both ends of a message choose the same protocol, by the size of the message. Short
+ * messages go first, because they may complete before their receivers take them. */
 static gyre_status launch_wave(struct gyre_caller *caller, const struct gyre_call *const *wave,
                                int n_wave, const struct gyre_call **part, gyre_stream stream)
 {
@@ -169,8 +170,8 @@ static gyre_status launch_wave(struct gyre_caller *caller, const struct gyre_cal
                                                                  "that does not copy");
 }
 
-/* Of a run of point-to-point calls, those that may run together: the first on every pair and
- * direction. Both ends count alike, so wave k here meets wave k there. */
+/* Launches a run of point-to-point calls in waves. A wave has at most one call for each peer and
+ * direction. Both ends count their calls alike, so wave k of one rank fits wave k of the other. */
 static gyre_status launch_p2p(struct gyre_caller *caller, const struct gyre_call **run, int n_run,
                               gyre_stream stream)
 {
@@ -200,24 +201,24 @@ static gyre_status launch_p2p(struct gyre_caller *caller, const struct gyre_call
 }
 
 /* One communicator's part of a group. */
-struct turn {
+struct group_part {
     struct gyre_caller *caller;
-    size_t first; /* its first call, on whose stream all of its calls are launched */
+    size_t first; /* index of its first call; all of its calls are launched on that call's stream */
     struct gyre_comparer *comparer;
 };
 
-/* All calls of one communicator, in order, on one stream. */
-static gyre_status launch_in_order(const struct turn *turn, const struct gyre_pending *calls,
+/* Launches all calls of one communicator, in order, on one stream. */
+static gyre_status launch_in_order(const struct group_part *part, const struct gyre_pending *calls,
                                    size_t n_calls)
 {
-    struct gyre_caller *caller = turn->caller;
-    const gyre_stream stream = calls[turn->first].call.stream;
+    struct gyre_caller *caller = part->caller;
+    const gyre_stream stream = calls[part->first].call.stream;
     const struct gyre_call **run = malloc(n_calls * sizeof(*run));
     if (run == NULL)
         return gyre_fail_errno(ENOMEM, "group of %zu calls", n_calls);
     gyre_status status = GYRE_SUCCESS;
     int n_run = 0;
-    for (size_t i = turn->first; i < n_calls && status == GYRE_SUCCESS; i++) {
+    for (size_t i = part->first; i < n_calls && status == GYRE_SUCCESS; i++) {
         const struct gyre_call *call = &calls[i].call;
         if (calls[i].caller != caller || calls[i].is_joined)
             continue;
@@ -229,7 +230,7 @@ static gyre_status launch_in_order(const struct turn *turn, const struct gyre_pe
             status = launch_p2p(caller, run, n_run, stream);
         n_run = 0;
         if (status == GYRE_SUCCESS)
-            status = launch(caller, &call, 1, stream, turn->comparer);
+            status = launch(caller, &call, 1, stream, part->comparer);
     }
     if (status == GYRE_SUCCESS && n_run > 0)
         status = launch_p2p(caller, run, n_run, stream);
@@ -237,8 +238,8 @@ static gyre_status launch_in_order(const struct turn *turn, const struct gyre_pe
     return status;
 }
 
-/* The first call of calls[at]'s communicator, on whose stream all of them are launched: on streams
- * of their own a receive would wait for a send before it. */
+/* The index of the first call of calls[at]'s communicator. All calls of a communicator are launched
+ * on the stream of its first call; on separate streams a receive could wait for an earlier send. */
 static size_t find_first(const struct gyre_pending *calls, size_t at)
 {
     size_t first = 0;
@@ -247,9 +248,9 @@ static size_t find_first(const struct gyre_pending *calls, size_t at)
     return first;
 }
 
-/* Every other stream that a communicator's calls name goes ahead of the one that they are launched
- * on, or follows it. All communicators go ahead before the first is launched: they may share
- * streams. */
+/* Orders the stream on which a communicator's calls are launched after all other streams that the
+ * calls name (@go_ahead), or orders those streams after it. The first is done for all communicators
+ * before anything is launched, because communicators may share streams. */
 static gyre_status order_streams(const struct gyre_pending *calls, size_t n_calls, bool go_ahead)
 {
     for (size_t i = 0; i < n_calls; i++) {
@@ -268,8 +269,9 @@ static gyre_status order_streams(const struct gyre_pending *calls, size_t n_call
     return GYRE_SUCCESS;
 }
 
-/* The communicators become this thread's. Those that another thread has ended since, or that have
- * failed, take no part; the others' ranks wait for these calls. Returns the first failure. */
+/* Takes all communicators for this thread. Communicators that another thread has ended since, and
+ * those that have failed, are left out. The other communicators are launched all the same, because
+ * their ranks wait for these calls. Returns the first failure. */
 static gyre_status begin_all(struct gyre_pending *calls, size_t n_calls)
 {
     char cause[GYRE_CAUSE_MAX_BYTES];
@@ -301,80 +303,81 @@ static void end_all(const struct gyre_pending *calls, size_t n_calls)
             calls[i].ops->end(calls[i].caller);
 }
 
-/* Load what the calls need before the first is launched, so that launches follow each other
- * closely. */
+/* Loads all programs that the calls need before the first launch, so that the launches follow each
+ * other closely. */
 static void prepare_all(const struct gyre_pending *calls, size_t n_calls)
 {
     for (size_t i = 0; i < n_calls; i++)
         if (calls[i].caller != NULL && !calls[i].is_joined)
-            /* What fails here fails again, and is told, when it is launched. */
+            /* An error is ignored here, because the launch fails again and reports it. */
             (void)gyre_plan_prepare(calls[i].caller->plans, &calls[i].call);
 }
 
-/* Communicators in the order in which they were made. It is a total order of what all ranks of a
- * communicator know alike, so two ranks that share communicators launch these in one order, also
- * where a rank's own calls of them come in another. Ranks of one communicator that this thread
- * serves keep the order of their calls. */
-static int compare_turns(const void *left, const void *right)
+/* Compares communicators by the order in which they were made. This order is total and the same on
+ * all ranks of a communicator. So two ranks that share several communicators launch them in the
+ * same order, even if their calls come in different orders. Ranks of one communicator that this
+ * thread serves keep the order of their calls. */
+static int compare_parts(const void *left, const void *right)
 {
-    const struct turn *a = left;
-    const struct turn *b = right;
+    const struct group_part *a = left;
+    const struct group_part *b = right;
     if (a->caller->member->number != b->caller->member->number)
         return a->caller->member->number < b->caller->member->number ? -1 : 1;
-    if (a->caller->member->job != b->caller->member->job) /* made at the same time */
+    if (a->caller->member->job != b->caller->member->job) /* both were made at the same time */
         return a->caller->member->job < b->caller->member->job ? -1 : 1;
     return a->first < b->first ? -1 : 1;
 }
 
-static gyre_status launch_turns(struct turn *turns, size_t n_turns,
+static gyre_status launch_parts(struct group_part *parts, size_t n_parts,
                                 const struct gyre_pending *calls, size_t n_calls)
 {
     gyre_status status = GYRE_SUCCESS;
     char cause[GYRE_CAUSE_MAX_BYTES] = "";
-    for (size_t i = 0; i < n_turns && n_turns > 1; i++)
-        if (gyre_compares_calls(turns[i].caller))
-            /* What fails here ends the communicator, and its launches say so. */
-            (void)gyre_comparer_start(turns[i].caller, calls, n_calls, &turns[i].comparer);
-    for (size_t i = 0; i < n_turns; i++) {
-        /* The other communicators' ranks wait for these calls: launch them all the same. */
-        const gyre_status launched = launch_in_order(&turns[i], calls, n_calls);
-        end_unless_refused_alike(turns[i].caller, launched);
+    for (size_t i = 0; i < n_parts && n_parts > 1; i++)
+        if (gyre_compares_calls(parts[i].caller))
+            /* A failure here ends the communicator, and its launches report that. */
+            (void)gyre_comparer_start(parts[i].caller, calls, n_calls, &parts[i].comparer);
+    for (size_t i = 0; i < n_parts; i++) {
+        /* An earlier communicator's failure does not stop this launch, because other ranks wait for
+         * these calls. */
+        const gyre_status launched = launch_in_order(&parts[i], calls, n_calls);
+        end_unless_refused_alike(parts[i].caller, launched);
         if (status != GYRE_SUCCESS || launched == GYRE_SUCCESS)
             continue;
         status = launched;
         snprintf(cause, sizeof(cause), "%s", gyre_cause());
     }
-    for (size_t i = 0; i < n_turns; i++)
-        if (turns[i].comparer != NULL)
-            gyre_comparer_finish(turns[i].comparer);
+    for (size_t i = 0; i < n_parts; i++)
+        if (parts[i].comparer != NULL)
+            gyre_comparer_finish(parts[i].comparer);
     if (status != GYRE_SUCCESS)
         gyre_set_cause(cause);
     return status;
 }
 
-/* @has_begun_out: set before the first communicator's calls are launched. */
+/* Launches all communicators' calls. @has_begun_out: set to true before the first launch. */
 static gyre_status launch_by_communicator(const struct gyre_pending *calls, size_t n_calls,
                                           bool *has_begun_out)
 {
-    struct turn few[8];
-    struct turn *turns = few;
-    size_t n_turns = 0;
+    struct group_part few[8];
+    struct group_part *parts = few;
+    size_t n_parts = 0;
     for (size_t i = 0; i < n_calls; i++)
-        n_turns += calls[i].caller != NULL && find_first(calls, i) == i;
-    if (n_turns > GYRE_ARRAY_LENGTH(few))
-        turns = malloc(n_turns * sizeof(*turns));
-    if (turns == NULL)
-        return gyre_fail_errno(ENOMEM, "group of %zu communicators", n_turns);
-    n_turns = 0;
+        n_parts += calls[i].caller != NULL && find_first(calls, i) == i;
+    if (n_parts > GYRE_ARRAY_LENGTH(few))
+        parts = malloc(n_parts * sizeof(*parts));
+    if (parts == NULL)
+        return gyre_fail_errno(ENOMEM, "group of %zu communicators", n_parts);
+    n_parts = 0;
     for (size_t i = 0; i < n_calls; i++)
         if (calls[i].caller != NULL && find_first(calls, i) == i)
-            turns[n_turns++] = (struct turn){calls[i].caller, i, NULL};
-    if (n_turns > 1)
-        qsort(turns, n_turns, sizeof(*turns), compare_turns);
+            parts[n_parts++] = (struct group_part){calls[i].caller, i, NULL};
+    if (n_parts > 1)
+        qsort(parts, n_parts, sizeof(*parts), compare_parts);
     *has_begun_out = true;
-    const gyre_status status = launch_turns(turns, n_turns, calls, n_calls);
-    if (turns != few)
-        free(turns);
+    const gyre_status status = launch_parts(parts, n_parts, calls, n_calls);
+    if (parts != few)
+        free(parts);
     return status;
 }
 
@@ -383,7 +386,7 @@ static void find_window(const struct gyre_caller *caller, struct gyre_call *call
     gyre_window_find(caller->windows, (uint32_t)caller->member->n_ranks, call);
 }
 
-/* This thread holds the communicators, so their windows stay as they are. */
+/* This thread holds the communicators, so no window can be registered or freed meanwhile. */
 static void find_windows(struct gyre_pending *calls, size_t n_calls)
 {
     for (size_t i = 0; i < n_calls; i++)
@@ -410,7 +413,8 @@ static gyre_status launch_held(struct gyre_pending *calls, size_t n_calls)
                 end_unless_refused_alike(calls[i].caller, status);
     char cause[GYRE_CAUSE_MAX_BYTES];
     snprintf(cause, sizeof(cause), "%s", gyre_cause());
-    (void)order_streams(calls, n_calls, false); /* also behind what was launched before it failed */
+    /* Also after a failure, for the calls that were launched. */
+    (void)order_streams(calls, n_calls, false);
     gyre_set_cause(cause);
     return status;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Calls that wait for the end of their group, and launching them.
+ * The calls that wait for the end of their group, and their launch.
  */
 #ifndef GYRE_CALL_LAUNCH_H
 #define GYRE_CALL_LAUNCH_H
@@ -8,13 +8,13 @@
 #include "core/call/caller.h"
 
 struct gyre_pending {
-    struct gyre_caller *caller; /* NULL: its communicator has ended since */
+    struct gyre_caller *caller; /* NULL: the communicator has ended in the meantime */
     const struct gyre_caller_ops *ops;
     struct gyre_call call;
-    bool is_joined; /* a receive from oneself: the send carries it out */
+    bool is_joined; /* a receive from this rank itself, which the matching send carries out */
 };
 
-/** gyre_launch_record - what ranks compare of a call, whose window is known; the record's sequence
+/** gyre_launch_record - the record of a call whose window is known; the record's sequence
  * is 0. Inline: every call makes a record, and copying it out of a function took 8 ns. */
 static inline struct gyre_record gyre_launch_record(const struct gyre_call *call)
 {

@@ -39,14 +39,14 @@ const char *gyre_record_text(const struct gyre_record *record, char *text_out, s
 uint32_t gyre_record_signature(const struct gyre_record *record, int rank)
 {
     struct gyre_record common = *record;
-    if (record->coll == GYRE_COLL_SEND_RECV) { /* both ends must compute the same */
+    if (record->coll == GYRE_COLL_SEND_RECV) { /* both ends must compute the same signature */
         const int sender = record->is_send ? rank : record->root;
         const int receiver = record->is_send ? record->root : rank;
         common.is_send = 0;
         common.root = sender * 65536 + receiver;
     }
-    /* By eight bytes, not one as gyre_hash(): every call waits for it. Folding brings the high
-     * bits down, which a product alone never does. */
+    /* Hashes eight bytes at a time, where gyre_hash() takes one, because every call waits for this.
+     * Folding moves high bits down, which a product never does. */
     uint64_t words[sizeof(common) / sizeof(uint64_t)];
     uint64_t hash = GYRE_HASH_INIT;
     memcpy(words, &common, sizeof(words));

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a rank called: records of calls, how they are compared between ranks, and how they read in
- * an error. A rank posts a record of every call in its own call log and waits for no other rank;
- * call logs are compared only when a wait stalls (core/health/health.c) or when GYRE_CHECK=calls
- * asks for it.
+ * Records of a rank's calls, their comparison between ranks, and their text in an error. A rank
+ * posts a record of every call in its own call log and waits for no other rank; call logs are
+ * compared only when a wait stalls (core/health/health.c) or when GYRE_CHECK=calls asks for it.
  */
 #ifndef GYRE_CALL_RECORD_H
 #define GYRE_CALL_RECORD_H
@@ -12,7 +11,7 @@
 
 #include <pthread.h>
 
-/* One call. Exchanged between ranks: fixed layout. */
+/* The record of one call. Ranks send it to each other, so its layout is fixed. */
 struct gyre_record {
     uint64_t sequence; /* collectives: n-th of the communicator; point to point: n-th of this pair
                         * and direction; from 1, 0 = no call */
@@ -29,8 +28,8 @@ struct gyre_record {
 
 _Static_assert(sizeof(struct gyre_record) == 40, "exchanged between ranks");
 
-/** gyre_record_text - "all_reduce(1048576 B, 262144 x float sum, seq 41)". @text_out: >= 128 bytes.
- */
+/** gyre_record_text - "all_reduce(1048576 B, 262144 x float sum, seq 41)". @text_out: >= 128
+ * bytes. */
 const char *gyre_record_text(const struct gyre_record *record, char *text_out, size_t text_bytes);
 
 /** gyre_record_signature - equal for calls that fit each other; travels with every slot.

@@ -17,14 +17,15 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Peers that have not left by then are left alone: their own bounds end them. */
+/* How long a rank waits for its peers to leave. Peers that stay longer end by their own limits. */
 #define LEAVE_TIMEOUT_NS 10000000000ULL
 #define DRAIN_NAP_NS     50000
 
 /* ---- ending ------------------------------------------------------------------------------- */
 
-/* An abort that came while the ranks were meeting could not tell them; one that comes later can.
- * In between there is nothing: it raises the fault first and then looks at the phase. */
+/* An abort during init cannot tell the other ranks, so this function tells them when init ends. A
+ * later abort tells them itself. No abort is lost between the two, because an abort raises the
+ * fault first and then looks at the phase. */
 void gyre_comm_set_made(gyre_comm *comm)
 {
     if (gyre_registry_set_ready(comm))
@@ -36,12 +37,12 @@ void gyre_comm_set_made(gyre_comm *comm)
 
 void gyre_comm_attach(const gyre_comm *comm)
 {
-    /* Where it fails, so does what the thread is there for, and says why. */
+    /* An error is ignored here, because the thread's own work then fails and reports it. */
     if (comm != NULL && comm->member.device != NULL)
         (void)comm->member.device->ops->attach(comm->member.device);
 }
 
-/* All works that this rank launched are done, or nothing more can be done. */
+/* Waits until all works that this rank launched are done, or the communicator has failed. */
 static void drain(gyre_comm *comm)
 {
     const struct timespec nap = {0, DRAIN_NAP_NS};
@@ -55,7 +56,8 @@ static void leave(gyre_comm *comm)
     if (!comm->is_made || gyre_load_relaxed_u32(&comm->member.has_left) != 0)
         return;
     drain(comm);
-    /* A goodbye without the cause would look as if this rank had ended the communicator. */
+    /* Tell the cause of a failure before leaving. Otherwise it would look as if this rank had ended
+     * the communicator. */
     gyre_health_pass_on(comm->health);
     gyre_store_release_u32(&comm->member.has_left, 1);
     comm->member.bootstrap->ops->leave(comm->member.bootstrap);
@@ -99,7 +101,7 @@ gyre_status gyre_comm_finalize(gyre_comm *comm)
 static void end_comm(gyre_comm *comm)
 {
     gyre_registry_wait_unpinned(comm);
-    gyre_comm_wait_ready(comm); /* another thread may have begun a shrink meanwhile */
+    gyre_comm_wait_ready(comm); /* another thread may have begun a shrink in the meantime */
     const uint64_t patience_ns =
         gyre_fault_is_raised(&comm->member.fault) ? LEAVE_TIMEOUT_NS / 10 : LEAVE_TIMEOUT_NS;
     if (comm->is_made)
@@ -114,7 +116,8 @@ static void *end_in_background(void *argument)
     return NULL;
 }
 
-/* Another thread is in a call: that ends soon, or waits for other ranks, which an abort ends. */
+/* Waits until no other thread is in a call. An abort ends a call that waits for other
+ * ranks. */
 static void wait_for_call(gyre_comm *comm)
 {
     const struct timespec nap = {0, DRAIN_NAP_NS};
@@ -131,8 +134,8 @@ gyre_status gyre_comm_destroy(gyre_comm *comm)
     GYRE_TRY(gyre_registry_claim_end(comm));
     wait_for_call(comm);
     const enum gyre_phase phase = gyre_comm_phase(comm);
-    if (phase == GYRE_PHASE_INIT || phase == GYRE_PHASE_EXCHANGING)
-        GYRE_TRY(gyre_comm_abort(comm)); /* nobody is left to see the end of it */
+    if (phase == GYRE_PHASE_INIT || phase == GYRE_PHASE_REGROUPING)
+        GYRE_TRY(gyre_comm_abort(comm)); /* no thread will see the end of the init or the split */
     gyre_comm_wait_ready(comm);
     leave(comm);
     const size_t n_registered = gyre_registrations_count(&comm->registrations);

@@ -23,11 +23,11 @@ struct gyre_user_op {
     uint64_t scalar;
 };
 
-/* What a communicator is busy with in the background; calls are refused meanwhile. */
+/* The background work of a communicator. Calls are refused while there is any. */
 enum gyre_phase {
     GYRE_PHASE_READY,
-    GYRE_PHASE_INIT,       /* its ranks are meeting; only fault, device and config are there */
-    GYRE_PHASE_EXCHANGING, /* its ranks are agreeing on a split or a shrink */
+    GYRE_PHASE_INIT,       /* its ranks join the rendezvous; only fault, device and config exist */
+    GYRE_PHASE_REGROUPING, /* its ranks gather the members of a split or a shrink */
     GYRE_PHASE_LEAVING     /* finalize waits for its work */
 };
 
@@ -35,16 +35,17 @@ struct gyre_comm {
     struct gyre_member member;
     struct gyre_links links;
     struct gyre_tuning tuning;
+    struct gyre_algo_file algo_file;
     struct gyre_executor *executor;
     struct gyre_plan_cache *plans;
     struct gyre_windows windows;
     struct gyre_caller caller;
     struct gyre_health *health;
-    struct gyre_origin *origin; /* of a split or shrunk one; else NULL */
+    struct gyre_origin *origin; /* of a communicator from a split or a shrink; else NULL */
     struct gyre_user_op user_ops[GYRE_MAX_USER_OPS];
     struct gyre_registrations registrations;
     uint32_t phase;         /* enum gyre_phase; written under the registry's lock, release */
-    bool is_made;           /* rank, links, health and the rest are there */
+    bool is_made;           /* rank, links, health and all other members are set */
     uint32_t is_finalized;  /* no more calls; written by the caller, release */
     struct gyre_comm *next; /* in the registry */
     bool is_destroyed;      /* a thread is in gyre_comm_destroy(); under the registry's lock */
@@ -54,22 +55,23 @@ struct gyre_comm {
                        * by that thread, release */
 };
 
-/** gyre_comm_check - of a communicator that the caller holds or has pinned: may it take calls?
- * Errors: INVALID_USAGE (finalized, still being made), or what it failed with. */
+/** gyre_comm_check - may the communicator take calls? The caller holds or has pinned it. Errors:
+ * INVALID_USAGE (finalized, still being made), or the communicator's fault. */
 gyre_status gyre_comm_check(gyre_comm *comm);
 
 /** gyre_comm_gather - gyre_comm_exchange() inside a call: this thread holds the communicator. */
 gyre_status gyre_comm_gather(gyre_comm *comm, const void *mine, size_t n_bytes, void *all_out);
 
-/** gyre_comm_attach - the communicator's device is this thread's, which is one of gyre's own.
+/** gyre_comm_attach - make the communicator's device the device of this thread, which gyre started.
  * @comm: may be NULL. */
 void gyre_comm_attach(const gyre_comm *comm);
 
-/** gyre_comm_set_made - its init has ended, well or not: the phase becomes READY. */
+/** gyre_comm_set_made - end the init, after success or failure: the phase becomes READY. */
 void gyre_comm_set_made(gyre_comm *comm);
 
-/** gyre_comm_give_up - this rank cannot take part in an exchange that the others wait in: the
- * communicator ends here with `status` and the thread's cause, and at once on all ranks. */
+/** gyre_comm_give_up - end the communicator on all ranks with `status` and the thread's cause,
+ * because this rank cannot take part in an all-gather that the other ranks wait in. Returns
+ * `status`. */
 gyre_status gyre_comm_give_up(gyre_comm *comm, gyre_status status);
 
 /* ---- registry.c: the live handles --------------------------------------------------------- */
@@ -103,19 +105,19 @@ gyre_status gyre_registry_check(const gyre_comm *comm);
 void gyre_registry_add(gyre_comm *comm, enum gyre_phase phase);
 void gyre_registry_remove(gyre_comm *comm);
 
-/** gyre_registry_wait_unpinned - no call of another thread looks at it any more. */
+/** gyre_registry_wait_unpinned - wait until no other thread has pinned the communicator. */
 void gyre_registry_wait_unpinned(gyre_comm *comm);
 
-/** gyre_registry_claim_end - of several threads that destroy a communicator, one does. From now on
- * no thread may begin a call. Errors: INVALID_USAGE (another thread does), as gyre_registry_check.
- */
+/** gyre_registry_claim_end - let one thread of several destroy a communicator. From now on no
+ * thread may begin a call. Errors: INVALID_USAGE (another thread does), as
+ * gyre_registry_check. */
 gyre_status gyre_registry_claim_end(gyre_comm *comm);
 
-/** gyre_registry_end - the user has no more to do with it: it can no longer be pinned. */
+/** gyre_registry_end - the user's handle has ended: the communicator can no longer be pinned. */
 void gyre_registry_end(gyre_comm *comm);
 
-/** gyre_registry_wait_job - one thread may destroy several ranks of a job one after the other: if
- * no rank of it is in use here any more, wait until all of them are freed. */
+/** gyre_registry_wait_job - wait until all ranks of a job in this process are freed, if none of
+ * them is in use any more. One thread may destroy several ranks of a job one after the other. */
 void gyre_registry_wait_job(uint64_t job);
 
 /** gyre_registry_set / wait - a flag that one thread sets once and another waits for. */
@@ -123,7 +125,7 @@ void gyre_registry_set(bool *flag);
 void gyre_registry_wait(const bool *flag);
 
 /** gyre_registry_number - the greatest number of a communicator that was made in this process.
- * gyre_registry_note_number - one was made with this number. */
+ * gyre_registry_note_number - a communicator was made with this number. */
 uint64_t gyre_registry_number(void);
 void gyre_registry_note_number(uint64_t number);
 
@@ -135,17 +137,19 @@ int gyre_registry_take_stream(gyre_comm *comm, gyre_stream stream);
 void gyre_comm_set_phase(gyre_comm *comm, enum gyre_phase phase);
 enum gyre_phase gyre_comm_phase(const gyre_comm *comm);
 
-/** gyre_registry_set_ready - its phase is READY from now on, unless it has failed: then nothing
- * changes, and false. */
+/** gyre_registry_set_ready - set the phase to READY. If the communicator has failed, change nothing
+ * and return false. */
 bool gyre_registry_set_ready(gyre_comm *comm);
 
-/** gyre_registry_is_init_running - false: gyre_registry_set_ready() is over. */
+/** gyre_registry_is_init_running - is the init still running? If not, gyre_registry_set_ready() has
+ * returned. */
 bool gyre_registry_is_init_running(const gyre_comm *comm);
 
-/** gyre_comm_wait_ready - wait until it is busy with nothing in the background. */
+/** gyre_comm_wait_ready - wait until the communicator has no work in the background. */
 void gyre_comm_wait_ready(gyre_comm *comm);
 
-/** gyre_comm_set_job - from now on it counts as one of that job; others may be counting. */
+/** gyre_comm_set_job - count the communicator as one of this job from now on. Other threads may be
+ * counting. */
 void gyre_comm_set_job(gyre_comm *comm, uint64_t job);
 
 /* ---- config.c ----------------------------------------------------------------------------- */
@@ -166,13 +170,13 @@ struct gyre_init_request {
     int n_ranks;
     int rank;
     gyre_unique_id id;
-    /* NULL, or finds out the three above; may wait for other ranks. @comm: the one that is made;
-     * NULL = this rank takes part, but gets none. */
+    /* Finds the three members above; may wait for other ranks. NULL = they are set. @comm: the new
+     * communicator; NULL = this rank takes part but gets no communicator. */
     gyre_status (*find)(struct gyre_init_request *request, gyre_comm *comm);
-    gyre_comm *parent; /* with find: not used after it */
+    gyre_comm *parent; /* used by find() only */
     int color;         /* split */
     int key;
-    bool takes_failures; /* find() with comm NULL tells the others of `failure` */
+    bool takes_failures; /* find() with comm NULL tells the other ranks of `failure` */
     gyre_status failure; /* this rank cannot take part, for `failure_text` */
     char failure_text[256];
     bool *is_member; /* shrink: by rank of the parent; malloc'ed, freed by gyre_comm_make */
@@ -191,11 +195,12 @@ gyre_status gyre_comm_make(const gyre_config *config, const struct gyre_init_req
  * @given: complete. */
 gyre_status gyre_comm_make_local(const gyre_config *given, gyre_comm **comm_out);
 
-/** gyre_comm_free - free whatever there is of it, at once; it leaves the registry too. */
+/** gyre_comm_free - free all parts of a communicator that exist, without waiting, and take it out
+ * of the registry. */
 void gyre_comm_free(gyre_comm *comm);
 
-/** gyre_comm_connect - everything after the ranks have met. A failure is the communicator's fault
- * and is told to the other ranks. */
+/** gyre_comm_connect - connect ranks that have joined the rendezvous. A failure becomes the
+ * communicator's fault, and the other ranks are told. */
 gyre_status gyre_comm_connect(gyre_comm *comm);
 
 #endif

@@ -16,7 +16,7 @@ gyre_status gyre_comm_gather(gyre_comm *comm, const void *mine, size_t n_bytes, 
                                                          : "legal is 1..1 MiB / n_ranks");
     const gyre_status status =
         comm->member.bootstrap->ops->all_gather(comm->member.bootstrap, mine, n_bytes, all_out);
-    if (status != GYRE_SUCCESS) /* what ended the communicator, if it did, says more */
+    if (status != GYRE_SUCCESS) /* if the communicator has failed, its fault says more */
         GYRE_TRY(gyre_fault_status(&comm->member.fault));
     return status == GYRE_ERROR_OUT_OF_MEMORY ? gyre_comm_give_up(comm, status) : status;
 }

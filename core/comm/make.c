@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Making communicators: what needs no other rank first, in the caller's thread; then meeting the
- * others, in the caller's thread too or, for communicators that do not block and inside groups, on
- * a thread of its own.
+ * Makes communicators. The parts that need no other rank are made first, in the caller's thread.
+ * Then the ranks join the rendezvous. This happens in the caller's thread too; for communicators
+ * that do not block, and inside groups, it happens on a thread of its own.
  */
 #include "core/comm/comm.h"
 
@@ -35,28 +35,28 @@ gyre_status gyre_get_unique_id(gyre_unique_id *id_out)
 
 struct init_task {
     struct gyre_group_task group_task; /* first: a group finishes it */
-    gyre_comm *comm;                   /* NULL: this rank gets none */
+    gyre_comm *comm;                   /* NULL: this rank gets no communicator */
     gyre_comm **comm_out;
     struct gyre_init_request request;
-    bool is_waited; /* by finish(), which then owns this; else the thread does */
+    bool is_waited; /* finish() waits for the task and owns it; else the thread owns it */
     bool is_done;   /* under the registry's lock */
     gyre_status status;
     char cause[GYRE_CAUSE_MAX_BYTES];
 };
 
-/* Among a parent's ranks: who belongs to the new communicator, and its id. */
+/* Finds out which of the parent's ranks belong to the new communicator, and its id. */
 static gyre_status find(gyre_comm *comm, struct gyre_init_request *request, bool in_background)
 {
     if (request->find == NULL)
         return GYRE_SUCCESS;
     const gyre_status status = request->find(request, comm);
-    if (in_background) /* nobody waits for this thread once the parent is ready */
+    if (in_background) /* no thread waits for this one once the parent is ready */
         gyre_authenticate_release();
     gyre_comm_set_phase(request->parent, GYRE_PHASE_READY);
     return status;
 }
 
-/* This rank cannot join: the others are told instead of being left to wait. */
+/* Tells the other ranks that this rank cannot join, so that they do not wait for it. */
 static gyre_status give_up_joining(const struct gyre_init_request *request, gyre_status status)
 {
     const struct gyre_bootstrap_place place = {request->n_ranks, request->rank, NULL};
@@ -64,40 +64,41 @@ static gyre_status give_up_joining(const struct gyre_init_request *request, gyre
     return status;
 }
 
-static gyre_status meet(gyre_comm *comm, const struct gyre_init_request *request)
+static gyre_status join_rendezvous(gyre_comm *comm, const struct gyre_init_request *request)
 {
     const struct gyre_bootstrap_place place = {request->n_ranks, request->rank,
                                                &comm->member.fault};
     comm->member.n_ranks = request->n_ranks;
     comm->member.rank = request->rank;
-    /* Before the others wait for this rank, and so that the figures below are gyre's own. */
+    /* The device starts before the other ranks wait for this rank. The times that are logged below
+     * then do not include CUDA's start. */
     comm->member.stage_ns = gyre_now_ns();
     const gyre_status status = comm->member.device->ops->start(comm->member.device);
     if (status != GYRE_SUCCESS)
         return give_up_joining(request, status);
     gyre_member_end_stage(&comm->member, "starting the device");
     const uint64_t start_ns = gyre_now_ns();
-    const gyre_status met = gyre_bootstrap_tcp_open(&comm->member.params, &request->id, &place,
-                                                    &comm->member.bootstrap);
-    if (met != GYRE_SUCCESS)
-        return gyre_origin_settle(&comm->member, comm->origin, met);
+    const gyre_status joined = gyre_bootstrap_tcp_open(&comm->member.params, &request->id, &place,
+                                                       &comm->member.bootstrap);
+    if (joined != GYRE_SUCCESS)
+        return gyre_origin_settle(&comm->member, comm->origin, joined);
     gyre_origin_set_joined(comm->origin);
     gyre_comm_set_job(comm,
                       gyre_hash(GYRE_HASH_INIT, request->id.bytes, sizeof(request->id.bytes)));
-    const uint64_t met_ns = gyre_now_ns();
+    const uint64_t joined_ns = gyre_now_ns();
     GYRE_TRY(gyre_comm_connect(comm));
     GYRE_INFO(INIT, "communicator %s: the ranks met after %.1f ms and were connected %.1f ms later",
-              comm->member.name, (double)(met_ns - start_ns) / 1e6,
-              (double)(gyre_now_ns() - met_ns) / 1e6);
+              comm->member.name, (double)(joined_ns - start_ns) / 1e6,
+              (double)(gyre_now_ns() - joined_ns) / 1e6);
     return GYRE_SUCCESS;
 }
 
-/* The communicator is made, or has failed with its fault raised. */
+/* Makes the communicator. After an error its fault is raised. */
 static gyre_status carry_out(gyre_comm *comm, struct gyre_init_request *request, bool in_background)
 {
     gyre_status status = find(comm, request, in_background);
     if (status == GYRE_SUCCESS && comm != NULL)
-        status = meet(comm, request);
+        status = join_rendezvous(comm, request);
     if (in_background)
         gyre_authenticate_release();
     free(request->is_member);
@@ -114,7 +115,7 @@ static gyre_status carry_out(gyre_comm *comm, struct gyre_init_request *request,
 static void *run_init_task(void *argument)
 {
     struct init_task *task = argument;
-    const bool is_waited = task->is_waited; /* else it may end before us */
+    const bool is_waited = task->is_waited; /* else the communicator may end before this thread */
     gyre_comm_attach(task->comm);
     task->status = carry_out(task->comm, &task->request, true);
     snprintf(task->cause, sizeof(task->cause), "%s", gyre_cause());
@@ -134,7 +135,7 @@ static gyre_status start(struct init_task *task)
     if (task->comm != NULL)
         gyre_registry_add(task->comm, GYRE_PHASE_INIT);
     if (parent != NULL)
-        gyre_comm_set_phase(parent, GYRE_PHASE_EXCHANGING);
+        gyre_comm_set_phase(parent, GYRE_PHASE_REGROUPING);
     const gyre_status status =
         gyre_thread_start(&thread, 0, run_init_task, task, "making a communicator");
     if (status == GYRE_SUCCESS) {
@@ -187,14 +188,14 @@ static gyre_status make_in_background(struct init_task *task, bool is_waited)
     return GYRE_IN_PROGRESS;
 }
 
-/* This rank cannot take part in a split: it says so to the others, who wait for it. */
+/* Tells the other ranks of a split that this rank cannot take part, because they wait for it. */
 static void pass_failure_on(const gyre_config *config, const struct gyre_init_request *request,
                             gyre_status status)
 {
     char cause[GYRE_CAUSE_MAX_BYTES];
     struct init_task *task = calloc(1, sizeof(*task));
     snprintf(cause, sizeof(cause), "%s", gyre_cause());
-    if (task == NULL) { /* what can be done without memory: the parent ends */
+    if (task == NULL) { /* without memory the only way is to end the parent */
         (void)gyre_comm_give_up(request->parent, status);
         return;
     }
@@ -321,7 +322,7 @@ static gyre_status make_locals(struct local_init *inits, int n_ranks, const int 
     return status;
 }
 
-/* All communicators to the caller, or, with NULL, away with them. */
+/* Hands all communicators to the caller, or destroys them (@comms_out NULL). */
 static void hand_out(struct local_init *inits, int n_ranks, gyre_comm **comms_out)
 {
     char cause[GYRE_CAUSE_MAX_BYTES];

@@ -20,12 +20,13 @@ void gyre_comm_free(gyre_comm *comm)
     gyre_registry_wait_unpinned(comm);
     if (comm->health != NULL)
         gyre_health_close(comm->health);
-    gyre_fault_hook(&comm->member.fault, NULL,
-                    NULL); /* proxies may still raise; the executor goes */
+    /* Proxies may still raise the fault while the executor is closed. */
+    gyre_fault_hook(&comm->member.fault, NULL, NULL);
     if (comm->plans != NULL)
         gyre_plan_cache_close(comm->plans);
     if (comm->executor != NULL)
         comm->executor->ops->close(comm->executor);
+    gyre_algo_file_free(&comm->algo_file);
     gyre_windows_fini(comm);
     gyre_links_close(&comm->links);
     if (comm->member.bootstrap != NULL)
@@ -38,11 +39,11 @@ void gyre_comm_free(gyre_comm *comm)
     gyre_registrations_fini(&comm->registrations);
     gyre_fault_fini(&comm->member.fault);
     free((char *)(uintptr_t)comm->member.config.transport);
-    gyre_registry_remove(comm); /* last: whoever waits for it finds everything given back */
+    gyre_registry_remove(comm); /* last: a thread that waits for this finds everything freed */
     free(comm);
 }
 
-/* Everything that needs no other rank. */
+/* Makes all parts of a communicator that need no other rank. */
 gyre_status gyre_comm_make_local(const gyre_config *given, gyre_comm **comm_out)
 {
     gyre_comm *comm = calloc(1, sizeof(*comm));
@@ -52,7 +53,7 @@ gyre_status gyre_comm_make_local(const gyre_config *given, gyre_comm **comm_out)
     gyre_fault_init(&comm->member.fault);
     gyre_call_log_init(&comm->caller.call_log);
     gyre_registrations_init(&comm->registrations);
-    comm->member.job = (uint64_t)(uintptr_t)comm; /* until the ranks have met */
+    comm->member.job = (uint64_t)(uintptr_t)comm; /* until this rank has joined the rendezvous */
     gyre_config config = GYRE_CONFIG_INIT;
     gyre_status status;
     GYRE_TRY_GOTO(status, gyre_params_load(&comm->member.params), undo);
@@ -63,6 +64,12 @@ gyre_status gyre_comm_make_local(const gyre_config *given, gyre_comm **comm_out)
         if (status != GYRE_SUCCESS)
             GYRE_TRY_GOTO(status, gyre_fail_context(status, "GYRE_TUNING_FILE"), undo);
     }
+    if (gyre_param_is_set(&comm->member.params, GYRE_PARAM_ALGO_FILE))
+        GYRE_TRY_GOTO(
+            status,
+            gyre_algo_file_load(gyre_param_text(&comm->member.params, GYRE_PARAM_ALGO_FILE),
+                                "GYRE_ALGO_FILE", &comm->algo_file),
+            undo);
     comm->member.config = config;
     comm->member.config.name = NULL;
     comm->member.config.transport = config.transport != NULL ? strdup(config.transport) : NULL;
@@ -96,12 +103,13 @@ static void on_fault(void *context)
     gyre_comm *comm = context;
     comm->executor->ops->abort(comm->executor);
     gyre_links_wake(&comm->links);
-    /* The health thread tells the others now: this rank's program may end with the error at once.
-     */
+    /* Wake the health thread, so that it tells the other ranks now: this rank's program may exit as
+     * soon as it sees the error. */
     comm->member.bootstrap->ops->wake(comm->member.bootstrap);
 }
 
-/* From now on a raised fault ends the executor's works; also one that was raised before. */
+/* Makes a raised fault end the executor's works, from now on. A fault that is raised already ends
+ * them too. */
 static void watch_fault(gyre_comm *comm)
 {
     gyre_fault_hook(&comm->member.fault, on_fault, comm);
@@ -109,16 +117,16 @@ static void watch_fault(gyre_comm *comm)
         comm->executor->ops->abort(comm->executor);
 }
 
-/* It launches blocks on all multiprocessors, if only for a moment: not where their number is
- * limited. */
+/* Block placement launches blocks on all multiprocessors for a moment, so it is off where the user
+ * limits their number. */
 static bool places_blocks(const gyre_comm *comm)
 {
     return gyre_param_number(&comm->member.params, GYRE_PARAM_BLOCK_PLACEMENT) != 0 &&
            comm->member.config.sm_budget <= 0;
 }
 
-/* Every rank says how its set-up ended, so that one rank's failure is every rank's error at once
- * and nobody waits for a peer that gave up. */
+/* Gathers how set-up ended on each rank. So a failure of one rank is an error on every rank at
+ * once, and no rank waits for a peer that gave up. */
 static gyre_status end_together(gyre_comm *comm, gyre_status status)
 {
     if (status != GYRE_SUCCESS) {
@@ -142,7 +150,8 @@ static gyre_status end_together(gyre_comm *comm, gyre_status status)
 
 static gyre_status open_links(gyre_comm *comm)
 {
-    const struct gyre_links_terms terms = {.tuning_hash = comm->tuning.hash,
+    const struct gyre_links_terms terms = {.algo_hash = comm->algo_file.content.hash,
+                                           .tuning_hash = comm->tuning.hash,
                                            .newest_number = gyre_registry_number()};
     GYRE_TRY(gyre_links_open(&comm->member, &terms, &comm->links));
     gyre_registry_note_number(comm->member.number);
@@ -151,7 +160,7 @@ static gyre_status open_links(gyre_comm *comm)
 
 /* ---- what callers ask ---------------------------------------------------------------------- */
 
-/* Nothing is read: the communicator may have been freed. */
+/* Only computes an address, because the communicator may have been freed. */
 static gyre_comm *comm_of(struct gyre_caller *caller)
 {
     return (gyre_comm *)(void *)((char *)caller - offsetof(gyre_comm, caller));
@@ -210,6 +219,7 @@ static gyre_status open_caller(gyre_comm *comm)
         .links = &comm->links,
         .windows = &comm->windows,
         .tuning = &comm->tuning,
+        .algo_file = &comm->algo_file,
         .executor = comm->executor,
     };
     caller->n_p2p = calloc((size_t)comm->member.n_ranks * 2, sizeof(*caller->n_p2p));
@@ -227,7 +237,7 @@ static gyre_status open_caller(gyre_comm *comm)
 
 /* ---- connecting ---------------------------------------------------------------------------- */
 
-/* Everything after the ranks have met. */
+/* Makes all parts that need the other ranks. */
 static gyre_status connect_ranks(gyre_comm *comm)
 {
     if (comm->member.name[0] == '\0')
@@ -247,7 +257,7 @@ static gyre_status connect_ranks(gyre_comm *comm)
             gyre_param_number(&comm->member.params, GYRE_PARAM_LAUNCH_OVERLAP) != 0,
         .n_gpu_sharers = comm->links.n_gpu_sharers,
         .fault = &comm->member.fault,
-        .help = comm->links.is_proxied ? gyre_links_help : NULL, /* else there is nothing to move */
+        .help = comm->links.is_proxied ? gyre_links_help : NULL, /* NULL: no slots to move */
         .help_context = &comm->links,
     };
     const struct gyre_executor_ops *ops;
@@ -268,13 +278,13 @@ static gyre_status connect_ranks(gyre_comm *comm)
     return GYRE_SUCCESS;
 }
 
-/* As connect_ranks; a failure is the communicator's fault and is told to the other ranks. */
+/* As connect_ranks(). A failure becomes the communicator's fault, and the other ranks are told. */
 gyre_status gyre_comm_connect(gyre_comm *comm)
 {
     gyre_status status = connect_ranks(comm);
     if (status == GYRE_SUCCESS)
         return status;
-    /* What was raised before (by an abort, by a proxy) is why. */
+    /* A fault that was raised before (by an abort, by a proxy) stays the cause. */
     gyre_fault_raise(&comm->member.fault, status, gyre_cause());
     status = gyre_fault_status(&comm->member.fault);
     comm->member.bootstrap->ops->fail(comm->member.bootstrap, comm->member.fault.cause);

@@ -123,7 +123,7 @@ gyre_status gyre_comm_register(gyre_comm *comm, const void *buffer, size_t n_byt
 
 gyre_status gyre_comm_deregister(gyre_comm *comm, gyre_registration handle)
 {
-    /* Of a failed communicator too: its buffers must come free. */
+    /* This works on a failed communicator too, because its buffers must come free. */
     GYRE_TRY(gyre_comm_pin_made(comm));
     const gyre_status status = drop(&comm->registrations, handle);
     gyre_comm_unpin(comm);

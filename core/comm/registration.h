@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which buffers the user registered with a communicator. NCCL's ABI needs no more than this: a
- * handle for a buffer, the same handle for the same range, and a refusal of handles that are not in
- * use. No plan reads the ranges.
+ * The buffers that the user has registered with a communicator. NCCL's ABI needs no more than this:
+ * a handle for a buffer, the same handle for the same range, and a refusal of handles that are not
+ * in use. No plan reads the ranges.
  */
 #ifndef GYRE_COMM_REGISTRATION_H
 #define GYRE_COMM_REGISTRATION_H

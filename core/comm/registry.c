@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The registry of live communicators: which handles may still be used, by which thread, and for
- * what. A thread that makes a call holds its communicator; threads that only look pin it; neither
- * is freed under them.
- */
+ * what. A thread that makes a call holds its communicator, and a thread that only reads it pins it.
+ * A communicator is not freed while it is held or pinned. */
 #include "core/comm/comm.h"
 
 #include "core/base/sync.h"
 
 #include <unistd.h>
 
-/* Process-wide, so that a handle that was destroyed is refused instead of followed, and so that
- * the ranks of one job in one process can end together. A process that fork() made has none of its
- * parent's: their threads, sockets and devices stayed behind. */
+/* The registry belongs to the process, so that a destroyed handle is refused instead of read, and
+ * so that the ranks of one job in one process can end together. After fork() the child has no
+ * communicators of its parent, because it does not have their threads, sockets and devices. */
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     gyre_comm *first;
-    gyre_comm *first_inherited; /* made before this process was forked; only told apart */
+    gyre_comm *first_inherited; /* made before the fork; kept to recognise their handles */
     uint64_t newest_number;     /* of the communicators that were made here */
 } registry = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, NULL, NULL, 0};
 
@@ -39,13 +38,13 @@ static void after_fork_in_child(void)
     *at = registry.first_inherited;
     registry.first_inherited = registry.first;
     registry.first = NULL;
-    pthread_cond_init(&registry.changed, NULL); /* the parent's threads that waited are not here */
+    pthread_cond_init(&registry.changed, NULL); /* the parent's waiting threads are not here */
     pthread_mutex_unlock(&registry.lock);
 }
 
 static void watch_forks(void)
 {
-    /* Out of memory here, and a child's use of a handle goes unnoticed. */
+    /* If this fails for lack of memory, a child's use of a parent's handle is not noticed. */
     (void)pthread_atfork(before_fork, after_fork, after_fork_in_child);
 }
 
@@ -113,7 +112,7 @@ void gyre_registry_note_number(uint64_t number)
     pthread_mutex_unlock(&registry.lock);
 }
 
-/* Under the lock: has the rank works that wait for other ranks on the stream? */
+/* Does the rank have works on the stream that wait for other ranks? The caller holds the lock. */
 static bool occupies(const gyre_comm *comm, uint64_t stream)
 {
     if (comm->is_ending || gyre_load_acquire_u64(&comm->caller.stream) != stream ||
@@ -134,7 +133,7 @@ int gyre_registry_take_stream(gyre_comm *comm, gyre_stream stream)
         if (occupies(at, address))
             rank = at->member.rank;
         else if (gyre_load_acquire_u64(&at->caller.stream) == address)
-            gyre_store_release_u64(&at->caller.stream, 0); /* its next launch there looks for us */
+            gyre_store_release_u64(&at->caller.stream, 0); /* its next launch then checks again */
     }
     if (rank < 0)
         gyre_store_release_u64(&comm->caller.stream, address);
@@ -182,7 +181,7 @@ void gyre_comm_wait_ready(gyre_comm *comm)
     pthread_mutex_unlock(&registry.lock);
 }
 
-/* Under the lock: is it a handle that the user may still use? */
+/* Is this a handle that the user may still use? The caller holds the lock. */
 static bool is_listed(const gyre_comm *first, const gyre_comm *comm)
 {
     while (first != NULL && first != comm)
@@ -241,9 +240,10 @@ void gyre_registry_wait_unpinned(gyre_comm *comm)
 static gyre_status check_made(const gyre_comm *comm)
 {
     const enum gyre_phase phase = gyre_comm_phase(comm);
-    /* One that failed while it was made keeps that phase for a moment after its error is known. */
+    /* A communicator that failed during init stays in that phase for a moment after its error is
+     * known. */
     const bool is_lost = phase == GYRE_PHASE_INIT && gyre_fault_is_raised(&comm->member.fault);
-    if (!is_lost && (phase == GYRE_PHASE_INIT || phase == GYRE_PHASE_EXCHANGING))
+    if (!is_lost && (phase == GYRE_PHASE_INIT || phase == GYRE_PHASE_REGROUPING))
         return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                          "the communicator is still %s: poll gyre_comm_async_error until it is not "
                          "in progress",
@@ -263,7 +263,7 @@ gyre_status gyre_comm_pin_made(gyre_comm *comm)
     return status;
 }
 
-/* All but the phase. */
+/* Checks everything except the phase. */
 static gyre_status check_live(gyre_comm *comm)
 {
     GYRE_TRY(gyre_fault_status(&comm->member.fault));
@@ -286,7 +286,7 @@ gyre_status gyre_comm_give_up(gyre_comm *comm, gyre_status status)
     return gyre_fault_status(&comm->member.fault);
 }
 
-/* Of a pinned communicator that another thread destroys or calls on. */
+/* Refuses a call on a pinned communicator that another thread destroys or makes a call on. */
 static gyre_status refuse_call(gyre_comm *comm, bool is_destroyed)
 {
     if (is_destroyed)
@@ -302,7 +302,7 @@ static gyre_status refuse_call(gyre_comm *comm, bool is_destroyed)
                         comm->member.rank, comm->member.name));
 }
 
-/* The right to make a call, whatever state the communicator is in. */
+/* Takes the communicator for a call, in any state. */
 static gyre_status enter(gyre_comm *comm)
 {
     bool is_destroyed = false;
@@ -373,7 +373,7 @@ void gyre_registry_end(gyre_comm *comm)
     pthread_mutex_unlock(&registry.lock);
 }
 
-/* How many handles of the job are in use here, or still ending. */
+/* Counts the handles of the job that this process uses, or that are still ending. */
 static int count_job(uint64_t job, bool is_ending)
 {
     int n = 0;

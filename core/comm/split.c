@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Communicators out of a communicator's ranks. A split is collective: its ranks tell each other
- * through the parent's bootstrap. A shrink goes without the excluded ranks, and without a bootstrap
- * that may have died with them: those that go on meet at the lowest one's regroup listener.
+ * Makes communicators out of a communicator's ranks. A split is collective, and its ranks use the
+ * parent's bootstrap. A shrink needs neither the excluded ranks nor the parent's bootstrap, which
+ * may have died with them: the remaining ranks connect to the regroup listener of the lowest
+ * remaining rank.
  */
 #include "core/comm/comm.h"
 
@@ -14,7 +15,7 @@
 #include <string.h>
 #include <time.h>
 
-#define PARENT_WORD_NS 200000000ULL /* for the parent's links to tell who died */
+#define PARENT_WORD_NS 200000000ULL /* how long the parent's links may take to name a dead rank */
 
 /* The caller's configuration, or the parent's; on the parent's device unless it says otherwise. */
 static gyre_status child_config(const gyre_comm *parent, const gyre_config *given,
@@ -32,8 +33,8 @@ static gyre_status child_config(const gyre_comm *parent, const gyre_config *give
     return GYRE_SUCCESS;
 }
 
-/* From now on the parent's links tell of what concerns the child.
- * @parent_ranks: by rank of the child. Errors: what ended the parent already, OUT_OF_MEMORY. */
+/* From now on the parent's links report events that concern the child. @parent_ranks: by rank of
+ * the child. Errors: the parent's fault, OUT_OF_MEMORY. */
 static gyre_status open_origin(const struct gyre_init_request *request, gyre_comm *child,
                                enum gyre_origin_kind kind, const int *parent_ranks)
 {
@@ -52,13 +53,14 @@ static gyre_status open_origin(const struct gyre_init_request *request, gyre_com
 
 /* ---- split -------------------------------------------------------------------------------- */
 
-/* What a rank says of its place after a split. Exchanged: fixed layout. */
+/* The color and key that a rank gives to a split. Ranks gather it, so its layout is fixed. */
 struct split_place {
     int32_t color;
     int32_t key;
 };
 
-/* Then the first of each color makes a rendezvous, or says why it cannot. Exchanged likewise. */
+/* The rendezvous that the first rank of each color makes, or the reason why it cannot. Gathered
+ * after the colors. */
 struct split_offer {
     int32_t status;
     gyre_unique_id id;
@@ -92,7 +94,8 @@ static int find_members(const struct split_place *all, int n_ranks, int rank,
     return n;
 }
 
-/* The rendezvous of each color, of which this rank makes its own's if it comes first. */
+/* Gathers the rendezvous of each color. If this rank is the first of its color, it makes that
+ * rendezvous. */
 static gyre_status gather_offers(const struct gyre_init_request *request, bool is_first,
                                  struct split_offer *offers)
 {
@@ -107,7 +110,7 @@ static gyre_status gather_offers(const struct gyre_init_request *request, bool i
                                                      offers);
 }
 
-/* The first member's rendezvous, unless a member cannot take part. */
+/* Takes the first member's rendezvous. Fails if a member cannot take part. */
 static gyre_status take_offer(const gyre_comm *parent, const int *parent_ranks, int n_ranks,
                               struct split_offer *offers, gyre_unique_id *id_out)
 {
@@ -129,6 +132,9 @@ static gyre_status take_offer(const gyre_comm *parent, const int *parent_ranks, 
 
 /* What ended the parent, if it did, says more than what the exchange ended with; it may be on its
  * way. */
+
+/* Returns the parent's fault if the parent failed, because the fault says more than the error of
+ * the all-gather. Waits a moment for a fault that is still under way. */
 static gyre_status blame_parent(gyre_comm *parent, gyre_status status)
 {
     const struct timespec nap = {0, 1000000};
@@ -140,7 +146,7 @@ static gyre_status blame_parent(gyre_comm *parent, gyre_status status)
     return status;
 }
 
-/* What the ranks tell each other; room for all ranks of the parent. */
+/* What the ranks of the parent gather, with room for all of them. */
 struct split_tables {
     struct split_place *places;
     struct split_member *members;
@@ -148,8 +154,8 @@ struct split_tables {
     struct split_offer *offers;
 };
 
-static gyre_status exchange_split(struct gyre_init_request *request, gyre_comm *child,
-                                  const struct split_tables *tables)
+static gyre_status gather_split(struct gyre_init_request *request, gyre_comm *child,
+                                const struct split_tables *tables)
 {
     gyre_comm *parent = request->parent;
     const struct split_place mine = {.color = request->color, .key = request->key};
@@ -179,10 +185,10 @@ static gyre_status find_split(struct gyre_init_request *request, gyre_comm *chil
         malloc(n * sizeof(*tables.parent_ranks)), malloc(n * sizeof(*tables.offers))};
     gyre_status status;
     if (tables.places == NULL || tables.members == NULL || tables.parent_ranks == NULL ||
-        tables.offers == NULL) /* the others wait */
+        tables.offers == NULL) /* the other ranks wait for this one */
         status = gyre_comm_give_up(parent, gyre_fail_errno(ENOMEM, "split"));
     else
-        status = exchange_split(request, child, &tables);
+        status = gather_split(request, child, &tables);
     free(tables.places);
     free(tables.members);
     free(tables.parent_ranks);
@@ -228,10 +234,10 @@ gyre_status gyre_comm_split(gyre_comm *comm, int color, int key, gyre_comm **com
 struct shrink_watch {
     gyre_comm *parent;
     gyre_comm *child;
-    bool is_aborted; /* the parent is in error already: only the child's fault counts */
+    bool is_aborted; /* the parent has failed already, so only the child's fault counts */
 };
 
-/* May the wait for the others go on? */
+/* May the wait for the other members go on? */
 static gyre_status check_shrink(void *context, const bool *missing)
 {
     const struct shrink_watch *watch = context;
@@ -246,7 +252,7 @@ static gyre_status check_shrink(void *context, const bool *missing)
     return GYRE_SUCCESS;
 }
 
-/* From now on the parent's links, where they are left, tell of deaths among the members. */
+/* From now on the parent's links, as far as they still exist, report the death of a member. */
 static gyre_status open_shrunk(const struct gyre_init_request *request, gyre_comm *child)
 {
     gyre_comm *parent = request->parent;
@@ -287,7 +293,7 @@ static gyre_status find_shrunk(struct gyre_init_request *request, gyre_comm *chi
     }
     const struct gyre_sock_list *addresses = &parent->links.infos[lowest].regroup_addresses;
     gyre_status status;
-    if (request->n_ranks == 1) /* there is no other rank to meet */
+    if (request->n_ranks == 1) /* there is no other rank to connect to */
         status = gyre_unique_id_create(&parent->member.params, &request->id);
     else if (lowest == parent->member.rank && parent->links.regroup_listener != NULL)
         status = gyre_regroup_serve(parent->links.regroup_listener, &regroup, &request->id);
@@ -358,7 +364,8 @@ static gyre_status shrink(gyre_comm *comm, const int *excluded_ranks, int n_excl
 gyre_status gyre_comm_shrink(gyre_comm *comm, const int *excluded_ranks, int n_excluded, int flags,
                              gyre_comm **comm_out, const gyre_config *config)
 {
-    /* Not as a call: another thread's may wait for the ranks that are to be excluded. */
+    /* A shrink does not count as a call, because a call of another thread may wait for the ranks
+     * that are to be excluded. */
     GYRE_TRY(gyre_comm_pin_made(comm));
     const gyre_status status = shrink(comm, excluded_ranks, n_excluded, flags, comm_out, config);
     gyre_comm_unpin(comm);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Making and giving back windows. All ranks export, all import, and all say how that went before
- * any of them uses the window, so that a rank's failure is everybody's error and nobody's hang.
+ * Makes windows and gives them back. All ranks export their buffers, all ranks import them, and all
+ * ranks gather the results before any rank uses the window. So a failure of one rank is an error
+ * on all ranks, and no rank hangs.
  */
 #include "core/comm/window.h"
 
@@ -14,7 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a rank says of its buffer, or of its imports. Exchanged: fixed layout. */
+/* A rank's exported buffer, or the result of its imports. Ranks gather it, so its layout is
+ * fixed. */
 struct window_offer {
     int32_t status;
     uint32_t pad;
@@ -41,7 +43,7 @@ void gyre_windows_fini(gyre_comm *comm)
     }
 }
 
-/* Tell all ranks how this one fared; the first failure is everybody's. */
+/* Gathers the results of all ranks. The first failure is the error of every rank. */
 static gyre_status end_together(gyre_comm *comm, struct window_offer *mine, gyre_status status,
                                 struct window_offer *all)
 {
@@ -96,8 +98,8 @@ static gyre_status import_all(gyre_comm *comm, const struct window_offer *all,
     return comm->executor->ops->place(comm->executor, &entry->placement);
 }
 
-/* GPUs: what another process maps of an allocation that is no multiple of a large page is in small
- * ones, and copy engines then reach two thirds of a link (docs/performance.md). */
+/* If an allocation is no multiple of a large page, another process maps it with small pages, and
+ * copy engines then reach two thirds of a link's speed (docs/performance.md). GPUs only. */
 static bool has_large_pages(const gyre_comm *comm, const struct window_offer *all)
 {
     const struct gyre_peer_info *infos = comm->links.infos;
@@ -131,7 +133,7 @@ static gyre_status register_window(gyre_comm *comm, void *buffer, size_t n_bytes
                                    gyre_window *window_out)
 {
     if (window_out == NULL)
-        buffer = NULL; /* refused below, where the others learn of it */
+        buffer = NULL; /* refused below, where all ranks learn of it */
     struct window_offer *all = calloc((size_t)comm->member.n_ranks, sizeof(*all));
     struct gyre_window_entry *entry = calloc(1, sizeof(*entry));
     gyre_status status = all == NULL || entry == NULL
@@ -186,7 +188,7 @@ static gyre_status deregister_window(gyre_comm *comm, gyre_window window)
     gyre_plan_forget(comm->plans);
     comm->executor->ops->unplace(comm->executor, &entry->placement);
     free_entry(comm, entry);
-    /* Whoever frees its buffer after this frees memory that nobody maps any more. */
+    /* After this all-gather no rank maps the buffers any more, so each rank may free its own. */
     gyre_status status = gyre_comm_gather(comm, &window, sizeof(window), all);
     for (int rank = 0; status == GYRE_SUCCESS && rank < comm->member.n_ranks; rank++)
         if (all[rank] != window)

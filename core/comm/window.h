@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Making and giving back windows (core/plan/call.h).
+ * Makes windows and gives them back (core/plan/call.h).
  */
 #ifndef GYRE_COMM_WINDOW_H
 #define GYRE_COMM_WINDOW_H

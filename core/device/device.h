@@ -11,7 +11,7 @@
 /* The large page of GPU memory. The driver maps large allocations with such pages. */
 #define GYRE_LARGE_PAGE_BYTES ((size_t)2 << 20)
 
-/* A rank's device. All ranks exchange it, so its layout is fixed. */
+/* A rank's device. Ranks send it to each other, so its layout is fixed. */
 struct gyre_device_info {
     uint32_t kind;       /* enum gyre_device_kind */
     int32_t ordinal;     /* in its process; -1 on the host */

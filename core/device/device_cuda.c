@@ -19,8 +19,9 @@
 struct cuda_device {
     struct gyre_device base; /* first: what the interface hands out */
     pthread_mutex_t lock;
-    /* Of copies that are waited for; of the highest priority, so that they share no hardware queue
-     * with the user's. Made by start(): creating streams and events may allocate. */
+    /* The stream of copies that this thread waits for. It has the highest priority, so it shares no
+     * hardware queue with the user's streams. start() makes it, because creating a stream may
+     * allocate. */
     cudaStream_t stream;
     /* Orders one stream after another. One is enough, because a stream that waits for an event
      * waits for what was recorded before. */
@@ -42,7 +43,7 @@ static struct cuda_device *own(struct gyre_device *device)
         return error_ == cudaSuccess ? GYRE_SUCCESS : gyre_cuda_fail(error_, #call); \
     } while (0)
 
-/* Likewise, apart from captures. */
+/* As ON_DEVICE, apart from captures (gyre_cuda_enter_apart()). */
 #define ON_DEVICE_APART(device, call)                                                \
     do {                                                                             \
         struct gyre_cuda_apart apart_ = {0};                                         \
@@ -145,9 +146,9 @@ static gyre_status cuda_info(struct gyre_device *device, struct gyre_device_info
     return GYRE_SUCCESS;
 }
 
-/* A GPU's large pages. cudaMalloc takes whole ones anyway, but what another process maps of an
- * allocation is as long as the allocation was asked to be, and if that is no multiple, in small
- * pages. */
+/* Rounds up to a GPU's large pages. cudaMalloc takes whole large pages anyway. But another process
+ * maps only the requested length, and maps it with small pages if that is no multiple of a large
+ * one. */
 static size_t round_to_pages(size_t n_bytes)
 {
     const bool is_large =
@@ -210,8 +211,8 @@ static gyre_status cuda_host_unregister(struct gyre_device *device, void *ptr)
     ON_DEVICE_APART(device, cudaHostUnregister(ptr));
 }
 
-/* On the device's own stream: the legacy default stream would wait for others' work. The wait is
- * for that stream alone. The device is current. */
+/* Copies on the device's own stream and waits for that stream alone. The legacy default stream
+ * would wait for the work of other streams. The device is current. */
 static gyre_status on_own_stream(struct cuda_device *device, void *to, const void *from,
                                  size_t n_bytes)
 {
@@ -249,7 +250,8 @@ static gyre_status cuda_zero(struct gyre_device *device, void *ptr, size_t n_byt
     return copy_apart(device, ptr, NULL, n_bytes);
 }
 
-/* The common case, at two thirds of the runtime's price: each call comes here. */
+/* Checks the common case. Every call does this, and the driver answers in two thirds of the
+ * runtime's time. */
 static bool is_memory_of(const struct gyre_device *device, const void *ptr)
 {
     const struct gyre_cuda_driver *driver;
@@ -293,7 +295,8 @@ static gyre_status cuda_stream_create(struct gyre_device *device, gyre_stream *s
     ON_DEVICE(device, cudaStreamCreateWithFlags((cudaStream_t *)stream_out, cudaStreamNonBlocking));
 }
 
-/* CUDA's own does not wait for what is enqueued, which gyre_stream_destroy() promises. */
+/* Waits for the stream's work first, as gyre_stream_destroy() promises; CUDA's own function does
+ * not. */
 static gyre_status cuda_stream_destroy(struct gyre_device *device, gyre_stream stream)
 {
     struct gyre_cuda_apart apart = {0};
@@ -326,7 +329,7 @@ static gyre_status cuda_stream_query(struct gyre_device *device, gyre_stream str
     return error == cudaSuccess ? GYRE_SUCCESS : gyre_cuda_fail(error, "cudaStreamQuery");
 }
 
-/* 0: it is not being captured. */
+/* Finds the capture that a stream takes part in; 0 = none. */
 static gyre_status find_capture(gyre_stream stream, unsigned long long *id_out)
 {
     enum cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
@@ -344,11 +347,10 @@ static gyre_status follow(struct cuda_device *device, gyre_stream stream, gyre_s
     gyre_status status = GYRE_SUCCESS;
     GYRE_TRY(find_capture(stream, &captures[0]));
     GYRE_TRY(find_capture(other, &captures[1]));
-    if (captures[0] !=
-        captures[1]) /* CUDA would end the one capture, or draw the other stream in */
+    if (captures[0] != captures[1]) /* CUDA would end the capture, or add the other stream to it */
         return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                          "a group's calls on two streams, which are not captured together");
-    pthread_mutex_lock(&device->lock); /* nobody records the event between the two calls */
+    pthread_mutex_lock(&device->lock); /* no thread records the event between the two calls */
     GYRE_CUDA_TRY_GOTO(status, cudaEventRecord(device->follow_event, (cudaStream_t)other), unlock);
     GYRE_CUDA_TRY_GOTO(status, cudaStreamWaitEvent((cudaStream_t)stream, device->follow_event, 0),
                        unlock);

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* gyre.h promises it; a page also keeps buffers of different users apart. */
+/* gyre.h promises this alignment. Whole pages also keep buffers of different users apart. */
 #define MEM_ALIGN_BYTES 4096
 
 static struct gyre_device the_host = {&gyre_device_host, -1}; /* never written */
@@ -51,7 +51,7 @@ static gyre_status host_info(struct gyre_device *device, struct gyre_device_info
     info.kind = GYRE_DEVICE_HOST;
     info.ordinal = -1;
     info.n_sms = 1;
-    /* Fails on machines with more processors than cpu_set_t has bits: 1 is a safe answer. */
+    /* On machines with more processors than cpu_set_t has bits this fails, and the answer is 1. */
     if (sched_getaffinity(0, sizeof(usable), &usable) == 0 && CPU_COUNT(&usable) > 0)
         info.n_sms = (uint32_t)CPU_COUNT(&usable);
     *info_out = info;
@@ -80,7 +80,7 @@ static gyre_status host_mem_free(struct gyre_device *device, void *ptr)
     return GYRE_SUCCESS;
 }
 
-/* Host memory needs no leave. */
+/* The host can use any host memory, so there is nothing to register. */
 static gyre_status host_register(struct gyre_device *device, void *ptr, size_t n_bytes)
 {
     (void)device;

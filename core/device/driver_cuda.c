@@ -21,7 +21,7 @@ static const struct {
 
 _Static_assert(sizeof(struct gyre_cuda_driver) == N_FUNCTIONS * sizeof(void *), "one field each");
 
-/* Written once, by whoever comes first. */
+/* Written once, by the first thread that asks. */
 static struct {
     pthread_once_t once;
     union {

@@ -19,13 +19,14 @@ struct allocation {
     bool is_parked;
 };
 
-/* `lock` is held while memory goes back to CUDA: an executor that is opened meanwhile could launch
- * kernels that CUDA then waits for too. */
+/* `lock` is held while memory goes back to CUDA. CUDA waits for running kernels then, and an
+ * executor that is opened in the meantime could launch kernels that CUDA would wait for too. */
 static struct {
     pthread_mutex_t lock;
     struct allocation *first;
     unsigned n_executors;
-    bool has_late_work; /* of a closed executor: parked memory may still be written */
+    bool has_late_work; /* an executor was closed while its launches still ran, so parked memory may
+                           still be written */
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static gyre_status new_memory(struct allocation *allocation)

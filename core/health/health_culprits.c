@@ -203,7 +203,7 @@ void gyre_health_name_culprits(struct gyre_health *health, const struct gyre_rec
                "all ranks answer, and none is behind%s; look for slow links, and at what is ahead "
                "of the call on its stream on each rank: work of the program, or another "
                "communicator's call that some ranks made before this one and some after it",
-               gyre_param_is_set(&member->params, GYRE_PARAM_CHECK)
+               gyre_param_has(&member->params, GYRE_PARAM_CHECK, GYRE_CHECK_CALLS)
                    ? ", and GYRE_CHECK=calls found them alike"
                    : "");
     if (n_of[IS_IN_THE_CALL] > 1) {

@@ -23,6 +23,7 @@ struct agreement {
     uint32_t version;
     uint32_t device_kind;
     int32_t config[N_CONFIG_SETTINGS];
+    uint64_t algo_hash;   /* of the programs in GYRE_ALGO_FILE; 0 = not set */
     uint64_t tuning_hash; /* of the constants in GYRE_TUNING_FILE; 0 = not set */
     uint64_t number;      /* not compared: the newest communicator's of this process */
     struct {
@@ -46,6 +47,7 @@ static void fill_agreement(const struct gyre_member *member, const struct gyre_l
     if (member->config.transport != NULL)
         mine->config[3] = (int32_t)gyre_hash(GYRE_HASH_INIT, member->config.transport,
                                              strlen(member->config.transport));
+    mine->algo_hash = terms->algo_hash;
     mine->tuning_hash = terms->tuning_hash;
     mine->number = terms->newest_number;
     for (int id = 0; id < GYRE_N_PARAMS; id++) {
@@ -78,6 +80,12 @@ static gyre_status compare_agreement(const struct agreement *first, const struct
             return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                              "init: config.%s differs: %d on rank 0, %d on rank %d",
                              config_names[i], first->config[i], other->config[i], other_rank);
+    if (first->algo_hash != other->algo_hash)
+        return gyre_fail(GYRE_ERROR_INVALID_USAGE,
+                         "init: the programs in GYRE_ALGO_FILE differ: hash %016llx on rank 0, "
+                         "%016llx on rank %d (0 = not set); give all ranks the same file",
+                         (unsigned long long)first->algo_hash, (unsigned long long)other->algo_hash,
+                         other_rank);
     if (first->tuning_hash != other->tuning_hash)
         return gyre_fail(GYRE_ERROR_INVALID_USAGE,
                          "init: the constants in GYRE_TUNING_FILE differ: hash %016llx on rank 0, "

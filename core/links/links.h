@@ -35,6 +35,7 @@ struct gyre_links {
 
 /* What the ranks must agree on besides the member's own settings. */
 struct gyre_links_terms {
+    uint64_t algo_hash;     /* of the programs in GYRE_ALGO_FILE; 0 = not set */
     uint64_t tuning_hash;   /* of the constants in GYRE_TUNING_FILE; 0 = not set */
     uint64_t newest_number; /* the greatest number of any communicator of this process */
 };

@@ -1,53 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Prints the programs of all ranks side by side, for people. A line is a round, in which every
- * worker that can run does one step, or one run of steps that may execute at the same time. One
- * tile is shown, with FIFOs of the depth that the programs ask for.
+ * Prints the programs of all ranks side by side, for people: a line for each round of
+ * core/model/rounds.h, a column for each rank.
  */
 #include "core/base/status.h"
-#include "core/model/schedule.h"
+#include "core/model/rounds.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct place {
-    uint32_t next; /* step of the program */
-    uint32_t end;  /* of the worker */
-    uint32_t last; /* of the steps that are shown in this round; < next: none */
-};
-
 struct rounds {
     const struct gyre_program *const *programs;
     unsigned n_ranks;
-    unsigned n_lanes;
-    unsigned depth;
-    uint32_t *n_filled;   /* slots, by (from, to, lane) */
-    struct place *places; /* GYRE_MAX_WORKERS for each rank */
-    char **cells;         /* of the rounds so far, n_ranks for each */
+    char **cells; /* of the rounds so far, n_ranks for each; NULL = empty */
     size_t n_rounds;
     size_t *widths; /* by rank */
+    bool is_stuck;
 };
-
-static uint32_t *slots_of(const struct rounds *rounds, unsigned rank, struct gyre_operand operand)
-{
-    const struct gyre_connection *c = &rounds->programs[rank]->connections[operand.index];
-    const size_t from = c->is_send ? rank : c->peer, to = c->is_send ? c->peer : rank;
-    return &rounds->n_filled[(from * rounds->n_ranks + to) * rounds->n_lanes + c->lane];
-}
-
-static bool can_run(const struct rounds *rounds, unsigned rank, const struct gyre_step *step)
-{
-    for (unsigned i = 0; i < step->n_ins; i++)
-        if (step->ins[i].kind == GYRE_OPERAND_CONNECTION &&
-            *slots_of(rounds, rank, step->ins[i]) == 0)
-            return false;
-    for (unsigned i = 0; i < step->n_outs; i++)
-        if (step->outs[i].kind == GYRE_OPERAND_CONNECTION &&
-            *slots_of(rounds, rank, step->outs[i]) >= rounds->depth)
-            return false;
-    return true;
-}
 
 /* "in", "out" without the number when it is the step's chunk; a peer is only its number. */
 static void print_operand(FILE *file, const struct gyre_program *program,
@@ -77,90 +47,46 @@ static void print_step(FILE *file, const struct gyre_program *program, const str
     fputs((step->flags & GYRE_STEP_FINAL) != 0 ? "!" : "", file);
 }
 
-/* Which steps run is decided by what was there before the round. */
-static bool choose(struct rounds *rounds)
+static gyre_status add_round(struct rounds *rounds)
 {
-    bool any = false;
-    for (unsigned rank = 0; rank < rounds->n_ranks; rank++) {
-        const struct gyre_program *program = rounds->programs[rank];
-        for (unsigned w = 0; w < program->n_workers; w++) {
-            struct place *place = &rounds->places[rank * GYRE_MAX_WORKERS + w];
-            bool ready = place->next < place->end;
-            uint32_t last = place->next;
-            for (; ready; last++) {
-                ready = can_run(rounds, rank, &program->steps[last]);
-                if ((program->steps[last].flags & GYRE_STEP_WITH_NEXT) == 0)
-                    break;
-            }
-            place->last = ready ? last + 1 : place->next;
-            any |= ready;
-        }
-    }
-    return any;
+    char **cells =
+        realloc(rounds->cells, (rounds->n_rounds + 1) * rounds->n_ranks * sizeof(*cells));
+    if (cells == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory to print rounds");
+    rounds->cells = cells;
+    memset(&cells[rounds->n_rounds * rounds->n_ranks], 0, rounds->n_ranks * sizeof(*cells));
+    rounds->n_rounds++;
+    return GYRE_SUCCESS;
 }
 
-/* Carry out what choose() chose on one rank; the cell is malloc'ed text. */
-static char *run_rank(struct rounds *rounds, unsigned rank)
+/* Append what one worker does to the cell of its rank. */
+static gyre_status print_steps(void *context, const struct gyre_round_steps *steps)
 {
-    const struct gyre_program *program = rounds->programs[rank];
+    struct rounds *rounds = context;
+    const struct gyre_program *program = rounds->programs[steps->rank];
+    while (rounds->n_rounds <= steps->round)
+        GYRE_TRY(add_round(rounds));
+    char **cell = &rounds->cells[steps->round * (size_t)rounds->n_ranks + steps->rank];
     char *text = NULL;
     size_t n_bytes = 0;
     FILE *file = open_memstream(&text, &n_bytes);
     if (file == NULL)
-        return NULL;
-    for (unsigned w = 0; w < program->n_workers; w++) {
-        struct place *place = &rounds->places[rank * GYRE_MAX_WORKERS + w];
-        for (; place->next < place->last; place->next++) {
-            const struct gyre_step *step = &program->steps[place->next];
-            for (unsigned i = 0; i < step->n_ins; i++)
-                if (step->ins[i].kind == GYRE_OPERAND_CONNECTION)
-                    (*slots_of(rounds, rank, step->ins[i]))--;
-            for (unsigned i = 0; i < step->n_outs; i++)
-                if (step->outs[i].kind == GYRE_OPERAND_CONNECTION)
-                    (*slots_of(rounds, rank, step->outs[i]))++;
-            fputs(ftell(file) > 0 ? " " : "", file);
-            print_step(file, program, step);
-        }
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory to print rounds");
+    fputs(*cell == NULL ? "" : *cell, file);
+    for (uint32_t i = 0; i < steps->n_steps; i++) {
+        fputs(*cell != NULL || i > 0 ? " " : "", file);
+        print_step(file, program, &program->steps[steps->first_step + i]);
     }
     const bool is_whole = ferror(file) == 0;
     if (fclose(file) != 0 || !is_whole) {
         free(text);
-        return NULL;
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory to print rounds");
     }
-    if (n_bytes > rounds->widths[rank])
-        rounds->widths[rank] = n_bytes;
-    return text;
-}
-
-static gyre_status run_rounds(struct rounds *rounds)
-{
-    while (choose(rounds)) {
-        char **cells =
-            realloc(rounds->cells, (rounds->n_rounds + 1) * rounds->n_ranks * sizeof(*cells));
-        if (cells == NULL)
-            return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory to print rounds");
-        rounds->cells = cells;
-        char **row = &cells[rounds->n_rounds * rounds->n_ranks];
-        memset(row, 0, rounds->n_ranks * sizeof(*row));
-        rounds->n_rounds++;
-        for (unsigned rank = 0; rank < rounds->n_ranks; rank++) {
-            row[rank] = run_rank(rounds, rank);
-            if (row[rank] == NULL)
-                return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory to print rounds");
-        }
-    }
+    free(*cell);
+    *cell = text;
+    if (n_bytes > rounds->widths[steps->rank])
+        rounds->widths[steps->rank] = n_bytes;
     return GYRE_SUCCESS;
-}
-
-static bool is_stuck(const struct rounds *rounds)
-{
-    for (unsigned rank = 0; rank < rounds->n_ranks; rank++)
-        for (unsigned w = 0; w < rounds->programs[rank]->n_workers; w++) {
-            const struct place *place = &rounds->places[rank * GYRE_MAX_WORKERS + w];
-            if (place->next < place->end)
-                return true;
-        }
-    return false;
 }
 
 static void print_rounds(const struct rounds *rounds, FILE *file)
@@ -174,39 +100,12 @@ static void print_rounds(const struct rounds *rounds, FILE *file)
     }
     for (size_t round = 0; round < rounds->n_rounds; round++) {
         fprintf(file, "\n%5zu", round);
-        for (unsigned rank = 0; rank < rounds->n_ranks; rank++)
-            fprintf(file, "  %-*s", (int)rounds->widths[rank],
-                    rounds->cells[round * rounds->n_ranks + rank]);
-    }
-    fputs(is_stuck(rounds) ? "\n# no further step can run\n" : "\n", file);
-}
-
-static gyre_status open_rounds(struct rounds *rounds)
-{
-    for (unsigned rank = 0; rank < rounds->n_ranks; rank++) {
-        const struct gyre_program *program = rounds->programs[rank];
-        if (program->n_ranks != rounds->n_ranks || program->rank != rank)
-            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
-                             "program %u of %u is of rank %u of %u ranks", rank, rounds->n_ranks,
-                             program->rank, program->n_ranks);
-        rounds->n_lanes = program->n_lanes > rounds->n_lanes ? program->n_lanes : rounds->n_lanes;
-    }
-    const size_t n = rounds->n_ranks;
-    rounds->n_filled = calloc(n * n * rounds->n_lanes, sizeof(*rounds->n_filled));
-    rounds->places = calloc(n * GYRE_MAX_WORKERS, sizeof(*rounds->places));
-    rounds->widths = calloc(n, sizeof(*rounds->widths));
-    if (rounds->n_filled == NULL || rounds->places == NULL || rounds->widths == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory to print rounds");
-    for (unsigned rank = 0; rank < rounds->n_ranks; rank++) {
-        const struct gyre_program *program = rounds->programs[rank];
-        rounds->widths[rank] = strlen("rank 1023");
-        for (unsigned w = 0; w < program->n_workers; w++) {
-            struct place *place = &rounds->places[rank * GYRE_MAX_WORKERS + w];
-            place->next = program->workers[w].first_step;
-            place->end = place->next + program->workers[w].n_steps;
+        for (unsigned rank = 0; rank < rounds->n_ranks; rank++) {
+            const char *cell = rounds->cells[round * rounds->n_ranks + rank];
+            fprintf(file, "  %-*s", (int)rounds->widths[rank], cell == NULL ? "" : cell);
         }
     }
-    return GYRE_SUCCESS;
+    fputs(rounds->is_stuck ? "\n# no further step can run\n" : "\n", file);
 }
 
 gyre_status gyre_rounds_to_text(const struct gyre_program *const *programs, int n_ranks,
@@ -215,13 +114,13 @@ gyre_status gyre_rounds_to_text(const struct gyre_program *const *programs, int 
     struct rounds rounds = {.programs = programs, .n_ranks = (unsigned)n_ranks};
     char *text = NULL;
     size_t n_bytes = 0;
-    if (n_ranks < 1 || n_ranks > GYRE_MAX_RANKS)
-        return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%d programs (1..%d)", n_ranks,
-                         GYRE_MAX_RANKS);
-    rounds.depth = programs[0]->min_depth;
-    gyre_status status = open_rounds(&rounds);
-    if (status == GYRE_SUCCESS)
-        status = run_rounds(&rounds);
+    rounds.widths = calloc((size_t)(n_ranks < 1 ? 1 : n_ranks), sizeof(*rounds.widths));
+    if (rounds.widths == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory to print rounds");
+    for (int rank = 0; rank < n_ranks; rank++)
+        rounds.widths[rank] = strlen("rank 1023");
+    gyre_status status =
+        gyre_rounds_walk(programs, n_ranks, print_steps, &rounds, &rounds.is_stuck);
     if (status == GYRE_SUCCESS) {
         FILE *file = open_memstream(&text, &n_bytes);
         if (file != NULL)
@@ -234,8 +133,6 @@ gyre_status gyre_rounds_to_text(const struct gyre_program *const *programs, int 
     for (size_t i = 0; i < rounds.n_rounds * rounds.n_ranks; i++)
         free(rounds.cells[i]);
     free(rounds.cells);
-    free(rounds.n_filled);
-    free(rounds.places);
     free(rounds.widths);
     if (status == GYRE_SUCCESS)
         *text_out = text;

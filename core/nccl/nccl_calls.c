@@ -6,7 +6,7 @@
 
 #include <limits.h>
 
-/* Built-in operations have the same values; the others are moved behind NCCL's. */
+/* Built-in operations have the same values. User operations are moved behind NCCL's own. */
 static gyre_op to_op(ncclRedOp_t op)
 {
     const int value = (int)op;

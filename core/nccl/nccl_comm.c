@@ -52,7 +52,7 @@ static ncclResult_t prepare(const ncclConfig_t *given, struct ncclComm **handle_
     return *handle_out != NULL ? ncclSuccess : ncclSystemError;
 }
 
-/* What a call that makes a communicator hands out. */
+/* The handle and the result that a call which makes a communicator returns. */
 static ncclResult_t hand_out(struct ncclComm *handle, gyre_status status, ncclComm_t *comm_out)
 {
     const ncclResult_t result = nccl_result_of(status);
@@ -255,7 +255,8 @@ NCCL_EXPORT ncclResult_t pncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *a
     gyre_status status = GYRE_SUCCESS;
     const ncclResult_t result = nccl_result_of(gyre_comm_async_error(comm->comm, &status));
     *asyncError = nccl_translate(status);
-    /* What failed elsewhere: callers ask this thread's last error for the cause. */
+    /* The failure happened on another thread. Callers ask this thread's last error for the cause,
+     * so set it. */
     if (result == ncclSuccess && status != GYRE_SUCCESS && status != GYRE_IN_PROGRESS)
         nccl_refuse(*asyncError, gyre_comm_last_error(comm->comm));
     return result;

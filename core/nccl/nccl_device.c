@@ -8,7 +8,7 @@
 
 #include "core/nccl/nccl_shim.h"
 
-/* What functions return whose type is not ncclResult_t. */
+/* The result of functions whose type is not ncclResult_t. */
 static const ncclTeam_t no_team = {0, 0, 0};
 
 NCCL_EXPORT ncclTeam_t pncclTeamWorld(ncclComm_t comm)

@@ -118,7 +118,7 @@ void nccl_group_forget(const gyre_comm *comm)
 
 /* ---- start and end ------------------------------------------------------------------------ */
 
-/* What a group's outermost end does after gyre's. Returns its failure. */
+/* Ends a group after gyre's own group end. Returns the first failure. */
 static ncclResult_t finish(struct group *ending)
 {
     settle(ending);

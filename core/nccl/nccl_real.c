@@ -56,7 +56,7 @@ static ncclResult_t result_of_real(ncclResult_t result, ncclComm_t twin)
     return result;
 }
 
-/* What a rank tells the others before all make the twin. */
+/* A rank's contribution to the all-gather that comes before all ranks make the twin. */
 struct twin_offer {
     ncclUniqueId id;
     ncclResult_t result;
@@ -133,8 +133,8 @@ NCCL_EXPORT ncclResult_t pncclCommWindowRegister(ncclComm_t comm, void *buff, si
     return result_of_real(real->CommWindowRegister(twin, buff, size, win, winFlags), twin);
 }
 
-/* The window of a communicator that failed or was aborted goes with it: nobody is left to agree
- * with, and callers give their windows back before they destroy what failed. */
+/* A failed or aborted communicator ends its windows, because the ranks cannot agree any more, and
+ * callers give windows back before they destroy a failed communicator. */
 static ncclResult_t deregister_window(gyre_comm *own, gyre_window window)
 {
     gyre_status ended = GYRE_SUCCESS;

@@ -5,6 +5,7 @@
 #include "core/nccl/nccl_shim.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static _Thread_local char last_error[NCCL_CAUSE_MAX_BYTES];
 
@@ -55,11 +56,41 @@ ncclResult_t nccl_result_of(gyre_status status)
     return nccl_translate(status);
 }
 
+/* The code of "2.27.7" or "22707"; 0 if the text is neither. Both parts after the first have at
+ * most two digits in NCCL's numbers. */
+static int version_code(const char *text)
+{
+    int part[3] = {0};
+    int n_read = 0;
+    if (strspn(text, ".0123456789") != strlen(text) || strlen(text) > strlen("2.99.99"))
+        return 0;
+    if (sscanf(text, "%1d.%2d.%2d%n", &part[0], &part[1], &part[2], &n_read) != 3 &&
+        (sscanf(text, "%1d%2d%2d%n", &part[0], &part[1], &part[2], &n_read) != 3 ||
+         strchr(text, '.') != NULL))
+        return 0;
+    return text[n_read] == '\0' && part[0] == NCCL_MAJOR ? NCCL_VERSION(part[0], part[1], part[2])
+                                                         : 0;
+}
+
 NCCL_EXPORT ncclResult_t pncclGetVersion(int *version)
 {
+    char text[256] = "";
     if (version == NULL)
         return nccl_refuse(ncclInvalidArgument, "ncclGetVersion: version is NULL");
-    *version = NCCL_VERSION_CODE;
+    const ncclResult_t result =
+        nccl_result_of(gyre_get_variable("GYRE_NCCL_VERSION", text, sizeof(text)));
+    if (result != ncclSuccess)
+        return result;
+    const int code = text[0] == '\0' ? NCCL_VERSION_CODE : version_code(text);
+    if (code == 0) {
+        char cause[400];
+        snprintf(cause, sizeof(cause),
+                 "GYRE_NCCL_VERSION=%s is not legal: expected a version of NCCL %d, as 2.27.7 or "
+                 "22707",
+                 text, NCCL_MAJOR);
+        return nccl_refuse(ncclInvalidArgument, cause);
+    }
+    *version = code;
     return ncclSuccess;
 }
 

@@ -23,7 +23,7 @@
 
 #define NCCL_CAUSE_MAX_BYTES 1024
 
-/* What a communicator handle points to. */
+/* A communicator handle points to this. */
 struct ncclComm {
     gyre_comm *comm; /* NULL until the end of the group that makes it */
     pthread_mutex_t lock;
@@ -78,8 +78,8 @@ int nccl_group_is_open(void);
 ncclResult_t nccl_group_note(ncclResult_t result);
 
 /** nccl_group_promise - note that the end of this thread's group will make the handle's
- * communicator.
- */
+ *
+ * communicator. */
 void nccl_group_promise(struct ncclComm *comm);
 
 /** nccl_group_drop - let the group's end destroy the handle, if the group is still to make its

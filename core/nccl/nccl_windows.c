@@ -141,7 +141,8 @@ gyre_status nccl_windows_make(const struct nccl_window_wish *wishes, size_t n_wi
         if (jobs[i].is_started)
             pthread_join(jobs[i].thread, NULL);
         else if (i > 0)
-            run_job(&jobs[i]); /* no thread: after the others, which may be in time */
+            run_job(&jobs[i]); /* without a thread the job runs here, after the other jobs have
+                                  started */
         if (status != GYRE_SUCCESS || jobs[i].status == GYRE_SUCCESS)
             continue;
         status = jobs[i].status;

@@ -8,6 +8,7 @@
 #include "core/base/log.h"
 #include "core/base/util.h"
 #include "core/links/links.h"
+#include "core/plan/algo_use.h"
 #include "core/plan/programs.h"
 #include "core/plan/recent.h"
 
@@ -20,6 +21,7 @@
 /* A choice by prediction, which takes too long to make for each call. */
 struct choice_entry {
     enum gyre_collective coll;
+    const struct gyre_algorithm *given; /* from a file; NULL = the choice was free */
     bool in_window;
     bool has_lamport;
     uint64_t class_bytes;
@@ -32,6 +34,7 @@ struct gyre_plan_cache {
     const struct gyre_links *links;
     const struct gyre_windows *windows;
     struct gyre_programs programs;
+    struct gyre_algo_use from_file;
     struct gyre_tuner_facts facts;
     bool is_tuned; /* facts.cost is that of GYRE_TUNING_FILE */
     struct gyre_filter filter;
@@ -65,6 +68,30 @@ static struct gyre_tuner_facts gather_facts(const struct gyre_plan_config *confi
     };
 }
 
+/* What programs from a file may need. */
+static struct gyre_algo_terms terms_of(const struct gyre_plan_cache *cache)
+{
+    const bool is_cuda = cache->facts.device_kind == GYRE_DEVICE_CUDA;
+    return (struct gyre_algo_terms){
+        .n_ranks = cache->facts.n_ranks,
+        .device_kind = cache->facts.device_kind,
+        .spec = cache->facts.spec,
+        .max_blocks = is_cuda ? gyre_member_max_channels(cache->member) : UINT32_MAX,
+        .grouping = cache->facts.grouping,
+    };
+}
+
+/* A job script's NCCL_ALGO may name algorithms that gyre has not. */
+static void report_nccl_only(const struct gyre_filter *filter)
+{
+    char names[128];
+    gyre_filter_list_nccl_only(filter, names, sizeof(names));
+    if (names[0] != '\0')
+        GYRE_WARN(
+            "NCCL_ALGO: gyre does not have %s and leaves it out (GYRE_ALGO replaces NCCL_ALGO)",
+            names);
+}
+
 gyre_status gyre_plan_cache_open(const struct gyre_plan_config *config,
                                  struct gyre_plan_cache **cache_out)
 {
@@ -76,12 +103,19 @@ gyre_status gyre_plan_cache_open(const struct gyre_plan_config *config,
     cache->links = config->links;
     cache->windows = config->windows;
     cache->programs.executor = config->executor;
-    const gyre_status status = gyre_filter_of(&member->params, &cache->filter);
+    cache->programs.proves = gyre_param_has(&member->params, GYRE_PARAM_CHECK, GYRE_CHECK_PROGRAMS);
+    cache->facts = gather_facts(config);
+    gyre_status status = gyre_filter_of(&member->params, &cache->filter);
+    if (status == GYRE_SUCCESS) {
+        const struct gyre_algo_terms terms = terms_of(cache);
+        status = gyre_algo_use_open(&cache->from_file, config->algo_file, &terms, member->rank);
+    }
     if (status != GYRE_SUCCESS) {
         free(cache);
         return status;
     }
-    cache->facts = gather_facts(config);
+    if (member->rank == 0)
+        report_nccl_only(&cache->filter);
     const bool is_host = cache->facts.device_kind == GYRE_DEVICE_HOST;
     cache->is_tuned = config->tuning->is_set && is_host;
     /* The tables were measured on one host. Over several, the best way depends on how many there
@@ -111,6 +145,7 @@ void gyre_plan_cache_close(struct gyre_plan_cache *cache)
         return;
     forget_choices(cache);
     gyre_programs_close(&cache->programs);
+    gyre_algo_use_close(&cache->from_file);
     free(cache);
 }
 
@@ -166,30 +201,41 @@ struct gyre_tuner_facts gyre_plan_facts_of(const struct gyre_plan_cache *cache,
     const struct gyre_reduction reduction = reduction_of(cache, call);
     facts.has_lamport =
         gyre_collectives[call->coll].reduces && gyre_lamport_adds(call->dtype, reduction.op);
-    facts.is_plain = reduction.premultiply == 0 && reduction.divisor <= 1;
+    facts.is_unscaled = reduction.premultiply == 0 && reduction.divisor <= 1;
     return facts;
 }
 
+/* @given: the algorithm from a file that has to carry out the call; NULL = any. */
+static gyre_status make_choice(const struct gyre_plan_cache *cache,
+                               const struct gyre_tuner_facts *facts,
+                               const struct gyre_algorithm *given, enum gyre_collective coll,
+                               uint64_t n_bytes, struct gyre_choice *choice_out)
+{
+    return given != NULL
+               ? gyre_tuner_choose_given(facts, &cache->filter, given, n_bytes, choice_out)
+               : gyre_tuner_choose(facts, &cache->filter, coll, n_bytes, choice_out);
+}
+
 static gyre_status find_choice(struct gyre_plan_cache *cache, const struct gyre_tuner_facts *facts,
-                               enum gyre_collective coll, uint64_t n_bytes,
-                               struct gyre_choice *choice_out)
+                               const struct gyre_algorithm *given, enum gyre_collective coll,
+                               uint64_t n_bytes, struct gyre_choice *choice_out)
 {
     if (facts->cost == NULL)
-        return gyre_tuner_choose(facts, &cache->filter, coll, n_bytes, choice_out);
+        return make_choice(cache, facts, given, coll, n_bytes, choice_out);
     const uint64_t class_bytes = gyre_tuner_size_class(n_bytes);
     struct choice_entry *entry = cache->choices;
     while (entry != NULL &&
-           (entry->coll != coll || entry->in_window != facts->in_window ||
+           (entry->coll != coll || entry->given != given || entry->in_window != facts->in_window ||
             entry->has_lamport != facts->has_lamport || entry->class_bytes != class_bytes))
         entry = entry->next;
     if (entry == NULL) {
         struct gyre_choice choice;
-        GYRE_TRY(gyre_tuner_choose(facts, &cache->filter, coll, class_bytes, &choice));
+        GYRE_TRY(make_choice(cache, facts, given, coll, class_bytes, &choice));
         entry = calloc(1, sizeof(*entry));
         if (entry == NULL)
             return gyre_fail_errno(ENOMEM, "choice for %s", gyre_collectives[coll].name);
-        *entry = (struct choice_entry){coll,        facts->in_window, facts->has_lamport,
-                                       class_bytes, choice,           cache->choices};
+        *entry = (struct choice_entry){coll,        given,  facts->in_window, facts->has_lamport,
+                                       class_bytes, choice, cache->choices};
         cache->choices = entry;
     }
     *choice_out = entry->choice;
@@ -238,9 +284,34 @@ void gyre_plan_force(struct gyre_plan_cache *cache, const struct gyre_choice *ch
 gyre_status gyre_plan_restrict(struct gyre_plan_cache *cache, const struct gyre_filter_words *words)
 {
     GYRE_TRY(gyre_filter_override(words, &cache->filter));
+    if (words->algos != NULL)
+        cache->from_file.is_paused = true;
     forget_choices(cache);
     gyre_plan_forget(cache);
     return GYRE_SUCCESS;
+}
+
+gyre_status gyre_plan_use_file(struct gyre_plan_cache *cache, const char *path, const char *source)
+{
+    const struct gyre_algo_terms terms = terms_of(cache);
+    GYRE_TRY(gyre_algo_use_replace(&cache->from_file, path, source, &terms, cache->member));
+    forget_choices(cache);
+    gyre_plan_forget(cache);
+    return GYRE_SUCCESS;
+}
+
+void gyre_plan_resume_file(struct gyre_plan_cache *cache)
+{
+    cache->from_file.is_paused = false;
+    forget_choices(cache);
+    gyre_plan_forget(cache);
+}
+
+gyre_status gyre_plan_check_file(const struct gyre_plan_cache *cache, enum gyre_collective coll,
+                                 bool in_window)
+{
+    return gyre_algo_use_check(&cache->from_file, &cache->filter, coll, in_window,
+                               cache->facts.n_ranks);
 }
 
 void gyre_plan_forget(struct gyre_plan_cache *cache)
@@ -249,20 +320,22 @@ void gyre_plan_forget(struct gyre_plan_cache *cache)
 }
 
 static gyre_status choose_way(struct gyre_plan_cache *cache, const struct gyre_tuner_facts *facts,
-                              enum gyre_collective coll, uint64_t n_bytes,
-                              struct gyre_choice *choice_out)
+                              const struct gyre_call *call, struct gyre_choice *choice_out)
 {
-    const bool is_forced = cache->forced.algorithm != NULL && coll != GYRE_COLL_SEND_RECV;
-    return is_forced ? force_choice(cache, *facts, coll, n_bytes, choice_out)
-                     : find_choice(cache, facts, coll, n_bytes, choice_out);
+    const enum gyre_collective coll = call->coll;
+    const uint64_t n_bytes = call->count * gyre_dtype_bytes(call->dtype);
+    if (cache->forced.algorithm != NULL && coll != GYRE_COLL_SEND_RECV)
+        return force_choice(cache, *facts, coll, n_bytes, choice_out);
+    const struct gyre_algorithm *given =
+        gyre_algo_use_find(&cache->from_file, &cache->filter, coll, call->root, facts->in_window);
+    return find_choice(cache, facts, given, coll, n_bytes, choice_out);
 }
 
 gyre_status gyre_plan_choice(struct gyre_plan_cache *cache, const struct gyre_call *call,
                              struct gyre_choice *choice_out)
 {
     const struct gyre_tuner_facts facts = gyre_plan_facts_of(cache, call);
-    return choose_way(cache, &facts, call->coll, call->count * gyre_dtype_bytes(call->dtype),
-                      choice_out);
+    return choose_way(cache, &facts, call, choice_out);
 }
 
 const struct gyre_tuner_facts *gyre_plan_facts(const struct gyre_plan_cache *cache)
@@ -290,18 +363,29 @@ static double predict_us(struct gyre_plan_cache *cache, enum gyre_collective col
     return time_ns / 1e3;
 }
 
+/* GPUs: the workers of all channels run as blocks at the same time. The channels of built-in
+ * algorithms were chosen with that in mind. */
+static void limit_blocks(const struct gyre_plan_cache *cache, const struct gyre_variants *variants,
+                         struct gyre_choice *choice)
+{
+    const bool is_like = choice->algorithm->given->like != NULL;
+    if (cache->facts.device_kind == GYRE_DEVICE_CUDA && !is_like && variants->most_workers > 1)
+        choice->n_channels =
+            (uint32_t)gyre_min_u64(choice->n_channels, gyre_max_u64(1, cache->facts.max_channels /
+                                                                           variants->most_workers));
+}
+
 /* Algorithm, protocol, channels and programs of a call; the channels fit the programs' lanes. */
 static gyre_status choose(struct gyre_plan_cache *cache, const struct gyre_call *call,
                           struct gyre_choice *choice_out, const struct gyre_variants **variants_out,
                           uint16_t rank_of_out[2])
 {
-    const uint64_t n_bytes = call->count * gyre_dtype_bytes(call->dtype);
     struct gyre_tuner_facts facts = gyre_plan_facts_of(cache, call);
     struct gyre_shape shape;
     int rank;
     facts.in_window = call->window != NULL;
     facts.has_large_pages = call->window != NULL && call->window->has_large_pages;
-    GYRE_TRY(choose_way(cache, &facts, call->coll, n_bytes, choice_out));
+    GYRE_TRY(choose_way(cache, &facts, call, choice_out));
     GYRE_TRY(gyre_tuner_check_path(&facts, &cache->filter, call->coll, choice_out));
     shape_of(cache, call, &shape, &rank, rank_of_out);
     shape.is_placed = choice_out->path != GYRE_PATH_STAGED;
@@ -323,6 +407,8 @@ static gyre_status choose(struct gyre_plan_cache *cache, const struct gyre_call 
     if (program->n_lanes > 0)
         choice_out->n_channels =
             (uint32_t)gyre_min_u64(choice_out->n_channels, spec->n_fifos / program->n_lanes);
+    if (choice_out->algorithm->given != NULL)
+        limit_blocks(cache, *variants_out, choice_out);
     return GYRE_SUCCESS;
 }
 
@@ -336,8 +422,9 @@ static void log_choice(struct gyre_plan_cache *cache, const struct gyre_call *ca
         snprintf(prediction, sizeof(prediction), ", predicted %.2f us (%s constants)", us,
                  cache->is_tuned ? "measured" : "shipped");
     const char *path_name = choice->path == GYRE_PATH_STAGED ? "" : gyre_path_names[choice->path];
-    GYRE_INFO(TUNING, "%s %" PRIu64 " B: %s %s%s%s, %u channels, tiles of %u B%s",
+    GYRE_INFO(TUNING, "%s %" PRIu64 " B: %s%s %s%s%s, %u channels, tiles of %u B%s",
               gyre_collectives[call->coll].name, n_bytes, choice->algorithm->name,
+              choice->algorithm->given != NULL ? " (from the file)" : "",
               gyre_proto_names[choice->proto], path_name[0] != '\0' ? " " : "", path_name,
               choice->n_channels, choice->tile_bytes, prediction);
 }

@@ -8,6 +8,7 @@
 #define GYRE_PLAN_PLAN_H
 
 #include "core/links/fifo_spec.h"
+#include "core/plan/algo_file.h"
 #include "core/plan/call.h"
 #include "core/plan/tuner/tuner.h"
 #include "core/plan/tuning_file.h"
@@ -23,11 +24,13 @@ struct gyre_plan_config {
     const struct gyre_links *links;
     const struct gyre_windows *windows;
     const struct gyre_tuning *tuning;
+    const struct gyre_algo_file *algo_file; /* of GYRE_ALGO_FILE; zeros = not set */
     struct gyre_executor *executor;
 };
 
 /** gyre_plan_cache_open - plans of one communicator on this rank. Used by one thread at a time: the
- * one that makes a call. Errors: OUT_OF_MEMORY, those of gyre_filter_of. */
+ * one that makes a call. Errors: OUT_OF_MEMORY, those of gyre_filter_of and, for GYRE_ALGO_FILE, of
+ * gyre_file_shapes_open. */
 gyre_status gyre_plan_cache_open(const struct gyre_plan_config *config,
                                  struct gyre_plan_cache **cache_out);
 void gyre_plan_cache_close(struct gyre_plan_cache *cache);
@@ -48,10 +51,29 @@ gyre_status gyre_plan_work(struct gyre_plan_cache *cache, const struct gyre_call
 void gyre_plan_force(struct gyre_plan_cache *cache, const struct gyre_choice *choice);
 
 /** gyre_plan_restrict - from now on choose among what @words allow, in place of what GYRE_ALGO,
- * GYRE_PROTO and GYRE_PATH allow. All ranks alike, between calls; for programs that have options of
- * their own for this. Errors: as gyre_filter_override(). */
+ * GYRE_PROTO and GYRE_PATH allow. If @words names algorithms, the programs of GYRE_ALGO_FILE are
+ * no longer used. All ranks alike, between calls; for programs that have options of their own for
+ * this. Errors: as gyre_filter_override(). */
 gyre_status gyre_plan_restrict(struct gyre_plan_cache *cache,
                                const struct gyre_filter_words *words);
+
+/** gyre_plan_use_file - from now on run the programs of this file for the calls that they fit, in
+ * place of those of GYRE_ALGO_FILE. Collective: all ranks must have the same programs. For programs
+ * that have an option of their own for this. Between calls.
+ * @source: the option, for messages; it lives as long as the plans.
+ * Errors: as gyre_algo_file_load() and gyre_file_shapes_open(); INVALID_USAGE (another rank could
+ * not read the file, or has other programs). */
+gyre_status gyre_plan_use_file(struct gyre_plan_cache *cache, const char *path, const char *source);
+
+/** gyre_plan_resume_file - use the programs of a file again after gyre_plan_restrict() has put
+ * algorithms in their place. All ranks alike, between calls. */
+void gyre_plan_resume_file(struct gyre_plan_cache *cache);
+
+/** gyre_plan_check_file - has the file programs for calls of this collective by the ranks of this
+ * communicator? @in_window: the results of the calls lie in a window.
+ * Errors: INVALID_USAGE naming the file and the shapes that it has. */
+gyre_status gyre_plan_check_file(const struct gyre_plan_cache *cache, enum gyre_collective coll,
+                                 bool in_window);
 
 /** gyre_plan_forget - calls may get other works now than the same calls before: a window came or
  * goes. Before what they refer to is freed. */

@@ -5,7 +5,9 @@
  */
 #include "core/plan/programs.h"
 
+#include "core/base/log.h"
 #include "core/base/util.h"
+#include "core/plan/proof.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -61,6 +63,35 @@ static gyre_status emit_variants(const struct gyre_algorithm *algorithm,
     return GYRE_SUCCESS;
 }
 
+/* GYRE_CHECK=programs. The programs of a file were proved when it was read. */
+static gyre_status prove(const struct gyre_algorithm *algorithm, struct gyre_shape shape,
+                         const struct gyre_variants *variants)
+{
+    const uint64_t begin_ns = gyre_now_ns();
+    const char *name = gyre_collectives[shape.coll].name;
+    const char *obstacle = NULL;
+    if (algorithm->given != NULL)
+        return GYRE_SUCCESS;
+    for (uint32_t v = 0; v < variants->n_variants && obstacle == NULL; v++)
+        obstacle = gyre_proof_obstacle(shape.n_ranks, variants->programs[v]->n_steps,
+                                       variants->programs[v]->n_workers);
+    if (obstacle != NULL) {
+        GYRE_WARN("GYRE_CHECK=programs: %s %s of %u ranks is not proved: %s", algorithm->name, name,
+                  shape.n_ranks, obstacle);
+        return GYRE_SUCCESS;
+    }
+    for (uint32_t v = 0; v < variants->n_variants; v++) {
+        shape.variant = (uint16_t)v;
+        const gyre_status status = gyre_proof_of_shape(algorithm, &shape);
+        if (status != GYRE_SUCCESS)
+            return gyre_fail_context(status, "GYRE_CHECK=programs");
+    }
+    GYRE_INFO(TUNING, "GYRE_CHECK=programs: %s %s of %u ranks%s is proved (%u variants, %.1f ms)",
+              algorithm->name, name, shape.n_ranks, shape.is_placed ? ", placed" : "",
+              variants->n_variants, (double)(gyre_now_ns() - begin_ns) / 1e6);
+    return GYRE_SUCCESS;
+}
+
 gyre_status gyre_programs_find(struct gyre_programs *programs,
                                const struct gyre_algorithm *algorithm,
                                const struct gyre_shape *shape, int rank,
@@ -75,8 +106,11 @@ gyre_status gyre_programs_find(struct gyre_programs *programs,
         entry = calloc(1, sizeof(*entry));
         if (entry == NULL)
             return gyre_fail_errno(ENOMEM, "plan of %s", gyre_collectives[shape->coll].name);
-        const gyre_status status = emit_variants(algorithm, shape, rank, &entry->variants);
+        gyre_status status = emit_variants(algorithm, shape, rank, &entry->variants);
+        if (status == GYRE_SUCCESS && programs->proves)
+            status = prove(algorithm, *shape, &entry->variants);
         if (status != GYRE_SUCCESS) {
+            free_variants(&entry->variants);
             free(entry);
             return status;
         }

@@ -11,6 +11,7 @@
 
 struct gyre_programs {
     struct gyre_executor *executor;
+    bool proves; /* GYRE_CHECK=programs: programs are proved before their first use */
     struct gyre_shape_programs *shapes;
     struct gyre_loaded_programs *loads;
 };
@@ -23,8 +24,8 @@ struct gyre_variants {
 };
 
 /** gyre_programs_find - the programs of @rank (in the shape), emitted when they are first wanted.
- * @shape: its variant is ignored, its grouping always the same. Errors: as gyre_algorithm_emit().
- */
+ * @shape: its variant is ignored, its grouping always the same. Errors: as gyre_algorithm_emit(),
+ * and as gyre_proof_of_shape() if programs are proved. */
 gyre_status gyre_programs_find(struct gyre_programs *programs,
                                const struct gyre_algorithm *algorithm,
                                const struct gyre_shape *shape, int rank,

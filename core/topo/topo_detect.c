@@ -109,7 +109,7 @@ static gyre_status add_cpu(struct detect *detect, int numa_id)
 
 static gyre_status add_cpus(struct detect *detect)
 {
-    /* By number, not by directory order: node10 sorts before node2. */
+    /* Nodes are read by number, because node10 sorts before node2 in a directory. */
     for (int id = 0; id < 1024; id++) {
         char path[64], cpus[64];
         snprintf(path, sizeof(path), "devices/system/node/node%d/cpulist", id);

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What NCCL writes as the address of the NVSwitch when the GPU's links do not name one. */
+/* The address that NCCL writes for the NVSwitch if the GPU's links do not name one. */
 #define NVSWITCH_TARGET "fffffff:ffff:ff"
 
 static void indent(FILE *file, int depth)

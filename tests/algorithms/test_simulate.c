@@ -32,7 +32,7 @@ static struct gyre_cost plain_cost(double hop_ns, double bytes_per_ns)
     return cost;
 }
 
-/* What is simulated; zeros mean: one channel, depth 8, the whole chunk in one tile. */
+/* A simulation's input. Zeros stand for one channel, depth 8, and the whole chunk in one tile. */
 struct question {
     const struct gyre_algorithm *algorithm;
     enum gyre_collective coll;
@@ -107,6 +107,55 @@ static void the_tiles_of_a_ring_add_up(void)
     CHECK_TIME(&cost, &question, 6 * 6 * (HOP_NS + 16000 / BYTES_PER_NS));
 }
 
+/* What an observer is told about a ring of four ranks. */
+struct told {
+    const struct question *question;
+    unsigned n_steps;
+    unsigned n_wrong;
+};
+
+/* Step s of tile t starts after 6 t + s hops, and its slot arrives one hop later. */
+static void check_step(void *observer, const struct gyre_simulated_step *step)
+{
+    struct told *told = observer;
+    const double hop_ns = HOP_NS + told->question->tile_bytes / BYTES_PER_NS;
+    const double start_ns = (6.0 * (double)step->tile + step->step) * hop_ns;
+    const bool is_last = step->step == 6;
+    told->n_steps++;
+    told->n_wrong += step->rank > 3 || step->worker != 0 || step->variant != 0 ||
+                     !is_near(step->start_ns, start_ns) || step->end_ns < step->start_ns ||
+                     step->n_sends != (is_last ? 0 : 1) ||
+                     (!is_last && !is_near(step->arrived_ns[0], start_ns + hop_ns));
+}
+
+static void an_observer_is_told_when_each_step_runs(void)
+{
+    const struct gyre_cost cost = plain_cost(HOP_NS, BYTES_PER_NS);
+    const struct gyre_shape shape = {.n_ranks = 4};
+    const struct gyre_machine machine = {0};
+    const struct question question = {.tile_bytes = 16000};
+    struct told told = {.question = &question};
+    const struct gyre_simulation simulation = {.cost = &cost,
+                                               .n_channels = 1,
+                                               .tile_bytes = 16000,
+                                               .depth = 8,
+                                               .n_bytes = 4 * 48000,
+                                               .all_tiles = true,
+                                               .observe = check_step,
+                                               .observer = &told};
+    struct gyre_prediction prediction;
+    struct gyre_simulator *simulator = NULL;
+    uint64_t n_steps = 0;
+    CHECK_OK(gyre_simulator_open(&gyre_algorithm_ring, &shape, &machine, true, &simulator));
+    if (simulator == NULL)
+        return;
+    CHECK_OK(gyre_simulator_steps(simulator, &simulation, &n_steps));
+    CHECK_OK(gyre_simulator_run(simulator, &simulation, &prediction));
+    CHECK(told.n_wrong == 0);
+    CHECK(told.n_steps == 4 * 7 * 3 && n_steps == 4 * 7 * 3); /* ranks, steps, tiles */
+    gyre_simulator_close(simulator);
+}
+
 static void all_gather_and_reduce_scatter_are_half_a_ring(void)
 {
     const struct gyre_cost cost = plain_cost(HOP_NS, BYTES_PER_NS);
@@ -119,7 +168,7 @@ static void all_gather_and_reduce_scatter_are_half_a_ring(void)
         }
 }
 
-/* The first tile passes all links, the others follow it through the last one. */
+/* The first tile passes all links. The other tiles follow it over the last link. */
 static void a_chain_is_a_pipeline(void)
 {
     const struct gyre_cost cost = plain_cost(100, BYTES_PER_NS);
@@ -209,7 +258,7 @@ static void a_step_costs_itself_its_copies_and_its_sends(void)
     CHECK_TIME(&cost, &question, 5000 + sender_ns + HOP_NS + receiver_ns);
 }
 
-/* What is placed is not copied out of slots; what is passed on has to be read. */
+/* Placed data are not copied out of slots. Data that are passed on have to be read. */
 static void placed_slots_are_not_copied(void)
 {
     struct gyre_cost cost = plain_cost(HOP_NS, 0);
@@ -234,7 +283,7 @@ static void a_rank_on_its_own_copies(void)
     CHECK_TIME(&cost, &question, 2 * 4096 / 4.0);
 }
 
-/* ---- what is shared ----------------------------------------------------------------------- */
+/* ---- shared links ----------------------------------------------------------------------- */
 
 static struct gyre_grouping even_hosts(unsigned n_hosts, unsigned n_of_host)
 {
@@ -592,6 +641,7 @@ static const struct test_case cases[] = {
     {"a ring takes 2(n-1) hops and moves 2(n-1)/n of the bytes",
      a_ring_takes_2n_minus_2_hops_and_moves_2n_minus_2_nths},
     {"the tiles of a ring add up", the_tiles_of_a_ring_add_up},
+    {"an observer is told when each step runs", an_observer_is_told_when_each_step_runs},
     {"all-gather and reduce-scatter are half a ring",
      all_gather_and_reduce_scatter_are_half_a_ring},
     {"a chain is a pipeline", a_chain_is_a_pipeline},

@@ -13,7 +13,7 @@ static const int many_ranks[] = {48, 64, 96, 128, 256};
 
 static long n_proved;
 
-/* What was found over all shapes of one algorithm and collective. */
+/* The results over all shapes of one algorithm and collective. */
 struct summary {
     uint32_t max_depth;
     bool elidable;
@@ -302,6 +302,50 @@ static void each_mistake_is_refused_with_its_reason(void)
     CHECK_REFUSED(direct, GYRE_COLL_BROADCAST, 4, 0, root_keeps_quiet, false, "never written");
 }
 
+static void last_is_scratch(struct gyre_program *program)
+{
+    struct gyre_step *step = &program->steps[program->n_steps - 1];
+    program->n_scratch = 1;
+    step->outs[0] = (struct gyre_operand){GYRE_OPERAND_SCRATCH, 0, 0};
+}
+
+/* The rank, worker, step and chunk of a finding about a ring all-reduce of four ranks. */
+static void check_place(void (*spoil)(struct gyre_program *program), int victim, int rank,
+                        int worker, int step, int chunk)
+{
+    const struct gyre_shape shape = {.coll = GYRE_COLL_ALL_REDUCE, .n_ranks = 4};
+    struct gyre_verify_report report;
+    CHECK(verify_with(&gyre_algorithm_ring, shape, spoil, victim, false, &report) ==
+          GYRE_ERROR_INVALID_ARGUMENT);
+    const struct gyre_verify_place *place = &report.place;
+    CHECK_MSG(place->rank == rank && place->worker == worker && place->step == step &&
+                  place->chunk == chunk,
+              "\"%s\" is at rank %d, worker %d, step %d, chunk %d", report.reason, place->rank,
+              place->worker, place->step, place->chunk);
+}
+
+static void a_finding_says_where_it_is(void)
+{
+    const struct gyre_verify_options options = {.in_place = false};
+    const struct gyre_shape shape = {.coll = GYRE_COLL_ALL_REDUCE, .n_ranks = 4};
+    struct gyre_verify_report report;
+    /* In a ring of n ranks step n - 1 is the first one that holds all contributions. */
+    check_place(no_final, 1, 1, 0, 3, -1);
+    check_place(all_final, 2, 2, 0, 0, -1);
+    /* Every rank sends once, and then waits for a second slot. */
+    check_place(claims_depth_one, EVERY_RANK, 0, 0, 1, -1);
+    /* The last chunk that rank r of a ring receives is r + 1 (mod 4). */
+    check_place(last_is_scratch, 3, 3, -1, -1, 0);
+    check_place(claims_depth_one, 0, -1, -1, -1, -1);
+    struct gyre_program **programs = emit_all(&gyre_algorithm_ring, &shape);
+    CHECK(programs != NULL);
+    if (programs == NULL)
+        return;
+    CHECK_OK(gyre_verify((const struct gyre_program *const *)programs, 4, &options, &report));
+    CHECK(report.place.rank == -1 && report.place.worker == -1 && report.place.step == -1);
+    free_programs(programs, 4);
+}
+
 #define HEAD(rank, lanes, depth)                                                                  \
     "program hand all_reduce\nranks 2 rank " rank " root 0 chunks 1 lanes " lanes " depth " depth \
     "\nworker 0\n"
@@ -433,6 +477,7 @@ static const struct test_case cases[] = {
      two_levels_are_right_on_even_and_uneven_hosts},
     {"every algorithm is proved", every_algorithm_is_proved},
     {"each mistake is refused with its reason", each_mistake_is_refused_with_its_reason},
+    {"a finding says where it is", a_finding_says_where_it_is},
     {"hazards are found exactly where memory is shared",
      hazards_are_found_exactly_where_memory_is_shared},
     {"placed data must not meet what is still needed",

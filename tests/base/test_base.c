@@ -77,7 +77,7 @@ static void a_rank_without_descriptors_is_no_other_host(void)
     CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
 }
 
-/* In a folder of its own; a pipe stands for everything that is no file. */
+/* The case has a folder of its own. A pipe stands for everything that is not a regular file. */
 static void only_a_regular_file_is_replaced(void)
 {
     char folder[] = "/tmp/gyre_base_XXXXXX", target[PATH_MAX];

@@ -95,6 +95,22 @@ static void words_ignore_case(void)
                 "p2p shm ib socket");
 }
 
+static void a_set_has_a_bit_for_each_word(void)
+{
+    CHECK_OK(load(NULL, NULL, NULL));
+    CHECK(!gyre_param_has(&params, GYRE_PARAM_CHECK, GYRE_CHECK_CALLS));
+    CHECK_OK(load("GYRE_CHECK=calls", NULL, NULL));
+    CHECK(gyre_param_has(&params, GYRE_PARAM_CHECK, GYRE_CHECK_CALLS));
+    CHECK(!gyre_param_has(&params, GYRE_PARAM_CHECK, GYRE_CHECK_PROGRAMS));
+    CHECK_OK(load("GYRE_CHECK=Programs,calls", NULL, NULL));
+    CHECK(gyre_param_has(&params, GYRE_PARAM_CHECK, GYRE_CHECK_CALLS));
+    CHECK(gyre_param_has(&params, GYRE_PARAM_CHECK, GYRE_CHECK_PROGRAMS));
+    CHECK_FAILS(load("GYRE_CHECK=calls,", NULL, NULL), GYRE_ERROR_INVALID_ARGUMENT,
+                "a list of: calls programs");
+    CHECK_FAILS(load("GYRE_CHECK=call", NULL, NULL), GYRE_ERROR_INVALID_ARGUMENT,
+                "a list of: calls programs");
+}
+
 static void an_unknown_name_is_told_with_the_nearest(void)
 {
     CHECK_FAILS(load("GYRE_IB_HCAS=mlx5_0", NULL, NULL), GYRE_ERROR_INVALID_ARGUMENT,
@@ -139,6 +155,7 @@ static const struct test_case cases[] = {
     {"numbers are decimal, whole and in range", numbers_are_decimal_whole_and_in_range},
     {"bytes take K, M and G", bytes_take_k_m_and_g},
     {"words ignore case", words_ignore_case},
+    {"a set has a bit for each word", a_set_has_a_bit_for_each_word},
     {"an unknown name is told with the nearest", an_unknown_name_is_told_with_the_nearest},
     {"a value too long is refused", a_value_too_long_is_refused},
     {"every default is legal and every row is in the help",

@@ -12,11 +12,12 @@ import cases_compare
 import cases_launch
 import cases_options
 import cases_process
+import cases_programs
 import cases_reports
 import cases_tools
 
 MODULES = [cases_command, cases_launch, cases_process, cases_options, cases_reports, cases_compare,
-           cases_tools]
+           cases_tools, cases_programs]
 
 
 def main():

@@ -250,7 +250,7 @@ static void giving_up_ends_the_others_wait_with_the_reason(void)
     over_both(2, fail_body);
 }
 
-/* A rank that waits for something else than an exchange. */
+/* A rank that waits for something else than an all-gather. */
 static void check_body(struct gyre_bootstrap *bootstrap)
 {
     const uint64_t deadline_ns = gyre_now_ns() + TIMEOUT_NS;
@@ -364,7 +364,7 @@ static void a_rank_that_fails_before_it_joins_ends_the_others(void)
     start_runs(runs, 2);
     gyre_bootstrap_tcp_give_up(&id, &place, "GYRE_X is no variable");
     join_runs(runs, 2);
-    /* Also the rank that comes later. */
+    /* The rank that comes later fails too. */
     start_runs(runs + 2, 1);
     join_runs(runs + 2, 1);
     for (int i = 0; i < 3; i++)
@@ -403,7 +403,7 @@ static void a_rank_that_is_given_up_while_it_joins_ends_the_others(void)
     gyre_fault_fini(&fault);
 }
 
-/* By the clock that the server is told, not by waiting. */
+/* The test gives the server its clock, so it does not wait. */
 static void lines_about_missing_ranks_become_rarer(void)
 {
     static const uint64_t expected_s[] = {10, 20, 40, 80, 140, 200};

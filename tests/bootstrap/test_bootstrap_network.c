@@ -67,8 +67,7 @@ static const char *post_until_lost(struct gyre_bootstrap *bootstrap, char *text_
     return text_out;
 }
 
-/* What rank 1 is handed: an id to join, or, with `regroups`, the addresses of a
- * regroup listener. */
+/* The task of rank 1: an id to join or, with `regroups`, the addresses of a regroup listener. */
 struct task {
     bool regroups;
     gyre_unique_id id;
@@ -227,9 +226,9 @@ static void add_two_subnets(const struct net *net)
     add_addresses(net);
 }
 
-/* Rank 0's part: meet rank 1, and leave it at once. */
-static void meet_and_part(const struct net *net, const struct gyre_params *params,
-                          const gyre_unique_id *id)
+/* Rank 0 joins the rendezvous with rank 1 and leaves at once. */
+static void join_and_leave(const struct net *net, const struct gyre_params *params,
+                           const gyre_unique_id *id)
 {
     struct gyre_bootstrap *bootstrap = NULL;
     char text[512] = "";
@@ -251,7 +250,7 @@ static void ranks_meet_at_the_second_address_of_an_interface(void)
     add_two_subnets(&net);
     CHECK_OK(gyre_unique_id_create(&params, &id));
     hand_out(&net, &(struct task){.id = id});
-    meet_and_part(&net, &params, &id);
+    join_and_leave(&net, &params, &id);
 }
 
 static void a_regroup_listener_is_found_at_the_second_address_of_an_interface(void)
@@ -266,7 +265,7 @@ static void a_regroup_listener_is_found_at_the_second_address_of_an_interface(vo
     CHECK_OK(gyre_regroup_listen(&params, &listener, &task.regroup_addresses));
     hand_out(&net, &task);
     CHECK_OK(gyre_regroup_serve(listener, &regroup, &id));
-    meet_and_part(&net, &params, &id);
+    join_and_leave(&net, &params, &id);
     gyre_regroup_close(listener);
 }
 
@@ -285,7 +284,7 @@ static void the_masters_address_is_tried_first(void)
     gyre_sock_to_text(&first, text, sizeof(text));
     CHECK_MSG(strncmp(text, "10.77.0.1:", 10) == 0, "%s", text);
     hand_out(&net, &(struct task){.id = id});
-    meet_and_part(&net, &params, &id);
+    join_and_leave(&net, &params, &id);
 }
 
 /* Rank 0 has nothing but loopback, and rank 1 has a loopback of its own. */

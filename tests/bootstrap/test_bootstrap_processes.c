@@ -95,7 +95,7 @@ static void the_death_of_the_servers_process_is_the_loss_of_its_rank(void)
     waitpid(pid, NULL, 0);
 }
 
-/* A launcher's server: its end ends the communicator, but it is no rank's death. */
+/* A launcher has the server. The end of the server ends the communicator, but no rank has died. */
 static void the_death_of_a_server_without_a_rank_is_nobodys_loss(void)
 {
     const struct gyre_params params = params_with("30");
@@ -187,7 +187,7 @@ static void a_descriptor_elsewhere_does_not_keep_a_link_in_the_server(void)
     waitpid(holder, NULL, 0);
 }
 
-/* It can end between two of the goodbyes that it passes on. */
+/* The server can end between two goodbyes that it passes on. */
 static void nobody_waits_for_goodbyes_after_the_servers_end(void)
 {
     const struct gyre_params params = params_with("30");

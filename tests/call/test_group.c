@@ -34,7 +34,7 @@ static gyre_stream make_stream(gyre_comm *comm)
     return stream;
 }
 
-/* What `rank` sends to `to`, and room for as much. */
+/* The message from `rank` to `to`, and room for a message of the same size. */
 static struct message make_message(gyre_comm *comm, int rank, int to, size_t n_elems)
 {
     struct message message = {.n_elems = n_elems};

@@ -10,7 +10,7 @@
 
 enum { N_COMMS = 3, N_ELEMS = 100, N_ROUNDS = 50 };
 
-/* What hangs becomes an error that names the call. */
+/* A call that hangs becomes an error that names the call. */
 #define OPERATION_TIMEOUT_MS "20000"
 
 /* One communicator's buffer on a rank. */

@@ -153,7 +153,7 @@ static void errors_name_the_variable_that_the_user_has_set(void)
     }
 }
 
-/* One rank's call differs from the others'. */
+/* One rank's call that differs from the calls of all other ranks. */
 struct misfit {
     enum gyre_collective coll[2];
     size_t count[2];

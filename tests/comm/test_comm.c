@@ -372,7 +372,7 @@ static void a_split_makes_smaller_communicators(void)
     test_on_threads(5, split_in_two, NULL);
 }
 
-/* Of this process. */
+/* Counts the threads of this process. */
 static int count_threads(void)
 {
     char line[128];
@@ -398,7 +398,8 @@ static void split_often(gyre_comm *comm, int rank, int n_ranks, void *argument)
         CHECK_OK(gyre_comm_split(comm, 0, rank, &child, NULL));
         CHECK_OK(gyre_comm_destroy(child));
     }
-    /* A rendezvous ends a moment after its communicator; one that nobody came to, much later. */
+    /* A rendezvous ends a moment after its communicator. A rendezvous that no rank joined ends much
+     * later. */
     while (count_threads() >= n_before + N_SPLITS && gyre_now_ns() < end_ns)
         sched_yield();
     CHECK_MSG(count_threads() < n_before + N_SPLITS, "%d threads, %d before", count_threads(),

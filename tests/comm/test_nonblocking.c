@@ -291,7 +291,7 @@ static const struct test_case cases[] = {
 
 int main(int argc, char **argv)
 {
-    /* Whoever waits for this bound runs into the test's own limit. */
+    /* A rank that waits for this limit exceeds the test's own limit. */
     setenv("GYRE_BOOTSTRAP_TIMEOUT", "3600", 1);
     return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -122,9 +122,9 @@ static void a_death_in_a_shrunk_communicator_names_the_parents_rank(void)
     run_ranks(die_in_a_shrunk, 3);
 }
 
-/* Standard error is a pipe that nobody reads: the next line that this process logs ends it by
- * SIGPIPE. The first one of a split comes between the exchange with the parent's ranks and the
- * child's rendezvous, which therefore never hears of this rank. */
+/* Standard error is a pipe without a reader, so the next line that this process logs ends it by
+ * SIGPIPE. The first line of a split comes after the all-gather of the parent's ranks and before
+ * the child's rendezvous, which therefore never learns of this rank. */
 static void die_at_the_next_log_line(void)
 {
     int ends[2];

@@ -19,7 +19,7 @@ struct plan {
     struct shared *shared;
     int killed[2];
     int n_killed;
-    int n_told;        /* of them; the others are found out by the first shrink */
+    int n_told; /* how many of the dead ranks are named; the first shrink finds the other ones */
     const char *words; /* of the error that finds them out */
 };
 
@@ -132,7 +132,7 @@ static void exclude_different_ranks(gyre_comm *comm, int rank, int n_ranks, void
     const int excluded[] = {rank == 0 ? 3 : 2};
     gyre_comm *child = NULL;
     gyre_status status = GYRE_SUCCESS;
-    if (rank > 1) { /* whoever leaves is found out before the lists are */
+    if (rank > 1) { /* a rank that leaves is noticed before lists that differ are */
         wait_for(argument, n_ranks);
         return;
     }
@@ -163,7 +163,7 @@ static void wrong_arguments(gyre_comm *comm, int rank, int n_ranks, void *argume
                 GYRE_ERROR_INVALID_ARGUMENT, "no list");
     CHECK_FAILS(gyre_comm_shrink(comm, none, 0, 2, &child, NULL), GYRE_ERROR_INVALID_ARGUMENT,
                 "flags");
-    wait_for(argument, n_ranks); /* an abort ends the others' communicator too */
+    wait_for(argument, n_ranks); /* an abort ends the communicator of the other ranks too */
     CHECK_OK(gyre_comm_abort(comm));
     CHECK_FAILS(gyre_comm_shrink(comm, none, 0, GYRE_SHRINK_DEFAULT, &child, NULL),
                 GYRE_ERROR_INVALID_USAGE, "only GYRE_SHRINK_ABORT");
@@ -375,7 +375,7 @@ static const struct test_case cases[] = {
 
 int main(int argc, char **argv)
 {
-    /* Whoever waits for this bound runs into the test's own limit. */
+    /* A rank that waits for this limit exceeds the test's own limit. */
     setenv("GYRE_BOOTSTRAP_TIMEOUT", "3600", 1);
     return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -243,7 +243,7 @@ static void two_ranks_on_one_host_stream_are_refused(void)
         CHECK_OK(gyre_comm_destroy(comms[rank]));
 }
 
-/* What is done holds up nobody, and a copy within a rank waits for nobody. */
+/* A launch that has ended holds up no other rank, and a copy within a rank waits for no rank. */
 static void ranks_may_use_a_host_stream_after_each_other(void)
 {
     gyre_comm *comms[2];

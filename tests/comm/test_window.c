@@ -301,7 +301,7 @@ static void one_mistake_is_refused_on_every_rank(void)
     test_on_threads(3, refuse, NULL);
 }
 
-/* Those of processes first: a process that has used CUDA cannot fork ranks. */
+/* Cases with processes come first, because a process that has used CUDA cannot fork ranks. */
 static const struct test_case cases[] = {
     {"copy engines place in windows of processes", copy_engines_place_in_windows_of_processes},
     {"placed calls are right between processes", placed_calls_are_right_between_processes},

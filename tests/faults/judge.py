@@ -12,7 +12,7 @@ BLAMED = re.compile(r"ranks? (\d+)(?: \([^)]*\))? (?:died|is gone|ended before|d
                     r"has left|does not answer)")
 # A rank that never reached the rendezvous can only be missed when set-up's time is over.
 MISSED = re.compile(r"have not joined: ([\d, ]+)|never reached|cannot reach the rendezvous|"
-                    r"an exchange still waits for ranks: ([\d, ]+)|ranks ([\d, ]+) did not come|"
+                    r"an all-gather still waits for ranks: ([\d, ]+)|ranks ([\d, ]+) did not come|"
                     r"rendezvous at \S+ does not answer")
 
 

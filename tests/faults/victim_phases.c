@@ -74,7 +74,7 @@ static gyre_status phase_split(struct victim_rank *own)
     return agree_on_end(own);
 }
 
-/* A shrink that excludes nobody: a new start of all ranks over their regroup listeners. */
+/* A shrink that excludes no rank, so that all ranks start again over their regroup listeners. */
 static gyre_status phase_shrink(struct victim_rank *own)
 {
     gyre_status status;
@@ -109,8 +109,8 @@ static gyre_status phase_window(struct victim_rank *own)
     return agree_on_end(own);
 }
 
-/* The application computes; it looks at the communicator's health as a framework's watchdog does.
- */
+/* The application computes; it looks at the communicator's health as a framework's watchdog
+ * does. */
 static gyre_status phase_idle(struct victim_rank *own)
 {
     const struct timespec nap = {0, 10000000L};

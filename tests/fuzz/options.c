@@ -14,8 +14,8 @@ extern char **environ;
 
 enum form { NUMBER, BYTES, CHOICE, RANGE, FLAG };
 
-/* One row an option: where its value lies (of a range: the first of two), what it is when nobody
- * names it, and what is legal. */
+/* The options. A row says where the value is stored (for a range, its first end), its default, and
+ * the legal values. */
 static const struct option {
     const char *name;
     size_t offset;

@@ -17,7 +17,8 @@ struct fuzz_shared {
      * ranks have joined number i + 1 then. */
     gyre_unique_id ids[2];
     atomic_long n_ids;
-    /* By world rank: when it last went on, in CLOCK_MONOTONIC; 0 = not begun, or done. */
+    /* By rank of the job: when the rank last made progress, in CLOCK_MONOTONIC; 0 = it has not
+     * begun, or is done. */
     _Atomic uint64_t progress_ns[FUZZ_MAX_RANKS];
     /* The status of the first failure: its finder reports it in full. */
     atomic_int verdict;

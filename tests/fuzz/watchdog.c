@@ -132,7 +132,8 @@ static bool may_print(void)
     return atomic_compare_exchange_strong(&fuzz_shared->is_printing, &none, 1);
 }
 
-/* No process ends before all have printed: the end of one would change what the others wait for. */
+/* No process ends before all processes have printed, because the end of one would change the state
+ * of the other ones. */
 _Noreturn static void report_hang(void)
 {
     WAIT_FOR(may_print(), 20);

@@ -462,9 +462,10 @@ int main(int argc, char **argv)
         parse_list(argument(argc, argv, 7, "1K,16K,64K,256K,1M,4M,16M,64M,256M,1G"), sweep.sizes);
     snprintf(sweep.collectives, sizeof(sweep.collectives), "%s",
              argument(argc, argv, 8, "all_reduce"));
-    const char *seated = getenv("BENCH_SEATED_BYTES"); /* transfers that choose multiprocessors */
-    if (seated != NULL)
-        gpu_rig_block_placement_bytes = strtoull(seated, NULL, 10);
+    const char *least_bytes =
+        getenv("BENCH_PLACEMENT_BYTES"); /* of transfers whose blocks choose multiprocessors */
+    if (least_bytes != NULL)
+        gpu_rig_block_placement_bytes = strtoull(least_bytes, NULL, 10);
     gpu_rig_open(&rig, n_ranks, &spec);
     measure_decode(&rig, file);
     measure_launch(&rig, file);

@@ -24,7 +24,7 @@ struct gpu_rig {
     cudaStream_t streams[GPU_RIG_MAX_RANKS];
 };
 
-/* Of the executors that gpu_rig_open opens. */
+/* block_placement_bytes of the executors that gpu_rig_open() opens. */
 extern uint64_t gpu_rig_block_placement_bytes;
 
 /** gpu_rig_open - ranks on GPUs rank % n_gpus. Exits the process on failure, with the cause. */

@@ -366,7 +366,7 @@ static void flags_that_wrap_never_match_stale_lines(void)
     gpu_rig_close(&gpus);
 }
 
-/* What an empty line could be taken for, or what cannot be sent as it is. */
+/* Values that look like a cleared line, or that LAMPORT cannot carry unchanged. */
 static uint32_t special_bits(int rank, uint64_t i)
 {
     static const uint32_t bits[8] = {0x00000000,             /* 0 */
@@ -434,7 +434,7 @@ static void check_special_values(struct gpu_rig *gpus, const struct gpu_run *run
     free(first);
 }
 
-/* Also when counters pass 2^32, of which lines see the lower half. */
+/* Also when counters pass 2^32, because line protocols use the lower half of a counter. */
 static void lamport_carries_every_value(void)
 {
     static const struct gyre_algorithm *const algorithms[] = {

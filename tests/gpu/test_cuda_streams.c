@@ -115,7 +115,7 @@ static void enqueue_chain(struct chain *chain, bool has_moves)
     }
 }
 
-/* Nodes that may begin while the one before them ends. */
+/* Counts the nodes that may begin while the node before them ends. */
 static size_t count_overlaps(cudaGraph_t graph)
 {
     cudaGraphNode_t from[CHAIN_CALLS * 8], to[CHAIN_CALLS * 8];
@@ -430,9 +430,9 @@ static void copy_engines_replay_from_graphs(void)
     close_gathers(&gathers);
 }
 
-/* What the host sees of works that ranks wait in, and after the abort. */
-static void check_pulses(const struct gpu_rig *gpus, const struct gpu_run *run,
-                         uint64_t n_completed, uint64_t n_begun)
+/* Checks the progress that the host sees while ranks wait in works, and after the abort. */
+static void check_progress(const struct gpu_rig *gpus, const struct gpu_run *run,
+                           uint64_t n_completed, uint64_t n_begun)
 {
     for (int rank = 0; rank < gpus->n_ranks - 1; rank++) {
         const struct gyre_progress progress = gyre_executor_cuda.progress(gpus->executors[rank]);
@@ -450,15 +450,15 @@ static void abort_waiting(const struct gpu_run *run)
     float *buffers[GPU_RIG_MAX_RANKS];
     gpu_rig_open(&gpus, wanted_ranks, &gpu_run_spec);
     gpu_run_load_all(&gpus, run, programs, loaded, buffers);
-    /* The last rank never comes. */
+    /* The last rank does not launch. */
     for (int i = 0; i < 3; i++)
         gpu_run_all_reduce(&gpus, loaded, gpus.n_ranks - 1, programs[0]->n_chunks, run, buffers);
     CHECK_MSG(!gpu_rig_wait(&gpus, 0.05), "they did not wait");
-    check_pulses(&gpus, run, 0, 1);
+    check_progress(&gpus, run, 0, 1);
     for (int rank = 0; rank < gpus.n_ranks; rank++)
         gyre_executor_cuda.abort(gpus.executors[rank]);
     CHECK_MSG(gpu_rig_wait(&gpus, 1.0), "still runs: %s", gpu_run_text(run));
-    check_pulses(&gpus, run, 3, 3);
+    check_progress(&gpus, run, 3, 3);
     gpu_run_unload_all(&gpus, programs, loaded, buffers);
     gpu_rig_close(&gpus);
 }

@@ -170,7 +170,7 @@ static void CUDART_CB hold(void *word)
     wait_for(word, 1);
 }
 
-/* What `own` enqueues from now on begins when is_over[own->number] is set: behind an event. */
+/* Work that `own` enqueues from now on begins after an event, when is_over[own->number] is set. */
 static void delay_stream(struct rank *own)
 {
     CUDA_OK(cudaLaunchHostFunc(own->side, hold, &is_over[own->number]));
@@ -209,8 +209,8 @@ static void start_watching(void)
     CHECK(pthread_detach(thread) == 0);
 }
 
-/* The test's own kernels, events and memory are all made here: CUDA may wait where it makes them.
- */
+/* The test's own kernels, events and memory are all made here: CUDA may wait where it makes
+ * them. */
 static void open_ranks(void)
 {
     gyre_comm *comms[RANKS];

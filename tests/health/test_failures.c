@@ -99,7 +99,7 @@ static void survivors_name_the_killed_rank_over_sockets(void)
     kill_each("socket");
 }
 
-/* Where there is an RDMA device, or tests/verbs_wire in its place. */
+/* Needs an RDMA device, or tests/nic/verbs_wire in its place. */
 static void survivors_name_the_killed_rank_over_rdma(void)
 {
     if (getenv("TEST_RDMA") != NULL)
@@ -147,7 +147,8 @@ static void an_operation_whose_record_is_gone_is_told_by_its_number(void)
     munmap(shared, sizeof(*shared));
 }
 
-/* What a proxy raises on one rank, e.g. for a queue pair that failed, may be visible only there. */
+/* A fault that a proxy raises on one rank, for example for a failed queue pair, may be visible on
+ * that rank only. */
 static void fail_on_one_rank(gyre_comm *comm, int rank, int n_ranks, void *argument)
 {
     const struct victim *victim = argument;
@@ -156,7 +157,7 @@ static void fail_on_one_rank(gyre_comm *comm, int rank, int n_ranks, void *argum
         return;
     }
     CHECK(gyre_fault_raise(&comm->member.fault, GYRE_ERROR_SYSTEM, "E401 of this rank's proxy"));
-    /* It neither calls nor ends before the others have heard. */
+    /* The rank makes no call and does not end before the other ranks have the error. */
     for (int other = 0; other < n_ranks; other++)
         while (other != rank && gyre_load_acquire_u64(&victim->shared->n_calls[other]) == 0)
             sched_yield();
@@ -221,7 +222,8 @@ static void an_abort_ends_all_ranks(void)
     munmap(shared, sizeof(*shared));
 }
 
-/* The others wait in an exchange, which they would do until GYRE_BOOTSTRAP_TIMEOUT. */
+/* The other ranks wait in gyre_comm_exchange(). Without the abort they would wait until
+ * GYRE_BOOTSTRAP_TIMEOUT. */
 static void abort_or_exchange(gyre_comm *comm, int rank, int n_ranks, void *argument)
 {
     struct victim *victim = argument;
@@ -233,7 +235,7 @@ static void abort_or_exchange(gyre_comm *comm, int rank, int n_ranks, void *argu
         return;
     }
     CHECK_OK(gyre_comm_abort(comm));
-    /* What it does not destroy yet, nobody hears goodbye from. */
+    /* This rank has not destroyed its communicator yet, so no rank gets a goodbye from it. */
     for (int other = 0; other < n_ranks; other++)
         while (other != rank && gyre_load_acquire_u64(&victim->shared->n_calls[other]) == 0)
             sched_yield();
@@ -251,7 +253,7 @@ static void an_abort_ends_exchanges_of_others(void)
     munmap(shared, sizeof(*shared));
 }
 
-/* Without the rendezvous nobody can be watched any more, which is the communicator's end. */
+/* Without the rendezvous no rank can be watched any more, so the communicator ends. */
 static void exchange_alone(gyre_comm *comm, int rank, int n_ranks, void *argument)
 {
     char all[2] = {0};

@@ -174,7 +174,7 @@ static void check_error(const struct shared *shared, int rank, const char *words
     CHECK_MSG(strstr(shared->texts[rank], words) != NULL, "rank %d: %s", rank, shared->texts[rank]);
 }
 
-/* The victim sleeps until the others have ended, and then gets the error too. */
+/* The victim sleeps until the other ranks have ended, and then gets the error too. */
 static void time_out_without(int frozen, struct shared *shared)
 {
     pid_t pids[N];

@@ -111,7 +111,8 @@ static void what_can_never_fit_evicts_nothing(void)
     gyre_cuda_arena_close(&arena);
 }
 
-/* Against a map of who has which unit: blocks never overlap, an evicted one's holder learns it. */
+/* Compares the arena with a map of the owner of each unit. Blocks never overlap, and the holder of
+ * an evicted block is told. */
 static void random_programs_never_share_memory(void)
 {
     enum { HOLDERS = 24, ROUNDS = 20000 };

@@ -16,7 +16,7 @@
 #define DEPTH     2
 #define ELEM      4
 
-/* What all ranks of a call share. */
+/* State that all ranks of a call share. */
 struct play {
     enum gyre_collective coll;
     int n_ranks;
@@ -28,7 +28,7 @@ struct play {
     size_t out_bytes;
     pthread_mutex_t lock;
     pthread_cond_t moved;
-    /* By sending and receiving rank, and FIFO. */
+    /* Indexed by sending rank, receiving rank and FIFO. */
     uint32_t tail[MAX_RANKS][MAX_RANKS][N_FIFOS];
     uint32_t head[MAX_RANKS][MAX_RANKS][N_FIFOS];
     bool has_entered[MAX_RANKS][MAX_RANKS][N_FIFOS];
@@ -44,8 +44,8 @@ struct player {
     pthread_t thread;
 };
 
-/* The words of the sync kernel (sync_kernel.cu), except that both ends count from 0 in each call.
- */
+/* The words of the sync kernel (sync_kernel.cu), except that both ends count from 0 in each
+ * call. */
 static void pass_sync(struct player *player, const struct gyre_cuda_sync_entry *entries, uint32_t n)
 {
     struct play *play = player->play;
@@ -148,7 +148,8 @@ static uint32_t value(int rank, uint64_t i)
     return (uint32_t)(rank + 1) << 24 | (uint32_t)i;
 }
 
-/* What OUT holds before the copies: of an all-reduce, the chunk that this rank has summed. */
+/* Fills OUT as it is before the copies. In an all-reduce it holds the chunk that this rank has
+ * summed. */
 static void fill(struct play *play, int rank)
 {
     const uint64_t n_in = play->in_bytes / ELEM;
@@ -258,7 +259,8 @@ static void copies_bring_everything_everywhere(void)
             }
 }
 
-/* Algorithms keep the word of their table: these collectives have tails on all ranks, no others. */
+/* The tables of the algorithms are right: exactly these collectives have tails of copies on all
+ * ranks. */
 static void the_tables_say_who_has_tails(void)
 {
     for (int a = 0; gyre_algorithms[a] != NULL; a++)
@@ -314,7 +316,8 @@ static void what_has_no_tail_is_refused(void)
     free(connectors);
 }
 
-/* What is placed needs no slot: a ring's wide ones count alone, though all ranks are connected. */
+/* Placed data need no slot. So only the large slots of a ring limit a tile, although all ranks are
+ * connected. */
 static void only_what_is_staged_limits_a_tile(void)
 {
     enum { N = 4, NEAR = 65536, FAR = 4096 };
@@ -325,7 +328,8 @@ static void only_what_is_staged_limits_a_tile(void)
     for (uint32_t i = 0; i < N * N_FIFOS * 2; i++) {
         const uint32_t peer = i / (N_FIFOS * 2);
         const bool is_near =
-            peer == (i % 2 != 0 ? 1 : N - 1); /* to the next, from the one before */
+            peer ==
+            (i % 2 != 0 ? 1 : N - 1); /* sends to the next rank, receives from the previous one */
         connectors[i].slots[GYRE_PROTO_SIMPLE] = (unsigned char *)(uintptr_t)0x10000;
         connectors[i].slot_bytes = is_near ? NEAR : FAR;
     }

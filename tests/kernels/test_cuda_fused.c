@@ -43,7 +43,7 @@ static void open_place(struct place *place, int n_ranks)
 
 /* Returns whether the program of rank 0's two-shot could be resolved. */
 static bool resolve(const struct place *place, enum gyre_proto proto, int n_ranks,
-                    struct gyre_cuda_fused *exchange_out)
+                    struct gyre_cuda_fused *resolved_out)
 {
     const struct gyre_shape shape = {.coll = GYRE_COLL_ALL_REDUCE, .n_ranks = (uint16_t)n_ranks};
     struct gyre_fused_program fused;
@@ -54,19 +54,19 @@ static bool resolve(const struct place *place, enum gyre_proto proto, int n_rank
     gyre_fused_find(program, &fused);
     CHECK(fused.pattern == GYRE_FUSED_TWO_SHOT);
     const bool is_resolved =
-        gyre_cuda_fused_resolve(&place->spec, place->connectors, &config, &fused, exchange_out);
+        gyre_cuda_fused_resolve(&place->spec, place->connectors, &config, &fused, resolved_out);
     gyre_program_free(program);
     return is_resolved;
 }
 
 static void check_ends(const struct place *place, enum gyre_proto proto, int n_ranks,
-                       const struct gyre_cuda_fused *exchange)
+                       const struct gyre_cuda_fused *resolved)
 {
     const enum gyre_proto slots = gyre_proto_slots(proto);
-    CHECK(exchange->n_peers == n_ranks - 1 && exchange->reduces == 1 && exchange->gathers == 1);
-    CHECK(exchange->own_chunk == 0 && exchange->own_place == 0 && exchange->depth == 4);
-    for (uint32_t p = 0; p < exchange->n_peers; p++) {
-        const struct gyre_cuda_peer *peer = &exchange->peers[p];
+    CHECK(resolved->n_peers == n_ranks - 1 && resolved->reduces == 1 && resolved->gathers == 1);
+    CHECK(resolved->own_chunk == 0 && resolved->own_place == 0 && resolved->depth == 4);
+    for (uint32_t p = 0; p < resolved->n_peers; p++) {
+        const struct gyre_cuda_peer *peer = &resolved->peers[p];
         CHECK(peer->chunk == p + 1); /* rank 0's peers are 1, 2, ... */
         CHECK(peer->send_end == gyre_connector_index(&place->spec, p + 1, 0, true));
         CHECK(peer->recv_end == gyre_connector_index(&place->spec, p + 1, 0, false));
@@ -74,13 +74,13 @@ static void check_ends(const struct place *place, enum gyre_proto proto, int n_r
             const struct gyre_connector *send = &place->connectors[peer->send_end + c * 2];
             const struct gyre_connector *recv = &place->connectors[peer->recv_end + c * 2];
             const bool is_simple = proto == GYRE_PROTO_SIMPLE;
-            CHECK(peer->to + c * exchange->slots_stride ==
+            CHECK(peer->to + c * resolved->slots_stride ==
                   (is_simple ? (unsigned char *)send->inbox : send->slots[slots]));
-            CHECK(peer->from + c * exchange->slots_stride ==
+            CHECK(peer->from + c * resolved->slots_stride ==
                   (is_simple ? (unsigned char *)recv->inbox : recv->slots[slots]));
-            CHECK((uintptr_t)peer->head + c * exchange->credit_stride ==
+            CHECK((uintptr_t)peer->head + c * resolved->credit_stride ==
                   (uintptr_t)&send->credit->head[slots]);
-            CHECK((uintptr_t)peer->posted + c * exchange->credit_stride ==
+            CHECK((uintptr_t)peer->posted + c * resolved->credit_stride ==
                   (uintptr_t)&recv->credit->head[slots]);
         }
     }
@@ -90,36 +90,36 @@ static void the_kernel_is_told_the_ends_of_all_peers(void)
 {
     for (int n_ranks = 2; n_ranks <= GYRE_CUDA_MAX_PEERS + 1; n_ranks++)
         for (int proto = 0; proto < GYRE_N_PROTOS; proto++) {
-            struct gyre_cuda_fused exchange;
+            struct gyre_cuda_fused resolved;
             struct place place;
             open_place(&place, n_ranks);
-            CHECK(resolve(&place, (enum gyre_proto)proto, n_ranks, &exchange));
-            check_ends(&place, (enum gyre_proto)proto, n_ranks, &exchange);
+            CHECK(resolve(&place, (enum gyre_proto)proto, n_ranks, &resolved));
+            check_ends(&place, (enum gyre_proto)proto, n_ranks, &resolved);
             free(place.connectors);
         }
 }
 
 static void ends_that_cannot_be_addressed_are_refused(void)
 {
-    struct gyre_cuda_fused exchange;
+    struct gyre_cuda_fused resolved;
     struct place place;
     open_place(&place, 4);
     struct gyre_connector *end =
         &place.connectors[gyre_connector_index(&place.spec, 2, N_CHANNELS - 1, true)];
     const struct gyre_connector whole = *end;
-    CHECK(resolve(&place, GYRE_PROTO_LL, 4, &exchange));
+    CHECK(resolve(&place, GYRE_PROTO_LL, 4, &resolved));
     end->slots[GYRE_PROTO_LL] += 16;
-    CHECK(!resolve(&place, GYRE_PROTO_LL, 4, &exchange));
-    CHECK(resolve(&place, GYRE_PROTO_SIMPLE, 4, &exchange));
+    CHECK(!resolve(&place, GYRE_PROTO_LL, 4, &resolved));
+    CHECK(resolve(&place, GYRE_PROTO_SIMPLE, 4, &resolved));
     *end = whole;
     end->credit += 1;
-    CHECK(!resolve(&place, GYRE_PROTO_SIMPLE, 4, &exchange));
+    CHECK(!resolve(&place, GYRE_PROTO_SIMPLE, 4, &resolved));
     *end = whole;
     place.connectors[gyre_connector_index(&place.spec, 3, 0, false)].is_proxied = 1;
-    CHECK(!resolve(&place, GYRE_PROTO_SIMPLE, 4, &exchange));
+    CHECK(!resolve(&place, GYRE_PROTO_SIMPLE, 4, &resolved));
     place.connectors[gyre_connector_index(&place.spec, 3, 0, false)].is_proxied = 0;
     place.spec.depth = 6; /* rings of slots are indexed by a mask */
-    CHECK(!resolve(&place, GYRE_PROTO_LL, 4, &exchange));
+    CHECK(!resolve(&place, GYRE_PROTO_LL, 4, &resolved));
     free(place.connectors);
 }
 
@@ -153,7 +153,7 @@ static const struct gyre_cuda_fused_kernel *row(enum gyre_cuda_fused_id id)
 
 static void each_protocol_has_its_patterns(void)
 {
-    /* By protocol and pattern; GYRE_CUDA_N_FUSED: none. */
+    /* Indexed by protocol and pattern. GYRE_CUDA_N_FUSED stands for no kernel. */
     static const enum gyre_cuda_fused_id found[GYRE_N_PROTOS][GYRE_N_FUSED_PATTERNS] = {
         [GYRE_PROTO_SIMPLE] = {NONE, NONE, NONE, GYRE_CUDA_FUSED_SIMPLE_TWO_SHOT,
                                GYRE_CUDA_FUSED_SIMPLE_ALL_GATHER},
@@ -308,14 +308,14 @@ static struct gyre_tuner_facts gpu_facts(uint32_t n_ranks)
         .n_hosts = 1,
         .is_ll128_safe = true,
         .has_lamport = true,
-        .is_plain = true,
+        .is_unscaled = true,
         .min_channels = 1,
         .max_channels = 64,
         .spec = gyre_tuner_fifo_spec(GYRE_DEVICE_CUDA, n_ranks, false, 0, 64),
     };
 }
 
-/* What an executor makes of the tuner's choice of a float sum with aligned buffers. */
+/* The kernel that an executor uses for the tuner's choice of a float sum with aligned buffers. */
 static const struct gyre_cuda_fused_kernel *kernel_of(const struct gyre_tuner_facts *facts,
                                                       enum gyre_collective coll, uint64_t n_bytes,
                                                       const struct gyre_choice *choice)

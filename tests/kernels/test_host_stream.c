@@ -272,7 +272,7 @@ static void a_stream_that_follows_another_waits_for_what_is_there(void)
     gyre_store_release_u32(&gate, 1);
     CHECK_OK(gyre_host_stream_synchronize(streams[1]));
     CHECK(first.done_as == 1 && behind.done_as == 2);
-    /* What comes after it on the first stream is nobody's business. */
+    /* Tasks after it on the first stream hold up no other stream. */
     gate = 0;
     later.gate = &gate;
     CHECK_OK(gyre_host_stream_push(streams[0], &later.task));

@@ -34,7 +34,8 @@ static struct gyre_reduction reduction_of(const struct gyre_pattern *pattern)
     return reduction;
 }
 
-/* result = rank `first`'s input, then the others in steps of `stride`, one at a time: every partial
+/* result = rank `first`'s input, then the inputs of the other ranks in steps of `stride`, one at a
+ * time: every partial
  * result is rounded to the type, as along a ring. */
 static void reduce_along(struct gyre_device *device, const struct gyre_pattern *pattern,
                          uint32_t first, uint32_t stride, uint64_t count, unsigned char *result,

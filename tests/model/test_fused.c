@@ -10,7 +10,7 @@
 
 #define MAX_RANKS (GYRE_FUSED_MAX_PEERS + 2)
 
-/* Of more ranks the vectors are reduced in chains of steps. */
+/* With more ranks, vectors are reduced in chains of steps. */
 #define MOST_REDUCING GYRE_STEP_MAX_RECVS
 
 static struct gyre_program *emit(const struct gyre_algorithm *algorithm, enum gyre_collective coll,

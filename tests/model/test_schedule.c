@@ -265,7 +265,7 @@ static void equal_programs_hash_equal_and_any_change_shows(void)
     CHECK(a->steps != b->steps && a->workers != b->workers && a->connections != b->connections);
     const uint64_t hash = gyre_program_hash(a);
     CHECK(gyre_program_hash(b) == hash);
-    b->steps[1].pad = 1; /* nobody reads it */
+    b->steps[1].pad = 1; /* no code reads it */
     CHECK(gyre_program_hash(b) == hash);
     b->steps[3].ins[2].index ^= 1;
     CHECK(gyre_program_hash(b) != hash);

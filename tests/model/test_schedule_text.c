@@ -129,7 +129,7 @@ static void malformed_text_is_refused_with_its_line(void)
     }
 }
 
-/* Whatever is done to the text, it is read as a right program or refused; nothing else happens. */
+/* A damaged text is either read as a valid program or refused. Nothing else happens. */
 static void random_damage_is_refused_or_still_a_program(void)
 {
     static const char letters[] = "0123456789 \n:,+/->#chunkfromtoinoutscratchworkerend\x80\xff";
@@ -170,7 +170,7 @@ static void rounds_show_all_ranks_of_a_ring(void)
     CHECK(text != NULL && strstr(text, "    7  ") == NULL); /* 2(n-1) hops, and the first sending */
     free(text);
     text = NULL;
-    /* Rank 1 and others wait for a rank 0 that has nothing to say. */
+    /* Rank 1 and later ranks wait for rank 0, which has no steps. */
     programs[0]->workers[0].n_steps = 0;
     CHECK_OK(gyre_rounds_to_text((const struct gyre_program *const *)programs, 4, &text));
     CHECK(text != NULL && strstr(text, "no further step can run") != NULL);

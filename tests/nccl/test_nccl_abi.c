@@ -19,7 +19,7 @@ _Static_assert(sizeof(ncclSimInfo_t) == 24, "of NCCL 2.22");
 _Static_assert(ncclBfloat16 == 9 && ncclFloat8e5m2 == 11 && ncclAvg == 4 && ncclInProgress == 7,
                "values are ABI");
 
-/* What PyTorch 2.11's libtorch_cuda needs at link time. */
+/* The symbols that PyTorch 2.11's libtorch_cuda needs at link time. */
 static const char *const torch_symbols =
     "ncclAllGather ncclAllReduce ncclAlltoAll ncclBcast ncclBroadcast ncclCommAbort ncclCommCount "
     "ncclCommDeregister ncclCommDestroy ncclCommFinalize ncclCommGetAsyncError ncclCommInitAll "
@@ -166,6 +166,9 @@ static void sum_ones(ncclComm_t comm, int n_ranks)
     CHECK(one == (float)n_ranks);
 }
 
+/* No rank may abort the parent before every rank has seen that its splits ended well. */
+static pthread_barrier_t splits_have_ended;
+
 /* Split by parity, shrink without rank 1, shrink a parent that was aborted; none may block. */
 static void *make_children(void *argument)
 {
@@ -184,6 +187,7 @@ static void *make_children(void *argument)
     half = comm;
     CHECK(ncclCommSplit(comm, NCCL_SPLIT_NOCOLOR, 0, &half, NULL) == expected && half == NULL);
     CHECK(wait_for(comm) == ncclSuccess);
+    pthread_barrier_wait(&splits_have_ended);
     for (int flags = NCCL_SHRINK_DEFAULT; flags <= NCCL_SHRINK_ABORT && client->rank != 1;
          flags++) {
         CHECK(ncclCommShrink(comm, excluded, 1, &rest, &config, flags) == expected);
@@ -199,8 +203,10 @@ static void *make_children(void *argument)
 
 static void communicators_split_and_shrink(void)
 {
+    pthread_barrier_init(&splits_have_ended, NULL, 4);
     start_clients(make_children, 4, 1);
     start_clients(make_children, 4, 0);
+    pthread_barrier_destroy(&splits_have_ended);
 }
 
 /* One thread for all ranks: every call that makes communicators stands in a group. */
@@ -278,6 +284,26 @@ static void the_version_is_the_one_that_callers_were_built_for(void)
     CHECK(strcmp(ncclGetErrorString(ncclSuccess), "no error") == 0);
 }
 
+static void a_variable_sets_the_reported_version(void)
+{
+    static const struct {
+        const char *text;
+        int code; /* 0: refused */
+    } texts[] = {{"2.27.7", 22707}, {"22707", 22707}, {"2.30.12", 23012}, {"", 22809},
+                 {"2.27", 0},       {"3.1.1", 0},     {"2.28.9x", 0},     {"2.-1.3", 0},
+                 {"2.2707", 0},     {"222809", 0},    {"2 .27.7", 0},     {"newest", 0}};
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        int version = 0;
+        CHECK(setenv("GYRE_NCCL_VERSION", texts[i].text, 1) == 0);
+        const ncclResult_t result = ncclGetVersion(&version);
+        CHECK_MSG(result == (texts[i].code != 0 ? ncclSuccess : ncclInvalidArgument), "%s",
+                  texts[i].text);
+        CHECK_MSG(version == texts[i].code, "%s gave %d", texts[i].text, version);
+        if (texts[i].code == 0)
+            CHECK(strstr(ncclGetLastError(NULL), "GYRE_NCCL_VERSION") != NULL);
+    }
+}
+
 static const struct test_case cases[] = {
     {"every symbol that torch and nccl-tests need is there",
      every_symbol_that_torch_and_nccl_tests_need_is_there},
@@ -288,6 +314,7 @@ static const struct test_case cases[] = {
     {"an init that nobody joins is aborted", an_init_that_nobody_joins_is_aborted},
     {"the version is the one that callers were built for",
      the_version_is_the_one_that_callers_were_built_for},
+    {"a variable sets the reported version", a_variable_sets_the_reported_version},
 };
 
 TEST_MAIN(cases)

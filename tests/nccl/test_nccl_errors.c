@@ -7,8 +7,8 @@
 
 /* ---- the last error ----------------------------------------------------------------------- */
 
-/* A thread that only polls, as torch's watchdog, learns the cause; also of a handle that is gone.
- */
+/* A thread that only polls, as torch's watchdog, learns the cause; also of a handle that is
+ * gone. */
 static void *poll_for_a_cause(void *argument)
 {
     const struct client *client = argument;
@@ -80,7 +80,7 @@ static void a_config_is_checked_as_nccl_does(void)
 
 static const char *net_name;
 
-/* The network is the one between hosts: ranks of one host reach each other without it. */
+/* The option is about the network between hosts. Ranks of one host reach each other without it. */
 static void *join_with_net(void *argument)
 {
     const struct client *client = argument;

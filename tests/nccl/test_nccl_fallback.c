@@ -84,7 +84,7 @@ static void use_windows(ncclComm_t comm, int rank)
     CHECK(strstr(ncclGetLastError(NULL), "the fake's own words") != NULL);
     CHECK(ncclCommWindowDeregister(comm, window) == ncclSuccess);
     CHECK(ncclMemFree(memory) == ncclSuccess);
-    /* What gyre has stays with gyre. */
+    /* Calls that gyre can do are not forwarded to NCCL. */
     CHECK(ncclAllReduce(data, data, 1, ncclFloat, ncclSum, comm, NULL) == ncclSuccess);
     pthread_barrier_wait(&all_called); /* after the abort it could be refused */
     CHECK((rank == 0 ? ncclCommAbort(comm) : ncclCommDestroy(comm)) == ncclSuccess);

@@ -21,7 +21,7 @@ static void wait_for_fault(struct ib_rig *rig)
     CHECK_MSG(false, "no fault was raised");
 }
 
-static void start_world(struct ib_rig *rig, uint32_t slot_bytes)
+static void start_ranks(struct ib_rig *rig, uint32_t slot_bytes)
 {
     memset(rig, 0, sizeof(*rig));
     CHECK(vm_install(ib_rig_one_nic));
@@ -53,7 +53,7 @@ static void each_completion_error_is_put_in_words(void)
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(cases); i++) {
         for (int large = 0; large < 2; large++) {
             struct ib_rig rig;
-            start_world(&rig, 4096);
+            start_ranks(&rig, 4096);
             vm_fail_send(large ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_WRITE_WITH_IMM, cases[i].status);
             CHECK(!ib_rig_exchange(&rig, 30));
             wait_for_fault(&rig);
@@ -71,7 +71,7 @@ static void each_completion_error_is_put_in_words(void)
 static void a_failed_receive_is_an_error_too(void)
 {
     struct ib_rig rig;
-    start_world(&rig, 1024);
+    start_ranks(&rig, 1024);
     vm_fail_recv(IBV_WC_LOC_ACCESS_ERR);
     CHECK(!ib_rig_exchange(&rig, 30));
     wait_for_fault(&rig);
@@ -82,7 +82,7 @@ static void a_failed_receive_is_an_error_too(void)
 static void a_port_that_comes_back_costs_nothing_but_time(void)
 {
     struct ib_rig rig;
-    start_world(&rig, 4096);
+    start_ranks(&rig, 4096);
     vm_port_set("mem0", 1, false);
     /* One slot less than the FIFO has: the last one before may not have been released, because not
      * every send asks for a completion. */
@@ -102,7 +102,7 @@ static void a_port_that_comes_back_costs_nothing_but_time(void)
 static void a_port_that_stays_down_ends_in_retry_exceeded(void)
 {
     struct ib_rig rig;
-    start_world(&rig, 4096);
+    start_ranks(&rig, 4096);
     vm_port_set("mem0", 1, false);
     CHECK(ib_rig_send(&rig, 0, 1, 0, ib_rig_step_bytes(&rig, 5)));
     while (!ib_rig_has_fault(&rig)) {
@@ -132,7 +132,7 @@ static void a_rank_that_only_receives_notices_its_dead_port(void)
 static void a_peer_that_is_silent_is_asked_for_a_sign_of_life(void)
 {
     struct ib_rig rig;
-    start_world(&rig, 200);
+    start_ranks(&rig, 200);
     /* Slots of this size travel without a plain write: the only one is the question. */
     CHECK(ib_rig_exchange(&rig, 5));
     CHECK(vm_counters().n_writes == 0);
@@ -155,7 +155,7 @@ static void fatal_events_end_the_communicator_and_other_ports_do_not(void)
     } cases[] = {{IBV_EVENT_DEVICE_FATAL, "DEVICE_FATAL"}, {IBV_EVENT_CQ_ERR, "overrun"}};
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(cases); i++) {
         struct ib_rig rig;
-        start_world(&rig, 1024);
+        start_ranks(&rig, 1024);
         vm_event("mem0", IBV_EVENT_PORT_ERR, 2); /* not the port in use */
         vm_event("mem0", IBV_EVENT_LID_CHANGE, 1);
         CHECK(ib_rig_exchange(&rig, 5));

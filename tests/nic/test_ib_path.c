@@ -124,16 +124,16 @@ static void check_pairs(const struct gyre_ib_rail_list *mine,
 static void rails_are_paired_as_cross_nic_says(void)
 {
     const struct gyre_ib_rail_list both = {2, {0, 1}};
-    const struct gyre_ib_rail_list turned = {2, {1, 0}};
+    const struct gyre_ib_rail_list swapped = {2, {1, 0}};
     const struct gyre_ib_rail_list second = {2, {1, 2}};
     const struct gyre_ib_rail_list far = {2, {4, 5}};
     const struct gyre_ib_rail_list one = {1, {1}};
     struct gyre_ib_rail_pairs pairs;
     for (int cross = 0; cross < 3; cross++)
         check_pairs(&both, &both, cross, "0-0 1-1 ");
-    check_pairs(&both, &turned, 0, "0-0 1-1 ");
-    check_pairs(&both, &turned, 1, "0-1 1-0 ");
-    check_pairs(&both, &turned, 2, "0-0 1-1 ");
+    check_pairs(&both, &swapped, 0, "0-0 1-1 ");
+    check_pairs(&both, &swapped, 1, "0-1 1-0 ");
+    check_pairs(&both, &swapped, 2, "0-0 1-1 ");
     check_pairs(&both, &second, 0, "1-1 ");
     check_pairs(&both, &second, 1, "0-1 1-2 ");
     check_pairs(&both, &second, 2, "1-1 ");

@@ -19,21 +19,21 @@
 #define MEMORY_BYTES (3u << 20)
 #define LIMIT_NS     20000000000ULL
 
-/* What the two tell each other. */
+/* Memory that the two processes share. */
 struct shared {
     struct {
         uint32_t qpn, rkey;
         uint64_t address;
         union ibv_gid gid;
     } told[2];
-    uint32_t n_arrived[16]; /* at each meeting point */
+    uint32_t n_arrived[16]; /* at each barrier */
     uint32_t is_killed;
 };
 
 struct end {
     struct shared *shared;
     int me;
-    uint32_t n_meetings;
+    uint32_t n_barriers;
     const struct gyre_verbs *verbs;
     struct ibv_context *context;
     struct ibv_pd *pd;
@@ -49,10 +49,10 @@ struct end {
     uint8_t rnr_retries;
 };
 
-/* Both are here. */
-static void meet(struct end *end)
+/* Waits until both processes have come here. */
+static void barrier(struct end *end)
 {
-    uint32_t *n_arrived = &end->shared->n_arrived[end->n_meetings++];
+    uint32_t *n_arrived = &end->shared->n_arrived[end->n_barriers++];
     const uint64_t until_ns = gyre_now_ns() + LIMIT_NS;
     gyre_fetch_add_u32(n_arrived, 1);
     while (gyre_load_acquire_u32(n_arrived) < 2 && gyre_now_ns() < until_ns)
@@ -123,7 +123,8 @@ static void open_end(struct end *end)
     CHECK(end->qp != NULL);
 }
 
-/* RESET - INIT - RTR - RTS, telling each other what is needed on the way. */
+/* Takes the queue pair through RESET, INIT, RTR and RTS. The two processes give each other their
+ * numbers on the way. */
 static void connect_end(struct end *end)
 {
     const struct gyre_verbs *verbs = end->verbs;
@@ -138,7 +139,7 @@ static void connect_end(struct end *end)
     shared->told[end->me].rkey = end->mr->rkey;
     shared->told[end->me].address = (uintptr_t)end->memory;
     CHECK(verbs->query_gid(end->context, 1, 3, &shared->told[end->me].gid) == 0);
-    meet(end);
+    barrier(end);
     attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_4096};
     attr.dest_qp_num = shared->told[other].qpn;
     attr.rq_psn = 77;
@@ -292,7 +293,7 @@ static void write_all(struct end *end)
 {
     open_end(end);
     connect_end(end);
-    meet(end);
+    barrier(end);
     for (uint64_t i = 0; i < MEMORY_BYTES; i++)
         end->memory[i] = byte_at(i);
     for (size_t i = 0; i < sizeof(good_writes) / sizeof(good_writes[0]); i++) {
@@ -301,7 +302,7 @@ static void write_all(struct end *end)
         CHECK_MSG(wc.status == IBV_WC_SUCCESS && wc.wr_id == good_writes[i].n_bytes, "write %zu",
                   i);
     }
-    meet(end);
+    barrier(end);
     close_end(end);
 }
 
@@ -310,7 +311,7 @@ static void read_all(struct end *end)
     open_end(end);
     connect_end(end);
     post_receives(end, 8);
-    meet(end);
+    barrier(end);
     uint64_t n_expected = 0;
     for (size_t i = 0; i < sizeof(good_writes) / sizeof(good_writes[0]); i++) {
         const struct write *write = &good_writes[i];
@@ -332,7 +333,7 @@ static void read_all(struct end *end)
     for (uint64_t i = 0; i < MEMORY_BYTES; i++)
         n_written += end->memory[i] != 0;
     CHECK_MSG(n_written == n_expected, "%llu bytes", (unsigned long long)n_written);
-    meet(end);
+    barrier(end);
     close_end(end);
 }
 
@@ -343,7 +344,7 @@ static void write_all_from_gpu(struct end *end)
     end->is_gpu = true;
     open_end(end);
     connect_end(end);
-    meet(end);
+    barrier(end);
     for (uint64_t i = 0; i < MEMORY_BYTES; i++)
         pattern[i] = byte_at(i);
     copy_gpu(end, end->memory, pattern, MEMORY_BYTES);
@@ -351,7 +352,7 @@ static void write_all_from_gpu(struct end *end)
         post_write(end, &good_writes[i]);
         expect(end, IBV_WC_SUCCESS);
     }
-    meet(end);
+    barrier(end);
     close_end(end);
     free(pattern);
 }
@@ -363,7 +364,7 @@ static void read_all_from_gpu(struct end *end)
     open_end(end);
     connect_end(end);
     post_receives(end, 8);
-    meet(end);
+    barrier(end);
     for (size_t i = 0; i < sizeof(good_writes) / sizeof(good_writes[0]); i++)
         if (good_writes[i].has_imm)
             CHECK(wait_completion(end).imm_data == good_writes[i].n_bytes);
@@ -381,7 +382,7 @@ static void read_all_from_gpu(struct end *end)
     for (uint64_t i = 0; i < MEMORY_BYTES; i++)
         n_written += seen[i] != 0;
     CHECK_MSG(n_written == n_expected, "%llu bytes", (unsigned long long)n_written);
-    meet(end);
+    barrier(end);
     close_end(end);
     free(seen);
 }
@@ -422,14 +423,14 @@ static void sleep_for_event(struct end *end)
     connect_end(end);
     post_receives(end, 2);
     CHECK(ibv_req_notify_cq(end->cq, 0) == 0);
-    meet(end);
+    barrier(end);
     sleep_on_channel(end);
     expect(end, IBV_WC_SUCCESS);
-    /* Not armed again: the next message makes no event. */
-    meet(end);
+    /* The queue is not armed again, so the next message makes no event. */
+    barrier(end);
     expect(end, IBV_WC_SUCCESS);
     CHECK(poll(&(struct pollfd){.fd = end->channel->fd, .events = POLLIN}, 1, 0) == 0);
-    meet(end);
+    barrier(end);
     close_end(end);
 }
 
@@ -439,12 +440,12 @@ static void wake_other(struct end *end)
     open_end(end);
     connect_end(end);
     CHECK(ibv_req_notify_cq(end->cq, 0) == 0);
-    meet(end);
+    barrier(end);
     post_write(end, &write);
     sleep_on_channel(end); /* its own completion */
-    meet(end);
+    barrier(end);
     post_write(end, &write);
-    meet(end);
+    barrier(end);
     close_end(end);
 }
 
@@ -457,12 +458,12 @@ static void write_with_wrong_key(struct end *end)
 {
     open_end(end);
     connect_end(end);
-    meet(end);
+    barrier(end);
     post_write(end, &(struct write){.n_bytes = 8, .rkey = end->mr->rkey});
     expect(end, IBV_WC_REM_ACCESS_ERR);
     post_write(end, &(struct write){.n_bytes = 8});
     expect(end, IBV_WC_WR_FLUSH_ERR);
-    meet(end);
+    barrier(end);
     close_end(end);
 }
 
@@ -470,14 +471,14 @@ static void write_past_the_end(struct end *end)
 {
     open_end(end);
     connect_end(end);
-    meet(end);
+    barrier(end);
     struct ibv_mr *larger = end->verbs->reg_mr(end->pd, end->memory, MEMORY_BYTES, 0);
     CHECK(larger != NULL);
     end->shared->told[1].address += MEMORY_BYTES - 7;
     post_write(end, &(struct write){.n_bytes = 8, .lkey = larger->lkey});
     expect(end, IBV_WC_REM_ACCESS_ERR);
     CHECK(end->verbs->dereg_mr(larger) == 0);
-    meet(end);
+    barrier(end);
     close_end(end);
 }
 
@@ -485,10 +486,10 @@ static void write_from_elsewhere(struct end *end)
 {
     open_end(end);
     connect_end(end);
-    meet(end);
+    barrier(end);
     post_write(end, &(struct write){.offset = MEMORY_BYTES - 4, .n_bytes = 8});
     expect(end, IBV_WC_LOC_PROT_ERR);
-    meet(end);
+    barrier(end);
     close_end(end);
 }
 
@@ -496,10 +497,10 @@ static void write_plainly_refused(struct end *end)
 {
     open_end(end);
     connect_end(end);
-    meet(end);
+    barrier(end);
     post_write(end, &(struct write){.n_bytes = 8});
     expect(end, IBV_WC_REM_ACCESS_ERR);
-    meet(end);
+    barrier(end);
     close_end(end);
 }
 
@@ -507,8 +508,8 @@ static void stay(struct end *end)
 {
     open_end(end);
     connect_end(end);
-    meet(end);
-    meet(end);
+    barrier(end);
+    barrier(end);
     for (uint64_t i = 0; i < MEMORY_BYTES; i++)
         if (end->memory[i] != 0) {
             CHECK_MSG(false, "byte %llu was written", (unsigned long long)i);
@@ -535,10 +536,10 @@ static void write_unasked(struct end *end)
 {
     open_end(end);
     connect_end(end);
-    meet(end);
+    barrier(end);
     post_write(end, &(struct write){.n_bytes = 8, .has_imm = true});
     expect(end, IBV_WC_RNR_RETRY_EXC_ERR);
-    meet(end);
+    barrier(end);
     close_end(end);
 }
 
@@ -554,10 +555,10 @@ static void write_early(struct end *end)
     connect_end(end);
     post_write(end, &(struct write){.n_bytes = 8, .has_imm = true});
     post_write(end, &(struct write){.n_bytes = 16, .has_imm = true});
-    meet(end);
+    barrier(end);
     CHECK(wait_completion(end).wr_id == 8);
     CHECK(wait_completion(end).wr_id == 16);
-    meet(end);
+    barrier(end);
     close_end(end);
 }
 
@@ -565,11 +566,11 @@ static void receive_late(struct end *end)
 {
     open_end(end);
     connect_end(end);
-    meet(end);
+    barrier(end);
     post_receives(end, 2);
     CHECK(wait_completion(end).imm_data == 8);
     CHECK(wait_completion(end).imm_data == 16);
-    meet(end);
+    barrier(end);
     close_end(end);
 }
 
@@ -584,16 +585,16 @@ static void outlive(struct end *end)
     const uint64_t window_ns = 4 * (4096ULL << 14);
     open_end(end);
     connect_end(end);
-    meet(end);
+    barrier(end);
     post_write(end, &(struct write){.n_bytes = 8});
     expect(end, IBV_WC_SUCCESS);
-    meet(end);
+    barrier(end);
     /* The parent waits for this process first, so the other stays a zombie. */
     while (gyre_load_acquire_u32(&end->shared->is_killed) == 0)
         sched_yield();
     const uint64_t began_ns = gyre_now_ns();
     enum ibv_wc_status status = IBV_WC_SUCCESS;
-    /* What was sent within the period of looking may still have an answer. */
+    /* Requests that were sent just before may still be answered. */
     while (status == IBV_WC_SUCCESS && gyre_now_ns() < began_ns + LIMIT_NS) {
         post_write(end, &(struct write){.n_bytes = 8});
         status = wait_completion(end).status;
@@ -608,8 +609,8 @@ static void die(struct end *end)
     open_end(end);
     connect_end(end);
     post_receives(end, 2);
-    meet(end);
-    meet(end);
+    barrier(end);
+    barrier(end);
     gyre_store_release_u32(&end->shared->is_killed, 1);
     raise(SIGKILL);
 }
@@ -630,8 +631,8 @@ static void stop(struct end *end)
     expect(end, IBV_WC_WR_FLUSH_ERR);
     struct ibv_wc wc;
     CHECK(ibv_poll_cq(end->cq, 1, &wc) == 0);
-    meet(end);
-    meet(end);
+    barrier(end);
+    barrier(end);
     close_end(end);
 }
 
@@ -639,10 +640,10 @@ static void write_to_stopped(struct end *end)
 {
     open_end(end);
     connect_end(end);
-    meet(end);
+    barrier(end);
     post_write(end, &(struct write){.n_bytes = 8});
     expect(end, IBV_WC_RETRY_EXC_ERR);
-    meet(end);
+    barrier(end);
     close_end(end);
 }
 

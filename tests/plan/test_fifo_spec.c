@@ -94,7 +94,8 @@ static bool is_staged(const struct gyre_program *program, uint32_t connection)
     return false;
 }
 
-/* What a rank receives in slots comes from the rank before it only, and goes to the one after. */
+/* A rank receives slots only from the previous rank in the ring, and sends slots only to the next
+ * rank. */
 static void check_edges(const struct gyre_algorithm *algorithm, enum gyre_collective coll,
                         uint16_t n_ranks, uint16_t root, bool is_placed)
 {

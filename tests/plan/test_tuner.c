@@ -2,6 +2,7 @@
  *
  * The tuner: what is impossible is refused, what is predicted to be fastest is chosen.
  */
+#include "core/base/param.h"
 #include "core/base/util.h"
 #include "core/plan/plan.h"
 #include "tests/support/check.h"
@@ -98,6 +99,69 @@ static void words_that_mean_nothing_are_errors(void)
                 "names nothing");
 }
 
+/* The filter that NCCL_ALGO=text makes, and the names that it notes as NCCL's only. */
+static void nccl_algo(const char *text, struct gyre_params *params, struct gyre_filter *filter_out)
+{
+    char variable[200];
+    snprintf(variable, sizeof(variable), "NCCL_ALGO=%s", text);
+    char *environment[] = {variable, NULL};
+    CHECK_OK(gyre_params_from(environment, params));
+    CHECK_OK(gyre_filter_of(params, filter_out));
+}
+
+static bool notes(const struct gyre_filter *filter, const char *names)
+{
+    char text[128];
+    gyre_filter_list_nccl_only(filter, text, sizeof(text));
+    return strcmp(text, names) == 0;
+}
+
+static bool allows(const struct gyre_filter *filter, enum gyre_collective coll, const char *name)
+{
+    return gyre_filter_allows(filter, coll, gyre_algorithm_find(name));
+}
+
+static void nccl_algo_takes_what_is_known_and_notes_the_rest(void)
+{
+    static struct gyre_params params;
+    struct gyre_filter filter;
+    nccl_algo("Ring,NVLS,CollnetDirect,nvls", &params, &filter);
+    CHECK(notes(&filter, "CollnetDirect,NVLS"));
+    CHECK(filter.is_forced[GYRE_COLL_ALL_REDUCE]);
+    CHECK(allows(&filter, GYRE_COLL_ALL_REDUCE, "ring"));
+    CHECK(!allows(&filter, GYRE_COLL_ALL_REDUCE, "tree"));
+    CHECK(allows(&filter, GYRE_COLL_ALL_TO_ALL, "direct")); /* NCCL_ALGO does not mean it */
+
+    nccl_algo("NVLS", &params, &filter);
+    CHECK(notes(&filter, "NVLS") && !filter.is_forced[GYRE_COLL_ALL_REDUCE]);
+    CHECK(allows(&filter, GYRE_COLL_ALL_REDUCE, "ring"));
+    CHECK(allows(&filter, GYRE_COLL_ALL_REDUCE, "twoshot"));
+
+    nccl_algo("^PAT,Tree", &params, &filter);
+    CHECK(!allows(&filter, GYRE_COLL_ALL_REDUCE, "tree"));
+    CHECK(allows(&filter, GYRE_COLL_ALL_REDUCE, "ring"));
+
+    nccl_algo("allreduce:tree,collnetchain;reducescatter:pat", &params, &filter);
+    CHECK(allows(&filter, GYRE_COLL_ALL_REDUCE, "tree"));
+    CHECK(!allows(&filter, GYRE_COLL_ALL_REDUCE, "ring"));
+    CHECK(allows(&filter, GYRE_COLL_REDUCE_SCATTER, "ring"));
+    CHECK(allows(&filter, GYRE_COLL_BROADCAST, "ring"));
+}
+
+static void a_misspelt_nccl_algo_and_nccls_names_in_gyre_algo_are_errors(void)
+{
+    static struct gyre_params params;
+    struct gyre_filter filter;
+    char *misspelt[] = {"NCCL_ALGO=Rnig,NVLS", NULL};
+    char *own[] = {"GYRE_ALGO=ring,nvls", NULL};
+    CHECK_OK(gyre_params_from(misspelt, &params));
+    CHECK_FAILS(gyre_filter_of(&params, &filter), GYRE_ERROR_INVALID_ARGUMENT,
+                "NCCL_ALGO: \"Rnig\" is none of");
+    CHECK_OK(gyre_params_from(own, &params));
+    CHECK_FAILS(gyre_filter_of(&params, &filter), GYRE_ERROR_INVALID_ARGUMENT,
+                "GYRE_ALGO: \"nvls\" is none of");
+}
+
 /* ---- choices by prediction ---------------------------------------------------------------- */
 
 /* Time of the best way that is left under GYRE_ALGO=name. */
@@ -156,7 +220,7 @@ static void choices_fit_the_communicator(void)
             }
 }
 
-/* By the tables of GPUs, in windows and not: every size has a tile that its slots hold. */
+/* With the tables of GPUs, in windows and without, every size has a tile that fits into a slot. */
 static void choices_on_gpus_fit_the_communicator(void)
 {
     static const char *const protos[] = {"", "simple", "ll", "ll128", "", "lamport"};
@@ -283,7 +347,7 @@ static void two_shots_in_simple_are_two_tiles(void)
             facts.has_lamport = true;
             CHECK_OK(gyre_tuner_choose(&facts, &any, GYRE_COLL_ALL_REDUCE, n_bytes, &choice));
             CHECK(choice.algorithm != &gyre_algorithm_twoshot || choice.proto != GYRE_PROTO_SIMPLE);
-            facts.is_plain = true;
+            facts.is_unscaled = true;
             CHECK_OK(gyre_tuner_choose(&facts, &any, GYRE_COLL_ALL_REDUCE, n_bytes, &choice));
             if (choice.algorithm != &gyre_algorithm_twoshot || choice.proto != GYRE_PROTO_SIMPLE)
                 continue;
@@ -320,7 +384,7 @@ static void fused_kernels_of_simple_can_be_forbidden(void)
 {
     static const enum gyre_collective colls[] = {GYRE_COLL_ALL_REDUCE, GYRE_COLL_ALL_GATHER};
     struct gyre_tuner_facts facts = gpu_facts(4);
-    facts.has_lamport = facts.is_plain = true;
+    facts.has_lamport = facts.is_unscaled = true;
     for (int i = 0; i < 2; i++) {
         const char *own = i == 0 ? "twoshot" : "direct";
         struct gyre_tuner_facts few = facts, proxied = facts, far = facts, many = gpu_facts(9);
@@ -328,8 +392,8 @@ static void fused_kernels_of_simple_can_be_forbidden(void)
         few.max_channels = 47;
         proxied.is_proxied = true;
         far.is_ll128_safe = false;
-        many.has_lamport = many.is_plain = true;
-        host.has_lamport = host.is_plain = host.is_ll128_safe = true;
+        many.has_lamport = many.is_unscaled = true;
+        host.has_lamport = host.is_unscaled = host.is_ll128_safe = true;
         host.max_channels = 64;
         CHECK(is_fused(facts, own, "", "", colls[i]));
         CHECK(is_fused(facts, own, "simple", "placed", colls[i]));
@@ -360,7 +424,7 @@ static bool is_fused_call(const struct gyre_tuner_facts *facts, enum gyre_collec
 static void fused_kernels_of_simple_are_of_middle_size(void)
 {
     struct gyre_tuner_facts facts = gpu_facts(4);
-    facts.has_lamport = facts.is_plain = true;
+    facts.has_lamport = facts.is_unscaled = true;
     facts.spec = gyre_tuner_fifo_spec(GYRE_DEVICE_CUDA, 4, false, 4 << 20, UINT32_MAX);
     for (int i = 0; i < 2; i++) { /* staged; in windows from less bytes on */
         facts.in_window = i == 1;
@@ -529,7 +593,7 @@ static void what_is_next_best_stands_in_for_ll128(void)
     CHECK(choice.proto == GYRE_PROTO_LL);
 }
 
-/* Small sums likewise. */
+/* As above, for small sums. */
 static void what_is_next_best_stands_in_for_lamport(void)
 {
     struct gyre_tuner_facts facts = gpu_facts(2);
@@ -544,6 +608,10 @@ static void what_is_next_best_stands_in_for_lamport(void)
 static const struct test_case cases[] = {
     {"impossible choices are errors", impossible_choices_are_errors},
     {"words that mean nothing are errors", words_that_mean_nothing_are_errors},
+    {"NCCL_ALGO takes what is known and notes the rest",
+     nccl_algo_takes_what_is_known_and_notes_the_rest},
+    {"a misspelt NCCL_ALGO, and NCCL's names in GYRE_ALGO, are errors",
+     a_misspelt_nccl_algo_and_nccls_names_in_gyre_algo_are_errors},
     {"no algorithm is predicted to be faster than the chosen one",
      no_algorithm_is_predicted_to_be_faster_than_the_chosen_one},
     {"choices fit the communicator", choices_fit_the_communicator},

@@ -149,7 +149,8 @@ static struct value load(struct machine *machine, const struct worker *worker,
             value = *cell(machine, worker->rank, worker->tile, false, step->chunk);
         else if (slot->is_placed) /* nothing was written into it */
             value.sum ^= next_random(&machine->random);
-        /* Another range has another length: what is read is not what was sent. */
+        /* Another range has another length, so the bytes that are read are not those that were
+         * sent. */
         if (slot->tile != worker->tile || (program->n_chunks > 1 && slot->chunk != step->chunk))
             value.sum ^= next_random(&machine->random);
     } else if (operand.kind == GYRE_OPERAND_SCRATCH) {
@@ -245,7 +246,7 @@ static enum interpret_result run_all(struct machine *machine)
     return INTERPRET_RIGHT;
 }
 
-/* What the collective's formula says OUT(chunk) is; false: the rank gets no such output. */
+/* Computes OUT(chunk) by the collective's formula. Returns false if the rank has no such output. */
 static bool expected_sum(const struct machine *machine, const struct gyre_program *p, unsigned tile,
                          unsigned chunk, uint64_t *sum_out)
 {
@@ -300,7 +301,7 @@ static enum interpret_result compare(struct machine *machine, const struct value
     return INTERPRET_RIGHT;
 }
 
-static void open_world(struct machine *machine)
+static void open_machine(struct machine *machine)
 {
     for (unsigned rank = 0; rank < machine->n_ranks; rank++) {
         const struct gyre_program *p = machine->programs[rank];
@@ -337,7 +338,7 @@ enum interpret_result interpret(struct gyre_program *const *programs,
         (size_t)machine.n_ranks * options->n_tiles * (machine.n_ins + machine.n_outs);
     machine.memory = calloc(n_cells, sizeof(*machine.memory));
     struct value *before = calloc(n_cells, sizeof(*before));
-    open_world(&machine);
+    open_machine(&machine);
     fill(&machine);
     for (size_t i = 0; i < n_cells; i++)
         before[i] = machine.memory[i];

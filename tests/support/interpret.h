@@ -16,7 +16,7 @@
 enum interpret_result {
     INTERPRET_RIGHT,
     INTERPRET_WRONG,    /* an output differs from the formula, or between ranks */
-    INTERPRET_HANGS,    /* nobody can go on */
+    INTERPRET_HANGS,    /* no worker can go on */
     INTERPRET_LEFTOVER, /* slots remain, the next call would read them */
 };
 

@@ -44,7 +44,7 @@ static inline gyre_config test_config(int rank)
     return config;
 }
 
-/* What one rank does; its failed checks are counted. */
+/* The function that one rank runs. Its failed checks are counted. */
 typedef void (*test_rank_fn)(gyre_comm *comm, int rank, int n_ranks, void *argument);
 
 struct test_thread {

@@ -154,7 +154,7 @@ static void help_shares_the_clients_with_the_thread(void)
         .poll = count_alone, .is_behind = has_uncounted, .context = &work};
     struct gyre_proxy *proxy = NULL;
     CHECK_OK(gyre_proxy_open(&client, 1, 0, &fault, &proxy));
-    for (uint32_t i = 1; i <= 20000; i++) { /* whoever comes first */
+    for (uint32_t i = 1; i <= 20000; i++) { /* in any order */
         gyre_store_release_u32(&work.counter.n_wanted, i);
         (void)gyre_proxy_help(proxy, false);
     }
@@ -245,7 +245,7 @@ static void proxied_ends_have_memory_of_their_own(void)
         CHECK(connector.inbox == fifos[i].inbox && connector.credit == fifos[i].credit);
         CHECK(connector.is_proxied == 1 && connector.depth == 3);
     }
-    for (int i = 0; i < N; i++) { /* nobody wrote into another's */
+    for (int i = 0; i < N; i++) { /* no FIFO's memory was written by another FIFO */
         CHECK(fifos[i].slots[0] == i && fifos[i].slots[3 * 5000 - 1] == i);
         CHECK((fifos[i].inbox->slot_info[GYRE_MAX_DEPTH - 1] & 255) == (uint64_t)i);
         CHECK((fifos[i].credit->head[7] & 255) == (uint64_t)i);

@@ -218,7 +218,7 @@ static void an_address_that_cannot_be_reached_is_passed_over(void)
     blob->n_addresses = 3;
     blob->addresses[2].address = reachable;
     blob->addresses[0].address.bytes[0] = 240; /* reserved: no host has it */
-    blob->addresses[1].address.port = 1;       /* nobody listens */
+    blob->addresses[1].address.port = 1;       /* no process listens there */
     memcpy(duo.blobs + duo.offsets[1], blob, sizeof(*blob));
     duo_connect(&duo);
     CHECK_MSG(duo.statuses[0] == GYRE_SUCCESS, "%s", duo.causes[0]);
@@ -281,7 +281,7 @@ static void sending_to_a_rank_that_left_is_a_fault(void)
     duo_close(&duo);
 }
 
-/* So that who hears of its end does not blame the messenger. */
+/* The other ranks then blame the rank that failed, not the rank that passed the cause on. */
 static void a_rank_that_failed_passes_its_cause_on(void)
 {
     static struct duo duo;
@@ -313,7 +313,7 @@ static void a_cause_is_told_also_when_no_time_is_left(void)
     duo_close(&duo);
 }
 
-/* Rank 1 is killed while slots move; the others must name it. */
+/* Rank 1 is killed while slots move. The other ranks must name it. */
 static void die_in_the_middle(struct gyre_transport *transport, struct gyre_connector *connectors,
                               int rank, void *context)
 {

@@ -48,7 +48,7 @@ static void conform(const struct gyre_transport_ops *ops, bool use_processes)
                                           .ifname = "=lo"});
 }
 
-/* The rank before may send larger slots than the others. */
+/* The previous rank in the ring may send larger slots than the other ranks. */
 static void large_slots_from_the_rank_before(void)
 {
     for (int n_ranks = 2; n_ranks <= 5; n_ranks++)
@@ -90,7 +90,7 @@ static void threads_exchange_every_byte_over_socket(void)
 
 /* ---- p2p ---------------------------------------------------------------------------------- */
 
-/* Rank 0 closes at once, as an abort does; the others still write into its slab. */
+/* Rank 0 closes at once, as an abort does. The other ranks still write into its slab. */
 static void write_after_close(struct gyre_transport *transport, struct gyre_connector *connectors,
                               int rank, void *context)
 {
@@ -279,7 +279,8 @@ static void a_recycled_pid_or_a_wrong_blob_is_noticed(void)
     connect_damaged(name_another_process, GYRE_ERROR_REMOTE, "has ended");
 }
 
-/* ---- who we are --------------------------------------------------------------------------- */
+/* ---- descriptions of ranks
+ * --------------------------------------------------------------------------- */
 
 static void a_forked_child_is_another_process(void)
 {

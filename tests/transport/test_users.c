@@ -17,7 +17,7 @@
 #define LOG_BYTES  65536
 
 /* Ranks 0 and 1 are root; 2 and 3 are another user, whose processes may read each other; rank 4 is
- * that user and lets nobody read it, as after setuid() without exec(). */
+ * that user and lets no process read it, as after setuid() without exec(). */
 static bool may_map(int a, int b)
 {
     const bool is_closed = a == 4 || b == 4;

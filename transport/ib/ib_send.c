@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What a send is about. */
+/* The properties of a send that its work request id carries to the completion. */
 struct send_words {
     uint32_t fifo;
     uint32_t slot;
@@ -64,7 +64,8 @@ void gyre_ib_flush(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane)
         gyre_ib_raise_post(ib, lane, "ibv_post_send", error);
 }
 
-/* Room for n more sends? One is kept for a signalled send that frees the others. */
+/* Is there room for n more sends? One place is kept for a signalled send, whose completion frees
+ * the places before it. */
 static bool has_room(const struct gyre_ib_lane *lane, uint32_t n)
 {
     return lane->n_posted - lane->n_retired + n < lane->size.n_send;
@@ -193,7 +194,7 @@ static bool post_slot(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer, u
     if (!boxed && peer->n_used > 1)
         n_parts = (uint32_t)gyre_min_u64(gyre_div_round_up(n_bytes, GYRE_IB_STRIPE_MIN_BYTES),
                                          (uint64_t)peer->n_used);
-    /* Whole cache lines a part. */
+    /* Each part has whole cache lines. */
     const uint64_t part_bytes = gyre_round_up(gyre_div_round_up(n_bytes, n_parts), 128);
     const uint32_t first = (uint32_t)((fifo + send->posted) % (uint64_t)peer->n_used);
     for (uint32_t i = 0; i < n_parts; i++) {

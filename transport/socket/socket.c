@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * socket: TCP between hosts, a proxied transport. This file owns the transport's life; set-up and
- * data path stand in socket_setup.c and socket_move.c.
+ * The socket transport: TCP between hosts, moved by a proxy. This file opens and closes it. Set-up
+ * is in socket_setup.c, the data path in socket_move.c.
  */
 #include "transport/socket/socket.h"
 
@@ -34,7 +34,7 @@ static bool socket_reachable(const struct gyre_params *params, const struct gyre
     return false;
 }
 
-/* What the peers are told of this rank's fault. NULL = there is none. */
+/* The text about this rank's fault that the peers get. NULL = there is no fault. */
 static const char *last_words(const struct gyre_transport_config *config, char *text, size_t n_text)
 {
     const struct gyre_peer_info *own = &config->infos[config->rank];

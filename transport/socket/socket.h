@@ -26,19 +26,19 @@
 #define SOCKET_MAX_LINKS     16   /* of a pair; SOCKET_NSOCKS's highest */
 #define SOCKET_STAGING_BYTES 4096 /* headers are read here, together with small slots */
 #define SOCKET_BATCH_FRAMES  32   /* of one sendmsg */
-/* A rank needs a few round trips to prove itself; even a very slow network does them in this time.
- */
+/* A rank needs a few round trips to prove itself; even a very slow network does them in this
+ * time. */
 #define SOCKET_HANDSHAKE_NS 5000000000ULL
-/* Payload of one batch: a credit waits behind at most one batch, and a batch is large enough that
- * its system call does not count. */
+/* Payload of one batch. A credit waits behind at most one batch, and a batch is large enough to
+ * make the time of its system call negligible. */
 #define SOCKET_BATCH_BYTES 262144
 
 enum socket_frame_kind {
     SOCKET_FRAME_DATA = 1,   /* value = slot_info; followed by its bytes */
     SOCKET_FRAME_CREDIT = 2, /* value = slots consumed so far */
-    SOCKET_FRAME_BYE = 3,    /* the end of the stream is no failure */
-    SOCKET_FRAME_FAULT = 4   /* this rank ends because of a fault; value = bytes of its cause, which
-                              * follows: so that who hears of the end blames the right rank */
+    SOCKET_FRAME_BYE = 3,    /* the stream ends next, which is no failure */
+    SOCKET_FRAME_FAULT = 4   /* this rank ends because of a fault; value = bytes of the cause that
+                                follows. The peer then blames the right rank */
 };
 
 struct socket_header {
@@ -50,7 +50,8 @@ struct socket_header {
 
 GYRE_STATIC_ASSERT(sizeof(struct socket_header) == 16, "a wire format");
 
-/* Both directions of one FIFO index of one pair. All but the proxy_fifo words is the proxy's. */
+/* Both directions of one FIFO index of a pair of ranks. Only the proxy uses it, except for the
+ * words of proxy_fifo. */
 struct socket_fifo {
     struct gyre_proxy_fifo send;
     struct gyre_proxy_fifo recv;
@@ -58,7 +59,7 @@ struct socket_fifo {
     uint64_t n_sent;     /* slots whose bytes the kernel took = head of `send` */
     uint64_t n_credited; /* slots that the peer has consumed */
     uint64_t n_arrived;  /* slots received = tail of `recv` */
-    uint64_t n_returned; /* consumed slots that the peer was told of */
+    uint64_t n_returned; /* consumed slots that the peer knows of */
 };
 
 struct socket_frame {
@@ -77,7 +78,7 @@ struct socket_link {
     bool is_ending;   /* the peer closed: read until the end of the stream */
     bool has_bye;
     struct gyre_sock_address remote; /* the peer's end */
-    const char *interface;           /* name of the one that this end's address belongs to */
+    const char *interface;           /* name of the interface that has this end's address */
 
     /* receiving */
     unsigned char staging[SOCKET_STAGING_BYTES];
@@ -89,17 +90,18 @@ struct socket_link {
 
     /* sending */
     struct socket_frame batch[SOCKET_BATCH_FRAMES];
-    uint32_t n_batch;          /* frames in it */
-    uint32_t first;            /* not wholly sent yet */
+    uint32_t n_batch;          /* frames in the batch */
+    uint32_t first;            /* the first frame that is not completely sent */
     uint32_t first_sent_bytes; /* of that frame, header included */
-    uint32_t next_fifo;        /* where the next batch begins looking, in turns */
+    uint32_t next_fifo;        /* the FIFO at which the next batch begins to look, round robin */
 };
 
 struct socket_peer {
     struct socket_transport *transport;
     int rank;
     uint32_t n_links;
-    /* Where it listens, likeliest first. The last one that worked is tried first. */
+    /* The addresses at which the peer listens, the likeliest first. The address that worked last is
+     * tried first. */
     struct gyre_sock_address addresses[SOCKET_MAX_ADDRESSES];
     int n_addresses;
     int preferred;
@@ -110,26 +112,27 @@ struct socket_peer {
 struct socket_transport {
     struct gyre_transport base;
     struct gyre_transport_config config;
-    struct gyre_sock_interface addresses[SOCKET_MAX_ADDRESSES]; /* this rank's, ports included */
+    struct gyre_sock_interface
+        addresses[SOCKET_MAX_ADDRESSES]; /* at which this rank listens, with ports */
     int listen_fds[SOCKET_MAX_ADDRESSES];
     int n_addresses; /* of both */
-    int n_links;     /* that this rank wants */
+    int n_links;     /* links to each peer that this rank wants */
     int epoll_fd;
     int n_peers;
     struct socket_peer *peers; /* as config.peers */
     void *memory;              /* of all FIFO ends */
     size_t memory_bytes;
     struct gyre_proxy *proxy;
-    uint64_t watched_ns; /* when the links were last looked at for silence */
+    uint64_t watched_ns; /* when socket_watch() last looked at the links */
 };
 
-/* Where a rank listens. Exchanged between hosts. */
+/* The addresses at which a rank listens. Ranks send it to each other, so its layout is fixed. */
 struct socket_blob {
     uint64_t magic;
-    uint64_t network_id; /* of its network namespace: within it, loopback is a way */
+    uint64_t network_id; /* of its network namespace; ranks of one namespace can use loopback */
     uint32_t rank;
     uint32_t n_links;
-    uint32_t n_addresses; /* loopback ones are alone */
+    uint32_t n_addresses; /* either none or all of them are loopback addresses */
     uint32_t pad;
     struct {
         struct gyre_sock_address address;
@@ -137,26 +140,28 @@ struct socket_blob {
     } addresses[SOCKET_MAX_ADDRESSES];
 };
 
-/** socket_listen - on every usable address of the interfaces that the user allows. The order is
- * that of gyre_sock_list_addresses; of one interface, config->rendezvous comes first. Fills
+/** socket_listen - listen on every usable address of the interfaces that the user allows, in the
+ * order of gyre_sock_list_addresses. If config->rendezvous is an address of an interface, it comes
+ * first there. Fills
  * addresses and listen_fds. Errors: INVALID_ARGUMENT (no interface), SYSTEM. */
 gyre_status socket_listen(struct socket_transport *transport);
 void socket_stop_listening(struct socket_transport *transport);
 
-/** socket_make_blob - @blob_out: malloc'ed. */
+/** socket_make_blob - describe the addresses at which this rank listens. @blob_out: malloc'ed. */
 gyre_status socket_make_blob(const struct socket_transport *transport,
                              struct socket_blob **blob_out);
 
-/** socket_read_blob - take over where the peer listens: sorted by how likely this rank reaches it,
- * interface by interface. Errors: REMOTE (not a blob), INVALID_USAGE when one of the two has only
- * loopback addresses and the other is in another network; the cause names the interfaces. */
+/** socket_read_blob - read the addresses at which the peer listens, and sort them by how likely
+ * this rank reaches them, interface by interface. Errors: REMOTE (not a blob), INVALID_USAGE when
+ * one of the two has only loopback addresses and the other is in another network; the cause names
+ * the interfaces. */
 gyre_status socket_read_blob(struct socket_peer *peer, const unsigned char *bytes, size_t n_bytes,
                              uint32_t *n_links_out);
 
 /** socket_note_ends - fill in `remote` and `interface` of a connected link. */
 gyre_status socket_note_ends(struct socket_link *link);
 
-/* First thing on an authenticated link, from both sides. */
+/* The first bytes that both sides send on an authenticated link. */
 struct socket_hello {
     uint64_t magic;
     uint32_t from_rank;
@@ -169,7 +174,7 @@ struct socket_hello {
 
 GYRE_STATIC_ASSERT(sizeof(struct socket_hello) == 32, "a wire format");
 
-/** socket_make_hello - what this rank says on that link of the peer. */
+/** socket_make_hello - the hello that this rank sends on a link to the peer. */
 struct socket_hello socket_make_hello(const struct socket_peer *peer, uint32_t link);
 
 /* Connects to higher ranks on a thread of its own. */
@@ -188,15 +193,16 @@ struct socket_caller {
     char cause[GYRE_CAUSE_MAX_BYTES];
 };
 
-/** socket_caller_start - begin; is_done and `changed` tell of the end. */
+/** socket_caller_start - start connecting. At the end is_done is set and `changed` is signalled. */
 gyre_status socket_caller_start(struct socket_caller *caller, struct socket_transport *transport,
                                 uint64_t deadline_ns, pthread_mutex_t *lock,
                                 pthread_cond_t *changed);
 
-/** socket_caller_result - how it ended, with its cause; under lock, once it is_done. */
+/** socket_caller_result - the status with which connecting ended, with its cause. Only if is_done;
+ * the caller holds the lock. */
 gyre_status socket_caller_result(const struct socket_caller *caller);
 
-/** socket_caller_stop - end it within CONNECT_TRY_NS and join. */
+/** socket_caller_stop - end connecting within CONNECT_TRY_NS, and join the thread. */
 void socket_caller_stop(struct socket_caller *caller);
 
 /** socket_setup_links - connect to higher ranks and accept lower ones, all links of all peers,
@@ -209,8 +215,8 @@ gyre_status socket_setup_links(struct socket_transport *transport, uint64_t dead
  * A dead peer is raised on the fault. */
 bool socket_move(void *context);
 
-/** socket_is_behind - has the kernel not taken all published slots (has_credit: that may be sent)?
- */
+/** socket_is_behind - are there published slots that the kernel has not taken? @has_credit: count
+ * only slots for which there is credit. */
 bool socket_is_behind(const void *context, bool has_credit);
 
 /** socket_watch_begin - prepare a connected link for socket_watch. */
@@ -220,9 +226,9 @@ gyre_status socket_watch_begin(const struct socket_link *link);
  * be called whenever there is nothing to move; looks a few times a second. */
 void socket_watch(struct socket_transport *transport);
 
-/** socket_say_bye - after the proxy has stopped: send what a batch still holds and a last frame
- * that makes the end of the stream a regular one, or that gives the cause of this rank's failure
- * (NULL: none). Ends by deadline_ns. */
+/** socket_say_bye - after the proxy has stopped, send the rest of the batch and a last frame. The
+ * frame makes the end of the stream a regular one, or gives the cause of this rank's failure
+ * (@cause; NULL = there was none). Ends by deadline_ns. */
 void socket_say_bye(struct socket_link *link, const char *cause, uint64_t deadline_ns);
 
 #endif

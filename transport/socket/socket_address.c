@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where ranks listen for data sockets, and how they tell each other. A rank listens on all of its
- * usable addresses, because only the other rank knows which of them it can reach: an interface may
- * have a second subnet that the other host has no route to.
+ * The addresses at which ranks listen for data sockets, and the blobs that describe them. A rank
+ * listens on all of its usable addresses, because only the other rank knows which of them it can
+ * reach: an interface may have a second subnet that the other host has no route to.
  */
 #include "transport/socket/socket.h"
 
@@ -21,7 +21,8 @@ GYRE_STATIC_ASSERT(sizeof(struct socket_blob) == 32 + SOCKET_MAX_ADDRESSES * 28,
 
 /* ---- listening ---------------------------------------------------------------------------- */
 
-/* Of each interface, the address that the rendezvous was reached from comes first. */
+/* Puts the address from which this rank reached the rendezvous first among those of its
+ * interface. */
 static void prefer_rendezvous(const struct gyre_sock_address *rendezvous,
                               struct gyre_sock_interface *addresses, int n)
 {
@@ -36,8 +37,8 @@ static void prefer_rendezvous(const struct gyre_sock_address *rendezvous,
     }
 }
 
-/* Ranks of other hosts try the addresses in the order of this list, so the first interface is the
- * one that this rank's data come by. */
+/* Ranks of other hosts try the addresses in the order of this list, so this rank's data come over
+ * the first interface. */
 static void spread_over_interfaces(const struct gyre_transport_config *config,
                                    struct gyre_sock_interface *addresses, int n)
 {
@@ -65,7 +66,8 @@ gyre_status socket_listen(struct socket_transport *transport)
         const int at = transport->n_addresses;
         struct gyre_sock_address bound;
         status = gyre_sock_listen(&list[i].address, &transport->listen_fds[at], &bound);
-        if (status != GYRE_SUCCESS) { /* one that was taken away in between, say */
+        if (status !=
+            GYRE_SUCCESS) { /* for example because the address was removed in the meantime */
             GYRE_INFO(NET, "NET/Socket : %s is left out: %s", list[i].name, gyre_cause());
             continue;
         }
@@ -91,9 +93,11 @@ void socket_stop_listening(struct socket_transport *transport)
     }
 }
 
-/* ---- telling ------------------------------------------------------------------------------ */
+/* ---- making blobs
+ * ------------------------------------------------------------------------------ */
 
-/* The same for two processes whose 127.0.0.1 is the same. GYRE_HOSTID does not count. */
+/* Finds a number that is the same for two processes if their 127.0.0.1 is the same. GYRE_HOSTID
+ * does not change it. */
 static gyre_status find_network_id(uint64_t *id_out)
 {
     struct stat file;
@@ -133,7 +137,7 @@ gyre_status socket_make_blob(const struct socket_transport *transport,
     return GYRE_SUCCESS;
 }
 
-/* ---- being told --------------------------------------------------------------------------- */
+/* ---- reading blobs --------------------------------------------------------------------------- */
 
 /* The scope of an address names an interface of the host that it is used on. */
 static void localise_scope(const struct socket_transport *transport,
@@ -146,7 +150,7 @@ static void localise_scope(const struct socket_transport *transport,
             address->scope = transport->addresses[i].address.scope;
 }
 
-/* Loopback leads nowhere but to this network namespace. */
+/* Loopback addresses reach only ranks of the same network namespace. */
 static gyre_status check_loopback(const struct socket_peer *peer, struct socket_blob *blob)
 {
     const struct socket_transport *transport = peer->transport;
@@ -155,7 +159,7 @@ static gyre_status check_loopback(const struct socket_peer *peer, struct socket_
     GYRE_TRY(find_network_id(&network_id));
     if (network_id == blob->network_id)
         return GYRE_SUCCESS;
-    /* The peer finds the same and gives up with its cause, which this rank then waits for. */
+    /* The peer finds the same mismatch and gives up with its cause, for which this rank waits. */
     if (gyre_sock_is_loopback(&blob->addresses[0].address))
         blob->n_addresses = 0;
     if (transport->addresses[0].is_loopback)
@@ -181,7 +185,7 @@ static void take_addresses(struct socket_peer *peer, const struct socket_blob *b
         peer->addresses[i] = blob->addresses[i].address;
         localise_scope(transport, &peer->addresses[i]);
     }
-    /* The peer's order of interfaces stays: the user may have chosen it. */
+    /* The peer's order of interfaces is kept, because the user may have chosen it. */
     for (int i = 1; i <= peer->n_addresses && !is_same_host; i++) {
         if (i < peer->n_addresses && blob->addresses[i].place == blob->addresses[first].place)
             continue;

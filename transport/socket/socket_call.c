@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The connecting half of the socket transport's set-up, on a thread of its own: a handshake with a
- * rank that is stopped takes seconds, and whoever waits for it must hear of other ranks' ends
- * meanwhile.
+ * The connecting half of the socket transport's set-up. It has a thread of its own, because a
+ * handshake with a stopped rank takes seconds, and the calling thread must notice meanwhile when
+ * another rank ends.
  */
 #include "transport/socket/socket.h"
 
@@ -15,8 +15,8 @@
 #include <time.h>
 
 #define HELLO_MAGIC    0x74656b636f736779ULL /* "gysocket", little endian */
-#define FIRST_TRY_NS   100000000ULL          /* for one address */
-#define CONNECT_TRY_NS 1000000000ULL         /* the longest such try; a stop waits for its end */
+#define FIRST_TRY_NS   100000000ULL          /* for the first attempt at an address */
+#define CONNECT_TRY_NS 1000000000ULL         /* the longest attempt; a stop waits until it ends */
 #define RETRY_NAP_NS   10000000L
 
 struct socket_hello socket_make_hello(const struct socket_peer *peer, uint32_t link)
@@ -48,7 +48,8 @@ static gyre_status introduce(const struct socket_peer *peer, uint32_t link, int 
     return GYRE_SUCCESS;
 }
 
-/* The descriptor that socket_caller_stop shuts down; -1 = none. False: the caller is stopped. */
+/* Sets the descriptor that socket_caller_stop shuts down; -1 = none. Returns false if the caller is
+ * stopped. */
 static bool show_fd(struct socket_caller *caller, int fd)
 {
     pthread_mutex_lock(caller->lock);
@@ -65,7 +66,7 @@ static gyre_status try_address(struct socket_caller *caller, struct socket_peer 
     const uint64_t now_ns = gyre_now_ns();
     GYRE_TRY(gyre_sock_connect(&peer->addresses[index],
                                gyre_min_u64(caller->deadline_ns, now_ns + try_ns), &fd));
-    gyre_status status = GYRE_ERROR_ABORTED; /* nobody asks for it any more */
+    gyre_status status = GYRE_ERROR_ABORTED; /* the caller was stopped, so the status is not read */
     if (show_fd(caller, fd))
         status = introduce(peer, link, fd,
                            gyre_min_u64(caller->deadline_ns, now_ns + SOCKET_HANDSHAKE_NS));
@@ -77,7 +78,8 @@ static gyre_status try_address(struct socket_caller *caller, struct socket_peer 
     return status;
 }
 
-/* All addresses in turn, beginning with the one that worked last. @whys_out: what each said. */
+/* Tries all addresses, beginning with the address that worked last. @whys_out: the error of
+ * each. */
 static gyre_status try_addresses(struct socket_caller *caller, struct socket_peer *peer,
                                  uint32_t link, uint64_t try_ns, char *whys_out, size_t why_bytes)
 {
@@ -103,7 +105,8 @@ static gyre_status connect_link(struct socket_caller *caller, struct socket_peer
 {
     const struct timespec retry_nap = {0, RETRY_NAP_NS};
     char whys[600];
-    /* Short at first: behind an address that answers nothing there may be one that does. */
+    /* The attempts are short at first, because an address that does not answer may come before one
+     * that does. */
     for (uint64_t try_ns = FIRST_TRY_NS;; try_ns = gyre_min_u64(2 * try_ns, CONNECT_TRY_NS)) {
         const gyre_status status = try_addresses(caller, peer, link, try_ns, whys, sizeof(whys));
         if (status == GYRE_SUCCESS || !show_fd(caller, -1))
@@ -149,7 +152,7 @@ gyre_status socket_caller_start(struct socket_caller *caller, struct socket_tran
                                      .lock = lock,
                                      .changed = changed,
                                      .handshake_fd = -1};
-    /* Peers are in ascending order. */
+    /* The peers are in ascending order, so the last one is the highest. */
     caller->has_thread = n_peers > 0 && transport->peers[n_peers - 1].rank > transport->config.rank;
     caller->is_done = !caller->has_thread;
     if (!caller->has_thread)

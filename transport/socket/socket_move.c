@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The data path of the socket transport: published slots and credit into frames, frames into slots
- * and credit. Runs on the proxy thread. Slots are written from and read into where they lie; only
- * what shares a read with a header (at most SOCKET_STAGING_BYTES) is copied.
+ * The data path of the socket transport. It sends published slots and credit as frames, and turns
+ * received frames into slots and credit. It runs on the proxy thread. Bytes go directly between
+ * sockets and slots; only bytes that are read together with a header (at most
+ * SOCKET_STAGING_BYTES) are copied.
  */
 #include "transport/socket/socket.h"
 
@@ -18,13 +19,13 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* Reads of one link before the others get their turn. */
+/* How often one link is read before the other links are served. */
 #define READS_PER_TURN  4
 #define EVENTS_PER_TURN 32
 
 /* ---- failures ----------------------------------------------------------------------------- */
 
-/* Slots that this rank has published and that were not wholly sent. */
+/* Counts published slots that are not completely sent. */
 static uint64_t count_unsent(const struct socket_link *link)
 {
     const struct socket_peer *peer = link->peer;
@@ -59,7 +60,8 @@ static void drop(struct socket_link *link)
     link->is_writable = false;
 }
 
-/* The stream has ended. After a goodbye that is regular, unless something is left half done. */
+/* Handles the end of the stream. The end is regular after a goodbye, unless a frame is
+ * incomplete. */
 static void end_stream(struct socket_link *link, int error)
 {
     char words[160];
@@ -134,8 +136,8 @@ static bool take_credit(struct socket_link *link, const struct socket_header *he
     return true;
 }
 
-/* The peer ends because of a fault: its cause is this rank's too. False while it has not arrived
- * whole, or when the link is no more. */
+/* Takes the cause of a peer that ends because of a fault. It becomes this rank's cause too. Returns
+ * false while the text is incomplete, or when the link has ended. */
 static bool take_fault(struct socket_link *link, const struct socket_header *header,
                        const unsigned char *text, uint32_t n_arrived)
 {
@@ -153,7 +155,7 @@ static bool take_fault(struct socket_link *link, const struct socket_header *hea
     return true;
 }
 
-/* False when the link is no more. */
+/* Returns false when the link has ended. */
 static bool take_header(struct socket_link *link, const struct socket_header *header)
 {
     const struct socket_peer *peer = link->peer;
@@ -174,7 +176,7 @@ static bool take_header(struct socket_link *link, const struct socket_header *he
     return false;
 }
 
-/* n bytes of the slot that is arriving are in their place. */
+/* Counts n_bytes more bytes of the slot that is arriving. */
 static void advance_slot(struct socket_link *link, uint32_t n_bytes)
 {
     link->into_at += n_bytes;
@@ -216,7 +218,7 @@ static bool parse_staging(struct socket_link *link)
     return true;
 }
 
-/* One read. False when there is no more to read now. */
+/* Reads once. Returns false when there is no more to read now. */
 static bool read_some(struct socket_link *link)
 {
     struct iovec parts[2];
@@ -241,8 +243,8 @@ static bool read_some(struct socket_link *link)
     link->staged_bytes += (uint32_t)n_read - n_direct;
     if (!parse_staging(link))
         return true;
-    /* A short read has emptied the socket; an end of stream after it is told by an event of its
-     * own, unless that event is the one being served. */
+    /* A short read has emptied the socket. If the stream ends after it, there is another event,
+     * unless this is that event (is_ending). */
     if ((size_t)n_read < (size_t)left_bytes + room_bytes && !link->is_ending)
         link->is_readable = false;
     return true;
@@ -256,8 +258,8 @@ static void add_frame(struct socket_link *link, uint16_t kind, uint32_t fifo, ui
         (struct socket_frame){.header = {.kind = kind, .fifo = fifo, .value = value}};
 }
 
-/* Is there credit that the peer should hear of now? A few slots' worth may wait for data that goes
- * the same way: the peer is never short of credit before it has used up half of its own. */
+/* Should the peer be told of credit now? The credit of a few slots may wait for data that goes to
+ * the same peer, because the peer does not run out of credit before it has used half of it. */
 static bool owes_credit(const struct socket_link *link, const struct socket_fifo *fifo,
                         uint64_t n_consumed, bool has_data)
 {
@@ -273,8 +275,8 @@ static bool has_slot(const struct socket_link *link, const struct socket_fifo *f
            fifo->n_batched - fifo->n_credited < link->peer->transport->config.spec.depth;
 }
 
-/* Frames of one FIFO: its credit, then its published slots as far as there is credit for them.
- * Returns the payload bytes. */
+/* Appends the frames of one FIFO to the batch: its credit, then its published slots as far as there
+ * is credit for them. Returns the payload bytes. */
 static uint32_t batch_fifo(struct socket_link *link, uint32_t index, uint32_t room_bytes)
 {
     const struct gyre_fifo_spec *spec = &link->peer->transport->config.spec;
@@ -310,7 +312,7 @@ static void make_batch(struct socket_link *link)
     link->first = 0;
     link->first_sent_bytes = 0;
     for (uint32_t i = 0; i < n_mine; i++) {
-        /* Keep room for a credit and one slot. */
+        /* Each FIFO needs room for one credit and one slot. */
         if (link->n_batch + 2 > SOCKET_BATCH_FRAMES || n_bytes >= SOCKET_BATCH_BYTES)
             break;
         const uint32_t index = link->index + link->next_fifo * peer->n_links;
@@ -319,7 +321,8 @@ static void make_batch(struct socket_link *link)
     }
 }
 
-/* n bytes of the batch are the kernel's: give back the slots that they end. */
+/* The kernel has taken n_bytes bytes of the batch. Gives back the slots that are completely
+ * sent. */
 static void advance_batch(struct socket_link *link, size_t n_bytes)
 {
     while (n_bytes > 0) {
@@ -339,7 +342,7 @@ static void advance_batch(struct socket_link *link, size_t n_bytes)
     }
 }
 
-/* Hand the rest of the batch to the kernel. True if it took anything. */
+/* Hands the rest of the batch to the kernel. Returns true if the kernel took any bytes. */
 static bool send_batch(struct socket_link *link)
 {
     struct iovec parts[2 * SOCKET_BATCH_FRAMES];
@@ -364,7 +367,8 @@ static bool send_batch(struct socket_link *link)
     const struct msghdr message = {.msg_iov = parts, .msg_iovlen = n_parts};
     const ssize_t n_sent = sendmsg(link->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n_sent < 0) {
-        /* How a broken connection ended is told by what can still be read: a goodbye, perhaps. */
+        /* After an error the receiving side decides how the connection ended, because it may still
+         * read a goodbye. */
         link->is_writable = errno != EAGAIN;
         link->is_readable = link->is_readable || errno != EAGAIN;
         return false;
@@ -395,7 +399,7 @@ static bool move_link(struct socket_link *link)
     for (int i = 0; i < READS_PER_TURN && link->is_readable; i++)
         has_moved = read_some(link) || has_moved;
     if (link->fd < 0) {
-        /* It has left; who goes on sending to it would wait for ever. */
+        /* The peer has left, so a rank that still sends to it would wait for ever. */
         if (link->has_bye && count_unsent(link) > 0)
             blame(link, GYRE_ERROR_REMOTE, "it left before slots to it were sent");
         return has_moved;
@@ -468,7 +472,7 @@ void socket_say_bye(struct socket_link *link, const char *cause, uint64_t deadli
             break;
         if (link->first == link->n_batch) {
             if (cause == NULL)
-                make_batch(link); /* credit for what was consumed last */
+                make_batch(link); /* credit for the slots that were consumed last */
             if (cause != NULL || link->n_batch == 0) {
                 add_last_frame(link, cause);
                 is_said = true;
@@ -476,15 +480,16 @@ void socket_say_bye(struct socket_link *link, const char *cause, uint64_t deadli
         }
         if (send_batch(link))
             continue;
-        if (gyre_now_ns() >= deadline_ns) /* all links share it: each gets one try at least */
+        if (gyre_now_ns() >=
+            deadline_ns) /* all links share the deadline, and each gets at least one attempt */
             break;
         struct pollfd writable = {.fd = link->fd, .events = POLLOUT};
         if (poll(&writable, 1, 10) > 0 && (writable.revents & (POLLHUP | POLLERR)) != 0)
-            break; /* it has closed already */
+            break; /* the peer has closed already */
     }
     if (link->fd < 0)
         return;
-    /* What is unread would turn the end of the stream into a reset. */
+    /* Unread bytes would turn the end of the stream into a reset, so read them first. */
     shutdown(link->fd, SHUT_WR);
     while (recv(link->fd, link->staging, sizeof(link->staging), MSG_DONTWAIT) > 0)
         ;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Set-up of the socket transport: of a pair, the lower rank connects (socket_call.c) and the higher
- * one accepts. A thread connects, another one accepts, and the caller's looks at the other ranks.
+ * Set-up of the socket transport: of two ranks, the lower one connects (socket_call.c) and the
+ * higher one accepts. One thread connects, a second one accepts, and the calling thread checks that
+ * all ranks are alive.
  * A connection is called a joiner until its other end has proved that it knows the secret and told
  * its rank. Each joiner has a thread and a short deadline of its own, so a stranger delays no rank.
  * When there are too many joiners, the oldest connection is closed. A rank whose connection is
@@ -23,7 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* How late a rank that waits hears of the others' end. */
+/* The longest time until a waiting rank notices the end of another rank. */
 #define CHECK_NS           100000000ULL
 #define RETRY_NAP_NS       10000000L
 #define REFUSED_NS         1000000000ULL
@@ -38,23 +39,23 @@ struct joiner {
     bool is_done; /* the thread ends; under the reception's lock */
 };
 
-/* Where this rank receives the lower ranks. */
+/* The thread that accepts connections from lower ranks. */
 struct reception {
     struct socket_transport *transport;
     pthread_mutex_t lock;
     pthread_cond_t changed;
     pthread_t thread;
     int stop_fd;          /* eventfd */
-    int n_missing;        /* links that have not come; under lock */
+    int n_missing;        /* links that are not connected yet; under lock */
     int n_strangers;      /* under lock */
     char refusal[160];    /* why nothing can be accepted, "" = it can; under lock */
-    uint64_t refused_ns;  /* the thread's: since when accepting fails; 0 = it does not */
-    struct joiner *first; /* the thread's */
+    uint64_t refused_ns;  /* since when accepting fails, 0 = it works; only the thread uses it */
+    struct joiner *first; /* only the thread uses it */
 };
 
 /* ---- accepting ---------------------------------------------------------------------------- */
 
-/* The link that an authenticated joiner asks for; NULL when there is no such one. */
+/* Finds the link that an authenticated joiner asks for. Returns NULL if there is no such link. */
 static struct socket_link *find_link(struct socket_transport *transport,
                                      const struct socket_hello *hello)
 {
@@ -72,7 +73,7 @@ static struct socket_link *find_link(struct socket_transport *transport,
     return NULL;
 }
 
-/* Ask the joiner who it is; on success its descriptor is a link's. */
+/* Authenticates a joiner and reads its hello. On success the link owns its descriptor. */
 static gyre_status receive_joiner(struct joiner *joiner, uint64_t deadline_ns)
 {
     struct reception *reception = joiner->reception;
@@ -87,7 +88,7 @@ static gyre_status receive_joiner(struct joiner *joiner, uint64_t deadline_ns)
     const struct socket_hello mine = socket_make_hello(link->peer, link->index);
     GYRE_TRY(gyre_sock_send(joiner->fd, &mine, sizeof(mine), deadline_ns));
     pthread_mutex_lock(&reception->lock);
-    /* A rank that comes again has given up its earlier try. */
+    /* A rank that connects a second time has given up its first attempt. */
     if (link->fd >= 0)
         gyre_sock_close(link->fd);
     else
@@ -124,7 +125,7 @@ static void add_joiner(struct reception *reception, int fd)
             gyre_thread_start(&joiner->thread, JOINER_STACK_BYTES, joiner_main, joiner, "a joiner");
     }
     if (status != GYRE_SUCCESS) {
-        /* A rank comes again; for a stranger it is no loss. */
+        /* A rank connects again later. A stranger loses nothing. */
         gyre_sock_close(fd);
         free(joiner);
         return;
@@ -133,7 +134,8 @@ static void add_joiner(struct reception *reception, int fd)
     reception->first = joiner;
 }
 
-/* Join joiners that are done. Show out the oldest when they crowd; everybody when all_out. */
+/* Joins the threads of joiners that are done. If there are too many joiners, the oldest is
+ * disconnected; with all_out all of them are. */
 static void see_off_joiners(struct reception *reception, bool all_out)
 {
     struct joiner **link = &reception->first;
@@ -158,9 +160,10 @@ static void see_off_joiners(struct reception *reception, bool all_out)
     }
 }
 
-/* Accepting failed, for lack of descriptors or memory for example. The connection waits in the
- * listening socket's queue. Strangers give back what they hold; where there are none, it is this
- * rank that has nothing left, and its set-up ends after REFUSED_NS. */
+/* Notes that accepting failed, for example for lack of descriptors or memory. The connection waits
+ * in the listening socket's queue. Strangers free their descriptors when they are dropped. If there
+ * are no strangers, this rank itself has used up the resource, and its set-up ends after
+ * REFUSED_NS. */
 static void note_refusal(struct reception *reception, gyre_status status)
 {
     const struct timespec retry_nap = {0, RETRY_NAP_NS};
@@ -201,7 +204,7 @@ static void *reception_main(void *argument)
         watched[1 + i] = (struct pollfd){.fd = transport->listen_fds[i], .events = POLLIN};
     const nfds_t n_watched = 1 + (nfds_t)transport->n_addresses;
     while (watched[0].revents == 0) {
-        /* The bound lets joiners that are done be joined soon. */
+        /* The wait is short, so that the threads of joiners that are done are joined soon. */
         if (poll(watched, n_watched, 100) > 0)
             for (nfds_t i = 1; i < n_watched; i++)
                 if (watched[i].revents != 0)
@@ -273,8 +276,8 @@ static gyre_status fail_missing(const struct reception *reception)
                      transport->addresses[0].name, text, reception->n_strangers);
 }
 
-/* Wait until all links are there, while looking at the ranks: one that died or gave up never comes,
- * and a link to it would be tried until the deadline. */
+/* Waits until all links are connected, and checks meanwhile that all ranks are alive. A rank that
+ * died or gave up never connects, and this rank would try until the deadline. */
 static gyre_status wait_for_all(struct reception *reception, struct socket_caller *caller,
                                 uint64_t deadline_ns)
 {

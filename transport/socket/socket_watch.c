@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Connections whose other end is not heard any more. A firewall that lost its state, or one of
- * several network paths, can drop a single connection while the host and the health link live; the
- * kernel alone would go on sending for a quarter of an hour. So each connection is asked a few
- * times a second whether something sent waits for an answer, and since when.
+ * Finds connections on which the other end has fallen silent. A firewall that lost its state, or
+ * one of several network paths, can drop a single connection while the host and the health link
+ * live. The kernel alone would go on sending for a quarter of an hour. So this file asks the kernel
+ * a few times a second, for each connection, whether sent data wait for an acknowledgement, and
+ * since when.
  *
- * It is the peer's kernel that answers. A peer that is slow or stopped is therefore no failure:
- * its kernel acknowledges data while there is room, and then each probe of the full window.
+ * The peer's kernel acknowledges data, not the peer's program. So a peer that is slow or stopped is
+ * no failure: its kernel acknowledges data while there is room, and then each probe of the full
+ * window.
  * TCP_USER_TIMEOUT cannot tell the two apart: since Linux 5.11 it also ends a connection whose
  * window stays full although every probe is answered.
  */
@@ -20,20 +22,22 @@
 #include <string.h>
 
 #define WATCH_NS 250000000ULL
-/* With MIN_TRIES retransmissions (1.4 s) and one period of looking this is at most 10 s. The health
- * link to a host that is dead as a whole ends earlier, and its message names that cause. */
+/* Together with MIN_TRIES retransmissions (1.4 s) and one period between two looks this is at most
+ * 10 s. If a whole host is dead, the health link to it ends earlier, and its message names that
+ * cause. */
 #define SILENT_NS 7800000000ULL
-/* The kernel's own end of an idle connection comes after this, so that the words below are read. */
+/* The kernel ends an idle connection later than this, so that the user reads the message below. */
 #define KEEPALIVE_PROBES 12
 
-/* Unanswered ones before a connection counts as dead. Late in the life of a full window the kernel
- * probes it once in two minutes: the loss of one such probe says nothing. */
+/* How many unanswered retransmissions or probes make a connection dead. After a long time with a
+ * full window the kernel probes once in two minutes, so the loss of one such probe proves
+ * nothing. */
 #define MIN_TRIES 3
 
-/* What the kernel knows of a link's silence. An idle connection is heard every 2 s, because its
- * keepalive asks so often (core/base/sock.c). */
+/* How long the kernel has heard nothing on a link. An idle connection is heard every 2 s, because
+ * its keepalive asks so often (core/base/sock.c). */
 struct silence {
-    uint32_t n_tries;  /* times that something was sent again, or probes, without an answer */
+    uint32_t n_tries;  /* retransmissions and probes without an answer */
     uint64_t heard_ns; /* when the last acknowledgement or the last data arrived */
 };
 

@@ -23,6 +23,7 @@ struct gyre_filter {
     const char *algo_source;
     const char *proto_source;
     const char *path_source;
+    uint32_t nccl_only; /* algorithms named by NCCL_ALGO that only NCCL has; they have no effect */
 };
 
 /* A user's words about algorithms, protocols and paths, and how messages name each ("--algo"). A
@@ -34,6 +35,7 @@ struct gyre_filter_words {
     const char *algo_source; /* sources live as long as the filter */
     const char *proto_source;
     const char *path_source;
+    bool is_algos_of_nccl; /* algos is the value of NCCL_ALGO, see gyre_filter_of() */
 };
 
 /** gyre_filter_parse - "[^]ring,tree" or "all_reduce:ring;broadcast:^tree". Errors:
@@ -45,11 +47,18 @@ gyre_status gyre_filter_parse(const char *algos, const char *protos, const char 
  * Errors: as gyre_filter_parse(), naming the source of the word; the filter is then unchanged. */
 gyre_status gyre_filter_override(const struct gyre_filter_words *words, struct gyre_filter *filter);
 
-/** gyre_filter_of - the same of parameters, which the filter then refers to. */
+/** gyre_filter_of - the same of parameters, which the filter then refers to. NCCL_ALGO is read as
+ * NCCL reads it: it says nothing of all_to_all, gather and scatter, which NCCL makes of sends and
+ * receives. Names of algorithms that only NCCL has are left out and noted in nccl_only; a list of
+ * nothing else allows every algorithm. */
 gyre_status gyre_filter_of(const struct gyre_params *params, struct gyre_filter *filter_out);
 
 /** gyre_filter_allows - the algorithm, for this collective. */
 bool gyre_filter_allows(const struct gyre_filter *filter, enum gyre_collective coll,
                         const struct gyre_algorithm *algorithm);
+
+/** gyre_filter_list_nccl_only - the names of filter->nccl_only as NCCL writes them, with commas. */
+void gyre_filter_list_nccl_only(const struct gyre_filter *filter, char *text_out,
+                                size_t text_bytes);
 
 #endif

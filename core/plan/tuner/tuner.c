@@ -319,3 +319,32 @@ gyre_status gyre_tuner_choose(const struct gyre_tuner_facts *facts,
     *choice_out = choice;
     return GYRE_SUCCESS;
 }
+
+gyre_status gyre_tuner_choose_given(const struct gyre_tuner_facts *facts,
+                                    const struct gyre_filter *filter,
+                                    const struct gyre_algorithm *algorithm, uint64_t n_bytes,
+                                    struct gyre_choice *choice_out)
+{
+    const struct gyre_given_programs *given = algorithm->given;
+    const enum gyre_collective coll = given->coll;
+    const enum gyre_path path = given->is_placed ? GYRE_PATH_PLACED : GYRE_PATH_STAGED;
+    struct gyre_choice choice = {.algorithm = algorithm, .path = path};
+    struct gyre_filter only = *filter;
+    only.paths[coll] = 1U << path;
+    only.is_forced[coll] = true;
+    if (given->is_placed)
+        only.protos[coll] &= 1U << GYRE_PROTO_SIMPLE;
+    if (given->like != NULL) {
+        for (int i = 0; gyre_algorithms[i] != NULL; i++)
+            if (gyre_algorithms[i] == given->like)
+                only.algorithms[coll] = 1U << i;
+        GYRE_TRY(gyre_tuner_choose(facts, &only, coll, n_bytes, &choice));
+        choice.algorithm = algorithm;
+    } else {
+        GYRE_TRY(choose_proto(facts, &only, coll, algorithm, n_bytes, &choice.proto));
+        choice.n_channels = gyre_tuner_channels(facts, &choice, coll, n_bytes);
+        choice.tile_bytes = gyre_tuner_tile(facts, &choice, coll, n_bytes);
+    }
+    *choice_out = choice;
+    return GYRE_SUCCESS;
+}

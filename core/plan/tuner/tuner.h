@@ -22,7 +22,7 @@ struct gyre_tuner_facts {
     bool is_proxied;      /* some pair of ranks talks through a proxy */
     bool is_ll128_safe;   /* every pair's 128-byte stores arrive whole (NVLink) */
     bool has_lamport;     /* the call is a sum that this protocol carries */
-    bool is_plain;        /* nothing is multiplied or divided */
+    bool is_unscaled;     /* nothing is multiplied or divided */
     bool in_window;       /* the call's result lies in a window */
     bool has_large_pages; /* that window, which copy engines need to be fast */
     uint32_t min_channels;
@@ -49,6 +49,16 @@ struct gyre_choice {
 gyre_status gyre_tuner_choose(const struct gyre_tuner_facts *facts,
                               const struct gyre_filter *filter, enum gyre_collective coll,
                               uint64_t n_bytes, struct gyre_choice *choice_out);
+
+/** gyre_tuner_choose_given - the way to carry out a call by an algorithm of given programs: as the
+ * built-in algorithm that emits the same programs would be, else by the rules that need no
+ * measurement. Pure, but for facts->cost as gyre_tuner_choose().
+ * @algorithm: of gyre_algorithm_give(); its traits say whether results are placed.
+ * Errors: INVALID_USAGE when the filter leaves no protocol that can do it, saying why. */
+gyre_status gyre_tuner_choose_given(const struct gyre_tuner_facts *facts,
+                                    const struct gyre_filter *filter,
+                                    const struct gyre_algorithm *algorithm, uint64_t n_bytes,
+                                    struct gyre_choice *choice_out);
 
 /** gyre_tuner_choose_fused - is this a call of middle size that a fused kernel carries in protocol
  * SIMPLE: an all-gather into windows, or a two-shot? If so, how. Pure. */

@@ -45,33 +45,88 @@ static void list_algorithms(char *text_out, size_t text_bytes)
     }
 }
 
+/* What the names of a list may be. */
+struct vocabulary {
+    int (*index_of)(const char *name); /* -1 = unknown */
+    const char *variable;              /* for messages */
+    const char *legal;
+    uint32_t *nccl_only; /* receives the names that only NCCL has; NULL: they are errors */
+};
+
+/* NCCL's algorithms without a counterpart of the same name (NCCL 2.28's documentation, NCCL_ALGO).
+ */
+static const char *const nccl_only_names[] = {"CollNet", "CollnetDirect", "CollnetChain",
+                                              "NVLS",    "NVLSTree",      "PAT"};
+#define N_NCCL_ONLY ((int)(sizeof(nccl_only_names) / sizeof(nccl_only_names[0])))
+
+void gyre_filter_list_nccl_only(const struct gyre_filter *filter, char *text_out, size_t text_bytes)
+{
+    text_out[0] = '\0';
+    for (int i = 0; i < N_NCCL_ONLY; i++) {
+        const size_t used = strlen(text_out);
+        if ((filter->nccl_only >> i & 1U) != 0)
+            snprintf(text_out + used, text_bytes - used, "%s%s", used > 0 ? "," : "",
+                     nccl_only_names[i]);
+    }
+}
+
 /* One "[^]a,b" list into a bit mask. */
-static gyre_status parse_list(const char *text, int (*index_of)(const char *), const char *variable,
-                              const char *legal, uint32_t *mask_out)
+static gyre_status parse_list(const char *text, const struct vocabulary *vocabulary,
+                              uint32_t *mask_out)
 {
     char list[GYRE_PARAM_MAX_BYTES];
     const bool inverts = text[0] == '^';
     snprintf(list, sizeof(list), "%s", text + inverts);
     uint32_t mask = 0;
+    uint32_t nccl_only = 0;
     char *rest = NULL;
     for (char *word = strtok_r(list, ", ", &rest); word != NULL;
          word = strtok_r(NULL, ", ", &rest)) {
-        const int index = index_of(word);
-        if (index < 0)
-            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s: \"%s\" is none of: %s", variable,
-                             word, legal);
-        mask |= 1U << index;
+        const int index = vocabulary->index_of(word);
+        const int of_nccl = gyre_name_find(nccl_only_names, N_NCCL_ONLY, word);
+        if (index >= 0)
+            mask |= 1U << index;
+        else if (vocabulary->nccl_only != NULL && of_nccl >= 0)
+            nccl_only |= 1U << of_nccl;
+        else
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s: \"%s\" is none of: %s",
+                             vocabulary->variable, word, vocabulary->legal);
     }
-    if (mask == 0)
+    if (mask == 0 && nccl_only == 0)
         return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT, "%s: \"%s\" names nothing; legal: %s",
-                         variable, text, legal);
-    *mask_out = inverts ? ~mask : mask;
+                         vocabulary->variable, text, vocabulary->legal);
+    if (nccl_only != 0)
+        *vocabulary->nccl_only |= nccl_only;
+    *mask_out = inverts || mask == 0 ? ~mask : mask;
     return GYRE_SUCCESS;
 }
 
+/* A collective by its name here or in NCCL, which writes "allreduce". -1 = there is none. */
+static int find_collective(const char *name)
+{
+    for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++) {
+        char joined[32] = "";
+        size_t n_joined = 0;
+        for (const char *at = gyre_collectives[coll].name; *at != '\0'; at++)
+            if (*at != '_' && n_joined < sizeof(joined) - 1)
+                joined[n_joined++] = *at;
+        if (strcasecmp(joined, name) == 0 || strcasecmp(gyre_collectives[coll].name, name) == 0)
+            return coll;
+    }
+    return -1;
+}
+
+/* Is the collective meant by a list that names no collective? Point to point never is: it has one
+ * algorithm. */
+static bool is_meant(const struct vocabulary *vocabulary, int coll)
+{
+    const bool nccl_sends =
+        coll == GYRE_COLL_ALL_TO_ALL || coll == GYRE_COLL_GATHER || coll == GYRE_COLL_SCATTER;
+    return coll != GYRE_COLL_SEND_RECV && !(vocabulary->nccl_only != NULL && nccl_sends);
+}
+
 /* "list" for all collectives, or "all_reduce:list;broadcast:list". */
-static gyre_status parse_filter(const char *text, int (*index_of)(const char *),
-                                const char *variable, const char *legal,
+static gyre_status parse_filter(const char *text, const struct vocabulary *vocabulary,
                                 uint32_t masks_out[GYRE_N_COLLECTIVES], bool *forced_out)
 {
     for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
@@ -84,21 +139,20 @@ static gyre_status parse_filter(const char *text, int (*index_of)(const char *),
         int only = -1;
         if (colon != NULL) {
             *colon = '\0';
-            only = gyre_collective_find(part);
+            only = find_collective(part);
             if (only < 0)
                 return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                                  "%s: \"%s\" is not a collective (all_reduce, broadcast, ...)",
-                                 variable, part);
+                                 vocabulary->variable, part);
         }
         uint32_t mask = 0;
-        GYRE_TRY(parse_list(colon != NULL ? colon + 1 : part, index_of, variable, legal, &mask));
+        GYRE_TRY(parse_list(colon != NULL ? colon + 1 : part, vocabulary, &mask));
         for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++) {
-            /* Point to point has one algorithm and is meant only when named. */
-            if (only >= 0 ? coll != only : coll == GYRE_COLL_SEND_RECV)
+            if (only >= 0 ? coll != only : !is_meant(vocabulary, coll))
                 continue;
             masks_out[coll] = mask;
             if (forced_out != NULL)
-                forced_out[coll] = true;
+                forced_out[coll] = mask != UINT32_MAX;
         }
     }
     return GYRE_SUCCESS;
@@ -113,21 +167,23 @@ bool gyre_filter_allows(const struct gyre_filter *filter, enum gyre_collective c
     return (filter->algorithms[coll] >> i & 1U) != 0;
 }
 
-static gyre_status parse_algos(const char *text, const char *source, struct gyre_filter *filter)
+static gyre_status parse_algos(const struct gyre_filter_words *words, struct gyre_filter *filter)
 {
     char legal[128];
     list_algorithms(legal, sizeof(legal));
     memset(filter->is_forced, 0, sizeof(filter->is_forced));
-    filter->algo_source = source;
-    return parse_filter(text, algorithm_index, source, legal, filter->algorithms,
-                        filter->is_forced);
+    filter->algo_source = words->algo_source;
+    filter->nccl_only = 0;
+    const struct vocabulary vocabulary = {algorithm_index, words->algo_source, legal,
+                                          words->is_algos_of_nccl ? &filter->nccl_only : NULL};
+    return parse_filter(words->algos, &vocabulary, filter->algorithms, filter->is_forced);
 }
 
 static gyre_status parse_protos(const char *text, const char *source, struct gyre_filter *filter)
 {
+    const struct vocabulary vocabulary = {proto_index, source, "simple ll ll128 lamport", NULL};
     filter->proto_source = source;
-    GYRE_TRY(
-        parse_filter(text, proto_index, source, "simple ll ll128 lamport", filter->protos, NULL));
+    GYRE_TRY(parse_filter(text, &vocabulary, filter->protos, NULL));
     /* Who excludes LL128 means its slots, and what else goes through them; so NCCL_PROTO=^LL,LL128
      * leaves SIMPLE alone. */
     for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
@@ -138,15 +194,16 @@ static gyre_status parse_protos(const char *text, const char *source, struct gyr
 
 static gyre_status parse_paths(const char *text, const char *source, struct gyre_filter *filter)
 {
+    const struct vocabulary vocabulary = {path_index, source, "staged placed copy_engine", NULL};
     filter->path_source = source;
-    return parse_filter(text, path_index, source, "staged placed copy_engine", filter->paths, NULL);
+    return parse_filter(text, &vocabulary, filter->paths, NULL);
 }
 
 gyre_status gyre_filter_override(const struct gyre_filter_words *words, struct gyre_filter *filter)
 {
     struct gyre_filter changed = *filter;
     if (words->algos != NULL)
-        GYRE_TRY(parse_algos(words->algos, words->algo_source, &changed));
+        GYRE_TRY(parse_algos(words, &changed));
     if (words->protos != NULL)
         GYRE_TRY(parse_protos(words->protos, words->proto_source, &changed));
     if (words->paths != NULL)
@@ -158,8 +215,14 @@ gyre_status gyre_filter_override(const struct gyre_filter_words *words, struct g
 gyre_status gyre_filter_parse(const char *algos, const char *protos, const char *paths,
                               struct gyre_filter *filter_out)
 {
-    const struct gyre_filter_words words = {algos,       protos,       paths,
-                                            "GYRE_ALGO", "GYRE_PROTO", "GYRE_PATH"};
+    const struct gyre_filter_words words = {
+        .algos = algos,
+        .protos = protos,
+        .paths = paths,
+        .algo_source = "GYRE_ALGO",
+        .proto_source = "GYRE_PROTO",
+        .path_source = "GYRE_PATH",
+    };
     struct gyre_filter filter = {.algo_source = NULL};
     GYRE_TRY(gyre_filter_override(&words, &filter));
     *filter_out = filter;
@@ -180,6 +243,7 @@ gyre_status gyre_filter_of(const struct gyre_params *params, struct gyre_filter 
         words.algo_source = gyre_param_source(params, GYRE_PARAM_ALGO);
     if (gyre_param_is_set(params, GYRE_PARAM_PROTO))
         words.proto_source = gyre_param_source(params, GYRE_PARAM_PROTO);
+    words.is_algos_of_nccl = strcmp(words.algo_source, "NCCL_ALGO") == 0;
     struct gyre_filter filter = {.algo_source = NULL};
     GYRE_TRY(gyre_filter_override(&words, &filter));
     *filter_out = filter;

@@ -27,7 +27,11 @@ static gyre_status open_simulator(const struct gyre_tuner_facts *facts,
                                   struct gyre_simulator **simulator_out)
 {
     const struct gyre_shape shape = {
-        .coll = coll, .n_ranks = (uint16_t)facts->n_ranks, .grouping = facts->grouping};
+        .coll = coll,
+        .n_ranks = (uint16_t)facts->n_ranks,
+        .root = algorithm->given != NULL ? algorithm->given->root : 0,
+        .grouping = facts->grouping,
+    };
     const struct gyre_machine machine = {
         .grouping = facts->grouping, .is_all_network = facts->is_proxied && facts->n_hosts == 1};
     return gyre_simulator_open(algorithm, &shape, &machine, false, simulator_out);

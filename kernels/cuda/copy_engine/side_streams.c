@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tails of copies on a GPU: sync kernels and copies on the caller's stream and, where something may
- * stand beside that, on lanes, streams of the executor's own.
+ * Tails of copies on a GPU: enqueues sync kernels and copies on the caller's stream, and operations
+ * that may run at the same time on side streams, which belong to the executor.
  */
 #include "kernels/cuda/runtime/state.h"
 #include "kernels/cuda/runtime/kernel_table.h"
@@ -14,26 +14,26 @@
 struct tail_launch {
     struct gyre_cuda_executor *executor;
     const struct gyre_work *work;
-    struct gyre_cuda_side_streams *lanes; /* NULL: everything on the caller's stream */
-    cudaStream_t stream;                  /* the caller's */
+    struct gyre_cuda_side_streams *side; /* NULL: everything on the caller's stream */
+    cudaStream_t stream;                 /* the caller's */
     uint32_t n_works;
     bool is_forked[GYRE_CUDA_SIDE_STREAMS];
 };
 
-/* ---- lanes -------------------------------------------------------------------------------- */
+/* ---- side streams ------------------------------------------------------------------------- */
 
-static gyre_status open_lanes(struct gyre_cuda_side_streams *lanes)
+static gyre_status open_side_streams(struct gyre_cuda_side_streams *side)
 {
     for (int i = 0; i < GYRE_CUDA_SIDE_STREAMS; i++) {
-        GYRE_CUDA_TRY(cudaStreamCreateWithFlags(&lanes->streams[i], cudaStreamNonBlocking));
-        GYRE_CUDA_TRY(cudaEventCreateWithFlags(&lanes->joins[i], cudaEventDisableTiming));
+        GYRE_CUDA_TRY(cudaStreamCreateWithFlags(&side->streams[i], cudaStreamNonBlocking));
+        GYRE_CUDA_TRY(cudaEventCreateWithFlags(&side->joins[i], cudaEventDisableTiming));
     }
-    GYRE_CUDA_TRY(cudaEventCreateWithFlags(&lanes->fork, cudaEventDisableTiming));
+    GYRE_CUDA_TRY(cudaEventCreateWithFlags(&side->fork, cudaEventDisableTiming));
     return GYRE_SUCCESS;
 }
 
-/* CUDA makes ready what a kind of copy needs when the first one comes: a strided copy within a GPU
- * may be a kernel, for instance. The executor's memory is not in use yet. */
+/* Runs each kind of copy once, because CUDA prepares a kind of copy at its first use; a strided
+ * copy within a GPU may be a kernel, for example. The executor's memory is not in use yet. */
 static gyre_status use_copies_once(struct gyre_cuda_executor *executor)
 {
     enum { ROW_BYTES = 16, PITCH_BYTES = 32, N_ROWS = 2 };
@@ -49,81 +49,82 @@ static gyre_status use_copies_once(struct gyre_cuda_executor *executor)
 gyre_status gyre_cuda_side_streams_open(struct gyre_cuda_executor *executor)
 {
     for (int set = 0; set < 2; set++)
-        GYRE_TRY(open_lanes(&executor->side_streams[set]));
+        GYRE_TRY(open_side_streams(&executor->side_streams[set]));
     return use_copies_once(executor);
 }
 
 void gyre_cuda_side_streams_close(struct gyre_cuda_executor *executor)
 {
     for (int set = 0; set < 2; set++) {
-        struct gyre_cuda_side_streams *lanes = &executor->side_streams[set];
+        struct gyre_cuda_side_streams *side = &executor->side_streams[set];
         for (int i = 0; i < GYRE_CUDA_SIDE_STREAMS; i++) {
-            if (lanes->streams[i] != NULL)
-                (void)cudaStreamDestroy(lanes->streams[i]);
-            if (lanes->joins[i] != NULL)
-                (void)cudaEventDestroy(lanes->joins[i]);
+            if (side->streams[i] != NULL)
+                (void)cudaStreamDestroy(side->streams[i]);
+            if (side->joins[i] != NULL)
+                (void)cudaEventDestroy(side->joins[i]);
         }
-        if (lanes->fork != NULL)
-            (void)cudaEventDestroy(lanes->fork);
-        memset(lanes, 0, sizeof(*lanes));
+        if (side->fork != NULL)
+            (void)cudaEventDestroy(side->fork);
+        memset(side, 0, sizeof(*side));
     }
 }
 
-/* A lane that was forked in a capture belongs to it until the capture ends. While another capture
- * has the lanes, a launch does without. */
-static gyre_status choose_lanes(struct tail_launch *launch)
+/* Chooses the side streams of a launch. A side stream that was forked in a capture belongs to that
+ * capture until the capture ends. A launch in another capture uses no side streams meanwhile. */
+static gyre_status choose_side_streams(struct tail_launch *launch)
 {
     struct gyre_cuda_executor *executor = launch->executor;
     enum cudaStreamCaptureStatus capturing;
     unsigned long long capture = 0, other = 0;
     GYRE_CUDA_TRY(
         cudaStreamGetCaptureInfo(launch->stream, &capturing, &capture, NULL, NULL, NULL, NULL));
-    launch->lanes = &executor->side_streams[0];
+    launch->side = &executor->side_streams[0];
     if (capturing != cudaStreamCaptureStatusActive)
         return GYRE_SUCCESS;
-    launch->lanes = &executor->side_streams[1];
+    launch->side = &executor->side_streams[1];
     for (int i = 0; i < GYRE_CUDA_SIDE_STREAMS; i++) {
         GYRE_CUDA_TRY(cudaStreamGetCaptureInfo(executor->side_streams[1].streams[i], &capturing,
                                                &other, NULL, NULL, NULL, NULL));
         if (capturing != cudaStreamCaptureStatusNone && other != capture)
-            launch->lanes = NULL;
+            launch->side = NULL;
     }
     return GYRE_SUCCESS;
 }
 
-/* The stream of a lane; lane 0 is the caller's. */
-static gyre_status lane_stream(struct tail_launch *launch, uint32_t lane, cudaStream_t *stream_out)
+/* The stream number `number`: 0 is the caller's, 1 and up are the side streams. */
+static gyre_status find_stream(struct tail_launch *launch, uint32_t number,
+                               cudaStream_t *stream_out)
 {
     *stream_out = launch->stream;
-    if (lane == 0 || launch->lanes == NULL)
+    if (number == 0 || launch->side == NULL)
         return GYRE_SUCCESS;
-    *stream_out = launch->lanes->streams[lane - 1];
-    if (launch->is_forked[lane - 1])
+    *stream_out = launch->side->streams[number - 1];
+    if (launch->is_forked[number - 1])
         return GYRE_SUCCESS;
-    launch->is_forked[lane - 1] = true;
-    GYRE_CUDA_TRY(cudaStreamWaitEvent(*stream_out, launch->lanes->fork, 0));
+    launch->is_forked[number - 1] = true;
+    GYRE_CUDA_TRY(cudaStreamWaitEvent(*stream_out, launch->side->fork, 0));
     return GYRE_SUCCESS;
 }
 
-static gyre_status fork_lanes(struct tail_launch *launch)
+static gyre_status fork_side_streams(struct tail_launch *launch)
 {
-    if (launch->lanes != NULL)
-        GYRE_CUDA_TRY(cudaEventRecord(launch->lanes->fork, launch->stream));
+    if (launch->side != NULL)
+        GYRE_CUDA_TRY(cudaEventRecord(launch->side->fork, launch->stream));
     return GYRE_SUCCESS;
 }
 
-static gyre_status join_lanes(struct tail_launch *launch)
+static gyre_status join_side_streams(struct tail_launch *launch)
 {
     for (int i = 0; i < GYRE_CUDA_SIDE_STREAMS; i++) {
         if (!launch->is_forked[i])
             continue;
-        GYRE_CUDA_TRY(cudaEventRecord(launch->lanes->joins[i], launch->lanes->streams[i]));
-        GYRE_CUDA_TRY(cudaStreamWaitEvent(launch->stream, launch->lanes->joins[i], 0));
+        GYRE_CUDA_TRY(cudaEventRecord(launch->side->joins[i], launch->side->streams[i]));
+        GYRE_CUDA_TRY(cudaStreamWaitEvent(launch->stream, launch->side->joins[i], 0));
     }
     return GYRE_SUCCESS;
 }
 
-/* ---- what a walk of the tail enqueues ----------------------------------------------------- */
+/* ---- operations of a tail ----------------------------------------------------------------- */
 
 static struct gyre_cuda_start sync_start(struct tail_launch *launch,
                                          const struct gyre_cuda_sync_entry *entries,
@@ -147,7 +148,7 @@ static gyre_status enqueue_sync(void *context, uint32_t channel,
     struct tail_launch *launch = context;
     const struct gyre_cuda_start start = sync_start(launch, entries, n_entries);
     cudaStream_t stream;
-    GYRE_TRY(lane_stream(launch, channel, &stream));
+    GYRE_TRY(find_stream(launch, channel, &stream));
     return gyre_cuda_start_kernel(&start, stream, false);
 }
 
@@ -157,14 +158,14 @@ static gyre_status enqueue_ends(void *context, bool is_last,
     struct tail_launch *launch = context;
     struct gyre_cuda_common *common = &launch->executor->args.sync.common;
     if (is_last)
-        GYRE_TRY(join_lanes(launch));
+        GYRE_TRY(join_side_streams(launch));
     struct gyre_cuda_start start = sync_start(launch, entries, n_entries);
     if (is_last)
         common->n_works = common->ends_works = 1;
     else
         common->n_works = (uint16_t)(start.n_works = launch->n_works);
     GYRE_TRY(gyre_cuda_start(launch->executor, &start, launch->stream));
-    return is_last ? GYRE_SUCCESS : fork_lanes(launch);
+    return is_last ? GYRE_SUCCESS : fork_side_streams(launch);
 }
 
 static gyre_status copy_within(struct tail_launch *launch, unsigned char *to,
@@ -179,7 +180,7 @@ static gyre_status copy_within(struct tail_launch *launch, unsigned char *to,
         .n_threads = GYRE_CUDA_COPY_THREADS,
     };
     cudaStream_t stream;
-    GYRE_TRY(lane_stream(launch, GYRE_CUDA_SIDE_STREAMS, &stream));
+    GYRE_TRY(find_stream(launch, GYRE_CUDA_SIDE_STREAMS, &stream));
     return gyre_cuda_start_kernel(&start, stream, false);
 }
 
@@ -199,7 +200,7 @@ static gyre_status enqueue_copy(void *context, uint32_t channel, const struct gy
         return GYRE_SUCCESS; /* in place */
     if (copy->peer < 0 && copy->n_rows == 1)
         return copy_within(launch, to, from, copy->row_bytes);
-    GYRE_TRY(lane_stream(launch, copy->peer < 0 ? GYRE_CUDA_SIDE_STREAMS : channel, &stream));
+    GYRE_TRY(find_stream(launch, copy->peer < 0 ? GYRE_CUDA_SIDE_STREAMS : channel, &stream));
     if (copy->n_rows > 1 && copy->pitch_bytes <= MAX_PITCH_BYTES) {
         GYRE_CUDA_TRY(cudaMemcpy2DAsync(to, copy->pitch_bytes, from, copy->pitch_bytes,
                                         copy->row_bytes, copy->n_rows, cudaMemcpyDefault, stream));
@@ -219,7 +220,7 @@ gyre_status gyre_cuda_launch_copies(struct gyre_cuda_executor *executor,
         .executor = executor, .work = work, .stream = stream, .n_works = n_works};
     const struct gyre_cuda_copies_sink sink = {
         .context = &launch, .sync = enqueue_sync, .copy = enqueue_copy, .ends = enqueue_ends};
-    GYRE_TRY(choose_lanes(&launch));
+    GYRE_TRY(choose_side_streams(&launch));
     return gyre_cuda_copies_walk(work->loaded->copies, &work->split,
                                  gyre_dtype_bytes((gyre_dtype)work->reduction.dtype), &sink);
 }

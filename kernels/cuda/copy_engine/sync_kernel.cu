@@ -9,7 +9,7 @@
 #include "kernels/cuda/device/move.cuh"
 
 struct sync_end {
-    struct fifo fifo; /* fifo.number: of the entry's slot */
+    struct fifo fifo; /* fifo.number is the number of the entry's slot */
     uint32_t depth;
 };
 
@@ -21,8 +21,8 @@ static __device__ __forceinline__ struct sync_end open_end(const struct gyre_cud
             end->depth};
 }
 
-/* The copies before this launch in the stream have arrived. The fence orders them before the tail.
- */
+/* Tells the peer about the copies that come before this launch in the stream. They have arrived,
+ * and the fence orders them before the tail. */
 static __device__ __forceinline__ void post(const struct gyre_cuda_args_sync &args,
                                             const struct gyre_cuda_sync_entry &entry)
 {
@@ -37,7 +37,7 @@ static __device__ __forceinline__ void post(const struct gyre_cuda_args_sync &ar
     fifo_publish(end.fifo, 1);
 }
 
-/* Returns false when aborted. */
+/* Waits for the words of the peer that the entry names. Returns false when aborted. */
 static __device__ __forceinline__ bool await_peer(const struct gyre_cuda_args_sync &args,
                                                   const struct gyre_cuda_sync_entry &entry)
 {
@@ -77,8 +77,8 @@ static __global__ void __launch_bounds__(GYRE_CUDA_SYNC_THREADS)
     end_launch(common, sequence, 0);
 }
 
-/* A copy within this GPU's memory: a copy engine that also does this has less left for the peers.
- */
+/* Copies within this GPU's memory. A kernel does this, because a copy engine would have less
+ * bandwidth left for copies to peers. */
 static __global__ void __launch_bounds__(GYRE_CUDA_COPY_THREADS)
     copy_within(const __grid_constant__ struct gyre_cuda_args_copy args)
 {

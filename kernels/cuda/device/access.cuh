@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Loads and stores of plain memory by one thread: 1 to 16 bytes at an address that is a multiple,
- * 8 or 16 bytes at any.
+ * Loads and stores of plain memory by one thread: 1, 2, 4, 8 or 16 bytes at an address that is a
+ * multiple of that number, and 8 or 16 bytes at any address.
  */
 #ifndef GYRE_KERNELS_CUDA_ACCESS_CUH
 #define GYRE_KERNELS_CUDA_ACCESS_CUH
@@ -10,7 +10,7 @@
 
 template <int BYTES> static __device__ __forceinline__ pack<BYTES> load(const unsigned char *from);
 
-/* Streams: what is read here is not read again, so it should not stay in L1. */
+/* The data are not read a second time, so the load does not keep them in L1. */
 template <> __device__ __forceinline__ pack<16> load<16>(const unsigned char *from)
 {
     pack<16> to;
@@ -79,7 +79,7 @@ static __device__ __forceinline__ void store(unsigned char *to, const pack<BYTES
         asm volatile("st.global.u8 [%0], %1;" ::"l"(to), "h"((uint16_t)from.words[0]) : "memory");
 }
 
-/* 1 to 3 bytes that end or begin at a multiple of 4. */
+/* Loads 1 to 3 bytes. They begin or end at a multiple of 4. */
 static __device__ __forceinline__ uint32_t load_few(const unsigned char *from, uint32_t n_bytes)
 {
     const bool is_odd = ((uintptr_t)from & 1U) != 0;
@@ -108,9 +108,9 @@ static __device__ __forceinline__ void store_few(unsigned char *to, uint32_t val
     }
 }
 
-/* n_words times 4 bytes at any address, 1 < n_words <= WORDS, in as few accesses as its alignment
- * allows: what stands before the first multiple of 4, whole words, what stands behind the last.
- * The words behind become 0. */
+/* Loads n_words words of 4 bytes from any address, 1 < n_words <= WORDS, with as few accesses as
+ * the alignment allows: the bytes before the first multiple of 4, then aligned words, then the
+ * bytes after the last multiple of 4. Sets words n_words to WORDS - 1 to 0. */
 template <int WORDS>
 static __device__ __forceinline__ void load_words(const unsigned char *from, int n_words,
                                                   uint32_t *words)
@@ -158,7 +158,8 @@ static __device__ __forceinline__ void store_words(unsigned char *to, int n_word
     store_few((unsigned char *)(aligned + n_words - 1), last >> 8 * n_before, n_behind);
 }
 
-/* Out of line: code that is seldom run would lie between what every message fetches. */
+/* This function is out of line, because every message would otherwise fetch instructions that only
+ * few messages run. */
 static __device__ __noinline__ uint64_t load_bytes(const unsigned char *from, uint32_t n_valid)
 {
     uint64_t value = 0;
@@ -185,7 +186,7 @@ static __device__ __noinline__ void store_bytes(unsigned char *to, uint64_t valu
         to[i] = (unsigned char)(value >> 8 * i);
 }
 
-/* 8 bytes of a chunk of which n_valid exist, at any alignment. */
+/* Loads 8 bytes of a chunk from any address. If fewer than 8 exist, n_valid says how many. */
 static __device__ __forceinline__ uint64_t load_8(const unsigned char *from, uint32_t n_valid)
 {
     if (n_valid >= 8 && ((uintptr_t)from & 7U) == 0)
@@ -201,11 +202,11 @@ static __device__ __forceinline__ void store_8(unsigned char *to, uint64_t value
         store_bytes(to, value, n_valid);
 }
 
-/* 16 bytes of a chunk likewise; out of line, see load_bytes(). */
+/* As load_8(), but 16 bytes. Out of line for the reason that load_bytes() gives. */
 static __device__ __noinline__ ulonglong2 load_part(const unsigned char *from, uint32_t n_valid)
 {
     const uint32_t n_first = min(n_valid, 8U);
-    if (n_valid == 8 || n_valid >= 16) { /* at once: LL128's lanes beside flags have 8 */
+    if (n_valid == 8 || n_valid >= 16) { /* LL128's lanes with a flag have 8 bytes */
         uint32_t words[4];
         load_words<4>(from, n_valid >= 16 ? 4 : 2, words);
         return {words[0] | (uint64_t)words[1] << 32, words[2] | (uint64_t)words[3] << 32};

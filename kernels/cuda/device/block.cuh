@@ -8,22 +8,22 @@
 
 #include "kernels/cuda/device/fifo.cuh"
 
-/* A FIFO end of this worker; in shared memory. */
+/* One end of a FIFO that this worker uses. It lies in shared memory. */
 struct connection {
     unsigned char *slots;
-    uint64_t *awaited;   /* tail (receiving end) or head (sending end) */
-    uint64_t *posted;    /* the other one of the two */
+    uint64_t *awaited;   /* the word to poll: tail (receiving end) or head (sending end) */
+    uint64_t *posted;    /* the word to write: head (receiving end) or tail (sending end) */
     uint64_t *slot_info; /* of the inbox */
-    uint64_t number;     /* slots posted or consumed before this launch */
-    uint64_t seen[2];    /* values read from `awaited`; lines: for even and odd tiles */
+    uint64_t number;     /* slots sent or received before this launch */
+    uint64_t seen[2];    /* last values of `awaited`; line protocols: of even and odd tiles */
     uint32_t first_slot; /* number % depth */
     uint16_t depth;
-    uint16_t mask; /* depth - 1, if that is a power of two; else 0 */
+    uint16_t mask; /* depth - 1 if depth is a power of two, else 0 */
     uint32_t n_uses;
     uint32_t index;
     uint32_t slot_bytes;
     uint16_t is_send;
-    uint16_t has_entered; /* placed data: the receiver is in this call */
+    uint16_t has_entered; /* 1: the receiver of placed data is in this call */
 };
 
 static_assert(sizeof(struct connection) == 80, "load.c sizes shared memory by it");
@@ -38,9 +38,9 @@ struct block {
     uint32_t n_connections;
     uint32_t n_steps;
     uint32_t channel;
-    uint32_t number;   /* of this block among those that work */
+    uint32_t number;   /* of this block among the blocks that work */
     uint64_t sequence; /* launch_sequence.cuh */
-    bool is_aborted;   /* before it began */
+    bool is_aborted;   /* the communicator was aborted before this block began */
 };
 
 template <int PROTO>
@@ -61,10 +61,12 @@ open_connection(struct connection *own, const struct gyre_cuda_common &common, u
     own->posted = is_send ? &inbox->tail[proto] : &credit->head[proto];
     own->slot_info = inbox->slot_info;
     own->number = number;
-    /* Lines carry their own readiness; credit is read before it is needed. */
+    /* A line tells by itself that it has arrived, so a receiving end reads no tail. A sending end
+     * reads its credit here, before it needs the credit. */
     own->seen[0] = is_send ? load_acquire_sys(&credit->head[proto]) : 0;
-    /* Lines leave the credit of a launch's last tile to the next launch: at the end of a kernel a
-     * store to a peer would be waited for, here it travels beside the work. */
+    /* In line protocols, the next launch gives the credit of a launch's last tile. The end of a
+     * kernel waits for all its stores to peers; a store at the beginning is under way while the
+     * block works. */
     if (PROTO != GYRE_PROTO_SIMPLE && !is_send)
         store_relaxed_sys(&credit->head[proto], number);
     own->mask = (uint16_t)((depth & (depth - 1)) == 0 ? depth - 1 : 0);
@@ -73,15 +75,16 @@ open_connection(struct connection *own, const struct gyre_cuda_common &common, u
     own->slot_bytes = PROTO == GYRE_PROTO_SIMPLE ? slot_bytes : common.slot_bytes;
     own->n_uses = use.n_uses;
     own->has_entered = 0;
-    /* What this rank did to its OUT before is over: launches of a stream follow each other. */
+    /* Peers may store to this rank's OUT from here on. Launches of a stream run one after the
+     * other, so all earlier uses of OUT are over. */
     if (PROTO == GYRE_PROTO_SIMPLE && use.is_placed != 0 && !is_send)
         store_relaxed_sys(&credit->head[GYRE_HEAD_ENTERED], number + 1);
     own->index = index;
     own->is_send = is_send;
 }
 
-/* The program where all threads reach it quickly: short ones are copied from the kernel's
- * parameters, where an address that differs from thread to thread is slow, to shared memory. */
+/* Returns the program's address. A short program is among the kernel's parameters, which are slow
+ * to read when the threads of a warp read different addresses, so it is copied to shared memory. */
 static __device__ __forceinline__ const unsigned char *
 fetch_program(const struct gyre_cuda_work &work, const unsigned char *parameters,
               uint32_t n_connections_words)
@@ -95,8 +98,8 @@ fetch_program(const struct gyre_cuda_work &work, const unsigned char *parameters
     return (const unsigned char *)copy;
 }
 
-/* Everything a block needs, read from memory at the same time; ends with a barrier.
- * @parameters: the program among the kernel's parameters, used if the work says so. */
+/* Reads everything that a block needs from memory, with the loads in flight together, and ends with
+ * a barrier. @parameters: the program among the kernel's parameters, if the work has it there. */
 template <int PROTO>
 static __device__ __forceinline__ struct block
 open_block(const struct gyre_cuda_common &common, const struct gyre_cuda_work &work,
@@ -127,7 +130,7 @@ open_block(const struct gyre_cuda_common &common, const struct gyre_cuda_work &w
             &own[i], common, connections[i].index + channel * work.channel_stride, connections[i]);
     if (work.shares_steps != 0) {
         const uint32_t n_words = worker.n_steps * (uint32_t)(sizeof(struct gyre_cuda_step) / 16);
-        /* From the last thread down: the first ones are busy with connections. */
+        /* The last threads copy first, because the first threads are busy with connections. */
         for (uint32_t i = blockDim.x - 1 - threadIdx.x; i < n_words; i += blockDim.x)
             rest[i] = ((const uint4 *)steps)[i];
         steps = (const struct gyre_cuda_step *)rest;
@@ -163,8 +166,8 @@ template <int PROTO> static __device__ __forceinline__ void close_block(const st
     end_launch(common, block.sequence, block.number);
 }
 
-/* How many of its FIFO's slots this launch moves before the one of that tile and use. Of the tiles
- * that go side by side, the first use of each comes before the second of any. */
+/* How many slots of a FIFO this launch moves before the slot of this tile and use. Among tiles that
+ * are in flight together, the first use in every tile comes before the second use in any tile. */
 static __device__ __forceinline__ uint32_t slots_before(const struct block &block,
                                                         const struct connection *own, uint32_t tile,
                                                         uint32_t use)
@@ -178,7 +181,7 @@ static __device__ __forceinline__ uint32_t slots_before(const struct block &bloc
     return first * own->n_uses + use * n_side + place;
 }
 
-/* Ring index of the launch's slot number `n_before`, counted from 0. */
+/* Ring index of the launch's slot that comes after `n_before` other slots of the launch. */
 static __device__ __forceinline__ uint32_t slot_index(const struct connection *own,
                                                       uint32_t n_before)
 {
@@ -192,7 +195,8 @@ static __device__ __forceinline__ unsigned char *slot_address(const struct conne
     return own->slots + (size_t)slot_index(own, n_before) * own->slot_bytes;
 }
 
-/* Where a chunk's part of the step begins. @range: of the step's own chunk. */
+/* Address of the bytes that a step moves in a local operand. @range: the range of the step's
+ * chunk. */
 static __device__ __forceinline__ unsigned char *chunk_address(const struct block &block,
                                                                uint32_t ref, uint32_t tile,
                                                                uint32_t step_chunk,
@@ -216,7 +220,8 @@ static __device__ __forceinline__ unsigned char *chunk_address(const struct bloc
     return base + first * work.elem_bytes;
 }
 
-/* Placed data of a step: in OUT at its chunk, of this rank or, to be written, of the peer. */
+/* Address of a step's placed data: the step's chunk in this rank's OUT (receiving end) or in the
+ * peer's OUT (sending end). */
 static __device__ __forceinline__ unsigned char *placed_address(const struct block &block,
                                                                 const struct connection *own,
                                                                 uint32_t tile, uint32_t step_chunk,
@@ -231,7 +236,7 @@ static __device__ __forceinline__ unsigned char *placed_address(const struct blo
     return base + work.out_offset_bytes + (here - work.out);
 }
 
-/* Is there data (receiving end) or room (sending end) for the slot of that number? */
+/* Has slot `number` arrived (receiving end), or is there room for it (sending end)? */
 static __device__ __forceinline__ bool has_reached(const struct connection *own, uint64_t seen,
                                                    uint64_t number)
 {

@@ -30,7 +30,7 @@ static __device__ __forceinline__ bool claim_placement(struct gyre_cuda_places *
     return true;
 }
 
-/* One thread of the block. */
+/* One thread of the block calls this. Returns the block's place or NO_PLACEMENT. */
 static __device__ __noinline__ uint32_t find_placement(struct gyre_cuda_places *places,
                                                        uint32_t n_places, uint32_t n_blocks)
 {
@@ -38,8 +38,9 @@ static __device__ __noinline__ uint32_t find_placement(struct gyre_cuda_places *
     asm volatile("mov.u32 %0, %%smid;" : "=r"(own));
     if (own < n_places && claim_placement(places, own))
         return own;
-    /* Gone at once, it would make room for a block that belongs elsewhere. One wait for all: where
-     * other kernels take most of the GPU, blocks come in many waves. */
+    /* If this block left at once, the GPU would start another block on this multiprocessor, where
+     * that block does not belong either. The waiting time begins once for all blocks of the launch,
+     * because blocks start in many waves while other kernels occupy most of the GPU. */
     const uint64_t now_ns = global_ns();
     const uint64_t first_ns = atomicCAS((unsigned long long *)&places->begin_ns, 0ULL, now_ns);
     const uint64_t begin_ns = first_ns == 0 ? now_ns : first_ns;
@@ -48,14 +49,14 @@ static __device__ __noinline__ uint32_t find_placement(struct gyre_cuda_places *
         ;
     if (atomicAdd(&places->n_leaving, 1U) < n_blocks - n_places)
         return NO_PLACEMENT;
-    /* As many blocks are left as places. */
+    /* There are now as many remaining blocks as places, so this block finds a free place. */
     uint32_t place = 0;
     while (!claim_placement(places, place % n_places))
         place++;
     return place % n_places;
 }
 
-/* All threads; the launch before is over. */
+/* All threads of a block call this, after the launch before this one has ended. */
 static __device__ __forceinline__ uint32_t place_block(const struct gyre_cuda_common &common)
 {
     __shared__ uint32_t place;
@@ -67,7 +68,7 @@ static __device__ __forceinline__ uint32_t place_block(const struct gyre_cuda_co
     return place;
 }
 
-/* The last block of a launch. */
+/* The last block of a launch calls this. */
 static __device__ __forceinline__ void clear_placements(const struct gyre_cuda_common &common)
 {
     struct gyre_cuda_places *places = &common.control->places;

@@ -14,15 +14,15 @@
 #define HAS_BULK_STORES false
 #endif
 
-#define BULK_BYTES 512 /* a warp's lines of 16 bytes */
+#define BULK_BYTES 512 /* one line of 16 bytes for each lane of a warp */
 
-/* In shared memory: where the zeros come from. */
+/* The zeros to store. They lie in shared memory. */
 struct __align__(16) bulk_zeros
 {
     uint64_t words[BULK_BYTES / sizeof(uint64_t)];
 };
 
-/* All threads of a block, which reduce_across_groups before the first bulk store. */
+/* All threads of a block call this. A barrier of the block follows before the first bulk store. */
 static __device__ __forceinline__ void bulk_prepare(struct bulk_zeros *zeros)
 {
 #if __CUDA_ARCH__ >= 900
@@ -34,8 +34,8 @@ static __device__ __forceinline__ void bulk_prepare(struct bulk_zeros *zeros)
 #endif
 }
 
-/* One thread: zeros over @n_bytes at `to`, a multiple of 16, up to BULK_BYTES. Where there are no
- * bulk stores (HAS_BULK_STORES) it does nothing. */
+/* One thread has zeros written over @n_bytes at `to`. @n_bytes is a multiple of 16 and at most
+ * BULK_BYTES. Without HAS_BULK_STORES this does nothing. */
 static __device__ __forceinline__ void bulk_clear(const struct bulk_zeros *zeros, void *to,
                                                   uint32_t n_bytes)
 {
@@ -50,7 +50,7 @@ static __device__ __forceinline__ void bulk_clear(const struct bulk_zeros *zeros
 #endif
 }
 
-/* This thread's bulk stores are over. */
+/* Waits until this thread's bulk stores have been performed. */
 static __device__ __forceinline__ void bulk_await()
 {
 #if __CUDA_ARCH__ >= 900

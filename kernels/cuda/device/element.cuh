@@ -90,7 +90,7 @@ template <int DTYPE> struct element;
         {                                                                                          \
             return gyre_op_prod_##family(a, b);                                                    \
         }                                                                                          \
-        /* a call: 64-bit divisions are long, and this happens once a collective */                \
+        /* out of line: a 64-bit division is long code, and it runs once a call */                 \
         static __device__ __noinline__ computed divide(computed a, uint32_t divisor)               \
         {                                                                                          \
             (void)divisor;                                                                         \
@@ -108,7 +108,7 @@ template <int DTYPE> struct element;
 ELEMENT_TABLE(ELEMENT)
 #undef ELEMENT
 
-/* What a step does to its inputs beside the operation; the same for all threads. */
+/* Multiplication of inputs and division of the result in a step; the same for all threads. */
 struct arithmetic {
     uint64_t scalar;
     uint32_t scale_mask; /* bit i: input i is multiplied by the scalar, rounded to dtype */
@@ -120,7 +120,8 @@ template <int BYTES> struct pack {
     uint32_t words[(BYTES + 3) / 4];
 };
 
-/* Running result over packs in reduction order; kept in the computing type until end(). */
+/* The running result of packs that are added in reduction order. It is kept in the computing type
+ * until end(). */
 template <int DTYPE, int OP, int BYTES> struct reducer {
     using type = element<DTYPE>;
     using stored = typename type::stored;
@@ -173,7 +174,7 @@ template <int DTYPE, int OP, int BYTES> struct reducer {
     }
 };
 
-/* Stands for no type: kernels that only copy. */
+/* The element type of kernels that only copy. */
 #define DTYPE_NONE (-1)
 
 #endif

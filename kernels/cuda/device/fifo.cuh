@@ -7,10 +7,10 @@
  * the end. There are three layouts of an opened end, because registers and shared memory decide
  * what a kernel can keep:
  *
- *   struct fifo         one end of protocol SIMPLE in registers: fused kernels and the sync kernel
- *   struct peer_fifos   both ends with the peer that a thread serves, in LL and LL128: fused
- * kernels struct all_fifos    both ends with each peer in one thread, in LAMPORT; counters have 32
- * bits, since 64 bits would need twice the registers
+ *   struct fifo         SIMPLE: one end in registers; fused kernels and the sync kernel use it
+ *   struct peer_fifos   LL, LL128: both ends with the one peer that a thread serves; fused kernels
+ *   struct all_fifos    LAMPORT: both ends with every peer in each thread; fused kernels. Counters
+ *                       have 32 bits, because 64 bits would need twice the registers
  *
  * The interpreter's end (struct connection in block.cuh) lies in shared memory.
  */
@@ -19,8 +19,8 @@
 
 #include "kernels/cuda/device/launch_sequence.cuh"
 
-/* The slot belongs to another call. Tells the host which peer sent it, then waits for the abort
- * that follows. */
+/* Called when a received slot belongs to another call. Tells the host which peer sent the slot,
+ * then waits until the host aborts the communicator. */
 static __device__ __noinline__ void report_mismatch(const struct gyre_cuda_common &common,
                                                     uint32_t index)
 {
@@ -43,17 +43,17 @@ static __device__ __forceinline__ bool fifo_await_word(const struct gyre_cuda_co
     return true;
 }
 
-/* One end of a FIFO in protocol SIMPLE. Of a sending end the inbox is the peer's and the credit is
- * this rank's; of a receiving end the other way round. */
+/* One end of a FIFO in protocol SIMPLE. A sending end has the peer's inbox and this rank's credit,
+ * a receiving end has this rank's inbox and the peer's credit. */
 struct fifo {
     struct gyre_inbox *inbox;
     struct gyre_credit *credit;
-    uint64_t number; /* of the slot that the functions below count from */
+    uint64_t number; /* of a slot; the functions below count from this slot */
     uint32_t index;  /* of the connector */
 };
 
-/* The receiving rank is in this call: what its stream did to OUT before is over, so a peer may
- * store placed data there. */
+/* Receiving end: tells the peer that this rank is in the call. Everything that this rank's stream
+ * did to OUT before is over, so the peer may store placed data there. */
 static __device__ __forceinline__ void fifo_announce_entry(const struct fifo &end)
 {
     store_relaxed_sys(&end.credit->head[GYRE_HEAD_ENTERED], end.number + 1);
@@ -75,16 +75,16 @@ static __device__ __forceinline__ bool fifo_await_room(const struct gyre_cuda_co
                            end.number + n_slots - depth);
 }
 
-/* Receiving end: waits for the slot `n_before` slots after end.number. fifo_is_of_call() follows.
- * Returns false when aborted. */
+/* Receiving end: waits for the slot `n_before` slots after slot end.number. The caller then asks
+ * fifo_is_of_call(). Returns false when aborted. */
 static __device__ __forceinline__ bool fifo_await_slot(const struct gyre_cuda_common &common,
                                                        const struct fifo &end, uint32_t n_before)
 {
     return fifo_await_word(common, &end.inbox->tail[GYRE_PROTO_SIMPLE], end.number + n_before + 1);
 }
 
-/* Receiving end: is the slot's header this call's? If not, reports it and waits for the abort.
- * @ring_slot: the slot's index in the ring. */
+/* Receiving end: does the slot's header say that the slot belongs to this call? If not, reports the
+ * mismatch and waits for the abort. @ring_slot: the slot's index in the ring. */
 static __device__ __forceinline__ bool fifo_is_of_call(const struct gyre_cuda_common &common,
                                                        const struct fifo &end, uint64_t ring_slot,
                                                        uint64_t slot_info)
@@ -95,26 +95,27 @@ static __device__ __forceinline__ bool fifo_is_of_call(const struct gyre_cuda_co
     return false;
 }
 
-/* Sending end: the header of a slot. fence_acq_rel_sys() and fifo_publish() follow. */
+/* Sending end: writes the header of a slot. fence_acq_rel_sys() and fifo_publish() come after. */
 static __device__ __forceinline__ void fifo_describe(const struct fifo &end, uint64_t ring_slot,
                                                      uint64_t slot_info)
 {
     store_relaxed_sys(&end.inbox->slot_info[ring_slot], slot_info);
 }
 
-/* Sending end: the first `n_slots` slots from end.number on are filled. A fence comes before. */
+/* Sending end: publishes `n_slots` slots, from slot end.number on. A fence comes before. */
 static __device__ __forceinline__ void fifo_publish(const struct fifo &end, uint64_t n_slots)
 {
     store_relaxed_sys(&end.inbox->tail[GYRE_PROTO_SIMPLE], end.number + n_slots);
 }
 
-/* Receiving end: the peer may fill the first `n_slots` slots again. */
+/* Receiving end: gives `n_slots` slots back to the peer, from slot end.number on. */
 static __device__ __forceinline__ void fifo_return(const struct fifo &end, uint32_t n_slots)
 {
     store_relaxed_sys(&end.credit->head[GYRE_PROTO_SIMPLE], end.number + n_slots);
 }
 
-/* Keeps the number of the next launch's first slot. */
+/* Writes the number of the next launch's first slot, end.number + n_slots, into the end's
+ * counter. */
 static __device__ __forceinline__ void fifo_close(const struct gyre_cuda_common &common,
                                                   const struct fifo &end, uint32_t n_slots)
 {
@@ -142,7 +143,7 @@ static __device__ __forceinline__ bool peer_fifos_open(const struct gyre_cuda_ar
     end->n_lanes = fused.threads_per_peer;
     end->group = 0;
     end->lane = threadIdx.x;
-    while (end->lane >= end->n_lanes) { /* a division takes longer */
+    while (end->lane >= end->n_lanes) { /* this loop is faster than a division */
         end->lane -= end->n_lanes;
         end->group++;
     }
@@ -157,8 +158,8 @@ static __device__ __forceinline__ bool peer_fifos_open(const struct gyre_cuda_ar
     return is_aborted != 0;
 }
 
-/* Gives the credit of earlier launches back to the peer, then waits for room for `n_slots` slots.
- * In this order, because the peer may wait for that credit. Returns false when aborted. */
+/* Gives the credit of earlier launches to the peer, then waits for room for `n_slots` slots. The
+ * credit comes first, because the peer may be waiting for it. Returns false when aborted. */
 static __device__ __forceinline__ bool peer_fifos_await(const struct gyre_cuda_args_fused &args,
                                                         const struct peer_fifos &end,
                                                         uint32_t n_slots)
@@ -198,13 +199,13 @@ static __device__ __forceinline__ void peer_fifos_close(const struct gyre_cuda_a
     end_launch(args.common, end.sequence, blockIdx.x);
 }
 
-/* A thread's ends, of all peers: slots before this launch, in 32 bits, which slots and credit take.
- */
+/* Both ends with every peer, in one thread: numbers of slots before this launch. 32 bits are enough
+ * to find a slot and to compare with credit. */
 template <int PEERS> struct all_fifos {
     uint32_t sent[PEERS];
     uint32_t received[PEERS];
     uint32_t head[PEERS]; /* credit: the last value seen */
-    uint64_t own_sent;    /* thread k: of peer k, whole */
+    uint64_t own_sent;    /* thread k: the whole counter of peer k */
     uint64_t own_received;
     uint64_t sequence; /* launch_sequence.cuh */
 };
@@ -215,7 +216,7 @@ static __device__ __forceinline__ bool has_peer(const struct gyre_cuda_fused &fu
     return EXACT_FIT || k == 0 || (uint32_t)k < fused.n_peers;
 }
 
-/* Words that grow; how far they are modulo 2^32 is enough. */
+/* The low 32 bits of a counter. Counters only grow, and differences modulo 2^32 are enough. */
 static __device__ __forceinline__ const uint32_t *low_half(const uint64_t *word)
 {
     return (const uint32_t *)word;
@@ -228,7 +229,8 @@ all_fifos_head(const struct gyre_cuda_fused &fused, int k)
                               (size_t)blockIdx.x * fused.credit_stride);
 }
 
-/* Counters and credit in one trip. Returns true if the communicator was aborted before. */
+/* Loads counters and credit together, so that their latencies overlap. Returns true if the
+ * communicator was aborted before. */
 template <int PEERS, bool EXACT_FIT>
 static __device__ __forceinline__ bool all_fifos_open(const struct gyre_cuda_args_fused &args,
                                                       struct all_fifos<PEERS> *ends)
@@ -251,7 +253,8 @@ static __device__ __forceinline__ bool all_fifos_open(const struct gyre_cuda_arg
     return is_aborted != 0;
 }
 
-/* Seldom run, so out of line: as must_stop(), when it is time to look. */
+/* As must_stop(), for callers that count polls themselves and found that it is time to look. Out of
+ * line, because it seldom runs. */
 static __device__ __noinline__ bool must_stop_now(const struct gyre_cuda_common &common,
                                                   uint32_t n_polls)
 {
@@ -259,7 +262,7 @@ static __device__ __noinline__ bool must_stop_now(const struct gyre_cuda_common 
     return must_stop(common, n_polls);
 }
 
-/* Is there room for a slot of that number in a FIFO whose credit is `head`? */
+/* Is there room for slot `number` in a FIFO whose credit is `head`? */
 static __device__ __forceinline__ bool all_fifos_have_room(const struct gyre_cuda_fused &fused,
                                                            uint32_t head, uint32_t number)
 {

@@ -20,8 +20,9 @@ static __device__ __forceinline__ bool reports_progress()
     return threadIdx.x == blockDim.x - 1;
 }
 
-/* The launch before is over. Returns works completed << GYRE_CUDA_SEQUENCE_SHIFT | blocks of this
- * launch that began earlier; 0 to other threads. */
+/* Call this after await_last_launch(). Returns, in the block's last thread, the number of completed
+ * works << GYRE_CUDA_SEQUENCE_SHIFT | the number of blocks of this launch that began earlier.
+ * Returns 0 in all other threads. */
 static __device__ __forceinline__ uint64_t begin_launch(const struct gyre_cuda_common &common)
 {
     if (common.n_works == 0 || !reports_progress())
@@ -34,7 +35,8 @@ static __device__ __forceinline__ uint32_t n_begun_before(uint64_t sequence)
     return (uint32_t)sequence & ((1U << GYRE_CUDA_SEQUENCE_SHIFT) - 1);
 }
 
-/* Before the block waits for a peer; more than once does no harm. */
+/* Tells the host that this launch has begun. A block calls this before it waits for a peer; a
+ * second call does no harm. */
 static __device__ __forceinline__ void announce_launch(const struct gyre_cuda_common &common,
                                                        uint64_t sequence)
 {
@@ -43,7 +45,7 @@ static __device__ __forceinline__ void announce_launch(const struct gyre_cuda_co
                           gyre_cuda_begun_word(&common, sequence >> GYRE_CUDA_SEQUENCE_SHIFT));
 }
 
-/* SIMPLE: counts a block that ends, and clears the placements if it is the last one of all. */
+/* SIMPLE: counts a block that ends. The last block of the launch also clears the placements. */
 static __device__ __forceinline__ bool is_last_to_end(const struct gyre_cuda_common &common)
 {
     const uint32_t last = common.n_blocks - 1;
@@ -53,7 +55,7 @@ static __device__ __forceinline__ bool is_last_to_end(const struct gyre_cuda_com
     return true;
 }
 
-/* After the block's last wait. @number: of the block among those that work. */
+/* A block calls this after its last wait. @number: of the block among the blocks that work. */
 static __device__ __forceinline__ void end_launch(const struct gyre_cuda_common &common,
                                                   uint64_t sequence, uint32_t number)
 {
@@ -62,7 +64,7 @@ static __device__ __forceinline__ void end_launch(const struct gyre_cuda_common 
     if (common.n_works == 0 || !reports_progress())
         return;
     if (n_begun_before(sequence) ==
-        common.n_places - 1) { /* all have begun: set the word for the next launch */
+        common.n_places - 1) { /* all blocks have begun: set the word for the next launch */
         common.control->sequence = n_completed << GYRE_CUDA_SEQUENCE_SHIFT;
         if (common.n_places < common.n_blocks)
             __threadfence(); /* for the reader in end_unplaced_block() */
@@ -73,7 +75,8 @@ static __device__ __forceinline__ void end_launch(const struct gyre_cuda_common 
         store_relaxed_sys(&common.mailbox->ended[0], n_completed);
 }
 
-/* For a block that has no place. If it is the last one, all other blocks have begun and ended. */
+/* A block without a place calls this before it leaves. If it is the last block of the launch, all
+ * other blocks have begun and ended. */
 static __device__ __forceinline__ void end_unplaced_block(const struct gyre_cuda_common &common)
 {
     if (!reports_progress() || !is_last_to_end(common))

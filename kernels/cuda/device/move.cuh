@@ -11,13 +11,13 @@
 #include "kernels/cuda/device/unaligned.cuh"
 #include "kernels/cuda/device/sync.cuh"
 
-/* What a thread must know of a step before its first address: one word of 16 bytes. */
+/* The part of a step that a thread reads before any address. It is one word of 16 bytes. */
 struct move_head {
     uint32_t n_bytes;
     uint8_t n_ins;
     uint8_t n_outs;
-    uint8_t misalignment; /* all addresses or'ed, modulo 16 */
-    uint8_t is_stopped;   /* aborted: nothing is moved any more */
+    uint8_t misalignment; /* bitwise or of all addresses, modulo 16 */
+    uint8_t is_stopped;   /* 1: aborted, and no bytes are moved any more */
     uint16_t scale_mask;  /* as in struct arithmetic */
     uint16_t pad;
     uint32_t divisor;
@@ -25,7 +25,7 @@ struct move_head {
 
 static_assert(sizeof(struct move_head) == 16, "read as one word");
 
-/* One step, resolved. */
+/* One step with the addresses of its operands. */
 struct move {
     uint4 head;
     uint64_t scalar;
@@ -46,7 +46,7 @@ static __device__ __forceinline__ void write_head(struct move *move, const struc
     memcpy(&move->head, &head, sizeof(head));
 }
 
-/* A thread's share: packs at begin + (thread + k * n_threads) * BYTES below end. */
+/* The packs of one thread: those at begin + (thread + k * n_threads) * BYTES, below end. */
 struct share {
     uint32_t begin;
     uint32_t end;
@@ -84,15 +84,17 @@ static __device__ __forceinline__ void copy_packs(const struct move &move, uint3
     }
 }
 
-/* What is moved in whole packs of a range; the rest around it is by elements. */
+/* The inner part of a range, which is moved in whole packs. The bytes before and after it are moved
+ * by elements. */
 struct inner {
     uint32_t begin;
     uint32_t end;
 };
 
-/* The stretches of a range at any addresses, around which 16 bytes and more are left (see
- * fetch_span()). They begin where an output is aligned, since what lies like it needs no
- * shifting then: one that is aligned already, or the first. */
+/* The inner part of a range at any addresses, in whole unaligned spans. At least 16 bytes are left
+ * before and after it, because fetch_span() reads beyond a span. It begins where an output is
+ * aligned, because such an output needs no shifting: an output whose beginning is aligned, or else
+ * the first output. */
 static __device__ __forceinline__ struct inner spans_of(const struct move &move, uint32_t n_outs,
                                                         uint32_t n_bytes, uint32_t span_bytes)
 {
@@ -108,8 +110,9 @@ static __device__ __forceinline__ struct inner spans_of(const struct move &move,
     return inner;
 }
 
-/* Byte by byte, eight at a time. Out of line, like all for odd addresses: seldom run code would lie
- * between what every message fetches. */
+/* Copies the bytes around the inner part one by one, with eight in flight. Like all code for odd
+ * addresses this is out of line, because every message would otherwise fetch instructions that only
+ * few messages run. */
 static __device__ __noinline__ void copy_rest(const struct move &move, uint32_t n_outs,
                                               uint32_t n_bytes, struct inner inner, uint32_t thread,
                                               uint32_t n_threads)
@@ -135,15 +138,16 @@ static __device__ __noinline__ void copy_rest(const struct move &move, uint32_t 
     }
 }
 
-/* Packs at multiples of 4. Shifting takes longer than short accesses (all-gather of 256 MiB over 2
- * H200 411 instead of 401 us, at multiples of 16 388; 2026-11). */
+/* Copies between addresses that are multiples of 4, with short accesses. Shifting takes longer
+ * (all-gather of 256 MiB over 2 H200, 2026-11: 411 us with shifting, 401 us with accesses of 4
+ * bytes, 388 us at multiples of 16). */
 static __device__ __noinline__ void copy_words(const struct move &move, uint32_t n_outs,
                                                struct share share)
 {
     copy_packs<4, 16>(move, n_outs, share);
 }
 
-/* Bytes at other addresses. */
+/* Copies between any addresses. */
 static __device__ __noinline__ void copy_odd(const struct move &move, uint32_t n_outs,
                                              uint32_t n_bytes, uint32_t thread, uint32_t n_threads)
 {
@@ -176,7 +180,8 @@ static __device__ __forceinline__ void copy_bytes(const struct move_head &head,
         copy_rest(move, head.n_outs, head.n_bytes, {0, whole}, thread, n_threads);
 }
 
-/* The loads of the next input are issued before the last one's are used. */
+/* Reduces any number of inputs. The loads of an input are issued before the values of the input
+ * before it are used. */
 template <int DTYPE, int OP, int BYTES, int UNROLL>
 static __device__ __forceinline__ void reduce_packs(const struct move_head &head,
                                                     const struct move &move, struct share share)
@@ -226,7 +231,8 @@ static __device__ __forceinline__ void reduce_packs(const struct move_head &head
     }
 }
 
-/* Two inputs, the hot case of rings: no loop over inputs. */
+/* Reduces two inputs, as rings do most of the time, without a loop over inputs. Returns how many
+ * bytes are done. */
 template <int DTYPE, int OP, int UNROLL>
 static __device__ __forceinline__ uint32_t reduce_pairs(const struct move &move, uint32_t n_outs,
                                                         struct share share)
@@ -261,7 +267,7 @@ static __device__ __forceinline__ uint32_t reduce_pairs(const struct move &move,
     return end;
 }
 
-/* What is left around whole packs, element by element. */
+/* Reduces the bytes around the inner part, element by element. */
 template <int DTYPE, int OP>
 static __device__ __noinline__ void reduce_rest(const struct move_head &head,
                                                 const struct move &move, struct share share)
@@ -269,14 +275,14 @@ static __device__ __noinline__ void reduce_rest(const struct move_head &head,
     reduce_packs<DTYPE, OP, (int)sizeof(typename element<DTYPE>::stored), 1>(head, move, share);
 }
 
-/* Elements at addresses that are no multiples of 16. The first two inputs are fetched together. */
+/* Reduces at addresses that are no multiples of 16. The first two inputs are fetched together. */
 template <int DTYPE, int OP>
 static __device__ __noinline__ void reduce_odd(const struct move_head &head,
                                                const struct move &move, uint32_t thread,
                                                uint32_t n_threads)
 {
-    /* As many as registers hold in the computing type; fewer are up to 8 % slower (2 H200,
-     * 2026-11: docs/lab_notes.md). */
+    /* As many rows as registers can hold in the computing type. Fewer rows are up to 8 % slower
+     * (2 H200, 2026-11: docs/lab_notes.md). */
     const int elem_bytes = (int)sizeof(typename element<DTYPE>::stored);
     const int n_rows = elem_bytes == 1 ? 2 : elem_bytes == 2 ? 3 : 4;
     const uint32_t lane = thread % 32;
@@ -323,7 +329,7 @@ static __device__ __forceinline__ void reduce_bytes(const struct move_head &head
         return reduce_odd<DTYPE, OP>(head, move, thread, n_threads);
     if (whole > 0 && head.n_ins == 2 && head.scale_mask == 0 && head.divisor <= 1)
         done = reduce_pairs<DTYPE, OP, 4>(move, head.n_outs, {0, whole, thread, n_threads});
-    /* 8-bit types take 16 registers a pack in the computing type */
+    /* A pack of an 8-bit type takes 16 registers in the computing type. */
     if (done < whole)
         reduce_packs<DTYPE, OP, 16, elem_bytes == 1 ? 1 : 2>(head, move,
                                                              {done, whole, thread, n_threads});

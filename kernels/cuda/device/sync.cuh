@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every access to a word that another GPU, the host or another block writes or reads, by the
- * ordering that it needs (PTX ISA, "Memory Consistency Model"; numbers below are its sections'
- * names).
+ * Every access to a word that another GPU, the host or another block writes or reads. Each function
+ * has the memory ordering that its name says. The paragraphs below prove that the orderings are
+ * enough; names in quotation marks are sections of PTX ISA, "Memory Consistency Model".
  *
  * SIMPLE, data to the peer. All worker threads store the slot with weak stores. `bar.sync` makes
  * those stores precede, in causality order, what the posting thread does next ("Causality order":
@@ -12,7 +12,7 @@
  * the other threads' stores as well. The receiver's waiting thread reads tail with ld.acquire.sys:
  * if it sees the value, the two patterns synchronise ("Synchronizes-with"), and after its own
  * barrier all worker threads may read the slot with weak loads. st.release.sys would do the
- * same; the fence is apart because one fence serves up to nine connections.
+ * same; the fence is a separate instruction because one fence serves up to nine connections.
  *
  * SIMPLE, the slot back to the sender. Workers' loads of the slot precede the barrier; the posting
  * thread's fence and st.relaxed.sys of head are a release pattern again; the sender's waiting
@@ -22,36 +22,39 @@
  * LL. Each half of a line is one 64-bit element {data, flag} of a vector store
  * st.relaxed.sys.v2.b64 and is read by ld.relaxed.sys.v2.b64. A vector access is a set of scalar
  * accesses in no order
- * ("Vector data types"), each of them single-copy atomic: data of a half is there when its flag is.
- * Nothing else is communicated, so no fence. Credit: values of a slot's lines are used (compared,
- * reduced) before the barrier, then one thread stores head with st.relaxed.sys. The model does
- * not order earlier relaxed loads before a later relaxed store by dependency alone; a load whose
- * value was used has been performed on every GPU, and the sender's store to that line happens
- * only after a round trip. A fence here would cost up to a microsecond, since it also waits for the
- * block's own lines under way to other peers.
+ * ("Vector data types"), each of them single-copy atomic: the data of a half have arrived when its
+ * flag has arrived. Nothing else is communicated, so no fence is needed. Credit: values of a slot's
+ * lines are used (compared, reduced) before the barrier, then one thread stores head with
+ * st.relaxed.sys. The model does not order earlier relaxed loads before a later relaxed store by
+ * dependency alone; a load whose value was used has been performed on every GPU, and the sender's
+ * store to that line happens only after a round trip. A fence here would cost up to a microsecond,
+ * because it also waits for the lines that the block has under way to other peers.
  *
  * LL128. The flag is the last word of a 128-byte line which eight lanes store in one instruction.
- * That such a store becomes visible as a whole is no promise of PTX but a property of NVLink and of
- * the memory system behind it; a transport that cannot promise it gives connections no LL128
- * slots, and loading a program then fails. The receiver loads the line again after it saw the
- * flag, so that nothing is assumed about how its own load was split.
+ * PTX does not promise that such a store becomes visible as a whole. NVLink and the memory system
+ * behind it have this property. A transport that cannot promise it gives connections no LL128
+ * slots, and loading a program then fails. The receiver loads the line again after it saw the flag,
+ * so the proof does not depend on how the receiver's own load was split.
  *
- * LAMPORT. A half of a line is one 64-bit element of a vector store, 0 until it is stored: as in LL
- * nothing but the element itself says that it is there. The receiver leaves 0 behind, and the
- * sender must not have stored the next line by then. A launch's stores have been performed when the
- * next launch begins, which gives the credit back (lines.cuh); within a launch barrier and
- * fence.acq_rel.sys come before st.relaxed.sys of head. The sender reads head relaxed: its stores
- * to the line depend on what it read, and come over a link after the zeros were performed. LL128
- * has the same slots, so its receivers empty them too. Zeros that are stored in bulk (bulk.cuh)
- * come from another thread and by the asynchronous proxy: after a vote that takes what all lanes of
- * the warp received, which therefore is in this GPU's memory; and they have been performed, for
- * this launch and the next one, when cp.async.bulk.wait_group returns.
+ * LAMPORT. A half of a line is one 64-bit element of a vector store, and it is 0 until it is
+ * stored. As in LL, the element itself tells that it has arrived. The receiver stores 0 there
+ * again, and the sender must not store the next line before those zeros have been performed. The
+ * stores of a launch have been performed when the next launch begins, and the next launch gives the
+ * credit (lines.cuh). Within a launch, a barrier and fence.acq_rel.sys come before st.relaxed.sys
+ * of head. The sender reads head relaxed: its stores to the line depend on the value that it read,
+ * and arrive over a link after the zeros were performed. LL128 uses the same slots, so its
+ * receivers clear them too.
+ *
+ * Zeros that are stored in bulk (bulk.cuh) come from one thread of the warp and go through the
+ * asynchronous proxy. The thread issues them after a vote that depends on the values that all lanes
+ * of the warp received, so those lines are in this GPU's memory by then. The zeros have been
+ * performed, for this launch and the next one, when cp.async.bulk.wait_group returns.
  *
  * Counters of FIFO ends and the launch sequence (launch_sequence.cuh) are ordered between kernels
- * by stream order: a launch that begins while the one before it ends (programmatic dependent
- * launch) reads and writes nothing before griddepcontrol.wait, which returns when that one has
- * completed and what it wrote can be seen; but for tables that no launch writes (where slots and
- * windows are).
+ * by stream order. A launch can begin while the launch before it ends (programmatic dependent
+ * launch). Before griddepcontrol.wait it reads only tables that no launch writes (addresses of
+ * slots and windows), and it writes nothing. griddepcontrol.wait returns when the launch before has
+ * completed and its stores are visible.
  */
 #ifndef GYRE_KERNELS_CUDA_SYNC_CUH
 #define GYRE_KERNELS_CUDA_SYNC_CUH
@@ -97,7 +100,7 @@ static __device__ __forceinline__ void fence_acq_rel_sys()
     asm volatile("fence.acq_rel.sys;" ::: "memory");
 }
 
-/* Two 64-bit elements. */
+/* Loads a line of 16 bytes as two 64-bit elements. */
 static __device__ __forceinline__ ulonglong2 load_line(const void *line)
 {
     ulonglong2 value;
@@ -114,7 +117,7 @@ static __device__ __forceinline__ void store_line(void *line, uint64_t x, uint64
                  : "memory");
 }
 
-/* Marks a line of LL128 or LAMPORT as empty, after its data were used. */
+/* Clears a line of LL128 or LAMPORT after its data were used. */
 static __device__ __forceinline__ void clear_line(void *line)
 {
     asm volatile("st.global.v2.b64 [%0], {%1, %1};" ::"l"(line), "l"(0ULL) : "memory");
@@ -127,7 +130,8 @@ static __device__ __forceinline__ uint64_t global_ns()
     return ns;
 }
 
-/* Every thread, before it touches memory: the launch before this one in the stream is over. */
+/* Waits until the launch before this one in the stream has ended. Every thread calls this before it
+ * accesses memory that a launch writes. */
 static __device__ __forceinline__ void await_last_launch()
 {
 #if __CUDA_ARCH__ >= 900
@@ -136,9 +140,10 @@ static __device__ __forceinline__ void await_last_launch()
 }
 
 /* Lets the next launch of the stream start once every peer block that this launch depends on is
- * running; one thread of each block calls it. The next launch then takes its place on the GPU and
- * waits for the end of this one. Earlier it would hold multiprocessors that a peer's block needs:
- * launches of two communicators could fill two GPUs in different orders and wait for each other. */
+ * running; one thread of each block calls this. The next launch then occupies multiprocessors and
+ * waits for the end of this launch. If it started earlier, it could hold a multiprocessor that a
+ * peer's block needs: launches of two communicators could fill two GPUs in different orders and
+ * wait for each other. */
 static __device__ __forceinline__ void allow_dependent_launch()
 {
 #if __CUDA_ARCH__ >= 900
@@ -146,7 +151,7 @@ static __device__ __forceinline__ void allow_dependent_launch()
 #endif
 }
 
-/* Named barriers: the whole warp takes part. @n_threads: all that wait or arrive. */
+/* Named barriers. The whole warp takes part. @n_threads: number of threads that wait or arrive. */
 static __device__ __forceinline__ void barrier_sync(int id, int n_threads)
 {
     asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(n_threads) : "memory");
@@ -157,9 +162,9 @@ static __device__ __forceinline__ void barrier_arrive(int id, int n_threads)
     asm volatile("barrier.arrive %0, %1;" ::"r"(id), "r"(n_threads) : "memory");
 }
 
-/* Polls since the wait began; looks for an abort now and then. A poll of local memory takes about
- * 0.5 us, so the device's word is read every half millisecond and the host's, which costs a
- * microsecond or two over PCIe, every 8 ms. */
+/* How many polls lie between two looks for an abort. A poll of local memory takes about 0.5 us, so
+ * a kernel reads the word in device memory every half millisecond. It reads the word in host
+ * memory, which takes one or two microseconds over PCIe, every 8 ms. */
 #define ABORT_POLLS      1024U
 #define ABORT_HOST_POLLS 16384U
 

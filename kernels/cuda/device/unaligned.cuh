@@ -14,8 +14,8 @@
 
 #define ROW_BYTES 512U
 
-/* The pack that follows each lane's, as far as shift_packs<WORDS>() wants it; after lane 31's comes
- * lane 0's of the next row. */
+/* The pack that follows each lane's own pack; after lane 31's pack comes lane 0's pack of the next
+ * row. Only the words that shift_packs<WORDS>() reads are set. */
 template <int WORDS>
 static __device__ __forceinline__ pack<16> follow(const pack<16> &own, const pack<16> &next_row,
                                                   uint32_t lane)
@@ -28,7 +28,7 @@ static __device__ __forceinline__ pack<16> follow(const pack<16> &own, const pac
     return next;
 }
 
-/* 16 bytes of two packs side by side, from word WORDS and `bits` on. */
+/* The 16 bytes of two adjacent packs that begin at bit 32 * WORDS + `bits`. */
 template <int WORDS>
 static __device__ __forceinline__ pack<16> shift_packs(const pack<16> &first, const pack<16> &next,
                                                        uint32_t bits)
@@ -48,11 +48,11 @@ static __device__ __forceinline__ pack<16> shift_packs(const pack<16> &first, co
 
 template <int ROWS> struct unaligned_span {
     pack<16> rows[ROWS];
-    pack<16> beyond; /* fetched, not aligned: the first of a further row */
+    pack<16> beyond; /* the first word after the last row, for align_span() */
 };
 
-/* The words that hold the unaligned_span at `from`, whole, and one more: up to 15 bytes before it
- * and 16 behind are loaded too. */
+/* Loads the aligned 16-byte words that hold the unaligned span at `from`, and one more word. So up
+ * to 15 bytes before the span and up to 16 bytes after it are read too. */
 template <int ROWS>
 static __device__ __forceinline__ void fetch_span(const unsigned char *from, uint32_t lane,
                                                   struct unaligned_span<ROWS> *to)
@@ -76,7 +76,7 @@ static __device__ __forceinline__ void align_by(uint32_t bits, uint32_t lane,
     }
 }
 
-/* From words to packs, in place. */
+/* Turns the words that fetch_span() loaded into the packs of the span, in place. */
 template <int ROWS>
 static __device__ __forceinline__ void align_span(const unsigned char *from, uint32_t lane,
                                                   struct unaligned_span<ROWS> *own)
@@ -96,7 +96,7 @@ static __device__ __forceinline__ void align_span(const unsigned char *from, uin
     }
 }
 
-/* The first n_bytes < 16 of one lane's pack, a byte a lane. */
+/* Stores the first n_bytes < 16 bytes of the pack that lane `owner` has, one byte a lane. */
 static __device__ __forceinline__ void store_bytes_of(unsigned char *to, const pack<16> &from,
                                                       uint32_t owner, uint32_t n_bytes,
                                                       uint32_t lane)
@@ -112,7 +112,8 @@ static __device__ __forceinline__ void store_bytes_of(unsigned char *to, const p
         store<1>(to + lane, byte);
 }
 
-/* Each lane stores the word that begins in its pack. @skip: bytes of the one before it. */
+/* Each lane stores the aligned 16-byte word that begins in its pack, `16 - skip` bytes from the
+ * pack's beginning. */
 template <int WORDS, int ROWS>
 static __device__ __forceinline__ void store_by(unsigned char *to, uint32_t skip, uint32_t lane,
                                                 const pack<16> *rows)

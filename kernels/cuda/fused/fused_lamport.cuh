@@ -36,7 +36,7 @@ static __device__ __forceinline__ void lamport_store(unsigned char *to, ulonglon
         lamport_format::store(to, value, n_valid);
 }
 
-/* Line `at` of each peer of `mask`, whose slots begin at `from`. Returns false when aborted. */
+/* Receives line `at` of the slots `from` of all peers in `mask`. Returns false when aborted. */
 template <int PEERS, bool EXACT_FIT>
 static __device__ __forceinline__ bool lamport_receive(const struct gyre_cuda_args_fused &args,
                                                        unsigned char *const *from, uint32_t at,
@@ -68,7 +68,7 @@ static __device__ __forceinline__ bool lamport_receive(const struct gyre_cuda_ar
     return true;
 }
 
-/* After what was received has gone on. */
+/* Clears the received lines. The caller has already sent or stored their data. */
 template <int PEERS, bool EXACT_FIT>
 static __device__ __forceinline__ void lamport_clear(const struct gyre_cuda_args_fused &args,
                                                      unsigned char *const *from, uint32_t at,
@@ -80,7 +80,7 @@ static __device__ __forceinline__ void lamport_clear(const struct gyre_cuda_args
             clear_line(from[k] + at);
 }
 
-/* A launch in this protocol, as one thread sees it. */
+/* One thread's state in a launch. */
 template <int DTYPE, int PEERS, int KIND, bool EXACT_FIT> struct lamport_run {
     static const int dtype = DTYPE;
     static const int peers = PEERS;
@@ -88,17 +88,17 @@ template <int DTYPE, int PEERS, int KIND, bool EXACT_FIT> struct lamport_run {
     static const bool exact_fit = EXACT_FIT;
     static const bool gathers = KIND == GYRE_CUDA_LAMPORT_GATHERS;
     static const uint32_t n_uses = gathers ? 2 : 1;
-    /* A two-shot clears the lines that it has reduced with bulk stores, while the second half is on
-     * its way. The lines that are cleared last are cleared by the threads' own stores: the launch
-     * would have to wait for bulk stores. */
+    /* A two-shot clears the lines of its first half with bulk stores, while the second half is
+     * under way. Threads clear the lines of the second half with their own stores, because the
+     * launch would have to wait for bulk stores. */
     static const bool in_bulk = gathers && HAS_BULK_STORES;
 
     const struct gyre_cuda_args_fused *args;
     struct lamport_share share;
     const struct bulk_zeros *zeros;
     struct all_fifos<PEERS> ends;
-    ulonglong2 first[PEERS]; /* tile 0: the first line of each peer's chunk of IN, */
-    ulonglong2 first_own;    /* and of the own chunk; loaded at the same time as credit */
+    ulonglong2 first[PEERS]; /* tile 0: the thread's first line of each peer's chunk of IN */
+    ulonglong2 first_own;    /* and of the own chunk; their loads overlap with that of credit */
 };
 
 template <class RUN> static __device__ __forceinline__ bool lamport_has(const RUN &run, int k)
@@ -131,7 +131,7 @@ static __device__ __forceinline__ ulonglong2 lamport_load_input(const RUN &run, 
         run.args->work, run.args->work.in + offset + range.skip + at, range.n_bytes - at);
 }
 
-/* Line `at` of every peer's chunk of IN. */
+/* Loads line `at` of every peer's chunk of IN. */
 template <class RUN>
 static __device__ __forceinline__ void lamport_load_inputs(const RUN &run,
                                                            const struct lamport_range *ranges,
@@ -145,7 +145,8 @@ static __device__ __forceinline__ void lamport_load_inputs(const RUN &run,
             values[k] = lamport_load_input(run, run.args->fused.peers[k].in_offset, ranges[k], at);
 }
 
-/* Returns false if the communicator was aborted before, or while credit was awaited. */
+/* Loads counters, credit and the first lines of IN, and waits for room for `n_slots` slots. Returns
+ * false if the communicator was aborted before or during that. */
 template <class RUN>
 static __device__ __forceinline__ bool lamport_begin(RUN *run, uint32_t n_slots)
 {
@@ -163,7 +164,7 @@ static __device__ __forceinline__ bool lamport_begin(RUN *run, uint32_t n_slots)
            all_fifos_await<RUN::peers, RUN::exact_fit>(*run->args, run->ends, n_slots);
 }
 
-/* All peers' chunks of IN to their slots. */
+/* Sends each peer its chunk of IN. */
 template <class RUN>
 static __device__ __forceinline__ void lamport_scatter(const RUN &run, uint32_t tile)
 {
@@ -193,8 +194,8 @@ static __device__ __forceinline__ void lamport_scatter(const RUN &run, uint32_t 
     }
 }
 
-/* Line `at` of the own chunk, whose value is `own`: reduced, to OUT and, if the program
- * gathers, to all peers. Returns false when aborted. */
+/* Reduces line `at` of the own chunk and stores the result to OUT. If the program gathers, also
+ * sends it to all peers. @own: this rank's value. Returns false when aborted. */
 template <class RUN>
 static __device__ __forceinline__ bool
 lamport_finish_line(const RUN &run, const struct lamport_range &range, uint32_t tile, uint32_t at,
@@ -204,11 +205,12 @@ lamport_finish_line(const RUN &run, const struct lamport_range &range, uint32_t 
     ulonglong2 received[RUN::peers];
     if (!lamport_receive<RUN::peers, RUN::exact_fit>(*run.args, from, at, ~0U, received))
         return false;
-    if (tile == 0) /* all peers' blocks have begun */
+    if (tile == 0) /* all peers' blocks are running */
         allow_dependent_after_wait(at);
     ulonglong2 result =
         reduce_rotated<RUN::dtype, RUN::peers, RUN::exact_fit>(*run.args, own, received);
-    if (RUN::gathers || RUN::dtype == GYRE_FLOAT64) /* of the others no NaN has such bits */
+    if (RUN::gathers ||
+        RUN::dtype == GYRE_FLOAT64) /* results of the other types never have a half of all ones */
         result = lamport_format::finish(result);
     if (RUN::gathers) {
 #pragma unroll
@@ -221,7 +223,7 @@ lamport_finish_line(const RUN &run, const struct lamport_range &range, uint32_t 
     return true;
 }
 
-/* A warp's lines, after all its lanes have read them; `at` is its first one. */
+/* Clears the warp's lines, of which `at` is the first. All lanes have read them before. */
 template <class RUN>
 static __device__ __forceinline__ void
 lamport_clear_in_bulk(const RUN &run, const struct lamport_range &range, uint32_t at,
@@ -236,7 +238,7 @@ lamport_clear_in_bulk(const RUN &run, const struct lamport_range &range, uint32_
         bulk_clear(run.zeros, from[k] + at, n_bytes);
 }
 
-/* The own chunk. Returns false when aborted. */
+/* Reduces the own chunk, line by line. Returns false when aborted. */
 template <class RUN>
 static __device__ __forceinline__ bool lamport_finish(const RUN &run, uint32_t tile)
 {
@@ -267,7 +269,7 @@ static __device__ __forceinline__ bool lamport_finish(const RUN &run, uint32_t t
     return true;
 }
 
-/* What the peers finished, to OUT. Returns false when aborted. */
+/* Receives the peers' finished chunks and stores them to OUT. Returns false when aborted. */
 template <class RUN>
 static __device__ __forceinline__ bool lamport_gather(const RUN &run, uint32_t tile)
 {
@@ -300,12 +302,12 @@ static __device__ __forceinline__ bool lamport_gather(const RUN &run, uint32_t t
     return true;
 }
 
-/* Phase by phase, each of all tiles, as run_phases(). */
+/* Runs the phases one after the other, each for all tiles, as run_phases() does. */
 template <class RUN> static __device__ __forceinline__ void lamport_phases(RUN *run)
 {
     const uint32_t n_tiles = RUN::exact_fit ? 1 : run->args->work.split.n_tiles;
     bool goes_on = lamport_begin(run, RUN::n_uses * n_tiles);
-    if (RUN::in_bulk) /* lamport_finish() takes whole warps */
+    if (RUN::in_bulk) /* lamport_finish() needs converged warps */
         goes_on = __all_sync(0xffffffffU, goes_on) != 0;
 #pragma unroll 1
     for (uint32_t tile = 0; tile < n_tiles && goes_on; tile++)
@@ -328,11 +330,12 @@ __global__ void __launch_bounds__(GYRE_CUDA_LAMPORT_THREADS(PEERS), 1)
 {
     using run = lamport_run<DTYPE, PEERS, KIND, EXACT_FIT>;
     __shared__ struct bulk_zeros zeros;
-    if (run::in_bulk) { /* while the launch before may still run */
+    if (run::in_bulk) { /* the launch before this one may still run */
         bulk_prepare(&zeros);
         __syncthreads();
     }
-    run launch; /* member by member: an initialiser would clear the rest */
+    run launch; /* set member by member, because an initialiser would also clear the other
+                 * members */
     launch.args = &args;
     launch.share = lamport_share_make(args.work);
     launch.zeros = &zeros;

@@ -12,7 +12,7 @@
 #include "kernels/cuda/fused/fused_oneshot.cuh"
 #include "kernels/cuda/protocol/ll128.cuh"
 
-/* The slot of that number of a FIFO whose slots of channel 0 begin at `slots`, and its flag. */
+/* The address and the flag of slot `number`. @slots: where the FIFO's slots of channel 0 begin. */
 template <int PROTO>
 static __device__ __forceinline__ struct line_operand
 fused_slot(const struct gyre_cuda_args_fused &args, const unsigned char *slots, uint64_t number)
@@ -24,7 +24,7 @@ fused_slot(const struct gyre_cuda_args_fused &args, const unsigned char *slots, 
             line_flag<PROTO>(number)};
 }
 
-/* Own input: multiplied if the operation asks. */
+/* Loads this rank's own input, multiplied if the operation multiplies inputs. */
 template <int PROTO, int DTYPE, int OP>
 static __device__ __forceinline__ ulonglong2 load_input(const struct gyre_cuda_work &work,
                                                         const unsigned char *base,
@@ -37,7 +37,7 @@ static __device__ __forceinline__ ulonglong2 load_input(const struct gyre_cuda_w
         return scale_input<DTYPE, OP, line_mover<PROTO>::bytes>(work, value);
 }
 
-/* Rounds of a chunk, the same number for all groups. */
+/* In how many rounds a group moves a chunk. The number is the same for all groups. */
 template <int PROTO>
 static __device__ __forceinline__ uint32_t count_rounds(const struct peer_fifos &end,
                                                         uint32_t n_bytes)
@@ -46,9 +46,10 @@ static __device__ __forceinline__ uint32_t count_rounds(const struct peer_fifos 
     return (n_bytes + bytes - 1) / bytes;
 }
 
-/* Rounds that are under way at the same time: of more than UNROLL about as many each time. Seven
- * rounds are four and three; as six and one the last one waits alone (4 H200, all-reduce of 4 MiB
- * 28.3 -> 26.0 us, reduce-scatter of 16 MiB 79.9 -> 69.6, 2026-11). */
+/* How many rounds are in flight at the same time. If there are more than UNROLL rounds, they are
+ * divided evenly: seven rounds go as four and three. As six and one, the last round would wait
+ * alone (4 H200, 2026-11, uneven -> even: all-reduce of 4 MiB 28.3 -> 26.0 us, reduce-scatter of 16
+ * MiB 79.9 -> 69.6 us). */
 template <int UNROLL> static __device__ __forceinline__ uint32_t rounds_in_flight(uint32_t n_rounds)
 {
     if (UNROLL < GYRE_CUDA_LONG_UNROLL || n_rounds <= UNROLL)
@@ -57,12 +58,12 @@ template <int UNROLL> static __device__ __forceinline__ uint32_t rounds_in_fligh
     return (n_rounds + n_turns - 1) / n_turns;
 }
 
-/* Where the thread's parts of the rounds under way are: kept, or found anew wherever they are
- * needed, which takes instructions instead of registers. */
+/* Where the thread's bytes of the rounds in flight are. They are kept in registers, or computed
+ * again at each use, which takes more instructions and fewer registers. */
 template <int PROTO, int UNROLL> struct round_places {
     static const bool keeps = UNROLL < GYRE_CUDA_LONG_UNROLL;
     const struct peer_fifos *end;
-    uint32_t round; /* the first */
+    uint32_t round; /* the first round in flight */
     uint32_t n_rounds;
     uint32_t n_bytes;
     struct line_place kept[keeps ? UNROLL : 1];
@@ -71,7 +72,8 @@ template <int PROTO, int UNROLL> struct round_places {
 template <int PROTO, int UNROLL>
 static __device__ __forceinline__ bool has_round(const round_places<PROTO, UNROLL> &places, int k)
 {
-    /* LL takes all rounds to exist: a line that does not costs less than the branch. */
+    /* LL treats all rounds as existing, because a line that does not exist costs less than a
+     * branch. */
     return PROTO == GYRE_PROTO_LL || (uint32_t)k < places.n_rounds;
 }
 
@@ -100,7 +102,7 @@ static __device__ __forceinline__ void find_places(const struct peer_fifos &end,
             places->kept[k] = line_mover<PROTO>::place(end, first + k, n_bytes);
 }
 
-/* The peer's chunk of IN to its slot. */
+/* Sends the group's peer its chunk of IN. */
 template <int PROTO, int DTYPE, int OP, int UNROLL>
 static __device__ __forceinline__ void scatter_chunk(const struct gyre_cuda_args_fused &args,
                                                      const struct peer_fifos &end, uint32_t tile)
@@ -127,7 +129,7 @@ static __device__ __forceinline__ void scatter_chunk(const struct gyre_cuda_args
     }
 }
 
-/* The peer's lines at these places. Returns false when aborted. */
+/* Receives the peer's lines at these places. Returns false when aborted. */
 template <int PROTO, int UNROLL>
 static __device__ __forceinline__ bool
 receive_lines(const struct gyre_cuda_args_fused &args, const struct line_operand &from,
@@ -144,7 +146,7 @@ receive_lines(const struct gyre_cuda_args_fused &args, const struct line_operand
     return true;
 }
 
-/* After what was received has gone on: nothing waits for it. */
+/* Clears the received lines. No thread waits for this, so it comes after the data were sent on. */
 template <int PROTO, int UNROLL>
 static __device__ __forceinline__ void clear_lines(const struct line_operand &from,
                                                    const round_places<PROTO, UNROLL> &places,
@@ -155,11 +157,13 @@ static __device__ __forceinline__ void clear_lines(const struct line_operand &fr
         line_mover<PROTO>::clear(from.base, place_of(places, k));
 }
 
-/* Received values become results, in `values`, which the first group gives with its own ones. With
- * one peer a thread has both; else all groups' reduce_across_groups in shared memory. They read a
- * round's before the barrier of the next one, and these are written over after it. @n_before:
- * meetings of this launch. Returns false when aborted: on all threads that reduce_across_groups, if
- * one says so. */
+/* Reduces this rank's own value and the received values of all groups. With one peer, a thread has
+ * both values in registers. With more peers, all groups put their values into shared memory. A
+ * round uses the other half of that memory than the round before: values are read before the next
+ * round's barrier and overwritten after it.
+ * @n_before: how many reductions this launch has made.
+ * @values: in: this rank's own values, in the first group; out: the results.
+ * Returns false when aborted. With more than one peer all threads return the same. */
 template <int PROTO, int DTYPE, int OP, int UNROLL>
 static __device__ __forceinline__ bool
 reduce_across_groups(const struct gyre_cuda_args_fused &args, const struct peer_fifos &end,
@@ -194,8 +198,8 @@ reduce_across_groups(const struct gyre_cuda_args_fused &args, const struct peer_
     return true;
 }
 
-/* The own chunk: reduced, if the program does, to OUT and, if it gathers, to all peers. Returns
- * false when aborted. */
+/* Reduces the own chunk, if the program reduces, and stores it to OUT. If the program gathers, also
+ * sends it to the group's peer. Returns false when aborted. */
 template <int PROTO, int DTYPE, int OP, int UNROLL>
 static __device__ __forceinline__ bool finish_chunk(const struct gyre_cuda_args_fused &args,
                                                     const struct peer_fifos &end, uint32_t tile,
@@ -245,7 +249,7 @@ static __device__ __forceinline__ bool finish_chunk(const struct gyre_cuda_args_
     return true;
 }
 
-/* What the peer finished, to OUT. Returns false when aborted. */
+/* Receives the peer's finished chunk and stores it to OUT. Returns false when aborted. */
 template <int PROTO, int UNROLL>
 static __device__ __forceinline__ bool gather_chunk(const struct gyre_cuda_args_fused &args,
                                                     const struct peer_fifos &end, uint32_t tile)
@@ -267,7 +271,7 @@ static __device__ __forceinline__ bool gather_chunk(const struct gyre_cuda_args_
         if (!receive_lines<PROTO, UNROLL>(args, from, places, values))
             return false;
         if (tile + 1 == args.work.split.n_tiles &&
-            (fused.n_peers == 1 || fused.reduces != 0)) /* little is left */
+            (fused.n_peers == 1 || fused.reduces != 0)) /* only short work is left */
             allow_dependent_after_wait(round);
 #pragma unroll
         for (int k = 0; k < UNROLL && has_round(places, k); k++)
@@ -277,7 +281,7 @@ static __device__ __forceinline__ bool gather_chunk(const struct gyre_cuda_args_
     return true;
 }
 
-/* LL: once in a long while slots are written whole, see GYRE_CUDA_LL_CLEAN_PERIOD. */
+/* LL: writes every line of those slots whose turn it is (see GYRE_CUDA_LL_CLEAN_PERIOD). */
 static __device__ __forceinline__ void clean_slots(const struct gyre_cuda_args_fused &args,
                                                    const struct peer_fifos &end, uint32_t tile)
 {
@@ -296,7 +300,8 @@ static __device__ __forceinline__ void clean_slots(const struct gyre_cuda_args_f
     }
 }
 
-/* Phase by phase, each of all tiles: what one waits for is on its way since the one before. */
+/* Runs the phases one after the other, each for all tiles. So the lines that a phase waits for are
+ * under way since the phase before. */
 template <int PROTO, int DTYPE, int OP, int UNROLL>
 static __device__ __forceinline__ void run_phases(const struct gyre_cuda_args_fused &args,
                                                   const struct peer_fifos &end, bool is_stopped)
@@ -310,7 +315,7 @@ static __device__ __forceinline__ void run_phases(const struct gyre_cuda_args_fu
     for (uint32_t tile = 0; (DTYPE != DTYPE_NONE || !is_stopped) && tile < n_tiles; tile++)
         if (!finish_chunk<PROTO, DTYPE, OP, UNROLL>(args, end, tile, is_stopped, &n_reductions))
             return;
-    if (DTYPE == DTYPE_NONE) { /* so far it only sent */
+    if (DTYPE == DTYPE_NONE) { /* this block has only sent so far */
         announce_launch(args.common, end.sequence);
         if (is_stopped)
             return;
@@ -322,7 +327,7 @@ static __device__ __forceinline__ void run_phases(const struct gyre_cuda_args_fu
         clean_slots(args, end, tile);
 }
 
-/* DTYPE_NONE: nothing is reduced. UNROLL: rounds of a phase that are under way at the same time. */
+/* DTYPE: DTYPE_NONE if nothing is reduced. UNROLL: most rounds of a phase in flight together. */
 template <int PROTO, int DTYPE, int OP, int UNROLL>
 __global__ void __launch_bounds__(GYRE_CUDA_FUSED_THREADS, 1)
     exchange_lines(const __grid_constant__ struct gyre_cuda_args_fused args)
@@ -331,7 +336,7 @@ __global__ void __launch_bounds__(GYRE_CUDA_FUSED_THREADS, 1)
     struct peer_fifos end;
     const bool is_aborted = peer_fifos_open(args, &end);
     bool is_stopped = is_aborted || !peer_fifos_await(args, end, n_slots);
-    /* Warps stay together (LL128). */
+    /* LL128 needs converged warps. */
     is_stopped = __any_sync(0xffffffffU, is_stopped) != 0;
     run_phases<PROTO, DTYPE, OP, UNROLL>(args, end, is_stopped);
     peer_fifos_close(args, end, n_slots);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the fused kernels share, and the one-shot all-reduce in protocol LL.
+ * The one-shot all-reduce in protocol LL, and functions that all fused kernels share.
  *
  * A fused kernel runs a whole program: a rank sends chunks of IN to its peers, reduces the chunks
  * that it receives and its own chunk in the program's order, and may send the result to all peers
@@ -17,7 +17,7 @@
 
 #include "kernels/cuda/protocol/ll.cuh"
 
-/* A part of IN or OUT: where it begins from the buffer's start. */
+/* A part of IN or OUT. `skip_bytes` counts from the buffer's beginning. */
 struct line_range {
     uint64_t skip_bytes;
     uint32_t n_bytes;
@@ -31,29 +31,30 @@ fused_range_of(const struct gyre_cuda_work &work, const struct gyre_cuda_share &
     return {range.first_elem * work.elem_bytes, (uint32_t)range.n_elems * work.elem_bytes};
 }
 
-/* Where blocks have the channels' numbers. */
+/* For kernels in which block i is channel i. */
 static __device__ __forceinline__ struct line_range fused_range(const struct gyre_cuda_work &work,
                                                                 uint32_t chunk, uint32_t tile)
 {
     return fused_range_of(work, gyre_cuda_share_make(&work.split, blockIdx.x), chunk, tile);
 }
 
-/* Slots of each connection in a tile. */
+/* How many slots each connection moves in a tile. */
 static __device__ __forceinline__ uint32_t slots_per_tile(const struct gyre_cuda_fused &fused)
 {
     return (uint32_t)fused.reduces + fused.gathers;
 }
 
-/* After a thread's first wait. With one peer, that peer's block has begun then; with more, all
- * threads must have met, so that all peers' blocks have. From then on this launch ends without room
- * for anything else, and the next one may take its place beside it. */
+/* Lets the next launch start after a thread's first wait. With one peer, that peer's block is
+ * running by then. With more peers, the caller has passed a barrier of the block, so all peers'
+ * blocks are running. From then on this launch needs no further multiprocessor to end, so the next
+ * launch may occupy multiprocessors beside it. */
 static __device__ __forceinline__ void allow_dependent_after_wait(uint32_t n_waits_before)
 {
     if (threadIdx.x == 0 && n_waits_before == 0)
         allow_dependent_launch();
 }
 
-/* Lines `first`, `first` + `stride`, ... of a slot. */
+/* Writes the flag into lines `first`, `first` + `stride`, ... of a slot. */
 static __device__ __noinline__ void clean_lines(unsigned char *slot, uint32_t first,
                                                 uint32_t stride, uint32_t n_all, uint64_t flag)
 {
@@ -61,7 +62,7 @@ static __device__ __noinline__ void clean_lines(unsigned char *slot, uint32_t fi
         ll_store(slot, at, 0, flag);
 }
 
-/* What a thread moves at once, BYTES of it, multiplied if the operation asks. */
+/* Multiplies BYTES bytes of input, if the operation multiplies inputs. */
 template <int DTYPE, int OP, int BYTES, class VALUE>
 static __device__ __forceinline__ VALUE scale_input(const struct gyre_cuda_work &work, VALUE value)
 {
@@ -76,7 +77,7 @@ static __device__ __forceinline__ VALUE scale_input(const struct gyre_cuda_work 
     return value;
 }
 
-/* With one peer, in few instructions. */
+/* Reduces two values in the program's order, in few instructions. For one peer. */
 template <int DTYPE, int OP, int BYTES, class VALUE>
 static __device__ __forceinline__ VALUE reduce_pair(const struct gyre_cuda_args_fused &args,
                                                     VALUE own, VALUE received)
@@ -95,8 +96,8 @@ static __device__ __forceinline__ VALUE reduce_pair(const struct gyre_cuda_args_
     return value;
 }
 
-/* In the program's order: `own_place` peers, the own value, the other peers. @received(i): the i-th
- * peer's. */
+/* Reduces the values in the program's order: those of the first `own_place` peers, this rank's own
+ * value, then those of the remaining peers. @received: received(i) is the value of peer i. */
 template <int DTYPE, int OP, int BYTES, class VALUE, class RECEIVED>
 static __device__ __forceinline__ VALUE reduce_in_order(const struct gyre_cuda_args_fused &args,
                                                         VALUE own, const RECEIVED &received)
@@ -119,9 +120,9 @@ static __device__ __forceinline__ VALUE reduce_in_order(const struct gyre_cuda_a
     return value;
 }
 
-/* A sum of 16 bytes, likewise, of peers that stand from the next rank on: the i-th in the program's
- * order is the j-th here. Up to PEERS of them; EXACT_FIT: exactly so many, and nothing is divided.
- */
+/* As reduce_in_order(), for sums of 16 bytes whose peers are rotated: peer 0 is the next rank. The
+ * i-th value in the program's order comes from peer j. There are at most PEERS peers; with
+ * EXACT_FIT there are exactly PEERS, and nothing is divided. */
 template <int DTYPE, int PEERS, bool EXACT_FIT>
 static __device__ __forceinline__ ulonglong2 reduce_rotated(const struct gyre_cuda_args_fused &args,
                                                             ulonglong2 own,
@@ -164,7 +165,7 @@ static __device__ __forceinline__ uint64_t load_ll_input(const struct gyre_cuda_
     return scale_input<DTYPE, OP, LL_DATA_BYTES>(work, load_8(from, n_valid));
 }
 
-/* All lines of this thread: sends, then receives. */
+/* Sends all lines of this thread, then receives and reduces them. */
 template <int DTYPE, int OP>
 static __device__ __forceinline__ void run_oneshot(const struct gyre_cuda_args_fused &args,
                                                    const struct line_range &range,
@@ -178,7 +179,7 @@ static __device__ __forceinline__ void run_oneshot(const struct gyre_cuda_args_f
     const unsigned char *in = work.in + range.skip_bytes;
     unsigned char *out = work.out + range.skip_bytes;
     uint64_t own = 0, value = 0;
-    if (end.lane < n_lines) { /* on its way while credit is looked at */
+    if (end.lane < n_lines) { /* these loads overlap with the look at credit */
         const uint32_t skip = end.lane * LL_DATA_BYTES;
         value = load_ll_input<DTYPE, OP>(work, in + peer.in_offset + skip, n_bytes - skip);
         own = peer.in_offset == fused.own_offset || end.group != 0
@@ -216,9 +217,10 @@ static __device__ __forceinline__ void run_oneshot(const struct gyre_cuda_args_f
             }
             data = ll_data(halves);
         }
-        /* The first group reads a round's values before the barrier of the next one, and they are
-         * written over after it. After the first barrier no thread needs IN any more, but for the
-         * first group's own part, which OUT may be. */
+        /* The first group reads the values of a round before the barrier of the next round, and
+         * the values are overwritten after that barrier. After the first barrier no thread reads
+         * IN, except the first group, which reads its own part. OUT may be the same memory as
+         * IN. */
         if (!is_pair) {
             *shared = data;
             is_stopped = __syncthreads_or(is_stopped) != 0;
@@ -246,7 +248,7 @@ template <int DTYPE, int OP>
 __global__ void __launch_bounds__(GYRE_CUDA_FUSED_THREADS, 1)
     exchange_ll(const __grid_constant__ struct gyre_cuda_args_fused args)
 {
-    /* Found before the launch before this one is over. */
+    /* Computed while the launch before this one may still run. */
     const struct line_range range = fused_range(args.work, 0, 0);
     struct peer_fifos end;
     const bool is_aborted = peer_fifos_open(args, &end);

@@ -20,8 +20,8 @@ static __device__ __forceinline__ uint32_t placed_tile_bytes(const struct gyre_c
     return min(n_bytes - min(n_bytes, tile * tile_bytes), tile_bytes);
 }
 
-/* After a barrier, as SIMPLE publishes (sync.cuh): fence, then tail, over what all the block's
- * threads stored. */
+/* Publishes the bytes that all threads of the block stored, as SIMPLE does (sync.cuh): a fence,
+ * then the tail. A barrier comes before. */
 static __device__ __forceinline__ void placed_publish(const struct gyre_cuda_args_fused &args,
                                                       const struct simple_peer &peer,
                                                       uint32_t n_bytes)
@@ -33,8 +33,8 @@ static __device__ __forceinline__ void placed_publish(const struct gyre_cuda_arg
     fifo_publish(send_end(peer), n_slots);
 }
 
-/* What the peer stored here is complete; its slots are given back. Of those only slot_info was
- * read, and compared: head needs no fence. */
+/* Waits until the peer's data are complete in this rank's OUT, then gives the slots back. Head
+ * needs no fence, because only slot_info was read, and the comparison has used it. */
 static __device__ __forceinline__ void placed_take(const struct gyre_cuda_args_fused &args,
                                                    const struct simple_peer &peer, uint32_t n_bytes)
 {
@@ -45,7 +45,7 @@ static __device__ __forceinline__ void placed_take(const struct gyre_cuda_args_f
     fifo_return(recv_end(peer), n_slots);
 }
 
-/* The block's part of IN into `n_outs` places, all of them at once. */
+/* Copies the block's part of IN to `n_outs` addresses, all of them in the same pass. */
 static __device__ __forceinline__ void
 placed_copy(const unsigned char *in, unsigned char *const *outs, uint32_t n_outs, uint32_t n_bytes)
 {

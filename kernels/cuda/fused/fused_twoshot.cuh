@@ -3,11 +3,12 @@
  * The fused two-shot all-reduce in protocol SIMPLE. Phase 1 sends each chunk of IN to a slot of the
  * rank that owns the chunk. Phase 2 reduces the own chunk; the sum goes straight into the OUT of
  * all ranks (IS_PLACED) or to slots. Phase 3, without IS_PLACED, copies the peers' sums from slots
- * to OUT. Slots and words are those of the program's steps, so a peer may run the steps. Up to two
- * tiles are in flight: while one waits for a peer, the block moves the other.
+ * to OUT. The kernel uses the same slots and words as the program's steps, so a peer may run the
+ * steps. Up to two tiles are in flight: while one tile waits for a peer, the block moves the other.
  *
- * As in the interpreter (simple_steps.cuh), worker threads only move bytes. One more warp waits for
- * peers, and another one fences and publishes. Workers load their own rank's data before they wait.
+ * As in the interpreter (simple_steps.cuh), the worker threads only move bytes. One more warp, the
+ * waiter, waits for peers, and another warp, the poster, fences and publishes. Workers load their
+ * own rank's data before they wait.
  */
 #ifndef GYRE_KERNELS_CUDA_FUSED_TWOSHOT_CUH
 #define GYRE_KERNELS_CUDA_FUSED_TWOSHOT_CUH
@@ -16,27 +17,27 @@
 #include "kernels/cuda/fused/fused_oneshot.cuh"
 #include "kernels/cuda/protocol/simple.cuh"
 
-#define TWOSHOT_READY 1 /* barriers, to 6: waiter arrives, movers sync */
-#define TWOSHOT_DONE  7 /* to 12: movers arrive, poster syncs */
-/* Packs of a thread under way for each peer. */
+#define TWOSHOT_READY 1 /* barriers 1 to 6: the waiter arrives, the workers sync */
+#define TWOSHOT_DONE  7 /* barriers 7 to 12: the workers arrive, the poster syncs */
+/* How many packs a thread has in flight for each peer. */
 #define TWOSHOT_UNROLL(peers) ((peers) == 1 ? 4 : (peers) == 3 ? 2 : 1)
 
-/* What the movers must know of a peer. */
+/* The addresses of a peer that the workers need. */
 struct twoshot_place {
-    unsigned char *to[2 * GYRE_CUDA_TILES_IN_FLIGHT];         /* its slots; */
-    const unsigned char *from[2 * GYRE_CUDA_TILES_IN_FLIGHT]; /* those that it fills */
-    unsigned char *out;                                       /* IS_PLACED: its OUT */
+    unsigned char *to[2 * GYRE_CUDA_TILES_IN_FLIGHT];         /* slots that this rank fills */
+    const unsigned char *from[2 * GYRE_CUDA_TILES_IN_FLIGHT]; /* slots that the peer fills */
+    unsigned char *out;                                       /* IS_PLACED: the peer's OUT */
 };
 
 static_assert(GYRE_CUDA_TILES_IN_FLIGHT <= 2, "barriers");
 
-/* Where a peer's slots and its OUT are, in this block's channel. */
+/* Where the slots of both FIFOs with a peer begin, and the peer's OUT, in this block's channel. */
 struct twoshot_ends {
-    unsigned char *to; /* slot 0 */
+    unsigned char *to; /* slot 0 of the FIFO to the peer */
     const unsigned char *from;
-    uint32_t to_bytes; /* of a slot */
+    uint32_t to_bytes; /* bytes of a slot */
     uint32_t from_bytes;
-    unsigned char *out; /* IS_PLACED */
+    unsigned char *out; /* IS_PLACED: the peer's OUT */
 };
 
 template <bool IS_PLACED>
@@ -51,10 +52,10 @@ twoshot_ends_find(const struct gyre_cuda_args_fused &args, const struct simple_p
 
 template <int PEERS> struct twoshot_shared {
     struct twoshot_place places[PEERS];
-    uint32_t stopped_at; /* aborted: the first step that is not taken; all threads agree on it */
+    uint32_t stopped_at; /* aborted: the first step that no thread takes; else UINT32_MAX */
 };
 
-/* A launch as one block sees it. */
+/* One block's state in a launch. */
 template <int DTYPE, int PEERS, bool IS_PLACED> struct twoshot_run {
     static const int dtype = DTYPE;
     static const int peers = PEERS;
@@ -88,7 +89,7 @@ template <class RUN> static __device__ __forceinline__ int twoshot_n_barrier(con
     return (int)run.n_workers + 32;
 }
 
-/* Of unroll packs from `at` on, those below `end`. */
+/* Loads the thread's `unroll` packs from `at` on, as far as they begin below `end`. */
 template <class RUN>
 static __device__ __forceinline__ void twoshot_load_packs(const RUN &run, const unsigned char *from,
                                                           uint32_t at, uint32_t end,
@@ -111,7 +112,7 @@ static __device__ __forceinline__ void twoshot_store_packs(const RUN &run, unsig
             store<16>(to + at + u * run.n_workers * 16, packs[u]);
 }
 
-/* Movers. Returns false when aborted. */
+/* Workers wait until the waiter has prepared step i. Returns false when aborted. */
 template <class RUN>
 static __device__ __forceinline__ bool twoshot_await_step(const RUN &run, uint32_t i)
 {
@@ -119,7 +120,7 @@ static __device__ __forceinline__ bool twoshot_await_step(const RUN &run, uint32
     return i < run.shared->stopped_at;
 }
 
-/* The peers' chunks of IN to their slots. Returns false when aborted. */
+/* Sends each peer its chunk of IN. Returns false when aborted. */
 template <class RUN>
 static __device__ __forceinline__ bool twoshot_scatter(const RUN &run, uint32_t tile)
 {
@@ -164,8 +165,8 @@ static __device__ __forceinline__ pack<16> twoshot_reduce(const RUN &run, const 
     return result;
 }
 
-/* The own chunk's sum to OUT of all ranks; not IS_PLACED: to the own one and the peers' slots.
- * Returns false when aborted. */
+/* Reduces the own chunk. The sum goes to the OUT of all ranks (IS_PLACED), or to this rank's OUT
+ * and to a slot of each peer. Returns false when aborted. */
 template <class RUN>
 static __device__ __forceinline__ bool twoshot_finish(const RUN &run, uint32_t tile)
 {
@@ -199,7 +200,7 @@ static __device__ __forceinline__ bool twoshot_finish(const RUN &run, uint32_t t
     return true;
 }
 
-/* What the peers finished, from slots to OUT. Returns false when aborted. */
+/* Copies the peers' finished chunks from slots to OUT. Returns false when aborted. */
 template <class RUN>
 static __device__ __forceinline__ bool twoshot_collect(const RUN &run, uint32_t tile)
 {
@@ -239,8 +240,8 @@ template <class RUN> static __device__ __forceinline__ void twoshot_move(const R
     }
 }
 
-/* What the movers' i-th step needs of peer k: room for slot i, slot i - n_tiles. Returns false
- * when aborted. */
+/* Waits for everything that the workers' step i needs of peer k: room for the launch's slot i, and
+ * the arrival of the launch's slot i - n_tiles. Returns false when aborted. */
 template <class RUN>
 static __device__ __forceinline__ bool
 twoshot_prepare(const RUN &run, const struct simple_peer &peer, uint32_t k, uint32_t i)
@@ -271,7 +272,7 @@ twoshot_find_place(const RUN &run, const struct simple_peer &peer, const struct 
     place->out = ends.out;
 }
 
-/* What peer k placed here is complete. Returns false when aborted. */
+/* Waits until peer k's data in this rank's OUT are complete. Returns false when aborted. */
 template <class RUN>
 static __device__ __forceinline__ bool
 twoshot_await_placed(const RUN &run, const struct simple_peer &peer, uint32_t k)
@@ -283,8 +284,8 @@ twoshot_await_placed(const RUN &run, const struct simple_peer &peer, uint32_t k)
     return true;
 }
 
-/* One warp; lane k serves peer k. Returns whether nothing was aborted; then, if IS_PLACED, OUT
- * is complete. */
+/* The waiter's warp; lane k serves peer k. Returns false when aborted. Otherwise, with IS_PLACED,
+ * the data of peer k in OUT are complete. */
 template <class RUN>
 static __device__ __forceinline__ bool twoshot_wait(const RUN &run, const struct simple_peer &peer,
                                                     const struct twoshot_ends &ends, uint32_t k,
@@ -308,13 +309,13 @@ static __device__ __forceinline__ bool twoshot_wait(const RUN &run, const struct
         barrier_arrive(TWOSHOT_READY + (int)i, twoshot_n_barrier(run));
         if (is_stopped)
             return false;
-        if (k == 0 && i == run.n_tiles) /* all peers' blocks have begun */
+        if (k == 0 && i == run.n_tiles) /* all peers' blocks are running */
             allow_dependent_launch();
     }
     return !RUN::is_placed || !serves || twoshot_await_placed(run, peer, k);
 }
 
-/* The movers' i-th step is done: slot i is filled, slot i - n_tiles is free. */
+/* Publishes the launch's slot i and gives back slot i - n_tiles, after the workers' step i. */
 template <class RUN>
 static __device__ __forceinline__ void
 twoshot_publish(const RUN &run, const struct simple_peer &peer, uint32_t k, uint32_t i)
@@ -333,7 +334,7 @@ twoshot_publish(const RUN &run, const struct simple_peer &peer, uint32_t k, uint
         fifo_return(recv_end(peer), i - run.n_tiles + 1);
 }
 
-/* One warp; lane k serves peer k. */
+/* The poster's warp; lane k serves peer k. */
 template <class RUN>
 static __device__ __forceinline__ void twoshot_post(const RUN &run, const struct simple_peer &peer,
                                                     uint32_t k)
@@ -361,7 +362,7 @@ static __global__ void __launch_bounds__(GYRE_CUDA_FUSED_THREADS + SERVICE_THREA
         args.common.n_places == args.common.n_blocks; /* the block needs no placement */
     struct simple_peer peer = {};
     struct twoshot_ends ends = {};
-    if (has_channel && serves) { /* while the launch before may still run */
+    if (has_channel && serves) { /* the launch before this one may still run */
         peer = simple_peer_find(args, blockIdx.x, k);
         ends = twoshot_ends_find<IS_PLACED>(args, peer);
     }

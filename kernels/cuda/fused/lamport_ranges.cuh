@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fused programs in LAMPORT: which bytes of the vector a block moves, and where its slots are. All
- * of the vector fits the slots, so offsets have 32 bits.
+ * Fused programs in LAMPORT: which bytes of the vector a block moves, and where its slots are. The
+ * whole vector fits into the slots, so 32 bits are enough for offsets.
  */
 #ifndef GYRE_KERNELS_CUDA_LAMPORT_RANGES_CUH
 #define GYRE_KERNELS_CUDA_LAMPORT_RANGES_CUH
@@ -13,13 +13,13 @@ static __device__ __forceinline__ uint32_t lamport_unit(const struct gyre_cuda_w
     return work.split.unit_elems * work.elem_bytes;
 }
 
-/* A channel's part of the vector and its chunks, in bytes: as gyre_cuda_tile_range(), in 32 bits,
- * since all of it fits the slots. */
+/* A channel's part of the vector and its chunks, in bytes. It gives the same ranges as
+ * gyre_cuda_tile_range(), in 32 bits. */
 struct lamport_share {
     uint32_t skip; /* from the vector's beginning */
     uint32_t n_bytes;
     uint32_t chunk_bytes;
-    uint32_t extra_chunks; /* that have a unit more */
+    uint32_t extra_chunks; /* how many chunks have one unit more */
 };
 
 struct lamport_range {
@@ -40,7 +40,7 @@ lamport_share_make(const struct gyre_cuda_work &work)
     own.n_bytes = min((units + longer) * unit, all_bytes - own.skip);
     own.chunk_bytes = (uint32_t)work.split.chunk_share_units[longer] * unit;
     own.extra_chunks = work.split.n_chunks == 1 ? 0 : work.split.extra_chunks[longer];
-    /* Now, while the launch before may still run; the compiler would do it where it is used. */
+    /* Keeps the compiler from computing these values later: the launch before may still run now. */
     asm volatile("" : "+r"(own.skip), "+r"(own.n_bytes), "+r"(own.chunk_bytes));
     return own;
 }
@@ -61,7 +61,7 @@ lamport_range_of(const struct gyre_cuda_work &work, const struct lamport_share &
     return {share.skip + first, min(end - first, tile_bytes)};
 }
 
-/* The slot of that number of the FIFOs whose slots of channel 0 begin at `slots`. */
+/* The address of slot `number`. @slots: where the FIFO's slots of channel 0 begin. */
 static __device__ __forceinline__ unsigned char *
 lamport_slot(const struct gyre_cuda_args_fused &args, const unsigned char *slots, uint32_t number)
 {

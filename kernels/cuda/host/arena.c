@@ -26,7 +26,7 @@ void gyre_cuda_arena_close(struct gyre_cuda_arena *arena)
     }
 }
 
-/* The memory of the block in *at is free again. */
+/* Takes the block in *at out of the list, which frees its memory. */
 static void drop(struct gyre_cuda_arena_block **at)
 {
     struct gyre_cuda_arena_block *block = *at;
@@ -67,7 +67,8 @@ static bool evict_one(struct gyre_cuda_arena *arena, uint64_t n_completed)
     return true;
 }
 
-/* The place in the list before which the first gap of so many bytes lies; NULL if there is none. */
+/* Finds the first gap of n_bytes, and returns the place in the list after it; NULL if there is no
+ * such gap. */
 static struct gyre_cuda_arena_block **find_gap(struct gyre_cuda_arena *arena, size_t n_bytes,
                                                unsigned char **address_out)
 {
@@ -112,7 +113,7 @@ gyre_status gyre_cuda_arena_take(struct gyre_cuda_arena *arena, size_t n_bytes,
         return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "a block of the program memory");
     drop_given_back(arena, n_completed);
     struct gyre_cuda_arena_block **at = find_gap(arena, n_rounded, &address);
-    /* A block larger than the arena must not cost the others their places. */
+    /* A block larger than the arena must not evict any other block. */
     while (at == NULL && n_rounded <= arena->n_bytes && evict_one(arena, n_completed))
         at = find_gap(arena, n_rounded, &address);
     if (at == NULL) {

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a channel's next sync kernel has to do. */
+/* The words that a channel's next sync kernel posts and awaits. */
 struct pending {
     struct gyre_cuda_sync_entry entries[GYRE_CUDA_SYNC_ENTRIES];
     uint32_t n_entries;
@@ -30,12 +30,12 @@ struct tail_end {
 struct gyre_cuda_copies {
     const struct gyre_program *program;
     uint32_t first_step;
-    uint32_t n_channels; /* that are walked */
+    uint32_t n_channels; /* channels of the walk */
     uint32_t channel_stride;
     uint32_t n_ends_used;
     bool is_chain;
     struct pending pending[GYRE_CUDA_COPY_CHANNELS];
-    struct tail_end ends[]; /* by the program's connection */
+    struct tail_end ends[]; /* indexed by the program's connections */
 };
 
 /* One call's walk. */
@@ -163,7 +163,7 @@ static gyre_status add(struct walk *walk, uint32_t connection, uint32_t slot, ui
     return GYRE_SUCCESS;
 }
 
-/* Pieces of equal length, equally far apart. */
+/* Pieces of equal length at equal distances. */
 struct run {
     uint64_t first_elem;
     uint64_t n_elems;
@@ -343,7 +343,7 @@ gyre_status gyre_cuda_copies_walk(struct gyre_cuda_copies *copies, const struct 
         for (walk.channel = 0; walk.channel < copies->n_channels; walk.channel++)
             for (uint32_t s = copies->first_step; s < program->n_steps; s++)
                 GYRE_TRY(walk_step(&walk, &program->steps[s]));
-    /* What channel 0 still has to do goes into the last sync kernel, if that has room. */
+    /* The pending words of channel 0 go into the last sync kernel, if it has room for them. */
     const bool has_room =
         copies->n_channels == 1 &&
         copies->pending[0].n_entries + copies->n_ends_used <= GYRE_CUDA_SYNC_ENTRIES;

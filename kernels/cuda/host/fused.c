@@ -13,8 +13,8 @@
 #define ANY_NUMBER       UINT32_MAX
 #define REDUCES_IN_LINES (BIT(GYRE_FUSED_ONE_SHOT) | BIT(GYRE_FUSED_REDUCE_SCATTER))
 
-/* In the order of enum gyre_cuda_fused_id; the first row that fits is taken, so kernels that are
- * faster stand before those that can do more. */
+/* The rows are in the order of enum gyre_cuda_fused_id. The first row that fits a call is taken, so
+ * faster kernels come before kernels that fit more calls. */
 const struct gyre_cuda_fused_kernel gyre_cuda_fused_kernels[GYRE_CUDA_N_FUSED] = {
     [GYRE_CUDA_FUSED_LL_ONE_SHOT] = {.name = "ll one-shot",
                                      .proto = GYRE_PROTO_LL,
@@ -109,7 +109,7 @@ bool gyre_cuda_fused_fits(const struct gyre_cuda_fused_kernel *kernel,
            (kernel->arithmetic >> call->arithmetic & 1U) != 0 &&
            (kernel->placements & (call->is_placed ? PLACED : STAGED)) != 0 &&
            call->n_peers <= kernel->most_peers && call->n_tiles <= kernel->most_tiles &&
-           /* Else it would need credit on the way. */
+           /* With more slots the kernel would need new credit before its end. */
            (uint64_t)call->n_tiles * gyre_fused_slots_per_tile(call->pattern) <= call->depth &&
            (call->is_aligned || !kernel->needs_alignment) &&
            (call->is_unscaled || !kernel->needs_unscaled) &&
@@ -175,9 +175,9 @@ uint32_t gyre_cuda_block_threads(enum gyre_proto proto, uint64_t chunk_bytes, ui
     return (uint32_t)gyre_min_u64(most_threads, gyre_max_u64(gyre_round_up(n_useful, 32), 64));
 }
 
-/* Rounds in flight of the kernel for chunks of so many bytes a tile. A two-shot of up to five
- * rounds is 2 to 5 % faster with places that are kept, everything else above two rounds up to 12 %
- * slower (2 H200, 1 to 12 MiB, 2026-11). */
+/* Chooses how many rounds are in flight for a chunk of this many bytes in a tile. With addresses
+ * that are kept in registers, a two-shot of up to five rounds is 2 to 5 % faster, and all other
+ * kernels above two rounds are up to 12 % slower (2 H200, 1 to 12 MiB, 2026-11). */
 static uint32_t choose_unroll(const struct gyre_fused_call *call, uint64_t tile_bytes,
                               uint32_t threads_per_peer)
 {

@@ -88,17 +88,20 @@ bool gyre_cuda_fused_resolve(const struct gyre_fifo_spec *spec,
                              const struct gyre_fused_program *found,
                              struct gyre_cuda_fused *fused_out);
 
-/** gyre_cuda_block_threads - threads of a block that move chunks of so many bytes. Line protocols:
- * no more than the chunk has lines (LL128: a warp takes four at a time), but two warps at least.
+/** gyre_cuda_block_threads - how many threads of a block move chunks of this many bytes. Line
+ * protocols: no more than the chunk has lines (LL128: a warp takes four at a time), but two warps
+ * at least.
  * @most_threads: as the program was loaded. */
 uint32_t gyre_cuda_block_threads(enum gyre_proto proto, uint64_t chunk_bytes,
                                  uint32_t most_threads);
 
-/** gyre_cuda_threads_per_peer - of a block of n_threads, whole warps. */
+/** gyre_cuda_threads_per_peer - how many threads of a block of n_threads serve a peer, in whole
+ * warps. */
 uint32_t gyre_cuda_threads_per_peer(uint32_t n_peers, uint32_t n_threads);
 
-/** gyre_cuda_fused_shared_bytes - of the rounds in flight, and as much for the next ones: 16 bytes
- * for each thread and for each of the own values. With one peer nothing is shared. */
+/** gyre_cuda_fused_shared_bytes - shared memory of a block: 16 bytes for each thread and for each
+ * of this rank's own values, for the rounds in flight and once more for the next rounds. With one
+ * peer no memory is shared. */
 uint32_t gyre_cuda_fused_shared_bytes(uint32_t n_peers, uint32_t threads_per_peer, uint32_t unroll);
 
 /** gyre_cuda_peers_class - which of the kernels with registers for 1, 3 and 7 peers serves so many:

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* What one program is resolved with. */
+/* The inputs for resolving one program. */
 struct resolver {
     const struct gyre_fifo_spec *spec;
     const struct gyre_connector *connectors;
@@ -24,8 +24,9 @@ static uint32_t index_of(const struct resolver *resolver, uint16_t connection)
     return gyre_connector_index(resolver->spec, peer, own->lane, own->is_send != 0);
 }
 
-/* Line protocols address slots. SIMPLE addresses the words that say how far the slots are: its
- * kernels look the slots up in the connector. */
+/* The address that stands for a FIFO end. In line protocols it is that of the slots. In SIMPLE it
+ * is that of the inbox, because kernels of SIMPLE read the addresses of slots from the
+ * connector. */
 static uintptr_t place_of(const struct resolver *resolver, const struct gyre_connector *end)
 {
     const enum gyre_proto proto = gyre_proto_slots(resolver->config->proto);

@@ -12,10 +12,10 @@
 #include "core/model/connector.h"
 #include "core/model/tile.h"
 
-/* An operand. Of a connection, `ref` is its number among the worker's own connections, and `use`
- * counts the earlier uses of that connection within the tile: so every thread knows the slot's
- * number without shared counters. Of a chunk, the two highest bits of `ref` are the kind, and the
- * others the index. */
+/* An operand. For a connection, `ref` is its number among the worker's connections, and `use`
+ * counts the earlier uses of that connection within the tile. So every thread knows the slot's
+ * number without shared counters. For a chunk, the two highest bits of `ref` are the kind, and the
+ * other bits are the index. */
 struct gyre_cuda_operand {
     uint16_t ref;
     uint16_t use;
@@ -182,7 +182,7 @@ struct gyre_cuda_mailbox {
     uint64_t mismatch; /* as in struct gyre_progress */
     uint32_t abort;    /* written by the host, read by kernels that have waited for long */
     uint32_t pad;
-    /* By block: the number of works that are completed once the last launch whose end the block
+    /* Indexed by block: how many works are complete when the last launch whose end the block has
      * reported is over. It only grows. */
     uint64_t ended[GYRE_CUDA_MAX_BLOCKS];
 };
@@ -243,8 +243,8 @@ struct gyre_cuda_work {
 /* Shorter programs travel with the launch, which saves a read from memory before the first step.
  * Kernel parameters may take 4 KiB on all drivers that CUDA 12 and 13 support. */
 #define GYRE_CUDA_INLINE_BYTES 3072
-/* The steps of other programs are copied to shared memory, if no worker has more steps than this.
- */
+/* The steps of other programs are copied to shared memory, if no worker has more steps than
+ * this. */
 #define GYRE_CUDA_SHARED_STEPS 256
 /* The line protocols resolve so many steps at a time in shared memory, each in so many bytes. */
 #define GYRE_CUDA_LINE_STEPS      32
@@ -263,8 +263,8 @@ struct gyre_cuda_args_many {
     struct gyre_cuda_work works[GYRE_CUDA_MAX_WORKS];
 };
 
-/* A peer of a fused program: its FIFO ends in channel 0, resolved to addresses. "I" is this rank.
- */
+/* A peer of a fused program: its FIFO ends in channel 0, resolved to addresses. "I" is this
+ * rank. */
 struct gyre_cuda_peer {
     unsigned char *to;         /* its slots for what I send; SIMPLE: its inbox */
     const unsigned char *from; /* my slots for what it sends; SIMPLE: my inbox */
@@ -280,10 +280,10 @@ struct gyre_cuda_peer {
 
 #define GYRE_CUDA_MAX_PEERS 7
 
-/* A fused program (core/model/fused.h) as its kernel reads it. With `reduces`, chunks of IN go to
- * the peers that reduce them, and the own chunk is reduced with what comes in; else the result is
- * the own chunk of IN. The result goes to OUT and, with `gathers`, to all peers, whose results are
- * stored. */
+/* A fused program (core/model/fused.h) as its kernel reads it. With `reduces`, each peer gets the
+ * chunk of IN that it reduces, and this rank reduces its own chunk and the chunks that it receives.
+ * Without `reduces`, the result is this rank's own chunk of IN. The result goes to OUT. With
+ * `gathers`, it also goes to all peers, and the peers' results are stored to OUT. */
 struct gyre_cuda_fused {
     uint64_t own_offset;     /* bytes from IN to the chunk that I reduce or send */
     uint64_t own_out_offset; /* bytes from OUT to where the result goes */
@@ -292,15 +292,15 @@ struct gyre_cuda_fused {
     uint32_t depth;          /* a power of two */
     uint32_t own_chunk;
     uint16_t n_peers;
-    uint16_t own_place; /* the own chunk is reduced after so many peers */
-    uint16_t reduces;   /* 0 or 1: the first slot of each connection in a tile is to be reduced */
-    uint16_t gathers;   /* 0 or 1: its next slot is a result */
+    uint16_t own_place; /* how many peers come before this rank in the order of the reduction */
+    uint16_t reduces; /* 0 or 1: the first slot of each connection in a tile holds data to reduce */
+    uint16_t gathers; /* 0 or 1: the next slot of each connection holds a result */
     uint32_t threads_per_peer; /* threads that serve a peer, whole warps */
-    /* In the order of the reduction, which is the same on all ranks. Launches of LAMPORT and SIMPLE
-     * rotate the list so that it begins with the next rank, because then not all ranks send to the
-     * same peer first: 1 MiB 9.0 -> 8.0 us, 4 MiB 23.1 -> 22.6. LL128 does not: it would be 4 %
-     * faster at 4 MiB and 0.4 us slower at any size, because the reduction would have to pick its
-     * inputs from shared memory. (4 H200, 2026-11.) */
+    /* The peers in the order of the reduction, which is the same on all ranks. Launches of LAMPORT
+     * and SIMPLE rotate the list so that it begins with the next rank, because then not all ranks
+     * send to the same peer first (4 H200, 2026-11: 1 MiB 9.0 -> 8.0 us, 4 MiB 23.1 -> 22.6 us).
+     * LL128 does not rotate it. Rotated, LL128 would be 4 % faster at 4 MiB and 0.4 us slower at
+     * any size, because the reduction would have to pick its inputs from shared memory. */
     struct gyre_cuda_peer peers[GYRE_CUDA_MAX_PEERS];
 };
 
@@ -377,26 +377,27 @@ static GYRE_HOST_DEVICE inline uint64_t gyre_cuda_lamport_half(uint64_t half)
     return half == UINT64_MAX ? UINT64_MAX >> 1 : half;
 }
 
-/* Of a block of SIMPLE, beside those that move bytes: the warps that wait and that publish. */
+/* Threads of a block of SIMPLE that do not move bytes: the waiter's and the poster's warp. */
 #define GYRE_CUDA_SERVICE_THREADS 64
 
-/* Of a block of a line protocol. */
+/* Most threads of a block of a line protocol. */
 #define GYRE_CUDA_LINE_THREADS 512
 
-/* Protocol SIMPLE: tiles that are in flight side by side, where slots allow it. */
+/* Protocol SIMPLE: how many tiles are in flight together, if there are slots for them. */
 #define GYRE_CUDA_TILES_IN_FLIGHT 2
 
 /* Most threads that move data in a block of a fused kernel; LAMPORT: GYRE_CUDA_LAMPORT_THREADS. */
 #define GYRE_CUDA_FUSED_THREADS 512
 
-/* Line protocols: a round is what the threads of a group move at once, of LL 8 bytes each, of LL128
- * 15. So many rounds of a phase are in flight. */
+/* Line protocols: how many rounds of a phase are in flight. In a round every thread of a group
+ * moves one part of a line: 8 bytes in LL, 15 bytes on average in LL128. */
 #define GYRE_CUDA_UNROLL      2
 #define GYRE_CUDA_DEEP_UNROLL 5
-#define GYRE_CUDA_LONG_UNROLL 6 /* and their places are not kept in registers */
+#define GYRE_CUDA_LONG_UNROLL 6 /* the addresses are not kept in registers */
 
-/* What a fused kernel of LAMPORT does: the peers' chunks of IN are the own one (one-shot
- * all-reduce), or others (reduce-scatter), or others, and the result goes to all (two-shot). */
+/* Kinds of fused kernels of LAMPORT. SAME: all peers get the same chunk of IN (one-shot
+ * all-reduce). APART: each peer gets another chunk (reduce-scatter). GATHERS: as APART, and the
+ * result goes to all peers (two-shot). */
 enum gyre_cuda_lamport {
     GYRE_CUDA_LAMPORT_SAME,
     GYRE_CUDA_LAMPORT_APART,

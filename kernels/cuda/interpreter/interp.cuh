@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The interpreter kernel: one block is one worker of one channel. Included by the interp_*.cu
- * files, each of which instantiates it for some element types, so that they compile in parallel.
+ * The interpreter kernel: one block is one worker of one channel. Each interp_*.cu file includes
+ * this file and instantiates the kernel for some element types, so the files compile in parallel.
  */
 #ifndef GYRE_KERNELS_CUDA_INTERP_CUH
 #define GYRE_KERNELS_CUDA_INTERP_CUH
@@ -14,7 +14,8 @@
 #include "kernels/cuda/interpreter/simple_steps.cuh"
 #include "kernels/cuda/runtime/kernel_table.h"
 
-/* Threads of the largest block: 65536 registers are 128 for each of 512 threads, 96 of 640. */
+/* Threads of the largest block. Of 65536 registers, each of 512 threads can have 128 and each of
+ * 640 threads 96. */
 #define MAX_BLOCK_THREADS(proto) ((proto) == GYRE_PROTO_SIMPLE ? 640 : 512)
 
 template <int PROTO, int DTYPE, int OP>
@@ -85,7 +86,7 @@ __global__ void __launch_bounds__(MAX_BLOCK_THREADS(PROTO), 1)
     }
 #define LAMPORT_KERNEL(dtype, peers, kind, exact_fit) \
     (const void *)&exchange_lamport<dtype, peers, GYRE_CUDA_LAMPORT_##kind, exact_fit>
-/* In general one-shot inputs are loaded for each peer. */
+/* The general form of a one-shot loads its input for each peer. */
 #define LAMPORT_EXCHANGES_AMONG(dtype, peers)                                                   \
     {                                                                                           \
         {LAMPORT_KERNEL(dtype, peers, APART, false), LAMPORT_KERNEL(dtype, peers, SAME, true)}, \
@@ -108,8 +109,9 @@ __global__ void __launch_bounds__(MAX_BLOCK_THREADS(PROTO), 1)
     {                                                           \
         TWOSHOT(dtype, 1), TWOSHOT(dtype, 3), TWOSHOT(dtype, 7) \
     }
-/* Defines the table of one element type's kernels. Exchanges, which take a quarter of a megabyte a
- * type, are for the types that are reduced most; for the others the interpreter runs the steps. */
+/* Defines the table of one element type's kernels. Fused kernels take a quarter of a megabyte for
+ * each type, so only the types that are reduced most have them. For all other types the interpreter
+ * runs the steps. */
 #define DEFINE_TABLE(id, exchanges, twoshots, lamport, lamport_sum)      \
     extern "C" const struct gyre_cuda_kernels gyre_cuda_kernels_##id = { \
         ONE_SHOTS(GYRE_##id),                                            \
@@ -124,7 +126,7 @@ __global__ void __launch_bounds__(MAX_BLOCK_THREADS(PROTO), 1)
     {                \
     }
 #define DEFINE_KERNELS(id) DEFINE_TABLE(id, NONE_OF_THEM, NONE_OF_THEM, NONE_OF_THEM, nullptr)
-/* LAMPORT has sums of them (gyre_lamport_adds()). */
+/* For the types whose sums LAMPORT can carry (gyre_lamport_adds()). */
 #define DEFINE_FLOAT_KERNELS_AND_EXCHANGES(id)                                                \
     DEFINE_TABLE(id, EXCHANGES(GYRE_##id), TWOSHOTS(GYRE_##id), LAMPORT_EXCHANGES(GYRE_##id), \
                  KERNEL(LAMPORT, GYRE_##id, GYRE_SUM))

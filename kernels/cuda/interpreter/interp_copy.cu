@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The interpreter for programs that only copy, whatever the element type; also for several works
- * in one launch (sends and receives that must not wait for each other). */
+ * The interpreter for programs that only copy, for every element type. It also runs several works
+ * in one launch, for sends and receives that must not wait for each other. */
 #include "kernels/cuda/fused/fused_placed.cuh"
 #include "kernels/cuda/interpreter/interp.cuh"
 
@@ -10,7 +10,7 @@
 
 extern "C" const struct gyre_cuda_copy_kernels gyre_cuda_kernels_copy = {
     EXCHANGES(DTYPE_NONE),
-    /* LAMPORT: ranks that only send what others add */
+    /* LAMPORT: for ranks that only send data which other ranks add */
     {COPY_KERNEL(SIMPLE), COPY_KERNEL(LL), COPY_KERNEL(LL128), COPY_KERNEL(LAMPORT)},
     {COPY_KERNELS(SIMPLE), COPY_KERNELS(LL), COPY_KERNELS(LL128)}};
 

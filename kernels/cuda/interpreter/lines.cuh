@@ -16,15 +16,16 @@
 static_assert(GYRE_STEP_MAX_INS + GYRE_STEP_MAX_OUTS <= LINE_OPERANDS && LINE_OPERANDS <= 32,
               "a lane for each operand");
 
-/* What a thread must know of a resolved step before its first operand: two words of 16 bytes. */
+/* The part of a resolved step that a thread reads before any operand. It is two words of 16
+ * bytes. */
 struct line_head {
     uint32_t n_bytes;
     uint8_t n_ins;
     uint8_t n_outs;
     uint16_t recv_mask;
     uint16_t send_mask;
-    uint16_t clean_mask; /* LL: outputs whose slot is written whole */
-    uint16_t short_mask; /* outputs that had no credit yet */
+    uint16_t clean_mask; /* LL: outputs for which every line of the slot is written */
+    uint16_t short_mask; /* outputs that had no credit when the step was resolved */
     uint16_t scale_mask;
     uint32_t divisor;
     uint32_t pad[3];
@@ -32,7 +33,7 @@ struct line_head {
 
 static_assert(sizeof(struct line_head) == 32, "copied as two words");
 
-/* A step of a tile, resolved; in shared memory. */
+/* A resolved step of a tile. It lies in shared memory. */
 struct line_slot {
     uint4 head[2];
     struct line_operand operands[LINE_OPERANDS];
@@ -40,14 +41,15 @@ struct line_slot {
 
 static_assert(sizeof(struct line_slot) == GYRE_CUDA_LINE_STEP_BYTES, "as the host sizes it");
 
-/* The same as a thread sees it. */
+/* A resolved step in a thread's registers; the operands stay in shared memory. */
 struct line_step : line_head {
     const struct line_operand *operands;
 };
 
 static __device__ __forceinline__ struct line_step read_line_step(const struct line_slot *slot)
 {
-    const uint4 words[2] = {slot->head[0], slot->head[1]}; /* side by side, before any is used */
+    const uint4 words[2] = {slot->head[0],
+                            slot->head[1]}; /* both loads are issued before a value is used */
     struct line_head head;
     memcpy(&head, words, sizeof(head));
     return {head, slot->operands};
@@ -59,7 +61,8 @@ static __device__ __forceinline__ struct arithmetic line_arithmetic(const struct
     return {block.work.scalar, line.scale_mask, line.divisor};
 }
 
-/* Has the sending end room for that slot, as far as is known or can be seen at once? */
+/* Is there room for slot `number`, by the credit that the block knows or else by one look at the
+ * credit in memory? */
 static __device__ __forceinline__ bool has_credit(const struct connection *own, uint32_t tile,
                                                   uint64_t number)
 {
@@ -78,9 +81,10 @@ static __device__ __forceinline__ bool await_credit(const struct block &block,
     return true;
 }
 
-/* What is known of credit is written once a tile, for the next one, while no thread reads that
- * value. Our own stores follow a line's readers by a whole round of the ring, so it needs no
- * acquire (sync.cuh, "LL"). Read when a tile begins, kept when it ends: no thread waits for it. */
+/* Once a tile, the block reads the credit for the next tile. It reads the credit when a tile begins
+ * and keeps the value when the tile ends, so no thread waits for the load. It writes the value
+ * while no thread reads it. The load needs no acquire, because a store to a line comes a whole
+ * round of the ring after the peer's loads of that line (sync.cuh, "LL"). */
 static __device__ __forceinline__ uint64_t look_at_credit(const struct block &block, uint32_t i)
 {
     if (i >= block.n_connections || block.connections[i].is_send == 0)
@@ -96,7 +100,7 @@ static __device__ __forceinline__ void keep_credit(const struct block &block, ui
             i == threadIdx.x ? first : look_at_credit(block, i);
 }
 
-/* One warp, all lanes. */
+/* All lanes of one warp resolve a step; each lane resolves one operand. */
 template <int PROTO>
 static __device__ __forceinline__ void resolve_step(const struct block &block,
                                                     const struct gyre_cuda_step *step,
@@ -106,7 +110,7 @@ static __device__ __forceinline__ void resolve_step(const struct block &block,
     const uint32_t lane = threadIdx.x % 32;
     const bool is_out = lane >= LINE_FIRST_OUT;
     const uint32_t i = is_out ? lane - LINE_FIRST_OUT : lane;
-    /* All but the operands, and the lane's operand, in one trip. */
+    /* The loads of the step's first word and of the lane's operand are in flight together. */
     const uint4 words = *(const uint4 *)step;
     struct gyre_cuda_operand operand = {0, 0};
     if (i < (is_out ? GYRE_STEP_MAX_OUTS : GYRE_STEP_MAX_INS))
@@ -150,7 +154,9 @@ static __device__ __forceinline__ void resolve_step(const struct block &block,
     }
 }
 
-/* Every warp on its own. Returns false when aborted. */
+/* Each warp waits by itself until the outputs of `short_mask` have credit. Returns false when
+ *
+ * aborted. */
 static __device__ __forceinline__ bool await_credits(const struct block &block,
                                                      const struct gyre_cuda_step *step,
                                                      uint32_t short_mask, uint32_t tile)
@@ -165,15 +171,15 @@ static __device__ __forceinline__ bool await_credits(const struct block &block,
     return __any_sync(0xffffffffU, is_stopped) == 0;
 }
 
-/* Before credit goes back within a launch: lines that other threads emptied (before the barrier)
- * are empty when the peer stores the next ones. (sync.cuh) */
+/* Comes before credit is given within a launch, so that the zeros that other threads stored before
+ * the barrier have been performed when the peer stores the next lines (sync.cuh). */
 template <int PROTO> static __device__ __forceinline__ void order_cleared()
 {
     if (PROTO != GYRE_PROTO_LL)
         fence_acq_rel_sys();
 }
 
-/* After a barrier: what this step received is given back. */
+/* Gives back the slots that this step received. A barrier comes before. */
 template <int PROTO>
 static __device__ __forceinline__ void post_step(const struct block &block,
                                                  const struct gyre_cuda_step *step, uint32_t tile)
@@ -187,7 +193,7 @@ static __device__ __forceinline__ void post_step(const struct block &block,
                       own->number + slots_before(block, own, tile, step->ins[i].use) + 1);
 }
 
-/* After a barrier: what all steps of tiles up to this one received is given back. */
+/* Gives back the slots that all steps received up to this tile. A barrier comes before. */
 template <int PROTO>
 static __device__ __forceinline__ void post_tile(const struct block &block, uint32_t tile)
 {
@@ -200,8 +206,7 @@ static __device__ __forceinline__ void post_tile(const struct block &block, uint
     }
 }
 
-/* Some steps of a tile, resolved together; then each thread runs them. Returns true when aborted.
- */
+/* Resolves some steps of a tile together; then each thread runs them. Returns true when aborted. */
 template <class STEP>
 static __device__ __forceinline__ bool run_batch(const struct block &block, uint32_t tile,
                                                  uint32_t first_step, uint32_t n_steps,
@@ -214,7 +219,7 @@ static __device__ __forceinline__ bool run_batch(const struct block &block, uint
     for (uint32_t s = 0; s < n_steps; s++) {
         const struct gyre_cuda_step *step = &block.steps[first_step + s];
         const struct line_step line = read_line_step(&slots[s]);
-        if (line.short_mask != 0) { /* where warps stay together */
+        if (line.short_mask != 0) { /* the same for all threads, so warps stay converged */
             is_stopped = __any_sync(0xffffffffU, is_stopped) != 0;
             if (!is_stopped)
                 is_stopped = !await_credits(block, step, line.short_mask, tile);
@@ -230,7 +235,7 @@ static __device__ __forceinline__ bool run_batch(const struct block &block, uint
     return is_stopped;
 }
 
-/* Every step of every tile. The credit of the last tile is posted by the next launch. */
+/* Runs every step of every tile. The next launch gives the credit of the last tile. */
 template <class STEP> static __device__ __forceinline__ void run_lines(const struct block &block)
 {
     const uint32_t n_tiles = block.work.split.n_tiles;

@@ -14,7 +14,7 @@
 template <int DTYPE, int OP> struct ll128_step {
     static const int proto = GYRE_PROTO_LL128;
 
-    /* This lane's part of a group of inputs. Returns false when aborted. */
+    /* Loads or receives this lane's part of a group of inputs. Returns false when aborted. */
     template <int UNROLL, int GROUP>
     static __device__ __forceinline__ bool
     gather(const struct block &block, const struct line_step &line, uint32_t group,
@@ -67,7 +67,7 @@ template <int DTYPE, int OP> struct ll128_step {
                     ll128_format::store_chunk(out.base, places[k], values[k]);
                     continue;
                 }
-                __syncwarp(); /* the lanes of a line store together, whatever they did before */
+                __syncwarp(); /* the lanes of a line must store it together */
                 if (places[k].exists)
                     store_line(ll128_format::in_slot(out.base, places[k], lane), values[k].x,
                                is_last ? out.flag : values[k].y);
@@ -82,7 +82,8 @@ template <int DTYPE, int OP> struct ll128_step {
         return own;
     }
 
-    /* One round of the warp: UNROLL groups of lines, of all inputs, to all outputs. */
+    /* One round of the warp: moves UNROLL groups of lines from all inputs to all outputs. Returns
+     * false when aborted. */
     template <int UNROLL, bool REDUCES>
     static __device__ __forceinline__ bool run_round(const struct block &block,
                                                      const struct line_step &line,

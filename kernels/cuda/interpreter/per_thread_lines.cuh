@@ -4,13 +4,14 @@
  * whole line, and waits for its own lines whatever the other threads do. FORMAT says what a line
  * looks like:
  *
- *   type       what it carries, in registers; `bytes` of it
- *   load       that much of a chunk, of which n_valid bytes exist; store likewise
- *   send       into line `at` of a slot
- *   has_arrived does this line carry data?  data: which
- *   clear      marks a line as free after its data were used
- *   finish     a result, before it is stored or sent
- *   clean      what a slot's lines beyond the data need, where line_head.clean_mask asks
+ *   type         the data of a line in registers; `bytes` of them
+ *   load, store  the data of one line from or to a chunk, of which n_valid bytes exist
+ *   send         stores the data into line `at` of a slot
+ *   has_arrived  is the line valid?
+ *   data         the data of a valid line
+ *   clear        clears a line after its data were used
+ *   finish       changes a result before it is stored or sent
+ *   clean        writes the lines of a slot beyond the data, for outputs in line_head.clean_mask
  */
 #ifndef GYRE_KERNELS_CUDA_PER_THREAD_LINES_CUH
 #define GYRE_KERNELS_CUDA_PER_THREAD_LINES_CUH
@@ -26,7 +27,8 @@ template <class FORMAT, int DTYPE, int OP> struct per_thread_step {
     static const int proto = FORMAT::proto;
     static const int bytes = FORMAT::bytes;
 
-    /* Lines `first`, `first` + blockDim.x, ... of a group of inputs. Returns false when aborted. */
+    /* Loads or receives lines `first`, `first` + blockDim.x, ... of a group of inputs. Returns
+     * false when aborted. */
     template <int UNROLL>
     static __device__ __forceinline__ bool
     gather(const struct block &block, const struct line_step &line, uint32_t group, uint32_t first,
@@ -90,7 +92,7 @@ template <class FORMAT, int DTYPE, int OP> struct per_thread_step {
         }
     }
 
-    /* One input. */
+    /* Copies one input to all outputs. Returns false when aborted. */
     template <int UNROLL>
     static __device__ __forceinline__ bool
     copy_lines(const struct block &block, const struct line_step &line, uint32_t n_lines)

@@ -21,27 +21,28 @@
 #include "kernels/cuda/device/move.cuh"
 #include "kernels/cuda/protocol/simple.cuh"
 
-#define N_MOVES        4  /* resolved steps */
-#define READY_BARRIER  1  /* to 4: waiter arrives, workers sync */
-#define DONE_BARRIER   5  /* to 8: workers arrive, poster syncs */
-#define POSTED_BARRIER 9  /* to 12: poster arrives, waiter syncs */
-#define FIRST_OUT_LANE 16 /* lanes 0..9 serve inputs, 16..24 outputs */
+#define N_MOVES        4  /* buffers for resolved steps */
+#define READY_BARRIER  1  /* 1 to 4: the waiter arrives, the workers sync */
+#define DONE_BARRIER   5  /* 5 to 8: the workers arrive, the poster syncs */
+#define POSTED_BARRIER 9  /* 9 to 12: the poster arrives, the waiter syncs */
+#define FIRST_OUT_LANE 16 /* warp lanes 0 to 9 serve inputs, 16 to 24 outputs */
 
 static_assert(GYRE_STEP_MAX_INS <= FIRST_OUT_LANE && FIRST_OUT_LANE + GYRE_STEP_MAX_OUTS <= 32,
               "a lane for each operand");
 
 struct simple_shared {
     struct move moves[N_MOVES];
-    /* Moves before an abort; UINT32_MAX: there is none. The poster may read it while it is
-     * written: both values are above its move then. */
+    /* The number of moves before an abort; UINT32_MAX: there was no abort. The poster may read this
+     * while the waiter writes it. Both values are then above the poster's move. */
     uint32_t n_whole;
 };
 
-/* Which step of which tile comes next: of `n_in_flight` tiles step 0, then step 1, ... */
+/* The step and tile that come next. A group of tiles goes through the steps together: step 0 of all
+ * tiles of the group, then step 1 of all of them, and so on. */
 struct cursor {
     uint32_t step;
     uint32_t tile;
-    uint32_t first_tile; /* of those that go side by side */
+    uint32_t first_tile; /* of the group */
     uint32_t n_side;
 };
 
@@ -68,7 +69,7 @@ static __device__ __forceinline__ void go_on(const struct block &block, struct c
     cursor->n_side = tiles_in_flight(block, cursor->tile);
 }
 
-/* A step as a lane sees it: all but the operands, and its own one. */
+/* A step as a warp lane sees it: the step without its operands, and the lane's own operand. */
 struct lane_step {
     struct gyre_cuda_step head; /* operands are not set */
     struct gyre_cuda_operand operand;
@@ -76,7 +77,7 @@ struct lane_step {
     bool is_connection;
 };
 
-/* In one trip to memory. */
+/* Reads a step with loads that are in flight together. */
 static __device__ __forceinline__ struct lane_step read_step(const struct gyre_cuda_step *step,
                                                              uint32_t lane)
 {
@@ -94,7 +95,7 @@ static __device__ __forceinline__ struct lane_step read_step(const struct gyre_c
     return own;
 }
 
-/* Returns false when aborted. */
+/* Waits until slot `number` has arrived or has room. Returns false when aborted. */
 static __device__ __forceinline__ bool await(const struct block &block, struct connection *own,
                                              uint64_t number)
 {
@@ -112,7 +113,8 @@ static __device__ __forceinline__ bool await(const struct block &block, struct c
     return false;
 }
 
-/* Placed data may be written once the receiver is in this call. Returns false when aborted. */
+/* Waits until the receiver is in this call. Placed data may be written from then on. Returns false
+ * when aborted. */
 static __device__ __forceinline__ bool await_entry(const struct block &block,
                                                    struct connection *own)
 {
@@ -139,7 +141,8 @@ move_head_of(const struct gyre_cuda_work &work, const struct gyre_cuda_step &ste
     };
 }
 
-/* Resolve and await one step; every lane its operand. Returns false when aborted. */
+/* Resolves and awaits one step. Each warp lane does so for its own operand. Returns false when
+ * aborted. */
 static __device__ __forceinline__ bool prepare(const struct block &block,
                                                const struct gyre_cuda_step *at, uint32_t tile,
                                                uint32_t lane, struct move *move)
@@ -184,9 +187,10 @@ static __device__ __forceinline__ bool prepare(const struct block &block,
     return !is_stopped;
 }
 
-/* What a lane tells of a step when it is done, found while it is under way. */
+/* The words that a warp lane writes when a step is done. The lane finds them while the step
+ * runs. */
 struct posting {
-    const struct connection *own; /* NULL: nothing */
+    const struct connection *own; /* NULL: the lane writes nothing */
     uint32_t n_before;
     uint64_t slot_info;
 };
@@ -237,7 +241,7 @@ run_waiter(const struct block &block, struct simple_shared *shared, uint32_t lan
         if (!goes_on)
             return;
     }
-    /* No barrier is left with arrivals that nobody awaits. */
+    /* Waits for the last arrivals of the poster, so that no barrier is left with arrivals. */
     for (uint32_t k = n_moves - min(n_moves, (uint32_t)N_MOVES); k < n_moves; k++)
         barrier_sync(POSTED_BARRIER + (int)(k % N_MOVES), SERVICE_THREADS);
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Protocol LAMPORT: lines of 16 bytes, all of it data. A half that is 0 has not come; data travel
- * inverted, and no half of floating-point data is all ones: one that is, NaNs only, becomes another
- * NaN. Whoever received a line leaves it empty. (Lamport, "Concurrent reading and writing", 1977;
- * TensorRT-LLM and FlashInfer have such lines with -0.0 in each word.)
+ * Protocol LAMPORT: lines of 16 bytes that are all data. A line is valid once both of its halves
+ * are non-zero. Data travel inverted, so a half of all ones would be invalid. Only NaNs consist of
+ * ones alone, and such a half becomes another NaN before it is sent. The receiver clears the lines
+ * that it has read. (Lamport, "Concurrent reading and writing", 1977; TensorRT-LLM and FlashInfer
+ * have such lines with -0.0 in each word.)
  *
- * Against LL: twice the data a line. Against LL128: no flags, nothing is loaded twice, and no
- * thread waits for another.
+ * A line of LAMPORT carries twice the data of a line of LL. Compared with LL128 it has no flags, no
+ * line is loaded twice, and no thread waits for another thread.
  */
 #ifndef GYRE_KERNELS_CUDA_LAMPORT_CUH
 #define GYRE_KERNELS_CUDA_LAMPORT_CUH
@@ -18,7 +19,7 @@ struct lamport_format {
     static const int proto = GYRE_PROTO_LAMPORT;
     static const int bytes = LINE_BYTES;
 
-    /* The own data too: on all ranks the same bits are added. */
+    /* The rank's own data go through this function too, so that all ranks add the same bits. */
     static __device__ __forceinline__ ulonglong2 finish(ulonglong2 value)
     {
         return {gyre_cuda_lamport_half(value.x), gyre_cuda_lamport_half(value.y)};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the formats of lines share. Each line protocol has one file here that says how a thread
- * loads its part of a chunk, sends it as a line, sees that a line has arrived, and clears it. The
- * interpreter and the fused kernels use the same formats.
+ * Definitions that all line formats share. Each line protocol has one file in this folder. It says
+ * how a thread loads its part of a chunk, sends it as a line, sees that a line has arrived, and
+ * clears the line. The interpreter and the fused kernels use the same formats.
  */
 #ifndef GYRE_KERNELS_CUDA_LINE_CUH
 #define GYRE_KERNELS_CUDA_LINE_CUH
@@ -10,24 +10,24 @@
 #include "kernels/cuda/device/access.cuh"
 #include "kernels/cuda/device/fifo.cuh"
 
-#define LINE_BYTES 16 /* of a line that one thread stores: LL, LAMPORT */
+#define LINE_BYTES 16 /* a line that one thread stores: LL, LAMPORT */
 
-/* One operand of a step: where its bytes begin, and of a connection the flag that marks them. */
+/* One operand of a step: the address of its bytes and, for a connection, the flag of its lines. */
 struct line_operand {
     unsigned char *base;
     uint64_t flag;
 };
 
-/* What a thread moves at once: of LL a line's 8 bytes, of LL128 its lane's part of a line, 16 bytes
- * or, beside the flag, 8. */
+/* The bytes that a thread moves at once. In LL these are the 8 data bytes of a line. In LL128 they
+ * are the warp lane's part of a line: 16 bytes, or 8 bytes in the lane that has the flag. */
 struct line_place {
-    uint32_t line;       /* of the slot */
+    uint32_t line;       /* index of the line in the slot */
     uint32_t data_bytes; /* offset of the thread's bytes in the chunk */
-    uint32_t n_valid;    /* bytes of them that exist */
-    bool exists;         /* the line exists */
+    uint32_t n_valid;    /* how many of the thread's bytes exist */
+    bool exists;         /* true: the line exists */
 };
 
-/* A warp resolves the operands of a step, one in a lane. */
+/* The operands of a step. A warp resolves them, one operand in each warp lane. */
 #define LINE_OPERANDS  20 /* inputs from 0, outputs from LINE_FIRST_OUT */
 #define LINE_FIRST_OUT GYRE_STEP_MAX_INS
 
@@ -53,7 +53,7 @@ static __device__ __forceinline__ bool receive_line(const struct gyre_cuda_commo
     return true;
 }
 
-/* A protocol's way to move in a fused kernel what one thread moves at once (struct line_place). */
+/* How a protocol moves the bytes of one struct line_place in a fused kernel. */
 template <int PROTO> struct line_mover;
 
 #endif

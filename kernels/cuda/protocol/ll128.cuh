@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Protocol LL128: lines of 128 bytes, 120 of data and an 8-byte flag at the end, stored by eight
- * lanes in one instruction. A warp moves four lines at a time and stays converged.
+ * Protocol LL128: lines of 128 bytes, 120 bytes of data and a flag of 8 bytes at the end. Eight
+ * warp lanes store a line in one instruction. A warp moves four lines at a time and stays
+ * converged.
  */
 #ifndef GYRE_KERNELS_CUDA_LL128_CUH
 #define GYRE_KERNELS_CUDA_LL128_CUH
@@ -11,7 +12,7 @@
 #define LL128_LINE_BYTES 128
 #define LL128_DATA_BYTES 120
 #define LL128_LANES      8
-#define LL128_LINES      4 /* of a warp */
+#define LL128_LINES      4 /* lines that a warp moves at once */
 
 struct ll128_format {
     static __device__ __forceinline__ struct line_place place(uint32_t group, uint32_t lane,
@@ -61,7 +62,7 @@ struct ll128_format {
         return base + (size_t)own.line * LL128_LINE_BYTES + lane % LL128_LANES * 16;
     }
 
-    /* All lanes of the warp. Returns false when aborted. */
+    /* All lanes of the warp call this. Returns false when aborted. */
     static __device__ __forceinline__ bool receive(const struct gyre_cuda_common &common,
                                                    const struct line_operand &in,
                                                    const struct line_place &own, uint32_t lane,
@@ -80,7 +81,7 @@ struct ll128_format {
         return true;
     }
 
-    /* After receive(): the slots are LAMPORT's too. */
+    /* Call this after receive(). Lines are cleared because LAMPORT uses the same slots. */
     static __device__ __forceinline__ void clear(unsigned char *base, const struct line_place &own,
                                                  uint32_t lane)
     {
@@ -121,7 +122,7 @@ template <> struct line_mover<GYRE_PROTO_LL128> {
                                                 ulonglong2 value, uint64_t flag)
     {
         const uint32_t lane = threadIdx.x % 32;
-        __syncwarp(); /* the lanes of a line store together, whatever they did before */
+        __syncwarp(); /* the lanes of a line must store it together */
         if (own.exists)
             store_line(format::in_slot(slot, own, lane), value.x,
                        lane % LL128_LANES == LL128_LANES - 1 ? flag : value.y);

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Protocol SIMPLE for fused kernels: slots of plain bytes, published by tail and given back by
- * head. One thread serves both FIFOs with one peer. The words are those that the program's steps
- * would post and await (device/fifo.cuh), so a peer may run the steps.
+ * Protocol SIMPLE for fused kernels: slots of plain bytes. The sender publishes a slot by its tail,
+ * the receiver gives it back by its head. One thread serves both FIFOs with one peer. It writes and
+ * awaits the same words as the program's steps (device/fifo.cuh), so a peer may run the steps.
  */
 #ifndef GYRE_KERNELS_CUDA_SIMPLE_CUH
 #define GYRE_KERNELS_CUDA_SIMPLE_CUH
 
 #include "kernels/cuda/device/fifo.cuh"
 
-/* Two warps of a block beside the workers: one waits for peers, one fences and publishes. */
+/* Threads of a block that are not workers: one warp waits for peers, one fences and publishes. */
 #define SERVICE_THREADS GYRE_CUDA_SERVICE_THREADS
 
-/* The words lie side by side, not as two `struct fifo`: then registers are allotted better. */
+/* The members stand side by side instead of in two `struct fifo`, because the compiler then allots
+ * registers better. */
 struct simple_peer {
     struct gyre_inbox *inbox_there;
     struct gyre_inbox *inbox_here;
@@ -55,7 +56,8 @@ simple_peer_find(const struct gyre_cuda_args_fused &args, uint32_t channel, uint
             peer.recv_end + skip};
 }
 
-/* After the launch before: loads counters and credit together, so that their latencies overlap. */
+/* Loads counters and credit together, so that their latencies overlap. Call this after
+ * await_last_launch(). */
 static __device__ __forceinline__ void simple_peer_open(const struct gyre_cuda_args_fused &args,
                                                         struct simple_peer *peer)
 {
@@ -86,7 +88,7 @@ static __device__ __forceinline__ bool simple_await_slot(const struct gyre_cuda_
                            gyre_slot_info(n_bytes, args.work.signature));
 }
 
-/* The header of the slot `n_before` slots after the launch's first one. */
+/* Writes the header of the slot `n_before` slots after the launch's first one. */
 static __device__ __forceinline__ void simple_describe(const struct gyre_cuda_args_fused &args,
                                                        const struct simple_peer &peer,
                                                        uint32_t n_before, uint32_t n_bytes)
@@ -103,8 +105,8 @@ static __device__ __forceinline__ void simple_peer_close(const struct gyre_cuda_
     fifo_close(args.common, recv_end(peer), n_slots);
 }
 
-/* Where this rank's part of the peer's OUT begins. A window's table does not change while calls use
- * it, so a kernel may read it before the launch before has ended. */
+/* The address of this rank's part of the peer's OUT. A window's table does not change while calls
+ * use the window, so a kernel may read the table before the launch before it has ended. */
 static __device__ __forceinline__ unsigned char *simple_out(const struct gyre_cuda_args_fused &args,
                                                             const struct simple_peer &peer)
 {

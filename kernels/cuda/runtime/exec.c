@@ -88,7 +88,7 @@ static gyre_status cuda_open(const struct gyre_executor_config *config,
         gyre_min_u32(config->n_gpu_sharers > 1 ? info.n_sms / config->n_gpu_sharers : info.n_sms,
                      GYRE_CUDA_MAX_BLOCKS);
     executor->most_shared_bytes = (uint32_t)most_shared_bytes;
-    /* Only of Hopper it is known which multiprocessors share a path to the links. */
+    /* It is known for Hopper only which multiprocessors share a path to the links. */
     executor->block_placement_bytes =
         info.arch / 10 == 9 ? config->block_placement_bytes : UINT64_MAX;
     executor->spec = config->spec;
@@ -121,8 +121,8 @@ static struct gyre_progress cuda_progress(const struct gyre_executor *base)
     return gyre_cuda_mailbox_read(((const struct gyre_cuda_executor *)base)->mailbox);
 }
 
-/* Where graphs were captured the progress mailbox counts their replays too, so the last event is
- * asked instead. The caller holds the lock. */
+/* The progress mailbox also counts replays of graphs. So if a graph was captured, this asks the
+ * last event instead. The caller holds the lock. */
 static bool is_idle(struct gyre_cuda_executor *executor)
 {
     struct gyre_cuda_apart apart = {0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where the interpreter's instances are found: a table for each element type, defined by the
- * interp_*.cu files. Valid as C11 and as CUDA.
+ * The tables of kernels, one for each element type, which the interp_*.cu files define. Valid as
+ * C11 and as CUDA.
  */
 #ifndef GYRE_KERNELS_CUDA_KERNEL_TABLE_H
 #define GYRE_KERNELS_CUDA_KERNEL_TABLE_H
@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-/* Of the line protocols, by unroll (gyre_cuda_exchange_unroll()). */
+/* The fused kernels of line protocols, one for each number of rounds in flight. */
 enum gyre_cuda_lines {
     GYRE_CUDA_LINES_LL,
     GYRE_CUDA_LINES_LL128,
@@ -24,8 +24,8 @@ enum gyre_cuda_lines {
 struct gyre_cuda_kernels {
     const void *one_shot[GYRE_MIN + 1];   /* in LL, in few instructions */
     const void *fused[GYRE_CUDA_N_LINES]; /* sums */
-    /* Sums of floating point, for 1, 3, 7 peers. SIMPLE's two-shot: staged, placed; LAMPORT's
-     * exchanges by kind: in general, plain. */
+    /* Fused sums of floating point for 1, 3 and 7 peers. SIMPLE's two-shot: staged, placed.
+     * LAMPORT's kernels of each kind: general, EXACT_FIT. */
     const void *twoshot[GYRE_CUDA_PEERS_KERNELS][2];
     const void *lamport[GYRE_CUDA_PEERS_KERNELS][GYRE_CUDA_LAMPORT_KINDS][2];
     const void *by_op[GYRE_N_PROTOS][GYRE_MIN + 1];

@@ -130,7 +130,7 @@ static gyre_status order_after_last(struct gyre_cuda_executor *executor, cudaStr
 }
 
 /* In a capture: the node that the stream's next operation depends on. NULL if it depends on several
- * nodes, or by an edge that is no plain one. */
+ * nodes, or by an edge that is not a full dependency. */
 static gyre_status find_last_node(cudaStream_t stream, cudaGraphNode_t *node_out)
 {
     enum cudaStreamCaptureStatus capturing;

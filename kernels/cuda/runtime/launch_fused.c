@@ -20,7 +20,8 @@ static bool is_aligned(const struct gyre_work *work)
            unit_bytes == 16;
 }
 
-/* Where results are placed, every rank's OUT counts: a window may begin anywhere. */
+/* If results are placed, every rank's OUT must be aligned too, because a window may begin at any
+ * address. */
 static bool is_placed_aligned(const struct gyre_cuda_executor *executor,
                               const struct gyre_work *work)
 {

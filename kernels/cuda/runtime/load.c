@@ -11,7 +11,7 @@
 
 #define DEFAULT_THREADS 512
 #define MAX_THREADS     576 /* of a block of SIMPLE, without its two service warps */
-/* What the interpreter keeps of a worker's connection in shared memory (device/block.cuh). */
+/* The size of a worker's connection in shared memory (struct connection in device/block.cuh). */
 #define CONNECTION_BYTES 80
 
 static bool program_reduces(const struct gyre_program *program)
@@ -210,8 +210,8 @@ static gyre_status load_steps(struct gyre_cuda_executor *executor,
     return status;
 }
 
-/* Splits the program: copy engines run its tail of copies, the kernel runs the steps before that.
- */
+/* Splits the program: copy engines run its tail of copies, the kernel runs the steps before
+ * that. */
 static gyre_status load_in_two(struct gyre_cuda_executor *executor,
                                const struct gyre_load_config *config, struct gyre_loaded *loaded)
 {

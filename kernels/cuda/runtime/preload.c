@@ -8,7 +8,8 @@
 #include "kernels/cuda/runtime/state.h"
 #include "kernels/cuda/runtime/kernel_table.h"
 
-#define MAX_DEVICES 64 /* whose state is remembered; the kernels of others are loaded again */
+#define MAX_DEVICES \
+    64 /* devices whose state is kept; on all other devices kernels are loaded again */
 
 /* Which kernels are loaded on a device of this process. */
 struct preloaded {

@@ -30,7 +30,8 @@ void gyre_cuda_uploader_close(struct gyre_cuda_uploader *uploader);
 gyre_status gyre_cuda_upload(struct gyre_cuda_uploader *uploader, struct gyre_fault *fault,
                              void *to, const void *from, size_t n_bytes);
 
-/** gyre_cuda_await_stream - poll until a stream is empty; likewise. */
+/** gyre_cuda_await_stream - poll until a stream is empty. @fault and errors: as
+ * gyre_cuda_upload(). */
 gyre_status gyre_cuda_await_stream(cudaStream_t stream, struct gyre_fault *fault);
 
 #endif

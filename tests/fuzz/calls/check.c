@@ -28,7 +28,7 @@ static void put(uint8_t *at, unsigned n_bytes, size_t i, uint64_t bits)
     }
 }
 
-/* Guards, and what nobody writes, hold a pattern of the call. */
+/* Guards, and bytes that no rank writes, hold a pattern of the call. */
 static void fill(uint8_t *bytes, const struct fuzz_region *region, uint64_t key)
 {
     for (size_t i = 0; i < region->end - region->first; i++)

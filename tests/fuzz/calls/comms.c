@@ -62,7 +62,8 @@ static void drop(struct fuzz_rank *rank, int slot)
     memset(comm, 0, sizeof(*comm));
 }
 
-/* Ask gyre for what is known of the communicator, and register buffers with half of them. */
+/* Asks gyre for the communicator's ranks and device, and registers buffers with every second
+ * communicator. */
 static void adopt(struct fuzz_rank *rank, const struct fuzz_comm *made)
 {
     struct fuzz_comm *comm = &rank->comms[made->slot];

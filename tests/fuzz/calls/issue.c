@@ -114,7 +114,7 @@ static gyre_status issue_collective(const struct fuzz_call *call, const struct p
     }
 }
 
-/* --skip: the last rank makes no further call, so the others wait for it for ever. */
+/* --skip: the last rank makes no further call, so the other ranks wait for it for ever. */
 static void stop_if_asked(struct fuzz_rank *rank, const struct fuzz_call *call)
 {
     const bool is_asked = fuzz_options.skip_at >= 0 && call->index >= fuzz_options.skip_at;

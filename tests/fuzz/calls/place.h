@@ -20,7 +20,7 @@ void fuzz_place_nothing(struct fuzz_rank *rank);
  * @rng: the same on all ranks of the call's communicator. */
 void fuzz_place(struct fuzz_rank *rank, struct fuzz_call *call, struct fuzz_rng *rng);
 
-/** What all communicators register as a window. */
+/** The memory that all communicators register as a window. */
 uint8_t *fuzz_place_window(const struct fuzz_rank *rank, size_t *n_bytes_out);
 
 #endif

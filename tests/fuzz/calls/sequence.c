@@ -10,7 +10,7 @@
 
 #include <stdlib.h>
 
-/* What the calls of one group have in common. */
+/* Properties that all calls of one group share. */
 struct drawing {
     struct fuzz_rng rng; /* all ranks */
     long index;

@@ -23,7 +23,7 @@ struct fuzz_type {
 extern const struct fuzz_type fuzz_types[FUZZ_N_TYPES]; /* by gyre_dtype */
 extern const char *const fuzz_op_names[FUZZ_N_OPS];     /* by gyre_op, then FUZZ_PREMUL_SUM */
 
-/** What the values of one call depend on. */
+/** The properties of a call that determine its values. */
 struct fuzz_values {
     bool is_reduction;
     int type, op, n_ranks;

@@ -19,7 +19,8 @@ struct fuzz_device {
     /* Copy to or from host memory, and wait for the copy alone. */
     const char *(*write)(void *to, const void *host, size_t n_bytes, gyre_stream stream);
     const char *(*read)(void *host, const void *from, size_t n_bytes, gyre_stream stream);
-    /* Begin to capture all n streams in one graph: the first one, and the others forked from it. */
+    /* Begin to capture all n streams in one graph. The other streams are forked from the first
+     * one. */
     const char *(*capture)(gyre_stream *streams, int n_streams);
     /* End the capture and make the graph ready. */
     const char *(*end_capture)(gyre_stream *streams, int n_streams, void **graph_out);

@@ -32,7 +32,7 @@ static const char *read_device(void *host, const void *from, size_t n_bytes, gyr
     return NULL;
 }
 
-/* What comes on `later` waits for what is on `earlier`. */
+/* Later work on `later` waits for the work that is on `earlier` now. */
 static const char *follow(gyre_stream later, gyre_stream earlier)
 {
     cudaEvent_t event;

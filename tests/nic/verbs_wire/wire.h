@@ -56,7 +56,7 @@
 /* An owner is a process: start time and pid, so that a number used again is another owner. */
 typedef uint64_t wire_owner;
 
-/* Where GPU memory is, for other processes. */
+/* The place of GPU memory, as other processes find it. */
 struct wire_gpu_place {
     unsigned char ipc[WIRE_IPC_BYTES]; /* cuIpcMemHandle of the allocation */
     uint64_t allocation;               /* its address in the owner's process */
@@ -75,7 +75,8 @@ struct wire_region_entry {
 
 struct wire_queue_entry {
     uint64_t owner;
-    uint32_t is_armed; /* by exchange: whoever takes the 1 sends the event */
+    uint32_t
+        is_armed; /* changed by atomic exchange; the process that takes the 1 sends the event */
     uint32_t channel;
 };
 
@@ -198,8 +199,8 @@ enum wire_verdict {
     WIRE_FAILED
 };
 
-/* A send that waits; copied as a NIC's queue entry is: inline data now, the rest when it is sent.
- */
+/* A send that waits; copied as a NIC's queue entry is: inline data now, the rest when it is
+ * sent. */
 struct wire_waiting {
     struct ibv_send_wr wr;
     struct ibv_sge sges[4];

@@ -41,10 +41,10 @@ void wire_say(const char *format, ...)
     fprintf(stderr, "verbs_wire %d: %s\n", (int)getpid(), text);
 }
 
-/* ---- who lives ------------------------------------------------------------------------------ */
+/* ---- processes ----------------------------------------------------------------------------- */
 
-/* Start time and state of a process; false if there is none. A killed one that nobody waited for is
- * still listed, as Z. */
+/* Reads the start time and state of a process. Returns false if there is no such process. A killed
+ * process for which its parent has not waited is still listed, as Z. */
 static bool read_process(pid_t pid, uint64_t *start_out, char *state_out)
 {
     char path[40];
@@ -150,7 +150,7 @@ static struct wire_file *map_file(void)
         wire_say("mmap(%s): %s", path, strerror(errno));
         return NULL;
     }
-    /* Zeros are the initial state, so whoever comes first only says which layout it is. */
+    /* Zeros are the initial state, so the first process only writes which layout it is. */
     __atomic_compare_exchange_n(&file->magic, &none, MAGIC, false, __ATOMIC_ACQ_REL,
                                 __ATOMIC_RELAXED);
     if (gyre_load_acquire_u64(&file->magic) != MAGIC) {
@@ -181,7 +181,8 @@ bool wire_attach(void)
     }
     wire.owner = owner_of(getpid(), start);
     wire.is_direct = way == NULL || strcmp(way, "ring") != 0;
-    /* Where Yama lets only parents write into processes, peers may too. EINVAL where it is not. */
+    /* Lets peers write into this process. With Yama only parents may; without Yama this fails with
+     * EINVAL. */
     (void)prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
     wire.event_fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     struct wire_file *file = wire.event_fd >= 0 ? map_file() : NULL;
@@ -202,9 +203,11 @@ __attribute__((destructor)) static void leave(void)
     bool is_last = true;
     if (wire.file == NULL || wire_pid_of(wire.owner) != getpid())
         return;
-    /* Not when devices are closed: a program may end before its last one is. */
+    /* Printed here and not when devices are closed, because a program may end without closing its
+     * last device. */
     wire_print_stats();
-    /* First leave, then look: of two that end together at least one sees nobody. */
+    /* A process leaves before it looks, so that of two processes that end together at least one
+     * sees no other. */
     for (int i = 0; i < WIRE_MAX_PROCESSES; i++)
         if (gyre_load_acquire_u64(&wire.file->processes[i]) == wire.owner)
             __atomic_store_n(&wire.file->processes[i], 0, __ATOMIC_SEQ_CST);

@@ -246,14 +246,14 @@ static enum wire_verdict move(struct request *request)
     const enum ibv_wc_status status = check(request);
     if (status != IBV_WC_SUCCESS)
         return refuse(request, status);
-    /* Fences only: what was written is there as soon as it is complete, and nobody looks at what is
-     * read. */
+    /* RDMA reads are used as fences only. Written bytes are in place as soon as a write completes,
+     * and no program uses the bytes that a fence reads, so no bytes move. */
     if (request->wr->opcode == IBV_WR_RDMA_READ)
         return WIRE_SENT;
     if (!request->is_gpu && (request->n_bytes <= WIRE_SMALL_BYTES || !wire.is_direct))
         return move_by_ring(request);
-    /* The immediate value needs a place in the ring: before the bytes move, so that they move once.
-     */
+    /* The immediate value needs a place in the ring: before the bytes move, so that they move
+     * once. */
     if (peer->n_messages - gyre_load_acquire_u64(&peer->n_taken) == WIRE_MESSAGES)
         return WIRE_NO_ROOM;
     const enum wire_verdict verdict = request->is_gpu ? move_gpu(request) : move_direct(request);

@@ -100,7 +100,7 @@ int ibv_destroy_qp(struct ibv_qp *ibv)
     delist(pair);
     gyre_store_release_u32(&entry->number, 0);
     gyre_store_release_u64(&entry->owner, 0);
-    /* Completions that nobody polled name a pair that is no more. */
+    /* Completions that were not polled name a pair that no longer exists. */
     for (int i = 0; i < WIRE_MAX_QUEUES; i++)
         for (uint64_t at = wire.queues[i] != NULL ? wire.queues[i]->head : 0;
              wire.queues[i] != NULL && at < wire.queues[i]->tail; at++) {
@@ -185,8 +185,8 @@ static void to_rts(struct wire_pair *pair, const struct ibv_qp_attr *attr)
     pair->sq_psn = attr->sq_psn;
     pair->retry_window_ns =
         attr->timeout == 0 ? 0 : (4096ULL << attr->timeout) * (attr->retry_cnt + 1ULL);
-    /* 7 means for ever. The wait is the one that this end asks of its peer: both ends of these
-     * tests ask for the same. */
+    /* 7 means for ever. The wait is the time that this end asks of its peer. In these tests both
+     * ends ask for the same time. */
     pair->rnr_window_ns = attr->rnr_retry == 7 ? 0 : pair->rnr_window_ns * (attr->rnr_retry + 1ULL);
 }
 

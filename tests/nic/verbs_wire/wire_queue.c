@@ -62,8 +62,8 @@ void wire_notify(struct wire_queue_entry *entry)
     const uint32_t index = (uint32_t)(entry - wire.file->queues);
     const socklen_t n_bytes = channel_address(wire_pid_of(gyre_load_acquire_u64(&entry->owner)),
                                               entry->channel, &address);
-    /* Fails only if the owner is gone, or has many events that it did not take: it is awake then.
-     */
+    /* Fails only if the owner is gone, or has many events that it did not take: it is awake
+     * then. */
     (void)sendto(wire.event_fd, &index, sizeof(index), MSG_DONTWAIT,
                  (const struct sockaddr *)&address, n_bytes);
 }
@@ -152,7 +152,8 @@ int wire_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wcs)
     struct wire_queue *queue = (struct wire_queue *)(void *)cq;
     int n_done = 0;
     pthread_mutex_lock(&wire_lock);
-    /* What arrived comes before what was flushed after it. */
+    /* Completions of requests that arrived come before those of requests that were flushed
+     * later. */
     for (struct wire_pair *pair = queue->pairs; pair != NULL; pair = pair->next_of_queue)
         n_done += wire_take(pair, n - n_done, wcs + n_done);
     for (; n_done < n && queue->head < queue->tail; n_done++) {

@@ -199,7 +199,7 @@ int cuMemcpyAsync(cu_address to, cu_address from, size_t n_bytes, void *stream)
     return OK;
 }
 
-/* What a copy reads or writes: the second mapping of GPU memory, or host memory as it is. */
+/* The address that a copy uses: the second mapping of GPU memory, or host memory as it is. */
 static unsigned char *reach(cu_address at, size_t n_bytes)
 {
     const struct part *part = find(at);

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * An algorithm out of given programs, which come from a file. What the tuner knows of an algorithm,
+ * its traits, is looked up here: programs that an algorithm of the table emits get that algorithm's
+ * traits, so that they are carried out as that algorithm is. The traits of other programs are found
+ * by looking at their steps.
+ */
+#include "algorithms/algorithm.h"
+#include "core/base/status.h"
+
+/* Are these the programs of all ranks of one shape, by rank? @first: of the first variant. */
+static gyre_status check_programs(const struct gyre_program *const *programs,
+                                  const struct gyre_program *first)
+{
+    for (unsigned rank = 0; rank < first->n_ranks; rank++) {
+        const struct gyre_program *program = programs[rank];
+        const char *collective = gyre_collectives[first->coll].name;
+        if (program->coll != first->coll || program->n_ranks != first->n_ranks ||
+            program->root != first->root || program->rank != rank)
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                             "%s %s of %u ranks, root %u: expected the program of rank %u, found "
+                             "that of rank %u of %s of %u ranks, root %u",
+                             first->algorithm, collective, first->n_ranks, first->root, rank,
+                             program->rank, gyre_collectives[program->coll].name, program->n_ranks,
+                             program->root);
+        if (program->n_chunks != first->n_chunks || program->n_lanes != first->n_lanes ||
+            program->min_depth != first->min_depth)
+            return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
+                             "%s %s of %u ranks: rank %u has %u chunks, %u lanes and depth %u, "
+                             "rank 0 has %u, %u and %u; they are the same on all ranks",
+                             first->algorithm, collective, first->n_ranks, rank, program->n_chunks,
+                             program->n_lanes, program->min_depth, first->n_chunks, first->n_lanes,
+                             first->min_depth);
+    }
+    return GYRE_SUCCESS;
+}
+
+static bool is_any_placed(const struct gyre_given_programs *given)
+{
+    bool is_placed = false;
+    for (unsigned v = 0; v < given->n_variants; v++)
+        for (unsigned rank = 0; rank < given->n_ranks; rank++)
+            is_placed = is_placed || given->programs[v][rank]->is_placed != 0;
+    return is_placed;
+}
+
+/* Does the algorithm emit exactly the given programs? The first difference ends the search. */
+static gyre_status compare_with(const struct gyre_algorithm *algorithm,
+                                const struct gyre_given_programs *given, struct gyre_shape shape,
+                                bool *is_same_out)
+{
+    *is_same_out = gyre_algorithm_variants(algorithm, &shape) == given->n_variants;
+    for (unsigned v = 0; v < given->n_variants && *is_same_out; v++)
+        for (unsigned rank = 0; rank < given->n_ranks && *is_same_out; rank++) {
+            struct gyre_program *emitted;
+            shape.variant = (uint16_t)v;
+            GYRE_TRY(gyre_algorithm_emit(algorithm, &shape, (int)rank, &emitted));
+            *is_same_out =
+                gyre_program_hash(emitted) == gyre_program_hash(given->programs[v][rank]);
+            gyre_program_free(emitted);
+        }
+    return GYRE_SUCCESS;
+}
+
+static gyre_status find_like(struct gyre_given_programs *given,
+                             const struct gyre_grouping *grouping)
+{
+    const struct gyre_shape shape = {.coll = given->coll,
+                                     .n_ranks = given->n_ranks,
+                                     .root = given->root,
+                                     .grouping = grouping,
+                                     .is_placed = given->is_placed};
+    for (int i = 0; gyre_algorithms[i] != NULL; i++) {
+        bool is_same = false;
+        if (gyre_algorithm_has(gyre_algorithms[i], given->coll))
+            GYRE_TRY(compare_with(gyre_algorithms[i], given, shape, &is_same));
+        if (is_same) {
+            given->like = gyre_algorithms[i];
+            return GYRE_SUCCESS;
+        }
+    }
+    return GYRE_SUCCESS;
+}
+
+static bool sends_to_next_only(const struct gyre_given_programs *given)
+{
+    for (unsigned v = 0; v < given->n_variants; v++)
+        for (unsigned rank = 0; rank < given->n_ranks; rank++) {
+            const struct gyre_program *program = given->programs[v][rank];
+            for (unsigned i = 0; i < program->n_connections; i++)
+                if (program->connections[i].is_send != 0 &&
+                    program->connections[i].peer != (rank + 1) % given->n_ranks)
+                    return false;
+        }
+    return true;
+}
+
+gyre_status gyre_algorithm_give(struct gyre_given_programs *given,
+                                const struct gyre_grouping *grouping,
+                                struct gyre_algorithm *algorithm_out)
+{
+    const struct gyre_program *first = given->programs[0][0];
+    const uint32_t mask = 1U << first->coll;
+    for (unsigned v = 0; v < given->n_variants; v++)
+        GYRE_TRY(check_programs(given->programs[v], first));
+    given->coll = first->coll;
+    given->n_ranks = first->n_ranks;
+    given->root = first->root;
+    given->is_placed = is_any_placed(given);
+    given->like = NULL;
+    GYRE_TRY(find_like(given, grouping));
+    struct gyre_algorithm algorithm = {
+        .summary = "from a file",
+        .follows_ring = sends_to_next_only(given),
+        .chains = gyre_collectives[first->coll].has_root ? mask : 0,
+    };
+    if (given->like != NULL)
+        algorithm = *given->like;
+    algorithm.name = first->algorithm;
+    algorithm.collectives = mask;
+    algorithm.places = given->is_placed ? mask : 0;
+    algorithm.given = given;
+    *algorithm_out = algorithm;
+    return GYRE_SUCCESS;
+}

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * draw: pictures of the programs of a collective. A page plays them step by step, an SVG shows the
+ * rounds side by side, a graph shows who is connected. Wrong programs are drawn too, with what the
+ * verifier found.
+ *
+ *    draw --algo tree --coll all_reduce --ranks 8 --html tree.html
+ *    draw --file mine.txt --svg mine.svg
+ */
+#include "bench/draw/options.h"
+#include "bench/draw/page.h"
+#include "bench/draw/times.h"
+#include "bench/driver/streams.h"
+#include "bench/tools/programs.h"
+#include "core/base/status.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum format { HTML, SVG, DOT, JSON };
+
+static bool say(const char *cause)
+{
+    fprintf(stderr, "draw: %s\n", cause);
+    return false;
+}
+
+static bool write_format(const struct bench_drawing *drawing,
+                         const struct bench_draw_options *options, const char *title,
+                         enum format format, FILE *file)
+{
+    gyre_status status = GYRE_SUCCESS;
+    switch (format) {
+    case HTML:
+        status = bench_draw_page(drawing, title, file);
+        break;
+    case SVG:
+        status = bench_draw_svg(drawing, title, options->round, file);
+        break;
+    case DOT:
+        bench_draw_dot(drawing, title, options->has_steps, file);
+        break;
+    case JSON:
+        status = bench_draw_json(drawing, title, file);
+        fputc('\n', file);
+        break;
+    }
+    return status == GYRE_SUCCESS || say(gyre_cause());
+}
+
+/* @path: NULL = this format is not asked for. */
+static bool write_file(const struct bench_drawing *drawing,
+                       const struct bench_draw_options *options, const char *title,
+                       enum format format, const char *path)
+{
+    if (path == NULL)
+        return true;
+    if (strcmp(path, "-") == 0)
+        return write_format(drawing, options, title, format, stdout);
+    FILE *file = fopen(path, "w");
+    if (file == NULL) {
+        fprintf(stderr, "draw: %s: %s\n", path, strerror(errno));
+        return false;
+    }
+    const bool ok = write_format(drawing, options, title, format, file);
+    const bool is_whole = ferror(file) == 0;
+    if (fclose(file) == 0 && is_whole)
+        return ok;
+    fprintf(stderr, "draw: %s: cannot be written: %s\n", path, strerror(errno));
+    return false;
+}
+
+static bool write_all(const struct bench_drawing *drawing, const struct bench_draw_options *options)
+{
+    char *title = NULL;
+    if (bench_draw_title(drawing, &title) != GYRE_SUCCESS)
+        return say(gyre_cause());
+    const bool ok = write_file(drawing, options, title, HTML, options->html) &&
+                    write_file(drawing, options, title, SVG, options->svg) &&
+                    write_file(drawing, options, title, DOT, options->dot) &&
+                    write_file(drawing, options, title, JSON, options->json);
+    if (ok && !drawing->is_proved)
+        fprintf(stderr, "draw: the programs are wrong%s: %s\n",
+                drawing->is_wrong_in_place_only ? " in place" : "", drawing->report.reason);
+    free(title);
+    return ok;
+}
+
+/* Only the page and its data show times. */
+static bool find_times(struct bench_drawing *drawing, const struct bench_draw_options *options,
+                       const struct gyre_algorithm *algorithm, const struct gyre_shape *shape)
+{
+    struct bench_schedule_request request = options->request;
+    if (options->html == NULL && options->json == NULL)
+        return true;
+    request.algorithm = algorithm;
+    request.coll = shape->coll;
+    request.n_ranks = shape->n_ranks;
+    request.root = shape->root;
+    request.grouping = shape->grouping;
+    const gyre_status status = bench_draw_find_times(drawing, &request, options->n_bytes);
+    if (status == GYRE_ERROR_UNSUPPORTED && !options->asks_for_times) {
+        drawing->times.n_steps = 0;
+        drawing->times.missing = "There are too many steps to show their times.";
+        return true;
+    }
+    return status == GYRE_SUCCESS || say(gyre_cause());
+}
+
+/* Draws the programs of all ranks. @algorithm: NULL = they come from a file, which has no times. */
+static bool draw(const struct bench_draw_options *options,
+                 const struct gyre_program *const *programs, int n_programs,
+                 const struct gyre_algorithm *algorithm, const struct gyre_shape *shape)
+{
+    struct bench_drawing drawing;
+    if (bench_drawing_open(programs, n_programs, shape->grouping, &drawing) != GYRE_SUCCESS)
+        return say(gyre_cause());
+    drawing.variant = shape->variant;
+    bool ok = true;
+    if (algorithm == NULL)
+        drawing.times.missing = "Programs from a file have no predicted times.";
+    else
+        ok = find_times(&drawing, options, algorithm, shape);
+    ok = ok && write_all(&drawing, options);
+    bench_drawing_close(&drawing);
+    return ok;
+}
+
+static bool draw_file(const struct bench_draw_options *options)
+{
+    struct gyre_shape shape = {0};
+    struct gyre_program_file file;
+    if (!bench_programs_load("draw", options->shape.file, &file))
+        return false;
+    bool ok = file.n_sets == 1;
+    if (!ok)
+        fprintf(stderr, "draw: %s holds the programs of %d shapes: give a file with one\n",
+                options->shape.file, file.n_sets);
+    ok = ok && bench_shape_find_hosts(&options->shape, file.programs[0]->n_ranks, &shape.grouping);
+    ok = ok && draw(options, gyre_program_file_set(&file, 0), file.n_programs, NULL, &shape);
+    gyre_program_file_free(&file);
+    return ok;
+}
+
+static bool draw_algorithm(const struct bench_draw_options *options)
+{
+    static struct bench_programs programs = {.user = "draw"}; /* large */
+    const struct gyre_algorithm *algorithm;
+    struct gyre_shape shape;
+    if (!bench_shape_find(&options->shape, true, &algorithm, &shape))
+        return false;
+    shape.variant = (uint16_t)(options->shape.variant < 0 ? 0 : options->shape.variant);
+    const bool ok = bench_programs_emit(algorithm, &shape, &programs) &&
+                    draw(options, (const struct gyre_program *const *)programs.of_rank, programs.n,
+                         algorithm, &shape);
+    bench_programs_free(&programs);
+    return ok;
+}
+
+static int run(int argc, char **argv)
+{
+    struct bench_draw_options options;
+    if (argc == 1) {
+        bench_draw_print_usage(stderr);
+        return 2;
+    }
+    if (!bench_draw_parse(argc, argv, &options))
+        return 2;
+    if (options.wants_help) {
+        bench_draw_print_usage(stdout);
+        return 0;
+    }
+    const bool ok = options.shape.file != NULL ? draw_file(&options) : draw_algorithm(&options);
+    return ok ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+    bench_streams_open();
+    return bench_streams_close("draw", run(argc, argv));
+}

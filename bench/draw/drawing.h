@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a picture of programs shows: in which round each step runs, which contributions its result
+ * holds, whether the verifier accepts the programs, and when the simulator says that steps run. The
+ * page, the SVG and the graph are made from this.
+ */
+#ifndef GYRE_BENCH_DRAW_DRAWING_H
+#define GYRE_BENCH_DRAW_DRAWING_H
+
+#include "algorithms/simulate/simulate.h"
+#include "algorithms/verify/verify.h"
+
+#define BENCH_DRAW_NEVER     UINT32_MAX /* in place of a round: the step cannot run */
+#define BENCH_DRAW_NOTHING   0U /* in place of a value: nothing, or nothing that has a meaning */
+#define BENCH_DRAW_MAX_STEPS 100000U /* more make a page that browsers are slow to show */
+
+struct bench_draw_step {
+    uint32_t round;
+    uint32_t value; /* that it computes */
+};
+
+/* Number i of this list is the value i + 1. First there are all inputs, then all results. */
+struct bench_draw_value {
+    uint32_t rank;  /* of an input */
+    uint32_t chunk; /* of IN, from which all contributions come */
+    uint32_t first_operand;
+    uint32_t n_operands; /* 0 = an input */
+    bool is_final;
+};
+
+/* The chunks that each rank has at some moment: value numbers. */
+struct bench_draw_state {
+    uint32_t *now; /* [rank][n_parts]: the last result of a step on this chunk */
+    uint32_t *out; /* [rank][n_parts] */
+};
+
+struct bench_draw_times {
+    struct gyre_simulation simulation;
+    struct gyre_prediction prediction;
+    const char *cost;
+    struct gyre_simulated_step *steps; /* of the variant that is drawn */
+    uint32_t n_steps;
+    uint32_t n_tiles;
+    const char *missing; /* why there are no times; NULL = there are */
+};
+
+struct bench_drawing {
+    const struct gyre_program *const *programs;
+    const struct gyre_grouping *grouping; /* NULL = one host */
+    uint32_t n_ranks;
+    uint32_t variant;
+    uint32_t n_parts; /* chunks that each rank has in the picture */
+    uint32_t n_rounds;
+    bool is_stuck;        /* some steps never run */
+    uint32_t *first_step; /* by rank, in `steps`; n_ranks + 1 entries */
+    struct bench_draw_step *steps;
+    struct bench_draw_value *values;
+    uint32_t n_values, values_capacity;
+    uint32_t *operands; /* of values that are results, in the order of the reduction */
+    uint32_t n_operands, operands_capacity;
+    bool is_proved;
+    bool is_wrong_in_place_only;
+    struct gyre_verify_report report; /* out of place, or the one that found something */
+    struct bench_draw_times times;
+};
+
+/** bench_drawing_open - walk and verify the programs. Wrong programs can be drawn, too.
+ * @programs, @grouping: must outlive the drawing.
+ * Errors: INVALID_ARGUMENT (not the programs of all ranks of a shape), UNSUPPORTED (too many
+ * steps), OUT_OF_MEMORY. */
+gyre_status bench_drawing_open(const struct gyre_program *const *programs, int n_ranks,
+                               const struct gyre_grouping *grouping,
+                               struct bench_drawing *drawing_out);
+void bench_drawing_close(struct bench_drawing *drawing);
+
+/** bench_draw_state_open - the chunks before the first round: every rank has its own input.
+ * Errors: OUT_OF_MEMORY. */
+gyre_status bench_draw_state_open(const struct bench_drawing *drawing,
+                                  struct bench_draw_state *state_out);
+void bench_draw_state_close(struct bench_draw_state *state);
+
+/** bench_draw_apply - let one step write its result. @step: of the rank's program. */
+void bench_draw_apply(const struct bench_drawing *drawing, uint32_t rank, uint32_t step,
+                      struct bench_draw_state *state);
+
+/** bench_draw_contributors - mark the ranks whose input is part of the value.
+ * @has: n_ranks entries, which are set to true where a rank contributes and are not cleared.
+ * Returns how many contribute; a rank that is counted twice counts twice. */
+uint32_t bench_draw_contributors(const struct bench_drawing *drawing, uint32_t value, bool *has);
+
+/** bench_draw_is_done - is this what the collective wants in OUT(chunk) of the rank?
+ * False also where the rank has no such buffer. */
+bool bench_draw_is_done(const struct bench_drawing *drawing, uint32_t rank, uint32_t chunk,
+                        uint32_t value);
+
+/** bench_draw_title - "ring all_reduce, 8 ranks on 2 hosts, variant 1". @title_out: malloc'ed. */
+gyre_status bench_draw_title(const struct bench_drawing *drawing, char **title_out);
+
+#endif

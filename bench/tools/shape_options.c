@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The options that name a shape (bench/tools/shape_options.h).
+ */
+#include "bench/tools/shape_options.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+void bench_shape_print_usage(FILE *out)
+{
+    fprintf(out,
+            "  -a, --algo NAME     the algorithm\n"
+            "  -c, --coll NAME     the collective\n"
+            "  -n, --ranks N       the number of ranks, 1 to %d (default: as --hosts says)\n"
+            "  -r, --root R        the root (default 0)\n"
+            "  -H, --hosts LIST    the hosts: 2x8 (2 hosts of 8 ranks), 7+8 (the ranks of each), "
+            "or\n"
+            "                      the host of each rank, 0,0,1,1 (default: one host)\n"
+            "      --nics N        NICs that the ranks of a host use (default: one for each "
+            "rank)\n"
+            "      --variant V     this variant only (channel c runs variant c mod the number of\n"
+            "                      variants; default 0)\n"
+            "  -P, --placed        results lie in windows: finished data is placed there\n"
+            "  -f, --file FILE     read the programs from FILE (- = standard input)\n",
+            GYRE_MAX_RANKS);
+}
+
+void bench_shape_print_algorithms(FILE *out)
+{
+    for (int i = 0; gyre_algorithms[i] != NULL; i++) {
+        fprintf(out, "  %-14s %s:", gyre_algorithms[i]->name, gyre_algorithms[i]->summary);
+        for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
+            if (gyre_algorithm_has(gyre_algorithms[i], (enum gyre_collective)coll))
+                fprintf(out, " %s", gyre_collectives[coll].name);
+        fputc('\n', out);
+    }
+}
+
+bool bench_parse_number(const char *user, const char *option, const char *text, int least, int most,
+                        int *number_out)
+{
+    char *end;
+    errno = 0;
+    const long number = strtol(text, &end, 10);
+    if (end == text || *end != '\0' || errno != 0 || number < least || number > most) {
+        fprintf(stderr, "%s: %s %s: expected a number from %d to %d\n", user, option, text, least,
+                most);
+        return false;
+    }
+    *number_out = (int)number;
+    return true;
+}
+
+bool bench_shape_is_option(int id)
+{
+    return id == BENCH_SHAPE_NICS || id == BENCH_SHAPE_VARIANT ||
+           (id > 0 && id < 128 && strchr("acnrHPf", id) != NULL);
+}
+
+bool bench_shape_take(int id, const char *value, struct bench_shape_options *options)
+{
+    switch (id) {
+    case 'a':
+        options->algorithm = value;
+        return true;
+    case 'c':
+        options->collective = value;
+        return true;
+    case 'n':
+        return bench_parse_number(options->user, "--ranks", value, 1, GYRE_MAX_RANKS,
+                                  &options->n_ranks);
+    case 'r':
+        return bench_parse_number(options->user, "--root", value, 0, GYRE_MAX_RANKS - 1,
+                                  &options->root);
+    case 'H':
+        options->hosts = value;
+        return true;
+    case 'P':
+        options->is_placed = true;
+        return true;
+    case 'f':
+        options->file = value;
+        return true;
+    case BENCH_SHAPE_NICS:
+        return bench_parse_number(options->user, "--nics", value, 1, GYRE_MAX_RANKS,
+                                  &options->n_nics);
+    default: /* BENCH_SHAPE_VARIANT */
+        return bench_parse_number(options->user, "--variant", value, 0, GYRE_MAX_VARIANTS - 1,
+                                  &options->variant);
+    }
+}
+
+/* Adds a host with so many ranks; false if there are too many. */
+static bool add_host(struct gyre_grouping *grouping, long n_of_host, int *n_ranks)
+{
+    if (n_of_host < 1 || n_of_host > GYRE_MAX_RANKS - *n_ranks)
+        return false;
+    for (long i = 0; i < n_of_host; i++)
+        grouping->host_of[(*n_ranks)++] = grouping->n_hosts;
+    grouping->n_hosts++;
+    return true;
+}
+
+/* Reads "2x8" or "7+8". Returns the number of ranks, or 0 if the text is neither. */
+static int parse_host_sizes(const char *text, struct gyre_grouping *grouping)
+{
+    int n_hosts, n_of_host, n_ranks = 0, n_read = 0;
+    grouping->n_hosts = 0;
+    if (sscanf(text, "%dx%d%n", &n_hosts, &n_of_host, &n_read) == 2 && text[n_read] == '\0') {
+        for (int host = 0; host < n_hosts; host++)
+            if (!add_host(grouping, n_of_host, &n_ranks))
+                return 0;
+        return n_ranks;
+    }
+    for (const char *at = text; strchr(text, '+') != NULL; at++) {
+        char *end;
+        const long n = strtol(at, &end, 10);
+        if (!isdigit((unsigned char)*at) || (*end != '+' && *end != '\0') ||
+            !add_host(grouping, n, &n_ranks))
+            return 0;
+        if (*end == '\0')
+            return n_ranks;
+        at = end;
+    }
+    return 0;
+}
+
+/* @n_ranks: as --ranks says; 0 = it was not given. */
+static void print_wrong_hosts(const char *user, const char *text, int n_ranks)
+{
+    if (n_ranks > 0)
+        fprintf(stderr,
+                "%s: --hosts %s: expected %d numbers separated by commas, one a rank, or "
+                "HOSTSxRANKS or RANKS+RANKS+... of as many ranks as --ranks says\n",
+                user, text, n_ranks);
+    else
+        fprintf(stderr,
+                "%s: --hosts %s: expected HOSTSxRANKS (2x8), RANKS+RANKS+... (7+8) or the "
+                "host of each rank (0,0,1,1), of at most %d ranks\n",
+                user, text, GYRE_MAX_RANKS);
+}
+
+/* Reads "0,0,1,1", "2x8" or "7+8". The numbers of the first form are renumbered in the order in
+ * which they appear. @n_ranks: 0 = as the text says; else it must say the same. */
+static bool parse_hosts(const char *user, const char *text, int *n_ranks_inout,
+                        struct gyre_grouping *grouping)
+{
+    static long seen[GYRE_MAX_RANKS];
+    const char *at = text;
+    const int n_of_sizes = parse_host_sizes(text, grouping);
+    const bool is_given = *n_ranks_inout > 0;
+    if (n_of_sizes > 0 && (*n_ranks_inout == 0 || *n_ranks_inout == n_of_sizes)) {
+        *n_ranks_inout = n_of_sizes;
+        return true;
+    }
+    int n_ranks = *n_ranks_inout;
+    for (const char *comma = text; *n_ranks_inout == 0 && comma != NULL;
+         comma = strchr(comma + 1, ','))
+        n_ranks++;
+    *n_ranks_inout = n_ranks;
+    grouping->n_hosts = 0;
+    for (int rank = 0; rank < n_ranks; rank++) {
+        char *end;
+        const long host = strtol(at, &end, 10);
+        if (!isdigit((unsigned char)*at) || *end != (rank < n_ranks - 1 ? ',' : '\0')) {
+            print_wrong_hosts(user, text, is_given ? n_ranks : 0);
+            return false;
+        }
+        uint16_t i = 0;
+        while (i < grouping->n_hosts && seen[i] != host)
+            i++;
+        if (i == grouping->n_hosts)
+            seen[grouping->n_hosts++] = host;
+        grouping->host_of[rank] = i;
+        at = end + 1;
+    }
+    return true;
+}
+
+bool bench_shape_find(const struct bench_shape_options *options, bool needs_algorithm,
+                      const struct gyre_algorithm **algorithm_out, struct gyre_shape *shape_out)
+{
+    static struct gyre_grouping grouping; /* large; one job a process */
+    const struct gyre_algorithm *algorithm =
+        options->algorithm == NULL ? NULL : gyre_algorithm_find(options->algorithm);
+    const int coll = options->collective == NULL ? -1 : gyre_collective_find(options->collective);
+    const bool no_algorithm = algorithm == NULL && needs_algorithm;
+    int n_ranks = options->n_ranks;
+    if (no_algorithm || coll < 0 || (n_ranks == 0 && options->hosts == NULL)) {
+        const char *wrong = no_algorithm ? "--algo" : coll < 0 ? "--coll" : "--ranks";
+        const char *given = no_algorithm ? options->algorithm : options->collective;
+        if (coll >= 0 && !no_algorithm)
+            given = NULL;
+        fprintf(stderr, "%s: %s%s%s; --help lists what there is\n", options->user, wrong,
+                given == NULL ? " is missing" : ": there is no ", given == NULL ? "" : given);
+        return false;
+    }
+    if (options->hosts != NULL && !parse_hosts(options->user, options->hosts, &n_ranks, &grouping))
+        return false;
+    grouping.n_nics = (uint16_t)options->n_nics;
+    *shape_out = (struct gyre_shape){.coll = (enum gyre_collective)coll,
+                                     .n_ranks = (uint16_t)n_ranks,
+                                     .root = (uint16_t)options->root,
+                                     .is_placed = options->is_placed,
+                                     .grouping = options->hosts == NULL ? NULL : &grouping};
+    *algorithm_out = algorithm;
+    return true;
+}
+
+bool bench_shape_find_hosts(const struct bench_shape_options *options, int n_ranks,
+                            const struct gyre_grouping **grouping_out)
+{
+    static struct gyre_grouping grouping; /* large; one job a process */
+    *grouping_out = NULL;
+    if (options->hosts == NULL)
+        return true;
+    if (!parse_hosts(options->user, options->hosts, &n_ranks, &grouping))
+        return false;
+    grouping.n_nics = (uint16_t)options->n_nics;
+    *grouping_out = &grouping;
+    return true;
+}

@@ -1,0 +1,427 @@
+#!/usr/bin/env python3
+"""Runs one case of the tests of `draw`.
+
+    draw.py CASE BENCH_DIR      (CASE: the name of a case_* function, without "case_")
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree
+
+from replay import embedded_values, replay, wanted
+
+SKIPPED = 77
+SVG = "{http://www.w3.org/2000/svg}"
+MOST_BYTES_OF_A_PAGE = 1 << 20  # of 64 ranks
+
+SHAPES = [
+    ("ring", "all_reduce", ["--ranks", "4"]),
+    ("ring", "all_reduce", ["--ranks", "1"]),
+    ("ring", "all_reduce", ["--ranks", "5", "--placed"]),
+    ("ring", "reduce_scatter", ["--ranks", "6"]),
+    ("ring", "all_gather", ["--hosts", "2x3", "--variant", "1"]),
+    ("ring", "broadcast", ["--ranks", "5", "--root", "3"]),
+    ("tree", "all_reduce", ["--ranks", "8"]),
+    ("tree", "all_reduce", ["--hosts", "3+2+4"]),
+    ("tree", "reduce", ["--ranks", "7", "--root", "2"]),
+    ("direct", "all_reduce", ["--ranks", "12"]),
+    ("direct", "all_to_all", ["--ranks", "9"]),
+    ("direct", "gather", ["--ranks", "5", "--root", "4"]),
+    ("direct", "scatter", ["--ranks", "11", "--root", "1"]),
+    ("twoshot", "all_reduce", ["--ranks", "6", "--placed"]),
+    ("twoshot", "reduce", ["--ranks", "10"]),
+    ("spread", "all_reduce", ["--ranks", "5", "--placed"]),
+    ("sendrecv", "send_recv", ["--ranks", "2", "--root", "1"]),
+    ("two_level_ring", "all_reduce", ["--hosts", "2x4"]),
+    ("two_level_tree", "broadcast", ["--hosts", "4x3", "--root", "5"]),
+    ("two_level_log", "all_reduce", ["--hosts", "5x2"]),
+    ("two_level_ring", "reduce_scatter", ["--hosts", "3x2"]),
+]
+LARGE = [("ring", "all_reduce", ["--ranks", "64"]), ("twoshot", "all_reduce", ["--ranks", "64"]),
+         ("direct", "all_to_all", ["--ranks", "64"]), ("tree", "all_reduce", ["--ranks", "64"]),
+         ("two_level_log", "all_reduce", ["--hosts", "8x8"])]
+
+
+def run(command, status=0, given=None):
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, input=given)
+    assert done.returncode == status, f"{command} ended with {done.returncode}\n{done.stderr}"
+    return done
+
+
+def options_of(shape):
+    algorithm, collective, options = shape
+    return ["--algo", algorithm, "--coll", collective] + options
+
+
+def draw(directory, options, kind, given=None):
+    return run([os.path.join(directory, "draw")] + options + [f"--{kind}", "-"], given=given)
+
+
+def data_of(page):
+    return json.loads(re.search(r'<script type="application/json" id="drawing">(.*?)</script>', page,
+                                re.S).group(1))
+
+
+def programs_of(directory, shape):
+    return run([os.path.join(directory, "schedule")] + options_of(shape)).stdout
+
+
+def check_drawing(drawing, shape):
+    """The rounds replay, every step's value is what the replay computes, and the outputs are what
+    the collective demands."""
+    outputs, results = replay(drawing)
+    values = embedded_values(drawing)
+    n_values = 0
+    for rank, program in enumerate(drawing["programs"]):
+        for worker, lists in enumerate(program["workers"]):
+            assert min(lists["rounds"]) >= 0, (shape, rank, worker)
+            for index, number in enumerate(lists["values"]):
+                n_values += 1
+                assert values[number] == results[rank, worker, index], (shape, rank, worker, index)
+    assert n_values == len(results)
+    goal = wanted(drawing["collective"], drawing["ranks"], drawing["root"], drawing["parts"])
+    assert outputs == goal, shape
+    shown = {}
+    for rank, chunks in enumerate(drawing["goal"]):
+        for chunk, (source_chunk, source) in enumerate(chunks):
+            sources = range(drawing["ranks"]) if source < 0 else [source]
+            shown[rank, chunk] = tuple((i, source_chunk) for i in sources)
+    assert shown == goal, shape
+    assert drawing["finding"] is None and not drawing["stuck"], shape
+
+
+def check_times(drawing, shape):
+    """Every step starts after the slots that it reads have arrived, and the last one ends at the
+    predicted time. A step runs once for each tile."""
+    times = drawing["times"]
+    assert times["tiles"] >= 1, shape
+    lines = {(rank, worker, index): text
+             for rank, program in enumerate(drawing["programs"])
+             for worker, lists in enumerate(program["workers"])
+             for index, text in enumerate(lists["text"])}
+    assert len(times["steps"]) == len(lines) * times["tiles"], shape
+    arrivals, last = {}, 0
+    for rank, worker, index, tile, start, end, *arrived in times["steps"]:
+        outs = lines[rank, worker, index].split("->")[1]
+        peers = re.findall(r"(?:to|into) (\d+)(?:/(\d+))?", outs)
+        assert len(peers) == len(arrived), shape
+        for (peer, lane), when in zip(peers, arrived):
+            assert when >= start, shape
+            arrivals.setdefault((rank, int(peer), int(lane or 0)), []).append((tile, index, when))
+        last = max(last, end)
+        assert end >= start
+    for slots in arrivals.values():
+        slots.sort()
+    taken = dict.fromkeys(arrivals, 0)
+    for rank, worker, index, tile, start, *_ in sorted(
+            times["steps"], key=lambda step: (step[0], step[1], step[3], step[2])):
+        ins = lines[rank, worker, index].split("->")[0]
+        for peer, lane in re.findall(r"(?:from|placed) (\d+)(?:/(\d+))?", ins):
+            fifo = int(peer), rank, int(lane or 0)
+            assert start >= arrivals[fifo][taken[fifo]][2] - 1, (shape, fifo)  # both are rounded
+            taken[fifo] += 1
+    assert taken == {fifo: len(slots) for fifo, slots in arrivals.items()}, shape
+    # other variants may end later, so for several hosts this is a bound
+    assert last <= times["time_ns"] and (any(drawing["hosts"]) or last == times["time_ns"]), shape
+
+
+def case_pages(directory):
+    """For every shape of the list, the page's data replays to what the collective demands."""
+    for shape in SHAPES:
+        page = draw(directory, options_of(shape), "html").stdout
+        drawing = data_of(page)
+        check_drawing(drawing, shape)
+        if drawing["times"] is not None:
+            check_times(drawing, shape)
+        assert not re.search(r"(src|href)=", page) and "http" not in page, "the page needs a network"
+    drawing = data_of(draw(directory, options_of(SHAPES[6]) + ["--bytes", "8M"], "html").stdout)
+    assert drawing["times"]["tiles"] > 1
+    check_times(drawing, "tree with several tiles")
+
+
+def case_large(directory):
+    """A page of 64 ranks has at most a megabyte, and its data replays, too."""
+    for shape in LARGE:
+        page = draw(directory, options_of(shape), "html").stdout
+        assert len(page.encode()) <= MOST_BYTES_OF_A_PAGE, (shape, len(page))
+        check_drawing(data_of(page), shape)
+    done = run([os.path.join(directory, "draw"), "--algo", "ring", "--coll", "all_reduce", "--ranks",
+                "512", "--svg", "-"], status=1)
+    assert "too many to draw" in done.stderr, done.stderr
+
+
+def case_same_data(directory):
+    """--json is the page's data, and --file draws what the algorithm draws, apart from times."""
+    shape = SHAPES[6]
+    page = data_of(draw(directory, options_of(shape), "html").stdout)
+    assert json.loads(draw(directory, options_of(shape), "json").stdout) == page
+    text = programs_of(directory, shape)
+    from_file = json.loads(draw(directory, ["--file", "-"], "json", given=text).stdout)
+    assert from_file.pop("times") is None and "file" in from_file.pop("times_missing")
+    del page["times"]
+    assert from_file == page
+    text = programs_of(directory, SHAPES[17])
+    hosts = SHAPES[17][2]
+    from_file = json.loads(draw(directory, ["--file", "-"] + hosts, "json", given=text).stdout)
+    assert from_file["hosts"] == [0] * 4 + [1] * 4, from_file["hosts"]
+    two = text + programs_of(directory, SHAPES[0])
+    done = run([os.path.join(directory, "draw"), "--file", "-", "--svg", "-"], status=1, given=two)
+    assert "2 shapes" in done.stderr, done.stderr
+
+
+def parse_svg(text):
+    root = xml.etree.ElementTree.fromstring(text)
+    defined = {symbol.get("id") for symbol in root.iter(SVG + "symbol")}
+    used = {use.get("href")[1:] for use in root.iter(SVG + "use")}
+    assert used <= defined and defined - used <= {"e1"}, used ^ defined  # e1: no rank has an output
+    assert root.find(SVG + "title").text, "no title for people who cannot see the picture"
+    return root
+
+
+def count_framed(root):
+    """The outputs that are shown as complete."""
+    return sum(box.get("class") == "d" for box in root.iter(SVG + "rect"))
+
+
+def case_svg(directory):
+    """The SVG is well-formed, uses each value that it defines, and shows every round once."""
+    for shape in SHAPES + [LARGE[0], LARGE[4]]:
+        root = parse_svg(draw(directory, options_of(shape), "svg").stdout)
+        assert root.find(SVG + "title").text.startswith(" ".join(shape[:2])), shape
+    root = parse_svg(draw(directory, options_of(SHAPES[0]), "svg").stdout)
+    captions = [text.text for text in root.iter(SVG + "text") if text.get("font-size") == "13"]
+    assert captions == ["start"] + [f"round {i}" for i in range(7)], captions
+    arrows = [path for path in root.iter(SVG + "path") if path.get("class") == "a"]
+    assert len(arrows) == 4 * 6, "a ring of 4 ranks sends 6 slots each"
+    assert count_framed(root) == 4 * (1 + 2 + 3 + 4), "from round 3 on a rank completes a chunk a round"
+    for shape in (SHAPES[2], SHAPES[8], SHAPES[13], SHAPES[18]):
+        drawing = json.loads(draw(directory, options_of(shape), "json").stdout)
+        last = ["--round", str(drawing["rounds"] - 1)]
+        root = parse_svg(draw(directory, options_of(shape) + last, "svg").stdout)
+        assert count_framed(root) == sum(len(chunks) for chunks in drawing["goal"]), shape
+    root = parse_svg(draw(directory, options_of(SHAPES[0]) + ["--round", "2"], "svg").stdout)
+    captions = [text.text for text in root.iter(SVG + "text") if text.get("font-size") == "13"]
+    assert captions == ["round 2"], captions
+
+
+def case_pictures(directory):
+    """The pictures of the pages are those that draw makes today, and small."""
+    pictures = os.path.join(os.path.dirname(os.path.realpath(__file__)), "../../docs/pictures")
+    wrong = change(programs_of(directory, SHAPES[0]), *MISTAKES[0][1:4])
+    made = {"ring.svg": options_of(SHAPES[0]), "double_tree.svg": options_of(SHAPES[6]),
+            "twoshot.svg": ["--algo", "twoshot", "--coll", "all_reduce", "--ranks", "4"],
+            "two_level.svg": ["--algo", "two_level_log", "--coll", "all_reduce", "--hosts", "2x3"],
+            "wrong.svg": ["--file", "-"]}
+    assert sorted(os.listdir(pictures)) == sorted(made)
+    for name, options in made.items():
+        with open(os.path.join(pictures, name), encoding="utf-8") as file:
+            assert file.read() == draw(directory, options, "svg", given=wrong).stdout, name
+        assert os.path.getsize(os.path.join(pictures, name)) < 60000, name
+
+
+def case_dot(directory):
+    """The graphs have the edges of the ring and of the double tree."""
+    text = draw(directory, options_of(SHAPES[0]), "dot").stdout
+    edges = re.findall(r"r(\d) -> r(\d) \[label=\"(\d+)\"", text)
+    assert edges == [(str(i), str((i + 1) % 4), "6") for i in range(4)], edges
+    text = draw(directory, options_of(SHAPES[0]) + ["--steps"], "dot").stdout
+    assert len(re.findall(r"^ +s\d_\d+ \[label", text, re.M)) == 4 * 7
+    slots = re.findall(r"s(\d)_(\d+) -> s(\d)_(\d+);", text)
+    assert sorted(slots) == sorted((str(rank), str(i), str((rank + 1) % 4), str(i + 1))
+                                   for rank in range(4) for i in range(6)), slots
+    text = draw(directory, options_of(SHAPES[7]), "dot").stdout
+    assert len(re.findall(r"subgraph cluster_\d", text)) == 3
+    if shutil.which("dot"):
+        run(["dot", "-Tsvg"], given=text)
+
+
+# How programs are made wrong: the shape, the text that is replaced, the new text, the number of its
+# occurrence, and where and what the verifier finds.
+MISTAKES = [
+    (SHAPES[0], "from 1 + in 3", "from 1", 0, (3, 0, 3), "3 ranks of 4"),
+    (SHAPES[0], " final", "", 0, (0, 0, 3), "is not final"),
+    (SHAPES[0], "chunk 3: from 3 ->", "chunk 3: from 3 + in 3 ->", 0, (0, 0, 4), "counts a contribution twice"),
+    (SHAPES[6], "-> out 0\n", "->\n", 0, None, ""),
+    (SHAPES[0], "-> out 1\n", "-> scratch 0\n", 0, (0, -1, -1), "never written"),
+    (SHAPES[0], "depth 2", "depth 1", None, (0, 0, 1), "depth 1 is enough"),
+]
+
+
+def change(text, old, new, which):
+    if which is None:
+        return text.replace(old, new)
+    at = -1
+    for _ in range(which + 1):
+        at = text.index(old, at + 1)
+    return text[:at] + new + text[at + len(old):]
+
+
+def case_wrong(directory):
+    """Wrong programs are drawn, with the verifier's finding at its rank, worker and step."""
+    n_drawn = 0
+    for shape, old, new, which, place, words in MISTAKES:
+        text = change(programs_of(directory, shape), old, new, which)
+        if place is None:  # the structure is refused while the text is read
+            done = run([os.path.join(directory, "draw"), "--file", "-", "--html", "-"], status=1,
+                       given=text)
+            assert "draw: -, program" in done.stderr, done.stderr
+            continue
+        done = draw(directory, ["--file", "-"], "json", given=text)
+        finding = json.loads(done.stdout)["finding"]
+        assert (finding["rank"], finding["worker"], finding["step"]) == place, (new, finding)
+        assert words in finding["text"] and words in done.stderr, (words, finding)
+        assert (finding["chunk"] >= 0) == (words == "never written"), finding
+        root = parse_svg(draw(directory, ["--file", "-"], "svg", given=text).stdout)
+        marked = [box for box in root.iter(SVG + "rect") if box.get("class") == "w"]
+        shown = " ".join(text.text or "" for text in root.iter(SVG + "text"))
+        assert marked and "wrong: " in shown, new
+        assert "wrong: " in draw(directory, ["--file", "-"], "dot", given=text).stdout
+        if n_drawn == 0:
+            last = draw(directory, ["--file", "-", "--round", "6"], "svg", given=text).stdout
+            assert count_framed(parse_svg(last)) == 12, "chunk 3 is not complete on any rank"
+        n_drawn += 1
+    assert n_drawn == len(MISTAKES) - 1
+    drawing = json.loads(draw(directory, ["--file", "-"], "json", given=text).stdout)
+    assert drawing["stuck"], "a ring without a second slot stands still"
+    never = [lists["rounds"].count(-1) for program in drawing["programs"]
+             for lists in program["workers"]]
+    assert never == [6] * 4, "each rank sends once, and then none of its other 6 steps can run"
+
+
+def case_options(directory):
+    """Wrong options are refused with what is wrong, and a file that cannot be written is an error."""
+    ring = options_of(SHAPES[0])
+    for options, words in [
+            (ring, "nothing to write"), (["--html", "-"], "--algo is missing"),
+            (ring + ["--html"], "requires an argument"),
+            (["--algo", "rng", "--coll", "all_reduce", "--ranks", "4", "--svg", "-"], "there is no rng"),
+            (ring + ["--round", "2", "--html", "-"], "--round needs --svg"),
+            (ring + ["--round", "7", "--svg", "-"], "there are 7 rounds"),
+            (ring + ["--round", "x", "--svg", "-"], "expected a number"),
+            (ring + ["--steps", "--svg", "-"], "--steps needs --dot"),
+            (ring + ["--bytes", "1M", "--svg", "-"], "which show times"),
+            (ring + ["--bytes", "0", "--html", "-"], "expected a size"),
+            (ring + ["--bytes", "64G", "--tile", "4096", "--html", "-"], "fewer --bytes"),
+            (ring + ["--cost", "/nonexistent", "--html", "-"], "/nonexistent"),
+            (ring + ["--variant", "3", "--html", "-"], "variant 3 of 1"),
+            (ring + ["--file", "-", "--html", "-"], "do not go with --file"),
+            (["--file", "-", "--bytes", "1M", "--html", "-"], "do not go with --file"),
+            (["--file", "/nonexistent", "--html", "-"], "/nonexistent"),
+            (ring + ["--hosts", "3x3", "--svg", "-"], "HOSTSxRANKS"),
+            (ring + ["--html", "/nonexistent/x"], "No such file"),
+            (ring + ["--html", "-", "more"], "unexpected argument"),
+            (ring + ["--frames", "-"], "unrecognized option")]:
+        done = subprocess.run([os.path.join(directory, "draw")] + options, capture_output=True,
+                              text=True, timeout=60, stdin=subprocess.DEVNULL)
+        assert done.returncode in (1, 2) and words in done.stderr, (options, done.stderr)
+    one_of_two = programs_of(directory, SHAPES[16]).split("end\n")[0] + "end\n"
+    done = run([os.path.join(directory, "draw"), "--file", "-", "--html", "-"], status=1,
+               given=one_of_two)
+    assert "program 0 of 1 is of rank 0 of 2" in done.stderr, done.stderr
+    usage = run([os.path.join(directory, "draw"), "--help"]).stdout
+    assert "--html FILE" in usage and "two_level_log" in usage
+    if os.path.exists("/dev/full"):
+        done = run([os.path.join(directory, "draw")] + ring + ["--html", "/dev/full"], status=1)
+        assert "cannot be written" in done.stderr, done.stderr
+
+
+# Presses the page's buttons until its end, opens the table, and leaves what it shows in the title.
+PRESS = """
+<script>
+'use strict';
+window.onerror = (message) => { document.title = 'error: ' + message; };
+const press = (id) => document.getElementById(id).click();
+const read = () => document.getElementById('moment').textContent +
+    document.getElementById('progress').textContent + document.getElementById('words').textContent;
+const seen = [];
+let isSameBack = true;
+if (VIEW)
+    press(VIEW);
+while (!document.getElementById('forward').disabled && seen.length < 100000) {
+    seen.push(read());
+    press('forward');
+}
+const presses = seen.length;
+while (!document.getElementById('back').disabled && seen.length > 0) {
+    press('back');
+    const before = seen.pop();
+    isSameBack = isSameBack && read() === before;
+}
+press('last');
+document.getElementById('text-state').open = true;
+document.getElementById('text-state').dispatchEvent(new Event('toggle'));
+const rows = [...document.querySelectorAll('#text-table tr')].slice(1)
+    .map((row) => [...row.cells].map((cell) => cell.textContent));
+document.title = JSON.stringify({presses, isSameBack, rows, verdict: document.getElementById('verdict').textContent,
+    progress: document.getElementById('progress').textContent,
+    words: document.getElementById('words').textContent});
+</script>
+"""
+
+
+def browse(browser, page, view, place):
+    path = os.path.join(place, "page.html")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(page.replace("</body>", PRESS.replace("VIEW", json.dumps(view)) + "</body>"))
+    done = subprocess.run(
+        [browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+         f"--user-data-dir={place}/profile", "--dump-dom", f"file://{path}"],
+        capture_output=True, text=True, timeout=90)
+    title = re.search(r"<title>(.*?)</title>", done.stdout, re.S)
+    assert title and title.group(1).startswith("{"), (title and title.group(1), done.stderr[-500:])
+    return json.loads(title.group(1).replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
+
+
+def numbers(text):
+    """The ranks of "0, 1, 5 to 7"."""
+    found = []
+    for part in text.split(", "):
+        first, _, last = part.partition(" to ")
+        found += range(int(first), int(last or first) + 1)
+    return found
+
+
+def case_browser(directory):
+    """In a browser, the page steps forward to its end, in rounds and in time, and then shows what the
+    collective demands; a wrong program shows its finding."""
+    browser = shutil.which("chromium") or shutil.which("chromium-browser") or \
+        shutil.which("google-chrome")
+    if browser is None:
+        print("no chromium here (apt-get install chromium)")
+        sys.exit(SKIPPED)
+    with tempfile.TemporaryDirectory() as place:
+        for shape, view in [(SHAPES[0], None), (SHAPES[13], "view-times"),
+                            (SHAPES[17], None), (SHAPES[10], None)]:
+            page = draw(directory, options_of(shape), "html").stdout
+            drawing = data_of(page)
+            shown = browse(browser, page, view, place)
+            goal = wanted(drawing["collective"], drawing["ranks"], drawing["root"], drawing["parts"])
+            table = {(int(rank), int(chunk)): numbers(ranks)
+                     for rank, chunk, ranks, complete in shown["rows"] if complete == "yes"}
+            assert table == {key: [rank for rank, _ in value] for key, value in goal.items()}, shape
+            assert shown["isSameBack"], (shape, "stepping back shows something else")
+            assert view is not None or shown["presses"] == drawing["rounds"], (shape, shown["presses"])
+            assert f"{len(goal)} of {len(goal)} output chunks" in shown["progress"], shown
+            assert "Proved" in shown["verdict"], shown
+        text = change(programs_of(directory, SHAPES[0]), "from 1 + in 3", "from 1", 0)
+        shown = browse(browser, draw(directory, ["--file", "-"], "html", given=text).stdout, None, place)
+        assert "rank 3, worker 0, step 3" in shown["verdict"], shown
+        assert "12 of 16 output chunks" in shown["progress"], shown
+        text = programs_of(directory, SHAPES[0]).replace("depth 2", "depth 1")
+        shown = browse(browser, draw(directory, ["--file", "-"], "html", given=text).stdout, None, place)
+        assert "Rank 2 waits for a free slot to rank 3" in shown["words"], shown
+
+
+def main():
+    name, directory = sys.argv[1:]
+    globals()["case_" + name](directory)
+    print(f"{name}: ok")
+
+
+if __name__ == "__main__":
+    main()

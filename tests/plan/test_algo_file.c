@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Programs from a file: which calls they carry out, how they are chosen, and what is refused.
+ */
+#include "core/base/param.h"
+#include "core/comm/local.h"
+#include "core/links/fifo_spec.h"
+#include "core/plan/plan.h"
+#include "core/plan/proof.h"
+#include "tests/support/ranks.h"
+#include "tests/support/shapes.h"
+
+#include <fcntl.h>
+
+#define N_ELEMS 5000
+
+/* A file that exists while a case runs. */
+struct text_file {
+    char path[64];
+    FILE *file;
+};
+
+static struct text_file open_text(void)
+{
+    struct text_file text = {.path = "/tmp/gyre_test_algo_file_XXXXXX"};
+    const int fd = mkstemp(text.path);
+    text.file = fdopen(fd, "w");
+    CHECK(text.file != NULL);
+    return text;
+}
+
+/* Writes the programs of all ranks, under another name and with `from` replaced by `to` in the
+ * program of rank 1. */
+static void write_shape(FILE *file, const struct gyre_algorithm *algorithm,
+                        const struct gyre_shape *shape, const char *name, const char *from,
+                        const char *to)
+{
+    struct gyre_program **programs = emit_all(algorithm, shape);
+    CHECK_MSG(programs != NULL, "%s", gyre_cause());
+    for (int rank = 0; programs != NULL && rank < shape->n_ranks; rank++) {
+        char *text = NULL;
+        if (name != NULL)
+            snprintf(programs[rank]->algorithm, sizeof(programs[rank]->algorithm), "%s", name);
+        CHECK_OK(gyre_program_to_text(programs[rank], &text));
+        char *at = from != NULL && rank == 1 ? strstr(text, from) : NULL;
+        CHECK(from == NULL || rank != 1 || at != NULL);
+        if (at != NULL)
+            fprintf(file, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+        else
+            fputs(text, file);
+        free(text);
+    }
+    if (programs != NULL)
+        free_programs(programs, shape->n_ranks);
+}
+
+static struct gyre_shape shape_of(enum gyre_collective coll, int n_ranks, int root)
+{
+    return (struct gyre_shape){.coll = coll, .n_ranks = (uint16_t)n_ranks, .root = (uint16_t)root};
+}
+
+static void algorithm_of(gyre_comm *comm, enum gyre_collective coll, int root, char *name_out)
+{
+    static char send[N_ELEMS * 64], recv[N_ELEMS * 64];
+    const struct gyre_call call = {.coll = coll,
+                                   .send = send,
+                                   .recv = recv,
+                                   .count = N_ELEMS,
+                                   .dtype = GYRE_FLOAT32,
+                                   .op = GYRE_SUM,
+                                   .root = root};
+    struct gyre_plan_summary summary;
+    CHECK_OK(gyre_plan_describe(gyre_comm_plans(comm), &call, &summary));
+    CHECK_MSG(summary.predicted_us > 0, "no prediction for %s", summary.algorithm);
+    snprintf(name_out, sizeof(summary.algorithm), "%s", summary.algorithm);
+}
+
+static void check_sum(gyre_comm *comm, int rank, int n_ranks)
+{
+    float *in = malloc(N_ELEMS * sizeof(*in)), *out = malloc(N_ELEMS * sizeof(*out));
+    int n_wrong = 0;
+    for (int i = 0; i < N_ELEMS; i++)
+        in[i] = (float)(rank + i % 5);
+    CHECK_OK(gyre_all_reduce(in, out, N_ELEMS, GYRE_FLOAT32, GYRE_SUM, comm, NULL));
+    CHECK_OK(gyre_stream_synchronize(NULL, GYRE_DEVICE_HOST));
+    for (int i = 0; i < N_ELEMS; i++) {
+        const float expected = (float)(n_ranks * (n_ranks - 1) / 2 + n_ranks * (i % 5));
+        n_wrong += out[i] < expected || out[i] > expected;
+    }
+    CHECK_MSG(n_wrong == 0, "%d wrong", n_wrong);
+    free(in);
+    free(out);
+}
+
+static void check_use(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    char name[16];
+    (void)argument;
+    algorithm_of(comm, GYRE_COLL_ALL_REDUCE, -1, name);
+    CHECK_MSG(strcmp(name, "mine") == 0, "%s", name);
+    algorithm_of(comm, GYRE_COLL_BROADCAST, 2, name);
+    CHECK_MSG(strcmp(name, "chained") == 0, "%s", name);
+    algorithm_of(comm, GYRE_COLL_BROADCAST, 1, name); /* the file has root 2 only */
+    CHECK_MSG(strcmp(name, "chained") != 0, "%s", name);
+    algorithm_of(comm, GYRE_COLL_ALL_GATHER, -1, name); /* the file has it for 3 ranks */
+    CHECK_MSG(strcmp(name, "theirs") != 0, "%s", name);
+    check_sum(comm, rank, n_ranks);
+}
+
+static void programs_of_a_file_carry_out_the_calls_that_they_fit(void)
+{
+    struct text_file text = open_text();
+    struct gyre_shape shape = shape_of(GYRE_COLL_ALL_REDUCE, 4, 0);
+    write_shape(text.file, &gyre_algorithm_tree, &shape, "mine", NULL, NULL);
+    shape = shape_of(GYRE_COLL_BROADCAST, 4, 2);
+    write_shape(text.file, &gyre_algorithm_ring, &shape, "chained", NULL, NULL);
+    shape = shape_of(GYRE_COLL_ALL_GATHER, 3, 0);
+    write_shape(text.file, &gyre_algorithm_ring, &shape, "theirs", NULL, NULL);
+    fclose(text.file);
+    setenv("GYRE_ALGO_FILE", text.path, 1);
+    test_on_threads(4, check_use, NULL);
+    unlink(text.path);
+}
+
+static void init_is_refused(const char *path, const char *words)
+{
+    gyre_comm *comms[2];
+    gyre_config config = GYRE_CONFIG_INIT;
+    config.device_kind = GYRE_DEVICE_HOST;
+    setenv("GYRE_ALGO_FILE", path, 1);
+    CHECK(gyre_comm_init_all(comms, 2, NULL, &config) != GYRE_SUCCESS);
+    CHECK_MSG(strstr(gyre_last_error(), words) != NULL, "%s", gyre_last_error());
+    CHECK_MSG(strstr(gyre_last_error(), "GYRE_ALGO_FILE") != NULL, "%s", gyre_last_error());
+    unsetenv("GYRE_ALGO_FILE");
+}
+
+static void init_refuses_programs_that_are_wrong_with_what_is_wrong(void)
+{
+    const struct gyre_shape shape = shape_of(GYRE_COLL_ALL_REDUCE, 2, 0);
+    /* found by the verifier; by the parser; by counting the programs */
+    struct text_file text = open_text();
+    write_shape(text.file, &gyre_algorithm_ring, &shape, NULL, " final", "");
+    fclose(text.file);
+    init_is_refused(text.path, "rank 1, worker 0, step 1, tile 0: holds all contributions, but is "
+                               "not final");
+    unlink(text.path);
+    text = open_text();
+    write_shape(text.file, &gyre_algorithm_ring, &shape, NULL, "chunk", "chunks");
+    fclose(text.file);
+    init_is_refused(text.path, "line 2: ");
+    unlink(text.path);
+    text = open_text();
+    fputs("program lonely all_reduce\nranks 2 rank 0 root 0 chunks 1 lanes 1 depth 1\nworker 0\n"
+          "  chunk 0: in 0 -> out 0\nend\n",
+          text.file);
+    fclose(text.file);
+    init_is_refused(text.path, "the programs of 1 ranks; it needs those of all 2");
+    unlink(text.path);
+    init_is_refused("/nonexistent/programs", "/nonexistent/programs");
+}
+
+/* Two ranks with different files: both must say so. */
+static void ranks_with_different_programs_are_told(void)
+{
+    struct gyre_shape shape = shape_of(GYRE_COLL_ALL_REDUCE, 2, 0);
+    struct text_file of_rank[2];
+    pid_t pids[2];
+    struct test_rendezvous *shared =
+        mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    for (int rank = 0; rank < 2; rank++) {
+        of_rank[rank] = open_text();
+        write_shape(of_rank[rank].file, rank == 0 ? &gyre_algorithm_ring : &gyre_algorithm_tree,
+                    &shape, "same_name", NULL, NULL);
+        fclose(of_rank[rank].file);
+    }
+    for (int rank = 0; rank < 2; rank++) {
+        fflush(NULL);
+        pids[rank] = fork();
+        if (pids[rank] != 0)
+            continue;
+        gyre_comm *comm;
+        gyre_config config = GYRE_CONFIG_INIT;
+        config.device_kind = GYRE_DEVICE_HOST;
+        setenv("GYRE_ALGO_FILE", of_rank[rank].path, 1);
+        if (rank == 0) {
+            CHECK_OK(gyre_get_unique_id(&shared->id));
+            gyre_store_release_u32(&shared->is_ready, 1);
+        }
+        while (gyre_load_acquire_u32(&shared->is_ready) == 0)
+            sched_yield();
+        CHECK(gyre_comm_init_rank(&comm, 2, &shared->id, rank, &config) != GYRE_SUCCESS);
+        CHECK_MSG(strstr(gyre_last_error(), "the programs in GYRE_ALGO_FILE differ") != NULL, "%s",
+                  gyre_last_error());
+        exit(test_n_failures == 0 ? 0 : 1);
+    }
+    for (int rank = 0; rank < 2; rank++) {
+        CHECK(test_wait_rank(pids[rank]));
+        unlink(of_rank[rank].path);
+    }
+    munmap(shared, sizeof(*shared));
+}
+
+/* ---- what a communicator can give -------------------------------------------------------- */
+
+static struct gyre_algo_terms terms_of(gyre_device_kind kind, uint32_t n_ranks)
+{
+    return (struct gyre_algo_terms){
+        .n_ranks = n_ranks,
+        .device_kind = kind,
+        .spec = gyre_tuner_fifo_spec(kind, n_ranks, false, 0, UINT32_MAX),
+        .max_blocks = UINT32_MAX,
+    };
+}
+
+/* Reads a shape, printed with `from` replaced by `to` in the programs of all ranks. */
+static gyre_status read_shape(const struct gyre_algorithm *algorithm,
+                              const struct gyre_shape *shape, const struct gyre_algo_terms *terms,
+                              const char *from, const char *to)
+{
+    struct gyre_file_shape *shapes = NULL;
+    struct gyre_algo_file file = {0};
+    struct text_file text = open_text();
+    struct gyre_program **programs = emit_all(algorithm, shape);
+    for (int rank = 0; programs != NULL && rank < shape->n_ranks; rank++) {
+        char *one = NULL;
+        CHECK_OK(gyre_program_to_text(programs[rank], &one));
+        char *at = strstr(one, from);
+        CHECK(at != NULL);
+        fprintf(text.file, "%.*s%s%s", (int)(at - one), one, to, at + strlen(from));
+        free(one);
+    }
+    free_programs(programs, shape->n_ranks);
+    fclose(text.file);
+    CHECK_OK(gyre_algo_file_load(text.path, "GYRE_ALGO_FILE", &file));
+    const gyre_status status = gyre_file_shapes_open(&file, terms, &shapes);
+    gyre_file_shapes_close(shapes);
+    gyre_algo_file_free(&file);
+    unlink(text.path);
+    return status;
+}
+
+static void what_a_communicator_cannot_give_is_refused_with_what_would_help(void)
+{
+    const struct gyre_shape shape = shape_of(GYRE_COLL_ALL_REDUCE, 4, 0);
+    struct gyre_algo_terms host = terms_of(GYRE_DEVICE_HOST, 4);
+    struct gyre_algo_terms gpu = terms_of(GYRE_DEVICE_CUDA, 4);
+    CHECK_OK(read_shape(&gyre_algorithm_ring, &shape, &host, "depth 2", "depth 4"));
+    CHECK_FAILS(read_shape(&gyre_algorithm_ring, &shape, &host, "depth 2", "depth 5"),
+                GYRE_ERROR_UNSUPPORTED, "4 slots, which no variable changes");
+    CHECK_OK(read_shape(&gyre_algorithm_ring, &shape, &host, "lanes 1", "lanes 4"));
+    CHECK_FAILS(read_shape(&gyre_algorithm_ring, &shape, &host, "lanes 1", "lanes 5"),
+                GYRE_ERROR_UNSUPPORTED, "no variable gives the host device more");
+    CHECK_OK(read_shape(&gyre_algorithm_ring, &shape, &gpu, "lanes 1", "lanes 8"));
+    gpu.spec.n_fifos = 2;
+    CHECK_FAILS(read_shape(&gyre_algorithm_ring, &shape, &gpu, "lanes 1", "lanes 3"),
+                GYRE_ERROR_UNSUPPORTED, "GYRE_MAX_NCHANNELS");
+    CHECK_OK(read_shape(&gyre_algorithm_tree, &shape, &gpu, "tree", "tree"));
+    gpu.max_blocks = 1;
+    CHECK_FAILS(read_shape(&gyre_algorithm_tree, &shape, &gpu, "tree", "tree"),
+                GYRE_ERROR_UNSUPPORTED, "set GYRE_SMS");
+    CHECK_FAILS(read_shape(&gyre_algorithm_ring, &shape, &host, "depth 2", "depth 1"),
+                GYRE_ERROR_INVALID_ARGUMENT, "depth 1 is enough, but they need 2");
+}
+
+/* ---- choices ------------------------------------------------------------------------------ */
+
+/* The programs of an algorithm, given, are carried out as the algorithm itself. */
+static void compare_choices(const struct gyre_algorithm *algorithm, const struct gyre_shape *shape,
+                            struct gyre_tuner_facts facts)
+{
+    struct gyre_program **programs = emit_all(algorithm, shape);
+    struct gyre_given_programs given = {.n_variants = 1,
+                                        .programs = {(const struct gyre_program *const *)programs}};
+    struct gyre_algorithm copy;
+    struct gyre_filter filter;
+    char words[64];
+    snprintf(words, sizeof(words), "%s:%s", gyre_collectives[shape->coll].name, algorithm->name);
+    CHECK_OK(gyre_algorithm_give(&given, NULL, &copy));
+    CHECK(given.like == algorithm);
+    for (uint64_t n_bytes = 16; n_bytes <= 1 << 28; n_bytes *= 16) {
+        struct gyre_choice expected, choice;
+        CHECK_OK(gyre_filter_parse(words, "", "", &filter));
+        CHECK_OK(gyre_tuner_choose(&facts, &filter, shape->coll, n_bytes, &expected));
+        CHECK_OK(gyre_filter_parse("", "", "", &filter));
+        CHECK_OK(gyre_tuner_choose_given(&facts, &filter, &copy, n_bytes, &choice));
+        CHECK(choice.algorithm == &copy);
+        CHECK_MSG(choice.proto == expected.proto && choice.n_channels == expected.n_channels &&
+                      choice.tile_bytes == expected.tile_bytes && choice.path == expected.path,
+                  "%s, %llu bytes", words, (unsigned long long)n_bytes);
+    }
+    free_programs(programs, shape->n_ranks);
+}
+
+static void given_programs_are_chosen_as_the_algorithm_that_emits_them(void)
+{
+    const gyre_device_kind kinds[] = {GYRE_DEVICE_HOST, GYRE_DEVICE_CUDA};
+    for (int kind = 0; kind < 2; kind++)
+        for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
+            for (int a = 0; gyre_algorithms[a] != NULL; a++) {
+                const struct gyre_shape shape = shape_of((enum gyre_collective)coll, 4, 0);
+                struct gyre_tuner_facts facts = {.device_kind = kinds[kind],
+                                                 .n_ranks = 4,
+                                                 .n_hosts = 1,
+                                                 .is_ll128_safe = kind == 1,
+                                                 .has_lamport = gyre_collectives[coll].reduces,
+                                                 .min_channels = 1};
+                facts.spec = gyre_tuner_fifo_spec(kinds[kind], 4, false, 0, UINT32_MAX);
+                facts.max_channels = facts.spec.n_fifos;
+                /* On one host two levels are one, and emit what twoshot does. */
+                if (coll != GYRE_COLL_SEND_RECV &&
+                    gyre_algorithm_suits(gyre_algorithms[a], (enum gyre_collective)coll, 1) &&
+                    gyre_algorithms[a] != &gyre_algorithm_spread)
+                    compare_choices(gyre_algorithms[a], &shape, facts);
+            }
+}
+
+static void programs_of_no_built_in_algorithm_have_the_traits_of_their_steps(void)
+{
+    const struct gyre_shape shape = shape_of(GYRE_COLL_ALL_REDUCE, 4, 0);
+    struct gyre_program **programs = emit_all(&gyre_algorithm_ring, &shape);
+    struct gyre_given_programs given = {.n_variants = 1,
+                                        .programs = {(const struct gyre_program *const *)programs}};
+    struct gyre_algorithm copy;
+    for (int rank = 0; rank < 4; rank++)
+        programs[rank]->min_depth = 3; /* which no algorithm emits */
+    CHECK_OK(gyre_algorithm_give(&given, NULL, &copy));
+    CHECK(given.like == NULL && copy.follows_ring && copy.chains == 0 && copy.places == 0);
+    programs[2]->connections[0].peer = 1; /* no longer a ring */
+    programs[2]->connections[0].is_send = 1;
+    CHECK_OK(gyre_algorithm_give(&given, NULL, &copy));
+    CHECK(!copy.follows_ring);
+    programs[2]->rank = 3;
+    CHECK_FAILS(gyre_algorithm_give(&given, NULL, &copy), GYRE_ERROR_INVALID_ARGUMENT,
+                "expected the program of rank 2, found that of rank 3");
+    free_programs(programs, 4);
+}
+
+/* ---- GYRE_CHECK=programs ----------------------------------------------------------------- */
+
+/* Rank 1 forgets to add its own input. */
+static void emit_wrong(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
+{
+    const struct gyre_ref own = gyre_in(0), keep = gyre_out(0), peer = gyre_peer(1 - rank, 0);
+    const struct gyre_ref both[] = {own, peer};
+    (void)shape;
+    gyre_builder_step(builder, 0, &own, 1, &peer, 1, 0);
+    gyre_builder_step(builder, 0, rank == 0 ? both : &peer, rank == 0 ? 2 : 1, &keep, 1,
+                      rank == 0 ? GYRE_STEP_FINAL : 0);
+}
+
+static int one_chunk(const struct gyre_shape *shape)
+{
+    (void)shape;
+    return 1;
+}
+
+static void a_proof_refuses_what_is_wrong_and_bounds_its_cost(void)
+{
+    const struct gyre_algorithm wrong = {.name = "wrong",
+                                         .collectives = 1U << GYRE_COLL_ALL_REDUCE,
+                                         .emit = emit_wrong,
+                                         .n_chunks = one_chunk};
+    const struct gyre_shape shape = shape_of(GYRE_COLL_ALL_REDUCE, 2, 0);
+    CHECK_FAILS(gyre_proof_of_shape(&wrong, &shape), GYRE_ERROR_INVALID_ARGUMENT,
+                "wrong all_reduce of 2 ranks: the verifier refuses it out of place: rank 1");
+    CHECK_OK(gyre_proof_of_shape(&gyre_algorithm_ring, &shape));
+    /* a ring has 2n - 1 steps and one worker */
+    CHECK(gyre_proof_obstacle(256, 511, 1) == NULL);
+    CHECK(gyre_proof_obstacle(512, 1023, 1) != NULL);
+    CHECK(gyre_proof_obstacle(16384, UINT32_MAX, 16) != NULL);
+}
+
+static void check_call(gyre_comm *comm, int rank, int n_ranks, void *argument)
+{
+    (void)argument;
+    check_sum(comm, rank, n_ranks);
+}
+
+static void with_a_check_every_program_is_proved_before_its_first_use(void)
+{
+    struct text_file log = open_text();
+    char text[4096] = "";
+    fclose(log.file);
+    setenv("GYRE_CHECK", "calls,programs", 1);
+    setenv("GYRE_DEBUG", "INFO", 1);
+    setenv("GYRE_DEBUG_SUBSYS", "TUNING", 1);
+    setenv("GYRE_DEBUG_FILE", log.path, 1);
+    setenv("GYRE_ALGO", "all_reduce:tree", 1);
+    test_on_threads(2, check_call, NULL);
+    const int fd = open(log.path, O_RDONLY);
+    CHECK(fd >= 0 && read(fd, text, sizeof(text) - 1) > 0);
+    CHECK_MSG(strstr(text, "tree all_reduce of 2 ranks is proved") != NULL, "%s", text);
+    close(fd);
+    unlink(log.path);
+}
+
+static const struct test_case cases[] = {
+    {"programs of a file carry out the calls that they fit",
+     programs_of_a_file_carry_out_the_calls_that_they_fit},
+    {"init refuses programs that are wrong, with what is wrong",
+     init_refuses_programs_that_are_wrong_with_what_is_wrong},
+    {"ranks with different programs are told", ranks_with_different_programs_are_told},
+    {"what a communicator cannot give is refused, with what would help",
+     what_a_communicator_cannot_give_is_refused_with_what_would_help},
+    {"given programs are chosen as the algorithm that emits them",
+     given_programs_are_chosen_as_the_algorithm_that_emits_them},
+    {"programs of no built-in algorithm have the traits of their steps",
+     programs_of_no_built_in_algorithm_have_the_traits_of_their_steps},
+    {"a proof refuses what is wrong, and bounds its cost",
+     a_proof_refuses_what_is_wrong_and_bounds_its_cost},
+    {"with GYRE_CHECK=programs every program is proved before its first use",
+     with_a_check_every_program_is_proved_before_its_first_use},
+};
+
+TEST_MAIN(cases)
