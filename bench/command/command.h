@@ -45,6 +45,7 @@ void bench_command_print_examples(const char *name, FILE *file);
 int bench_command_asks_help(int argc, char **argv);
 
 /* The functions of the rows. */
+int bench_command_doctor(int argc, char **argv);
 int bench_command_bench(int argc, char **argv);
 int bench_command_env(int argc, char **argv);
 int bench_command_version(int argc, char **argv);

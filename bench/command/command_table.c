@@ -8,6 +8,11 @@
 #include <stddef.h>
 
 const struct bench_command bench_commands[] = {
+    {"doctor",
+     "check this machine, or all machines of a job, and say how to mend them",
+     {"gyre doctor", "mpirun -np 2 --host hostA,hostB gyre doctor --html doctor.html"},
+     bench_command_doctor,
+     NULL},
     {"bench",
      "measure a collective: gyre bench allreduce, allgather, ...",
      {"gyre bench allreduce -g 4 -b 8 -e 16M -f 8",

@@ -9,31 +9,11 @@
 
 #include "core/base/param.h"
 #include "transport/ib/ib_gid.h"
+#include "transport/ib/ib_hca.h"
 #include "transport/ib/ib_verbs.h"
 
-#define GYRE_IB_MAX_PORTS     32
-#define GYRE_IB_MAX_HCA_ITEMS 32
-#define GYRE_IB_MAX_GIDS      256 /* rows that are read; mlx5 has 256, rxe 1024 with few filled */
-
-/* IB_HCA = [^][=]name[:port],... */
-struct gyre_ib_hca_rule {
-    bool is_inverted; /* ^ */
-    bool is_exact;    /* = */
-    int n_items;      /* 0: every port is allowed */
-    struct {
-        char name[64];
-        int port; /* -1 = all */
-    } items[GYRE_IB_MAX_HCA_ITEMS];
-};
-
-/** gyre_ib_hca_parse - parse IB_HCA. Errors: INVALID_ARGUMENT naming the problem. */
-gyre_status gyre_ib_hca_parse(const char *text, struct gyre_ib_hca_rule *rule_out);
-
-/** gyre_ib_hca_takes - does the rule allow this port?
- * @widened_out: the rule's item if it is only the beginning of the port's name, as mlx5_1 is of
- * mlx5_10, and the rule is not exact; else NULL. */
-bool gyre_ib_hca_takes(const struct gyre_ib_hca_rule *rule, const char *name, int port,
-                       const char **widened_out);
+#define GYRE_IB_MAX_PORTS 32
+#define GYRE_IB_MAX_GIDS  256 /* rows that are read; mlx5 has 256, rxe 1024 with few filled */
 
 struct gyre_ib_port {
     struct ibv_device *device; /* valid as long as the list that it comes from */
@@ -92,10 +72,5 @@ void gyre_ib_pci_path(const char *bus_id, char *path_out, size_t path_bytes, int
  * @rows_out: GYRE_IB_MAX_GIDS entries. */
 gyre_status gyre_ib_gid_table(const struct gyre_verbs *verbs, struct ibv_context *context,
                               uint8_t port, struct gyre_ib_gid_row *rows_out, int *n_out);
-
-/** gyre_ib_gid_rules_from - the IB_GID_*, IB_ADDR_* and IB_ROCE_* variables for one device.
- * Errors: INVALID_ARGUMENT. */
-gyre_status gyre_ib_gid_rules_from(const struct gyre_params *params, const char *device,
-                                   struct gyre_ib_gid_rules *rules_out);
 
 #endif

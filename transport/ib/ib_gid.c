@@ -104,6 +104,23 @@ gyre_status gyre_ib_gid_parse_index(const char *text, const char *device, int *i
     return GYRE_SUCCESS;
 }
 
+gyre_status gyre_ib_gid_rules_from(const struct gyre_params *params, const char *device,
+                                   struct gyre_ib_gid_rules *rules_out)
+{
+    struct gyre_ib_gid_rules rules;
+    const int64_t family = gyre_param_number(params, GYRE_PARAM_IB_ADDR_FAMILY);
+    const char *range = gyre_param_text(params, GYRE_PARAM_IB_ADDR_RANGE);
+    memset(&rules, 0, sizeof(rules));
+    rules.version = (int)gyre_param_number(params, GYRE_PARAM_IB_ROCE_VERSION_NUM);
+    rules.family = family == 0 ? AF_INET : family == 1 ? AF_INET6 : 0;
+    GYRE_TRY(gyre_ib_gid_parse_index(gyre_param_text(params, GYRE_PARAM_IB_GID_INDEX), device,
+                                     &rules.forced_index));
+    if (range[0] != '\0')
+        GYRE_TRY(gyre_ib_gid_parse_range(range, &rules));
+    *rules_out = rules;
+    return GYRE_SUCCESS;
+}
+
 static bool in_range(const uint8_t raw[16], const struct gyre_ib_gid_rules *rules)
 {
     const unsigned n_bytes = rules->range_bits / 8;

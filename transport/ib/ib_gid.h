@@ -17,6 +17,7 @@
 #ifndef GYRE_IB_GID_H
 #define GYRE_IB_GID_H
 
+#include "core/base/param.h"
 #include "core/base/status.h"
 
 enum gyre_ib_gid_type {
@@ -66,6 +67,11 @@ gyre_status gyre_ib_gid_parse_range(const char *text, struct gyre_ib_gid_rules *
 /** gyre_ib_gid_parse_index - "3" for all devices or "mlx5_0=3,mlx5_1=5".
  * @index_out: -1 if the list names other devices only. Errors: INVALID_ARGUMENT. */
 gyre_status gyre_ib_gid_parse_index(const char *text, const char *device, int *index_out);
+
+/** gyre_ib_gid_rules_from - the IB_GID_*, IB_ADDR_* and IB_ROCE_* variables for one device.
+ * Errors: INVALID_ARGUMENT. */
+gyre_status gyre_ib_gid_rules_from(const struct gyre_params *params, const char *device,
+                                   struct gyre_ib_gid_rules *rules_out);
 
 /** gyre_ib_gid_choose - rules 1 to 5.
  * @chosen_out: position in rows. @reasons_out: n rows, "" for those that passed rule 3, else why

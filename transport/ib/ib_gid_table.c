@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads the input of the rules in ib_gid.h: the GID table of a port and the variables.
+ * Reads the input of the rules in ib_gid.h: the GID table of a port.
  */
 #include "transport/ib/ib_device.h"
 
 #include <errno.h>
 #include <net/if.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -136,22 +135,5 @@ gyre_status gyre_ib_gid_table(const struct gyre_verbs *verbs, struct ibv_context
     }
     free(entries);
     *n_out = n;
-    return GYRE_SUCCESS;
-}
-
-gyre_status gyre_ib_gid_rules_from(const struct gyre_params *params, const char *device,
-                                   struct gyre_ib_gid_rules *rules_out)
-{
-    struct gyre_ib_gid_rules rules;
-    const int64_t family = gyre_param_number(params, GYRE_PARAM_IB_ADDR_FAMILY);
-    const char *range = gyre_param_text(params, GYRE_PARAM_IB_ADDR_RANGE);
-    memset(&rules, 0, sizeof(rules));
-    rules.version = (int)gyre_param_number(params, GYRE_PARAM_IB_ROCE_VERSION_NUM);
-    rules.family = family == 0 ? AF_INET : family == 1 ? AF_INET6 : 0;
-    GYRE_TRY(gyre_ib_gid_parse_index(gyre_param_text(params, GYRE_PARAM_IB_GID_INDEX), device,
-                                     &rules.forced_index));
-    if (range[0] != '\0')
-        GYRE_TRY(gyre_ib_gid_parse_range(range, &rules));
-    *rules_out = rules;
     return GYRE_SUCCESS;
 }

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Measures the network between the hosts of a job: gyre's own transport between each pair of hosts,
+ * in both directions, one pair at a time. The first process of each host takes part in it; the
+ * others wait in the gathers.
+ */
+#include "bench/doctor/doctor.h"
+#include "bench/launch/rendezvous.h"
+#include "core/base/util.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LARGE_BYTES ((size_t)8 << 20)
+#define N_SMALL     50 /* round trips of 8 bytes */
+#define N_LARGE     4
+#define TIMEOUT_MS  20000
+#define BUDGET_NS   (40 * 1000000000ULL) /* for all pairs; hosts beyond it are not measured */
+
+/* The processes that measure. */
+struct rig {
+    struct bench_doctor *doctor;
+    int *leaders; /* process number of each host's first process */
+    int n_hosts;
+    int me; /* this process's host if it is the host's first process; else -1 */
+    gyre_comm *comm;
+    gyre_stream stream;
+    unsigned char *buffer; /* LARGE_BYTES */
+};
+
+/* What a process knows of a pair after its turn; exchanged. */
+struct outcome {
+    double latency_us; /* NAN unless this process sent */
+    double gbytes_per_s;
+    int32_t status;
+    int32_t is_over; /* process 0: the time is up */
+    char cause[256];
+};
+
+static gyre_status send_or_receive(const struct rig *rig, bool is_send, int peer, size_t n_bytes)
+{
+    GYRE_TRY(is_send ? gyre_send(rig->buffer, n_bytes, GYRE_UINT8, peer, rig->comm, rig->stream)
+                     : gyre_recv(rig->buffer, n_bytes, GYRE_UINT8, peer, rig->comm, rig->stream));
+    GYRE_TRY(gyre_stream_synchronize(rig->stream, GYRE_DEVICE_HOST));
+    gyre_status status = GYRE_SUCCESS;
+    GYRE_TRY(gyre_comm_async_error(rig->comm, &status));
+    if (status != GYRE_SUCCESS)
+        gyre_set_cause(gyre_comm_last_error(rig->comm));
+    return status;
+}
+
+static unsigned char byte_of(size_t i, int from)
+{
+    return (unsigned char)(i * 131 + i / 257 + (size_t)from * 17 + 1);
+}
+
+/* The sender's side of one pair: round trips, then large messages and one answer to all of them. */
+static gyre_status measure_as_sender(const struct rig *rig, int peer, struct outcome *outcome)
+{
+    GYRE_TRY(send_or_receive(rig, true, peer, 8)); /* the first messages set things up */
+    GYRE_TRY(send_or_receive(rig, false, peer, 8));
+    uint64_t start_ns = gyre_now_ns();
+    for (int i = 0; i < N_SMALL; i++) {
+        GYRE_TRY(send_or_receive(rig, true, peer, 8));
+        GYRE_TRY(send_or_receive(rig, false, peer, 8));
+    }
+    outcome->latency_us = (double)(gyre_now_ns() - start_ns) / 1e3 / (2 * N_SMALL);
+    for (size_t i = 0; i < LARGE_BYTES; i++)
+        rig->buffer[i] = byte_of(i, rig->me);
+    start_ns = gyre_now_ns();
+    for (int i = 0; i < N_LARGE; i++)
+        GYRE_TRY(send_or_receive(rig, true, peer, LARGE_BYTES));
+    GYRE_TRY(send_or_receive(rig, false, peer, 8));
+    outcome->gbytes_per_s = (double)(N_LARGE * LARGE_BYTES) / (double)(gyre_now_ns() - start_ns);
+    return GYRE_SUCCESS;
+}
+
+static gyre_status measure_as_receiver(const struct rig *rig, int peer)
+{
+    for (int i = 0; i < N_SMALL + 1; i++) {
+        GYRE_TRY(send_or_receive(rig, false, peer, 8));
+        GYRE_TRY(send_or_receive(rig, true, peer, 8));
+    }
+    memset(rig->buffer, 0, LARGE_BYTES);
+    for (int i = 0; i < N_LARGE; i++)
+        GYRE_TRY(send_or_receive(rig, false, peer, LARGE_BYTES));
+    for (size_t i = 0; i < LARGE_BYTES; i++)
+        if (rig->buffer[i] != byte_of(i, peer))
+            return gyre_fail(GYRE_ERROR_REMOTE,
+                             "byte %zu of %zu is %d and should be %d: the network damages data", i,
+                             LARGE_BYTES, rig->buffer[i], byte_of(i, peer));
+    return send_or_receive(rig, true, peer, 8);
+}
+
+/* Exchanged: fixed layout. */
+struct place {
+    char host[64];
+    uint64_t hash;
+};
+
+/* An empty matrix of the hosts. A host is named with its first rank, because one machine can stand
+ * for several hosts (GYRE_HOSTID). */
+static gyre_status open_matrix(const struct rig *rig, const struct place *all)
+{
+    struct bench_matrix *matrix = &rig->doctor->hosts;
+    const size_t n_cells = (size_t)rig->n_hosts * (size_t)rig->n_hosts;
+    matrix->names = calloc((size_t)rig->n_hosts, sizeof(*matrix->names));
+    matrix->latency_us = calloc(n_cells, sizeof(double));
+    matrix->gbytes_per_s = calloc(n_cells, sizeof(double));
+    if (matrix->names == NULL || matrix->latency_us == NULL || matrix->gbytes_per_s == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %d hosts", rig->n_hosts);
+    for (size_t i = 0; i < n_cells; i++)
+        matrix->latency_us[i] = matrix->gbytes_per_s[i] = NAN;
+    for (int i = 0; i < rig->n_hosts; i++)
+        snprintf(matrix->names[i], sizeof(matrix->names[i]), "%.40s (rank %d)",
+                 all[rig->leaders[i]].host, rig->leaders[i]);
+    snprintf(matrix->what, sizeof(matrix->what), "network between hosts");
+    return GYRE_SUCCESS;
+}
+
+/* Finds the first process of each host, by the library's own notion of a host. */
+static gyre_status find_hosts(struct rig *rig)
+{
+    struct bench_doctor *doctor = rig->doctor;
+    struct bench_launcher *launcher = &doctor->launcher;
+    const int n = launcher->n_processes;
+    struct place mine, *all = calloc((size_t)n, sizeof(*all));
+    memset(&mine, 0, sizeof(mine));
+    memcpy(mine.host, doctor->facts.host, sizeof(mine.host));
+    rig->leaders = calloc((size_t)n, sizeof(*rig->leaders));
+    gyre_status status =
+        all == NULL || rig->leaders == NULL
+            ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %d hosts", n)
+            : gyre_host_hash(gyre_param_text(&doctor->params, GYRE_PARAM_HOSTID), &mine.hash);
+    if (status == GYRE_SUCCESS)
+        status = launcher->ops->all_gather(launcher, &mine, sizeof(mine), all);
+    for (int i = 0; status == GYRE_SUCCESS && i < n; i++) {
+        bool is_first = true;
+        for (int j = 0; j < i; j++)
+            is_first = is_first && all[j].hash != all[i].hash;
+        if (!is_first)
+            continue;
+        if (i == launcher->process)
+            rig->me = rig->n_hosts;
+        rig->leaders[rig->n_hosts++] = i;
+    }
+    if (status == GYRE_SUCCESS && rig->n_hosts > 1)
+        status = open_matrix(rig, all);
+    free(all);
+    return status;
+}
+
+static gyre_status open_comm(struct rig *rig)
+{
+    gyre_config config = GYRE_CONFIG_INIT;
+    gyre_unique_id id;
+    config.device_kind = GYRE_DEVICE_HOST;
+    config.timeout_ms = TIMEOUT_MS;
+    setenv("GYRE_BOOTSTRAP_TIMEOUT", "30", 0); /* the default is for jobs of thousands of ranks */
+    GYRE_TRY(bench_rendezvous(&rig->doctor->launcher, 1, &config, &id));
+    if (rig->me < 0)
+        return GYRE_SUCCESS;
+    rig->buffer = calloc(1, LARGE_BYTES);
+    if (rig->buffer == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %zu bytes", LARGE_BYTES);
+    GYRE_TRY(gyre_comm_init_rank(&rig->comm, rig->n_hosts, &id, rig->me, &config));
+    return gyre_stream_create(&rig->stream, GYRE_DEVICE_HOST, -1);
+}
+
+/* Tells all processes how the turn went, and keeps the worst. *is_over_out: the time is up. */
+static gyre_status share(struct rig *rig, gyre_status status, struct outcome *mine,
+                         struct outcome *all, bool *is_over_out)
+{
+    struct bench_launcher *launcher = &rig->doctor->launcher;
+    mine->status = (int32_t)status;
+    if (status != GYRE_SUCCESS)
+        snprintf(mine->cause, sizeof(mine->cause), "%.255s", gyre_cause());
+    GYRE_TRY(launcher->ops->all_gather(launcher, mine, sizeof(*mine), all));
+    *is_over_out = all[0].is_over != 0;
+    for (int i = 0; i < launcher->n_processes; i++)
+        if (all[i].status != GYRE_SUCCESS) {
+            all[i].cause[sizeof(all[i].cause) - 1] = '\0';
+            return gyre_fail((gyre_status)all[i].status, "rank %d: %s", i, all[i].cause);
+        }
+    return GYRE_SUCCESS;
+}
+
+/* All ordered pairs, one at a time, until one fails or the time is up. */
+static gyre_status measure_all(struct rig *rig, struct outcome *all)
+{
+    struct bench_matrix *matrix = &rig->doctor->hosts;
+    const uint64_t deadline_ns = gyre_now_ns() + BUDGET_NS;
+    const int n = rig->n_hosts;
+    bool is_over = false;
+    for (int step = 1; step < n && !is_over; step++)
+        for (int from = 0; from < n && !is_over; from++) {
+            const int to = (from + step) % n;
+            struct outcome mine;
+            gyre_status status = GYRE_SUCCESS;
+            memset(&mine, 0, sizeof(mine));
+            mine.is_over = gyre_now_ns() > deadline_ns;
+            if (rig->me == from)
+                status = measure_as_sender(rig, to, &mine);
+            else if (rig->me == to)
+                status = measure_as_receiver(rig, from);
+            status = share(rig, status, &mine, all, &is_over);
+            if (status != GYRE_SUCCESS)
+                return gyre_fail_context(status, "%s to %s", matrix->names[from],
+                                         matrix->names[to]);
+            matrix->latency_us[from * n + to] = all[rig->leaders[from]].latency_us;
+            matrix->gbytes_per_s[from * n + to] = all[rig->leaders[from]].gbytes_per_s;
+        }
+    return GYRE_SUCCESS;
+}
+
+/* The least and the most of what was measured, and where. */
+static void judge(struct bench_doctor *doctor)
+{
+    const struct bench_matrix *matrix = &doctor->hosts;
+    const int n = matrix->n;
+    int slow = -1, fast = -1, n_measured = 0;
+    for (int i = 0; i < n * n; i++) {
+        const double rate = matrix->gbytes_per_s[i];
+        if (isnan(rate))
+            continue;
+        n_measured++;
+        slow = slow < 0 || rate < matrix->gbytes_per_s[slow] ? i : slow;
+        fast = fast < 0 || rate > matrix->gbytes_per_s[fast] ? i : fast;
+    }
+    if (slow < 0)
+        return;
+    /* Half of the best pair: more than times vary on a network that nobody else uses. */
+    const bool is_slow = n > 2 && matrix->gbytes_per_s[slow] < matrix->gbytes_per_s[fast] / 2;
+    bench_say(doctor, is_slow ? BENCH_WARN : BENCH_OK, NULL,
+              is_slow ? "look at the slow pair's ports, cables and switches; gyre doctor on both "
+                        "hosts; then measure again without other load"
+                      : NULL,
+              "slowest: %s to %s, %.4g GB/s, %.4g us; fastest: %s to %s, %.4g GB/s; %d of %d pairs "
+              "were measured, every byte was checked",
+              matrix->names[slow / n], matrix->names[slow % n], matrix->gbytes_per_s[slow],
+              matrix->latency_us[slow], matrix->names[fast / n], matrix->names[fast % n],
+              matrix->gbytes_per_s[fast], n_measured, n * (n - 1));
+}
+
+void bench_check_job_network(struct bench_doctor *doctor)
+{
+    struct rig rig = {.doctor = doctor, .me = -1};
+    struct outcome mine, *all = NULL;
+    bool is_over = false;
+    const int n = doctor->launcher.n_processes;
+    if (n == 1) {
+        bench_say(doctor, BENCH_SKIPPED, NULL, NULL, "one process: no network to measure");
+        return;
+    }
+    memset(&mine, 0, sizeof(mine));
+    all = calloc((size_t)n, sizeof(*all));
+    gyre_status status =
+        all == NULL ? gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory") : find_hosts(&rig);
+    if (status == GYRE_SUCCESS && rig.n_hosts == 1) {
+        bench_say(doctor, BENCH_SKIPPED, NULL, NULL, "all %d processes are on one host", n);
+        goto done;
+    }
+    if (status == GYRE_SUCCESS)
+        status = share(&rig, open_comm(&rig), &mine, all, &is_over);
+    if (status == GYRE_SUCCESS) {
+        doctor->hosts.n = rig.n_hosts;
+        status = measure_all(&rig, all);
+    }
+    if (status != GYRE_SUCCESS)
+        bench_say(doctor, BENCH_FAIL, NULL,
+                  "look at net.interfaces, rdma.gid and the firewall on both hosts; "
+                  "GYRE_DEBUG=INFO gyre doctor --only job.network shows each step",
+                  "%s", gyre_cause());
+    else
+        judge(doctor);
+done:
+    if (rig.stream != NULL)
+        (void)gyre_stream_destroy(rig.stream, GYRE_DEVICE_HOST);
+    if (rig.comm != NULL)
+        (void)(status == GYRE_SUCCESS ? gyre_comm_destroy(rig.comm) : gyre_comm_abort(rig.comm));
+    free(rig.buffer);
+    free(rig.leaders);
+    free(all);
+}

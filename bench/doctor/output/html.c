@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Findings as one HTML file without scripts, that loads nothing. The matrices are heat maps: the
+ * colour goes from red for the slowest pair to green for the fastest one.
+ */
+#include "bench/command/version.h"
+#include "bench/doctor/output/output.h"
+#include "core/base/file.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+static const char head[] =
+    "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>gyre doctor</title>\n"
+    "<style>\n"
+    "body{font:15px/1.45 system-ui,sans-serif;margin:2em auto;max-width:75em;padding:0 1em;"
+    "color:#1c2330;background:#fff}\n"
+    "table{border-collapse:collapse;margin:1em 0}th,td{border:1px solid #d5dae2;padding:.35em .6em;"
+    "text-align:left;vertical-align:top}th{background:#f2f4f8}\n"
+    "pre{margin:0;white-space:pre-wrap;font:13px/1.4 ui-monospace,monospace}\n"
+    ".s{font-weight:600;white-space:nowrap}.ok .s{color:#18794e}.skipped{color:#6b7280}"
+    ".unknown .s{color:#8e4ec6}.warn .s{color:#ad5700}.fail .s{color:#c62a2f}"
+    ".warn{background:#fff8ec}.fail{background:#fff0ef}\n"
+    ".heat td{text-align:right;font-variant-numeric:tabular-nums}\n"
+    "</style></head><body>\n";
+
+static void put_escaped(FILE *file, const char *text)
+{
+    for (; *text != '\0'; text++) {
+        switch (*text) {
+        case '<':
+            fputs("&lt;", file);
+            break;
+        case '>':
+            fputs("&gt;", file);
+            break;
+        case '&':
+            fputs("&amp;", file);
+            break;
+        case '"':
+            fputs("&quot;", file);
+            break;
+        default:
+            fputc(*text, file);
+        }
+    }
+}
+
+static void put_finding(FILE *file, const struct bench_finding *finding)
+{
+    char doc[96];
+    const char *severity = bench_severity_name(finding->severity);
+    fprintf(file, "<tr class=\"%s\" id=\"%s\"><td class=\"s\">%s</td><td>%s<br><small>", severity,
+            bench_checks[finding->check].id, severity, bench_checks[finding->check].id);
+    put_escaped(file, bench_checks[finding->check].title);
+    fprintf(file, "</small></td><td>%s</td><td>", finding->ranks);
+    put_escaped(file, finding->subject);
+    fputs("</td><td><pre>", file);
+    put_escaped(file, finding->evidence);
+    fputs("</pre></td><td><pre>", file);
+    put_escaped(file, finding->fix);
+    fputs("</pre>", file);
+    if (finding->severity >= BENCH_UNKNOWN)
+        put_escaped(file, bench_finding_doc(finding, doc, sizeof(doc)));
+    fputs("</td></tr>\n", file);
+}
+
+/* @goodness: 0 = the worst pair, red; 1 = the best one, green. */
+static void put_cell(FILE *file, double value, double goodness)
+{
+    fprintf(file, "<td style=\"background:hsl(%d,70%%,82%%)\">%.4g</td>", (int)(120 * goodness),
+            value);
+}
+
+static void put_heat_map(FILE *file, const struct bench_matrix *matrix, const double *values,
+                         const char *unit, bool more_is_better)
+{
+    double low = INFINITY, high = -INFINITY;
+    for (int i = 0; i < matrix->n * matrix->n; i++)
+        if (i / matrix->n != i % matrix->n && !isnan(values[i])) {
+            low = fmin(low, values[i]);
+            high = fmax(high, values[i]);
+        }
+    fputs("<h2>", file);
+    put_escaped(file, matrix->what);
+    fprintf(file, ": %s</h2>\n<table class=\"heat\"><tr><th>from \\ to</th>", unit);
+    for (int j = 0; j < matrix->n; j++) {
+        fputs("<th>", file);
+        put_escaped(file, matrix->names[j]);
+        fputs("</th>", file);
+    }
+    for (int i = 0; i < matrix->n; i++) {
+        fputs("</tr>\n<tr><th>", file);
+        put_escaped(file, matrix->names[i]);
+        fputs("</th>", file);
+        for (int j = 0; j < matrix->n; j++) {
+            const double value = values[i * matrix->n + j];
+            const double place = high > low ? (value - low) / (high - low) : 1;
+            if (i == j || isnan(value))
+                fputs(i == j ? "<td></td>" : "<td>?</td>", file);
+            else
+                put_cell(file, value, more_is_better || high <= low ? place : 1 - place);
+        }
+    }
+    fputs("</tr></table>\n", file);
+}
+
+static void put_matrix(FILE *file, const struct bench_matrix *matrix)
+{
+    int from = 0, to = 0;
+    if (matrix->n == 0)
+        return;
+    put_heat_map(file, matrix, matrix->gbytes_per_s, "GB/s", true);
+    put_heat_map(file, matrix, matrix->latency_us, "latency in microseconds", false);
+    if (!bench_matrix_slowest(matrix, &from, &to))
+        return;
+    fputs("<p>Slowest pair: <b>", file);
+    put_escaped(file, matrix->names[from]);
+    fputs("</b> to <b>", file);
+    put_escaped(file, matrix->names[to]);
+    fputs("</b></p>\n", file);
+}
+
+static void put_report(FILE *file, const struct bench_doctor_report *report)
+{
+    static const enum bench_severity order[BENCH_N_SEVERITIES] = {
+        BENCH_FAIL, BENCH_WARN, BENCH_UNKNOWN, BENCH_OK, BENCH_SKIPPED};
+    const struct bench_findings *findings = &report->doctor->findings;
+    char summary[128];
+    fputs(head, file);
+    fprintf(file, "<h1>gyre doctor: %s</h1>\n<p>gyre %s (%s) on ",
+            bench_doctor_summary(report, summary, sizeof(summary)), bench_version_text(),
+            bench_version_commit());
+    put_escaped(file, report->hosts);
+    fputs("</p>\n<table><tr><th></th><th>check</th><th>rank</th><th>of</th><th>evidence</th>"
+          "<th>fix</th></tr>\n",
+          file);
+    /* Problems first, the worst on top; within a severity in the order of checks. */
+    for (size_t k = 0; k < BENCH_N_SEVERITIES; k++)
+        for (int i = 0; i < findings->n; i++)
+            if (findings->list[i].severity == (int32_t)order[k])
+                put_finding(file, &findings->list[i]);
+    fputs("</table>\n", file);
+    put_matrix(file, &report->doctor->gpus);
+    put_matrix(file, &report->doctor->hosts);
+    fputs("</body></html>\n", file);
+}
+
+gyre_status bench_doctor_write_html(const struct bench_doctor_report *report, const char *path)
+{
+    char *text = NULL;
+    size_t n_bytes = 0;
+    FILE *file = open_memstream(&text, &n_bytes);
+    if (file == NULL)
+        return gyre_fail_errno(errno, "--html %s", path);
+    put_report(file, report);
+    const bool is_bad = ferror(file) != 0;
+    if (fclose(file) != 0 || is_bad) {
+        free(text);
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "--html %s: no memory", path);
+    }
+    const gyre_status status = gyre_file_replace(path, text, n_bytes);
+    free(text);
+    return status;
+}

@@ -1,0 +1,341 @@
+"""Healthy machines, and machines with one known cause of trouble each."""
+
+from dataclasses import dataclass, field
+from typing import Callable
+
+import machines
+from machines import Link, V1, V2, gid, limits
+
+
+@dataclass
+class Cause:
+    """A machine with one thing wrong, and what `gyre doctor` must say about it."""
+    machine: Callable
+    check: str
+    severity: str
+    words: str
+    also: tuple = ()  # checks that rightly complain about the same thing
+    variables: dict = field(default_factory=dict)
+
+
+HEALTHY = {name: getattr(machines, name) for name in
+           ("laptop", "cloud_vm", "container", "bond_server", "roce_server", "gpu_server",
+            "lone_gpu")}
+
+
+def changed(make, changes=None, without=()):
+    """The machine with other files, and without those that begin so."""
+    def build():
+        machine = machines.without(make(), *without) if without else make()
+        for path, content in (changes or {}).items():
+            assert path in machine, f"{path} is a new file, not a changed one"
+            machine[path] = content
+        return machine
+    return build
+
+
+roce, gpu = machines.roce_server, machines.gpu_server
+NIC = "sys/devices/pci0000:00/0000:00:01.0/0000:18:00.0"
+GPU = "sys/devices/pci0000:00/0000:00:04.0/0000:40:00.0"
+PORT = "sys/class/infiniband/mlx5_0/ports/1"
+GROUP = "sys/fs/cgroup/user.slice/session-1.scope"
+HOSTS = "127.0.0.1\tlocalhost\n127.0.1.1\tnode1.example.org node1"
+
+
+def soft_roce():
+    machine = machines.cloud_vm()
+    machines.add_rdma(machine, "rxe0", netdev="ens3", rate="2.5 Gb/sec (1X SDR)",
+                      gids=[(0, "fe80::5", V2), (1, "10.0.0.5", V2)])
+    machine["sys/class/infiniband/rxe0/parent"] = "ens3"
+    return machine
+
+
+def only_link_local():
+    machine = roce()
+    for index in (2, 3):
+        machine[f"{PORT}/gids/{index}"] = gid("::")
+    return machine
+
+
+def only_version_1():
+    machine = roce()
+    for index in (1, 3):
+        machine[f"{PORT}/gids/{index}"] = gid("::")
+    return machine
+
+
+def only_ipv6():
+    machine = machines.cloud_vm()
+    machines.set_addresses(machine, ("ens3", "fd00::5/64"))
+    return machine
+
+
+def far_gpu():
+    """Both adapters are near the first GPU, and the second one has none."""
+    machine = gpu()
+    machine["sys/devices/pci0000:00/0000:00:02.0/0000:19:00.0/numa_node"] = "0"
+    return machine
+
+
+def one_subnet():
+    machine = roce()
+    machines.set_addresses(machine, ("eth0", "10.0.0.1/24"), ("eth1", "192.168.1.1/24"),
+                           ("eth2", "192.168.1.2/24"))
+    machine["sys/class/infiniband/mlx5_1/ports/1/gids/3"] = gid("192.168.1.2")
+    return machine
+
+
+def bridge_only():
+    machine = machines.cloud_vm()
+    machines.add_interface(machine, "docker0", 3)
+    machine["sys/class/net/docker0/bridge/bridge_id"] = "8000.024200000000"
+    machines.set_addresses(machine, ("docker0", "172.17.0.1/16"))
+    return machine
+
+
+def redirecting_bridge():
+    machine = gpu()
+    machine["sys/devices/pci0000:00/0000:00:04.0/config"] = machines.bridge_config(0x001d)
+    return machine
+
+
+def translated():
+    machine = gpu()
+    machine[f"{GPU}/iommu_group"] = Link("../../../../kernel/iommu_groups/17")
+    machine["sys/kernel/iommu_groups/17/type"] = "DMA-FQ"
+    return machine
+
+
+HOST_CAUSES = {
+    "memlock_8_mib": Cause(changed(roce, {"proc/self/limits": limits("8388608")}),
+                           "host.memlock", "fail", "8388608 bytes"),
+    "memlock_in_a_user_namespace": Cause(
+        changed(roce, {"proc/self/limits": limits("65536"), "proc/self/uid_map": "0 100000 65536",
+                       "proc/self/status": "CapEff:\t000001ffffffffff\nCpus_allowed_list:\t0-31"}),
+        "host.memlock", "fail", "65536 bytes"),
+    "open_files": Cause(changed(roce, {"proc/self/limits": limits(nofile="60")}),
+                        "host.nofile", "fail", "Max open files 60"),
+    "shm_64_mib": Cause(
+        changed(roce, {"proc/mounts": "shm /dev/shm tmpfs rw,nosuid,size=65536k 0 0"}),
+        "host.shm", "warn", "64 MiB"),
+    "no_shm": Cause(changed(roce, {"proc/mounts": "proc /proc proc rw 0 0"}), "host.shm", "warn",
+                    "nothing is mounted"),
+    "container_memory": Cause(
+        changed(machines.container, {"sys/fs/cgroup/memory.max": str(1 << 30),
+                                     "sys/fs/cgroup/memory.current": str(900 << 20)}),
+        "host.cgroup", "fail", "124 MiB"),
+    "container_processes": Cause(changed(roce, {f"{GROUP}/pids.max": "100"}), "host.cgroup", "warn",
+                                 "pids.max: 100"),
+    "container_processors": Cause(changed(roce, {f"{GROUP}/cpu.max": "50000 100000"}),
+                                  "host.cgroup", "warn", "0.50 processors"),
+    "huge_pages": Cause(changed(roce, {"proc/meminfo": machines.meminfo(512, 200000)}),
+                        "host.hugepages", "warn", "200000 pages"),
+    "acs": Cause(redirecting_bridge, "host.acs", "warn", "0000:00:04.0 (control 001d)"),
+    "iommu": Cause(translated, "host.iommu", "warn", "0000:40:00.0"),
+    "pci_errors": Cause(changed(gpu, {f"{GPU}/aer_dev_fatal": "DLP 2\nTOTAL_ERR_FATAL 2"}),
+                        "host.pci_errors", "warn", "TOTAL_ERR_FATAL 2"),
+    "far_interrupts": Cause(
+        changed(roce, {f"proc/irq/{i}/smp_affinity_list": "16-31" for i in range(40, 44)}),
+        "host.irq", "warn", "those near the adapter are 0-15"),
+    "numa_balancing": Cause(changed(gpu, {"proc/sys/kernel/numa_balancing": "1"}),
+                            "host.numa_balancing", "warn", "numa_balancing: 1"),
+    "debians_hosts": Cause(changed(roce, {"etc/hosts": HOSTS}), "host.hostname", "warn",
+                           "node1 is 127.0.1.1"),
+    "master_is_loopback": Cause(changed(roce, {"etc/hosts": HOSTS}), "host.hostname", "fail",
+                                "MASTER_ADDR is this name", variables={"MASTER_ADDR": "node1"}),
+    "slow_clock": Cause(
+        changed(roce, {"sys/devices/system/clocksource/clocksource0/current_clocksource": "hpet"}),
+        "host.clock", "warn", "hpet"),
+}
+
+NET_CAUSES = {
+    "interface_misspelt": Cause(roce, "net.interfaces", "fail", "GYRE_SOCKET_IFNAME=bond0",
+                                variables={"GYRE_SOCKET_IFNAME": "bond0"}),
+    "interface_without_link": Cause(
+        changed(roce, {"sys/class/net/eth0/operstate": "down"}), "net.interfaces", "fail",
+        "no link", also=("net.link",), variables={"NCCL_SOCKET_IFNAME": "eth0"}),
+    "container_bridge": Cause(bridge_only, "net.interfaces", "warn", "docker0"),
+    "only_loopback": Cause(changed(roce, {"sys/class/net/eth%d/flags" % i: "0x1002"
+                                          for i in range(3)}),
+                           "net.interfaces", "warn", "only loopback",
+                           also=("net.ipv4", "rdma.gid")),
+    "no_ipv4": Cause(only_ipv6, "net.ipv4", "warn", "no IPv4 address"),
+    "cable_out": Cause(changed(roce, {"sys/class/net/eth2/operstate": "down"}), "net.link", "warn",
+                       "eth2"),
+    "half_duplex": Cause(changed(machines.laptop, {"sys/class/net/enp0s31f6/duplex": "half"}),
+                         "net.link", "warn", "half"),
+    "slow_interface": Cause(changed(roce, {"sys/class/net/eth0/speed": "1000"}), "net.speed", "warn",
+                            "GYRE_SOCKET_IFNAME=eth1"),
+    "mtu_1500": Cause(changed(roce, {"sys/class/net/eth0/mtu": "1500"}), "net.mtu", "warn",
+                      "mtu: 1500 at 200 Gbit/s"),
+    "vlan_larger_than_bond": Cause(
+        changed(machines.bond_server, {"sys/class/net/bond0/mtu": "1500"}), "net.mtu", "fail",
+        "bond0 below it has 1500"),
+    "bond_with_a_port_down": Cause(
+        changed(machines.bond_server, {"proc/net/bonding/bond0": machines.bonding("up", "down")}),
+        "net.bond", "warn", "1 of 2 ports"),
+    "small_buffers": Cause(changed(roce, {"proc/sys/net/ipv4/tcp_rmem": "4096 87380 212992"}),
+                           "net.buffers", "warn", "212992 bytes"),
+    "few_ports": Cause(changed(roce, {"proc/sys/net/ipv4/ip_local_port_range": "50000 50100"}),
+                       "net.ports", "warn", "50000 to 50100"),
+    "damaged_frames": Cause(changed(roce, {"sys/class/net/eth1/statistics/rx_crc_errors": "812"}),
+                            "net.errors", "warn", "rx_crc_errors: 812"),
+    "one_subnet": Cause(one_subnet, "net.same_subnet", "warn", "192.168.1.2/24"),
+}
+
+RDMA_CAUSES = {
+    "soft_roce": Cause(soft_roce, "rdma.devices", "warn", "rxe0", also=("rdma.mtu",)),
+    "rdma_driver_not_loaded": Cause(changed(roce, without=("sys/class/infiniband", "dev/infiniband")),
+                               "rdma.devices", "warn", "modprobe mlx5_ib"),
+    "no_device_files": Cause(changed(roce, without=("dev/infiniband",)), "rdma.device_files", "fail",
+                             "/dev/infiniband/uverbs0"),
+    "port_down": Cause(changed(roce, {f"{PORT}/state": "1: DOWN"}), "rdma.ports", "warn",
+                       "1: DOWN"),
+    "no_subnet_manager": Cause(
+        changed(gpu, {f"sys/class/infiniband/mlx5_{i}/ports/1/state": "2: INIT" for i in (0, 1)}),
+        "rdma.ports", "fail", "opensm", also=("rdma.hca",)),
+    "adapter_misspelt": Cause(roce, "rdma.hca", "fail", "mlx5_0:1",
+                              variables={"NCCL_IB_HCA": "mlxl5_0"}),
+    "one_lane": Cause(changed(gpu, {f"{PORT}/rate": "100 Gb/sec (1X NDR)"}), "rdma.rate", "warn",
+                      "1 of 4 lanes"),
+    "slower_port": Cause(changed(roce, {f"{PORT}/rate": "25 Gb/sec (1X EDR)"}), "rdma.rate", "warn",
+                         "25 Gb/sec"),
+    "gid_index_0": Cause(roce, "rdma.gid", "fail", "RoCE v1", also=("job.harmful",),
+                         variables={"NCCL_IB_GID_INDEX": "0"}),
+    "gid_index_of_another_host": Cause(roce, "rdma.gid", "fail", "IB_GID_INDEX=5",
+                                       also=("job.harmful",),
+                                       variables={"NCCL_IB_GID_INDEX": "5"}),
+    "only_link_local": Cause(only_link_local, "rdma.gid", "warn", "link-local"),
+    "only_version_1": Cause(only_version_1, "rdma.gid", "fail", "RoCE v1"),
+    "gid_of_another_namespace": Cause(
+        changed(roce, without=(f"{PORT}/gid_attrs/types", f"{PORT}/gid_attrs/ndevs")), "rdma.gid",
+        "fail", "another network namespace", also=("rdma.mtu",)),
+    "roce_mtu": Cause(changed(roce, {"sys/class/net/eth1/mtu": "1500"}), "rdma.mtu", "warn",
+                      "packets of 1024 bytes"),
+    "pcie_x2": Cause(changed(roce, {f"{NIC}/current_link_width": "2"}), "rdma.pcie", "warn",
+                     "x2 at 32 GT/s"),
+    "pcie_generation": Cause(changed(roce, {f"{NIC}/current_link_speed": "8.0 GT/s PCIe"}),
+                             "rdma.pcie", "warn", "x16 at 8 GT/s"),
+    "firmware": Cause(changed(roce, {"sys/class/infiniband/mlx5_1/fw_ver": "28.35.2000"}),
+                      "rdma.firmware", "warn", "28.35.2000"),
+    "lost_packets": Cause(changed(roce, {f"{PORT}/hw_counters/local_ack_timeout_err": "90210"}),
+                          "rdma.counters", "warn", "local_ack_timeout_err: 90210"),
+    "flapping_link": Cause(changed(roce, {f"{PORT}/counters/link_downed": "37"}), "rdma.flaps",
+                           "warn", "37 times"),
+    "no_pfc": Cause(
+        changed(roce, {"ethtool/eth1": "     rx_prio3_pause: 0\n     rx_discards_phy: 700000"}),
+        "rdma.congestion", "warn", "PFC is off"),
+    "no_ecn": Cause(
+        changed(roce, {"ethtool/eth1": "     rx_prio3_pause: 5000000\n     rx_discards_phy: 0",
+                       f"{PORT}/hw_counters/np_cnp_sent": "0",
+                       f"{PORT}/hw_counters/rp_cnp_handled": "0"}),
+        "rdma.congestion", "warn", "PFC works alone"),
+    "no_peermem": Cause(
+        changed(gpu, {"proc/driver/nvidia/version": machines.CLOSED_DRIVER}), "rdma.peermem", "warn",
+        "modprobe nvidia-peermem"),
+    "far_adapter": Cause(far_gpu, "rdma.gpu_distance", "warn", "0000:41:00.0"),
+}
+
+
+
+def nouveau():
+    machine = machines.without(gpu(), "proc/driver/nvidia", "dev/nvidia", "sys/module/nvidia")
+    machine[f"{GPU}/driver"] = Link("../../../../bus/pci/drivers/nouveau")
+    return machine
+
+
+def xid(number, text):
+    return changed(gpu, {"dev/kmsg": "6,1,0,-;Linux version 6.1.0\n4,900,0,-;NVRM: Xid "
+                                     f"(PCI:0000:40:00): {number}, pid=77, {text}"})
+
+
+def one_processor():
+    return changed(roce, {"proc/self/status": "CapEff:\t0000000000000000\nCpus_allowed_list:\t3"})()
+
+
+GPU_CAUSES = {
+    "driver_not_loaded": Cause(
+        changed(gpu, without=("proc/driver/nvidia", "dev/nvidia", "sys/module/nvidia")),
+        "gpu.driver", "fail", "modprobe nvidia", also=("rdma.peermem",)),
+    "nouveau": Cause(nouveau, "gpu.driver", "fail", "blacklist nouveau", also=("rdma.peermem",)),
+    "no_gpu_files": Cause(changed(gpu, without=("dev/nvidia",)), "gpu.device_files", "fail",
+                          "docker run --gpus all"),
+    "no_uvm": Cause(changed(gpu, without=("dev/nvidia-uvm",)), "gpu.device_files", "fail",
+                    "/dev/nvidia-uvm"),
+    "gpu_x8": Cause(changed(gpu, {f"{GPU}/current_link_width": "8"}), "gpu.pcie", "warn",
+                    "x8, could be x16"),
+    "fallen_off_the_bus": Cause(xid(79, "GPU has fallen off the bus."), "gpu.xid", "fail",
+                                "fallen off the bus"),
+    "program_fault": Cause(xid(31, "MMU Fault"), "gpu.xid", "warn", "MMU Fault"),
+}
+
+JOB_CAUSES = {
+    "slurm_of_two_hosts": Cause(roce, "job.launcher", "warn", "one process runs",
+                                variables={"SLURM_JOB_NUM_NODES": "2"}),
+    "bound_to_one_processor": Cause(one_processor, "job.binding", "warn", "--bind-to none"),
+    "gyre_variable_misspelt": Cause(roce, "job.variables", "fail", "did you mean GYRE_IB_HCA?",
+                                    variables={"GYRE_IB_HCAS": "mlx5_0"}),
+    "nccl_variable_misspelt": Cause(roce, "job.variables", "warn", "did you mean NCCL_IB_HCA?",
+                                    variables={"NCCL_IB_HCAS": "mlx5_0"}),
+    "illegal_value": Cause(roce, "job.variables", "fail", "NCCL_IB_TC=999",
+                           variables={"NCCL_IB_TC": "999"}),
+    "p2p_disabled": Cause(roce, "job.harmful", "warn", "NCCL_P2P_DISABLE=1",
+                          variables={"NCCL_P2P_DISABLE": "1"}),
+    "shm_disabled": Cause(roce, "job.harmful", "warn", "NCCL_SHM_DISABLE=1",
+                          variables={"NCCL_SHM_DISABLE": "1"}),
+    "ib_disabled": Cause(roce, "job.harmful", "warn", "TCP is used",
+                         variables={"NCCL_IB_DISABLE": "1"}),
+    "traffic_class_5": Cause(roce, "job.harmful", "warn", "DSCP 1, ECN bits 01",
+                             variables={"NCCL_IB_TC": "5"}),
+    "timeout_of_minutes": Cause(roce, "job.harmful", "warn", "after 120 s",
+                                variables={"NCCL_IB_TIMEOUT": "22"}),
+    "loopback_chosen": Cause(roce, "job.harmful", "warn", "loopback", also=("net.interfaces",),
+                             variables={"NCCL_SOCKET_IFNAME": "lo"}),
+    "gpus_hidden": Cause(gpu, "job.harmful", "warn", "hides all GPUs",
+                         variables={"CUDA_VISIBLE_DEVICES": ""}),
+}
+
+CAUSES = {**HOST_CAUSES, **NET_CAUSES, **RDMA_CAUSES, **GPU_CAUSES, **JOB_CAUSES}
+assert len(CAUSES) == sum(map(len, (HOST_CAUSES, NET_CAUSES, RDMA_CAUSES, GPU_CAUSES, JOB_CAUSES)))
+
+
+# What the last of several ranks has and the others do not, by check: files, severity, words.
+SECOND_HOST = {"proc/sys/kernel/hostname": "node2",
+               "etc/hosts": "127.0.0.1\tlocalhost\n10.0.0.2\tnode2"}
+ROCE_DIFFERENCES = {
+    "job.kernel": ({"proc/sys/kernel/osrelease": "5.15.0-91-generic"}, "warn",
+                   "rank 2 (node2): 5.15.0-91-generic"),
+    "job.mtu": ({"sys/class/net/eth0/mtu": "4200"}, "fail", "rank 2 (node2): 4200"),
+    "job.firmware": ({f"sys/class/infiniband/mlx5_{i}/fw_ver": "20.31.1014" for i in (0, 1)},
+                     "warn", "20.31.1014"),
+    "job.rate": ({f"sys/class/infiniband/mlx5_{i}/ports/1/rate": "100 Gb/sec (4X EDR)"
+                  for i in (0, 1)}, "warn", "100,100 Gbit/s"),
+    "job.gid": ({f"sys/class/infiniband/mlx5_{i}/ports/1/gids/{index}": gid("::")
+                 for i in (0, 1) for index in (2, 3)}, "fail", "RoCE v2 link-local"),
+}
+GPU_DIFFERENCES = {
+    "job.driver": ({"proc/driver/nvidia/version": machines.OPEN_DRIVER.replace("580.65", "575.57")},
+                   "warn", "575.57.06"),
+}
+
+# Files without which a check cannot say that all is well.
+DECISIVE = {
+    "proc/self/limits": "host.memlock",
+    "proc/mounts": "host.shm",
+    "proc/meminfo": "host.hugepages",
+    "etc/hosts": "host.hostname",
+    "proc/self/cgroup": "host.cgroup",
+    "sys/devices/system/clocksource/clocksource0/current_clocksource": "host.clock",
+    "proc/sys/net/ipv4/tcp_rmem": "net.buffers",
+    "proc/sys/net/ipv4/ip_local_port_range": "net.ports",
+    "sys/class/net/eth0/mtu": "net.mtu",
+    f"{PORT}/state": "rdma.ports",
+    f"{PORT}/rate": "rdma.rate",
+    f"{PORT}/gids/3": "rdma.gid",
+    f"{NIC}/current_link_width": "rdma.pcie",
+    "sys/class/infiniband/mlx5_0/fw_ver": "rdma.firmware",
+    f"{PORT}/hw_counters/local_ack_timeout_err": "rdma.counters",
+    f"{PORT}/counters/link_downed": "rdma.flaps",
+    "sys/devices/pci0000:00/0000:00:01.0/config": "host.acs",
+    "proc/irq/40/smp_affinity_list": "host.irq",
+}

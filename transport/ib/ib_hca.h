@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which ports IB_HCA allows.
+ */
+#ifndef GYRE_IB_HCA_H
+#define GYRE_IB_HCA_H
+
+#include "core/base/param.h"
+#include "core/base/status.h"
+
+#define GYRE_IB_MAX_HCA_ITEMS 32
+
+/* IB_HCA = [^][=]name[:port],... */
+struct gyre_ib_hca_rule {
+    bool is_inverted; /* ^ */
+    bool is_exact;    /* = */
+    int n_items;      /* 0: every port is allowed */
+    struct {
+        char name[64];
+        int port; /* -1 = all */
+    } items[GYRE_IB_MAX_HCA_ITEMS];
+};
+
+/** gyre_ib_hca_parse - parse IB_HCA. Errors: INVALID_ARGUMENT naming the problem. */
+gyre_status gyre_ib_hca_parse(const char *text, struct gyre_ib_hca_rule *rule_out);
+
+/** gyre_ib_hca_takes - does the rule allow this port?
+ * @widened_out: the rule's item if it is only the beginning of the port's name, as mlx5_1 is of
+ * mlx5_10, and the rule is not exact; else NULL. */
+bool gyre_ib_hca_takes(const struct gyre_ib_hca_rule *rule, const char *name, int port,
+                       const char **widened_out);
+
+#endif
