@@ -30,7 +30,8 @@ ALLOWED = {
     "core/nccl": ["core/gyre.h"],
     "bench": MODEL + ["core/model", "core/device", "core/topo", "core/plan/plan.h",
                       "core/comm/local.h", "algorithms", "kernels/executor.h", "kernels/pattern.h",
-                      "kernels/accuracy.h", "transport/ib/ib_gid.h", "transport/ib/ib_hca.h"],
+                      "kernels/accuracy.h", "transport/ib/rules/ib_gid.h",
+                      "transport/ib/rules/ib_hca.h"],
     "tests": None,  # anything
     "docs": None,  # the examples
 }

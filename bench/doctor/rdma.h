@@ -6,7 +6,7 @@
 #define GYRE_BENCH_DOCTOR_RDMA_H
 
 #include "bench/doctor/doctor.h"
-#include "transport/ib/ib_gid.h"
+#include "transport/ib/rules/ib_gid.h"
 
 #define BENCH_MAX_RDMA_PORTS 64
 #define BENCH_MAX_GIDS       256

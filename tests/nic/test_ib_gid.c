@@ -3,7 +3,7 @@
  * transport/ib/ib_gid: the rules over tables that were seen in the field.
  */
 #include "tests/support/check.h"
-#include "transport/ib/ib_gid.h"
+#include "transport/ib/rules/ib_gid.h"
 
 #include <arpa/inet.h>
 

@@ -8,8 +8,8 @@
 #define GYRE_IB_DEVICE_H
 
 #include "core/base/param.h"
-#include "transport/ib/ib_gid.h"
-#include "transport/ib/ib_hca.h"
+#include "transport/ib/rules/ib_gid.h"
+#include "transport/ib/rules/ib_hca.h"
 #include "transport/ib/ib_verbs.h"
 
 #define GYRE_IB_MAX_PORTS 32

@@ -6,7 +6,7 @@
 
 #include "bench/doctor/net.h"
 #include "bench/doctor/pci.h"
-#include "transport/ib/ib_hca.h"
+#include "transport/ib/rules/ib_hca.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Which row of the GID table each RoCE port uses: every row with its type, its address, and why it
- * is or is not used. The choice is the library's own (transport/ib/ib_gid.h).
+ * is or is not used. The choice is the library's own (transport/ib/rules/ib_gid.h).
  */
 #include "bench/doctor/rdma.h"
 

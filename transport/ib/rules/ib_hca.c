@@ -2,7 +2,7 @@
  *
  * The rules of IB_HCA: pure functions, which builds without verbs have too.
  */
-#include "transport/ib/ib_hca.h"
+#include "transport/ib/rules/ib_hca.h"
 
 #include <ctype.h>
 #include <stdio.h>

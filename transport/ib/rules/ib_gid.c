@@ -2,7 +2,7 @@
  *
  * The rules of ib_gid.h.
  */
-#include "transport/ib/ib_gid.h"
+#include "transport/ib/rules/ib_gid.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>
