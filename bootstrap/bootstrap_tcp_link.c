@@ -51,7 +51,7 @@ void gyre_tcp_set_broken(struct gyre_tcp *tcp, gyre_status status, const char *t
 static void on_lost(struct gyre_tcp *tcp, int rank, const char *text)
 {
     char cause[GYRE_TEXT_MAX_BYTES];
-    snprintf(cause, sizeof(cause), "rank %d is gone: %s", rank, text);
+    snprintf(cause, sizeof(cause), "rank %d is gone: %.740s", rank, text);
     gyre_tcp_set_broken(tcp, GYRE_ERROR_REMOTE, cause);
     gyre_events_push(&tcp->events, GYRE_EVENT_LOST, rank, text, strlen(text));
 }

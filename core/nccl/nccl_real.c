@@ -111,7 +111,7 @@ NCCL_EXPORT ncclResult_t pncclCommWindowRegister(ncclComm_t comm, void *buff, si
                                                  ncclWindow_t *win, int winFlags)
 {
     const struct nccl_fallback *real = nccl_fallback_get();
-    ncclComm_t twin;
+    ncclComm_t twin = NULL;
     ncclResult_t result;
     if (nccl_usable(comm, &result) == NULL)
         return nccl_group_note(result);
@@ -151,7 +151,7 @@ static ncclResult_t deregister_window(gyre_comm *own, gyre_window window)
 NCCL_EXPORT ncclResult_t pncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win)
 {
     const struct nccl_fallback *real = nccl_fallback_get();
-    ncclComm_t twin;
+    ncclComm_t twin = NULL;
     ncclResult_t result;
     gyre_comm *own = nccl_usable(comm, &result);
     if (own == NULL || win == NULL)
@@ -167,7 +167,7 @@ NCCL_EXPORT ncclResult_t pncclDevCommCreate(ncclComm_t comm, const void *require
                                             void *devComm)
 {
     const struct nccl_fallback *real = nccl_fallback_get();
-    ncclComm_t twin;
+    ncclComm_t twin = NULL;
     if (real == NULL)
         return unsupported_unless_real("gyre does not have NCCL's device API (ncclDevCommCreate)");
     const ncclResult_t result = get_twin(comm, &twin);
@@ -179,7 +179,7 @@ NCCL_EXPORT ncclResult_t pncclDevCommCreate(ncclComm_t comm, const void *require
 NCCL_EXPORT ncclResult_t pncclDevCommDestroy(ncclComm_t comm, const void *devComm)
 {
     const struct nccl_fallback *real = nccl_fallback_get();
-    ncclComm_t twin;
+    ncclComm_t twin = NULL;
     if (real == NULL)
         return unsupported_unless_real("gyre does not have NCCL's device API (ncclDevCommDestroy)");
     const ncclResult_t result = get_twin(comm, &twin);

@@ -155,7 +155,7 @@ static void two_levels_are_right_on_even_and_uneven_hosts(void)
         for (int c = 0; c < GYRE_N_COLLECTIVES; c++) {
             struct gyre_shape shape = {.coll = (enum gyre_collective)c};
             struct summary summary = {.elidable = true};
-            uint64_t unused;
+            uint64_t no_hash = 0;
             if (!gyre_algorithms[a]->is_two_level ||
                 !gyre_algorithm_has(gyre_algorithms[a], shape.coll))
                 continue;
@@ -167,7 +167,7 @@ static void two_levels_are_right_on_even_and_uneven_hosts(void)
                 shape.root = gyre_collectives[c].has_root ? (uint16_t)(shape.n_ranks / 2) : 0;
                 for (int v = 0; v < n_variants; v++) {
                     shape.variant = (uint16_t)v;
-                    prove_variant(gyre_algorithms[a], &shape, "hosts", &unused, &summary);
+                    prove_variant(gyre_algorithms[a], &shape, "hosts", &no_hash, &summary);
                 }
             }
             printf("%-15s %-15s depth %u  %ld programs\n", gyre_algorithms[a]->name,
