@@ -20,19 +20,30 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Communicators of a single process are made here, all at once. The ranks of several processes need
- * a rendezvous, and process 0 makes its unique id. */
-static gyre_status prepare_comms(struct bench_run *run)
+/* Communicators of a single process are made all at once. */
+static gyre_status make_all_comms(struct bench_run *run, const gyre_config *config)
 {
     const int n_local = run->ranks.n_local;
+    int *ordinals = calloc((size_t)n_local, sizeof(*ordinals));
+    gyre_status status = GYRE_SUCCESS;
+    run->comms = calloc((size_t)n_local, sizeof(gyre_comm *));
+    if (ordinals == NULL || run->comms == NULL)
+        status = gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %d communicators", n_local);
+    for (int i = 0; i < n_local && status == GYRE_SUCCESS; i++)
+        status = bench_rank_ordinal(&run->options, &run->ranks, i, &ordinals[i]);
+    if (status == GYRE_SUCCESS)
+        status = gyre_comm_init_all(run->comms, n_local, ordinals, config);
+    free(ordinals);
+    return status;
+}
+
+/* The ranks of several processes need a rendezvous, and process 0 makes its unique id. */
+static gyre_status prepare_comms(struct bench_run *run)
+{
     const gyre_config config = bench_config_of(&run->options);
-    if (run->launcher.n_processes == 1) {
-        run->comms = calloc((size_t)n_local, sizeof(gyre_comm *));
-        if (run->comms == NULL)
-            return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "no memory for %d communicators", n_local);
-        return gyre_comm_init_all(run->comms, n_local, NULL, &config);
-    }
-    return bench_rendezvous(&run->launcher, n_local, &config, &run->id);
+    return run->launcher.n_processes == 1
+               ? make_all_comms(run, &config)
+               : bench_rendezvous(&run->launcher, run->ranks.n_local, &config, &run->id);
 }
 
 /* The argument of a rank's thread. Local rank 0 has no thread of its own. */

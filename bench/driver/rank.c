@@ -22,16 +22,13 @@ gyre_config bench_config_of(const struct bench_options *options)
     return config;
 }
 
-/* The rank's index on its host selects the device. It wraps around where there are more ranks than
- * GPUs, or where each process sees one GPU only. */
-static gyre_status choose_ordinal(const struct bench_rank *rank, int *ordinal_out)
+gyre_status bench_rank_ordinal(const struct bench_options *options, const struct bench_ranks *ranks,
+                               int local, int *ordinal_out)
 {
-    const int index_on_host =
-        rank->member.ranks->launcher->local_process * rank->member.ranks->n_local +
-        rank->member.local;
+    const int index_on_host = ranks->launcher->local_process * ranks->n_local + local;
     const struct gyre_device_ops *ops;
     int n_devices = 0;
-    GYRE_TRY(gyre_device_find((gyre_device_kind)rank->options->device, &ops));
+    GYRE_TRY(gyre_device_find((gyre_device_kind)options->device, &ops));
     GYRE_TRY(ops->count(&n_devices));
     *ordinal_out =
         ops->kind == GYRE_DEVICE_CUDA && n_devices > 0 ? index_on_host % n_devices : index_on_host;
@@ -46,7 +43,8 @@ static gyre_status open_comm(struct bench_rank *rank, const gyre_unique_id *id,
         return GYRE_SUCCESS;
     }
     gyre_config config = bench_config_of(rank->options);
-    GYRE_TRY(choose_ordinal(rank, &config.device_ordinal));
+    GYRE_TRY(bench_rank_ordinal(rank->options, rank->member.ranks, rank->member.local,
+                                &config.device_ordinal));
     return gyre_comm_init_rank(&rank->comm, rank->member.n_ranks, id, rank->member.rank, &config);
 }
 

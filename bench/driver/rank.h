@@ -60,6 +60,12 @@ struct bench_call {
  * Pure. */
 gyre_config bench_config_of(const struct bench_options *options);
 
+/** bench_rank_ordinal - the device of a rank: its index on its host. It wraps around where there
+ * are more ranks than GPUs, or where each process sees one GPU only. @local: the rank's number in
+ * this process. Errors: those of finding and counting the devices. */
+gyre_status bench_rank_ordinal(const struct bench_options *options, const struct bench_ranks *ranks,
+                               int local, int *ordinal_out);
+
 /** bench_rank_open / close - make the communicator, stream and buffers of a rank, and release them.
  * Collective.
  * @id: of the communicator. It may be NULL when all ranks are threads of this process, and

@@ -247,7 +247,8 @@ static bool random_run(struct gpu_run *run, int n_ranks)
         n_algorithms++;
     run->algorithm = gyre_algorithms[below((uint32_t)n_algorithms)];
     run->coll = (enum gyre_collective)below(GYRE_N_COLLECTIVES);
-    if (!gyre_algorithm_has(run->algorithm, run->coll) || run->coll == GYRE_COLL_SEND_RECV)
+    if (!gyre_algorithm_has(run->algorithm, run->coll) || run->coll == GYRE_COLL_SEND_RECV ||
+        (run->algorithm->ranges >> run->coll & 1U) != 0)
         return false;
     random_reduction(run, n_ranks);
     run->proto = (enum gyre_proto)below(GYRE_N_PROTOS);
