@@ -28,6 +28,7 @@ struct gyre_algorithm {
                            * other collectives each rank handles a part of the data */
     uint32_t cuts_vector; /* mask: all pairs of ranks exchange the vector, one part for each rank */
     uint32_t places;      /* mask: in a shape with is_placed the programs place data */
+    bool keeps_sums;      /* sums are kept in scratch even where one step could add all inputs */
     uint32_t ranges;      /* mask: steps move ranges of chunks, which GPUs cannot run */
     uint32_t copy_tails;  /* mask: in a shape with is_placed the programs of all ranks have a copy
                            * tail (gyre_program_copy_tail()) */

@@ -55,6 +55,7 @@ const struct gyre_algorithm gyre_algorithm_doubling = {
     .name = "doubling",
     .summary = "pairs at distance 1, 2, 4, ... exchange whole vectors",
     .collectives = 1U << GYRE_COLL_ALL_REDUCE,
+    .keeps_sums = true,
     .emit = emit,
     .n_chunks = n_chunks,
 };

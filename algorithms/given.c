@@ -83,6 +83,15 @@ static gyre_status find_like(struct gyre_given_programs *given,
     return GYRE_SUCCESS;
 }
 
+static bool has_scratch(const struct gyre_given_programs *given)
+{
+    for (unsigned v = 0; v < given->n_variants; v++)
+        for (unsigned rank = 0; rank < given->n_ranks; rank++)
+            if (given->programs[v][rank]->n_scratch > 0)
+                return true;
+    return false;
+}
+
 static bool sends_to_next_only(const struct gyre_given_programs *given)
 {
     for (unsigned v = 0; v < given->n_variants; v++)
@@ -114,6 +123,7 @@ gyre_status gyre_algorithm_give(struct gyre_given_programs *given,
         .summary = "from a file",
         .follows_ring = sends_to_next_only(given),
         .chains = gyre_collectives[first->coll].has_root ? mask : 0,
+        .keeps_sums = has_scratch(given),
         .ranges = first->max_range > 1 ? mask : 0,
     };
     if (given->like != NULL)

@@ -367,6 +367,7 @@ const struct gyre_algorithm gyre_algorithm_two_level_log = {
     .collectives = 1U << GYRE_COLL_ALL_REDUCE,
     .keeps_near = 1U << GYRE_COLL_ALL_REDUCE,
     .is_two_level = true,
+    .keeps_sums = true,
     .emit = emit_by_log,
     .n_chunks = n_rails,
 };

@@ -106,6 +106,18 @@ struct gyre_executor_config {
  * GPUs. */
 #define GYRE_COPY_BLOCKS 16
 
+/* CUDA: memory for scratch areas of whole slots is kept only where one step cannot add the inputs
+ * of all ranks (gyre_builder_reduce()), so that sums go through scratch. Elsewhere areas are this
+ * short, and so are the tiles of the programs that keep sums in scratch all the same (algorithms by
+ * pairs). */
+#define GYRE_CUDA_SMALL_AREA_BYTES 4096
+
+/** gyre_cuda_has_small_areas - are the scratch areas of a communicator on GPUs that short? */
+static inline bool gyre_cuda_has_small_areas(uint32_t n_ranks)
+{
+    return n_ranks <= GYRE_STEP_MAX_RECVS;
+}
+
 /* How a program is prepared for one executor: its ranks, channels and protocol. */
 struct gyre_load_config {
     const struct gyre_program *program; /* must outlive the loaded program */

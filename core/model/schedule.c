@@ -213,7 +213,7 @@ static uint8_t spacing_of(struct gyre_chunks chunks)
 {
     const bool is_one_run =
         chunks.log2_run == chunks.log2_stride || chunks.n <= 1 << chunks.log2_run;
-    return is_one_run ? 0 : (uint8_t)(chunks.log2_run << 4 | chunks.log2_stride);
+    return (uint8_t)(is_one_run ? 0 : chunks.log2_run << 4 | chunks.log2_stride);
 }
 
 void gyre_builder_step(struct gyre_builder *builder, int chunk, const struct gyre_ref *ins,

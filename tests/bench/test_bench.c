@@ -78,6 +78,8 @@ static void blocks_are_multiples_of_16_bytes(void)
     CHECK(reduce.count == 125 && reduce.n_bytes == 1000);
 }
 
+#define MAX_ROWS 256
+
 /* Measurements of a machine that behaves exactly like the model, by every algorithm. */
 static size_t make_rows(const struct gyre_tuner_facts *facts, const struct gyre_cost *truth,
                         struct bench_fit_row *rows)
@@ -93,6 +95,7 @@ static size_t make_rows(const struct gyre_tuner_facts *facts, const struct gyre_
                 row->n_bytes = n_bytes;
                 if (!gyre_algorithm_suits(gyre_algorithms[a], row->coll, 1))
                     continue;
+                CHECK(n_rows + 1 < MAX_ROWS);
                 double time_ns = 0;
                 CHECK_OK(
                     gyre_tuner_predict(facts, truth, row->coll, &row->choice, n_bytes, &time_ns));
@@ -104,7 +107,7 @@ static size_t make_rows(const struct gyre_tuner_facts *facts, const struct gyre_
 
 static void a_fit_finds_the_machine_that_was_measured(void)
 {
-    struct bench_fit_row rows[64] = {{0}};
+    struct bench_fit_row rows[MAX_ROWS] = {{0}};
     struct gyre_tuner_facts facts = {
         .device_kind = GYRE_DEVICE_HOST, .n_ranks = 4, .n_hosts = 1, .max_channels = 4};
     facts.spec = gyre_tuner_fifo_spec(GYRE_DEVICE_HOST, 4, false, 0, UINT32_MAX);

@@ -86,6 +86,58 @@ static void impossible_choices_are_errors(void)
                 "a proxy serves");
 }
 
+/* Whether the programs of all ranks and variants do without scratch. */
+static bool needs_no_scratch(const struct gyre_algorithm *algorithm, struct gyre_shape shape)
+{
+    bool has_scratch = false;
+    const int n_variants = gyre_algorithm_variants(algorithm, &shape);
+    for (int v = 0; v < n_variants; v++)
+        for (int rank = 0; rank < shape.n_ranks; rank++) {
+            struct gyre_program *program;
+            shape.variant = (uint16_t)v;
+            CHECK_OK(gyre_algorithm_emit(algorithm, &shape, rank, &program));
+            has_scratch = has_scratch || program->n_scratch > 0;
+            gyre_program_free(program);
+        }
+    return !has_scratch;
+}
+
+/* A GPU that has few peers keeps no memory for long sums, and counts on the algorithms' word. */
+static void algorithms_that_keep_sums_in_scratch_say_so(void)
+{
+    static struct gyre_grouping grouping;
+    for (uint16_t n = 2; gyre_cuda_has_small_areas(n); n++)
+        for (uint16_t n_hosts = 1; n_hosts <= n; n_hosts++) {
+            grouping.n_hosts = n_hosts;
+            for (uint16_t rank = 0; rank < n; rank++)
+                grouping.host_of[rank] = (uint16_t)(rank * n_hosts / n);
+            for (int a = 0; gyre_algorithms[a] != NULL; a++)
+                for (int c = 0; c < GYRE_COLL_SEND_RECV; c++) {
+                    const enum gyre_collective coll = (enum gyre_collective)c;
+                    const struct gyre_algorithm *algorithm = gyre_algorithms[a];
+                    const struct gyre_shape shape = {
+                        .coll = coll, .n_ranks = n, .grouping = &grouping};
+                    if (!gyre_algorithm_has(algorithm, coll) || algorithm->keeps_sums ||
+                        (algorithm->ranges >> c & 1U) != 0)
+                        continue;
+                    CHECK_MSG(needs_no_scratch(algorithm, shape), "%s %s of %u ranks on %u hosts",
+                              algorithm->name, gyre_collectives[c].name, n, n_hosts);
+                }
+        }
+}
+
+static void tiles_on_gpus_fit_their_scratch_areas(void)
+{
+    for (uint32_t n = 4; n <= 16; n += 12) {
+        struct gyre_choice choice = {0};
+        struct gyre_tuner_facts facts = gpu_facts(n);
+        facts.spec.slot_bytes[GYRE_PROTO_SIMPLE] = 65536;
+        CHECK_OK(choose(&facts, "doubling", "simple", GYRE_COLL_ALL_REDUCE, &choice));
+        CHECK_MSG((choice.tile_bytes <= GYRE_CUDA_SMALL_AREA_BYTES) == (n == 4),
+                  "%u ranks: tiles of %u bytes", n, choice.tile_bytes);
+    }
+}
+
 /* GPUs have no range steps: nothing takes such an algorithm there, and who asks is told. */
 static void range_steps_are_for_the_host_device(void)
 {
@@ -651,6 +703,8 @@ static void what_is_next_best_stands_in_for_lamport(void)
 
 static const struct test_case cases[] = {
     {"impossible choices are errors", impossible_choices_are_errors},
+    {"algorithms that keep sums in scratch say so", algorithms_that_keep_sums_in_scratch_say_so},
+    {"tiles on GPUs fit their scratch areas", tiles_on_gpus_fit_their_scratch_areas},
     {"range steps are for the host device", range_steps_are_for_the_host_device},
     {"the tables say who moves ranges", the_tables_say_who_moves_ranges},
     {"words that mean nothing are errors", words_that_mean_nothing_are_errors},
