@@ -4,6 +4,8 @@
  */
 #include "bench/draw/page.h"
 
+#include "bench/report/markup.h"
+
 #include <stdlib.h>
 
 static uint32_t host_of(const struct bench_drawing *drawing, uint32_t rank)
@@ -134,10 +136,10 @@ void bench_draw_dot(const struct bench_drawing *drawing, const char *title, bool
                     FILE *file)
 {
     fputs("digraph gyre {\n  label=\"", file);
-    bench_draw_escape(title, file);
+    bench_markup_escape(title, file);
     if (!drawing->is_proved) {
         fputs("\\nwrong: ", file);
-        bench_draw_escape(drawing->report.reason, file);
+        bench_markup_escape(drawing->report.reason, file);
     }
     fputs("\";\n  node [shape=box, fontname=\"sans-serif\"];\n", file);
     if (has_steps)

@@ -6,30 +6,10 @@
 #include "bench/draw/page.h"
 
 #include "bench/draw/embedded.h"
+#include "bench/report/markup.h"
 #include "core/base/status.h"
 
 #include <string.h>
-
-void bench_draw_escape(const char *text, FILE *file)
-{
-    for (; *text != '\0'; text++)
-        switch (*text) {
-        case '<':
-            fputs("&lt;", file);
-            break;
-        case '>':
-            fputs("&gt;", file);
-            break;
-        case '&':
-            fputs("&amp;", file);
-            break;
-        case '"':
-            fputs("&quot;", file);
-            break;
-        default: /* XML has no other control characters */
-            fputc((unsigned char)*text < ' ' ? ' ' : *text, file);
-        }
-}
 
 static void write_embedded(const struct bench_draw_embedded *embedded, FILE *file)
 {
@@ -41,7 +21,7 @@ static gyre_status write_part(const char *mark, size_t n_mark, const struct benc
                               const char *title, FILE *file)
 {
     if (strncmp(mark, "title", n_mark) == 0)
-        bench_draw_escape(title, file);
+        bench_markup_escape(title, file);
     else if (strncmp(mark, "style", n_mark) == 0)
         write_embedded(&bench_draw_page_css, file);
     else if (strncmp(mark, "data", n_mark) == 0)

@@ -28,8 +28,4 @@ gyre_status bench_draw_svg(const struct bench_drawing *drawing, const char *titl
 void bench_draw_dot(const struct bench_drawing *drawing, const char *title, bool has_steps,
                     FILE *file);
 
-/** bench_draw_escape - write text so that it can stand in HTML, in SVG and in a quoted attribute.
- */
-void bench_draw_escape(const char *text, FILE *file);
-
 #endif

@@ -7,6 +7,7 @@
 #include "algorithms/verify/memory.h"
 #include "bench/draw/layout.h"
 #include "bench/draw/page.h"
+#include "bench/report/markup.h"
 #include "core/base/status.h"
 #include "core/base/util.h"
 
@@ -359,7 +360,7 @@ static uint32_t draw_finding(const struct picture *picture, double y, size_t mos
         snprintf(line, sizeof(line), "%.*s", (int)n, at);
         fprintf(picture->file, "<text class=\"x\" x=\"%d\" y=\"%.0f\" font-size=\"12\">", MARGIN,
                 y + 16 * n_lines++);
-        bench_draw_escape(line, picture->file);
+        bench_markup_escape(line, picture->file);
         fputs("</text>\n", picture->file);
         at += n + (at[n] == ' ');
     }
@@ -411,7 +412,7 @@ static gyre_status draw_all(struct picture *picture, const char *title)
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" width=\"%.0f\" "
             "height=\"%.0f\" role=\"img\">\n<title>",
             width, height, width, height);
-    bench_draw_escape(title, picture->file);
+    bench_markup_escape(title, picture->file);
     fputs("</title>\n<desc>", picture->file);
     fprintf(picture->file, "%u of %u moments: the chunks of every rank after each round.",
             picture->n_panels, drawing->n_rounds + 1);
@@ -424,7 +425,7 @@ static gyre_status draw_all(struct picture *picture, const char *title)
     fprintf(picture->file, "</defs>\n<rect class=\"b\" width=\"%.0f\" height=\"%.0f\"/>\n", width,
             height);
     fprintf(picture->file, "<text x=\"%d\" y=\"24\" font-size=\"17\" font-weight=\"600\">", MARGIN);
-    bench_draw_escape(title, picture->file);
+    bench_markup_escape(title, picture->file);
     fputs("</text>\n", picture->file);
     for (uint32_t panel = 0; panel < picture->n_panels; panel++)
         draw_panel(picture, panel);

@@ -5,6 +5,7 @@
  */
 #include "bench/command/version.h"
 #include "bench/doctor/output/output.h"
+#include "bench/report/markup.h"
 #include "core/base/file.h"
 
 #include <errno.h>
@@ -25,44 +26,22 @@ static const char head[] =
     ".heat td{text-align:right;font-variant-numeric:tabular-nums}\n"
     "</style></head><body>\n";
 
-static void put_escaped(FILE *file, const char *text)
-{
-    for (; *text != '\0'; text++) {
-        switch (*text) {
-        case '<':
-            fputs("&lt;", file);
-            break;
-        case '>':
-            fputs("&gt;", file);
-            break;
-        case '&':
-            fputs("&amp;", file);
-            break;
-        case '"':
-            fputs("&quot;", file);
-            break;
-        default:
-            fputc(*text, file);
-        }
-    }
-}
-
 static void put_finding(FILE *file, const struct bench_finding *finding)
 {
     char doc[96];
     const char *severity = bench_severity_name(finding->severity);
     fprintf(file, "<tr class=\"%s\" id=\"%s\"><td class=\"s\">%s</td><td>%s<br><small>", severity,
             bench_checks[finding->check].id, severity, bench_checks[finding->check].id);
-    put_escaped(file, bench_checks[finding->check].title);
+    bench_markup_escape(bench_checks[finding->check].title, file);
     fprintf(file, "</small></td><td>%s</td><td>", finding->ranks);
-    put_escaped(file, finding->subject);
+    bench_markup_escape(finding->subject, file);
     fputs("</td><td><pre>", file);
-    put_escaped(file, finding->evidence);
+    bench_markup_escape(finding->evidence, file);
     fputs("</pre></td><td><pre>", file);
-    put_escaped(file, finding->fix);
+    bench_markup_escape(finding->fix, file);
     fputs("</pre>", file);
     if (finding->severity >= BENCH_UNKNOWN)
-        put_escaped(file, bench_finding_doc(finding, doc, sizeof(doc)));
+        bench_markup_escape(bench_finding_doc(finding, doc, sizeof(doc)), file);
     fputs("</td></tr>\n", file);
 }
 
@@ -83,16 +62,16 @@ static void put_heat_map(FILE *file, const struct bench_matrix *matrix, const do
             high = fmax(high, values[i]);
         }
     fputs("<h2>", file);
-    put_escaped(file, matrix->what);
+    bench_markup_escape(matrix->what, file);
     fprintf(file, ": %s</h2>\n<table class=\"heat\"><tr><th>from \\ to</th>", unit);
     for (int j = 0; j < matrix->n; j++) {
         fputs("<th>", file);
-        put_escaped(file, matrix->names[j]);
+        bench_markup_escape(matrix->names[j], file);
         fputs("</th>", file);
     }
     for (int i = 0; i < matrix->n; i++) {
         fputs("</tr>\n<tr><th>", file);
-        put_escaped(file, matrix->names[i]);
+        bench_markup_escape(matrix->names[i], file);
         fputs("</th>", file);
         for (int j = 0; j < matrix->n; j++) {
             const double value = values[i * matrix->n + j];
@@ -116,9 +95,9 @@ static void put_matrix(FILE *file, const struct bench_matrix *matrix)
     if (!bench_matrix_slowest(matrix, &from, &to))
         return;
     fputs("<p>Slowest pair: <b>", file);
-    put_escaped(file, matrix->names[from]);
+    bench_markup_escape(matrix->names[from], file);
     fputs("</b> to <b>", file);
-    put_escaped(file, matrix->names[to]);
+    bench_markup_escape(matrix->names[to], file);
     fputs("</b></p>\n", file);
 }
 
@@ -132,7 +111,7 @@ static void put_report(FILE *file, const struct bench_doctor_report *report)
     fprintf(file, "<h1>gyre doctor: %s</h1>\n<p>gyre %s (%s) on ",
             bench_doctor_summary(report, summary, sizeof(summary)), bench_version_text(),
             bench_version_commit());
-    put_escaped(file, report->hosts);
+    bench_markup_escape(report->hosts, file);
     fputs("</p>\n<table><tr><th></th><th>check</th><th>rank</th><th>of</th><th>evidence</th>"
           "<th>fix</th></tr>\n",
           file);
