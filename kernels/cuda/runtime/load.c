@@ -185,7 +185,7 @@ static gyre_status load_steps(struct gyre_cuda_executor *executor,
                              &loaded->program, &shape));
     load_fused(executor, config, loaded);
     loaded->tile_bytes = gyre_slot_payload_bytes(config->proto, shape.slot_bytes);
-    if (loaded->n_areas > 0 && gyre_cuda_has_small_areas(executor->n_ranks))
+    if (loaded->n_areas > 0 && gyre_cuda_has_small_areas((uint32_t)executor->n_ranks))
         loaded->tile_bytes = gyre_min_u32(loaded->tile_bytes, GYRE_CUDA_SMALL_AREA_BYTES);
     loaded->area_bytes = (uint32_t)gyre_round_up(loaded->tile_bytes, 256);
     loaded->max_connections = shape.max_connections;

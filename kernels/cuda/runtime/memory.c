@@ -30,7 +30,7 @@ static size_t most_scratch_bytes(const struct gyre_cuda_executor *executor)
 {
     const struct gyre_fifo_spec *spec = &executor->spec;
     uint64_t slot_bytes = 0;
-    if (gyre_cuda_has_small_areas(executor->n_ranks))
+    if (gyre_cuda_has_small_areas((uint32_t)executor->n_ranks))
         return 0;
     for (unsigned proto = 0; proto < GYRE_N_SLOT_PROTOS; proto++)
         slot_bytes = gyre_max_u64(slot_bytes, spec->slot_bytes[proto]);
