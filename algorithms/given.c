@@ -8,6 +8,8 @@
 #include "algorithms/algorithm.h"
 #include "core/base/status.h"
 
+#include <stdlib.h>
+
 /* Are these the programs of all ranks of one shape, by rank? @first: of the first variant. */
 static gyre_status check_programs(const struct gyre_program *const *programs,
                                   const struct gyre_program *first)
@@ -105,6 +107,30 @@ static bool sends_to_next_only(const struct gyre_given_programs *given)
     return true;
 }
 
+/* Does every rank send only to ranks that are near, on several hosts? */
+static gyre_status find_near(const struct gyre_given_programs *given,
+                             const struct gyre_grouping *grouping, bool *keeps_near_out)
+{
+    bool keeps_near = grouping != NULL && grouping->n_hosts > 1;
+    uint8_t *is_far = malloc(given->n_ranks);
+    gyre_status status = GYRE_SUCCESS;
+    if (is_far == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "programs of %u ranks", given->n_ranks);
+    for (unsigned rank = 0; rank < given->n_ranks && keeps_near; rank++) {
+        status = gyre_near_peers_find(grouping, given->n_ranks, (int)rank, is_far);
+        if (status != GYRE_SUCCESS)
+            break;
+        for (unsigned v = 0; v < given->n_variants; v++) {
+            const struct gyre_program *program = given->programs[v][rank];
+            for (unsigned i = 0; i < program->n_connections; i++)
+                keeps_near = keeps_near && is_far[program->connections[i].peer] == 0;
+        }
+    }
+    free(is_far);
+    *keeps_near_out = keeps_near;
+    return status;
+}
+
 gyre_status gyre_algorithm_give(struct gyre_given_programs *given,
                                 const struct gyre_grouping *grouping,
                                 struct gyre_algorithm *algorithm_out)
@@ -118,11 +144,14 @@ gyre_status gyre_algorithm_give(struct gyre_given_programs *given,
     given->root = first->root;
     given->is_placed = is_any_placed(given);
     given->like = NULL;
+    bool keeps_near = false;
     GYRE_TRY(find_like(given, grouping));
+    GYRE_TRY(find_near(given, grouping, &keeps_near));
     struct gyre_algorithm algorithm = {
         .summary = "from a file",
         .follows_ring = sends_to_next_only(given),
-        .chains = gyre_collectives[first->coll].has_root ? mask : 0,
+        .keeps_near = keeps_near ? mask : 0,
+        .chains = gyre_collectives[first->coll].has_root && first->max_range == 1 ? mask : 0,
         .keeps_sums = has_scratch(given),
         .ranges = first->max_range > 1 ? mask : 0,
     };

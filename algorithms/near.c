@@ -78,6 +78,8 @@ static void mark_crossings(struct near *near, int other)
                 join(near, other, v, n_variants, after, 0);
             if (may_slip(hosts, other))
                 join(near, other, v, n_variants, 0, after);
+            if (may_slip(hosts, near->host) && may_slip(hosts, other))
+                join(near, other, v, n_variants, after, -after);
         }
     }
 }

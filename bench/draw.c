@@ -12,9 +12,9 @@
 #include "bench/draw/times.h"
 #include "bench/driver/streams.h"
 #include "bench/tools/programs.h"
+#include "core/base/file.h"
 #include "core/base/status.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,17 +58,18 @@ static bool write_file(const struct bench_drawing *drawing,
         return true;
     if (strcmp(path, "-") == 0)
         return write_format(drawing, options, title, format, stdout);
-    FILE *file = fopen(path, "w");
-    if (file == NULL) {
-        fprintf(stderr, "draw: %s: %s\n", path, strerror(errno));
-        return false;
-    }
-    const bool ok = write_format(drawing, options, title, format, file);
-    const bool is_whole = ferror(file) == 0;
-    if (fclose(file) == 0 && is_whole)
-        return ok;
-    fprintf(stderr, "draw: %s: cannot be written: %s\n", path, strerror(errno));
-    return false;
+    char *text = NULL;
+    size_t n_bytes = 0;
+    FILE *file = open_memstream(&text, &n_bytes);
+    if (file == NULL)
+        return say("no memory for the picture");
+    bool ok = write_format(drawing, options, title, format, file);
+    if (ferror(file) != 0 || fclose(file) != 0)
+        ok = ok && say("no memory for the picture");
+    /* Only now, so that a failure leaves a picture that is there already as it is. */
+    ok = ok && (gyre_file_replace(path, text, n_bytes) == GYRE_SUCCESS || say(gyre_cause()));
+    free(text);
+    return ok;
 }
 
 static bool write_all(const struct bench_drawing *drawing, const struct bench_draw_options *options)

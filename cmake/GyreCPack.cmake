@@ -42,8 +42,8 @@ This package has gyre.h, what CMake and pkg-config need, and examples.")
 gyre_describe(tools utils gyre-tools gyre-tools
   "collectives for GPUs and hosts: benches and tools" "${about}
 This package has the command gyre. It measures collectives as nccl-tests
-does, shows the topology, and prints, proves and predicts the program of an
-algorithm.")
+does, checks machines (gyre doctor), shows the topology, and prints, draws,
+proves and predicts the program of an algorithm.")
 gyre_describe(nccl libs gyre-nccl gyre-nccl
   "collectives for GPUs and hosts: libnccl.so.2" "${about}
 This package has a libnccl.so.2 on top of gyre, in a folder of its own. A

@@ -17,7 +17,7 @@ configure_file(cmake/gyre.pc.in ${CMAKE_BINARY_DIR}/gyre.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/gyre.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
   COMPONENT development)
 file(GLOB examples CONFIGURE_DEPENDS docs/examples/*.c)
-install(FILES ${examples} DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples COMPONENT development)
+install(FILES ${examples} DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs/examples COMPONENT development)
 
 # ---- NCCL's ABI -------------------------------------------------------------------------------
 set_target_properties(nccl PROPERTIES INSTALL_RPATH "$ORIGIN/${GYRE_LIB_FROM_NCCL}")
@@ -25,7 +25,9 @@ install(TARGETS nccl LIBRARY DESTINATION ${GYRE_NCCL_DIR} COMPONENT nccl NAMELIN
 
 # ---- pages ------------------------------------------------------------------------------------
 file(GLOB pages CONFIGURE_DEPENDS docs/*.md)
-install(FILES README.md CHANGELOG.md ${pages} DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT tools)
+install(FILES README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT tools)
+install(FILES ${pages} DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs COMPONENT tools)
+install(DIRECTORY docs/pictures DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs COMPONENT tools)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT licence) # .deb: debian/copyright
 
 # ---- tools ------------------------------------------------------------------------------------
@@ -40,7 +42,7 @@ function(gyre_install_tools)
     endif()
   endforeach()
   install(TARGETS ${targets} RUNTIME DESTINATION ${GYRE_TOOLS_DIR} COMPONENT tools)
-  install(FILES bench/report/report.schema.json DESTINATION ${GYRE_DATA_DIR} COMPONENT tools)
+  install(FILES bench/report/report.schema.json bench/doctor/output/doctor.schema.json DESTINATION ${GYRE_DATA_DIR} COMPONENT tools)
   set(made ${CMAKE_BINARY_DIR}/installed)
   file(MAKE_DIRECTORY ${made}/bin ${made}/man)
   file(CREATE_LINK ${GYRE_TOOLS_FROM_BIN}/gyre ${made}/bin/gyre SYMBOLIC)

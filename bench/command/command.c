@@ -48,6 +48,12 @@ static const char *nearer(const char *wanted, const char *best, const char *name
                : best;
 }
 
+/* Is the name near enough to be what was meant? */
+static bool is_near(const char *wanted, const char *name)
+{
+    return gyre_edit_distance(wanted, name) <= 2;
+}
+
 static const char *nearest_command(const char *wanted)
 {
     const char *best = NULL;
@@ -123,7 +129,11 @@ int bench_command_bench(int argc, char **argv)
                    *name, *name);
         return bench_command_start(*name, argv + 1);
     }
-    fprintf(stderr, "gyre bench: there is no bench %s: did you mean %s?\n", argv[1], best);
+    if (is_near(argv[1], best))
+        fprintf(stderr, "gyre bench: there is no bench %s: did you mean %s?\n", argv[1], best);
+    else
+        fprintf(stderr, "gyre bench: there is no bench %s (gyre bench --help lists all)\n",
+                argv[1]);
     return WRONG_USAGE;
 }
 
@@ -137,8 +147,13 @@ int bench_command_main(int argc, char **argv)
     const char *wanted = strcmp(argv[1], "--version") == 0 ? "version" : argv[1];
     const struct bench_command *row = find(wanted);
     if (row == NULL) {
-        fprintf(stderr, "gyre: there is no command %s: did you mean %s? (gyre --help lists all)\n",
-                argv[1], nearest_command(wanted));
+        const char *best = nearest_command(wanted);
+        if (is_near(wanted, best))
+            fprintf(stderr,
+                    "gyre: there is no command %s: did you mean %s? (gyre --help lists all)\n",
+                    argv[1], best);
+        else
+            fprintf(stderr, "gyre: there is no command %s (gyre --help lists all)\n", argv[1]);
         return WRONG_USAGE;
     }
     if (row->run != NULL)

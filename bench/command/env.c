@@ -32,15 +32,17 @@ static bool print_row(enum gyre_param_id id, bool only_set)
 {
     static struct gyre_params params; /* large; only this thread prints */
     if (read_one(id, &params) != GYRE_SUCCESS) {
-        printf("GYRE_%-22s %-16s %s\n", gyre_param_name(id), "(not legal)", gyre_cause());
+        printf("GYRE_%-24s %-16s %s\n", gyre_param_name(id), "(not legal)", gyre_cause());
         return false;
     }
     const char *source = gyre_param_source(&params, id);
     const char *text = gyre_param_text(&params, id);
     if (only_set && source[0] == '\0')
         return true;
-    printf("GYRE_%-22s %-16s %-24s %s\n", gyre_param_name(id), text[0] == '\0' ? "-" : text,
-           source[0] == '\0' ? "default" : source, gyre_param_help(id));
+    char legal[160];
+    gyre_param_legal(id, legal, sizeof(legal));
+    printf("GYRE_%-24s %-16s %-24s %s (%s)\n", gyre_param_name(id), text[0] == '\0' ? "-" : text,
+           source[0] == '\0' ? "default" : source, gyre_param_help(id), legal);
     return true;
 }
 
@@ -80,7 +82,7 @@ int bench_command_env(int argc, char **argv)
               file);
         return is_help ? 0 : 2;
     }
-    printf("%-27s %-16s %-24s %s\n", "# variable", "value", "from", "meaning");
+    printf("%-29s %-16s %-24s %s\n", "# variable", "value", "from", "meaning");
     for (int id = 0; id < GYRE_N_PARAMS; id++)
         is_legal = print_row((enum gyre_param_id)id, only_set) && is_legal;
     return print_unknown() == 0 && is_legal ? 0 : 1;

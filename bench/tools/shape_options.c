@@ -161,6 +161,10 @@ static bool parse_hosts(const char *user, const char *text, int *n_ranks_inout,
     for (const char *comma = text; *n_ranks_inout == 0 && comma != NULL;
          comma = strchr(comma + 1, ','))
         n_ranks++;
+    if (n_ranks > GYRE_MAX_RANKS) {
+        print_wrong_hosts(user, text, 0);
+        return false;
+    }
     *n_ranks_inout = n_ranks;
     grouping->n_hosts = 0;
     for (int rank = 0; rank < n_ranks; rank++) {

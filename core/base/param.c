@@ -377,6 +377,11 @@ static void print_wrapped(FILE *file, const char *text)
     }
 }
 
+void gyre_param_legal(enum gyre_param_id id, char *text_out, size_t text_bytes)
+{
+    describe_legal(&rows[id], text_out, text_bytes);
+}
+
 void gyre_params_print_help(FILE *file)
 {
     fprintf(file, "Environment variables. [NCCL]: NCCL_<name> is read when GYRE_<name> is unset.\n"

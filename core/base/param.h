@@ -105,6 +105,9 @@ unsigned gyre_param_flags(enum gyre_param_id id);
 /** gyre_param_help - what it does, in one line. */
 const char *gyre_param_help(enum gyre_param_id id);
 
+/** gyre_param_legal - its legal values and their unit, in words. */
+void gyre_param_legal(enum gyre_param_id id, char *text_out, size_t text_bytes);
+
 /* What an unknown variable may have been meant to be. */
 struct gyre_param_guess {
     bool is_error;    /* GYRE_*: the library refuses it; NCCL_*: it is ignored */

@@ -23,7 +23,7 @@
 
 static void print_place(FILE *file, const struct gyre_health_place *place)
 {
-    char call[160] = "an operation that is not on record";
+    char call[160] = "a call that is no longer on record, because many were made after it";
     if (place->call.sequence != 0)
         gyre_record_text(&place->call, call, sizeof(call));
     if (place->is_waiting != 0)

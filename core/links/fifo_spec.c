@@ -214,8 +214,11 @@ struct gyre_fifo_spec gyre_tuner_fifo_spec_across(gyre_device_kind kind,
     spec.slot_bytes[GYRE_PROTO_SIMPLE] = near.slot_bytes;
     if (peers->n_far > 0) {
         const uint64_t near_bytes = (uint64_t)n_near * spec.depth * near.n_fifos * near.slot_bytes;
+        /* A large GYRE_BUFFSIZE takes more than the budget for near pairs. Far pairs keep theirs.
+         */
+        const uint64_t rest_bytes = budget - gyre_min_u64(budget, near_bytes);
         spec.far =
-            size_far(2 * peers->n_far, spec.depth, budget - gyre_min_u64(budget, near_bytes), near);
+            size_far(2 * peers->n_far, spec.depth, gyre_max_u64(rest_bytes, budget / 4), near);
     }
     return spec;
 }

@@ -56,16 +56,17 @@ void gyre_algo_file_describe(const struct gyre_algo_file *file, char *text_out, 
 }
 
 /* Can the communicator give what the programs need? */
-static gyre_status check_terms(const struct gyre_given_programs *given,
+static gyre_status check_terms(const struct gyre_algorithm *algorithm,
                                const struct gyre_algo_terms *terms)
 {
+    const struct gyre_given_programs *given = algorithm->given;
     const struct gyre_program *first = given->programs[0][0];
     const bool is_cuda = terms->device_kind == GYRE_DEVICE_CUDA;
     uint64_t n_steps = 0;
     uint32_t n_workers = 0;
     for (unsigned v = 0; v < given->n_variants; v++)
         for (unsigned rank = 0; rank < given->n_ranks; rank++) {
-            n_steps = gyre_max_u64(n_steps, given->programs[v][rank]->n_steps);
+            n_steps = gyre_max_u64(n_steps, gyre_proof_steps(given->programs[v][rank]));
             n_workers = (uint32_t)gyre_max_u64(n_workers, given->programs[v][rank]->n_workers);
         }
     if (first->min_depth > terms->spec.depth)
@@ -74,11 +75,12 @@ static gyre_status check_terms(const struct gyre_given_programs *given,
             "it says \"depth %u\", but FIFOs of a communicator have %u slots, which no "
             "variable changes; order its steps so that %u are enough",
             first->min_depth, terms->spec.depth, terms->spec.depth);
-    if (first->n_lanes > terms->spec.n_fifos)
+    const uint32_t n_fifos = gyre_fifo_size_of(&terms->spec, algorithm->keeps_near == 0).n_fifos;
+    if (first->n_lanes > n_fifos)
         return gyre_fail(GYRE_ERROR_UNSUPPORTED,
                          "it says \"lanes %u\", but a pair of ranks of this communicator has %u "
                          "FIFOs; %s",
-                         first->n_lanes, terms->spec.n_fifos,
+                         first->n_lanes, n_fifos,
                          is_cuda ? "a larger GYRE_MAX_NCHANNELS or GYRE_SMS, where one of them is "
                                    "set, gives more"
                                  : "no variable gives the host device more");
@@ -97,7 +99,7 @@ static gyre_status check_terms(const struct gyre_given_programs *given,
 static gyre_status finish_shape(struct gyre_file_shape *shape, const struct gyre_algo_terms *terms)
 {
     GYRE_TRY(gyre_algorithm_give(&shape->given, terms->grouping, &shape->algorithm));
-    GYRE_TRY(check_terms(&shape->given, terms));
+    GYRE_TRY(check_terms(&shape->algorithm, terms));
     for (unsigned v = 0; v < shape->given.n_variants; v++)
         GYRE_TRY(gyre_proof_run(shape->given.programs[v], (int)terms->n_ranks));
     return GYRE_SUCCESS;

@@ -409,7 +409,14 @@ static gyre_status choose(struct gyre_plan_cache *cache, const struct gyre_call 
                          "of depth %u",
                          program->algorithm, gyre_collectives[call->coll].name, program->n_lanes,
                          program->min_depth, n_fifos, spec->depth);
-    if (gyre_piece_bytes(choice_out->tile_bytes, program->max_range) == 0)
+    const bool is_short = gyre_piece_bytes(choice_out->tile_bytes, program->max_range) == 0;
+    if (is_short && n_fifos != spec->n_fifos) /* far pairs: no variable makes their slots longer */
+        return gyre_fail(GYRE_ERROR_UNSUPPORTED,
+                         "a step of %s %s moves up to %u chunks, 16 bytes of each in a slot at "
+                         "least; between far ranks of so many hosts slots have %u bytes",
+                         program->algorithm, gyre_collectives[call->coll].name, program->max_range,
+                         choice_out->tile_bytes);
+    if (is_short)
         return gyre_fail(
             GYRE_ERROR_UNSUPPORTED,
             "a step of %s %s moves up to %u chunks, 16 bytes of each in a slot at least; with "

@@ -73,7 +73,7 @@ static gyre_status prove(const struct gyre_algorithm *algorithm, struct gyre_sha
     if (algorithm->given != NULL)
         return GYRE_SUCCESS;
     for (uint32_t v = 0; v < variants->n_variants && obstacle == NULL; v++)
-        obstacle = gyre_proof_obstacle(shape.n_ranks, variants->programs[v]->n_steps,
+        obstacle = gyre_proof_obstacle(shape.n_ranks, gyre_proof_steps(variants->programs[v]),
                                        variants->programs[v]->n_workers);
     if (obstacle != NULL) {
         GYRE_WARN("GYRE_CHECK=programs: %s %s of %u ranks is not proved: %s", algorithm->name, name,

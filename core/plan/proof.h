@@ -8,10 +8,21 @@
 
 #include "algorithms/algorithm.h"
 
+/** gyre_proof_steps - what a program's steps count for gyre_proof_obstacle(): a step that moves a
+ * range of chunks is as many steps as it moves chunks. */
+static inline uint64_t gyre_proof_steps(const struct gyre_program *program)
+{
+    uint64_t n_steps = 0;
+    for (uint32_t i = 0; i < program->n_steps; i++)
+        n_steps += program->steps[i].n_chunks;
+    return n_steps;
+}
+
 /** gyre_proof_obstacle - is a shape too large to be proved while a communicator waits? The time of
  * a proof grows with the steps of all ranks times the workers of all ranks. The limit is reached by
  * a ring all-reduce of more than 320 ranks (8 seconds, docs/schedule.md).
- * @n_steps, @n_workers: of one rank. NULL = it can be proved; else the reason, in words. */
+ * @n_steps: gyre_proof_steps(). @n_steps, @n_workers: of one rank. NULL = it can be proved; else
+ * the reason, in words. */
 const char *gyre_proof_obstacle(uint32_t n_ranks, uint64_t n_steps, uint64_t n_workers);
 
 /** gyre_proof_run - prove the programs of all ranks, out of place and in place.

@@ -100,21 +100,29 @@ static void count(const struct gyre_load_config *config, struct gyre_loaded *loa
 static gyre_status allocate_all(const struct gyre_load_config *config, uint64_t n_steps,
                                 struct gyre_loaded *loaded)
 {
-    const uint64_t n_areas = (uint64_t)config->n_channels * loaded->n_scratch;
     loaded->workers =
         allocate((uint64_t)loaded->n_variants * loaded->n_workers, sizeof(*loaded->workers));
     loaded->steps = allocate(n_steps, sizeof(*loaded->steps));
     loaded->ends =
         allocate((uint64_t)config->n_channels * loaded->n_connections, sizeof(*loaded->ends));
-    loaded->scratch = allocate(n_areas, loaded->area_bytes);
     loaded->connections = allocate((uint64_t)loaded->n_variants * loaded->n_connections,
                                    sizeof(*loaded->connections));
     if (loaded->workers == NULL || loaded->steps == NULL || loaded->ends == NULL ||
-        loaded->scratch == NULL || loaded->connections == NULL)
-        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY,
-                         "cannot load algorithm %s: %llu steps, %llu scratch areas of %u bytes",
-                         config->program->algorithm, (unsigned long long)n_steps,
-                         (unsigned long long)n_areas, loaded->area_bytes);
+        loaded->connections == NULL)
+        return gyre_fail(GYRE_ERROR_OUT_OF_MEMORY, "cannot load algorithm %s: %llu steps",
+                         config->program->algorithm, (unsigned long long)n_steps);
+    return GYRE_SUCCESS;
+}
+
+static gyre_status allocate_scratch(const struct gyre_load_config *config,
+                                    struct gyre_loaded *loaded)
+{
+    const uint64_t n_areas = (uint64_t)config->n_channels * loaded->n_scratch;
+    loaded->scratch = allocate(n_areas, loaded->area_bytes);
+    if (loaded->scratch == NULL)
+        return gyre_fail(
+            GYRE_ERROR_OUT_OF_MEMORY, "cannot load algorithm %s: %llu scratch areas of %u bytes",
+            config->program->algorithm, (unsigned long long)n_areas, loaded->area_bytes);
     return GYRE_SUCCESS;
 }
 
@@ -164,6 +172,7 @@ gyre_status gyre_host_load(struct gyre_executor *base, const struct gyre_load_co
     for (unsigned kind = 0; kind < GYRE_OPERAND_CONNECTION; kind++)
         loaded->n_parts[kind] = gyre_program_n_parts(program, (enum gyre_operand_kind)kind);
     loaded->area_bytes = gyre_piece_bytes(loaded->area_bytes, loaded->max_range);
+    GYRE_TRY_GOTO(status, allocate_scratch(config, loaded), fail_loaded);
     *loaded_out = loaded;
     return GYRE_SUCCESS;
 fail_loaded:

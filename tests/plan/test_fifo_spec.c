@@ -235,9 +235,9 @@ static unsigned parse_hosts(const char *text, unsigned n_nics, struct gyre_group
 }
 
 static const char *const some_hosts[] = {
-    "2x1", "3x1", "4x1",   "5x1",   "7x1",   "8x1",       "9x1",     "16x1",   "2x2", "3x2",
-    "4x2", "5x2", "8x2",   "2x3",   "3x3",   "6x3",       "2x4",     "4x4",    "5x4", "3x8",
-    "1+2", "1+3", "2+3+1", "3+5+2", "1+8+8", "2+2+3+2+1", "4+4+3+4", "3+1+3+1"};
+    "2x1", "3x1", "4x1",   "5x1",   "7x1",   "8x1",       "9x1",     "16x1",    "2x2",    "3x2",
+    "4x2", "5x2", "8x2",   "2x3",   "3x3",   "6x3",       "2x4",     "4x4",     "5x4",    "3x8",
+    "1+2", "1+3", "2+3+1", "3+5+2", "1+8+8", "2+2+3+2+1", "4+4+3+4", "3+1+3+1", "16+16+2"};
 
 /* Every connection of the programs of all roots and variants is between near ranks. */
 static void check_programs(const struct gyre_algorithm *algorithm, enum gyre_collective coll,
@@ -272,7 +272,7 @@ static void algorithms_that_keep_near_do(void)
 {
     int n_found = 0;
     for (size_t i = 0; i < GYRE_ARRAY_LENGTH(some_hosts); i++)
-        for (unsigned n_nics = 0; n_nics < 4; n_nics++) {
+        for (unsigned n_nics = 0; n_nics < 5; n_nics++) {
             struct gyre_grouping grouping;
             const unsigned n_ranks = parse_hosts(some_hosts[i], n_nics, &grouping);
             for (int a = 0; gyre_algorithms[a] != NULL; a++)

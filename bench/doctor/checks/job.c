@@ -74,7 +74,7 @@ void bench_check_job_oversubscription(struct bench_doctor *doctor)
                   n_cpus);
     else
         bench_say(doctor, BENCH_OK, NULL, NULL,
-                  "/proc/self/status: %d processors for this process; %d ranks on this host",
+                  "/proc/self/status: %d processors for this process; ranks on this host: %d",
                   n_cpus, n_ranks);
 }
 

@@ -65,7 +65,7 @@ static void check_switches(struct bench_doctor *doctor, const struct place *plac
         warn(doctor, GYRE_PARAM_NET_GDR_LEVEL, "no NIC may reach GPU memory");
     if (strcmp(gyre_param_text(&doctor->params, GYRE_PARAM_DEBUG), "TRACE") == 0)
         warn(doctor, GYRE_PARAM_DEBUG, "each call is logged, which takes longer than the call");
-    if (gyre_param_is_set(&doctor->params, GYRE_PARAM_CHECK))
+    if (gyre_param_has(&doctor->params, GYRE_PARAM_CHECK, GYRE_CHECK_CALLS))
         warn(doctor, GYRE_PARAM_CHECK, "each call waits for all ranks before it begins");
 }
 

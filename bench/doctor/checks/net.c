@@ -134,8 +134,8 @@ void bench_check_net_ipv4(struct bench_doctor *doctor)
     }
     free(net);
     if (n_four > 0)
-        bench_say(doctor, BENCH_OK, NULL, NULL, "%d IPv4 and %d routable IPv6 addresses", n_four,
-                  n_six);
+        bench_say(doctor, BENCH_OK, NULL, NULL, "addresses: %d of IPv4, %d routable of IPv6",
+                  n_four, n_six);
     else if (n_six > 0)
         bench_say(
             doctor, BENCH_WARN, NULL,

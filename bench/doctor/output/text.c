@@ -5,6 +5,7 @@
 #include "bench/doctor/output/output.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -104,7 +105,9 @@ static void print_matrix(const struct bench_matrix *matrix, FILE *file)
 void bench_doctor_print(const struct bench_doctor_report *report, bool only_problems, FILE *file)
 {
     const struct bench_findings *findings = &report->doctor->findings;
-    const bool has_colours = isatty(fileno(file)) == 1;
+    /* Open MPI gives its processes a terminal even if its own output goes to a file. */
+    const bool has_colours = report->doctor->launcher.n_processes == 1 &&
+                             isatty(fileno(file)) == 1 && getenv("NO_COLOR") == NULL;
     char summary[128];
     fprintf(file, "gyre doctor on %s\n", report->hosts);
     for (int i = 0; i < findings->n; i++)

@@ -144,11 +144,13 @@ static gyre_status search_proto(struct search *search, struct gyre_simulator *si
 }
 
 /* Between many hosts, messages of every rank to every other one take the longest and take longest
- * to simulate. */
+ * to simulate. An all-to-all consists of them, so no algorithm for it can be compared with `direct`
+ * there, and `direct` is taken. */
 static bool is_hopeless(const struct gyre_tuner_facts *facts,
                         const struct gyre_algorithm *algorithm, enum gyre_collective coll)
 {
-    const bool is_all_pairs = algorithm->is_one_shot || (algorithm->cuts_vector >> coll & 1U) != 0;
+    const bool is_all_pairs = algorithm->is_one_shot || coll == GYRE_COLL_ALL_TO_ALL ||
+                              (algorithm->cuts_vector >> coll & 1U) != 0;
     return is_all_pairs && facts->n_hosts > 1 && facts->n_ranks > MOST_ALL_PAIRS_RANKS;
 }
 

@@ -29,9 +29,10 @@ uint32_t gyre_tuner_payload_bytes(const struct gyre_tuner_facts *facts,
                                ? gyre_tuner_fifos(facts, algorithm, coll).slot_bytes
                                : spec->slot_bytes[gyre_proto_slots(proto)];
     const bool is_ring = algorithm->follows_ring || (is_placed && algorithm->stages_in_ring);
-    if (proto == GYRE_PROTO_SIMPLE && is_ring && spec->ring_slot_bytes > 0)
-        return spec->ring_slot_bytes;
-    const uint32_t payload_bytes = gyre_slot_payload_bytes(proto, bytes);
+    const uint32_t payload_bytes =
+        proto == GYRE_PROTO_SIMPLE && is_ring && spec->ring_slot_bytes > 0
+            ? spec->ring_slot_bytes
+            : gyre_slot_payload_bytes(proto, bytes);
     return facts->device_kind == GYRE_DEVICE_CUDA && algorithm->keeps_sums &&
                    gyre_cuda_has_small_areas(facts->n_ranks)
                ? gyre_min_u32(payload_bytes, GYRE_CUDA_SMALL_AREA_BYTES)
