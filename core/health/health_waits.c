@@ -4,8 +4,8 @@
  * workers are. A rank whose worker waits for a slot first asks the rank at the other end of the
  * connection how many slots that end has moved. So the rank that explains the stall learns which
  * rank waits for which other rank, and also whether a slot was sent and did not arrive. Each
- * message has a fixed greatest size, and the
- * number of messages that a stalled rank sends a second does not grow with the number of ranks.
+ * message has a fixed greatest size, and the number of messages that a stalled rank sends a second
+ * does not grow with the number of ranks.
  */
 #include "core/health/watch.h"
 

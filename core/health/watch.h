@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The types and functions that the files of health share. health.c has the thread, its messages and
- * the comparison of
- * calls; health_stall.c notices that a call makes no progress and asks; health_culprits.c names the
- * ranks that hold it up; health_place.c says where this rank is and which ranks are silent;
- * health_waits.c exchanges the positions of workers, health_explain.c finds the cause in them and
- * health_dump.c prints them on request; health_tell.c tells the other ranks.
+ * the comparison of calls. health_stall.c notices that a call makes no progress and asks.
+ * health_culprits.c names the ranks that hold a call up. health_place.c says where this rank is and
+ * which ranks are silent. health_waits.c sends and receives the positions of workers,
+ * health_explain.c finds the cause of a stall in them, and health_dump.c prints them on request.
+ * health_tell.c tells the other ranks about failures.
  */
 #ifndef GYRE_HEALTH_WATCH_H
 #define GYRE_HEALTH_WATCH_H
