@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The pairs in which ranks or hosts, here called members, exchange data in recursive doubling or
+ * The pairs in which ranks, here called members, exchange data in recursive doubling or
  * halving. Pairing members have numbers, and two of them form a pair if their numbers are at
  * distance 1, 2, 4, ... If the number of members is no power of two, the first members are folded
  * two by two: the odd member of two gives its data to the member before it, takes no part in the
