@@ -65,9 +65,9 @@ function listValues(drawing) {
     return values;
 }
 
-/* Groups the steps into frames, in order: by round, or by the time at which the steps end. Each frame
- * has its position on the x axis. If a call has several tiles, only the steps of the first tile move
- * the chunks in the picture. */
+/* Groups the steps into frames, in order: by round, or by the time at which the steps end. Each
+ * frame has its position on the x axis. If a call has several tiles, only the steps of the first
+ * tile move the chunks in the picture. */
 function framesByRound(drawing, steps) {
     const frames = [];
     for (let round = 0; round < drawing.rounds; round++)
@@ -91,8 +91,8 @@ function framesByTime(events) {
         .map((end) => ({at: end, steps: byEnd.get(end)}));
 }
 
-/* The simulated steps as objects, with their times, their workers and the times at which their slots
- * arrive. */
+/* The simulated steps as objects, with their times, their workers and the times at which their
+ * slots arrive. */
 function listEvents(drawing, steps) {
     if (drawing.times === null)
         return [];

@@ -47,7 +47,8 @@ function chartOfRounds(drawing, steps) {
     return {lanes, items, span, least: 9, most: 72, isTime: false};
 }
 
-/* Steps and slots by time. @rank: if there are too many links, only those of this rank are shown. */
+/* Steps and slots by time. @rank: if there are too many links, only the links of this rank are
+ * shown. */
 function chartOfTimes(drawing, events, rank) {
     const {lanes, numbers} = listWorkerLanes(drawing);
     const links = new Map();
