@@ -11,8 +11,8 @@
 
 struct gyre_given_programs;
 
-/* The traits are what the tuner and the plan know of an algorithm. Masks have bit i for the
- * collective i of enum gyre_collective. */
+/* An algorithm and its traits, on which the tuner and the plan base their choices. In a mask, bit i
+ * stands for the collective i of enum gyre_collective. */
 struct gyre_algorithm {
     const char *name;     /* as in GYRE_ALGO and --algo, at most 15 characters */
     const char *summary;  /* one line for people */
@@ -50,8 +50,8 @@ struct gyre_given_programs {
     uint16_t root;
     uint16_t n_variants;
     bool is_placed; /* some program places data, so results must lie in windows */
-    /* The algorithm of the table that emits exactly these programs. NULL = none does. What was
-     * measured for that algorithm holds for these programs too. */
+    /* The algorithm of the table that emits exactly these programs; NULL = none does. Measurements
+     * of that algorithm hold for these programs too. */
     const struct gyre_algorithm *like;
     const struct gyre_program *const *programs[GYRE_MAX_VARIANTS]; /* each by rank */
 };
@@ -92,7 +92,7 @@ static inline bool gyre_algorithm_has(const struct gyre_algorithm *algorithm,
 }
 
 /** gyre_algorithm_suits - can the algorithm do this collective, and was it made for so many hosts?
- * On one host two levels are right, but nothing is gained. */
+ * A two-level algorithm also works on one host, but gains nothing there. */
 static inline bool gyre_algorithm_suits(const struct gyre_algorithm *algorithm,
                                         enum gyre_collective coll, uint32_t n_hosts)
 {
@@ -103,8 +103,8 @@ static inline bool gyre_algorithm_suits(const struct gyre_algorithm *algorithm,
  * algorithm that emits the same programs, else they follow from the programs. The functions of this
  * header then take it as any other algorithm, for the shape of its programs only; gyre_algorithms[]
  * does not have it.
- * @given: n_variants and programs are set, the rest is filled in. For each variant the programs of
- * all ranks, by rank. It and the programs must live as long as the algorithm.
+ * @given: the caller sets n_variants and, for each variant, the programs of all ranks, by rank; the
+ * other fields are filled in. @given and the programs must live as long as the algorithm.
  * @grouping: of the communicator, as in struct gyre_shape.
  * Errors: INVALID_ARGUMENT (the programs are not those of one shape, by rank), OUT_OF_MEMORY. */
 gyre_status gyre_algorithm_give(struct gyre_given_programs *given,
@@ -131,16 +131,16 @@ gyre_status gyre_algorithm_emit(const struct gyre_algorithm *algorithm,
 int gyre_peers_from_next(const struct gyre_shape *shape, int rank, bool is_placed,
                          struct gyre_ref *peers_out);
 
-/* How many peers of each kind a rank has; of every kind the most that any rank has. */
+/* How many peers of each kind a rank has. Each number is the greatest of all ranks. */
 struct gyre_peer_counts {
     uint32_t n_inside; /* of its own host, which are near */
     uint32_t n_near;   /* near, on other hosts */
     uint32_t n_far;
 };
 
-/** gyre_near_peers_find - which ranks are far from @rank: those of other hosts with which no
- * algorithm exchanges data in calls that are named in keeps_near. If a is far from b, then b is far
- * from a. On one host no rank is far.
+/** gyre_near_peers_find - find the ranks that are far from @rank. A rank of another host is far if
+ * no algorithm exchanges data with it in the collectives that keeps_near names. If a is far from b,
+ * then b is far from a. On one host no rank is far.
  * @grouping: NULL = one host. @is_far_out: n_ranks entries, 1 = far. Errors: OUT_OF_MEMORY. */
 gyre_status gyre_near_peers_find(const struct gyre_grouping *grouping, unsigned n_ranks, int rank,
                                  uint8_t *is_far_out);

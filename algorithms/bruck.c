@@ -70,7 +70,7 @@ static void emit_all_gather(const struct gyre_shape *shape, int rank, struct gyr
 
 /* ---- all-to-all ----------------------------------------------------------------------------- */
 
-/* IN(rank - j) to OUT(rank + j), also where IN and OUT are the same memory. */
+/* Copy IN(rank - j) to OUT(rank + j) for all j, also if IN and OUT are the same memory. */
 static void turn_round(const struct gyre_shape *shape, int rank, struct gyre_builder *builder)
 {
     for (int j = 0; 2 * j <= shape->n_ranks; j++) {

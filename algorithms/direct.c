@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Direct ("one-shot"): every rank talks to every other, one hop, no forwarding. All-reduce of
- * four ranks, each vector whole:
+ * Direct ("one-shot"): every rank sends its data straight to every other rank, in one hop.
+ * All-reduce of four ranks, where a message is a whole vector:
  *
  *   round          rank 0        rank 1        rank 2        rank 3
  *     0  sends to  1 2 3         2 3 0         3 0 1         0 1 2        own input, unordered
@@ -19,7 +19,8 @@
  */
 #include "algorithms/algorithm.h"
 
-/* All-gather's blocks need no slots if the ranks can address each other's OUT. */
+/* Does the program place its results? The blocks of an all-gather need no slots if the ranks can
+ * address each other's OUT. */
 static bool places(const struct gyre_shape *shape)
 {
     return shape->is_placed && shape->coll == GYRE_COLL_ALL_GATHER;

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An algorithm out of given programs, which come from a file. What the tuner knows of an algorithm,
- * its traits, is looked up here: programs that an algorithm of the table emits get that algorithm's
- * traits, so that they are carried out as that algorithm is. The traits of other programs are found
- * by looking at their steps.
+ * Makes an algorithm of given programs, which come from a file, and finds its traits for the tuner.
+ * If an algorithm of the table emits the same programs, the new algorithm gets that algorithm's
+ * traits, so calls are carried out in the same way. Otherwise the traits are derived from the steps
+ * of the programs.
  */
 #include "algorithms/algorithm.h"
 #include "core/base/status.h"
 
 #include <stdlib.h>
 
-/* Are these the programs of all ranks of one shape, by rank? @first: of the first variant. */
+/* Check that these are the programs of all ranks of one shape, by rank. @first: a program of the
+ * first variant. */
 static gyre_status check_programs(const struct gyre_program *const *programs,
                                   const struct gyre_program *first)
 {

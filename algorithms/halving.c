@@ -52,7 +52,8 @@ static void copy(const struct halving *halving, struct gyre_chunks chunks, struc
     gyre_builder_range_step(halving->builder, chunks, &in, 1, &out, 1, 0);
 }
 
-/* Where sums are kept: reduce-scatter has room in OUT for one block only. */
+/* The operand in which the sum of a chunk is kept. In reduce-scatter it is scratch, because OUT has
+ * room for one block only. */
 static struct gyre_ref sum_of(const struct halving *halving, int chunk)
 {
     return halving->coll == GYRE_COLL_REDUCE_SCATTER ? gyre_scratch(chunk) : gyre_out(chunk);
@@ -60,7 +61,8 @@ static struct gyre_ref sum_of(const struct halving *halving, int chunk)
 
 /* ---- halving -------------------------------------------------------------------------------- */
 
-/* Where the last sum goes: in reduce-scatter to OUT, unless it is that of two ranks. */
+/* The operand for the last sum of a chunk. In reduce-scatter it is OUT, unless this rank stands for
+ * two folded ranks. */
 static struct gyre_ref last_sum_of(const struct halving *halving, int chunk)
 {
     const bool is_result = halving->coll == GYRE_COLL_REDUCE_SCATTER && !halving->is_folded;
@@ -91,7 +93,8 @@ static void halve(const struct halving *halving)
     }
 }
 
-/* The odd one of two folded ranks gives its whole input to the one before, which adds its own. */
+/* The odd rank of two folded ranks sends its whole input to the rank before it, which adds its own
+ * input. */
 static void fold(const struct halving *halving)
 {
     const struct gyre_chunks all = {.n = (uint16_t)halving->n_ranks};
@@ -125,7 +128,7 @@ static void reduce_scatter(const struct halving *halving)
 
 /* ---- doubling ------------------------------------------------------------------------------- */
 
-/* The rank's own block, and that of the rank that is folded into it, get into OUT. */
+/* Put the rank's own block, and the block of the rank that is folded into it, into OUT. */
 static void begin_all_gather(const struct halving *halving)
 {
     const int rank = halving->rank;

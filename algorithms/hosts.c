@@ -131,7 +131,7 @@ static int crossing(const struct gyre_hosts *hosts, int variant, int i)
     return variant + (meets_first ? 2 : i % 2);
 }
 
-/* All ranks of a host once, from position `enter` to position `leave`. Returns how many. */
+/* List all ranks of a host once, from position `enter` to position `leave`. Returns how many. */
 static int walk_host(const struct gyre_hosts *hosts, int host, int enter, int leave,
                      uint16_t *order_out)
 {
@@ -148,8 +148,9 @@ static int walk_host(const struct gyre_hosts *hosts, int host, int enter, int le
     return n;
 }
 
-/* Where a ring leaves a host that it entered at `enter`. With one variant, or where both crossings
- * are at the same rank, it leaves from the rank before. */
+/* The position from which a ring leaves a host that it entered at position `enter`. With one
+ * variant, or if both crossings are at the same rank, the ring leaves from the previous position.
+ */
 static int leave_at(const struct gyre_hosts *hosts, int host, int enter, int rail)
 {
     const int size = gyre_hosts_size(hosts, host);
@@ -189,7 +190,8 @@ static void order_from_root(const struct gyre_hosts *hosts, int variant, int roo
         const int leave = leave_at(hosts, host, enter, variant + i % 2);
         n += walk_host(hosts, host, enter, leave, &order_out[n]);
     }
-    const int rail = variant + (hosts->n_hosts - 1) % 2; /* by which the last host is left */
+    const int rail =
+        variant + (hosts->n_hosts - 1) % 2; /* on which the ring leaves the last host */
     const int back = gyre_hosts_at_rail(hosts, root_host, rail, n_variants);
     const int first = back == root_at ? root_at + 1 : back;
     for (int i = 0; is_direct && i < gyre_hosts_size(hosts, root_host); i++) {

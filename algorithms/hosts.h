@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The ranks of a shape, host after host, and what algorithms derive from that: where data cross
- * between hosts in each variant, and the order of ranks in which a ring or a chain passes them on.
+ * The ranks of a shape, host after host. From this list algorithms derive the ranks at which data
+ * cross between hosts in each variant, and the order of ranks in which a ring or a chain passes
+ * data on.
  */
 #ifndef GYRE_ALGORITHMS_HOSTS_H
 #define GYRE_ALGORITHMS_HOSTS_H
@@ -22,8 +23,9 @@ struct gyre_hosts {
  * @apart: every rank counts as a host of its own. */
 struct gyre_hosts *gyre_hosts_make(const struct gyre_shape *shape, bool apart);
 
-/** gyre_hosts_open - the same for an algorithm. The memory belongs to @builder, which also
- * remembers when there is none. */
+/** gyre_hosts_open - find the hosts of a shape for an algorithm. The memory belongs to @builder,
+ * and
+ * @builder remembers the error if there is no memory. */
 const struct gyre_hosts *gyre_hosts_open(const struct gyre_shape *shape, bool apart,
                                          struct gyre_builder *builder);
 
@@ -31,8 +33,9 @@ const struct gyre_hosts *gyre_hosts_open(const struct gyre_shape *shape, bool ap
  * share: one for each NIC that the ranks of a host use. 1 if all ranks are on one host. */
 int gyre_hosts_variants(const struct gyre_shape *shape);
 
-/** gyre_hosts_rails - how many ranks the smallest host has: so many lines of ranks, one of each
- * host, share no rank. All ranks of a single host. */
+/** gyre_hosts_rails - the number of rails, which is the number of ranks of the smallest host. A
+ * rail takes one rank of each host, so more rails would share ranks. On a single host: all its
+ * ranks. */
 int gyre_hosts_rails(const struct gyre_shape *shape);
 
 /** gyre_hosts_size - how many ranks a host has. */
@@ -48,8 +51,8 @@ int gyre_hosts_rank(const struct gyre_hosts *hosts, int host, int position);
 /** gyre_hosts_find - the host and the position of a rank. */
 void gyre_hosts_find(const struct gyre_hosts *hosts, int rank, int *host_out, int *position_out);
 
-/** gyre_hosts_at_rail - the position on a host of the rank that uses a rail: of @n_rails rails, on
- * hosts with more or fewer ranks than rails. @rail: taken modulo @n_rails. */
+/** gyre_hosts_at_rail - the position on a host of the rank that uses rail @rail of @n_rails rails.
+ * The host may have more or fewer ranks than there are rails. @rail: taken modulo @n_rails. */
 int gyre_hosts_at_rail(const struct gyre_hosts *hosts, int host, int rail, int n_rails);
 
 /** gyre_hosts_ring - the order of ranks in which the ring of the shape's variant passes data on;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which pairs of ranks are near. Large calls on several hosts go along rails: from a rank of one
- * host to the rank on the same rail of a host at a distance of 1, 2, 4, ... (rings, trees, pairs).
- * Here are the rails of the two-level algorithms and those of the variants of rings and trees, and
- * the distances that these algorithms use. A test compares this file with their programs.
+ * Finds the pairs of ranks that are near. On several hosts, large calls send data along rails, from
+ * a rank of one host to the rank on the same rail of a host at a distance of 1, 2, 4, ... (rings,
+ * trees, pairs). This file knows the rails of the two-level algorithms, the rails of the variants
+ * of rings and trees, and the distances that these algorithms use. A test compares the pairs with
+ * the programs of the algorithms.
  */
 #include "algorithms/algorithm.h"
 #include "algorithms/hosts.h"
@@ -21,9 +22,10 @@ struct near {
     uint32_t n_near; /* ranks of other hosts that were marked as near */
 };
 
-/* The distances between hosts, in both directions round the ring of hosts, of ring and tree
- * neighbours. Where a broadcast's root is above both trees of the other hosts, the top of the
- * second tree is one host before a power of two if the number of hosts is even. */
+/* Can two hosts at this distance be neighbours in a ring or a tree? Distances count in both
+ * directions round the ring of hosts, and neighbours are at powers of two. There is one exception:
+ * in a broadcast the root is above both trees of the other hosts, and if the number of hosts is
+ * even the top of the second tree is one host before a power of two. */
 static bool is_near_distance(int n_hosts, int distance)
 {
     int power = 1;
@@ -43,14 +45,15 @@ static void mark(struct near *near, int host, int position)
     *is_far = 0;
 }
 
-/* May a ring cross at a rank of this host that is beside the rail? It does where it would leave the
- * host from the rank at which it entered, or come back to the root of a broadcast. */
+/* May a ring cross to another host at a rank of this host next to the rail? That happens if the
+ * ring would otherwise leave the host from the rank at which it entered, or come back to the root
+ * of a broadcast. */
 static bool may_slip(const struct gyre_hosts *hosts, int host)
 {
     return gyre_hosts_size(hosts, host) < hosts->n_variants || hosts->n_hosts % 2 != 0;
 }
 
-/* The position on a host of the rank on a rail, or of one so many positions after it. */
+/* The position on a host of the rank that is `after` positions after the rank on a rail. */
 static int position_of(const struct near *near, int host, int rail, int n_rails, int after)
 {
     const int size = gyre_hosts_size(near->hosts, host);
@@ -65,7 +68,7 @@ static void join(struct near *near, int other, int rail, int n_rails, int after,
         mark(near, other, position_of(near, other, rail, n_rails, other_after));
 }
 
-/* Where rings cross to the next host, beside the rails. */
+/* Mark the ranks at which rings cross to the next host next to the rails. */
 static void mark_crossings(struct near *near, int other)
 {
     const struct gyre_hosts *hosts = near->hosts;

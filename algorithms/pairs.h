@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who exchanges with whom in steps of recursive doubling or halving. The members, which are ranks,
- * form pairs at distance 1, 2, 4, ... of their numbers among the pairing members. If there are not
- * a power of two of them, the first members are folded two by two: the odd one of two gives its
- * data to the one before it, takes no part in the pairs, and gets the result from there.
+ * The pairs in which ranks, here called members, exchange data in recursive doubling or
+ * halving. Pairing members have numbers, and two of them form a pair if their numbers are at
+ * distance 1, 2, 4, ... If the number of members is no power of two, the first members are folded
+ * two by two: the odd member of two gives its data to the member before it, takes no part in the
+ * pairs, and gets the result from that member.
  */
 #ifndef GYRE_ALGORITHMS_PAIRS_H
 #define GYRE_ALGORITHMS_PAIRS_H
@@ -30,14 +31,14 @@ static inline bool gyre_pairs_is_folded(struct gyre_pairs pairs, int member)
     return member < 2 * pairs.n_folded;
 }
 
-/** gyre_pairs_number - the number of a pairing member among those. */
+/** gyre_pairs_number - the number of a member among the pairing members. */
 static inline int gyre_pairs_number(struct gyre_pairs pairs, int member)
 {
     return gyre_pairs_is_folded(pairs, member) ? member / 2 : member - pairs.n_folded;
 }
 
-/** gyre_pairs_member - the pairing member with this number. For number n_pairing it is the number
- * of members: member(v) to member(v + 1) - 1 are those that number v stands for. */
+/** gyre_pairs_member - the pairing member with this number. Number v stands for member(v) to
+ * member(v + 1) - 1, so member(n_pairing) is the number of members. */
 static inline int gyre_pairs_member(struct gyre_pairs pairs, int number)
 {
     return number < pairs.n_folded ? 2 * number : number + pairs.n_folded;

@@ -85,7 +85,7 @@ static int chain_rank(const struct nodes *nodes, int tree, int node, int index)
     return gyre_hosts_rank(hosts, host, tree == 0 ? first + index : first - 1 - index);
 }
 
-/* Parent and children in the tree, of the rank that is the node's end of the chain. */
+/* Find the parent and the children in the tree for the rank at the node's end of the chain. */
 static void place_node(const struct nodes *nodes, int tree, int node, struct place *place)
 {
     const int above = nodes->has_root ? 1 : 0; /* nodes that are not items of the tree */
@@ -180,7 +180,7 @@ const struct gyre_algorithm gyre_algorithm_tree = {
     .name = "tree",
     .summary = "double binary tree over hosts, chain inside; few hops",
     .collectives = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE,
-    .keeps_near = 1U << GYRE_COLL_ALL_REDUCE, /* another root has other neighbours */
+    .keeps_near = 1U << GYRE_COLL_ALL_REDUCE, /* with a root, neighbours depend on the root */
     .chains = 1U << GYRE_COLL_ALL_REDUCE | 1U << GYRE_COLL_BROADCAST | 1U << GYRE_COLL_REDUCE,
     .n_variants = gyre_hosts_variants,
     .emit = emit,

@@ -67,7 +67,7 @@ static int finished_outs(const struct gyre_two_level *level, int chunk,
     return 1 + n_along + gyre_two_level_hand_out(level, -1, &level->outs[1 + n_along]);
 }
 
-/* The rail's chunk is cut into a piece for each host. */
+/* All-reduce along the rail by a ring. The rail's chunk is cut into one piece for each host. */
 static void emit_ring(const struct gyre_two_level *level)
 {
     const int n = level->hosts->n_hosts;
@@ -107,14 +107,15 @@ struct place {
     struct gyre_ref children[2];
 };
 
-/* @is_chain: host after host from `root_host`; else the tree, with `root_host` above it unless that
- * is -1. */
+/* Find a rank's neighbours along its rail. @is_chain: the rail is a chain that begins at
+ * `root_host`; else it is a tree. @root_host: -1 = none; in a tree, a root is above the tree. */
 static struct place place_on_rail(const struct gyre_two_level *level, bool is_chain, int tree,
                                   int root_host)
 {
     const int n_hosts = level->hosts->n_hosts;
     const int above = is_chain || root_host < 0 ? 0 : 1;
-    const int base = root_host < 0 ? 0 : root_host; /* the host that is item 0, or above them */
+    const int base =
+        root_host < 0 ? 0 : root_host; /* the host that is item 0, or above all items */
     const int item = (level->host - base + n_hosts) % n_hosts - above;
     struct place place = {.is_top = false};
     int parent, children[2];

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the two-level algorithms share. A rail is a line of ranks, one of each host; hosts have as
- * many as the smallest host has ranks. The rank on rail r of a host owns the host's share r of the
- * data: inside the host every rank exchanges that share with the owner, and owners exchange it
- * along their rail with the other hosts. So every rail carries as many bytes as every other, and
- * between hosts no more bytes go than have to.
+ * The parts that all two-level algorithms share. A rail is a line of ranks, one of each host; there
+ * are as many rails as the smallest host has ranks. The rank on rail r of a host owns part r of the
+ * host's data. Inside the host every rank exchanges part r with that owner, and owners exchange it
+ * along their rail with the other hosts. So all rails carry the same number of bytes, and as few
+ * bytes as possible cross between hosts.
  *
  * A rank has two workers. The first one sums inside the host and moves data along the rail. The
  * second one receives what owners have finished. Lane 0 of a pair in a host belongs to the first
@@ -30,8 +30,8 @@ struct gyre_two_level {
     struct gyre_ref *outs; /* likewise */
 };
 
-/** gyre_two_level_open - where a rank is. False when there is no memory, which the builder
- * remembers. */
+/** gyre_two_level_open - find the host, the position and the rail of a rank. Returns false when
+ * there is no memory; the builder remembers that error. */
 bool gyre_two_level_open(const struct gyre_shape *shape, int rank, struct gyre_builder *builder,
                          struct gyre_two_level *level_out);
 
@@ -57,7 +57,7 @@ int gyre_two_level_collect(const struct gyre_two_level *level, int chunk, struct
 int gyre_two_level_hand_out(const struct gyre_two_level *level, int but, struct gyre_ref *outs_out);
 
 /** gyre_two_level_move - reduce any number of inputs and write the result to any number of outputs.
- * Where one step cannot do that, the first outputs get it first.
+ * If one step cannot do that, the first outputs get the result first.
  * @outs: if there are more than GYRE_STEP_MAX_OUTS, the first one is in OUT. */
 void gyre_two_level_move(const struct gyre_two_level *level, int chunk, const struct gyre_ref *ins,
                          int n_ins, const struct gyre_ref *outs, int n_outs, unsigned flags);

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Bounds by bytes. With h hosts and n ranks, of B bytes a host has to send:
+ * The least number of bytes that a host must send in a collective of B bytes, with h hosts and n
+ * ranks:
  *
  *   all-reduce                   2 B (h-1)/h   each byte is summed and handed out once
  *   reduce-scatter, all-gather     B (h-1)/h   (B: all blocks)
  *   broadcast, reduce              B           into, or out of, a host that is not the root's
  *
- * and a rank the same with n in place of h.
+ * For a rank, n takes the place of h.
  */
 #include "algorithms/simulate/simulate.h"
 
-/* Which part of B goes through each of `n` equal members. */
+/* The part of B that each of `n` equal members (hosts or ranks) must send. */
 static double share_of(enum gyre_collective coll, double n)
 {
     switch (coll) {
@@ -27,7 +28,7 @@ static double share_of(enum gyre_collective coll, double n)
     }
 }
 
-/* NICs of the host that has fewest. */
+/* The number of NICs of the host that has the fewest. */
 static double fewest_nics(const struct gyre_grouping *grouping, unsigned n_ranks)
 {
     uint16_t n_of[GYRE_MAX_RANKS] = {0};

@@ -15,11 +15,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Inside a host: fitted by `build/bench/tune --from docs/performance`, as it was in commit b7aab6a,
- * to 66 calls of 2 and 4 H200 (NVLink 4, CUDA 13.0, graphs of 20 calls, 2026-11), typical error 7
- * %, the worst 0.81 and 1.13; copies inside a GPU are hidden behind the stores. Between hosts, not
- * measured: NCCL's model (src/graph/tuning.cc, 2.28: a network hop 2.7 / 14 / 4.0 us in LL / Simple
- * / LL128, what a step costs included); one 400 Gbit/s NIC a GPU moves 49 GB/s (perftest, 1 QP). */
+/* The constants inside a host were fitted by `build/bench/tune --from docs/performance`, as it was
+ * in commit b7aab6a, to 66 calls of 2 and 4 H200 (NVLink 4, CUDA 13.0, graphs of 20 calls,
+ * 2026-11). The typical error is 7 %, and predicted / measured is between 0.81 and 1.13. Copies
+ * inside a GPU are hidden behind the stores. The constants between hosts were not measured. They
+ * are those of NCCL's model (src/graph/tuning.cc, 2.28: a network hop takes 2.7 / 14 / 4.0 us in LL
+ * / Simple / LL128, the cost of a step included). One 400 Gbit/s NIC for each GPU moves 49 GB/s
+ * (perftest, 1 QP). */
 const struct gyre_cost gyre_cost_h200 = {
     .launch_ns = 1270,
     .worker_launch_ns = 10.9,
@@ -43,9 +45,10 @@ const struct gyre_cost gyre_cost_h200 = {
     .nic_bytes_per_ns = 49,
 };
 
-/* Shared memory between threads of one machine (2 cores, AMD EPYC, 2026-11): 8 bytes one-shot in
- * 0.3 us, a step 0.15 us of it, copies of 10 GB/s: each byte is read once and written once. A rank
- * runs all its workers on one thread. Network: TCP over a 10 Gbit/s Ethernet. */
+/* The constants inside a host are those of shared memory between threads of one machine (2 cores,
+ * AMD EPYC, 2026-11): one-shot of 8 bytes takes 0.3 us, of which a step takes 0.15 us, and a copy,
+ * which reads and writes each byte once, runs at 10 GB/s. A rank runs all its workers on one
+ * thread. The network is TCP over a 10 Gbit/s Ethernet. */
 const struct gyre_cost gyre_cost_host = {
     .launch_ns = 0,
     .step_ns = {[GYRE_PROTO_SIMPLE] = 100,
@@ -139,7 +142,7 @@ static char *trim(char *text)
     return text;
 }
 
-/* `text` is one line without its comment; blank ones are nothing. */
+/* Read one line. `text` is the line without its comment; a blank line is skipped. */
 static gyre_status read_line(char *text, int line, struct gyre_cost *cost, bool *is_given)
 {
     char *name = trim(text);
@@ -171,7 +174,7 @@ static gyre_status read_line(char *text, int line, struct gyre_cost *cost, bool 
     return GYRE_SUCCESS;
 }
 
-/* Numbers are written with a point, whatever locale the program runs in. */
+/* Reads and writes numbers with a decimal point in every locale of the program. */
 struct numbers {
     locale_t mine, before;
 };

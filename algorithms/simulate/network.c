@@ -12,12 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Up to this many ranks, all programs are compared before a rotation is believed. */
+/* In shapes of up to so many ranks, all programs are compared before some ranks stand for all. */
 #define MAX_FULLY_COMPARED 64
 
 /* One end of a FIFO. */
 struct end {
-    uint64_t key; /* variant, sending rank, where the receiver is, lane: the same at both ends */
+    uint64_t key; /* of variant, sending rank, receiver's position, lane; equal at both ends */
     uint32_t index;
     uint32_t rank;
     uint32_t worker;
@@ -27,14 +27,14 @@ struct end {
 
 enum renumbering { BY_ADDING, BY_XOR };
 
-/* Which ranks stand for all. Ranks are numbered host after host, n_of_host on each; where that is
- * not so, every rank counts as a host. */
+/* The kept ranks, which stand for all ranks. Ranks must be numbered host after host, with n_of_host
+ * ranks on each host; if they are not, every rank counts as a host. */
 struct folding {
     unsigned n_of_host;
     unsigned n_kept_hosts;
-    unsigned n_kept_positions; /* of each kept host; a rank at position p is like p modulo this */
-    unsigned variant_shift;    /* and runs the variant that so many later ones are like: for each
-                                * n_kept_positions between the two ranks */
+    unsigned n_kept_positions;    /* of each kept host; position p is like p modulo this number */
+    unsigned variant_shift;       /* a rank's variant v is like variant v - k * variant_shift of the
+                                   * kept rank k * n_kept_positions before it */
     enum renumbering renumbering; /* of hosts */
 };
 
@@ -49,7 +49,7 @@ struct build {
     size_t ends_bytes, workers_bytes, steps_bytes, refs_bytes; /* allocated */
 };
 
-/* Make room for n elements; doubles. */
+/* Make room for n elements. The capacity at least doubles. */
 static gyre_status reserve(void *array_address, size_t *n_bytes, size_t n, size_t elem_bytes)
 {
     void *array;
@@ -73,7 +73,7 @@ static unsigned count_hosts(const struct build *build)
     return build->shape->n_ranks / build->folding.n_of_host;
 }
 
-/* Where `to` is as `from` sees it: what the renumbering leaves alone. */
+/* The position of `to` relative to `from`, which the renumbering does not change. */
 static uint32_t relative(const struct build *build, unsigned from, unsigned to)
 {
     const struct folding *folding = &build->folding;
@@ -84,8 +84,8 @@ static uint32_t relative(const struct build *build, unsigned from, unsigned to)
     return host * g + (rotates ? (to % g + g - from % g) % g : to % g);
 }
 
-/* The kept rank that stands for a rank, by its place among the kept ones. @variant: of the rank;
- * becomes that of the kept one. */
+/* The index of the kept rank that stands for a rank. @variant: the variant that the rank runs; it
+ * is replaced by the variant of the kept rank that is alike. */
 static uint32_t find_kept(const struct build *build, unsigned rank, unsigned *variant)
 {
     const struct folding *folding = &build->folding;
@@ -96,7 +96,7 @@ static uint32_t find_kept(const struct build *build, unsigned rank, unsigned *va
     return host * folding->n_kept_positions + rank % g % folding->n_kept_positions;
 }
 
-/* The rank at a place among the kept ones. */
+/* The kept rank with this index. */
 static unsigned kept_rank(const struct build *build, uint32_t index)
 {
     const struct folding *folding = &build->folding;
@@ -104,7 +104,7 @@ static unsigned kept_rank(const struct build *build, uint32_t index)
            index % folding->n_kept_positions;
 }
 
-/* Peers as the rank sees them, in any order. */
+/* Add the positions of the peers relative to the rank to a hash, independent of their order. */
 static uint64_t hash_operands(uint64_t hash, const struct build *build,
                               const struct gyre_program *program,
                               const struct gyre_operand *operands, unsigned n_operands)
@@ -150,8 +150,8 @@ static gyre_status hash_program(const struct build *build, unsigned variant, uns
     return GYRE_SUCCESS;
 }
 
-/* Ranks of one host, if each host has as many and they are neighbours in number; else, and where
- * there is one host, 1. */
+/* The number of ranks of each host, if all hosts have the same number of ranks and the ranks of a
+ * host have consecutive numbers. Otherwise, and if there is only one host, 1. */
 static unsigned even_ranks_of_host(const struct gyre_machine *machine, unsigned n_ranks)
 {
     const struct gyre_grouping *grouping = machine->grouping;
@@ -164,7 +164,8 @@ static unsigned even_ranks_of_host(const struct gyre_machine *machine, unsigned 
     return n_of_host;
 }
 
-/* Is one rank's program what the folding makes of that of the rank that stands for it? */
+/* Is the program of a rank equal to the program of the kept rank that stands for it, apart from the
+ * renumbering? */
 static gyre_status compare_programs(const struct build *build, unsigned variant, unsigned rank,
                                     bool *is_same_inout)
 {
@@ -179,9 +180,10 @@ static gyre_status compare_programs(const struct build *build, unsigned variant,
     return GYRE_SUCCESS;
 }
 
-/* Can the kept ranks stand for all? All hosts of small shapes are compared, of others the first
- * four, those in the middle and the last ones: where an algorithm treats hosts differently it
- * treats those differently. @n_positions: compare so many ranks of each host. */
+/* Can the kept ranks stand for all ranks? In small shapes the programs of all hosts are compared.
+ * In larger shapes only those of the first four hosts, the hosts in the middle and the last hosts
+ * are, because an algorithm that treats hosts differently treats these differently.
+ * @n_positions: compare so many ranks of each host. */
 static gyre_status check_folding(const struct build *build, unsigned n_positions, bool *is_same_out)
 {
     const unsigned n_hosts = count_hosts(build);
@@ -198,7 +200,8 @@ static gyre_status check_folding(const struct build *build, unsigned n_positions
     return GYRE_SUCCESS;
 }
 
-/* Ranks that share a NIC of a host with n_of_host ranks; 0 if NICs have different numbers. */
+/* The number of ranks that share a NIC on a host with n_of_host ranks; 0 if the NICs of a host
+ * serve different numbers of ranks. */
 static unsigned ranks_of_nic(const struct build *build)
 {
     const struct gyre_grouping *grouping = build->machine->grouping;
@@ -208,10 +211,11 @@ static unsigned ranks_of_nic(const struct build *build)
     return g % grouping->n_nics == 0 ? g / grouping->n_nics : 0;
 }
 
-/* Looks for a rotation of the positions on all hosts that changes nothing. Ranks that share a NIC
- * are all kept, because they wait for each other there. Two-level algorithms
- * treat all rails alike. Where every variant crosses between hosts at another rank, a rotation
- * leads from one variant to the next. */
+/* Looks for a rotation of the positions on all hosts that does not change the programs. The first
+ * rotation that is tried fits two-level algorithms, which treat all rails alike. The second one
+ * fits rings and trees, whose variants cross between hosts at different ranks: there a rotation
+ * leads from one variant to the next. Ranks that share a NIC are all kept, because they wait for
+ * each other there. */
 static gyre_status fold_positions(struct build *build, enum gyre_sim_folding allowed)
 {
     struct folding *folding = &build->folding;
@@ -234,8 +238,9 @@ static gyre_status fold_positions(struct build *build, enum gyre_sim_folding all
     return GYRE_SUCCESS;
 }
 
-/* Looks for a renumbering of hosts that changes nothing: adding 1 or 2 to each (rings cross between
- * hosts in another place every other time), or exclusive or with any number. */
+/* Looks for a renumbering of hosts that does not change the programs. It tries to add 1 to each
+ * number, to add 2 (because rings cross between hosts at another rail at every second host), and to
+ * combine each number with another one by exclusive or. */
 static gyre_status fold_hosts(struct build *build)
 {
     struct folding *folding = &build->folding;
@@ -326,7 +331,7 @@ static gyre_status add_steps(struct build *build, const struct gyre_program *pro
     const uint32_t rank = find_kept(build, program->rank, &ignored);
     const struct gyre_sim_worker worker = {rank, variant, network->n_steps, from->n_steps};
     uint8_t n_ahead = 0;
-    for (uint32_t i = from->n_steps; i-- > 0;) { /* backwards: who follows is known */
+    for (uint32_t i = from->n_steps; i-- > 0;) { /* backwards, to know the steps that follow */
         const struct gyre_step *step = &program->steps[from->first_step + i];
         const bool with_next = (step->flags & GYRE_STEP_WITH_NEXT) != 0;
         const bool is_group_end = (i + 1) % GYRE_SIM_MAX_GROUP == 0;
@@ -348,7 +353,7 @@ static gyre_status add_steps(struct build *build, const struct gyre_program *pro
         to->n_chunks = step->n_chunks;
         to->n_recvs = add_operands(build, step->ins, step->n_ins, first_end, network->n_workers);
         to->n_sends = add_operands(build, step->outs, step->n_outs, first_end, network->n_workers);
-        if (step->n_outs > 0) /* else what is waited for lies where it belongs */
+        if (step->n_outs > 0) /* a step without outputs only waits for data that are in place */
             to->n_copies = (uint8_t)(step->n_ins + step->n_outs - to->n_sends);
     }
     network->n_steps = (uint32_t)n_steps;
@@ -356,7 +361,7 @@ static gyre_status add_steps(struct build *build, const struct gyre_program *pro
     return GYRE_SUCCESS;
 }
 
-/* @index: of the rank among the kept ones. */
+/* Take over the program of a kept rank. @index: of the rank among the kept ranks. */
 static gyre_status add_program(struct build *build, unsigned variant, uint32_t index)
 {
     struct gyre_program *program;
@@ -420,8 +425,8 @@ out:
     return status;
 }
 
-/* Which NIC a rank uses: with fewer NICs than ranks, neighbours share one; else each rank has its
- * own (that a rank stripes its data over several is not modelled). */
+/* The NIC of a rank. If a host has fewer NICs than ranks, neighbouring ranks share a NIC; else each
+ * rank has its own. The model knows no rank that stripes its data over several NICs. */
 static uint32_t find_nic(const struct build *build, unsigned rank)
 {
     const struct gyre_grouping *grouping = build->machine->grouping;
@@ -437,7 +442,7 @@ static uint32_t find_nic(const struct build *build, unsigned rank)
                : position;
 }
 
-/* Which ranks are kept, and for how many others of their host they stand. */
+/* Choose the kept ranks, and count the ranks of a host for which each of them stands. */
 static gyre_status fold(struct build *build, enum gyre_sim_folding allowed)
 {
     struct gyre_sim_network *network = build->network;

@@ -65,7 +65,7 @@ struct gyre_sim_network {
     uint32_t *n_workers_of; /* [variant][kept rank] */
 };
 
-/* Which ranks may stand for others. */
+/* The limits for ranks that stand for other ranks. */
 enum gyre_sim_folding {
     GYRE_SIM_FOLD_ALL,          /* the number of channels must be a multiple of channel_unit */
     GYRE_SIM_FOLD_ANY_CHANNELS, /* channel_unit is 1 */

@@ -141,7 +141,8 @@ static double step_bytes(const struct run *run, const struct gyre_sim_step *step
         return (double)run->call->split.tile_elems * step->n_chunks;
     if (step->n_chunks == 1 || run->network->is_folded)
         return chunk_bytes(run, step->chunk, tile) * step->n_chunks;
-    /* The first and the last chunk stand for those between them: at most one unit apart. */
+    /* Use the mean of the first and the last chunk for all chunks of the range. The lengths of two
+     * chunks differ by at most one unit. */
     return (chunk_bytes(run, step->chunk, tile) + chunk_bytes(run, step->last_chunk, tile)) / 2 *
            step->n_chunks;
 }
@@ -240,7 +241,8 @@ static double compute(struct run *run, const struct gyre_sim_worker *worker, dou
     return fmax(fmax(of_rank_ns, of_host_ns), start_ns + alone_ns);
 }
 
-/* Which worker of its rank's program it is. The workers of one program follow each other. */
+/* The number of a worker within its rank's program. The workers of one program follow each other.
+ */
 static uint32_t index_in_program(const struct gyre_sim_network *network, uint32_t worker_index)
 {
     const struct gyre_sim_worker *worker = &network->workers[worker_index];

@@ -16,11 +16,13 @@
 
 #define UNIT_BYTES 16 /* of cuts: as plans cut */
 
-/* Steady: the times of as many further tiles differ by less than this share. */
+/* A pipeline is steady if two equal numbers of further tiles take times that differ by less than
+ * this share. */
 #define STEADY_SHARE       0.001
 #define ROUGH_STEADY_SHARE 0.01
 
-/* After so many steps the difference that there is has to do: seconds, or tens of milliseconds. */
+/* After so many simulated steps the result is extrapolated even if the pipeline is not steady, so
+ * that a prediction takes seconds at most, and a rough one tens of milliseconds. */
 #define MOST_STEPS       30000000
 #define ROUGH_MOST_STEPS 200000
 
@@ -68,9 +70,11 @@ static struct gyre_sim_call make_call(const struct gyre_sim_network *network,
     return call;
 }
 
-/* Fewer tiles than there are, three times, each time as many more: is the second difference as the
- * first, all further ones are. Starts past the tiles that fill the FIFOs. What comes and goes with
- * a period that fits no such number shrinks against more tiles. */
+/* Simulate three runs with fewer tiles than the call has, where each run has `more` tiles more than
+ * the previous one. If the two differences of time are equal, the pipeline is steady, and all
+ * further tiles take as long. If they are not equal, `more` is doubled. The shortest run is longer
+ * than the tiles that fill the FIFOs. Variations with a period that does not divide `more` become
+ * small compared with the time of many tiles. */
 static gyre_status extrapolate(const struct gyre_sim_call *call, bool *is_steady_out,
                                struct gyre_prediction *prediction)
 {
@@ -96,8 +100,8 @@ static gyre_status extrapolate(const struct gyre_sim_call *call, bool *is_steady
             prediction->n_steps < most_steps)
             continue;
         const uint64_t n_left = call->n_real_tiles - (n_tiles + 2 * more);
-        /* Of the steady part: the busy time that the last tiles added to the time they added. As
-         * long as a pipeline fills, that can be the longer of the two; later tiles take it. */
+        /* The busy time that the last tiles added. While a pipeline fills, it can be longer than
+         * the time that these tiles added to the call, and then later tiles take as long as it. */
         const double busy_ns = at[2].busy_share * at[2].time_ns - at[1].busy_share * at[1].time_ns;
         prediction->time_ns =
             at[2].time_ns + fmax(second_ns, busy_ns) / (double)more * (double)n_left;

@@ -91,9 +91,9 @@ struct gyre_simulation {
     uint64_t n_bytes;    /* of the vector, or of one block if the buffers consist of blocks */
     bool all_tiles;      /* simulate every tile; else extrapolate from the first ones */
     bool is_rough;       /* an error of a percent will do, which takes far fewer steps */
-    double limit_ns;     /* above 0: nobody wants to know more of a longer time than that it is */
-    /* Called for each simulated step, in the order in which steps start; NULL = nobody is told. For
-     * pictures, with all_tiles and all ranks: otherwise some steps are left out or repeated. */
+    double limit_ns;     /* above 0: stop when the time exceeds this limit */
+    /* Called for each simulated step, in the order in which steps start; may be NULL. Pictures use
+     * it, with all_tiles and all ranks, because otherwise some steps are left out or repeated. */
     void (*observe)(void *observer, const struct gyre_simulated_step *step);
     void *observer;
 };
@@ -101,7 +101,7 @@ struct gyre_simulation {
 #define GYRE_SIMULATE_MAX_DEPTH 64
 #define GYRE_SIMULATE_MAX_FIFOS (1U << 21) /* about 400 MB */
 
-/* What can be busy. LATENCY means that no resource was busy for half of the time.
+/* The resources that can be busy. LATENCY means that no resource was busy for half of the time.
  * X(enum suffix, name) */
 #define GYRE_RESOURCE_TABLE(X) \
     X(LATENCY, latency)        \
@@ -130,10 +130,10 @@ struct gyre_prediction {
 
 struct gyre_simulator;
 
-/** gyre_simulator_open - prepare the programs of all ranks. If renumbering the hosts (or the
- * ranks of a single host) changes nothing, only one or two hosts (one rank) are simulated and stand
- * for all. The same holds for the positions on the hosts: a double tree along rails costs no more
- * than one rail.
+/** gyre_simulator_open - prepare the programs of all ranks. If a renumbering of the hosts (or of
+ * the ranks of a single host) does not change the programs, only one or two hosts (one rank) are
+ * simulated and stand for all. The same holds for the positions on the hosts, so to simulate a
+ * double tree along rails takes as long as to simulate one rail.
  * @shape, @machine: their groupings must outlive the simulator.
  * @all_ranks: simulate all ranks nevertheless.
  * Errors: as gyre_algorithm_emit(); INVALID_ARGUMENT (a sending end has no receiving end);
@@ -147,8 +147,8 @@ void gyre_simulator_close(struct gyre_simulator *simulator);
 /** gyre_simulator_lanes - n_lanes of the programs. */
 uint32_t gyre_simulator_lanes(const struct gyre_simulator *simulator);
 
-/** gyre_simulator_channel_unit - other numbers of channels than multiples of this one take longer
- * to simulate: some variants are then run by more channels than others. */
+/** gyre_simulator_channel_unit - simulations are fast if the number of channels is a multiple of
+ * this number. With other numbers some variants are run by more channels than others. */
 uint32_t gyre_simulator_channel_unit(const struct gyre_simulator *simulator);
 
 /** gyre_simulator_min_depth - min_depth of the programs. */
@@ -171,9 +171,10 @@ gyre_status gyre_simulator_run(struct gyre_simulator *simulator,
                                struct gyre_prediction *prediction_out);
 
 /** gyre_bound_ns - the least time that the links of a machine allow a collective, whatever the
- * algorithm (bound.c): by bytes alone, without latencies. Every host must send, and receive, its
- * part of the data through its own NICs, and every rank its part through its own links; the slowest
- * host or rank decides. 0 where nothing is known: point to point, or links without a rate.
+ * algorithm (bound.c). It counts bytes and no latencies. Every host must send its part of the data
+ * through its own NICs, and every rank must send its part through its own links; the slowest host
+ * or rank determines the bound. The result is 0 for collectives and links without a known bound,
+ * such as point to point or links without a rate.
  * @shape: coll, n_ranks and grouping (with n_nics) are used.
  * @n_bytes: of the whole vector, of all blocks where buffers are made of blocks. */
 double gyre_bound_ns(const struct gyre_shape *shape, const struct gyre_cost *cost,

@@ -60,8 +60,8 @@ static void wake(struct machine *machine, uint32_t number)
     machine->queue[machine->n_queued++] = number;
 }
 
-/* Is every slot there that the steps need? What was there stays there: the look goes on where it
- * stopped. */
+/* Is every slot available that the steps need? A slot that is available stays available, so the
+ * search continues where it stopped the last time. */
 static bool is_ready(const struct machine *machine, struct worker *worker)
 {
     for (; worker->step < worker->end; worker->step++, worker->operand = 0) {
@@ -82,7 +82,7 @@ static bool is_ready(const struct machine *machine, struct worker *worker)
     return true;
 }
 
-/* Move the slots and wake whoever waits at the other ends. */
+/* Move the slots and wake the workers that wait at the other ends. */
 static void move_slots(struct machine *machine, const struct worker *worker)
 {
     const struct gyre_network_fifo *fifos = machine->network->fifos;
@@ -133,7 +133,7 @@ static uint32_t step_of_worker(const struct worker *worker)
     return worker->step - worker->program->workers[worker->index].first_step;
 }
 
-/* Who waits for whom, from the first worker that is not done. */
+/* Report the chain of waits that begins at the first worker that is not done. */
 static gyre_status report_deadlock(const struct machine *machine, uint32_t number)
 {
     char text[768];

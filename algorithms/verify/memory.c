@@ -11,8 +11,8 @@
 
 #define NO_CELL UINT32_MAX
 
-/* The last read by one worker. Two steps of one time are unordered, and so are two pieces of one
- * step, so `many` of them count. */
+/* The last read by one worker. Two steps with the same time are unordered, and so are two pieces of
+ * one step. `many` says that several of them have read at this time. */
 struct reading {
     uint32_t time; /* 0 = never */
     uint32_t step;
@@ -194,7 +194,7 @@ gyre_status gyre_verify_read(struct gyre_verify_memory *memory, const struct gyr
     if (is_in)
         chunk = memory->in_place ? alias_of_in(program, chunk) : NO_CELL;
     if (chunk == NO_CELL)
-        return GYRE_SUCCESS; /* memory that nobody writes */
+        return GYRE_SUCCESS; /* no step writes this memory */
     const size_t at = cell_index(memory, access->rank, access->tile, chunk);
     const struct cell *cell = &memory->cells[at];
     GYRE_TRY(check_after_write(memory, cell, access, is_in ? "reads in place" : "reads", chunk));
@@ -252,7 +252,7 @@ static gyre_status check_output(const struct gyre_verify_memory *memory,
     if (!expect.is_owned)
         return GYRE_SUCCESS; /* gyre_verify_write() refuses to touch it */
     if (cell->value == GYRE_NO_VALUE) {
-        /* In place, a chunk that is already where it belongs may stay untouched. */
+        /* In an in-place call a step need not write a chunk of OUT that holds the right input. */
         const bool stays = memory->in_place && !expect.from_all && expect.source == rank &&
                            gyre_verify_owns_in(program) &&
                            alias_of_in(program, expect.chunk) == chunk;

@@ -41,7 +41,7 @@ void gyre_verify_memory_close(struct gyre_verify_memory *memory);
 /** gyre_verify_owns_in - does the collective give this rank an IN? */
 bool gyre_verify_owns_in(const struct gyre_program *program);
 
-/** gyre_verify_expect - what OUT(chunk) must hold in the end. */
+/** gyre_verify_expect - the contributions that OUT(chunk) must hold in the end. */
 struct gyre_expectation gyre_verify_expect(const struct gyre_program *program, uint32_t chunk);
 
 /** gyre_verify_read - read a chunk of IN or OUT.

@@ -41,7 +41,8 @@ static gyre_status check_agreement(const struct gyre_program *const *programs, i
     return GYRE_SUCCESS;
 }
 
-/* Which worker uses each connection of one rank; the structural check has seen that it is one. */
+/* Find the worker that uses each connection of one rank. The structural check has made sure that
+ * only one worker does. */
 static void find_users(const struct gyre_network *network, uint32_t rank, uint32_t *user_of)
 {
     const struct gyre_program *program = network->programs[rank];

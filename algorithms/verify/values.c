@@ -30,8 +30,9 @@ struct gyre_values {
     struct index value_index, set_index;
 };
 
-/* Multiply and fold: the tables are looked up for every step, FNV by bytes would be the most of
- * the run. The constant is 2^64 divided by the golden ratio, made odd. */
+/* A hash that multiplies and folds. The verifier searches the tables for every step, and FNV, which
+ * works byte by byte, would take most of the run. The constant is 2^64 divided by the golden ratio,
+ * made odd. */
 static uint64_t mix(uint64_t hash, uint64_t word)
 {
     hash = (hash ^ word) * 0x9e3779b97f4a7c15ULL;
@@ -159,8 +160,8 @@ static uint32_t intern_set(struct gyre_values *values)
     return values->n_sets++;
 }
 
-/* The known value that equals `value` with these operands, or GYRE_NO_VALUE and where in the index
- * it belongs. */
+/* Find the stored value that equals `value` with these operands. If there is none, return
+ * GYRE_NO_VALUE and set *at_out to the value's place in the index. */
 static uint32_t find_value(const struct gyre_values *values, const struct gyre_value *value,
                            const uint32_t *operands, uint32_t *at_out)
 {

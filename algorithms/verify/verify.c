@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The symbolic run (algorithms/verify/verify.h): the values that each step computes and moves, and
- * what its worker knows of the other workers. Values are in values.c, chunks and their hazards in
- * memory.c, blocking in machine.c.
+ * The symbolic run (algorithms/verify/verify.h). For each step it follows the values that the step
+ * computes and moves, and how far the step's worker knows the other workers to be. Values are in
+ * values.c, chunks and their hazards in memory.c, blocking in machine.c.
  */
 #include "algorithms/verify/verify.h"
 
@@ -28,8 +28,8 @@ struct range {
     uint8_t spacing;
 };
 
-/* What travels: which chunks they are (their byte count is in the slot's header) and what the
- * sender knew. The values of the pieces are in run.slot_values. */
+/* A slot on its way: the chunks that it carries and the sender's clock. A real slot has the byte
+ * count of these chunks in its header. The values of the pieces are in run.slot_values. */
 struct slot {
     uint32_t snapshot;
     uint32_t tile;
@@ -110,7 +110,7 @@ static uint32_t chunk_of_piece(const struct act *act)
                           gyre_program_n_parts(act->program, GYRE_OPERAND_SCRATCH));
 }
 
-/* What lies in OUT must be what the slot announced. */
+/* Check that the value in OUT is the value that the slot announced. */
 static gyre_status read_placed(struct act *act, uint32_t announced)
 {
     const struct gyre_operand out = {GYRE_OPERAND_OUT, 0, act->step->chunk};
@@ -169,7 +169,7 @@ static gyre_status read_scratch(const struct act *act, struct gyre_operand opera
     return GYRE_SUCCESS;
 }
 
-/* One piece of one input. */
+/* Read one piece of one input. */
 static gyre_status read_input(struct act *act, uint32_t i, uint32_t *value_out)
 {
     struct gyre_operand operand = act->step->ins[i];
@@ -192,7 +192,8 @@ static gyre_status read_input(struct act *act, uint32_t i, uint32_t *value_out)
     return GYRE_SUCCESS;
 }
 
-/* FINAL stands on exactly the step whose result first holds everybody's contribution. */
+/* Check that FINAL is set on exactly the step whose result holds the contributions of all ranks for
+ * the first time. */
 static gyre_status check_final(const struct act *act, const uint32_t *ins, uint32_t result)
 {
     const struct gyre_values *values = act->run->values;
@@ -248,7 +249,7 @@ static gyre_status send_results(struct act *act, struct gyre_operand operand, ui
     memcpy(&run->slot_values[at * run->max_range], run->results,
            act->step->n_chunks * sizeof(*run->results));
     if (fifo->n_sent >= N_REMEMBERED) {
-        /* Without credits, would this overwrite a slot that is perhaps unread? */
+        /* Without credits, this step would overwrite a slot that the receiver may not have read. */
         const uint32_t reused = fifo->n_sent - N_REMEMBERED;
         const uint32_t receiver = run->network->fifos[number].receiver;
         if (fifo->n_received <= reused ||
@@ -280,7 +281,7 @@ static gyre_status send_outputs(struct act *act)
     return GYRE_SUCCESS;
 }
 
-/* One piece of the local output. */
+/* Write one piece of the local output. */
 static gyre_status write_output(struct act *act, struct gyre_operand operand, uint32_t value)
 {
     const struct run *run = act->run;
@@ -316,8 +317,8 @@ static gyre_status carry_out(struct act *act)
     return send_outputs(act);
 }
 
-/* Of several steps that may run at the same time none knows of the others: each has a clock of its
- * own, in which this worker's time is still the one before. */
+/* Carry out one step. Steps that may run at the same time do not know of each other, so each of
+ * them has a clock of its own, in which this worker has still its previous time. */
 static gyre_status fire_step(struct act *act, bool is_alone, uint32_t *worker_clock)
 {
     struct run *run = act->run;
@@ -418,7 +419,7 @@ static void close_run(struct run *run)
     free(run->scratches);
 }
 
-/* The least depth at which the programs end, counting only.
+/* Find the least depth at which the programs end, by counting slots without computing values.
  * @place_out: set to the first wait of the last deadlock that was found. */
 static gyre_status find_min_depth(const struct gyre_network *network, uint32_t *depth_out,
                                   struct gyre_verify_place *place_out)

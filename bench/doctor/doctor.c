@@ -22,7 +22,7 @@ static void run_checks(struct bench_doctor *doctor, const char *only)
         if (strncmp(bench_checks[i].id, only, strlen(only)) != 0)
             continue;
         bench_checks[i].run(doctor);
-        /* A check without a word must not pass for a check that found all well. */
+        /* A check that says nothing must not look like a check without problems. */
         if (bench_said(doctor) < 0)
             bench_say(doctor, BENCH_UNKNOWN, NULL, NULL, "the check came to no result");
     }
@@ -72,8 +72,8 @@ static gyre_status write_files(const struct bench_doctor_report *report,
     return GYRE_SUCCESS;
 }
 
-/* Prints and writes what rank 0 reports. The other ranks are silent and end with status 0, so that
- * a launcher reports one failure and not one a rank. */
+/* Prints and writes the report on rank 0. The other ranks print nothing and end with status 0, so
+ * that a launcher reports one failure for the job and not one for each rank. */
 static gyre_status report(struct bench_doctor *doctor, const struct bench_doctor_options *options,
                           int *exit_status_out)
 {
@@ -100,7 +100,8 @@ static void free_matrix(struct bench_matrix *matrix)
     free(matrix->gbytes_per_s);
 }
 
-/* Ranks that run other checks than rank 0 would wait for each other in the gathers for ever. */
+/* Check that all ranks run the same checks as rank 0. Otherwise ranks would wait for each other in
+ * the gathers for ever. */
 static gyre_status agree(struct bench_launcher *launcher, const char *only)
 {
     uint64_t mine = gyre_hash(GYRE_HASH_INIT, only, strlen(only));

@@ -13,7 +13,7 @@
 
 #include <stdint.h>
 
-/* In the order of how much the reader should care. */
+/* In ascending order of importance for the reader. */
 enum bench_severity {
     BENCH_OK,
     BENCH_SKIPPED, /* the check does not apply here; the evidence says why */
@@ -40,7 +40,7 @@ struct bench_check {
 
 extern const struct bench_check bench_checks[BENCH_N_CHECKS];
 
-/* What a check found. Fixed layout without pointers: ranks exchange it. */
+/* A finding of a check. Ranks all-gather findings, so the layout is fixed and has no pointers. */
 struct bench_finding {
     int32_t check;       /* enum bench_check_id */
     int32_t severity;    /* enum bench_severity */
@@ -132,8 +132,8 @@ void bench_findings_sort(struct bench_findings *findings);
 /** bench_findings_add - append a copy. Returns false if there is no memory. */
 bool bench_findings_add(struct bench_findings *findings, const struct bench_finding *finding);
 
-/** bench_findings_worst - the exit status: 0 all is well, 1 a warning, 2 a failure, 3 no warning
- * but something could not be told. */
+/** bench_findings_exit_status - the exit status of `gyre doctor`: 0 = no problem, 1 = a warning, 2
+ * = a failure, 3 = no warning, but a check came to no result. */
 int bench_findings_exit_status(const struct bench_findings *findings);
 
 /** bench_finding_doc - the section of the page that explains a check: "docs/doctor.md#hostmemlock".

@@ -31,8 +31,8 @@ bool bench_findings_add(struct bench_findings *findings, const struct bench_find
     return true;
 }
 
-/* Files of a sick machine may hold anything. Whatever a terminal or a JSON reader could take for
- * something else becomes a question mark. */
+/* Make a text safe to print. Files of a broken machine may hold any bytes, so bytes that a terminal
+ * or a JSON reader could misread become question marks. */
 static void clean(char *text)
 {
     for (; *text != '\0'; text++)
@@ -134,7 +134,7 @@ int bench_findings_exit_status(const struct bench_findings *findings)
     return has[BENCH_FAIL] ? 2 : has[BENCH_WARN] ? 1 : has[BENCH_UNKNOWN] ? 3 : 0;
 }
 
-/* The name that a heading has in a link is the heading without its dots. */
+/* A link names a heading without its dots. */
 const char *bench_finding_doc(const struct bench_finding *finding, char *text_out,
                               size_t text_bytes)
 {

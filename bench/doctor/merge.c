@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ranks gather how many findings each has, then the findings. A finding that several ranks have is
- * kept once, with the list of its ranks.
+ * Ranks gather the number of findings of each rank, then the findings. If several ranks have the
+ * same finding, it is kept once, with the list of its ranks.
  */
 #include "bench/doctor/merge.h"
 

@@ -7,8 +7,8 @@
 
 #include "bench/doctor/doctor.h"
 
-/** bench_doctor_merge - every rank's findings on every rank, equal ones joined. Collective.
- * What is ok or skipped on several ranks is joined whatever its evidence says. */
+/** bench_doctor_merge - gather the findings of all ranks on every rank, and join equal findings.
+ * Findings that are ok or skipped are joined even if their evidence differs. Collective. */
 gyre_status bench_doctor_merge(struct bench_doctor *doctor);
 
 /** bench_ranks_to_text - "0-3,6". @is_in: by rank. Ends with "..." if there is no room. */

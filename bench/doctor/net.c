@@ -73,7 +73,7 @@ static void read_device(const char *root, const char *name, struct bench_netdev 
     (void)bench_read_link(root, path_of(name, "master", path), device->master,
                           sizeof(device->master));
     device->is_up = (flags & FLAG_UP) != 0;
-    /* Loopback and tunnels have no carrier to speak of: their state is "unknown" (RFC 2863). */
+    /* Loopback and tunnels have no carrier, and their state is "unknown" (RFC 2863). */
     device->has_link = device->is_up && (strcmp(state, "up") == 0 || strcmp(state, "unknown") == 0);
     device->mtu = number_of(root, name, "mtu");
     device->mbit_per_s = number_of(root, name, "speed");
@@ -137,9 +137,9 @@ static bool has_ipv4(const struct gyre_sock_interface *addresses, int n, const c
     return false;
 }
 
-/* The interface whose subnet holds the address: the routes without a gateway in proc/net/route.
- * Both are in network byte order. Of two interfaces in one subnet it is the one that has no address
- * yet. */
+/* Find the interface whose subnet holds the address, among the routes without a gateway in
+ * proc/net/route. Address and routes are in network byte order. If two interfaces are in one
+ * subnet, the result is the interface that has no address yet. */
 static int find_route(char *routes, uint32_t address, const struct gyre_sock_interface *addresses,
                       int n, char *name_out)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The network interfaces of the root, and which of them gyre uses.
+ * The network interfaces of the root, and gyre's choice among them.
  */
 #ifndef GYRE_BENCH_DOCTOR_NET_H
 #define GYRE_BENCH_DOCTOR_NET_H
@@ -33,9 +33,9 @@ struct bench_net {
     char cause[512];
 };
 
-/** bench_net_read - interfaces, addresses and the library's choice among them. The addresses of
- * this machine come from getifaddrs(), those of another root from proc/net. Freed by the caller;
- * NULL if there is no memory. */
+/** bench_net_read - read the interfaces and addresses, and make the library's choice among them.
+ * The addresses of this machine come from getifaddrs(), those of another root from proc/net. Freed
+ * by the caller; NULL if there is no memory. */
 struct bench_net *bench_net_read(const struct bench_doctor *doctor);
 
 /** bench_net_addresses_of_proc - IPv4 addresses from proc/net/fib_trie and proc/net/route, IPv6

@@ -32,7 +32,7 @@ static bool is_known_prefix(const char *prefix)
     return false;
 }
 
-/* Where the value of an option goes; NULL if there is no such option. */
+/* The field for the value of an option; NULL if there is no such option. */
 static const char **value_of(struct bench_doctor_options *options, const char *name)
 {
     if (strcmp(name, "--json") == 0)

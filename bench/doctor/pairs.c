@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The parent of the child that copies: it reads events from a pipe, each with a deadline.
+ * The parent of the child process that copies. It reads events from a pipe, each with a deadline.
  */
 #include "bench/doctor/pairs.h"
 
@@ -17,7 +17,8 @@
 
 void bench_pair_tell(int fd, const struct bench_pair_event *event)
 {
-    /* Less than PIPE_BUF is written whole or not at all. If the parent is gone nobody reads. */
+    /* An event is smaller than PIPE_BUF, so it is written whole or not at all. If the parent is
+     * gone the write fails. */
     if (write(fd, event, sizeof(*event)) != (ssize_t)sizeof(*event))
         _exit(1);
 }
@@ -70,7 +71,8 @@ static bool take(const struct bench_pair_event *event, struct bench_pairs *pairs
     return false;
 }
 
-/* A child that hangs in a driver may not end at once even when it is killed; then it is left. */
+/* End the child. A child that hangs in a driver may not end even if it is killed; then it is left
+ * alone. */
 static void end_child(pid_t child)
 {
     kill(child, SIGKILL);
@@ -92,7 +94,7 @@ gyre_status bench_pairs_run(bench_pairs_function *measure, int kind, int timeout
             pairs_out->latency_us[i][j] = pairs_out->gbytes_per_s[i][j] = NAN;
     if (pipe(fds) != 0)
         return gyre_fail_errno(errno, "pipe");
-    fflush(NULL); /* or the child would print what is buffered a second time */
+    fflush(NULL); /* otherwise the child would print the buffered text a second time */
     const pid_t child = fork();
     if (child < 0) {
         status = gyre_fail_errno(errno, "fork");

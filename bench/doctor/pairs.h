@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Copies between each pair of devices of this machine, in both directions, through gyre's own
- * calls: measured, verified and limited in time. Copies that are offered may still hang, so they
- * are made in a child process, which can be ended.
+ * Measures copies between each pair of devices of this machine, in both directions, through gyre's
+ * own calls. The copies are verified and limited in time. A copy may hang even if the driver claims
+ * to support it, so a child process, which can be killed, makes the copies.
  */
 #ifndef GYRE_BENCH_DOCTOR_PAIRS_H
 #define GYRE_BENCH_DOCTOR_PAIRS_H
@@ -48,8 +48,8 @@ void bench_pair_tell(int fd, const struct bench_pair_event *event);
  * there are three devices. */
 void bench_pairs_measure(int fd, int kind);
 
-/** bench_pairs_run - run `measure` in a child and collect what it tells.
- * @timeout_ms: of each event; the child is ended if none comes for so long.
+/** bench_pairs_run - run `measure` in a child process and collect its events.
+ * @timeout_ms: the child is ended if no event comes for so long.
  * @pairs_out: set also on failure, as far as it is known. Errors: TIMEOUT (pairs_out says at which
  * pair), DEVICE with the child's cause, SYSTEM. */
 gyre_status bench_pairs_run(bench_pairs_function *measure, int kind, int timeout_ms,

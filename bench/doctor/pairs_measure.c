@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The child that copies: one communicator over all devices, then one pair after the other.
+ * The child process that copies. It makes one communicator over all devices, then measures one pair
+ * after the other.
  */
 #include "bench/doctor/pairs.h"
 #include "core/base/util.h"
@@ -90,7 +91,7 @@ static gyre_status measure_pair(const struct copier *copier, int from, int to)
     struct bench_pair_event event = {.kind = BENCH_PAIR_DONE, .from = from, .to = to};
     tell(copier, BENCH_PAIR_START, from, to);
     GYRE_TRY(verify(copier, from, to));
-    GYRE_TRY(copy(copier, from, to, SMALL_BYTES)); /* what it needs is loaded now */
+    GYRE_TRY(copy(copier, from, to, SMALL_BYTES)); /* loads the program before the measurement */
     uint64_t start_ns = gyre_now_ns();
     for (int i = 0; i < N_SMALL; i++)
         GYRE_TRY(copy(copier, from, to, SMALL_BYTES));
@@ -129,7 +130,8 @@ static gyre_status open_devices(struct copier *copier)
     return GYRE_SUCCESS;
 }
 
-/* The process ends after it, so nothing is released: a broken device could hang in that. */
+/* Nothing is released at the end, because a broken device could hang in a release, and the process
+ * ends anyway. */
 void bench_pairs_measure(int fd, int kind)
 {
     struct copier copier = {.fd = fd, .kind = (gyre_device_kind)kind};

@@ -21,7 +21,7 @@ struct bench_pci {
  * their number. */
 int bench_pci_list(const char *root, struct bench_pci **list_out);
 
-/** bench_pci_has - is there a GPU or an RDMA adapter at all? */
+/** bench_pci_has_gpu / nic - does the root show a GPU or an RDMA adapter? */
 bool bench_pci_has_gpu(const char *root);
 bool bench_pci_has_nic(const char *root);
 
@@ -33,11 +33,12 @@ struct bench_pci_link {
     double most_gt_per_s;
 };
 
-/** bench_pci_read_link - ABSENT if the function has no link of its own. */
+/** bench_pci_read_link - read the link above a function. Returns ABSENT if the function has no link
+ * of its own. */
 enum bench_read bench_pci_read_link(const char *root, const char *bus_id,
                                     struct bench_pci_link *link_out);
 
-/** bench_pci_gbit_per_s - what a link carries in one direction, encoding taken off. */
+/** bench_pci_gbit_per_s - the data rate of a link in one direction, without its encoding. */
 double bench_pci_gbit_per_s(int width, double gt_per_s);
 
 /** bench_pci_path - "/sys/bus/pci/devices/BUS_ID/FILE". Returns text_out, of 192 bytes. */

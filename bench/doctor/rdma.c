@@ -114,8 +114,8 @@ static bool parse_gid(const char *text, uint8_t raw_out[16])
     return true;
 }
 
-/* Type and interface of a row. The kernel refuses to tell them of an empty row, and in a container
- * of a row whose interface is in another network namespace. */
+/* Read the type and the interface of a row. The kernel does not show them for an empty row, nor in
+ * a container for a row whose interface is in another network namespace. */
 static void read_row(const char *root, const struct bench_rdma_port *port,
                      const struct bench_net *net, struct gyre_ib_gid_row *row)
 {

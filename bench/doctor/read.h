@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Reads files of procfs, sysfs and /etc below a root folder. Every check reads through these
- * functions. A file is never trusted: reads are bounded, do not block, and tell apart what is
- * absent, what is forbidden and what is not understood, because only the first may count as "not
+ * functions. A file is never trusted. Reads are bounded and do not block. They tell apart files
+ * that are absent, forbidden and not understood, because only an absent file may count as "not
  * there".
  */
 #ifndef GYRE_BENCH_READ_H

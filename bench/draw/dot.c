@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Graphs for Graphviz: which ranks are connected, or which step waits for which.
+ * Writes graphs for Graphviz. A graph shows either which ranks are connected, or which step waits
+ * for which other step.
  */
 #include "bench/draw/page.h"
 
@@ -57,7 +58,7 @@ static uint32_t find_receiver(const struct gyre_program *program, uint32_t from,
     return program->n_steps;
 }
 
-/* An edge for each slot that one rank sends. */
+/* Write an edge for each slot that one rank sends. */
 static void write_slots(const struct bench_drawing *drawing, uint32_t rank, FILE *file)
 {
     const struct gyre_program *program = drawing->programs[rank];

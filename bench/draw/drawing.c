@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fills a drawing (bench/draw/drawing.h): the walk of core/model/rounds.h gives the rounds, the
- * verifier's expressions give the values. FIFOs are in order, so the n-th slot that is received is
- * the n-th that was sent.
+ * Fills a drawing (bench/draw/drawing.h). The rounds come from the walk of core/model/rounds.h, and
+ * the values from the verifier's expressions. FIFOs keep their order, so the n-th slot that is
+ * received is the n-th slot that was sent.
  */
 #include "bench/draw/drawing.h"
 
@@ -28,7 +28,7 @@ struct fifo {
     uint32_t last;
 };
 
-/* What the walk needs besides the drawing. */
+/* The state of the walk, besides the drawing. */
 struct walk {
     struct bench_drawing *drawing;
     struct gyre_values *values;
@@ -58,7 +58,8 @@ static gyre_status reserve(void *array_address, uint32_t *capacity, uint64_t n, 
 
 /* ---- values ------------------------------------------------------------------------------- */
 
-/* Remember a value of the verifier's store if it is new: numbers are given in order. */
+/* Add a value of the verifier's store to the drawing if it is new. The store numbers values in
+ * order. */
 static gyre_status remember(struct walk *walk, uint32_t value, const uint32_t *ins, uint32_t n_ins)
 {
     struct bench_drawing *drawing = walk->drawing;
@@ -80,7 +81,7 @@ static gyre_status remember(struct walk *walk, uint32_t value, const uint32_t *i
     return GYRE_SUCCESS;
 }
 
-/* All inputs, before there is any result. */
+/* Add all inputs, before there is any result. */
 static gyre_status add_inputs(struct walk *walk)
 {
     struct bench_drawing *drawing = walk->drawing;
@@ -322,7 +323,8 @@ static gyre_status run_walk(struct walk *walk)
     return gyre_rounds_walk(drawing->programs, (int)n, run_steps, walk, &drawing->is_stuck);
 }
 
-/* Out of place, then in place; the report of the first refusal stays. */
+/* Verify the programs out of place, then in place. The drawing keeps the report of the first
+ * refusal. */
 static gyre_status verify(struct bench_drawing *drawing)
 {
     for (int i = 0; i < 2; i++) {

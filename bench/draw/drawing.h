@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a picture of programs shows: in which round each step runs, which contributions its result
- * holds, whether the verifier accepts the programs, and when the simulator says that steps run. The
- * page, the SVG and the graph are made from this.
+ * The contents of a picture of programs: the round in which each step runs, the contributions that
+ * its result holds, the verdict of the verifier, and the times at which steps run by the simulator.
+ * The page, the SVG and the graph are made from a drawing.
  */
 #ifndef GYRE_BENCH_DRAW_DRAWING_H
 #define GYRE_BENCH_DRAW_DRAWING_H
@@ -88,8 +88,8 @@ void bench_draw_apply(const struct bench_drawing *drawing, uint32_t rank, uint32
  * Returns how many contribute; a rank that is counted twice counts twice. */
 uint32_t bench_draw_contributors(const struct bench_drawing *drawing, uint32_t value, bool *has);
 
-/** bench_draw_is_done - is this what the collective wants in OUT(chunk) of the rank?
- * False also where the rank has no such buffer. */
+/** bench_draw_is_done - is the value the one that the collective wants in OUT(chunk) of the rank?
+ * Returns false if the rank has no such buffer. */
 bool bench_draw_is_done(const struct bench_drawing *drawing, uint32_t rank, uint32_t chunk,
                         uint32_t value);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Boxes, arrows and colours of the SVG (bench/draw/layout.h). network.js has the page's.
+ * Boxes, arrows and colours of the SVG (bench/draw/layout.h). Those of the page are in network.js.
  */
 #include "bench/draw/layout.h"
 
@@ -75,7 +75,7 @@ static void place_on_circle(struct bench_draw_layout *layout, uint32_t n_ranks, 
                      (layout->height - height - TITLE_ROOM) / 2 - 4);
 }
 
-/* The ranks of one host: in one row, or in a grid. */
+/* Place the ranks of one host in one row, or in a grid. */
 static void place_in_frame(struct bench_draw_layout *layout, const struct bench_drawing *drawing,
                            uint32_t host, bool is_row, double scale)
 {

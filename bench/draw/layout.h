@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where the ranks stand in a picture: on a circle, or in one frame for each host.
+ * The places of the ranks in a picture: on a circle, or in one frame for each host.
  */
 #ifndef GYRE_BENCH_DRAW_LAYOUT_H
 #define GYRE_BENCH_DRAW_LAYOUT_H
@@ -24,8 +24,8 @@ gyre_status bench_draw_layout_open(const struct bench_drawing *drawing, double s
                                    struct bench_draw_layout *layout_out);
 void bench_draw_layout_close(struct bench_draw_layout *layout);
 
-/** bench_draw_arrow - from where to where the arrow between two ranks goes. Arrows are bent to
- * their left, so that the two directions lie beside each other.
+/** bench_draw_arrow - compute the curve of the arrow between two ranks. Arrows are bent to their
+ * left, so that the arrows of the two directions lie beside each other.
  * @curve_out: start, control point and end of a quadratic curve, each x and y. */
 void bench_draw_arrow(const struct bench_draw_layout *layout, uint32_t from, uint32_t to,
                       double curve_out[6]);

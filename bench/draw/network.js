@@ -55,7 +55,7 @@ class Bars {
         this.sheets = new Map();
     }
 
-    /* Where the pattern of a value stands: a row of a sheet that holds many patterns. */
+    /* The place of a value's pattern: a row of a sheet that holds many patterns. */
     pattern(number, pixels) {
         const cells = this.drawing.reduces ? this.drawing.ranks : 1;
         const width = pixels < 2 * cells ? Math.max(1, pixels) : cells;
@@ -102,7 +102,7 @@ class Bars {
     }
 }
 
-/* Where the boxes of the ranks stand: on a circle, or in one frame for each host. */
+/* Places the boxes of the ranks on a circle, or in one frame for each host. */
 function placeRanks(drawing, width, height) {
     const n = drawing.ranks;
     const hosts = Math.max(...drawing.hosts) + 1;
@@ -326,7 +326,7 @@ class NetworkView {
         context.setLineDash([]);
     }
 
-    /* Left the chunks that the rank works on, right its output. */
+    /* Draws the chunks that the rank works on at the left, and its output at the right. */
     drawRank(rank, state, theme) {
         const context = this.context;
         const {x, y, width, height} = this.layout.boxes[rank];

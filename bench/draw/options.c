@@ -119,7 +119,7 @@ static bool take_option(int id, struct bench_draw_options *options)
     }
 }
 
-/* Refuses options that nothing would read. */
+/* Refuses options that have no effect together with the other options. */
 static bool check_together(const struct bench_draw_options *options)
 {
     const bool has_times = options->html != NULL || options->json != NULL;

@@ -16,7 +16,7 @@ static void write_embedded(const struct bench_draw_embedded *embedded, FILE *fil
     fwrite(embedded->bytes, 1, embedded->n_bytes, file);
 }
 
-/* What stands in place of a mark of page.html. */
+/* Write the text that takes the place of a mark of page.html. */
 static gyre_status write_part(const char *mark, size_t n_mark, const struct bench_drawing *drawing,
                               const char *title, FILE *file)
 {

@@ -13,7 +13,8 @@
  * failed write stays in the file's error flag. Errors: OUT_OF_MEMORY. */
 gyre_status bench_draw_page(const struct bench_drawing *drawing, const char *title, FILE *file);
 
-/** bench_draw_json - write what the page's scripts read (docs/draw.md). Errors: OUT_OF_MEMORY. */
+/** bench_draw_json - write the data that the page's scripts read (docs/draw.md). Errors:
+ * OUT_OF_MEMORY. */
 gyre_status bench_draw_json(const struct bench_drawing *drawing, const char *title, FILE *file);
 
 /** bench_draw_svg - write a picture for papers: rounds side by side.

@@ -34,7 +34,7 @@ class Page {
         this.showRounds();
     }
 
-    /* ---- what stays ---------------------------------------------------------------------- */
+    /* ---- the parts that do not change ---------------------------------------------------- */
 
     writeHeader() {
         const {finding} = this.drawing;
@@ -211,7 +211,7 @@ class Page {
         requestAnimationFrame(tick);
     }
 
-    /* ---- what changes -------------------------------------------------------------------- */
+    /* ---- the parts that change ----------------------------------------------------------- */
 
     show() {
         const {position} = this.state;
@@ -267,7 +267,7 @@ class Page {
         return line;
     }
 
-    /* The selected rank, large, for shapes whose ranks are small in the picture. */
+    /* Shows the selected rank in large, for shapes whose ranks are small in the picture. */
     writeInspector() {
         const rank = this.network.selected;
         const {parts} = this.drawing;
@@ -279,7 +279,7 @@ class Page {
         view.drawChunks(rank, this.state, {x: 0, y: 0, width: 328, height}, readTheme());
     }
 
-    /* The state as text, while its part of the page is open. */
+    /* Writes the state as text while its part of the page is open. */
     writeTable() {
         if (!this.find('text-state').open)
             return;

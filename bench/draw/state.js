@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The data of the page: the steps of all programs, the values that they compute, and the chunks that
- * every rank has at a moment. The values were computed by the tool that wrote the page; here they
- * are only moved to where the steps write them. Nothing in this file touches the page.
+ * every rank has at a moment. The tool that wrote the page has computed the values; this file only
+ * moves them to the places to which steps write them. Nothing in this file touches the page.
  */
 'use strict';
 
@@ -65,9 +65,9 @@ function listValues(drawing) {
     return values;
 }
 
-/* The steps that happen together, in order: by round, or by the time at which they end. Each frame
- * has the position that it has on the x axis. Of a call of several tiles only the first one moves
- * the chunks in the picture. */
+/* Groups the steps into frames, in order: by round, or by the time at which the steps end. Each
+ * frame has its position on the x axis. If a call has several tiles, only the steps of the first
+ * tile move the chunks in the picture. */
 function framesByRound(drawing, steps) {
     const frames = [];
     for (let round = 0; round < drawing.rounds; round++)
@@ -91,7 +91,8 @@ function framesByTime(events) {
         .map((end) => ({at: end, steps: byEnd.get(end)}));
 }
 
-/* The simulated steps as objects: when, on which worker, and when each slot arrives. */
+/* The simulated steps as objects, with their times, their workers and the times at which their
+ * slots arrive. */
 function listEvents(drawing, steps) {
     if (drawing.times === null)
         return [];
@@ -104,8 +105,8 @@ function listEvents(drawing, steps) {
     });
 }
 
-/* What every rank has after some frames. `now` is the last result of a step on each chunk, `out` is
- * the rank's buffer, `waiting` counts the slots in each FIFO. */
+/* The state of all ranks after some frames. `now` is the last result of a step on each chunk, `out`
+ * is the rank's buffer, `waiting` counts the slots in each FIFO. */
 class State {
     constructor(drawing, frames) {
         this.drawing = drawing;
@@ -161,7 +162,7 @@ class State {
     }
 }
 
-/* Is this value what the collective wants in OUT(chunk) of the rank? */
+/* Is this value the one that the collective wants in OUT(chunk) of the rank? */
 function isDone(drawing, values, rank, chunk, number) {
     const goal = drawing.goal[rank][chunk];
     if (goal === undefined || number === 0)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A picture for papers and slides: the rounds side by side. Each panel shows what the ranks have
- * after a round, and the slots that were sent in it. Bars are as in the page (network.js). Every
- * value is defined once and used wherever a rank has it.
+ * Draws a picture for papers and slides, with the rounds side by side. Each panel shows the chunks
+ * that the ranks have after a round, and the slots that were sent in the round. Bars look as in the
+ * page (network.js). Every value is defined once and used for every rank that has it.
  */
 #include "algorithms/verify/memory.h"
 #include "bench/draw/layout.h"
@@ -53,7 +53,7 @@ static const char style[] =
 
 /* ---- values ------------------------------------------------------------------------------- */
 
-/* One symbol for each value that is shown: a cell for each rank that contributes. */
+/* Define the symbol of a value, with a cell for each rank that contributes. */
 static void define_value(const struct picture *picture, uint32_t value)
 {
     const struct bench_drawing *drawing = picture->drawing;
@@ -73,7 +73,8 @@ static void define_value(const struct picture *picture, uint32_t value)
     fputs("</symbol>\n", picture->file);
 }
 
-/* Let the state be the one after so many rounds. Panels ask in order. */
+/* Advance the state to the state after so many rounds. Panels are drawn in order, so the state
+ * never goes back. */
 static void advance(struct picture *picture, uint32_t n_rounds)
 {
     const struct bench_drawing *drawing = picture->drawing;
@@ -132,13 +133,14 @@ static double gap_of(double row_height)
     return row_height >= 6 ? 1.6 : row_height >= 3 ? 0.8 : 0;
 }
 
-/* How many chunks each of the two columns has: what a rank works on, and its output. */
+/* The number of chunks of one of the two columns: the chunks that a rank works on, and its output.
+ */
 static uint32_t parts_of_column(const struct bench_drawing *drawing, bool is_out)
 {
     return is_out ? gyre_program_n_parts(drawing->programs[0], GYRE_OPERAND_OUT) : drawing->n_parts;
 }
 
-/* The backgrounds of both columns, as symbols e0 and e1. */
+/* Define the backgrounds of both columns, as symbols e0 and e1. */
 static void define_columns(const struct picture *picture)
 {
     const struct bench_drawing *drawing = picture->drawing;
@@ -176,8 +178,8 @@ static void draw_column(const struct picture *picture, uint32_t rank, bool is_ou
     }
 }
 
-/* In which round the step runs that the verifier refuses; BENCH_DRAW_NEVER if there is no step, or
- * if it never runs. */
+/* The round in which the step runs that the verifier refuses; BENCH_DRAW_NEVER if there is no such
+ * step, or if it never runs. */
 static uint32_t round_of_finding(const struct bench_drawing *drawing)
 {
     const struct gyre_verify_place *place = &drawing->report.place;
@@ -228,7 +230,8 @@ static void draw_rank(const struct picture *picture, uint32_t rank)
     fputc('\n', picture->file);
 }
 
-/* The slots that a step sends: as arrows, or as the numbers of their chunk. Returns how many. */
+/* Draw the slots that a step sends, as arrows or as the numbers of their chunks. Returns the number
+ * of slots. */
 static uint32_t draw_slots(const struct picture *picture, uint32_t rank, uint32_t number,
                            bool is_caption)
 {
@@ -253,7 +256,7 @@ static uint32_t draw_slots(const struct picture *picture, uint32_t rank, uint32_
     return n_slots;
 }
 
-/* All that a round sends. Returns the number of slots. */
+/* Draw all slots that are sent in a round. Returns their number. */
 static uint32_t draw_slots_of_round(const struct picture *picture, uint32_t round, bool is_caption)
 {
     const struct bench_drawing *drawing = picture->drawing;
@@ -265,7 +268,7 @@ static uint32_t draw_slots_of_round(const struct picture *picture, uint32_t roun
     return n_slots;
 }
 
-/* Arrows first, so that no arrow crosses a number. */
+/* Draw a round. Arrows are drawn first, so that no arrow crosses a number. */
 static void draw_round(const struct picture *picture, uint32_t round)
 {
     if (draw_slots_of_round(picture, round, false) <= MAX_CAPTIONS)
@@ -320,7 +323,8 @@ static void draw_panel(struct picture *picture, uint32_t panel)
 
 /* ---- the picture -------------------------------------------------------------------------- */
 
-/* The panels: all if there is room, else the first, the last, and others evenly between. */
+/* Choose the panels: all rounds if there is room, else the first, the last, and others evenly
+ * between. */
 static void choose_panels(struct picture *picture, int round)
 {
     const struct bench_drawing *drawing = picture->drawing;
@@ -342,7 +346,7 @@ static void choose_panels(struct picture *picture, int round)
         picture->n_columns = gyre_min_u32(picture->n_panels, 2);
 }
 
-/* The verifier's finding, in lines. Returns how many. */
+/* Draw the verifier's finding in lines. Returns the number of lines. */
 static uint32_t draw_finding(const struct picture *picture, double y, size_t most_letters)
 {
     const struct bench_drawing *drawing = picture->drawing;

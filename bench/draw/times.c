@@ -8,7 +8,8 @@
 
 #include <stdlib.h>
 
-/* Of all variants together, which takes about a second; one of them is shown. */
+/* The most steps that are simulated, of all variants together; they take about a second. The
+ * drawing shows one variant. */
 #define MAX_SIMULATED_STEPS 1000000
 
 struct recorder {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The chart under the picture: a lane for each worker, in time also for each link, with a bar for
- * each step or slot. The chart is painted once; the cursor and the marks are elements over it.
+ * The chart under the picture. It has a lane for each worker and, if the x axis is time, a lane for
+ * each link, with a bar for each step or slot. The chart is painted once; the cursor and the marks
+ * are elements over it.
  */
 'use strict';
 
@@ -46,7 +47,8 @@ function chartOfRounds(drawing, steps) {
     return {lanes, items, span, least: 9, most: 72, isTime: false};
 }
 
-/* Steps and slots by time. @rank: whose links are shown if there are too many. */
+/* Steps and slots by time. @rank: if there are too many links, only the links of this rank are
+ * shown. */
 function chartOfTimes(drawing, events, rank) {
     const {lanes, numbers} = listWorkerLanes(drawing);
     const links = new Map();
@@ -93,7 +95,8 @@ class LaneChart {
         this.paint();
     }
 
-    /* Pixels for a unit of the x axis: all of it fits if that is wide enough to be seen. */
+    /* The pixels for a unit of the x axis. The whole axis fits if units are then wide enough to see.
+     */
     scaleOf() {
         const room = this.scroller.clientWidth - this.labels.clientWidth - 12;
         const fit = Math.max(this.chart.least, Math.min(this.chart.most, room / this.chart.span));

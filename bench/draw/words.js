@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Steps, values and findings in words.
+ * Describes steps, values and findings in words.
  */
 'use strict';
 
@@ -87,7 +87,7 @@ function describeResult(drawing, values, step) {
         (step.isFinal ? ' Complete here for the first time.' : '');
 }
 
-/* What a step that never runs waits for: the first slot that is not there. */
+/* The first missing slot for which a step that never runs waits. */
 function describeWait(step, state) {
     for (const input of step.ins)
         if (isReceived(input) && !state.waiting.has(fifoName(input.index, step.rank, input.lane)))

@@ -70,7 +70,8 @@ static void add_constant(struct fit *fit, size_t offset, size_t tied_offset)
 
 #define OFFSET(field) offsetof(struct gyre_cost, field)
 
-/* offsetof() for members of arrays, at an index that is known at run time only. */
+/* The offset of an element of an array in the struct, for an index that is known at run time only.
+ */
 static size_t hop_offset(int proto, int link)
 {
     return OFFSET(hop_ns) + ((size_t)proto * GYRE_N_LINKS + (size_t)link) * sizeof(double);
@@ -256,7 +257,7 @@ static void move(const struct fit *fit, const double *from, const double *change
         to[i] = fmax(-MOST, fmin(MOST, from[i] + change[i]));
 }
 
-/* Iterates until nothing is gained. @moves: in and out. */
+/* Iterates until the error no longer falls. @moves: in and out. */
 static gyre_status descend(struct fit *fit, double *moves, double *other_errors, int *n_out)
 {
     double damping = 1e-2, sum;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Programs of an MSCCL algorithm: they are built from the moves that msccl_order.c has found, and
- * proved.
+ * Builds the programs of an MSCCL algorithm from the moves that msccl_order.c has found, and proves
+ * them.
  */
 #include "bench/tools/msccl.h"
 
@@ -23,7 +23,7 @@ static gyre_status build_program(const struct bench_msccl *algo,
     struct gyre_builder *builder;
     GYRE_TRY(gyre_builder_open(algo->name, &shape, rank, n_chunks, &builder));
     gyre_builder_lanes(builder, order->n_lanes);
-    gyre_builder_min_depth(builder, GYRE_MAX_DEPTH); /* until the verifier has said */
+    gyre_builder_min_depth(builder, GYRE_MAX_DEPTH); /* prove() writes the real depth */
     for (int w = 0; w < GYRE_MAX_WORKERS; w++) {
         const struct bench_msccl_worker *worker = &order->workers[rank][w];
         if (worker->n_moves == 0)

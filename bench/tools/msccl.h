@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Algorithms in the XML format of MSCCL, as programs of gyre (docs/schedule.md says what is
- * translated how). Reading is in msccl_xml.c, the order of steps in msccl_order.c, the programs in
- * msccl.c.
+ * Translates algorithms in the XML format of MSCCL into programs of gyre (docs/schedule.md
+ * describes the translation). msccl_xml.c reads the file, msccl_order.c finds an order of the
+ * steps, and msccl.c builds the programs.
  */
 #ifndef GYRE_BENCH_MSCCL_H
 #define GYRE_BENCH_MSCCL_H
@@ -11,8 +11,9 @@
 
 #define BENCH_MSCCL_MAX_GPUS 256
 
-/* What a step does, by its word in the XML: does it receive; does it read what src names, and what
- * dst names; does it write what dst names; does it send?
+/* The kinds of steps, by their word in the XML. The numbers say whether a step receives, whether it
+ * reads the chunks that src names, whether it reads and writes those that dst names, and whether it
+ * sends.
  * X(enum suffix, word, receives, reads src, reads dst, writes dst, sends) */
 #define BENCH_MSCCL_STEP_TABLE(X)                                    \
     X(SEND, s, false, true, false, false, true)                      \
@@ -95,7 +96,7 @@ struct bench_msccl {
 gyre_status bench_msccl_read(const char *path, struct bench_msccl *algo_out);
 void bench_msccl_free(struct bench_msccl *algo);
 
-/** bench_msccl_fail - a cause that begins with file and line. Returns @status. */
+/** bench_msccl_fail - set a cause that begins with file and line. Returns @status. */
 gyre_status bench_msccl_fail(gyre_status status, const struct bench_msccl *algo, int line,
                              const char *format, ...) __attribute__((format(printf, 4, 5)));
 
@@ -123,13 +124,13 @@ struct bench_msccl_order {
     struct bench_msccl_worker (*workers)[GYRE_MAX_WORKERS]; /* of each GPU */
 };
 
-/** bench_msccl_order - assign thread blocks to workers, and find an order of all steps in which
- * each finds its inputs. Errors: INVALID_ARGUMENT, UNSUPPORTED with the line that cannot be
- * expressed; OUT_OF_MEMORY. */
+/** bench_msccl_order - assign thread blocks to workers, and find an order of all steps in which the
+ * inputs of each step are available. Errors: INVALID_ARGUMENT, UNSUPPORTED with the line of the
+ * step that gyre cannot carry out; OUT_OF_MEMORY. */
 gyre_status bench_msccl_order(const struct bench_msccl *algo, struct bench_msccl_order *order_out);
 void bench_msccl_order_free(struct bench_msccl_order *order);
 
-/** bench_msccl_load - read an XML file and make programs of it, which are proved.
+/** bench_msccl_load - read an XML file, make programs of it and prove them.
  * Errors: as above, and INVALID_ARGUMENT with the verifier's finding. */
 gyre_status bench_msccl_load(const char *path, struct gyre_program_file *file_out);
 

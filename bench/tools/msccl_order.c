@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From the thread blocks of an MSCCL algorithm to workers with moves.
+ * Turns the thread blocks of an MSCCL algorithm into workers with moves.
  *
- * A thread block waits for steps of others of its GPU; a worker of gyre waits for nothing but its
- * connections. So thread blocks that touch a chunk which one of them writes, or that depend on each
- * other, become one worker. The order of its moves is found by running the whole algorithm here,
- * with FIFOs of a few slots: the order in which the steps were carried out is one that works. While
- * it runs, it is known of every chunk whose contributions it holds. That says which step completes
- * a reduction, and in which order two inputs are reduced: the lowest rank first, which is the same
- * on all ranks.
+ * A thread block may wait for steps of other thread blocks of its GPU, but a worker of gyre waits
+ * only for its connections. So thread blocks become one worker if they touch a chunk that one of
+ * them writes, or if they depend on each other. To find the order of a worker's moves, this file
+ * runs the whole algorithm with FIFOs of a few slots. The order in which the run carries out the
+ * steps works. During the run the contributions in every chunk are known. From them follows which
+ * step completes a reduction, and the order in which two inputs are reduced: the input with the
+ * lowest rank comes first, which is the same order on all ranks.
  */
 #include "bench/tools/msccl.h"
 #include "core/base/status.h"
@@ -19,11 +19,11 @@
 
 #define N_WORDS (BENCH_MSCCL_MAX_GPUS / 64)
 
-/* What a chunk of memory or a slot holds. */
+/* The contents of a chunk of memory or of a slot. */
 struct value {
     bool is_valid;
     uint16_t chunk;         /* of the vector, or number of the block */
-    uint64_t from[N_WORDS]; /* whose contributions, a bit each */
+    uint64_t from[N_WORDS]; /* one bit for each rank whose contribution it holds */
 };
 
 struct cell {
@@ -37,11 +37,11 @@ struct cell {
 /* One thread block while the algorithm runs. */
 struct block {
     int worker;
-    int sender_block; /* of recv_peer, which sends what this one receives */
+    int sender_block; /* the thread block of recv_peer that sends to this one */
     int send_lane, recv_lane;
     int step, part;                     /* next: which step, and which of its chunks */
     int n_ahead;                        /* chunks of the step after it that are done already */
-    struct value queue[GYRE_MAX_DEPTH]; /* what it has sent and nobody has received */
+    struct value queue[GYRE_MAX_DEPTH]; /* sent and not yet received */
     int n_queued;
 };
 
@@ -112,8 +112,8 @@ static gyre_status check_chunks(const struct run *run)
     return GYRE_SUCCESS;
 }
 
-/* Where chunk `offset` of input or output lies if the call is in place: as an index of the longer
- * of the two. */
+/* The place of chunk `offset` of input or output in an in-place call, as an index into the longer
+ * of the two buffers. */
 static int place_in_alias(const struct bench_msccl *algo, int gpu, enum bench_msccl_buffer buffer,
                           int offset)
 {
@@ -131,7 +131,7 @@ static struct cell *cell_of(const struct run *run, int gpu, struct bench_msccl_p
     return &own->cells[index];
 }
 
-/* The initial contents of the input, and where results belong. */
+/* Fill in the initial contents of the input, and the places of the results. */
 static void fill_cells(const struct run *run, int g)
 {
     const struct bench_msccl *algo = run->algo;
@@ -184,8 +184,8 @@ static void join(int *group_of, int a, int b)
     group_of[a > b ? a : b] = a > b ? b : a;
 }
 
-/* The number of a chunk of memory for the question who touches it: input and output count as one
- * buffer, as they are one in place. */
+/* The number of a chunk of memory, to find the thread blocks that touch it. Input and output count
+ * as one buffer, because they are one buffer in an in-place call. */
 static int touched_cell(const struct run *run, int g, struct bench_msccl_place place)
 {
     const struct gpu *gpu = &run->gpus[g];
@@ -194,8 +194,8 @@ static int touched_cell(const struct run *run, int g, struct bench_msccl_place p
     return place_in_alias(run->algo, g, place.buffer, place.offset);
 }
 
-/* Thread blocks that touch a chunk that one of them writes. @first_of: which touched it first;
- * @written: is it written? */
+/* Join thread blocks that touch a chunk that one of them writes. @first_of: by chunk, the first
+ * thread block that touches it. @written: by chunk, whether a thread block writes it. */
 static void join_by_chunks(const struct run *run, int g, int *group_of, int *first_of,
                            bool *written)
 {
@@ -222,7 +222,8 @@ static void join_by_chunks(const struct run *run, int g, int *group_of, int *fir
             }
 }
 
-/* Gives every thread block a worker; more than GYRE_MAX_WORKERS groups share them. */
+/* Gives every thread block a worker. If there are more than GYRE_MAX_WORKERS groups, several groups
+ * share a worker. */
 static void number_workers(const struct run *run, int g, const int *group_of)
 {
     struct gpu *own = &run->gpus[g];
@@ -392,7 +393,7 @@ static gyre_status read_cell(const struct run *run, struct act *act, struct benc
     return GYRE_SUCCESS;
 }
 
-/* Both inputs become one value. */
+/* Combine the two inputs of a move into one value. A move with one input keeps its value. */
 static gyre_status reduce(const struct run *run, struct act *act, struct value *result)
 {
     *result = act->values[0];
@@ -503,10 +504,10 @@ static bool overlaps(struct bench_msccl_place a, struct bench_msccl_place b, int
     return a.buffer == b.buffer && a.offset < b.offset + n_b && b.offset < a.offset + n_a;
 }
 
-/* Where two GPUs first send several chunks to each other and then receive as many, all of them
- * would have to fit into the FIFOs. So while a step that only sends waits for room, chunks of the
- * next step are received, if that step only receives and writes nothing that is still to be sent.
- */
+/* May a thread block receive chunks of its next step while its current step waits for room to send?
+ * Without this, if two GPUs first send several chunks to each other and then receive as many, all
+ * chunks would have to fit into the FIFOs. The current step may only send. The next step may only
+ * receive, and must not write chunks that are still to be sent. */
 static bool may_go_ahead(const struct run *run, int g, const struct bench_msccl_block *from,
                          int step)
 {
@@ -570,8 +571,9 @@ static const struct bench_msccl_step *find_stuck(const struct run *run)
     return NULL;
 }
 
-/* Where only the form in place exists, a chunk that is input and result at once may never be
- * written. Out of place it must be copied. */
+/* Copy the chunks of the result that no step writes. An algorithm that exists only in place may not
+ * write a chunk that is input and result at once, but in an out-of-place call the chunk must be
+ * copied. */
 static gyre_status copy_kept(const struct run *run, int g)
 {
     struct gpu *gpu = &run->gpus[g];

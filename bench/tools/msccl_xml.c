@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads the XML format of MSCCL: algo, gpu, tb (a thread block) and step. What the file says is
- * checked here as far as one element goes: words, ranges, and that the peers and steps that it
- * names exist.
+ * Reads the XML format of MSCCL: algo, gpu, tb (a thread block) and step. This file checks each
+ * element by itself: its words, its ranges, and that the peers and steps that it names exist.
  */
 #include "bench/tools/msccl.h"
 #include "core/base/file.h"
@@ -80,7 +79,9 @@ static void get_text(const xmlNode *element, const char *name, char *text_out, s
     xmlFree(value);
 }
 
-/* @fallback: if the attribute is missing; below @least: it must be there. */
+/* Read an attribute as a number. @range: the least and the greatest legal number. @fallback: the
+ * value of a missing attribute; if it is below the least legal number, the attribute is required.
+ */
 static gyre_status get_number(const struct bench_msccl *algo, const xmlNode *element,
                               const char *name, const int range[2], int fallback, int *number_out)
 {
@@ -180,7 +181,7 @@ static gyre_status read_block(const struct bench_msccl *algo, const struct bench
     return GYRE_SUCCESS;
 }
 
-/* Thread blocks are named by id; from here on by index. */
+/* Replace the ids of thread blocks in dependencies by their indices. */
 static gyre_status resolve_dependencies(const struct bench_msccl *algo, struct bench_msccl_gpu *gpu)
 {
     for (int b = 0; b < gpu->n_blocks; b++)
@@ -259,8 +260,8 @@ static void read_name(struct bench_msccl *algo, const xmlNode *element)
         snprintf(algo->name, sizeof(algo->name), "msccl");
 }
 
-/* Input and output are one buffer if the algorithm has no other form. Then either letter names it,
- * and it is as long as the longer of the two. */
+/* Input and output are one buffer if the algorithm works only in place. Then the letters of input
+ * and output both name that buffer, and it is as long as the longer of the two. */
 static void find_aliases(struct bench_msccl *algo, int out_of_place)
 {
     int n_outputs = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The JSON file of schedule. It is written once, at the end, also when a proof has failed.
+ * The JSON file of schedule. It is written once, at the end, even if a proof has failed.
  */
 #include "bench/tools/schedule_json.h"
 

@@ -75,7 +75,7 @@ static bool take_predict_option(int id, struct bench_schedule_request *request)
     }
 }
 
-/* Refuses options that nothing would read. */
+/* Refuses options that have no effect together with the other options. */
 static bool check_together(const struct bench_schedule_options *options)
 {
     const struct bench_schedule_request *request = &options->request;

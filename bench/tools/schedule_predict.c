@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From the options to a table of predictions. Values that are not given come from the tuner's
+ * Makes a table of predictions from the options. Values that are not given come from the tuner's
  * tables, as in a communicator of that size.
  */
 #include "bench/tools/schedule_predict.h"
@@ -17,8 +17,9 @@
 
 #define MAX_ALGORITHMS 16
 
-/* From so many ranks on, predictions may be off by a percent, and algorithms that exchange data
- * with all ranks are left out unless they are asked for: both would take minutes. */
+/* With so many ranks or more, predictions may be off by a percent, and algorithms in which all
+ * ranks exchange data with all ranks are left out unless the user names them. Exact predictions,
+ * and predictions of these algorithms, would take minutes. */
 #define MANY_RANKS  1025
 #define SIZE_FACTOR 4
 
@@ -95,7 +96,7 @@ static gyre_status open_facts(struct table *table)
     return gyre_filter_override(&words, &table->filter);
 }
 
-/* Are the slots large enough for the algorithm's ranges? Tells why not. */
+/* Are the slots large enough for the algorithm's ranges? If not, prints the reason. */
 static bool fits(const struct table *table, const struct gyre_algorithm *algorithm,
                  const struct gyre_simulator *simulator)
 {
@@ -166,7 +167,7 @@ static void close_table(struct table *table)
         gyre_simulator_close(table->simulators[i]);
 }
 
-/* How a communicator would carry out the call, except for what the request says.
+/* Choose as a communicator would, and replace the parts of the choice that the request names.
  * @n_bytes: of the count that the collective's function takes. */
 static gyre_status choose(const struct table *table, int column, uint64_t n_bytes,
                           struct gyre_choice *choice)

@@ -27,8 +27,8 @@ struct bench_schedule_request {
 };
 
 /** bench_schedule_predict - print a line for each size. For one algorithm the line has time,
- * bandwidth and bottleneck; else it has the times of all algorithms side by side. Values that are
- * not given are those that a communicator would choose.
+ * bandwidth and bottleneck; else it has the times of all algorithms side by side. A communicator's
+ * choice is used for values that are not given.
  * Errors: INVALID_ARGUMENT, SYSTEM (the file of constants), UNSUPPORTED (too large to simulate). */
 gyre_status bench_schedule_predict(const struct bench_schedule_request *request);
 

@@ -43,10 +43,10 @@ enum { BENCH_SHAPE_NICS = 1000, BENCH_SHAPE_VARIANT };
     {"variant", required_argument, NULL, BENCH_SHAPE_VARIANT}
 /* clang-format on */
 
-/** bench_shape_print_usage - one line or two for each of these options. */
+/** bench_shape_print_usage - print one or two lines for each of these options. */
 void bench_shape_print_usage(FILE *out);
 
-/** bench_shape_print_algorithms - a line for each algorithm, with its collectives. */
+/** bench_shape_print_algorithms - print a line for each algorithm, with its collectives. */
 void bench_shape_print_algorithms(FILE *out);
 
 /** bench_shape_is_option - is this the id of one of these options? */

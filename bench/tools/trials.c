@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The trials take turns, round after round, so that changes of clocks or neighbours affect all of
- * them.
+ * The trials take turns, round after round, so that a change of clock rates or of the load by other
+ * programs affects all of them.
  */
 #include "bench/tools/trials.h"
 

@@ -31,7 +31,8 @@ struct bench_trials {
 
 /** bench_add_trials - add the trials of one case: the tuner's choice, then for each algorithm and
  * protocol that the communicator may use a few numbers of channels and sizes of tiles. No choice is
- * added twice. Results are taken to lie outside of windows. All ranks add the same trials.
+ * added twice. Calls are planned as if their results lay in no window. All ranks add the same
+ * trials.
  * Errors: INVALID_ARGUMENT (the table of trials is full), or the reason why the tuner has no
  * choice. */
 gyre_status bench_add_trials(const struct bench_rank *rank, const struct bench_case *what,

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One thread a communicator that watches. It hears of dead peers from the bootstrap links; it
- * notices that this rank's operation makes no progress (health_stall.c), and then sends the records
- * of its unfinished calls to all peers, which compare them with their own call logs. Whoever finds
- * calls that do not fit tells everybody, so the error is the same on every rank. A slow peer is no
- * error.
+ * The health thread, one for each communicator. The bootstrap links tell the thread which peers
+ * have died. When an operation of this rank makes no progress (health_stall.c), the thread sends
+ * the records of the unfinished calls to all peers, and the peers compare the records with their
+ * own call logs. A rank that finds calls that do not fit tells all other ranks, so every rank
+ * reports the same error. A slow peer is no error.
  */
 #include "core/health/watch.h"
 
@@ -23,7 +23,7 @@
 
 /* ---- comparing ---------------------------------------------------------------------------- */
 
-/* The same words whichever of the two ranks finds it: the lower rank first. */
+/* The message names the lower rank first, so both ranks report the mismatch in the same words. */
 static void report_mismatch(struct gyre_health *health, const struct gyre_record *mine,
                             const struct gyre_record *theirs, int their_rank)
 {
@@ -68,8 +68,8 @@ static void remember_question(struct gyre_health *health, int rank,
 
 void gyre_health_posted(struct gyre_health *health, const struct gyre_record *record)
 {
-    /* One load in the common case: nobody asked. A question that arrives right after it finds the
-     * record in the call log. */
+    /* In the common case no peer has asked, and one load is enough. answer() finds this record in
+     * the call log if a question arrives right after the load. */
     if (gyre_load_acquire_u32(&health->n_questions) == 0)
         return;
     struct gyre_member *member = health->member;
@@ -91,7 +91,8 @@ void gyre_health_posted(struct gyre_health *health, const struct gyre_record *re
         report_mismatch(health, record, &misfit.record, misfit.rank);
 }
 
-/* Say where this rank is. A rank that asks by itself says so to all with every question. */
+/* Tell a rank the place of this rank. A rank that asks questions itself sends its place to all
+ * ranks with every question, so it does not send it again here. */
 static void tell_place(struct gyre_health *health, int rank, bool is_behind)
 {
     struct gyre_member *member = health->member;
@@ -117,7 +118,8 @@ static void answer(struct gyre_health *health, int rank, const struct gyre_healt
             continue;
         if (!gyre_call_log_find(&health->caller->call_log, member->rank, theirs, rank, &mine)) {
             remember_question(health, rank, theirs);
-            /* Posted in between? Then gyre_health_posted may have missed the question. */
+            /* If the caller posted the record in between, gyre_health_posted() may have missed the
+             * question. */
             if (gyre_call_log_find(&health->caller->call_log, member->rank, theirs, rank, &mine))
                 gyre_health_posted(health, &mine);
             is_behind = true;
@@ -174,13 +176,14 @@ static void take_message(struct gyre_health *health, const struct gyre_event *ev
     case GYRE_HEALTH_END_ANSWER:
         gyre_health_take_end_answer(health, event->rank, &message, event->n_bytes);
         break;
-    default: /* an echo; or nothing that this library sends */
+    default: /* an echo, or a message of a kind that this library does not send */
         break;
     }
 }
 
-/* The communicator has failed: its children whose ranks have not met yet may never meet.
- * @lost_rank, @how: who died of what; -1 = nobody. */
+/* Tell the children that this communicator has failed: ranks of a child that have not joined its
+ * rendezvous yet may never join it.
+ * @lost_rank: the rank that died; -1 = none did. @how: the cause of its death. */
 static void tell_children(struct gyre_health *health, int lost_rank, const char *how,
                           const char *text)
 {
@@ -218,7 +221,7 @@ static void take_loss(struct gyre_health *health, const struct gyre_event *event
     const int n_text =
         snprintf(text, sizeof(text), "%s died: %s; rank %d%s was in %s", name, event->text,
                  member->rank, health->origin != NULL ? " of it" : "", call);
-    /* The rank may only have given up for what ended the parent. */
+    /* The rank may only have given up because the parent had failed. */
     if (gyre_origin_word(health->origin, before) && strstr(before, name) == NULL)
         snprintf(text + n_text, sizeof(text) - (size_t)n_text, "; before that %.300s", before);
     if (gyre_load_acquire_u32(&member->has_left) == 0)
@@ -251,8 +254,8 @@ static bool goes_on(struct gyre_health *health)
     return !stops;
 }
 
-/* The rendezvous is gone, or this rank has no memory to read what it sends: no rank can be watched
- * any more, and no goodbye arrives. */
+/* The rendezvous is gone, or this rank has no memory to read the messages of the rendezvous. This
+ * rank can no longer watch any rank, and no goodbye arrives. */
 static void take_end_of_link(struct gyre_health *health, gyre_status status)
 {
     struct gyre_member *member = health->member;
@@ -362,7 +365,7 @@ gyre_status gyre_health_open(const struct gyre_health_config *config,
     return GYRE_SUCCESS;
 }
 
-/* Under the lock: forget the children that are gone. */
+/* Forget the children that are gone. The caller holds the lock. */
 static void drop_children(struct gyre_health *health)
 {
     for (struct gyre_origin **at = &health->children; *at != NULL;) {
@@ -383,7 +386,7 @@ void gyre_health_watch_child(struct gyre_health *health, struct gyre_origin *ori
     drop_children(health);
     origin->next = health->children;
     health->children = origin;
-    /* What has happened before nobody tells again. */
+    /* Losses and the failure of the past are told here, because they are not announced again. */
     const bool has_failed = gyre_fault_is_raised(&member->fault);
     const char *cause = has_failed ? member->fault.cause : "";
     for (int rank = 0; rank < member->n_ranks; rank++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Health: a thread of each communicator that watches over its ranks. It learns who died, notices
- * that a call makes no progress and says which rank holds it up.
+ * Health is a thread of each communicator that watches over the ranks. The thread learns which
+ * ranks died, notices that a call makes no progress and says which rank holds the call up.
  */
 #ifndef GYRE_HEALTH_HEALTH_H
 #define GYRE_HEALTH_HEALTH_H
@@ -11,7 +11,7 @@
 
 struct gyre_health;
 
-/* What is watched. All of it outlives the health. */
+/* The objects that the health thread watches. Each of them outlives the health. */
 struct gyre_health_config {
     struct gyre_member *member;
     const struct gyre_links *links;
@@ -27,16 +27,17 @@ gyre_status gyre_health_open(const struct gyre_health_config *config,
  */
 void gyre_health_posted(struct gyre_health *health, const struct gyre_record *record);
 
-/** gyre_health_pass_on - if the communicator has failed on this rank and the others have not been
- * told yet, tell them the rank and the cause. Any thread; before this rank leaves. */
+/** gyre_health_pass_on - tell the other ranks that the communicator has failed on this rank, and
+ * why, unless they have been told already or the communicator has not failed. Any thread may call
+ * this before the rank leaves. */
 void gyre_health_pass_on(struct gyre_health *health);
 
-/** gyre_health_expect_alike - every other rank finds by itself the failure that the caller is about
- * to raise, in the same words: it is not passed on. Any thread. */
+/** gyre_health_expect_alike - do not pass on the failure that the caller is about to raise, because
+ * every other rank finds the same failure by itself. Any thread. */
 void gyre_health_expect_alike(struct gyre_health *health);
 
-/** gyre_health_watch_child - tell it of this communicator's failures, also of those so far. Takes
- * one hold of it. */
+/** gyre_health_watch_child - tell the origin of a child of all past and future failures of this
+ * communicator. The health becomes a holder of the origin. */
 void gyre_health_watch_child(struct gyre_health *health, struct gyre_origin *origin);
 
 /** gyre_health_has_left - has this rank left, or was it lost? */

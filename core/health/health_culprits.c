@@ -26,7 +26,7 @@ void gyre_health_append(char *text, size_t text_bytes, const char *format, ...)
     va_end(args);
 }
 
-/* The letter of proc(5), of a process of this host; '?' if it cannot be seen. */
+/* The state letter of proc(5) for a process of this host; '?' if the process cannot be seen. */
 static char process_state(const struct gyre_health *health, int rank)
 {
     const struct gyre_peer_info *mine = &health->links->infos[health->member->rank];
@@ -41,7 +41,7 @@ static char process_state(const struct gyre_health *health, int rank)
     if (file == NULL)
         return state;
     if (fgets(line, sizeof(line), file) != NULL) {
-        const char *end = strrchr(line, ')'); /* its name may have any characters */
+        const char *end = strrchr(line, ')'); /* the process name may have any characters */
         if (end != NULL && end[1] == ' ')
             state = end[2];
     }
@@ -72,7 +72,7 @@ static void name_silent_rank(const struct gyre_health *health, int rank, uint64_
                        why_silent(process_state(health, rank)));
 }
 
-/* Without the rendezvous nobody can be asked. */
+/* Name the process of the rendezvous: without the rendezvous this rank can ask no other rank. */
 static void name_rendezvous(const struct gyre_health *health, uint64_t now_ns, char *who)
 {
     const struct gyre_member *member = health->member;
@@ -153,7 +153,7 @@ static void list_numbers(const uint8_t *standings, int n_ranks, enum gyre_health
         gyre_health_append(who, WHO_BYTES, " and %d more", n - MAX_NUMBERS);
 }
 
-/* Those to blame, each with its host and its call. Returns how many there are. */
+/* Name the ranks that hold the call up, each with its host and its call. Returns their number. */
 static int name_culprits(const struct gyre_health *health, const uint8_t *standings,
                          uint64_t now_ns, char *who)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The positions of all ranks as text, for a thread that asks for them at any time. The thread hands
- * its wish to the health thread, which asks all ranks and prints what they answer: it alone reads
- * the messages of other ranks.
+ * The positions of all ranks as text. Any thread may ask for them at any time. The asking thread
+ * hands its request to the health thread, which asks all ranks and prints their answers, because
+ * only the health thread reads the messages of other ranks.
  */
 #include "core/health/watch.h"
 
@@ -41,7 +41,7 @@ static void print_wait(FILE *file, const struct gyre_health_wait *wait)
     fprintf(file, "    %s\n", line);
 }
 
-/* @n_printed: workers that are printed besides. */
+/* Print how many more workers have not finished. @n_printed: the workers that were printed. */
 static void print_rest(FILE *file, const struct gyre_health_waits *waits, uint32_t n_printed,
                        bool is_waiting)
 {
@@ -53,7 +53,7 @@ static void print_rest(FILE *file, const struct gyre_health_waits *waits, uint32
         fputs("    the position in the program is not known on this device\n", file);
 }
 
-/* This rank's workers, of which there may be more than a message holds. */
+/* Print this rank's workers. There may be more of them than a message holds. */
 static void print_own(FILE *file, struct gyre_health *health)
 {
     struct gyre_executor *executor = health->caller->executor;

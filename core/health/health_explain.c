@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Why a call makes no progress, in terms of its program: which step of which worker waits for which
- * slot of which rank, whom that rank waits for, and where the chain of waits ends.
+ * Explains why a call makes no progress, in terms of the call's program: which step of which worker
+ * waits for which slot of which rank, which rank that rank waits for, and where the chain of waits
+ * ends.
  */
 #include "core/health/watch.h"
 
@@ -82,7 +83,7 @@ struct waits {
     uint32_t *places;
 };
 
-/* What is known of a rank's workers, and not out of date; NULL = nothing. */
+/* The positions of a rank's workers; NULL if they are not known or out of date. */
 static const struct gyre_health_waits *waits_of(const struct gyre_health *health, int rank,
                                                 uint64_t now_ns)
 {
@@ -144,8 +145,8 @@ static bool collect(const struct gyre_health *health, uint64_t now_ns, struct wa
     return true;
 }
 
-/* A cycle and a lost slot are causes. Where a chain merely ends, another worker's chain may show
- * more. */
+/* A higher weight means a better explanation. A cycle or a lost slot is the cause of a stall. A
+ * chain that merely ends is none, and the chain of another worker may show more. */
 static int weight(enum gyre_wait_end end)
 {
     switch (end) {
@@ -159,7 +160,7 @@ static int weight(enum gyre_wait_end end)
     }
 }
 
-/* Walk from each of this rank's workers and keep the walk that says most. */
+/* Walk from each of this rank's workers and keep the walk whose end has the highest weight. */
 static struct gyre_wait_path walk(const struct gyre_health *health, struct waits *waits)
 {
     const int rank = health->member->rank;
@@ -212,7 +213,7 @@ static const char *end_name(const struct gyre_health *health, int rank, char *na
     return name_out;
 }
 
-/* A rank that waits in a call, or has made it, but is not known to wait for anybody. */
+/* Describe a rank that is in a call, or has made the call, but is not known to wait for a rank. */
 static void append_busy_end(const struct gyre_health *health, int rank, uint64_t now_ns, char *why)
 {
     const struct gyre_health_waits *of = waits_of(health, rank, now_ns);
@@ -232,7 +233,7 @@ static void append_busy_end(const struct gyre_health *health, int rank, uint64_t
                            "; %s is in a call, at a position that is not known", name);
 }
 
-/* The rank that a chain ends at. */
+/* Describe the rank at which a chain ends. */
 static void append_end(const struct gyre_health *health, int rank, const struct gyre_record *mine,
                        uint64_t now_ns, char *why)
 {
@@ -285,7 +286,7 @@ static void append_path_end(const struct gyre_health *health, const struct waits
     }
 }
 
-/* The first wait in full, the next ones and the last one in short. */
+/* Append the first wait in full, and the next ones and the last one in short. */
 static void append_chain(const struct waits *waits, const struct gyre_wait_path *path, char *why,
                          size_t why_bytes)
 {
@@ -321,7 +322,7 @@ bool gyre_health_explain(struct gyre_health *health, const struct gyre_record *m
     if (collect(health, now_ns, &waits) && health->waits.n_waits > 0) {
         const struct gyre_wait_path path = walk(health, &waits);
         append_path_end(health, &waits, &path, mine, now_ns, end);
-        /* The end is the cause, so a long chain is cut and not its end. */
+        /* The end names the cause, so a text that is too long loses waits of the chain instead. */
         append_chain(&waits, &path, why_out, why_bytes - gyre_min_u64(strlen(end), why_bytes - 1));
         gyre_health_append(why_out, why_bytes, "%s", end);
         is_certain = path.end == GYRE_WAIT_ENDS_IN_CYCLE || path.end == GYRE_WAIT_ENDS_MOVED;

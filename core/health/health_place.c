@@ -59,7 +59,7 @@ void gyre_health_call_text(struct gyre_health *health, char *text_out, size_t te
     case CALL_RECORDED:
         gyre_record_text(&position.call, text_out, text_bytes);
         break;
-    case CALL_FORGOTTEN: /* so much was enqueued since that its record is gone */
+    case CALL_FORGOTTEN: /* later calls have overwritten the record of this one */
         snprintf(text_out, text_bytes, "operation %" PRIu64 " of %" PRIu64 " that were enqueued",
                  position.completed + 1, position.launched);
         break;

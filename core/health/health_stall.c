@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A call that makes no progress. The waiting rank asks all others where they are, again and again,
- * through the rendezvous. A living process answers at once, or asks itself, which says as much. So
- * a rank from which nothing comes is one whose process does not run: it is the one to name. A
- * message to itself tells whether the rendezvous passes messages on at all. A slow peer is no
- * error: names stand in a warning, and in the error where the user set a time limit.
+ * A call that makes no progress. The waiting rank repeatedly asks all other ranks, through the
+ * rendezvous, where they are. A process that runs answers at once, or asks questions of its own,
+ * which hold the same answer. So the process of a silent rank does not run, and messages name that
+ * rank. The waiting rank also sends a message to itself to see whether the rendezvous passes
+ * messages on at all. A slow peer is no error: ranks are named in a warning, and in the error where
+ * the user set a time limit.
  */
 #include "core/health/watch.h"
 
@@ -28,8 +29,8 @@
 
 /* ---- asking -------------------------------------------------------------------------------- */
 
-/* A call may end here although it does not fit, as two roots' broadcasts do, and only the next one
- * waits: so finished ones are asked about too. */
+/* Ask the peers about the latest finished calls too. Broadcasts with different roots may all end
+ * although they do not fit, so that only the call after them waits. */
 static void ask(struct gyre_health *health, uint64_t completed, uint64_t launched)
 {
     struct gyre_member *member = health->member;
@@ -53,7 +54,7 @@ static void ask(struct gyre_health *health, uint64_t completed, uint64_t launche
                                  offsetof(struct gyre_health_message, records));
 }
 
-/* What a warning or an error says about a call that stands still. */
+/* The texts of a warning or an error about a call that makes no progress. */
 struct reasons {
     char call[160];
     char name[GYRE_RANK_NAME_BYTES];
@@ -61,8 +62,8 @@ struct reasons {
     char why[GYRE_HEALTH_WHY_BYTES + 2]; /* with a "; " before it, where `who` is not "" */
 };
 
-/* One rank explains the waits of all, because the positions of the workers come to it alone. The
- * others tell of their own first wait. */
+/* One rank explains the waits of all ranks, because only that rank receives the positions of all
+ * workers. Every other rank describes the first wait of its own. */
 static void find_reasons(struct gyre_health *health, uint64_t now_ns, struct reasons *reasons)
 {
     struct gyre_record waiting;
@@ -81,7 +82,7 @@ static void find_reasons(struct gyre_health *health, uint64_t now_ns, struct rea
     gyre_health_name_culprits(health, &waiting, now_ns, is_explained, reasons->who);
     const size_t n_before =
         strlen(reasons->call) + strlen(reasons->name) + strlen(reasons->who) + HEAD_BYTES;
-    if (explains && n_before + strlen(why) >= GYRE_CAUSE_MAX_BYTES) /* again, in less room */
+    if (explains && n_before + strlen(why) >= GYRE_CAUSE_MAX_BYTES) /* explain in less room */
         (void)gyre_health_explain(health, &waiting, now_ns, why,
                                   n_before + MIN_WHY_BYTES < GYRE_CAUSE_MAX_BYTES
                                       ? GYRE_CAUSE_MAX_BYTES - n_before
@@ -90,7 +91,7 @@ static void find_reasons(struct gyre_health *health, uint64_t now_ns, struct rea
              why[0] != '\0' && reasons->who[0] != '\0' ? "; " : "", why);
 }
 
-/* Has everybody had the time to answer? */
+/* Have all ranks had enough time to answer? */
 static bool are_answers_due(const struct gyre_health *health, uint64_t now_ns)
 {
     return health->asks_since_ns != 0 &&
@@ -113,7 +114,7 @@ static bool is_late(const struct gyre_health *health, uint64_t now_ns)
     return timeout_ms > 0 && (now_ns - health->started_ns) / 1000000 > (uint64_t)timeout_ms;
 }
 
-/* An operation takes longer than the user allows. */
+/* Fail if an operation takes longer than the user allows. */
 static void check_timeout(struct gyre_health *health, uint64_t now_ns)
 {
     struct gyre_member *member = health->member;
@@ -123,7 +124,7 @@ static void check_timeout(struct gyre_health *health, uint64_t now_ns)
         return;
     if (health->late_ns == 0)
         health->late_ns = now_ns;
-    /* One rank speaks for all, so that all get the same words. */
+    /* One rank reports the failure for all ranks, so that all ranks get the same message. */
     if (gyre_health_explainer(health, now_ns) != member->rank &&
         now_ns - health->late_ns < SPEAKER_NS)
         return;
@@ -136,9 +137,10 @@ static void check_timeout(struct gyre_health *health, uint64_t now_ns)
     gyre_health_fail(health, GYRE_ERROR_TIMEOUT, text, true);
 }
 
-/* A peer that has left takes no part in any later call. What it sent before it left may still be
- * under way, also to a process that was stopped meanwhile. So the wait counts from the moment at
- * which this rank, running, knew that the peer had left. */
+/* Fail if this rank waits although a peer has left, because a peer that has left takes part in no
+ * later call. Data that the peer sent before it left may still be under way, also to a process that
+ * was stopped meanwhile. So the time limit starts when this process runs and knows that the peer
+ * has left. */
 static void check_left(struct gyre_health *health, uint64_t now_ns)
 {
     struct gyre_member *member = health->member;
@@ -146,7 +148,7 @@ static void check_left(struct gyre_health *health, uint64_t now_ns)
     char name[GYRE_RANK_NAME_BYTES];
     char text[GYRE_CAUSE_MAX_BYTES];
     const uint64_t still_ns = gyre_max_u64(health->still_since_ns, health->resumed_ns);
-    int first = -1; /* the others may have left because of it */
+    int first = -1; /* the first rank that left: the other ranks may have left because of it */
     for (int rank = 0; rank < member->n_ranks; rank++) {
         const uint64_t left_ns = health->peers[rank].left_ns;
         if (rank != member->rank && health->has_left[rank] &&
@@ -168,7 +170,8 @@ static void check_left(struct gyre_health *health, uint64_t now_ns)
 static bool is_busy(const struct gyre_member *member, uint64_t completed, uint64_t launched,
                     uint64_t progress)
 {
-    /* Replays of a graph complete works that nobody launched: there the started ones count. */
+    /* Replays of a graph complete works that were not launched by this library, so compare with the
+     * number of works that have started. */
     if (member->device_info.kind == GYRE_DEVICE_CUDA)
         return completed < launched || completed < progress;
     return completed < launched;
@@ -189,15 +192,15 @@ static bool take_progress(struct gyre_health *health, uint64_t now_ns, bool busy
     health->seen_progress = progress->activity;
     health->still_since_ns = now_ns;
     health->has_warned = false;
-    if (!is_late(health, now_ns)) { /* a call that is slow beyond the limit is asked about, too */
+    if (!is_late(health, now_ns)) { /* questions go on about a call that exceeds the time limit */
         health->asked_ns = 0;
         health->asks_since_ns = 0;
     }
     return busy;
 }
 
-/* What came while this process was stopped has not been read yet; what did not come says nothing
- * about others. */
+/* After this process was stopped, start to count the silence of other ranks anew: their messages
+ * may have arrived without being read. */
 static void notice_own_stop(struct gyre_health *health, uint64_t now_ns)
 {
     if (now_ns - health->checked_ns > SELF_GAP_NS) {

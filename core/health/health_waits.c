@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ranks tell each other where their workers are, when a call makes no progress or a dump was asked
- * for. A rank whose worker waits for a slot first asks the rank at the other end of the connection
- * how far that end is: so the rank that explains the stall learns not only who waits for whom, but
- * also whether a slot was sent and did not arrive. Each message has a fixed greatest size, and the
- * number of messages that a stalled rank sends a second does not grow with the number of ranks.
+ * When a call makes no progress, or a thread asks for a dump, ranks tell each other where their
+ * workers are. A rank whose worker waits for a slot first asks the rank at the other end of the
+ * connection how many slots that end has moved. So the rank that explains the stall learns which
+ * rank waits for which other rank, and also whether a slot was sent and did not arrive. Each
+ * message has a fixed greatest size, and the number of messages that a stalled rank sends a second
+ * does not grow with the number of ranks.
  */
 #include "core/health/watch.h"
 
@@ -34,7 +35,7 @@ static bool is_same_wait(const struct gyre_position *a, const struct gyre_positi
            a->waits_for == b->waits_for;
 }
 
-/* Keep what peers have answered about waits that go on. */
+/* Keep the answers of peers about waits that still go on. */
 static void keep_answers(const struct gyre_health_waits *before, struct gyre_health_waits *waits)
 {
     for (uint16_t i = 0; i < waits->n_waits; i++) {
@@ -139,9 +140,9 @@ void gyre_health_tell_waits(struct gyre_health *health, int rank)
     tell(health, rank);
 }
 
-/* ---- what comes from others ----------------------------------------------------------------- */
+/* ---- messages of other ranks ---------------------------------------------------------------- */
 
-/* Text that is printed: it ends, and has no characters that steer a terminal. */
+/* Make a peer's text safe to print: terminate it and replace control characters. */
 static void clean(char *text, size_t text_bytes)
 {
     text[text_bytes - 1] = '\0';
@@ -212,7 +213,8 @@ void gyre_health_take_end_ask(struct gyre_health *health, int rank,
     post(health, rank, &reply, sizeof(reply.end));
 }
 
-/* Placed data: the counter that the wait is about is not the one that the peer's end tells. */
+/* A sender of placed data that waits until the receiver enters the call (GYRE_WAIT_ENTRY) does not
+ * wait for the count of moved slots, so n_moved says nothing about that wait. */
 static enum gyre_peer_end answer_of(const struct gyre_position *position,
                                     const struct gyre_health_end *end)
 {

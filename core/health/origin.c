@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ranks of children and their parents; which failure a failed set-up is blamed on.
+ * Names a child's ranks with their ranks in the parent, and finds the failure that made the set-up
+ * of a child fail.
  */
 #include "core/health/origin.h"
 
@@ -158,8 +159,8 @@ bool gyre_origin_word(struct gyre_origin *origin, char *word_out)
     return word_out[0] != '\0';
 }
 
-/* The rendezvous knows ranks by their number in the child only: "rank 1 gave up", "rank 1 is gone".
- */
+/* Add the parent's rank to a message of the rendezvous, such as "rank 1 gave up" or "rank 1 is
+ * gone": the rendezvous knows only the child's rank numbers. */
 static void name_rank_in_parent(const struct gyre_origin *origin)
 {
     char before[GYRE_CAUSE_MAX_BYTES];
@@ -196,8 +197,9 @@ static gyre_status add_origin(const struct gyre_origin *origin, gyre_status stat
                              origin->n_ranks > MAX_NAMED ? ", ..." : "");
 }
 
-/* Has the rendezvous said what ended the set-up? Then that is the thread's cause. Its first word
- * counts: later ones are about ranks that gave up because of it. */
+/* Has the rendezvous reported a failure that ended the set-up? The check then sets the thread's
+ * cause to the first failure that was reported: later ones are about ranks that gave up because of
+ * the first. */
 static bool has_word(const struct gyre_member *member)
 {
     return member->bootstrap != NULL &&
@@ -221,8 +223,8 @@ gyre_status gyre_origin_settle(struct gyre_member *member, struct gyre_origin *o
             is_heard = true;
             snprintf(cause, sizeof(cause), "%s", gyre_cause());
         }
-        /* A rank that gave up and one that died look alike on the child's links; what the parent
-         * has heard tells them apart. */
+        /* On the child's links a rank that gave up looks like a rank that died. The parent's links
+         * tell the two apart, so wait for their word too. */
         waits = gyre_now_ns() < deadline_ns && (!is_heard || origin != NULL);
         if (waits)
             nanosleep(&nap, NULL);

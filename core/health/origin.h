@@ -23,7 +23,7 @@ struct gyre_origin_member {
     char host_name[64];
 };
 
-/* Held by the child and by its parent's health; whoever lets go last frees it. */
+/* The child and its parent's health hold an origin. The last holder that releases it frees it. */
 struct gyre_origin {
     struct gyre_origin *next; /* in the parent's list; under the lock of the parent's health */
     enum gyre_origin_kind kind;
@@ -36,7 +36,7 @@ struct gyre_origin {
     struct gyre_origin_member members[]; /* by rank of the child */
 };
 
-/* Where a child comes from. */
+/* The ranks of a child and its parent, as gyre_origin_open() needs them. */
 struct gyre_origin_config {
     enum gyre_origin_kind kind;
     const struct gyre_peer_info *infos; /* by rank of the parent */
@@ -45,32 +45,34 @@ struct gyre_origin_config {
     struct gyre_fault *fault;           /* the child's */
 };
 
-/** gyre_origin_open - the origin of a child that is about to be made. Once the parent's health
- * watches it (gyre_health_watch_child), and until gyre_origin_set_made(), a failure of the parent
- * that concerns the child is the child's: a death among its ranks and, in a split whose ranks have
- * not all joined, any failure. It has two holders. Errors: OUT_OF_MEMORY. */
+/** gyre_origin_open - make the origin of a child before the child itself. After the parent's health
+ * watches the origin (gyre_health_watch_child), and until gyre_origin_set_made(), a failure of the
+ * parent that concerns the child also raises the child's fault. The death of a rank of the child
+ * concerns it; in a split whose ranks have not all joined, every failure does. The origin has two
+ * holders. Errors: OUT_OF_MEMORY. */
 gyre_status gyre_origin_open(const struct gyre_origin_config *config,
                              struct gyre_origin **origin_out);
 
 /** gyre_origin_set_joined - all ranks have come to the child's rendezvous. @origin: or NULL. */
 void gyre_origin_set_joined(struct gyre_origin *origin);
 
-/** gyre_origin_set_made - the making has ended, well or not. @origin: or NULL. */
+/** gyre_origin_set_made - the set-up of the child has ended, with or without success. @origin: or
+ * NULL. */
 void gyre_origin_set_made(struct gyre_origin *origin);
 
-/** gyre_origin_release - a holder lets go. @origin: or NULL. */
+/** gyre_origin_release - a holder gives up its reference. @origin: or NULL. */
 void gyre_origin_release(struct gyre_origin *origin);
 
-/** gyre_origin_is_alone - has the child let go? */
+/** gyre_origin_is_alone - has the child released the origin? */
 bool gyre_origin_is_alone(struct gyre_origin *origin);
 
-/** gyre_origin_tell - the parent's health: the parent failed.
- * @lost_rank: of the parent, which died; -1 = none did. @how: it died. @text: why the parent
- * failed, in its ranks. */
+/** gyre_origin_tell - the parent's health tells the origin that the parent failed.
+ * @lost_rank: the parent's rank that died; -1 = none did. @how: the cause of its death. @text: why
+ * the parent failed, with the parent's rank numbers. */
 void gyre_origin_tell(struct gyre_origin *origin, int lost_rank, const char *how, const char *text);
 
-/** gyre_origin_word - what ended the parent, in words about the child's ranks; false if nothing
- * did. @origin: or NULL. @word_out: GYRE_CAUSE_MAX_BYTES. */
+/** gyre_origin_word - copy the cause of the parent's failure, with the child's rank numbers.
+ * Returns false if there is none. @origin: or NULL. @word_out: GYRE_CAUSE_MAX_BYTES. */
 bool gyre_origin_word(struct gyre_origin *origin, char *word_out);
 
 /** gyre_rank_name - "rank 1 (hostB pid 77)"; of a child "rank 1 of the split communicator (rank 3
@@ -78,9 +80,10 @@ bool gyre_origin_word(struct gyre_origin *origin, char *word_out);
 const char *gyre_rank_name(const struct gyre_origin *origin, const struct gyre_peer_info *infos,
                            int rank, char *name_out);
 
-/** gyre_origin_settle - set-up failed on this rank, perhaps only because another rank gave up for a
- * cause of its own: wait at most 200 ms for the word of the rendezvous, or of the parent, about who
- * died. The thread's cause becomes that; returns the status. Before health watches. */
+/** gyre_origin_settle - find the cause after set-up failed on this rank, perhaps only because
+ * another rank gave up for a cause of its own. Waits at most 200 ms until the rendezvous or the
+ * parent reports which rank died. That report becomes the thread's cause. Returns the status.
+ * Called before the health thread runs. */
 gyre_status gyre_origin_settle(struct gyre_member *member, struct gyre_origin *origin,
                                gyre_status status);
 

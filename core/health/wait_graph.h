@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-/* What the awaited rank says of its end of the connection. */
+/* The answer of the awaited rank about its end of the connection. */
 enum gyre_peer_end {
     GYRE_PEER_END_UNKNOWN, /* nothing (yet), or it cannot tell */
     GYRE_PEER_END_MOVED,   /* it has sent, or consumed, the slot in question */

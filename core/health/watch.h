@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the files of health share. health.c has the thread, its messages and the comparison of
- * calls; health_stall.c notices that a call makes no progress and asks; health_culprits.c names the
- * ranks that hold it up; health_place.c says where this rank is and which ranks are silent;
- * health_waits.c exchanges the positions of workers, health_explain.c finds the cause in them and
- * health_dump.c prints them on request; health_tell.c tells the other ranks.
+ * The types and functions that the files of health share. health.c has the thread, its messages and
+ * the comparison of calls. health_stall.c notices that a call makes no progress and asks.
+ * health_culprits.c names the ranks that hold a call up. health_place.c says where this rank is and
+ * which ranks are silent. health_waits.c sends and receives the positions of workers,
+ * health_explain.c finds the cause of a stall in them, and health_dump.c prints them on request.
+ * health_tell.c tells the other ranks about failures.
  */
 #ifndef GYRE_HEALTH_WATCH_H
 #define GYRE_HEALTH_WATCH_H
@@ -40,7 +41,7 @@ struct gyre_health_place {
     struct gyre_record call; /* sequence 0 = none, or not on record any more */
 };
 
-/* A worker that has not finished, and what the rank that it waits for says. */
+/* A worker that has not finished, and the answer of the rank that the worker waits for. */
 struct gyre_health_wait {
     struct gyre_position position;
     struct gyre_wait_worker peer_worker;
@@ -91,7 +92,8 @@ struct gyre_health_message {
 _Static_assert(sizeof(struct gyre_health_message) <= GYRE_MESSAGE_MAX_BYTES,
                "fits a bootstrap message");
 
-/* What this rank knows of another one, or of itself through the rendezvous. The watcher's own. */
+/* The state of another rank as this rank knows it, or of this rank itself as the rendezvous shows
+ * it. Only the watcher uses it. */
 struct gyre_health_peer {
     uint64_t heard_ns;  /* the latest message came; 0 = none yet */
     uint64_t asked_ns;  /* its latest question; 0 = none yet */
@@ -109,7 +111,7 @@ struct gyre_health_dump {
     uint64_t started_ns; /* the watcher's own: it asked the other ranks; 0 = not yet */
 };
 
-/* What a peer asked about and this rank has not called yet. */
+/* A call that a peer asked about and that this rank has not made yet. */
 struct gyre_health_question {
     int rank;
     struct gyre_record record;
@@ -167,7 +169,7 @@ enum gyre_health_standing {
 /* ---- health_tell.c ------------------------------------------------------------------------ */
 
 /** gyre_health_fail - raise the communicator's fault.
- * @prints: one line a job, not one a rank: whoever finds a failure that others hear of prints. */
+ * @prints: print the failure. One rank of the job prints: the rank that finds the failure. */
 void gyre_health_fail(struct gyre_health *health, gyre_status status, const char *text,
                       bool prints);
 
@@ -199,30 +201,31 @@ bool gyre_health_is_record(const struct gyre_record *record);
 /** gyre_health_ask_ns - the time between two questions while this rank waits. */
 uint64_t gyre_health_ask_ns(const struct gyre_health *health, uint64_t now_ns);
 
-/** gyre_health_silence_limit_ns - a rank that was asked all the time and sent nothing for so long
- * does not answer. */
+/** gyre_health_silence_limit_ns - a rank counts as silent if it was asked at regular intervals and
+ * sent nothing for this long. */
 uint64_t gyre_health_silence_limit_ns(const struct gyre_health *health, uint64_t now_ns);
 
-/** gyre_health_silent_ns - how long nothing came from a rank although it was asked. For the own
- * rank: how long the rendezvous has not passed on its messages to itself. */
+/** gyre_health_silent_ns - how long a rank has sent nothing although it was asked. For this rank
+ * itself: how long the rendezvous has not passed on this rank's messages to itself. */
 uint64_t gyre_health_silent_ns(const struct gyre_health *health, int rank, uint64_t now_ns);
 
-/** gyre_health_is_silent - has a rank that has not left not answered for longer than the limit? */
+/** gyre_health_is_silent - has a rank been silent for the limit or longer? False if it has left. */
 bool gyre_health_is_silent(const struct gyre_health *health, int rank, uint64_t now_ns);
 
 /* ---- health_stall.c ----------------------------------------------------------------------- */
 
-/** gyre_health_check_progress - the watcher, every 100 ms or so: ask, warn and end what takes too
- * long. */
+/** gyre_health_check_progress - ask about calls that make no progress, warn, and fail calls that
+ * exceed the time limit. The watcher calls this about every 100 ms. */
 void gyre_health_check_progress(struct gyre_health *health);
 
-/** gyre_health_check_leaving - the watcher, every 100 ms or so, once this rank has left: ask the
- * ranks that have not left whether they still run, and stop waiting for those that do not. */
+/** gyre_health_check_leaving - ask the ranks that have not left whether they still run, and stop
+ * waiting for ranks that do not. The watcher calls this about every 100 ms once this rank has left.
+ */
 void gyre_health_check_leaving(struct gyre_health *health);
 
 /* ---- health_culprits.c -------------------------------------------------------------------- */
 
-/** gyre_health_append - append to a text; what does not fit is cut off. */
+/** gyre_health_append - append to a text and cut off the part that does not fit. */
 void gyre_health_append(char *text, size_t text_bytes, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -230,8 +233,8 @@ void gyre_health_append(char *text, size_t text_bytes, const char *format, ...)
 enum gyre_health_standing gyre_health_stands(const struct gyre_health *health, int rank,
                                              uint64_t now_ns, const struct gyre_record *mine);
 
-/** gyre_health_name_culprits - why a call does not go on: the ranks that do not answer, have left,
- * are behind or wait elsewhere, then the ranks that wait in the same call.
+/** gyre_health_name_culprits - name the ranks that hold a call up: first the ranks that do not
+ * answer, have left, are behind or wait in another call, then the ranks that wait in the same call.
  * @mine: the call that this rank waits in.
  * @is_explained: the cause is known from the positions of workers; general advice is left out.
  * @who_out: GYRE_HEALTH_WHO_BYTES; what does not fit is cut off. */
@@ -240,11 +243,12 @@ void gyre_health_name_culprits(struct gyre_health *health, const struct gyre_rec
 
 /* ---- health_waits.c ----------------------------------------------------------------------- */
 
-/** gyre_health_look - find where this rank's workers are: health->waits. */
+/** gyre_health_look - store the positions of this rank's workers in health->waits. */
 void gyre_health_look(struct gyre_health *health);
 
-/** gyre_health_share_waits - this rank asks: find where its workers are, ask the ranks that they
- * wait for how far their ends are, and tell the rank that explains the stall. */
+/** gyre_health_share_waits - find the positions of this rank's workers, ask the awaited ranks how
+ * many slots their ends have moved, and tell the positions to the rank that explains the stall.
+ * Called when this rank asks questions. */
 void gyre_health_share_waits(struct gyre_health *health, uint64_t now_ns);
 
 /** gyre_health_tell_waits - tell a rank where this rank's workers are. */
@@ -253,8 +257,8 @@ void gyre_health_tell_waits(struct gyre_health *health, int rank);
 /** gyre_health_explainer - the lowest rank that waits and asks; it explains the stall for all. */
 int gyre_health_explainer(const struct gyre_health *health, uint64_t now_ns);
 
-/** gyre_health_take_waits / take_end_ask / take_end_answer - the messages of these kinds. What does
- * not have the right version, size or ranges is dropped. */
+/** gyre_health_take_waits / take_end_ask / take_end_answer - handle a message of this kind. A
+ * message with a wrong version, size or range is dropped. */
 void gyre_health_take_waits(struct gyre_health *health, int rank,
                             struct gyre_health_message *message, size_t n_bytes);
 void gyre_health_take_end_ask(struct gyre_health *health, int rank,
@@ -268,18 +272,19 @@ void gyre_health_take_end_answer(struct gyre_health *health, int rank,
  * 4 (chunk 1: from 3 + in 1 -> to 1) waits for slot 41 from rank 3 over shm". */
 void gyre_health_wait_text(const struct gyre_health_wait *wait, char *text, size_t text_bytes);
 
-/** gyre_health_explain - why this rank's call does not go on, from the positions of all ranks: whom
- * its workers wait for, whom those wait for and so on, until the waits form a cycle or end.
+/** gyre_health_explain - explain from the positions of all ranks why this rank's call makes no
+ * progress. The explanation follows the waits from rank to rank until they form a cycle or end.
  * @mine: the call that this rank waits in.
- * @why_out: "" if nothing is known. @why_bytes: at least 1; where that is too little, waits are cut
- * off and the end of the chain is kept. Returns true if the cause is certain: a cycle, or a slot
+ * @why_out: "" if nothing is known. @why_bytes: at least 1; a text that is too long loses waits of
+ * the chain and keeps its end. Returns true if the cause is certain: a cycle, or a slot
  * that was sent and did not arrive. */
 bool gyre_health_explain(struct gyre_health *health, const struct gyre_record *mine,
                          uint64_t now_ns, char *why_out, size_t why_bytes);
 
 /* ---- health_dump.c ------------------------------------------------------------------------ */
 
-/** gyre_health_check_dump - the watcher: serve a thread that waits in gyre_health_dump(). */
+/** gyre_health_check_dump - serve a thread that waits in gyre_health_dump(). Called by the watcher.
+ */
 void gyre_health_check_dump(struct gyre_health *health);
 
 #endif

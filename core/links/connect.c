@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From bootstrap to connectors: all ranks check that they agree on everything that a plan depends
- * on, choose one transport per pair together, and connect.
+ * Makes the connectors of a communicator after bootstrap. All ranks check that they agree on all
+ * settings that a plan depends on, choose one transport for each pair together, and connect.
  */
 #include "core/links/links.h"
 
@@ -18,7 +18,7 @@
 
 #define N_CONFIG_SETTINGS 4
 
-/* What must be equal everywhere. Exchanged: fixed layout. */
+/* The settings that must be equal on all ranks. Ranks all-gather them, so the layout is fixed. */
 struct agreement {
     uint32_t version;
     uint32_t device_kind;
@@ -102,8 +102,9 @@ static gyre_status compare_agreement(const struct agreement *first, const struct
     return GYRE_SUCCESS;
 }
 
-/* A Lamport clock: greater than the number of every communicator that any of these processes had,
- * and the same on all ranks. Two communicators may get the same one, made at the same time. */
+/* Give the communicator its number, by a Lamport clock. The number is the same on all ranks and
+ * greater than the number of every earlier communicator of these processes. Two communicators that
+ * are made at the same time may get the same number. */
 static void take_number(struct gyre_member *member, const struct agreement *all)
 {
     for (int rank = 0; rank < member->n_ranks; rank++)
@@ -136,7 +137,7 @@ static gyre_status gather_infos(const struct gyre_member *member, struct gyre_li
     struct gyre_peer_info mine;
     memset(&mine, 0, sizeof(mine));
     GYRE_TRY(gyre_peer_info_fill(&member->params, member->device, member->rank, &mine));
-    /* Without an interface there is no shrinking later, and nothing else is missing. */
+    /* Without an interface the communicator cannot be shrunk later; everything else works. */
     if (member->n_ranks > 1 && gyre_regroup_listen(&member->params, &links->regroup_listener,
                                                    &mine.regroup_addresses) != GYRE_SUCCESS)
         GYRE_INFO(INIT, "no regroup listener for gyre_comm_shrink: %s", gyre_cause());
@@ -164,11 +165,12 @@ static gyre_status gather_infos(const struct gyre_member *member, struct gyre_li
 
 #define NO_TRANSPORT 127
 
-/* In the same byte: this rank sees only NVLink between the two GPUs. LL128 needs it: over PCIe a
- * store of 128 bytes may arrive in parts. */
+/* A bit of the same byte: this rank finds that only NVLink is between the two GPUs. LL128 needs
+ * NVLink, because over PCIe a store of 128 bytes may arrive in parts. */
 #define OVER_NVLINK 128
 
-/* This rank's view: the first transport that reaches the peer, and why the others do not. */
+/* Find the first transport with which this rank reaches the peer, and the reasons why the
+ * transports before it do not. */
 static uint8_t first_reachable(const struct gyre_member *member, const struct gyre_peer_info *infos,
                                int peer, char *whys_out, size_t why_bytes)
 {
@@ -192,9 +194,10 @@ static uint8_t first_reachable(const struct gyre_member *member, const struct gy
     return NO_TRANSPORT;
 }
 
-/* Take the pair's transport from what both ranks said. Rows are in order of preference: the later
- * one is what both sides allow. NO_TRANSPORT if there is none. @rank: this one. @all: what rank i
- * said of rank j at i * n + j. */
+/* Choose the transport of a pair from the answers of its two ranks. Transports are in order of
+ * preference, and each rank names its first possible one; the later of the two is chosen. Returns
+ * NO_TRANSPORT if there is none.
+ * @rank: this rank. @all: the answer of rank i about rank j stands at i * n + j. */
 static uint8_t agree_on_pair(struct gyre_links *links, int rank, const uint8_t *all, size_t n,
                              const size_t pair[2])
 {
@@ -223,7 +226,8 @@ static uint8_t agree_on_pair(struct gyre_links *links, int rank, const uint8_t *
     return agreed;
 }
 
-/* This rank's row of the table of pairs; why the last peer without a transport has none. */
+/* Fill in this rank's row of the table of pairs. @whys_out: the reasons why the last peer without a
+ * transport has none. */
 static void fill_own_row(const struct gyre_member *member, const struct gyre_links *links,
                          char *whys_out, size_t why_bytes)
 {
@@ -264,9 +268,10 @@ static gyre_status choose_transports(const struct gyre_member *member, struct gy
     return status;
 }
 
-/* NICs that the ranks of a host use; all ranks find the same. Sockets: the interfaces that ranks
- * spread over. RDMA: a GPU uses the nearest NIC, and hosts that are built for many GPUs have one
- * for each, which 0 says. */
+/* The number of NICs that the ranks of a host use; all ranks find the same number. Over sockets it
+ * is the number of interfaces over which the ranks spread. Over RDMA the result is 0, which means
+ * one NIC for each rank: a GPU uses the nearest NIC, and hosts that are built for many GPUs have
+ * one for each GPU. */
 static uint16_t count_nics(const struct gyre_member *member, const struct gyre_links *links)
 {
     uint32_t most = 1;
@@ -342,8 +347,8 @@ out:
     return status;
 }
 
-/* Only FIFOs inside one host have slots of different sizes. There a ring follows the numbers of the
- * ranks. */
+/* Fill in each rank's predecessor in the ring. It matters only inside one host, where slots have
+ * different sizes, and there the ring follows the numbers of the ranks. */
 static gyre_status fill_before(struct gyre_links *links, int n_ranks)
 {
     links->ring_prev = calloc((size_t)n_ranks, sizeof(*links->ring_prev));
@@ -354,7 +359,7 @@ static gyre_status fill_before(struct gyre_links *links, int n_ranks)
     return GYRE_SUCCESS;
 }
 
-/* What FIFOs pairs of ranks have, and which ranks are far from this one. */
+/* Compute the sizes of the FIFOs, and which ranks are far from this one. */
 static gyre_status size_fifos(const struct gyre_member *member, struct gyre_links *links)
 {
     const gyre_device_kind kind = (gyre_device_kind)member->device_info.kind;

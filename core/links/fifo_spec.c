@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How a communicator's FIFOs are dimensioned: a pure function of the device, the ranks and their
- * hosts, whether proxies serve them, GYRE_BUFFSIZE and the most channels, so that all ranks find
- * the same.
+ * Computes the number and the sizes of a communicator's FIFOs. The result is a pure function of the
+ * device, the ranks, their hosts, the use of proxies, GYRE_BUFFSIZE and the most channels, so all
+ * ranks compute the same.
  */
 #include "core/links/fifo_spec.h"
 
@@ -30,16 +30,17 @@ static uint32_t floor_to_power_of_two(uint64_t value)
     return (uint32_t)power;
 }
 
-/* A multiple of RING_SLOT_BYTES; a power of two, where there is less. */
+/* Round down to a multiple of RING_SLOT_BYTES, or to a power of two if the value is smaller. */
 static uint64_t floor_to_slot(uint64_t value)
 {
     return value < RING_SLOT_BYTES ? floor_to_power_of_two(value)
                                    : value / RING_SLOT_BYTES * RING_SLOT_BYTES;
 }
 
-/* SIMPLE on GPUs without a proxy. A ring of 64 channels reaches 330 GB/s with slots of 64 KiB and
- * 357 GB/s with 128 KiB (4 H200, 1 GiB, 2026-11): what comes from the rank before gets those, and
- * everything else shares the rest of the budget. @ring_bytes: what those should be. */
+/* Divide the budget of SIMPLE on GPUs without a proxy. FIFOs from the predecessor in the ring get
+ * the longest slots, because rings gain from them: a ring of 64 channels reaches 330 GB/s with
+ * slots of 64 KiB and 357 GB/s with 128 KiB (4 H200, 1 GiB, 2026-11). All other FIFOs share the
+ * rest of the budget. @ring_bytes: the wanted size of a slot of the ring. */
 static void divide_between_rings_and_others(struct gyre_fifo_spec *spec, uint32_t n_peers,
                                             uint64_t ring_bytes, uint64_t budget_bytes)
 {
@@ -66,7 +67,8 @@ static uint64_t simple_bytes(const struct gyre_fifo_spec *spec, uint32_t n_peers
     return n_slots * spec->slot_bytes[GYRE_PROTO_SIMPLE] + n_ring * extra;
 }
 
-/* FIFOs of an ordered pair of GPUs. */
+/* The number of FIFOs of an ordered pair of GPUs. @n_joined_out: with few channels a pair has fewer
+ * FIFOs than there is memory for, and each FIFO gets the memory of so many. */
 static uint32_t count_fifos(uint32_t n_peers, uint32_t max_channels, uint32_t *n_joined_out)
 {
     const uint32_t most = n_peers > 4 ? gyre_clamp_u32(256 / n_peers, 2, 64) : 64;
@@ -77,18 +79,21 @@ static uint32_t count_fifos(uint32_t n_peers, uint32_t max_channels, uint32_t *n
     return n_fifos;
 }
 
-/* Few channels leave room for longer slots, which they need: all-reduce of 1 GiB on 16 channels 276
- * GB/s with slots of 128 KiB, 316 with 256 KiB; in a window 348 with 256 KiB, 355 with 384 KiB, 356
- * with 512 KiB (2 H200, 2026-11). Of two ranks the budget has room for half as much again. */
+/* The wanted size of a slot of the ring. With few channels the budget has room for longer slots,
+ * and few channels need them: an all-reduce of 1 GiB on 16 channels reaches 276 GB/s with slots of
+ * 128 KiB and 316 with 256 KiB; in a window 348 with 256 KiB, 355 with 384 KiB and 356 with 512 KiB
+ * (2 H200, 2026-11). With two ranks the budget has room for half as much again. */
 static uint64_t ring_bytes(uint32_t n_peers, uint32_t n_joined)
 {
     const uint64_t joined = (uint64_t)RING_SLOT_BYTES * n_joined;
     return n_peers == 1 && n_joined > 1 ? joined / 2 * 3 : joined;
 }
 
-/* LL, for small messages, a sixth, LL128 the rest: a two-shot all-reduce of 4 MiB in 64 channels is
- * one tile of 16 KiB in slots of 18 KiB. In two tiles it fills all slots, so that a launch waits
- * until the peers are in it: 31 us instead of 26 (4 H200, 2026-11). @slot_bytes: of both. */
+/* Divide memory between the slots of LL and LL128. LL carries small messages only, so it gets a
+ * sixth. The rest makes slots of LL128 so long (18 KiB) that a two-shot all-reduce of 4 MiB in 64
+ * channels is one tile of 16 KiB. In two tiles the call would fill all slots, and a launch would
+ * wait until its peers have started too: 31 us instead of 26 (4 H200, 2026-11).
+ * @slot_bytes: the memory of one slot of each of the two protocols together. */
 static void divide_between_lines(struct gyre_fifo_spec *spec, uint64_t slot_bytes)
 {
     const uint32_t ll = gyre_clamp_u32(slot_bytes / 6 / 1024 * 1024, MIN_LL_BYTES, MAX_LL_BYTES);
@@ -98,9 +103,10 @@ static void divide_between_lines(struct gyre_fifo_spec *spec, uint64_t slot_byte
                        MIN_SLOT_BYTES, MAX_LL128_BYTES);
 }
 
-/* GPUs whose slots proxies move. Half as many FIFOs as would have slots of ACROSS_SLOT_BYTES are
- * worth less than all of them: predicted for 1 GiB on 2 hosts of 8 GPUs and 8 NICs, trees in 16 and
- * 32 channels with slots of 32 KiB take 5.5 and 5.4 ms, in 32 with 16 KiB 5.4 (2026-11). */
+/* Compute the FIFOs of GPUs whose slots proxies move. There are as many FIFOs as can have slots of
+ * ACROSS_SLOT_BYTES, because more FIFOs gain more than longer slots: predicted for 1 GiB on 2 hosts
+ * of 8 GPUs and 8 NICs, trees in 16 and 32 channels with slots of 32 KiB take 5.5 and 5.4 ms, and
+ * in 32 channels with slots of 16 KiB 5.4 ms (2026-11). */
 static struct gyre_fifo_spec divide_across(uint32_t n_peers, uint64_t buffer_bytes,
                                            uint32_t max_channels)
 {
@@ -126,7 +132,7 @@ struct gyre_fifo_spec gyre_tuner_fifo_spec(gyre_device_kind kind, uint32_t n_ran
     struct gyre_fifo_spec spec = {.n_fifos = 4, .depth = GYRE_COMM_DEPTH};
     if (is_cuda && is_proxied)
         return divide_across(n_peers, buffer_bytes, max_channels);
-    uint32_t n_joined = 1; /* FIFOs whose memory one has */
+    uint32_t n_joined = 1; /* as in count_fifos() */
     if (is_cuda)
         spec.n_fifos = count_fifos(n_peers, max_channels, &n_joined);
     /* A proxied pair has slots at both ends on each rank. */
@@ -139,7 +145,7 @@ struct gyre_fifo_spec gyre_tuner_fifo_spec(gyre_device_kind kind, uint32_t n_ran
             gyre_clamp_u32(simple / 16 * 16, MIN_SLOT_BYTES, MAX_HOST_BYTES);
         return spec;
     }
-    /* Of the budget SIMPLE takes up to four fifths, the lines what is left. */
+    /* SIMPLE takes up to four fifths of the budget, and the line protocols take the rest. */
     divide_between_rings_and_others(&spec, n_peers, ring_bytes(n_peers, n_joined),
                                     GYRE_FIFO_BUDGET_BYTES / 5 * 4);
     const uint64_t rest =
@@ -155,8 +161,8 @@ struct gyre_fifo_spec gyre_tuner_fifo_spec(gyre_device_kind kind, uint32_t n_ran
 
 /* ---- on several hosts ----------------------------------------------------------------------- */
 
-/* The slots of near pairs, and how many FIFOs such a pair has: as many as still have slots of
- * `least_bytes`. @n_ends: near peers, those with slots at both ends twice. */
+/* Compute the FIFOs of near pairs. A pair has as many FIFOs as can have slots of `least_bytes`.
+ * @n_ends: the number of near peers, where a peer with slots at both ends counts twice. */
 static struct gyre_fifo_size size_near(uint32_t n_ends, uint32_t depth, uint64_t share_bytes,
                                        uint64_t buffer_bytes, struct gyre_fifo_size most,
                                        uint32_t least_bytes)
@@ -175,7 +181,8 @@ static struct gyre_fifo_size size_near(uint32_t n_ends, uint32_t depth, uint64_t
     return near;
 }
 
-/* What far pairs get: few FIFOs, which small calls and messages of point to point use. */
+/* Compute the FIFOs of far pairs. There are few, because only small calls and point to point use
+ * them. */
 static struct gyre_fifo_size size_far(uint32_t n_ends, uint32_t depth, uint64_t rest_bytes,
                                       struct gyre_fifo_size near)
 {
@@ -203,10 +210,11 @@ struct gyre_fifo_spec gyre_tuner_fifo_spec_across(gyre_device_kind kind,
         .n_fifos = is_cuda ? floor_to_power_of_two(gyre_max_u64(channels, 2)) : 4,
         .slot_bytes = is_cuda ? MOST_NEAR_BYTES : MAX_HOST_BYTES};
     struct gyre_fifo_spec spec = {.depth = GYRE_COMM_DEPTH};
-    /* Three quarters for near pairs: many FIFOs rather than long slots, as long as those have half
-     * of ACROSS_SLOT_BYTES. Predicted for 1 GiB on 64 hosts of 8 GPUs and 8 NICs: trees in 32
-     * channels with slots of 16 KiB take 5.9 ms, in 16 with 32 KiB 6.6 (2026-11). On the host
-     * device the number of FIFOs is fixed unless GYRE_BUFFSIZE asks for longer slots. */
+    /* Near pairs get three quarters of the budget. Many FIFOs are better than long slots, as long
+     * as a slot has half of ACROSS_SLOT_BYTES: predicted for 1 GiB on 64 hosts of 8 GPUs and 8
+     * NICs, trees in 32 channels with slots of 16 KiB take 5.9 ms, in 16 channels with 32 KiB 6.6
+     * (2026-11). On the host device the number of FIFOs is fixed unless GYRE_BUFFSIZE asks for
+     * longer slots. */
     const struct gyre_fifo_size near =
         size_near(n_near, spec.depth, peers->n_far > 0 ? budget / 4 * 3 : budget, buffer_bytes,
                   most, is_cuda ? ACROSS_SLOT_BYTES / 2 : 0);

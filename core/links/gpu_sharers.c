@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One rank a GPU: two ranks on one GPU would wait for each other's blocks for ever. Tests on few
- * GPUs may allow it with GYRE_SHARE_GPU. The GPU then runs the kernels of all its ranks at the same
- * time, because the ranks are of one process and each uses only its part of the multiprocessors.
+ * Checks that each rank has a GPU of its own, because two ranks on one GPU could wait for each
+ * other's blocks for ever. Tests on few GPUs may allow sharing with GYRE_SHARE_GPU. The GPU then
+ * runs the kernels of all its ranks at the same time, because the ranks are threads of one process
+ * and each uses only its part of the multiprocessors.
  */
 #include "core/links/links.h"
 
 #include <string.h>
 
-/* Of a channel of any algorithm: a double tree has two workers for each tree. */
+/* The most workers that a channel of any built-in algorithm has: a double tree has two workers for
+ * each tree. */
 #define WORKERS_AT_MOST 4
 
 static gyre_status check_pair(const struct gyre_peer_info *a, const struct gyre_peer_info *b,
@@ -25,7 +27,7 @@ static gyre_status check_pair(const struct gyre_peer_info *a, const struct gyre_
                                : "");
 }
 
-/* The most ranks that any GPU has. */
+/* Count the ranks of the GPU that the most ranks share. */
 static gyre_status count_sharers(const struct gyre_member *member, const struct gyre_links *links,
                                  uint32_t *n_sharers_out)
 {

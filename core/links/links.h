@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The links of a rank: how it talks to every other rank of the communicator. All ranks agree on
- * them together when the communicator is made.
+ * The links of a rank to every other rank of the communicator. All ranks agree on the links when
+ * the communicator is made.
  */
 #ifndef GYRE_LINKS_LINKS_H
 #define GYRE_LINKS_LINKS_H
@@ -30,20 +30,20 @@ struct gyre_links {
     bool is_ll128_safe;     /* all pairs of all ranks */
     bool is_p2p;            /* all pairs of ranks address each other's memory directly */
     uint32_t n_gpu_sharers; /* most ranks on one GPU; 1 but for GYRE_SHARE_GPU */
-    /* Where the other ranks of a shrink find this one; NULL = nowhere. */
+    /* The other ranks of a shrink connect to this listener; NULL = the rank has none. */
     struct gyre_regroup_listener *regroup_listener;
     char summary[64]; /* "SHM" or "SHM+NET/Socket/0": what the whole communicator uses */
 };
 
-/* What the ranks must agree on besides the member's own settings. */
+/* The values that the ranks must agree on besides the settings of the member. */
 struct gyre_links_terms {
     uint64_t algo_hash;     /* of the programs in GYRE_ALGO_FILE; 0 = not set */
     uint64_t tuning_hash;   /* of the constants in GYRE_TUNING_FILE; 0 = not set */
     uint64_t newest_number; /* the greatest number of any communicator of this process */
 };
 
-/** gyre_links_open - check that all ranks agree on what plans depend on, choose a transport for
- * each pair of ranks, connect. Collective. Sets member->number.
+/** gyre_links_open - check that all ranks agree on the settings that plans depend on, choose a
+ * transport for each pair of ranks, and connect. Collective. Sets member->number.
  * @member: complete but for its number. Errors: INVALID_USAGE naming the rank and the setting that
  * differ, UNSUPPORTED (no transport for a pair), those of transports and of the rendezvous. After
  * an error gyre_links_close() frees what was made. */
@@ -80,8 +80,8 @@ gyre_status gyre_topology_open(const struct gyre_member *member, struct gyre_lin
 /** gyre_topology_hash - for gyre_peer_info.topo_hash; 0 = there is none. */
 uint64_t gyre_topology_hash(const struct gyre_links *links);
 
-/** gyre_topology_dump - GYRE_TOPO_DUMP_FILE, by the first rank of each host. Errors: those of
- * gyre_topo_xml_write. */
+/** gyre_topology_dump - write the topology to GYRE_TOPO_DUMP_FILE, on the first rank of each host.
+ * Errors: those of gyre_topo_xml_write. */
 gyre_status gyre_topology_dump(const struct gyre_member *member, const struct gyre_links *links);
 
 /** gyre_topology_compare - warn, once a job, when hosts do not look alike. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the log says of a communicator's links once all ranks are connected.
+ * Logs the links of a communicator once all ranks are connected.
  */
 #include "algorithms/algorithm.h"
 #include "core/base/log.h"
@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Ranks of one host that run as different users talk as if they were on two hosts: said by the
- * host's lowest rank, once. */
+/* Warn about ranks of one host that run as different users, because they talk to each other as if
+ * they were on two hosts. The lowest rank of the host warns, once. */
 static void warn_of_users(const struct gyre_member *member, const struct gyre_links *links)
 {
     const struct gyre_peer_info *own = &links->infos[member->rank];

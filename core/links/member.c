@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What all folders of the communicator ask of a member.
+ * Functions of a member that all folders of the communicator use.
  */
 #include "core/links/member.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A rank's membership in a communicator: who it is among the ranks, on which device, and what it
- * was configured with. Every folder of the communicator reads it; core/comm fills it in.
+ * A rank's membership in a communicator: its number among the ranks, its device and its
+ * configuration. core/comm fills in a member, and every folder of the communicator reads it.
  */
 #ifndef GYRE_LINKS_MEMBER_H
 #define GYRE_LINKS_MEMBER_H
@@ -34,8 +34,8 @@ struct gyre_member {
  * begins. */
 void gyre_member_end_stage(struct gyre_member *member, const char *stage);
 
-/** gyre_member_max_channels - the most channels that a call may use: as configured, and one block
- * each at least. UINT32_MAX = any number. */
+/** gyre_member_max_channels - the most channels that a call may use, by the configuration and by
+ * the limit on blocks, because each channel needs a block. UINT32_MAX = any number. */
 uint32_t gyre_member_max_channels(const struct gyre_member *member);
 
 #endif

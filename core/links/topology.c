@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The topology in a communicator's life: read or detected when it is made, written where the user
- * wants to see it, compared between hosts. Plans depend on it only through what the ranks agree on
- * pair by pair (transport, NVLink or not), so hosts may differ; a difference is told, not refused.
+ * The topology of a communicator. It is read or detected when the communicator is made, written to
+ * a file if the user asks for that, and compared between hosts. Plans depend on the topology only
+ * through the transports and NVLinks that the two ranks of each pair agree on. So hosts may have
+ * different topologies; a difference causes a warning and no error.
  */
 #include "core/links/links.h"
 
@@ -11,7 +12,8 @@
 
 #include <string.h>
 
-/* Detection asks NVML for every link of every GPU: only where somebody will look at the result. */
+/* Will the result of a detection be used? Detection asks NVML for every link of every GPU, so it
+ * runs only then. */
 static bool is_wanted(const struct gyre_member *member)
 {
     return (member->device_info.kind == GYRE_DEVICE_CUDA && member->n_ranks > 1) ||

@@ -35,13 +35,15 @@ static GYRE_HOST_DEVICE inline uint64_t gyre_slot_info(uint32_t n_bytes, uint32_
     return (uint64_t)signature << 32 | n_bytes;
 }
 
-/* In the receiver's memory, where the receiver polls it. The sending side writes it. */
+/* The counters that the receiver polls. They lie in the receiver's memory, and the sending side
+ * writes them. */
 struct gyre_inbox {
     uint64_t tail[8]; /* by protocol; its one writer is the sender or the receiving proxy */
     uint64_t slot_info[GYRE_MAX_DEPTH]; /* SIMPLE only; written before the tail that publishes it */
 };
 
-/* In the sender's memory, where the sender polls it. The receiving side writes it. */
+/* The counters that the sender polls. They lie in the sender's memory, and the receiving side
+ * writes them. */
 struct gyre_credit {
     uint64_t head[8]; /* by protocol; its one writer is the receiver or the sending proxy */
 };
@@ -103,7 +105,7 @@ static GYRE_HOST_DEVICE inline uint32_t gyre_slot_payload_bytes(enum gyre_proto 
     }
 }
 
-/** gyre_fifo_size_of - what an ordered pair of ranks has. Both ends compute the same. */
+/** gyre_fifo_size_of - the FIFOs of an ordered pair of ranks. Both ends compute the same. */
 static inline struct gyre_fifo_size gyre_fifo_size_of(const struct gyre_fifo_spec *spec,
                                                       bool is_far)
 {

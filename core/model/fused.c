@@ -16,7 +16,7 @@ const struct gyre_fused_traits gyre_fused_patterns[GYRE_N_FUSED_PATTERNS] = {
 
 #define NO_CONNECTION UINT16_MAX
 
-/* One search. */
+/* The state of one search. */
 struct finder {
     const struct gyre_program *program;
     bool reduces;
@@ -96,8 +96,8 @@ static struct gyre_fused_peer *find_send(struct finder *finder, const struct gyr
     return peer;
 }
 
-/* The inputs of the result: a slot of each peer, which makes the order of the reduction, and the
- * own chunk of IN once. */
+/* Check the inputs of the result: one slot of each peer, whose order is the order of the reduction,
+ * and this rank's own chunk of IN once. */
 static bool find_inputs(struct finder *finder, const struct gyre_step *step)
 {
     struct gyre_fused_program *fused = &finder->fused;
@@ -121,7 +121,7 @@ static bool find_inputs(struct finder *finder, const struct gyre_step *step)
     return has_own && (!finder->reduces || (step->flags & GYRE_STEP_FINAL) != 0);
 }
 
-/* The outputs of the result: OUT once, and all peers or none. */
+/* Check the outputs of the result: OUT once, and either all peers or none. */
 static bool find_outputs(struct finder *finder, const struct gyre_step *step)
 {
     struct gyre_fused_program *fused = &finder->fused;
@@ -186,7 +186,7 @@ static bool only_sends(const struct gyre_step *step)
     return true;
 }
 
-/* Without a reduction the peers are those whose results the last steps store. */
+/* Find the peers of a program without a reduction: the peers whose results the last steps store. */
 static bool add_gather_peers(struct finder *finder, const struct gyre_step *steps, uint32_t n_steps)
 {
     for (uint32_t s = 0; s < n_steps; s++)

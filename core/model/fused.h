@@ -66,7 +66,7 @@ struct gyre_fused_program {
     struct gyre_fused_peer peers[GYRE_FUSED_MAX_PEERS]; /* in the order of the reduction */
 };
 
-/** gyre_fused_find - which pattern a program is. Pure; a few hundred nanoseconds.
+/** gyre_fused_find - find the pattern of a program. Pure; takes a few hundred nanoseconds.
  * @fused_out: everything a kernel must know to do what the steps do; n_peers is 0 where the
  * pattern is NONE. */
 void gyre_fused_find(const struct gyre_program *program, struct gyre_fused_program *fused_out);

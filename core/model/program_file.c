@@ -28,7 +28,7 @@ static bool is_at_end(const char *at)
     }
 }
 
-/* Room for one more element; the capacity doubles, and is n rounded up to a power of two. */
+/* Make room for one more element. The capacity is n rounded up to a power of two, so it doubles. */
 static void *grow(void *array, int n, size_t elem_bytes)
 {
     if ((n & (n - 1)) != 0)

@@ -44,7 +44,8 @@ static bool can_run(const struct walk *walk, unsigned rank, const struct gyre_st
     return true;
 }
 
-/* Which steps run is decided by what was there before the round. */
+/* Choose the steps of this round. The choice depends only on the slots that were filled before the
+ * round. */
 static bool choose(struct walk *walk)
 {
     bool any = false;

@@ -2,8 +2,8 @@
  *
  * Runs the programs of all ranks together, round by round, for people who want to see them. In a
  * round every worker that can run does one step, or one run of steps that may execute at the same
- * time. One tile is run, with FIFOs of the depth that the programs ask for. What is printed and
- * what is drawn comes from this one walk.
+ * time. One tile is run, with FIFOs of the depth that the programs ask for. The printed tables and
+ * the drawings both come from this walk.
  */
 #ifndef GYRE_MODEL_ROUNDS_H
 #define GYRE_MODEL_ROUNDS_H

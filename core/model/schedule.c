@@ -113,7 +113,7 @@ void gyre_builder_worker(struct gyre_builder *builder)
         return;
     builder->accumulator = -1;
     if (program->n_workers > 0 && program->workers[program->n_workers - 1].n_steps == 0)
-        return; /* the one before is still empty: it is this one */
+        return; /* the previous worker has no steps yet, so use it as the new one */
     if (program->n_workers == GYRE_MAX_WORKERS) {
         builder_fail(builder, GYRE_ERROR_INTERNAL, "more than %d workers", GYRE_MAX_WORKERS);
         return;
@@ -194,7 +194,7 @@ static struct gyre_operand resolve(struct gyre_builder *builder, struct gyre_ref
     return operand;
 }
 
-/* A range counts scratch areas round, so all of them must exist. */
+/* The scratch areas of a range wrap round to area 0, so all areas must exist. */
 static void count_scratch_of_range(struct gyre_builder *builder, const struct gyre_step *step)
 {
     struct gyre_program *program = builder->program;
@@ -208,7 +208,7 @@ static void count_scratch_of_range(struct gyre_builder *builder, const struct gy
         program->n_scratch = (uint16_t)n_parts;
 }
 
-/* The one way to write these chunks: see struct gyre_step. */
+/* The `spacing` of these chunks. Equal ranges get equal spacings: see struct gyre_step. */
 static uint8_t spacing_of(struct gyre_chunks chunks)
 {
     const bool is_one_run =
@@ -314,7 +314,7 @@ void gyre_builder_scatter(struct gyre_builder *builder, int chunk, struct gyre_r
         n_done++;
         if (n < GYRE_STEP_MAX_SENDS || n_done == n_sends)
             continue;
-        /* The step before the one that writes the local chunk is not tied to it. */
+        /* The step before the step that writes the local chunk must not run at the same time. */
         const bool last_follows = n_sends - n_done <= GYRE_STEP_MAX_SENDS;
         const bool is_apart = is_placed || (has_local && last_follows);
         const unsigned flags = is_apart ? 0 : GYRE_STEP_WITH_NEXT;
@@ -403,7 +403,7 @@ uint64_t gyre_program_hash(const struct gyre_program *program)
 
 static bool only_copies(const struct gyre_program *program, const struct gyre_step *step)
 {
-    /* What the operation does to IN or to the result is not for those who only copy. */
+    /* A step of a copy tail cannot apply the reduction operation to IN or to the result. */
     const bool reduces = gyre_collectives[program->coll].reduces;
     if (step->n_ins != 1 || step->n_chunks != 1 || (step->flags & GYRE_STEP_FINAL) != 0)
         return false;

@@ -232,8 +232,8 @@ struct gyre_builder;
 gyre_status gyre_builder_open(const char *algorithm, const struct gyre_shape *shape, int rank,
                               int n_chunks, struct gyre_builder **builder_out);
 
-/** gyre_builder_allocate - memory for what an algorithm works out, zeroed, until the builder is
- * closed. NULL when there is none; the builder remembers that error. */
+/** gyre_builder_allocate - allocate zeroed memory for an algorithm's own data. It is freed when the
+ * builder is closed. Returns NULL when there is no memory; the builder remembers that error. */
 void *gyre_builder_allocate(struct gyre_builder *builder, size_t n_bytes);
 
 /** gyre_builder_keep - free() this memory when the builder is closed. Returns it. NULL counts as a

@@ -164,7 +164,7 @@ static gyre_status touch(struct check *check, unsigned kind, uint32_t index, uin
     return GYRE_SUCCESS;
 }
 
-/* One operand: in range, and in its role. */
+/* Check that an operand is in range and that its role allows it. */
 static gyre_status check_operand(struct check *check, struct gyre_operand operand, bool is_out)
 {
     const struct gyre_program *p = check->program;
@@ -199,8 +199,9 @@ static gyre_status check_operand(struct check *check, struct gyre_operand operan
     return GYRE_SUCCESS;
 }
 
-/* Placed data lie in OUT at the step's chunk: it must be there, is read alone (a reduction would
- * need it elsewhere), and is not written again. */
+/* Check a step with placed data, which lie in OUT at the step's chunk. OUT must have that chunk. A
+ * placed input must be the only input, because a reduction would need the data elsewhere, and the
+ * step must not write the chunk again. */
 static gyre_status check_placed(struct check *check, const struct gyre_step *step)
 {
     bool has_placed = false;

@@ -47,7 +47,7 @@ static void print_operand(FILE *file, const struct gyre_connection *connections,
         fprintf(file, "/%u", connection->lane);
 }
 
-/* The chunks of a range, by the first and the last one. */
+/* Print the chunks of a range by their first and last number. */
 static void print_chunks(FILE *file, const struct gyre_step *step, uint32_t n_parts)
 {
     const uint32_t log2_run = step->spacing >> 4, log2_stride = step->spacing & 15;
@@ -175,13 +175,13 @@ static void next_token(struct reader *reader)
         while (*reader->at != '\0' && !isspace((unsigned char)*reader->at) && *reader->at != '#' &&
                mark_bytes(reader->at) == 0)
             reader->at++;
-    /* Longer than any word of the language: cut, it is an error in any case. */
+    /* A token that is too long is cut. It is no word of the language, so it is an error anyway. */
     const size_t n_bytes = (size_t)(reader->at - start);
     snprintf(reader->token, sizeof(reader->token), "%.*s",
              (int)(n_bytes < TOKEN_BYTES ? n_bytes : TOKEN_BYTES - 1), start);
 }
 
-/* Go to the first token of the next line that has one; false at the end of the text. */
+/* Go to the first token of the next line that has a token. Returns false at the end of the text. */
 static bool next_line(struct reader *reader)
 {
     do {
@@ -465,7 +465,7 @@ gyre_status gyre_program_from_text(const char *text, struct gyre_program **progr
     char cause[GYRE_CAUSE_MAX_BYTES];
     snprintf(cause, sizeof(cause), "%s", gyre_cause());
     const gyre_status closed = gyre_builder_close(reader.builder, &program);
-    if (status != GYRE_SUCCESS) { /* what was wrong in the text, not what it left unfinished */
+    if (status != GYRE_SUCCESS) { /* report the error of the text, not the unfinished program */
         gyre_program_free(closed == GYRE_SUCCESS ? program : NULL);
         gyre_set_cause(cause);
         return status;

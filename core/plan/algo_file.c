@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From a file of programs to algorithms that plans can use.
+ * Turns a file of programs into algorithms that plans can use.
  */
 #include "core/plan/algo_file.h"
 
@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The text of a ring all-reduce of 320 ranks, more than can be proved, has 8 MB. */
+/* A larger file is refused. The text of a ring all-reduce of 320 ranks has 8 MB, and larger rings
+ * cannot be proved (proof.h). */
 #define MAX_FILE_BYTES ((size_t)64 << 20)
 
 gyre_status gyre_algo_file_load(const char *path, const char *source,
@@ -55,7 +56,7 @@ void gyre_algo_file_describe(const struct gyre_algo_file *file, char *text_out, 
     }
 }
 
-/* Can the communicator give what the programs need? */
+/* Does the communicator have the FIFOs and blocks that the programs need? */
 static gyre_status check_terms(const struct gyre_algorithm *algorithm,
                                const struct gyre_algo_terms *terms)
 {
@@ -113,7 +114,7 @@ static bool is_set_placed(const struct gyre_program *const *programs, int n_prog
     return false;
 }
 
-/* The shape that the set belongs to as a further variant, or NULL. */
+/* Find the shape of which the set is a further variant; NULL if there is none. */
 static struct gyre_file_shape *find_same(struct gyre_file_shape *shapes,
                                          const struct gyre_program *program, bool is_placed)
 {
@@ -126,7 +127,7 @@ static struct gyre_file_shape *find_same(struct gyre_file_shape *shapes,
     return NULL;
 }
 
-/* Adds a set as a shape, or as a further variant of a shape that is there. */
+/* Adds a set as a new shape, or as a further variant of a shape that is in the list already. */
 static gyre_status add_set(const struct gyre_algo_file *file, int set,
                            struct gyre_file_shape **shapes)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Algorithms from a file: GYRE_ALGO_FILE of the library and --algo-file of the benches. The file
- * holds programs as build/bench/schedule prints them. What fits a communicator becomes algorithms
- * that its plans use in place of the built-in ones.
+ * holds programs as build/bench/schedule prints them. Programs that fit a communicator become
+ * algorithms, and the communicator's plans use them in place of the built-in algorithms.
  */
 #ifndef GYRE_PLAN_ALGO_FILE_H
 #define GYRE_PLAN_ALGO_FILE_H
@@ -26,7 +26,7 @@ gyre_status gyre_algo_file_load(const char *path, const char *source,
                                 struct gyre_algo_file *file_out);
 void gyre_algo_file_free(struct gyre_algo_file *file);
 
-/* What a communicator can give; the same on all ranks. */
+/* The limits that a communicator sets to programs. They are the same on all ranks. */
 struct gyre_algo_terms {
     uint32_t n_ranks;
     gyre_device_kind device_kind;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which algorithms from a file a communicator uses now, and that all ranks use the same.
+ * Keeps the algorithms from a file that a communicator uses now, and checks that all ranks use the
+ * same ones.
  */
 #include "core/plan/algo_use.h"
 
@@ -12,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One line for people: what the file has, and what of it this communicator uses. */
+/* Log one line that lists the shapes of the file and the shapes that this communicator uses. */
 static void log_use(const struct gyre_algo_use *use, const struct gyre_algo_terms *terms)
 {
     char all[512], used[384] = "none";
@@ -53,7 +54,8 @@ void gyre_algo_use_close(struct gyre_algo_use *use)
     memset(use, 0, sizeof(*use));
 }
 
-/* Loaded programs may refer to the shapes that are there, so these stay until the end. */
+/* Stop using the present shapes. They stay in memory until the communicator is closed, because
+ * loaded programs may refer to them. */
 static void retire_shapes(struct gyre_algo_use *use)
 {
     struct gyre_file_shape **end = &use->retired;
@@ -64,7 +66,7 @@ static void retire_shapes(struct gyre_algo_use *use)
     use->file = NULL;
 }
 
-/* What each rank read. Gathered: fixed layout. */
+/* The result of reading the file on one rank. Ranks all-gather it, so its layout is fixed. */
 struct reading {
     uint64_t hash;
     uint32_t has_failed;

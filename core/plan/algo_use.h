@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which algorithms from a file a communicator uses: those of GYRE_ALGO_FILE, or those of a file
+ * The algorithms from a file that a communicator uses. The file is that of GYRE_ALGO_FILE, or one
  * that a program named later.
  */
 #ifndef GYRE_PLAN_ALGO_USE_H
@@ -15,11 +15,12 @@ struct gyre_algo_use {
     struct gyre_file_shape *shapes;
     bool is_paused;                  /* the shapes are there, but none is used */
     struct gyre_algo_file own;       /* of gyre_algo_use_replace() */
-    struct gyre_file_shape *retired; /* what is no longer used, but loaded programs may refer to */
+    struct gyre_file_shape *retired; /* no longer used, but loaded programs may refer to them */
 };
 
-/** gyre_algo_use_open - use the programs of @file that fit; rank 0 logs which these are. @file:
- * outlives the use; without programs nothing is used. Errors: as gyre_file_shapes_open(). */
+/** gyre_algo_use_open - use the programs of @file that fit the communicator. Rank 0 logs which
+ * programs fit.
+ * @file: outlives the use; may have no programs. Errors: as gyre_file_shapes_open(). */
 gyre_status gyre_algo_use_open(struct gyre_algo_use *use, const struct gyre_algo_file *file,
                                const struct gyre_algo_terms *terms, int rank);
 void gyre_algo_use_close(struct gyre_algo_use *use);
@@ -30,7 +31,8 @@ gyre_status gyre_algo_use_replace(struct gyre_algo_use *use, const char *path, c
                                   const struct gyre_algo_terms *terms,
                                   const struct gyre_member *member);
 
-/** gyre_algo_use_find - the algorithm for a call, as far as the filter allows its path; or NULL.
+/** gyre_algo_use_find - find the algorithm for a call; NULL if the file has none whose path the
+ * filter allows.
  * @root: -1 where the collective has none. @in_window: the call's result lies in a window. */
 const struct gyre_algorithm *gyre_algo_use_find(const struct gyre_algo_use *use,
                                                 const struct gyre_filter *filter,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * In which window a call's result lies.
+ * Finds the window in which a call's result lies.
  */
 #include "core/plan/call.h"
 

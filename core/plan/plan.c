@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Plans of one communicator: the choice for a call, and the work that a call becomes. Only the
- * caller's thread of the communicator comes here.
+ * Plans of one communicator. A plan chooses how a call is carried out, and turns the call into a
+ * work. Only the caller's thread of the communicator runs this code.
  */
 #include "core/plan/plan.h"
 
@@ -18,7 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A choice by prediction, which takes too long to make for each call. */
+/* A choice that was made by prediction. It is kept, because a prediction takes too long to be
+ * repeated for each call. */
 struct choice_entry {
     enum gyre_collective coll;
     const struct gyre_algorithm *given; /* from a file; NULL = the choice was free */
@@ -44,7 +45,7 @@ struct gyre_plan_cache {
     struct gyre_recent recent;
 };
 
-/* What the choice for every call depends on. */
+/* Collect the facts that are the same for all calls of the communicator. */
 static struct gyre_tuner_facts gather_facts(const struct gyre_plan_config *config)
 {
     const struct gyre_member *member = config->member;
@@ -69,7 +70,7 @@ static struct gyre_tuner_facts gather_facts(const struct gyre_plan_config *confi
     };
 }
 
-/* What programs from a file may need. */
+/* The limits that this communicator sets to programs from a file. */
 static struct gyre_algo_terms terms_of(const struct gyre_plan_cache *cache)
 {
     const bool is_cuda = cache->facts.device_kind == GYRE_DEVICE_CUDA;
@@ -82,7 +83,7 @@ static struct gyre_algo_terms terms_of(const struct gyre_plan_cache *cache)
     };
 }
 
-/* A job script's NCCL_ALGO may name algorithms that gyre has not. */
+/* Warn about algorithms that NCCL_ALGO names and that gyre does not have. */
 static void report_nccl_only(const struct gyre_filter *filter)
 {
     char names[128];
@@ -119,8 +120,8 @@ gyre_status gyre_plan_cache_open(const struct gyre_plan_config *config,
         report_nccl_only(&cache->filter);
     const bool is_host = cache->facts.device_kind == GYRE_DEVICE_HOST;
     cache->is_tuned = config->tuning->is_set && is_host;
-    /* The tables were measured on one host. Over several, the best way depends on how many there
-     * are and how many ranks and NICs each has. */
+    /* The tables were measured on one host. On several hosts the best algorithm depends on the
+     * number of hosts and on the ranks and NICs of each host, so predict there. */
     if (cache->is_tuned)
         cache->facts.cost = &config->tuning->cost;
     else if (cache->facts.n_hosts > 1)
@@ -150,7 +151,8 @@ void gyre_plan_cache_close(struct gyre_plan_cache *cache)
     free(cache);
 }
 
-/* The shape of a call, this rank's number in it, and for point to point the two ranks. */
+/* Fill in the shape of a call, this rank's number in the shape and, for point to point, the two
+ * ranks of the communicator. */
 static void shape_of(const struct gyre_plan_cache *cache, const struct gyre_call *call,
                      struct gyre_shape *shape_out, int *rank_out, uint16_t rank_of_out[2])
 {
@@ -251,7 +253,7 @@ static gyre_status find_choice(struct gyre_plan_cache *cache, const struct gyre_
     return GYRE_SUCCESS;
 }
 
-/* The tables' choice where it is free, with what is forced in its place. */
+/* Choose by the tables, and replace the parts of the choice that gyre_plan_force() has set. */
 static gyre_status force_choice(const struct gyre_plan_cache *cache, struct gyre_tuner_facts facts,
                                 enum gyre_collective coll, uint64_t n_bytes,
                                 struct gyre_choice *choice_out)
@@ -360,7 +362,7 @@ const struct gyre_cost *gyre_plan_cost(const struct gyre_plan_cache *cache)
     return facts->device_kind == GYRE_DEVICE_CUDA ? &gyre_cost_h200 : &gyre_cost_host;
 }
 
-/* 0 where nothing can be said. */
+/* The predicted time of a call; 0 if there is no prediction. */
 static double predict_us(struct gyre_plan_cache *cache, enum gyre_collective coll,
                          const struct gyre_choice *choice, uint64_t n_bytes)
 {
@@ -372,8 +374,9 @@ static double predict_us(struct gyre_plan_cache *cache, enum gyre_collective col
     return time_ns / 1e3;
 }
 
-/* GPUs: the workers of all channels run as blocks at the same time. The channels of built-in
- * algorithms were chosen with that in mind. */
+/* Limit the channels of a call on a GPU, because the workers of all channels run as thread blocks
+ * at the same time. Programs of built-in algorithms need no limit: the tuner has counted their
+ * blocks when it chose the channels. */
 static void limit_blocks(const struct gyre_plan_cache *cache, const struct gyre_variants *variants,
                          struct gyre_choice *choice)
 {
@@ -384,7 +387,8 @@ static void limit_blocks(const struct gyre_plan_cache *cache, const struct gyre_
                                                                            variants->most_workers));
 }
 
-/* Algorithm, protocol, channels and programs of a call; the channels fit the programs' lanes. */
+/* Choose algorithm, protocol, channels and programs of a call. The number of channels fits the
+ * programs' lanes. */
 static gyre_status choose(struct gyre_plan_cache *cache, const struct gyre_call *call,
                           struct gyre_choice *choice_out, const struct gyre_variants **variants_out,
                           uint16_t rank_of_out[2])
@@ -423,8 +427,9 @@ static gyre_status choose(struct gyre_plan_cache *cache, const struct gyre_call 
             "GYRE_BUFFSIZE=%" PRIu64 " slots would be large enough, this call has %u bytes of one",
             program->algorithm, gyre_collectives[call->coll].name, program->max_range,
             (uint64_t)program->max_range * 16 * spec->depth, choice_out->tile_bytes);
-    /* The sends and receives of a group run together, and on a GPU all their blocks at once: at
-     * most one pair with every rank, on a GPU of 128 multiprocessors or more. */
+    /* All sends and receives of a group run at the same time, and so do all their blocks on a GPU.
+     * The limit of 64 channels for all peers together leaves room for one send and one receive with
+     * every rank on a GPU of 128 multiprocessors. */
     if (call->coll == GYRE_COLL_SEND_RECV && cache->facts.device_kind == GYRE_DEVICE_CUDA)
         choice_out->n_channels = (uint32_t)gyre_min_u64(
             choice_out->n_channels, gyre_max_u64(1, 64 / (uint64_t)cache->facts.n_ranks));
@@ -461,7 +466,7 @@ static void log_choice(struct gyre_plan_cache *cache, const struct gyre_call *ca
               choice->n_channels, choice->tile_bytes, prediction);
 }
 
-/* The call's choice and its program, loaded and ready to be launched with this reduction. */
+/* Make the call's choice, and load its program so that it can be launched with this reduction. */
 static gyre_status make_ready(struct gyre_plan_cache *cache, const struct gyre_call *call,
                               const struct gyre_reduction *reduction,
                               struct gyre_choice *choice_out,
@@ -533,7 +538,8 @@ gyre_status gyre_plan_work(struct gyre_plan_cache *cache, const struct gyre_call
     return GYRE_SUCCESS;
 }
 
-/* Where copy engines run all of it, only the own block is copied by a kernel. */
+/* The number of thread blocks of a call. If copy engines carry the whole call, a kernel copies only
+ * this rank's own block. */
 static unsigned n_blocks_of(const struct gyre_choice *choice, const struct gyre_variants *variants)
 {
     return choice->path == GYRE_PATH_COPY_ENGINE &&

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From a call to something an executor can launch: (collective, bytes, dtype, op) -> algorithm,
- * protocol, channels, tile -> program, loaded once and cached. A plan is made locally from what all
- * ranks agreed on at init, so all ranks make the same.
+ * Turns a call into a work that an executor can launch. The collective, the bytes, the dtype and
+ * the op of a call determine an algorithm, a protocol, the channels and the tile, and these
+ * determine a program, which is loaded once and cached. Each rank makes its plans alone. They
+ * depend only on settings that all ranks agreed on at init, so all ranks make the same plans.
  */
 #ifndef GYRE_PLAN_PLAN_H
 #define GYRE_PLAN_PLAN_H
@@ -18,7 +19,7 @@ struct gyre_links;
 struct gyre_member;
 struct gyre_plan_cache;
 
-/* What plans are made from. All of it outlives the cache. */
+/* The objects from which plans are made. Each of them outlives the cache. */
 struct gyre_plan_config {
     const struct gyre_member *member;
     const struct gyre_links *links;
@@ -28,45 +29,47 @@ struct gyre_plan_config {
     struct gyre_executor *executor;
 };
 
-/** gyre_plan_cache_open - plans of one communicator on this rank. Used by one thread at a time: the
- * one that makes a call. Errors: OUT_OF_MEMORY, those of gyre_filter_of and, for GYRE_ALGO_FILE, of
- * gyre_file_shapes_open. */
+/** gyre_plan_cache_open - make the cache of plans of one communicator on this rank. One thread at a
+ * time may use it, the thread that makes a call. Errors: OUT_OF_MEMORY, those of gyre_filter_of
+ * and, for GYRE_ALGO_FILE, of gyre_file_shapes_open. */
 gyre_status gyre_plan_cache_open(const struct gyre_plan_config *config,
                                  struct gyre_plan_cache **cache_out);
 void gyre_plan_cache_close(struct gyre_plan_cache *cache);
 
-/** gyre_plan_prepare - load what gyre_plan_work() would load for `call`: before the first launch of
- * a group, because loading may wait for kernels that run. */
+/** gyre_plan_prepare - load the program that gyre_plan_work() would load for `call`. Called before
+ * the first launch of a group, because loading may wait for kernels that run. */
 gyre_status gyre_plan_prepare(struct gyre_plan_cache *cache, const struct gyre_call *call);
 
-/** gyre_plan_work - make the work that carries out `call`; loads the program on first use.
- * signature and sequence are left to the caller. */
+/** gyre_plan_work - make the work that carries out `call`. The program is loaded on its first use.
+ * The caller sets the work's signature and sequence. */
 gyre_status gyre_plan_work(struct gyre_plan_cache *cache, const struct gyre_call *call,
                            struct gyre_work *work_out);
 
-/** gyre_plan_force - from now on carry collectives out so; NULL: as tuned again. All ranks alike,
- * between calls; for benches that try every way. What is 0 in @choice is left to the tuner.
- * Point to point is not touched. A choice that is impossible, or that GYRE_ALGO, GYRE_PROTO or
- * GYRE_PATH forbid, fails when it is used. */
+/** gyre_plan_force - carry out collectives by this choice from now on, or as the tuner chooses if
+ * @choice is NULL. All ranks must pass the same choice, between calls. Benches use this to compare
+ * all choices. The tuner chooses the fields that are 0 in @choice. Point to point is not affected.
+ * A choice that is impossible, or that GYRE_ALGO, GYRE_PROTO or GYRE_PATH forbid, fails when it is
+ * used. */
 void gyre_plan_force(struct gyre_plan_cache *cache, const struct gyre_choice *choice);
 
-/** gyre_plan_restrict - from now on choose among what @words allow, in place of what GYRE_ALGO,
- * GYRE_PROTO and GYRE_PATH allow. If @words names algorithms, the programs of GYRE_ALGO_FILE are
- * no longer used. All ranks alike, between calls; for programs that have options of their own for
- * this. Errors: as gyre_filter_override(). */
+/** gyre_plan_restrict - from now on choose among the algorithms, protocols and paths that @words
+ * allow, in place of those that GYRE_ALGO, GYRE_PROTO and GYRE_PATH allow. If @words names
+ * algorithms, the programs of GYRE_ALGO_FILE are no longer used. All ranks must pass the same
+ * words, between calls. Programs with options of their own for this call it. Errors: as
+ * gyre_filter_override(). */
 gyre_status gyre_plan_restrict(struct gyre_plan_cache *cache,
                                const struct gyre_filter_words *words);
 
 /** gyre_plan_use_file - from now on run the programs of this file for the calls that they fit, in
- * place of those of GYRE_ALGO_FILE. Collective: all ranks must have the same programs. For programs
- * that have an option of their own for this. Between calls.
+ * place of the programs of GYRE_ALGO_FILE. Collective, between calls; all ranks must have the same
+ * programs in the file. Programs with an option of their own for this call it.
  * @source: the option, for messages; it lives as long as the plans.
  * Errors: as gyre_algo_file_load() and gyre_file_shapes_open(); INVALID_USAGE (another rank could
  * not read the file, or has other programs). */
 gyre_status gyre_plan_use_file(struct gyre_plan_cache *cache, const char *path, const char *source);
 
 /** gyre_plan_resume_file - use the programs of a file again after gyre_plan_restrict() has put
- * algorithms in their place. All ranks alike, between calls. */
+ * algorithms in their place. All ranks must call this, between calls. */
 void gyre_plan_resume_file(struct gyre_plan_cache *cache);
 
 /** gyre_plan_check_file - has the file programs for calls of this collective by the ranks of this
@@ -75,28 +78,30 @@ void gyre_plan_resume_file(struct gyre_plan_cache *cache);
 gyre_status gyre_plan_check_file(const struct gyre_plan_cache *cache, enum gyre_collective coll,
                                  bool in_window);
 
-/** gyre_plan_forget - calls may get other works now than the same calls before: a window came or
- * goes. Before what they refer to is freed. */
+/** gyre_plan_forget - forget the works of earlier calls, because the same call may get a different
+ * work now. Called when a window was registered, and before a window is freed that works refer to.
+ */
 void gyre_plan_forget(struct gyre_plan_cache *cache);
 
-/** gyre_plan_choice - the choice that a call gets now (as gyre_tuner_choose) if its result lies in
- * no window. */
+/** gyre_plan_choice - make the choice for a call whose result lies in no window, as
+ * gyre_tuner_choose() makes it. */
 gyre_status gyre_plan_choice(struct gyre_plan_cache *cache, const struct gyre_call *call,
                              struct gyre_choice *choice_out);
 
-/** gyre_plan_facts_of - what the choice for a call depends on, if its result lies in no window. */
+/** gyre_plan_facts_of - the facts on which the choice for a call depends if its result lies in no
+ * window. */
 struct gyre_tuner_facts gyre_plan_facts_of(const struct gyre_plan_cache *cache,
                                            const struct gyre_call *call);
 
-/** gyre_plan_facts - the same of all calls, without what depends on the call; lives as long as the
- * communicator does. */
+/** gyre_plan_facts - the facts that are the same for all calls. They live as long as the
+ * communicator. */
 const struct gyre_tuner_facts *gyre_plan_facts(const struct gyre_plan_cache *cache);
 
-/** gyre_plan_cost - the constants that predict for this communicator: GYRE_TUNING_FILE's, else the
- * shipped ones of its kind of device. */
+/** gyre_plan_cost - the constants with which times are predicted for this communicator: those of
+ * GYRE_TUNING_FILE, else the shipped ones of its kind of device. */
 const struct gyre_cost *gyre_plan_cost(const struct gyre_plan_cache *cache);
 
-/* What a call would use, for people and benches. */
+/* The choice for a call in words and numbers, for people and benches. */
 struct gyre_plan_summary {
     char algorithm[16];
     char proto[8];

@@ -63,7 +63,8 @@ static gyre_status emit_variants(const struct gyre_algorithm *algorithm,
     return GYRE_SUCCESS;
 }
 
-/* GYRE_CHECK=programs. The programs of a file were proved when it was read. */
+/* Prove the programs, as GYRE_CHECK=programs asks. Programs of a file are not proved again: that
+ * was done when the file was read. */
 static gyre_status prove(const struct gyre_algorithm *algorithm, struct gyre_shape shape,
                          const struct gyre_variants *variants)
 {

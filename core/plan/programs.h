@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The programs that a communicator has used on this rank: emitted once for each shape, loaded once
- * for each choice.
+ * The programs that a communicator has used on this rank. A program is emitted once for each shape
+ * and loaded once for each choice.
  */
 #ifndef GYRE_PLAN_PROGRAMS_H
 #define GYRE_PLAN_PROGRAMS_H
@@ -23,7 +23,8 @@ struct gyre_variants {
     uint32_t most_workers; /* of any variant */
 };
 
-/** gyre_programs_find - the programs of @rank (in the shape), emitted when they are first wanted.
+/** gyre_programs_find - find the programs of @rank (in the shape), and emit them on their first
+ * use.
  * @shape: its variant is ignored, its grouping always the same. Errors: as gyre_algorithm_emit(),
  * and as gyre_proof_of_shape() if programs are proved. */
 gyre_status gyre_programs_find(struct gyre_programs *programs,
@@ -31,7 +32,7 @@ gyre_status gyre_programs_find(struct gyre_programs *programs,
                                const struct gyre_shape *shape, int rank,
                                const struct gyre_variants **variants_out);
 
-/** gyre_programs_load - the executor's own form of the programs, loaded when it is first wanted.
+/** gyre_programs_load - find the executor's own form of the programs, and load it on its first use.
  * @rank_of: the two ranks of a point-to-point call; NULL = all ranks of the communicator.
  * Errors: those of the executor's load. */
 gyre_status gyre_programs_load(struct gyre_programs *programs, const struct gyre_variants *variants,

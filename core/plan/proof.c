@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Runs the verifier on programs that a communicator is about to use. Every rank proves the programs
- * of all ranks by itself. All ranks have the same programs, so that they come to the same verdict
- * without a message, and a program that is wrong is refused on every rank.
+ * of all ranks. All ranks have the same programs, so all of them reach the same verdict without a
+ * message, and every rank refuses a wrong program.
  */
 #include "core/plan/proof.h"
 
@@ -11,8 +11,8 @@
 
 #include <stdlib.h>
 
-/* Steps of all ranks times workers of all ranks. 2^25 (a ring of 256 ranks) takes 4 s on one core
- * of an AMD EPYC, 2026-11. */
+/* The limit of (steps of all ranks) x (workers of all ranks), with which the time of a proof grows.
+ * A product of 2^25 (a ring of 256 ranks) takes 4 s on one core of an AMD EPYC, 2026-11. */
 #define MOST_WORK (1ULL << 26)
 
 const char *gyre_proof_obstacle(uint32_t n_ranks, uint64_t n_steps, uint64_t n_workers)

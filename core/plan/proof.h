@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Proving programs before they run: those of a file always, those of built-in algorithms with
- * GYRE_CHECK=programs.
+ * Proves programs before they run. Programs of a file are always proved, programs of built-in
+ * algorithms with GYRE_CHECK=programs.
  */
 #ifndef GYRE_PLAN_PROOF_H
 #define GYRE_PLAN_PROOF_H

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A table without chains: of calls that share a place the latest is kept, so that finding one is a
- * comparison and forgetting costs nothing that grows.
+ * A hash table without chains. If several calls have the same place in the table, the latest one is
+ * kept. So a search takes one comparison, and the table never grows.
  */
 #include "core/plan/recent.h"
 
 static unsigned place_of(const struct gyre_call *call)
 {
-    /* Multiplicative hashing (Knuth, TAOCP 3, 6.4): the top bits depend on all of the word. */
+    /* Multiplicative hashing (Knuth, TAOCP 3, 6.4): the top bits depend on all bits of the word. */
     const uint64_t word = (uint64_t)(uintptr_t)call->send ^ (uint64_t)(uintptr_t)call->recv << 7 ^
                           call->count << 13 ^ (uint64_t)call->coll << 56 ^
                           (uint64_t)(unsigned)call->root << 40;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Works of recent calls. Programs repeat themselves: a call with the same buffers, count, type and
- * operation as one before gets the same work, without choosing and looking up again.
+ * Works of recent calls. User programs repeat their calls. A call with the same buffers, count,
+ * type and operation as an earlier call gets the same work, without a new choice and search.
  */
 #ifndef GYRE_PLAN_RECENT_H
 #define GYRE_PLAN_RECENT_H
@@ -10,7 +10,8 @@
 
 #define GYRE_RECENT_WORKS 64
 
-/* One for each hash of calls: the latest. Used by the caller's thread of the communicator. */
+/* The latest call of each hash, and its work. Only the caller's thread of the communicator uses
+ * the table. */
 struct gyre_recent {
     struct gyre_recent_work {
         struct gyre_call call; /* count 0 = there is none */
@@ -18,8 +19,8 @@ struct gyre_recent {
     } works[GYRE_RECENT_WORKS];
 };
 
-/** gyre_recent_find - the work of an earlier call that differs in its stream at most; NULL if none
- * is kept. Its signature and sequence are not set. */
+/** gyre_recent_find - find the work of an earlier call that is equal, except perhaps for its
+ * stream; NULL if no such call is kept. The signature and sequence of the work are not set. */
 const struct gyre_work *gyre_recent_find(const struct gyre_recent *recent,
                                          const struct gyre_call *call);
 
@@ -28,7 +29,7 @@ const struct gyre_work *gyre_recent_find(const struct gyre_recent *recent,
 void gyre_recent_keep(struct gyre_recent *recent, const struct gyre_call *call,
                       const struct gyre_work *work);
 
-/** gyre_recent_forget - all, because calls may get other works now. */
+/** gyre_recent_forget - forget all calls, because they may get different works now. */
 void gyre_recent_forget(struct gyre_recent *recent);
 
 #endif

@@ -110,7 +110,7 @@ static void host_close(struct gyre_executor *base)
     drop_user_and_unlock(executor);
 }
 
-/* There is nothing to do, because the works poll the fault. */
+/* An abort needs no action here, because the works poll the fault. */
 static void host_abort(struct gyre_executor *base)
 {
     (void)base;
@@ -156,7 +156,7 @@ static void count_finished(struct gyre_host_launch *launch, struct gyre_progress
 static bool run(struct gyre_host_launch *launch)
 {
     uint64_t n_done_bytes = 0;
-    uint32_t n_waiting = 0; /* so many runners in succession could not move */
+    uint32_t n_waiting = 0; /* runners in succession that could not move */
     while (n_waiting < launch->n_runners && n_done_bytes < POLL_MAX_BYTES) {
         if (launch->next >= launch->n_runners)
             launch->next = 0;

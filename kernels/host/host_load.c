@@ -77,7 +77,7 @@ static void *allocate(uint64_t n_elems, size_t elem_bytes)
     return calloc(n_elems > 0 ? (size_t)n_elems : 1, elem_bytes);
 }
 
-/* How much the variants need, together or at most. */
+/* Compute the memory that the variants need: sums over all variants, and maxima. */
 static void count(const struct gyre_load_config *config, struct gyre_loaded *loaded,
                   uint64_t *n_steps_out)
 {
@@ -126,7 +126,7 @@ static gyre_status allocate_scratch(const struct gyre_load_config *config,
     return GYRE_SUCCESS;
 }
 
-/* Puts the steps of all variants one behind the other. */
+/* Copies the steps of all variants into one array, one variant after the other. */
 static void copy_steps(const struct gyre_load_config *config, struct gyre_loaded *loaded)
 {
     uint32_t n_steps = 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where the workers of the host executor are: read by another thread when a call makes no progress
- * or when somebody asks. Nothing here runs while a call goes on.
+ * Reports where the workers of the host executor are. Another thread asks for this when a call
+ * makes no progress, or when the user asks for a dump. No function of this file runs in a call's
+ * normal course.
  */
 #include "kernels/host/host_exec.h"
 
@@ -99,7 +100,7 @@ static void describe(const struct gyre_host_launch *launch, const struct gyre_ho
     gyre_step_to_text(&runner->steps[runner->step], connections_of(runner),
                       work->loaded->n_parts[GYRE_OPERAND_SCRATCH], position->step_text,
                       sizeof(position->step_text));
-    if (runner->is_stuck) { /* the executor keeps the first such peer alone */
+    if (runner->is_stuck) { /* the executor records only the first peer with a different call */
         const uint64_t mismatch = gyre_load_acquire_u64(&executor->progress->mismatch);
         position->waits_for = GYRE_WAIT_FIT;
         position->peer = (uint16_t)(mismatch > 0 ? mismatch - 1 : 0);
@@ -110,7 +111,8 @@ static void describe(const struct gyre_host_launch *launch, const struct gyre_ho
         name_end(executor, end, position);
 }
 
-/* Runners stand in no order, because finished ones are replaced by the last. */
+/* The order in which runners are reported. Their array has no order, because the last runner takes
+ * the place of a finished one. */
 static bool comes_before(const struct gyre_host_runner *a, const struct gyre_host_runner *b)
 {
     if (a->work != b->work)

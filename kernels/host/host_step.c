@@ -26,14 +26,14 @@ static bool has_credit(struct gyre_host_end *end)
     return end->n_moved - end->n_seen < end->depth;
 }
 
-/* A sender may place data when the receiver has entered the same call. */
+/* Has the receiver entered the call? Before that a sender must not place data. */
 static bool has_receiver_entered(const struct gyre_host_end *end)
 {
     return gyre_load_acquire_u64(&end->credit->head[GYRE_HEAD_ENTERED]) > end->n_entry;
 }
 
-/* Tell the peers that place data into this rank's OUT that they may write it. Once for each work.
- */
+/* Tell the peers that place data into this rank's OUT that they may write it. This happens once for
+ * each work. */
 static void enter(struct gyre_host_runner *runner)
 {
     for (uint32_t s = 0; s < runner->n_steps; s++) {
@@ -83,7 +83,7 @@ static bool fits(const struct gyre_step *step, struct gyre_host_end *const *ends
 struct piece {
     uint32_t index;           /* in the step's range */
     struct gyre_range range;  /* of the chunk's tile */
-    uint64_t slot_skip_bytes; /* where it lies in a slot: after the pieces before it */
+    uint64_t slot_skip_bytes; /* its place in a slot, after the earlier pieces */
 };
 
 static struct piece piece_of(const struct gyre_host_runner *runner, const struct gyre_step *step,
@@ -128,8 +128,8 @@ static unsigned char *slot_address(const struct gyre_host_end *end, const struct
     return end->slots + (size_t)end->slot * end->slot_bytes + piece->slot_skip_bytes;
 }
 
-/* The address of placed data: the step's chunk in this rank's OUT, or for an output in the peer's.
- */
+/* The address of placed data: the step's chunk in this rank's OUT for an input, or in the peer's
+ * OUT for an output. */
 static unsigned char *placed_address(const struct gyre_host_runner *runner,
                                      const struct gyre_step *step,
                                      const struct gyre_operand *operand, const struct piece *piece,
@@ -228,7 +228,7 @@ static void reduce(const struct gyre_host_runner *runner, const struct gyre_step
     gyre_reduce_run(&call);
 }
 
-/* How much the step moves over each connection. All blocks are equally long. */
+/* The number of bytes that the step moves over each connection. All blocks are equally long. */
 static uint64_t step_bytes(const struct gyre_host_runner *runner, const struct gyre_step *step,
                            const struct piece *first)
 {

@@ -14,7 +14,7 @@ struct period {
     unsigned char bytes[GYRE_PATTERN_PERIOD * 8];
 };
 
-/* Elements first .. first + n - 1, first of them at the start of `period_out`. */
+/* Compute elements first .. first + n - 1. Element `first` is at the start of `period_out`. */
 static void compute(const struct gyre_pattern *pattern, uint32_t rank, uint64_t first, uint64_t n,
                     struct period *period_out)
 {

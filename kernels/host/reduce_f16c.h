@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The loops of f16 on machines that convert in hardware (F16C): widen a block of elements into f32,
- * use the f32 loops, narrow. Included by reduce.c only. Same bits as the portable loops, at several
- * times their speed: those spend some 40 vector instructions on 8 elements' conversions.
+ * The loops of f16 on machines that convert in hardware (F16C). They widen a block of elements into
+ * f32, use the f32 loops, and narrow the result. Only reduce.c includes this file. The results have
+ * the same bits as those of the portable loops. These loops are several times as fast, because the
+ * portable loops spend about 40 vector instructions on the conversions of 8 elements.
  */
 #ifndef GYRE_KERNELS_HOST_REDUCE_F16C_H
 #define GYRE_KERNELS_HOST_REDUCE_F16C_H
@@ -12,11 +13,12 @@
 
 #define F16C_TARGET __attribute__((target("avx2,f16c")))
 
-/* Of the temporaries: 2 KiB each. */
+/* The elements of one temporary, which has 2 KiB. */
 #define F16C_ELEMS 512
 
-/* Compilers cannot be asked for this feature by name everywhere (clang 14). cpuid may trap under a
- * hypervisor, so the answer is kept: the same for every thread, whoever stores it first. */
+/* Does the machine have F16C? The code executes cpuid itself, because not every compiler (clang 14)
+ * can test for this feature by name. cpuid may trap under a hypervisor, so the answer is stored.
+ * Any thread may store it, because all threads get the same answer. */
 static bool has_f16c(void)
 {
     enum { UNKNOWN, NO, YES };
@@ -39,7 +41,7 @@ F16C_TARGET static void f16c_widen(float *to, const stored_FLOAT16 *from, size_t
         to[i] = gyre_f16_to_f32(from[i]);
 }
 
-/* The hardware keeps a NaN's payload; ours is canonical. */
+/* Convert f32 to f16. The hardware keeps the payload of a NaN, but gyre's NaN is canonical. */
 F16C_TARGET static void f16c_narrow(stored_FLOAT16 *to, const float *from, size_t n_elems)
 {
     const __m128i nan = _mm_set1_epi16((short)GYRE_F16_NAN);
@@ -59,7 +61,7 @@ F16C_TARGET static void f16c_narrow(stored_FLOAT16 *to, const float *from, size_
 
 typedef void (*f32_loop)(void *out, const void *a, const void *b, size_t n_elems);
 
-/* a is f32 where a_wide says so, else f16; out likewise. */
+/* Reduce a and b in f32. @a_wide, @out_wide: a or out is f32; else f16. */
 static inline void f16c_reduce(f32_loop loop, void *out, bool out_wide, const void *a, bool a_wide,
                                const void *b, size_t n_elems)
 {

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The inner loops of reduce.c, for one instruction set. Included once for each, with
+ * The inner loops of reduce.c, for one instruction set. reduce.c includes this file once for each
+ * instruction set, with
  *   LOOPS_TARGET   the function attribute that selects it (may be empty)
  *   LOOPS_NAME(x)  x with a suffix
  *   LOOPS_TABLE    the name of the table that is defined
- * No include guard, for that reason.
+ * Therefore the file has no include guard.
  */
 
-/* An input may be the very address of the output. That is no dependence between iterations, but
- * a compiler that must assume any overlap would take its scalar loop. */
+/* An input may have the same address as the output. That causes no dependence between iterations,
+ * but a compiler that must assume any overlap would use its scalar loop. */
 #if defined(__clang__)
 #define LOOPS_VECTORISE _Pragma("clang loop vectorize(assume_safety)")
 #else
@@ -91,7 +92,7 @@
     LOOPS_OPS(LOOPS_CHAIN, id, float, f32, load, store) \
     LOOPS_SCALE(id, float, f32, load, store)
 
-/* The whole set: a function for each type and operation, then the table of them. */
+/* The whole set of loops: a function for each type and operation, then the table of functions. */
 LOOPS_INTEGER(INT8, int8_t, i8)
 LOOPS_INTEGER(UINT8, uint8_t, u8)
 LOOPS_INTEGER(INT32, int32_t, i32)

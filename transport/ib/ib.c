@@ -15,13 +15,13 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-/* Close waits so long for the last acknowledgements, for which peers that close too may need time.
- */
+/* The time that close waits for the last acknowledgements. Peers that close at the same time may
+ * send them late. */
 #define QUIET_NS 200000000ULL
 
 /* ---- reachable ------------------------------------------------------------------------------ */
 
-/* One port with a GID that the rules allow, or why there is none. */
+/* Find one port with a GID that the rules allow. If there is none, the cause says why. */
 static gyre_status probe(const struct gyre_params *params)
 {
     struct gyre_ib_scan scan;
@@ -169,7 +169,7 @@ static gyre_status open_naps(struct gyre_ib_transport *ib)
     return GYRE_SUCCESS;
 }
 
-/* Everything that open and connect made, however far they got. */
+/* Free everything that open and connect have made, even if they failed halfway. */
 static void free_transport(struct gyre_ib_transport *ib)
 {
     if (ib->nap_fd >= 0)
@@ -198,7 +198,7 @@ static gyre_status open_parts(struct gyre_ib_transport *ib)
     return open_naps(ib);
 }
 
-/* Who the peers are and what FIFOs they have. */
+/* Fill in the peers' ranks and FIFOs. */
 static void fill_peers(struct gyre_ib_transport *ib, const struct gyre_transport_config *config)
 {
     for (int i = 0; i < config->n_peers; i++) {
@@ -307,7 +307,7 @@ static bool ib_help(struct gyre_transport *transport, bool is_last)
     return ib->proxy != NULL && gyre_proxy_help(ib->proxy, is_last);
 }
 
-/* Whether all signalled sends have completed. */
+/* Have all signalled sends completed? */
 static bool is_quiet(const struct gyre_ib_transport *ib)
 {
     for (int i = 0; i < ib->n_lanes; i++)

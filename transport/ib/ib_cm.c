@@ -6,8 +6,8 @@
  * resolution, traces). The queue pairs belong to the transport; rdma_cm only provides the
  * attributes for them.
  *
- * Each rank listens on one port, which its blob tells. The higher rank of a pair connects, once for
- * each lane. It proves that it is that rank with a token from the peer's blob, which only
+ * Each rank listens on one port, and its blob has the port's number. The higher rank of a pair
+ * connects, once for each lane. To prove its rank it sends a token from the peer's blob, which only
  * authenticated ranks have.
  */
 #include "transport/ib/ib_transport.h"
@@ -31,7 +31,8 @@
 #define RESOLVE_MS 4000
 #define CALL_MAGIC 0x6779636du
 
-/* The private data of a connection request: which queue pair the caller means. */
+/* The private data of a connection request. They name the queue pair that the caller wants to
+ * connect. */
 struct call {
     uint32_t magic;
     uint32_t rank; /* of the caller */

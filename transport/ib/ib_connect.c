@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Makes and reads the blobs with which ranks connect their queue pairs, and decides which queue
- * pairs are connected. Blobs are exchanged over the authenticated bootstrap, because whoever knows
- * the keys and addresses of memory can write to it.
+ * pairs are connected. Ranks all-gather blobs over the authenticated bootstrap, because a process
+ * that knows the keys and addresses of memory can write to it.
  */
 #include "transport/ib/ib_transport.h"
 
@@ -136,7 +136,8 @@ static bool are_distinct(const struct blob_header *header)
     return true;
 }
 
-/* The peer's header and its part for this rank, checked; copies, because blobs are unaligned. */
+/* Check the peer's blob, and copy its header and its part for this rank. They are copied, because
+ * blobs are not aligned. */
 static gyre_status read_blob(const struct gyre_ib_transport *ib, const struct gyre_ib_peer *peer,
                              const unsigned char *blob, size_t n_bytes,
                              struct blob_header *header_out, struct blob_peer *mine_out)
@@ -196,7 +197,7 @@ static int read_gids(const struct blob_rail *rail, struct gyre_ib_gid_row *rows_
     return (int)n;
 }
 
-/* Which GIDs the two ends of a lane use; both ranks come to the same answer. */
+/* Choose the GIDs of the two ends of a lane. Both ranks make the same choice. */
 static gyre_status pair_lane(const struct gyre_ib_transport *ib, struct gyre_ib_lane *lane,
                              const struct blob_rail *remote)
 {
@@ -225,7 +226,7 @@ static gyre_status pair_lane(const struct gyre_ib_transport *ib, struct gyre_ib_
 }
 
 /* Connects a queue pair. In each try the kernel resolves the peer's address. Between tries this
- * rank looks whether another one has failed, so it does not go on resolving the address of a peer
+ * rank checks whether another rank has failed, so that it stops resolving the address of a peer
  * that died. */
 static gyre_status connect_qp(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane,
                               uint64_t deadline_ns)
@@ -259,7 +260,7 @@ static gyre_status connect_lane(struct gyre_ib_transport *ib, struct gyre_ib_lan
     return connect_qp(ib, lane, deadline_ns);
 }
 
-/* Rails of this rank and of the peer that are connected to each other. */
+/* Choose the pairs of rails, one of this rank and one of the peer, that are connected. */
 static gyre_status choose_pairs(const struct gyre_ib_transport *ib, const struct gyre_ib_peer *peer,
                                 const struct blob_header *header,
                                 struct gyre_ib_rail_pairs *pairs_out)

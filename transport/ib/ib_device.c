@@ -130,7 +130,7 @@ static uint32_t port_gbit_per_s(const struct ibv_port_attr *attr)
 }
 
 struct scan_notes {
-    char seen[300]; /* what there was and why it was left, for the error */
+    char seen[300]; /* the ports that were found and the reasons against them, for the error */
     size_t used;
 };
 

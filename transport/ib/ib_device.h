@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which RDMA ports a rank uses: of the active ports that IB_HCA allows, those nearest to the rank's
- * GPU. Ports are sorted by PCI path. So the order is the same on hosts of one kind, where port k of
- * one host usually is cabled to port k of the next.
+ * Finds the RDMA ports that a rank uses. These are the active ports that IB_HCA allows and that are
+ * nearest to the rank's GPU. Ports are sorted by PCI path, so their order is the same on hosts of
+ * one kind, where port k of one host is usually cabled to port k of the next host.
  */
 #ifndef GYRE_IB_DEVICE_H
 #define GYRE_IB_DEVICE_H

@@ -11,8 +11,9 @@
 
 #include <stdio.h>
 
-/* Added to the retry window. By then the NIC should have reported a failed send, since a probe is
- * sent at least. Some devices report nothing while their port is down, hence this limit. */
+/* A port may be down for the retry window and this time. By then the NIC should have reported a
+ * failed send, because at least a probe was sent. The limit is needed, because some devices report
+ * nothing while their port is down. */
 #define PORT_DOWN_GRACE_NS 2500000000ULL
 
 static void raise_fault(struct gyre_ib_transport *ib, gyre_status status, const char *text)

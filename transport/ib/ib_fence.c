@@ -52,8 +52,8 @@ void gyre_ib_fences_close(struct gyre_ib_transport *ib)
     }
 }
 
-/* Note which slots the next fence covers: those that are complete now, up to the first one of their
- * FIFO that is not. */
+/* Note the slots that the next fence covers: in each FIFO, the slots that are complete now, up to
+ * the first slot that is not. */
 static void note_complete(struct gyre_ib_transport *ib)
 {
     const uint32_t depth = ib->config.spec.depth;
@@ -77,7 +77,7 @@ static void raise(struct gyre_ib_transport *ib, const struct gyre_ib_rail *rail,
 
 static bool post_read(struct gyre_ib_transport *ib, const struct gyre_ib_rail *rail)
 {
-    /* The last word of `landing`. What the read returns does not matter. */
+    /* Read into the last word of `landing`. The value that the read returns is not used. */
     struct ibv_sge sge = {.addr = (uintptr_t)ib->landing + ib->landing_bytes - sizeof(uint64_t),
                           .length = sizeof(uint64_t),
                           .lkey = rail->landing->lkey};

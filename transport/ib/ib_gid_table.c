@@ -13,8 +13,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* "eth0.100": how VLAN interfaces are named by default; /proc/net/vlan/<name> exists for every one
- * whatever its name. */
+/* The VLAN of an interface; 0 = none. VLAN interfaces have names such as "eth0.100" by default, and
+ * /proc/net/vlan/<name> exists for every VLAN interface, whatever its name. */
 static uint16_t vlan_of(const char *netdev)
 {
     char path[64];
@@ -104,9 +104,9 @@ gyre_status gyre_ib_gid_table(const struct gyre_verbs *verbs, struct ibv_context
 {
     struct ibv_gid_entry *entries = NULL;
     ssize_t n_entries = -1;
-    /* One call gives all ports of the device, valid rows only: type and interface belong to the
-     * address that they come with, whatever changes meanwhile. Kernels before 5.10 do not have it.
-     */
+    /* This call returns the valid rows of all ports of the device. Type, interface and address of a
+     * row belong together even if the table changes meanwhile. Kernels before 5.10 do not have the
+     * call. */
     if (verbs->query_gid_table != NULL) {
         entries = calloc(4 * GYRE_IB_MAX_GIDS, sizeof(*entries));
         if (entries == NULL)
@@ -130,7 +130,7 @@ gyre_status gyre_ib_gid_table(const struct gyre_verbs *verbs, struct ibv_context
             entries[i].gid_type == IBV_GID_TYPE_ROCE_V2 ? GYRE_IB_GID_ROCE_V2 : GYRE_IB_GID_ROCE_V1;
         memcpy(row->raw, entries[i].gid.raw, sizeof(row->raw));
         if (entries[i].ndev_ifindex != 0 && if_indextoname(entries[i].ndev_ifindex, netdev) == NULL)
-            row->type = GYRE_IB_GID_UNREADABLE; /* that interface is of another namespace */
+            row->type = GYRE_IB_GID_UNREADABLE; /* the interface is in another namespace */
         set_netdev(row, netdev);
     }
     free(entries);

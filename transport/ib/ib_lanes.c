@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Completion queues and queue pairs. For each peer and rail there are GYRE_IB_QPS_PER_CONNECTION
- * data lanes and a control lane. Which of them are used is known when the peer has told its rails.
+ * data lanes and a control lane. The peer's blob decides which of them are used.
  */
 #include "transport/ib/ib_transport.h"
 

@@ -21,9 +21,10 @@
  * through the NIC before it (ib_fence.c). */
 #define FIRST_ARCH_WITHOUT_FENCE 90
 
-/* Which way NICs reach this rank's slots, with the reason in the log when they do not. */
-enum { ALWAYS = 1, BY_DEVICE = 2 }; /* GYRE_NET_GDR_FENCE */
+/* Values of GYRE_NET_GDR_FENCE. */
+enum { ALWAYS = 1, BY_DEVICE = 2 };
 
+/* Choose how NICs reach this rank's slots. If they cannot reach GPU memory, the log says why. */
 static gyre_status choose_gdr(struct gyre_ib_transport *ib)
 {
     const struct gyre_params *params = ib->config.params;
@@ -54,7 +55,8 @@ static gyre_status choose_gdr(struct gyre_ib_transport *ib)
     ib->recv_gdr = found;
     if (asked == BY_DEVICE)
         ib->fence.is_needed = found != GYRE_IB_GDR_NONE && info.arch < FIRST_ARCH_WITHOUT_FENCE;
-    /* Reading GPU memory through PCI is as fast as writing it on all GPUs that get this far. */
+    /* On all GPUs for which this line is reached, NICs read GPU memory over PCI as fast as they
+     * write it. */
     ib->send_gdr =
         gyre_param_number(params, GYRE_PARAM_NET_GDR_READ) == 0 ? GYRE_IB_GDR_NONE : found;
     if (found == GYRE_IB_GDR_NONE)
@@ -67,8 +69,9 @@ static gyre_status choose_gdr(struct gyre_ib_transport *ib)
     return GYRE_SUCCESS;
 }
 
-/* Say where the slots of every FIFO lie. The slots of one direction are registered as one region,
- * in which the peer finds those of its FIFOs by their distance from each other. */
+/* Compute the addresses of the slots of every FIFO. The slots of one direction are registered as
+ * one region. The peer finds the slots of its FIFOs in the region by their distance from each
+ * other. */
 static gyre_status place_slots(struct gyre_ib_transport *ib)
 {
     uint64_t offset_bytes = 0;
@@ -89,7 +92,8 @@ static gyre_status place_slots(struct gyre_ib_transport *ib)
     return GYRE_SUCCESS;
 }
 
-/* FIFO ends: sends first, then receives; with GPUDirect the slots move into GPU memory. */
+/* Allocate the ends of FIFOs, sends first, then receives. With GPUDirect the slots are in GPU
+ * memory. */
 static gyre_status alloc_fifos(struct gyre_ib_transport *ib)
 {
     const uint32_t n = ib->n_fifos;

@@ -36,7 +36,8 @@ gyre_status gyre_ib_memlock_fail(const char *what, size_t n_bytes)
                      what, n_bytes / 1024, ENOMEM, words);
 }
 
-/* The export function, or NULL. dlopen counts; libcuda stays as long as the process uses it. */
+/* Find the export function, or NULL. dlopen() counts its calls, so libcuda stays loaded as long as
+ * the process uses it. */
 static get_handle_fn find_export(void)
 {
     get_handle_fn function = NULL;

@@ -16,10 +16,11 @@
 
 #define N_COMPLETIONS 32
 
-/* Looking for asynchronous events takes a system call, so it is done so often only. */
+/* The time between two checks for asynchronous events. A check takes a system call, so it is rare.
+ */
 #define EVENTS_PERIOD_NS 10000000ULL
 #define POLLS_PER_CLOCK  256
-/* A peer that was silent for so long is sent a probe. */
+/* This rank sends a probe to a peer that was silent for so long. */
 #define PROBE_PERIOD_NS 1000000000ULL
 /* ---- completions ---------------------------------------------------------------------------- */
 
@@ -124,7 +125,7 @@ static void complete_receive(struct gyre_ib_transport *ib, struct gyre_ib_lane *
     publish(ib, lane, fifo);
 }
 
-/* The fence has passed all slots that were complete when it began. */
+/* Publish all slots that were complete when the fence began: their data have reached the GPU. */
 static void publish_fenced(struct gyre_ib_transport *ib)
 {
     for (int i = 0; i < ib->config.n_peers && !ib->is_failed; i++) {
@@ -207,7 +208,7 @@ bool gyre_ib_settle(void *transport)
     return has_moved;
 }
 
-/* Handle what is rare: asynchronous events, and peers that are silent. */
+/* Handle rare cases: asynchronous events, and peers that are silent. */
 static void look_around(struct gyre_ib_transport *ib, uint64_t now_ns)
 {
     gyre_ib_events_look(ib, now_ns);
@@ -218,7 +219,7 @@ static void look_around(struct gyre_ib_transport *ib, uint64_t now_ns)
         gyre_ib_probe(ib, &ib->peers[i]);
 }
 
-/* A round in which nothing moved. */
+/* End a round in which nothing moved. */
 static void idle(struct gyre_ib_transport *ib)
 {
     const uint64_t now_ns = gyre_now_ns();

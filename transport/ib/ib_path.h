@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the two halves of the data path share, posting (ib_send.c) and completing (ib_path.c): the
- * layout of wr_id and of the imm. Only the proxy thread uses this.
+ * Declarations for both halves of the data path, posting (ib_send.c) and completing (ib_path.c):
+ * the layouts of wr_id and of the imm, and functions. Only the proxy thread uses them.
  */
 #ifndef GYRE_IB_PATH_H
 #define GYRE_IB_PATH_H
@@ -19,8 +19,8 @@
 /* imm: fifo 16 | slot 4 | parts - 1 4 | boxed 1 */
 #define GYRE_IB_IMM_BOXED 1u
 
-/** gyre_ib_has_slot - is there a published slot that was not posted; with has_credit, one that has
- * credit? */
+/** gyre_ib_has_slot - is there a published slot that was not posted? With has_credit, only slots
+ * that have credit count. */
 bool gyre_ib_has_slot(const struct gyre_ib_transport *ib, const struct gyre_ib_send *send,
                       bool has_credit);
 

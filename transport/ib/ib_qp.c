@@ -14,12 +14,13 @@
 #include <string.h>
 #include <time.h>
 
-/* Wait before a receiver without a posted receive is tried again: code 12 = 0.64 ms. It never
- * happens here (receives outnumber slots); 7 retries means for ever, so use fewer. */
+/* The time before a NIC sends again to a receiver without a posted receive: code 12 is 0.64 ms.
+ * This case never happens here, because there are more receives than slots. A retry count of 7
+ * would mean to retry for ever, so a smaller one is used. */
 #define MIN_RNR_TIMER 12
 #define RNR_RETRIES   6
 #define RTR_RETRY_MS  100
-/* Routed RoCE needs more than one hop; the kernel replaces it by the route's. */
+/* Routed RoCE needs more than one hop. The kernel replaces this limit by the limit of the route. */
 #define HOP_LIMIT 255
 
 gyre_status gyre_ib_random_psn(uint32_t *psn_out)
@@ -66,7 +67,7 @@ gyre_status gyre_ib_qp_create(const struct gyre_verbs *verbs, struct ibv_pd *pd,
         attr.cap.max_recv_sge = 1;
         attr.cap.max_inline_data = inline_bytes;
         qp = verbs->create_qp(pd, &attr);
-        /* There is no way to ask how much inline a device has other than to try. */
+        /* A device does not report how much inline data it takes, so try smaller sizes. */
         if (qp != NULL || inline_bytes == 0 || errno == ENOMEM)
             break;
         inline_bytes /= 2;
@@ -109,8 +110,8 @@ static void fill_rtr(const struct gyre_ib_qp_path *path, struct ibv_qp_attr *att
     }
 }
 
-/* The kernel resolves the peer's address inside this call and gives up after seconds: a peer whose
- * interface just came up deserves another try. */
+/* Go to RTR. The kernel resolves the peer's address inside this call and gives up after seconds.
+ * The call is tried again, because the peer's interface may just have come up. */
 static gyre_status to_rtr(const struct gyre_verbs *verbs, struct ibv_qp *qp,
                           const struct gyre_ib_qp_path *path, uint64_t deadline_ns)
 {

@@ -26,7 +26,7 @@ uint64_t gyre_ib_retry_window_ns(unsigned t, unsigned retries);
 /** gyre_ib_class_to_text - a traffic class in words, as "TC 106 = DSCP 26 + ECT(0)". */
 const char *gyre_ib_class_to_text(unsigned traffic_class, char *text_out, size_t text_bytes);
 
-/** gyre_ib_class_warning - what is probably wrong with this traffic class on RoCE, in words.
+/** gyre_ib_class_warning - describe the probable mistake in a traffic class on RoCE.
  * Returns NULL if nothing is wrong. @is_set: the user chose the class. */
 const char *gyre_ib_class_warning(unsigned traffic_class, bool is_set, char *text_out,
                                   size_t text_bytes);
@@ -40,10 +40,10 @@ unsigned gyre_ib_mtu_bytes(enum ibv_mtu mtu);
  */
 const char *gyre_ib_wc_name(enum ibv_wc_status status);
 
-/** gyre_ib_wc_hint - what this status usually means and what to check. Never NULL. */
+/** gyre_ib_wc_hint - the usual meaning of this status, and the things to check. Never NULL. */
 const char *gyre_ib_wc_hint(enum ibv_wc_status status);
 
-/** gyre_ib_rtr_hint - what an errno of ibv_modify_qp(INIT->RTR) means. Never NULL. */
+/** gyre_ib_rtr_hint - the meaning of an errno of ibv_modify_qp(INIT->RTR). Never NULL. */
 const char *gyre_ib_rtr_hint(int error_number);
 
 /* ---- states --------------------------------------------------------------------------------- */

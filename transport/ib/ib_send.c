@@ -71,7 +71,7 @@ static bool has_room(const struct gyre_ib_lane *lane, uint32_t n)
     return lane->n_posted - lane->n_retired + n < lane->size.n_send;
 }
 
-/* The next send of the batch, with one element; the caller fills what differs. */
+/* Begin the next send of the batch, with one element. The caller fills in the other fields. */
 static struct ibv_send_wr *add_send(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane,
                                     const struct send_words *words)
 {
@@ -93,8 +93,9 @@ static struct ibv_send_wr *add_send(struct gyre_ib_transport *ib, struct gyre_ib
     return wr;
 }
 
-/* Whether a slot's last send asks for a completion. With one lane completions are in order, so one
- * per half a FIFO releases all before it; over several lanes each slot needs its own. */
+/* Does a slot's last send ask for a completion? With one lane completions are in order, so one
+ * completion for each half of a FIFO releases all slots before it. With several lanes each slot
+ * needs its own completion. */
 static bool is_release_point(const struct gyre_ib_transport *ib, const struct gyre_ib_peer *peer,
                              uint64_t step)
 {
@@ -117,7 +118,7 @@ static struct ibv_sge make_sge(const void *address, uint64_t n_bytes, const stru
         .addr = (uintptr_t)address, .length = (uint32_t)n_bytes, .lkey = mr->lkey};
 }
 
-/* The payload of a part, in messages that the ports take. */
+/* Send the payload of a part, in messages that are not too long for the ports. */
 static void write_payload(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane,
                           const struct slot_part *part)
 {
@@ -137,7 +138,7 @@ static void write_payload(struct gyre_ib_transport *ib, struct gyre_ib_lane *lan
     }
 }
 
-/* The imm that ends a part; with `boxed` the payload is in it. */
+/* Send the imm that ends a part. @boxed: the payload goes into the box with it. */
 static void write_box(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane,
                       const struct slot_part *part, bool boxed)
 {
@@ -162,8 +163,8 @@ static void write_box(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane,
                                   part->n_bytes, lane->rail->send_slots);
         n_bytes += part->n_bytes;
     }
-    /* Inline data is read by this processor, so GPU memory cannot be; what is inline spares the NIC
-     * a read over PCI. */
+    /* With inline data the NIC need not read over PCI. The processor reads inline data, so they
+     * cannot be in GPU memory. */
     if (n_bytes <= lane->size.inline_bytes &&
         (wr->num_sge == 1 || ib->send_gdr == GYRE_IB_GDR_NONE))
         wr->send_flags |= IBV_SEND_INLINE;
@@ -172,7 +173,7 @@ static void write_box(struct gyre_ib_transport *ib, struct gyre_ib_lane *lane,
     wr->wr.rdma.rkey = remote->landing_rkey[lane->remote_rail];
 }
 
-/* Sends that a part of n bytes takes. */
+/* The number of sends that a part of n bytes takes. */
 static uint32_t n_sends(const struct gyre_ib_lane *lane, uint64_t n_bytes)
 {
     return (uint32_t)gyre_div_round_up(n_bytes, lane->max_msg_bytes) + 1;
@@ -242,8 +243,8 @@ bool gyre_ib_push_slots(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
     return has_moved;
 }
 
-/* Tell senders how much was consumed: when it is half a FIFO, or when the sender has spent all its
- * credit. Between the two it still has some, so nothing can wait for a credit that is held back. */
+/* Return credit to a sender when half a FIFO was consumed, or when the sender has used all its
+ * credit. Otherwise the sender still has credit, so it never waits for credit that is held back. */
 bool gyre_ib_return_credits(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
 {
     const uint32_t depth = ib->config.spec.depth;
@@ -260,8 +261,8 @@ bool gyre_ib_return_credits(struct gyre_ib_transport *ib, struct gyre_ib_peer *p
             continue;
         const struct send_words words = {.fifo = fifo};
         struct ibv_send_wr *wr = add_send(ib, lane, &words);
-        /* Written again while an earlier write may still read it: heads only grow, and a word is
-         * read whole. */
+        /* The NIC may still read this word for an earlier write. That is harmless, because heads
+         * only grow and the NIC reads a word as a whole. */
         gyre_store_relaxed_u64(recv->head, head);
         recv->returned = head;
         wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
@@ -276,10 +277,10 @@ bool gyre_ib_return_credits(struct gyre_ib_transport *ib, struct gyre_ib_peer *p
     return has_moved;
 }
 
-/* A rank that waits for a peer has often nothing under way to it, so no acknowledgement can be
- * missing: when a peer has been silent for a period, its last credit is written again (it changes
- * nothing there), and either it is acknowledged or the retry window ends in the error that names
- * the peer. */
+/* Send a probe to a silent peer. A rank that waits for a peer often has no message in flight to it,
+ * so no acknowledgement can be missing and the NIC cannot notice that the peer is gone. The probe
+ * writes the peer's last credit again, which changes nothing there. Either the peer acknowledges
+ * the probe, or the retry window ends in an error that names the peer. */
 void gyre_ib_probe(struct gyre_ib_transport *ib, struct gyre_ib_peer *peer)
 {
     struct gyre_ib_lane *lane = peer->control;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the files of transport/ib share: rails (ports in use), lanes (queue pairs), peers and the
- * ends of their FIFOs. After connect only the proxy thread uses all this, except the words that
- * executors share with it (fifo.inbox, fifo.credit).
+ * The structures that the files of transport/ib share: rails (ports in use), lanes (queue pairs),
+ * peers and the ends of their FIFOs. After connect only the proxy thread uses them, except the
+ * words that executors share with it (fifo.inbox, fifo.credit).
  *
  * How a slot is sent. A lane is a queue pair of a pair of ranks. A FIFO's slots may use any lane of
  * its pair.
@@ -61,7 +61,7 @@ struct gyre_ib_label {
                       * If data flow both ways, credit then needs no message of its own */
 };
 
-/* Where the peer's NIC writes slot_info, credit and a small payload. */
+/* The memory into which the peer's NIC writes slot_info, credit and a small payload. */
 struct gyre_ib_box {
     struct gyre_ib_label label;
     unsigned char payload[GYRE_IB_BOX_PAYLOAD_BYTES];
@@ -137,7 +137,7 @@ struct gyre_ib_recv {
     bool is_boxed[GYRE_MAX_DEPTH];
 };
 
-/* Where a peer's memory is. */
+/* The addresses and keys of a peer's memory. */
 struct gyre_ib_remote {
     uint64_t slots;   /* of the first FIFO from this rank; as far apart as here */
     uint64_t boxes;   /* [n_fifos][depth] */
@@ -242,8 +242,8 @@ struct gyre_ib_rail_pairs {
     int theirs[GYRE_IB_MAX_RAILS];
 };
 
-/** gyre_ib_pair_rails - which rails of two ranks are connected. Pure: both ranks find the same
- * pairs.
+/** gyre_ib_pair_rails - choose the rails of two ranks that are connected. Pure: both ranks find the
+ * same pairs.
  * @cross: GYRE_CROSS_NIC. 0: only ports with the same index, as a fabric of separate rails needs.
  * 1: the first with the first, the second with the second. 2: as 0 if that gives a pair, else as 1.
  * Errors: UNSUPPORTED (no pair), naming the rails of both. */

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A library that is loaded once; process-wide because libraries are. */
+/* A library that is loaded once for the whole process. */
 struct library {
     const char *file;
     bool is_tried;
@@ -66,8 +66,8 @@ static void load_verbs(void)
 {
     load(&verbs_library, verbs_symbols, sizeof(verbs_symbols) / sizeof(verbs_symbols[0]),
          &loaded_verbs);
-    /* Before any memory is registered. Kernels older than 5.12 would give pages that the NIC uses
-     * to a forked child, and others to this process. */
+    /* This call must come before any memory is registered. Without it, kernels older than 5.12 may
+     * leave the pages that the NIC uses to a forked child, and give this process copies. */
     const int error =
         verbs_library.is_loaded && loaded_verbs.fork_init != NULL ? loaded_verbs.fork_init() : 0;
     if (error != 0)
@@ -104,8 +104,8 @@ void gyre_verbs_install(const struct gyre_verbs *verbs)
 int gyre_verbs_query_port(const struct gyre_verbs *verbs, struct ibv_context *context, uint8_t port,
                           struct ibv_port_attr *attr_out)
 {
-    /* The exported function fills the fields that the structure had when the ABI was fixed, which
-     * are all that is used here; the rest stays zero. */
+    /* The exported function fills only the fields that the structure had when the ABI was fixed.
+     * gyre uses no other fields; they stay zero. */
     memset(attr_out, 0, sizeof(*attr_out));
     return verbs->query_port(context, port, (struct _compat_ibv_port_attr *)attr_out);
 }

@@ -37,7 +37,8 @@ const char *gyre_ib_class_warning(unsigned traffic_class, bool is_set, char *tex
                  is_set ? "" : ", the default");
         return text_out;
     }
-    /* A priority 0..7 or a DSCP was meant: such a number's DSCP is next to nothing. */
+    /* The user probably meant a priority 0..7 or a DSCP, because these numbers have a DSCP of 0 or
+     * 1. */
     if (traffic_class < 8) {
         snprintf(text_out, text_bytes,
                  "TC %u is the whole ToS byte: DSCP %u with ECN bits %s, not priority %u; for the "

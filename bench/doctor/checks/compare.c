@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What all ranks of a job should have in common. Each rank gathers what the others have, so all of
- * them come to the same finding.
+ * Compares the facts that all ranks of a job should have in common. Each rank gathers the facts of
+ * all ranks, so all ranks come to the same finding.
  */
 #include "bench/command/version.h"
 #include "bench/doctor/doctor.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-/* Exchanged: fixed layout. */
+/* A fact of one rank. Ranks all-gather it, so its layout is fixed. */
 struct entry {
     char host[64];
     char text[160];
@@ -24,7 +24,7 @@ struct rule {
     const char *fix;
 };
 
-/* What most ranks have. */
+/* The index of a rank with the value that most ranks have. */
 static int find_usual(const struct entry *all, int n)
 {
     int best = 0, n_best = 0;
@@ -40,7 +40,7 @@ static int find_usual(const struct entry *all, int n)
     return best;
 }
 
-/* Adds a line for the ranks that have what rank `first` has. */
+/* Adds a line for the ranks that have the same value as rank `first`. */
 static void list_ranks(const struct entry *all, int n, int first, bool *is_in, char *text_out,
                        size_t text_bytes)
 {
@@ -80,7 +80,7 @@ static void say_difference(struct bench_doctor *doctor, const struct entry *all,
                   all[usual].text[0] == '\0' ? "none that is known" : all[usual].text, list);
 }
 
-/* Gathers one fact and says who differs. */
+/* Gathers one fact and reports the ranks that differ. */
 static void compare(struct bench_doctor *doctor, enum bench_fact_id fact, const struct rule *rule)
 {
 #define BENCH_FACT_TITLE(name, title) title,
@@ -117,7 +117,8 @@ void bench_check_job_version(struct bench_doctor *doctor)
     compare(doctor, BENCH_FACT_VERSION, &rule);
 }
 
-/* Ranks with other values of these variables would plan differently; the library refuses them. */
+/* Ranks with different values of these variables would make different plans, so the library refuses
+ * them. */
 void bench_check_job_variables_differ(struct bench_doctor *doctor)
 {
     static const struct rule rule = {
@@ -133,7 +134,7 @@ void bench_check_job_variables_differ(struct bench_doctor *doctor)
             continue;
         hash = gyre_hash(hash, value, strlen(value));
         hash = gyre_hash(hash, gyre_param_name(id), strlen(gyre_param_name(id)));
-        /* What does not fit still counts in the hash. */
+        /* Values that do not fit into the text still count in the hash. */
         if (used < 120)
             snprintf(text + used, 130 - used, "%s%s=%s", used > 0 ? " " : "", gyre_param_name(id),
                      value);

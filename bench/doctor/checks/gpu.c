@@ -47,7 +47,7 @@ static int oldest_driver(int cuda_major)
     return cuda_major >= 13 ? 580 : cuda_major == 12 ? 525 : cuda_major == 11 ? 450 : 0;
 }
 
-/* The driver of the GPUs' functions if it is another one than NVIDIA's. */
+/* Find the driver of the GPUs' PCI functions if it is not NVIDIA's. */
 static void find_other_driver(const char *root, char *name_out, size_t name_bytes)
 {
     struct bench_pci *list;
@@ -64,7 +64,8 @@ static void find_other_driver(const char *root, char *name_out, size_t name_byte
     free(list);
 }
 
-/* The library of the driver must be of the kernel module's version: NVML refuses otherwise. */
+/* The library of the driver must have the version of the kernel module; otherwise NVML refuses to
+ * work. */
 static void check_nvml(struct bench_doctor *doctor)
 {
     struct gyre_nvml_gpu *gpus = NULL;
@@ -161,7 +162,7 @@ void bench_check_gpu_pcie(struct bench_doctor *doctor)
             continue;
         const enum bench_read result = bench_pci_read_link(doctor->root, list[i].bus_id, &link);
         if (result == BENCH_READ_ABSENT)
-            continue; /* a GPU that is handed to a virtual machine may have no link to see */
+            continue; /* the link of a GPU in a virtual machine may be hidden */
         if (result != BENCH_READ_OK)
             bench_say_unreadable(doctor, list[i].bus_id, "its PCI link (current_link_width, ...)",
                                  result);
@@ -187,7 +188,7 @@ void bench_check_gpu_pcie(struct bench_doctor *doctor)
 
 /* ---- gpu.xid ------------------------------------------------------------------------------- */
 
-/* NVIDIA, "XID Errors": those after which the GPU needs a reset or a repair. */
+/* Does the GPU need a reset or a repair after this error (NVIDIA, "XID Errors")? */
 static bool is_grave(int xid)
 {
     static const int grave[] = {48, 64, 74, 79, 95, 119, 120, 140};

@@ -12,8 +12,8 @@
 #define MIB              ((int64_t)1 << 20)
 #define CAP_IPC_LOCK_BIT 14 /* linux/capability.h */
 
-/* The slots of a rank take up to 64 MiB, with GPUs behind a network 256 MiB (docs/architecture.md),
- * and all of it is registered. */
+/* A rank registers all its slots. They take up to 64 MiB, and with GPUs behind a network 256 MiB
+ * (docs/architecture.md). */
 #define MEMLOCK_LEAST (256 * MIB)
 #define NOFILE_BASE   64 /* files of the process besides its connections */
 #define SHM_LEAST     (1024 * MIB)
@@ -34,8 +34,8 @@ static enum bench_read read_limit(const char *root, const char *name, int64_t *s
     return BENCH_READ_BROKEN;
 }
 
-/* May this process lock memory beyond its limit? The capability counts in the first user namespace
- * alone, whose map holds every id. */
+/* May this process lock memory beyond its limit? The capability counts only in the first user
+ * namespace, whose map holds every id. */
 static bool may_lock_all(const char *root)
 {
     char *text = NULL;
@@ -97,7 +97,7 @@ void bench_check_host_nofile(struct bench_doctor *doctor)
     static const char fix[] = "ulimit -n 65536 in the shell of the launcher, or "
                               "echo '* - nofile 65536' > /etc/security/limits.d/99-nofile.conf";
     int64_t soft = 0;
-    /* A rank has a few connections to each other one, and the rendezvous one more. */
+    /* A rank has a few connections to each other rank, and one more to the rendezvous. */
     const int64_t needed = NOFILE_BASE + 4 * (int64_t)doctor->launcher.n_processes;
     const enum bench_read result = read_limit(doctor->root, "Max open files", &soft);
     if (result != BENCH_READ_OK)
@@ -190,7 +190,7 @@ void bench_check_host_shm(struct bench_doctor *doctor)
     else {
         if (option == NULL)
             bytes = total / 2; /* the default of tmpfs */
-        /* A machine with little memory has a small one by default, and nobody can mend that. */
+        /* A machine with little memory has a small /dev/shm by default, so that is no finding. */
         const bool is_small = bytes < SHM_LEAST && (total == 0 || bytes < total / 4);
         bench_say(doctor, is_small ? BENCH_WARN : BENCH_OK, NULL, is_small ? fix : NULL,
                   "/proc/mounts: /dev/shm has %" PRId64 " MiB%s%s", bytes / MIB,

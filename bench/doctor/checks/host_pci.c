@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks of PCI Express: what stands between GPUs and network adapters, errors of the links, and
- * where interrupts go.
+ * Checks of PCI Express: bridges and IOMMUs between GPUs and network adapters, errors of the links,
+ * and the processors that handle interrupts.
  */
 #include "bench/doctor/doctor.h"
 #include "bench/doctor/pci.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks of the host: what its control group leaves, huge pages, its name, its clock.
+ * Checks of the host: the limits of its control group, huge pages, its name, its clock.
  */
 #include "bench/doctor/doctor.h"
 #include "bench/doctor/pci.h"

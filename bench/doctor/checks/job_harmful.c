@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What this machine has, as far as it matters for variables. */
+/* The properties of this machine on which the judgement of variables depends. */
 struct place {
     bool has_rdma; /* hardware with an active port */
     bool has_soft_rdma;
@@ -69,8 +69,8 @@ static void check_switches(struct bench_doctor *doctor, const struct place *plac
         warn(doctor, GYRE_PARAM_CHECK, "each call waits for all ranks before it begins");
 }
 
-/* A traffic class is the whole byte of the IP header: DSCP times 4, and two bits for ECN, which are
- * 2 ("can be marked") where ECN is in use. */
+/* Check a traffic class, which is a whole byte of the IP header: DSCP times 4, plus two bits for
+ * ECN. If ECN is in use, these bits have the value 2 ("can be marked"). */
 static void check_class(struct bench_doctor *doctor, enum gyre_param_id id)
 {
     char harm[256];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks of the network: which interfaces gyre uses, and what slows them down.
+ * Checks of the network: the interfaces that gyre uses, and settings that slow them down.
  */
 #include "bench/doctor/net.h"
 
@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FAST_MBIT_PER_S 25000 /* from here on packets of 1500 bytes cost processors too much */
+#define FAST_MBIT_PER_S 25000 /* at this rate packets of 1500 bytes cost processors too much */
 
 /* ---- net.interfaces ------------------------------------------------------------------------ */
 
-/* What there is to know about an interface, for the list of evidence. */
+/* Describe an interface for the list of evidence. */
 static void describe(const struct bench_net *net, const struct gyre_sock_interface *interface,
                      char *text_out, size_t text_bytes)
 {
@@ -45,7 +45,7 @@ static bool is_chosen(const struct bench_net *net, const struct gyre_sock_interf
     return false;
 }
 
-/* The order of the choice, and the addresses that were left out. */
+/* List the chosen addresses in their order, and the addresses that were left out. */
 static void list_choice(const struct bench_net *net, char *text_out, size_t text_bytes)
 {
     char one[160];
@@ -214,7 +214,8 @@ void bench_check_net_speed(struct bench_doctor *doctor)
 
 /* ---- net.mtu ------------------------------------------------------------------------------- */
 
-/* Packets larger than what an interface below carries are lost without a word. */
+/* Check the interfaces below a device. Packets that are larger than the MTU of an interface below
+ * are lost without an error. */
 static void check_below(struct bench_doctor *doctor, const struct bench_net *net,
                         const struct bench_netdev *device)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks of the network: what the kernel is set to, and the errors that it counts.
+ * Checks of the network: the settings of the kernel, and the errors that it counts.
  */
 #include "bench/doctor/net.h"
 
@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What one connection may have on its way: 100 Gbit/s over 0.3 ms. Linux' default for reading is
- * 6 MiB and for writing 4 MiB. */
+/* The number of bytes that one connection must be able to have in flight: 100 Gbit/s over 0.3 ms.
+ * Linux' default for reading is 6 MiB and for writing 4 MiB. */
 #define BUFFER_LEAST ((int64_t)4 << 20)
 
 /* The last of the three numbers of tcp_rmem and tcp_wmem: the most that a connection may use. */

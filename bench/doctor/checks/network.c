@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Measures the network between the hosts of a job: gyre's own transport between each pair of hosts,
- * in both directions, one pair at a time. The first process of each host takes part in it; the
- * others wait in the gathers.
+ * Measures the network between the hosts of a job. It uses gyre's own transport between each pair
+ * of hosts, in both directions, one pair at a time. The first process of each host takes part in
+ * the measurement; the other processes wait in the gathers.
  */
 #include "bench/doctor/doctor.h"
 #include "bench/launch/rendezvous.h"
@@ -30,7 +30,7 @@ struct rig {
     unsigned char *buffer; /* LARGE_BYTES */
 };
 
-/* What a process knows of a pair after its turn; exchanged. */
+/* The result of a pair's measurement in one process. Processes all-gather it. */
 struct outcome {
     double latency_us; /* NAN unless this process sent */
     double gbytes_per_s;
@@ -59,7 +59,7 @@ static unsigned char byte_of(size_t i, int from)
 /* The sender's side of one pair: round trips, then large messages and one answer to all of them. */
 static gyre_status measure_as_sender(const struct rig *rig, int peer, struct outcome *outcome)
 {
-    GYRE_TRY(send_or_receive(rig, true, peer, 8)); /* the first messages set things up */
+    GYRE_TRY(send_or_receive(rig, true, peer, 8)); /* the first messages open connections */
     GYRE_TRY(send_or_receive(rig, false, peer, 8));
     uint64_t start_ns = gyre_now_ns();
     for (int i = 0; i < N_SMALL; i++) {
@@ -94,14 +94,14 @@ static gyre_status measure_as_receiver(const struct rig *rig, int peer)
     return send_or_receive(rig, true, peer, 8);
 }
 
-/* Exchanged: fixed layout. */
+/* The host of one process. Processes all-gather it, so its layout is fixed. */
 struct place {
     char host[64];
     uint64_t hash;
 };
 
-/* An empty matrix of the hosts. A host is named with its first rank, because one machine can stand
- * for several hosts (GYRE_HOSTID). */
+/* Make an empty matrix of the hosts. The name of a host includes its first rank, because one
+ * machine can count as several hosts (GYRE_HOSTID). */
 static gyre_status open_matrix(const struct rig *rig, const struct place *all)
 {
     struct bench_matrix *matrix = &rig->doctor->hosts;
@@ -169,7 +169,8 @@ static gyre_status open_comm(struct rig *rig)
     return gyre_stream_create(&rig->stream, GYRE_DEVICE_HOST, -1);
 }
 
-/* Tells all processes how the turn went, and keeps the worst. *is_over_out: the time is up. */
+/* Tells all processes the outcome of a measurement. Returns the first failure of any process.
+ * *is_over_out: the time is up. */
 static gyre_status share(struct rig *rig, gyre_status status, struct outcome *mine,
                          struct outcome *all, bool *is_over_out)
 {
@@ -187,7 +188,7 @@ static gyre_status share(struct rig *rig, gyre_status status, struct outcome *mi
     return GYRE_SUCCESS;
 }
 
-/* All ordered pairs, one at a time, until one fails or the time is up. */
+/* Measure all ordered pairs, one at a time, until one fails or the time is up. */
 static gyre_status measure_all(struct rig *rig, struct outcome *all)
 {
     struct bench_matrix *matrix = &rig->doctor->hosts;
@@ -215,7 +216,7 @@ static gyre_status measure_all(struct rig *rig, struct outcome *all)
     return GYRE_SUCCESS;
 }
 
-/* The least and the most of what was measured, and where. */
+/* Report the slowest and the fastest pair. */
 static void judge(struct bench_doctor *doctor)
 {
     const struct bench_matrix *matrix = &doctor->hosts;
@@ -231,7 +232,8 @@ static void judge(struct bench_doctor *doctor)
     }
     if (slow < 0)
         return;
-    /* Half of the best pair: more than times vary on a network that nobody else uses. */
+    /* A pair is slow below half of the fastest rate. Rates vary less on a network without other
+     * load. */
     const bool is_slow = n > 2 && matrix->gbytes_per_s[slow] < matrix->gbytes_per_s[fast] / 2;
     bench_say(doctor, is_slow ? BENCH_WARN : BENCH_OK, NULL,
               is_slow ? "look at the slow pair's ports, cables and switches; gyre doctor on both "

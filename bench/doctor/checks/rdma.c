@@ -14,8 +14,8 @@
 #include <string.h>
 
 #define VENDOR_MELLANOX 0x15b3
-/* RoCE's packets of 4096 bytes need 4096 bytes and their headers in a frame; the kernel takes the
- * largest power of two that fits (rdma/ib_addr.h, iboe_get_mtu). */
+/* A frame must hold 4096 bytes and the headers for RoCE's packets of 4096 bytes. The kernel uses
+ * the largest power of two that fits (rdma/ib_addr.h, iboe_get_mtu). */
 #define NETDEV_MTU_OF_4096 4200
 
 /* ---- rdma.devices, rdma.device_files ------------------------------------------------------- */

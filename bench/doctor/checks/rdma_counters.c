@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Counters of RDMA ports: lost packets, links that went away, and whether flow control works. They
- * count since the driver was loaded, so a few errors among very many packets are no finding.
+ * Checks the counters of RDMA ports for lost packets, for links that went down, and for signs that
+ * flow control works. Counters begin when the driver is loaded, so a few errors among very many
+ * packets are no finding.
  */
 #include "bench/doctor/rdma.h"
 
@@ -22,7 +23,7 @@ static enum bench_read read_counter(const char *root, const struct bench_rdma_po
     return result == BENCH_READ_OK && *number_out < 0 ? BENCH_READ_BROKEN : result;
 }
 
-/* How many errors among the port's packets are no finding. */
+/* The number of errors that are tolerated, from the number of the port's packets. */
 static int64_t tolerated(const char *root, const struct bench_rdma_port *port)
 {
     int64_t sent = 0, received = 0;

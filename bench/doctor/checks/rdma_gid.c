@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which row of the GID table each RoCE port uses: every row with its type, its address, and why it
- * is or is not used. The choice is the library's own (transport/ib/rules/ib_gid.h).
+ * Shows which row of its GID table each RoCE port uses. Every row is listed with its type, its
+ * address, and the reason why it is used or not. The library's own rules make the choice
+ * (transport/ib/rules/ib_gid.h).
  */
 #include "bench/doctor/rdma.h"
 
@@ -43,7 +44,7 @@ static void list_rows(const struct table *table, bool is_forced, char *text_out,
     }
 }
 
-/* Says what a forced index does: no rule protects from it. */
+/* Reports the effect of a forced index, to which the rules do not apply. */
 static void check_forced(struct bench_doctor *doctor, const struct bench_rdma_port *port,
                          const struct gyre_ib_gid_rules *rules, const struct table *table,
                          const char *rows)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks of RDMA adapters on PCI and of their way to GPUs.
+ * Checks of RDMA adapters on PCI and of their PCI paths to GPUs.
  */
 #include "bench/doctor/pci.h"
 #include "bench/doctor/rdma.h"

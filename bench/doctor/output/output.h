@@ -9,7 +9,7 @@
 
 #include <stdio.h>
 
-/* What is written: the merged findings of all ranks. */
+/* The report that is written: the merged findings of all ranks. */
 struct bench_doctor_report {
     const struct bench_doctor *doctor;
     const char *hosts; /* "hostA (rank 0-3), hostB (rank 4-7)" */
@@ -25,8 +25,8 @@ const char *bench_doctor_summary(const struct bench_doctor_report *report, char 
  * measured. */
 bool bench_matrix_slowest(const struct bench_matrix *matrix, int *from_out, int *to_out);
 
-/** bench_doctor_print - for people. @only_problems: leave out what is ok or skipped. Colours are
- * used if `file` is a terminal. */
+/** bench_doctor_print - print the report for people. @only_problems: leave out findings that are ok
+ * or skipped. Colours are used if `file` is a terminal. */
 void bench_doctor_print(const struct bench_doctor_report *report, bool only_problems, FILE *file);
 
 /** bench_doctor_write_* - replace a file. Errors: as gyre_file_replace(); UNSUPPORTED for JSON if

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Findings for a terminal: one line for what is well; evidence, fix and page for problems.
+ * Findings for a terminal. A check without a problem takes one line; a problem is printed with its
+ * evidence, its fix and the page that explains it.
  */
 #include "bench/doctor/output/output.h"
 

@@ -19,7 +19,7 @@ struct gyre_filter {
     uint32_t protos[GYRE_N_COLLECTIVES];
     uint32_t paths[GYRE_N_COLLECTIVES];
     bool is_forced[GYRE_N_COLLECTIVES]; /* the user named algorithms for this collective */
-    /* How messages name the user's words: "GYRE_ALGO", or what else the user gave them by. */
+    /* The variable or option that messages name as the source of a word, such as "GYRE_ALGO". */
     const char *algo_source;
     const char *proto_source;
     const char *path_source;
@@ -47,13 +47,13 @@ gyre_status gyre_filter_parse(const char *algos, const char *protos, const char 
  * Errors: as gyre_filter_parse(), naming the source of the word; the filter is then unchanged. */
 gyre_status gyre_filter_override(const struct gyre_filter_words *words, struct gyre_filter *filter);
 
-/** gyre_filter_of - the same of parameters, which the filter then refers to. NCCL_ALGO is read as
- * NCCL reads it: it says nothing of all_to_all, gather and scatter, which NCCL makes of sends and
- * receives. Names of algorithms that only NCCL has are left out and noted in nccl_only; a list of
- * nothing else allows every algorithm. */
+/** gyre_filter_of - make the filter that the parameters describe. The filter refers to the
+ * parameters. NCCL_ALGO is read as NCCL reads it: it does not restrict all_to_all, gather and
+ * scatter, which NCCL makes of sends and receives. Names of algorithms that only NCCL has are left
+ * out and noted in nccl_only; a list that has only such names allows every algorithm. */
 gyre_status gyre_filter_of(const struct gyre_params *params, struct gyre_filter *filter_out);
 
-/** gyre_filter_allows - the algorithm, for this collective. */
+/** gyre_filter_allows - does the filter allow the algorithm for this collective? */
 bool gyre_filter_allows(const struct gyre_filter *filter, enum gyre_collective coll,
                         const struct gyre_algorithm *algorithm);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The path of a call: how its results get into the output buffers.
+ * The path of a call, which is the way in which its results get into the output buffers.
  */
 #ifndef GYRE_PLAN_PATH_H
 #define GYRE_PLAN_PATH_H

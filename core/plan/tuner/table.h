@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Measured choices, one table a machine. Sizes are those of the whole vector, of all blocks where
- * buffers are made of blocks. The first row that fits a call is taken.
+ * Measured choices, with one table for each kind of machine. A size counts the whole vector, or all
+ * blocks where buffers are made of blocks. The tuner takes the first row that fits a call.
  */
 #ifndef GYRE_PLAN_TABLE_H
 #define GYRE_PLAN_TABLE_H
@@ -10,7 +10,7 @@
 
 #include <stddef.h>
 
-/* Calls that kernels carry. */
+/* The choice for calls that kernels carry out. */
 struct gyre_tuner_row {
     enum gyre_collective coll;
     bool is_pair;        /* 2 ranks; else more */
@@ -20,7 +20,7 @@ struct gyre_tuner_row {
     uint32_t least_channels; /* with fewer channels, blocks or their slots are too few */
 };
 
-/* Calls with results in windows, which copy engines carry. */
+/* The choice for calls with results in windows that copy engines carry out. */
 struct gyre_tuner_copy_row {
     enum gyre_collective coll;
     bool is_pair;         /* 2 ranks; else more */

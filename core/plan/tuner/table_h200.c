@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is fastest on GPUs that are joined by NVLink: H200, 18 links each, multicast off. Measured
- * with 2 and 4 GPUs, float32 sums under CUDA graphs (tests/gpu/bench_cuda_exec) and results in
- * windows (bench -R 2 with GYRE_PATH), 2026-11. More than 4 ranks take the rows of 4.
+ * The fastest choices on GPUs that are joined by NVLink: H200, 18 links each, multicast off. They
+ * were measured with 2 and 4 GPUs, for float32 sums under CUDA graphs (tests/gpu/bench_cuda_exec)
+ * and for results in windows (bench -R 2 with GYRE_PATH), 2026-11. Calls of more than 4 ranks use
+ * the rows of 4 ranks.
  */
 #include "core/plan/tuner/table.h"
 
 #include "core/base/util.h"
 
-/* Rows of one collective and number of ranks stand in order of size. LAMPORT's rows, for sums of
- * floating point, come before all others. A row of LL behind one of LL128 with more bytes is the
- * next best where LL128 cannot be used. */
+/* Rows of one collective and one number of ranks are in ascending order of size. The rows of
+ * LAMPORT, which carries sums of floating point, come before all other rows. A row of LL after a
+ * row of LL128 with more bytes is the choice for GPUs that cannot use LL128. */
 static const struct gyre_tuner_row rows[] = {
     {GYRE_COLL_ALL_REDUCE, true, 3 << 20, &gyre_algorithm_direct, GYRE_PROTO_LAMPORT, 0},
     {GYRE_COLL_ALL_REDUCE, true, 12 << 20, &gyre_algorithm_twoshot, GYRE_PROTO_LAMPORT, 48},

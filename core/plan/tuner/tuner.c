@@ -1,23 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which algorithm, protocol and path a call gets. Pure functions of what all ranks agreed on, so
- * that every rank chooses the same. Thresholds cite the measurement they come from.
+ * Chooses the algorithm, the protocol and the path of a call. The functions are pure, and their
+ * arguments are facts that all ranks agreed on, so every rank chooses the same. Each threshold
+ * cites the measurement that it comes from.
  */
 #include "core/plan/tuner/tuner.h"
 
 #include "core/base/util.h"
 #include "core/plan/tuner/table.h"
 
-/* What does best on the host device, by total bytes: bench allreduce --compare mpi, 2 cores (AMD
- * EPYC), 2..8 ranks over shared memory, 2026-11; between hosts TCP on loopback and Soft-RoCE.
- * One-shot has the fewest hand-overs, two-shot two, ring moves the fewest bytes through caches. */
+/* The fastest algorithm on the host device, by total bytes. One-shot needs one hop and two-shot
+ * two; a ring moves the fewest bytes through caches. The limits were measured with bench allreduce
+ * --compare mpi on 2 cores (AMD EPYC) with 2..8 ranks over shared memory, 2026-11, and between
+ * hosts over TCP on loopback and Soft-RoCE. */
 static const struct gyre_algorithm *prefer_on_host(const struct gyre_tuner_facts *facts,
                                                    enum gyre_collective coll, uint64_t n_bytes)
 {
     const bool is_remote = facts->n_hosts > 1;
     switch (coll) {
     case GYRE_COLL_ALL_REDUCE:
-        /* Two hosts: the same bytes cross the wire, once instead of twice after each other. */
+        /* Between two ranks on two hosts one-shot sends as many bytes as two-shot, but in one hop
+         * instead of two. */
         if (n_bytes <= (is_remote && facts->n_ranks == 2 ? 131072 : 8192))
             return &gyre_algorithm_direct;
         if (n_bytes <= 1 << 20 || facts->n_ranks == 2)
@@ -41,19 +44,21 @@ static const struct gyre_algorithm *prefer_on_host(const struct gyre_tuner_facts
     }
 }
 
-/* GPUs of all machines choose by the rows of the machine that was measured. */
+/* All GPUs use the rows of the H200, the only kind of GPU that was measured. */
 static const struct gyre_tuner_table *const table = &gyre_tuner_table_h200;
 
 #define ANY_PROTO UINT32_MAX
 
-/* LAMPORT's rows were measured on NVLink. */
+/* May the rows of LAMPORT be used? They were measured on NVLink, so only there. */
 static bool wants_lamport(const struct gyre_tuner_facts *facts)
 {
     return facts->is_ll128_safe && facts->n_ranks > 1 &&
            gyre_tuner_proto_obstacle(facts, GYRE_PROTO_LAMPORT) == NULL;
 }
 
-/* @algorithm: only its rows; NULL = any. @protos: only theirs, a bit each. NULL: there is none. */
+/* Find the first row that fits a call; NULL if there is none.
+ * @algorithm: look at rows of this algorithm only; NULL = any. @protos: look at rows of these
+ * protocols only, one bit for each protocol. */
 static const struct gyre_tuner_row *find_row(const struct gyre_tuner_facts *facts,
                                              enum gyre_collective coll,
                                              const struct gyre_algorithm *algorithm,
@@ -85,10 +90,11 @@ static bool takes_only(const struct gyre_filter *filter, enum gyre_collective co
     return (filter->paths[coll] & ((1U << GYRE_N_PATHS) - 1)) == 1U << path;
 }
 
-/* A sync kernel posts or awaits a word of every peer, and counts. */
+/* Copy engines carry calls of at most so many ranks, because a sync kernel posts or awaits one word
+ * for every peer. */
 #define MAX_COPY_RANKS 32
 
-/* The algorithm by which copy engines carry the call out; NULL if they do not. */
+/* The algorithm with which copy engines carry out the call; NULL if kernels carry it out. */
 static const struct gyre_algorithm *copy_algorithm(const struct gyre_tuner_facts *facts,
                                                    const struct gyre_filter *filter,
                                                    enum gyre_collective coll, uint64_t n_bytes)
@@ -140,7 +146,7 @@ gyre_status gyre_tuner_check_path(const struct gyre_tuner_facts *facts,
                      filter->path_source, name, choice->algorithm->name, gyre_path_names[path]);
 }
 
-/* The preferred algorithm if allowed, else the first that is. */
+/* Choose the preferred algorithm if it is allowed, else the first algorithm that is allowed. */
 static gyre_status choose_algorithm(const struct gyre_tuner_facts *facts,
                                     const struct gyre_filter *filter, enum gyre_collective coll,
                                     uint64_t n_bytes, const struct gyre_algorithm **algorithm_out)
@@ -175,7 +181,7 @@ static gyre_status choose_algorithm(const struct gyre_tuner_facts *facts,
     return GYRE_SUCCESS;
 }
 
-/* @usable: protocols, a bit each. */
+/* The protocol that is fastest for a call. @usable: one bit for each protocol that can be used. */
 static enum gyre_proto prefer_proto(const struct gyre_tuner_facts *facts, enum gyre_collective coll,
                                     const struct gyre_algorithm *algorithm, uint32_t usable,
                                     uint64_t n_bytes)
@@ -197,7 +203,7 @@ static gyre_status choose_proto(const struct gyre_tuner_facts *facts,
                                 const struct gyre_algorithm *algorithm, uint64_t n_bytes,
                                 enum gyre_proto *proto_out)
 {
-    const char *obstacle = NULL; /* of the first that was named */
+    const char *obstacle = NULL; /* why the first allowed protocol cannot be used */
     uint32_t usable = 0;
     int found = -1;
     for (int proto = 0; proto < GYRE_N_PROTOS; proto++) {
@@ -223,10 +229,12 @@ static gyre_status choose_proto(const struct gyre_tuner_facts *facts,
     return GYRE_SUCCESS;
 }
 
-/* Copies: an all-gather's blocks go whole. A chain's tiles do in two channels, of which one copies
- * while the other's sync kernel is done; a tile is 1/16 of the channel (1 GiB over 4 H200: 360
- * GB/s, with 1/32 350), and not under 4 MiB, which take a copy engine 14 us. An all-reduce sums as
- * the ring does. */
+/* Choose channels and tiles of a call that copy engines carry out. Each block of an all-gather is
+ * one copy. A broadcast of more than two ranks is cut into tiles and uses two channels, so that one
+ * channel copies while the other one runs its sync kernel. Its tile is 1/16 of a channel, because
+ * that is faster than 1/32 (broadcast of 1 GiB over 4 H200: 360 GB/s instead of 350), and at least
+ * 4 MiB, which take a copy engine 14 us. An all-reduce has the channels and tiles with which
+ * kernels compute the sums. */
 static void choose_copies(const struct gyre_tuner_facts *facts,
                           const struct gyre_algorithm *algorithm, enum gyre_collective coll,
                           uint64_t n_bytes, struct gyre_choice *choice_out)
@@ -249,7 +257,7 @@ static void choose_copies(const struct gyre_tuner_facts *facts,
 
 uint64_t gyre_tuner_size_class(uint64_t n_bytes)
 {
-    uint64_t power = 256; /* the least class: below, only latency counts */
+    uint64_t power = 256; /* the smallest class: in smaller calls only latency counts */
     if (n_bytes <= power)
         return power;
     while (power < n_bytes - power)
@@ -257,7 +265,7 @@ uint64_t gyre_tuner_size_class(uint64_t n_bytes)
     return gyre_round_up(n_bytes, power / 4);
 }
 
-/* Where results must be placed: what does that. */
+/* Narrow the filter to the protocol and the algorithms that place results. */
 static struct gyre_filter only_placed(const struct gyre_filter *filter, enum gyre_collective coll)
 {
     struct gyre_filter only = *filter;
@@ -268,7 +276,7 @@ static struct gyre_filter only_placed(const struct gyre_filter *filter, enum gyr
     return only;
 }
 
-/* The path of a call that a kernel carries by this algorithm and protocol. */
+/* The path of a call that a kernel carries out with this algorithm and protocol. */
 static enum gyre_path kernel_path(const struct gyre_tuner_facts *facts,
                                   const struct gyre_filter *filter, enum gyre_collective coll,
                                   const struct gyre_choice *choice)
@@ -278,7 +286,7 @@ static enum gyre_path kernel_path(const struct gyre_tuner_facts *facts,
     return is_placed ? GYRE_PATH_PLACED : GYRE_PATH_STAGED;
 }
 
-/* By prediction where the facts have constants for it, else by the tables. */
+/* Choose by prediction if the facts have constants for a prediction, else by the tables. */
 static gyre_status choose_kernel(const struct gyre_tuner_facts *facts,
                                  const struct gyre_filter *filter, enum gyre_collective coll,
                                  uint64_t n_bytes, struct gyre_choice *choice)
@@ -286,7 +294,7 @@ static gyre_status choose_kernel(const struct gyre_tuner_facts *facts,
     if (facts->cost != NULL && coll != GYRE_COLL_SEND_RECV)
         GYRE_TRY(gyre_tuner_search(facts, filter, coll, n_bytes, choice));
     const bool is_predicted = choice->algorithm != NULL;
-    if (!is_predicted) { /* also where nothing was found: this says why */
+    if (!is_predicted) { /* if the search found nothing, these functions report the reason */
         GYRE_TRY(choose_algorithm(facts, filter, coll, n_bytes, &choice->algorithm));
         GYRE_TRY(choose_proto(facts, filter, coll, choice->algorithm, n_bytes, &choice->proto));
     }
@@ -321,7 +329,7 @@ gyre_status gyre_tuner_choose(const struct gyre_tuner_facts *facts,
         return GYRE_SUCCESS;
     }
     if (facts->has_lamport && (filter->protos[coll] >> GYRE_PROTO_LAMPORT & 1U) == 0) {
-        without = *facts; /* LAMPORT's rows are of no use */
+        without = *facts; /* skip the rows of LAMPORT, which the filter forbids */
         without.has_lamport = false;
         facts = &without;
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The tuner: pure functions from what all ranks agreed on to the way in which a call is carried
- * out. Every rank chooses alike, because every rank has the same facts.
+ * The tuner chooses how a call is carried out. Its functions are pure and depend on facts that all
+ * ranks agreed on, so every rank makes the same choice.
  */
 #ifndef GYRE_PLAN_TUNER_H
 #define GYRE_PLAN_TUNER_H
@@ -10,11 +10,11 @@
 #include "core/model/connector.h"
 #include "core/plan/tuner/filter.h"
 
-/* GPUs: where a rank transfers so many bytes, the blocks of a kernel choose their multiprocessors;
- * below, that gains nothing (2 H200, 2026-11). */
+/* On GPUs, if a rank transfers at least this many bytes, the blocks of a kernel choose their
+ * multiprocessors. For fewer bytes that gains nothing (2 H200, 2026-11). */
 #define GYRE_BLOCK_PLACEMENT_BYTES ((uint64_t)(16 << 20))
 
-/* What the choice may depend on; the same on all ranks. */
+/* The facts on which a choice may depend. They are the same on all ranks. */
 struct gyre_tuner_facts {
     gyre_device_kind device_kind;
     uint32_t n_ranks;
@@ -42,43 +42,45 @@ struct gyre_choice {
     enum gyre_path path;
 };
 
-/** gyre_tuner_choose - the way to carry out a collective of `n_bytes` (of the vector, or of one
- * block where buffers are made of blocks). Pure. With facts->cost it simulates: tens of
- * microseconds for few ranks, up to a second for a thousand; cache the result by
+/** gyre_tuner_choose - choose how to carry out a collective of `n_bytes` (of the vector, or of one
+ * block where buffers are made of blocks). Pure. With facts->cost the function simulates, which
+ * takes tens of microseconds for few ranks and up to a second for a thousand; cache the result by
  * gyre_tuner_size_class().
- * Errors: INVALID_USAGE when the filter leaves nothing that can do it, saying why; UNSUPPORTED when
- * it leaves only what gyre_tuner_algorithm_obstacle() rules out. */
+ * Errors: INVALID_USAGE with the reason, if the filter allows no algorithm, protocol or path that
+ * can carry out the call; UNSUPPORTED if gyre_tuner_algorithm_obstacle() rules out every algorithm
+ * that the filter allows. */
 gyre_status gyre_tuner_choose(const struct gyre_tuner_facts *facts,
                               const struct gyre_filter *filter, enum gyre_collective coll,
                               uint64_t n_bytes, struct gyre_choice *choice_out);
 
-/** gyre_tuner_choose_given - the way to carry out a call by an algorithm of given programs: as the
- * built-in algorithm that emits the same programs would be, else by the rules that need no
- * measurement. Pure, but for facts->cost as gyre_tuner_choose().
+/** gyre_tuner_choose_given - choose how to carry out a call with an algorithm of given programs. If
+ * a built-in algorithm emits the same programs, the choice is the one for that algorithm, else it
+ * follows the rules that need no measurement. Pure. With facts->cost it may simulate, as
+ * gyre_tuner_choose() does.
  * @algorithm: of gyre_algorithm_give(); its traits say whether results are placed.
- * Errors: INVALID_USAGE when the filter leaves no protocol that can do it, saying why; UNSUPPORTED
- * as gyre_tuner_choose(). */
+ * Errors: INVALID_USAGE with the reason, if the filter allows no protocol that can carry out the
+ * call; UNSUPPORTED as gyre_tuner_choose(). */
 gyre_status gyre_tuner_choose_given(const struct gyre_tuner_facts *facts,
                                     const struct gyre_filter *filter,
                                     const struct gyre_algorithm *algorithm, uint64_t n_bytes,
                                     struct gyre_choice *choice_out);
 
-/** gyre_tuner_choose_fused - is this a call of middle size that a fused kernel carries in protocol
- * SIMPLE: an all-gather into windows, or a two-shot? If so, how. Pure. */
+/** gyre_tuner_choose_fused - does a fused kernel carry out this call of middle size in protocol
+ * SIMPLE, as an all-gather into windows or as a two-shot? If so, fill in the choice. Pure. */
 bool gyre_tuner_choose_fused(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,
                              enum gyre_collective coll, uint64_t n_bytes,
                              struct gyre_choice *choice_out);
 
-/** gyre_tuner_all_bytes - of the vector; of all blocks where @n_bytes counts one. */
+/** gyre_tuner_all_bytes - the bytes of the vector, or of all blocks where @n_bytes counts one. */
 uint64_t gyre_tuner_all_bytes(const struct gyre_tuner_facts *facts, enum gyre_collective coll,
                               uint64_t n_bytes);
 
-/** gyre_tuner_size_class - the size that stands for all from the class below it: four classes from
- * a power of two to the next. Pure. */
+/** gyre_tuner_size_class - the largest size of the class to which @n_bytes belongs. There are four
+ * classes between a power of two and the next one. Pure. */
 uint64_t gyre_tuner_size_class(uint64_t n_bytes);
 
-/** gyre_tuner_search - as gyre_tuner_choose, by facts->cost only. Pure.
- * @choice_out: algorithm is NULL when the filter leaves nothing that fits. */
+/** gyre_tuner_search - choose by simulation with facts->cost. Pure.
+ * @choice_out: algorithm is NULL if the filter allows no algorithm that fits. */
 gyre_status gyre_tuner_search(const struct gyre_tuner_facts *facts,
                               const struct gyre_filter *filter, enum gyre_collective coll,
                               uint64_t n_bytes, struct gyre_choice *choice_out);
@@ -98,21 +100,21 @@ const char *gyre_tuner_algorithm_obstacle(const struct gyre_tuner_facts *facts,
                                           const struct gyre_algorithm *algorithm,
                                           enum gyre_collective coll);
 
-/** gyre_tuner_fifos - the FIFOs of a pair of ranks that calls by this algorithm can count on: those
- * of far pairs unless it keeps to near ones. */
+/** gyre_tuner_fifos - the FIFOs that a call by this algorithm may use between two ranks: those of
+ * far pairs, unless the algorithm connects only near ranks. */
 struct gyre_fifo_size gyre_tuner_fifos(const struct gyre_tuner_facts *facts,
                                        const struct gyre_algorithm *algorithm,
                                        enum gyre_collective coll);
 
-/** gyre_tuner_payload_bytes - what one slot holds, without the flags of its lines. Every slot that
- * the algorithm uses in this collective holds as much.
- * @is_placed: the algorithm places what it can. */
+/** gyre_tuner_payload_bytes - the bytes of data that one slot holds, without the flags of its
+ * lines. Every slot that the algorithm uses in this collective holds at least so many.
+ * @is_placed: the algorithm places its results. */
 uint32_t gyre_tuner_payload_bytes(const struct gyre_tuner_facts *facts,
                                   const struct gyre_algorithm *algorithm, enum gyre_collective coll,
                                   enum gyre_proto proto, bool is_placed);
 
-/** gyre_tuner_channels - channels of a call by the choice's algorithm and protocol, as many as
- * configured at most. Pure. */
+/** gyre_tuner_channels - the number of channels of a call with the choice's algorithm and protocol,
+ * within the configured limits. Pure. */
 uint32_t gyre_tuner_channels(const struct gyre_tuner_facts *facts, const struct gyre_choice *choice,
                              enum gyre_collective coll, uint64_t n_bytes);
 
@@ -121,18 +123,18 @@ uint32_t gyre_tuner_channels(const struct gyre_tuner_facts *facts, const struct 
 uint32_t gyre_tuner_tile(const struct gyre_tuner_facts *facts, const struct gyre_choice *choice,
                          enum gyre_collective coll, uint64_t n_bytes);
 
-/** gyre_tuner_can_place - can ranks write into each other's windows in a call of this collective?
- * By kernels or by copy engines. */
+/** gyre_tuner_can_place - can kernels or copy engines write into the windows of other ranks in a
+ * call of this collective? */
 bool gyre_tuner_can_place(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,
                           enum gyre_collective coll);
 
-/** gyre_tuner_may_place - does the kernel place what it can in a call of this collective, by this
- * protocol? */
+/** gyre_tuner_may_place - does a kernel place results in a call of this collective with this
+ * protocol, if the algorithm can place them? */
 bool gyre_tuner_may_place(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,
                           enum gyre_collective coll, enum gyre_proto proto);
 
-/** gyre_tuner_check_path - does the filter allow the path that the tuner came to?
- * Errors: INVALID_USAGE, saying what the allowed paths need. */
+/** gyre_tuner_check_path - check that the filter allows the path of the choice.
+ * Errors: INVALID_USAGE, with the conditions of the allowed paths. */
 gyre_status gyre_tuner_check_path(const struct gyre_tuner_facts *facts,
                                   const struct gyre_filter *filter, enum gyre_collective coll,
                                   const struct gyre_choice *choice);

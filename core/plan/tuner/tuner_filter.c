@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * GYRE_ALGO, GYRE_PROTO and GYRE_PATH: what the tuner may choose from. Pure.
+ * Reads GYRE_ALGO, GYRE_PROTO and GYRE_PATH, which restrict the choice of the tuner. Pure.
  */
 #include "core/plan/tuner/filter.h"
 
@@ -45,7 +45,7 @@ static void list_algorithms(char *text_out, size_t text_bytes)
     }
 }
 
-/* What the names of a list may be. */
+/* The names that a list may have. */
 struct vocabulary {
     int (*index_of)(const char *name); /* -1 = unknown */
     const char *variable;              /* for messages */
@@ -53,8 +53,8 @@ struct vocabulary {
     uint32_t *nccl_only; /* receives the names that only NCCL has; NULL: they are errors */
 };
 
-/* NCCL's algorithms without a counterpart here (NCCL 2.28's documentation, NCCL_ALGO). Ours named
- * `pat` is none: it does not run on GPUs. */
+/* The algorithms of NCCL without a counterpart here (NCCL 2.28's documentation, NCCL_ALGO). PAT is
+ * one of them, because gyre's algorithm `pat` does not run on GPUs. */
 static const char *const nccl_only_names[] = {"CollNet", "CollnetDirect", "CollnetChain",
                                               "NVLS",    "NVLSTree",      "PAT"};
 #define N_NCCL_ONLY ((int)(sizeof(nccl_only_names) / sizeof(nccl_only_names[0])))
@@ -70,7 +70,7 @@ void gyre_filter_list_nccl_only(const struct gyre_filter *filter, char *text_out
     }
 }
 
-/* One "[^]a,b" list into a bit mask. */
+/* Parse one list "[^]a,b" into a bit mask. */
 static gyre_status parse_list(const char *text, const struct vocabulary *vocabulary,
                               uint32_t *mask_out)
 {
@@ -101,7 +101,8 @@ static gyre_status parse_list(const char *text, const struct vocabulary *vocabul
     return GYRE_SUCCESS;
 }
 
-/* A collective by its name here or in NCCL, which writes "allreduce". -1 = there is none. */
+/* Find a collective by its name in gyre or in NCCL, which writes "allreduce". Returns -1 if there
+ * is none. */
 static int find_collective(const char *name)
 {
     for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++) {
@@ -116,8 +117,8 @@ static int find_collective(const char *name)
     return -1;
 }
 
-/* Is the collective meant by a list that names no collective? Point to point never is: it has one
- * algorithm. */
+/* Does a list that names no collective restrict this collective? It never restricts point to point,
+ * which has only one algorithm. */
 static bool is_meant(const struct vocabulary *vocabulary, int coll)
 {
     const bool nccl_sends =
@@ -125,7 +126,7 @@ static bool is_meant(const struct vocabulary *vocabulary, int coll)
     return coll != GYRE_COLL_SEND_RECV && !(vocabulary->nccl_only != NULL && nccl_sends);
 }
 
-/* "list" for all collectives, or "all_reduce:list;broadcast:list". */
+/* Parse "list" for all collectives, or "all_reduce:list;broadcast:list". */
 static gyre_status parse_filter(const char *text, const struct vocabulary *vocabulary,
                                 uint32_t masks_out[GYRE_N_COLLECTIVES], bool *forced_out)
 {
@@ -184,8 +185,8 @@ static gyre_status parse_protos(const char *text, const char *source, struct gyr
     const struct vocabulary vocabulary = {proto_index, source, "simple ll ll128 lamport", NULL};
     filter->proto_source = source;
     GYRE_TRY(parse_filter(text, &vocabulary, filter->protos, NULL));
-    /* Who excludes LL128 means its slots, and what else goes through them; so NCCL_PROTO=^LL,LL128
-     * leaves SIMPLE alone. */
+    /* A list that excludes LL128 also excludes LAMPORT, which uses the slots of LL128. So
+     * NCCL_PROTO=^LL,LL128 leaves only SIMPLE. */
     for (int coll = 0; coll < GYRE_N_COLLECTIVES; coll++)
         if ((filter->protos[coll] >> GYRE_PROTO_LL128 & 1U) == 0 && filter->protos[coll] >> 31 != 0)
             filter->protos[coll] &= ~(1U << GYRE_PROTO_LAMPORT);

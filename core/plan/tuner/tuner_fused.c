@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Calls of middle size that fused kernels carry in protocol SIMPLE: which ones, in how many
- * channels and tiles. Whether a kernel can run a call is the executor's answer; from where to where
- * it is the fastest was measured. Pure; every rank chooses the same.
+ * Chooses the calls of middle size that fused kernels carry out in protocol SIMPLE, and their
+ * channels and tiles. The executor knows whether a fused kernel can run a call. Measurements say
+ * between which sizes a fused kernel is the fastest choice. Pure; every rank chooses the same.
  */
 #include "core/plan/tuner/tuner.h"
 
@@ -12,7 +12,7 @@
 #define LEAST_CHANNELS 48
 #define CHANNELS       64
 
-/* Was it measured on such a machine? GPUs of one host that are joined by NVLink. */
+/* Do the measurements hold here? They were made on GPUs of one host that are joined by NVLink. */
 static bool is_measured(const struct gyre_tuner_facts *facts)
 {
     return facts->device_kind == GYRE_DEVICE_CUDA && !facts->is_proxied && facts->is_ll128_safe &&
@@ -47,9 +47,9 @@ static struct gyre_fused_call expect_call(const struct gyre_tuner_facts *facts, 
     };
 }
 
-/* All-gathers whose blocks are carried straight into all ranks' windows: 16 MiB over 4 H200 42.5
- * us, round the ring 47.0; over 2 29.3 and 32.7; 8 MiB 24.6 and 17.2, by LL128 27.9 and 18.7
- * (2026-11). */
+/* All-gathers whose blocks are written directly into the windows of all ranks. Measured, 2026-11:
+ * 16 MiB take 42.5 us over 4 H200 (ring 47.0) and 29.3 us over 2 (ring 32.7); 8 MiB take 24.6 us
+ * over 4 (LL128 27.9) and 17.2 us over 2 (LL128 18.7). */
 static bool choose_gather(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,
                           uint64_t n_bytes, struct gyre_choice *choice)
 {
@@ -69,12 +69,12 @@ static bool choose_gather(const struct gyre_tuner_facts *facts, const struct gyr
     return true;
 }
 
-/* All-reduces of sums of floating point, in as many tiles as the kernel takes. us between
- * processes, so and as it would be otherwise (2026-11):
+/* All-reduces of sums of floating point, in as many tiles as the kernel takes. Measured in us
+ * between processes, with the fused kernel and with the next best choice (2026-11):
  *   4 H200, in windows: 5 MiB 32.8, by LAMPORT 33.0; 6 MiB 35.6, 37.8; 16 MiB 78.7, by ring 83.6
  *           staged: 8 MiB 48.9, by LAMPORT 48.8; 16 MiB 81.8, by ring 87.3
  *   3 H200, 16 MiB: in windows 71.7, by ring 75.2; staged 74.1, 79.8
- * With two ranks a ring does the same. With more than four, slots are too short. */
+ * With two ranks a ring takes as long. With more than four ranks the slots are too short. */
 static bool choose_twoshot(const struct gyre_tuner_facts *facts, const struct gyre_filter *filter,
                            uint64_t n_bytes, struct gyre_choice *choice)
 {

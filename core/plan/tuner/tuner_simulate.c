@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The choice by prediction: every way that is allowed is simulated, the fastest is taken. Pure, and
- * the simulator gives the same bits everywhere, so all ranks choose the same.
+ * Chooses by prediction: it simulates the allowed choices and takes the fastest one. Pure, and the
+ * simulator gives the same bits on every rank, so all ranks choose the same.
  */
 #include "core/plan/tuner/tuner.h"
 
@@ -9,17 +9,19 @@
 
 #include <math.h>
 
-/* More channels or smaller tiles have to be worth it: the model is no better than this. */
+/* More channels or smaller tiles are chosen only if they lower the predicted time to this share,
+ * because the error of the model is about as large as the difference. */
 #define WORTH 0.95
 
-/* Between hosts, algorithms of two levels send the fewest bytes. What is known least is how fast
- * the links there are, which other jobs may share: a flat algorithm has to be faster by this
- * factor. */
+/* A flat algorithm has to be faster than a two-level algorithm by this factor. Two-level algorithms
+ * send the fewest bytes between hosts, and the speed of the links between hosts is the least
+ * certain input of a prediction, because other jobs may share these links. */
 #define WORTH_MORE_BETWEEN_HOSTS 0.9
 
 #define MOST_ALL_PAIRS_RANKS     64
 
-/* Not below this; and each a quarter of the one before. */
+/* The least tile that is tried. Each tile that is tried has a quarter of the bytes of the previous
+ * one. */
 #define MIN_TILE_BYTES 4096
 
 static gyre_status open_simulator(const struct gyre_tuner_facts *facts,
@@ -37,7 +39,7 @@ static gyre_status open_simulator(const struct gyre_tuner_facts *facts,
     return gyre_simulator_open(algorithm, &shape, &machine, false, simulator_out);
 }
 
-/* @simulation: cost, n_bytes and limit_ns are set. */
+/* Simulate a choice. @simulation: cost, n_bytes and limit_ns are set. */
 static gyre_status run(const struct gyre_tuner_facts *facts, struct gyre_simulator *simulator,
                        const struct gyre_choice *choice, struct gyre_simulation simulation,
                        double *time_ns_out)
@@ -70,7 +72,7 @@ static double weight_of(const struct gyre_algorithm *algorithm)
     return algorithm->is_two_level ? WORTH_MORE_BETWEEN_HOSTS : 1;
 }
 
-/* The best so far. */
+/* A search, with the best choice that was found so far. */
 struct search {
     const struct gyre_tuner_facts *facts;
     enum gyre_collective coll;
@@ -79,15 +81,16 @@ struct search {
     double weighed_ns; /* of choice; INFINITY as long as there is none */
 };
 
-/* The best tile of a number of channels, from the largest that fits a slot down: shorter ones are
- * tried as long as that gains something. @best_ns: of *best; INFINITY as long as there is none. */
+/* Find the best tile for a number of channels. The first tile is the largest that fits a slot, and
+ * smaller tiles are tried as long as the predicted time falls. @best_ns: the time of *best;
+ * INFINITY as long as there is none. */
 static gyre_status search_tiles(const struct search *search, struct gyre_simulator *simulator,
                                 struct gyre_choice choice, struct gyre_choice *best,
                                 double *best_ns)
 {
     const struct gyre_simulation simulation = {.cost = search->facts->cost,
                                                .n_bytes = search->n_bytes,
-                                               /* there are more ways, and programs are longer */
+                                               /* several hosts: more choices, longer programs */
                                                .is_rough = search->facts->n_hosts > 1,
                                                .limit_ns = search->weighed_ns /
                                                            weight_of(choice.algorithm)};
@@ -108,7 +111,8 @@ static gyre_status search_tiles(const struct search *search, struct gyre_simulat
     return GYRE_SUCCESS;
 }
 
-/* Of many ranks only multiples of the unit are tried, which are simulated fast. */
+/* The least number of channels to try. With many ranks only multiples of the unit are tried,
+ * because they are simulated fast. */
 static uint32_t least_channels_of(const struct gyre_tuner_facts *facts, uint32_t unit,
                                   uint32_t most_channels)
 {
@@ -118,7 +122,7 @@ static uint32_t least_channels_of(const struct gyre_tuner_facts *facts, uint32_t
     return (uint32_t)gyre_min_u64(is_large ? rounded : least, most_channels);
 }
 
-/* Channels and tiles of one algorithm and protocol, few channels first. */
+/* Try channels and tiles of one algorithm and protocol, beginning with few channels. */
 static gyre_status search_proto(struct search *search, struct gyre_simulator *simulator,
                                 const struct gyre_algorithm *algorithm, enum gyre_proto proto)
 {
@@ -143,9 +147,10 @@ static gyre_status search_proto(struct search *search, struct gyre_simulator *si
     return GYRE_SUCCESS;
 }
 
-/* Between many hosts, messages of every rank to every other one take the longest and take longest
- * to simulate. An all-to-all consists of them, so no algorithm for it can be compared with `direct`
- * there, and `direct` is taken. */
+/* Is the algorithm certain to be slow, so that it need not be simulated? If many ranks on several
+ * hosts all send to each other, the call takes the longest and so does its simulation. An
+ * all-to-all consists of such messages, so no algorithm for it can be compared with `direct` there,
+ * and `direct` is taken. */
 static bool is_hopeless(const struct gyre_tuner_facts *facts,
                         const struct gyre_algorithm *algorithm, enum gyre_collective coll)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * In how many channels and how long tiles a call goes, its algorithm and protocol given. Pure, as
- * tuner.c is. Thresholds cite the measurement they come from.
+ * Chooses the number of channels and the tile of a call whose algorithm and protocol are given.
+ * Pure, as tuner.c. Each threshold cites the measurement that it comes from.
  */
 #include "core/plan/tuner/tuner.h"
 
@@ -53,16 +53,19 @@ static bool is_chain(enum gyre_collective coll, const struct gyre_algorithm *alg
     return (algorithm->chains >> coll & 1U) != 0;
 }
 
-/* SIMPLE over GPUs' own links: a tile is pushed by the blocks themselves. */
+/* Do thread blocks write the tiles to the peer themselves? So it is in protocol SIMPLE on GPUs
+ * without a proxy. */
 static bool is_pushed(const struct gyre_tuner_facts *facts, enum gyre_proto proto)
 {
     return facts->device_kind == GYRE_DEVICE_CUDA && !facts->is_proxied &&
            proto == GYRE_PROTO_SIMPLE;
 }
 
-/* Between all pairs: about a round of the threads that a block has for each peer (2 and 4 H200,
- * 1 KiB to 4 MiB: bench_cuda_exec, 2026-11). All-gathers of two ranks are four blocks early: 8 KiB
- * in 2, 4, 8 of them 2.81, 2.73, 2.83 us (docs/lab_notes.md). */
+/* Channels of a call in a line protocol between all pairs of ranks. Each channel moves about as
+ * many bytes as the threads that a block has for one peer move in one round (2 and 4 H200, 1 KiB to
+ * 4 MiB: bench_cuda_exec, 2026-11). All-gathers of two ranks use up to four channels for fewer
+ * bytes:
+ * 8 KiB in 2, 4 and 8 channels take 2.81, 2.73 and 2.83 us (docs/lab_notes.md). */
 static uint64_t line_channels(const struct gyre_tuner_facts *facts, enum gyre_collective coll,
                               uint64_t n_bytes)
 {
@@ -72,26 +75,27 @@ static uint64_t line_channels(const struct gyre_tuner_facts *facts, enum gyre_co
                : n_rounds;
 }
 
-/* GPUs: 64 KiB to 128 KiB of a rank's part a channel, so that it is two tiles, which go through the
- * steps side by side; not under 32 channels from 2 MiB on (2 and 4 H200, 4 MiB to 64 MiB, all of
- * 16, 32, 64 channels x 16 to 256 KiB tiles: bench_cuda_exec with BENCH_TILE, 2026-11). From
- * 12 MiB on more than two ranks take twice as much a channel, in 16 or more: all-gather of 16 MiB
- * into windows 48.0 us in 32 channels, 46.1 in 16 (4 H200, likewise). */
+/* Channels of a call on GPUs. In protocol SIMPLE a channel carries up to 128 KiB of a rank's part,
+ * so that the part is two tiles, and the steps of one tile overlap those of the other. Calls of
+ * 2 MiB or more use at least 32 channels (2 and 4 H200, 4 MiB to 64 MiB, all of 16, 32, 64 channels
+ * x 16 to 256 KiB tiles: bench_cuda_exec with BENCH_TILE, 2026-11). With more than two ranks, calls
+ * of 12 MiB or more carry twice as much in a channel and use at least 16 channels: an all-gather of
+ * 16 MiB into windows takes 48.0 us in 32 channels and 46.1 in 16 (4 H200, likewise). */
 static uint64_t cuda_channels(const struct gyre_tuner_facts *facts,
                               const struct gyre_choice *choice, enum gyre_collective coll,
                               uint64_t n_bytes)
 {
     const uint64_t total = gyre_tuner_all_bytes(facts, coll, n_bytes);
     if (choice->proto != GYRE_PROTO_SIMPLE && is_chain(coll, choice->algorithm))
-        /* One tile: a second one makes a broadcast of 64 KiB take 6.3 us instead of 4.0 (4 H200).
-         */
+        /* Use so many channels that each has one tile: with a second tile a broadcast of 64 KiB
+         * takes 6.3 us instead of 4.0 (4 H200). */
         return gyre_div_round_up(
             n_bytes, gyre_min_u64(2 * 1024, gyre_tuner_payload_bytes(facts, choice->algorithm, coll,
                                                                      choice->proto, false)));
     if (choice->proto != GYRE_PROTO_SIMPLE)
         return line_channels(facts, coll, n_bytes);
-    /* Of rings of chains 32 channels keep the link as busy as more, or busier: broadcast of 64 MiB
-     * to 1 GiB over 4 H200 347 to 363 GB/s, with 64 channels 337 to 358 (2026-11). */
+    /* A chain along a ring is as fast with 32 channels as with more, or faster: broadcasts of 64
+     * MiB to 1 GiB over 4 H200 reach 347 to 363 GB/s, with 64 channels 337 to 358 (2026-11). */
     if (is_chain(coll, choice->algorithm) && choice->algorithm->follows_ring &&
         facts->n_ranks > 2 && !facts->is_proxied && n_bytes >= 12 << 20)
         return 32;
@@ -109,13 +113,14 @@ uint32_t gyre_tuner_channels(const struct gyre_tuner_facts *facts, const struct 
     if (facts->device_kind == GYRE_DEVICE_CUDA)
         wanted = cuda_channels(facts, choice, coll, n_bytes);
     else if (facts->is_proxied && n_bytes > 65536)
-        /* Slots of several FIFOs in flight fill a link whose round trip is long: 48% of a 1 Gbit/s,
-         * 1 ms link with one channel, 99% with four (tests/lab, 2026-11). */
+        /* A link with a long round trip is busy only if slots of several FIFOs are in flight: one
+         * channel fills 48% of a 1 Gbit/s, 1 ms link, four fill 99% (tests/lab, 2026-11). */
         wanted = 4;
     return gyre_clamp_u32(wanted, facts->min_channels, facts->max_channels);
 }
 
-/* Chains pass a tile on before the next comes: enough tiles to fill the chain, none too small. */
+/* The tile of a chain. Each rank passes a tile on before the next one arrives, so there should be
+ * enough tiles to keep all ranks busy, but no tile should be too small. */
 static uint32_t chain_tile(const struct gyre_tuner_facts *facts, uint64_t n_bytes,
                            uint32_t most_bytes)
 {
@@ -131,9 +136,10 @@ static uint32_t chain_tile(const struct gyre_tuner_facts *facts, uint64_t n_byte
                           gyre_min_u64(MIN_TILE_BYTES, most_bytes) & ~15U, most_bytes);
 }
 
-/* LL128 and LAMPORT between all pairs: no more tiles than needed, each of whole rounds of the
- * threads. In LL128 a block's 512 serve all peers, a warp moves 480 bytes; else the last tile is a
- * round more (4 H200, all-reduce of 4 MiB 35.8 -> 35.2 us, 2026-11). */
+/* The tile of LL128 and LAMPORT between all pairs of ranks. There are as few tiles as possible, and
+ * each tile is a multiple of the bytes that the threads move in one round; otherwise the last tile
+ * takes one round more (4 H200, all-reduce of 4 MiB: 35.2 us instead of 35.8, 2026-11). In LL128
+ * the 512 threads of a block are divided among the peers, and a warp moves 480 bytes in a round. */
 static uint32_t lines_tile(const struct gyre_tuner_facts *facts, const struct gyre_choice *choice,
                            enum gyre_collective coll, uint64_t n_bytes, uint32_t most_bytes)
 {
@@ -164,18 +170,20 @@ uint32_t gyre_tuner_tile(const struct gyre_tuner_facts *facts, const struct gyre
     if ((choice->proto == GYRE_PROTO_LL128 || choice->proto == GYRE_PROTO_LAMPORT) &&
         !is_chain(coll, choice->algorithm) && !is_ring)
         return lines_tile(facts, choice, coll, n_bytes, most_bytes);
-    /* Lines go on as they come, whatever the tile (4 H200, broadcast of 1 MiB in whole slots 7.9
-     * us, in tiles that fill the chain 10.1, 2026-11). */
+    /* In the line protocols a rank passes on each line when it arrives, so small tiles gain nothing
+     * (4 H200, broadcast of 1 MiB in whole slots 7.9 us, in tiles that fill the chain 10.1,
+     * 2026-11). */
     if (facts->device_kind == GYRE_DEVICE_CUDA && choice->proto != GYRE_PROTO_SIMPLE)
         return most_bytes;
     if (is_chain(coll, choice->algorithm) && !(is_ring && is_pushed(facts, choice->proto)))
         return chain_tile(facts, n_bytes / choice->n_channels, most_bytes);
-    /* Broadcast and reduce along a ring: calls follow each other along the chain, so that it is
-     * their steps that count, not the way through it (4 H200, 4 MiB to 1 GiB, 2026-11). */
+    /* In broadcast and reduce along a ring the next call starts at the first rank while this one is
+     * still on its way. So the time of the steps counts and not the time from the first rank to the
+     * last, and long tiles are better (4 H200, 4 MiB to 1 GiB, 2026-11). */
     if (is_chain(coll, choice->algorithm) || !is_pushed(facts, choice->proto))
         return most_bytes;
-    /* Two tiles; one where a block goes straight to the only rank that wants it (2 H200, 16 MiB
-     * 33.2 -> 32.6 us, 2026-11). */
+    /* A channel has two tiles. It has one tile where a block goes directly to the only other rank
+     * (2 H200, 16 MiB: 32.6 us instead of 33.2, 2026-11). */
     const uint64_t part =
         gyre_tuner_all_bytes(facts, coll, n_bytes) / facts->n_ranks / choice->n_channels;
     const bool is_one_hop = is_placed && coll == GYRE_COLL_ALL_GATHER && facts->n_ranks == 2;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The ib transport of a build without verbs headers: it is never reachable and says why.
+ * The ib transport of a build without verbs headers. It reaches no peer and reports the reason.
  */
 #include "transport/transport.h"
 

@@ -85,7 +85,7 @@ gyre_status gyre_ib_gid_parse_index(const char *text, const char *device, int *i
     snprintf(list, sizeof(list), "%s", text);
     if (strchr(list, '=') == NULL) {
         if (strcmp(list, "-1") == 0 || list[0] == '\0')
-            return GYRE_SUCCESS; /* NCCL's way to say: by rules */
+            return GYRE_SUCCESS; /* in NCCL -1 means that the rules choose */
         if (!parse_number(list, 65535, &number))
             return gyre_fail(GYRE_ERROR_INVALID_ARGUMENT,
                              "IB_GID_INDEX=%s: neither a number nor device=number,...", text);
@@ -175,7 +175,7 @@ int gyre_ib_gid_prefer(const struct gyre_ib_gid_row *a, const struct gyre_ib_gid
     return a->index < b->index ? 1 : a->index > b->index ? -1 : 0;
 }
 
-/* The table in words, one row after the other, as far as there is room; empty rows are left out. */
+/* Describe the table, one row after the other, as far as there is room. Empty rows are left out. */
 static void describe(const struct gyre_ib_gid_row *rows, int n,
                      char (*reasons)[GYRE_IB_GID_REASON_BYTES], char *text_out, size_t text_bytes)
 {
@@ -251,9 +251,9 @@ gyre_status gyre_ib_gid_choose(const struct gyre_ib_gid_row *rows, int n,
     return status;
 }
 
-/* Bits of one subnet that two addresses can be expected to share: interfaces' prefix lengths are
- * not exchanged; /24 and /64 are what fabrics are cut into. Being wrong only costs the preference,
- * routing decides whether packets arrive. */
+/* Are two addresses probably in one subnet? Ranks do not tell each other the prefix lengths of
+ * their interfaces, so the usual lengths of fabrics are taken, /24 and /64. A wrong answer only
+ * changes the preference; routing decides whether packets arrive. */
 static bool in_one_subnet(const uint8_t a[16], const uint8_t b[16])
 {
     const bool is_ipv4 = gyre_ib_gid_classify(a) == GYRE_IB_GID_IPV4;
@@ -275,7 +275,7 @@ gyre_status gyre_ib_gid_pair(const struct gyre_ib_gid_row *a, int n_a,
         for (int j = 0; j < n_b; j++) {
             if (!fits(&a[i], &b[j]))
                 continue;
-            /* Class counts most after subnet; VLANs least. */
+            /* The subnet counts most, then the class, then the VLAN. */
             const int score = (in_one_subnet(a[i].raw, b[j].raw) ? 1000 : 0) +
                               10 * (int)gyre_ib_gid_classify(a[i].raw) + (a[i].vlan == 0 ? 1 : 0) +
                               (b[j].vlan == 0 ? 1 : 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which GID of a RoCE port to use: pure functions over a table, so that every odd table that was
- * ever seen can be a test. The rules, in order (docs/roce.md has them with the reasons):
+ * Chooses the GID of a RoCE port. The functions are pure and work on a table, so that tests can use
+ * every odd table that was ever seen. The rules, in order (docs/roce.md gives the reasons):
  *
  *   1. A row whose address is zero, or whose type cannot be read (an empty slot; in a container
  * also one that belongs to another network namespace), is not usable.
@@ -10,7 +10,7 @@
  *      asked for if one was, and an address inside the range asked for if one was.
  *   4. Of those: IPv4 before global or unique-local IPv6 before link-local IPv6; a row of the
  * port's own interface before one of a VLAN on it; then the lowest index.
- *   5. None left is an error that says of every row why it lost. Index 0 is never a default.
+ *   5. If no row is left, the error gives the reason against every row. Index 0 is no default.
  *
  * A pair of ports may then prefer, among the rows that passed rule 3, two in one subnet.
  */
@@ -54,7 +54,7 @@ struct gyre_ib_gid_rules {
 
 #define GYRE_IB_GID_REASON_BYTES 80
 
-/** gyre_ib_gid_classify - what kind of address this is. */
+/** gyre_ib_gid_classify - the kind of an address. */
 enum gyre_ib_gid_class gyre_ib_gid_classify(const uint8_t raw[16]);
 
 /** gyre_ib_gid_to_text - "10.0.0.1" or "fe80::1". @text_out: >= 48 bytes; returned. */
@@ -84,7 +84,7 @@ gyre_status gyre_ib_gid_choose(const struct gyre_ib_gid_row *rows, int n,
 /** gyre_ib_gid_prefer - order of rows that passed: > 0 if a is better than b (rule 4). */
 int gyre_ib_gid_prefer(const struct gyre_ib_gid_row *a, const struct gyre_ib_gid_row *b);
 
-/** gyre_ib_gid_pair - which row each of two ports uses for the other. Symmetric: both sides pass
+/** gyre_ib_gid_pair - choose the rows that two ports use for each other. Symmetric: both sides pass
  * the lower rank's rows as a and get the same answer.
  * Two rows fit if type and family are the same and both or neither are link-local; of those that
  * fit, one subnet (/24, /64) before several, then rule 4, then order.

@@ -76,7 +76,8 @@ bool gyre_ib_hca_takes(const struct gyre_ib_hca_rule *rule, const char *name, in
         if (rule->items[i].port >= 0 && rule->items[i].port != port)
             continue;
         is_listed = true;
-        /* mlx5 takes mlx5_0 by intent; mlx5_1 takes mlx5_10 hardly ever. */
+        /* A user who writes mlx5 wants mlx5_0 too, but a user who writes mlx5_1 hardly ever wants
+         * mlx5_10. */
         const char next = name[strlen(item)];
         if (is_same)
             *widened_out = NULL;

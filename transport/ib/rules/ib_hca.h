@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which ports IB_HCA allows.
+ * Finds the ports that IB_HCA allows.
  */
 #ifndef GYRE_IB_HCA_H
 #define GYRE_IB_HCA_H
