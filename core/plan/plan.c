@@ -375,8 +375,8 @@ static double predict_us(struct gyre_plan_cache *cache, enum gyre_collective col
 }
 
 /* Limit the channels of a call on a GPU, because the workers of all channels run as thread blocks
- * at the same time. Programs of built-in algorithms need no limit: the tuner has counted their
- * blocks when it chose the channels. */
+ * at the same time. Programs that a built-in algorithm emits are not limited here; they keep the
+ * channels that the tuner chose for that algorithm. */
 static void limit_blocks(const struct gyre_plan_cache *cache, const struct gyre_variants *variants,
                          struct gyre_choice *choice)
 {
