@@ -117,6 +117,24 @@ static struct gyre_work make_work(const struct gpu_run *run, struct gyre_loaded 
     return work;
 }
 
+/* Has the GPU left the same bytes in a rank's buffers as the host? The rank's GPU is current.
+ * @prints: print the first byte that differs. */
+static bool compare_buffers(const struct gpu_run *run, int rank, const struct buffers *own,
+                            bool prints)
+{
+    size_t at = 0;
+    GPU_OK(cudaMemcpy(own->staged, own->device, own->n_bytes, cudaMemcpyDeviceToHost));
+    if (memcmp(own->staged, own->host, own->n_bytes) == 0)
+        return true;
+    while (own->staged[at] == own->host[at])
+        at++;
+    if (prints)
+        fprintf(stderr, "rank %d byte %zu of %zu (in %zu out %zu): %02x, not %02x: %s\n", rank, at,
+                own->n_bytes, own->in_offset, own->out_offset, own->staged[at], own->host[at],
+                gpu_run_text(run));
+    return false;
+}
+
 static uint32_t n_fused[GYRE_N_PROTOS]; /* launches so far */
 
 /* Both executors, all ranks. Returns whether every byte is the same. */
@@ -183,24 +201,13 @@ static bool run_both(struct gpu_rig *gpus, struct host_rig *hosts, const struct 
         exit(1);
     }
     for (int rank = 0; rank < n; rank++) {
-        struct buffers *own = &buffers[rank];
         gpu_rig_use(gpus, rank);
-        GPU_OK(cudaMemcpy(own->staged, own->device, own->n_bytes, cudaMemcpyDeviceToHost));
-        if (memcmp(own->staged, own->host, own->n_bytes) != 0) {
-            size_t at = 0;
-            while (own->staged[at] == own->host[at])
-                at++;
-            if (is_same)
-                fprintf(stderr, "rank %d byte %zu of %zu (in %zu out %zu): %02x, not %02x: %s\n",
-                        rank, at, own->n_bytes, own->in_offset, own->out_offset, own->staged[at],
-                        own->host[at], gpu_run_text(run));
-            is_same = false;
-        }
+        is_same = compare_buffers(run, rank, &buffers[rank], is_same) && is_same;
         gyre_executor_cuda.unload(gpus->executors[rank], on_gpu[rank]);
         gyre_executor_host.unload(hosts->executors[rank], on_host[rank]);
         gyre_programs_close(&programs[rank]);
         GPU_OK(cudaFree(device_bases[rank]));
-        free_buffers(own);
+        free_buffers(&buffers[rank]);
     }
     return is_same;
 }
