@@ -6,6 +6,7 @@
 #include "bench/draw/options.h"
 
 #include "bench/driver/options.h"
+#include "bench/tools/predict_options.h"
 #include "core/base/status.h"
 
 #include <getopt.h>
@@ -14,7 +15,7 @@
 #define DEFAULT_BYTES (1U << 20)
 #define MAX_ROUND     1000000
 
-enum { HTML = 256, SVG, DOT, JSON, ROUND, STEPS, BYTES, COST, PROTO, CHANNELS, TILE, DEPTH };
+enum { HTML = 256, SVG, DOT, JSON, ROUND, STEPS, BYTES };
 
 static const struct option long_options[] = {BENCH_SHAPE_LONG_OPTIONS,
                                              {"html", required_argument, NULL, HTML},
@@ -24,11 +25,7 @@ static const struct option long_options[] = {BENCH_SHAPE_LONG_OPTIONS,
                                              {"round", required_argument, NULL, ROUND},
                                              {"steps", no_argument, NULL, STEPS},
                                              {"bytes", required_argument, NULL, BYTES},
-                                             {"cost", required_argument, NULL, COST},
-                                             {"proto", required_argument, NULL, PROTO},
-                                             {"channels", required_argument, NULL, CHANNELS},
-                                             {"tile", required_argument, NULL, TILE},
-                                             {"depth", required_argument, NULL, DEPTH},
+                                             BENCH_PREDICT_LONG_OPTIONS,
                                              {"help", no_argument, NULL, 'h'},
                                              {NULL, 0, NULL, 0}};
 
@@ -68,24 +65,9 @@ static bool take_bytes(const char *text, struct bench_draw_options *options)
 
 static bool take_time_option(int id, struct bench_draw_options *options)
 {
-    struct bench_schedule_request *request = &options->request;
     options->asks_for_times = true;
-    switch (id) {
-    case COST:
-        request->cost = optarg;
-        return true;
-    case PROTO:
-        request->proto = optarg;
-        return true;
-    case CHANNELS:
-        return bench_parse_number("draw", "--channels", optarg, 1, 1024, &request->n_channels);
-    case TILE:
-        return bench_parse_number("draw", "--tile", optarg, 1, 1 << 30, &request->tile_bytes);
-    case DEPTH:
-        return bench_parse_number("draw", "--depth", optarg, 1, 64, &request->depth);
-    default: /* BYTES */
-        return take_bytes(optarg, options);
-    }
+    return bench_predict_is_option(id) ? bench_predict_take("draw", id, optarg, &options->request)
+                                       : take_bytes(optarg, options);
 }
 
 static bool take_option(int id, struct bench_draw_options *options)

@@ -5,6 +5,8 @@
  */
 #include "bench/tools/schedule_options.h"
 
+#include "bench/tools/predict_options.h"
+
 #include <getopt.h>
 #include <stdlib.h>
 
@@ -49,30 +51,17 @@ static bool parse_rate(const char *name, const char *text, double *rate_out)
     return true;
 }
 
-/* Ids of the long options without a letter, which all belong to --predict. */
-enum { BYTES = 256, COST, PROTO, CHANNELS, TILE, DEPTH, NIC_RATE, JSON, MSCCL };
+/* Ids of long options without a letter. The first two belong to --predict. */
+enum { BYTES = 256, NIC_RATE, JSON, MSCCL };
 
 static bool take_predict_option(int id, struct bench_schedule_request *request)
 {
-    switch (id) {
-    case BYTES:
-        request->bytes = optarg;
-        return true;
-    case COST:
-        request->cost = optarg;
-        return true;
-    case PROTO:
-        request->proto = optarg;
-        return true;
-    case NIC_RATE:
+    if (bench_predict_is_option(id))
+        return bench_predict_take("schedule", id, optarg, request);
+    if (id == NIC_RATE)
         return parse_rate("--nic-rate", optarg, &request->nic_gbytes_per_s);
-    case CHANNELS:
-        return bench_parse_number("schedule", "--channels", optarg, 1, 1024, &request->n_channels);
-    case TILE:
-        return bench_parse_number("schedule", "--tile", optarg, 1, 1 << 30, &request->tile_bytes);
-    default: /* DEPTH */
-        return bench_parse_number("schedule", "--depth", optarg, 1, 64, &request->depth);
-    }
+    request->bytes = optarg;
+    return true;
 }
 
 /* Refuses options that have no effect together with the other options. */
@@ -117,11 +106,7 @@ static const struct option long_options[] = {BENCH_SHAPE_LONG_OPTIONS,
                                              {"verify", no_argument, NULL, 'v'},
                                              {"predict", no_argument, NULL, 'p'},
                                              {"bytes", required_argument, NULL, BYTES},
-                                             {"cost", required_argument, NULL, COST},
-                                             {"proto", required_argument, NULL, PROTO},
-                                             {"channels", required_argument, NULL, CHANNELS},
-                                             {"tile", required_argument, NULL, TILE},
-                                             {"depth", required_argument, NULL, DEPTH},
+                                             BENCH_PREDICT_LONG_OPTIONS,
                                              {"nic-rate", required_argument, NULL, NIC_RATE},
                                              {"json", required_argument, NULL, JSON},
                                              {"from-msccl", required_argument, NULL, MSCCL},
